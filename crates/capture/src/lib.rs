@@ -1,0 +1,1 @@
+//! What is recorded and what comes out: sources and export formats

@@ -1,0 +1,1 @@
+//! A cluster that is a directory

@@ -1,0 +1,224 @@
+//! Aligned memory for I/O. A [`Slab`] is one mapping cut into buffers of equal capacity; a [`Buffer`] is one of them,
+//! lent until it is dropped. Devices may register whole slabs with the kernel.
+//!
+//! Backpressure is here: a slab has a fixed number of buffers, and who finds none waits or drops.
+
+use forebay_model::{Bytes, Error, Result};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::Waker;
+
+/// Alignment of every buffer, enough for every device we know.
+pub const ALIGN: usize = 4096;
+
+/// A fixed number of aligned buffers of equal capacity. Cheap to clone; safe to share between threads.
+#[derive(Clone)]
+pub struct Slab {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    base: NonNull<u8>,
+    capacity: usize,
+    count: usize,
+    /// Which registered region of the device this slab is, if any (set once by the device).
+    free: Mutex<Free>,
+    returned: Condvar,
+}
+
+struct Free {
+    indexes: Vec<u32>,
+    wakers: Vec<Waker>,
+    waiting: usize,
+}
+
+// SAFETY: the mapping is plain memory; each index is owned by at most one `Buffer` at a time, guarded by `free`.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Slab {
+    /// `count` buffers of `capacity` bytes each (a multiple of [`ALIGN`]).
+    pub fn new(capacity: Bytes, count: usize) -> Result<Slab> {
+        let capacity = capacity.0 as usize;
+        assert!(capacity > 0 && capacity.is_multiple_of(ALIGN) && count > 0, "{count} buffers of {capacity} bytes");
+        let length = capacity
+            .checked_mul(count)
+            .ok_or_else(|| Error::usage("the staging memory asked for is larger than the address space"))?;
+        // SAFETY: a fresh anonymous private mapping; nothing else refers to it.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                length,
+                rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE,
+                rustix::mm::MapFlags::PRIVATE,
+            )
+        }
+        .map_err(|e| Error::busy(format!("no memory for {count} buffers of {}: {e}", Bytes(capacity as u64))))?;
+        let base =
+            NonNull::new(base.cast::<u8>()).ok_or_else(|| Error::busy("the kernel mapped memory at address 0"))?;
+        let indexes = (0..count as u32).rev().collect();
+        Ok(Slab {
+            shared: Arc::new(Shared {
+                base,
+                capacity,
+                count,
+                free: Mutex::new(Free { indexes, wakers: Vec::new(), waiting: 0 }),
+                returned: Condvar::new(),
+            }),
+        })
+    }
+
+    /// Bytes in one buffer.
+    pub fn capacity(&self) -> Bytes {
+        Bytes(self.shared.capacity as u64)
+    }
+
+    /// Buffers in all.
+    pub fn count(&self) -> usize {
+        self.shared.count
+    }
+
+    /// Buffers that nobody holds.
+    pub fn available(&self) -> usize {
+        self.lock().indexes.len()
+    }
+
+    /// A buffer of full capacity, if one is free now. Its content is whatever was in it last.
+    pub fn try_take(&self) -> Option<Buffer> {
+        let index = self.lock().indexes.pop()?;
+        Some(self.lend(index))
+    }
+
+    /// A buffer of full capacity, waiting for one on this thread.
+    pub fn take_blocking(&self) -> Buffer {
+        let mut free = self.lock();
+        loop {
+            if let Some(index) = free.indexes.pop() {
+                drop(free);
+                return self.lend(index);
+            }
+            free.waiting += 1;
+            free = self.shared.returned.wait(free).unwrap_or_else(PoisonError::into_inner);
+            free.waiting -= 1;
+        }
+    }
+
+    /// A buffer of full capacity, waiting for one without holding the thread.
+    pub async fn take(&self) -> Buffer {
+        std::future::poll_fn(|context| {
+            let mut free = self.lock();
+            match free.indexes.pop() {
+                Some(index) => {
+                    drop(free);
+                    std::task::Poll::Ready(self.lend(index))
+                }
+                None => {
+                    free.wakers.push(context.waker().clone());
+                    std::task::Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// First address and length of the mapping, for registering it with a kernel.
+    pub fn region(&self) -> (*mut u8, usize) {
+        (self.shared.base.as_ptr(), self.shared.capacity * self.shared.count)
+    }
+
+    fn lend(&self, index: u32) -> Buffer {
+        Buffer { slab: self.clone(), index, length: self.shared.capacity }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Free> {
+        self.shared.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: every `Buffer` holds the slab, so none is left; the mapping is ours alone.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.capacity * self.count) };
+    }
+}
+
+/// An aligned buffer, lent by a [`Slab`] until dropped. Dereferences to its first `len` bytes.
+pub struct Buffer {
+    slab: Slab,
+    index: u32,
+    length: usize,
+}
+
+impl Buffer {
+    /// A single buffer with a slab of its own, zeroed: for small or rare I/O.
+    pub fn alone(length: Bytes) -> Result<Buffer> {
+        let slab = Slab::new(length.align_up(Bytes(ALIGN as u64)), 1)?;
+        let mut buffer = slab.try_take().ok_or_else(|| Error::busy("a fresh slab is empty"))?;
+        buffer.set_len(length.0 as usize);
+        Ok(buffer)
+    }
+
+    /// How many bytes it can hold.
+    pub fn capacity(&self) -> usize {
+        self.slab.shared.capacity
+    }
+
+    /// Makes the first `length` bytes the content. What was beyond the old length is whatever was there.
+    pub fn set_len(&mut self, length: usize) {
+        assert!(length <= self.capacity(), "{length} bytes in a buffer of {}", self.capacity());
+        self.length = length;
+    }
+
+    /// The slab that lent it.
+    pub fn slab(&self) -> &Slab {
+        &self.slab
+    }
+
+    /// First address, for handing the buffer to a kernel.
+    pub fn address(&self) -> *mut u8 {
+        // SAFETY: the index is below the count, so the offset stays inside the mapping.
+        unsafe { self.slab.shared.base.as_ptr().add(self.index as usize * self.slab.shared.capacity) }
+    }
+}
+
+// SAFETY: a buffer is the only owner of its part of the mapping.
+unsafe impl Send for Buffer {}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `length` bytes from `address` are inside the mapping and owned by this buffer alone.
+        unsafe { std::slice::from_raw_parts(self.address(), self.length) }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`, and we hold `&mut self`.
+        unsafe { std::slice::from_raw_parts_mut(self.address(), self.length) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let mut free = self.slab.lock();
+        free.indexes.push(self.index);
+        let wakers = std::mem::take(&mut free.wakers);
+        let waiting = free.waiting;
+        drop(free);
+        if waiting > 0 {
+            self.slab.shared.returned.notify_one();
+        }
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} of {} bytes)", self.length, self.capacity())
+    }
+}

@@ -1,0 +1,42 @@
+//! The door to a device: reads, writes and flushes of whole blocks, many in flight.
+
+use crate::buffer::Buffer;
+use forebay_model::{Bytes, Result};
+use std::future::Future;
+use std::pin::Pin;
+
+/// What a device says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes from the first to the last.
+    pub size: Bytes,
+    /// Offsets, lengths and memory addresses of I/O are multiples of this.
+    pub block: Bytes,
+    /// Whether the position of the last I/O matters for the next.
+    pub rotates: bool,
+    /// What people call it (a path, or `sim:wd15ears`).
+    pub name: String,
+}
+
+/// An I/O under way. It proceeds whether or not it is polled; dropping it loses the result, not the I/O.
+pub type DeviceFuture<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// A device. An I/O starts when the method is called, not when its future is first polled.
+///
+/// Assumed of every implementation, and checked by the conformance suite: a read sees every write that completed
+/// before it was started; I/Os in flight together may complete in any order; a write is durable only once a
+/// [`Device::flush`] that was started after the write completed has itself completed; I/O past the end or off the
+/// block grid fails and touches nothing.
+pub trait Device {
+    /// Size, block, kind. Constant while open.
+    fn geometry(&self) -> Geometry;
+
+    /// Reads `buffer.len()` bytes at `offset` into the buffer and gives it back.
+    fn read(&self, offset: Bytes, buffer: Buffer) -> DeviceFuture<(Buffer, Result<()>)>;
+
+    /// Writes the buffer at `offset` and gives it back.
+    fn write(&self, offset: Bytes, buffer: Buffer) -> DeviceFuture<(Buffer, Result<()>)>;
+
+    /// Makes every completed write durable.
+    fn flush(&self) -> DeviceFuture<Result<()>>;
+}

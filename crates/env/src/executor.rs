@@ -1,0 +1,106 @@
+//! The one loop of a target: tasks on one thread, run in the order in which they were woken.
+//!
+//! The loop around it decides what happens when nothing is ready: in reality wait for the ring or a timer, in
+//! simulation move the clock to the next event.
+
+use async_task::{Runnable, Task};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+type Unpark = Arc<dyn Fn() + Send + Sync>;
+
+/// Tasks that are ready to run, in the order in which they were woken.
+pub struct Executor {
+    queue: Arc<Queue>,
+    running: Rc<RefCell<Vec<Task<()>>>>,
+}
+
+struct Queue {
+    ready: Mutex<VecDeque<Runnable>>,
+    /// Called for each wake-up, so that a loop asleep in the kernel looks again. Cheap when the loop is awake.
+    unpark: Unpark,
+}
+
+impl Queue {
+    fn push(&self, runnable: Runnable) {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner).push_back(runnable);
+        (self.unpark)();
+    }
+
+    fn pop(&self) -> Option<Runnable> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+}
+
+/// Starts tasks on the loop it came from. Stays on that loop's thread.
+#[derive(Clone)]
+pub struct Spawner {
+    queue: Arc<Queue>,
+    running: Rc<RefCell<Vec<Task<()>>>>,
+}
+
+impl Executor {
+    /// An empty loop. `unpark` is called, on any thread, whenever a task becomes ready.
+    pub fn new(unpark: impl Fn() + Send + Sync + 'static) -> Executor {
+        Executor {
+            queue: Arc::new(Queue { ready: Mutex::new(VecDeque::new()), unpark: Arc::new(unpark) }),
+            running: Rc::default(),
+        }
+    }
+
+    /// Starts tasks here.
+    pub fn spawner(&self) -> Spawner {
+        Spawner { queue: self.queue.clone(), running: self.running.clone() }
+    }
+
+    /// Runs ready tasks until none is, or `limit` have run. True if none is ready any more.
+    pub fn run_ready(&self, limit: usize) -> bool {
+        for _ in 0..limit {
+            match self.queue.pop() {
+                Some(runnable) => {
+                    runnable.run();
+                }
+                None => return true,
+            }
+        }
+        false
+    }
+
+    /// Ends all tasks, wherever they are: what a kill does to a process. Their destructors run.
+    pub fn kill_all(&self) {
+        loop {
+            let tasks = std::mem::take(&mut *self.running.borrow_mut());
+            drop(tasks);
+            while let Some(runnable) = self.queue.pop() {
+                drop(runnable);
+            }
+            if self.running.borrow().is_empty() {
+                return;
+            }
+        }
+    }
+}
+
+impl Spawner {
+    /// Starts `future`; the handle gives its result. Dropping the handle cancels it; see [`Spawner::detach`].
+    pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Task<T> {
+        let queue = self.queue.clone();
+        let (runnable, task) = async_task::spawn_local(future, move |runnable| queue.push(runnable));
+        runnable.schedule();
+        task
+    }
+
+    /// Starts `future` and lets it run until it ends or the loop is killed.
+    pub fn detach(&self, future: impl Future<Output = ()> + 'static) {
+        let task = self.spawn(future);
+        let mut running = self.running.borrow_mut();
+        // Ended tasks are swept when they are half of the list, so that the list stays in proportion.
+        if running.len() >= 64 && running.len().is_power_of_two() {
+            running.retain(|t| !t.is_finished());
+        }
+        running.push(task);
+    }
+}

@@ -1,0 +1,38 @@
+//! The doors to the world. Time, chance, devices and the network come in only through the traits here,
+//! so the same code runs in real time on io_uring and in virtual time on a simulated disk.
+//!
+//! - [`device`]: blocks on a device; [`clock`]: time; [`random`]: chance; [`network`]: other processes.
+//! - [`buffer`]: aligned memory that devices read and write without a copy.
+//! - [`executor`]: the one loop of a target, single-threaded, the same in reality and in simulation.
+//! - [`real`]: the implementations for a real machine.
+
+pub mod buffer;
+pub mod clock;
+pub mod device;
+pub mod executor;
+pub mod mailbox;
+pub mod network;
+pub mod random;
+pub mod real;
+
+pub use buffer::{Buffer, Slab};
+pub use clock::Clock;
+pub use device::{Device, DeviceFuture, Geometry};
+pub use executor::{Executor, Spawner};
+pub use network::Network;
+pub use random::Random;
+
+use std::rc::Rc;
+
+/// Everything that a target may touch of the world.
+#[derive(Clone)]
+pub struct Env {
+    /// The one device of the target.
+    pub device: Rc<dyn Device>,
+    /// Time.
+    pub clock: Rc<dyn Clock>,
+    /// Chance.
+    pub random: Rc<dyn Random>,
+    /// Starts tasks on the target's loop.
+    pub spawner: Spawner,
+}

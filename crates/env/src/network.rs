@@ -1,0 +1,34 @@
+//! The door to other processes: ordered byte streams.
+//!
+//! Streams block, one thread a connection: in an embedded cluster the peers are a handful of processes on one
+//! machine. What waits on many connections at once comes with nodes on a network.
+
+use forebay_model::Result;
+use std::io::{Read, Write};
+
+/// One end of a connection.
+pub trait Stream: Read + Write + Send {
+    /// Another handle on the same connection, so that one thread can read while another writes.
+    fn try_clone(&self) -> Result<Box<dyn Stream>>;
+
+    /// Ends both directions; a read under way on any handle returns 0.
+    fn shutdown(&self);
+}
+
+/// Where connections come in.
+pub trait Listener: Send {
+    /// Waits for the next connection; `None` once closed.
+    fn accept(&self) -> Option<Box<dyn Stream>>;
+
+    /// What makes a waiting [`Listener::accept`] return `None`.
+    fn closer(&self) -> Box<dyn Fn() + Send + Sync>;
+}
+
+/// Makes and takes connections. An address is a path (a Unix socket).
+pub trait Network: Send + Sync {
+    /// Listens at `address`, replacing a stale socket there.
+    fn listen(&self, address: &str) -> Result<Box<dyn Listener>>;
+
+    /// Connects to `address`.
+    fn connect(&self, address: &str) -> Result<Box<dyn Stream>>;
+}

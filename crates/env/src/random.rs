@@ -1,0 +1,14 @@
+//! The door to chance.
+
+/// A source of random numbers; seeded in simulation, the kernel's in reality.
+pub trait Random {
+    /// The next 64 random bits.
+    fn next_u64(&self) -> u64;
+
+    /// A number below `bound`, which is not 0.
+    fn below(&self, bound: u64) -> u64 {
+        assert!(bound > 0, "no number is below 0");
+        // Multiply-shift: the bias is below 2^-32 for the small bounds used here.
+        ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
+}

@@ -1,0 +1,18 @@
+//! Nouns of Forebay and the arithmetic between them. No I/O, no clock, no chance.
+
+pub mod block;
+pub mod error;
+pub mod gap;
+pub mod ids;
+pub mod key;
+pub mod packet;
+pub mod query;
+pub mod ring;
+pub mod size;
+pub mod time;
+
+pub use error::{Error, Kind, Result};
+pub use gap::{Cause, Gap};
+pub use ids::{RingId, TargetId};
+pub use size::{Bytes, Rate};
+pub use time::{Moment, Timestamp};

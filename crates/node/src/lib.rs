@@ -1,0 +1,1 @@
+//! Serves targets to clients

@@ -1,0 +1,1 @@
+//! Simulated disks, faults, models to compare with, scenarios

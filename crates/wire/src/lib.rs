@@ -1,0 +1,1 @@
+//! Frames of the data path, and what they carry
