@@ -73,8 +73,10 @@ pub struct Header {
     pub total_len: U32,
     /// Bytes of payload, directly after the header.
     pub payload_len: U32,
-    /// Bytes of directory, directly after the payload.
-    pub directory_len: U32,
+    /// Bytes of the directory of lengths, directly after the payload.
+    pub lengths_len: U32,
+    /// Bytes of the directory of times, after the lengths.
+    pub times_len: U32,
     /// Bytes of caller-supplied key columns, after the directory.
     pub keys_len: U32,
     /// Bytes of gap records, after the keys.
@@ -86,7 +88,7 @@ pub struct Header {
     /// CRC-32C of directory, keys and gaps.
     pub body_crc: U32,
     /// Zero.
-    pub reserved: [u8; 100],
+    pub reserved: [u8; 96],
     /// CRC-32C of the header before this field.
     pub header_crc: U32,
 }
@@ -186,7 +188,7 @@ impl Header {
     pub fn check_lengths(&self) -> Result<()> {
         let total = self.total_len.get() as u64;
         let parts = HEADER_LEN as u64
-            + [self.payload_len, self.directory_len, self.keys_len, self.gaps_len]
+            + [self.payload_len, self.lengths_len, self.times_len, self.keys_len, self.gaps_len]
                 .iter()
                 .map(|l| u64::from(l.get()))
                 .sum::<u64>();
@@ -205,9 +207,14 @@ impl Header {
         HEADER_LEN + self.payload_len.get() as usize
     }
 
+    /// Offset of the directory of times within the block.
+    pub fn times_at(&self) -> usize {
+        self.directory_at() + self.lengths_len.get() as usize
+    }
+
     /// Offset of the caller-supplied keys within the block.
     pub fn keys_at(&self) -> usize {
-        self.directory_at() + self.directory_len.get() as usize
+        self.times_at() + self.times_len.get() as usize
     }
 
     /// Offset of the gap records within the block.
@@ -254,7 +261,7 @@ pub fn table() -> String {
     rows! {
         magic: 8, version: 2, header_len: 2, flags: 4, target: 16, ring: 8, segment: 8, slot: 4, index: 4, offset: 4,
         durable_blocks: 4, epoch: 8, first_sequence: 8, base_time: 8, min_time: 8, max_time: 8, writer: 8, number: 8,
-        total_len: 4, payload_len: 4, directory_len: 4, keys_len: 4, gaps_len: 4, entries: 4, payload_crc: 4,
-        body_crc: 4, reserved: 100, header_crc: 4,
+        total_len: 4, payload_len: 4, lengths_len: 4, times_len: 4, keys_len: 4, gaps_len: 4, entries: 4, payload_crc: 4,
+        body_crc: 4, reserved: 96, header_crc: 4,
     }
 }

@@ -9,8 +9,8 @@ use zerocopy::IntoBytes;
 
 /// Bytes of one gap record.
 pub(super) const GAP_LEN: usize = 32;
-/// The most that one directory entry takes: two varints of 64 bits.
-const ENTRY_MAX: usize = 20;
+/// The most that one more entry adds to the directories: in each a value and the repeats of the one before.
+const ENTRY_MAX: usize = 40;
 
 /// A packed block, not yet stamped with a place.
 pub struct Sealed<B> {
@@ -29,7 +29,8 @@ pub struct Packer<B> {
     buffer: Option<B>,
     limit: usize,
     payload_end: usize,
-    directory: Vec<u8>,
+    lengths: Runs,
+    times: Runs,
     keys: Vec<u8>,
     gaps: Vec<u8>,
     entries: u32,
@@ -56,7 +57,8 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
             buffer: None,
             limit: 0,
             payload_end: HEADER_LEN,
-            directory: Vec::new(),
+            lengths: Runs::default(),
+            times: Runs::default(),
             keys: Vec::new(),
             gaps: Vec::new(),
             entries: 0,
@@ -100,7 +102,7 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
     }
 
     fn used(&self) -> usize {
-        self.payload_end + self.directory.len() + self.keys.len() + self.gaps.len()
+        self.payload_end + self.lengths.len() + self.times.len() + self.keys.len() + self.gaps.len()
     }
 
     /// Bytes of payload that still fit as one more entry with `caller` bytes of keys.
@@ -118,7 +120,7 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
         debug_assert!(self.open.is_none(), "an element in pieces is not ended");
         let length: usize = parts.iter().map(|p| p.len()).sum();
         let Some(buffer) = self.buffer.as_mut() else { return false };
-        let used = self.payload_end + self.directory.len() + self.keys.len() + self.gaps.len();
+        let used = self.payload_end + self.lengths.len() + self.times.len() + self.keys.len() + self.gaps.len();
         if used + ENTRY_MAX + caller_keys.len() + length > self.limit {
             return false;
         }
@@ -189,8 +191,8 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
             self.base_time = time;
             self.last_time = time;
         }
-        varint(&mut self.directory, length as u64);
-        varint(&mut self.directory, zigzag(time.wrapping_sub(self.last_time)));
+        self.lengths.push(length as u64);
+        self.times.push(zigzag(time.wrapping_sub(self.last_time)));
         self.last_time = time;
         self.min_time = self.min_time.min(time);
         self.max_time = self.max_time.max(time);
@@ -209,8 +211,10 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
         }
         let mut buffer = self.buffer.take().expect("something is packed, so there is a buffer");
         let payload_len = self.payload_end - HEADER_LEN;
+        self.lengths.finish();
+        self.times.finish();
         let mut at = self.payload_end;
-        for section in [&self.directory, &self.keys, &self.gaps] {
+        for section in [&self.lengths.tokens, &self.times.tokens, &self.keys, &self.gaps] {
             buffer[at..at + section.len()].copy_from_slice(section);
             at += section.len();
         }
@@ -229,7 +233,8 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
         header.number = self.number.into();
         header.total_len = (length as u32).into();
         header.payload_len = (payload_len as u32).into();
-        header.directory_len = (self.directory.len() as u32).into();
+        header.lengths_len = (self.lengths.tokens.len() as u32).into();
+        header.times_len = (self.times.tokens.len() as u32).into();
         header.keys_len = (self.keys.len() as u32).into();
         header.gaps_len = (self.gaps.len() as u32).into();
         header.entries = self.entries.into();
@@ -240,7 +245,8 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
         let sealed = Sealed { buffer, length, entries: self.entries, gaps: (self.gaps.len() / GAP_LEN) as u32 };
         self.number += 1;
         self.payload_end = HEADER_LEN;
-        self.directory.clear();
+        self.lengths.clear();
+        self.times.clear();
         self.gaps.clear();
         self.entries = 0;
         self.min_time = i64::MAX;
@@ -263,11 +269,54 @@ fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-#[inline]
-fn varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
+/// A directory as tokens: a value, or how often the value before is repeated. Elements of one size that come at a
+/// steady pace cost nothing.
+#[derive(Default)]
+struct Runs {
+    tokens: Vec<u8>,
+    last: Option<u64>,
+    repeats: u64,
+}
+
+impl Runs {
+    fn len(&self) -> usize {
+        self.tokens.len()
     }
-    out.push(value as u8);
+
+    #[inline]
+    fn push(&mut self, value: u64) {
+        if self.last == Some(value) {
+            self.repeats += 1;
+            return;
+        }
+        self.finish();
+        self.last = Some(value);
+        token(&mut self.tokens, value, false);
+    }
+
+    fn finish(&mut self) {
+        if self.repeats > 0 {
+            token(&mut self.tokens, self.repeats, true);
+            self.repeats = 0;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.tokens.clear();
+        self.last = None;
+        self.repeats = 0;
+    }
+}
+
+/// A LEB128 varint of `value` with one bit below it that says whether it is a repeat count.
+#[inline]
+fn token(out: &mut Vec<u8>, value: u64, repeat: bool) {
+    let low = (value << 1) as u8 & 0x7e | u8::from(repeat);
+    let mut rest = value >> 6;
+    out.push(low | if rest > 0 { 0x80 } else { 0 });
+    while rest > 0 {
+        let more = rest >> 7;
+        out.push(rest as u8 & 0x7f | if more > 0 { 0x80 } else { 0 });
+        rest = more;
+    }
 }

@@ -114,7 +114,8 @@ impl<'a> View<'a> {
         let header = &self.header;
         let entries = header.entries.get();
         Entries {
-            directory: &self.bytes[header.directory_at()..header.keys_at()],
+            lengths: Runs::new(&self.bytes[header.directory_at()..header.times_at()]),
+            times: Runs::new(&self.bytes[header.times_at()..header.keys_at()]),
             payload_at: HEADER_LEN,
             payload_end: header.directory_at(),
             keys_at: header.keys_at(),
@@ -146,7 +147,8 @@ impl<'a> View<'a> {
 
 /// Iterates over the entries of a block.
 pub struct Entries<'a> {
-    directory: &'a [u8],
+    lengths: Runs<'a>,
+    times: Runs<'a>,
     payload_at: usize,
     payload_end: usize,
     keys_at: usize,
@@ -167,7 +169,7 @@ impl Iterator for Entries<'_> {
         if self.index == self.entries {
             return None;
         }
-        let decoded = read_varint(&mut self.directory).zip(read_varint(&mut self.directory));
+        let decoded = self.lengths.next().zip(self.times.next());
         let Some((length, delta)) =
             decoded.filter(|(length, _)| *length <= (self.payload_end - self.payload_at) as u64)
         else {
@@ -197,15 +199,49 @@ impl Iterator for Entries<'_> {
     }
 }
 
-#[inline]
-fn read_varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0u64;
-    for (i, &byte) in bytes.iter().enumerate().take(10) {
-        value |= u64::from(byte & 0x7f) << (7 * i);
-        if byte < 0x80 {
-            *bytes = &bytes[i + 1..];
-            return Some(value);
-        }
+/// Reads a directory back from its tokens.
+struct Runs<'a> {
+    tokens: &'a [u8],
+    last: u64,
+    repeats: u64,
+}
+
+impl<'a> Runs<'a> {
+    fn new(tokens: &'a [u8]) -> Runs<'a> {
+        Runs { tokens, last: 0, repeats: 0 }
     }
-    None
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        if self.repeats == 0 {
+            let (value, repeat) = self.token()?;
+            if !repeat {
+                self.last = value;
+                return Some(value);
+            }
+            self.repeats = value;
+        }
+        self.repeats = self.repeats.checked_sub(1)?;
+        Some(self.last)
+    }
+
+    #[inline]
+    fn token(&mut self) -> Option<(u64, bool)> {
+        let (&first, mut rest) = self.tokens.split_first()?;
+        let mut value = u64::from(first & 0x7f) >> 1;
+        let mut shift = 6;
+        let mut byte = first;
+        while byte & 0x80 != 0 {
+            let (&next, tail) = rest.split_first()?;
+            if shift > 62 {
+                return None;
+            }
+            value |= u64::from(next & 0x7f) << shift;
+            shift += 7;
+            byte = next;
+            rest = tail;
+        }
+        self.tokens = rest;
+        Some((value, first & 1 != 0))
+    }
 }
