@@ -56,20 +56,21 @@ impl Segment {
 pub struct RingRecord {
     /// How it is now.
     pub spec: RingSpec,
-    /// Groups, in the order in which the ring runs over them.
-    pub groups: Vec<u32>,
+    /// Groups, in the order in which the ring runs over them; `None` where one was given back. A place in this list
+    /// never changes, since blocks are stamped with it.
+    pub groups: Vec<Option<u32>>,
     /// Whether its groups are formatted without logs.
     pub without_logs: bool,
     /// Bytes of a segment.
     pub segment: Bytes,
     /// Segments by slot; `None` where nothing was written yet.
     pub slots: Vec<Option<Segment>>,
-    /// Slot being written, or written next.
-    pub head: u32,
-    /// Sequence of the segment being written, or written next.
-    pub next_segment: u64,
-    /// Sequence of the next element.
-    pub next_element: u64,
+    /// Slots of the segments that are not durable as a whole, oldest first; the last is being written.
+    pub path: Vec<u32>,
+    /// Sequence of the segment at the front of `path`.
+    pub path_segment: u64,
+    /// Sequence of the first element in the segment at the front of `path`.
+    pub path_element: u64,
     /// Pins.
     pub pins: Vec<PinRecord>,
 }
@@ -113,29 +114,43 @@ impl RingRecord {
         (layout.data(!self.without_logs).0 / self.segment.0) as u32
     }
 
+    /// Whether the slot has a place on the device.
+    pub fn exists(&self, layout: &Layout, slot: u32) -> bool {
+        self.groups.get((slot / self.segments_per_group(layout)) as usize).is_some_and(Option::is_some)
+    }
+
     /// Where slot `slot` begins on the device.
     pub fn slot_at(&self, layout: &Layout, slot: u32) -> Bytes {
         let per_group = self.segments_per_group(layout);
-        layout.group_at(self.groups[(slot / per_group) as usize]) + self.segment * u64::from(slot % per_group)
+        let group = self.groups[(slot / per_group) as usize].expect("the slot has a group");
+        layout.group_at(group) + self.segment * u64::from(slot % per_group)
     }
 
-    /// Whether a pin holds the slot.
-    pub fn is_pinned(&self, slot: u32) -> bool {
-        let Some(segment) = self.slots[slot as usize] else { return false };
-        self.pins.iter().any(|p| p.held.binary_search_by_key(&slot, |(s, _)| *s).is_ok_and(|i| p.held[i].1 == segment.sequence))
-    }
-
-    /// Slots held by pins.
-    pub fn pinned_slots(&self) -> u64 {
-        let mut held: Vec<u32> = self.pins.iter().flat_map(|p| p.held.iter().map(|(slot, _)| *slot)).collect();
+    /// Slots held by pins, each with the sequence of the segment in it, sorted.
+    pub fn held(&self) -> Vec<(u32, u64)> {
+        let mut held: Vec<(u32, u64)> = self.pins.iter().flat_map(|p| p.held.iter().copied()).collect();
         held.sort_unstable();
         held.dedup();
-        held.len() as u64
+        held
     }
 
-    /// The slot that is overwritten after `slot`: the next in ring order that no pin holds. `None` if all others are held.
-    pub fn slot_after(&self, slot: u32) -> Option<u32> {
+    /// The slot to be overwritten after `slot`: an empty one, the next in ring order, or else the one with the oldest
+    /// segment that no pin holds. `None` if all others are held.
+    pub fn slot_after(&self, layout: &Layout, slot: u32) -> Option<u32> {
         let n = self.slots.len() as u32;
-        (1..=n).map(|step| (slot + step) % n).find(|s| *s != slot && !self.is_pinned(*s))
+        let per_group = self.segments_per_group(layout);
+        let held = self.held();
+        let mut oldest: Option<(u64, u32)> = None;
+        for step in 1..=n {
+            let candidate = (slot + step) % n;
+            if candidate == slot || self.path.contains(&candidate) || self.groups[(candidate / per_group) as usize].is_none() {
+                continue;
+            }
+            let Some(segment) = &self.slots[candidate as usize] else { return Some(candidate) };
+            if held.binary_search(&(candidate, segment.sequence)).is_err() && oldest.is_none_or(|(s, _)| segment.sequence < s) {
+                oldest = Some((segment.sequence, candidate));
+            }
+        }
+        oldest.map(|(_, slot)| slot)
     }
 }

@@ -56,7 +56,6 @@ pub fn encode(superblock: &Superblock, catalog: &Catalog) -> Result<Vec<u8>> {
 pub async fn load(disk: &Scheduler) -> Result<Found> {
     let geometry = disk.geometry().clone();
     let mut complaints = Vec::new();
-    let mut newest: Option<(usize, Superblock)> = None;
     let mut roots = Vec::new();
     let mut failure: Option<Error> = None;
     for (which, offset) in ROOTS.into_iter().enumerate() {
@@ -82,16 +81,7 @@ pub async fn load(disk: &Scheduler) -> Result<Found> {
     roots.sort_by_key(|(_, s)| std::cmp::Reverse(s.generation));
     for (which, superblock) in roots {
         match load_catalog(disk, &superblock, which).await {
-            Ok(catalog) => {
-                if let Some((_, newest)) = &newest {
-                    if newest.generation != superblock.generation {
-                        complaints.push(format!("superblock copy {which} is older: a commit was cut off"));
-                    }
-                    continue;
-                }
-                newest = Some((which, superblock.clone()));
-                return finish(superblock, catalog, complaints, which);
-            }
+            Ok(catalog) => return Ok(Found { superblock, catalog, complaints }),
             Err(error) => {
                 complaints.push(format!("checkpoint copy {which}: {error}"));
                 failure = Some(error);
@@ -102,10 +92,6 @@ pub async fn load(disk: &Scheduler) -> Result<Found> {
         Some(error) => Error::damaged(format!("{}: no whole superblock and checkpoint is left ({error})", geometry.name)),
         None => Error::usage(format!("{} is not formatted; use `forebay format`", geometry.name)),
     })
-}
-
-fn finish(superblock: Superblock, catalog: Catalog, complaints: Vec<String>, _which: usize) -> Result<Found> {
-    Ok(Found { superblock, catalog, complaints })
 }
 
 async fn load_catalog(disk: &Scheduler, superblock: &Superblock, which: usize) -> Result<Catalog> {
