@@ -159,6 +159,10 @@ impl Ring {
         })
     }
 
+    pub(crate) fn core(&self) -> &Rc<Core> {
+        &self.core
+    }
+
     /// The staging memory: a client packs into its buffers.
     pub fn staging(&self) -> &Slab {
         &self.staging
