@@ -10,8 +10,13 @@ const RULE: &str = "doors";
 const CORE: &[&str] = &["model", "wire", "env", "target", "node", "client", "sim", "embedded", "capture"];
 /// The crates whose runs are a function of a seed, so that no order may come from a hash.
 const SEEDED: &[&str] = &["target", "node", "sim"];
-/// Where the doors themselves are.
-const DOORS: &str = "crates/env/src/real";
+/// Where what is allowed, and nowhere else: a place, and the path that is allowed there (all, if it is empty).
+const ALLOWED: &[(&str, &str)] = &[
+    // The doors themselves.
+    ("crates/env/src/real", ""),
+    // Which seed to replay is the one thing that a simulated test is told from outside.
+    ("crates/sim/src/seeds.rs", "std::env::var"),
+];
 
 /// A path that is forbidden, with everything below it.
 struct Ban {
@@ -28,7 +33,8 @@ const NETWORK: &str = "use forebay_env::Network";
 const CHANCE: &str = "use forebay_env::Random, which a seed can replay";
 const SETTINGS: &str = "take it as an argument";
 const KERNEL: &str = "only forebay_env talks to the kernel: give its door what is missing";
-const ORDER: &str = "its order differs from run to run: use BTreeMap or BTreeSet";
+const ORDER: &str =
+    "its order differs from run to run: use BTreeMap or BTreeSet, or a hasher of one's own by BuildHasherDefault";
 
 const ADDRESSES: &[&str] =
     &["IpAddr", "Ipv4Addr", "Ipv6Addr", "SocketAddr", "SocketAddrV4", "SocketAddrV6", "AddrParseError"];
@@ -57,15 +63,20 @@ const PRINTING: &[&str] = &["print", "println", "eprint", "eprintln", "dbg"];
 /// Every use of a door outside its place.
 pub fn doors(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for file in tree.files.iter().filter(|file| file.is_rust() && !file.is_test()) {
+    for file in tree.files.iter().filter(|file| file.is_rust() && !file.test) {
         let Some(name) = file.crate_name().filter(|name| CORE.contains(name)) else { continue };
-        if file.path.starts_with(DOORS) {
-            continue;
-        }
+        let allowed = ALLOWED.iter().filter(|(place, _)| file.path.starts_with(place)).map(|(_, path)| *path);
+        let allowed: Vec<&str> = allowed.collect();
         let source = lexer::scan(&file.text);
+        // A hash that is the same in every run gives the same order in every run.
+        let own_hasher = source.code.contains("BuildHasherDefault");
         let binary = file.path.contains("/src/bin/") || file.path.ends_with("/main.rs");
         for mention in mentions(&lexer::tokens(&source.code)) {
-            let Some(remedy) = banned(&mention, name, binary) else { continue };
+            let unordered = SEEDED.contains(&name) && is_unordered(&mention, own_hasher);
+            let remedy = banned(&mention, name, binary).or(unordered.then_some(ORDER));
+            let Some(remedy) = remedy.filter(|_| !allowed.iter().any(|path| mention.path.starts_with(path))) else {
+                continue;
+            };
             findings.push(file.finding(mention.line, RULE, format!("{} is used", mention.path), remedy));
         }
     }
@@ -102,11 +113,15 @@ fn banned(mention: &Mention, name: &str, binary: bool) -> Option<&'static str> {
     if name != "env" && KERNEL_CRATES.contains(&first) && path != first {
         return Some(KERNEL);
     }
-    if let Some((_, remedy)) = WORDS.iter().find(|(word, _)| path.split("::").any(|segment| segment == *word)) {
-        return Some(remedy);
-    }
-    let unordered = SEEDED.contains(&name) && path.split("::").any(|segment| UNORDERED.contains(&segment));
-    unordered.then_some(ORDER)
+    let word = WORDS.iter().find(|(word, _)| path.split("::").any(|segment| segment == *word));
+    word.map(|(_, remedy)| *remedy)
+}
+
+/// Whether it is a collection whose order is chance. With a hasher of the file's own, only the constructors that take
+/// the one of the standard library are.
+fn is_unordered(mention: &Mention, own_hasher: bool) -> bool {
+    let mut segments = mention.path.split("::").skip_while(|segment| !UNORDERED.contains(segment));
+    segments.next().is_some() && (!own_hasher || matches!(segments.next(), Some("new" | "with_capacity" | "from")))
 }
 
 /// Every path in the code; the branches of an import one by one.

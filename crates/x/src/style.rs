@@ -29,7 +29,7 @@ pub fn ascii(tree: &Tree) -> Vec<Finding> {
 pub fn length(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| file.is_rust()) {
-        let most = if file.is_test() { TEST_LINES } else { LINES };
+        let most = if file.test { TEST_LINES } else { LINES };
         let lines = file.text.lines().count();
         if lines > most {
             let what = format!("{lines} lines, and at most {most} are allowed");
@@ -42,7 +42,7 @@ pub fn length(tree: &Tree) -> Vec<Finding> {
 /// Every module says what it owns.
 pub fn documented(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for file in tree.files.iter().filter(|file| file.is_rust() && !file.is_test()) {
+    for file in tree.files.iter().filter(|file| file.is_rust() && !file.test) {
         let remedy = "say in a line or two what it owns and what always holds";
         let first = file.text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("#!["));
         if !first.is_some_and(|line| line.starts_with("//!")) {

@@ -1,5 +1,6 @@
 //! The repository as the rules see it: text files, and which paths exist.
 
+use crate::lexer;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,8 @@ pub struct File {
     pub path: String,
     /// Its content.
     pub text: String,
+    /// Whether it holds nothing but tests and their helpers.
+    pub test: bool,
 }
 
 /// All that the rules look at.
@@ -48,10 +51,32 @@ impl File {
         self.path.ends_with(".rs")
     }
 
-    /// Whether this file holds nothing but tests.
-    pub fn is_test(&self) -> bool {
-        let name = self.path.rsplit('/').next().unwrap_or_default();
-        name == "tests.rs" || self.path.starts_with("tests/") || self.path.contains("/tests/")
+    fn new(path: String, text: String) -> File {
+        let test = path.ends_with("/tests.rs") || path.starts_with("tests/") || path.contains("/tests/");
+        File { path, text, test }
+    }
+
+    /// The modules that this file declares for tests alone, as paths without `.rs`.
+    fn test_modules(&self) -> Vec<String> {
+        let Some((directory, name)) = self.path.rsplit_once('/') else { return Vec::new() };
+        let inside = match name {
+            "lib.rs" | "main.rs" | "mod.rs" => directory.to_string(),
+            _ => self.path.trim_end_matches(".rs").to_string(),
+        };
+        let code = lexer::scan(&self.text).code;
+        let words: Vec<&str> = lexer::tokens(&code).iter().map(|token| token.text).collect();
+        let mut found = Vec::new();
+        for at in 0..words.len() {
+            let Some(rest) = words[at..].strip_prefix(&["#", "[", "cfg", "(", "test", ")", "]"]) else { continue };
+            let declaration = rest.iter().take_while(|word| !matches!(**word, ";" | "{" | "#"));
+            let declaration: Vec<&str> = declaration.copied().collect();
+            if let [.., "mod", name] = declaration[..]
+                && rest.get(declaration.len()) == Some(&";")
+            {
+                found.push(format!("{inside}/{name}"));
+            }
+        }
+        found
     }
 
     /// The crate it belongs to: `target` for `crates/target/src/ring.rs`.
@@ -86,18 +111,32 @@ impl Tree {
                 if matches!(relative.as_str(), ".git" | "target") {
                     continue;
                 }
-                if path.is_dir() {
+                // Not through symbolic links, which may lead round in a circle.
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                     directories.push(path);
                 } else if [".rs", ".toml", ".md", ".sh"].iter().any(|end| relative.ends_with(end)) {
                     let text = std::fs::read_to_string(&path)
                         .map_err(|e| format!("{relative} cannot be read as text: {e}"))?;
-                    tree.files.push(File { path: relative.clone(), text });
+                    tree.files.push(File::new(relative.clone(), text));
                 }
                 tree.paths.insert(relative);
             }
         }
         tree.files.sort_by(|a, b| a.path.cmp(&b.path));
+        tree.mark_tests();
         Ok(tree)
+    }
+
+    /// Marks what is compiled for tests alone, under whatever name.
+    fn mark_tests(&mut self) {
+        let rust = self.files.iter().filter(|file| file.is_rust());
+        let modules: Vec<String> = rust.flat_map(File::test_modules).collect();
+        for file in &mut self.files {
+            let below = |module: &String| {
+                file.path.strip_prefix(module.as_str()).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+            };
+            file.test |= modules.iter().any(below);
+        }
     }
 
     /// A tree of these files alone.
@@ -105,10 +144,11 @@ impl Tree {
     pub fn of(files: &[(&str, &str)]) -> Tree {
         let mut tree = Tree::default();
         for (path, text) in files {
-            tree.files.push(File { path: path.to_string(), text: text.to_string() });
+            tree.files.push(File::new(path.to_string(), text.to_string()));
             tree.paths.extend(path.match_indices('/').map(|(at, _)| path[..at].to_string()));
             tree.paths.insert(path.to_string());
         }
+        tree.mark_tests();
         tree
     }
 }
@@ -119,3 +159,6 @@ pub fn root() -> PathBuf {
     let manifest = PathBuf::from(manifest);
     manifest.ancestors().nth(2).map_or_else(|| manifest.clone(), Path::to_path_buf)
 }
+
+#[cfg(test)]
+mod tests;

@@ -86,3 +86,20 @@ fn a_binary_may_print_and_only_seeded_crates_must_do_without_hashes() {
     assert!(findings_in("crates/client/src/lib.rs", "use std::collections::HashMap;").is_empty());
     assert!(findings_in("crates/env/src/buffer.rs", "use rustix::mm::MapFlags;").is_empty());
 }
+
+#[test]
+fn a_collection_with_a_hasher_of_its_own_replays() {
+    let fixed = "type Pages = HashMap<u64, u32, BuildHasherDefault<AsIs>>;\n";
+    assert!(findings(fixed).is_empty());
+    assert_eq!(findings(&format!("{fixed}let m = HashMap::new();")).len(), 1);
+    assert_eq!(findings("let m: HashMap<u64, u32> = x;").len(), 1);
+}
+
+#[test]
+fn an_exception_is_for_one_place_and_one_door() {
+    let text = "let seed = std::env::var(SEED);\nuse std::fs;\n";
+    let found = findings_in("crates/sim/src/seeds.rs", text);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("std::fs"), "{found:?}");
+    assert_eq!(findings_in("crates/sim/src/disk.rs", text).len(), 2);
+}
