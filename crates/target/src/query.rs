@@ -126,6 +126,10 @@ impl<'a> Run<'a> {
                     if segment.sequence != self.segment {
                         self.segment = segment.sequence;
                         self.offset = 0;
+                        // Segments in between are gone, and with them what was in them.
+                        if let Some(seen) = self.seen.filter(|seen| self.continuous() && *seen < segment.first) {
+                            self.expired(seen, segment.first).await;
+                        }
                     }
                     let complete = self.one_segment(slot, segment).await?;
                     if complete {

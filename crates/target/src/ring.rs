@@ -533,12 +533,21 @@ impl Ring {
         self.seal(arrival.accepted)?;
         let layout = self.core.layout();
         loop {
-            let taken = self.core.with_ring_mut(self.id, |record| {
-                let (before, sequence) = match record.path.last() {
-                    Some(last) => (*last, record.path_segment + record.path.len() as u64),
-                    None => (record.slots.len() as u32 - 1, record.path_segment),
-                };
+            let next = self.core.with_ring(self.id, |record| {
+                let before = record.path.last().copied().unwrap_or(record.slots.len() as u32 - 1);
                 let slot = record.slot_after(&layout, before)?;
+                Some((slot, record.slots[slot as usize].map(|s| s.sequence)))
+            });
+            if let Some((_, Some(old))) = next
+                && self.core.needed_for_walk(self.id, old)
+            {
+                // A lap in less time than a checkpoint takes: opening must not find its path overwritten.
+                self.core.commit().await?;
+                continue;
+            }
+            let taken = self.core.with_ring_mut(self.id, |record| {
+                let (slot, _) = next?;
+                let sequence = record.path_segment + record.path.len() as u64;
                 record.path.push(slot);
                 record.slots[slot as usize] = None;
                 Some((slot, sequence, record.slot_at(&layout, slot)))
