@@ -12,6 +12,7 @@ mod set;
 mod spec;
 
 pub use literal::{KeyType, Literal, Shown, protocol_name, protocol_number, quoted};
+pub(crate) use literal::{parse_unsigned, prefix_length};
 pub use set::KeySet;
 pub use spec::{Extraction, Format, KeySpec, RESERVED_WORDS};
 
