@@ -421,3 +421,19 @@ fn a_block_set_is_a_set() {
         assert_eq!(cleared, even);
     }
 }
+
+#[test]
+fn the_examples_of_the_manual_are_queries() {
+    let manual = include_str!("../../../../docs/query.md");
+    let examples = manual.split("## Examples").nth(1).and_then(|rest| rest.split("\n## ").next()).expect("examples");
+    let texts: Vec<&str> = examples
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `"))
+        .filter_map(|line| line.split('`').next())
+        .collect();
+    assert!(texts.len() > 10, "{texts:?}");
+    for text in texts {
+        let printed = query(text).to_string();
+        assert_eq!(query(&printed), query(text), "{text}");
+    }
+}
