@@ -83,6 +83,10 @@ struct Run<'a> {
     seen: Option<u64>,
     /// The element that is being returned in pieces, if any.
     open_element: Option<u64>,
+    /// Writer session and number of the block seen last.
+    last_block: Option<(u64, u64)>,
+    /// Whether any block was seen in the run of segments being read.
+    began: bool,
     force_first: bool,
     keys: Vec<KeyValue>,
     enough: bool,
@@ -107,6 +111,8 @@ impl<'a> Run<'a> {
             offset: 0,
             seen: None,
             open_element: None,
+            last_block: None,
+            began: false,
             force_first: false,
             keys,
             enough: false,
@@ -204,6 +210,7 @@ impl<'a> Run<'a> {
         self.batch.items.push(Item::Expired { from, to });
         self.seen = Some(to);
         self.open_element = None;
+        self.began = false;
     }
 
     /// Whether the slot still holds the segment.
@@ -253,6 +260,9 @@ impl<'a> Run<'a> {
                 return Ok(true);
             }
         }
+        if complete && let Some(seen) = self.seen.filter(|seen| *seen < segment.end && self.continuous()) {
+            self.missing(seen, segment.end, Timestamp(segment.max_time)).await;
+        }
         Ok(complete)
     }
 
@@ -261,6 +271,17 @@ impl<'a> Run<'a> {
         let from = self.seen.unwrap_or(segment.first).max(segment.first);
         if from < segment.end {
             self.expired(from, segment.end).await;
+        }
+    }
+
+    /// Elements `from..to` of the segment being read are not where they should be. In the oldest segments that is what
+    /// a crash leaves of a slot that was being taken; elsewhere it is damage.
+    async fn missing(&mut self, from: u64, to: u64, near: Timestamp) {
+        if self.ring.is_doubtful(self.segment) {
+            self.expired(from, to).await;
+        } else {
+            self.damaged(Some(to - from), near, near);
+            self.seen = Some(to);
         }
     }
 
@@ -419,15 +440,23 @@ impl<'a> Run<'a> {
     async fn block(&mut self, view: &View<'_>) {
         let header = view.header();
         let first = header.first_sequence.get();
-        if let Some(seen) = self.seen
-            && self.query.terms().is_empty()
-            && first > seen
-            && first > self.sequences.0
-            && self.continuous()
-        {
-            self.damaged(Some(first - seen.max(self.sequences.0)), Timestamp(header.min_time.get()), Timestamp(header.min_time.get()));
+        if let Some(seen) = self.seen.filter(|seen| *seen < first && self.continuous()) {
+            self.missing(seen, first, Timestamp(header.min_time.get())).await;
         }
-        self.seen = Some(header.next_sequence());
+        let number = (header.writer.get(), header.number.get());
+        let follows = self.last_block.replace(number).is_some_and(|last| (last.0, last.1 + 1) == number);
+        if header.starts_within() && !follows {
+            // The beginning of this element is gone, and with it the element.
+            self.open_element = None;
+            if self.continuous() {
+                match self.began {
+                    true => self.missing(first, first + 1, Timestamp(header.min_time.get())).await,
+                    false => self.expired(first, first + 1).await,
+                }
+            }
+        }
+        self.began = true;
+        self.seen = Some(header.next_sequence().max(self.seen.unwrap_or(0)));
         let mut gaps = view.gaps().peekable();
         let bytes = view.bytes();
         for entry in view.entries() {
@@ -482,7 +511,7 @@ impl<'a> Run<'a> {
 
     /// Whether every block in the range is read, so that a jump in the sequence means that something is missing.
     fn continuous(&self) -> bool {
-        self.times == (Timestamp::MIN, Timestamp::MAX)
+        self.times == (Timestamp::MIN, Timestamp::MAX) && self.sequences == (0, u64::MAX) && !self.query.needs_keys()
     }
 
     fn gap(&mut self, gap: Gap) {

@@ -84,6 +84,8 @@ struct Work {
     seals_since_checkpoint: u32,
     counters: Counters,
     recording: Option<u64>,
+    /// Segments before this one may have been overwritten in part by what a crash made undone.
+    doubtful_before: u64,
     stopping: bool,
     failure: Option<Error>,
 }
@@ -151,6 +153,7 @@ impl Ring {
                 seals_since_checkpoint: 0,
                 counters: Counters::default(),
                 recording: None,
+                doubtful_before: 0,
                 stopping: false,
                 failure: None,
             }),
@@ -267,6 +270,7 @@ impl Ring {
 
     async fn work_through(self: &Rc<Self>) -> Result<()> {
         recover::recover(self).await?;
+        self.doubt_the_oldest();
         self.work.borrow_mut().state = RingState::Ready;
         self.progressed.notify();
         loop {
@@ -280,6 +284,22 @@ impl Ring {
                 return Err(error.clone());
             }
         }
+    }
+
+    /// What was written and not acknowledged before a crash lies in the slots that were the oldest then: at most what
+    /// staging memory holds and as much again between two flushes, and a slot begun at each end.
+    fn doubt_the_oldest(&self) {
+        let staging = self.staging.capacity().0 * self.staging.count() as u64;
+        let n = (2 * staging / self.segment().0 + 2) as usize;
+        let doubtful = self.core.with_ring(self.id, |record| {
+            let held = record.held();
+            let free = |(slot, s): &(usize, u64)| !record.path.contains(&(*slot as u32)) && held.binary_search(&(*slot as u32, *s)).is_err();
+            let slots = record.slots.iter().enumerate().filter_map(|(slot, s)| s.map(|s| (slot, s.sequence)));
+            let mut sequences: Vec<u64> = slots.filter(free).map(|(_, s)| s).collect();
+            sequences.sort_unstable();
+            sequences.get(n).copied().unwrap_or(record.path_segment)
+        });
+        self.work.borrow_mut().doubtful_before = doubtful;
     }
 
     fn fail(&self, error: Error) {
@@ -657,6 +677,11 @@ impl Ring {
     pub(crate) fn recent_tables(&self, sequence: u64) -> Option<(Rc<Tables>, bool)> {
         let work = self.work.borrow();
         work.recent.iter().find(|(s, _, _)| *s == sequence).map(|(_, tables, on_device)| (tables.clone(), on_device.get()))
+    }
+
+    /// Whether the last run may have overwritten parts of the segment before it crashed.
+    pub(crate) fn is_doubtful(&self, sequence: u64) -> bool {
+        sequence < self.work.borrow().doubtful_before
     }
 
     /// Sequence after the last element that can be read.
