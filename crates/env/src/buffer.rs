@@ -22,7 +22,6 @@ struct Shared {
     base: NonNull<u8>,
     capacity: usize,
     count: usize,
-    /// Which registered region of the device this slab is, if any (set once by the device).
     free: Mutex<Free>,
     returned: Condvar,
 }
@@ -115,7 +114,10 @@ impl Slab {
                     std::task::Poll::Ready(self.lend(index))
                 }
                 None => {
-                    free.wakers.push(context.waker().clone());
+                    // Polled again for another reason: one wake-up is enough.
+                    if !free.wakers.iter().any(|w| w.will_wake(context.waker())) {
+                        free.wakers.push(context.waker().clone());
+                    }
                     std::task::Poll::Pending
                 }
             }
@@ -126,6 +128,11 @@ impl Slab {
     /// First address and length of the mapping, for registering it with a kernel.
     pub fn region(&self) -> (*mut u8, usize) {
         (self.shared.base.as_ptr(), self.shared.capacity * self.shared.count)
+    }
+
+    /// Whether neither a buffer nor anybody else holds this slab.
+    pub(crate) fn is_last_handle(&self) -> bool {
+        Arc::strong_count(&self.shared) == 1
     }
 
     fn lend(&self, index: u32) -> Buffer {

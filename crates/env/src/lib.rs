@@ -4,10 +4,11 @@
 //! - [`device`]: blocks on a device; [`clock`]: time; [`random`]: chance; [`network`]: other processes.
 //! - [`buffer`]: aligned memory that devices read and write without a copy.
 //! - [`executor`]: the one loop of a target, single-threaded, the same in reality and in simulation.
-//! - [`real`]: the implementations for a real machine.
+//! - [`real`]: the implementations for a real machine; [`conformance`]: what every device is held to.
 
 pub mod buffer;
 pub mod clock;
+pub mod conformance;
 pub mod device;
 pub mod executor;
 pub mod mailbox;

@@ -229,7 +229,7 @@ impl SimDisk {
         self.inner.state.borrow().store.read(offset.0, to);
     }
 
-    /// Changes the content at `offset`, durably and in no time.
+    /// Changes the content at `offset` in no time, and durably unless an unflushed write to the same page is taken back.
     pub fn poke(&self, offset: Bytes, bytes: &[u8]) {
         self.inner.state.borrow_mut().store.write(offset.0, bytes);
     }
@@ -290,7 +290,8 @@ impl SimDisk {
         let length = buffer.as_ref().map_or(0, |buffer| buffer.len() as u64);
         let spec = &self.inner.spec;
         let on_grid = offset.is_multiple_of(spec.block.0) && length.is_multiple_of(spec.block.0);
-        if !on_grid || offset.checked_add(length).is_none_or(|end| end > spec.size.0) {
+        let empty = op != Op::Flush && length == 0;
+        if empty || !on_grid || offset.checked_add(length).is_none_or(|end| end > spec.size.0) {
             let message = format!(
                 "{}: {} at {offset} is not whole blocks of {} within {}",
                 self.name(),
@@ -358,7 +359,8 @@ impl Inner {
         let name = &self.spec.name;
         let length = io.bytes().len() as u64;
         let range = io.offset..io.offset + length;
-        let failed = |what: &str| Err(Error::device(format!("sim:{name}: {what} {} at {} failed", Bytes(length), range.start)));
+        let failed =
+            |what: &str| Err(Error::device(format!("sim:{name}: {what} {} at {} failed", Bytes(length), range.start)));
         let dead = state.faults.is_dead(self.timeline.nanos());
         match io.op {
             Op::Read => {

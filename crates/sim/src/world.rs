@@ -80,12 +80,7 @@ impl World {
 
     /// All that a target on `device` may touch.
     pub fn env(&self, device: impl Device + 'static) -> Env {
-        Env {
-            device: Rc::new(device),
-            clock: self.clock.clone(),
-            random: self.random.clone(),
-            spawner: self.spawner(),
-        }
+        Env { device: Rc::new(device), clock: self.clock.clone(), random: self.random.clone(), spawner: self.spawner() }
     }
 
     /// Starts tasks in this world.
@@ -190,7 +185,11 @@ impl World {
                 "seed {}: at {} ns {}",
                 self.seed,
                 self.timeline.nanos(),
-                if self.timeline.is_empty() { "everything waits and nothing will happen" } else { "the run does not end" }
+                if self.timeline.is_empty() {
+                    "everything waits and nothing will happen"
+                } else {
+                    "the run does not end"
+                }
             );
         }
     }

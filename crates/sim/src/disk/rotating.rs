@@ -277,8 +277,9 @@ impl Rotating {
         i128::from(wait) - age as i128
     }
 
-    /// Gives the head its next job, if there is one and it has none.
-    fn dispatch(&mut self, now: Now, actions: &mut Vec<Action>) {
+    /// Gives the head its next job, if there is one and it has none. What the cache holds can be acted on from
+    /// `ready` on.
+    fn dispatch(&mut self, now: Now, ready: u64, actions: &mut Vec<Action>) {
         if self.job.is_some() {
             return;
         }
@@ -301,7 +302,7 @@ impl Rotating {
             if let Some(range) = &drain
                 && (pressed || self.queue.is_empty())
             {
-                let approach = self.approach(now, 0, range.start, true);
+                let approach = self.approach(now, ready, range.start, true);
                 let rank = self.rank(now, approach.wait, waiting.unwrap_or(now.nanos));
                 if best.as_ref().is_none_or(|(least, ..)| rank < *least) {
                     best = Some((rank, None, approach));
@@ -318,7 +319,13 @@ impl Rotating {
                 let epoch = self.cache.as_mut().map_or(0, |cache| cache.take(&range));
                 let (from, to) = (self.surface.spin(range.start), self.surface.spin(range.end));
                 let until = now.nanos + approach.wait + now.stretch(to - from);
-                self.start(now, Job { what: What::Drain { range, epoch }, end_spin: to }, approach.moves, until, actions);
+                self.start(
+                    now,
+                    Job { what: What::Drain { range, epoch }, end_spin: to },
+                    approach.moves,
+                    until,
+                    actions,
+                );
             }
             _ => (),
         }
@@ -376,7 +383,7 @@ impl Mechanics for Rotating {
             Op::Write => self.write(now, request, actions),
             Op::Flush => self.flush(now, request.id, actions),
         }
-        self.dispatch(now, actions);
+        self.dispatch(now, now.nanos + self.overhead(now), actions);
     }
 
     fn moved(&mut self, now: Now, number: u64, actions: &mut Vec<Action>) {
@@ -400,7 +407,7 @@ impl Mechanics for Rotating {
                 self.end_flushes(now, actions);
             }
         }
-        self.dispatch(now, actions);
+        self.dispatch(now, now.nanos, actions);
     }
 
     fn lose_power(&mut self) {

@@ -31,7 +31,7 @@ impl Surface {
             // The rate in the middle of the zone to come.
             let middle = (start as f64 + size as f64 / ZONES as f64 / 2.0) / size as f64;
             let bytes = u128::from(spec.rate_at(middle).0) * u128::from(turn) / 1_000_000_000;
-            let track = (bytes as u64).next_multiple_of(4096);
+            let track = (bytes as u64).next_multiple_of(512);
             let tracks = (size / ZONES / track).max(1);
             zones.push(Zone { start, first_spin: spin, track });
             start += tracks * track;
@@ -54,11 +54,6 @@ impl Surface {
         let zone = &self.zones[self.zones.partition_point(|zone| zone.first_spin <= spin) - 1];
         let inside = spin - zone.first_spin;
         zone.start + inside / self.turn * zone.track + (inside % self.turn * zone.track).div_ceil(self.turn)
-    }
-
-    /// The spin of the end.
-    pub(super) fn total(&self) -> u64 {
-        self.total
     }
 
     /// Bytes in the track at `offset`.

@@ -1,0 +1,272 @@
+//! Thin doors to ordinary files, for what is not a target: captures, exports, settings, lock files.
+
+use super::io_error;
+use forebay_model::{Bytes, Error, Result};
+use rustix::fs::FlockOperation;
+use std::fs;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// An open file, pipe or terminal. Unbuffered.
+#[derive(Debug)]
+pub struct File(fs::File);
+
+impl File {
+    /// Opens for reading. Of a named pipe it waits for the writer.
+    pub fn open(path: impl AsRef<Path>) -> Result<File> {
+        let path = path.as_ref();
+        fs::File::open(path).map(File).map_err(|e| trouble("opening", path, &e))
+    }
+
+    /// Creates for writing; what was there is gone.
+    pub fn create(path: impl AsRef<Path>) -> Result<File> {
+        let path = path.as_ref();
+        fs::File::create(path).map(File).map_err(|e| trouble("creating", path, &e))
+    }
+
+    /// Creates for writing, unless something is there.
+    pub fn create_new(path: impl AsRef<Path>) -> Result<File> {
+        let path = path.as_ref();
+        fs::File::create_new(path).map(File).map_err(|e| trouble("creating", path, &e))
+    }
+
+    /// Opens for writing at the end, creating it if it is not there.
+    pub fn append(path: impl AsRef<Path>) -> Result<File> {
+        let path = path.as_ref();
+        let opened = fs::OpenOptions::new().append(true).create(true).open(path);
+        opened.map(File).map_err(|e| trouble("opening", path, &e))
+    }
+
+    /// Bytes in it now.
+    pub fn size(&self) -> Result<Bytes> {
+        self.0.metadata().map(|m| Bytes(m.len())).map_err(|e| io_error("looking at", "an open file", &e))
+    }
+
+    /// Makes durable what was written.
+    pub fn sync(&self) -> Result<()> {
+        self.0.sync_data().map_err(|e| io_error("making durable", "an open file", &e))
+    }
+}
+
+impl Read for File {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Write for File {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.0.write(buffer)
+    }
+
+    fn write_vectored(&mut self, buffers: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.0.write_vectored(buffers)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Seek for File {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.0.seek(to)
+    }
+}
+
+impl AsFd for File {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Standard input, unbuffered.
+pub fn stdin() -> Result<File> {
+    standard(io::stdin().as_fd(), "standard input")
+}
+
+/// Standard output, unbuffered.
+pub fn stdout() -> Result<File> {
+    standard(io::stdout().as_fd(), "standard output")
+}
+
+/// Standard error, unbuffered.
+pub fn stderr() -> Result<File> {
+    standard(io::stderr().as_fd(), "standard error")
+}
+
+fn standard(descriptor: BorrowedFd<'_>, name: &str) -> Result<File> {
+    let owned = descriptor.try_clone_to_owned().map_err(|e| io_error("opening", name, &e))?;
+    Ok(File(fs::File::from(owned)))
+}
+
+/// The whole content.
+pub fn read(path: impl AsRef<Path>) -> Result<Vec<u8>> {
+    let path = path.as_ref();
+    fs::read(path).map_err(|e| trouble("reading", path, &e))
+}
+
+/// The whole content, as text.
+pub fn read_text(path: impl AsRef<Path>) -> Result<String> {
+    let path = path.as_ref();
+    String::from_utf8(read(path)?).map_err(|_| Error::usage(format!("{} is not UTF-8 text", path.display())))
+}
+
+/// Puts `content` at `path`, durably: at any moment the old content is there, or the new, never a part.
+pub fn replace(path: impl AsRef<Path>, content: &[u8]) -> Result<()> {
+    let path = path.as_ref();
+    let folder = folder_of(path);
+    let mut name = path.file_name().map(|n| n.to_os_string()).unwrap_or_default();
+    name.push(format!(".{}.{:016x}", rustix::process::getpid(), chance()));
+    let draft = folder.join(name);
+    let write = || {
+        let mut file = fs::File::create_new(&draft)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&draft, path)?;
+        fs::File::open(folder)?.sync_all()
+    };
+    write().map_err(|e| {
+        // The error that matters is the one we have.
+        let _ = fs::remove_file(&draft);
+        trouble("writing", path, &e)
+    })
+}
+
+/// Whether anything is there, a dangling link included.
+pub fn exists(path: impl AsRef<Path>) -> bool {
+    path.as_ref().symlink_metadata().is_ok()
+}
+
+/// Whether a directory is there.
+pub fn is_directory(path: impl AsRef<Path>) -> bool {
+    path.as_ref().is_dir()
+}
+
+/// Removes a file. False if there was none.
+pub fn remove(path: impl AsRef<Path>) -> Result<bool> {
+    let path = path.as_ref();
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(trouble("removing", path, &e)),
+    }
+}
+
+/// Makes a directory and those above it, as far as they are missing.
+pub fn make_directory(path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    fs::create_dir_all(path).map_err(|e| trouble("making the directory", path, &e))
+}
+
+/// Makes a fresh directory that only this user can enter, among the machine's temporary files.
+pub fn temporary_directory(prefix: &str) -> Result<PathBuf> {
+    use std::os::unix::fs::DirBuilderExt;
+    let path = std::env::temp_dir().join(format!("{prefix}{:016x}", chance()));
+    let made = fs::DirBuilder::new().mode(0o700).create(&path);
+    made.map(|()| path.clone()).map_err(|e| trouble("making the directory", &path, &e))
+}
+
+/// Removes a directory with all that is in it.
+pub fn remove_directory(path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    fs::remove_dir_all(path).map_err(|e| trouble("removing the directory", path, &e))
+}
+
+/// The names in a directory, sorted.
+pub fn list(path: impl AsRef<Path>) -> Result<Vec<String>> {
+    let path = path.as_ref();
+    let read = || -> io::Result<Vec<String>> {
+        fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    };
+    let mut names = read().map_err(|e| trouble("listing", path, &e))?;
+    names.sort();
+    Ok(names)
+}
+
+/// Where a symbolic link points.
+pub fn read_link(path: impl AsRef<Path>) -> Result<PathBuf> {
+    let path = path.as_ref();
+    fs::read_link(path).map_err(|e| trouble("reading the link", path, &e))
+}
+
+/// The same place as a path from the root, links followed.
+pub fn absolute(path: impl AsRef<Path>) -> Result<PathBuf> {
+    let path = path.as_ref();
+    fs::canonicalize(path).map_err(|e| trouble("finding", path, &e))
+}
+
+/// What an ordinary user can still store in the file system that `path` is in.
+pub fn available(path: impl AsRef<Path>) -> Result<Bytes> {
+    let path = path.as_ref();
+    rustix::fs::statvfs(path)
+        .map(|v| Bytes(v.f_bavail.saturating_mul(v.f_frsize)))
+        .map_err(|e| trouble("asking for the free space of", path, &e.into()))
+}
+
+/// An exclusive lock between processes: a file that is locked while this lives, also if the process is killed.
+/// The file stays when the lock goes.
+#[derive(Debug)]
+pub struct Lock(fs::File);
+
+impl Lock {
+    /// Takes the lock if nobody has it.
+    pub fn try_take(path: impl AsRef<Path>) -> Result<Option<Lock>> {
+        let path = path.as_ref();
+        let file = Lock::file(path)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Lock(file))),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(e) => Err(trouble("locking", path, &e.into())),
+        }
+    }
+
+    /// Takes the lock, waiting on this thread until nobody has it.
+    pub fn take(path: impl AsRef<Path>) -> Result<Lock> {
+        let path = path.as_ref();
+        let file = Lock::file(path)?;
+        loop {
+            match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
+                Ok(()) => return Ok(Lock(file)),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(trouble("locking", path, &e.into())),
+            }
+        }
+    }
+
+    fn file(path: &Path) -> Result<fs::File> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options.open(path).map_err(|e| trouble("opening", path, &e))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing would do, unless a child process that is just being started still has a copy.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn chance() -> u64 {
+    let mut bytes = [0; 8];
+    super::random::fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
+fn trouble(doing: &str, path: &Path, error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => Error::missing(format!("{doing} {} failed: it does not exist", path.display())),
+        io::ErrorKind::AlreadyExists => Error::exists(format!("{} exists already", path.display())),
+        _ => io_error(doing, path.display(), error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

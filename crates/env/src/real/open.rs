@@ -1,0 +1,241 @@
+//! Taking a device for ourselves. Whoever holds an [`Opened`] with [`OpenMode::Exclusive`] is the only one who
+//! writes the device: files are locked, block devices opened exclusively, mounted ones refused.
+//!
+//! The lock belongs to the same open file as the I/O. The kernel keeps that open as long as I/O is under way, so even
+//! after a `kill -9` nobody gets the device before the last write of the dead process has ended.
+
+mod inspect;
+
+use super::io_error;
+use crate::buffer::{ALIGN, Buffer};
+use crate::device::Geometry;
+use forebay_model::{Bytes, Error, Result};
+use inspect::Alignment;
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The smallest device that is opened or created; what a format needs is more, and it says so itself.
+pub const SMALLEST: Bytes = Bytes::mib(1);
+
+/// How long an open waits for the last I/O of a process that was killed.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// What an open device is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Reading and writing, with nobody else at it.
+    Exclusive,
+    /// Reading only, whoever else is at it.
+    Inspect,
+}
+
+/// An open device that no loop has taken yet; may move between threads. Closing it gives it back.
+pub struct Opened {
+    pub(super) file: File,
+    pub(super) geometry: Geometry,
+    pub(super) mode: OpenMode,
+}
+
+impl Opened {
+    /// Size, block, kind.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// What it was opened for.
+    pub fn mode(&self) -> OpenMode {
+        self.mode
+    }
+}
+
+/// Opens the block device or preallocated file at `path` with direct I/O.
+pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<Opened> {
+    let path = path.as_ref();
+    let name = path.display().to_string();
+    let metadata = std::fs::metadata(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => Error::missing(format!("{name} does not exist")),
+        _ => io_error("looking at", &name, &e),
+    })?;
+    let number = inspect::block_number(&metadata);
+    if number.is_none() && !metadata.is_file() {
+        let what = if metadata.is_dir() { "a directory" } else { "something else" };
+        return Err(Error::usage(format!("{name} is {what}, neither a block device nor a file")));
+    }
+    if mode == OpenMode::Exclusive
+        && let Some((device, point)) = number.and_then(inspect::mounted_at)
+    {
+        return Err(Error::busy(format!("{name} is in use: {device} is mounted at {point}; unmount it first")));
+    }
+    let mut flags = OFlags::DIRECT | OFlags::CLOEXEC;
+    if number.is_some() && mode == OpenMode::Exclusive {
+        flags |= OFlags::EXCL;
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(mode == OpenMode::Exclusive).custom_flags(flags.bits() as i32);
+    let held = || match number.map(inspect::holders) {
+        Some(holders) if !holders.is_empty() => {
+            Error::busy(format!("{name} is in use by {}; release it first", holders.join(", ")))
+        }
+        _ => in_use(&name),
+    };
+    let file = patiently(|| options.open(path), |e| e.raw_os_error() == Some(libc::EBUSY)).map_err(|e| {
+        match e.raw_os_error() {
+            Some(libc::EBUSY) => held(),
+            Some(libc::EINVAL) => inspect::no_direct(&name),
+            Some(libc::EACCES | libc::EPERM | libc::EROFS) => Error::usage(format!(
+                "{name} may not be opened for {}: {e}",
+                if mode == OpenMode::Exclusive { "writing" } else { "reading" }
+            )),
+            _ => io_error("opening", &name, &e),
+        }
+    })?;
+    if mode == OpenMode::Exclusive {
+        lock(&file, &name)?;
+    }
+    measure(file, name, mode)
+}
+
+/// Creates a file of `size` (rounded down to whole pages) at `path`, with all its space set aside, and opens it.
+/// A file that cannot be completed is removed again.
+pub fn create_file(path: impl AsRef<Path>, size: Bytes) -> Result<Opened> {
+    let path = path.as_ref();
+    let name = path.display().to_string();
+    let size = size.align_down(Bytes(ALIGN as u64));
+    if size < SMALLEST {
+        return Err(too_small(&name, size));
+    }
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if path.symlink_metadata().is_ok() {
+        return Err(Error::exists(format!("{name} exists already; remove it or choose another name")));
+    }
+    // Ask first: taking all that is left and then giving up would hurt everybody else on the file system.
+    let available = available(folder)?;
+    if available < size {
+        return Err(no_room(&name, size, available));
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o600);
+    options.custom_flags((OFlags::DIRECT | OFlags::CLOEXEC).bits() as i32);
+    let file = options.open(path).map_err(|e| match e.raw_os_error() {
+        Some(libc::EEXIST) => Error::exists(format!("{name} exists already; remove it or choose another name")),
+        Some(libc::EINVAL) => {
+            // Some file systems make the file before they find that they cannot open it so.
+            let _ = std::fs::remove_file(path);
+            inspect::no_direct(&name)
+        }
+        _ => io_error("creating", &name, &e),
+    })?;
+    fill(file, &name, size, folder).inspect_err(|_| {
+        // The error that matters is the one we have; a file that cannot even be removed changes nothing about it.
+        let _ = std::fs::remove_file(path);
+    })
+}
+
+fn fill(file: File, name: &str, size: Bytes, folder: &Path) -> Result<Opened> {
+    lock(&file, name)?;
+    match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size.0) {
+        Ok(()) => {}
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(&file, name, size, folder)?,
+        Err(Errno::NOSPC | Errno::DQUOT) => return Err(no_room(name, size, available(folder)?)),
+        Err(Errno::FBIG) => {
+            return Err(Error::usage(format!("{name} cannot be {size}: its file system has a lower limit for files")));
+        }
+        Err(e) => return Err(io_error("setting space aside for", name, &e.into())),
+    }
+    let synced = file.sync_all().and_then(|()| File::open(folder)?.sync_all());
+    synced.map_err(|e| io_error("making durable", name, &e))?;
+    measure(file, name.to_string(), OpenMode::Exclusive)
+}
+
+/// For file systems that cannot set space aside: take it by writing it.
+fn write_zeros(file: &File, name: &str, size: Bytes, folder: &Path) -> Result<()> {
+    let buffer = Buffer::alone(Bytes::mib(4))?;
+    let mut offset = 0;
+    while offset < size.0 {
+        let length = (size.0 - offset).min(buffer.len() as u64) as usize;
+        file.write_all_at(&buffer[..length], offset).map_err(|e| match e.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                no_room(name, size, available(folder).unwrap_or_default() + Bytes(offset))
+            }
+            _ => io_error("writing zeros to", name, &e),
+        })?;
+        offset += length as u64;
+    }
+    Ok(())
+}
+
+fn measure(file: File, name: String, mode: OpenMode) -> Result<Opened> {
+    let metadata = file.metadata().map_err(|e| io_error("looking at", &name, &e))?;
+    let number = inspect::block_number(&metadata);
+    let size = match number {
+        Some(_) => inspect::block_size(&file, &name)?,
+        None => Bytes(metadata.len()),
+    };
+    let Alignment { offset, memory } = inspect::alignment(&file, number.is_some(), &name)?;
+    if memory > ALIGN as u64 {
+        return Err(Error::usage(format!(
+            "{name} wants memory aligned to {memory} bytes, and {ALIGN} is the most that is supported"
+        )));
+    }
+    let block = Bytes(offset.max(memory).max(512));
+    let size = size.align_down(block);
+    if size < SMALLEST {
+        return Err(too_small(&name, size));
+    }
+    let geometry = Geometry { size, block, rotates: inspect::rotates(&metadata), name };
+    Ok(Opened { file, geometry, mode })
+}
+
+fn lock(file: &File, name: &str) -> Result<()> {
+    let attempt = || rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).map_err(std::io::Error::from);
+    patiently(attempt, |e| e.kind() == std::io::ErrorKind::WouldBlock).map_err(|e| match e.kind() {
+        std::io::ErrorKind::WouldBlock => in_use(name),
+        _ => io_error("locking", name, &e),
+    })
+}
+
+/// Tries for a while, because a process that was just killed may have I/O under way that keeps the device its own.
+fn patiently<T>(
+    mut attempt: impl FnMut() -> std::io::Result<T>,
+    again: impl Fn(&std::io::Error) -> bool,
+) -> std::io::Result<T> {
+    let start = Instant::now();
+    loop {
+        match attempt() {
+            Err(e) if again(&e) && start.elapsed() < GRACE => std::thread::sleep(Duration::from_millis(10)),
+            other => return other,
+        }
+    }
+}
+
+fn available(folder: &Path) -> Result<Bytes> {
+    rustix::fs::statvfs(folder).map(|v| Bytes(v.f_bavail.saturating_mul(v.f_frsize))).map_err(|e| {
+        match e {
+            Errno::NOENT => Error::missing(format!("the directory {} does not exist", folder.display())),
+            _ => io_error("looking at", folder.display(), &e.into()),
+        }
+    })
+}
+
+fn in_use(name: &str) -> Error {
+    Error::busy(format!("{name} is in use by another process; stop that one first"))
+}
+
+fn no_room(name: &str, needed: Bytes, available: Bytes) -> Error {
+    Error::full(format!(
+        "{name} needs {needed} ({} bytes), and its file system has {available} ({} bytes) free; \
+         ask for less or make room",
+        needed.0, available.0
+    ))
+}
+
+fn too_small(name: &str, size: Bytes) -> Error {
+    Error::usage(format!("{name} is too small: it has {size}, and the least is {SMALLEST}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! What this process costs, and what it talks to.
+
+use forebay_model::Bytes;
+use std::io::IsTerminal;
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+/// One of the three standard streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standard {
+    /// Standard input.
+    Input,
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Error,
+}
+
+/// CPU time of all threads of this process, user and system.
+pub fn cpu_time() -> Duration {
+    clock(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or_default()
+}
+
+/// CPU time of the calling thread, user and system.
+pub fn thread_cpu_time() -> Duration {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or_default()
+}
+
+/// The CPU clock of one thread, readable from any thread of the process.
+#[derive(Debug, Clone, Copy)]
+pub struct ThreadClock(libc::clockid_t);
+
+impl ThreadClock {
+    /// The clock of the calling thread.
+    pub fn here() -> ThreadClock {
+        let mut id = MaybeUninit::uninit();
+        // SAFETY: the calling thread exists, and the call writes the id when it returns 0.
+        let id = unsafe {
+            match libc::pthread_getcpuclockid(libc::pthread_self(), id.as_mut_ptr()) {
+                0 => id.assume_init(),
+                _ => libc::CLOCK_THREAD_CPUTIME_ID,
+            }
+        };
+        ThreadClock(id)
+    }
+
+    /// CPU time of that thread; `None` once it has ended.
+    pub fn cpu_time(self) -> Option<Duration> {
+        clock(self.0)
+    }
+}
+
+fn clock(id: libc::clockid_t) -> Option<Duration> {
+    let mut time = MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: the call writes the time when it returns 0.
+    let time = unsafe {
+        if libc::clock_gettime(id, time.as_mut_ptr()) != 0 {
+            return None;
+        }
+        time.assume_init()
+    };
+    Some(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
+/// The most memory that this process has had at once.
+pub fn peak_memory() -> Bytes {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the call fills in the structure, which is valid as zeros if it does not.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    Bytes::kib(usage.ru_maxrss as u64)
+}
+
+/// The number of this process.
+pub fn id() -> u32 {
+    std::process::id()
+}
+
+/// Whether people sit at the other end.
+pub fn is_terminal(stream: Standard) -> bool {
+    match stream {
+        Standard::Input => std::io::stdin().is_terminal(),
+        Standard::Output => std::io::stdout().is_terminal(),
+        Standard::Error => std::io::stderr().is_terminal(),
+    }
+}
+
+/// Columns of the terminal that standard output or standard error is.
+pub fn terminal_width() -> Option<u16> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout())
+        .or_else(|_| rustix::termios::tcgetwinsize(std::io::stderr()))
+        .ok()?;
+    (size.ws_col > 0).then_some(size.ws_col)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+use super::*;
+use crate::buffer::Slab;
+use crate::real::{Options, create_file, open, run, run_on};
+use crate::{conformance, real};
+use forebay_model::Kind;
+use std::path::Path;
+use std::process::Command;
+
+fn file(size: Bytes) -> (tempfile::TempDir, Opened) {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = create_file(folder.path().join("device"), size).unwrap();
+    (folder, opened)
+}
+
+#[test]
+fn a_preallocated_file_keeps_all_that_a_device_promises() {
+    let (_folder, opened) = file(Bytes::mib(32));
+    let report = run(Options { device: opened }, conformance::run).unwrap();
+    report.assert();
+    assert_eq!(report.held.len(), conformance::CHECKS.len());
+}
+
+/// A loop device over a file, as a raw block device; detached when dropped.
+struct Loop(String);
+
+impl Loop {
+    fn over(path: &Path) -> Option<Loop> {
+        let output = Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(path).output();
+        match output {
+            Ok(output) if output.status.success() => {
+                Some(Loop(String::from_utf8_lossy(&output.stdout).trim().to_string()))
+            }
+            Ok(output) => skip(&String::from_utf8_lossy(&output.stderr)),
+            Err(e) => skip(&e.to_string()),
+        }
+    }
+}
+
+fn skip(why: &str) -> Option<Loop> {
+    println!("skipped: no loop device can be had here: {}", why.trim());
+    None
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_block_device_keeps_all_that_a_device_promises_and_is_ours_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk");
+    drop(create_file(&path, Bytes::mib(32)).unwrap());
+    let Some(device) = Loop::over(&path) else { return };
+    let opened = open(&device.0, OpenMode::Exclusive).unwrap();
+    assert_eq!(opened.geometry().size, Bytes::mib(32));
+    let refused = open(&device.0, OpenMode::Exclusive).err().unwrap();
+    assert_eq!(refused.kind, Kind::Busy);
+    assert!(refused.message.contains("in use"), "{refused}");
+    run(Options { device: opened }, conformance::run).unwrap().assert();
+    // Free again as soon as the loop has ended.
+    drop(open(&device.0, OpenMode::Exclusive).unwrap());
+}
+
+#[test]
+fn slabs_are_registered_and_forgotten_when_nobody_holds_them() {
+    let (_folder, opened) = file(Bytes::mib(4));
+    run_on(Options { device: opened }, |env, device| async move {
+        let first = Slab::new(Bytes::kib(8), 4).unwrap();
+        let (buffer, result) = env.device.read(Bytes(0), first.try_take().unwrap()).await;
+        result.unwrap();
+        let registration = device.registered();
+        if registration.reason.is_some() {
+            println!("skipped: the kernel registers no buffers here: {registration:?}");
+            return;
+        }
+        assert_eq!(registration.registered, Bytes::kib(32));
+        drop((buffer, first));
+        let second = Slab::new(Bytes::kib(4), 2).unwrap();
+        env.device.read(Bytes(0), second.try_take().unwrap()).await.1.unwrap();
+        assert_eq!(device.registered().registered, Bytes::kib(8));
+        // A buffer of its own is not worth it.
+        env.device.read(Bytes(0), Buffer::alone(Bytes::kib(4)).unwrap()).await.1.unwrap();
+        assert_eq!(device.registered().registered, Bytes::kib(8));
+        assert_eq!(device.registered().refused, Bytes(0));
+    })
+    .unwrap();
+}
+
+#[test]
+fn more_slabs_than_the_kernel_has_slots_for_work_all_the_same() {
+    let (_folder, opened) = file(Bytes::mib(4));
+    run_on(Options { device: opened }, |env, device| async move {
+        let slabs: Vec<Slab> = (0..300).map(|_| Slab::new(Bytes::kib(4), 2).unwrap()).collect();
+        for (index, slab) in slabs.iter().enumerate() {
+            let mut buffer = slab.try_take().unwrap();
+            buffer.fill(index as u8);
+            env.device.write(Bytes::kib(4) * index as u64, buffer).await.1.unwrap();
+        }
+        for (index, slab) in slabs.iter().enumerate() {
+            let (buffer, result) = env.device.read(Bytes::kib(4) * index as u64, slab.try_take().unwrap()).await;
+            result.unwrap();
+            assert!(buffer.iter().all(|b| *b == index as u8));
+        }
+        let registration = device.registered();
+        assert!(registration.refused > Bytes(0) && registration.reason.is_some(), "{registration:?}");
+    })
+    .unwrap();
+}
+
+#[test]
+fn io_under_way_ends_and_frees_its_buffer_when_the_loop_ends() {
+    let (folder, opened) = file(Bytes::mib(8));
+    let slab = Slab::new(Bytes::mib(1), 8).unwrap();
+    let lent = slab.clone();
+    run(Options { device: opened }, |env| async move {
+        for index in 0..8 {
+            let mut buffer = lent.try_take().unwrap();
+            buffer.fill(0x5a);
+            drop(env.device.write(Bytes::mib(index), buffer));
+        }
+    })
+    .unwrap();
+    assert_eq!(slab.available(), 8);
+    let content = std::fs::read(folder.path().join("device")).unwrap();
+    assert!(content.iter().all(|b| *b == 0x5a));
+}
+
+#[test]
+fn an_inspected_device_is_read_and_never_written() {
+    let (folder, opened) = file(Bytes::mib(1));
+    let inspected = open(folder.path().join("device"), OpenMode::Inspect).unwrap();
+    drop(opened);
+    run(Options { device: inspected }, |env| async move {
+        env.device.read(Bytes(0), Buffer::alone(Bytes::kib(4)).unwrap()).await.1.unwrap();
+        let refused = env.device.write(Bytes(0), Buffer::alone(Bytes::kib(4)).unwrap()).await.1.unwrap_err();
+        assert_eq!(refused.kind, Kind::Usage);
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_failed_read_names_the_device_the_place_and_the_cause() {
+    let (folder, opened) = file(Bytes::mib(2));
+    // The file loses its second half behind the device's back.
+    std::fs::OpenOptions::new().write(true).open(folder.path().join("device")).unwrap().set_len(1 << 20).unwrap();
+    let error = run(Options { device: opened }, |env| async move {
+        env.device.read(Bytes::kib(1020), Buffer::alone(Bytes::kib(8)).unwrap()).await.1.unwrap_err()
+    })
+    .unwrap();
+    assert_eq!(error.kind, Kind::Device);
+    for part in ["reading 8192 bytes", "offset 1044480", "device", "after 4096 bytes"] {
+        assert!(error.message.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn a_kernel_error_becomes_a_device_error_with_its_number() {
+    let (_folder, opened) = file(Bytes::mib(1));
+    let geometry = opened.geometry().clone();
+    let reply = Rc::new(RefCell::new(Reply::Waiting(None)));
+    let buffer = Some(Buffer::alone(Bytes::kib(8)).unwrap());
+    let mut flight = Flight { action: Action::Write, offset: 4096, buffer, slot: None, done: 0, attempts: 0, reply };
+    let Step::Ended(Err(error)) = flight.advance(-libc::EIO, &geometry) else { panic!("not an error") };
+    assert_eq!(error.kind, Kind::Device);
+    assert!(error.message.contains("writing 8192 bytes at offset 4096") && error.message.contains("os error 5"));
+    // Short transfers go on where they ended; what makes no sense is an error.
+    assert!(matches!(flight.advance(4096, &geometry), Step::Again));
+    assert_eq!(flight.done, 4096);
+    assert!(matches!(flight.advance(-libc::EAGAIN, &geometry), Step::Again));
+    assert!(matches!(flight.advance(1, &geometry), Step::Ended(Err(_))));
+    assert!(matches!(flight.advance(0, &geometry), Step::Ended(Err(_))));
+    assert!(matches!(flight.advance(4096, &geometry), Step::Ended(Ok(()))));
+}
+
+#[test]
+fn a_plain_ring_serves_where_the_kernel_has_no_better() {
+    assert!(ring(8).is_ok());
+}
+
+/// Sequential writes through the device beside fio on the same file:
+/// `cargo test --release -p forebay-env throughput -- --ignored --nocapture`, with `FOREBAY_TEST_DIR` on the disk.
+#[test]
+#[ignore = "measures the machine; needs fio"]
+fn throughput_of_sequential_writes_beside_fio() {
+    let folder = match std::env::var_os("FOREBAY_TEST_DIR") {
+        Some(folder) => tempfile::tempdir_in(folder).unwrap(),
+        None => tempfile::tempdir().unwrap(),
+    };
+    let path = folder.path().join("device");
+    let size = Bytes::gib(1);
+    drop(create_file(&path, size).unwrap());
+    // The first pass turns space set aside into written space, which is a cost of its own.
+    sequential(&path, size, 1);
+    for round in 0..3 {
+        let (rate, cpu) = sequential(&path, size, 2);
+        println!("round {round}: forebay {rate} MB/s with {cpu} ns of CPU per MiB, fio {} MB/s", fio(&path));
+    }
+}
+
+/// Writes `size` bytes `passes` times, 8 transfers of 1 MiB at once; MB/s and CPU nanoseconds per MiB.
+fn sequential(path: &Path, size: Bytes, passes: u64) -> (u64, u128) {
+    let opened = open(path, OpenMode::Exclusive).unwrap();
+    run(Options { device: opened }, move |env| async move {
+        let slab = Slab::new(Bytes::mib(1), 8).unwrap();
+        let (start, cpu) = (real::clock::now(), real::process::thread_cpu_time());
+        let next = Rc::new(std::cell::Cell::new(0));
+        let total = size / Bytes::mib(1) * passes;
+        let writers = (0..8).map(|_| {
+            let (env, slab, next) = (env.clone(), slab.clone(), next.clone());
+            env.clone().spawner.spawn(async move {
+                while next.get() < total {
+                    let index = next.replace(next.get() + 1);
+                    let offset = Bytes::mib(index) % size;
+                    env.device.write(offset, slab.take().await).await.1.unwrap();
+                }
+            })
+        });
+        for writer in writers.collect::<Vec<_>>() {
+            writer.await;
+        }
+        env.device.flush().await.unwrap();
+        let (end, cpu) = (real::clock::now(), real::process::thread_cpu_time() - cpu);
+        (forebay_model::Rate::of(Bytes::mib(total), end.since(start)).0 / 1_000_000, cpu.as_nanos() / u128::from(total))
+    })
+    .unwrap()
+}
+
+fn fio(path: &Path) -> u64 {
+    let output = Command::new("fio")
+        .args(["--name=write", "--rw=write", "--bs=1M", "--iodepth=8", "--ioengine=io_uring", "--direct=1"])
+        .args(["--size=1G", "--io_size=2G", "--end_fsync=1", "--minimal"])
+        .arg(format!("--filename={}", path.display()))
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    // Field 48 of the terse format is the write bandwidth in KiB/s.
+    text.split(';').nth(47).and_then(|kib| kib.parse::<u64>().ok()).map_or(0, |kib| kib * 1024 / 1_000_000)
+}
