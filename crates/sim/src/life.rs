@@ -96,7 +96,7 @@ async fn setup(env: forebay_env::Env, random: &Rc<dyn Random>) {
     let profile = Profile::guess(geometry.size, geometry.rotates);
     Target::format(env.clone(), profile).await.expect("a healthy disk can be formatted");
     let target = Target::open(env).await.expect("a formatted disk opens");
-    let mut spec = RingSpec::new(NAME, Bytes::mib(2 + random.below(4)));
+    let mut spec = RingSpec::new(NAME, Bytes::mib(4 + random.below(4)));
     spec.block = Bytes::kib([4, 16, 64][random.below(3) as usize]);
     spec.segment = Bytes::kib([256, 320, 900][random.below(3) as usize]);
     spec.flush_interval = Duration::from_millis([0, 20, 200][random.below(3) as usize]);
