@@ -13,6 +13,10 @@
 //! 5. What lies beyond the tail was never acknowledged. Where it could be taken for data later (the first block and the
 //!    trailer of a slot with a sequence still to come), it is erased before anything is written.
 //!
+//! 6. Epochs never fall along the ring. What a crash undid has the sequence of what was written in its place later, but
+//!    a lower epoch: a trailer older than the first block of its slot, or anything older than the segment before it,
+//!    is not there.
+//!
 //! Cut off at any point, it can be done again: it writes nothing but zeros over what is not data.
 
 use super::{Open, Ring};
@@ -35,6 +39,8 @@ struct Step {
     slot: u32,
     sequence: u64,
     trailer: Option<Trailer>,
+    /// Epoch of the segment before it: nothing in this one is older.
+    least_epoch: u64,
 }
 
 /// What reading a segment's blocks found.
@@ -91,6 +97,7 @@ impl Recovery {
         let (mut planned, mut sequence) =
             self.with(|r| (r.path.clone().into_iter().collect::<std::collections::VecDeque<_>>(), r.path_segment));
         let mut steps: Vec<Step> = Vec::new();
+        let mut least_epoch = 0;
         // The walk fills in what the catalog does not know, so that the same rule finds the same slots.
         self.ring.core.with_ring_mut(self.ring.id, |r| r.path.clear());
         loop {
@@ -104,26 +111,31 @@ impl Recovery {
                     }
                 }
             };
-            let Some((slot, trailer)) = self.find(slot, sequence).await? else { break };
+            let Some((slot, trailer)) = self.find(slot, sequence, least_epoch).await? else { break };
             let summary = trailer.as_ref().map_or(Segment::opened(sequence, 0), |t| t.summary);
             self.ring.core.with_ring_mut(self.ring.id, |r| {
                 r.slots[slot as usize] = Some(summary);
             });
-            steps.push(Step { slot, sequence, trailer });
+            let epoch = trailer.as_ref().map_or(least_epoch, |t| t.epoch);
+            steps.push(Step { slot, sequence, trailer, least_epoch });
+            least_epoch = epoch;
             sequence += 1;
         }
         Ok(steps)
     }
 
     /// Where segment `sequence` is: at `slot`, or a little further. With its trailer, if that is whole.
-    async fn find(&self, slot: u32, sequence: u64) -> Result<Option<(u32, Option<Trailer>)>> {
+    async fn find(&self, slot: u32, sequence: u64, least_epoch: u64) -> Result<Option<(u32, Option<Trailer>)>> {
         let layout = self.ring.core.layout();
         let mut candidate = slot;
         for _ in 0..LOOK_AHEAD {
-            if let Some(trailer) = self.trailer(candidate, sequence).await? {
+            let begins = self.first_block(candidate).await?.filter(|h| h.segment.get() == sequence && h.epoch.get() >= least_epoch);
+            let written = begins.map_or(least_epoch, |h| h.epoch.get());
+            let trailer = self.trailer(candidate, sequence).await?;
+            if let Some(trailer) = trailer.filter(|t| t.durable_blocks == t.blocks || t.epoch >= written) {
                 return Ok(Some((candidate, Some(trailer))));
             }
-            if self.first_segment(candidate).await? == Some(sequence) {
+            if begins.is_some() {
                 return Ok(Some((candidate, None)));
             }
             let n = self.with(|r| r.slots.len() as u32);
@@ -147,11 +159,11 @@ impl Recovery {
         })
     }
 
-    /// The segment whose first block lies in the slot, if one does.
-    async fn first_segment(&self, slot: u32) -> Result<Option<u64>> {
+    /// The header of the block at the beginning of the slot, if it is one of this ring.
+    async fn first_block(&self, slot: u32) -> Result<Option<Header>> {
         let (at, _) = self.place(slot);
         let Ok(bytes) = self.read(at, BLOCK_ALIGN).await else { return Ok(None) };
-        Ok(Header::read(&bytes).ok().filter(|h| self.belongs(h, slot) && h.index.get() == 0).map(|h| h.segment.get()))
+        Ok(Header::read(&bytes).ok().filter(|h| self.belongs(h, slot) && h.index.get() == 0))
     }
 
     fn belongs(&self, header: &Header, slot: u32) -> bool {
@@ -171,7 +183,7 @@ impl Recovery {
             proof: false,
             damaged: 0,
         };
-        let mut epoch = 0;
+        let mut epoch = step.least_epoch;
         // The footer is not looked at: where it begins is not known, and it does not look like a block.
         let limit = segment.0 as usize;
         let mut window: Option<(usize, Buffer)> = None;
@@ -330,7 +342,7 @@ impl Recovery {
     async fn erase_followers(&self, slot: u32, sequence: u64) -> Result<()> {
         let layout = self.ring.core.layout();
         let Some(next) = self.with(|r| r.slot_after(&layout, slot)) else { return Ok(()) };
-        let stale = self.first_segment(next).await?.is_some_and(|s| s > sequence)
+        let stale = self.first_block(next).await?.is_some_and(|h| h.segment.get() > sequence)
             || self.trailer(next, sequence + 1).await?.is_some();
         if stale {
             self.erase(next).await?;
