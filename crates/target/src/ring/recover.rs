@@ -22,7 +22,7 @@
 use super::{Open, Ring};
 use crate::catalog::Segment;
 use crate::schedule::StreamId;
-use crate::segment::{Builder, IndexBudget, TRAILER_LEN, Trailer};
+use crate::segment::{Builder, IndexBudget, TRAILER_LEN, Trailer, encode_footer};
 use forebay_env::Buffer;
 use forebay_model::block::{BLOCK_ALIGN, Header, MAX_BLOCK, View};
 use forebay_model::gap::Cause;
@@ -265,18 +265,21 @@ impl Recovery {
             Some(at) => at,
             None => last,
         };
+        let writer = scans[..=tail].iter().rev().flatten().map(|s| s.writer).find(|w| w.0 != 0).unwrap_or((0, 0));
         for step in &steps[tail + 1..] {
             self.erase(step.slot).await?;
             self.ring.core.with_ring_mut(self.ring.id, |r| r.slots[step.slot as usize] = None);
         }
-        for (step, scan) in steps.iter().zip(&scans).take(tail) {
-            // A sealed segment whose trailer is lost keeps what its blocks say.
-            if let (Some(scan), None) = (scan, &step.trailer) {
-                self.ring.core.with_ring_mut(self.ring.id, |r| r.slots[step.slot as usize] = Some(scan.summary));
-            }
-        }
         let step = &steps[tail];
         let sealed = step.trailer.as_ref().filter(|_| broken != Some(tail));
+        // What had to be read block by block has a footer that may be torn or lost: it is written anew.
+        let whole = if sealed.is_some() { tail + 1 } else { tail };
+        for (step, scan) in steps.iter().zip(&mut scans).take(whole) {
+            if let Some(scan) = scan.take() {
+                self.ring.core.with_ring_mut(self.ring.id, |r| r.slots[step.slot as usize] = Some(scan.summary));
+                self.write_footer(step, scan).await?;
+            }
+        }
         let next_element = match sealed {
             Some(trailer) => trailer.summary.end,
             None => {
@@ -299,7 +302,6 @@ impl Recovery {
         self.ring.core.disk.flush().await?;
         // What would be taken for the next segment, were it still there when the ring gets to it.
         self.erase_followers(step.slot, step.sequence).await?;
-        let writer = scans[..=tail].iter().rev().flatten().map(|s| s.writer).find(|w| w.0 != 0).unwrap_or((0, 0));
         let summary = scans[tail].as_ref().map(|s| s.summary);
         self.ring.core.with_ring_mut(self.ring.id, |r| {
             r.path = path;
@@ -328,6 +330,34 @@ impl Recovery {
                 next_written: durable_blocks,
                 durable_blocks,
             });
+        }
+        Ok(())
+    }
+
+    async fn write_footer(&self, step: &Step, scan: Scan) -> Result<()> {
+        let (at, segment) = self.place(step.slot);
+        let blocks = scan.builder.blocks();
+        let trailer = Trailer {
+            target: self.ring.core.target_id(),
+            ring: self.ring.id.0,
+            slot: step.slot,
+            epoch: self.ring.core.epoch(),
+            summary: scan.summary,
+            blocks,
+            durable_blocks: blocks,
+            tables_at: 0,
+            tables_len: 0,
+            tables_crc: 0,
+        };
+        // The blocks are durable before a trailer says so.
+        self.ring.core.disk.flush().await?;
+        let (start, bytes, _) = encode_footer(scan.builder, segment, trailer)?;
+        assert!(start >= scan.end, "the footer at {start} would overwrite blocks up to {}", scan.end);
+        for (i, part) in bytes.chunks(Bytes::mib(1).0 as usize).enumerate() {
+            let mut buffer = Buffer::alone(Bytes(part.len() as u64))?;
+            buffer.copy_from_slice(part);
+            let place = at + Bytes(u64::from(start)) + Bytes::mib(1) * i as u64;
+            self.ring.core.disk.write_metadata(place, buffer).await.1?;
         }
         Ok(())
     }
