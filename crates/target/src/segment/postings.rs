@@ -2,7 +2,7 @@
 //!
 //! A query for one value reads one page of 4 KiB, whatever the number of values: a page says which spans may hold it.
 //! A page's checksum covers the segment it belongs to, so that a page of an earlier lap is not taken for it.
-//! Hashes are shortened so that neighbours differ by about 64, which makes a posting about two bytes, and a false
+//! Hashes are shortened so that neighbours differ by about 64, which makes a posting two to three bytes, and a false
 //! span about once in 64 look-ups per segment.
 
 use forebay_model::block::crc32c;
