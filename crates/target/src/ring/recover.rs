@@ -49,6 +49,8 @@ struct Scan {
     builder: Builder,
     end: u32,
     written: Vec<(u32, u32)>,
+    /// Epoch of the last block.
+    epoch: u64,
     /// Last block's writer session and number.
     writer: (u64, u64),
     /// Whether any block says that blocks of this segment were durable.
@@ -179,6 +181,7 @@ impl Recovery {
             builder: Builder::new(self.ring.keys.clone(), budget),
             end: 0,
             written: Vec::new(),
+            epoch: step.least_epoch,
             writer: (0, 0),
             proof: false,
             damaged: 0,
@@ -241,6 +244,7 @@ impl Recovery {
             summary.min_time = summary.min_time.min(header.min_time.get());
             summary.max_time = summary.max_time.max(header.max_time.get());
             summary.bytes += header.total_len.get();
+            scan.epoch = epoch;
             scan.written.push((pos as u32, header.total_len.get()));
             scan.writer = (header.writer.get(), header.number.get());
             scan.proof |= header.durable_blocks.get() > 0;
@@ -341,7 +345,8 @@ impl Recovery {
             target: self.ring.core.target_id(),
             ring: self.ring.id.0,
             slot: step.slot,
-            epoch: self.ring.core.epoch(),
+            // Not this opening's: the segments behind it were written before.
+            epoch: step.trailer.as_ref().map_or(scan.epoch, |t| t.epoch),
             summary: scan.summary,
             blocks,
             durable_blocks: blocks,
