@@ -115,7 +115,7 @@ impl Rotating {
 
     fn read(&mut self, now: Now, request: Request, actions: &mut Vec<Action>) {
         let range = request.range();
-        let in_cache = self.cache.as_ref().is_some_and(|cache| cache.covers(&range));
+        let in_cache = self.cache.as_ref().is_some_and(|cache| cache.covers(&range)) || self.is_draining(&range);
         if in_cache || self.segments.iter().any(|s| s.start <= range.start && range.end <= s.end) {
             actions.push(Action::Done(request.id, self.over_bus(now, request.length)));
             return;
@@ -129,6 +129,12 @@ impl Rotating {
             return;
         }
         self.queue.push_back(Queued { request, arrived: now.nanos });
+    }
+
+    /// Whether `range` is on its way from the cache to the platters.
+    fn is_draining(&self, range: &Range<u64>) -> bool {
+        let Some(Job { what: What::Drain { range: drained, .. }, .. }) = &self.job else { return false };
+        drained.start <= range.start && range.end <= drained.end
     }
 
     /// Keeps reading ahead of `end`, which the host has just taken.
@@ -156,7 +162,7 @@ impl Rotating {
             let spin = ahead.frontier(now);
             self.head = spin;
             let end = self.surface.offset(spin).min(self.size);
-            let start = ahead.start.max(end.saturating_sub(self.spec.read_ahead.0));
+            let start = ahead.start.max(end.saturating_sub(2 * self.spec.read_ahead.0));
             if self.segments.len() >= self.spec.segments {
                 self.segments.pop_front();
             }
@@ -356,7 +362,7 @@ impl Rotating {
     /// A read has ended at `end`: reads on from there.
     fn read_on(&mut self, now: Now, range: Range<u64>, end_spin: u64) {
         let start = match &self.ahead {
-            Some(ahead) => ahead.start.max(range.end.saturating_sub(self.spec.read_ahead.0)).min(range.start),
+            Some(ahead) => ahead.start.max(range.end.saturating_sub(2 * self.spec.read_ahead.0)).min(range.start),
             None => range.start,
         };
         // A disk that is slower than it should be does nothing beyond what it is asked.
