@@ -50,6 +50,19 @@ fn names_are_parsed_and_unknown_ones_are_answered_with_the_known() {
 }
 
 #[test]
+fn io_off_the_grid_is_refused_with_the_numbers() {
+    let world = World::new(0);
+    let disk = world.disk(small());
+    let error = write(&world, &disk, 512, 1, 4096).unwrap_err();
+    assert_eq!(error.kind, Kind::Usage);
+    assert_eq!(
+        error.message,
+        "writing 4096 bytes at offset 512 of sim:wd15ears: both must be multiples of its block of 4096 bytes"
+    );
+    assert_eq!(disk.started(), 0);
+}
+
+#[test]
 fn with_the_cache_on_only_a_flush_makes_writes_durable() {
     for name in presets::NAMES {
         let world = World::new(1);
@@ -142,7 +155,10 @@ fn a_bad_sector_fails_reads_until_it_is_rewritten_and_a_rotten_bit_is_silent() {
     disk.inject(Fault::Unreadable { offset: Bytes(4096), length: Bytes(512), permanent: false });
     let read = || world.run(disk.read(Bytes(0), buffer(0, 8192)));
     let error = read().1.unwrap_err();
-    assert_eq!(error.message, "sim:wd15ears: the sector at 4096 cannot be read");
+    assert_eq!(
+        error.message,
+        "reading 8192 bytes at offset 0 of sim:wd15ears failed: the sector at 4096 is unreadable"
+    );
     write(&world, &disk, 4096, 5, 4096).unwrap();
     let (content, result) = read();
     result.unwrap();

@@ -216,5 +216,5 @@ fn an_error_of_a_disk_names_it_and_the_place() {
     disk.inject(Fault::Fail { op: Op::Read, nth: 0, sticky: false });
     let error = world.run(disk.read(Bytes(8192), buffer(0, 4096))).1.unwrap_err();
     assert_eq!(error.kind, Kind::Device);
-    assert_eq!(error.message, "sim:wd15ears: reading 4 KiB at 8192 failed");
+    assert_eq!(error.message, "reading 4096 bytes at offset 8192 of sim:wd15ears failed: it was told to");
 }
