@@ -133,7 +133,7 @@ fn a_power_cut_stops_everything_and_the_world_goes_on() {
             count.set(count.get() + 1);
         }
     });
-    assert_eq!(crashed.map(|()| ()), Err(Crashed { at: world.now() }));
+    assert_eq!(crashed, Err(Crashed { at: world.now() }));
     assert_eq!(done.get(), 4, "the fifth was in flight");
     for i in 0..4u8 {
         let (read, result) = world.run(disk.read(Bytes(u64::from(i) * 4096), buffer(0, 4096)));
