@@ -74,6 +74,9 @@ pub(super) struct Rotating {
     cache: Option<WriteCache>,
     blocked: VecDeque<Queued>,
     flushes: Vec<(IoId, u64, u64)>,
+    /// Since when the cache is being emptied because it was nearly full; it then is, to a quarter, so that the arm
+    /// does not go to and fro for every piece.
+    emptying: Option<u64>,
     ahead: Option<ReadAhead>,
     /// Remembered from earlier reads, the latest last.
     segments: VecDeque<Range<u64>>,
@@ -95,6 +98,7 @@ impl Rotating {
             cache: cache.map(WriteCache::new),
             blocked: VecDeque::new(),
             flushes: Vec::new(),
+            emptying: None,
             ahead: None,
             segments: VecDeque::new(),
             bus_free: 0,
@@ -301,12 +305,16 @@ impl Rotating {
         if let Some(cache) = &self.cache {
             let from = self.ahead.as_ref().map_or(self.head, |ahead| ahead.frontier(now.nanos));
             drain = cache.next(self.surface.offset(from), DRAIN);
+            if cache.used() > cache.room() / 4 * 3 {
+                self.emptying.get_or_insert(now.nanos);
+            } else if cache.used() <= cache.room() / 4 {
+                self.emptying = None;
+            }
             let flush = self.flushes.first().map(|(_, _, arrived)| *arrived);
             let blocked = self.blocked.front().map(|queued| queued.arrived);
-            let waiting = flush.into_iter().chain(blocked).min();
-            let pressed = waiting.is_some() || cache.used() > cache.room() / 4 * 3;
+            let waiting = flush.into_iter().chain(blocked).chain(self.emptying).min();
             if let Some(range) = &drain
-                && (pressed || self.queue.is_empty())
+                && (waiting.is_some() || self.queue.is_empty())
             {
                 let approach = self.approach(now, ready, range.start, true);
                 let rank = self.rank(now, approach.wait, waiting.unwrap_or(now.nanos));
