@@ -1,5 +1,6 @@
 use super::*;
 use crate::buffer::Slab;
+use crate::real::reactor::drive;
 use crate::real::{Options, create_file, open, run, run_on};
 use crate::{conformance, real};
 use forebay_model::Kind;
@@ -175,8 +176,18 @@ fn a_kernel_error_becomes_a_device_error_with_its_number() {
 }
 
 #[test]
-fn a_plain_ring_serves_where_the_kernel_has_no_better() {
-    assert!(ring(8).is_ok());
+fn lesser_kernels_serve_too() {
+    for service in [Service::Deferred, Service::Cooperative, Service::Plain] {
+        for registering in [true, false] {
+            let (_folder, opened) = file(Bytes::mib(16));
+            let Ok(ring) = service.ring(DEPTH) else {
+                println!("skipped: this kernel has no {service:?} service");
+                continue;
+            };
+            let device = UringDevice::with(opened, ring, registering).unwrap();
+            drive(device, |env, _| conformance::run(env)).unwrap().assert();
+        }
+    }
 }
 
 /// Sequential writes through the device beside fio on the same file:
