@@ -1,3 +1,6 @@
+// Tests of what threads share need threads.
+#![allow(clippy::disallowed_methods)]
+
 use super::*;
 use crate::mailbox::mailbox;
 use std::cell::Cell;

@@ -169,8 +169,8 @@ impl UringDevice {
         for (token, result, flags) in completions.drain(..) {
             let ended = self.core.borrow_mut().complete(token, result, flags, &self.geometry);
             // Delivered without the borrow: whoever is woken or dropped by it may use the device.
-            if let Some((reply, buffer, result)) = ended {
-                deliver(&reply, buffer, result);
+            if let Some((flight, result)) = ended {
+                flight.deliver(result);
             }
         }
         self.core.borrow_mut().completions = completions;
@@ -331,14 +331,7 @@ impl Core {
     }
 
     /// Books one completion; gives what to deliver if that I/O has ended.
-    #[allow(clippy::type_complexity)]
-    fn complete(
-        &mut self,
-        token: u64,
-        result: i32,
-        flags: u32,
-        geometry: &Geometry,
-    ) -> Option<(Rc<RefCell<Reply>>, Option<Buffer>, Result<()>)> {
+    fn complete(&mut self, token: u64, result: i32, flags: u32, geometry: &Geometry) -> Option<(Flight, Result<()>)> {
         if token == WAKE {
             self.wake_armed = cqueue::more(flags);
             return None;
@@ -354,7 +347,7 @@ impl Core {
             Step::Ended(result) => {
                 let flight = self.flights[index].take()?;
                 self.vacant.push(index);
-                Some((flight.reply, flight.buffer, result))
+                Some((flight, result))
             }
         }
     }
@@ -389,6 +382,14 @@ impl Flight {
             };
         }
         if fixed_file { entry!(types::Fixed(0)) } else { entry!(types::Fd(file)) }
+    }
+
+    /// Leaves the result for whoever waits; if nobody does, the buffer goes back to its slab.
+    fn deliver(self, result: Result<()>) {
+        let before = self.reply.replace(Reply::Done(self.buffer, result));
+        if let Reply::Waiting(Some(waker)) = before {
+            waker.wake();
+        }
     }
 
     /// Takes in the kernel's answer.
@@ -429,13 +430,6 @@ impl Action {
             Action::Write => "writing",
             Action::Flush => "flushing",
         }
-    }
-}
-
-fn deliver(reply: &Rc<RefCell<Reply>>, buffer: Option<Buffer>, result: Result<()>) {
-    let before = reply.replace(Reply::Done(buffer, result));
-    if let Reply::Waiting(Some(waker)) = before {
-        waker.wake();
     }
 }
 

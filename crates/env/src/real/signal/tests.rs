@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 #[test]
 fn a_stop_ends_waits_on_every_thread_and_stays() {
     let stop = Stop::new().unwrap();
-    assert_eq!(stop.wait(Some(Duration::ZERO)).unwrap(), false);
+    assert!(!stop.wait(Some(Duration::ZERO)).unwrap());
     let waiting: Vec<_> = (0..2)
         .map(|_| {
             let stop = stop.clone();

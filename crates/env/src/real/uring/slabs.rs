@@ -125,7 +125,7 @@ impl Slabs {
 
     pub(super) fn registration(&self) -> Registration {
         let total = |registered: bool| {
-            let chosen = self.known.iter().filter(|k| !k.slots.is_empty() == registered);
+            let chosen = self.known.iter().filter(|k| k.slots.is_empty() != registered);
             chosen.map(|k| Bytes(k.slab.region().1 as u64)).sum()
         };
         Registration { registered: total(true), refused: total(false), reason: self.reason.clone() }
