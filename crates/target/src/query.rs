@@ -7,7 +7,7 @@
 use crate::catalog::{RingRecord, Segment};
 use crate::ring::Ring;
 use crate::schedule::StreamId;
-use crate::segment::{KeyIndex, PAGE_LEN, Span, TRAILER_LEN, Tables, Trailer, look_up};
+use crate::segment::{KeyIndex, Owner, PAGE_LEN, Span, TRAILER_LEN, Tables, Trailer, look_up};
 use crate::target::Core;
 use forebay_env::Buffer;
 use forebay_env::pipe::Inlet;
@@ -83,6 +83,10 @@ struct Run<'a> {
     seen: Option<u64>,
     /// The element that is being returned in pieces, if any.
     open_element: Option<u64>,
+    /// Writer session and number of the block seen last.
+    last_block: Option<(u64, u64)>,
+    /// Whether any block was seen in the run of segments being read.
+    began: bool,
     force_first: bool,
     keys: Vec<KeyValue>,
     enough: bool,
@@ -107,6 +111,8 @@ impl<'a> Run<'a> {
             offset: 0,
             seen: None,
             open_element: None,
+            last_block: None,
+            began: false,
             force_first: false,
             keys,
             enough: false,
@@ -126,6 +132,10 @@ impl<'a> Run<'a> {
                     if segment.sequence != self.segment {
                         self.segment = segment.sequence;
                         self.offset = 0;
+                        // Segments in between are gone, and with them what was in them.
+                        if let Some(seen) = self.seen.filter(|seen| self.continuous() && *seen < segment.first) {
+                            self.expired(seen, segment.first).await;
+                        }
                     }
                     let complete = self.one_segment(slot, segment).await?;
                     if complete {
@@ -200,6 +210,7 @@ impl<'a> Run<'a> {
         self.batch.items.push(Item::Expired { from, to });
         self.seen = Some(to);
         self.open_element = None;
+        self.began = false;
     }
 
     /// Whether the slot still holds the segment.
@@ -249,6 +260,9 @@ impl<'a> Run<'a> {
                 return Ok(true);
             }
         }
+        if complete && let Some(seen) = self.seen.filter(|seen| *seen < segment.end && self.continuous()) {
+            self.missing(seen, segment.end, Timestamp(segment.max_time)).await;
+        }
         Ok(complete)
     }
 
@@ -257,6 +271,17 @@ impl<'a> Run<'a> {
         let from = self.seen.unwrap_or(segment.first).max(segment.first);
         if from < segment.end {
             self.expired(from, segment.end).await;
+        }
+    }
+
+    /// Elements `from..to` of the segment being read are not where they should be. In the oldest segments that is what
+    /// a crash leaves of a slot that was being taken; elsewhere it is damage.
+    async fn missing(&mut self, from: u64, to: u64, near: Timestamp) {
+        if self.ring.is_doubtful(self.segment) {
+            self.expired(from, to).await;
+        } else {
+            self.damaged(Some(to - from), near, near);
+            self.seen = Some(to);
         }
     }
 
@@ -366,7 +391,8 @@ impl<'a> Run<'a> {
         for page in index.pages(hash) {
             let place = at + Bytes(u64::from(index.at) + (page * PAGE_LEN) as u64);
             let bytes = self.read(place, PAGE_LEN as u64).await?;
-            look_up(index, &bytes, hash, &mut |span| {
+            let owner = Owner { ring: self.ring.id.0, segment: self.segment };
+            look_up(index, &bytes, owner, hash, &mut |span| {
                 if usize::from(span) < n {
                     set.set(usize::from(span));
                 }
@@ -415,15 +441,23 @@ impl<'a> Run<'a> {
     async fn block(&mut self, view: &View<'_>) {
         let header = view.header();
         let first = header.first_sequence.get();
-        if let Some(seen) = self.seen
-            && self.query.terms().is_empty()
-            && first > seen
-            && first > self.sequences.0
-            && self.continuous()
-        {
-            self.damaged(Some(first - seen.max(self.sequences.0)), Timestamp(header.min_time.get()), Timestamp(header.min_time.get()));
+        if let Some(seen) = self.seen.filter(|seen| *seen < first && self.continuous()) {
+            self.missing(seen, first, Timestamp(header.min_time.get())).await;
         }
-        self.seen = Some(header.next_sequence());
+        let number = (header.writer.get(), header.number.get());
+        let follows = self.last_block.replace(number).is_some_and(|last| (last.0, last.1 + 1) == number);
+        if header.starts_within() && !follows {
+            // The beginning of this element is gone, and with it the element.
+            self.open_element = None;
+            if self.continuous() {
+                match self.began {
+                    true => self.missing(first, first + 1, Timestamp(header.min_time.get())).await,
+                    false => self.expired(first, first + 1).await,
+                }
+            }
+        }
+        self.began = true;
+        self.seen = Some(header.next_sequence().max(self.seen.unwrap_or(0)));
         let mut gaps = view.gaps().peekable();
         let bytes = view.bytes();
         for entry in view.entries() {
@@ -478,7 +512,7 @@ impl<'a> Run<'a> {
 
     /// Whether every block in the range is read, so that a jump in the sequence means that something is missing.
     fn continuous(&self) -> bool {
-        self.times == (Timestamp::MIN, Timestamp::MAX)
+        self.times == (Timestamp::MIN, Timestamp::MAX) && self.sequences == (0, u64::MAX) && !self.query.needs_keys()
     }
 
     fn gap(&mut self, gap: Gap) {

@@ -74,6 +74,8 @@ struct Work {
     in_flight: VecDeque<InFlight>,
     /// Number of the block at the front of `in_flight`, counted since opening.
     first_in_flight: u64,
+    /// Bytes in `in_flight`: what a power cut can undo. Bounded by [`Ring::at_risk_limit`].
+    at_risk: u64,
     flushing: bool,
     flush_timer: bool,
     last_flush: Moment,
@@ -84,6 +86,8 @@ struct Work {
     seals_since_checkpoint: u32,
     counters: Counters,
     recording: Option<u64>,
+    /// Segments before this one may have been overwritten in part by what a crash made undone.
+    doubtful_before: u64,
     stopping: bool,
     failure: Option<Error>,
 }
@@ -119,6 +123,7 @@ struct InFlight {
     writer: u64,
     number: u64,
     end_sequence: u64,
+    length: u64,
     due: Moment,
     accepted: Moment,
     seals: bool,
@@ -142,6 +147,7 @@ impl Ring {
                 next_element,
                 in_flight: VecDeque::new(),
                 first_in_flight: 0,
+                at_risk: 0,
                 flushing: false,
                 flush_timer: false,
                 last_flush: now,
@@ -151,6 +157,7 @@ impl Ring {
                 seals_since_checkpoint: 0,
                 counters: Counters::default(),
                 recording: None,
+                doubtful_before: 0,
                 stopping: false,
                 failure: None,
             }),
@@ -267,6 +274,7 @@ impl Ring {
 
     async fn work_through(self: &Rc<Self>) -> Result<()> {
         recover::recover(self).await?;
+        self.doubt_the_oldest();
         self.work.borrow_mut().state = RingState::Ready;
         self.progressed.notify();
         loop {
@@ -280,6 +288,26 @@ impl Ring {
                 return Err(error.clone());
             }
         }
+    }
+
+    /// The most bytes that may be on their way to durability: staging memory twice (in memory, and in a write cache),
+    /// and a segment for the footers between.
+    fn at_risk_limit(&self) -> u64 {
+        2 * self.staging.capacity().0 * self.staging.count() as u64 + self.segment().0
+    }
+
+    /// What was written and not acknowledged before a crash lies in the slots that were the oldest then.
+    fn doubt_the_oldest(&self) {
+        let n = (self.at_risk_limit() / self.segment().0 + 3) as usize;
+        let doubtful = self.core.with_ring(self.id, |record| {
+            let held = record.held();
+            let free = |(slot, s): &(usize, u64)| !record.path.contains(&(*slot as u32)) && held.binary_search(&(*slot as u32, *s)).is_err();
+            let slots = record.slots.iter().enumerate().filter_map(|(slot, s)| s.map(|s| (slot, s.sequence)));
+            let mut sequences: Vec<u64> = slots.filter(free).map(|(_, s)| s).collect();
+            sequences.sort_unstable();
+            sequences.get(n).copied().unwrap_or(record.path_segment)
+        });
+        self.work.borrow_mut().doubtful_before = doubtful;
     }
 
     fn fail(&self, error: Error) {
@@ -309,6 +337,13 @@ impl Ring {
         };
         if !fits {
             self.next_segment(&arrival).await?;
+        }
+        while self.work.borrow().at_risk + u64::from(total) > self.at_risk_limit() {
+            self.consider_flush();
+            self.progressed.changed().await;
+            if let Some(error) = &self.work.borrow().failure {
+                return Err(error.clone());
+            }
         }
         let mut work = self.work.borrow_mut();
         let Work { open, next_element, in_flight, counters, .. } = &mut *work;
@@ -351,6 +386,7 @@ impl Ring {
             writer: header.writer.get(),
             number: header.number.get(),
             end_sequence: following,
+            length: 0,
             due: Moment(u64::MAX),
             accepted: arrival.accepted,
             seals: false,
@@ -377,6 +413,8 @@ impl Ring {
     fn start(self: &Rc<Self>, at: Bytes, buffer: Buffer, due: Moment) {
         let number = {
             let mut work = self.work.borrow_mut();
+            work.at_risk += buffer.len() as u64;
+            work.in_flight.back_mut().expect("it was just added").length = buffer.len() as u64;
             let number = work.first_in_flight + work.in_flight.len() as u64 - 1;
             work.in_flight.back_mut().expect("it was just added").due = due;
             number
@@ -430,7 +468,8 @@ impl Ring {
                 return;
             }
             let earliest = work.last_flush + lag / 8;
-            if now < earliest && !work.stopping {
+            let pressed = work.stopping || work.at_risk * 2 > self.at_risk_limit();
+            if now < earliest && !pressed {
                 if work.flush_timer {
                     return;
                 }
@@ -477,6 +516,7 @@ impl Ring {
             while work.first_in_flight < covered {
                 let item = work.in_flight.pop_front().expect("covered blocks are in flight");
                 work.first_in_flight += 1;
+                work.at_risk -= item.length;
                 if guaranteed && item.block.is_some() && now > item.due.max(item.accepted + lag) {
                     work.counters.missed += 1;
                 }
@@ -533,12 +573,21 @@ impl Ring {
         self.seal(arrival.accepted)?;
         let layout = self.core.layout();
         loop {
-            let taken = self.core.with_ring_mut(self.id, |record| {
-                let (before, sequence) = match record.path.last() {
-                    Some(last) => (*last, record.path_segment + record.path.len() as u64),
-                    None => (record.slots.len() as u32 - 1, record.path_segment),
-                };
+            let next = self.core.with_ring(self.id, |record| {
+                let before = record.path.last().copied().unwrap_or(record.slots.len() as u32 - 1);
                 let slot = record.slot_after(&layout, before)?;
+                Some((slot, record.slots[slot as usize].map(|s| s.sequence)))
+            });
+            if let Some((_, Some(old))) = next
+                && self.core.needed_for_walk(self.id, old)
+            {
+                // A lap in less time than a checkpoint takes: opening must not find its path overwritten.
+                self.core.commit().await?;
+                continue;
+            }
+            let taken = self.core.with_ring_mut(self.id, |record| {
+                let (slot, _) = next?;
+                let sequence = record.path_segment + record.path.len() as u64;
                 record.path.push(slot);
                 record.slots[slot as usize] = None;
                 Some((slot, sequence, record.slot_at(&layout, slot)))
@@ -614,6 +663,7 @@ impl Ring {
                 writer: 0,
                 number: 0,
                 end_sequence: open.summary.end,
+                length: 0,
                 due,
                 accepted,
                 seals: i + 1 == n,
@@ -648,6 +698,11 @@ impl Ring {
     pub(crate) fn recent_tables(&self, sequence: u64) -> Option<(Rc<Tables>, bool)> {
         let work = self.work.borrow();
         work.recent.iter().find(|(s, _, _)| *s == sequence).map(|(_, tables, on_device)| (tables.clone(), on_device.get()))
+    }
+
+    /// Whether the last run may have overwritten parts of the segment before it crashed.
+    pub(crate) fn is_doubtful(&self, sequence: u64) -> bool {
+        sequence < self.work.borrow().doubtful_before
     }
 
     /// Sequence after the last element that can be read.

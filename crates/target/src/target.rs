@@ -31,6 +31,8 @@ pub(crate) struct Core {
     catalog: RefCell<Catalog>,
     committing: Cell<bool>,
     committed: Signal,
+    /// For each ring the segment from which on opening would walk, by the last durable checkpoint.
+    walks_from: RefCell<BTreeMap<RingId, u64>>,
     streams: Cell<u64>,
 }
 
@@ -95,11 +97,17 @@ impl Core {
         let mut superblock = self.superblock.borrow().clone();
         let catalog = self.durable_view();
         checkpoint::commit(&self.disk, &mut superblock, &catalog).await?;
+        *self.walks_from.borrow_mut() = catalog.rings.iter().map(|(id, r)| (*id, r.path_segment)).collect();
         let mut now = self.superblock.borrow_mut();
         now.generation = superblock.generation;
         now.checkpoint_len = superblock.checkpoint_len;
         now.checkpoint_crc = superblock.checkpoint_crc;
         Ok(())
+    }
+
+    /// Whether opening could still have to walk over segment `sequence` of the ring: then it must not be overwritten.
+    pub(crate) fn needed_for_walk(&self, ring: RingId, sequence: u64) -> bool {
+        self.walks_from.borrow().get(&ring).is_none_or(|from| sequence >= *from)
     }
 
     /// The catalog without what is not durable yet: segments on a ring's path are found again by walking.
@@ -200,6 +208,7 @@ impl Target {
             catalog: RefCell::new(catalog),
             committing: Cell::new(false),
             committed: Signal::default(),
+            walks_from: RefCell::default(),
             streams: Cell::new(0),
         });
         core.commit().await?;

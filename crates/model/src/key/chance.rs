@@ -29,8 +29,8 @@ impl Chance {
         self.below(n) == 0
     }
 
-    pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.below(from.len() as u64) as usize]
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
     }
 
     pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {

@@ -99,6 +99,16 @@ pub(crate) fn parse_unsigned(text: &str) -> Option<u64> {
     }
 }
 
+/// The beginning of a text, for messages.
+pub(super) fn start_of(text: &str) -> String {
+    const MOST: usize = 48;
+    let mut start: String = text.chars().take(MOST).collect();
+    if start.len() < text.len() {
+        start.push_str("...");
+    }
+    start
+}
+
 impl KeyType {
     /// Reads a value, which may be quoted.
     pub fn parse_text(self, text: &str) -> Result<KeyValue> {
@@ -108,7 +118,7 @@ impl KeyType {
         }
         match quoted(text) {
             Some((held, taken)) if taken == text.len() => self.parse(Literal::Quoted(&held)),
-            _ => Err(Error::usage(format!("{text} is not one quoted value; close its quote"))),
+            _ => Err(Error::usage(format!("{} is not one quoted value; close its quote", start_of(text)))),
         }
     }
 
@@ -123,6 +133,7 @@ impl KeyType {
                 std::str::from_utf8(held).map_err(|_| Error::usage("the quoted value is not text"))?
             }
         };
+        let start = start_of(text);
         match self {
             KeyType::Unsigned { width } => {
                 let most = u64::MAX >> (64 - 8 * u32::from(width));
@@ -130,24 +141,24 @@ impl KeyType {
                     Some(value) if value <= most => Ok(KeyValue::unsigned(value, width)),
                     // Digits that overflow 64 bits are a number all the same.
                     None if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) => {
-                        Err(Error::usage(format!("'{text}' is not a number; write it like 53 or 0x35")))
+                        Err(Error::usage(format!("'{start}' is not a number; write it like 53 or 0x35")))
                     }
                     _ => Err(Error::usage(format!(
-                        "{text} does not fit a key of {width} bytes; its values are 0 to {most}"
+                        "{start} does not fit a key of {width} bytes; its values are 0 to {most}"
                     ))),
                 }
             }
             KeyType::Bytes { width } => bare_bytes(text, width),
             KeyType::Address => match text.parse::<IpAddr>() {
                 Ok(address) => Ok(KeyValue::address(address)),
-                Err(_) => Err(Error::usage(format!("'{text}' is not an address; write it like 10.0.0.1 or fe80::1"))),
+                Err(_) => Err(Error::usage(format!("'{start}' is not an address; write it like 10.0.0.1 or fe80::1"))),
             },
             KeyType::Protocol => {
                 let number = parse_unsigned(text).and_then(|n| u8::try_from(n).ok());
                 match number.or_else(|| protocol_number(text)) {
                     Some(number) => Ok(KeyValue::unsigned(u64::from(number), 1)),
                     None => Err(Error::usage(format!(
-                        "'{text}' is not a protocol; it can be {} or a number up to 255",
+                        "'{start}' is not a protocol; it can be {} or a number up to 255",
                         PROTOCOLS.map(|(name, _)| name).join(", ")
                     ))),
                 }
@@ -170,7 +181,8 @@ impl KeyType {
                 Ok(length) if digits && length <= bits => length,
                 _ => {
                     return Err(Error::usage(format!(
-                        "'/{prefix}' is not the length of a prefix; it can be /0 to /{bits} here"
+                        "'/{}' is not the length of a prefix; it can be /0 to /{bits} here",
+                        start_of(prefix)
                     )));
                 }
             };
@@ -223,13 +235,13 @@ fn bare_bytes(text: &str, width: u8) -> Result<KeyValue> {
     {
         return Ok(KeyValue::sixteen(address.octets()));
     }
-    let width = usize::from(width);
+    let (width, start) = (usize::from(width), start_of(text));
     let Some(hex) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) else {
-        return Err(Error::usage(format!("'{text}' is not bytes; write \"{text}\" in quotes, or 0x and hex digits")));
+        return Err(Error::usage(format!("'{start}' is not bytes; write \"{start}\" in quotes, or 0x and hex digits")));
     };
     if hex.len() != 2 * width || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Err(Error::usage(format!(
-            "'{text}' is not a value of {width} bytes; write 0x and {} hex digits",
+            "'{start}' is not a value of {width} bytes; write 0x and {} hex digits",
             2 * width
         )));
     }

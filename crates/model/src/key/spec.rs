@@ -1,6 +1,6 @@
 //! One key: its name, where its value comes from, and its text form.
 
-use super::literal::{KeyType, Shown};
+use super::literal::{KeyType, Shown, start_of};
 use super::{KeyValue, MAX_KEY_BYTES};
 use crate::error::{Error, Result};
 use crate::packet::PacketField;
@@ -75,8 +75,9 @@ impl KeySpec {
         let text = text.trim();
         let Some((name, rest)) = text.split_once('=') else {
             return Err(Error::usage(format!(
-                "'{text}' is not a key; write NAME=WHERE, such as id=u32le@8, tag=bytes4@0, src=pcap.src or \
-                 user=caller.u64, or pcap for all keys of packets"
+                "'{}' is not a key; write NAME=WHERE, such as id=u32le@8, tag=bytes4@0, src=pcap.src or \
+                 user=caller.u64, or pcap for all keys of packets",
+                start_of(text)
             )));
         };
         let (name, rest) = (name.trim(), rest.trim());
@@ -139,10 +140,10 @@ fn check_name(name: &str) -> Result<()> {
         && !name.is_empty()
         && !name.as_bytes()[0].is_ascii_digit();
     if !identifier || name.len() > MAX_NAME {
-        let shown: String = name.chars().take(MAX_NAME + 8).collect();
         return Err(Error::usage(format!(
-            "'{shown}' cannot name a key; a name has at most {MAX_NAME} letters, digits and underscores and does not \
-             begin with a digit"
+            "'{}' cannot name a key; a name has at most {MAX_NAME} letters, digits and underscores and does not begin \
+             with a digit",
+            start_of(name)
         )));
     }
     if RESERVED_WORDS.iter().any(|word| word.eq_ignore_ascii_case(name)) {
@@ -165,14 +166,15 @@ fn check_width(format: Format, width: u64) -> Result<u8> {
 fn parse_extraction(text: &str) -> Result<Extraction> {
     let bad = || {
         Error::usage(format!(
-            "'{text}' does not say where the value is; write it like u32le@8, u16be@2, bytes4@0, pcap.src, caller.u64 \
-             or caller.bytes16"
+            "'{}' does not say where the value is; write it like u32le@8, u16be@2, bytes4@0, pcap.src, caller.u64 \
+             or caller.bytes16",
+            start_of(text)
         ))
     };
     if let Some(field) = text.strip_prefix("pcap.") {
         return PacketField::ALL.into_iter().find(|f| f.name() == field).map(Extraction::Packet).ok_or_else(|| {
             let fields = PacketField::ALL.map(PacketField::name).join(", ");
-            Error::usage(format!("packets have no field '{field}'; they have {fields}"))
+            Error::usage(format!("packets have no field '{}'; they have {fields}", start_of(field)))
         });
     }
     if let Some(value) = text.strip_prefix("caller.") {
@@ -194,7 +196,7 @@ fn parse_extraction(text: &str) -> Result<Extraction> {
     let digits = !offset.is_empty() && offset.bytes().all(|b| b.is_ascii_digit());
     match offset.parse() {
         Ok(offset) if digits => Ok(Extraction::Fixed { offset, width, format }),
-        _ => Err(Error::usage(format!("'{offset}' is not an offset; it can be 0 to {}", u32::MAX))),
+        _ => Err(Error::usage(format!("'{}' is not an offset; it can be 0 to {}", start_of(offset), u32::MAX))),
     }
 }
 

@@ -290,12 +290,12 @@ fn shown_values_read_back() {
         };
         let len = match kind {
             KeyType::Unsigned { width } | KeyType::Bytes { width } => usize::from(width),
-            KeyType::Address => *chance.pick(&[4, 16]),
+            KeyType::Address => chance.pick(&[4, 16]),
             KeyType::Protocol => 1,
         };
         let mut bytes = chance.bytes(len);
         if chance.one_in(2) {
-            bytes.iter_mut().for_each(|b| *b = *chance.pick(b"ab\"\\' \0"));
+            bytes.iter_mut().for_each(|b| *b = chance.pick(b"ab\"\\' \0"));
         }
         let value = KeyValue::from_bytes(&bytes).expect("at most 16 bytes");
         let text = kind.show(value).to_string();
@@ -308,7 +308,7 @@ fn quotes_take_any_bytes_without_panic() {
     let mut chance = Chance::for_test("quotes_take_any_bytes_without_panic");
     for _ in 0..20_000 {
         let len = chance.below(12) as usize;
-        let text: String = (0..len).map(|_| *chance.pick(&['"', '\'', '\\', 'x', '4', 'a', '\u{e9}'])).collect();
+        let text: String = (0..len).map(|_| chance.pick(&['"', '\'', '\\', 'x', '4', 'a', '\u{e9}'])).collect();
         if let Some((_, taken)) = quoted(&text) {
             assert!(text.is_char_boundary(taken));
         }

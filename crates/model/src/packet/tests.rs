@@ -22,7 +22,7 @@ struct Made {
 /// A random sound packet.
 fn make(chance: &mut Chance) -> Made {
     let mut fields = PacketFields::NONE;
-    let transport = *chance.pick(&[6u8, 6, 17, 17, 132, 1, 58, 50, 59]);
+    let transport = chance.pick(&[6u8, 6, 17, 17, 132, 1, 58, 50, 59]);
     let inner_len = 20 + chance.below(40) as usize;
     let mut inner = chance.bytes(inner_len);
     if transport == 6 {
@@ -43,7 +43,7 @@ fn make(chance: &mut Chance) -> Made {
         fields.dport = port(u16::from_be_bytes([inner[2], inner[3]]));
     }
     fields.proto = protocol(transport);
-    let link = *chance.pick(&[
+    let link = chance.pick(&[
         LinkType::ETHERNET,
         LinkType::ETHERNET,
         LinkType::LINUX_SLL,
@@ -59,7 +59,7 @@ fn make(chance: &mut Chance) -> Made {
         let vlan = chance.next() as u16;
         rest.splice(0..0, [vlan.to_be_bytes(), next.to_be_bytes()].concat());
         fields.vlan = port(vlan & 0x0fff);
-        first_type = *chance.pick(&[0x8100, 0x88a8, 0x9100]);
+        first_type = chance.pick(&[0x8100, 0x88a8, 0x9100]);
     }
     rest.extend(packet);
     let mut bytes = match link {
@@ -94,7 +94,7 @@ fn make_v4(chance: &mut Chance, fields: &mut PacketFields, transport: u8, inner:
 }
 
 fn make_v6(chance: &mut Chance, fields: &mut PacketFields, transport: u8, inner: &[u8], later: bool) -> (Vec<u8>, u16) {
-    let mut kinds: Vec<u8> = (0..chance.below(4)).map(|_| *chance.pick(&[43u8, 60, 60, 51, 135])).collect();
+    let mut kinds: Vec<u8> = (0..chance.below(4)).map(|_| chance.pick(&[43u8, 60, 60, 51, 135])).collect();
     if chance.one_in(3) {
         kinds.insert(0, 0);
     }
@@ -231,7 +231,7 @@ fn no_bytes_make_it_panic() {
         let len = chance.below(120) as usize;
         let mut bytes = chance.bytes(len);
         if len > 60 && chance.one_in(2) {
-            let start = *chance.pick(&[[8, 0, 0x45], [0x86, 0xdd, 0x60], [0x81, 0, 0]]);
+            let start = chance.pick(&[[8, 0, 0x45], [0x86, 0xdd, 0x60], [0x81, 0, 0]]);
             bytes[12..15].copy_from_slice(&start);
         }
         for link in links {

@@ -27,6 +27,7 @@ impl Problem {
         let from = &query[start..line_end];
         let carets = query[start..self.place.end.clamp(start, line_end)].chars().count().clamp(1, AROUND);
         let printable = |c: char| if c.is_control() { ' ' } else { c };
+        let sentence: String = self.sentence.chars().map(printable).collect();
 
         let mut line = String::new();
         if before.len() > AROUND {
@@ -38,12 +39,6 @@ impl Problem {
         if from.chars().nth(AROUND).is_some() {
             line.push_str("...");
         }
-        Error::usage(format!(
-            "{}\n  {}\n  {}{}",
-            self.sentence,
-            line.trim_end(),
-            " ".repeat(indent),
-            "^".repeat(carets)
-        ))
+        Error::usage(format!("{sentence}\n  {}\n  {}{}", line.trim_end(), " ".repeat(indent), "^".repeat(carets)))
     }
 }

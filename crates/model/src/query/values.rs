@@ -8,6 +8,9 @@ use crate::time::Timestamp;
 /// Times before this one cannot be written (the second they lie in begins before the first nanosecond there is).
 const FIRST_WRITABLE: Timestamp = Timestamp(-9_223_372_036_000_000_000);
 
+/// No time takes more bytes than this.
+const MAX_TIME: usize = 100;
+
 /// Values in order.
 pub(super) trait Ordered: Copy + Ord {
     /// The first and the last of the values that are compared with this one.
@@ -147,6 +150,11 @@ impl Parser<'_> {
             _ => return Err(self.problem("a time should stand here, such as 2026-11-21T10:00:00Z, 10m ago or now")),
         };
         self.advance();
+        if text.len() > MAX_TIME {
+            return Err(
+                self.problem_since(first, "this is too long for a time; write it like 2026-11-21T10:00:00Z or 10m ago")
+            );
+        }
         // Keywords may be written in capitals; the message shows what was written.
         Timestamp::parse(&text.to_ascii_lowercase(), self.now)
             .or_else(|_| Timestamp::parse(&text, self.now))
