@@ -170,6 +170,11 @@ impl Ring {
         &self.core
     }
 
+    /// Starts tasks on the loop of the ring's target.
+    pub fn spawner(&self) -> forebay_env::Spawner {
+        self.core.disk.env().spawner.clone()
+    }
+
     /// The staging memory: a client packs into its buffers.
     pub fn staging(&self) -> &Slab {
         &self.staging

@@ -92,8 +92,8 @@ struct State {
     guaranteed_in_flight: Bytes,
     normal_in_flight: usize,
     metadata_in_flight: usize,
-    /// When everything in flight is done at the worst.
-    busy_until: Moment,
+    /// How long everything in flight takes at the worst, were it all still to be done.
+    busy: Duration,
     /// Where the last dispatched I/O ends.
     head: Bytes,
     sweeping: bool,
@@ -343,13 +343,13 @@ impl Scheduler {
     fn start(&self, class: Class, pending: Pending) {
         let Pending { direction, offset, buffer, deadline, done } = pending;
         let length = Bytes(buffer.len() as u64);
-        let now = self.inner.env.clock.now();
-        {
+        let worst = {
             let profile = self.inner.profile.borrow();
             let mut state = self.inner.state.borrow_mut();
             let position = profile.position_time(state.head, offset);
             let rate = if direction == Direction::Read { profile.read_rate(offset) } else { profile.write_rate(offset) };
-            state.busy_until = state.busy_until.max(now) + position + rate.time_for(length);
+            let worst = position + rate.time_for(length);
+            state.busy += worst;
             state.head = offset + length;
             match class {
                 Class::Guaranteed => {
@@ -365,7 +365,8 @@ impl Scheduler {
                     state.counters.metadata += length;
                 }
             }
-        }
+            worst
+        };
         let io = match direction {
             Direction::Read => self.inner.env.device.read(offset, buffer),
             Direction::Write => self.inner.env.device.write(offset, buffer),
@@ -373,15 +374,16 @@ impl Scheduler {
         let this = self.clone();
         self.inner.env.spawner.detach(async move {
             let (buffer, result) = io.await;
-            this.ended(class, direction, length, deadline, &result);
+            this.ended(class, direction, length, worst, deadline, &result);
             done.give((buffer, result));
             this.pump();
         });
     }
 
-    fn ended(&self, class: Class, direction: Direction, length: Bytes, deadline: Moment, result: &Result<()>) {
+    fn ended(&self, class: Class, direction: Direction, length: Bytes, worst: Duration, deadline: Moment, result: &Result<()>) {
         let now = self.inner.env.clock.now();
         let mut state = self.inner.state.borrow_mut();
+        state.busy -= worst;
         match class {
             Class::Guaranteed => {
                 state.guaranteed_in_flight -= length;
@@ -394,10 +396,6 @@ impl Scheduler {
                 state.last_normal_end = now;
             }
             Class::Metadata => state.metadata_in_flight -= 1,
-        }
-        if state.guaranteed_in_flight == Bytes::ZERO && state.normal_in_flight == 0 && state.metadata_in_flight == 0 {
-            // Nothing is in flight: the estimate is settled by the fact.
-            state.busy_until = now;
         }
         if direction == Direction::Write
             && let Err(error) = result

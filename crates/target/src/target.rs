@@ -307,8 +307,35 @@ impl Target {
         self.core.demands(None)
     }
 
+    /// Whether a ring could be created now, without creating it.
+    pub fn could_create(&self, spec: &RingSpec) -> Result<()> {
+        self.lay_out(spec.clone()).map(|_| ())
+    }
+
     /// Creates a ring, if its guarantee can be kept beside all others.
-    pub async fn create_ring(&self, mut spec: RingSpec) -> Result<Rc<Ring>> {
+    pub async fn create_ring(&self, spec: RingSpec) -> Result<Rc<Ring>> {
+        let record = self.lay_out(spec)?;
+        let without_logs = record.without_logs;
+        let groups: Vec<u32> = record.groups.iter().flatten().copied().collect();
+        let id = {
+            let mut catalog = self.core.catalog.borrow_mut();
+            let id = RingId(catalog.next_ring);
+            catalog.next_ring += 1;
+            for group in &groups {
+                catalog.groups[*group as usize] = if without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
+            }
+            catalog.rings.insert(id, record);
+            id
+        };
+        if let Err(error) = self.core.commit().await {
+            self.forget(id);
+            return Err(error);
+        }
+        self.start(id)
+    }
+
+    /// Decides where a ring would lie, and whether its guarantee can be kept there beside all others.
+    fn lay_out(&self, mut spec: RingSpec) -> Result<RingRecord> {
         spec.check()?;
         keys_of(&spec)?;
         for relative in &spec.relatives {
@@ -339,21 +366,7 @@ impl Target {
         if record.spec.guarantee > Rate(0) {
             admission::admit(&profile, &self.core.demands(None), &self.core.demand(&record))?;
         }
-        let id = {
-            let mut catalog = self.core.catalog.borrow_mut();
-            let id = RingId(catalog.next_ring);
-            catalog.next_ring += 1;
-            for group in &groups {
-                catalog.groups[*group as usize] = if without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
-            }
-            catalog.rings.insert(id, record);
-            id
-        };
-        if let Err(error) = self.core.commit().await {
-            self.forget(id);
-            return Err(error);
-        }
-        self.start(id)
+        Ok(record)
     }
 
     /// Deletes a ring with everything in it.

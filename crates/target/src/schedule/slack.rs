@@ -31,7 +31,7 @@ pub(super) fn slack(state: &State, profile: &Profile, now: Moment) -> Duration {
     let mut rings: Vec<(Moment, Duration)> =
         state.guaranteed.iter().filter(|(_, q)| !q.is_empty()).map(|(ring, _)| one(state, profile, *ring)).collect();
     rings.sort();
-    let mut start = state.busy_until.max(now);
+    let mut start = now + state.busy;
     let mut least = Duration::MAX;
     for (latest, takes) in rings {
         least = least.min(latest.since(start));
