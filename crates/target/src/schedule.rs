@@ -15,7 +15,7 @@ mod slack;
 
 use crate::promise::{Giver, promise};
 use forebay_env::{Buffer, Env, Geometry};
-use forebay_model::{Bytes, Error, Moment, Profile, Result, RingId};
+use forebay_model::{Bytes, Error, Moment, Profile, Rate, Result, RingId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -84,6 +84,7 @@ struct Stream {
 #[derive(Default)]
 struct State {
     guaranteed: BTreeMap<RingId, VecDeque<Pending>>,
+    rates: BTreeMap<RingId, Rate>,
     metadata: VecDeque<Pending>,
     /// Round robin; the first is the one whose turn it is.
     streams: VecDeque<Stream>,
@@ -164,6 +165,11 @@ impl Scheduler {
     /// Counts a promise that was not kept (by who knows when the data was durable).
     pub fn count_missed(&self) {
         self.inner.state.borrow_mut().counters.missed_deadlines += 1;
+    }
+
+    /// Says at which rate a ring's writes will go on coming: a sweep lasts longer for it.
+    pub fn set_rate(&self, ring: RingId, rate: Rate) {
+        self.inner.state.borrow_mut().rates.insert(ring, rate);
     }
 
     /// Writes ring data by `deadline`. Writes of one ring start in the order in which they were handed in.

@@ -60,6 +60,10 @@ impl Core {
         self.superblock.borrow().profile.clone()
     }
 
+    pub(crate) fn flush_time(&self) -> std::time::Duration {
+        self.superblock.borrow().profile.flush
+    }
+
     pub(crate) fn with_ring<T>(&self, id: RingId, look: impl FnOnce(&RingRecord) -> T) -> T {
         look(self.catalog.borrow().rings.get(&id).expect("a ring that works is in the catalog"))
     }
@@ -263,6 +267,7 @@ impl Target {
         let count = (staging.0 / spec.block.0).clamp(8, 4096) as usize;
         let ring = Ring::new(self.core.clone(), id, Slab::new(spec.block, count)?, keys);
         self.rings.borrow_mut().insert(id, ring.clone());
+        self.core.disk.set_rate(id, spec.guarantee);
         let work = ring.clone();
         self.core.disk.env().spawner.detach(async move { work.run().await });
         Ok(ring)
