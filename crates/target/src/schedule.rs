@@ -8,6 +8,10 @@
 //! memory while readers read, until the slack is used up; then all of them go out in one sweep. That is what makes the
 //! seeks cheap (Mahanaxar, MSST 2010, "large block operations"; disk-time reservation as in `docs/promises/ring.md`).
 //!
+//! A drive with a write cache takes writes faster than its platters do, and owes the rest. A sweep therefore goes out at
+//! the pace of the platters by the profile, and is over only when the flush that ends it is: reads that came in between
+//! would make the arm commute.
+//!
 //! After the device has failed a write or a flush once, everything but reads is refused until the target is opened
 //! again: what the device still holds is unknown.
 
@@ -27,6 +31,8 @@ const GUARANTEED_IN_FLIGHT: Bytes = Bytes::mib(8);
 const NORMAL_IN_FLIGHT_ROTATING: usize = 2;
 /// The same on one that does not: its channels want work.
 const NORMAL_IN_FLIGHT_FLAT: usize = 8;
+/// How far writes may run ahead of what the platters take by the profile.
+pub(crate) const AHEAD: Duration = Duration::from_millis(80);
 /// How long a stream may pause between reads before the arm is taken away from it.
 const ANTICIPATION: Duration = Duration::from_millis(3);
 /// Bytes a stream may read before the next one's turn, where turns cost a seek.
@@ -98,6 +104,11 @@ struct State {
     /// Where the last dispatched I/O ends.
     head: Bytes,
     sweeping: bool,
+    /// When the platters have taken all that was written, by the profile.
+    platters_free: Moment,
+    /// Whether anything was written since the last flush began, and when that ended.
+    dirty: bool,
+    last_guaranteed_end: Moment,
     current_ring: Option<RingId>,
     last_normal_end: Moment,
     timer: Option<Moment>,
@@ -286,6 +297,7 @@ impl Scheduler {
         let mut state = self.inner.state.borrow_mut();
         if !state.flushing && !state.flushes.is_empty() {
             state.flushing = true;
+            state.dirty = state.guaranteed_in_flight > Bytes::ZERO;
             return Choice::Flush(state.flushes.drain(..).collect());
         }
         if state.metadata_in_flight < 4
@@ -296,6 +308,16 @@ impl Scheduler {
         let slice = self.slice().0;
         let normal_limit = if rotates { NORMAL_IN_FLIGHT_ROTATING } else { NORMAL_IN_FLIGHT_FLAT };
         let backlog = state.guaranteed.values().any(|q| !q.is_empty());
+        if rotates && state.sweeping && !backlog {
+            // The sweep is over once it is durable; the flush comes from who waits for that, at once.
+            let expected = state.last_guaranteed_end + ANTICIPATION;
+            if state.flushing || state.guaranteed_in_flight > Bytes::ZERO {
+                return Choice::Wait(None);
+            }
+            if state.dirty && now < expected {
+                return Choice::Wait(Some(expected));
+            }
+        }
         if !backlog {
             state.sweeping = false;
             state.current_ring = None;
@@ -338,6 +360,9 @@ impl Scheduler {
             state.sweeping = true;
             state.counters.sweeps += 1;
         }
+        if rotates && state.platters_free > now + AHEAD {
+            return Choice::Wait(Some(state.platters_free - AHEAD));
+        }
         if state.guaranteed_in_flight < GUARANTEED_IN_FLIGHT
             && let Some(pending) = state.next_guaranteed(&profile, now)
         {
@@ -359,6 +384,9 @@ impl Scheduler {
             state.head = offset + length;
             match class {
                 Class::Guaranteed => {
+                    let now = self.inner.env.clock.now();
+                    state.platters_free = state.platters_free.max(now) + rate.time_for(length);
+                    state.dirty = true;
                     state.guaranteed_in_flight += length;
                     state.counters.guaranteed += length;
                 }
@@ -393,6 +421,7 @@ impl Scheduler {
         match class {
             Class::Guaranteed => {
                 state.guaranteed_in_flight -= length;
+                state.last_guaranteed_end = now;
                 if now > deadline {
                     state.counters.missed_deadlines += 1;
                 }
