@@ -77,6 +77,7 @@ struct Pending {
     offset: Bytes,
     buffer: Buffer,
     deadline: Moment,
+    stream: Option<StreamId>,
     done: Giver<Outcome>,
 }
 
@@ -85,6 +86,18 @@ struct Stream {
     queue: VecDeque<Pending>,
     /// Bytes left of its slice.
     slice: u64,
+    in_flight: usize,
+    last_end: Moment,
+}
+
+/// What a normal I/O could be started.
+enum Turn {
+    /// The first of the first stream's queue.
+    Ready,
+    /// The stream whose turn it is has a moment to ask for more; until then nothing is started.
+    Expected(Moment),
+    /// Nobody wants anything.
+    Nobody,
 }
 
 #[derive(Default)]
@@ -110,7 +123,6 @@ struct State {
     dirty: bool,
     last_guaranteed_end: Moment,
     current_ring: Option<RingId>,
-    last_normal_end: Moment,
     timer: Option<Moment>,
     failed: Option<Error>,
     counters: Counters,
@@ -189,7 +201,7 @@ impl Scheduler {
             return (buffer, Err(error));
         }
         let (done, result) = promise();
-        let pending = Pending { direction: Direction::Write, offset, buffer, deadline, done };
+        let pending = Pending { direction: Direction::Write, offset, buffer, deadline, stream: None, done };
         self.inner.state.borrow_mut().guaranteed.entry(ring).or_default().push_back(pending);
         self.pump();
         result.await
@@ -198,14 +210,14 @@ impl Scheduler {
     /// Reads for `stream`, when there is slack.
     pub async fn read(&self, stream: StreamId, offset: Bytes, buffer: Buffer) -> Outcome {
         let (done, result) = promise();
-        let pending = Pending { direction: Direction::Read, offset, buffer, deadline: Moment(u64::MAX), done };
+        let pending = Pending { direction: Direction::Read, offset, buffer, deadline: Moment(u64::MAX), stream: Some(stream), done };
         {
             let mut state = self.inner.state.borrow_mut();
             match state.streams.iter_mut().find(|s| s.id == stream) {
                 Some(stream) => stream.queue.push_back(pending),
                 None => {
-                    let slice = self.slice().0;
-                    state.streams.push_back(Stream { id: stream, queue: VecDeque::from([pending]), slice });
+                    let (slice, queue) = (self.slice().0, VecDeque::from([pending]));
+                    state.streams.push_back(Stream { id: stream, queue, slice, in_flight: 0, last_end: Moment(0) });
                 }
             }
         }
@@ -216,7 +228,7 @@ impl Scheduler {
     /// Forgets a stream that will read no more.
     pub fn end_stream(&self, stream: StreamId) {
         let mut state = self.inner.state.borrow_mut();
-        state.streams.retain(|s| s.id != stream || !s.queue.is_empty());
+        state.streams.retain(|s| s.id != stream || !s.queue.is_empty() || s.in_flight > 0);
         drop(state);
         self.pump();
     }
@@ -236,7 +248,7 @@ impl Scheduler {
 
     async fn metadata(&self, direction: Direction, offset: Bytes, buffer: Buffer) -> Outcome {
         let (done, result) = promise();
-        let pending = Pending { direction, offset, buffer, deadline: Moment(0), done };
+        let pending = Pending { direction, offset, buffer, deadline: Moment(0), stream: None, done };
         self.inner.state.borrow_mut().metadata.push_back(pending);
         self.pump();
         result.await
@@ -318,42 +330,33 @@ impl Scheduler {
                 return Choice::Wait(Some(expected));
             }
         }
+        let turn = state.turn(now, rotates, slice);
         if !backlog {
             state.sweeping = false;
             state.current_ring = None;
-            return match state.next_normal(normal_limit, slice) {
-                Some(pending) => Choice::Start(Class::Normal, pending),
-                None => Choice::Wait(None),
+            return match turn {
+                Turn::Ready if state.normal_in_flight < normal_limit => state.start_normal(),
+                Turn::Expected(moment) => Choice::Wait(Some(moment)),
+                _ => Choice::Wait(None),
             };
         }
-        if !(rotates && state.sweeping) && state.has_normal() {
-            if state.normal_in_flight < normal_limit {
-                let worst = state.peek_normal().map_or(Duration::ZERO, |p| profile.worst_read(p.offset, Bytes(p.buffer.len() as u64)));
-                let slack = slack::slack(&state, &profile, now);
-                if slack > worst {
-                    state.counters.least_slack = if state.counters.normal == Bytes::ZERO {
-                        slack
-                    } else {
-                        state.counters.least_slack.min(slack)
-                    };
-                    if let Some(pending) = state.next_normal(normal_limit, slice) {
-                        return Choice::Start(Class::Normal, pending);
+        if !(rotates && state.sweeping) {
+            let slack = slack::slack(&state, &profile, now);
+            match turn {
+                Turn::Ready if slack > state.next_normal_worst(&profile) => {
+                    if state.normal_in_flight < normal_limit {
+                        let least = state.counters.least_slack;
+                        state.counters.least_slack = if least.is_zero() { slack } else { least.min(slack) };
+                        return state.start_normal();
+                    }
+                    if rotates {
+                        // The arm belongs to the readers until slack runs out; their next end will ask again.
+                        return Choice::Wait(None);
                     }
                 }
-                state.counters.throttled += 1;
-            } else if rotates {
-                // The arm belongs to the readers until slack runs out; their next end will ask again.
-                let next = state.peek_normal().map_or(Duration::ZERO, |p| profile.worst_read(p.offset, Bytes(p.buffer.len() as u64)));
-                if slack::slack(&state, &profile, now) > next {
-                    return Choice::Wait(None);
-                }
-            }
-        } else if rotates && !state.sweeping {
-            // Nobody asks for a read at this very moment. Readers think between reads: give the last one a little time.
-            let until = state.last_normal_end + ANTICIPATION;
-            let expecting = state.normal_in_flight > 0 || now < until;
-            if expecting && slack::slack(&state, &profile, now) > ANTICIPATION + profile.full_seek {
-                return Choice::Wait(Some(until.max(now + Duration::from_micros(100))));
+                Turn::Ready => state.counters.throttled += 1,
+                Turn::Expected(moment) if slack > moment.since(now) + profile.full_seek => return Choice::Wait(Some(moment)),
+                _ => {}
             }
         }
         if rotates && !state.sweeping {
@@ -372,7 +375,7 @@ impl Scheduler {
     }
 
     fn start(&self, class: Class, pending: Pending) {
-        let Pending { direction, offset, buffer, deadline, done } = pending;
+        let Pending { direction, offset, buffer, deadline, stream, done } = pending;
         let length = Bytes(buffer.len() as u64);
         let worst = {
             let profile = self.inner.profile.borrow();
@@ -409,6 +412,7 @@ impl Scheduler {
         self.inner.env.spawner.detach(async move {
             let (buffer, result) = io.await;
             this.ended(class, direction, length, worst, deadline, &result);
+            this.stream_ended(stream);
             done.give((buffer, result));
             this.pump();
         });
@@ -428,7 +432,6 @@ impl Scheduler {
             }
             Class::Normal => {
                 state.normal_in_flight -= 1;
-                state.last_normal_end = now;
             }
             Class::Metadata => state.metadata_in_flight -= 1,
         }
@@ -436,6 +439,15 @@ impl Scheduler {
             && let Err(error) = result
         {
             state.fail(error);
+        }
+    }
+
+    fn stream_ended(&self, id: Option<StreamId>) {
+        let now = self.inner.env.clock.now();
+        let mut state = self.inner.state.borrow_mut();
+        if let Some(stream) = state.streams.iter_mut().find(|s| Some(s.id) == id) {
+            stream.in_flight -= 1;
+            stream.last_end = now;
         }
     }
 
@@ -462,30 +474,48 @@ impl Scheduler {
 }
 
 impl State {
-    fn has_normal(&self) -> bool {
-        self.streams.iter().any(|s| !s.queue.is_empty())
-    }
-
-    /// The stream whose turn it is: the first that has something queued.
-    fn peek_normal(&self) -> Option<&Pending> {
-        self.streams.iter().find(|s| !s.queue.is_empty()).and_then(|s| s.queue.front())
-    }
-
-    fn next_normal(&mut self, limit: usize, slice: u64) -> Option<Pending> {
-        if self.normal_in_flight >= limit || !self.has_normal() {
-            return None;
-        }
-        while self.streams.front().is_some_and(|s| s.queue.is_empty()) {
-            self.streams.rotate_left(1);
-        }
-        let stream = self.streams.front_mut()?;
-        let pending = stream.queue.pop_front()?;
-        stream.slice = stream.slice.saturating_sub(pending.buffer.len() as u64);
-        if stream.slice == 0 {
+    /// Whose turn it is, and whether it wants something. Where turns cost a seek, the stream whose turn it is keeps it
+    /// through a short pause, as readers think between reads.
+    fn turn(&mut self, now: Moment, rotates: bool, slice: u64) -> Turn {
+        for _ in 0..self.streams.len() {
+            let Some(stream) = self.streams.front_mut() else { break };
+            stream.slice = stream.slice.min(slice);
+            if !stream.queue.is_empty() {
+                return Turn::Ready;
+            }
+            let until = if stream.in_flight > 0 { now + ANTICIPATION } else { stream.last_end + ANTICIPATION };
+            if rotates && stream.slice < slice && now < until {
+                return Turn::Expected(until);
+            }
             stream.slice = slice;
             self.streams.rotate_left(1);
         }
-        Some(pending)
+        Turn::Nobody
+    }
+
+    /// Starts the first I/O of the stream whose turn it is.
+    fn start_normal(&mut self) -> Choice {
+        let stream = self.streams.front_mut().expect("a stream has its turn");
+        let pending = stream.queue.pop_front().expect("it wants something");
+        stream.in_flight += 1;
+        let used = pending.buffer.len() as u64;
+        if stream.slice > used {
+            stream.slice -= used;
+        } else {
+            // Whoever's turn ends begins the next one with a whole slice, which `turn` gives.
+            stream.slice = u64::MAX;
+            self.streams.rotate_left(1);
+        }
+        Choice::Start(Class::Normal, pending)
+    }
+
+    /// The longest that the next normal I/O may take, from where the arm will be.
+    fn next_normal_worst(&self, profile: &Profile) -> Duration {
+        // The stream whose turn it is: the first that has something queued.
+        let next = self.streams.iter().find(|s| !s.queue.is_empty()).and_then(|s| s.queue.front());
+        next.map_or(Duration::ZERO, |p| {
+            profile.position_time(self.head, p.offset) + profile.read_rate(p.offset).time_for(Bytes(p.buffer.len() as u64))
+        })
     }
 
     /// The next write of the sweep: of the ring being written, unless another ring's latest start has come.
