@@ -599,7 +599,7 @@ fn join(parts: impl Iterator<Item = Stretch>) -> VecDeque<Stretch> {
     let mut joined: VecDeque<Stretch> = VecDeque::new();
     for part in parts {
         match joined.back_mut() {
-            Some(last) if last.offset + last.length == part.offset && u64::from(last.length + part.length) <= READ_BYTES => {
+            Some(last) if last.offset + last.length == part.offset && u64::from(last.length + part.length) <= 2 * READ_BYTES => {
                 last.length += part.length;
             }
             _ => joined.push_back(part),

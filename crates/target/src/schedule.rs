@@ -1,7 +1,7 @@
 //! The scheduler: the only way to the device, and where the promise is kept.
 //!
-//! Classes: *guaranteed* (ring writes, each with a deadline), *metadata* (checkpoints; few, and part of admission) and
-//! *normal* (reads, fair shares in bytes per stream). A normal I/O starts only if its worst case by the profile fits
+//! Classes: *guaranteed* (ring writes, each with a deadline), *metadata* (checkpoints; few, part of admission, between
+//! sweeps if they can wait) and *normal* (reads, fair shares in bytes per stream). A normal I/O starts only if its worst case by the profile fits
 //! in the slack that the guaranteed deadlines leave; what has been started cannot be taken back, so it is kept small.
 //!
 //! On a device that rotates, the two classes take turns in long runs instead of mixing: guaranteed writes collect in
@@ -33,6 +33,8 @@ const NORMAL_IN_FLIGHT_ROTATING: usize = 2;
 const NORMAL_IN_FLIGHT_FLAT: usize = 8;
 /// How far writes may run ahead of what the platters take by the profile.
 pub(crate) const AHEAD: Duration = Duration::from_millis(80);
+/// How long metadata waits for a moment between sweeps before it goes anyway.
+const METADATA_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a stream may pause between reads before the arm is taken away from it.
 const ANTICIPATION: Duration = Duration::from_millis(3);
 /// Bytes a stream may read before the next one's turn, where turns cost a seek.
@@ -108,6 +110,9 @@ struct State {
     /// Round robin; the first is the one whose turn it is.
     streams: VecDeque<Stream>,
     flushes: VecDeque<Giver<Result<()>>>,
+    /// Flushes of metadata, and until when they can wait for a moment between sweeps.
+    polite_flushes: VecDeque<Giver<Result<()>>>,
+    polite_until: Moment,
     flushing: bool,
     guaranteed_in_flight: Bytes,
     normal_in_flight: usize,
@@ -248,8 +253,26 @@ impl Scheduler {
 
     async fn metadata(&self, direction: Direction, offset: Bytes, buffer: Buffer) -> Outcome {
         let (done, result) = promise();
-        let pending = Pending { direction, offset, buffer, deadline: Moment(0), stream: None, done };
+        let deadline = self.inner.env.clock.now() + METADATA_PATIENCE;
+        let pending = Pending { direction, offset, buffer, deadline, stream: None, done };
         self.inner.state.borrow_mut().metadata.push_back(pending);
+        self.pump();
+        result.await
+    }
+
+    /// As [`Scheduler::flush`], for metadata: waits for a moment between sweeps, unless another flush comes first.
+    pub async fn flush_metadata(&self) -> Result<()> {
+        if let Some(error) = self.failure() {
+            return Err(error);
+        }
+        let (done, result) = promise();
+        {
+            let mut state = self.inner.state.borrow_mut();
+            if state.polite_flushes.is_empty() {
+                state.polite_until = self.inner.env.clock.now() + METADATA_PATIENCE;
+            }
+            state.polite_flushes.push_back(done);
+        }
         self.pump();
         result.await
     }
@@ -307,19 +330,32 @@ impl Scheduler {
         let profile = self.inner.profile.borrow();
         let rotates = self.inner.geometry.rotates;
         let mut state = self.inner.state.borrow_mut();
-        if !state.flushing && !state.flushes.is_empty() {
-            state.flushing = true;
-            state.dirty = state.guaranteed_in_flight > Bytes::ZERO;
-            return Choice::Flush(state.flushes.drain(..).collect());
+        let backlog = state.guaranteed.values().any(|q| !q.is_empty());
+        let between = !backlog && state.guaranteed_in_flight == Bytes::ZERO
+            || !state.sweeping && slack::slack(&state, &profile, now) > profile.full_seek * 2 + profile.flush;
+        if !state.flushing {
+            let polite = !state.polite_flushes.is_empty() && (between || now >= state.polite_until);
+            if polite || !state.flushes.is_empty() {
+                state.flushing = true;
+                state.dirty = state.guaranteed_in_flight > Bytes::ZERO;
+                // What arrives from now on belongs to the next sweep.
+                state.sweeping &= backlog || state.guaranteed_in_flight > Bytes::ZERO;
+                let State { flushes, polite_flushes, .. } = &mut *state;
+                return Choice::Flush(flushes.drain(..).chain(polite_flushes.drain(..)).collect());
+            }
         }
         if state.metadata_in_flight < 4
+            && let Some(first) = state.metadata.front()
+            && (between || now >= first.deadline || !rotates)
             && let Some(pending) = state.metadata.pop_front()
         {
             return Choice::Start(Class::Metadata, pending);
         }
+        if rotates && state.flushing && !state.sweeping && !state.pressing(&profile, now) {
+            return Choice::Wait(None);
+        }
         let slice = self.slice().0;
         let normal_limit = if rotates { NORMAL_IN_FLIGHT_ROTATING } else { NORMAL_IN_FLIGHT_FLAT };
-        let backlog = state.guaranteed.values().any(|q| !q.is_empty());
         if rotates && state.sweeping && !backlog {
             // The sweep is over once it is durable; the flush comes from who waits for that, at once.
             let expected = state.last_guaranteed_end + ANTICIPATION;
@@ -474,6 +510,11 @@ impl Scheduler {
 }
 
 impl State {
+    /// Whether guaranteed writes can wait no longer.
+    fn pressing(&self, profile: &Profile, now: Moment) -> bool {
+        self.guaranteed.values().any(|q| !q.is_empty()) && slack::slack(self, profile, now) == Duration::ZERO
+    }
+
     /// Whose turn it is, and whether it wants something. Where turns cost a seek, the stream whose turn it is keeps it
     /// through a short pause, as readers think between reads.
     fn turn(&mut self, now: Moment, rotates: bool, slice: u64) -> Turn {
