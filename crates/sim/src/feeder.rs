@@ -54,6 +54,17 @@ impl Feeder {
         Ok(())
     }
 
+    /// Whether an element of `length` bytes can be added without waiting for memory; a source that cannot wait asks.
+    pub fn room_or_take(&mut self, length: usize) -> bool {
+        if self.packer.has_buffer() && self.packer.room(0) >= length {
+            return true;
+        }
+        let capacity = self.ring.staging().capacity().0 as usize;
+        let blocks = length.div_ceil(self.packer.largest(capacity, 0)) + 1;
+        // An element larger than staging memory goes through it in pieces.
+        self.ring.staging().available() >= blocks.min(self.ring.staging().count() / 2)
+    }
+
     /// Records a gap.
     pub async fn gap(&mut self, gap: &Gap) -> Result<()> {
         if !self.packer.has_buffer() || !self.packer.gap(gap) {
