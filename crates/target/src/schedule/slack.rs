@@ -1,6 +1,6 @@
 //! How long the guaranteed writes can still wait: pure arithmetic over the queues and the profile.
 
-use super::State;
+use super::{AHEAD, State};
 use forebay_model::{Bytes, Moment, Profile, RingId};
 use std::time::Duration;
 
@@ -31,7 +31,8 @@ fn one(state: &State, profile: &Profile, ring: RingId) -> (Moment, Duration) {
     }
     let arriving: u64 = state.rates.values().map(|r| r.0).sum();
     let growth = slowest as f64 / slowest.saturating_sub(arriving).max(slowest / 50).max(1) as f64;
-    let spent = profile.full_seek + spent.mul_f64(growth);
+    // What runs ahead of the platters is paid by the flush, for which the deadline leaves time.
+    let spent = profile.full_seek + spent.saturating_sub(AHEAD).mul_f64(growth);
     (due - spent, spent)
 }
 
