@@ -31,7 +31,7 @@ fn one(state: &State, profile: &Profile, ring: RingId) -> (Moment, Duration) {
     }
     let arriving: u64 = state.rates.values().map(|r| r.0).sum();
     let growth = slowest as f64 / slowest.saturating_sub(arriving).max(slowest / 50).max(1) as f64;
-    // What runs ahead of the platters is paid by the flush, for which the deadline leaves time.
+    // The queue is empty before the platters are done, by what runs ahead of them; that much arrives for the next sweep.
     let spent = profile.full_seek + spent.saturating_sub(AHEAD).mul_f64(growth);
     (due - spent, spent)
 }
