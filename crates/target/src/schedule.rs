@@ -32,7 +32,7 @@ const NORMAL_IN_FLIGHT_ROTATING: usize = 2;
 /// The same on one that does not: its channels want work.
 const NORMAL_IN_FLIGHT_FLAT: usize = 8;
 /// How far writes may run ahead of what the platters take by the profile.
-pub(crate) const AHEAD: Duration = Duration::from_millis(80);
+pub(crate) const AHEAD: Duration = Duration::from_millis(30);
 /// How long metadata waits for a moment between sweeps before it goes anyway.
 const METADATA_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a stream may pause between reads before the arm is taken away from it.
