@@ -13,6 +13,7 @@ pub mod device;
 pub mod executor;
 pub mod mailbox;
 pub mod network;
+pub mod pipe;
 pub mod random;
 pub mod real;
 

@@ -1,1 +1,306 @@
-//! (skeleton)
+//! What a ring is asked to be, and what it says of itself.
+
+use crate::error::{Error, Result};
+use crate::gap::Cause;
+use crate::size::{Bytes, Rate};
+use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What happens to a pin beyond the budget.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PinPolicy {
+    /// The pin is refused.
+    #[default]
+    Refuse,
+    /// The pin is taken and history shortens, as long as the guarantee holds.
+    Shorten,
+    /// The pin is taken, and recording stops when nothing is left to overwrite.
+    Stop,
+}
+
+/// What happens when the stream is faster than the ring can take it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Overflow {
+    /// The source waits.
+    Block,
+    /// The newest elements are dropped and recorded as a gap.
+    #[default]
+    DropNewest,
+}
+
+/// How a ring is created.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingSpec {
+    /// Its name: 1 to 255 bytes without control characters, beginning with `/`.
+    pub name: String,
+    /// Space to run round in; rounded up to whole groups.
+    pub capacity: Bytes,
+    /// Promised write bandwidth; none if zero.
+    pub guarantee: Rate,
+    /// Unit of overwriting and pinning; chosen by the target if zero.
+    pub segment: Bytes,
+    /// Largest block.
+    pub block: Bytes,
+    /// How long an accepted element may stay in memory: what a power cut can cost.
+    pub flush_interval: Duration,
+    /// Keys, in their text form (`src=pcap.src`, `id=u32le@8`).
+    pub keys: Vec<String>,
+    /// Share of the capacity that may be pinned, in percent.
+    pub pin_budget_percent: u8,
+    /// What happens beyond it.
+    pub pin_policy: PinPolicy,
+    /// What happens when the stream is too fast.
+    pub overflow: Overflow,
+    /// What the elements are (for packets: the link type of their frames).
+    pub content: Content,
+    /// Rings whose data of the same time is pinned along.
+    pub relatives: Vec<String>,
+}
+
+/// What the elements of a ring are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Content {
+    /// Bytes without further meaning.
+    #[default]
+    Opaque,
+    /// Packets with this link type of the pcap registry.
+    Packets(u32),
+}
+
+impl RingSpec {
+    /// A ring of `capacity` with the default of everything else.
+    pub fn new(name: impl Into<String>, capacity: Bytes) -> RingSpec {
+        RingSpec {
+            name: name.into(),
+            capacity,
+            guarantee: Rate(0),
+            segment: Bytes::ZERO,
+            block: Bytes::mib(1),
+            flush_interval: Duration::from_secs(1),
+            keys: Vec::new(),
+            pin_budget_percent: 50,
+            pin_policy: PinPolicy::Refuse,
+            overflow: Overflow::DropNewest,
+            content: Content::Opaque,
+            relatives: Vec::new(),
+        }
+    }
+
+    /// Checks what can be checked without a target.
+    pub fn check(&self) -> Result<()> {
+        check_name(&self.name)?;
+        let block = self.block.0;
+        if !(4096..=crate::block::MAX_BLOCK as u64).contains(&block) || !block.is_multiple_of(4096) {
+            return Err(Error::usage(format!(
+                "a block of {} is not a multiple of 4 KiB between 4 KiB and 4 MiB",
+                self.block
+            )));
+        }
+        if self.pin_budget_percent > 95 {
+            return Err(Error::usage(format!(
+                "a pin budget of {} % leaves nothing to record into; the most is 95 %",
+                self.pin_budget_percent
+            )));
+        }
+        if self.flush_interval > Duration::from_secs(3600) {
+            return Err(Error::usage(
+                "a flush interval of more than an hour would put an hour of data at risk; the most is 1h",
+            ));
+        }
+        if self.capacity == Bytes::ZERO {
+            return Err(Error::usage("a ring needs a capacity"));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a name may be used: it begins with `/` and goes on with 1 to 254 bytes that are no control characters,
+/// and no part of it is empty, `.` or `..`.
+pub fn check_name(name: &str) -> Result<()> {
+    let parts_ok =
+        name.strip_prefix('/').is_some_and(|rest| rest.split('/').all(|part| !matches!(part, "" | "." | "..")));
+    if !parts_ok || name.len() > 255 || name.chars().any(char::is_control) {
+        return Err(Error::usage(format!(
+            "'{}' is not a name; names look like /station/7, up to 255 bytes, without '.', '..' or control characters",
+            name.escape_debug()
+        )));
+    }
+    Ok(())
+}
+
+/// Elements lost, by cause.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Losses {
+    /// Elements by cause, in the order of [`Cause::ALL`].
+    pub elements: [u64; 8],
+    /// Gaps by cause, also those of unknown count.
+    pub gaps: [u64; 8],
+}
+
+impl Losses {
+    /// Takes a gap into account.
+    pub fn add(&mut self, cause: Cause, count: Option<u64>) {
+        let at = cause as usize - 1;
+        self.gaps[at] += 1;
+        self.elements[at] += count.unwrap_or(0);
+    }
+
+    /// Takes all of `other` into account.
+    pub fn merge(&mut self, other: &Losses) {
+        for at in 0..self.gaps.len() {
+            self.gaps[at] += other.gaps[at];
+            self.elements[at] += other.elements[at];
+        }
+    }
+
+    /// Elements lost, of all causes.
+    pub fn total(&self) -> u64 {
+        self.elements.iter().sum()
+    }
+}
+
+/// What a ring is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RingState {
+    /// Finding its tail after it was opened; elements are accepted, acknowledgements wait.
+    Recovering,
+    /// Ready.
+    Ready,
+    /// Everything is pinned and the policy is to stop.
+    Full,
+}
+
+/// A ring, as it says of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RingStatus {
+    /// How it was created; capacity, segment and so on as they are now.
+    pub spec: RingSpec,
+    /// What it is doing.
+    pub state: RingState,
+    /// Segments in all.
+    pub segments: u64,
+    /// Segments that are pinned.
+    pub pinned_segments: u64,
+    /// Sequence of the oldest element that is kept.
+    pub first_sequence: u64,
+    /// Sequence of the next element.
+    pub next_sequence: u64,
+    /// Time of the oldest element that is kept.
+    pub oldest: Option<Timestamp>,
+    /// Time of the newest element that is durable.
+    pub newest: Option<Timestamp>,
+    /// Bytes written since the target was opened, padding and index included.
+    pub written: Bytes,
+    /// Elements accepted since the target was opened.
+    pub elements: u64,
+    /// Blocks that missed their deadline since the target was opened.
+    pub missed_deadlines: u64,
+    /// Losses in what is kept.
+    pub losses: Losses,
+    /// The most staging memory that was in use at once.
+    pub staging_peak: Bytes,
+    /// Staging memory in all.
+    pub staging: Bytes,
+    /// Memory that the index of the open segment takes.
+    pub index_memory: Bytes,
+    /// Whether somebody records into it now.
+    pub recording: bool,
+    /// Pins, oldest first.
+    pub pins: Vec<Pin>,
+}
+
+/// A preserved range.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pin {
+    /// Number, unique on the target.
+    pub id: u64,
+    /// What the user calls it.
+    pub label: String,
+    /// What was asked for.
+    pub from: Timestamp,
+    /// What was asked for.
+    pub to: Timestamp,
+    /// Elements that it holds: from this sequence ...
+    pub first_sequence: u64,
+    /// ... up to, and not including, this one.
+    pub end_sequence: u64,
+    /// Segments that it holds.
+    pub segments: u64,
+    /// Bytes of data that it holds.
+    pub bytes: Bytes,
+    /// Pins of relatives that were made along with it: ring name and pin id.
+    pub relatives: Vec<(String, u64)>,
+}
+
+/// What a pin request got.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pinned {
+    /// The pin.
+    pub pin: Pin,
+    /// The part at the beginning of the request that had been overwritten before, if any: up to this time.
+    pub expired_until: Option<Timestamp>,
+    /// Whether the range reaches into what is not recorded yet: it is pinned as it comes.
+    pub open_end: bool,
+}
+
+/// A stretch of a query's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Item {
+    /// An element, or a piece of a large one; its bytes are the next `length` of the batch's payload.
+    Element {
+        /// Sequence within the ring.
+        sequence: u64,
+        /// Its time.
+        time: Timestamp,
+        /// Bytes in this batch.
+        length: u32,
+        /// Bytes of caller-supplied keys, directly after the element's bytes.
+        caller: u16,
+        /// Whether it begins here.
+        first: bool,
+        /// Whether it ends here.
+        last: bool,
+    },
+    /// Something was not stored here.
+    Gap(crate::gap::Gap),
+    /// What was asked for from sequence `from` to before `to` has been overwritten.
+    Expired {
+        /// First sequence that is gone.
+        from: u64,
+        /// Sequence after the last that is gone.
+        to: u64,
+    },
+}
+
+/// A part of a query's answer: items in order, and the bytes of its elements back to back.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Batch {
+    /// In order of sequence.
+    pub items: Vec<Item>,
+    /// Bytes of the elements (and caller keys), back to back.
+    #[serde(skip)]
+    pub payload: Vec<u8>,
+}
+
+/// What a finished query has to say about itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuerySummary {
+    /// Elements returned.
+    pub elements: u64,
+    /// Bytes of their payload.
+    pub bytes: Bytes,
+    /// Bytes read from the device.
+    pub read: Bytes,
+    /// Segments looked at.
+    pub segments: u64,
+    /// Blocks read.
+    pub blocks: u64,
+    /// Elements of the asked range that had expired, as far as their number is known.
+    pub expired: u64,
+    /// Whether part of the asked range lies in pinned segments.
+    pub pinned: bool,
+}
+
+#[cfg(test)]
+mod tests;

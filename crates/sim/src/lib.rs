@@ -1,1 +1,33 @@
-//! Simulated disks, faults, models to compare with, scenarios
+//! The simulated world: virtual time, disks that behave like disks, faults, and runs that are a pure function of
+//! their seed.
+//!
+//! ```
+//! use forebay_env::{Buffer, Device};
+//! use forebay_model::Bytes;
+//! use forebay_sim::{World, disk::presets};
+//!
+//! let world = World::new(7);
+//! let disk = world.disk(presets::wd15ears().scaled(1000));
+//! world.run(async {
+//!     let buffer = Buffer::alone(Bytes::mib(1)).expect("memory for one buffer");
+//!     let (_buffer, written) = disk.write(Bytes(0), buffer).await;
+//!     written.expect("a healthy disk takes a write");
+//! });
+//! ```
+//!
+//! - [`world`]: runs futures in virtual time, stops them at a power cut or a kill, and goes on afterwards.
+//! - [`disk`]: rotating disks and SSDs with their content, timing, caches and faults.
+//! - [`seeds`]: many seeds for one test, and how to replay one.
+
+pub mod disk;
+pub mod feeder;
+pub mod life;
+pub mod limit;
+pub mod promise;
+pub mod reader;
+pub mod seeds;
+mod timeline;
+pub mod world;
+
+pub use disk::{DiskSpec, SimDisk};
+pub use world::{Crashed, World};

@@ -1,1 +1,23 @@
-//! One device's store
+//! One device's store: rings on a formatted device, with their promises.
+//!
+//! Layers, top down: [`target`] (names, pins, resizing) and [`ring`] (blocks, segments, durability) decide *what*;
+//! [`admission`] decides what may be promised and [`schedule`] keeps it; [`checkpoint`], [`superblock`], [`segment`]
+//! and `forebay_model::block` are the bytes; [`layout`] is where they lie. [`query`] reads beside all of this.
+//! One thread owns a target; inside it there are no locks.
+
+pub mod admission;
+pub mod catalog;
+mod checkpoint;
+pub mod layout;
+pub mod plan;
+pub mod profile;
+mod promise;
+pub mod query;
+pub mod ring;
+pub mod schedule;
+pub mod segment;
+pub mod superblock;
+pub mod target;
+
+pub use ring::{Arrival, Progress, Ring};
+pub use target::Target;

@@ -1,1 +1,22 @@
-//! Frames of the data path, and what they carry
+//! What processes of Forebay say to one another: frames on an ordered byte stream, and what they carry.
+//!
+//! - [`frame`]: the 64 bytes before everything, their bounds and their byte table.
+//! - [`reader`] and [`writer`]: frames from and to a blocking stream, payloads without a copy.
+//! - [`handshake`]: the first two frames of a connection.
+//!
+//! Invariants: nothing is allocated for a length before it has been checked against its bound; every byte is under
+//! a CRC32C; after the first error of a connection nothing more is read from it or written to it.
+
+mod checksum;
+pub mod frame;
+pub mod handshake;
+pub mod reader;
+pub mod writer;
+
+pub use frame::{Command, Flags, Head, Limits, RequestId};
+pub use handshake::{ClientHello, PROTOCOL_VERSION, ServerHello};
+pub use reader::FrameReader;
+pub use writer::FrameWriter;
+
+#[cfg(test)]
+mod tests;

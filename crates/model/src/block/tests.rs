@@ -1,0 +1,135 @@
+use super::{HEADER_LEN, Header, Packer, Stamp, View, parse_stamped};
+use crate::gap::{Cause, Gap};
+use crate::time::Timestamp;
+
+const STAMP: Stamp = Stamp {
+    target: 7,
+    ring: 3,
+    segment: 9,
+    slot: 2,
+    index: 0,
+    offset: 8192,
+    durable_blocks: 0,
+    epoch: 1,
+    first_sequence: 100,
+};
+
+fn stamped(packer: &mut Packer<Vec<u8>>, stamp: &Stamp) -> Vec<u8> {
+    let sealed = packer.seal().expect("something was packed");
+    let mut bytes = sealed.buffer;
+    bytes.truncate(sealed.length);
+    Header::set_stamp(&mut bytes, stamp);
+    bytes
+}
+
+#[test]
+fn what_was_packed_is_read_back_in_order_with_its_gaps() {
+    let mut packer = Packer::new(42);
+    packer.give(vec![0xAA; 64 << 10]);
+    let gap = Gap { cause: Cause::Kernel, count: Some(5), first: Timestamp(990), last: Timestamp(995) };
+    assert!(packer.push(Timestamp(1000), &[b"he", b"llo"], b"k1"));
+    assert!(packer.gap(&gap));
+    assert!(packer.push(Timestamp(900), &[b""], b"k2"));
+    assert!(packer.push(Timestamp(i64::MAX), &[b"x"], b"k3"));
+    let bytes = stamped(&mut packer, &STAMP);
+    assert_eq!(bytes.len(), 4096);
+    let view = parse_stamped(&bytes, 7, 3, 9, 2, 8192).unwrap();
+    view.verify().unwrap();
+    let entries: Vec<_> = view.entries().map(Result::unwrap).collect();
+    let read: Vec<_> = entries
+        .iter()
+        .map(|e| (e.sequence, e.time.0, &bytes[e.payload.clone()], &bytes[e.caller_keys.clone()]))
+        .collect();
+    assert_eq!(
+        read,
+        [
+            (100, 1000, &b"hello"[..], &b"k1"[..]),
+            (101, 900, &b""[..], &b"k2"[..]),
+            (102, i64::MAX, &b"x"[..], &b"k3"[..])
+        ]
+    );
+    assert_eq!(view.gaps().collect::<Vec<_>>(), [(1, gap)]);
+    assert_eq!((view.header().min_time.get(), view.header().max_time.get()), (900, i64::MAX));
+    assert_eq!(view.header().next_sequence(), 103);
+}
+
+#[test]
+fn an_element_larger_than_a_block_goes_on_in_the_next() {
+    let mut packer = Packer::new(1);
+    let data: Vec<u8> = (0..10_000u32).map(|i| i as u8).collect();
+    packer.give(vec![0; 4096]);
+    assert!(packer.begin(Timestamp(5), b"key"));
+    let mut rest = &data[..];
+    let mut blocks = Vec::new();
+    let mut sequence = 7;
+    while !rest.is_empty() {
+        let n = packer.part(rest);
+        rest = &rest[n..];
+        if rest.is_empty() {
+            packer.end();
+        }
+        let bytes = stamped(&mut packer, &Stamp { first_sequence: sequence, ..STAMP });
+        sequence = View::parse(&bytes).unwrap().header().next_sequence();
+        blocks.push(bytes);
+        packer.give(vec![0; 4096]);
+    }
+    assert_eq!((blocks.len(), sequence), (3, 8));
+    let mut whole = Vec::new();
+    for (i, bytes) in blocks.iter().enumerate() {
+        let entries: Vec<_> = View::parse(bytes).unwrap().entries().map(Result::unwrap).collect();
+        assert_eq!(entries.len(), 1);
+        assert_eq!((entries[0].first, entries[0].last, entries[0].sequence), (i == 0, i == 2, 7));
+        assert_eq!(&bytes[entries[0].caller_keys.clone()], b"key");
+        whole.extend_from_slice(&bytes[entries[0].payload.clone()]);
+    }
+    assert_eq!(whole, data);
+}
+
+#[test]
+fn every_flipped_bit_is_found() {
+    let mut packer = Packer::new(1);
+    packer.give(vec![0; 4096]);
+    assert!(packer.push(Timestamp(1), &[&[7; 1000]], b""));
+    let bytes = stamped(&mut packer, &STAMP);
+    let end = View::parse(&bytes).unwrap().header().end();
+    assert!(end > HEADER_LEN + 1000);
+    for bit in 0..end * 8 {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let found = View::parse(&flipped).and_then(|view| view.verify());
+        assert!(found.is_err(), "bit {bit} was not missed");
+    }
+}
+
+#[test]
+fn a_block_read_from_another_place_is_not_there() {
+    let mut packer = Packer::new(1);
+    packer.give(vec![0; 4096]);
+    assert!(packer.push(Timestamp(1), &[b"x"], b""));
+    let bytes = stamped(&mut packer, &STAMP);
+    for (target, ring, segment, slot, offset) in
+        [(8, 3, 9, 2, 8192), (7, 4, 9, 2, 8192), (7, 3, 8, 2, 8192), (7, 3, 9, 1, 8192), (7, 3, 9, 2, 0)]
+    {
+        assert!(parse_stamped(&bytes, target, ring, segment, slot, offset).is_err());
+    }
+}
+
+#[test]
+fn a_full_block_refuses_and_keeps_what_it_has() {
+    let mut packer = Packer::new(1);
+    packer.give(vec![0; 8192]);
+    let mut n = 0;
+    while packer.push(Timestamp(n), &[&[n as u8; 20]], b"") {
+        n += 1;
+    }
+    let bytes = stamped(&mut packer, &STAMP);
+    assert_eq!(bytes.len(), 8192);
+    assert_eq!(View::parse(&bytes).unwrap().entries().count() as i64, n);
+    assert!(n > 8192 / 24, "{n} elements of 20 bytes");
+}
+
+#[test]
+fn the_documented_table_is_the_code() {
+    let doc = include_str!("../../../../docs/format/block.md");
+    assert!(doc.contains(&super::table()), "docs/format/block.md must contain:\n{}", super::table());
+}

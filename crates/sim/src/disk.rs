@@ -1,0 +1,522 @@
+//! Simulated disks: what they hold ([`SimDisk`] over the store), when they are done (the mechanics), and what goes wrong
+//! ([`Fault`], [`Survival`]).
+//!
+//! Content and time are apart. A write changes the content when it completes; a read copies the content when it
+//! completes; how long each takes is the mechanics' affair and never depends on the content. What a power cut may take
+//! away is decided by completion and flush alone, so it includes orders in which no one drive would write.
+
+mod cache;
+mod faults;
+mod mechanics;
+pub mod presets;
+mod rotating;
+pub mod spec;
+mod ssd;
+mod store;
+mod surface;
+mod unflushed;
+
+pub use faults::Fault;
+pub use mechanics::Op;
+pub use spec::{DiskSpec, Mechanism, RotatingSpec, SeekCurve, SsdSpec};
+pub use store::Generator;
+pub use unflushed::Survival;
+
+use crate::timeline::{Handler, Timeline};
+use faults::{Fate, Faults};
+use forebay_env::{Buffer, Device, DeviceFuture, Geometry};
+use forebay_model::{Bytes, Error, Result};
+use mechanics::{Action, Mechanics, Now, Request};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::ops::Sub;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use store::Store;
+use unflushed::{Part, Unflushed, write_part};
+
+/// Marks an event as a move of the mechanism rather than the end of an I/O.
+const MOVE: u64 = 1 << 63;
+
+/// A disk in a simulated world. Clones are handles on one disk.
+#[derive(Clone)]
+pub struct SimDisk {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    timeline: Rc<Timeline>,
+    number: u64,
+    spec: DiskSpec,
+    state: RefCell<State>,
+}
+
+struct State {
+    store: Store,
+    mechanics: Box<dyn Mechanics>,
+    unflushed: Unflushed,
+    faults: Faults,
+    survival: Survival,
+    random: ChaCha8Rng,
+    in_flight: BTreeMap<u64, InFlight>,
+    next_id: u64,
+    /// I/Os that may still start before the power goes.
+    cut_after: Option<u64>,
+    counters: Counters,
+    actions: Vec<Action>,
+}
+
+struct InFlight {
+    op: Op,
+    offset: u64,
+    fate: Fate,
+    /// What a flush covers.
+    mark: u64,
+    buffer: Option<Buffer>,
+    ticket: Rc<RefCell<Ticket>>,
+}
+
+/// Where an I/O leaves its result for its future.
+#[derive(Default)]
+struct Ticket {
+    outcome: Option<(Option<Buffer>, Result<()>)>,
+    waker: Option<Waker>,
+}
+
+/// What a disk has done so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Reads completed.
+    pub reads: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Flushes completed.
+    pub flushes: u64,
+    /// Bytes in completed reads.
+    pub bytes_read: Bytes,
+    /// Bytes in completed writes.
+    pub bytes_written: Bytes,
+    /// I/Os that failed.
+    pub failed: u64,
+    /// Movements of the arm to another cylinder.
+    pub seeks: u64,
+    /// Time that the head (or the channels, on average) was at work on commands and on emptying the cache.
+    pub busy: Duration,
+}
+
+impl Sub for Counters {
+    type Output = Counters;
+    fn sub(self, earlier: Counters) -> Counters {
+        Counters {
+            reads: self.reads - earlier.reads,
+            writes: self.writes - earlier.writes,
+            flushes: self.flushes - earlier.flushes,
+            bytes_read: self.bytes_read - earlier.bytes_read,
+            bytes_written: self.bytes_written - earlier.bytes_written,
+            failed: self.failed - earlier.failed,
+            seeks: self.seeks - earlier.seeks,
+            busy: self.busy - earlier.busy,
+        }
+    }
+}
+
+impl SimDisk {
+    pub(crate) fn new(timeline: Rc<Timeline>, seed: u64, number: u64, spec: DiskSpec) -> SimDisk {
+        let size = spec.size.0;
+        assert!(size > 0 && size.is_multiple_of(spec.block.0), "a disk of {} in blocks of {}", spec.size, spec.block);
+        assert!(spec.block.0.is_multiple_of(unflushed::SECTOR), "blocks of {}", spec.block);
+        let cache = spec.write_cache.map(|room| room.0);
+        let mechanics: Box<dyn Mechanics> = match &spec.mechanism {
+            Mechanism::Rotating(rotating) => Box::new(rotating::Rotating::new(rotating, size, cache)),
+            Mechanism::Ssd(ssd) => Box::new(ssd::Ssd::new(ssd, cache)),
+        };
+        // A stream of its own, so that what a disk does by chance does not depend on what others draw.
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        random.set_stream(number + 1);
+        let state = RefCell::new(State {
+            store: Store::new(size),
+            mechanics,
+            unflushed: Unflushed::new(spec.unflushed.0),
+            faults: Faults::default(),
+            survival: Survival::default(),
+            random,
+            in_flight: BTreeMap::new(),
+            next_id: 0,
+            cut_after: None,
+            counters: Counters::default(),
+            actions: Vec::new(),
+        });
+        SimDisk { inner: Rc::new(Inner { timeline, number, spec, state }) }
+    }
+
+    /// What it is.
+    pub fn spec(&self) -> &DiskSpec {
+        &self.inner.spec
+    }
+
+    /// What it has done so far. Subtract an earlier value to see a span of time.
+    pub fn counters(&self) -> Counters {
+        let state = self.inner.state.borrow();
+        let work = state.mechanics.work();
+        Counters { seeks: work.seeks, busy: Duration::from_nanos(work.busy), ..state.counters }
+    }
+
+    /// I/Os that have started so far.
+    pub fn started(&self) -> u64 {
+        self.inner.state.borrow().next_id
+    }
+
+    /// Whether I/Os are under way.
+    pub fn is_busy(&self) -> bool {
+        !self.inner.state.borrow().in_flight.is_empty()
+    }
+
+    /// Bytes in completed writes that a power cut could take away now.
+    pub fn unflushed(&self) -> Bytes {
+        Bytes(self.inner.state.borrow().unflushed.bytes())
+    }
+
+    /// Memory that the content takes, to the page: distinct pages only.
+    pub fn memory(&self) -> Bytes {
+        Bytes(self.inner.state.borrow().store.kept_pages() as u64 * store::PAGE as u64)
+    }
+
+    /// Cuts the power of the whole world once `n` more I/Os have started here; the `n`th is in flight then.
+    pub fn cut_after(&self, n: u64) {
+        assert!(n > 0, "the power can go after the first I/O at the earliest");
+        self.inner.state.borrow_mut().cut_after = Some(n);
+    }
+
+    /// Takes back [`SimDisk::cut_after`].
+    pub fn no_cut(&self) {
+        self.inner.state.borrow_mut().cut_after = None;
+    }
+
+    /// Which of the unflushed writes the next power cuts leave.
+    pub fn set_survival(&self, survival: Survival) {
+        self.inner.state.borrow_mut().survival = survival;
+    }
+
+    /// Makes something go wrong.
+    pub fn inject(&self, fault: Fault) {
+        let mut state = self.inner.state.borrow_mut();
+        state.faults.inject(&fault);
+        if let Fault::FlipBit { offset, bit } = fault {
+            let mut byte = [0];
+            state.store.read(offset.0, &mut byte);
+            byte[0] ^= 1 << bit;
+            state.store.write(offset.0, &byte);
+        }
+    }
+
+    /// Faults injected so far.
+    pub fn injected(&self) -> u64 {
+        self.inner.state.borrow().faults.injected()
+    }
+
+    /// Ends all faults. What they did to the content stays.
+    pub fn heal(&self) {
+        self.inner.state.borrow_mut().faults.heal();
+    }
+
+    /// The content at `offset` as it is now, in no time.
+    pub fn peek(&self, offset: Bytes, to: &mut [u8]) {
+        self.inner.state.borrow().store.read(offset.0, to);
+    }
+
+    /// Changes the content at `offset` in no time, and durably unless an unflushed write to the same page is taken back.
+    pub fn poke(&self, offset: Bytes, bytes: &[u8]) {
+        self.inner.state.borrow_mut().store.write(offset.0, bytes);
+    }
+
+    /// Makes the content from `offset` on `pattern` over and over for `length` bytes, in no time or memory. The range
+    /// begins and ends on 4 KiB.
+    pub fn fill_pattern(&self, offset: Bytes, length: Bytes, pattern: &[u8]) {
+        let pattern = pattern.to_vec();
+        assert!(!pattern.is_empty(), "an empty pattern");
+        let start = offset.0;
+        self.fill_with(offset, length, move |at, page| {
+            let mut phase = ((at - start) % pattern.len() as u64) as usize;
+            let mut rest = page;
+            while !rest.is_empty() {
+                let count = rest.len().min(pattern.len() - phase);
+                rest[..count].copy_from_slice(&pattern[phase..phase + count]);
+                rest = &mut rest[count..];
+                phase = 0;
+            }
+        });
+    }
+
+    /// Makes the content from `offset` on for `length` bytes what `generator` says of each page (its offset, and the
+    /// 4096 bytes to fill), in no time or memory. The range begins and ends on 4 KiB.
+    pub fn fill_with(&self, offset: Bytes, length: Bytes, generator: impl Fn(u64, &mut [u8]) + 'static) {
+        let range = offset.0..offset.0 + length.0;
+        assert!(range.end <= self.inner.spec.size.0, "{length} at {offset} on {}", self.inner.spec.size);
+        self.inner.state.borrow_mut().store.generate(range, Rc::new(generator));
+    }
+
+    /// The power goes: I/Os in flight never end, caches are empty, and of what was not flushed there is what
+    /// [`SimDisk::set_survival`] says. The disk is back at once.
+    pub(crate) fn lose_power(&self) {
+        let mut guard = self.inner.state.borrow_mut();
+        let state = &mut *guard;
+        state.mechanics.lose_power();
+        state.cut_after = None;
+        let in_flight = std::mem::take(&mut state.in_flight);
+        let writes: Vec<&InFlight> = in_flight.values().filter(|io| io.op == Op::Write).collect();
+        let mut sectors = state.unflushed.sectors();
+        let completed = sectors.len();
+        sectors.extend(writes.iter().map(|io| io.bytes().len() as u64 / unflushed::SECTOR));
+        let parts = state.survival.decide(&sectors, &mut state.random);
+        state.unflushed.cut(&mut state.store, &parts[..completed], &mut state.random);
+        for (io, part) in writes.iter().zip(&parts[completed..]) {
+            let part = if matches!(io.fate, Fate::Healthy | Fate::Torn) { *part } else { Part::Nothing };
+            write_part(&mut state.store, io.offset, io.bytes(), part, &mut state.random);
+        }
+        self.inner.timeline.note(&[self.inner.number, u64::MAX, self.inner.timeline.nanos()]);
+        drop(guard);
+        // Their buffers go back to slabs, which may wake who waits for one.
+        drop(in_flight);
+    }
+
+    fn submit(&self, op: Op, offset: u64, buffer: Option<Buffer>) -> Pending {
+        let ticket = Rc::new(RefCell::new(Ticket::default()));
+        let pending = Pending { ticket: ticket.clone() };
+        let length = buffer.as_ref().map_or(0, |buffer| buffer.len() as u64);
+        if op != Op::Flush
+            && let Some(error) = self.refusal(op, offset, length)
+        {
+            ticket.borrow_mut().outcome = Some((buffer, Err(error)));
+            return pending;
+        }
+        // Without power, or from the destructors of what was killed, nothing reaches the disk.
+        if self.inner.timeline.halted() {
+            return pending;
+        }
+        let mut guard = self.inner.state.borrow_mut();
+        let state = &mut *guard;
+        let id = state.next_id;
+        state.next_id += 1;
+        let fate = state.faults.fate(op);
+        let mark = state.unflushed.mark();
+        state.in_flight.insert(id, InFlight { op, offset, fate, mark, buffer, ticket });
+        self.inner.timeline.note(&[self.inner.number, op as u64, self.inner.timeline.nanos(), offset, length]);
+        let now = self.inner.now(state);
+        state.mechanics.submit(now, Request { id, op, offset, length }, &mut state.actions);
+        self.inner.schedule(state);
+        if let Some(left) = &mut state.cut_after {
+            *left -= 1;
+            if *left == 0 {
+                state.cut_after = None;
+                self.inner.timeline.halt();
+            }
+        }
+        pending
+    }
+
+    /// Why an I/O must not start, if so.
+    fn refusal(&self, op: Op, offset: u64, length: u64) -> Option<Error> {
+        let DiskSpec { size, block, .. } = self.inner.spec;
+        let why = if length == 0 {
+            "give it bytes".to_string()
+        } else if !offset.is_multiple_of(block.0) || !length.is_multiple_of(block.0) {
+            format!("both must be multiples of its block of {} bytes", block.0)
+        } else if offset.checked_add(length).is_none_or(|end| end > size.0) {
+            format!("it ends at {} bytes", size.0)
+        } else {
+            return None;
+        };
+        let doing = if op == Op::Read { "reading" } else { "writing" };
+        Some(Error::usage(format!("{doing} {length} bytes at offset {offset} of {}: {why}", self.name())))
+    }
+
+    fn name(&self) -> String {
+        format!("sim:{}", self.inner.spec.name)
+    }
+}
+
+impl InFlight {
+    fn bytes(&self) -> &[u8] {
+        self.buffer.as_deref().unwrap_or_default()
+    }
+}
+
+impl Inner {
+    fn now(&self, state: &State) -> Now {
+        let nanos = self.timeline.nanos();
+        Now { nanos, slowness: state.faults.slowness(nanos) }
+    }
+
+    /// Puts what the mechanism asked for on the timeline.
+    fn schedule(self: &Rc<Self>, state: &mut State) {
+        for action in state.actions.drain(..) {
+            match action {
+                Action::Done(id, at) => self.timeline.call_at(at, self.clone(), id),
+                Action::Move(number, at) => self.timeline.call_at(at, self.clone(), MOVE | number),
+            }
+        }
+    }
+
+    /// Does to the content what an I/O that ends now does; its result, and a hash of the bytes.
+    fn carry_out(&self, state: &mut State, io: &mut InFlight) -> (Result<()>, u64) {
+        let name = format!("sim:{}", self.spec.name);
+        let length = io.bytes().len() as u64;
+        let range = io.offset..io.offset + length;
+        let failed = |doing: &str| {
+            Err(Error::device(format!(
+                "{doing} {length} bytes at offset {} of {name} failed: it was told to",
+                range.start
+            )))
+        };
+        let dead = state.faults.is_dead(self.timeline.nanos());
+        match io.op {
+            Op::Read => {
+                if dead || io.fate == Fate::Fails {
+                    return (failed("reading"), 0);
+                }
+                if let Some(sector) = state.faults.unreadable(&range) {
+                    let why = format!("the sector at {sector} is unreadable");
+                    let what = format!("reading {length} bytes at offset {} of {name} failed: {why}", range.start);
+                    return (Err(Error::device(what)), 0);
+                }
+                let buffer = io.buffer.as_deref_mut().unwrap_or_default();
+                state.store.read(io.offset, buffer);
+                (Ok(()), 0)
+            }
+            Op::Write => {
+                if dead {
+                    return (failed("writing"), 0);
+                }
+                let hash = match io.fate {
+                    Fate::Healthy => {
+                        state.faults.rewritten(&range);
+                        Self::put(&self.spec, state, io.offset, io.bytes())
+                    }
+                    Fate::Misdirected(to) => {
+                        let to = to.min(self.spec.size.0 - length);
+                        Self::put(&self.spec, state, to, io.bytes())
+                    }
+                    Fate::Lost => 0,
+                    Fate::Torn | Fate::Fails => {
+                        write_part(&mut state.store, io.offset, io.bytes(), Part::Scattered, &mut state.random);
+                        0
+                    }
+                };
+                (if io.fate == Fate::Fails { failed("writing") } else { Ok(()) }, hash)
+            }
+            Op::Flush => {
+                if dead || io.fate == Fate::Fails {
+                    return (Err(Error::device(format!("flushing {name} failed: it was told to"))), 0);
+                }
+                state.unflushed.settle(&mut state.store, io.mark);
+                (Ok(()), 0)
+            }
+        }
+    }
+
+    fn put(spec: &DiskSpec, state: &mut State, offset: u64, bytes: &[u8]) -> u64 {
+        match spec.write_cache {
+            Some(_) => state.unflushed.write(&mut state.store, offset, bytes),
+            None => state.store.write(offset, bytes),
+        }
+    }
+
+    /// Ends an I/O; its waker, to be called when the state is free again.
+    fn finish(&self, state: &mut State, id: u64) -> Option<Waker> {
+        let mut io = state.in_flight.remove(&id)?;
+        let (result, hash) = self.carry_out(state, &mut io);
+        self.timeline.note(&[self.number, id, self.timeline.nanos(), hash, u64::from(result.is_ok())]);
+        let bytes = Bytes(io.bytes().len() as u64);
+        let counters = &mut state.counters;
+        match io.op {
+            _ if result.is_err() => counters.failed += 1,
+            Op::Read => (counters.reads, counters.bytes_read) = (counters.reads + 1, counters.bytes_read + bytes),
+            Op::Write => {
+                (counters.writes, counters.bytes_written) = (counters.writes + 1, counters.bytes_written + bytes);
+            }
+            Op::Flush => counters.flushes += 1,
+        }
+        let mut ticket = io.ticket.borrow_mut();
+        ticket.outcome = Some((io.buffer.take(), result));
+        ticket.waker.take()
+    }
+}
+
+/// Events hold the disk itself, so that it lives while anything is under way in it.
+impl Handler for Inner {
+    fn fire(self: Rc<Self>, token: u64) {
+        let mut guard = self.state.borrow_mut();
+        let state = &mut *guard;
+        let waker = if token & MOVE != 0 {
+            let now = self.now(state);
+            state.mechanics.moved(now, token & !MOVE, &mut state.actions);
+            self.schedule(state);
+            None
+        } else {
+            self.finish(state, token)
+        };
+        drop(guard);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+struct Pending {
+    ticket: Rc<RefCell<Ticket>>,
+}
+
+impl Future for Pending {
+    type Output = (Option<Buffer>, Result<()>);
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut ticket = self.ticket.borrow_mut();
+        match ticket.outcome.take() {
+            Some(outcome) => Poll::Ready(outcome),
+            None => {
+                ticket.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+fn with_buffer(pending: Pending) -> DeviceFuture<(Buffer, Result<()>)> {
+    Box::pin(async move {
+        let (buffer, result) = pending.await;
+        (buffer.expect("an I/O gives its buffer back"), result)
+    })
+}
+
+impl Device for SimDisk {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            size: self.inner.spec.size,
+            block: self.inner.spec.block,
+            rotates: matches!(self.inner.spec.mechanism, Mechanism::Rotating(_)),
+            name: self.name(),
+        }
+    }
+
+    fn read(&self, offset: Bytes, buffer: Buffer) -> DeviceFuture<(Buffer, Result<()>)> {
+        with_buffer(self.submit(Op::Read, offset.0, Some(buffer)))
+    }
+
+    fn write(&self, offset: Bytes, buffer: Buffer) -> DeviceFuture<(Buffer, Result<()>)> {
+        with_buffer(self.submit(Op::Write, offset.0, Some(buffer)))
+    }
+
+    fn flush(&self) -> DeviceFuture<Result<()>> {
+        let pending = self.submit(Op::Flush, 0, None);
+        Box::pin(async move { pending.await.1 })
+    }
+}
+
+#[cfg(test)]
+mod calibration;
+#[cfg(test)]
+mod tests;

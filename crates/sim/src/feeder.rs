@@ -1,0 +1,126 @@
+//! A recorder in virtual time: packs elements as a client does and hands the blocks to a ring on the same loop.
+
+use forebay_env::{Buffer, Clock};
+use forebay_model::block::Packer;
+use forebay_model::{Bytes, Gap, Moment, Result, Timestamp};
+use forebay_target::{Arrival, Ring};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Packs elements into a ring's staging memory.
+pub struct Feeder {
+    ring: Rc<Ring>,
+    clock: Rc<dyn Clock>,
+    packer: Packer<Buffer>,
+    writer: u64,
+    /// Blocks handed in so far.
+    number: u64,
+    /// When the oldest element of the open block was accepted.
+    oldest: Option<Moment>,
+}
+
+impl Feeder {
+    /// Becomes the ring's writer.
+    pub fn new(ring: Rc<Ring>, clock: Rc<dyn Clock>, writer: u64) -> Result<Feeder> {
+        ring.attach(writer)?;
+        Ok(Feeder { ring, clock, packer: Packer::new(writer), writer, number: 0, oldest: None })
+    }
+
+    /// Adds an element, waiting for staging memory if there is none.
+    pub async fn element(&mut self, time: Timestamp, parts: &[&[u8]]) -> Result<()> {
+        let length: usize = parts.iter().map(|p| p.len()).sum();
+        if self.packer.has_buffer() && self.packer.push(time, parts, &[]) {
+            return Ok(());
+        }
+        self.send()?;
+        self.take().await;
+        if length <= self.packer.largest(self.ring.staging().capacity().0 as usize, 0) {
+            assert!(self.packer.push(time, parts, &[]), "a fresh block takes an element of its size");
+            return Ok(());
+        }
+        assert!(self.packer.begin(time, &[]));
+        for part in parts {
+            let mut rest = *part;
+            while !rest.is_empty() {
+                let n = self.packer.part(rest);
+                rest = &rest[n..];
+                if !rest.is_empty() {
+                    self.send()?;
+                    self.take().await;
+                }
+            }
+        }
+        self.packer.end();
+        Ok(())
+    }
+
+    /// Whether an element of `length` bytes can be added without waiting for memory; a source that cannot wait asks.
+    pub fn room_or_take(&mut self, length: usize) -> bool {
+        if self.packer.has_buffer() && self.packer.room(0) >= length {
+            return true;
+        }
+        let capacity = self.ring.staging().capacity().0 as usize;
+        let blocks = length.div_ceil(self.packer.largest(capacity, 0)) + 1;
+        // An element larger than staging memory goes through it in pieces.
+        self.ring.staging().available() >= blocks.min(self.ring.staging().count() / 2)
+    }
+
+    /// Records a gap.
+    pub async fn gap(&mut self, gap: &Gap) -> Result<()> {
+        if !self.packer.has_buffer() || !self.packer.gap(gap) {
+            self.send()?;
+            self.take().await;
+            assert!(self.packer.gap(gap), "a fresh block takes a gap");
+        }
+        Ok(())
+    }
+
+    async fn take(&mut self) {
+        self.packer.give(self.ring.staging().take().await);
+        self.oldest = Some(self.clock.now());
+    }
+
+    /// Hands the open block in if its oldest element has waited for `age`.
+    pub fn tick(&mut self, age: Duration) -> Result<()> {
+        match self.oldest {
+            Some(oldest) if self.clock.now().since(oldest) >= age => self.send(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Hands the open block in; the number that says when all so far is durable.
+    pub fn flush(&mut self) -> Result<u64> {
+        self.send()?;
+        Ok(self.number)
+    }
+
+    /// Waits until everything so far is durable; the sequence after it.
+    pub async fn durable(&mut self) -> Result<u64> {
+        let number = self.flush()?;
+        if number == 0 {
+            return Ok(self.ring.progress().sequence);
+        }
+        self.ring.durable(self.writer, number).await
+    }
+
+    fn send(&mut self) -> Result<()> {
+        if let Some(mut sealed) = self.packer.seal() {
+            sealed.buffer.set_len(sealed.length);
+            self.number += 1;
+            self.ring.accept(Arrival { buffer: sealed.buffer, accepted: self.oldest.unwrap_or(self.clock.now()) })?;
+            self.oldest = None;
+        }
+        Ok(())
+    }
+
+    /// Bytes of one block.
+    pub fn block(&self) -> Bytes {
+        self.ring.staging().capacity()
+    }
+}
+
+impl Drop for Feeder {
+    fn drop(&mut self) {
+        self.ring.detach(self.writer);
+    }
+}

@@ -1,0 +1,28 @@
+//! Many seeds for one test, and how to replay one of them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The variable that makes [`each`] run one seed only.
+pub const SEED: &str = "FOREBAY_SEED";
+/// The variable that multiplies how many seeds [`each`] runs, for long searches.
+pub const FACTOR: &str = "FOREBAY_SEEDS_FACTOR";
+
+/// Runs `test` with `count` seeds, or with the one in `FOREBAY_SEED`. The panic of a failing seed names the seed and
+/// how to replay it.
+pub fn each(count: u64, test: impl Fn(u64)) {
+    #[expect(clippy::disallowed_methods, reason = "which seed to replay is told from outside")]
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    if let Some(seed) = number(SEED) {
+        return test(seed);
+    }
+    for seed in 0..count * number(FACTOR).unwrap_or(1) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| test(seed))) {
+            let said = panic
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or_else(|| panic.downcast_ref::<&str>().copied())
+                .unwrap_or("(no message)");
+            panic!("seed {seed} failed: {said}\nreplay with {SEED}={seed}");
+        }
+    }
+}

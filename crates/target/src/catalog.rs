@@ -1,0 +1,156 @@
+//! What a target knows beside its data: rings, their places, their segments, their pins. The catalog lives in memory
+//! and goes to the device whole, as a checkpoint (`checkpoint.rs`).
+//!
+//! Segment summaries may be older than the ring itself: opening walks from the last checkpoint to the tail.
+
+use crate::layout::Layout;
+use forebay_model::ring::{Losses, Pin, RingSpec};
+use forebay_model::{Bytes, RingId, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Who owns a group's data area.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GroupClass {
+    /// Nobody.
+    Free,
+    /// A ring; its log area is kept for logs.
+    Ring(RingId),
+    /// A ring that also uses the log area: the group is formatted without a log.
+    RingWithoutLog(RingId),
+}
+
+/// A summary of one segment that holds data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// Its sequence: rises by one with each segment opened in the ring.
+    pub sequence: u64,
+    /// Sequence of the first element that begins or goes on in it.
+    pub first: u64,
+    /// Sequence after the last element that begins in it.
+    pub end: u64,
+    /// Earliest time in it.
+    pub min_time: i64,
+    /// Latest time in it.
+    pub max_time: i64,
+    /// Bytes of blocks in it.
+    pub bytes: u32,
+    /// Elements and gaps lost, by cause, as recorded in it.
+    pub losses: Losses,
+}
+
+impl Segment {
+    /// A segment that was just opened.
+    pub fn opened(sequence: u64, first: u64) -> Segment {
+        Segment { sequence, first, end: first, min_time: i64::MAX, max_time: i64::MIN, bytes: 0, losses: Losses::default() }
+    }
+
+    /// Whether any of its times may lie in `from..=to`.
+    pub fn touches(&self, from: Timestamp, to: Timestamp) -> bool {
+        self.bytes > 0 && self.min_time <= to.0 && self.max_time >= from.0
+    }
+}
+
+/// Everything that is kept of a ring.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RingRecord {
+    /// How it is now.
+    pub spec: RingSpec,
+    /// Groups, in the order in which the ring runs over them; `None` where one was given back. A place in this list
+    /// never changes, since blocks are stamped with it.
+    pub groups: Vec<Option<u32>>,
+    /// Whether its groups are formatted without logs.
+    pub without_logs: bool,
+    /// Bytes of a segment.
+    pub segment: Bytes,
+    /// Segments by slot; `None` where nothing was written yet.
+    pub slots: Vec<Option<Segment>>,
+    /// Slots of the segments that are not durable as a whole, oldest first; the last is being written.
+    pub path: Vec<u32>,
+    /// Sequence of the segment at the front of `path`.
+    pub path_segment: u64,
+    /// Sequence of the first element in the segment at the front of `path`.
+    pub path_element: u64,
+    /// Pins.
+    pub pins: Vec<PinRecord>,
+}
+
+/// A pin and what it holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PinRecord {
+    /// As the user sees it.
+    pub pin: Pin,
+    /// Slots held, with the sequence of the segment in each.
+    pub held: Vec<(u32, u64)>,
+    /// Whether segments still to come belong to it.
+    pub open_end: bool,
+}
+
+/// Everything on a target beside its data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Catalog {
+    /// Rises with each opening for writing: the stamp that tells one run's blocks from another's.
+    pub epoch: u64,
+    /// The next ring's id.
+    pub next_ring: u64,
+    /// The next pin's id.
+    pub next_pin: u64,
+    /// Who owns which group.
+    pub groups: Vec<GroupClass>,
+    /// Rings by id.
+    pub rings: BTreeMap<RingId, RingRecord>,
+}
+
+impl Catalog {
+    /// The catalog of a freshly formatted device.
+    pub fn fresh(layout: &Layout) -> Catalog {
+        Catalog { epoch: 0, next_ring: 1, next_pin: 1, groups: vec![GroupClass::Free; layout.groups as usize], rings: BTreeMap::new() }
+    }
+}
+
+impl RingRecord {
+    /// Segments in one group.
+    pub fn segments_per_group(&self, layout: &Layout) -> u32 {
+        (layout.data(!self.without_logs).0 / self.segment.0) as u32
+    }
+
+    /// Whether the slot has a place on the device.
+    pub fn exists(&self, layout: &Layout, slot: u32) -> bool {
+        self.groups.get((slot / self.segments_per_group(layout)) as usize).is_some_and(Option::is_some)
+    }
+
+    /// Where slot `slot` begins on the device.
+    pub fn slot_at(&self, layout: &Layout, slot: u32) -> Bytes {
+        let per_group = self.segments_per_group(layout);
+        let group = self.groups[(slot / per_group) as usize].expect("the slot has a group");
+        layout.group_at(group) + self.segment * u64::from(slot % per_group)
+    }
+
+    /// Slots held by pins, each with the sequence of the segment in it, sorted.
+    pub fn held(&self) -> Vec<(u32, u64)> {
+        let mut held: Vec<(u32, u64)> = self.pins.iter().flat_map(|p| p.held.iter().copied()).collect();
+        held.sort_unstable();
+        held.dedup();
+        held
+    }
+
+    /// The slot to be overwritten after `slot`: an empty one, the next in ring order, or else the one with the oldest
+    /// segment that no pin holds. `None` if all others are held.
+    pub fn slot_after(&self, layout: &Layout, slot: u32) -> Option<u32> {
+        let n = self.slots.len() as u32;
+        let per_group = self.segments_per_group(layout);
+        let held = self.held();
+        let mut oldest: Option<(u64, u32)> = None;
+        for step in 1..=n {
+            let candidate = (slot + step) % n;
+            if candidate == slot || self.path.contains(&candidate) || self.groups[(candidate / per_group) as usize].is_none() {
+                continue;
+            }
+            let Some(segment) = &self.slots[candidate as usize] else { return Some(candidate) };
+            if held.binary_search(&(candidate, segment.sequence)).is_err() && oldest.is_none_or(|(s, _)| segment.sequence < s) {
+                oldest = Some((segment.sequence, candidate));
+            }
+        }
+        oldest.map(|(_, slot)| slot)
+    }
+}

@@ -1,0 +1,133 @@
+//! Makes the catalog durable, whole, twice.
+//!
+//! Order of durable steps: area 0, flush, root 0, flush, area 1, flush, root 1, flush. A power cut anywhere leaves at
+//! least one root whose checkpoint is whole: the other pair, or the new one. Opening takes the newest whole pair and
+//! writes the other anew, so damage to one copy is repaired, and said.
+
+use crate::catalog::Catalog;
+use crate::layout::{ROOT_LEN, ROOTS};
+use crate::schedule::Scheduler;
+use crate::superblock::Superblock;
+use forebay_env::Buffer;
+use forebay_model::block::crc32c;
+use forebay_model::{Bytes, Error, Result};
+
+/// What opening found of the two copies.
+pub struct Found {
+    /// The newest whole superblock.
+    pub superblock: Superblock,
+    /// Its catalog.
+    pub catalog: Catalog,
+    /// What was wrong with a copy, in sentences; the copies are repaired by the next commit.
+    pub complaints: Vec<String>,
+}
+
+/// Writes both copies. `superblock.generation` rises.
+pub async fn commit(disk: &Scheduler, superblock: &mut Superblock, catalog: &Catalog) -> Result<()> {
+    let bytes = encode(superblock, catalog)?;
+    superblock.generation += 1;
+    superblock.checkpoint_len = bytes.len() as u64;
+    superblock.checkpoint_crc = crc32c(&bytes);
+    for which in [0, 1] {
+        write(disk, superblock.layout.area_at(which), &bytes).await?;
+        disk.flush().await?;
+        let mut root = vec![0; ROOT_LEN.0 as usize];
+        superblock.encode(&mut root)?;
+        write(disk, ROOTS[which], &root).await?;
+        disk.flush().await?;
+    }
+    Ok(())
+}
+
+/// Whether a catalog fits its area.
+pub fn encode(superblock: &Superblock, catalog: &Catalog) -> Result<Vec<u8>> {
+    let bytes = postcard::to_stdvec(catalog).map_err(|e| Error::usage(format!("the catalog cannot be encoded: {e}")))?;
+    if bytes.len() as u64 > superblock.layout.area.0 {
+        return Err(Error::full(format!(
+            "the catalog would take {}, and its area has {}; use larger segments or fewer pins",
+            Bytes(bytes.len() as u64),
+            superblock.layout.area
+        )));
+    }
+    Ok(bytes)
+}
+
+/// Reads both copies and takes the newest whole one.
+pub async fn load(disk: &Scheduler) -> Result<Found> {
+    let geometry = disk.geometry().clone();
+    let mut complaints = Vec::new();
+    let mut roots = Vec::new();
+    let mut failure: Option<Error> = None;
+    for (which, offset) in ROOTS.into_iter().enumerate() {
+        if offset + ROOT_LEN > geometry.size {
+            return Err(Error::usage(format!("{} has only {}; it is not a Forebay target", geometry.name, geometry.size)));
+        }
+        match read(disk, offset, ROOT_LEN).await.and_then(|b| Superblock::decode(&b)) {
+            Ok(Some(superblock)) => {
+                superblock.check_size(geometry.size, &geometry.name)?;
+                roots.push((which, superblock));
+            }
+            Ok(None) => complaints.push(format!("superblock copy {which} is missing")),
+            Err(error) => {
+                // An unknown newer version is refused even if the other copy is older: nothing is converted silently.
+                if error.kind == forebay_model::Kind::Version {
+                    return Err(error.of(&geometry.name));
+                }
+                complaints.push(format!("superblock copy {which}: {error}"));
+                failure = Some(error);
+            }
+        }
+    }
+    roots.sort_by_key(|(_, s)| std::cmp::Reverse(s.generation));
+    for (which, superblock) in roots {
+        match load_catalog(disk, &superblock, which).await {
+            Ok(catalog) => return Ok(Found { superblock, catalog, complaints }),
+            Err(error) => {
+                complaints.push(format!("checkpoint copy {which}: {error}"));
+                failure = Some(error);
+            }
+        }
+    }
+    Err(match failure {
+        Some(error) => Error::damaged(format!("{}: no whole superblock and checkpoint is left ({error})", geometry.name)),
+        None => Error::usage(format!("{} is not formatted; use `forebay format`", geometry.name)),
+    })
+}
+
+async fn load_catalog(disk: &Scheduler, superblock: &Superblock, which: usize) -> Result<Catalog> {
+    if superblock.checkpoint_len > superblock.layout.area.0 {
+        return Err(Error::damaged("a checkpoint is longer than its area"));
+    }
+    let length = Bytes(superblock.checkpoint_len);
+    let bytes = read(disk, superblock.layout.area_at(which), length).await?;
+    if crc32c(&bytes) != superblock.checkpoint_crc {
+        return Err(Error::damaged("the checksum does not match"));
+    }
+    let catalog: Catalog = postcard::from_bytes(&bytes).map_err(|e| Error::damaged(format!("it cannot be decoded: {e}")))?;
+    if catalog.groups.len() != superblock.layout.groups as usize {
+        return Err(Error::damaged(format!("it has {} groups where the layout has {}", catalog.groups.len(), superblock.layout.groups)));
+    }
+    Ok(catalog)
+}
+
+/// Writes `bytes`, padded with zeros to whole blocks.
+async fn write(disk: &Scheduler, offset: Bytes, bytes: &[u8]) -> Result<()> {
+    for (i, part) in bytes.chunks(Bytes::mib(1).0 as usize).enumerate() {
+        let mut buffer = Buffer::alone(Bytes(part.len() as u64).align_up(Bytes(4096)))?;
+        buffer[..part.len()].copy_from_slice(part);
+        disk.write_metadata(offset + Bytes::mib(1) * i as u64, buffer).await.1?;
+    }
+    Ok(())
+}
+
+async fn read(disk: &Scheduler, offset: Bytes, length: Bytes) -> Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(length.0 as usize);
+    while (bytes.len() as u64) < length.0 {
+        let at = Bytes(bytes.len() as u64);
+        let part = (length - at).align_up(Bytes(4096)).min(Bytes::mib(1));
+        let (buffer, result) = disk.read_metadata(offset + at, Buffer::alone(part)?).await;
+        result?;
+        bytes.extend_from_slice(&buffer[..(length - at).min(part).0 as usize]);
+    }
+    Ok(bytes)
+}

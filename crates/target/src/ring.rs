@@ -1,0 +1,747 @@
+//! A ring at work on its target: blocks arrive, get their place, go to the device, become durable.
+//!
+//! Owns the open segment, the arrivals, and who records. Order of durable steps: blocks in the order of their
+//! arrival; a flush makes every block written before it durable, and only then is it acknowledged; a segment's trailer
+//! follows its blocks. What recovery does with each state that a crash can leave is told in `ring/recover.rs`.
+//!
+//! Expiry is here and nowhere else: taking a slot for writing ends the segment that was in it. There is no cleaner.
+
+mod pins;
+mod recover;
+#[cfg(test)]
+mod tests;
+
+use crate::catalog::{RingRecord, Segment};
+use crate::promise::Signal;
+use crate::segment::{Builder, IndexBudget, Tables, Trailer, encode_footer};
+use crate::target::Core;
+use forebay_env::{Buffer, Slab};
+use forebay_model::block::{Header, Stamp, View};
+use forebay_model::key::KeySet;
+use forebay_model::ring::{Losses, RingState, RingStatus};
+use forebay_model::{Bytes, Error, Moment, Rate, Result, RingId, Timestamp};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Sealed segments between two checkpoints: what opening walks at most.
+const SEALS_PER_CHECKPOINT: u32 = 32;
+/// Tables of segments sealed lately that are kept in memory.
+const RECENT_TABLES: usize = 8;
+
+/// A block that a client packed, on its way in.
+pub struct Arrival {
+    /// The block; its length is the block's.
+    pub buffer: Buffer,
+    /// When its first element was accepted.
+    pub accepted: Moment,
+}
+
+/// How far a writer session has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// The writer session.
+    pub writer: u64,
+    /// Blocks up to this number are durable.
+    pub durable: u64,
+    /// Sequence after the last element that is durable.
+    pub sequence: u64,
+    /// Why nothing will ever be durable again, if so.
+    pub failure: Option<Error>,
+}
+
+/// A ring on its target's loop.
+pub struct Ring {
+    /// Its id.
+    pub id: RingId,
+    /// Its keys.
+    pub keys: KeySet,
+    core: Rc<Core>,
+    staging: Slab,
+    work: RefCell<Work>,
+    arrived: Signal,
+    /// Something became durable, or failed, or the state changed.
+    pub(crate) progressed: Signal,
+}
+
+struct Work {
+    state: RingState,
+    arrivals: VecDeque<Arrival>,
+    open: Option<Open>,
+    next_element: u64,
+    /// Blocks on their way to durability, oldest first.
+    in_flight: VecDeque<InFlight>,
+    /// Number of the block at the front of `in_flight`, counted since opening.
+    first_in_flight: u64,
+    /// Bytes in `in_flight`: what a power cut can undo. Bounded by [`Ring::at_risk_limit`].
+    at_risk: u64,
+    flushing: bool,
+    flush_timer: bool,
+    last_flush: Moment,
+    progress: Progress,
+    /// Until when the guaranteed rate has used up its share: deadlines are counted from there.
+    paced_until: Moment,
+    recent: VecDeque<(u64, Rc<Tables>, Rc<Cell<bool>>)>,
+    seals_since_checkpoint: u32,
+    counters: Counters,
+    recording: Option<u64>,
+    /// Segments before this one may have been overwritten in part by what a crash made undone.
+    doubtful_before: u64,
+    stopping: bool,
+    failure: Option<Error>,
+}
+
+#[derive(Default)]
+struct Counters {
+    written: Bytes,
+    elements: u64,
+    missed: u64,
+    staging_peak: Bytes,
+}
+
+/// The segment being written.
+struct Open {
+    slot: u32,
+    at: Bytes,
+    summary: Segment,
+    builder: Builder,
+    /// Where the next block goes.
+    end: u32,
+    /// Blocks written completely, in order, and where they end.
+    written: Vec<(u32, u32)>,
+    /// Number of the block that is readable next.
+    next_written: u32,
+    durable_blocks: u32,
+}
+
+struct InFlight {
+    /// Sequence of its segment; the footer's parts have the segment that they seal.
+    segment: u64,
+    /// Number in the segment, place and length, for a block; nothing for a footer.
+    block: Option<(u32, u32, u32)>,
+    writer: u64,
+    number: u64,
+    end_sequence: u64,
+    length: u64,
+    due: Moment,
+    accepted: Moment,
+    seals: bool,
+    done: bool,
+}
+
+impl Ring {
+    /// A ring as the catalog knows it. [`Ring::run`] makes it work.
+    pub(crate) fn new(core: Rc<Core>, id: RingId, staging: Slab, keys: KeySet) -> Rc<Ring> {
+        let now = core.disk.env().clock.now();
+        let next_element = core.with_ring(id, |r| r.path_element);
+        Rc::new(Ring {
+            id,
+            keys,
+            core,
+            staging,
+            work: RefCell::new(Work {
+                state: RingState::Recovering,
+                arrivals: VecDeque::new(),
+                open: None,
+                next_element,
+                in_flight: VecDeque::new(),
+                first_in_flight: 0,
+                at_risk: 0,
+                flushing: false,
+                flush_timer: false,
+                last_flush: now,
+                progress: Progress { writer: 0, durable: 0, sequence: next_element, failure: None },
+                paced_until: now,
+                recent: VecDeque::new(),
+                seals_since_checkpoint: 0,
+                counters: Counters::default(),
+                recording: None,
+                doubtful_before: 0,
+                stopping: false,
+                failure: None,
+            }),
+            arrived: Signal::default(),
+            progressed: Signal::default(),
+        })
+    }
+
+    pub(crate) fn core(&self) -> &Rc<Core> {
+        &self.core
+    }
+
+    /// Starts tasks on the loop of the ring's target.
+    pub fn spawner(&self) -> forebay_env::Spawner {
+        self.core.disk.env().spawner.clone()
+    }
+
+    /// The staging memory: a client packs into its buffers.
+    pub fn staging(&self) -> &Slab {
+        &self.staging
+    }
+
+    /// Makes `writer` the one who records. A ring has one writer at a time.
+    pub fn attach(&self, writer: u64) -> Result<()> {
+        let mut work = self.work.borrow_mut();
+        if let Some(error) = &work.failure {
+            return Err(error.clone());
+        }
+        if work.recording.is_some_and(|w| w != writer) {
+            return Err(Error::busy("somebody records into this ring already; a ring has one writer"));
+        }
+        work.recording = Some(writer);
+        Ok(())
+    }
+
+    /// `writer` stops recording.
+    pub fn detach(&self, writer: u64) {
+        let mut work = self.work.borrow_mut();
+        if work.recording == Some(writer) {
+            work.recording = None;
+        }
+    }
+
+    /// Takes a packed block in. It is written as soon as the scheduler says, in the order of these calls.
+    pub fn accept(&self, arrival: Arrival) -> Result<()> {
+        let mut work = self.work.borrow_mut();
+        if let Some(error) = &work.failure {
+            return Err(error.clone());
+        }
+        if work.stopping {
+            return Err(Error::disconnected("the ring is being closed"));
+        }
+        work.arrivals.push_back(arrival);
+        let used = Bytes((self.staging.count() - self.staging.available()) as u64 * self.staging.capacity().0);
+        work.counters.staging_peak = work.counters.staging_peak.max(used);
+        drop(work);
+        self.arrived.notify();
+        Ok(())
+    }
+
+    /// How far the writers have come.
+    pub fn progress(&self) -> Progress {
+        self.work.borrow().progress.clone()
+    }
+
+    /// Waits until the block `number` of `writer` is durable; the sequence after its last element.
+    pub async fn durable(&self, writer: u64, number: u64) -> Result<u64> {
+        loop {
+            let progress = self.progress();
+            if progress.writer == writer && progress.durable >= number {
+                return Ok(progress.sequence);
+            }
+            if let Some(error) = progress.failure {
+                return Err(error);
+            }
+            self.progressed.changed().await;
+        }
+    }
+
+    /// Waits until the tail is found.
+    pub async fn ready(&self) -> Result<()> {
+        self.progressed
+            .until(|| {
+                let work = self.work.borrow();
+                work.state != RingState::Recovering || work.failure.is_some()
+            })
+            .await;
+        self.work.borrow().failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Writes everything that was accepted, makes it durable, and ends.
+    pub(crate) async fn close(&self) -> Result<()> {
+        self.work.borrow_mut().stopping = true;
+        self.arrived.notify();
+        loop {
+            {
+                let work = self.work.borrow();
+                if let Some(error) = &work.failure {
+                    return Err(error.clone());
+                }
+                // A full ring cannot take what still waits; it was never acknowledged.
+                if (work.arrivals.is_empty() || work.state == RingState::Full)
+                    && work.in_flight.is_empty()
+                    && work.state != RingState::Recovering
+                {
+                    return Ok(());
+                }
+            }
+            self.progressed.changed().await;
+        }
+    }
+
+    /// The ring's loop: finds the tail, then gives every arrival its place.
+    pub(crate) async fn run(self: Rc<Self>) {
+        if let Err(error) = self.work_through().await {
+            self.fail(error);
+        }
+    }
+
+    async fn work_through(self: &Rc<Self>) -> Result<()> {
+        recover::recover(self).await?;
+        self.doubt_the_oldest();
+        self.work.borrow_mut().state = RingState::Ready;
+        self.progressed.notify();
+        loop {
+            let arrival = self.work.borrow_mut().arrivals.pop_front();
+            match arrival {
+                Some(arrival) => self.place(arrival).await?,
+                None if self.work.borrow().stopping => return Ok(()),
+                None => self.arrived.changed().await,
+            }
+            if let Some(error) = &self.work.borrow().failure {
+                return Err(error.clone());
+            }
+        }
+    }
+
+    /// The most bytes that may be on their way to durability: staging memory twice (in memory, and in a write cache),
+    /// and a segment for the footers between.
+    fn at_risk_limit(&self) -> u64 {
+        2 * self.staging.capacity().0 * self.staging.count() as u64 + self.segment().0
+    }
+
+    /// What was written and not acknowledged before a crash lies in the slots that were the oldest then.
+    fn doubt_the_oldest(&self) {
+        let n = (self.at_risk_limit() / self.segment().0 + 3) as usize;
+        let doubtful = self.core.with_ring(self.id, |record| {
+            let held = record.held();
+            let free = |(slot, s): &(usize, u64)| !record.path.contains(&(*slot as u32)) && held.binary_search(&(*slot as u32, *s)).is_err();
+            let slots = record.slots.iter().enumerate().filter_map(|(slot, s)| s.map(|s| (slot, s.sequence)));
+            let mut sequences: Vec<u64> = slots.filter(free).map(|(_, s)| s).collect();
+            sequences.sort_unstable();
+            sequences.get(n).copied().unwrap_or(record.path_segment)
+        });
+        self.work.borrow_mut().doubtful_before = doubtful;
+    }
+
+    fn fail(&self, error: Error) {
+        let mut work = self.work.borrow_mut();
+        if work.failure.is_none() {
+            work.failure = Some(error.clone());
+            work.progress.failure = Some(error);
+            // Who waits for a buffer must not wait for ever.
+            work.arrivals.clear();
+        }
+        drop(work);
+        self.progressed.notify();
+        self.arrived.notify();
+    }
+
+    /// Gives a block its place and starts its write.
+    async fn place(self: &Rc<Self>, mut arrival: Arrival) -> Result<()> {
+        let (total, entries) = {
+            let view = View::of_sealed(&arrival.buffer)?;
+            (view.header().total_len.get(), view.header().entries.get())
+        };
+        let fits = {
+            let work = self.work.borrow();
+            work.open.as_ref().is_some_and(|open| {
+                u64::from(open.end) + u64::from(total) + open.builder.footer_bound(entries) <= self.segment().0
+            })
+        };
+        if !fits {
+            self.next_segment(&arrival).await?;
+        }
+        while self.work.borrow().at_risk + u64::from(total) > self.at_risk_limit() {
+            self.consider_flush();
+            self.progressed.changed().await;
+            if let Some(error) = &self.work.borrow().failure {
+                return Err(error.clone());
+            }
+        }
+        let mut work = self.work.borrow_mut();
+        let Work { open, next_element, in_flight, counters, .. } = &mut *work;
+        let open = open.as_mut().expect("a segment is open");
+        let offset = open.end;
+        let stamp = Stamp {
+            target: self.core.target_id(),
+            ring: self.id.0,
+            segment: open.summary.sequence,
+            slot: open.slot,
+            index: open.builder.blocks(),
+            offset,
+            durable_blocks: open.durable_blocks,
+            epoch: self.core.epoch(),
+            first_sequence: *next_element,
+        };
+        let view = View::of_sealed(&arrival.buffer)?;
+        open.builder.add(&view, offset, *next_element)?;
+        let header = *view.header();
+        let following = header.next_sequence() - header.first_sequence.get() + *next_element;
+        for (_, gap) in view.gaps() {
+            open.summary.losses.add(gap.cause, gap.count);
+        }
+        arrival.buffer.set_len(total as usize);
+        Header::set_stamp(&mut arrival.buffer, &stamp);
+        let crc = Header::read(&arrival.buffer)?.header_crc.get();
+        open.builder.stamped(crc);
+        let summary = &mut open.summary;
+        summary.end = following;
+        summary.min_time = summary.min_time.min(header.min_time.get());
+        summary.max_time = summary.max_time.max(header.max_time.get());
+        summary.bytes += total;
+        open.end += total;
+        counters.written += Bytes(u64::from(total));
+        counters.elements += following - *next_element;
+        *next_element = following;
+        in_flight.push_back(InFlight {
+            segment: stamp.segment,
+            block: Some((stamp.index, offset, total)),
+            writer: header.writer.get(),
+            number: header.number.get(),
+            end_sequence: following,
+            length: 0,
+            due: Moment(u64::MAX),
+            accepted: arrival.accepted,
+            seals: false,
+            done: false,
+        });
+        let at = open.at + Bytes(u64::from(offset));
+        drop(work);
+        self.publish_summary();
+        let due = self.due(arrival.accepted, total);
+        self.start(at, arrival.buffer, due);
+        Ok(())
+    }
+
+    /// When a block must be durable, and what that leaves for writing it: blocks beyond the guaranteed rate have the
+    /// deadlines that they would have had at that rate.
+    fn due(&self, accepted: Moment, total: u32) -> Moment {
+        let (rate, lag) = self.core.with_ring(self.id, |r| (r.spec.guarantee, r.spec.flush_interval));
+        let mut work = self.work.borrow_mut();
+        let start = if rate == Rate(0) { accepted } else { work.paced_until.max(accepted) };
+        work.paced_until = start + if rate == Rate(0) { Duration::ZERO } else { rate.time_for(Bytes(u64::from(total))) };
+        start + lag
+    }
+
+    fn start(self: &Rc<Self>, at: Bytes, buffer: Buffer, due: Moment) {
+        let number = {
+            let mut work = self.work.borrow_mut();
+            work.at_risk += buffer.len() as u64;
+            work.in_flight.back_mut().expect("it was just added").length = buffer.len() as u64;
+            let number = work.first_in_flight + work.in_flight.len() as u64 - 1;
+            work.in_flight.back_mut().expect("it was just added").due = due;
+            number
+        };
+        // A tenth of the interval is kept for the flush.
+        let lag = self.core.with_ring(self.id, |r| r.spec.flush_interval);
+        let deadline = due - lag / 10;
+        let this = self.clone();
+        let disk = self.core.disk.clone();
+        self.core.disk.env().spawner.detach(async move {
+            let (buffer, result) = disk.write_guaranteed(this.id, at, buffer, deadline).await;
+            drop(buffer);
+            match result {
+                Ok(()) => this.written(number),
+                Err(error) => this.fail(error),
+            }
+        });
+    }
+
+    /// The write `number` (since opening) has ended.
+    fn written(self: &Rc<Self>, number: u64) {
+        let mut work = self.work.borrow_mut();
+        let at = (number - work.first_in_flight) as usize;
+        work.in_flight[at].done = true;
+        // Blocks become readable in order.
+        let Work { open, in_flight, .. } = &mut *work;
+        if let Some(open) = open {
+            for item in in_flight.iter().take_while(|i| i.done) {
+                if let Some((index, offset, length)) = item.block
+                    && item.segment == open.summary.sequence
+                    && index == open.next_written
+                {
+                    open.written.push((offset, length));
+                    open.next_written += 1;
+                }
+            }
+        }
+        drop(work);
+        self.progressed.notify();
+        self.consider_flush();
+    }
+
+    /// Starts a flush when it is time: soon after writes have ended, but not more often than eight times an interval,
+    /// unless the ring is being closed.
+    fn consider_flush(self: &Rc<Self>) {
+        let (lag, now) = (self.core.with_ring(self.id, |r| r.spec.flush_interval), self.core.disk.env().clock.now());
+        let wait_until = {
+            let mut work = self.work.borrow_mut();
+            let any_done = work.in_flight.front().is_some_and(|i| i.done);
+            if work.flushing || !any_done || work.failure.is_some() {
+                return;
+            }
+            let earliest = work.last_flush + lag / 8;
+            let pressed = work.stopping || work.at_risk * 2 > self.at_risk_limit();
+            if now < earliest && !pressed {
+                if work.flush_timer {
+                    return;
+                }
+                work.flush_timer = true;
+                Some(earliest)
+            } else {
+                work.flushing = true;
+                work.last_flush = now;
+                None
+            }
+        };
+        if let Some(earliest) = wait_until {
+            let this = self.clone();
+            self.core.disk.env().spawner.detach(async move {
+                this.core.disk.env().clock.sleep_until(earliest).await;
+                this.work.borrow_mut().flush_timer = false;
+                this.consider_flush();
+            });
+            return;
+        }
+        let this = self.clone();
+        self.core.disk.env().spawner.detach(async move {
+            let covered = {
+                let work = this.work.borrow();
+                work.first_in_flight + work.in_flight.iter().take_while(|i| i.done).count() as u64
+            };
+            let result = this.core.disk.flush().await;
+            match result {
+                Ok(()) => this.flushed(covered),
+                Err(error) => this.fail(error),
+            }
+        });
+    }
+
+    /// Everything before `covered` (counted since opening) is durable.
+    fn flushed(self: &Rc<Self>, covered: u64) {
+        let now = self.core.disk.env().clock.now();
+        let lag = self.core.with_ring(self.id, |r| r.spec.flush_interval);
+        let mut settled = 0usize;
+        let guaranteed = self.core.with_ring(self.id, |r| r.spec.guarantee) != Rate(0);
+        {
+            let mut work = self.work.borrow_mut();
+            work.flushing = false;
+            while work.first_in_flight < covered {
+                let item = work.in_flight.pop_front().expect("covered blocks are in flight");
+                work.first_in_flight += 1;
+                work.at_risk -= item.length;
+                if guaranteed && item.block.is_some() && now > item.due.max(item.accepted + lag) {
+                    work.counters.missed += 1;
+                }
+                if item.block.is_some() {
+                    work.progress.writer = item.writer;
+                    work.progress.durable = item.number;
+                    work.progress.sequence = item.end_sequence;
+                    if let Some(open) = &mut work.open
+                        && open.summary.sequence == item.segment
+                    {
+                        open.durable_blocks += 1;
+                    }
+                }
+                if item.seals {
+                    settled += 1;
+                    if let Some((_, _, on_device)) = work.recent.iter().find(|(s, _, _)| *s == item.segment) {
+                        on_device.set(true);
+                    }
+                }
+            }
+        }
+        if settled > 0 {
+            self.settle(settled);
+        }
+        self.progressed.notify();
+        self.consider_flush();
+    }
+
+    /// The oldest `n` segments of the path are durable as a whole.
+    fn settle(self: &Rc<Self>, n: usize) {
+        self.core.with_ring_mut(self.id, |record| {
+            for _ in 0..n {
+                let slot = record.path.remove(0);
+                record.path_segment += 1;
+                record.path_element = record.slots[slot as usize].map_or(record.path_element, |s| s.end);
+            }
+        });
+        let mut work = self.work.borrow_mut();
+        work.seals_since_checkpoint += n as u32;
+        if work.seals_since_checkpoint >= SEALS_PER_CHECKPOINT {
+            work.seals_since_checkpoint = 0;
+            drop(work);
+            let this = self.clone();
+            self.core.disk.env().spawner.detach(async move {
+                if let Err(error) = this.core.commit().await {
+                    this.fail(error);
+                }
+            });
+        }
+    }
+
+    /// Seals the open segment and takes the next slot: the moment at which what was in it expires.
+    async fn next_segment(self: &Rc<Self>, arrival: &Arrival) -> Result<()> {
+        self.seal(arrival.accepted)?;
+        let layout = self.core.layout();
+        loop {
+            let next = self.core.with_ring(self.id, |record| {
+                let before = record.path.last().copied().unwrap_or(record.slots.len() as u32 - 1);
+                let slot = record.slot_after(&layout, before)?;
+                Some((slot, record.slots[slot as usize].map(|s| s.sequence)))
+            });
+            if let Some((_, Some(old))) = next
+                && self.core.needed_for_walk(self.id, old)
+            {
+                // A lap in less time than a checkpoint takes: opening must not find its path overwritten.
+                self.core.commit().await?;
+                continue;
+            }
+            let taken = self.core.with_ring_mut(self.id, |record| {
+                let (slot, _) = next?;
+                let sequence = record.path_segment + record.path.len() as u64;
+                record.path.push(slot);
+                record.slots[slot as usize] = None;
+                Some((slot, sequence, record.slot_at(&layout, slot)))
+            });
+            if let Some((slot, sequence, at)) = taken {
+                let first = self.work.borrow().next_element;
+                let builder = Builder::new(self.keys.clone(), IndexBudget::for_segment(self.segment(), self.keys.len()));
+                let mut work = self.work.borrow_mut();
+                work.state = RingState::Ready;
+                work.open = Some(Open {
+                    slot,
+                    at,
+                    summary: Segment::opened(sequence, first),
+                    builder,
+                    end: 0,
+                    written: Vec::new(),
+                    next_written: 0,
+                    durable_blocks: 0,
+                });
+                drop(work);
+                self.publish_summary();
+                self.extend_open_pins(slot, sequence);
+                self.progressed.notify();
+                return Ok(());
+            }
+            // All is pinned: recording stands still until somebody lets go.
+            self.work.borrow_mut().state = RingState::Full;
+            self.progressed.notify();
+            self.consider_flush();
+            self.progressed.changed().await;
+            if self.work.borrow().stopping || self.work.borrow().failure.is_some() {
+                return Err(Error::full("the ring was closed while everything in it was pinned"));
+            }
+        }
+    }
+
+    /// Writes index, tables and trailer of the open segment, if there is one.
+    fn seal(self: &Rc<Self>, accepted: Moment) -> Result<()> {
+        let Some(open) = self.work.borrow_mut().open.take() else { return Ok(()) };
+        let trailer = Trailer {
+            target: self.core.target_id(),
+            ring: self.id.0,
+            slot: open.slot,
+            epoch: self.core.epoch(),
+            summary: open.summary,
+            blocks: open.builder.blocks(),
+            durable_blocks: open.durable_blocks,
+            tables_at: 0,
+            tables_len: 0,
+            tables_crc: 0,
+        };
+        let (start, bytes, tables) = encode_footer(open.builder, self.segment(), trailer)?;
+        assert!(start >= open.end, "the footer at {start} would overwrite blocks up to {}", open.end);
+        let on_device = Rc::new(Cell::new(false));
+        {
+            let mut work = self.work.borrow_mut();
+            work.recent.push_back((open.summary.sequence, Rc::new(tables), on_device));
+            if work.recent.len() > RECENT_TABLES && work.recent.front().is_some_and(|(_, _, on_device)| on_device.get()) {
+                work.recent.pop_front();
+            }
+        }
+        let parts = bytes.chunks(Bytes::mib(1).0 as usize);
+        let n = parts.len();
+        for (i, part) in parts.enumerate() {
+            let mut buffer = Buffer::alone(Bytes(part.len() as u64))?;
+            buffer.copy_from_slice(part);
+            let due = self.due(accepted, part.len() as u32);
+            let mut work = self.work.borrow_mut();
+            work.counters.written += Bytes(part.len() as u64);
+            work.in_flight.push_back(InFlight {
+                segment: open.summary.sequence,
+                block: None,
+                writer: 0,
+                number: 0,
+                end_sequence: open.summary.end,
+                length: 0,
+                due,
+                accepted,
+                seals: i + 1 == n,
+                done: false,
+            });
+            drop(work);
+            let at = open.at + Bytes(u64::from(start)) + Bytes::mib(1) * i as u64;
+            self.start(at, buffer, due);
+        }
+        Ok(())
+    }
+
+    /// Tells the catalog what is in the open segment.
+    fn publish_summary(&self) {
+        let summary = self.work.borrow().open.as_ref().map(|open| (open.slot, open.summary));
+        if let Some((slot, summary)) = summary {
+            self.core.with_ring_mut(self.id, |record| record.slots[slot as usize] = Some(summary));
+        }
+    }
+
+    fn segment(&self) -> Bytes {
+        self.core.with_ring(self.id, |r| r.segment)
+    }
+
+    /// The blocks of segment `sequence` that may be read, if it is the one being written.
+    pub(crate) fn open_blocks(&self, sequence: u64) -> Option<Vec<(u32, u32)>> {
+        let work = self.work.borrow();
+        work.open.as_ref().filter(|open| open.summary.sequence == sequence).map(|open| open.written.clone())
+    }
+
+    /// Tables of a segment that was sealed lately, and whether its index pages are on the device.
+    pub(crate) fn recent_tables(&self, sequence: u64) -> Option<(Rc<Tables>, bool)> {
+        let work = self.work.borrow();
+        work.recent.iter().find(|(s, _, _)| *s == sequence).map(|(_, tables, on_device)| (tables.clone(), on_device.get()))
+    }
+
+    /// Whether the last run may have overwritten parts of the segment before it crashed.
+    pub(crate) fn is_doubtful(&self, sequence: u64) -> bool {
+        sequence < self.work.borrow().doubtful_before
+    }
+
+    /// Sequence after the last element that can be read.
+    pub(crate) fn readable_end(&self) -> u64 {
+        let work = self.work.borrow();
+        work.in_flight.iter().take_while(|i| i.done).last().map_or(work.progress.sequence, |i| i.end_sequence.max(work.progress.sequence))
+    }
+
+    /// What the ring says of itself.
+    pub fn status(&self) -> RingStatus {
+        let work = self.work.borrow();
+        self.core.with_ring(self.id, |record: &RingRecord| {
+            let kept = || record.slots.iter().flatten().filter(|s| s.bytes > 0);
+            let mut losses = Losses::default();
+            kept().for_each(|s| losses.merge(&s.losses));
+            RingStatus {
+                spec: record.spec.clone(),
+                state: work.state,
+                segments: record.slots.len() as u64,
+                pinned_segments: record.held().len() as u64,
+                first_sequence: kept().map(|s| s.first).min().unwrap_or(work.next_element),
+                next_sequence: work.next_element,
+                oldest: kept().map(|s| s.min_time).min().map(Timestamp),
+                newest: kept().map(|s| s.max_time).max().map(Timestamp),
+                written: work.counters.written,
+                elements: work.counters.elements,
+                missed_deadlines: work.counters.missed,
+                losses,
+                staging_peak: work.counters.staging_peak,
+                staging: Bytes(self.staging.capacity().0 * self.staging.count() as u64),
+                index_memory: work.open.as_ref().map_or(Bytes::ZERO, |o| o.builder.memory()),
+                recording: work.recording.is_some(),
+                pins: record.pins.iter().map(|p| p.pin.clone()).collect(),
+            }
+        })
+    }
+}

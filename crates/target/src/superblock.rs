@@ -1,0 +1,93 @@
+//! The superblock: two alternating roots, each 64 KiB, each whole in itself.
+//!
+//! A root names the checkpoint it belongs to. Both roots and both checkpoint areas are written at each commit, one
+//! pair after the other (`checkpoint.rs` has the order), so that at any moment one pair is whole.
+//! Bytes: `docs/format/superblock.md`.
+
+use crate::layout::{Layout, ROOT_LEN};
+use forebay_model::block::crc32c;
+use forebay_model::{Bytes, Error, Profile, Result, TargetId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// First bytes of a root.
+pub const MAGIC: [u8; 8] = *b"FOREBAY\0";
+/// Version of everything on the device.
+pub const VERSION: u32 = 1;
+/// Bytes before the variable part: magic 8, version 4, length 4, checksum 4.
+const PREFIX: usize = 20;
+
+/// What a root says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Superblock {
+    /// The device, by chance at format time.
+    pub target: TargetId,
+    /// When it was formatted.
+    pub formatted: Timestamp,
+    /// Where things lie.
+    pub layout: Layout,
+    /// Rises with each commit.
+    pub generation: u64,
+    /// Bytes of the checkpoint in the area of the same number as this root.
+    pub checkpoint_len: u64,
+    /// CRC-32C of that checkpoint.
+    pub checkpoint_crc: u32,
+    /// What was measured of the device.
+    pub profile: Profile,
+}
+
+impl Superblock {
+    /// The bytes of a root: prefix, postcard, zeros.
+    pub fn encode(&self, out: &mut [u8]) -> Result<()> {
+        assert_eq!(out.len() as u64, ROOT_LEN.0, "a root has a fixed size");
+        let body = postcard::to_stdvec(self).map_err(|e| Error::usage(format!("the superblock cannot be encoded: {e}")))?;
+        if PREFIX + body.len() > out.len() {
+            return Err(Error::usage(format!(
+                "a profile of {} points does not fit the superblock; use fewer points",
+                self.profile.points.len()
+            )));
+        }
+        out.fill(0);
+        out[..8].copy_from_slice(&MAGIC);
+        out[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        out[12..16].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        out[16..20].copy_from_slice(&crc32c(&body).to_le_bytes());
+        out[PREFIX..PREFIX + body.len()].copy_from_slice(&body);
+        Ok(())
+    }
+
+    /// Reads a root. `Ok(None)` where no root was ever written.
+    pub fn decode(bytes: &[u8]) -> Result<Option<Superblock>> {
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        if bytes.len() < PREFIX || bytes[..8] != MAGIC {
+            return Ok(None);
+        }
+        let (version, length) = (word(8), word(12) as usize);
+        if version != VERSION {
+            return Err(Error::version(format!(
+                "the device was written by format version {version}, and this Forebay knows {VERSION}; use a newer one (nothing was changed)"
+            )));
+        }
+        let body = bytes.get(PREFIX..PREFIX + length).ok_or_else(|| Error::damaged(format!("a superblock of {length} bytes is longer than its place")))?;
+        if crc32c(body) != word(16) {
+            return Err(Error::damaged("the checksum of a superblock copy does not match"));
+        }
+        let superblock: Superblock =
+            postcard::from_bytes(body).map_err(|e| Error::damaged(format!("a superblock copy cannot be decoded: {e}")))?;
+        superblock.layout.check()?;
+        if superblock.profile.points.is_empty() {
+            return Err(Error::damaged("the superblock has an empty profile"));
+        }
+        Ok(Some(superblock))
+    }
+
+    /// Whether the device still has the size it was formatted with.
+    pub fn check_size(&self, size: Bytes, name: &str) -> Result<()> {
+        if size != self.layout.device {
+            return Err(Error::damaged(format!(
+                "{name} has {} bytes, and {} when it was formatted; give it its old size back (nothing was changed)",
+                size.0, self.layout.device.0
+            )));
+        }
+        Ok(())
+    }
+}
