@@ -130,7 +130,7 @@ impl Slab {
         (self.shared.base.as_ptr(), self.shared.capacity * self.shared.count)
     }
 
-    /// Whether neither a buffer nor anybody else holds this slab.
+    /// Whether this handle is the only one: no buffer is lent, and nobody else has the slab.
     pub(crate) fn is_last_handle(&self) -> bool {
         Arc::strong_count(&self.shared) == 1
     }
@@ -229,3 +229,6 @@ impl std::fmt::Debug for Buffer {
         write!(f, "Buffer({} of {} bytes)", self.length, self.capacity())
     }
 }
+
+#[cfg(test)]
+mod tests;

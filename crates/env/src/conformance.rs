@@ -32,6 +32,7 @@ impl From<forebay_model::Error> for Failure {
     }
 }
 
+type Transfer = DeviceFuture<(Buffer, Result<()>)>;
 type Verdict = std::result::Result<(), Failure>;
 type Body = fn(Env) -> Pin<Box<dyn Future<Output = Verdict>>>;
 
@@ -196,7 +197,7 @@ async fn unwritten_space(env: Env) -> Verdict {
     Ok(())
 }
 
-async fn expect_usage(what: &str, future: DeviceFuture<(Buffer, Result<()>)>) -> Verdict {
+async fn expect_usage(what: &str, future: Transfer) -> Verdict {
     let (_, result) = future.await;
     match result {
         Err(e) if e.kind == Kind::Usage => {
@@ -404,7 +405,7 @@ async fn random_transfers(env: Env) -> Verdict {
     // The round in which each block was last written.
     let mut model: Vec<u64> = vec![u64::MAX; blocks as usize];
     for round in 100..100 + ROUNDS {
-        let mut flights: Vec<(u64, u64, DeviceFuture<(Buffer, Result<()>)>)> = Vec::new();
+        let mut flights: Vec<(u64, u64, Transfer)> = Vec::new();
         for _ in 0..env.random.below(31) + 1 {
             let (first, count) = place(&*env.random, blocks, LONGEST);
             let taken = |(start, length, _): &(u64, u64, _)| first < start + length && *start < first + count;
@@ -452,3 +453,6 @@ fn place(random: &dyn Random, blocks: u64, longest: u64) -> (u64, u64) {
     let count = random.below(longest) + 1;
     (random.below(blocks - count + 1), count)
 }
+
+#[cfg(test)]
+mod tests;

@@ -104,3 +104,6 @@ impl Spawner {
         running.push(task);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -108,3 +108,6 @@ impl<T> Drop for Receiver<T> {
         drop(rest);
     }
 }
+
+#[cfg(test)]
+mod tests;

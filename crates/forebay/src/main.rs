@@ -1,1 +1,2 @@
+//! The one binary.
 fn main() {}

@@ -29,15 +29,15 @@ const UNITS: [(&str, u64); 9] = [
 impl Bytes {
     /// No bytes.
     pub const ZERO: Bytes = Bytes(0);
-    /// `n` × 2^10 bytes.
+    /// `n` x 2^10 bytes.
     pub const fn kib(n: u64) -> Bytes {
         Bytes(n << 10)
     }
-    /// `n` × 2^20 bytes.
+    /// `n` x 2^20 bytes.
     pub const fn mib(n: u64) -> Bytes {
         Bytes(n << 20)
     }
-    /// `n` × 2^30 bytes.
+    /// `n` x 2^30 bytes.
     pub const fn gib(n: u64) -> Bytes {
         Bytes(n << 30)
     }
@@ -78,7 +78,7 @@ impl Bytes {
 }
 
 impl Rate {
-    /// `n` × 10^6 bytes per second.
+    /// `n` x 10^6 bytes per second.
     pub const fn mb(n: u64) -> Rate {
         Rate(n * 1_000_000)
     }

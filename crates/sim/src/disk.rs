@@ -288,18 +288,10 @@ impl SimDisk {
         let ticket = Rc::new(RefCell::new(Ticket::default()));
         let pending = Pending { ticket: ticket.clone() };
         let length = buffer.as_ref().map_or(0, |buffer| buffer.len() as u64);
-        let spec = &self.inner.spec;
-        let on_grid = offset.is_multiple_of(spec.block.0) && length.is_multiple_of(spec.block.0);
-        let empty = op != Op::Flush && length == 0;
-        if empty || !on_grid || offset.checked_add(length).is_none_or(|end| end > spec.size.0) {
-            let message = format!(
-                "{}: {} at {offset} is not whole blocks of {} within {}",
-                self.name(),
-                Bytes(length),
-                spec.block,
-                spec.size
-            );
-            ticket.borrow_mut().outcome = Some((buffer, Err(Error::usage(message))));
+        if op != Op::Flush
+            && let Some(error) = self.refusal(op, offset, length)
+        {
+            ticket.borrow_mut().outcome = Some((buffer, Err(error)));
             return pending;
         }
         // Without power, or from the destructors of what was killed, nothing reaches the disk.
@@ -325,6 +317,22 @@ impl SimDisk {
             }
         }
         pending
+    }
+
+    /// Why an I/O must not start, if so.
+    fn refusal(&self, op: Op, offset: u64, length: u64) -> Option<Error> {
+        let DiskSpec { size, block, .. } = self.inner.spec;
+        let why = if length == 0 {
+            "give it bytes".to_string()
+        } else if !offset.is_multiple_of(block.0) || !length.is_multiple_of(block.0) {
+            format!("both must be multiples of its block of {} bytes", block.0)
+        } else if offset.checked_add(length).is_none_or(|end| end > size.0) {
+            format!("it ends at {} bytes", size.0)
+        } else {
+            return None;
+        };
+        let doing = if op == Op::Read { "reading" } else { "writing" };
+        Some(Error::usage(format!("{doing} {length} bytes at offset {offset} of {}: {why}", self.name())))
     }
 
     fn name(&self) -> String {
@@ -356,11 +364,15 @@ impl Inner {
 
     /// Does to the content what an I/O that ends now does; its result, and a hash of the bytes.
     fn carry_out(&self, state: &mut State, io: &mut InFlight) -> (Result<()>, u64) {
-        let name = &self.spec.name;
+        let name = format!("sim:{}", self.spec.name);
         let length = io.bytes().len() as u64;
         let range = io.offset..io.offset + length;
-        let failed =
-            |what: &str| Err(Error::device(format!("sim:{name}: {what} {} at {} failed", Bytes(length), range.start)));
+        let failed = |doing: &str| {
+            Err(Error::device(format!(
+                "{doing} {length} bytes at offset {} of {name} failed: it was told to",
+                range.start
+            )))
+        };
         let dead = state.faults.is_dead(self.timeline.nanos());
         match io.op {
             Op::Read => {
@@ -368,7 +380,9 @@ impl Inner {
                     return (failed("reading"), 0);
                 }
                 if let Some(sector) = state.faults.unreadable(&range) {
-                    return (Err(Error::device(format!("sim:{name}: the sector at {sector} cannot be read"))), 0);
+                    let why = format!("the sector at {sector} is unreadable");
+                    let what = format!("reading {length} bytes at offset {} of {name} failed: {why}", range.start);
+                    return (Err(Error::device(what)), 0);
                 }
                 let buffer = io.buffer.as_deref_mut().unwrap_or_default();
                 state.store.read(io.offset, buffer);
@@ -397,7 +411,7 @@ impl Inner {
             }
             Op::Flush => {
                 if dead || io.fate == Fate::Fails {
-                    return (Err(Error::device(format!("sim:{name}: a flush failed"))), 0);
+                    return (Err(Error::device(format!("flushing {name} failed: it was told to"))), 0);
                 }
                 state.unflushed.settle(&mut state.store, io.mark);
                 (Ok(()), 0)

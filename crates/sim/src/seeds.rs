@@ -10,6 +10,7 @@ pub const FACTOR: &str = "FOREBAY_SEEDS_FACTOR";
 /// Runs `test` with `count` seeds, or with the one in `FOREBAY_SEED`. The panic of a failing seed names the seed and
 /// how to replay it.
 pub fn each(count: u64, test: impl Fn(u64)) {
+    #[expect(clippy::disallowed_methods, reason = "which seed to replay is told from outside")]
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number(SEED) {
         return test(seed);

@@ -7,7 +7,7 @@
 use crate::catalog::{RingRecord, Segment};
 use crate::ring::Ring;
 use crate::schedule::StreamId;
-use crate::segment::{KeyIndex, PAGE_LEN, Span, TRAILER_LEN, Tables, Trailer, look_up};
+use crate::segment::{KeyIndex, Owner, PAGE_LEN, Span, TRAILER_LEN, Tables, Trailer, look_up};
 use crate::target::Core;
 use forebay_env::Buffer;
 use forebay_env::pipe::Inlet;
@@ -391,7 +391,8 @@ impl<'a> Run<'a> {
         for page in index.pages(hash) {
             let place = at + Bytes(u64::from(index.at) + (page * PAGE_LEN) as u64);
             let bytes = self.read(place, PAGE_LEN as u64).await?;
-            look_up(index, &bytes, hash, &mut |span| {
+            let owner = Owner { ring: self.ring.id.0, segment: self.segment };
+            look_up(index, &bytes, owner, hash, &mut |span| {
                 if usize::from(span) < n {
                     set.set(usize::from(span));
                 }

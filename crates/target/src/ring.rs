@@ -74,6 +74,8 @@ struct Work {
     in_flight: VecDeque<InFlight>,
     /// Number of the block at the front of `in_flight`, counted since opening.
     first_in_flight: u64,
+    /// Bytes in `in_flight`: what a power cut can undo. Bounded by [`Ring::at_risk_limit`].
+    at_risk: u64,
     flushing: bool,
     flush_timer: bool,
     last_flush: Moment,
@@ -121,6 +123,7 @@ struct InFlight {
     writer: u64,
     number: u64,
     end_sequence: u64,
+    length: u64,
     due: Moment,
     accepted: Moment,
     seals: bool,
@@ -144,6 +147,7 @@ impl Ring {
                 next_element,
                 in_flight: VecDeque::new(),
                 first_in_flight: 0,
+                at_risk: 0,
                 flushing: false,
                 flush_timer: false,
                 last_flush: now,
@@ -286,11 +290,15 @@ impl Ring {
         }
     }
 
-    /// What was written and not acknowledged before a crash lies in the slots that were the oldest then: at most what
-    /// staging memory holds and as much again between two flushes, and a slot begun at each end.
+    /// The most bytes that may be on their way to durability: staging memory twice (in memory, and in a write cache),
+    /// and a segment for the footers between.
+    fn at_risk_limit(&self) -> u64 {
+        2 * self.staging.capacity().0 * self.staging.count() as u64 + self.segment().0
+    }
+
+    /// What was written and not acknowledged before a crash lies in the slots that were the oldest then.
     fn doubt_the_oldest(&self) {
-        let staging = self.staging.capacity().0 * self.staging.count() as u64;
-        let n = (2 * staging / self.segment().0 + 2) as usize;
+        let n = (self.at_risk_limit() / self.segment().0 + 3) as usize;
         let doubtful = self.core.with_ring(self.id, |record| {
             let held = record.held();
             let free = |(slot, s): &(usize, u64)| !record.path.contains(&(*slot as u32)) && held.binary_search(&(*slot as u32, *s)).is_err();
@@ -329,6 +337,13 @@ impl Ring {
         };
         if !fits {
             self.next_segment(&arrival).await?;
+        }
+        while self.work.borrow().at_risk + u64::from(total) > self.at_risk_limit() {
+            self.consider_flush();
+            self.progressed.changed().await;
+            if let Some(error) = &self.work.borrow().failure {
+                return Err(error.clone());
+            }
         }
         let mut work = self.work.borrow_mut();
         let Work { open, next_element, in_flight, counters, .. } = &mut *work;
@@ -371,6 +386,7 @@ impl Ring {
             writer: header.writer.get(),
             number: header.number.get(),
             end_sequence: following,
+            length: 0,
             due: Moment(u64::MAX),
             accepted: arrival.accepted,
             seals: false,
@@ -397,6 +413,8 @@ impl Ring {
     fn start(self: &Rc<Self>, at: Bytes, buffer: Buffer, due: Moment) {
         let number = {
             let mut work = self.work.borrow_mut();
+            work.at_risk += buffer.len() as u64;
+            work.in_flight.back_mut().expect("it was just added").length = buffer.len() as u64;
             let number = work.first_in_flight + work.in_flight.len() as u64 - 1;
             work.in_flight.back_mut().expect("it was just added").due = due;
             number
@@ -450,7 +468,8 @@ impl Ring {
                 return;
             }
             let earliest = work.last_flush + lag / 8;
-            if now < earliest && !work.stopping {
+            let pressed = work.stopping || work.at_risk * 2 > self.at_risk_limit();
+            if now < earliest && !pressed {
                 if work.flush_timer {
                     return;
                 }
@@ -497,6 +516,7 @@ impl Ring {
             while work.first_in_flight < covered {
                 let item = work.in_flight.pop_front().expect("covered blocks are in flight");
                 work.first_in_flight += 1;
+                work.at_risk -= item.length;
                 if guaranteed && item.block.is_some() && now > item.due.max(item.accepted + lag) {
                     work.counters.missed += 1;
                 }
@@ -643,6 +663,7 @@ impl Ring {
                 writer: 0,
                 number: 0,
                 end_sequence: open.summary.end,
+                length: 0,
                 due,
                 accepted,
                 seals: i + 1 == n,

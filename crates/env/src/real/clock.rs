@@ -68,6 +68,11 @@ impl RealClock {
         self.timers.borrow().heap.peek().map(|entry| entry.at)
     }
 
+    #[cfg(test)]
+    pub(super) fn timer_count(&self) -> usize {
+        self.timers.borrow().heap.len()
+    }
+
     /// Wakes all sleeps that are over.
     pub(super) fn fire(&self, now: Moment) {
         loop {

@@ -213,11 +213,9 @@ fn patiently<T>(
 }
 
 fn available(folder: &Path) -> Result<Bytes> {
-    rustix::fs::statvfs(folder).map(|v| Bytes(v.f_bavail.saturating_mul(v.f_frsize))).map_err(|e| {
-        match e {
-            Errno::NOENT => Error::missing(format!("the directory {} does not exist", folder.display())),
-            _ => io_error("looking at", folder.display(), &e.into()),
-        }
+    rustix::fs::statvfs(folder).map(|v| Bytes(v.f_bavail.saturating_mul(v.f_frsize))).map_err(|e| match e {
+        Errno::NOENT => Error::missing(format!("the directory {} does not exist", folder.display())),
+        _ => io_error("looking at", folder.display(), &e.into()),
     })
 }
 

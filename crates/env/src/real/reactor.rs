@@ -42,7 +42,16 @@ where
     T: 'static,
     F: Future<Output = T> + 'static,
 {
-    let device = Rc::new(UringDevice::new(options.device)?);
+    drive(UringDevice::new(options.device)?, make)
+}
+
+/// The loop itself.
+pub(super) fn drive<T, F>(device: UringDevice, make: impl FnOnce(Env, Rc<UringDevice>) -> F) -> Result<T>
+where
+    T: 'static,
+    F: Future<Output = T> + 'static,
+{
+    let device = Rc::new(device);
     let asleep = Arc::new(AtomicBool::new(false));
     let executor = Executor::new({
         let asleep = asleep.clone();

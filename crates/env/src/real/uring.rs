@@ -105,7 +105,8 @@ enum Reply {
 impl UringDevice {
     /// Takes `opened` for this thread.
     pub fn new(opened: Opened) -> Result<UringDevice> {
-        let ring = ring(DEPTH).map_err(|e| {
+        let best = [Service::Deferred, Service::Cooperative].into_iter().find_map(|s| s.ring(DEPTH).ok());
+        let ring = best.map_or_else(|| Service::Plain.ring(DEPTH), Ok).map_err(|e| {
             let remedy = match e.raw_os_error() {
                 Some(libc::ENOSYS) => "it needs Linux 5.19 or newer",
                 Some(libc::EPERM | libc::EACCES) => "allow it in kernel.io_uring_disabled and the container's profile",
@@ -114,8 +115,13 @@ impl UringDevice {
             };
             Error::refused(format!("the kernel gives no io_uring for {}: {e}; {remedy}", opened.geometry.name))
         })?;
-        let fixed_file = ring.submitter().register_files(&[opened.file.as_raw_fd()]).is_ok();
-        let slabs = Slabs::new(&ring.submitter());
+        UringDevice::with(opened, ring, true)
+    }
+
+    /// On `ring`; `registering` the file and the buffers with the kernel, as far as it takes them, or not.
+    fn with(opened: Opened, ring: IoUring, registering: bool) -> Result<UringDevice> {
+        let fixed_file = registering && ring.submitter().register_files(&[opened.file.as_raw_fd()]).is_ok();
+        let slabs = if registering { Slabs::new(&ring.submitter()) } else { Slabs::unregistered("not asked for") };
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| super::io_error("making", "an event descriptor", &e.into()))?;
         let geometry = opened.geometry.clone();
@@ -157,15 +163,14 @@ impl UringDevice {
         let mut completions = {
             let mut core = self.core.borrow_mut();
             core.fill();
-            core.enter(wait)
-                .map_err(|e| Error::device(format!("io_uring on {} failed: {e}", self.geometry.name)))?;
+            core.enter(wait).map_err(|e| Error::device(format!("io_uring on {} failed: {e}", self.geometry.name)))?;
             core.collect()
         };
         for (token, result, flags) in completions.drain(..) {
             let ended = self.core.borrow_mut().complete(token, result, flags, &self.geometry);
             // Delivered without the borrow: whoever is woken or dropped by it may use the device.
-            if let Some((reply, buffer, result)) = ended {
-                deliver(&reply, buffer, result);
+            if let Some((flight, result)) = ended {
+                flight.deliver(result);
             }
         }
         self.core.borrow_mut().completions = completions;
@@ -326,14 +331,7 @@ impl Core {
     }
 
     /// Books one completion; gives what to deliver if that I/O has ended.
-    #[allow(clippy::type_complexity)]
-    fn complete(
-        &mut self,
-        token: u64,
-        result: i32,
-        flags: u32,
-        geometry: &Geometry,
-    ) -> Option<(Rc<RefCell<Reply>>, Option<Buffer>, Result<()>)> {
+    fn complete(&mut self, token: u64, result: i32, flags: u32, geometry: &Geometry) -> Option<(Flight, Result<()>)> {
         if token == WAKE {
             self.wake_armed = cqueue::more(flags);
             return None;
@@ -349,7 +347,7 @@ impl Core {
             Step::Ended(result) => {
                 let flight = self.flights[index].take()?;
                 self.vacant.push(index);
-                Some((flight.reply, flight.buffer, result))
+                Some((flight, result))
             }
         }
     }
@@ -384,6 +382,14 @@ impl Flight {
             };
         }
         if fixed_file { entry!(types::Fixed(0)) } else { entry!(types::Fd(file)) }
+    }
+
+    /// Leaves the result for whoever waits; if nobody does, the buffer goes back to its slab.
+    fn deliver(self, result: Result<()>) {
+        let before = self.reply.replace(Reply::Done(self.buffer, result));
+        if let Reply::Waiting(Some(waker)) = before {
+            waker.wake();
+        }
     }
 
     /// Takes in the kernel's answer.
@@ -427,13 +433,6 @@ impl Action {
     }
 }
 
-fn deliver(reply: &Rc<RefCell<Reply>>, buffer: Option<Buffer>, result: Result<()>) {
-    let before = reply.replace(Reply::Done(buffer, result));
-    if let Reply::Waiting(Some(waker)) = before {
-        waker.wake();
-    }
-}
-
 /// Ready once the I/O has ended.
 fn poll_reply(reply: &RefCell<Reply>, context: &mut Context<'_>) -> Poll<(Option<Buffer>, Result<()>)> {
     let mut reply = reply.borrow_mut();
@@ -472,20 +471,29 @@ impl Future for Flushing {
     }
 }
 
-/// The best ring that this kernel gives: completions only when we ask for them, else without interrupting us, else
-/// plain.
-fn ring(depth: u32) -> io::Result<IoUring> {
-    let builder = || {
+/// How the kernel gives us completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Service {
+    /// Only when we ask for them: the cheapest, from Linux 6.1.
+    Deferred,
+    /// Without interrupting us, from Linux 5.19.
+    Cooperative,
+    /// As they come.
+    Plain,
+}
+
+impl Service {
+    fn ring(self, depth: u32) -> io::Result<IoUring> {
         let mut builder = IoUring::builder();
         // The completion queue is twice as long as the requests are many, so it does not overflow.
         builder.dontfork().setup_clamp();
-        builder
-    };
-    let mut best = builder();
-    best.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
-    let mut good = builder();
-    good.setup_coop_taskrun().setup_taskrun_flag();
-    best.build(depth).or_else(|_| good.build(depth)).or_else(|_| builder().build(depth))
+        match self {
+            Service::Deferred => builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag(),
+            Service::Cooperative => builder.setup_coop_taskrun().setup_taskrun_flag(),
+            Service::Plain => &mut builder,
+        };
+        builder.build(depth)
+    }
 }
 
 #[cfg(test)]

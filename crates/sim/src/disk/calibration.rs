@@ -292,3 +292,38 @@ fn a_saturating_reader_does_not_starve_anyone() {
         assert!(worst < Duration::from_secs(2), "{}: {worst:?}", spec.name);
     }
 }
+
+#[test]
+fn a_cached_stream_beside_saturating_readers_keeps_its_rate_and_the_disk_most_of_its_bandwidth() {
+    let spec = presets::wd15ears();
+    let world = World::new(9);
+    let disk = world.disk(spec.clone());
+    let read = Rc::new(Cell::new(0));
+    for reader in 1..=8 {
+        let (disk, read) = (disk.clone(), read.clone());
+        world.spawner().detach(async move {
+            for i in 0.. {
+                let at = Bytes::mib(reader * 10_000 + i * 4);
+                disk.read(at, buffer(4 << 20)).await.1.unwrap();
+                read.set(read.get() + (4 << 20));
+            }
+        });
+    }
+    // Half of what the disk can: 52 MB/s.
+    let clock = world.clock();
+    let worst = world.run(async {
+        let mut worst = Duration::ZERO;
+        for i in 0..400 {
+            let due = world.now() + Duration::from_millis(80);
+            let begin = world.now();
+            disk.write(Bytes::mib(i * 4), buffer(4 << 20)).await.1.unwrap();
+            worst = worst.max(world.now().since(begin));
+            clock.sleep_until(due).await;
+        }
+        worst
+    });
+    let seconds = world.now().since(Default::default()).as_secs_f64();
+    let (written, read) = (400.0 * 4.194304 / seconds, read.get() as f64 / 1e6 / seconds);
+    assert!(written > 50.0 && worst < Duration::from_millis(500), "{written:.1} MB/s, {worst:?}");
+    assert!(read > 40.0 && written + read > 95.0, "{read:.1} MB/s read, {written:.1} MB/s written");
+}

@@ -74,6 +74,9 @@ pub(super) struct Rotating {
     cache: Option<WriteCache>,
     blocked: VecDeque<Queued>,
     flushes: Vec<(IoId, u64, u64)>,
+    /// Since when the cache is being emptied because it was nearly full; it then is, to a quarter, so that the arm
+    /// does not go to and fro for every piece.
+    emptying: Option<u64>,
     ahead: Option<ReadAhead>,
     /// Remembered from earlier reads, the latest last.
     segments: VecDeque<Range<u64>>,
@@ -95,6 +98,7 @@ impl Rotating {
             cache: cache.map(WriteCache::new),
             blocked: VecDeque::new(),
             flushes: Vec::new(),
+            emptying: None,
             ahead: None,
             segments: VecDeque::new(),
             bus_free: 0,
@@ -115,7 +119,7 @@ impl Rotating {
 
     fn read(&mut self, now: Now, request: Request, actions: &mut Vec<Action>) {
         let range = request.range();
-        let in_cache = self.cache.as_ref().is_some_and(|cache| cache.covers(&range));
+        let in_cache = self.cache.as_ref().is_some_and(|cache| cache.covers(&range)) || self.is_draining(&range);
         if in_cache || self.segments.iter().any(|s| s.start <= range.start && range.end <= s.end) {
             actions.push(Action::Done(request.id, self.over_bus(now, request.length)));
             return;
@@ -129,6 +133,12 @@ impl Rotating {
             return;
         }
         self.queue.push_back(Queued { request, arrived: now.nanos });
+    }
+
+    /// Whether `range` is on its way from the cache to the platters.
+    fn is_draining(&self, range: &Range<u64>) -> bool {
+        let Some(Job { what: What::Drain { range: drained, .. }, .. }) = &self.job else { return false };
+        drained.start <= range.start && range.end <= drained.end
     }
 
     /// Keeps reading ahead of `end`, which the host has just taken.
@@ -156,7 +166,7 @@ impl Rotating {
             let spin = ahead.frontier(now);
             self.head = spin;
             let end = self.surface.offset(spin).min(self.size);
-            let start = ahead.start.max(end.saturating_sub(self.spec.read_ahead.0));
+            let start = ahead.start.max(end.saturating_sub(2 * self.spec.read_ahead.0));
             if self.segments.len() >= self.spec.segments {
                 self.segments.pop_front();
             }
@@ -295,12 +305,16 @@ impl Rotating {
         if let Some(cache) = &self.cache {
             let from = self.ahead.as_ref().map_or(self.head, |ahead| ahead.frontier(now.nanos));
             drain = cache.next(self.surface.offset(from), DRAIN);
+            if cache.used() > cache.room() / 4 * 3 {
+                self.emptying.get_or_insert(now.nanos);
+            } else if cache.used() <= cache.room() / 4 {
+                self.emptying = None;
+            }
             let flush = self.flushes.first().map(|(_, _, arrived)| *arrived);
             let blocked = self.blocked.front().map(|queued| queued.arrived);
-            let waiting = flush.into_iter().chain(blocked).min();
-            let pressed = waiting.is_some() || cache.used() > cache.room() / 4 * 3;
+            let waiting = flush.into_iter().chain(blocked).chain(self.emptying).min();
             if let Some(range) = &drain
-                && (pressed || self.queue.is_empty())
+                && (waiting.is_some() || self.queue.is_empty())
             {
                 let approach = self.approach(now, ready, range.start, true);
                 let rank = self.rank(now, approach.wait, waiting.unwrap_or(now.nanos));
@@ -356,7 +370,7 @@ impl Rotating {
     /// A read has ended at `end`: reads on from there.
     fn read_on(&mut self, now: Now, range: Range<u64>, end_spin: u64) {
         let start = match &self.ahead {
-            Some(ahead) => ahead.start.max(range.end.saturating_sub(self.spec.read_ahead.0)).min(range.start),
+            Some(ahead) => ahead.start.max(range.end.saturating_sub(2 * self.spec.read_ahead.0)).min(range.start),
             None => range.start,
         };
         // A disk that is slower than it should be does nothing beyond what it is asked.

@@ -57,7 +57,7 @@ pub struct RotatingSpec {
     pub patience: Duration,
     /// How far the disk reads on by itself after a read.
     pub read_ahead: Bytes,
-    /// How many separate ranges the disk remembers from earlier reads.
+    /// How many separate ranges the disk remembers from earlier reads, each up to twice the read-ahead.
     pub segments: usize,
 }
 

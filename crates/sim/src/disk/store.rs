@@ -289,7 +289,8 @@ fn fold(a: u64, b: u64) -> u64 {
 /// Four independent chains of folded multiplications, 16 bytes a step each.
 fn hash(page: &Page) -> u64 {
     let word = |bytes: &[u8], at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-    let mut lanes = SECRET;
+    // Turned by one, so that no lane starts as the secret it is mixed with.
+    let mut lanes = [SECRET[1], SECRET[2], SECRET[3], SECRET[0]];
     for block in page.chunks_exact(64) {
         for (i, lane) in lanes.iter_mut().enumerate() {
             *lane = fold(word(block, i * 16) ^ SECRET[i], word(block, i * 16 + 8) ^ *lane);

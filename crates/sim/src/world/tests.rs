@@ -133,7 +133,7 @@ fn a_power_cut_stops_everything_and_the_world_goes_on() {
             count.set(count.get() + 1);
         }
     });
-    assert_eq!(crashed.map(|()| ()), Err(Crashed { at: world.now() }));
+    assert_eq!(crashed, Err(Crashed { at: world.now() }));
     assert_eq!(done.get(), 4, "the fifth was in flight");
     for i in 0..4u8 {
         let (read, result) = world.run(disk.read(Bytes(u64::from(i) * 4096), buffer(0, 4096)));
@@ -216,5 +216,5 @@ fn an_error_of_a_disk_names_it_and_the_place() {
     disk.inject(Fault::Fail { op: Op::Read, nth: 0, sticky: false });
     let error = world.run(disk.read(Bytes(8192), buffer(0, 4096))).1.unwrap_err();
     assert_eq!(error.kind, Kind::Device);
-    assert_eq!(error.message, "sim:wd15ears: reading 4 KiB at 8192 failed");
+    assert_eq!(error.message, "reading 4096 bytes at offset 8192 of sim:wd15ears failed: it was told to");
 }

@@ -13,12 +13,16 @@
 //! 5. What lies beyond the tail was never acknowledged. Where it could be taken for data later (the first block and the
 //!    trailer of a slot with a sequence still to come), it is erased before anything is written.
 //!
+//! 6. Epochs never fall along the ring. What a crash undid has the sequence of what was written in its place later, but
+//!    a lower epoch: a trailer older than the first block of its slot, or anything older than the segment before it,
+//!    is not there.
+//!
 //! Cut off at any point, it can be done again: it writes nothing but zeros over what is not data.
 
 use super::{Open, Ring};
 use crate::catalog::Segment;
 use crate::schedule::StreamId;
-use crate::segment::{Builder, IndexBudget, TRAILER_LEN, Trailer};
+use crate::segment::{Builder, IndexBudget, TRAILER_LEN, Trailer, encode_footer};
 use forebay_env::Buffer;
 use forebay_model::block::{BLOCK_ALIGN, Header, MAX_BLOCK, View};
 use forebay_model::gap::Cause;
@@ -35,6 +39,8 @@ struct Step {
     slot: u32,
     sequence: u64,
     trailer: Option<Trailer>,
+    /// Epoch of the segment before it: nothing in this one is older.
+    least_epoch: u64,
 }
 
 /// What reading a segment's blocks found.
@@ -43,6 +49,8 @@ struct Scan {
     builder: Builder,
     end: u32,
     written: Vec<(u32, u32)>,
+    /// Epoch of the last block.
+    epoch: u64,
     /// Last block's writer session and number.
     writer: (u64, u64),
     /// Whether any block says that blocks of this segment were durable.
@@ -91,6 +99,7 @@ impl Recovery {
         let (mut planned, mut sequence) =
             self.with(|r| (r.path.clone().into_iter().collect::<std::collections::VecDeque<_>>(), r.path_segment));
         let mut steps: Vec<Step> = Vec::new();
+        let mut least_epoch = 0;
         // The walk fills in what the catalog does not know, so that the same rule finds the same slots.
         self.ring.core.with_ring_mut(self.ring.id, |r| r.path.clear());
         loop {
@@ -104,26 +113,31 @@ impl Recovery {
                     }
                 }
             };
-            let Some((slot, trailer)) = self.find(slot, sequence).await? else { break };
+            let Some((slot, trailer)) = self.find(slot, sequence, least_epoch).await? else { break };
             let summary = trailer.as_ref().map_or(Segment::opened(sequence, 0), |t| t.summary);
             self.ring.core.with_ring_mut(self.ring.id, |r| {
                 r.slots[slot as usize] = Some(summary);
             });
-            steps.push(Step { slot, sequence, trailer });
+            let epoch = trailer.as_ref().map_or(least_epoch, |t| t.epoch);
+            steps.push(Step { slot, sequence, trailer, least_epoch });
+            least_epoch = epoch;
             sequence += 1;
         }
         Ok(steps)
     }
 
     /// Where segment `sequence` is: at `slot`, or a little further. With its trailer, if that is whole.
-    async fn find(&self, slot: u32, sequence: u64) -> Result<Option<(u32, Option<Trailer>)>> {
+    async fn find(&self, slot: u32, sequence: u64, least_epoch: u64) -> Result<Option<(u32, Option<Trailer>)>> {
         let layout = self.ring.core.layout();
         let mut candidate = slot;
         for _ in 0..LOOK_AHEAD {
-            if let Some(trailer) = self.trailer(candidate, sequence).await? {
+            let begins = self.first_block(candidate).await?.filter(|h| h.segment.get() == sequence && h.epoch.get() >= least_epoch);
+            let written = begins.map_or(least_epoch, |h| h.epoch.get());
+            let trailer = self.trailer(candidate, sequence).await?;
+            if let Some(trailer) = trailer.filter(|t| t.durable_blocks == t.blocks || t.epoch >= written) {
                 return Ok(Some((candidate, Some(trailer))));
             }
-            if self.first_segment(candidate).await? == Some(sequence) {
+            if begins.is_some() {
                 return Ok(Some((candidate, None)));
             }
             let n = self.with(|r| r.slots.len() as u32);
@@ -147,11 +161,11 @@ impl Recovery {
         })
     }
 
-    /// The segment whose first block lies in the slot, if one does.
-    async fn first_segment(&self, slot: u32) -> Result<Option<u64>> {
+    /// The header of the block at the beginning of the slot, if it is one of this ring.
+    async fn first_block(&self, slot: u32) -> Result<Option<Header>> {
         let (at, _) = self.place(slot);
         let Ok(bytes) = self.read(at, BLOCK_ALIGN).await else { return Ok(None) };
-        Ok(Header::read(&bytes).ok().filter(|h| self.belongs(h, slot) && h.index.get() == 0).map(|h| h.segment.get()))
+        Ok(Header::read(&bytes).ok().filter(|h| self.belongs(h, slot) && h.index.get() == 0))
     }
 
     fn belongs(&self, header: &Header, slot: u32) -> bool {
@@ -167,11 +181,12 @@ impl Recovery {
             builder: Builder::new(self.ring.keys.clone(), budget),
             end: 0,
             written: Vec::new(),
+            epoch: step.least_epoch,
             writer: (0, 0),
             proof: false,
             damaged: 0,
         };
-        let mut epoch = 0;
+        let mut epoch = step.least_epoch;
         // The footer is not looked at: where it begins is not known, and it does not look like a block.
         let limit = segment.0 as usize;
         let mut window: Option<(usize, Buffer)> = None;
@@ -229,6 +244,7 @@ impl Recovery {
             summary.min_time = summary.min_time.min(header.min_time.get());
             summary.max_time = summary.max_time.max(header.max_time.get());
             summary.bytes += header.total_len.get();
+            scan.epoch = epoch;
             scan.written.push((pos as u32, header.total_len.get()));
             scan.writer = (header.writer.get(), header.number.get());
             scan.proof |= header.durable_blocks.get() > 0;
@@ -253,18 +269,21 @@ impl Recovery {
             Some(at) => at,
             None => last,
         };
+        let writer = scans[..=tail].iter().rev().flatten().map(|s| s.writer).find(|w| w.0 != 0).unwrap_or((0, 0));
         for step in &steps[tail + 1..] {
             self.erase(step.slot).await?;
             self.ring.core.with_ring_mut(self.ring.id, |r| r.slots[step.slot as usize] = None);
         }
-        for (step, scan) in steps.iter().zip(&scans).take(tail) {
-            // A sealed segment whose trailer is lost keeps what its blocks say.
-            if let (Some(scan), None) = (scan, &step.trailer) {
-                self.ring.core.with_ring_mut(self.ring.id, |r| r.slots[step.slot as usize] = Some(scan.summary));
-            }
-        }
         let step = &steps[tail];
         let sealed = step.trailer.as_ref().filter(|_| broken != Some(tail));
+        // What had to be read block by block has a footer that may be torn or lost: it is written anew.
+        let whole = if sealed.is_some() { tail + 1 } else { tail };
+        for (step, scan) in steps.iter().zip(&mut scans).take(whole) {
+            if let Some(scan) = scan.take() {
+                self.ring.core.with_ring_mut(self.ring.id, |r| r.slots[step.slot as usize] = Some(scan.summary));
+                self.write_footer(step, scan).await?;
+            }
+        }
         let next_element = match sealed {
             Some(trailer) => trailer.summary.end,
             None => {
@@ -287,7 +306,6 @@ impl Recovery {
         self.ring.core.disk.flush().await?;
         // What would be taken for the next segment, were it still there when the ring gets to it.
         self.erase_followers(step.slot, step.sequence).await?;
-        let writer = scans[..=tail].iter().rev().flatten().map(|s| s.writer).find(|w| w.0 != 0).unwrap_or((0, 0));
         let summary = scans[tail].as_ref().map(|s| s.summary);
         self.ring.core.with_ring_mut(self.ring.id, |r| {
             r.path = path;
@@ -320,6 +338,35 @@ impl Recovery {
         Ok(())
     }
 
+    async fn write_footer(&self, step: &Step, scan: Scan) -> Result<()> {
+        let (at, segment) = self.place(step.slot);
+        let blocks = scan.builder.blocks();
+        let trailer = Trailer {
+            target: self.ring.core.target_id(),
+            ring: self.ring.id.0,
+            slot: step.slot,
+            // Not this opening's: the segments behind it were written before.
+            epoch: step.trailer.as_ref().map_or(scan.epoch, |t| t.epoch),
+            summary: scan.summary,
+            blocks,
+            durable_blocks: blocks,
+            tables_at: 0,
+            tables_len: 0,
+            tables_crc: 0,
+        };
+        // The blocks are durable before a trailer says so.
+        self.ring.core.disk.flush().await?;
+        let (start, bytes, _) = encode_footer(scan.builder, segment, trailer)?;
+        assert!(start >= scan.end, "the footer at {start} would overwrite blocks up to {}", scan.end);
+        for (i, part) in bytes.chunks(Bytes::mib(1).0 as usize).enumerate() {
+            let mut buffer = Buffer::alone(Bytes(part.len() as u64))?;
+            buffer.copy_from_slice(part);
+            let place = at + Bytes(u64::from(start)) + Bytes::mib(1) * i as u64;
+            self.ring.core.disk.write_metadata(place, buffer).await.1?;
+        }
+        Ok(())
+    }
+
     /// Whether anything behind step `at` says that it had been durable.
     fn proven_after(&self, steps: &[Step], scans: &[Option<Scan>], at: usize) -> bool {
         steps.iter().zip(scans).skip(at + 1).any(|(step, scan)| {
@@ -330,7 +377,7 @@ impl Recovery {
     async fn erase_followers(&self, slot: u32, sequence: u64) -> Result<()> {
         let layout = self.ring.core.layout();
         let Some(next) = self.with(|r| r.slot_after(&layout, slot)) else { return Ok(()) };
-        let stale = self.first_segment(next).await?.is_some_and(|s| s > sequence)
+        let stale = self.first_block(next).await?.is_some_and(|h| h.segment.get() > sequence)
             || self.trailer(next, sequence + 1).await?.is_some();
         if stale {
             self.erase(next).await?;

@@ -1,6 +1,6 @@
 //! What is written when a segment is sealed: index pages, tables, trailer, flush against the segment's end.
 
-use super::postings::{KeyIndex, encode};
+use super::postings::{KeyIndex, Owner, encode};
 use super::spans::{Builder, Span};
 use crate::catalog::Segment;
 use forebay_model::block::crc32c;
@@ -52,11 +52,12 @@ pub struct Trailer {
 /// the bytes (whole blocks, up to the end), and the tables for those who ask before they are on the device.
 pub fn encode_footer(builder: Builder, segment: Bytes, mut trailer: Trailer) -> Result<(u32, Vec<u8>, Tables)> {
     let (spans, postings, dense) = builder.finish();
+    let owner = Owner { ring: trailer.ring, segment: trailer.summary.sequence };
     let mut pages = Vec::new();
     let mut keys: Vec<KeyIndex> = Vec::new();
     for (postings, dense_from) in postings.iter().zip(dense) {
         let at = pages.len() as u32;
-        keys.push(encode(postings, dense_from, at, &mut pages));
+        keys.push(encode(postings, dense_from, at, owner, &mut pages));
     }
     let mut tables = Tables { spans, keys };
     // Where the pages begin depends on the length of the tables, which holds where they begin: a postcard number grows

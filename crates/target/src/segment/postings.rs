@@ -1,7 +1,8 @@
 //! The second level: for each key, which spans hold which values, as sorted pages of (hash, span).
 //!
 //! A query for one value reads one page of 4 KiB, whatever the number of values: a page says which spans may hold it.
-//! Hashes are shortened so that neighbours differ by about 64, which makes a posting about two bytes, and a false
+//! A page's checksum covers the segment it belongs to, so that a page of an earlier lap is not taken for it.
+//! Hashes are shortened so that neighbours differ by about 64, which makes a posting two to three bytes, and a false
 //! span about once in 64 look-ups per segment.
 
 use forebay_model::block::crc32c;
@@ -14,6 +15,23 @@ pub const PAGE_LEN: usize = 4096;
 const PAGE_HEAD: usize = 16;
 /// Bits of a hash that are kept in memory; the other 16 of a posting are the span.
 const HASH_BITS: u32 = 48;
+
+/// The ring and the sequence of the segment that a page belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// Ring id.
+    pub ring: u64,
+    /// Sequence of the segment within the ring.
+    pub segment: u64,
+}
+
+fn checksum(page: &[u8], owner: Owner) -> u32 {
+    let mut head = [0u8; 28];
+    head[..12].copy_from_slice(&page[..12]);
+    head[12..20].copy_from_slice(&owner.ring.to_le_bytes());
+    head[20..].copy_from_slice(&owner.segment.to_le_bytes());
+    crc32c(&page[PAGE_HEAD..]) ^ crc32c(&head)
+}
 
 /// A posting as it is gathered: the upper 48 bits of the hash, and the span.
 pub(super) fn entry(hash: u64, span: u16) -> u64 {
@@ -56,7 +74,7 @@ impl KeyIndex {
 }
 
 /// Encodes sorted postings into pages, which will lie at `at` in the segment.
-pub(super) fn encode(postings: &[u64], dense_from: Option<u16>, at: u32, out: &mut Vec<u8>) -> KeyIndex {
+pub(super) fn encode(postings: &[u64], dense_from: Option<u16>, at: u32, owner: Owner, out: &mut Vec<u8>) -> KeyIndex {
     let bits = (postings.len().max(1) as u64).ilog2() + 1 + 6;
     let shift = HASH_BITS.saturating_sub(bits) as u8;
     let mut index = KeyIndex { at, firsts: Vec::new(), shift, dense_from };
@@ -71,7 +89,7 @@ pub(super) fn encode(postings: &[u64], dense_from: Option<u16>, at: u32, out: &m
         }
         previous = Some((hash, span));
         if count == 0 || page.len() + 20 > PAGE_LEN {
-            close(&mut page, count, out);
+            close(&mut page, count, owner, out);
             page.resize(PAGE_HEAD, 0);
             page[..8].copy_from_slice(&hash.to_le_bytes());
             index.firsts.push(hash);
@@ -83,27 +101,27 @@ pub(super) fn encode(postings: &[u64], dense_from: Option<u16>, at: u32, out: &m
         last = hash;
         count += 1;
     }
-    close(&mut page, count, out);
+    close(&mut page, count, owner, out);
     index
 }
 
-fn close(page: &mut Vec<u8>, count: u16, out: &mut Vec<u8>) {
+fn close(page: &mut Vec<u8>, count: u16, owner: Owner, out: &mut Vec<u8>) {
     if count == 0 {
         return;
     }
     page.resize(PAGE_LEN, 0);
     page[8..10].copy_from_slice(&count.to_le_bytes());
-    let crc = crc32c(&page[PAGE_HEAD..]) ^ crc32c(&page[..12]);
+    let crc = checksum(page, owner);
     page[12..16].copy_from_slice(&crc.to_le_bytes());
     out.extend_from_slice(page);
     page.clear();
 }
 
 /// Calls `found` for each span that the page says may hold the hash.
-pub fn look_up(index: &KeyIndex, page: &[u8], hash: u64, found: &mut dyn FnMut(u16)) -> Result<()> {
+pub fn look_up(index: &KeyIndex, page: &[u8], owner: Owner, hash: u64, found: &mut dyn FnMut(u16)) -> Result<()> {
     let wanted = index.shorten(hash);
     let crc = u32::from_le_bytes(page[12..16].try_into().expect("four bytes"));
-    if page.len() != PAGE_LEN || crc32c(&page[PAGE_HEAD..]) ^ crc32c(&page[..12]) != crc {
+    if page.len() != PAGE_LEN || checksum(page, owner) != crc {
         return Err(Error::damaged("the checksum of an index page does not match"));
     }
     let mut hash = u64::from_le_bytes(page[..8].try_into().expect("eight bytes"));

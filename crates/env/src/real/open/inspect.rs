@@ -42,7 +42,7 @@ pub(super) struct Mount {
     pub(super) source: String,
 }
 
-/// Reads the text of `/proc/self/mountinfo`; lines that make no sense are skipped.
+/// Reads the text of `/proc/thread-self/mountinfo`; lines that make no sense are skipped.
 pub(super) fn parse_mounts(text: &str) -> Vec<Mount> {
     text.lines().filter_map(parse_mount).collect()
 }
@@ -80,7 +80,7 @@ fn unescape(text: &str) -> String {
 
 fn mounts() -> Vec<Mount> {
     // Without /proc there is nothing to compare with; the exclusive open still refuses what the kernel holds.
-    fs::read_to_string("/proc/self/mountinfo").map(|text| parse_mounts(&text)).unwrap_or_default()
+    fs::read_to_string("/proc/thread-self/mountinfo").map(|text| parse_mounts(&text)).unwrap_or_default()
 }
 
 /// The block device `number` and its partitions, with their names.

@@ -20,7 +20,7 @@ pub struct Registration {
     pub registered: Bytes,
     /// Memory that the kernel refused to register; I/O from it works, and costs more time.
     pub refused: Bytes,
-    /// What the kernel said when it last refused.
+    /// Why, where it first refused.
     pub reason: Option<String>,
 }
 
@@ -43,8 +43,13 @@ impl Slabs {
     pub(super) fn new(submitter: &Submitter<'_>) -> Slabs {
         match submitter.register_buffers_sparse(u32::from(SLOTS)) {
             Ok(()) => Slabs { free: Some((0..SLOTS).rev().collect()), known: Vec::new(), reason: None },
-            Err(e) => Slabs { free: None, known: Vec::new(), reason: Some(e.to_string()) },
+            Err(e) => Slabs::unregistered(&e.to_string()),
         }
+    }
+
+    /// Registers nothing, and says why.
+    pub(super) fn unregistered(reason: &str) -> Slabs {
+        Slabs { free: None, known: Vec::new(), reason: Some(reason.to_string()) }
     }
 
     /// The slot to use for I/O on `buffer`, if its slab is registered or can be.
@@ -68,7 +73,7 @@ impl Slabs {
         let capacity = slab.capacity().0 as usize;
         let per_slot = (SLOT_BYTES / capacity * capacity).max(capacity);
         let slots = self.register(submitter, slab, per_slot).unwrap_or_else(|e| {
-            self.reason = Some(e.to_string());
+            self.reason.get_or_insert(e.to_string());
             Vec::new()
         });
         self.known.push(Known { slab: slab.clone(), per_slot, slots });
@@ -120,7 +125,7 @@ impl Slabs {
 
     pub(super) fn registration(&self) -> Registration {
         let total = |registered: bool| {
-            let chosen = self.known.iter().filter(|k| !k.slots.is_empty() == registered);
+            let chosen = self.known.iter().filter(|k| k.slots.is_empty() != registered);
             chosen.map(|k| Bytes(k.slab.region().1 as u64)).sum()
         };
         Registration { registered: total(true), refused: total(false), reason: self.reason.clone() }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::buffer::Slab;
+use crate::real::reactor::drive;
 use crate::real::{Options, create_file, open, run, run_on};
 use crate::{conformance, real};
 use forebay_model::Kind;
@@ -175,11 +176,21 @@ fn a_kernel_error_becomes_a_device_error_with_its_number() {
 }
 
 #[test]
-fn a_plain_ring_serves_where_the_kernel_has_no_better() {
-    assert!(ring(8).is_ok());
+fn lesser_kernels_serve_too() {
+    for service in [Service::Deferred, Service::Cooperative, Service::Plain] {
+        for registering in [true, false] {
+            let (_folder, opened) = file(Bytes::mib(16));
+            let Ok(ring) = service.ring(DEPTH) else {
+                println!("skipped: this kernel has no {service:?} service");
+                continue;
+            };
+            let device = UringDevice::with(opened, ring, registering).unwrap();
+            drive(device, |env, _| conformance::run(env)).unwrap().assert();
+        }
+    }
 }
 
-/// Sequential writes through the device beside fio on the same file:
+/// Sequential writes through the device beside fio on the same file, in turns:
 /// `cargo test --release -p forebay-env throughput -- --ignored --nocapture`, with `FOREBAY_TEST_DIR` on the disk.
 #[test]
 #[ignore = "measures the machine; needs fio"]
@@ -189,31 +200,53 @@ fn throughput_of_sequential_writes_beside_fio() {
         None => tempfile::tempdir().unwrap(),
     };
     let path = folder.path().join("device");
-    let size = Bytes::gib(1);
+    let size = Bytes::gib(2);
     drop(create_file(&path, size).unwrap());
     // The first pass turns space set aside into written space, which is a cost of its own.
-    sequential(&path, size, 1);
-    for round in 0..3 {
-        let (rate, cpu) = sequential(&path, size, 2);
-        println!("round {round}: forebay {rate} MB/s with {cpu} ns of CPU per MiB, fio {} MB/s", fio(&path));
+    sequential(&path, size, 1, Content::Random);
+    for round in 0..4 {
+        let plain = fio(&path, &[]);
+        let (rate, cpu) = sequential(&path, size, 4, Content::Random);
+        let fixed = fio(&path, &["--fixedbufs=1", "--registerfiles=1"]);
+        let (zeros, _) = sequential(&path, size, 4, Content::Zeros);
+        let fio_zeros = fio(&path, &["--fixedbufs=1", "--registerfiles=1", "--zero_buffers"]);
+        println!(
+            "round {round}, MB/s: forebay {rate} ({cpu} ns of CPU per MiB), fio {plain}, fio with registered buffers \
+             {fixed}; of zeros: forebay {zeros}, fio {fio_zeros}"
+        );
     }
 }
 
-/// Writes `size` bytes `passes` times, 8 transfers of 1 MiB at once; MB/s and CPU nanoseconds per MiB.
-fn sequential(path: &Path, size: Bytes, passes: u64) -> (u64, u128) {
+/// What is written: disks and their hosts may treat zeros as nothing.
+#[derive(Clone, Copy, PartialEq)]
+enum Content {
+    Zeros,
+    Random,
+}
+
+/// Writes `size` bytes `passes` times, 8 transfers of 1 MiB at once, and flushes; MB/s and CPU nanoseconds per MiB.
+fn sequential(path: &Path, size: Bytes, passes: u64, content: Content) -> (u64, u128) {
     let opened = open(path, OpenMode::Exclusive).unwrap();
     run(Options { device: opened }, move |env| async move {
         let slab = Slab::new(Bytes::mib(1), 8).unwrap();
+        let mut buffers: Vec<Buffer> = (0..8).map(|_| slab.try_take().unwrap()).collect();
+        for buffer in &mut buffers {
+            match content {
+                Content::Zeros => buffer.fill(0),
+                Content::Random => real::random::fill(buffer),
+            }
+        }
         let (start, cpu) = (real::clock::now(), real::process::thread_cpu_time());
         let next = Rc::new(std::cell::Cell::new(0));
         let total = size / Bytes::mib(1) * passes;
-        let writers = (0..8).map(|_| {
-            let (env, slab, next) = (env.clone(), slab.clone(), next.clone());
+        let writers = buffers.into_iter().map(|mut buffer| {
+            let (env, next) = (env.clone(), next.clone());
             env.clone().spawner.spawn(async move {
                 while next.get() < total {
                     let index = next.replace(next.get() + 1);
-                    let offset = Bytes::mib(index) % size;
-                    env.device.write(offset, slab.take().await).await.1.unwrap();
+                    let result;
+                    (buffer, result) = env.device.write(Bytes::mib(index) % size, buffer).await;
+                    result.unwrap();
                 }
             })
         });
@@ -227,10 +260,12 @@ fn sequential(path: &Path, size: Bytes, passes: u64) -> (u64, u128) {
     .unwrap()
 }
 
-fn fio(path: &Path) -> u64 {
+/// MB/s of the same writes by fio.
+fn fio(path: &Path, more: &[&str]) -> u64 {
     let output = Command::new("fio")
         .args(["--name=write", "--rw=write", "--bs=1M", "--iodepth=8", "--ioengine=io_uring", "--direct=1"])
-        .args(["--size=1G", "--io_size=2G", "--end_fsync=1", "--minimal"])
+        .args(["--size=2G", "--io_size=8G", "--end_fsync=1", "--minimal"])
+        .args(more)
         .arg(format!("--filename={}", path.display()))
         .output()
         .unwrap();

@@ -1,0 +1,159 @@
+// Tests of what threads share need threads.
+#![allow(clippy::disallowed_methods)]
+
+use super::*;
+use crate::mailbox::mailbox;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn executor() -> Executor {
+    Executor::new(|| {})
+}
+
+async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return std::task::Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await
+}
+
+/// Adds one to its counter when dropped.
+struct Dropped(Rc<Cell<usize>>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+#[test]
+fn tasks_run_in_the_order_in_which_they_were_woken() {
+    let executor = executor();
+    let seen: Rc<RefCell<Vec<u32>>> = Rc::default();
+    for number in 0..4 {
+        let seen = seen.clone();
+        executor.spawner().detach(async move {
+            seen.borrow_mut().push(number);
+            yield_now().await;
+            seen.borrow_mut().push(number + 10);
+        });
+    }
+    assert!(executor.run_ready(100));
+    assert_eq!(*seen.borrow(), [0, 1, 2, 3, 10, 11, 12, 13]);
+}
+
+#[test]
+fn a_limit_is_kept_and_says_that_more_is_ready() {
+    let executor = executor();
+    let runs = Rc::new(Cell::new(0));
+    let count = runs.clone();
+    executor.spawner().detach(async move {
+        loop {
+            count.set(count.get() + 1);
+            yield_now().await;
+        }
+    });
+    assert!(!executor.run_ready(7));
+    assert_eq!(runs.get(), 7);
+    executor.kill_all();
+    assert!(executor.run_ready(7));
+}
+
+#[test]
+fn the_handle_gives_the_result_and_dropping_it_cancels() {
+    let executor = executor();
+    let spawner = executor.spawner();
+    let result = Rc::new(Cell::new(0));
+    let kept = spawner.spawn(async { 5 });
+    let out = result.clone();
+    spawner.detach(async move { out.set(kept.await) });
+    let dropped = Rc::new(Cell::new(0));
+    let guard = Dropped(dropped.clone());
+    drop(spawner.spawn(async move {
+        let _guard = guard;
+        std::future::pending::<()>().await;
+    }));
+    assert!(executor.run_ready(100));
+    assert_eq!((result.get(), dropped.get()), (5, 1));
+}
+
+#[test]
+fn detached_tasks_are_swept_and_the_running_ones_are_not() {
+    let executor = executor();
+    let spawner = executor.spawner();
+    let (sender, mut receiver) = mailbox::<u32>();
+    let got = Rc::new(Cell::new(0));
+    let out = got.clone();
+    spawner.detach(async move { out.set(receiver.receive().await.unwrap()) });
+    for _ in 0..10_000 {
+        spawner.detach(async {});
+        executor.run_ready(10);
+    }
+    assert!(executor.running.borrow().len() < 200, "{} ended tasks are kept", executor.running.borrow().len());
+    sender.send(3).unwrap();
+    executor.run_ready(10);
+    assert_eq!(got.get(), 3);
+}
+
+#[test]
+fn a_kill_ends_every_task_also_those_that_destructors_start() {
+    let executor = executor();
+    let spawner = executor.spawner();
+    let dropped = Rc::new(Cell::new(0));
+    struct Starter(Spawner, Rc<Cell<usize>>);
+    impl Drop for Starter {
+        fn drop(&mut self) {
+            let guard = Dropped(self.1.clone());
+            self.0.detach(async move {
+                let _guard = guard;
+                std::future::pending::<()>().await;
+            });
+        }
+    }
+    let starter = Starter(spawner.clone(), dropped.clone());
+    let guard = Dropped(dropped.clone());
+    spawner.detach(async move {
+        let _held = (starter, guard);
+        std::future::pending::<()>().await;
+    });
+    executor.run_ready(100);
+    executor.kill_all();
+    assert_eq!(dropped.get(), 2);
+    assert!(executor.run_ready(1));
+}
+
+#[test]
+fn wake_ups_from_other_threads_unpark_the_loop() {
+    let wakes = Arc::new(AtomicUsize::new(0));
+    let executor = Executor::new({
+        let wakes = wakes.clone();
+        move || {
+            wakes.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let (sender, mut receiver) = mailbox::<u32>();
+    let sum = Rc::new(Cell::new(0));
+    let out = sum.clone();
+    executor.spawner().detach(async move {
+        while let Some(number) = receiver.receive().await {
+            out.set(out.get() + number);
+        }
+    });
+    executor.run_ready(10);
+    let before = wakes.load(Ordering::SeqCst);
+    std::thread::spawn(move || {
+        for _ in 0..100 {
+            sender.send(1).unwrap();
+        }
+    })
+    .join()
+    .unwrap();
+    assert!(wakes.load(Ordering::SeqCst) > before);
+    assert!(executor.run_ready(1000));
+    assert_eq!(sum.get(), 100);
+}
