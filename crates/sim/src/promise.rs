@@ -13,6 +13,7 @@ use forebay_model::query::Query;
 use forebay_model::ring::{Batch, RingSpec};
 use forebay_model::{Bytes, Error, Profile, Rate, Result, Timestamp};
 use forebay_target::query::Limits;
+use forebay_target::profile::{MeasureOptions, measure as measure_profile};
 use forebay_target::{Ring, Target};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -123,24 +124,20 @@ pub fn run(seed: u64, load: &Load) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The profile that the bench trusts.
-pub fn profile_of(spec: &DiskSpec) -> Profile {
-    use forebay_model::profile::Point;
-    let points = (0..=64u64).map(|i| {
-        let offset = Bytes(spec.size.0 / 64 * i);
-        let rate = Rate((spec.rate_at(offset.min(Bytes(spec.size.0 - 1))).0 as f64 * 0.98) as u64);
-        Point { offset, write: rate, read: rate, worst: Duration::from_millis(100) }
-    });
-    Profile { points: points.collect(), short_seek: Duration::from_millis(13), full_seek: Duration::from_millis(36), stall: Duration::from_millis(500), flush: Duration::from_millis(40), ..Profile::guess(spec.size, true) }
+/// The profile that the bench trusts: measured on the fresh disk.
+async fn measured(env: &Env) -> Result<Profile> {
+    let geometry = env.device.geometry();
+    let options = MeasureOptions::for_extent(geometry.size, geometry.rotates, true);
+    measure_profile(env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await
 }
 
 async fn set_up(env: Env, load: &Load) -> Result<(Rc<Target>, Rc<Ring>)> {
-    let profile = profile_of(&load.disk);
+    let profile = measured(&env).await?;
     Target::format(env.clone(), profile).await?;
     let target = Target::open(env).await?;
     let mut spec = RingSpec::new(NAME, Bytes(1));
     spec.guarantee = load.guarantee;
-    spec.pin_budget_percent = 60;
+    spec.pin_budget_percent = (load.pins_percent + 3).min(95) as u8;
     spec.keys.clone_from(&load.keys);
     spec.capacity = largest(&target, &spec, load.fill_percent)?;
     let ring = target.create_ring(spec).await?;

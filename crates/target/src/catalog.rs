@@ -134,6 +134,34 @@ impl RingRecord {
         held
     }
 
+    /// The most runs of pinned slots that lie within any stretch of `segments` slots that are not pinned: what the
+    /// writer has to skip in the time it writes those.
+    pub fn most_pinned_runs(&self, segments: u32) -> u32 {
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for (slot, _) in self.held() {
+            match runs.last_mut() {
+                Some((_, end)) if *end == slot => *end += 1,
+                _ => runs.push((slot, slot + 1)),
+            }
+        }
+        let mut most = 0;
+        for (first, run) in runs.iter().enumerate() {
+            let mut between = 0;
+            let mut end = run.1;
+            let mut count = 1;
+            for later in &runs[first + 1..] {
+                between += later.0 - end;
+                if between >= segments {
+                    break;
+                }
+                end = later.1;
+                count += 1;
+            }
+            most = most.max(count);
+        }
+        most
+    }
+
     /// The slot to be overwritten after `slot`: an empty one, the next in ring order, or else the one with the oldest
     /// segment that no pin holds. `None` if all others are held.
     pub fn slot_after(&self, layout: &Layout, slot: u32) -> Option<u32> {

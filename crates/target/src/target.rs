@@ -155,16 +155,14 @@ impl Core {
                 _ => places.push(at..at + layout.group),
             }
         }
-        let held = record.held();
-        let runs = held.windows(2).filter(|pair| pair[1].0 != pair[0].0 + 1).count() as u64 + u64::from(!held.is_empty());
         let per_cycle = record.spec.guarantee.bytes_in(record.spec.flush_interval);
-        let segments_per_cycle = per_cycle.0.div_ceil(record.segment.0.max(1)) + 1;
+        let segments_per_cycle = (per_cycle.0.div_ceil(record.segment.0.max(1)) + 1) as u32;
         admission::Demand {
             rate: record.spec.guarantee,
             lag: record.spec.flush_interval,
             places,
             hole_every: (!record.without_logs).then(|| layout.data(true)),
-            skips_per_cycle: runs.min(segments_per_cycle) as u32,
+            skips_per_cycle: record.most_pinned_runs(segments_per_cycle),
             segment: record.segment,
         }
     }
@@ -312,14 +310,14 @@ impl Target {
         self.core.demands(None)
     }
 
-    /// Whether a ring could be created now, without creating it.
+    /// Whether a ring could be created now so that all its pin budget can be used, without creating it.
     pub fn could_create(&self, spec: &RingSpec) -> Result<()> {
-        self.lay_out(spec.clone()).map(|_| ())
+        self.lay_out(spec.clone(), true).map(|_| ())
     }
 
     /// Creates a ring, if its guarantee can be kept beside all others.
     pub async fn create_ring(&self, spec: RingSpec) -> Result<Rc<Ring>> {
-        let record = self.lay_out(spec)?;
+        let record = self.lay_out(spec, false)?;
         let without_logs = record.without_logs;
         let groups: Vec<u32> = record.groups.iter().flatten().copied().collect();
         let id = {
@@ -340,7 +338,7 @@ impl Target {
     }
 
     /// Decides where a ring would lie, and whether its guarantee can be kept there beside all others.
-    fn lay_out(&self, mut spec: RingSpec) -> Result<RingRecord> {
+    fn lay_out(&self, mut spec: RingSpec, with_pins: bool) -> Result<RingRecord> {
         spec.check()?;
         keys_of(&spec)?;
         for relative in &spec.relatives {
@@ -353,7 +351,10 @@ impl Target {
         let (others, free) = (self.core.demands(None), self.free_runs());
         let at = |pins| admission::place(&profile, &others, &layout, &free, &wish(&spec, spec.capacity, pins, None));
         // Where pins can use up their budget and the guarantee still holds; otherwise each pin will be asked for anew.
-        let placed = at(spec.pin_budget_percent).or_else(|_| at(0))?;
+        let placed = match at(spec.pin_budget_percent) {
+            Err(_) if !with_pins => at(0),
+            placed => placed,
+        }?;
         let (groups, without_logs) = (groups_in(&layout, &placed.places), placed.without_logs);
         spec.segment = segment_size(&layout, &spec, without_logs)?;
         spec.capacity = layout.group * groups.len() as u64;
