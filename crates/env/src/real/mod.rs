@@ -1,1 +1,4 @@
 //! The doors of a real machine.
+
+pub mod packet;
+pub mod udp;
