@@ -12,11 +12,13 @@ pub mod clock;
 pub mod file;
 pub mod network;
 mod open;
+pub mod packet;
 pub mod process;
 pub mod random;
 mod reactor;
 pub mod signal;
 pub mod thread;
+pub mod udp;
 mod uring;
 
 pub use clock::RealClock;
