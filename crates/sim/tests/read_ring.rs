@@ -24,7 +24,7 @@ fn a_script_reads_from_an_image_what_a_query_returns_also_after_a_power_cut() {
         world.run(set_up(world.env(disk.clone())));
         world.run(record(world.env(disk.clone()), random.clone(), 1500));
         world.kill();
-        disk.cut_after(200 + random.below(2000));
+        disk.cut_after(10 + random.below(120));
         let cut = world.run_until_cut(record(world.env(disk.clone()), random.clone(), 1500));
         world.crash(&[&disk]);
         disk.no_cut();
@@ -78,7 +78,8 @@ async fn record(env: Env, random: Rc<dyn Random>, elements: u64) {
                 feeder.gap(&Gap { cause: Cause::Kernel, count: Some(3), first: now, last: now }).await.unwrap();
             }
             if number == 700 {
-                let _ = target.pin(name, "by chance", clock.wall().before(Duration::from_millis(300)), clock.wall()).await;
+                let _ =
+                    target.pin(name, "by chance", clock.wall().before(Duration::from_millis(300)), clock.wall()).await;
             }
             clock.sleep(Duration::from_micros(random.below(2000))).await;
         }
