@@ -1,1 +1,43 @@
-//! A cluster that is a directory
+//! A cluster that is a directory: [`format()`] makes it, [`open`] opens it in this process.
+//!
+//! In the directory lie `cluster.toml`, which names the targets (see [`settings`]), the targets that are files
+//! (`target.0` and so on), `owner.lock` and `forebay.sock`. The first process that opens the directory owns the targets
+//! and serves the others through the socket; when it ends, or is killed, the next one takes over ([`member`]). All
+//! have the same [`forebay_client::Cluster`] and need not know which of them they are.
+//!
+//! Invariant: who opens a target holds `owner.lock`, which the kernel takes back from the dead.
+
+mod format;
+mod local;
+mod member;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+pub use format::{FormatOptions, Formatted, Measure, format};
+pub use settings::Settings;
+
+use forebay_client::Cluster;
+use forebay_model::Result;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a directory is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// How long to wait for a process that is just taking over, or is ending.
+    pub patience: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { patience: Duration::from_secs(30) }
+    }
+}
+
+/// Opens the cluster in the directory `dir`: owns its targets if nobody does, and otherwise talks to who does.
+pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Cluster> {
+    let member = member::Member::open(dir.as_ref(), options)?;
+    Ok(Cluster::over(Arc::new(member)))
+}

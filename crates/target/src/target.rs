@@ -60,6 +60,10 @@ impl Core {
         self.superblock.borrow().profile.clone()
     }
 
+    pub(crate) fn flush_time(&self) -> std::time::Duration {
+        self.superblock.borrow().profile.flush
+    }
+
     pub(crate) fn with_ring<T>(&self, id: RingId, look: impl FnOnce(&RingRecord) -> T) -> T {
         look(self.catalog.borrow().rings.get(&id).expect("a ring that works is in the catalog"))
     }
@@ -263,6 +267,7 @@ impl Target {
         let count = (staging.0 / spec.block.0).clamp(8, 4096) as usize;
         let ring = Ring::new(self.core.clone(), id, Slab::new(spec.block, count)?, keys);
         self.rings.borrow_mut().insert(id, ring.clone());
+        self.core.disk.set_rate(id, spec.guarantee);
         let work = ring.clone();
         self.core.disk.env().spawner.detach(async move { work.run().await });
         Ok(ring)
@@ -307,8 +312,35 @@ impl Target {
         self.core.demands(None)
     }
 
+    /// Whether a ring could be created now, without creating it.
+    pub fn could_create(&self, spec: &RingSpec) -> Result<()> {
+        self.lay_out(spec.clone()).map(|_| ())
+    }
+
     /// Creates a ring, if its guarantee can be kept beside all others.
-    pub async fn create_ring(&self, mut spec: RingSpec) -> Result<Rc<Ring>> {
+    pub async fn create_ring(&self, spec: RingSpec) -> Result<Rc<Ring>> {
+        let record = self.lay_out(spec)?;
+        let without_logs = record.without_logs;
+        let groups: Vec<u32> = record.groups.iter().flatten().copied().collect();
+        let id = {
+            let mut catalog = self.core.catalog.borrow_mut();
+            let id = RingId(catalog.next_ring);
+            catalog.next_ring += 1;
+            for group in &groups {
+                catalog.groups[*group as usize] = if without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
+            }
+            catalog.rings.insert(id, record);
+            id
+        };
+        if let Err(error) = self.core.commit().await {
+            self.forget(id);
+            return Err(error);
+        }
+        self.start(id)
+    }
+
+    /// Decides where a ring would lie, and whether its guarantee can be kept there beside all others.
+    fn lay_out(&self, mut spec: RingSpec) -> Result<RingRecord> {
         spec.check()?;
         keys_of(&spec)?;
         for relative in &spec.relatives {
@@ -318,8 +350,11 @@ impl Target {
         if self.core.catalog.borrow().rings.values().any(|r| r.spec.name == spec.name) {
             return Err(Error::exists(format!("there is a ring {} already", spec.name)));
         }
-        let (runs, without_logs) = admission::place(&profile, &self.free_runs(), spec.capacity, layout.group, &spec)?;
-        let groups = groups_in(&layout, &runs);
+        let (others, free) = (self.core.demands(None), self.free_runs());
+        let at = |pins| admission::place(&profile, &others, &layout, &free, &wish(&spec, spec.capacity, pins, None));
+        // Where pins can use up their budget and the guarantee still holds; otherwise each pin will be asked for anew.
+        let placed = at(spec.pin_budget_percent).or_else(|_| at(0))?;
+        let (groups, without_logs) = (groups_in(&layout, &placed.places), placed.without_logs);
         spec.segment = segment_size(&layout, &spec, without_logs)?;
         spec.capacity = layout.group * groups.len() as u64;
         let mut record = RingRecord {
@@ -339,21 +374,7 @@ impl Target {
         if record.spec.guarantee > Rate(0) {
             admission::admit(&profile, &self.core.demands(None), &self.core.demand(&record))?;
         }
-        let id = {
-            let mut catalog = self.core.catalog.borrow_mut();
-            let id = RingId(catalog.next_ring);
-            catalog.next_ring += 1;
-            for group in &groups {
-                catalog.groups[*group as usize] = if without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
-            }
-            catalog.rings.insert(id, record);
-            id
-        };
-        if let Err(error) = self.core.commit().await {
-            self.forget(id);
-            return Err(error);
-        }
-        self.start(id)
+        Ok(record)
     }
 
     /// Deletes a ring with everything in it.
@@ -415,15 +436,16 @@ impl Target {
 
     fn grow(&self, id: RingId, more: usize) -> Result<Vec<u32>> {
         let layout = self.core.layout();
-        let (class, spec) = self.core.with_ring(id, |r| {
-            (if r.without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) }, r.spec.clone())
+        let (class, wish) = self.core.with_ring(id, |r| {
+            let class = if r.without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
+            (class, wish(&r.spec, layout.group * more as u64, 0, Some(r.without_logs)))
         });
         if more == 0 {
             return Ok(Vec::new());
         }
-        let (runs, _) =
-            admission::place(&self.core.profile(), &self.free_runs(), layout.group * more as u64, layout.group, &spec)?;
-        let groups = groups_in(&layout, &runs);
+        let others = self.core.demands(Some(id));
+        let placed = admission::place(&self.core.profile(), &others, &layout, &self.free_runs(), &wish)?;
+        let groups = groups_in(&layout, &placed.places);
         let slots = self.core.with_ring_mut(id, |r| {
             let per_group = r.segments_per_group(&layout) as usize;
             r.groups.extend(groups.iter().copied().map(Some));
@@ -560,6 +582,18 @@ fn keys_of(spec: &RingSpec) -> Result<KeySet> {
         Content::Packets(link) => keys.with_link_type(LinkType(link as u16)),
         Content::Opaque => keys,
     })
+}
+
+/// What a ring asks of a place for `capacity` of it.
+fn wish(spec: &RingSpec, capacity: Bytes, pin_percent: u8, without_logs: Option<bool>) -> admission::Wish {
+    admission::Wish {
+        capacity,
+        rate: spec.guarantee,
+        flush_interval: spec.flush_interval,
+        segment: spec.segment,
+        pin_percent,
+        without_logs,
+    }
 }
 
 fn groups_in(layout: &Layout, runs: &[Range<Bytes>]) -> Vec<u32> {

@@ -3,11 +3,13 @@
 //! - [`frame`]: the 64 bytes before everything, their bounds and their byte table.
 //! - [`reader`] and [`writer`]: frames from and to a blocking stream, payloads without a copy.
 //! - [`handshake`]: the first two frames of a connection.
+//! - [`command`]: what is asked after that, and what is answered.
 //!
 //! Invariants: nothing is allocated for a length before it has been checked against its bound; every byte is under
 //! a CRC32C; after the first error of a connection nothing more is read from it or written to it.
 
 mod checksum;
+pub mod command;
 pub mod frame;
 pub mod handshake;
 pub mod reader;

@@ -1,0 +1,230 @@
+//! A cluster, as a program holds it.
+
+use crate::answer::{Answer, Event, conjunction};
+use crate::peer::Peer;
+use crate::recorder::{Recorder, RecorderOptions};
+use forebay_model::ring::{Pin, Pinned, RingSpec, RingState, RingStatus};
+use forebay_model::{Bytes, Error, Gap, Moment, Profile, Result, TargetId, Timestamp};
+use forebay_wire::command::{Info, PlanRequest, QueryRequest, Reply, Request, TargetPlan, TargetProfile};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A way to a cluster. Cheap to clone; shared by all threads. What it opened is closed with its last clone (and the
+/// last recorder and answer made from it), or by [`Cluster::close`], which says whether all went well.
+#[derive(Clone)]
+pub struct Cluster {
+    peer: Arc<dyn Peer>,
+}
+
+/// How a query is answered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueryOptions {
+    /// Go on with what is recorded from now on, until stopped.
+    pub follow: bool,
+    /// Elements at most; all if `None`.
+    pub limit: Option<u64>,
+    /// Only gaps and expired ranges.
+    pub gaps_only: bool,
+}
+
+impl Cluster {
+    /// The cluster that `peer` leads to.
+    pub fn over(peer: Arc<dyn Peer>) -> Cluster {
+        Cluster { peer }
+    }
+
+    /// Who serves, and which targets.
+    pub fn info(&self) -> Result<Info> {
+        match self.peer.call(Request::Info)? {
+            Reply::Info(info) => Ok(info),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// All rings, as they say of themselves.
+    pub fn status(&self) -> Result<Vec<RingStatus>> {
+        match self.peer.call(Request::Status { ring: None })? {
+            Reply::Rings(rings) => Ok(rings),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// One ring, as it says of itself. (One that is just finding its tail is given half a second for that.)
+    pub fn ring(&self, name: &str) -> Result<RingStatus> {
+        match self.peer.call(Request::Status { ring: Some(name.to_string()) })? {
+            Reply::Rings(mut rings) if rings.len() == 1 => Ok(rings.remove(0)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Creates a ring, on the first target that can promise it.
+    pub fn create_ring(&self, spec: RingSpec) -> Result<RingStatus> {
+        spec.check()?;
+        match self.peer.call(Request::CreateRing(spec))? {
+            Reply::Ring(ring) => Ok(*ring),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Deletes a ring with everything in it.
+    pub fn delete_ring(&self, name: &str) -> Result<()> {
+        self.done(Request::DeleteRing { ring: name.to_string() })
+    }
+
+    /// Gives a ring another capacity; says what it has now. What still fits is kept.
+    pub fn resize_ring(&self, name: &str, capacity: Bytes) -> Result<Bytes> {
+        match self.peer.call(Request::ResizeRing { ring: name.to_string(), capacity })? {
+            Reply::Capacity(capacity) => Ok(capacity),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Preserves everything that still exists between `from` and `to`, both included, and along with it what the
+    /// ring's relatives have of that time.
+    pub fn pin(&self, ring: &str, label: &str, from: Timestamp, to: Timestamp) -> Result<Pinned> {
+        let request = Request::Pin { ring: ring.to_string(), label: label.to_string(), from, to };
+        match self.peer.call(request)? {
+            Reply::Pinned(pinned) => Ok(pinned),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Lets go of a pin and of those made along with it.
+    pub fn unpin(&self, ring: &str, pin: u64) -> Result<()> {
+        self.done(Request::Unpin { ring: ring.to_string(), pin })
+    }
+
+    /// The pins of a ring, oldest first.
+    pub fn pins(&self, ring: &str) -> Result<Vec<Pin>> {
+        match self.peer.call(Request::Pins { ring: ring.to_string() })? {
+            Reply::Pins(pins) => Ok(pins),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What was not stored between `from` and `to`, in order.
+    pub fn gaps(&self, ring: &str, from: Timestamp, to: Timestamp) -> Result<Vec<Gap>> {
+        let text = match (from, to) {
+            (Timestamp::MIN, Timestamp::MAX) => String::new(),
+            (from, Timestamp::MAX) => format!("after {from}"),
+            (Timestamp::MIN, to) => format!("before {}", Timestamp(to.0 + 1)),
+            (from, to) => format!("time in {from}..{to}"),
+        };
+        let mut answer = self.query_with(ring, &text, QueryOptions { gaps_only: true, ..QueryOptions::default() })?;
+        let mut gaps = Vec::new();
+        answer.for_each(|event| {
+            if let Event::Gap(gap) = event {
+                gaps.push(gap);
+            }
+            Ok(true)
+        })?;
+        Ok(gaps)
+    }
+
+    /// What each target could promise now.
+    pub fn plan(&self, request: PlanRequest) -> Result<Vec<TargetPlan>> {
+        match self.peer.call(Request::Plan(request))? {
+            Reply::Plans(plans) => Ok(plans),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What was measured of the targets.
+    pub fn profiles(&self) -> Result<Vec<TargetProfile>> {
+        match self.peer.call(Request::Profiles)? {
+            Reply::Profiles(profiles) => Ok(profiles),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Keeps another profile of a target, durably.
+    pub fn set_profile(&self, target: TargetId, profile: Profile) -> Result<()> {
+        self.done(Request::SetProfile { target, profile })
+    }
+
+    /// Measures a target while it works, within what its promises leave, and keeps the result.
+    pub fn measure(&self, target: TargetId, budget: Duration) -> Result<TargetProfile> {
+        match self.peer.call(Request::Measure { target, budget })? {
+            Reply::Profiles(mut profiles) if profiles.len() == 1 => Ok(profiles.remove(0)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Everything kept in `ring` that matches `text`, in order, with the gaps in their places.
+    pub fn query(&self, ring: &str, text: &str) -> Result<Answer> {
+        self.query_with(ring, text, QueryOptions::default())
+    }
+
+    /// Everything that matches and is recorded from now on. (A query with [`QueryOptions::follow`] begins with what is
+    /// kept.)
+    pub fn tail(&self, ring: &str, text: &str) -> Result<Answer> {
+        let mut status = self.ring(ring)?;
+        while status.state == RingState::Recovering {
+            status = self.ring(ring)?;
+        }
+        let text = conjunction(text, status.next_sequence);
+        self.query_with(ring, &text, QueryOptions { follow: true, ..QueryOptions::default() })
+    }
+
+    /// A query with options.
+    pub fn query_with(&self, ring: &str, text: &str, options: QueryOptions) -> Result<Answer> {
+        let request = QueryRequest {
+            ring: ring.to_string(),
+            text: text.to_string(),
+            now: self.peer.wall(),
+            follow: options.follow,
+            limit: options.limit,
+            gaps_only: options.gaps_only,
+        };
+        Answer::open(self.peer.clone(), request)
+    }
+
+    /// Begins recording into a ring, which has one recorder at a time.
+    pub fn recorder(&self, ring: &str) -> Result<Recorder> {
+        self.recorder_with(ring, RecorderOptions::default())
+    }
+
+    /// Begins recording with options.
+    pub fn recorder_with(&self, ring: &str, options: RecorderOptions) -> Result<Recorder> {
+        Recorder::open(self.peer.clone(), ring, options)
+    }
+
+    /// Monotonic time, as recorders count it.
+    pub fn now(&self) -> Moment {
+        self.peer.now()
+    }
+
+    /// Wall time, as queries count it.
+    pub fn wall(&self) -> Timestamp {
+        self.peer.wall()
+    }
+
+    /// Ends in order: everything that this process serves is durable and free for others. Recorders should be closed
+    /// before.
+    pub fn close(self) -> Result<()> {
+        self.peer.close()
+    }
+
+    fn done(&self, request: Request) -> Result<()> {
+        match self.peer.call(request)? {
+            Reply::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// A reply of another shape than its request has.
+fn unexpected(reply: &Reply) -> Error {
+    let shape = match reply {
+        Reply::Done => "done",
+        Reply::Info(_) => "info",
+        Reply::Rings(_) => "rings",
+        Reply::Ring(_) => "a ring",
+        Reply::Capacity(_) => "a capacity",
+        Reply::Pinned(_) => "a pin",
+        Reply::Pins(_) => "pins",
+        Reply::Profiles(_) => "profiles",
+        Reply::Plans(_) => "plans",
+    };
+    Error::damaged(format!("a node answered with {shape} what it was not asked: use the same release on both sides"))
+}

@@ -1,0 +1,86 @@
+//! What a cluster is reached by. The rest of the crate knows nothing of processes and connections.
+
+use crate::stopper::Stopper;
+use forebay_env::Buffer;
+use forebay_model::ring::{Batch, QuerySummary};
+use forebay_model::{Moment, Result, Timestamp};
+use forebay_wire::command::{Durable, QueryRequest, Reply, Request, WriterOpened};
+use std::collections::VecDeque;
+
+/// A way to a cluster: in this process, or in another. Calls block.
+///
+/// A peer whose other side goes away finds another by itself: an error of kind disconnected means that it tried and
+/// gave up, or that a stream ([`WriterLink`], [`AnswerLink`]) broke and has to be opened again.
+pub trait Peer: Send + Sync {
+    /// Asks once.
+    fn call(&self, request: Request) -> Result<Reply>;
+
+    /// Begins (or resumes) recording into a ring.
+    fn open_writer(&self, ring: &str, writer: u64, resume: bool) -> Result<Box<dyn WriterLink>>;
+
+    /// Begins a query.
+    fn query(&self, request: QueryRequest) -> Result<Box<dyn AnswerLink>>;
+
+    /// Monotonic time.
+    fn now(&self) -> Moment;
+
+    /// Wall time.
+    fn wall(&self) -> Timestamp;
+
+    /// A number by chance.
+    fn random(&self) -> u64;
+
+    /// Ends in order: what this process serves is durable and free for others.
+    fn close(&self) -> Result<()>;
+}
+
+/// A packed block on its way.
+pub struct Block {
+    /// The block; its length is the block's.
+    pub buffer: Buffer,
+    /// Its number in the writer session, from 1.
+    pub number: u64,
+    /// When its first element was accepted.
+    pub accepted: Moment,
+}
+
+/// A writer session that is open.
+pub trait WriterLink: Send {
+    /// What the ring said when it was opened.
+    fn opened(&self) -> &WriterOpened;
+
+    /// A buffer of a block's size. `None` if there is none now and `wait` is false, or if `stopper` ends the wait.
+    fn take(&self, wait: bool, stopper: &Stopper) -> Result<Option<Buffer>>;
+
+    /// Takes a block in. After an error of kind disconnected it is among the [`WriterLink::unsettled`].
+    fn send(&mut self, block: Block) -> Result<()>;
+
+    /// How far the session is durable now; an error if nothing will be durable any more.
+    fn durable(&self) -> Result<Durable>;
+
+    /// Waits until block `number` is durable, or the ring is full and cannot make it so.
+    fn wait_durable(&self, number: u64) -> Result<Durable>;
+
+    /// Ends a broken link: the blocks that it was given and that are not known to be durable, in order.
+    fn unsettled(self: Box<Self>) -> VecDeque<Block>;
+
+    /// Ends the session.
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// What comes next in the answer to a query.
+pub enum Part {
+    /// Items, in order.
+    Batch(Batch),
+    /// The end.
+    End(QuerySummary),
+}
+
+/// The answer to a query, as it comes.
+pub trait AnswerLink: Send {
+    /// Waits for the next part. After the end it is not asked again.
+    fn next(&mut self) -> Result<Part>;
+
+    /// What ends the query early, from any thread: its answer ends soon.
+    fn canceller(&self) -> Box<dyn Fn() + Send + Sync>;
+}

@@ -1,0 +1,80 @@
+//! A query that another process answers.
+
+use super::{Connection, hung_up};
+use crate::peer::{AnswerLink, Part};
+use forebay_env::network::Stream;
+use forebay_model::ring::{Batch, Item};
+use forebay_model::{Error, Result};
+use forebay_wire::command::{CancelQuery, QueryRequest};
+use forebay_wire::{Command, Flags, FrameReader, FrameWriter, RequestId};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const QUERY: RequestId = RequestId(1);
+const CANCEL: RequestId = RequestId(2);
+/// Memory that is taken at once for the payload of a frame.
+const EXPECTED: usize = 2 << 20;
+
+/// A query on a connection of its own.
+pub(super) struct RemoteAnswer {
+    reader: FrameReader<Box<dyn Stream>>,
+    writer: Arc<Mutex<FrameWriter<Box<dyn Stream>>>>,
+    stream: Box<dyn Stream>,
+}
+
+impl RemoteAnswer {
+    pub(super) fn open(connection: Connection, request: &QueryRequest) -> Result<RemoteAnswer> {
+        let Connection { reader, mut writer, stream, .. } = connection;
+        writer.send(QUERY, Command::QUERY, Flags::NONE, request, &[])?;
+        Ok(RemoteAnswer { reader, writer: Arc::new(Mutex::new(writer)), stream })
+    }
+}
+
+impl AnswerLink for RemoteAnswer {
+    fn next(&mut self) -> Result<Part> {
+        let reader = &mut self.reader;
+        let head = reader.receive()?.ok_or_else(hung_up)?;
+        if head.flags.has(Flags::ERROR) {
+            return Err(reader.decode::<Error>()?);
+        }
+        if head.flags.has(Flags::END) {
+            return Ok(Part::End(reader.decode()?));
+        }
+        let mut batch = Batch { items: reader.decode()?, payload: Vec::new() };
+        batch.payload.reserve((head.payload as usize).min(EXPECTED));
+        reader.payload_onto(&mut batch.payload)?;
+        check(&batch)?;
+        Ok(Part::Batch(batch))
+    }
+
+    fn canceller(&self) -> Box<dyn Fn() + Send + Sync> {
+        let writer = self.writer.clone();
+        Box::new(move || {
+            let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            // If it cannot be sent, the connection is over, and with it the query.
+            let _ = writer.send(CANCEL, Command::CANCEL_QUERY, Flags::NONE, &CancelQuery { query: QUERY.0 }, &[]);
+        })
+    }
+}
+
+impl Drop for RemoteAnswer {
+    fn drop(&mut self) {
+        // A canceller may still hold the connection open.
+        self.stream.shutdown();
+    }
+}
+
+/// Whether the items account for every byte of the payload.
+fn check(batch: &Batch) -> Result<()> {
+    let size = |item: &Item| match item {
+        Item::Element { length, caller, .. } => u64::from(*length) + u64::from(*caller),
+        Item::Gap(_) | Item::Expired { .. } => 0,
+    };
+    let told: u64 = batch.items.iter().map(size).sum();
+    if told == batch.payload.len() as u64 {
+        return Ok(());
+    }
+    Err(Error::damaged(format!(
+        "a node tells of {told} bytes of elements and sends {}: it is broken",
+        batch.payload.len()
+    )))
+}

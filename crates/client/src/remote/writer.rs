@@ -1,0 +1,240 @@
+//! A recorder's blocks on their way to another process.
+//!
+//! Every block is kept until the other side says that it is durable; its buffer is free then. Two threads serve the
+//! connection, one for each direction, so that the recorder itself never waits for the other side: it runs out of
+//! buffers, and then waits or drops as its ring says.
+
+use super::{Connection, hung_up};
+use crate::peer::{Block, WriterLink};
+use crate::stopper::Stopper;
+use forebay_env::network::Stream;
+use forebay_env::real::{clock, thread};
+use forebay_env::{Buffer, Slab};
+use forebay_model::{Error, Result};
+use forebay_wire::command::{Append, CloseWriter, Durable, OpenWriter, WriterEvent, WriterOpened};
+use forebay_wire::{Command, Flags, FrameReader, FrameWriter, RequestId};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+const OPEN: RequestId = RequestId(1);
+const APPEND: RequestId = RequestId(2);
+const CLOSE: RequestId = RequestId(3);
+/// The least number of buffers: one being packed, one on its way, and some to be made durable.
+const LEAST_BUFFERS: usize = 4;
+
+pub(super) struct RemoteWriter {
+    opened: WriterOpened,
+    slab: Slab,
+    shared: Arc<Shared>,
+    stream: Box<dyn Stream>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    /// Blocks that are not durable, oldest first.
+    kept: VecDeque<Arc<Block>>,
+    /// How many of them, from the front, were handed to the connection.
+    sent: usize,
+    durable: Durable,
+    closing: bool,
+    closed: bool,
+    failure: Option<Error>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fail(&self, error: Error) {
+        self.lock().failure.get_or_insert(error);
+        self.changed.notify_all();
+    }
+}
+
+impl RemoteWriter {
+    pub(super) fn open(connection: Connection, ring: &str, writer: u64, resume: bool) -> Result<RemoteWriter> {
+        let Connection { mut reader, writer: mut frames, stream, .. } = connection;
+        let request = OpenWriter { ring: ring.to_string(), writer, resume };
+        frames.send(OPEN, Command::OPEN_WRITER, Flags::NONE, &request, &[])?;
+        let head = reader.receive()?.ok_or_else(hung_up)?;
+        let WriterEvent::Opened(opened) = reader.answer::<WriterEvent>(&head)? else {
+            return Err(Error::damaged("a node did not say how it opened a ring: it is broken"));
+        };
+        let slab = Slab::new(opened.spec.block, (opened.buffers as usize).max(LEAST_BUFFERS))?;
+        let state = State {
+            kept: VecDeque::new(),
+            sent: 0,
+            durable: opened.durable,
+            closing: false,
+            closed: false,
+            failure: None,
+        };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let mut this = RemoteWriter { opened: *opened, slab, shared: shared.clone(), stream, threads: Vec::new() };
+        let sending = shared.clone();
+        this.threads.push(thread::spawn("record-send", move || {
+            if let Err(error) = send_all(&sending, &mut frames, writer) {
+                sending.fail(error);
+            }
+        })?);
+        this.threads.push(thread::spawn("record-ack", move || {
+            if let Err(error) = receive_all(&shared, &mut reader) {
+                shared.fail(error);
+            }
+        })?);
+        Ok(this)
+    }
+
+    fn end(&mut self) {
+        self.shared.fail(Error::disconnected("the session was ended"));
+        self.stream.shutdown();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Sends blocks as they come, until the session is closed or fails.
+fn send_all(shared: &Shared, frames: &mut FrameWriter<Box<dyn Stream>>, writer: u64) -> Result<()> {
+    let mut state = shared.lock();
+    loop {
+        if let Some(error) = &state.failure {
+            return Err(error.clone());
+        }
+        if let Some(block) = state.kept.get(state.sent).cloned() {
+            state.sent += 1;
+            drop(state);
+            let age = clock::now().since(block.accepted);
+            frames.send(APPEND, Command::APPEND, Flags::NONE, &Append { writer, age }, &[&block.buffer])?;
+            drop(block);
+            // The other side may have been faster: then this was the last handle on the buffer.
+            shared.changed.notify_all();
+            state = shared.lock();
+        } else if state.closing {
+            return frames.send(CLOSE, Command::CLOSE_WRITER, Flags::NONE, &CloseWriter { writer }, &[]);
+        } else {
+            state = shared.wait(state);
+        }
+    }
+}
+
+/// Takes note of what is durable, until the session is closed or fails.
+fn receive_all(shared: &Shared, reader: &mut FrameReader<Box<dyn Stream>>) -> Result<()> {
+    loop {
+        let head = reader.receive()?.ok_or_else(hung_up)?;
+        if head.request == CLOSE {
+            reader.answer::<forebay_wire::command::Reply>(&head)?;
+            shared.lock().closed = true;
+            shared.changed.notify_all();
+            return Ok(());
+        }
+        let WriterEvent::Durable(durable) = reader.answer(&head)? else {
+            return Err(Error::damaged("a node opened a ring twice: it is broken"));
+        };
+        let mut state = shared.lock();
+        state.durable = durable;
+        let settled = state.kept.iter().take_while(|block| block.number <= durable.number).count();
+        let freed: Vec<Arc<Block>> = state.kept.drain(..settled).collect();
+        state.sent = state.sent.saturating_sub(settled);
+        drop(state);
+        drop(freed);
+        shared.changed.notify_all();
+    }
+}
+
+impl WriterLink for RemoteWriter {
+    fn opened(&self) -> &WriterOpened {
+        &self.opened
+    }
+
+    fn take(&self, wait: bool, stopper: &Stopper) -> Result<Option<Buffer>> {
+        let shared = self.shared.clone();
+        if wait {
+            stopper.on_stop(move || {
+                drop(shared.lock());
+                shared.changed.notify_all();
+            });
+        }
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(error) = &state.failure {
+                return Err(error.clone());
+            }
+            if let Some(buffer) = self.slab.try_take() {
+                return Ok(Some(buffer));
+            }
+            if !wait || stopper.is_stopped() {
+                return Ok(None);
+            }
+            state = self.shared.wait(state);
+        }
+    }
+
+    fn send(&mut self, block: Block) -> Result<()> {
+        let mut state = self.shared.lock();
+        state.kept.push_back(Arc::new(block));
+        let failure = state.failure.clone();
+        drop(state);
+        self.shared.changed.notify_all();
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn durable(&self) -> Result<Durable> {
+        let state = self.shared.lock();
+        state.failure.clone().map_or(Ok(state.durable), Err)
+    }
+
+    fn wait_durable(&self, number: u64) -> Result<Durable> {
+        let mut state = self.shared.lock();
+        loop {
+            if state.durable.number >= number || state.durable.full {
+                return Ok(state.durable);
+            }
+            if let Some(error) = &state.failure {
+                return Err(error.clone());
+            }
+            state = self.shared.wait(state);
+        }
+    }
+
+    fn unsettled(mut self: Box<Self>) -> VecDeque<Block> {
+        self.end();
+        let kept = std::mem::take(&mut self.shared.lock().kept);
+        kept.into_iter().filter_map(Arc::into_inner).collect()
+    }
+
+    fn close(mut self: Box<Self>) -> Result<()> {
+        self.shared.lock().closing = true;
+        self.shared.changed.notify_all();
+        let mut state = self.shared.lock();
+        let result = loop {
+            if state.closed {
+                break Ok(());
+            }
+            if let Some(error) = &state.failure {
+                break Err(error.clone());
+            }
+            state = self.shared.wait(state);
+        };
+        drop(state);
+        self.end();
+        result
+    }
+}
+
+impl Drop for RemoteWriter {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,407 @@
+//! What is asked of a node, and what it answers: plain types, their numbers, and how they go into frames.
+//!
+//! A [`Request`] is answered by one [`Reply`]. Three commands are more than that: a query ([`QueryRequest`]) is
+//! answered by many frames, a recorder ([`OpenWriter`]) stays open and is told what is durable ([`WriterEvent`]), and
+//! its blocks ([`Append`]) have no answer of their own. `docs/protocol/commands.md` describes every command.
+
+use crate::frame::{Command, Flags, Head, RequestId};
+use crate::reader::FrameReader;
+use crate::writer::FrameWriter;
+use forebay_model::ring::{Item, Pin, Pinned, QuerySummary, RingSpec, RingStatus};
+use forebay_model::{Bytes, Profile, Rate, Result, TargetId, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::io::{Read, Write};
+use std::ops::Range;
+use std::time::Duration;
+
+/// The items in one frame of a query's answer: what surely fits a body.
+pub const ITEMS_PER_FRAME: usize = 16 << 10;
+
+/// The numbers of the commands.
+impl Command {
+    /// [`Request::Info`].
+    pub const INFO: Command = Command(16);
+    /// [`Request::Status`].
+    pub const STATUS: Command = Command(17);
+    /// [`Request::CreateRing`].
+    pub const CREATE_RING: Command = Command(18);
+    /// [`Request::DeleteRing`].
+    pub const DELETE_RING: Command = Command(19);
+    /// [`Request::ResizeRing`].
+    pub const RESIZE_RING: Command = Command(20);
+    /// [`Request::Pin`].
+    pub const PIN: Command = Command(21);
+    /// [`Request::Unpin`].
+    pub const UNPIN: Command = Command(22);
+    /// [`Request::Pins`].
+    pub const PINS: Command = Command(23);
+    /// [`Request::Profiles`].
+    pub const PROFILES: Command = Command(24);
+    /// [`Request::SetProfile`].
+    pub const SET_PROFILE: Command = Command(25);
+    /// [`Request::Measure`].
+    pub const MEASURE: Command = Command(26);
+    /// [`Request::Plan`].
+    pub const PLAN: Command = Command(27);
+    /// [`QueryRequest`].
+    pub const QUERY: Command = Command(32);
+    /// [`CancelQuery`].
+    pub const CANCEL_QUERY: Command = Command(33);
+    /// [`OpenWriter`].
+    pub const OPEN_WRITER: Command = Command(40);
+    /// [`Append`].
+    pub const APPEND: Command = Command(41);
+    /// [`CloseWriter`].
+    pub const CLOSE_WRITER: Command = Command(42);
+}
+
+/// What is asked and answered once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Request {
+    /// Who serves, and which targets: [`Reply::Info`].
+    Info,
+    /// All rings, or the one of this name: [`Reply::Rings`].
+    Status {
+        /// The ring, or all.
+        ring: Option<String>,
+    },
+    /// Creates a ring on the first target that can promise it: [`Reply::Ring`].
+    CreateRing(RingSpec),
+    /// Deletes a ring with everything in it: [`Reply::Done`].
+    DeleteRing {
+        /// The ring.
+        ring: String,
+    },
+    /// Gives a ring another capacity: [`Reply::Capacity`], what it has now.
+    ResizeRing {
+        /// The ring.
+        ring: String,
+        /// What it should have; rounded up to whole groups.
+        capacity: Bytes,
+    },
+    /// Preserves a time range, both ends included: [`Reply::Pinned`].
+    Pin {
+        /// The ring.
+        ring: String,
+        /// What the user calls it.
+        label: String,
+        /// First time.
+        from: Timestamp,
+        /// Last time.
+        to: Timestamp,
+    },
+    /// Lets go of a pin and of those made along with it: [`Reply::Done`].
+    Unpin {
+        /// The ring.
+        ring: String,
+        /// The pin's number.
+        pin: u64,
+    },
+    /// The pins of a ring, oldest first: [`Reply::Pins`].
+    Pins {
+        /// The ring.
+        ring: String,
+    },
+    /// What was measured of the targets: [`Reply::Profiles`].
+    Profiles,
+    /// Keeps another profile of a target, durably: [`Reply::Done`].
+    SetProfile {
+        /// The target.
+        target: TargetId,
+        /// Its profile.
+        profile: Profile,
+    },
+    /// Measures a target while it works, within what its promises leave, and keeps the result: [`Reply::Profiles`].
+    Measure {
+        /// The target.
+        target: TargetId,
+        /// How long it may take.
+        budget: Duration,
+    },
+    /// What could be promised now: [`Reply::Plans`], one for each target.
+    Plan(PlanRequest),
+}
+
+/// The answer to a [`Request`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Reply {
+    /// It is done, and durable.
+    Done,
+    /// Who serves.
+    Info(Info),
+    /// Rings, as they say of themselves.
+    Rings(Vec<RingStatus>),
+    /// One ring.
+    Ring(Box<RingStatus>),
+    /// A ring's capacity.
+    Capacity(Bytes),
+    /// A pin that was made.
+    Pinned(Pinned),
+    /// Pins.
+    Pins(Vec<Pin>),
+    /// What was measured.
+    Profiles(Vec<TargetProfile>),
+    /// What could be promised.
+    Plans(Vec<TargetPlan>),
+}
+
+/// Who serves a cluster, and which targets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Info {
+    /// The release of Forebay that serves.
+    pub version: String,
+    /// The process that serves, as its machine numbers it.
+    pub process: u32,
+    /// Its targets.
+    pub targets: Vec<TargetInfo>,
+}
+
+/// A target, as it says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetInfo {
+    /// Its id.
+    pub id: TargetId,
+    /// What people call its device.
+    pub device: String,
+    /// Bytes of the device.
+    pub size: Bytes,
+    /// Whether the position of the last I/O matters for the next.
+    pub rotates: bool,
+    /// Unit in which rings take space.
+    pub group: Bytes,
+    /// Space that no ring has.
+    pub free: Bytes,
+    /// The largest run of it.
+    pub largest_free: Bytes,
+    /// What was found damaged at opening and is repaired now, in sentences.
+    pub complaints: Vec<String>,
+    /// What it has done since it was opened.
+    pub activity: Activity,
+}
+
+/// What a target has done since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Activity {
+    /// Bytes written for rings.
+    pub guaranteed: Bytes,
+    /// Bytes read for queries.
+    pub read: Bytes,
+    /// Bytes of metadata.
+    pub metadata: Bytes,
+    /// Writes that ended after their deadline.
+    pub missed_deadlines: u64,
+    /// Reads that had to wait for slack.
+    pub throttled: u64,
+}
+
+/// A target and what was measured of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetProfile {
+    /// The target.
+    pub target: TargetId,
+    /// What people call its device.
+    pub device: String,
+    /// What was measured.
+    pub profile: Profile,
+}
+
+/// A question about what could be promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanRequest {
+    /// Bytes per second that must be recorded at any time.
+    pub rate: Rate,
+    /// Space for it; as much as can be had at that rate if `None`.
+    pub capacity: Option<Bytes>,
+    /// Share of the space that will be pinned, in percent.
+    pub pin_percent: u8,
+    /// How long an accepted element may take to be durable.
+    pub flush_interval: Duration,
+    /// Largest block.
+    pub block: Bytes,
+}
+
+/// What one target could promise.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TargetPlan {
+    /// The target.
+    pub target: TargetId,
+    /// What people call its device.
+    pub device: String,
+    /// Whether it can be promised.
+    pub can: bool,
+    /// What was asked for.
+    pub rate: Rate,
+    /// The most that could be promised with this capacity, in the fastest free place.
+    pub highest: Rate,
+    /// The largest ring that can have the rate.
+    pub largest: Bytes,
+    /// Where the ring would be.
+    pub places: Vec<Range<Bytes>>,
+    /// Whether its groups would have no logs.
+    pub without_logs: bool,
+    /// Space of the ring, in whole groups.
+    pub capacity: Bytes,
+    /// Share of the capacity that holds history: without logs, index and pins.
+    pub usable: f64,
+    /// Time from an element's arrival until it is overwritten, at the full rate.
+    pub history: Duration,
+    /// Memory for what has arrived and is not durable.
+    pub staging: Bytes,
+    /// What is in the way, or worth knowing, in a sentence.
+    pub note: String,
+}
+
+/// Asks for what matches; the answer is many frames ([`send_items`], [`send_summary`]).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueryRequest {
+    /// The ring.
+    pub ring: String,
+    /// The query.
+    pub text: String,
+    /// The time that relative times in it count from.
+    pub now: Timestamp,
+    /// Whether to go on with what is recorded from now on.
+    pub follow: bool,
+    /// Elements at most; all if `None`.
+    pub limit: Option<u64>,
+    /// Whether only gaps and expired ranges are wanted.
+    pub gaps_only: bool,
+}
+
+/// Ends a query early. The query is answered with an end; this has no answer of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CancelQuery {
+    /// The request that is the query.
+    pub query: u64,
+}
+
+/// Begins or resumes recording into a ring; answered with [`WriterEvent`]s until the writer is closed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenWriter {
+    /// The ring.
+    pub ring: String,
+    /// The writer session, by chance; the same when it resumes.
+    pub writer: u64,
+    /// Whether the session goes on after its node went away.
+    pub resume: bool,
+}
+
+/// A block for the ring of an open writer; the payload is the packed block. It has no answer of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Append {
+    /// The writer session.
+    pub writer: u64,
+    /// How long ago the block's first element was accepted.
+    pub age: Duration,
+}
+
+/// Ends recording: [`Reply::Done`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CloseWriter {
+    /// The writer session.
+    pub writer: u64,
+}
+
+/// What a recorder is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum WriterEvent {
+    /// First: the ring takes its blocks.
+    Opened(Box<WriterOpened>),
+    /// How far it is durable now.
+    Durable(Durable),
+}
+
+/// What a recorder needs to know of its ring.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WriterOpened {
+    /// How the ring was created.
+    pub spec: RingSpec,
+    /// Time of the newest element that was there before; none in an empty ring.
+    pub newest: Option<Timestamp>,
+    /// Blocks of this session up to this number are there, and need not be sent again.
+    pub received: u64,
+    /// How far the session is durable.
+    pub durable: Durable,
+    /// Staging buffers of the ring, of a block each.
+    pub buffers: u32,
+}
+
+/// How far a writer session is durable.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Durable {
+    /// Blocks of the session up to this number.
+    pub number: u64,
+    /// Sequence after the last durable element.
+    pub sequence: u64,
+    /// Whether everything in the ring is pinned, so that no more can be written until somebody lets go.
+    pub full: bool,
+}
+
+impl Request {
+    /// Its number on the wire.
+    pub fn command(&self) -> Command {
+        match self {
+            Request::Info => Command::INFO,
+            Request::Status { .. } => Command::STATUS,
+            Request::CreateRing(_) => Command::CREATE_RING,
+            Request::DeleteRing { .. } => Command::DELETE_RING,
+            Request::ResizeRing { .. } => Command::RESIZE_RING,
+            Request::Pin { .. } => Command::PIN,
+            Request::Unpin { .. } => Command::UNPIN,
+            Request::Pins { .. } => Command::PINS,
+            Request::Profiles => Command::PROFILES,
+            Request::SetProfile { .. } => Command::SET_PROFILE,
+            Request::Measure { .. } => Command::MEASURE,
+            Request::Plan(_) => Command::PLAN,
+        }
+    }
+
+    /// Sends it as request `id`.
+    pub fn send(&self, writer: &mut FrameWriter<impl Write>, id: RequestId) -> Result<()> {
+        let (command, none) = (self.command(), Flags::NONE);
+        match self {
+            Request::Info | Request::Profiles => writer.send(id, command, none, &(), &[]),
+            Request::Status { ring } => writer.send(id, command, none, ring, &[]),
+            Request::CreateRing(spec) => writer.send(id, command, none, spec, &[]),
+            Request::DeleteRing { ring } | Request::Pins { ring } => writer.send(id, command, none, ring, &[]),
+            Request::ResizeRing { ring, capacity } => writer.send(id, command, none, &(ring, capacity), &[]),
+            Request::Pin { ring, label, from, to } => writer.send(id, command, none, &(ring, label, from, to), &[]),
+            Request::Unpin { ring, pin } => writer.send(id, command, none, &(ring, pin), &[]),
+            Request::SetProfile { target, profile } => writer.send(id, command, none, &(target, profile), &[]),
+            Request::Measure { target, budget } => writer.send(id, command, none, &(target, budget), &[]),
+            Request::Plan(plan) => writer.send(id, command, none, plan, &[]),
+        }
+    }
+
+    /// The request that a frame with this head brought; `None` if its command is none of these.
+    pub fn receive(reader: &mut FrameReader<impl Read>, head: &Head) -> Result<Option<Request>> {
+        Ok(Some(match head.command {
+            Command::INFO => reader.decode().map(|()| Request::Info)?,
+            Command::STATUS => Request::Status { ring: reader.decode()? },
+            Command::CREATE_RING => Request::CreateRing(reader.decode()?),
+            Command::DELETE_RING => Request::DeleteRing { ring: reader.decode()? },
+            Command::RESIZE_RING => reader.decode().map(|(ring, capacity)| Request::ResizeRing { ring, capacity })?,
+            Command::PIN => reader.decode().map(|(ring, label, from, to)| Request::Pin { ring, label, from, to })?,
+            Command::UNPIN => reader.decode().map(|(ring, pin)| Request::Unpin { ring, pin })?,
+            Command::PINS => Request::Pins { ring: reader.decode()? },
+            Command::PROFILES => reader.decode().map(|()| Request::Profiles)?,
+            Command::SET_PROFILE => reader.decode().map(|(target, profile)| Request::SetProfile { target, profile })?,
+            Command::MEASURE => reader.decode().map(|(target, budget)| Request::Measure { target, budget })?,
+            Command::PLAN => Request::Plan(reader.decode()?),
+            _ => return Ok(None),
+        }))
+    }
+}
+
+/// Sends items of a query's answer, and the bytes of their elements as the payload.
+pub fn send_items(writer: &mut FrameWriter<impl Write>, id: RequestId, items: &[Item], payload: &[u8]) -> Result<()> {
+    writer.send(id, Command::QUERY, Flags::RESPONSE, items, &[payload])
+}
+
+/// Ends a query's answer.
+pub fn send_summary(writer: &mut FrameWriter<impl Write>, id: RequestId, summary: &QuerySummary) -> Result<()> {
+    writer.send(id, Command::QUERY, Flags::RESPONSE.and(Flags::END), summary, &[])
+}
+
+#[cfg(test)]
+mod tests;
