@@ -318,8 +318,11 @@ impl Target {
         if self.core.catalog.borrow().rings.values().any(|r| r.spec.name == spec.name) {
             return Err(Error::exists(format!("there is a ring {} already", spec.name)));
         }
-        let (runs, without_logs) = admission::place(&profile, &self.free_runs(), spec.capacity, layout.group, &spec)?;
-        let groups = groups_in(&layout, &runs);
+        let (others, free) = (self.core.demands(None), self.free_runs());
+        let at = |pins| admission::place(&profile, &others, &layout, &free, &wish(&spec, spec.capacity, pins, None));
+        // Where pins can use up their budget and the guarantee still holds; otherwise each pin will be asked for anew.
+        let placed = at(spec.pin_budget_percent).or_else(|_| at(0))?;
+        let (groups, without_logs) = (groups_in(&layout, &placed.places), placed.without_logs);
         spec.segment = segment_size(&layout, &spec, without_logs)?;
         spec.capacity = layout.group * groups.len() as u64;
         let mut record = RingRecord {
@@ -415,15 +418,16 @@ impl Target {
 
     fn grow(&self, id: RingId, more: usize) -> Result<Vec<u32>> {
         let layout = self.core.layout();
-        let (class, spec) = self.core.with_ring(id, |r| {
-            (if r.without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) }, r.spec.clone())
+        let (class, wish) = self.core.with_ring(id, |r| {
+            let class = if r.without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
+            (class, wish(&r.spec, layout.group * more as u64, 0, Some(r.without_logs)))
         });
         if more == 0 {
             return Ok(Vec::new());
         }
-        let (runs, _) =
-            admission::place(&self.core.profile(), &self.free_runs(), layout.group * more as u64, layout.group, &spec)?;
-        let groups = groups_in(&layout, &runs);
+        let others = self.core.demands(Some(id));
+        let placed = admission::place(&self.core.profile(), &others, &layout, &self.free_runs(), &wish)?;
+        let groups = groups_in(&layout, &placed.places);
         let slots = self.core.with_ring_mut(id, |r| {
             let per_group = r.segments_per_group(&layout) as usize;
             r.groups.extend(groups.iter().copied().map(Some));
@@ -560,6 +564,18 @@ fn keys_of(spec: &RingSpec) -> Result<KeySet> {
         Content::Packets(link) => keys.with_link_type(LinkType(link as u16)),
         Content::Opaque => keys,
     })
+}
+
+/// What a ring asks of a place for `capacity` of it.
+fn wish(spec: &RingSpec, capacity: Bytes, pin_percent: u8, without_logs: Option<bool>) -> admission::Wish {
+    admission::Wish {
+        capacity,
+        rate: spec.guarantee,
+        flush_interval: spec.flush_interval,
+        segment: spec.segment,
+        pin_percent,
+        without_logs,
+    }
 }
 
 fn groups_in(layout: &Layout, runs: &[Range<Bytes>]) -> Vec<u32> {
