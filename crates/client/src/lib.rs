@@ -2,12 +2,14 @@
 //!
 //! - [`cluster`]: everything that is asked once; [`recorder`] and [`answer`]: streams in and out.
 //! - [`peer`]: what a cluster is reached by: in this process, or through a connection ([`remote`]).
+//! - [`again`]: what is asked twice takes effect once.
 //! - [`stopper`]: how another thread ends a wait.
 //!
 //! Invariants: what a recorder says is durable stays, also when the process that serves the ring goes away and another
 //! takes over; nothing is recorded twice; what could not be recorded is recorded as a gap. Nothing here allocates or
 //! reads a clock for each element.
 
+pub mod again;
 pub mod answer;
 pub mod cluster;
 pub mod peer;

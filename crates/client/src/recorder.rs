@@ -8,7 +8,6 @@
 //! the first element that follows it; blocks that may be lost with the process that serves the ring are kept until
 //! they are durable, and sent again to the next.
 
-
 use crate::peer::{Block, Peer, WriterLink};
 use crate::stopper::Stopper;
 use forebay_env::Buffer;

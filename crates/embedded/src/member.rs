@@ -1,44 +1,223 @@
-//! A process's part in a directory: owner of the targets, or guest of the owner.
+//! A process's part in a directory: owner of the targets, or guest of the owner. A guest whose owner went away becomes
+//! the owner, or the guest of who did.
 
 use crate::Options;
-use crate::settings::Settings;
+use crate::local::{self, LocalPeer};
+use crate::settings::{self, Settings};
+use forebay_client::Remote;
+use forebay_client::again::again;
 use forebay_client::peer::{AnswerLink, Peer, WriterLink};
-use forebay_env::real::{clock, random};
-use forebay_model::{Error, Moment, Result, Timestamp};
+use forebay_env::Network;
+use forebay_env::real::file::{self, Lock};
+use forebay_env::real::{self, OpenMode, UnixNetwork, clock};
+use forebay_model::{Error, Kind, Moment, Result, Timestamp};
+use forebay_node::{Host, Server};
 use forebay_wire::command::{QueryRequest, Reply, Request};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The first and the longest pause before another look at who owns the targets.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// This process in the directory.
-pub(crate) struct Member;
+pub(crate) struct Member {
+    dir: PathBuf,
+    settings: Settings,
+    options: Options,
+    place: Mutex<Place>,
+}
+
+struct Place {
+    part: Option<Part>,
+    /// Counts the parts, so that a loss is noticed once.
+    number: u64,
+    closed: bool,
+}
+
+/// What this process is: a guest, unless it has the owner's things.
+#[derive(Clone)]
+struct Part {
+    peer: Arc<dyn Peer>,
+    owner: Option<Arc<Owner>>,
+}
+
+/// The targets, open in this process and served to others.
+struct Owner {
+    socket: PathBuf,
+    host: Arc<Host>,
+    server: Server,
+    /// Given up last.
+    lock: Mutex<Option<Lock>>,
+}
+
+impl Owner {
+    fn start(dir: &Path, settings: &Settings, lock: Lock) -> Result<Owner> {
+        let open = |target: &PathBuf| real::open(dir.join(target), OpenMode::Exclusive);
+        let devices = settings.targets.iter().map(open).collect::<Result<Vec<_>>>()?;
+        let host = Arc::new(Host::start(devices)?);
+        let socket = settings::socket(dir);
+        let server = text(&socket)
+            .and_then(|address| UnixNetwork.listen(&address))
+            .and_then(|listener| Server::start(host.clone(), listener))
+            .inspect_err(|_| {
+                // What matters is why nobody else can be served.
+                let _ = host.close();
+            })?;
+        Ok(Owner { socket, host, server, lock: Mutex::new(Some(lock)) })
+    }
+
+    /// Everything is durable, then free for the next.
+    fn close(&self) -> Result<()> {
+        let Some(lock) = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
+        self.server.stop_accepting();
+        let closed = self.host.close();
+        self.server.close();
+        let removed = file::remove(&self.socket).map(|_| ());
+        drop(lock);
+        closed.and(removed)
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // Who wants to know closes.
+        let _ = self.close();
+    }
+}
 
 impl Member {
-    pub(crate) fn open(dir: &Path, _options: Options) -> Result<Member> {
-        Settings::read(dir).map(|_| Member)
+    pub(crate) fn open(dir: &Path, options: Options) -> Result<Member> {
+        let settings = Settings::read(dir)?;
+        let place = Mutex::new(Place { part: None, number: 0, closed: false });
+        let member = Member { dir: file::absolute(dir)?, settings, options, place };
+        member.part()?;
+        Ok(member)
+    }
+
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What this process is now, and its number; it is made something if it is nothing.
+    fn part(&self) -> Result<(Part, u64)> {
+        let mut place = self.place();
+        if place.closed {
+            return Err(Error::disconnected(format!("the cluster in {} was closed", self.dir.display())));
+        }
+        let part = match &place.part {
+            Some(part) => part.clone(),
+            None => {
+                let part = self.find_part()?;
+                place.part = Some(part.clone());
+                place.number += 1;
+                part
+            }
+        };
+        Ok((part, place.number))
+    }
+
+    /// The part with this number has lost its owner.
+    fn lost(&self, number: u64) {
+        let mut place = self.place();
+        if place.number == number {
+            place.part = None;
+        }
+    }
+
+    fn find_part(&self) -> Result<Part> {
+        let address = text(&settings::socket(&self.dir))?;
+        let give_up = clock::now() + self.options.patience;
+        let mut pause = PAUSES.0;
+        loop {
+            if let Some(lock) = Lock::try_take(settings::lock(&self.dir))? {
+                let owner = Arc::new(Owner::start(&self.dir, &self.settings, lock)?);
+                return Ok(Part { peer: Arc::new(LocalPeer(owner.host.clone())), owner: Some(owner) });
+            }
+            match Remote::connect(Arc::new(UnixNetwork), &address) {
+                Ok(remote) => return Ok(Part { peer: Arc::new(remote), owner: None }),
+                // It is just beginning, or ending.
+                Err(error) if matches!(error.kind, Kind::Missing | Kind::Disconnected) => {
+                    if clock::now() >= give_up {
+                        return Err(Error::busy(format!(
+                            "a process has the cluster in {} and has not answered for {:?} ({error}); end it or wait",
+                            self.dir.display(),
+                            self.options.patience
+                        )));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            clock::pause(pause);
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    /// Does `action` with what this process is now; once more with what it is then if the owner went away meanwhile.
+    /// The action is told whether it was tried before.
+    fn with<T>(&self, action: impl Fn(&dyn Peer, bool) -> Result<T>) -> Result<T> {
+        let give_up = clock::now() + self.options.patience;
+        let mut repeated = false;
+        loop {
+            let (part, number) = self.part()?;
+            match action(&*part.peer, repeated) {
+                Err(error) if error.kind == Kind::Disconnected && part.owner.is_none() && clock::now() < give_up => {
+                    self.lost(number);
+                    repeated = true;
+                }
+                result => return result,
+            }
+        }
     }
 }
 
 impl Peer for Member {
-    fn call(&self, _request: Request) -> Result<Reply> {
-        Err(Error::busy("nothing is served yet"))
+    fn call(&self, request: Request) -> Result<Reply> {
+        self.with(|peer, repeated| if repeated { again(peer, &request) } else { peer.call(request.clone()) })
     }
-    fn open_writer(&self, _ring: &str, _writer: u64, _resume: bool) -> Result<Box<dyn WriterLink>> {
-        Err(Error::busy("nothing is served yet"))
+
+    fn open_writer(&self, ring: &str, writer: u64, resume: bool) -> Result<Box<dyn WriterLink>> {
+        self.with(|peer, _| peer.open_writer(ring, writer, resume))
     }
-    fn query(&self, _request: QueryRequest) -> Result<Box<dyn AnswerLink>> {
-        Err(Error::busy("nothing is served yet"))
+
+    fn query(&self, request: QueryRequest) -> Result<Box<dyn AnswerLink>> {
+        self.with(|peer, _| peer.query(request.clone()))
     }
+
     fn now(&self) -> Moment {
         clock::now()
     }
+
     fn wall(&self) -> Timestamp {
         clock::wall()
     }
+
     fn random(&self) -> u64 {
-        let mut bytes = [0; 8];
-        random::fill(&mut bytes);
-        u64::from_le_bytes(bytes)
+        local::chance()
     }
+
     fn close(&self) -> Result<()> {
-        Ok(())
+        let part = {
+            let mut place = self.place();
+            place.closed = true;
+            place.part.take()
+        };
+        match part {
+            Some(Part { owner: Some(owner), .. }) => owner.close(),
+            Some(Part { peer, .. }) => peer.close(),
+            None => Ok(()),
+        }
     }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // Who wants to know closes.
+        let _ = self.close();
+    }
+}
+
+fn text(path: &Path) -> Result<String> {
+    let text = path.to_str().map(str::to_string);
+    text.ok_or_else(|| Error::usage(format!("{} is not UTF-8; give the directory another name", path.display())))
 }

@@ -1,1 +1,23 @@
-//! Serves targets to clients
+//! Serves targets to clients.
+//!
+//! - [`service`]: what one target does for whoever asks, on its loop; knows no threads.
+//! - [`host`]: targets on their threads, and which of them has a name.
+//! - [`writer`] and [`answer`]: streams into and out of a target, for callers on other threads.
+//! - [`server`]: the same for other processes, in frames.
+//!
+//! Invariants: whoever is slow holds up nothing but itself; what a peer sends is checked before a target sees it; a
+//! block that was accepted once is never accepted again.
+
+pub mod answer;
+mod check;
+pub mod host;
+mod race;
+pub mod server;
+pub mod service;
+mod watch;
+pub mod writer;
+
+pub use answer::{Answer, Part};
+pub use host::Host;
+pub use server::Server;
+pub use writer::Writer;

@@ -1,0 +1,110 @@
+//! The targets of this process, as a peer.
+
+use forebay_client::Stopper;
+use forebay_client::peer::{AnswerLink, Block, Part, Peer, WriterLink};
+use forebay_env::Buffer;
+use forebay_env::real::{clock, random};
+use forebay_model::{Moment, Result, Timestamp};
+use forebay_node::{Answer, Host, Writer, answer};
+use forebay_wire::command::{Durable, OpenWriter, QueryRequest, Reply, Request, WriterOpened};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A host of this process.
+pub(crate) struct LocalPeer(pub(crate) Arc<Host>);
+
+impl Peer for LocalPeer {
+    fn call(&self, request: Request) -> Result<Reply> {
+        self.0.call(request)
+    }
+
+    fn open_writer(&self, ring: &str, writer: u64, resume: bool) -> Result<Box<dyn WriterLink>> {
+        let request = OpenWriter { ring: ring.to_string(), writer, resume };
+        Ok(Box::new(LocalWriter(self.0.open_writer(request)?)))
+    }
+
+    fn query(&self, request: QueryRequest) -> Result<Box<dyn AnswerLink>> {
+        Ok(Box::new(LocalAnswer(self.0.query(request)?)))
+    }
+
+    fn now(&self) -> Moment {
+        clock::now()
+    }
+
+    fn wall(&self) -> Timestamp {
+        clock::wall()
+    }
+
+    fn random(&self) -> u64 {
+        chance()
+    }
+
+    fn close(&self) -> Result<()> {
+        self.0.close()
+    }
+}
+
+/// A number by chance.
+pub(crate) fn chance() -> u64 {
+    let mut bytes = [0; 8];
+    random::fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
+/// A writer session in this process: blocks are packed where the device reads them.
+struct LocalWriter(Writer);
+
+impl WriterLink for LocalWriter {
+    fn opened(&self) -> &WriterOpened {
+        self.0.opened()
+    }
+
+    fn take(&self, wait: bool, stopper: &Stopper) -> Result<Option<Buffer>> {
+        if let Some(buffer) = self.0.try_take() {
+            return Ok(Some(buffer));
+        }
+        if !wait {
+            // Without a ring there is never room again: that is no overflow.
+            return self.0.durable().map(|_| None);
+        }
+        stopper.on_stop(self.0.interrupter());
+        self.0.take()
+    }
+
+    fn send(&mut self, block: Block) -> Result<()> {
+        self.0.send(block.buffer, block.number, block.accepted)
+    }
+
+    fn durable(&self) -> Result<Durable> {
+        self.0.durable()
+    }
+
+    fn wait_durable(&self, number: u64) -> Result<Durable> {
+        self.0.wait_durable(number)
+    }
+
+    fn unsettled(self: Box<Self>) -> VecDeque<Block> {
+        // What this process took in ends with this process.
+        VecDeque::new()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A query in this process.
+struct LocalAnswer(Answer);
+
+impl AnswerLink for LocalAnswer {
+    fn next(&mut self) -> Result<Part> {
+        Ok(match self.0.next_part()? {
+            answer::Part::Batch(batch) => Part::Batch(batch),
+            answer::Part::End(summary) => Part::End(summary),
+        })
+    }
+
+    fn canceller(&self) -> Box<dyn Fn() + Send + Sync> {
+        Box::new(self.0.canceller())
+    }
+}

@@ -1,0 +1,279 @@
+//! Targets on their threads, and which of them has a name.
+
+use crate::answer::Answer;
+use crate::service::{self, Order, QueryId, SessionId};
+use crate::writer::Writer;
+use forebay_env::mailbox::{Sender, mailbox};
+use forebay_env::pipe::{Inlet, Outlet, pipe};
+use forebay_env::real::{self, Opened, process, thread};
+use forebay_model::ring::RingSpec;
+use forebay_model::{Error, Kind, Result, TargetId};
+use forebay_target::Target;
+use forebay_wire::command::{Info, OpenWriter, QueryRequest, Reply, Request};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of an answer that wait for a slow reader.
+const ANSWER_AHEAD: usize = 4 << 20;
+
+/// Targets that are open in this process. Calls block; any thread may make them.
+pub struct Host {
+    targets: Vec<Running>,
+    /// Numbers for sessions and queries.
+    next: AtomicU64,
+    /// Held while a ring is created, so that no two targets get the same name.
+    creating: Mutex<()>,
+}
+
+struct Running {
+    id: TargetId,
+    handle: TargetHandle,
+    thread: Mutex<Option<thread::JoinHandle<()>>>,
+}
+
+/// A way to a target's loop, for any thread.
+#[derive(Clone)]
+pub(crate) struct TargetHandle {
+    orders: Sender<Order>,
+    /// Why the target does nothing more.
+    failure: Arc<Mutex<Option<Error>>>,
+}
+
+impl TargetHandle {
+    /// Gives an order. An error if nobody will carry it out.
+    pub(crate) fn order(&self, order: Order) -> Result<()> {
+        self.orders.send(order).map_err(|_| self.gone())
+    }
+
+    /// Why the target does nothing more, if so.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.failing().clone()
+    }
+
+    fn gone(&self) -> Error {
+        self.failure().unwrap_or_else(going_away)
+    }
+
+    fn failing(&self) -> MutexGuard<'_, Option<Error>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives an order and waits for its answer.
+    fn ask<T: Send>(&self, order: impl FnOnce(Inlet<Result<T>>) -> Order) -> Result<T> {
+        let (answer, mut outlet) = pipe(0);
+        self.order(order(answer))?;
+        outlet.receive_blocking().unwrap_or_else(|| Err(self.gone()))
+    }
+
+    fn call(&self, request: &Request) -> Result<Reply> {
+        self.ask(|answer| Order::Ask { request: request.clone(), answer })
+    }
+}
+
+impl Host {
+    /// Opens the targets on `devices`, each on a thread of its own. All are open afterwards, or none is.
+    pub fn start(devices: Vec<Opened>) -> Result<Host> {
+        let mut host = Host { targets: Vec::new(), next: AtomicU64::new(1), creating: Mutex::new(()) };
+        let starting: Vec<_> = devices.into_iter().map(start).collect();
+        let mut failure = None;
+        for started in starting {
+            match started.and_then(Starting::wait) {
+                Ok(running) => host.targets.push(running),
+                Err(error) => {
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        match failure {
+            None => Ok(host),
+            Some(error) => {
+                // What matters is why one could not be opened; the others were not used.
+                let _ = host.close();
+                Err(error)
+            }
+        }
+    }
+
+    /// The ids of the targets, in their order.
+    pub fn targets(&self) -> Vec<TargetId> {
+        self.targets.iter().map(|target| target.id).collect()
+    }
+
+    /// Asks once.
+    pub fn call(&self, request: Request) -> Result<Reply> {
+        match &request {
+            Request::CreateRing(spec) => self.create_ring(spec),
+            Request::Info | Request::Status { ring: None } | Request::Profiles | Request::Plan(_) => self.all(&request),
+            Request::SetProfile { target, .. } | Request::Measure { target, .. } => {
+                let found = self.targets.iter().find(|t| t.id == *target);
+                let found = found.ok_or_else(|| Error::missing(format!("there is no target {target}")))?;
+                found.handle.call(&request)
+            }
+            Request::Status { ring: Some(ring) }
+            | Request::DeleteRing { ring }
+            | Request::ResizeRing { ring, .. }
+            | Request::Pin { ring, .. }
+            | Request::Unpin { ring, .. }
+            | Request::Pins { ring } => self.with(ring)?.call(&request),
+        }
+    }
+
+    /// Begins or resumes recording.
+    pub fn open_writer(&self, request: OpenWriter) -> Result<Writer> {
+        let target = self.with(&request.ring)?.clone();
+        let session = SessionId(self.next.fetch_add(1, Ordering::Relaxed));
+        let opening = target.ask(|answer| Order::OpenWriter { session, request, answer })?;
+        Ok(Writer::new(target, session, opening))
+    }
+
+    /// Begins a query.
+    pub fn query(&self, request: QueryRequest) -> Result<Answer> {
+        let target = self.with(&request.ring)?.clone();
+        let query = QueryId(self.next.fetch_add(1, Ordering::Relaxed));
+        let (batches, batches_out) = pipe(ANSWER_AHEAD);
+        let (end, end_out) = pipe(0);
+        target.order(Order::Query { query, request, batches, end })?;
+        Ok(Answer::new(target, query, batches_out, end_out))
+    }
+
+    /// Makes everything durable and closes the targets. Whoever still records or reads is told that this process goes
+    /// away.
+    pub fn close(&self) -> Result<()> {
+        let mut stopping: Vec<(&Running, Outlet<Result<()>>)> = Vec::new();
+        for target in &self.targets {
+            target.handle.failing().get_or_insert_with(going_away);
+            let (answer, outlet) = pipe(0);
+            // A target that is gone has said why when it went.
+            if target.handle.order(Order::Stop(answer)).is_ok() {
+                stopping.push((target, outlet));
+            }
+        }
+        let mut result = Ok(());
+        for (target, mut outlet) in stopping {
+            let ended = outlet.receive_blocking().unwrap_or(Ok(()));
+            result = result.and(ended.map_err(|error| error.of(format!("closing target {}", target.id))));
+        }
+        for target in &self.targets {
+            let thread = target.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(thread) = thread {
+                // A thread that panicked has said so.
+                let _ = thread.join();
+            }
+        }
+        result
+    }
+
+    /// The target that has the ring.
+    fn with(&self, ring: &str) -> Result<&TargetHandle> {
+        if let [only] = &self.targets[..] {
+            return Ok(&only.handle);
+        }
+        let mut missing = Error::missing(format!("there is no ring {ring}"));
+        for target in &self.targets {
+            match target.handle.call(&Request::Status { ring: Some(ring.to_string()) }) {
+                Ok(_) => return Ok(&target.handle),
+                Err(error) if error.kind == Kind::Missing => missing = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(missing)
+    }
+
+    /// Asks all targets and joins their answers.
+    fn all(&self, request: &Request) -> Result<Reply> {
+        let mut joined: Option<Reply> = None;
+        for target in &self.targets {
+            let reply = target.handle.call(request)?;
+            match (&mut joined, reply) {
+                (None, reply) => joined = Some(reply),
+                (Some(Reply::Info(all)), Reply::Info(mut more)) => all.targets.append(&mut more.targets),
+                (Some(Reply::Rings(all)), Reply::Rings(mut more)) => all.append(&mut more),
+                (Some(Reply::Profiles(all)), Reply::Profiles(mut more)) => all.append(&mut more),
+                (Some(Reply::Plans(all)), Reply::Plans(mut more)) => all.append(&mut more),
+                (Some(_), _) => {}
+            }
+        }
+        match joined {
+            Some(Reply::Info(info)) => Ok(Reply::Info(Info { process: process::id(), ..info })),
+            Some(reply) => Ok(reply),
+            None => Err(Error::missing("there are no targets")),
+        }
+    }
+
+    /// Creates a ring on the first target that can promise it.
+    fn create_ring(&self, spec: &RingSpec) -> Result<Reply> {
+        let _creating = self.creating.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.targets.len() > 1
+            && let Ok(Reply::Rings(rings)) = self.all(&Request::Status { ring: None })
+            && rings.iter().any(|ring| ring.spec.name == spec.name)
+        {
+            return Err(Error::exists(format!("there is a ring {} already", spec.name)));
+        }
+        let mut refusal = None;
+        for target in &self.targets {
+            match target.handle.call(&Request::CreateRing(spec.clone())) {
+                Err(error) if matches!(error.kind, Kind::Refused | Kind::Full | Kind::Missing) => {
+                    refusal.get_or_insert(error);
+                }
+                result => return result,
+            }
+        }
+        Err(refusal.unwrap_or_else(|| Error::missing("there are no targets")))
+    }
+}
+
+/// A target that is being opened.
+struct Starting {
+    opened: Outlet<Result<TargetId>>,
+    handle: TargetHandle,
+    thread: thread::JoinHandle<()>,
+}
+
+fn start(device: Opened) -> Result<Starting> {
+    let (orders, receiver) = mailbox();
+    let handle = TargetHandle { orders, failure: Arc::default() };
+    let failure = handle.failure.clone();
+    let (tell, opened) = pipe(0);
+    let name = device.geometry().name.clone();
+    let thread = thread::spawn("target", move || {
+        let loop_name = name.clone();
+        let ended = real::run(real::Options { device }, move |env| async move {
+            match Target::open(env.clone()).await {
+                Ok(target) => {
+                    tell.send(Ok(target.id()), 0).await;
+                    drop(tell);
+                    service::serve(env, target, receiver).await;
+                }
+                Err(error) => {
+                    tell.send(Err(error.of(&loop_name)), 0).await;
+                }
+            }
+        });
+        let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = ended {
+            *failure = Some(error.of(name));
+        }
+        failure.get_or_insert_with(going_away);
+    })?;
+    Ok(Starting { opened, handle, thread })
+}
+
+impl Starting {
+    fn wait(mut self) -> Result<Running> {
+        match self.opened.receive_blocking() {
+            Some(Ok(id)) => Ok(Running { id, handle: self.handle, thread: Mutex::new(Some(self.thread)) }),
+            Some(Err(error)) => {
+                let _ = self.thread.join();
+                Err(error)
+            }
+            None => {
+                let _ = self.thread.join();
+                Err(self.handle.gone())
+            }
+        }
+    }
+}
+
+fn going_away() -> Error {
+    Error::disconnected("the process that serves the cluster is going away")
+}

@@ -1,0 +1,141 @@
+//! What one target does for whoever asks: takes orders from its mailbox and carries them out as tasks on its loop, so
+//! that none waits for another.
+
+mod asks;
+mod queries;
+mod sessions;
+
+use crate::watch::Watch;
+use crate::writer::Opening;
+use forebay_env::mailbox::Receiver;
+use forebay_env::pipe::Inlet;
+use forebay_env::{Buffer, Env};
+use forebay_model::ring::{Batch, QuerySummary};
+use forebay_model::{Moment, Result};
+use forebay_target::Target;
+use forebay_wire::command::{OpenWriter, QueryRequest, Reply, Request};
+use queries::Queries;
+use sessions::Sessions;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A writer session at this service; never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SessionId(pub(crate) u64);
+
+/// A query at this service; never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct QueryId(pub(crate) u64);
+
+/// What a target is asked to do. Whoever asks chooses the numbers.
+pub enum Order {
+    /// One request, one answer.
+    Ask {
+        /// The request.
+        request: Request,
+        /// Where the answer goes.
+        answer: Inlet<Result<Reply>>,
+    },
+    /// Begin or resume recording.
+    OpenWriter {
+        /// The session.
+        session: SessionId,
+        /// What is asked for.
+        request: OpenWriter,
+        /// Where the answer goes.
+        answer: Inlet<Result<Opening>>,
+    },
+    /// A staging buffer, as soon as there is one.
+    TakeBuffer {
+        /// For this session.
+        session: SessionId,
+        /// Where it goes; closed without one if the wait was ended.
+        answer: Inlet<Buffer>,
+    },
+    /// End the wait for a buffer, and every later one of this session.
+    StopTaking(SessionId),
+    /// A packed block.
+    Append {
+        /// By this session.
+        session: SessionId,
+        /// The block.
+        buffer: Buffer,
+        /// Its number.
+        number: u64,
+        /// When its first element was accepted.
+        accepted: Moment,
+    },
+    /// The session records no more.
+    CloseWriter(SessionId),
+    /// A query.
+    Query {
+        /// The query.
+        query: QueryId,
+        /// What is asked for.
+        request: QueryRequest,
+        /// Where its answer goes.
+        batches: Inlet<Batch>,
+        /// Where its end goes.
+        end: Inlet<Result<QuerySummary>>,
+    },
+    /// End a query.
+    CancelQuery(QueryId),
+    /// Make everything durable and end.
+    Stop(Inlet<Result<()>>),
+}
+
+/// A target at work for others.
+struct Service {
+    env: Env,
+    target: Rc<Target>,
+    sessions: Sessions,
+    queries: Queries,
+}
+
+/// Carries out orders until it is told to stop, or nobody can give one any more.
+pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
+    let service = Rc::new(Service { env, target, sessions: Sessions::default(), queries: Queries::default() });
+    while let Some(order) = orders.receive().await {
+        match order {
+            Order::Ask { request, answer } => {
+                let this = service.clone();
+                service.env.spawner.detach(async move {
+                    let reply = asks::ask(&this, request).await;
+                    answer.send(reply, 0).await;
+                });
+            }
+            Order::OpenWriter { session, request, answer } => {
+                let this = service.clone();
+                service.env.spawner.detach(async move {
+                    let opening = sessions::open(&this, session, request).await;
+                    // Nobody may be there any more to close it.
+                    let failed = opening.is_err();
+                    if !answer.send(opening, 0).await && !failed {
+                        sessions::close(&this, session);
+                    }
+                });
+            }
+            Order::TakeBuffer { session, answer } => sessions::take(&service, session, answer),
+            Order::StopTaking(session) => sessions::stop_taking(&service, session),
+            Order::Append { session, buffer, number, accepted } => {
+                sessions::append(&service, session, buffer, number, accepted);
+            }
+            Order::CloseWriter(session) => sessions::close(&service, session),
+            Order::Query { query, request, batches, end } => queries::start(&service, query, request, batches, end),
+            Order::CancelQuery(query) => queries::cancel(&service, query),
+            Order::Stop(answer) => {
+                let result = service.target.close().await;
+                sessions::end_all(&service);
+                answer.send(result, 0).await;
+                return;
+            }
+        }
+    }
+    // The thread that gives orders is gone without a word: what is accepted is still made durable.
+    if service.target.close().await.is_err() {
+        sessions::end_all(&service);
+    }
+}
+
+/// A watch that a session and its writer share.
+type Shared = Arc<Watch>;

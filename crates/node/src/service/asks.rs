@@ -1,0 +1,74 @@
+//! What is asked once and answered once, of one target.
+
+use super::Service;
+use forebay_model::{Bytes, Error, Result};
+use forebay_wire::command::{Activity, Info, Reply, Request, TargetInfo, TargetProfile};
+
+pub(super) async fn ask(service: &Service, request: Request) -> Result<Reply> {
+    let target = &service.target;
+    match request {
+        Request::Info => Ok(Reply::Info(Info {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            process: 0,
+            targets: vec![info(service)],
+        })),
+        Request::Status { ring: None } => Ok(Reply::Rings(target.status())),
+        Request::Status { ring: Some(name) } => Ok(Reply::Rings(vec![target.ring(&name)?.status()])),
+        Request::CreateRing(spec) => Ok(Reply::Ring(Box::new(target.create_ring(spec).await?.status()))),
+        Request::DeleteRing { ring } => target.delete_ring(&ring).await.map(|()| Reply::Done),
+        Request::ResizeRing { ring, capacity } => target.resize_ring(&ring, capacity).await.map(Reply::Capacity),
+        Request::Pin { ring, label, from, to } => target.pin(&ring, &label, from, to).await.map(Reply::Pinned),
+        Request::Unpin { ring, pin } => target.unpin(&ring, pin).await.map(|()| Reply::Done),
+        Request::Pins { ring } => Ok(Reply::Pins(target.ring(&ring)?.status().pins)),
+        Request::Profiles => Ok(Reply::Profiles(vec![profile(service)])),
+        Request::SetProfile { target: id, profile } => {
+            mine(service, id)?;
+            target.set_profile(profile).await.map(|()| Reply::Done)
+        }
+        Request::Measure { target: id, .. } => {
+            mine(service, id)?;
+            Ok(Reply::Profiles(vec![profile(service)]))
+        }
+        Request::Plan(_) => Ok(Reply::Plans(Vec::new())),
+    }
+}
+
+fn mine(service: &Service, id: forebay_model::TargetId) -> Result<()> {
+    if service.target.id() == id {
+        return Ok(());
+    }
+    Err(Error::missing(format!("there is no target {id}")))
+}
+
+fn device(service: &Service) -> String {
+    service.target.disk().geometry().name.clone()
+}
+
+fn profile(service: &Service) -> TargetProfile {
+    TargetProfile { target: service.target.id(), device: device(service), profile: service.target.profile() }
+}
+
+fn info(service: &Service) -> TargetInfo {
+    let target = &service.target;
+    let geometry = target.disk().geometry();
+    let runs = target.free_runs();
+    let size = |run: &std::ops::Range<Bytes>| run.end - run.start;
+    let counters = target.disk().counters();
+    TargetInfo {
+        id: target.id(),
+        device: geometry.name.clone(),
+        size: geometry.size,
+        rotates: geometry.rotates,
+        group: target.layout().group,
+        free: runs.iter().map(size).sum(),
+        largest_free: runs.iter().map(size).max().unwrap_or(Bytes::ZERO),
+        complaints: target.complaints().to_vec(),
+        activity: Activity {
+            guaranteed: counters.guaranteed,
+            read: counters.normal,
+            metadata: counters.metadata,
+            missed_deadlines: counters.missed_deadlines,
+            throttled: counters.throttled,
+        },
+    }
+}

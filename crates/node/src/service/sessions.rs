@@ -1,0 +1,159 @@
+//! Writer sessions at one target.
+
+use super::{Service, SessionId, Shared};
+use crate::race::{First, race};
+use crate::watch::Watch;
+use crate::writer::Opening;
+use async_task::Task;
+use forebay_env::Buffer;
+use forebay_env::pipe::Inlet;
+use forebay_model::ring::RingState;
+use forebay_model::{Error, Moment, Result};
+use forebay_target::{Arrival, Ring};
+use forebay_wire::command::{Durable, OpenWriter, WriterOpened};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a fresh session waits for a ring to find its tail, so that it knows what came before it exactly.
+const TAIL_PATIENCE: Duration = Duration::from_millis(500);
+/// How often it is looked whether a ring is full.
+const LOOK: Duration = Duration::from_millis(250);
+
+#[derive(Default)]
+pub(super) struct Sessions {
+    open: RefCell<BTreeMap<SessionId, Session>>,
+    /// By ring: the writer that was last, and how far its blocks were received.
+    received: RefCell<BTreeMap<u64, (u64, u64)>>,
+}
+
+struct Session {
+    ring: Rc<Ring>,
+    writer: u64,
+    watch: Shared,
+    /// Tells the watch what is durable.
+    watching: Task<()>,
+    /// A wait for a buffer.
+    taking: Option<Task<()>>,
+    /// Nobody is to wait any more.
+    stopped: bool,
+}
+
+pub(super) async fn open(service: &Rc<Service>, id: SessionId, request: OpenWriter) -> Result<Opening> {
+    let OpenWriter { ring: name, writer, resume } = request;
+    let ring = service.target.ring(&name)?;
+    if resume {
+        ring.ready().await?;
+    } else if let First::Left(result) = race(ring.ready(), service.env.clock.sleep(TAIL_PATIENCE)).await {
+        result?;
+    }
+    ring.attach(writer).map_err(|error| error.of(&name))?;
+    let (status, progress) = (ring.status(), ring.progress());
+    let mine = progress.writer == writer;
+    let durable = Durable {
+        number: if mine { progress.durable } else { 0 },
+        sequence: progress.sequence,
+        full: status.state == RingState::Full,
+    };
+    let known = service.sessions.received.borrow().get(&ring.id.0).copied();
+    let received = known.filter(|(w, _)| *w == writer).map_or(durable.number, |(_, number)| number);
+    service.sessions.received.borrow_mut().insert(ring.id.0, (writer, received));
+    // The same writer from a connection that broke: this session takes over from that one.
+    let older = {
+        let open = service.sessions.open.borrow();
+        open.iter().find(|(_, s)| s.ring.id == ring.id && s.writer == writer).map(|(id, _)| *id)
+    };
+    if let Some(older) = older.and_then(|id| service.sessions.open.borrow_mut().remove(&id)) {
+        older.watch.end(Err(Error::busy("the session was resumed elsewhere")));
+    }
+    let watch = Arc::new(Watch::new(durable));
+    let watching = service.env.spawner.spawn(keep_watch(service.clone(), ring.clone(), writer, watch.clone()));
+    let opened = WriterOpened {
+        newest: status.newest,
+        received,
+        durable,
+        buffers: ring.staging().count() as u32,
+        spec: status.spec,
+    };
+    let opening =
+        Opening { opened, watch: watch.clone(), slab: ring.staging().clone(), keys: ring.keys.caller_width() };
+    let session = Session { ring, writer, watch, watching, taking: None, stopped: false };
+    service.sessions.open.borrow_mut().insert(id, session);
+    Ok(opening)
+}
+
+/// Tells the watch whatever becomes durable, until the session ends.
+async fn keep_watch(service: Rc<Service>, ring: Rc<Ring>, writer: u64, watch: Shared) {
+    loop {
+        let (durable, _) = watch.now();
+        match race(ring.durable(writer, durable.number + 1), service.env.clock.sleep(LOOK)).await {
+            First::Left(Ok(_)) => tell(&ring, writer, &watch),
+            First::Left(Err(error)) => {
+                watch.end(Err(error));
+                return;
+            }
+            First::Right(()) => {
+                let full = ring.status().state == RingState::Full;
+                watch.tell(Durable { full, ..watch.now().0 });
+            }
+        }
+    }
+}
+
+fn tell(ring: &Ring, writer: u64, watch: &Watch) {
+    let progress = ring.progress();
+    if progress.writer == writer {
+        watch.tell(Durable { number: progress.durable, sequence: progress.sequence, full: false });
+    }
+}
+
+pub(super) fn take(service: &Rc<Service>, id: SessionId, answer: Inlet<Buffer>) {
+    if let Some(session) = service.sessions.open.borrow_mut().get_mut(&id).filter(|session| !session.stopped) {
+        let slab = session.ring.staging().clone();
+        session.taking = Some(service.env.spawner.spawn(async move {
+            let buffer = slab.take().await;
+            answer.send(buffer, 0).await;
+        }));
+    }
+}
+
+pub(super) fn stop_taking(service: &Service, id: SessionId) {
+    let task = service.sessions.open.borrow_mut().get_mut(&id).and_then(|session| {
+        session.stopped = true;
+        session.taking.take()
+    });
+    drop(task);
+}
+
+pub(super) fn append(service: &Service, id: SessionId, buffer: Buffer, number: u64, accepted: Moment) {
+    let open = service.sessions.open.borrow();
+    let Some(session) = open.get(&id) else { return };
+    match session.ring.accept(Arrival { buffer, accepted }) {
+        Ok(()) => {
+            service.sessions.received.borrow_mut().insert(session.ring.id.0, (session.writer, number));
+        }
+        Err(error) => session.watch.end(Err(error)),
+    }
+}
+
+pub(super) fn close(service: &Service, id: SessionId) {
+    let session = service.sessions.open.borrow_mut().remove(&id);
+    if let Some(session) = session {
+        session.ring.detach(session.writer);
+        tell(&session.ring, session.writer, &session.watch);
+        session.watch.end(Ok(()));
+        drop(session.watching);
+    }
+}
+
+/// The target is closed: tells every session how far it came, and that it goes no further here.
+pub(super) fn end_all(service: &Service) {
+    let sessions = std::mem::take(&mut *service.sessions.open.borrow_mut());
+    for session in sessions.into_values() {
+        session.ring.detach(session.writer);
+        tell(&session.ring, session.writer, &session.watch);
+        session.watch.end(Err(Error::disconnected("the process that serves the ring is going away")));
+    }
+}

@@ -1,0 +1,106 @@
+//! Recording into a ring of this process, from any thread.
+
+use crate::host::TargetHandle;
+use crate::service::{Order, SessionId};
+use crate::watch::Watch;
+use forebay_env::pipe::pipe;
+use forebay_env::{Buffer, Slab};
+use forebay_model::{Error, Moment, Result};
+use forebay_wire::command::{Durable, WriterOpened};
+use std::sync::Arc;
+
+/// What a service answers when a session is opened.
+pub struct Opening {
+    pub(crate) opened: WriterOpened,
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) slab: Slab,
+    /// Bytes of caller-supplied keys of an element.
+    pub(crate) keys: usize,
+}
+
+/// A writer session. It ends when this is dropped.
+pub struct Writer {
+    target: TargetHandle,
+    session: SessionId,
+    opening: Opening,
+}
+
+impl Writer {
+    pub(crate) fn new(target: TargetHandle, session: SessionId, opening: Opening) -> Writer {
+        Writer { target, session, opening }
+    }
+
+    /// What the ring said when it was opened.
+    pub fn opened(&self) -> &WriterOpened {
+        &self.opening.opened
+    }
+
+    /// Bytes of caller-supplied keys of an element.
+    pub fn caller_width(&self) -> usize {
+        self.opening.keys
+    }
+
+    /// A staging buffer if there is one now.
+    pub fn try_take(&self) -> Option<Buffer> {
+        self.opening.slab.try_take()
+    }
+
+    /// A staging buffer, waiting for one; `None` if the wait was ended.
+    pub fn take(&self) -> Result<Option<Buffer>> {
+        self.going_on()?;
+        if let Some(buffer) = self.try_take() {
+            return Ok(Some(buffer));
+        }
+        let (answer, mut buffer) = pipe(0);
+        self.target.order(Order::TakeBuffer { session: self.session, answer })?;
+        match buffer.receive_blocking() {
+            Some(buffer) => Ok(Some(buffer)),
+            None => self.going_on().map(|()| None),
+        }
+    }
+
+    /// What ends a wait in [`Writer::take`] for good, from any thread.
+    pub fn interrupter(&self) -> impl Fn() + Send + Sync + 'static {
+        let (target, session) = (self.target.clone(), self.session);
+        move || {
+            // A target that is gone has ended every wait.
+            let _ = target.order(Order::StopTaking(session));
+        }
+    }
+
+    /// Hands a block over. What becomes of it is told by [`Writer::durable`].
+    pub fn send(&self, buffer: Buffer, number: u64, accepted: Moment) -> Result<()> {
+        self.going_on()?;
+        self.target.order(Order::Append { session: self.session, buffer, number, accepted })
+    }
+
+    /// How far it is durable now; an error if nothing will be any more.
+    pub fn durable(&self) -> Result<Durable> {
+        let (durable, _) = self.opening.watch.now();
+        self.going_on().map(|()| durable)
+    }
+
+    /// Waits until block `number` is durable, or everything is pinned.
+    pub fn wait_durable(&self, number: u64) -> Result<Durable> {
+        self.opening.watch.until(number)
+    }
+
+    pub(crate) fn watch(&self) -> Arc<Watch> {
+        self.opening.watch.clone()
+    }
+
+    fn going_on(&self) -> Result<()> {
+        match self.opening.watch.now().1 {
+            None => Ok(()),
+            Some(Err(error)) => Err(error),
+            Some(Ok(())) => Err(Error::disconnected("the writer session is closed")),
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // A target that is gone has no sessions.
+        let _ = self.target.order(Order::CloseWriter(self.session));
+    }
+}
