@@ -3,7 +3,7 @@
 use crate::answer::{Answer, Event, conjunction};
 use crate::peer::Peer;
 use crate::recorder::{Recorder, RecorderOptions};
-use forebay_model::ring::{Pin, Pinned, RingSpec, RingStatus};
+use forebay_model::ring::{Pin, Pinned, RingSpec, RingState, RingStatus};
 use forebay_model::{Bytes, Error, Gap, Moment, Profile, Result, TargetId, Timestamp};
 use forebay_wire::command::{Info, PlanRequest, QueryRequest, Reply, Request, TargetPlan, TargetProfile};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Cluster {
         }
     }
 
-    /// One ring, as it says of itself.
+    /// One ring, as it says of itself. (One that is just finding its tail is given half a second for that.)
     pub fn ring(&self, name: &str) -> Result<RingStatus> {
         match self.peer.call(Request::Status { ring: Some(name.to_string()) })? {
             Reply::Rings(mut rings) if rings.len() == 1 => Ok(rings.remove(0)),
@@ -158,8 +158,11 @@ impl Cluster {
     /// Everything that matches and is recorded from now on. (A query with [`QueryOptions::follow`] begins with what is
     /// kept.)
     pub fn tail(&self, ring: &str, text: &str) -> Result<Answer> {
-        let next = self.ring(ring)?.next_sequence;
-        let text = conjunction(text, next);
+        let mut status = self.ring(ring)?;
+        while status.state == RingState::Recovering {
+            status = self.ring(ring)?;
+        }
+        let text = conjunction(text, status.next_sequence);
         self.query_with(ring, &text, QueryOptions { follow: true, ..QueryOptions::default() })
     }
 

@@ -11,6 +11,7 @@ mod cli;
 mod commands;
 mod context;
 mod draw;
+
 mod input;
 mod show;
 

@@ -32,13 +32,21 @@ impl Feeder {
         if self.packer.has_buffer() && self.packer.push(time, parts, &[]) {
             return Ok(());
         }
-        self.send()?;
-        self.take().await;
-        if length <= self.packer.largest(self.ring.staging().capacity().0 as usize, 0) {
-            assert!(self.packer.push(time, parts, &[]), "a fresh block takes an element of its size");
-            return Ok(());
+        let largest = self.packer.largest(self.ring.staging().capacity().0 as usize, 0);
+        // Elements of more than half a block go on in the next one rather than leave blocks half empty.
+        if length <= largest / 2 || !self.packer.has_buffer() {
+            self.send()?;
+            self.take().await;
+            if length <= largest {
+                assert!(self.packer.push(time, parts, &[]), "a fresh block takes an element of its size");
+                return Ok(());
+            }
         }
-        assert!(self.packer.begin(time, &[]));
+        if !self.packer.begin(time, &[]) {
+            self.send()?;
+            self.take().await;
+            assert!(self.packer.begin(time, &[]), "a fresh block takes the beginning of an element");
+        }
         for part in parts {
             let mut rest = *part;
             while !rest.is_empty() {
@@ -52,6 +60,17 @@ impl Feeder {
         }
         self.packer.end();
         Ok(())
+    }
+
+    /// Whether an element of `length` bytes can be added without waiting for memory; a source that cannot wait asks.
+    pub fn room_or_take(&mut self, length: usize) -> bool {
+        if self.packer.has_buffer() && self.packer.room(0) >= length {
+            return true;
+        }
+        let capacity = self.ring.staging().capacity().0 as usize;
+        let blocks = length.div_ceil(self.packer.largest(capacity, 0)) + 1;
+        // An element larger than staging memory goes through it in pieces.
+        self.ring.staging().available() >= blocks.min(self.ring.staging().count() / 2)
     }
 
     /// Records a gap.

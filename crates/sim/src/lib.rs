@@ -22,6 +22,8 @@
 pub mod disk;
 pub mod feeder;
 pub mod life;
+pub mod limit;
+pub mod promise;
 pub mod reader;
 pub mod seeds;
 mod timeline;

@@ -30,11 +30,11 @@ pub async fn commit(disk: &Scheduler, superblock: &mut Superblock, catalog: &Cat
     superblock.checkpoint_crc = crc32c(&bytes);
     for which in [0, 1] {
         write(disk, superblock.layout.area_at(which), &bytes).await?;
-        disk.flush().await?;
+        disk.flush_metadata().await?;
         let mut root = vec![0; ROOT_LEN.0 as usize];
         superblock.encode(&mut root)?;
         write(disk, ROOTS[which], &root).await?;
-        disk.flush().await?;
+        disk.flush_metadata().await?;
     }
     Ok(())
 }

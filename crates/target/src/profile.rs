@@ -26,10 +26,14 @@ const PER_PIECE: u64 = 24;
 /// The smallest extent worth measuring.
 const LEAST_EXTENT: Bytes = Bytes::mib(4);
 /// Share of the budget for rates; the rest is for seeks and flushes.
-const RATES_PERCENT: u32 = 80;
+const RATES_PERCENT: u32 = 75;
 /// Set aside for each positioning where the head has to move.
 const WAY: Duration = Duration::from_millis(20);
-/// A write rate that is still to be filled in.
+/// No device reads faster; memory does.
+const PLAUSIBLE: Rate = Rate::mb(20_000);
+/// Positioning that takes less does not wait for a platter.
+const ROTATES: Duration = Duration::from_millis(1);
+/// A rate that is still to be filled in.
 const UNKNOWN: Rate = Rate(0);
 /// What a piece of writing takes at the least, if there is room.
 const WRITE_TIME: Duration = Duration::from_millis(180);
@@ -66,7 +70,7 @@ impl MeasureOptions {
             writes,
             // A disk writes as fast as it reads, less what verifying a position costs; flash may write at half.
             writes_percent: if rotates { 97 } else { 50 },
-            budget: Duration::from_secs(if large { 105 } else { 3 }),
+            budget: if large { Duration::from_secs(105) } else { Duration::from_millis(2400) },
         }
     }
 }
@@ -147,17 +151,38 @@ impl Session<'_> {
     }
 
     async fn measure(&mut self, progress: &mut dyn FnMut(f32)) -> Result<Profile> {
-        let points = self.rates(progress).await?;
+        let rotates = self.rotates;
+        let plan = seeks::Plan::new(self.env, &self.extent, rotates, self.options.budget / 8);
+        let positions: Vec<Bytes> = (0..self.points).map(|number| self.offset(number)).collect();
+        let blank = |offset: &Bytes| Point { offset: *offset, write: UNKNOWN, read: UNKNOWN, worst: Duration::ZERO };
+        let mut points: Vec<Point> = positions.iter().map(blank).collect();
+        let budget = self.options.budget * RATES_PERCENT / 100;
+        let mut reads_from = 0.0;
+        if self.options.writes {
+            // A file system reads what was never written without its device, so all that will be read is written
+            // first; and long before, so that no drive has it still in memory.
+            plan.prepare(self.env, &self.slab).await?;
+            reads_from = 0.5;
+            self.write_all(&mut points, budget / 2, &mut |share| progress(share * 0.5)).await?;
+        }
+        self.read_all(&mut points, budget, &mut |share| progress(reads_from + (0.9 - reads_from) * share)).await?;
+        let share = f64::from(self.options.writes_percent) / 100.0;
+        if self.options.writes {
+            fill_in(&mut points)
+        } else {
+            derive(&mut points, share)?
+        }
         let flush = if self.options.writes { Some(self.flush().await?) } else { None };
-        progress(0.9);
-        let seeks = seeks::measure(self.env, &self.slab, &self.extent, self.options.budget / 8).await?;
+        progress(0.95);
+        let seeks = plan.measure(self.env, &self.slab).await?;
         progress(1.0);
         let slowest = points.iter().map(|p| p.write).min().unwrap_or(Rate(1));
         // A flush that nobody has timed moves the burst, and the arm.
         let flush = flush.unwrap_or_else(|| seeks.full_worst + slowest.time_for(FLUSH_BURST));
         Ok(Profile {
             points,
-            rotates: self.rotates,
+            // Virtual disks often say that they rotate when nothing does.
+            rotates: rotates && seeks.full_mean >= ROTATES,
             short_seek: seeks.short_worst,
             full_seek: seeks.full_worst,
             mean_short_seek: seeks.short_mean,
@@ -169,51 +194,65 @@ impl Session<'_> {
         })
     }
 
-    /// Reads each position, and writes as many as there is time and room for.
-    async fn rates(&mut self, progress: &mut dyn FnMut(f32)) -> Result<Vec<Point>> {
-        let budget = self.options.budget * RATES_PERCENT / 100;
-        let passes = if self.options.writes { 2 } else { 1 };
-        let way = if self.rotates { WAY * passes } else { Duration::ZERO };
-        let every = self.points.div_ceil(self.written_points(budget));
-        let most_written = (self.length() / self.points * every / 4).clamp(SMALL * 4, self.options.bytes_per_point);
+    /// Writes as many of the positions as there is time and room for, in `budget`.
+    async fn write_all(&mut self, points: &mut [Point], budget: Duration, progress: &mut dyn FnMut(f32)) -> Result<()> {
+        let count = self.written_points(budget);
+        let every = self.points.div_ceil(count);
+        let room = (self.length() / self.points * every / 4).clamp(SMALL * 4, self.options.bytes_per_point);
         // A guess for the first piece, and for the others what the one before has shown.
-        let mut rate = if self.rotates { Rate::mb(60) } else { Rate::mb(200) };
-        let mut points = Vec::with_capacity(self.points as usize);
-        // Downwards, since drives read on upwards by themselves: what a piece reads was not in their memory.
-        for number in (0..self.points).rev() {
-            let spent = self.spent();
-            if spent > self.options.budget * 4 {
-                return Err(Error::busy(format!(
-                    "only {} of {} positions were measured in {spent:?}; the device is too slow for that, or busy: give it more time, or nothing else to do",
-                    points.len(),
-                    self.points,
-                )));
-            }
-            let left = budget.saturating_sub(spent) / (number + 1) as u32;
-            let time = left.saturating_sub(way) * 9 / 10 / passes;
-            let offset = self.offset(number);
-            let read = self.stream(offset).read(rate.bytes_in(time).clamp(SMALL * 4, self.most())).await?;
-            rate = read.rate;
-            let mut point = Point { offset, write: UNKNOWN, read: read.rate, worst: read.worst };
-            if self.options.writes && (number == 0 || (self.points - 1 - number).is_multiple_of(every)) {
-                let piece = rate.bytes_in((time * every as u32).max(WRITE_TIME)).clamp(SMALL * 4, most_written);
-                let write = self.stream(offset).write(piece.min(self.extent.end - offset)).await?;
-                self.stall = self.stall.max(write.worst);
-                rate = rate.min(write.rate);
-                (point.write, point.worst) = (write.rate, point.worst.max(write.worst));
-            }
-            points.push(point);
-            progress(0.85 * points.len() as f32 / self.points as f32);
+        let mut rate = self.guess();
+        let last = points.len() as u64 - 1;
+        let chosen: Vec<usize> =
+            (0..points.len()).filter(|at| *at == 0 || (last - *at as u64).is_multiple_of(every)).collect();
+        for (done, at) in chosen.iter().rev().enumerate() {
+            let time = self.time_left(budget, chosen.len() - done)?;
+            let offset = points[*at].offset;
+            let piece = rate.bytes_in(time.max(WRITE_TIME)).clamp(SMALL * 4, room).min(self.extent.end - offset);
+            let seen = self.stream(offset).write(piece).await?;
+            rate = seen.rate;
+            self.stall = self.stall.max(seen.worst);
+            (points[*at].write, points[*at].worst) = (seen.rate, seen.worst);
+            progress((done + 1) as f32 / chosen.len() as f32);
         }
-        points.reverse();
-        let share = f64::from(self.options.writes_percent) / 100.0;
-        fill_in(&mut points, share);
-        Ok(points)
+        Ok(())
+    }
+
+    /// Reads all positions, until `budget` is spent.
+    async fn read_all(&mut self, points: &mut [Point], budget: Duration, progress: &mut dyn FnMut(f32)) -> Result<()> {
+        let mut rate = self.guess();
+        let count = points.len();
+        // Downwards, since drives read on upwards by themselves: what a piece reads was not in their memory.
+        for (done, point) in points.iter_mut().rev().enumerate() {
+            let time = self.time_left(budget, count - done)?;
+            let piece = rate.bytes_in(time).clamp(SMALL * 4, self.most());
+            let seen = self.stream(point.offset).read(piece).await?;
+            rate = seen.rate.min(PLAUSIBLE);
+            (point.read, point.worst) = (seen.rate, point.worst.max(seen.worst));
+            progress((done + 1) as f32 / count as f32);
+        }
+        Ok(())
+    }
+
+    fn guess(&self) -> Rate {
+        if self.rotates { Rate::mb(60) } else { Rate::mb(200) }
+    }
+
+    /// Time for each of `pieces` more pieces, the way there not counted.
+    fn time_left(&self, budget: Duration, pieces: usize) -> Result<Duration> {
+        let spent = self.spent();
+        if spent > self.options.budget * 4 {
+            return Err(Error::busy(format!(
+                "after {spent:?} there are still {pieces} positions to go; the device is too slow for a budget of {:?}, or busy: give it more time, or nothing else to do",
+                self.options.budget
+            )));
+        }
+        let way = if self.rotates { WAY } else { Duration::ZERO };
+        Ok((budget.saturating_sub(spent) / pieces as u32).saturating_sub(way) * 9 / 10)
     }
 
     /// At how many positions there is time and room to write: pieces long enough for flushes and turns to even out.
     fn written_points(&self, time: Duration) -> u64 {
-        let fit = (time / 2).as_nanos() / (WRITE_TIME + WAY).as_nanos();
+        let fit = time.as_nanos() / (WRITE_TIME + WAY).as_nanos();
         let room = self.length() / (WRITE_ROOM * 4);
         (fit as u64).min(room).max(4).min(self.points)
     }
@@ -233,20 +272,38 @@ impl Session<'_> {
     }
 }
 
-/// Gives positions that were not written the share of their read rate that the nearest written ones show, or `share`
-/// where none was; in any case nothing outside of what these two wrote.
-fn fill_in(points: &mut [Point], share: f64) {
+/// Gives positions that were not written the share of their read rate that the nearest written ones show. What was
+/// never written may read faster than any device: no rate lies outside of what these two have.
+fn fill_in(points: &mut [Point]) {
     let written: Vec<usize> = (0..points.len()).filter(|at| points[*at].write != UNKNOWN).collect();
     for at in (0..points.len()).filter(|at| points[*at].write == UNKNOWN).collect::<Vec<_>>() {
         let after = written.partition_point(|w| *w < at);
         let near = [after.checked_sub(1).map(|i| written[i]), written.get(after).copied()];
         let near: Vec<Point> = near.into_iter().flatten().map(|w| points[w]).collect();
+        let range = |rate: fn(&Point) -> Rate| near.iter().map(rate).min().zip(near.iter().map(rate).max());
+        let (Some((low, high)), Some((slow, fast))) = (range(|p| p.write), range(|p| p.read)) else { continue };
         let shares = near.iter().map(|p| p.write.0 as f64 / p.read.0.max(1) as f64);
-        let estimate = Rate((points[at].read.0 as f64 * shares.reduce(f64::min).unwrap_or(share)) as u64);
-        let low = near.iter().map(|p| p.write).min().unwrap_or(Rate(1));
-        let high = near.iter().map(|p| p.write).max().unwrap_or(estimate.max(low));
-        points[at].write = estimate.clamp(low, high).max(Rate(1));
+        let read = points[at].read;
+        let estimate = Rate((read.0 as f64 * shares.fold(f64::INFINITY, f64::min)) as u64);
+        // A read beyond both says nothing of the place.
+        points[at].write = if read > fast { low } else { estimate.clamp(low, high) };
+        points[at].read = read.clamp(slow, fast);
     }
+}
+
+/// Takes `share` of the read rates for write rates.
+fn derive(points: &mut [Point], share: f64) -> Result<()> {
+    let Some(slowest) = points.iter().map(|p| p.read).filter(|rate| *rate <= PLAUSIBLE).min() else {
+        return Err(Error::usage(
+            "it was never written, so reading shows nothing; measure it with writes, or a part of it that may be written",
+        ));
+    };
+    for point in points {
+        // What was never written does not come from the device.
+        point.read = if point.read > PLAUSIBLE { slowest } else { point.read };
+        point.write = Rate((point.read.0 as f64 * share) as u64).max(Rate(1));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

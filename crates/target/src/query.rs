@@ -11,7 +11,7 @@ use crate::segment::{KeyIndex, Owner, PAGE_LEN, Span, TRAILER_LEN, Tables, Trail
 use crate::target::Core;
 use forebay_env::Buffer;
 use forebay_env::pipe::Inlet;
-use forebay_model::block::{View, parse_stamped};
+use forebay_model::block::{Header, View, parse_stamped};
 use forebay_model::gap::{Cause, Gap};
 use forebay_model::key::KeyValue;
 use forebay_model::query::{BlockSet, Query, Term};
@@ -21,9 +21,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// Bytes read at once where spans lie together.
-const READ_BYTES: u64 = 4 << 20;
-/// Reads under way for one query: one being looked at, one or two on their way.
-const READS_AHEAD: usize = 2;
+const READ_BYTES: u64 = 2 << 20;
+/// Reads under way for one query: one being looked at, two on their way.
+const READS_AHEAD: usize = 3;
 /// A batch goes out when it has this many bytes of payload,
 const BATCH_BYTES: usize = 1 << 20;
 /// or this many items.
@@ -65,6 +65,8 @@ struct Plan {
     goes_on: bool,
     /// Whether all of the segment was on the device when this was planned.
     complete: bool,
+    /// Whether stretches end anywhere: a block may go on in the next one.
+    cut_anywhere: bool,
 }
 
 struct Run<'a> {
@@ -229,10 +231,11 @@ impl<'a> Run<'a> {
                 self.overtaken(segment).await;
                 return Ok(true);
             }
-            Err(_) => self.plan_without_tables(),
+            Err(_) => self.plan_without_tables(self.core.with_ring(self.ring.id, |r| r.segment).0 as u32),
         };
         self.force_first = plan.goes_on;
-        let Plan { mut stretches, complete, .. } = plan;
+        let Plan { mut stretches, complete, cut_anywhere, .. } = plan;
+        let mut rest = Vec::new();
         let mut reads = VecDeque::new();
         loop {
             while reads.len() < READS_AHEAD
@@ -253,7 +256,10 @@ impl<'a> Run<'a> {
                 return Ok(true);
             }
             match result {
-                Ok(()) => self.stretch(&bytes, stretch, slot, segment.sequence).await,
+                Ok(()) if cut_anywhere => self.joined(&mut rest, &bytes, stretch, slot, segment.sequence).await,
+                Ok(()) => {
+                    self.stretch(&bytes, stretch.offset, slot, segment.sequence).await;
+                }
                 Err(error) => self.unreadable(&error, segment).await,
             }
             if self.enough {
@@ -312,6 +318,9 @@ impl<'a> Run<'a> {
             }
             return Ok(plan);
         }
+        if self.wants_all_of(&segment) {
+            return Ok(self.plan_without_tables(segment.bytes));
+        }
         let length = self.core.with_ring(self.ring.id, |r| r.segment);
         let tail_len = TAIL_BYTES.min(length.0);
         let tail = self.read(at + length - Bytes(tail_len), tail_len).await?;
@@ -333,17 +342,25 @@ impl<'a> Run<'a> {
         self.plan_spans(&tables, Some(at)).await
     }
 
+    /// Whether every block is read anyway, so that tables would only cost the arm a way to the segment's end and back.
+    fn wants_all_of(&self, segment: &Segment) -> bool {
+        !self.query.needs_keys()
+            && segment.min_time >= self.times.0.0
+            && segment.max_time <= self.times.1.0
+            && segment.first >= self.sequences.0
+            && segment.end <= self.sequences.1
+    }
+
     fn plan_open(&self, blocks: &[(u32, u32)]) -> Plan {
         let stretches = blocks.iter().filter(|(offset, _)| *offset >= self.offset).map(|(o, l)| Stretch { offset: *o, length: *l });
-        Plan { stretches: join(stretches), goes_on: false, complete: false }
+        Plan { stretches: join(stretches), goes_on: false, complete: false, cut_anywhere: false }
     }
 
     /// Without tables everything is read, and what is no block is passed over.
-    fn plan_without_tables(&self) -> Plan {
-        let length = self.core.with_ring(self.ring.id, |r| r.segment).0 as u32;
+    fn plan_without_tables(&self, length: u32) -> Plan {
         let step = READ_BYTES as u32;
         let stretches = (self.offset..length).step_by(step as usize).map(|offset| Stretch { offset, length: step.min(length - offset) });
-        Plan { stretches: stretches.collect(), goes_on: true, complete: true }
+        Plan { stretches: stretches.collect(), goes_on: true, complete: true, cut_anywhere: true }
     }
 
     async fn plan_spans(&self, tables: &Tables, pages_at: Option<Bytes>) -> Result<Plan> {
@@ -364,7 +381,7 @@ impl<'a> Run<'a> {
             .zip(&chosen)
             .filter(|(s, chosen)| **chosen && s.offset + s.length > self.offset)
             .map(|(s, _)| Stretch { offset: s.offset, length: s.length });
-        Ok(Plan { stretches: join(stretches), goes_on, complete: true })
+        Ok(Plan { stretches: join(stretches), goes_on, complete: true, cut_anywhere: false })
     }
 
     /// The spans that may hold matching elements, by the index.
@@ -409,16 +426,39 @@ impl<'a> Run<'a> {
         result.map(|()| bytes)
     }
 
-    /// Looks through the blocks of a stretch.
-    async fn stretch(&mut self, bytes: &[u8], stretch: Stretch, slot: u32, segment: u64) {
+    /// Looks through a stretch that begins and ends anywhere; `rest` is what the one before left over.
+    async fn joined(&mut self, rest: &mut Vec<u8>, bytes: &[u8], stretch: Stretch, slot: u32, segment: u64) {
+        let mut used = 0;
+        if !rest.is_empty() {
+            // Only the block on the border is copied.
+            let total = Header::read(rest).map_or(0, |h| h.total_len.get() as usize);
+            let missing = total.saturating_sub(rest.len());
+            if missing > 0 && missing <= bytes.len() {
+                rest.extend_from_slice(&bytes[..missing]);
+                used = missing;
+            }
+            let from = stretch.offset + used as u32 - rest.len() as u32;
+            self.stretch(rest, from, slot, segment).await;
+            rest.clear();
+        }
+        let done = used + self.stretch(&bytes[used..], stretch.offset + used as u32, slot, segment).await;
+        rest.extend_from_slice(&bytes[done..]);
+    }
+
+    /// Looks through the blocks of a stretch that lies at `from`; how far, if the last block is cut off.
+    async fn stretch(&mut self, bytes: &[u8], from: u32, slot: u32, segment: u64) -> usize {
         let (target, ring) = (self.core.target_id(), self.ring.id.0);
         let mut pos = 0usize;
         while pos < bytes.len() {
-            let offset = stretch.offset + pos as u32;
+            let offset = from + pos as u32;
             let parsed = parse_stamped(&bytes[pos..], target, ring, segment, slot, offset);
             let view = match parsed.and_then(|view| view.verify().map(|()| view)) {
                 Ok(view) => view,
                 Err(_) => {
+                    let length = Header::read(&bytes[pos..]).map_or(0, |h| h.total_len.get() as usize);
+                    if pos + length > bytes.len() {
+                        return pos;
+                    }
                     // The next block that is whole says how much is missing.
                     pos += 4096;
                     continue;
@@ -432,9 +472,10 @@ impl<'a> Run<'a> {
             self.summary.blocks += 1;
             self.block(&view).await;
             if self.enough {
-                return;
+                break;
             }
         }
+        bytes.len().min(pos)
     }
 
     /// Looks through one block.
@@ -558,7 +599,7 @@ fn join(parts: impl Iterator<Item = Stretch>) -> VecDeque<Stretch> {
     let mut joined: VecDeque<Stretch> = VecDeque::new();
     for part in parts {
         match joined.back_mut() {
-            Some(last) if last.offset + last.length == part.offset && u64::from(last.length + part.length) <= READ_BYTES => {
+            Some(last) if last.offset + last.length == part.offset && u64::from(last.length + part.length) <= 2 * READ_BYTES => {
                 last.length += part.length;
             }
             _ => joined.push_back(part),

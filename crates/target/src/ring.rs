@@ -77,7 +77,7 @@ struct Work {
     /// Bytes in `in_flight`: what a power cut can undo. Bounded by [`Ring::at_risk_limit`].
     at_risk: u64,
     flushing: bool,
-    flush_timer: bool,
+    flush_timer: Option<Moment>,
     last_flush: Moment,
     progress: Progress,
     /// Until when the guaranteed rate has used up its share: deadlines are counted from there.
@@ -149,7 +149,7 @@ impl Ring {
                 first_in_flight: 0,
                 at_risk: 0,
                 flushing: false,
-                flush_timer: false,
+                flush_timer: None,
                 last_flush: now,
                 progress: Progress { writer: 0, durable: 0, sequence: next_element, failure: None },
                 paced_until: now,
@@ -168,6 +168,11 @@ impl Ring {
 
     pub(crate) fn core(&self) -> &Rc<Core> {
         &self.core
+    }
+
+    /// Starts tasks on the loop of the ring's target.
+    pub fn spawner(&self) -> forebay_env::Spawner {
+        self.core.disk.env().spawner.clone()
     }
 
     /// The staging memory: a client packs into its buffers.
@@ -410,6 +415,11 @@ impl Ring {
         start + lag
     }
 
+    /// Time kept for the flush at the end of a sweep.
+    fn flush_reserve(&self, lag: Duration) -> Duration {
+        (lag / 16).max(self.core.flush_time().min(lag / 2))
+    }
+
     fn start(self: &Rc<Self>, at: Bytes, buffer: Buffer, due: Moment) {
         let number = {
             let mut work = self.work.borrow_mut();
@@ -419,9 +429,8 @@ impl Ring {
             work.in_flight.back_mut().expect("it was just added").due = due;
             number
         };
-        // A tenth of the interval is kept for the flush.
         let lag = self.core.with_ring(self.id, |r| r.spec.flush_interval);
-        let deadline = due - lag / 10;
+        let deadline = due - self.flush_reserve(lag);
         let this = self.clone();
         let disk = self.core.disk.clone();
         self.core.disk.env().spawner.detach(async move {
@@ -457,23 +466,26 @@ impl Ring {
         self.consider_flush();
     }
 
-    /// Starts a flush when it is time: soon after writes have ended, but not more often than eight times an interval,
-    /// unless the ring is being closed.
+    /// Starts a flush when it is time: when everything handed in is written (but not more often than eight times an
+    /// interval), when the oldest block will be due, or when the ring is being closed.
     fn consider_flush(self: &Rc<Self>) {
         let (lag, now) = (self.core.with_ring(self.id, |r| r.spec.flush_interval), self.core.disk.env().clock.now());
+        let reserve = self.flush_reserve(lag);
         let wait_until = {
             let mut work = self.work.borrow_mut();
-            let any_done = work.in_flight.front().is_some_and(|i| i.done);
-            if work.flushing || !any_done || work.failure.is_some() {
+            let Some(oldest) = work.in_flight.front().filter(|i| i.done) else { return };
+            if work.flushing || work.failure.is_some() {
                 return;
             }
-            let earliest = work.last_flush + lag / 8;
+            let all_done = work.in_flight.iter().all(|i| i.done);
+            let urgent = oldest.due - reserve;
+            let earliest = if all_done { (work.last_flush + lag / 8).min(urgent) } else { urgent };
             let pressed = work.stopping || work.at_risk * 2 > self.at_risk_limit();
             if now < earliest && !pressed {
-                if work.flush_timer {
+                if work.flush_timer.is_some_and(|timer| timer <= earliest) {
                     return;
                 }
-                work.flush_timer = true;
+                work.flush_timer = Some(earliest);
                 Some(earliest)
             } else {
                 work.flushing = true;
@@ -485,7 +497,11 @@ impl Ring {
             let this = self.clone();
             self.core.disk.env().spawner.detach(async move {
                 this.core.disk.env().clock.sleep_until(earliest).await;
-                this.work.borrow_mut().flush_timer = false;
+                let mut work = this.work.borrow_mut();
+                if work.flush_timer == Some(earliest) {
+                    work.flush_timer = None;
+                }
+                drop(work);
                 this.consider_flush();
             });
             return;

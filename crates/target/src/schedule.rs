@@ -1,12 +1,16 @@
 //! The scheduler: the only way to the device, and where the promise is kept.
 //!
-//! Classes: *guaranteed* (ring writes, each with a deadline), *metadata* (checkpoints; few, and part of admission) and
-//! *normal* (reads, fair shares in bytes per stream). A normal I/O starts only if its worst case by the profile fits
+//! Classes: *guaranteed* (ring writes, each with a deadline), *metadata* (checkpoints; few, part of admission, between
+//! sweeps if they can wait) and *normal* (reads, fair shares in bytes per stream). A normal I/O starts only if its worst case by the profile fits
 //! in the slack that the guaranteed deadlines leave; what has been started cannot be taken back, so it is kept small.
 //!
 //! On a device that rotates, the two classes take turns in long runs instead of mixing: guaranteed writes collect in
 //! memory while readers read, until the slack is used up; then all of them go out in one sweep. That is what makes the
 //! seeks cheap (Mahanaxar, MSST 2010, "large block operations"; disk-time reservation as in `docs/promises/ring.md`).
+//!
+//! A drive with a write cache takes writes faster than its platters do, and owes the rest. A sweep therefore goes out at
+//! the pace of the platters by the profile, and is over only when the flush that ends it is: reads that came in between
+//! would make the arm commute.
 //!
 //! After the device has failed a write or a flush once, everything but reads is refused until the target is opened
 //! again: what the device still holds is unknown.
@@ -15,7 +19,7 @@ mod slack;
 
 use crate::promise::{Giver, promise};
 use forebay_env::{Buffer, Env, Geometry};
-use forebay_model::{Bytes, Error, Moment, Profile, Result, RingId};
+use forebay_model::{Bytes, Error, Moment, Profile, Rate, Result, RingId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -27,6 +31,10 @@ const GUARANTEED_IN_FLIGHT: Bytes = Bytes::mib(8);
 const NORMAL_IN_FLIGHT_ROTATING: usize = 2;
 /// The same on one that does not: its channels want work.
 const NORMAL_IN_FLIGHT_FLAT: usize = 8;
+/// How far writes may run ahead of what the platters take by the profile.
+pub(crate) const AHEAD: Duration = Duration::from_millis(30);
+/// How long metadata waits for a moment between sweeps before it goes anyway.
+const METADATA_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a stream may pause between reads before the arm is taken away from it.
 const ANTICIPATION: Duration = Duration::from_millis(3);
 /// Bytes a stream may read before the next one's turn, where turns cost a seek.
@@ -71,6 +79,7 @@ struct Pending {
     offset: Bytes,
     buffer: Buffer,
     deadline: Moment,
+    stream: Option<StreamId>,
     done: Giver<Outcome>,
 }
 
@@ -79,26 +88,46 @@ struct Stream {
     queue: VecDeque<Pending>,
     /// Bytes left of its slice.
     slice: u64,
+    in_flight: usize,
+    last_end: Moment,
+}
+
+/// What a normal I/O could be started.
+enum Turn {
+    /// The first of the first stream's queue.
+    Ready,
+    /// The stream whose turn it is has a moment to ask for more; until then nothing is started.
+    Expected(Moment),
+    /// Nobody wants anything.
+    Nobody,
 }
 
 #[derive(Default)]
 struct State {
     guaranteed: BTreeMap<RingId, VecDeque<Pending>>,
+    rates: BTreeMap<RingId, Rate>,
     metadata: VecDeque<Pending>,
     /// Round robin; the first is the one whose turn it is.
     streams: VecDeque<Stream>,
     flushes: VecDeque<Giver<Result<()>>>,
+    /// Flushes of metadata, and until when they can wait for a moment between sweeps.
+    polite_flushes: VecDeque<Giver<Result<()>>>,
+    polite_until: Moment,
     flushing: bool,
     guaranteed_in_flight: Bytes,
     normal_in_flight: usize,
     metadata_in_flight: usize,
-    /// When everything in flight is done at the worst.
-    busy_until: Moment,
+    /// How long everything in flight takes at the worst, were it all still to be done.
+    busy: Duration,
     /// Where the last dispatched I/O ends.
     head: Bytes,
     sweeping: bool,
+    /// When the platters have taken all that was written, by the profile.
+    platters_free: Moment,
+    /// Whether anything was written since the last flush began, and when that ended.
+    dirty: bool,
+    last_guaranteed_end: Moment,
     current_ring: Option<RingId>,
-    last_normal_end: Moment,
     timer: Option<Moment>,
     failed: Option<Error>,
     counters: Counters,
@@ -166,13 +195,18 @@ impl Scheduler {
         self.inner.state.borrow_mut().counters.missed_deadlines += 1;
     }
 
+    /// Says at which rate a ring's writes will go on coming: a sweep lasts longer for it.
+    pub fn set_rate(&self, ring: RingId, rate: Rate) {
+        self.inner.state.borrow_mut().rates.insert(ring, rate);
+    }
+
     /// Writes ring data by `deadline`. Writes of one ring start in the order in which they were handed in.
     pub async fn write_guaranteed(&self, ring: RingId, offset: Bytes, buffer: Buffer, deadline: Moment) -> Outcome {
         if let Some(error) = self.failure() {
             return (buffer, Err(error));
         }
         let (done, result) = promise();
-        let pending = Pending { direction: Direction::Write, offset, buffer, deadline, done };
+        let pending = Pending { direction: Direction::Write, offset, buffer, deadline, stream: None, done };
         self.inner.state.borrow_mut().guaranteed.entry(ring).or_default().push_back(pending);
         self.pump();
         result.await
@@ -181,14 +215,14 @@ impl Scheduler {
     /// Reads for `stream`, when there is slack.
     pub async fn read(&self, stream: StreamId, offset: Bytes, buffer: Buffer) -> Outcome {
         let (done, result) = promise();
-        let pending = Pending { direction: Direction::Read, offset, buffer, deadline: Moment(u64::MAX), done };
+        let pending = Pending { direction: Direction::Read, offset, buffer, deadline: Moment(u64::MAX), stream: Some(stream), done };
         {
             let mut state = self.inner.state.borrow_mut();
             match state.streams.iter_mut().find(|s| s.id == stream) {
                 Some(stream) => stream.queue.push_back(pending),
                 None => {
-                    let slice = self.slice().0;
-                    state.streams.push_back(Stream { id: stream, queue: VecDeque::from([pending]), slice });
+                    let (slice, queue) = (self.slice().0, VecDeque::from([pending]));
+                    state.streams.push_back(Stream { id: stream, queue, slice, in_flight: 0, last_end: Moment(0) });
                 }
             }
         }
@@ -199,7 +233,7 @@ impl Scheduler {
     /// Forgets a stream that will read no more.
     pub fn end_stream(&self, stream: StreamId) {
         let mut state = self.inner.state.borrow_mut();
-        state.streams.retain(|s| s.id != stream || !s.queue.is_empty());
+        state.streams.retain(|s| s.id != stream || !s.queue.is_empty() || s.in_flight > 0);
         drop(state);
         self.pump();
     }
@@ -219,8 +253,26 @@ impl Scheduler {
 
     async fn metadata(&self, direction: Direction, offset: Bytes, buffer: Buffer) -> Outcome {
         let (done, result) = promise();
-        let pending = Pending { direction, offset, buffer, deadline: Moment(0), done };
+        let deadline = self.inner.env.clock.now() + METADATA_PATIENCE;
+        let pending = Pending { direction, offset, buffer, deadline, stream: None, done };
         self.inner.state.borrow_mut().metadata.push_back(pending);
+        self.pump();
+        result.await
+    }
+
+    /// As [`Scheduler::flush`], for metadata: waits for a moment between sweeps, unless another flush comes first.
+    pub async fn flush_metadata(&self) -> Result<()> {
+        if let Some(error) = self.failure() {
+            return Err(error);
+        }
+        let (done, result) = promise();
+        {
+            let mut state = self.inner.state.borrow_mut();
+            if state.polite_flushes.is_empty() {
+                state.polite_until = self.inner.env.clock.now() + METADATA_PATIENCE;
+            }
+            state.polite_flushes.push_back(done);
+        }
         self.pump();
         result.await
     }
@@ -278,59 +330,77 @@ impl Scheduler {
         let profile = self.inner.profile.borrow();
         let rotates = self.inner.geometry.rotates;
         let mut state = self.inner.state.borrow_mut();
-        if !state.flushing && !state.flushes.is_empty() {
-            state.flushing = true;
-            return Choice::Flush(state.flushes.drain(..).collect());
+        let backlog = state.guaranteed.values().any(|q| !q.is_empty());
+        let between = !backlog && state.guaranteed_in_flight == Bytes::ZERO
+            || !state.sweeping && slack::slack(&state, &profile, now) > profile.full_seek * 2 + profile.flush;
+        if !state.flushing {
+            let polite = !state.polite_flushes.is_empty() && (between || now >= state.polite_until);
+            if polite || !state.flushes.is_empty() {
+                state.flushing = true;
+                state.dirty = state.guaranteed_in_flight > Bytes::ZERO;
+                // What arrives from now on belongs to the next sweep.
+                state.sweeping &= backlog || state.guaranteed_in_flight > Bytes::ZERO;
+                let State { flushes, polite_flushes, .. } = &mut *state;
+                return Choice::Flush(flushes.drain(..).chain(polite_flushes.drain(..)).collect());
+            }
         }
         if state.metadata_in_flight < 4
+            && let Some(first) = state.metadata.front()
+            && (between || now >= first.deadline || !rotates)
             && let Some(pending) = state.metadata.pop_front()
         {
             return Choice::Start(Class::Metadata, pending);
         }
+        if rotates && state.flushing && !state.sweeping && !state.pressing(&profile, now) {
+            return Choice::Wait(None);
+        }
         let slice = self.slice().0;
         let normal_limit = if rotates { NORMAL_IN_FLIGHT_ROTATING } else { NORMAL_IN_FLIGHT_FLAT };
-        let backlog = state.guaranteed.values().any(|q| !q.is_empty());
+        if rotates && state.sweeping && !backlog {
+            // The sweep is over once it is durable; the flush comes from who waits for that, at once.
+            let expected = state.last_guaranteed_end + ANTICIPATION;
+            if state.flushing || state.guaranteed_in_flight > Bytes::ZERO {
+                return Choice::Wait(None);
+            }
+            if state.dirty && now < expected {
+                return Choice::Wait(Some(expected));
+            }
+        }
+        let turn = state.turn(now, rotates, slice);
         if !backlog {
             state.sweeping = false;
             state.current_ring = None;
-            return match state.next_normal(normal_limit, slice) {
-                Some(pending) => Choice::Start(Class::Normal, pending),
-                None => Choice::Wait(None),
+            return match turn {
+                Turn::Ready if state.normal_in_flight < normal_limit => state.start_normal(),
+                Turn::Expected(moment) => Choice::Wait(Some(moment)),
+                _ => Choice::Wait(None),
             };
         }
-        if !(rotates && state.sweeping) && state.has_normal() {
-            if state.normal_in_flight < normal_limit {
-                let worst = state.peek_normal().map_or(Duration::ZERO, |p| profile.worst_read(p.offset, Bytes(p.buffer.len() as u64)));
-                let slack = slack::slack(&state, &profile, now);
-                if slack > worst {
-                    state.counters.least_slack = if state.counters.normal == Bytes::ZERO {
-                        slack
-                    } else {
-                        state.counters.least_slack.min(slack)
-                    };
-                    if let Some(pending) = state.next_normal(normal_limit, slice) {
-                        return Choice::Start(Class::Normal, pending);
+        if !(rotates && state.sweeping) {
+            let slack = slack::slack(&state, &profile, now);
+            match turn {
+                Turn::Ready if slack > state.next_normal_worst(&profile) => {
+                    if state.normal_in_flight < normal_limit {
+                        let least = state.counters.least_slack;
+                        state.counters.least_slack = if least.is_zero() { slack } else { least.min(slack) };
+                        return state.start_normal();
+                    }
+                    if rotates {
+                        // The arm belongs to the readers until slack runs out; their next end will ask again.
+                        return Choice::Wait(None);
                     }
                 }
-                state.counters.throttled += 1;
-            } else if rotates {
-                // The arm belongs to the readers until slack runs out; their next end will ask again.
-                let next = state.peek_normal().map_or(Duration::ZERO, |p| profile.worst_read(p.offset, Bytes(p.buffer.len() as u64)));
-                if slack::slack(&state, &profile, now) > next {
-                    return Choice::Wait(None);
-                }
-            }
-        } else if rotates && !state.sweeping {
-            // Nobody asks for a read at this very moment. Readers think between reads: give the last one a little time.
-            let until = state.last_normal_end + ANTICIPATION;
-            let expecting = state.normal_in_flight > 0 || now < until;
-            if expecting && slack::slack(&state, &profile, now) > ANTICIPATION + profile.full_seek {
-                return Choice::Wait(Some(until.max(now + Duration::from_micros(100))));
+                Turn::Ready => state.counters.throttled += 1,
+                Turn::Expected(moment) if slack > moment.since(now) + profile.full_seek => return Choice::Wait(Some(moment)),
+                _ => {}
             }
         }
         if rotates && !state.sweeping {
             state.sweeping = true;
             state.counters.sweeps += 1;
+        }
+        if rotates && state.platters_free > now + AHEAD {
+            return Choice::Wait(Some(state.platters_free - AHEAD));
         }
         if state.guaranteed_in_flight < GUARANTEED_IN_FLIGHT
             && let Some(pending) = state.next_guaranteed(&profile, now)
@@ -341,18 +411,21 @@ impl Scheduler {
     }
 
     fn start(&self, class: Class, pending: Pending) {
-        let Pending { direction, offset, buffer, deadline, done } = pending;
+        let Pending { direction, offset, buffer, deadline, stream, done } = pending;
         let length = Bytes(buffer.len() as u64);
-        let now = self.inner.env.clock.now();
-        {
+        let worst = {
             let profile = self.inner.profile.borrow();
             let mut state = self.inner.state.borrow_mut();
             let position = profile.position_time(state.head, offset);
             let rate = if direction == Direction::Read { profile.read_rate(offset) } else { profile.write_rate(offset) };
-            state.busy_until = state.busy_until.max(now) + position + rate.time_for(length);
+            let worst = position + rate.time_for(length);
+            state.busy += worst;
             state.head = offset + length;
             match class {
                 Class::Guaranteed => {
+                    let now = self.inner.env.clock.now();
+                    state.platters_free = state.platters_free.max(now) + rate.time_for(length);
+                    state.dirty = true;
                     state.guaranteed_in_flight += length;
                     state.counters.guaranteed += length;
                 }
@@ -365,7 +438,8 @@ impl Scheduler {
                     state.counters.metadata += length;
                 }
             }
-        }
+            worst
+        };
         let io = match direction {
             Direction::Read => self.inner.env.device.read(offset, buffer),
             Direction::Write => self.inner.env.device.write(offset, buffer),
@@ -373,36 +447,43 @@ impl Scheduler {
         let this = self.clone();
         self.inner.env.spawner.detach(async move {
             let (buffer, result) = io.await;
-            this.ended(class, direction, length, deadline, &result);
+            this.ended(class, direction, length, worst, deadline, &result);
+            this.stream_ended(stream);
             done.give((buffer, result));
             this.pump();
         });
     }
 
-    fn ended(&self, class: Class, direction: Direction, length: Bytes, deadline: Moment, result: &Result<()>) {
+    fn ended(&self, class: Class, direction: Direction, length: Bytes, worst: Duration, deadline: Moment, result: &Result<()>) {
         let now = self.inner.env.clock.now();
         let mut state = self.inner.state.borrow_mut();
+        state.busy -= worst;
         match class {
             Class::Guaranteed => {
                 state.guaranteed_in_flight -= length;
+                state.last_guaranteed_end = now;
                 if now > deadline {
                     state.counters.missed_deadlines += 1;
                 }
             }
             Class::Normal => {
                 state.normal_in_flight -= 1;
-                state.last_normal_end = now;
             }
             Class::Metadata => state.metadata_in_flight -= 1,
-        }
-        if state.guaranteed_in_flight == Bytes::ZERO && state.normal_in_flight == 0 && state.metadata_in_flight == 0 {
-            // Nothing is in flight: the estimate is settled by the fact.
-            state.busy_until = now;
         }
         if direction == Direction::Write
             && let Err(error) = result
         {
             state.fail(error);
+        }
+    }
+
+    fn stream_ended(&self, id: Option<StreamId>) {
+        let now = self.inner.env.clock.now();
+        let mut state = self.inner.state.borrow_mut();
+        if let Some(stream) = state.streams.iter_mut().find(|s| Some(s.id) == id) {
+            stream.in_flight -= 1;
+            stream.last_end = now;
         }
     }
 
@@ -429,30 +510,53 @@ impl Scheduler {
 }
 
 impl State {
-    fn has_normal(&self) -> bool {
-        self.streams.iter().any(|s| !s.queue.is_empty())
+    /// Whether guaranteed writes can wait no longer.
+    fn pressing(&self, profile: &Profile, now: Moment) -> bool {
+        self.guaranteed.values().any(|q| !q.is_empty()) && slack::slack(self, profile, now) == Duration::ZERO
     }
 
-    /// The stream whose turn it is: the first that has something queued.
-    fn peek_normal(&self) -> Option<&Pending> {
-        self.streams.iter().find(|s| !s.queue.is_empty()).and_then(|s| s.queue.front())
-    }
-
-    fn next_normal(&mut self, limit: usize, slice: u64) -> Option<Pending> {
-        if self.normal_in_flight >= limit || !self.has_normal() {
-            return None;
-        }
-        while self.streams.front().is_some_and(|s| s.queue.is_empty()) {
-            self.streams.rotate_left(1);
-        }
-        let stream = self.streams.front_mut()?;
-        let pending = stream.queue.pop_front()?;
-        stream.slice = stream.slice.saturating_sub(pending.buffer.len() as u64);
-        if stream.slice == 0 {
+    /// Whose turn it is, and whether it wants something. Where turns cost a seek, the stream whose turn it is keeps it
+    /// through a short pause, as readers think between reads.
+    fn turn(&mut self, now: Moment, rotates: bool, slice: u64) -> Turn {
+        for _ in 0..self.streams.len() {
+            let Some(stream) = self.streams.front_mut() else { break };
+            stream.slice = stream.slice.min(slice);
+            if !stream.queue.is_empty() {
+                return Turn::Ready;
+            }
+            let until = if stream.in_flight > 0 { now + ANTICIPATION } else { stream.last_end + ANTICIPATION };
+            if rotates && stream.slice < slice && now < until {
+                return Turn::Expected(until);
+            }
             stream.slice = slice;
             self.streams.rotate_left(1);
         }
-        Some(pending)
+        Turn::Nobody
+    }
+
+    /// Starts the first I/O of the stream whose turn it is.
+    fn start_normal(&mut self) -> Choice {
+        let stream = self.streams.front_mut().expect("a stream has its turn");
+        let pending = stream.queue.pop_front().expect("it wants something");
+        stream.in_flight += 1;
+        let used = pending.buffer.len() as u64;
+        if stream.slice > used {
+            stream.slice -= used;
+        } else {
+            // Whoever's turn ends begins the next one with a whole slice, which `turn` gives.
+            stream.slice = u64::MAX;
+            self.streams.rotate_left(1);
+        }
+        Choice::Start(Class::Normal, pending)
+    }
+
+    /// The longest that the next normal I/O may take, from where the arm will be.
+    fn next_normal_worst(&self, profile: &Profile) -> Duration {
+        // The stream whose turn it is: the first that has something queued.
+        let next = self.streams.iter().find(|s| !s.queue.is_empty()).and_then(|s| s.queue.front());
+        next.map_or(Duration::ZERO, |p| {
+            profile.position_time(self.head, p.offset) + profile.read_rate(p.offset).time_for(Bytes(p.buffer.len() as u64))
+        })
     }
 
     /// The next write of the sweep: of the ring being written, unless another ring's latest start has come.

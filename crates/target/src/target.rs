@@ -60,6 +60,10 @@ impl Core {
         self.superblock.borrow().profile.clone()
     }
 
+    pub(crate) fn flush_time(&self) -> std::time::Duration {
+        self.superblock.borrow().profile.flush
+    }
+
     pub(crate) fn with_ring<T>(&self, id: RingId, look: impl FnOnce(&RingRecord) -> T) -> T {
         look(self.catalog.borrow().rings.get(&id).expect("a ring that works is in the catalog"))
     }
@@ -263,6 +267,7 @@ impl Target {
         let count = (staging.0 / spec.block.0).clamp(8, 4096) as usize;
         let ring = Ring::new(self.core.clone(), id, Slab::new(spec.block, count)?, keys);
         self.rings.borrow_mut().insert(id, ring.clone());
+        self.core.disk.set_rate(id, spec.guarantee);
         let work = ring.clone();
         self.core.disk.env().spawner.detach(async move { work.run().await });
         Ok(ring)
@@ -307,8 +312,35 @@ impl Target {
         self.core.demands(None)
     }
 
+    /// Whether a ring could be created now, without creating it.
+    pub fn could_create(&self, spec: &RingSpec) -> Result<()> {
+        self.lay_out(spec.clone()).map(|_| ())
+    }
+
     /// Creates a ring, if its guarantee can be kept beside all others.
-    pub async fn create_ring(&self, mut spec: RingSpec) -> Result<Rc<Ring>> {
+    pub async fn create_ring(&self, spec: RingSpec) -> Result<Rc<Ring>> {
+        let record = self.lay_out(spec)?;
+        let without_logs = record.without_logs;
+        let groups: Vec<u32> = record.groups.iter().flatten().copied().collect();
+        let id = {
+            let mut catalog = self.core.catalog.borrow_mut();
+            let id = RingId(catalog.next_ring);
+            catalog.next_ring += 1;
+            for group in &groups {
+                catalog.groups[*group as usize] = if without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
+            }
+            catalog.rings.insert(id, record);
+            id
+        };
+        if let Err(error) = self.core.commit().await {
+            self.forget(id);
+            return Err(error);
+        }
+        self.start(id)
+    }
+
+    /// Decides where a ring would lie, and whether its guarantee can be kept there beside all others.
+    fn lay_out(&self, mut spec: RingSpec) -> Result<RingRecord> {
         spec.check()?;
         keys_of(&spec)?;
         for relative in &spec.relatives {
@@ -342,21 +374,7 @@ impl Target {
         if record.spec.guarantee > Rate(0) {
             admission::admit(&profile, &self.core.demands(None), &self.core.demand(&record))?;
         }
-        let id = {
-            let mut catalog = self.core.catalog.borrow_mut();
-            let id = RingId(catalog.next_ring);
-            catalog.next_ring += 1;
-            for group in &groups {
-                catalog.groups[*group as usize] = if without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
-            }
-            catalog.rings.insert(id, record);
-            id
-        };
-        if let Err(error) = self.core.commit().await {
-            self.forget(id);
-            return Err(error);
-        }
-        self.start(id)
+        Ok(record)
     }
 
     /// Deletes a ring with everything in it.

@@ -1,0 +1,153 @@
+//! The owner of a directory is killed while others record and read.
+
+use super::{Seen, element, enter, fresh, read, spec, time};
+use forebay_client::Event;
+use forebay_model::Cause;
+use std::io::{BufRead, BufReader, Read};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// Where a process that is started by a test finds its directory.
+const DIRECTORY: &str = "FOREBAY_TEST_DIRECTORY";
+
+/// A process of its own that owns the directory, until it is killed or its input ends.
+struct Owner(Child, BufReader<ChildStdout>);
+
+impl Owner {
+    fn start(dir: &Path) -> Owner {
+        let mut child = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", "tests::takeover::own_a_directory", "--ignored", "--nocapture"])
+            .env(DIRECTORY, dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let mut output = BufReader::new(child.stdout.take().expect("piped"));
+        let told = output.by_ref().lines().map_while(Result::ok).any(|line| line.contains("owner is ready"));
+        assert!(told, "the owner ended before it was ready");
+        Owner(child, output)
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().expect("killed");
+        self.0.wait().expect("dead");
+    }
+
+    fn end(mut self) {
+        drop(self.0.stdin.take());
+        self.1.read_to_string(&mut String::new()).expect("its last words");
+        assert!(self.0.wait().expect("ended").success(), "the owner failed");
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // It may have ended as it should.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Not a test: what the process that [`Owner::start`] starts does.
+#[test]
+#[ignore = "started by other tests"]
+fn own_a_directory() {
+    let Some(dir) = std::env::var_os(DIRECTORY).map(PathBuf::from) else { return };
+    let cluster = enter(&dir);
+    println!("owner is ready");
+    let mut input = Vec::new();
+    std::io::stdin().read_to_end(&mut input).expect("the end of the input");
+    cluster.close().expect("closed");
+}
+
+/// As `assert_eq`, in few words.
+fn same_numbers(numbers: &[u32], want: Range<u32>) {
+    if !numbers.iter().copied().eq(want.clone()) {
+        let at = numbers.iter().zip(want.clone()).position(|(a, b)| *a != b);
+        let at = at.unwrap_or(numbers.len().min(want.len()));
+        panic!("{} elements where {want:?} was recorded; at {at} is {:?}", numbers.len(), numbers.get(at));
+    }
+}
+
+/// Everything so far is there once, in order, and only restarts are gaps.
+fn check(seen: &Seen, recorded: u32, sessions: usize) {
+    let numbers: Vec<u32> = seen.elements.iter().map(|(_, n, _)| *n).collect();
+    same_numbers(&numbers, 0..recorded);
+    assert!(seen.elements.iter().all(|(sequence, n, _)| *sequence == u64::from(*n)));
+    assert!(seen.gaps.iter().all(|gap| gap.cause == Cause::Restart), "{:?}", seen.gaps);
+    assert_eq!(seen.gaps.len(), sessions - 1);
+}
+
+#[test]
+fn a_killed_owner_costs_a_guest_nothing_that_it_records_or_reads() {
+    let dir = fresh();
+    {
+        let cluster = enter(dir.path());
+        cluster.create_ring(spec("/a")).expect("created");
+        cluster.close().expect("closed");
+    }
+    let mut n = 0;
+    for round in 1..=10 {
+        let mut owner = Owner::start(dir.path());
+        let cluster = enter(dir.path());
+        assert_ne!(cluster.info().expect("info").process, std::process::id(), "this process is a guest");
+
+        let begin = n;
+        let mut tail = cluster.tail("/a", "").expect("a tail");
+        let stopper = tail.stopper();
+        let follower = std::thread::spawn(move || {
+            let mut numbers = Vec::new();
+            let result = tail.for_each(|event| {
+                if let Event::Element { payload, .. } = event {
+                    numbers.push(u32::from_le_bytes(payload[..4].try_into().expect("four bytes")));
+                }
+                Ok(numbers.last() != Some(&(begin + 899)))
+            });
+            result.map(|_| numbers)
+        });
+
+        let mut recorder = cluster.recorder("/a").expect("recording");
+        let mut record = |recorder: &mut forebay_client::Recorder, count: u32| {
+            for _ in 0..count {
+                recorder.element(time(n), &[&element(n, 40 + n as usize % 900)], &[]).expect("room");
+                recorder.tick().expect("going on");
+                n += 1;
+            }
+        };
+        record(&mut recorder, 300);
+        if round % 2 == 0 {
+            recorder.flush().expect("durable");
+        }
+        record(&mut recorder, 300);
+        owner.kill();
+        record(&mut recorder, 300);
+        let progress = recorder.close().expect("all durable");
+        assert_eq!(progress.durable_sequence, u64::from(n));
+        assert_eq!(cluster.info().expect("info").process, std::process::id(), "this process took over");
+
+        let followed = follower.join().expect("no panic");
+        stopper.stop();
+        same_numbers(&followed.expect("a tail"), begin..n);
+        check(&read(&cluster, "/a", ""), n, round);
+        cluster.close().expect("closed");
+    }
+}
+
+#[test]
+fn an_owner_that_ends_in_order_hands_over_to_its_guests() {
+    let dir = fresh();
+    let owner = Owner::start(dir.path());
+    let cluster = enter(dir.path());
+    cluster.create_ring(spec("/a")).expect("created");
+    let mut recorder = cluster.recorder("/a").expect("recording");
+    for n in 0..500 {
+        recorder.element(time(n), &[&element(n, 700)], &[]).expect("room");
+    }
+    owner.end();
+    for n in 500..1000 {
+        recorder.element(time(n), &[&element(n, 700)], &[]).expect("room");
+    }
+    recorder.close().expect("all durable");
+    check(&read(&cluster, "/a", ""), 1000, 1);
+}

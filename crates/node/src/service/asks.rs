@@ -1,6 +1,8 @@
 //! What is asked once and answered once, of one target.
 
 use super::Service;
+use super::sessions::TAIL_PATIENCE;
+use crate::race::{First, race};
 use forebay_model::{Bytes, Error, Result};
 use forebay_wire::command::{Activity, Info, Reply, Request, TargetInfo, TargetProfile};
 
@@ -13,7 +15,14 @@ pub(super) async fn ask(service: &Service, request: Request) -> Result<Reply> {
             targets: vec![info(service)],
         })),
         Request::Status { ring: None } => Ok(Reply::Rings(target.status())),
-        Request::Status { ring: Some(name) } => Ok(Reply::Rings(vec![target.ring(&name)?.status()])),
+        Request::Status { ring: Some(name) } => {
+            let ring = target.ring(&name)?;
+            // One that is just finding its tail knows more in a moment.
+            if let First::Left(result) = race(ring.ready(), service.env.clock.sleep(TAIL_PATIENCE)).await {
+                result?;
+            }
+            Ok(Reply::Rings(vec![ring.status()]))
+        }
         Request::CreateRing(spec) => Ok(Reply::Ring(Box::new(target.create_ring(spec).await?.status()))),
         Request::DeleteRing { ring } => target.delete_ring(&ring).await.map(|()| Reply::Done),
         Request::ResizeRing { ring, capacity } => target.resize_ring(&ring, capacity).await.map(Reply::Capacity),

@@ -17,8 +17,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a fresh session waits for a ring to find its tail, so that it knows what came before it exactly.
-const TAIL_PATIENCE: Duration = Duration::from_millis(500);
+/// How long is waited for a ring to find its tail, so that what it says of itself is exact.
+pub(super) const TAIL_PATIENCE: Duration = Duration::from_millis(500);
 /// How often it is looked whether a ring is full.
 const LOOK: Duration = Duration::from_millis(250);
 
