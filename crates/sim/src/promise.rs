@@ -12,8 +12,8 @@ use forebay_env::{Clock, Env, Random};
 use forebay_model::query::Query;
 use forebay_model::ring::{Batch, RingSpec};
 use forebay_model::{Bytes, Error, Profile, Rate, Result, Timestamp};
-use forebay_target::query::Limits;
 use forebay_target::profile::{MeasureOptions, measure as measure_profile};
+use forebay_target::query::Limits;
 use forebay_target::{Ring, Target};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -53,6 +53,8 @@ pub struct Load {
     pub seconds: Option<u64>,
     /// Keys of the ring.
     pub keys: Vec<String>,
+    /// How long an element may stay in memory.
+    pub flush_interval: Duration,
 }
 
 /// What came of it.
@@ -105,6 +107,7 @@ impl Load {
             laps: 3,
             seconds: None,
             keys: Vec::new(),
+            flush_interval: Duration::from_secs(1),
         }
     }
 }
@@ -139,6 +142,7 @@ async fn set_up(env: Env, load: &Load) -> Result<(Rc<Target>, Rc<Ring>)> {
     spec.guarantee = load.guarantee;
     spec.pin_budget_percent = (load.pins_percent + 3).min(95) as u8;
     spec.keys.clone_from(&load.keys);
+    spec.flush_interval = load.flush_interval;
     spec.capacity = largest(&target, &spec, load.fill_percent)?;
     let ring = target.create_ring(spec).await?;
     ring.ready().await?;
@@ -214,7 +218,12 @@ impl Source {
     }
 }
 
-async fn feed(source: &mut Source, rate: Rate, until: impl Fn(u64) -> bool, per_second: &RefCell<Vec<u64>>) -> Result<u64> {
+async fn feed(
+    source: &mut Source,
+    rate: Rate,
+    until: impl Fn(u64) -> bool,
+    per_second: &RefCell<Vec<u64>>,
+) -> Result<u64> {
     let clock = source.clock.clone();
     let start = clock.now();
     let mut given = 0u64;
@@ -329,7 +338,13 @@ async fn pin_scattered(target: &Target, ring: &Rc<Ring>, load: &Load, clock: &Rc
 }
 
 /// Reads from one place in the ring on and, at the end, from another.
-async fn saturate(ring: Rc<Ring>, random: Rc<dyn Random>, clock: Rc<dyn Clock>, stop: Rc<Cell<bool>>, read: Rc<Cell<u64>>) {
+async fn saturate(
+    ring: Rc<Ring>,
+    random: Rc<dyn Random>,
+    clock: Rc<dyn Clock>,
+    stop: Rc<Cell<bool>>,
+    read: Rc<Cell<u64>>,
+) {
     while !stop.get() {
         let status = ring.status();
         let kept = status.next_sequence - status.first_sequence;

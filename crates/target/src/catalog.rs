@@ -42,7 +42,15 @@ pub struct Segment {
 impl Segment {
     /// A segment that was just opened.
     pub fn opened(sequence: u64, first: u64) -> Segment {
-        Segment { sequence, first, end: first, min_time: i64::MAX, max_time: i64::MIN, bytes: 0, losses: Losses::default() }
+        Segment {
+            sequence,
+            first,
+            end: first,
+            min_time: i64::MAX,
+            max_time: i64::MIN,
+            bytes: 0,
+            losses: Losses::default(),
+        }
     }
 
     /// Whether any of its times may lie in `from..=to`.
@@ -104,7 +112,13 @@ pub struct Catalog {
 impl Catalog {
     /// The catalog of a freshly formatted device.
     pub fn fresh(layout: &Layout) -> Catalog {
-        Catalog { epoch: 0, next_ring: 1, next_pin: 1, groups: vec![GroupClass::Free; layout.groups as usize], rings: BTreeMap::new() }
+        Catalog {
+            epoch: 0,
+            next_ring: 1,
+            next_pin: 1,
+            groups: vec![GroupClass::Free; layout.groups as usize],
+            rings: BTreeMap::new(),
+        }
     }
 }
 
@@ -171,11 +185,16 @@ impl RingRecord {
         let mut oldest: Option<(u64, u32)> = None;
         for step in 1..=n {
             let candidate = (slot + step) % n;
-            if candidate == slot || self.path.contains(&candidate) || self.groups[(candidate / per_group) as usize].is_none() {
+            if candidate == slot
+                || self.path.contains(&candidate)
+                || self.groups[(candidate / per_group) as usize].is_none()
+            {
                 continue;
             }
             let Some(segment) = &self.slots[candidate as usize] else { return Some(candidate) };
-            if held.binary_search(&(candidate, segment.sequence)).is_err() && oldest.is_none_or(|(s, _)| segment.sequence < s) {
+            if held.binary_search(&(candidate, segment.sequence)).is_err()
+                && oldest.is_none_or(|(s, _)| segment.sequence < s)
+            {
                 oldest = Some((segment.sequence, candidate));
             }
         }

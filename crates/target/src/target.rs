@@ -325,7 +325,8 @@ impl Target {
             let id = RingId(catalog.next_ring);
             catalog.next_ring += 1;
             for group in &groups {
-                catalog.groups[*group as usize] = if without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
+                catalog.groups[*group as usize] =
+                    if without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
             }
             catalog.rings.insert(id, record);
             id
@@ -416,7 +417,8 @@ impl Target {
         if wanted < 1 {
             return Err(Error::usage(format!("a ring needs at least one group of {}", layout.group)));
         }
-        let freed = if wanted >= have { self.grow(ring.id, wanted - have)? } else { self.shrink(ring.id, have - wanted)? };
+        let freed =
+            if wanted >= have { self.grow(ring.id, wanted - have)? } else { self.shrink(ring.id, have - wanted)? };
         if let Err(error) = self.core.check_admission(ring.id) {
             self.core.with_ring_mut(ring.id, |r| r.groups.clone_from(&before.groups));
             self.reclaim(ring.id);
@@ -470,7 +472,8 @@ impl Target {
             let mut candidates: Vec<(u64, usize)> = Vec::new();
             for (place, _) in r.groups.iter().enumerate().filter(|(_, g)| g.is_some()) {
                 let slots = place * per_group..(place + 1) * per_group;
-                let in_use = slots.clone().any(|s| r.path.contains(&(s as u32)) || held.iter().any(|(h, _)| *h as usize == s));
+                let in_use =
+                    slots.clone().any(|s| r.path.contains(&(s as u32)) || held.iter().any(|(h, _)| *h as usize == s));
                 if !in_use {
                     let newest = r.slots[slots].iter().flatten().map(|s| s.sequence).max().unwrap_or(0);
                     candidates.push((newest, place));

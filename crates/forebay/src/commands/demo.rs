@@ -7,4 +7,6 @@ use std::process::ExitCode;
 #[derive(Args)]
 pub struct DemoArgs {}
 /// Nothing.
-pub fn run(_context: &mut Context, _args: &DemoArgs) -> Result<ExitCode> { Ok(ExitCode::SUCCESS) }
+pub fn run(_context: &mut Context, _args: &DemoArgs) -> Result<ExitCode> {
+    Ok(ExitCode::SUCCESS)
+}
