@@ -406,6 +406,7 @@ async fn random_transfers(env: Env) -> Verdict {
     let mut model: Vec<u64> = vec![u64::MAX; blocks as usize];
     for round in 100..100 + ROUNDS {
         let mut flights: Vec<(u64, u64, Transfer)> = Vec::new();
+        let mut written = Vec::new();
         for _ in 0..env.random.below(31) + 1 {
             let (first, count) = place(&*env.random, blocks, LONGEST);
             let taken = |(start, length, _): &(u64, u64, _)| first < start + length && *start < first + count;
@@ -417,6 +418,7 @@ async fn random_transfers(env: Env) -> Verdict {
             let flight = if env.random.below(2) == 0 {
                 paint(&mut buffer, offset, round);
                 model[first as usize..(first + count) as usize].fill(round);
+                written.push((offset, length));
                 env.device.write(offset, buffer)
             } else {
                 env.device.read(offset, buffer)
@@ -442,8 +444,18 @@ async fn random_transfers(env: Env) -> Verdict {
                 ensure!(same, "block {} is not what round {last} wrote, in round {round}", first + index);
             }
         }
+        // At once, before a later round can cover up what went astray.
+        for (offset, length) in written {
+            read_painted(&env, &slab, offset, length, round).await?;
+        }
         if env.random.below(4) == 0 {
             env.device.flush().await?;
+        }
+    }
+    // What a stray write did to a block that no later transfer came to shows only if all are looked at.
+    for index in 0..blocks {
+        if model[index as usize] != u64::MAX {
+            read_painted(&env, &slab, unit * index, unit, model[index as usize]).await?;
         }
     }
     Ok(())

@@ -12,3 +12,6 @@ pub trait Random {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 }
+
+#[cfg(test)]
+pub(crate) mod seeded;

@@ -1,2 +1,34 @@
-//! The one binary.
-fn main() {}
+//! Forebay, the one binary: reads a command line, does one thing, says how it went.
+//!
+//! - [`bench`]: measures. [`cli`]: what can be asked; [`args`]: values that several commands share.
+//! - [`commands`]: one file for each command; [`context`]: what they all need; [`input`]: what can be recorded.
+//! - [`show`]: how results look to people and to programs. Nothing else writes to standard output.
+//!
+//! Exit codes: 0 done, 1 failed, 2 the request itself is wrong.
+
+mod args;
+mod bench;
+mod cli;
+mod commands;
+mod context;
+mod draw;
+
+mod input;
+mod show;
+
+use clap::Parser;
+use forebay_model::Kind;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    match commands::run(cli) {
+        Ok(code) => code,
+        // Who closes our output has seen enough: `forebay query /ring | head`.
+        Err(error) if show::out::is_closed(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            show::complain(&error);
+            ExitCode::from(if error.kind == Kind::Usage { 2 } else { 1 })
+        }
+    }
+}

@@ -4,6 +4,9 @@ use crate::size::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
+/// What is written before the flush whose time a profile keeps.
+pub const FLUSH_BURST: Bytes = Bytes::mib(8);
+
 /// One measured position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
@@ -28,10 +31,16 @@ pub struct Profile {
     pub short_seek: Duration,
     /// Positioning over the whole device, rotation included: worst seen.
     pub full_seek: Duration,
+    /// The same over the shortest distance: mean.
+    pub mean_short_seek: Duration,
+    /// The same over the whole device: mean.
+    pub mean_full_seek: Duration,
     /// Longest stall of a write seen: what staging memory must cover.
     pub stall: Duration,
-    /// Longest flush seen after a burst of writes.
+    /// Longest flush seen after a burst of [`FLUSH_BURST`].
     pub flush: Duration,
+    /// Whether writes were measured. If not, write rates are a stated share of the read rates.
+    pub writes_measured: bool,
     /// When it was measured, nanoseconds since 1970.
     pub measured: crate::time::Timestamp,
 }
@@ -50,8 +59,11 @@ impl Profile {
             rotates,
             short_seek: short,
             full_seek: full,
+            mean_short_seek: short,
+            mean_full_seek: full,
             stall: Duration::from_secs(2),
             flush: full,
+            writes_measured: false,
             measured: crate::time::Timestamp(0),
         }
     }
@@ -77,7 +89,9 @@ impl Profile {
     /// Lowest write rate in `from..to`.
     pub fn write_rate_within(&self, from: Bytes, to: Bytes) -> Rate {
         let inside = self.points.iter().filter(|p| p.offset > from && p.offset < to).map(|p| p.write).min();
-        let edges = self.write_rate(from).min(self.write_rate(to));
+        // `to` itself is outside: a range that ends on a point does not pay for what follows.
+        let last = to.saturating_sub(Bytes(1)).max(from);
+        let edges = self.write_rate(from).min(self.write_rate(last));
         inside.map_or(edges, |rate| rate.min(edges))
     }
 
@@ -102,3 +116,6 @@ impl Profile {
         self.full_seek + self.read_rate(offset).time_for(length)
     }
 }
+
+#[cfg(test)]
+mod tests;

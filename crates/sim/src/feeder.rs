@@ -32,13 +32,21 @@ impl Feeder {
         if self.packer.has_buffer() && self.packer.push(time, parts, &[]) {
             return Ok(());
         }
-        self.send()?;
-        self.take().await;
-        if length <= self.packer.largest(self.ring.staging().capacity().0 as usize, 0) {
-            assert!(self.packer.push(time, parts, &[]), "a fresh block takes an element of its size");
-            return Ok(());
+        let largest = self.packer.largest(self.ring.staging().capacity().0 as usize, 0);
+        // Elements of more than half a block go on in the next one rather than leave blocks half empty.
+        if length <= largest / 2 || !self.packer.has_buffer() {
+            self.send()?;
+            self.take().await;
+            if length <= largest {
+                assert!(self.packer.push(time, parts, &[]), "a fresh block takes an element of its size");
+                return Ok(());
+            }
         }
-        assert!(self.packer.begin(time, &[]));
+        if !self.packer.begin(time, &[]) {
+            self.send()?;
+            self.take().await;
+            assert!(self.packer.begin(time, &[]), "a fresh block takes the beginning of an element");
+        }
         for part in parts {
             let mut rest = *part;
             while !rest.is_empty() {

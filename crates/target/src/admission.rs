@@ -1,19 +1,249 @@
-//! (stand-in until the branch is merged)
-use forebay_model::ring::RingSpec;
+//! What may be promised: pure arithmetic over a profile, the promises already given, and a new one.
+//!
+//! The device's time is the currency. Each guarantee takes, of every second of the device, what its bytes take at the
+//! lowest rate of the places it occupies, and what its worst positionings take; a set of guarantees is kept if these
+//! shares add up to less than the whole ([`Load`]). That is the long run. In the short run, several costs may meet by
+//! accident (a hole in the middle of a checkpoint): for that each deadline has slack, of which the scheduler holds back
+//! [`reserve`] from best-effort I/O, and a guarantee is refused where deadlines are too short to have it ([`cycle`]).
+//!
+//! Best-effort I/O is not charged. It starts only if its worst case, the way back included, fits in the slack; so it
+//! lengthens no sweep, it only decides when the sweep begins.
+
+pub(crate) mod place;
+
+pub use place::{Placed, Wish, place};
+
+use forebay_model::profile::FLUSH_BURST;
 use forebay_model::{Bytes, Error, Profile, Rate, Result};
 use std::ops::Range;
 use std::time::Duration;
-#[allow(missing_docs)]
-pub struct Demand { pub rate: Rate, pub lag: Duration, pub places: Vec<Range<Bytes>>, pub hole_every: Option<Bytes>, pub skips_per_cycle: u32, pub segment: Bytes }
-#[allow(missing_docs)]
-pub struct Admitted;
-#[allow(missing_docs)]
-pub fn admit(_: &Profile, _: &[Demand], _: &Demand) -> Result<Admitted> { Ok(Admitted) }
-#[allow(missing_docs)]
-pub fn staging(profile: &Profile, rate: Rate, flush: Duration, block: Bytes) -> Bytes { rate.bytes_in(flush + profile.stall) + block * 16 }
-#[allow(missing_docs)]
-pub fn place(_: &Profile, free: &[Range<Bytes>], capacity: Bytes, group: Bytes, _: &RingSpec) -> Result<(Vec<Range<Bytes>>, bool)> {
-    let want = capacity.align_up(group);
-    let run = free.iter().find(|r| r.end - r.start >= want).ok_or_else(|| Error::refused(format!("no {want} are free")))?;
-    Ok((vec![run.start..run.start + want], false))
+
+/// Share of a ring's bytes that are index and footers, beyond what the guarantee counts.
+pub const INDEX_SHARE: f64 = 0.02;
+/// Share of the device's time that is never promised.
+pub const MARGIN: f64 = 0.01;
+/// Sealed segments of a ring between two checkpoints, at least.
+pub const SEGMENTS_PER_CHECKPOINT: u64 = 32;
+/// Positionings of a checkpoint: four durable steps, each there and back.
+const POSITIONINGS_PER_CHECKPOINT: f64 = 8.0;
+/// Above this share of its place's rate, a ring gets groups without logs: it has no time to pass over them.
+const WITHOUT_LOGS_PERCENT: u64 = 85;
+/// Blocks of staging beyond rate and time: one being packed, one being sealed, and as many under way.
+const STAGING_BLOCKS: u64 = 8;
+/// More than any device writes: where the search for the highest rate begins.
+const UNHEARD_OF: Rate = Rate(1 << 40);
+
+/// A guarantee, as the device feels it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Demand {
+    /// Promised bytes per second.
+    pub rate: Rate,
+    /// How long an accepted element may take to be durable: the flush interval.
+    pub lag: Duration,
+    /// Where it writes, in its order; never empty.
+    pub places: Vec<Range<Bytes>>,
+    /// A log area lies behind each this many bytes of data; `None` where there are no logs.
+    pub hole_every: Option<Bytes>,
+    /// The most runs of pinned segments that are passed within one flush interval.
+    pub skips_per_cycle: u32,
+    /// Unit of overwriting and pinning: between two skips lies at least one.
+    pub segment: Bytes,
 }
+
+impl Demand {
+    /// Lowest write rate of its places.
+    pub fn floor(&self, profile: &Profile) -> Rate {
+        let rates = self.places.iter().map(|p| profile.write_rate_within(p.start, p.end));
+        rates.min().unwrap_or(Rate(1)).max(Rate(1))
+    }
+
+    /// Worst positioning from a place of `others`, or of its own, to one of its places.
+    fn farthest(&self, profile: &Profile, others: &[&Demand]) -> Duration {
+        let from = others.iter().flat_map(|d| &d.places).chain(&self.places);
+        let distances = from.flat_map(|a| self.places.iter().map(move |b| distance(a, b)));
+        let farthest = distances.max().unwrap_or(Bytes::ZERO);
+        profile.position_time(Bytes::ZERO, farthest.max(Bytes(1)))
+    }
+}
+
+/// The greatest distance between a point of one range and a point of the other.
+fn distance(a: &Range<Bytes>, b: &Range<Bytes>) -> Bytes {
+    Bytes(a.end.0.abs_diff(b.start.0).max(b.end.0.abs_diff(a.start.0)))
+}
+
+/// Shares of the device's time, 1 being all of it, that a set of guarantees takes in the long run at the worst.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Load {
+    /// Moving the promised bytes, with their index, at the lowest rates of their places.
+    pub transfer: f64,
+    /// Passing over logs and pinned segments.
+    pub skips: f64,
+    /// Moving from ring to ring.
+    pub positions: f64,
+    /// Checkpoints.
+    pub checkpoints: f64,
+    /// Flushes, beyond what the write rates contain.
+    pub flushes: f64,
+}
+
+impl Load {
+    /// The load of `demands` together.
+    pub fn of(profile: &Profile, demands: &[&Demand]) -> Load {
+        let mut load = Load::default();
+        let Some(shortest) = demands.iter().map(|d| cycle(profile, d.lag)).min() else { return load };
+        let seconds = |time: Duration| time.as_secs_f64();
+        let (mut in_turn, mut preempting) = (0.0, 0.0);
+        for demand in demands {
+            let rate = demand.rate.0 as f64 * (1.0 + INDEX_SHARE);
+            let segments = rate / demand.segment.0.max(1) as f64;
+            load.transfer += rate / demand.floor(profile).0 as f64;
+            let holes = demand.hole_every.map_or(0.0, |every| rate / every.0.max(1) as f64);
+            let pinned = f64::from(demand.skips_per_cycle) / seconds(demand.lag).max(1e-9);
+            // All skips are at boundaries of segments or before a log, so there are no more of them than of both.
+            let over_pins = pinned.min((segments - holes).max(0.0));
+            // Where each segment ends at a log, the way over a pinned one replaces the way over the log.
+            let longer = (pinned - over_pins).clamp(0.0, holes);
+            let over_segment = seconds(profile.position_time(Bytes::ZERO, demand.segment.max(Bytes(1))));
+            let over_hole = seconds(profile.short_seek);
+            load.skips += (over_pins + longer) * over_segment.max(over_hole) + (holes - longer) * over_hole;
+            let to_roots = demand.places.iter().map(|p| profile.position_time(Bytes::ZERO, p.end)).max();
+            let checkpoint = POSITIONINGS_PER_CHECKPOINT * seconds(to_roots.unwrap_or(profile.full_seek));
+            load.checkpoints += segments / SEGMENTS_PER_CHECKPOINT as f64 * checkpoint;
+            if demands.len() > 1 {
+                let position = seconds(demand.farthest(profile, demands));
+                in_turn += position / seconds(shortest).max(1e-9);
+                // A ring that comes in between costs the way back, too.
+                preempting += 2.0 * position / seconds(cycle(profile, demand.lag)).max(1e-9);
+            }
+        }
+        load.positions = in_turn.min(preempting);
+        let lag = demands.iter().map(|d| d.lag).min().unwrap_or_default();
+        load.flushes = seconds(flush_beyond(profile)) / seconds(lag).max(1e-9);
+        load
+    }
+
+    /// All of it.
+    pub fn total(&self) -> f64 {
+        self.transfer + self.skips + self.positions + self.checkpoints + self.flushes
+    }
+
+    /// Whether it can be promised.
+    fn fits(&self) -> bool {
+        self.total() <= 1.0 - MARGIN
+    }
+}
+
+/// What a flush costs beyond writing what was not written yet, and beyond the turn that continuing costs: write rates
+/// are measured with flushes among the writes, so both are in them.
+fn flush_beyond(profile: &Profile) -> Duration {
+    let slowest = profile.points.iter().map(|p| p.write).min().unwrap_or(Rate(1));
+    profile.flush.saturating_sub(slowest.time_for(FLUSH_BURST)).saturating_sub(profile.short_seek)
+}
+
+/// How long a write with flush interval `lag` may take: the rest is for the flush. Deadlines are counted with it.
+pub fn cycle(profile: &Profile, lag: Duration) -> Duration {
+    lag.saturating_sub((lag / 10).max(profile.flush))
+}
+
+/// Slack that the scheduler keeps from best-effort I/O, for what it cannot foresee: one step of a checkpoint there and
+/// back, the way from a ring's end to its start, and one hole.
+pub fn reserve(profile: &Profile) -> Duration {
+    profile.full_seek * 3 + profile.short_seek
+}
+
+/// The shortest flush interval with which anything can be promised: beside the reserve, the head has to come back, and
+/// what is under way has to end.
+pub fn least_lag(profile: &Profile) -> Duration {
+    let slowest = profile.points.iter().map(|p| p.write).min().unwrap_or(Rate(1));
+    let needed = reserve(profile) + profile.full_seek + slowest.time_for(FLUSH_BURST);
+    // The inverse of `cycle`, rounded up, so that the stated least suffices.
+    Duration::from_nanos((needed.as_nanos() as u64 * 10).div_ceil(9)).max(needed + profile.flush)
+}
+
+/// A guarantee that can be kept beside the others.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Admitted {
+    /// The load with it.
+    pub load: Load,
+    /// What could have been promised instead, at most.
+    pub highest: Rate,
+}
+
+/// Whether `new` can be promised beside `existing`.
+pub fn admit(profile: &Profile, existing: &[Demand], new: &Demand) -> Result<Admitted> {
+    check_lag(profile, new.lag)?;
+    let highest = highest(profile, existing, new);
+    let load = Load::of(profile, &with(existing, new));
+    if load.fits() {
+        return Ok(Admitted { load, highest: highest.max(new.rate) });
+    }
+    let beside = promised_already(existing);
+    let floor = new.floor(profile);
+    Err(Error::refused(if highest == Rate(0) {
+        format!("{} cannot be promised{beside}, nor anything else: the device has no time left", new.rate)
+    } else {
+        format!(
+            "{} cannot be promised{beside}: the most is {highest} here, where the device writes {floor} at its slowest",
+            new.rate
+        )
+    }))
+}
+
+fn promised_already(existing: &[Demand]) -> String {
+    let already = Rate(existing.iter().map(|d| d.rate.0).sum());
+    if already == Rate(0) { String::new() } else { format!(" beside the {already} promised already") }
+}
+
+/// Whether a flush interval leaves time to position at all.
+fn check_lag(profile: &Profile, lag: Duration) -> Result<()> {
+    let least = least_lag(profile);
+    if lag < least {
+        return Err(Error::refused(format!(
+            "with a flush interval of {lag:?} nothing can be promised on this device, which may take {:?} to reach a place and {:?} to flush; the least is {least:?}",
+            profile.full_seek, profile.flush
+        )));
+    }
+    Ok(())
+}
+
+/// The highest rate that could be promised to `new`, whatever it asks for; a number that reads as it is.
+pub fn highest(profile: &Profile, existing: &[Demand], new: &Demand) -> Rate {
+    if check_lag(profile, new.lag).is_err() {
+        return Rate(0);
+    }
+    let fits = |rate: Rate| {
+        let asked = Demand { rate, ..new.clone() };
+        Load::of(profile, &with(existing, &asked)).fits()
+    };
+    let (mut good, mut bad) = (0, UNHEARD_OF.0);
+    while bad - good > 1 {
+        let middle = good + (bad - good) / 2;
+        if fits(Rate(middle)) { good = middle } else { bad = middle }
+    }
+    as_shown(Rate(good))
+}
+
+/// Rounded down to what [`Rate`] shows, so that asking for the number in a message does not fail.
+fn as_shown(rate: Rate) -> Rate {
+    let digit = match rate.0 {
+        0..1_000 => 1,
+        1_000..1_000_000 => 100,
+        1_000_000..1_000_000_000 => 100_000,
+        _ => 10_000_000,
+    };
+    Rate(rate.0 / digit * digit)
+}
+
+fn with<'a>(existing: &'a [Demand], new: &'a Demand) -> Vec<&'a Demand> {
+    // What nobody was promised takes no time that is promised.
+    existing.iter().filter(|d| d.rate > Rate(0)).chain([new]).collect()
+}
+
+/// Memory that a ring needs so that nothing is lost: what arrives while the oldest waits for its flush, and the longest
+/// stall on top.
+pub fn staging(profile: &Profile, rate: Rate, flush_interval: Duration, block: Bytes) -> Bytes {
+    (rate.bytes_in(flush_interval + profile.stall) + block * STAGING_BLOCKS).align_up(block)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -155,16 +155,14 @@ impl Core {
                 _ => places.push(at..at + layout.group),
             }
         }
-        let held = record.held();
-        let runs = held.windows(2).filter(|pair| pair[1].0 != pair[0].0 + 1).count() as u64 + u64::from(!held.is_empty());
         let per_cycle = record.spec.guarantee.bytes_in(record.spec.flush_interval);
-        let segments_per_cycle = per_cycle.0.div_ceil(record.segment.0.max(1)) + 1;
+        let segments_per_cycle = (per_cycle.0.div_ceil(record.segment.0.max(1)) + 1) as u32;
         admission::Demand {
             rate: record.spec.guarantee,
             lag: record.spec.flush_interval,
             places,
             hole_every: (!record.without_logs).then(|| layout.data(true)),
-            skips_per_cycle: runs.min(segments_per_cycle) as u32,
+            skips_per_cycle: record.most_pinned_runs(segments_per_cycle),
             segment: record.segment,
         }
     }
@@ -312,14 +310,14 @@ impl Target {
         self.core.demands(None)
     }
 
-    /// Whether a ring could be created now, without creating it.
+    /// Whether a ring could be created now so that all its pin budget can be used, without creating it.
     pub fn could_create(&self, spec: &RingSpec) -> Result<()> {
-        self.lay_out(spec.clone()).map(|_| ())
+        self.lay_out(spec.clone(), true).map(|_| ())
     }
 
     /// Creates a ring, if its guarantee can be kept beside all others.
     pub async fn create_ring(&self, spec: RingSpec) -> Result<Rc<Ring>> {
-        let record = self.lay_out(spec)?;
+        let record = self.lay_out(spec, false)?;
         let without_logs = record.without_logs;
         let groups: Vec<u32> = record.groups.iter().flatten().copied().collect();
         let id = {
@@ -327,7 +325,8 @@ impl Target {
             let id = RingId(catalog.next_ring);
             catalog.next_ring += 1;
             for group in &groups {
-                catalog.groups[*group as usize] = if without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
+                catalog.groups[*group as usize] =
+                    if without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
             }
             catalog.rings.insert(id, record);
             id
@@ -340,7 +339,7 @@ impl Target {
     }
 
     /// Decides where a ring would lie, and whether its guarantee can be kept there beside all others.
-    fn lay_out(&self, mut spec: RingSpec) -> Result<RingRecord> {
+    fn lay_out(&self, mut spec: RingSpec, with_pins: bool) -> Result<RingRecord> {
         spec.check()?;
         keys_of(&spec)?;
         for relative in &spec.relatives {
@@ -350,8 +349,14 @@ impl Target {
         if self.core.catalog.borrow().rings.values().any(|r| r.spec.name == spec.name) {
             return Err(Error::exists(format!("there is a ring {} already", spec.name)));
         }
-        let (runs, without_logs) = admission::place(&profile, &self.free_runs(), spec.capacity, layout.group, &spec)?;
-        let groups = groups_in(&layout, &runs);
+        let (others, free) = (self.core.demands(None), self.free_runs());
+        let at = |pins| admission::place(&profile, &others, &layout, &free, &wish(&spec, spec.capacity, pins, None));
+        // Where pins can use up their budget and the guarantee still holds; otherwise each pin will be asked for anew.
+        let placed = match at(spec.pin_budget_percent) {
+            Err(_) if !with_pins => at(0),
+            placed => placed,
+        }?;
+        let (groups, without_logs) = (groups_in(&layout, &placed.places), placed.without_logs);
         spec.segment = segment_size(&layout, &spec, without_logs)?;
         spec.capacity = layout.group * groups.len() as u64;
         let mut record = RingRecord {
@@ -412,7 +417,8 @@ impl Target {
         if wanted < 1 {
             return Err(Error::usage(format!("a ring needs at least one group of {}", layout.group)));
         }
-        let freed = if wanted >= have { self.grow(ring.id, wanted - have)? } else { self.shrink(ring.id, have - wanted)? };
+        let freed =
+            if wanted >= have { self.grow(ring.id, wanted - have)? } else { self.shrink(ring.id, have - wanted)? };
         if let Err(error) = self.core.check_admission(ring.id) {
             self.core.with_ring_mut(ring.id, |r| r.groups.clone_from(&before.groups));
             self.reclaim(ring.id);
@@ -433,15 +439,16 @@ impl Target {
 
     fn grow(&self, id: RingId, more: usize) -> Result<Vec<u32>> {
         let layout = self.core.layout();
-        let (class, spec) = self.core.with_ring(id, |r| {
-            (if r.without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) }, r.spec.clone())
+        let (class, wish) = self.core.with_ring(id, |r| {
+            let class = if r.without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
+            (class, wish(&r.spec, layout.group * more as u64, 0, Some(r.without_logs)))
         });
         if more == 0 {
             return Ok(Vec::new());
         }
-        let (runs, _) =
-            admission::place(&self.core.profile(), &self.free_runs(), layout.group * more as u64, layout.group, &spec)?;
-        let groups = groups_in(&layout, &runs);
+        let others = self.core.demands(Some(id));
+        let placed = admission::place(&self.core.profile(), &others, &layout, &self.free_runs(), &wish)?;
+        let groups = groups_in(&layout, &placed.places);
         let slots = self.core.with_ring_mut(id, |r| {
             let per_group = r.segments_per_group(&layout) as usize;
             r.groups.extend(groups.iter().copied().map(Some));
@@ -465,7 +472,8 @@ impl Target {
             let mut candidates: Vec<(u64, usize)> = Vec::new();
             for (place, _) in r.groups.iter().enumerate().filter(|(_, g)| g.is_some()) {
                 let slots = place * per_group..(place + 1) * per_group;
-                let in_use = slots.clone().any(|s| r.path.contains(&(s as u32)) || held.iter().any(|(h, _)| *h as usize == s));
+                let in_use =
+                    slots.clone().any(|s| r.path.contains(&(s as u32)) || held.iter().any(|(h, _)| *h as usize == s));
                 if !in_use {
                     let newest = r.slots[slots].iter().flatten().map(|s| s.sequence).max().unwrap_or(0);
                     candidates.push((newest, place));
@@ -578,6 +586,18 @@ fn keys_of(spec: &RingSpec) -> Result<KeySet> {
         Content::Packets(link) => keys.with_link_type(LinkType(link as u16)),
         Content::Opaque => keys,
     })
+}
+
+/// What a ring asks of a place for `capacity` of it.
+fn wish(spec: &RingSpec, capacity: Bytes, pin_percent: u8, without_logs: Option<bool>) -> admission::Wish {
+    admission::Wish {
+        capacity,
+        rate: spec.guarantee,
+        flush_interval: spec.flush_interval,
+        segment: spec.segment,
+        pin_percent,
+        without_logs,
+    }
 }
 
 fn groups_in(layout: &Layout, runs: &[Range<Bytes>]) -> Vec<u32> {

@@ -37,7 +37,7 @@ impl Broken {
     fn intercept(&self, offset: Bytes, buffer: Buffer) -> std::result::Result<Buffer, Transferred> {
         let Geometry { size, block, .. } = self.inner.geometry();
         let length = buffer.len() as u64;
-        let off_grid = offset % block != Bytes::ZERO || length % block.0 != 0;
+        let off_grid = offset % block != Bytes::ZERO || !length.is_multiple_of(block.0);
         let past_end = offset.0.checked_add(length).is_none_or(|end| end > size.0);
         let taken = match self.fault {
             Fault::RoundsToTheGrid => off_grid,
@@ -80,8 +80,8 @@ impl Device for Broken {
         self.writes.set(self.writes.get() + 1);
         let inner = self.inner.clone();
         match self.fault {
-            Fault::LosesAWrite if self.writes.get() % 97 == 96 => ready(buffer, Ok(())),
-            Fault::WritesBesideThePlace if self.writes.get() % 97 == 96 && offset > Bytes::ZERO => {
+            Fault::LosesAWrite if (self.writes.get() + 1).is_multiple_of(97) => ready(buffer, Ok(())),
+            Fault::WritesBesideThePlace if (self.writes.get() + 1).is_multiple_of(97) && offset > Bytes::ZERO => {
                 inner.write(offset - block, buffer)
             }
             Fault::WaitsToBePolled => Box::pin(async move { inner.write(offset, buffer).await }),
@@ -113,9 +113,11 @@ impl Device for Broken {
 
 /// Which checks a device with this fault fails.
 fn failed(fault: Fault) -> Vec<&'static str> {
+    let random = Rc::new(crate::random::seeded::Seeded::announced(&format!("{fault:?}")));
     let folder = tempfile::tempdir().unwrap();
     let device = create_file(folder.path().join("device"), Bytes::mib(24)).unwrap();
     crate::real::run(Options { device }, move |mut env| async move {
+        env.random = random;
         env.device = Rc::new(Broken { inner: env.device.clone(), fault, writes: Cell::new(0) });
         // A check may wait for ever for what a broken device never does: give it up, and count it as failed.
         let mut failed = Vec::new();
@@ -142,6 +144,24 @@ async fn first<T>(future: impl Future<Output = T>, limit: impl Future<Output = (
         limit.as_mut().poll(context).map(|()| None)
     })
     .await
+}
+
+#[test]
+fn random_transfers_find_a_stray_write_whatever_the_seed() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = create_file(folder.path().join("device"), Bytes::mib(8)).unwrap();
+    crate::real::run(Options { device }, |mut env| async move {
+        let inner = env.device.clone();
+        for seed in 0..40 {
+            env.random = Rc::new(crate::random::seeded::Seeded::new(seed));
+            let broken = Broken { inner: inner.clone(), fault: Fault::WritesBesideThePlace, writes: Cell::new(0) };
+            env.device = Rc::new(broken);
+            assert!(random_transfers(env.clone()).await.is_err(), "not found with seed {seed}");
+            env.device = inner.clone();
+            random_transfers(env.clone()).await.unwrap();
+        }
+    })
+    .unwrap();
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //!
 //! - [`open`], [`create_file`]: take a device for ourselves, or say why not; [`UringDevice`] reads and writes it.
 //! - [`run`]: the loop of a target, on the thread that calls it.
-//! - [`clock`], [`random`], [`network`], [`thread`], [`file`], [`signal`], [`process`]: thin doors for the rest.
+//! - [`clock`], [`random`], [`network`], [`thread`], [`file`], [`signal`], [`process`], [`packet`], [`udp`]: thin doors for the rest.
 
 // The bans that the rest of the workspace lives under end here: this is what they protect.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -12,11 +12,13 @@ pub mod clock;
 pub mod file;
 pub mod network;
 mod open;
+pub mod packet;
 pub mod process;
 pub mod random;
 mod reactor;
 pub mod signal;
 pub mod thread;
+pub mod udp;
 mod uring;
 
 pub use clock::RealClock;

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// The smallest device that is opened or created; what a format needs is more, and it says so itself.
 pub const SMALLEST: Bytes = Bytes::mib(1);
 
-/// How long an open waits for the last I/O of a process that was killed.
+/// How long an open waits for the last I/O of a process that was killed, which keeps the device its own.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// What an open device is for.
@@ -82,17 +82,18 @@ pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<Opened> {
         }
         _ => in_use(&name),
     };
-    let file = patiently(|| options.open(path), |e| e.raw_os_error() == Some(libc::EBUSY)).map_err(|e| {
-        match e.raw_os_error() {
-            Some(libc::EBUSY) => held(),
-            Some(libc::EINVAL) => inspect::no_direct(&name),
-            Some(libc::EACCES | libc::EPERM | libc::EROFS) => Error::usage(format!(
-                "{name} may not be opened for {}: {e}",
-                if mode == OpenMode::Exclusive { "writing" } else { "reading" }
-            )),
-            _ => io_error("opening", &name, &e),
-        }
-    })?;
+    let file =
+        patiently(GRACE, || options.open(path), |e| e.raw_os_error() == Some(libc::EBUSY)).map_err(|e| {
+            match e.raw_os_error() {
+                Some(libc::EBUSY) => held(),
+                Some(libc::EINVAL) => inspect::no_direct(&name),
+                Some(libc::EACCES | libc::EPERM | libc::EROFS) => Error::usage(format!(
+                    "{name} may not be opened for {}: {e}",
+                    if mode == OpenMode::Exclusive { "writing" } else { "reading" }
+                )),
+                _ => io_error("opening", &name, &e),
+            }
+        })?;
     if mode == OpenMode::Exclusive {
         lock(&file, &name)?;
     }
@@ -192,21 +193,23 @@ fn measure(file: File, name: String, mode: OpenMode) -> Result<Opened> {
 
 fn lock(file: &File, name: &str) -> Result<()> {
     let attempt = || rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).map_err(std::io::Error::from);
-    patiently(attempt, |e| e.kind() == std::io::ErrorKind::WouldBlock).map_err(|e| match e.kind() {
+    patiently(GRACE, attempt, |e| e.kind() == std::io::ErrorKind::WouldBlock).map_err(|e| match e.kind() {
         std::io::ErrorKind::WouldBlock => in_use(name),
         _ => io_error("locking", name, &e),
     })
 }
 
-/// Tries for a while, because a process that was just killed may have I/O under way that keeps the device its own.
-fn patiently<T>(
+/// Tries again for as long as `grace`, for what the kernel gives back a little after its owner has gone. Nothing tells
+/// of that moment, so there is nothing to wait for.
+pub(super) fn patiently<T>(
+    grace: Duration,
     mut attempt: impl FnMut() -> std::io::Result<T>,
     again: impl Fn(&std::io::Error) -> bool,
 ) -> std::io::Result<T> {
     let start = Instant::now();
     loop {
         match attempt() {
-            Err(e) if again(&e) && start.elapsed() < GRACE => std::thread::sleep(Duration::from_millis(10)),
+            Err(e) if again(&e) && start.elapsed() < grace => std::thread::sleep(Duration::from_millis(10)),
             other => return other,
         }
     }

@@ -44,7 +44,7 @@ impl ThreadClock {
         ThreadClock(id)
     }
 
-    /// CPU time of that thread; `None` once it has ended.
+    /// CPU time of that thread; `None` soon after it has ended.
     pub fn cpu_time(self) -> Option<Duration> {
         clock(self.0)
     }

@@ -6,7 +6,7 @@
 
 mod slabs;
 
-use super::open::{OpenMode, Opened};
+use super::open::{OpenMode, Opened, patiently};
 use crate::buffer::Buffer;
 use crate::device::{Device, DeviceFuture, Geometry};
 use forebay_model::{Bytes, Error, Result};
@@ -27,8 +27,13 @@ use std::time::Duration;
 
 pub use slabs::Registration;
 
-/// Requests that the kernel has at once; more wait in order.
-const DEPTH: u32 = 256;
+/// Requests that the kernel has at once; more wait in order. The lesser ones are for a tight limit of locked memory,
+/// against which a ring counts.
+const DEPTHS: [u32; 3] = [256, 64, 16];
+
+/// How long a ring waits for room under that limit: the kernel takes earlier rings apart at its leisure, and they
+/// count until then.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// The most bytes in one request; longer I/O is continued. Below the kernel's own limit of 2 GiB.
 const LONGEST: usize = 1 << 30;
@@ -59,6 +64,8 @@ pub struct UringDevice {
 
 struct Core {
     ring: IoUring,
+    /// Requests that the kernel has at most.
+    depth: usize,
     opened: Opened,
     /// Whether the file is in the kernel's table at index 0.
     fixed_file: bool,
@@ -105,8 +112,7 @@ enum Reply {
 impl UringDevice {
     /// Takes `opened` for this thread.
     pub fn new(opened: Opened) -> Result<UringDevice> {
-        let best = [Service::Deferred, Service::Cooperative].into_iter().find_map(|s| s.ring(DEPTH).ok());
-        let ring = best.map_or_else(|| Service::Plain.ring(DEPTH), Ok).map_err(|e| {
+        let ring = patiently(GRACE, deepest_ring, out_of_memory).map_err(|e| {
             let remedy = match e.raw_os_error() {
                 Some(libc::ENOSYS) => "it needs Linux 5.19 or newer",
                 Some(libc::EPERM | libc::EACCES) => "allow it in kernel.io_uring_disabled and the container's profile",
@@ -126,8 +132,10 @@ impl UringDevice {
             .map_err(|e| super::io_error("making", "an event descriptor", &e.into()))?;
         let geometry = opened.geometry.clone();
         let mode = opened.mode;
+        let depth = ring.params().sq_entries() as usize;
         let core = Core {
             ring,
+            depth,
             opened,
             fixed_file,
             slabs,
@@ -137,7 +145,7 @@ impl UringDevice {
             submitted: 0,
             wake: Arc::new(wake),
             wake_armed: false,
-            completions: Vec::with_capacity(DEPTH as usize),
+            completions: Vec::with_capacity(depth),
         };
         Ok(UringDevice { core: RefCell::new(core), geometry, mode })
     }
@@ -275,14 +283,14 @@ impl Core {
 
     /// Moves pending flights into the submission queue while there is room.
     fn fill(&mut self) {
-        let Core { ring, opened, fixed_file, flights, pending, submitted, wake, wake_armed, .. } = self;
+        let Core { ring, depth, opened, fixed_file, flights, pending, submitted, wake, wake_armed, .. } = self;
         let mut queue = ring.submission();
         if !*wake_armed {
             let poll = opcode::PollAdd::new(types::Fd(wake.as_raw_fd()), libc::POLLIN as u32).multi(true);
             // SAFETY: the descriptor lives as long as the ring, and the request refers to no memory.
             *wake_armed = unsafe { queue.push(&poll.build().user_data(WAKE)) }.is_ok();
         }
-        while *submitted < DEPTH as usize
+        while *submitted < *depth
             && let Some(index) = pending.front().copied()
         {
             let flight = flights[index].as_mut().expect("a pending flight is in the table");
@@ -480,6 +488,28 @@ enum Service {
     Cooperative,
     /// As they come.
     Plain,
+}
+
+/// The deepest ring that there is memory for.
+fn deepest_ring() -> io::Result<IoUring> {
+    let mut last = best_ring(DEPTHS[0]);
+    for depth in &DEPTHS[1..] {
+        if !last.as_ref().is_err_and(out_of_memory) {
+            break;
+        }
+        last = best_ring(*depth);
+    }
+    last
+}
+
+/// The ring with the best service that the kernel gives.
+fn best_ring(depth: u32) -> io::Result<IoUring> {
+    let better = [Service::Deferred, Service::Cooperative].into_iter().find_map(|service| service.ring(depth).ok());
+    better.map_or_else(|| Service::Plain.ring(depth), Ok)
+}
+
+fn out_of_memory(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOMEM)
 }
 
 impl Service {

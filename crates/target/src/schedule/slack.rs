@@ -1,12 +1,17 @@
 //! How long the guaranteed writes can still wait: pure arithmetic over the queues and the profile.
 
-use super::State;
+use super::{AHEAD, State};
 use forebay_model::{Bytes, Moment, Profile, RingId};
 use std::time::Duration;
 
 /// For each ring with a backlog: the latest moment at which a sweep over it may start, were it alone.
 pub(super) fn latest_starts(state: &State, profile: &Profile) -> Vec<(RingId, Moment)> {
-    state.guaranteed.iter().filter(|(_, q)| !q.is_empty()).map(|(ring, _)| (*ring, one(state, profile, *ring).0)).collect()
+    state
+        .guaranteed
+        .iter()
+        .filter(|(_, q)| !q.is_empty())
+        .map(|(ring, _)| (*ring, one(state, profile, *ring).0))
+        .collect()
 }
 
 /// Latest start of a ring's backlog, and how long the backlog takes.
@@ -31,7 +36,8 @@ fn one(state: &State, profile: &Profile, ring: RingId) -> (Moment, Duration) {
     }
     let arriving: u64 = state.rates.values().map(|r| r.0).sum();
     let growth = slowest as f64 / slowest.saturating_sub(arriving).max(slowest / 50).max(1) as f64;
-    let spent = profile.full_seek + spent.mul_f64(growth);
+    // The queue is empty before the platters are done, by what runs ahead of them; that much arrives for the next sweep.
+    let spent = profile.full_seek + spent.saturating_sub(AHEAD).mul_f64(growth);
     (due - spent, spent)
 }
 

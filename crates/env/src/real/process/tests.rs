@@ -32,7 +32,10 @@ fn the_clock_of_a_thread_is_read_from_another_and_ends_with_it() {
     assert!(clock.cpu_time().unwrap() >= Duration::from_millis(2));
     drop(release);
     working.join().unwrap();
-    assert_eq!(clock.cpu_time(), None);
+    // The thread is joined a moment before the kernel has done with it.
+    while clock.cpu_time().is_some() {
+        std::thread::yield_now();
+    }
 }
 
 #[test]

@@ -1,0 +1,153 @@
+//! Datagrams as elements.
+
+use crate::feed::{Feed, TICK};
+use crate::source::{ClockDoor, Sink, Source, Summary};
+use forebay_env::real::udp::{UdpOptions, UdpReceiver};
+use forebay_model::{Bytes, Cause, Error, Gap, Moment, Result, Timestamp};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often it is looked whether the interface of a multicast group is still there, and, while nothing comes, whether
+/// the kernel dropped anything.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Records the datagrams that come to a port, until the sink says stop. What the kernel dropped is a gap before the
+/// next datagram.
+pub struct UdpSource {
+    receiver: UdpReceiver,
+    frame: Option<Bytes>,
+    clock: Arc<dyn ClockDoor>,
+    looked: Moment,
+    /// When the last datagram came, or receiving began.
+    last: Timestamp,
+    /// Since when the interface of the multicast group is away.
+    away: Option<Timestamp>,
+}
+
+impl UdpSource {
+    /// Opens the port: what comes from now on is recorded by [`Source::run`].
+    ///
+    /// With a `frame`, datagrams are cut into elements of that size; what is left of one that does not hold whole
+    /// frames is recorded as rejected.
+    pub fn open(options: &UdpOptions, frame: Option<Bytes>, clock: Arc<dyn ClockDoor>) -> Result<UdpSource> {
+        if frame == Some(Bytes::ZERO) {
+            return Err(Error::usage("frames of 0 bytes cannot be cut out of a datagram; ask for 1 or more"));
+        }
+        let receiver = UdpReceiver::open(options)?;
+        let (looked, last) = (clock.now(), clock.wall());
+        Ok(UdpSource { receiver, frame, clock, looked, last, away: None })
+    }
+
+    /// The address and port that it receives at; of interest if port 0 was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.receiver.address()
+    }
+
+    fn offer(&mut self, feed: &mut Feed<'_>) -> Result<()> {
+        loop {
+            let count = self.batch(feed, Timestamp::MAX, TICK)?;
+            self.look(feed, count)?;
+            let go_on = if count == 0 { feed.idle()? } else { feed.alive()? };
+            if !go_on {
+                // What came before the request to stop is recorded, though the kernel still holds it.
+                let until = self.clock.wall();
+                feed.stop();
+                while self.batch(feed, until, Duration::ZERO)? > 0 {
+                    feed.alive()?;
+                }
+                self.drops(feed)?;
+                return self.came_back(feed);
+            }
+        }
+    }
+
+    /// Offers a batch of datagrams up to the first one after `until`; gives how many there were.
+    fn batch(&mut self, feed: &mut Feed<'_>, until: Timestamp, wait: Duration) -> Result<usize> {
+        self.receiver.receive(wait)?;
+        let mut count = 0;
+        for datagram in self.receiver.datagrams() {
+            if datagram.time > until {
+                return Ok(0);
+            }
+            count += 1;
+            if datagram.dropped > 0 {
+                feed.gap(lost(datagram.dropped, self.last, datagram.time))?;
+            }
+            self.last = datagram.time;
+            let Some(size) = self.frame else {
+                feed.element(datagram.time, &[datagram.data])?;
+                continue;
+            };
+            let frames = datagram.data.chunks_exact(size.0 as usize);
+            let rest = frames.remainder();
+            for frame in frames {
+                feed.element(datagram.time, &[frame])?;
+            }
+            if !rest.is_empty() {
+                let (first, last) = (datagram.time, datagram.time);
+                feed.gap(Gap { cause: Cause::Rejected, count: Some(1), first, last })?;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Now and then: is the interface of the group still there, and, while nothing comes, was anything dropped?
+    fn look(&mut self, feed: &mut Feed<'_>, count: usize) -> Result<()> {
+        let now = self.clock.now();
+        if now.since(self.looked) < LOOK {
+            return Ok(());
+        }
+        self.looked = now;
+        if count == 0 {
+            self.drops(feed)?;
+        }
+        if self.receiver.is_joined() {
+            return Ok(());
+        }
+        self.away.get_or_insert(self.clock.wall());
+        match self.receiver.join() {
+            Ok(()) => self.came_back(feed),
+            // Not yet; it is tried again with the next look.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn drops(&mut self, feed: &mut Feed<'_>) -> Result<()> {
+        match self.receiver.dropped_since()? {
+            0 => Ok(()),
+            dropped => feed.gap(lost(dropped, self.last, self.clock.wall())),
+        }
+    }
+
+    /// Records how long the interface was away, if it was.
+    fn came_back(&mut self, feed: &mut Feed<'_>) -> Result<()> {
+        let Some(away) = self.away.take() else { return Ok(()) };
+        let first = away.max(self.last);
+        let last = self.clock.wall().max(first);
+        feed.gap(Gap { cause: Cause::SourceAway, count: None, first, last })
+    }
+}
+
+fn lost(dropped: u32, first: Timestamp, last: Timestamp) -> Gap {
+    Gap { cause: Cause::Kernel, count: Some(u64::from(dropped)), first: first.min(last), last }
+}
+
+impl Source for UdpSource {
+    fn run(&mut self, sink: &mut dyn Sink) -> Result<Summary> {
+        let clock = self.clock.clone();
+        let mut feed = Feed::new(sink, &*clock);
+        self.offer(&mut feed)?;
+        Ok(feed.summary())
+    }
+
+    fn describe(&self) -> String {
+        match self.frame {
+            Some(size) => format!("frames of {size} at udp {}", self.address()),
+            None => format!("datagrams at udp {}", self.address()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! Values that several commands take.
+
+use clap::{Args, ValueEnum};
+use forebay_model::key::KeySet;
+use forebay_model::ring::{Content, Overflow, PinPolicy, RingSpec};
+use forebay_model::time::parse_span;
+use forebay_model::{Bytes, Error, Rate, Result, Timestamp};
+use std::time::Duration;
+
+/// Reads `10s`, `500ms`, `1h30m`.
+pub fn span(text: &str) -> Result<Duration> {
+    parse_span(text).ok_or_else(|| {
+        Error::usage(format!("'{text}' is not a length of time; write it like 500ms, 10s, 45m or 1h30m"))
+    })
+}
+
+/// Reads `50` or `50%`.
+fn percent(text: &str) -> Result<u8> {
+    let digits = text.trim().trim_end_matches('%').trim_end();
+    digits.parse().map_err(|_| Error::usage(format!("'{text}' is not a share in percent; write it like 50%")))
+}
+
+/// Reads a time that may count from now.
+pub fn time(text: &str, now: Timestamp) -> Result<Timestamp> {
+    Timestamp::parse(text, now)
+}
+
+/// Reads what packets begin with: a name, or a number of the pcap registry.
+fn link_type(text: &str) -> Result<u32> {
+    match text {
+        "ethernet" => Ok(1),
+        "raw" | "ip" => Ok(101),
+        "802.11" | "wlan" => Ok(105),
+        "radiotap" => Ok(127),
+        number => number.parse().map_err(|_| {
+            Error::usage(format!(
+                "'{number}' is not a link type; write ethernet, raw, 802.11, radiotap or a number of the pcap registry"
+            ))
+        }),
+    }
+}
+
+/// What happens to a pin beyond the budget.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum PinPolicyName {
+    /// The pin is refused
+    Refuse,
+    /// The pin is taken and history shortens
+    Shorten,
+    /// The pin is taken, and recording stops when nothing is left to overwrite
+    Stop,
+}
+
+/// What happens when the stream is faster than the ring can take it.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum OverflowName {
+    /// The source waits
+    Block,
+    /// The newest elements are dropped, and a gap says so
+    Drop,
+}
+
+impl From<OverflowName> for Overflow {
+    fn from(name: OverflowName) -> Overflow {
+        match name {
+            OverflowName::Block => Overflow::Block,
+            OverflowName::Drop => Overflow::DropNewest,
+        }
+    }
+}
+
+/// How a ring is created.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "The ring")]
+pub struct RingArgs {
+    /// Space to run round in, such as 10GiB
+    #[arg(long, value_name = "SIZE")]
+    pub capacity: Option<Bytes>,
+    /// Promised write bandwidth, such as 72.5MB/s
+    #[arg(long, value_name = "RATE")]
+    pub guarantee: Option<Rate>,
+    /// A key, such as src=pcap.src, id=u32le@8, tag=bytes4@0, or pcap for all of packets; may be repeated
+    #[arg(long = "key", value_name = "KEY")]
+    pub keys: Vec<String>,
+    /// Unit of overwriting and pinning
+    #[arg(long, value_name = "SIZE")]
+    pub segment: Option<Bytes>,
+    /// Largest block
+    #[arg(long, value_name = "SIZE")]
+    pub block: Option<Bytes>,
+    /// How long an element may stay in memory, which is what a power cut can cost
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub flush_interval: Option<Duration>,
+    /// Share of the capacity that may be pinned
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub pin_budget: Option<u8>,
+    /// What happens to a pin beyond the budget
+    #[arg(long, value_name = "POLICY")]
+    pub pin_policy: Option<PinPolicyName>,
+    /// What happens when the stream is faster than the ring can take it
+    #[arg(long, value_name = "POLICY")]
+    pub overflow: Option<OverflowName>,
+    /// A ring whose data of the same time is pinned along; may be repeated
+    #[arg(long = "relative", value_name = "RING")]
+    pub relatives: Vec<String>,
+    /// The elements are packets that begin like this: ethernet, raw, 802.11, radiotap or a number
+    #[arg(long, value_name = "LINK", value_parser = link_type)]
+    pub packets: Option<u32>,
+}
+
+impl RingArgs {
+    /// The ring `name`, with `content` unless the arguments say otherwise, and with `keys` if they name none.
+    pub fn spec(&self, name: &str, content: Content, keys: &[&str]) -> Result<RingSpec> {
+        let Some(capacity) = self.capacity else {
+            return Err(Error::usage(format!(
+                "{name} needs a capacity: say --capacity 10GiB, or how much it may take"
+            )));
+        };
+        let mut spec = RingSpec::new(name, capacity);
+        spec.content = self.packets.map_or(content, Content::Packets);
+        let keys: Vec<&str> =
+            if self.keys.is_empty() { keys.to_vec() } else { self.keys.iter().map(String::as_str).collect() };
+        spec.keys = KeySet::parse(keys)?.specs().iter().map(ToString::to_string).collect();
+        spec.guarantee = self.guarantee.unwrap_or(spec.guarantee);
+        spec.segment = self.segment.unwrap_or(spec.segment);
+        spec.block = self.block.unwrap_or(spec.block);
+        spec.flush_interval = self.flush_interval.unwrap_or(spec.flush_interval);
+        spec.pin_budget_percent = self.pin_budget.unwrap_or(spec.pin_budget_percent);
+        spec.pin_policy = match self.pin_policy {
+            Some(PinPolicyName::Shorten) => PinPolicy::Shorten,
+            Some(PinPolicyName::Stop) => PinPolicy::Stop,
+            Some(PinPolicyName::Refuse) | None => PinPolicy::Refuse,
+        };
+        spec.overflow = self.overflow.map_or(spec.overflow, Overflow::from);
+        spec.relatives.clone_from(&self.relatives);
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// The first option that was given and has a meaning only when a ring is created.
+    pub fn given(&self) -> Option<&'static str> {
+        let all = [
+            ("--capacity", self.capacity.is_some()),
+            ("--guarantee", self.guarantee.is_some()),
+            ("--key", !self.keys.is_empty()),
+            ("--segment", self.segment.is_some()),
+            ("--block", self.block.is_some()),
+            ("--flush-interval", self.flush_interval.is_some()),
+            ("--pin-budget", self.pin_budget.is_some()),
+            ("--pin-policy", self.pin_policy.is_some()),
+            ("--relative", !self.relatives.is_empty()),
+            ("--packets", self.packets.is_some()),
+        ];
+        all.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+}

@@ -1,0 +1,69 @@
+//! What can be asked on the command line.
+
+use crate::commands::{check, demo, export, format, gaps, pin, plan, profile, query, record, ring, status};
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Records streams that cannot be sent again, at a guaranteed rate, in a fixed space.
+#[derive(Parser)]
+#[command(name = "forebay", version, propagate_version = true, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What every command takes.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command takes.
+#[derive(Args)]
+pub struct Global {
+    /// The cluster: a directory
+    #[arg(long, global = true, value_name = "DIR", env = "FOREBAY_CLUSTER")]
+    pub cluster: Option<PathBuf>,
+    /// Answer in JSON, one value a line
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What can be done.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Make a cluster in a directory: a preallocated file, or block devices
+    Format(format::FormatArgs),
+    /// Measure a device: bandwidth and latency by position
+    Profile(profile::ProfileArgs),
+    /// Can this disk promise a rate, for how long a history, and where?
+    Plan(plan::PlanArgs),
+    /// Create, list, show, delete and resize rings
+    #[command(subcommand)]
+    Ring(ring::RingCommand),
+    /// Record into a ring from an interface, a capture, UDP, standard input or a generator
+    Record(Box<record::RecordArgs>),
+    /// Follow what is recorded from now on
+    Tail(query::TailArgs),
+    /// Look back into a ring
+    Query(query::QueryArgs),
+    /// Write what a query finds into a file
+    Export(export::ExportArgs),
+    /// Preserve a time range where it lies
+    Pin(pin::PinArgs),
+    /// Let go of a pin
+    Unpin(pin::UnpinArgs),
+    /// List pins
+    Pins(pin::PinsArgs),
+    /// List what could not be stored, and why
+    Gaps(gaps::GapsArgs),
+    /// Rings, promises, losses, headroom and health
+    Status(status::StatusArgs),
+    /// The same, refreshed
+    Top(status::TopArgs),
+    /// Look over a device without changing anything
+    Check(check::CheckArgs),
+    /// Measure what is promised, beside the device's limit
+    #[command(subcommand)]
+    Bench(crate::bench::BenchCommand),
+    /// See it all at work in two minutes, in a temporary place
+    Demo(demo::DemoArgs),
+}

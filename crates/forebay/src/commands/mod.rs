@@ -1,0 +1,46 @@
+//! One file for each command.
+
+pub mod check;
+pub mod demo;
+pub mod export;
+pub mod format;
+pub mod gaps;
+pub mod pin;
+pub mod plan;
+pub mod profile;
+pub mod query;
+pub mod record;
+pub mod ring;
+pub mod status;
+
+use crate::cli::{Cli, Command};
+use crate::context::Context;
+use forebay_model::Result;
+use std::process::ExitCode;
+
+/// Does what the command line asks for.
+pub fn run(cli: Cli) -> Result<ExitCode> {
+    let mut context = Context::new(cli.global)?;
+    let context = &mut context;
+    match cli.command {
+        Command::Format(args) => format::run(context, &args)?,
+        Command::Profile(args) => profile::run(context, &args)?,
+        Command::Plan(args) => return plan::run(context, &args),
+        Command::Ring(command) => ring::run(context, command)?,
+        Command::Record(args) => record::run(context, &args)?,
+        Command::Tail(args) => query::tail(context, &args)?,
+        Command::Query(args) => query::run(context, &args)?,
+        Command::Export(args) => export::run(context, &args)?,
+        Command::Pin(args) => pin::pin(context, &args)?,
+        Command::Unpin(args) => pin::unpin(context, &args)?,
+        Command::Pins(args) => pin::pins(context, &args)?,
+        Command::Gaps(args) => gaps::run(context, &args)?,
+        Command::Status(args) => status::run(context, &args)?,
+        Command::Top(args) => status::top(context, &args)?,
+        Command::Check(args) => return check::run(context, &args),
+        Command::Bench(command) => crate::bench::run(context, &command)?,
+        Command::Demo(args) => return demo::run(context, &args),
+    }
+    context.out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}

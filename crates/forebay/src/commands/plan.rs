@@ -1,0 +1,98 @@
+//! `forebay plan`: can this disk promise a rate, for how long a history, and where?
+
+use crate::context::Context;
+use crate::show::{json, say};
+use clap::Args;
+use forebay_client::PlanRequest;
+use forebay_env::real::{self, OpenMode};
+use forebay_model::{Bytes, Profile, Rate, Result};
+use forebay_target::Target;
+use forebay_target::catalog::GroupClass;
+use forebay_target::layout::Layout;
+use forebay_target::plan::{Ground, Question, plan};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What somebody wants to know.
+#[derive(Args)]
+pub struct PlanArgs {
+    /// Bytes per second that must be recorded at any time
+    #[arg(long, value_name = "RATE")]
+    rate: Rate,
+    /// Space for it; as much as can be had at that rate if left out
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Bytes>,
+    /// A device that is in no cluster, empty or formatted; the cluster's targets if left out
+    #[arg(long, value_name = "PATH")]
+    device: Option<PathBuf>,
+}
+
+/// Answers. The exit code is 0 if it can be promised somewhere.
+pub fn run(context: &mut Context, args: &PlanArgs) -> Result<ExitCode> {
+    let can = match &args.device {
+        Some(device) => of_device(context, args, device)?,
+        None => of_cluster(context, args)?,
+    };
+    context.out.flush()?;
+    Ok(if can { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn of_device(context: &mut Context, args: &PlanArgs, device: &Path) -> Result<bool> {
+    let opened = real::open(device, OpenMode::Inspect)?;
+    let geometry = opened.geometry().clone();
+    let found = real::run(real::Options { device: opened }, |env| async move { Target::inspect(env).await })?;
+    let (profile, layout, free): (Profile, Layout, Vec<Range<Bytes>>) = match found {
+        Ok((superblock, catalog, _)) => {
+            let layout = superblock.layout;
+            let mut free: Vec<Range<Bytes>> = Vec::new();
+            for group in (0..layout.groups).filter(|g| catalog.groups[*g as usize] == GroupClass::Free) {
+                let at = layout.group_at(group);
+                match free.last_mut() {
+                    Some(run) if run.end == at => run.end = at + layout.group,
+                    _ => free.push(at..at + layout.group),
+                }
+            }
+            (superblock.profile, layout, free)
+        }
+        Err(_) => {
+            say(&format!(
+                "{} is not formatted, so this rests on a cautious guess; `forebay profile` measures it",
+                geometry.name
+            ));
+            let layout = Layout::for_device(geometry.size)?;
+            let end = layout.groups_at + layout.group * u64::from(layout.groups);
+            (Profile::guess(geometry.size, geometry.rotates), layout, Vec::from([layout.groups_at..end]))
+        }
+    };
+    let question = Question { capacity: args.capacity, ..Question::new(args.rate) };
+    let answer = plan(Ground { profile: &profile, layout: &layout, free: &free, existing: &[] }, &question);
+    if context.json {
+        context.out.json(&json::plan(&geometry.name, &answer))?;
+    } else {
+        context.out.line(answer.to_string().trim_end())?;
+    }
+    Ok(answer.can)
+}
+
+fn of_cluster(context: &mut Context, args: &PlanArgs) -> Result<bool> {
+    let question = Question { capacity: args.capacity, ..Question::new(args.rate) };
+    let request = PlanRequest {
+        rate: question.rate,
+        capacity: question.capacity,
+        pin_percent: question.pin_percent,
+        flush_interval: question.flush_interval,
+        block: question.block,
+    };
+    context.with_cluster(|context, cluster| {
+        let plans = cluster.plan(request)?;
+        for plan in &plans {
+            if context.json {
+                context.out.json(&json::target_plan(plan))?;
+            } else {
+                context.out.line(format_args!("{}: {}", plan.device, json::as_plan(plan).to_string().trim_end()))?;
+            }
+        }
+        Ok(plans.iter().any(|plan| plan.can))
+    })
+}

@@ -1,0 +1,134 @@
+//! `forebay profile`: what a device can do, by position.
+
+use crate::args::span;
+use crate::context::Context;
+use crate::draw::{Charset, svg_curve, terminal_curve};
+use crate::show::live::{Live, bar};
+use crate::show::{human, json};
+use clap::Args;
+use forebay_env::real::process::{self, Standard};
+use forebay_env::real::{self, OpenMode, Opened, file};
+use forebay_model::{Bytes, Error, Profile, Result};
+use forebay_target::Target;
+use forebay_target::profile::{MeasureOptions, measure};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What to measure, and how.
+#[derive(Args)]
+pub struct ProfileArgs {
+    /// A block device or file; the targets of the cluster if left out
+    device: Option<PathBuf>,
+    /// Draw the curve into this file as well
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Time for each device
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    time: Option<Duration>,
+    /// Measure writing too: everything on the device is lost
+    #[arg(long, requires = "device")]
+    overwrite: bool,
+    /// Show what was measured before, and measure nothing
+    #[arg(long, conflicts_with_all = ["overwrite", "time"])]
+    stored: bool,
+}
+
+/// Measures, shows, keeps.
+pub fn run(context: &mut Context, args: &ProfileArgs) -> Result<()> {
+    match &args.device {
+        Some(device) => {
+            let (profile, kept) = if args.stored { (stored(device)?, true) } else { of_device(context, device, args)? };
+            show(context, args, &device.display().to_string(), &profile)?;
+            if !context.json && kept && !args.stored {
+                context.out.line("It is a formatted target, which keeps this profile from now on.")?;
+            }
+            Ok(())
+        }
+        None => context.with_cluster(|context, cluster| {
+            for target in cluster.profiles()? {
+                let profile = if args.stored {
+                    target.profile
+                } else {
+                    let budget = args.time.unwrap_or(Duration::from_secs(10));
+                    cluster.measure(target.target, budget)?.profile
+                };
+                show(context, args, &target.device, &profile)?;
+            }
+            Ok(())
+        }),
+    }
+}
+
+/// What the device keeps of what was measured.
+fn stored(device: &Path) -> Result<Profile> {
+    let opened = real::open(device, OpenMode::Inspect)?;
+    let inspected = real::run(real::Options { device: opened }, |env| async move { Target::inspect(env).await })?;
+    inspected.map(|(superblock, _, _)| superblock.profile).map_err(|e| e.of(device.display()))
+}
+
+/// Measures a device that nobody uses; whether it is a target that keeps the result.
+fn of_device(context: &Context, device: &Path, args: &ProfileArgs) -> Result<(Profile, bool)> {
+    let opened: Opened = real::open(device, OpenMode::Exclusive)?;
+    let geometry = opened.geometry().clone();
+    let mut options = MeasureOptions::for_extent(geometry.size, geometry.rotates, args.overwrite);
+    options.budget = args.time.unwrap_or(options.budget);
+    let mut live = Live::new(!context.json);
+    let name = geometry.name.clone();
+    let overwrite = args.overwrite;
+    real::run(real::Options { device: opened }, move |env| async move {
+        let is_target = Target::inspect(env.clone()).await.is_ok();
+        if is_target && overwrite {
+            return Err(Error::exists(format!(
+                "{name} is a formatted target, and measuring writes would end all that is in it; leave out --overwrite"
+            )));
+        }
+        let size = env.device.geometry().size;
+        let mut progress = |share: f32| {
+            if live.is_due() {
+                live.show(&format!("measuring {name} {}", bar((share * 1000.0) as u64, 1000, 30)));
+            }
+        };
+        let mut profile = measure(&env, Bytes::ZERO..size, options, &mut progress).await?;
+        if is_target {
+            let target = Target::open(env).await?;
+            // Reads alone say little of writes: what formatting measured of those stays.
+            let before = target.profile();
+            if !profile.writes_measured && before.writes_measured {
+                for point in &mut profile.points {
+                    point.write = before.write_rate(point.offset);
+                }
+                profile.writes_measured = true;
+                profile.stall = profile.stall.max(before.stall);
+                profile.flush = profile.flush.max(before.flush);
+            }
+            target.set_profile(profile.clone()).await?;
+            target.close().await?;
+        }
+        Ok((profile, is_target))
+    })?
+}
+
+fn show(context: &mut Context, args: &ProfileArgs, device: &str, profile: &Profile) -> Result<()> {
+    if let Some(path) = &args.svg {
+        file::replace(path, svg_curve(profile, device).as_bytes())?;
+    }
+    if context.json {
+        return context.out.json(&json!({ "device": device, "profile": json::profile(profile) }));
+    }
+    context.out.line(device)?;
+    let charset = if process::is_terminal(Standard::Output) { Charset::Unicode } else { Charset::Ascii };
+    let width = usize::from(process::terminal_width().unwrap_or(90)).min(110);
+    context.out.line(terminal_curve(profile, width, 16, charset).trim_end_matches('\n'))?;
+    let (short, full) = (human::span(profile.short_seek), human::span(profile.full_seek));
+    context.out.line(format_args!(
+        "worst positioning {short} near, {full} across; longest stall {}, flush {}{}",
+        human::span(profile.stall),
+        human::span(profile.flush),
+        if profile.writes_measured { "" } else { "; write rates are taken from reads, not measured" }
+    ))?;
+    if let Some(path) = &args.svg {
+        context.out.line(format_args!("The curve is in {} too.", path.display()))?;
+    }
+    Ok(())
+}

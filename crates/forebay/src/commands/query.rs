@@ -1,0 +1,156 @@
+//! `forebay query` and `forebay tail`: looking back, and watching.
+
+use crate::context::{Context, when_stopped};
+use crate::show::element::{Elements, Form};
+use crate::show::{human, json, say};
+use clap::Args;
+use forebay_client::{Answer, Cluster, Event, QueryOptions};
+use forebay_env::real::signal::Stop;
+use forebay_model::Result;
+use serde_json::json;
+
+/// How elements are shown.
+#[derive(Args)]
+pub struct FormArgs {
+    /// The bytes too, in hexadecimal
+    #[arg(long, conflicts_with = "raw")]
+    hex: bool,
+    /// The bytes alone, as they are, one element after the other
+    #[arg(long)]
+    raw: bool,
+}
+
+/// What to look for.
+#[derive(Args)]
+pub struct QueryArgs {
+    /// The ring
+    ring: String,
+    /// What to look for, such as 'src=10.0.0.1 and port=53 and after 45m ago'; everything if left out
+    #[arg(default_value = "")]
+    query: String,
+    /// Elements at most
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Only say how many there are
+    #[arg(long, conflicts_with_all = ["hex", "raw"])]
+    count: bool,
+    /// How to show them.
+    #[command(flatten)]
+    form: FormArgs,
+}
+
+/// What to watch for.
+#[derive(Args)]
+pub struct TailArgs {
+    /// The ring
+    ring: String,
+    /// What to look for; everything if left out
+    #[arg(default_value = "")]
+    query: String,
+    /// Elements at most
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Begin with what is there already
+    #[arg(long)]
+    all: bool,
+    /// How to show them.
+    #[command(flatten)]
+    form: FormArgs,
+}
+
+impl FormArgs {
+    fn form(&self, json: bool) -> Form {
+        match (self.raw, self.hex, json) {
+            (true, _, _) => Form::Raw,
+            (_, true, true) => Form::JsonHex,
+            (_, true, false) => Form::Hex,
+            (_, _, true) => Form::Json,
+            _ => Form::Lines,
+        }
+    }
+}
+
+/// Looks back.
+pub fn run(context: &mut Context, args: &QueryArgs) -> Result<()> {
+    context.with_cluster(|context, cluster| {
+        let options = QueryOptions { limit: args.limit, ..QueryOptions::default() };
+        let mut answer = cluster.query_with(&args.ring, &args.query, options)?;
+        if args.count {
+            let mut missing = 0;
+            let summary = answer.for_each(|event| {
+                if let Event::Gap(gap) = event {
+                    missing += gap.count.unwrap_or(0);
+                }
+                Ok(true)
+            })?;
+            return if context.json {
+                let mut value = json::query_summary(&summary);
+                value["missing"] = json!(missing);
+                context.out.json(&value)
+            } else {
+                context.out.line(summary.elements)
+            };
+        }
+        show(context, cluster, &args.ring, answer, args.form.form(context.json), true)
+    })
+}
+
+/// Watches.
+pub fn tail(context: &mut Context, args: &TailArgs) -> Result<()> {
+    context.with_cluster(|context, cluster| {
+        let options = QueryOptions { follow: true, limit: args.limit, gaps_only: false };
+        let answer = if args.all || args.limit.is_some() {
+            let text = if args.all { args.query.clone() } else { from_now(cluster, &args.ring, &args.query)? };
+            cluster.query_with(&args.ring, &text, options)?
+        } else {
+            cluster.tail(&args.ring, &args.query)?
+        };
+        show(context, cluster, &args.ring, answer, args.form.form(context.json), false)
+    })
+}
+
+/// The query `text`, of what is recorded from now on.
+fn from_now(cluster: &Cluster, ring: &str, text: &str) -> Result<String> {
+    let next = cluster.ring(ring)?.next_sequence;
+    Ok(if text.trim().is_empty() { format!("seq >= {next}") } else { format!("({text}) and seq >= {next}") })
+}
+
+fn show(
+    context: &mut Context,
+    cluster: &Cluster,
+    ring: &str,
+    mut answer: Answer,
+    form: Form,
+    with_summary: bool,
+) -> Result<()> {
+    let mut elements = Elements::new(&cluster.ring(ring)?.spec, form)?;
+    let stop = Stop::on_signals()?;
+    let stopper = answer.stopper();
+    when_stopped(&stop, move || stopper.stop())?;
+    let out = &mut context.out;
+    let mut joined = Vec::new();
+    // Batch by batch, so that what was found is seen when it was found.
+    while let Some(batch) = answer.next_batch()? {
+        let mut write = |event: Event<'_>| elements.write(&event, out).map(|()| true);
+        forebay_client::answer::visit_batch(&batch, &mut joined, &mut write)?;
+        if !with_summary {
+            out.flush()?;
+        }
+    }
+    if with_summary && let Some(summary) = answer.summary() {
+        match form {
+            Form::Json | Form::JsonHex => out.json(&json::query_summary(summary))?,
+            Form::Raw => {}
+            Form::Lines | Form::Hex => {
+                out.flush()?;
+                say(&format!(
+                    "{} elements, {}; {} read from the device",
+                    human::count(summary.elements),
+                    summary.bytes,
+                    summary.read
+                ));
+            }
+        }
+    }
+    out.flush()
+}

@@ -1,0 +1,305 @@
+//! `forebay record`: from a source into a ring, until the source ends or somebody says stop.
+//!
+//! Invariant: whatever ends it, everything that was accepted is durable before the summary is printed.
+
+use crate::args::{RingArgs, span};
+use crate::commands::format;
+use crate::context::{Context, when_stopped};
+use crate::input::InputArgs;
+use crate::show::live::Live;
+use crate::show::{human, json, rings, say};
+use clap::Args;
+use forebay_capture::{LinkType, Sink};
+use forebay_client::{Cluster, Recorder, RecorderOptions, RecorderProgress};
+use forebay_env::real::clock;
+use forebay_env::real::signal::Stop;
+use forebay_model::key::{Extraction, KeySet};
+use forebay_model::ring::{Content, Overflow, RingStatus};
+use forebay_model::{Bytes, Cause, Error, Gap, Kind, Moment, Rate, Result, Timestamp};
+use serde_json::json;
+use std::time::Duration;
+
+/// What to record, and where.
+#[derive(Args)]
+pub struct RecordArgs {
+    /// The ring
+    ring: String,
+    #[command(flatten)]
+    input: InputArgs,
+    /// Create the ring if it is not there, and the cluster too
+    #[arg(long)]
+    create: bool,
+    #[command(flatten)]
+    spec: RingArgs,
+    /// End after so long
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    seconds: Option<Duration>,
+    /// End after so many elements
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+}
+
+/// Records.
+pub fn run(context: &mut Context, args: &RecordArgs) -> Result<()> {
+    if !args.create
+        && let Some(option) = args.spec.given()
+    {
+        return Err(Error::usage(format!("{option} says how a ring is created: give --create too, or leave it out")));
+    }
+    let stop = Stop::on_signals()?;
+    let dir = context.dir()?.to_path_buf();
+    if args.create && !format::is_cluster(&dir) {
+        let capacity = args.spec.spec(&args.ring, args.input.content(), &[])?.capacity;
+        // Room for the ring, for metadata, and for a little more.
+        format::make(&dir, Bytes(capacity.0 + capacity.0 / 8 + Bytes::mib(64).0).align_up(Bytes::mib(1)))?;
+    }
+    let recorded = context.with_cluster(|context, cluster| record(context, cluster, args, &stop))?;
+    let Recorded { progress, time, ended } = recorded;
+    if context.json {
+        context.out.json(&json::recorded("summary", &progress, time.as_secs_f64()))?;
+    } else {
+        context.out.line(format_args!(
+            "Recorded {} elements, {}, in {} ({}); lost: {}; all of it is on disk.",
+            human::count(progress.elements),
+            progress.bytes,
+            human::span(time),
+            Rate::of(progress.bytes, time),
+            human::losses(&progress.losses)
+        ))?;
+    }
+    context.out.flush()?;
+    ended
+}
+
+struct Recorded {
+    progress: RecorderProgress,
+    time: Duration,
+    /// Why the source ended, if not in order.
+    ended: Result<()>,
+}
+
+fn record(context: &mut Context, cluster: &Cluster, args: &RecordArgs, stop: &Stop) -> Result<Recorded> {
+    let existing = find(cluster, &args.ring)?;
+    if existing.is_none() && !args.create {
+        return Err(Error::missing(format!(
+            "there is no ring {}; create it with `forebay ring create`, or give --create and --capacity",
+            args.ring
+        )));
+    }
+    // A quarter of the ring is the most it takes; the recorder checks it once more.
+    let capacity = existing.as_ref().map(|ring| ring.spec.capacity).or(args.spec.capacity).unwrap_or(Bytes::gib(1));
+    let (mut source, link) = args.input.open(capacity / 4, args.count, stop)?;
+    let ring = match existing {
+        Some(ring) => {
+            check_content(&ring, link)?;
+            ring
+        }
+        None => {
+            let ring = create(cluster, args, link)?;
+            say(&rings::created(&ring));
+            ring
+        }
+    };
+    if let Some(size) = args.input.element_size() {
+        let keys = KeySet::parse(&ring.spec.keys)?;
+        keys.check_fits(size)?;
+        if let Some(key) = keys.specs().iter().find(|key| matches!(key.extraction(), Extraction::Caller { .. })) {
+            return Err(Error::usage(format!(
+                "key '{}' of {} is given by a program beside each element; record with the library, or without that key",
+                key.name(),
+                args.ring
+            )));
+        }
+    }
+    let options = RecorderOptions { overflow: args.spec.overflow.map(Overflow::from) };
+    let recorder = cluster.recorder_with(&args.ring, options)?;
+    let stopper = recorder.stopper();
+    when_stopped(stop, move || stopper.stop())?;
+    if !context.json {
+        say(&format!("Recording {} into {}; Ctrl-C ends it in order.", source.describe(), args.ring));
+    }
+    let began = clock::now();
+    let mut feed = Feed {
+        recorder,
+        stop: stop.clone(),
+        until: args.seconds.map(|seconds| began + seconds),
+        left: args.count.unwrap_or(u64::MAX),
+        open: None,
+        report: Report::new(context, cluster, &ring, began),
+    };
+    let ended = source.run(&mut feed).map(drop);
+    let time = clock::now().since(began);
+    let stopped = stop.is_set();
+    let Feed { mut recorder, open, mut report, .. } = feed;
+    report.live.clear();
+    if let Some(time) = open {
+        // The element that was cut off: what there is of it stays, and what follows says that it is not whole.
+        let cut = recorder
+            .end()
+            .and_then(|()| recorder.gap(Gap { cause: Cause::Rejected, count: Some(1), first: time, last: time }));
+        cut?;
+    }
+    let progress = recorder.close()?;
+    // Being stopped while waiting for room is no failure.
+    let ended = match ended {
+        Err(error) if stopped && error.kind == Kind::Busy => Ok(()),
+        other => other,
+    };
+    Ok(Recorded { progress, time, ended })
+}
+
+fn find(cluster: &Cluster, name: &str) -> Result<Option<RingStatus>> {
+    Ok(cluster.status()?.into_iter().find(|ring| ring.spec.name == name))
+}
+
+fn create(cluster: &Cluster, args: &RecordArgs, link: Option<LinkType>) -> Result<RingStatus> {
+    let content = link.map_or(Content::Opaque, |link| Content::Packets(u32::from(link.0)));
+    let keys: &[&str] = if link.is_some() { &["pcap"] } else { &[] };
+    cluster.create_ring(args.spec.spec(&args.ring, content, keys)?)
+}
+
+/// Packets of one kind do not go among those of another.
+fn check_content(ring: &RingStatus, link: Option<LinkType>) -> Result<()> {
+    match (ring.spec.content, link) {
+        (Content::Packets(has), Some(link)) if has != u32::from(link.0) => Err(Error::usage(format!(
+            "{} has packets of link type {has}, and these have {link}; record them into a ring of their own",
+            ring.spec.name
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Feeds a recorder.
+struct Feed<'a> {
+    recorder: Recorder,
+    stop: Stop,
+    until: Option<Moment>,
+    /// Elements still wanted.
+    left: u64,
+    /// Time of the element that is under way in pieces.
+    open: Option<Timestamp>,
+    report: Report<'a>,
+}
+
+impl Sink for Feed<'_> {
+    fn element(&mut self, time: Timestamp, parts: &[&[u8]], caller_keys: &[u8]) -> Result<()> {
+        // A source looks up only now and then; what it offers beyond the wanted is not recorded.
+        if self.left == 0 {
+            return Ok(());
+        }
+        self.left -= 1;
+        self.recorder.element(time, parts, caller_keys)
+    }
+
+    fn begin(&mut self, time: Timestamp, caller_keys: &[u8]) -> Result<()> {
+        if self.left > 0 {
+            self.recorder.begin(time, caller_keys)?;
+            self.open = Some(time);
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.open.is_none() {
+            return Ok(());
+        }
+        self.recorder.part(bytes).inspect_err(|_| self.open = None)
+    }
+
+    fn end(&mut self) -> Result<()> {
+        if self.open.take().is_none() {
+            return Ok(());
+        }
+        self.left -= 1;
+        self.recorder.end()
+    }
+
+    fn gap(&mut self, gap: Gap) -> Result<()> {
+        if self.left == 0 { Ok(()) } else { self.recorder.gap(gap) }
+    }
+
+    fn tick(&mut self) -> Result<bool> {
+        self.recorder.tick()?;
+        let now = clock::now();
+        self.report.tick(now, &self.recorder)?;
+        Ok(self.left > 0 && !self.stop.is_set() && self.until.is_none_or(|until| now < until))
+    }
+}
+
+/// Says how it goes: on a terminal twice a second, to programs once.
+struct Report<'a> {
+    context: &'a mut Context,
+    cluster: &'a Cluster,
+    ring: String,
+    guarantee: Rate,
+    live: Live,
+    began: Moment,
+    due: Moment,
+    last: (Moment, RecorderProgress),
+}
+
+impl<'a> Report<'a> {
+    fn new(context: &'a mut Context, cluster: &'a Cluster, ring: &RingStatus, began: Moment) -> Report<'a> {
+        let live = Live::new(!context.json);
+        Report {
+            live,
+            context,
+            cluster,
+            ring: ring.spec.name.clone(),
+            guarantee: ring.spec.guarantee,
+            began,
+            due: began + Duration::from_secs(1),
+            last: (began, RecorderProgress::default()),
+        }
+    }
+
+    fn tick(&mut self, now: Moment, recorder: &Recorder) -> Result<()> {
+        if self.context.json {
+            if now < self.due {
+                return Ok(());
+            }
+            self.due = now + Duration::from_secs(1);
+            self.json(now, recorder.progress())
+        } else if self.live.is_due() {
+            let line = self.line(now, recorder.progress())?;
+            self.live.show(&line);
+            Ok(())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn rate(&mut self, now: Moment, progress: RecorderProgress) -> Rate {
+        let (before, last) = std::mem::replace(&mut self.last, (now, progress));
+        Rate::of(progress.bytes.saturating_sub(last.bytes), now.since(before))
+    }
+
+    fn json(&mut self, now: Moment, progress: RecorderProgress) -> Result<()> {
+        let rate = self.rate(now, progress);
+        let ring = self.cluster.ring(&self.ring)?;
+        let mut value = json::recorded("progress", &progress, now.since(self.began).as_secs_f64());
+        value["rate_bytes_per_second"] = json!(rate.0);
+        value["guarantee_bytes_per_second"] = json!(self.guarantee.0);
+        value["oldest"] = ring.oldest.map_or(serde_json::Value::Null, json::time);
+        value["history_seconds"] = json!(rings::history(&ring).as_secs_f64());
+        value["durable_lag_blocks"] = json!(progress.blocks.saturating_sub(progress.durable_blocks));
+        self.context.out.json(&value)?;
+        self.context.out.flush()
+    }
+
+    fn line(&mut self, now: Moment, progress: RecorderProgress) -> Result<String> {
+        let rate = self.rate(now, progress);
+        let ring = self.cluster.ring(&self.ring)?;
+        let promise =
+            if self.guarantee == Rate(0) { String::new() } else { format!(" of {} promised", self.guarantee) };
+        let oldest = ring.oldest.map_or_else(|| "-".to_string(), human::clock);
+        let full = if progress.full { "  FULL: everything is pinned" } else { "" };
+        Ok(format!(
+            "{rate}{promise}  {} elements  history {} (since {oldest})  lost {}  {} blocks not on disk yet{full}",
+            human::count(progress.elements),
+            human::span(rings::history(&ring)),
+            human::losses(&progress.losses),
+            progress.blocks.saturating_sub(progress.durable_blocks)
+        ))
+    }
+}

@@ -1,0 +1,101 @@
+//! `forebay ring`: what rings there are.
+
+use crate::args::RingArgs;
+use crate::context::Context;
+use crate::show::{json, rings};
+use clap::{Args, Subcommand};
+use forebay_model::ring::Content;
+use forebay_model::{Bytes, Result};
+use serde_json::json;
+
+/// What to do with rings.
+#[derive(Subcommand)]
+pub enum RingCommand {
+    /// Create a ring
+    Create(CreateArgs),
+    /// List all rings
+    List,
+    /// Everything about one ring
+    Show(NameArgs),
+    /// Delete a ring with everything in it
+    Delete(NameArgs),
+    /// Give a ring another capacity; what still fits is kept
+    Resize(ResizeArgs),
+}
+
+/// A ring to create.
+#[derive(Args)]
+pub struct CreateArgs {
+    /// Its name, such as /station/7
+    name: String,
+    /// How it is to be.
+    #[command(flatten)]
+    ring: RingArgs,
+}
+
+/// A ring.
+#[derive(Args)]
+pub struct NameArgs {
+    /// Its name
+    name: String,
+}
+
+/// A ring and its new capacity.
+#[derive(Args)]
+pub struct ResizeArgs {
+    /// Its name
+    name: String,
+    /// What it shall have; rounded up to whole groups
+    #[arg(long, value_name = "SIZE")]
+    capacity: Bytes,
+}
+
+/// Does it.
+pub fn run(context: &mut Context, command: RingCommand) -> Result<()> {
+    match command {
+        RingCommand::Create(args) => {
+            let spec = args.ring.spec(&args.name, Content::Opaque, &[])?;
+            context.with_cluster(|context, cluster| {
+                let ring = cluster.create_ring(spec)?;
+                if context.json {
+                    context.out.json(&json::ring(&ring))
+                } else {
+                    context.out.line(rings::created(&ring))
+                }
+            })
+        }
+        RingCommand::List => context.with_cluster(|context, cluster| {
+            let all = cluster.status()?;
+            if context.json {
+                return all.iter().try_for_each(|ring| context.out.json(&json::ring(ring)));
+            }
+            if all.is_empty() {
+                return context.out.line("No rings yet; make one with `forebay ring create /name --capacity 10GiB`.");
+            }
+            rings::table(&all, None).iter().try_for_each(|line| context.out.line(line))
+        }),
+        RingCommand::Show(args) => context.with_cluster(|context, cluster| {
+            let ring = cluster.ring(&args.name)?;
+            if context.json {
+                return context.out.json(&json::ring(&ring));
+            }
+            rings::details(&ring).iter().try_for_each(|line| context.out.line(line))
+        }),
+        RingCommand::Delete(args) => context.with_cluster(|context, cluster| {
+            cluster.delete_ring(&args.name)?;
+            if context.json {
+                context.out.json(&json!({ "deleted": args.name }))
+            } else {
+                context.out.line(format_args!("Deleted {}.", args.name))
+            }
+        }),
+        RingCommand::Resize(args) => context.with_cluster(|context, cluster| {
+            let capacity = cluster.resize_ring(&args.name, args.capacity)?;
+            if context.json {
+                context.out.json(&json!({ "name": args.name, "capacity_bytes": capacity.0 }))
+            } else {
+                context.out.line(format_args!("{} has {capacity} now.", args.name))
+            }
+        }),
+    }
+}

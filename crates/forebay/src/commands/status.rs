@@ -1,0 +1,171 @@
+//! `forebay status` and `forebay top`: how everything is.
+
+use crate::args::span;
+use crate::context::{self, Context};
+use crate::show::{json, rings};
+use clap::Args;
+use forebay_client::{Cluster, Info, PlanRequest};
+use forebay_env::real::process::{self, Standard};
+use forebay_env::real::signal::Stop;
+use forebay_model::ring::RingStatus;
+use forebay_model::{Bytes, Moment, Rate, Result};
+use forebay_target::plan::Question;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long rates are looked at where something is being recorded.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Nothing to say.
+#[derive(Args)]
+pub struct StatusArgs {}
+
+/// How often.
+#[derive(Args)]
+pub struct TopArgs {
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", value_parser = span, default_value = "1s")]
+    interval: Duration,
+    /// End after so many looks
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+}
+
+/// A look at everything.
+struct Look {
+    at: Moment,
+    rings: Vec<RingStatus>,
+    info: Info,
+    /// The highest guarantee that another ring could have, by target.
+    headroom: Vec<Option<Rate>>,
+}
+
+impl Look {
+    fn take(cluster: &Cluster) -> Result<Look> {
+        let (at, rings, info) = (cluster.now(), cluster.status()?, cluster.info()?);
+        // A small ring in the fastest free place; where there is no space, there is no answer.
+        let smallest = info.targets.iter().map(|t| t.group * 4).max().unwrap_or(Bytes::mib(64));
+        let question = Question { capacity: Some(smallest), ..Question::new(Rate(1)) };
+        let request = PlanRequest {
+            rate: question.rate,
+            capacity: question.capacity,
+            pin_percent: question.pin_percent,
+            flush_interval: question.flush_interval,
+            block: question.block,
+        };
+        let plans = cluster.plan(request).unwrap_or_default();
+        let best = |target: &forebay_client::TargetInfo| {
+            plans.iter().find(|plan| plan.target == target.id).map(|plan| plan.highest)
+        };
+        let headroom = info.targets.iter().map(best).collect();
+        Ok(Look { at, rings, info, headroom })
+    }
+
+    /// What each ring was written at since `before`.
+    fn rates(&self, before: &Look) -> BTreeMap<String, Rate> {
+        let time = self.at.since(before.at);
+        let mut rates = BTreeMap::new();
+        for ring in &self.rings {
+            if let Some(old) = before.rings.iter().find(|old| old.spec.name == ring.spec.name) {
+                let written = ring.written.saturating_sub(old.written);
+                rates.insert(ring.spec.name.clone(), Rate::of(written, time));
+            }
+        }
+        rates
+    }
+
+    fn lines(&self, rates: &BTreeMap<String, Rate>) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.rings.is_empty() {
+            lines.push("No rings yet; make one with `forebay ring create /name --capacity 10GiB`.".to_string());
+        } else {
+            lines.extend(rings::table(&self.rings, Some(rates)));
+        }
+        lines.push(String::new());
+        let promised: u64 = self.rings.iter().map(|ring| ring.spec.guarantee.0).sum();
+        for (target, headroom) in self.info.targets.iter().zip(&self.headroom) {
+            let more = match headroom {
+                Some(rate) if rate.0 > 0 => format!("{rate} more could be promised"),
+                _ => "no more can be promised".to_string(),
+            };
+            lines.push(format!(
+                "{}: {} of {} free; {} promised, {more}; {} read for queries, {} reads waited",
+                target.device,
+                target.free,
+                target.size,
+                Rate(promised),
+                target.activity.read,
+                target.activity.throttled
+            ));
+        }
+        let health = rings::health(&self.rings, &self.info);
+        lines.push(format!("health: {} - {}", health.code, health.remedy));
+        lines
+    }
+
+    fn json(&self, rates: &BTreeMap<String, Rate>) -> Value {
+        let health = rings::health(&self.rings, &self.info);
+        let all: Vec<Value> = self
+            .rings
+            .iter()
+            .map(|ring| {
+                let mut value = json::ring(ring);
+                value["rate_bytes_per_second"] = json!(rates.get(&ring.spec.name).map(|rate| rate.0));
+                value
+            })
+            .collect();
+        let mut value = json::info(&self.info);
+        if let Some(targets) = value["targets"].as_array_mut() {
+            for (target, headroom) in targets.iter_mut().zip(&self.headroom) {
+                target["headroom_bytes_per_second"] = json!(headroom.map(|rate| rate.0));
+            }
+        }
+        value["rings"] = Value::Array(all);
+        value["health"] = json!({ "code": health.code, "remedy": health.remedy });
+        value
+    }
+
+    fn show(&self, context: &mut Context, rates: &BTreeMap<String, Rate>) -> Result<()> {
+        if context.json {
+            return context.out.json(&self.json(rates));
+        }
+        self.lines(rates).iter().try_for_each(|line| context.out.line(line))
+    }
+}
+
+/// One look; two where something is being recorded, to see how fast.
+pub fn run(context: &mut Context, _args: &StatusArgs) -> Result<()> {
+    context.with_cluster(|context, cluster| {
+        let first = Look::take(cluster)?;
+        if !first.rings.iter().any(|ring| ring.recording) {
+            return first.show(context, &BTreeMap::new());
+        }
+        Stop::new()?.wait(Some(LOOK))?;
+        let second = Look::take(cluster)?;
+        second.show(context, &second.rates(&first))
+    })
+}
+
+/// Looks until stopped.
+pub fn top(context: &mut Context, args: &TopArgs) -> Result<()> {
+    let stop = Stop::on_signals()?;
+    let clear = !context.json && process::is_terminal(Standard::Output);
+    context.with_cluster(|context, cluster| {
+        let mut before = Look::take(cluster)?;
+        let mut left = args.count;
+        while left != Some(0) && !stop.wait(Some(args.interval))? {
+            let look = Look::take(cluster)?;
+            if clear {
+                context.out.bytes(b"\x1b[H\x1b[2J")?;
+                let name = context.dir()?.display().to_string();
+                context.out.line(format_args!("{name}  {}\n", crate::show::human::clock(context::wall())))?;
+            }
+            look.show(context, &look.rates(&before))?;
+            context.out.flush()?;
+            before = look;
+            left = left.map(|left| left - 1);
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,80 @@
+//! What every command needs: the cluster it works on, its output, and how it is stopped.
+
+use crate::cli::Global;
+use crate::show::out::Out;
+use forebay_client::Cluster;
+use forebay_embedded::Options;
+use forebay_env::real::signal::Stop;
+use forebay_env::real::{clock, thread};
+use forebay_model::{Error, Moment, Result, Timestamp};
+use std::path::{Path, PathBuf};
+
+/// What a command works with.
+pub struct Context {
+    /// The directory of the cluster, if one was named.
+    pub cluster: Option<PathBuf>,
+    /// Whether programs read the output.
+    pub json: bool,
+    /// Standard output.
+    pub out: Out,
+}
+
+impl Context {
+    /// What `global` says.
+    pub fn new(global: Global) -> Result<Context> {
+        Ok(Context { cluster: global.cluster, json: global.json, out: Out::new()? })
+    }
+
+    /// The directory of the cluster.
+    pub fn dir(&self) -> Result<&Path> {
+        let Some(dir) = &self.cluster else {
+            return Err(Error::usage(
+                "it is not said which cluster is meant: give --cluster DIR or set FOREBAY_CLUSTER",
+            ));
+        };
+        if dir.to_string_lossy().starts_with("forebay://") {
+            return Err(Error::usage(format!(
+                "{} is a cluster on the network, which this release cannot reach; name a directory",
+                dir.display()
+            )));
+        }
+        Ok(dir)
+    }
+
+    /// Opens the cluster.
+    pub fn open(&self) -> Result<Cluster> {
+        forebay_embedded::open(self.dir()?, Options::default())
+    }
+
+    /// Opens the cluster, does `work` with it, and closes it, whatever came of the work.
+    pub fn with_cluster<T>(&mut self, work: impl FnOnce(&mut Context, &Cluster) -> Result<T>) -> Result<T> {
+        let cluster = self.open()?;
+        let done = work(self, &cluster);
+        let closed = cluster.close();
+        let done = done?;
+        closed?;
+        self.out.flush()?;
+        Ok(done)
+    }
+}
+
+/// Calls `then` on another thread once the stop is asked for.
+pub fn when_stopped(stop: &Stop, then: impl FnOnce() + Send + 'static) -> Result<()> {
+    let stop = stop.clone();
+    thread::spawn("stop", move || {
+        if stop.wait(None).is_ok() {
+            then();
+        }
+    })
+    .map(drop)
+}
+
+/// Wall time.
+pub fn wall() -> Timestamp {
+    clock::wall()
+}
+
+/// Monotonic time.
+pub fn now() -> Moment {
+    clock::now()
+}

@@ -1,0 +1,54 @@
+//! Standard output: buffered, and no reason to panic when nobody reads it any more.
+
+use forebay_env::real::file::{self, File};
+use forebay_model::{Error, Result};
+use serde_json::Value;
+use std::fmt::Display;
+use std::io::{BufWriter, ErrorKind, Write};
+
+const CLOSED: &str = "standard output was closed";
+
+/// Standard output.
+pub struct Out {
+    writer: BufWriter<File>,
+}
+
+impl Out {
+    /// Opens it.
+    pub fn new() -> Result<Out> {
+        Ok(Out { writer: BufWriter::with_capacity(64 << 10, file::stdout()?) })
+    }
+
+    /// Writes a line.
+    pub fn line(&mut self, text: impl Display) -> Result<()> {
+        writeln!(self.writer, "{text}").map_err(|e| trouble(&e))
+    }
+
+    /// Writes a value, as one line.
+    pub fn json(&mut self, value: &Value) -> Result<()> {
+        self.line(value)
+    }
+
+    /// Writes bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        self.writer.write_all(bytes).map_err(|e| trouble(&e))
+    }
+
+    /// Hands everything over.
+    pub fn flush(&mut self) -> Result<()> {
+        self.writer.flush().map_err(|e| trouble(&e))
+    }
+}
+
+/// Whether `error` says only that nobody reads the output any more.
+pub fn is_closed(error: &Error) -> bool {
+    error.message == CLOSED
+}
+
+fn trouble(error: &std::io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::BrokenPipe => Error::disconnected(CLOSED),
+        ErrorKind::StorageFull => Error::full("standard output is a file on a full file system; make room"),
+        _ => Error::device(format!("writing to standard output failed: {error}")),
+    }
+}

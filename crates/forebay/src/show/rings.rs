@@ -1,0 +1,152 @@
+//! Rings as tables and sentences, and the health of their targets.
+
+use super::human;
+use forebay_client::Info;
+use forebay_model::ring::{Overflow, PinPolicy, RingState, RingStatus};
+use forebay_model::{Rate, Timestamp};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long the history of a ring is.
+pub fn history(ring: &RingStatus) -> Duration {
+    ring.newest.zip(ring.oldest).map_or(Duration::ZERO, |(newest, oldest)| newest.since(oldest))
+}
+
+/// A ring that was just created, in a sentence.
+pub fn created(ring: &RingStatus) -> String {
+    let spec = &ring.spec;
+    let promise = if spec.guarantee == Rate(0) {
+        "no rate promised".to_string()
+    } else {
+        let holds = spec.guarantee.time_for(spec.capacity);
+        format!("{} promised, which is about {} of history", spec.guarantee, human::span(holds))
+    };
+    format!("Created {}: {} in {} segments, {promise}.", spec.name, spec.capacity, ring.segments)
+}
+
+/// A line for each ring. `rates` has what each is written at now, where that is known.
+pub fn table(rings: &[RingStatus], rates: Option<&BTreeMap<String, Rate>>) -> Vec<String> {
+    let mut headings = vec!["ring", "state", "capacity", "guarantee"];
+    if rates.is_some() {
+        headings.push("rate");
+    }
+    headings.extend(["history", "elements", "pins", "lost"]);
+    let right: Vec<usize> = (2..headings.len() - 1).collect();
+    let mut table = human::table(&headings, &right);
+    for ring in rings {
+        let spec = &ring.spec;
+        let state = match (ring.state, ring.recording) {
+            (RingState::Ready, true) => "recording",
+            (RingState::Ready, false) => "idle",
+            (RingState::Recovering, _) => "recovering",
+            (RingState::Full, _) => "full",
+        };
+        let guarantee = if spec.guarantee == Rate(0) { "-".to_string() } else { spec.guarantee.to_string() };
+        let mut row = vec![spec.name.clone(), state.to_string(), spec.capacity.to_string(), guarantee];
+        if let Some(rates) = rates {
+            row.push(rates.get(&spec.name).map_or_else(|| "-".to_string(), ToString::to_string));
+        }
+        row.push(human::span(history(ring)));
+        row.push(human::count(ring.next_sequence.saturating_sub(ring.first_sequence)));
+        row.push(match ring.pins.len() {
+            0 => "-".to_string(),
+            pins => format!("{pins} ({} %)", ring.pinned_segments * 100 / ring.segments.max(1)),
+        });
+        row.push(human::losses(&ring.losses));
+        table.add_row(row);
+    }
+    human::lines(&table)
+}
+
+/// Everything about a ring, a line each.
+pub fn details(ring: &RingStatus) -> Vec<String> {
+    let spec = &ring.spec;
+    let time = |time: Option<Timestamp>| time.map_or_else(|| "-".to_string(), |time| time.to_string());
+    let mut lines = vec![
+        format!("{}  {}{}", spec.name, super::json::state(ring.state), if ring.recording { ", recording" } else { "" }),
+        format!("  capacity    {} in {} segments of {}", spec.capacity, ring.segments, spec.segment),
+        format!(
+            "  guarantee   {}",
+            if spec.guarantee == Rate(0) { "none".to_string() } else { spec.guarantee.to_string() }
+        ),
+        format!("  history     {} ({} to {})", human::span(history(ring)), time(ring.oldest), time(ring.newest)),
+        format!(
+            "  elements    {} (sequence {} to before {})",
+            human::count(ring.next_sequence.saturating_sub(ring.first_sequence)),
+            ring.first_sequence,
+            ring.next_sequence
+        ),
+        format!("  keys        {}", if spec.keys.is_empty() { "none".to_string() } else { spec.keys.join(" ") }),
+        format!("  blocks      up to {}, on disk within {}", spec.block, human::span(spec.flush_interval)),
+        format!(
+            "  when full   {}",
+            match spec.overflow {
+                Overflow::Block => "the source waits",
+                Overflow::DropNewest => "the newest is dropped, and recorded as a gap",
+            }
+        ),
+        format!(
+            "  pins        {} hold {} of {} segments; budget {} %, beyond it {}",
+            ring.pins.len(),
+            ring.pinned_segments,
+            ring.segments,
+            spec.pin_budget_percent,
+            match spec.pin_policy {
+                PinPolicy::Refuse => "a pin is refused",
+                PinPolicy::Shorten => "history shortens",
+                PinPolicy::Stop => "recording stops in the end",
+            }
+        ),
+        format!("  lost        {}", human::losses(&ring.losses)),
+        format!(
+            "  memory      staging {} (most used {}), index {}",
+            ring.staging, ring.staging_peak, ring.index_memory
+        ),
+    ];
+    if !spec.relatives.is_empty() {
+        lines.push(format!("  relatives   {}", spec.relatives.join(" ")));
+    }
+    lines
+}
+
+/// A named state of health, and what to do about it.
+pub struct Health {
+    /// Its name, for programs.
+    pub code: &'static str,
+    /// What it means and what helps, for people.
+    pub remedy: String,
+}
+
+/// The worst that can be said of a cluster.
+pub fn health(rings: &[RingStatus], info: &Info) -> Health {
+    if let Some(ring) = rings.iter().find(|ring| ring.state == RingState::Full) {
+        return Health {
+            code: "ring_full",
+            remedy: format!("everything in {} is pinned, so nothing can be recorded; unpin something", ring.spec.name),
+        };
+    }
+    let missed: u64 = rings.iter().map(|ring| ring.missed_deadlines).sum();
+    if missed > 0 {
+        return Health {
+            code: "deadlines_missed",
+            remedy: format!(
+                "{} writes came after their deadline, so the device is slower than its profile; measure it anew with \
+                 `forebay profile`",
+                human::count(missed)
+            ),
+        };
+    }
+    if let Some(complaint) = info.targets.iter().find_map(|target| target.complaints.first()) {
+        return Health {
+            code: "repaired",
+            remedy: format!("{complaint}; it is repaired, and a device that does this again should be replaced"),
+        };
+    }
+    if let Some(ring) = rings.iter().find(|ring| ring.state == RingState::Recovering) {
+        return Health {
+            code: "recovering",
+            remedy: format!("{} is finding its tail; it records already, and this ends by itself", ring.spec.name),
+        };
+    }
+    Health { code: "ok", remedy: "nothing to do".to_string() }
+}
