@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What a sink was offered.
@@ -19,28 +19,29 @@ pub(crate) enum Event {
 }
 
 /// Keeps what it is offered, and says stop when it is told to.
-pub(crate) struct Collector {
+pub(crate) struct Collector<'a> {
     pub(crate) events: Vec<Event>,
     pub(crate) open: Option<(Timestamp, Vec<u8>)>,
     /// Says stop at the first tick after so many events.
     pub(crate) enough: usize,
-    pub(crate) stop: Arc<AtomicBool>,
     pub(crate) ticks: usize,
     /// The longest time between two ticks by this clock.
     pub(crate) longest: Duration,
+    /// Called with each tick and all that was offered; false says stop.
+    pub(crate) on_tick: Box<dyn FnMut(&[Event]) -> bool + 'a>,
     ticked: Option<Moment>,
     clock: Arc<dyn ClockDoor>,
 }
 
-impl Collector {
-    pub(crate) fn new(clock: Arc<dyn ClockDoor>) -> Collector {
+impl<'a> Collector<'a> {
+    pub(crate) fn new(clock: Arc<dyn ClockDoor>) -> Collector<'a> {
         Collector {
             events: Vec::new(),
             open: None,
             enough: usize::MAX,
-            stop: Arc::default(),
             ticks: 0,
             longest: Duration::ZERO,
+            on_tick: Box::new(|_| true),
             ticked: None,
             clock,
         }
@@ -63,7 +64,7 @@ impl Collector {
     }
 }
 
-impl Sink for Collector {
+impl Sink for Collector<'_> {
     fn element(&mut self, time: Timestamp, parts: &[&[u8]], _: &[u8]) -> Result<()> {
         assert!(self.open.is_none(), "an element inside of another");
         self.events.push(Event::Element(time, parts.concat()));
@@ -98,7 +99,7 @@ impl Sink for Collector {
         let now = self.clock.now();
         self.longest = self.longest.max(now.since(self.ticked.unwrap_or(now)));
         self.ticked = Some(now);
-        Ok(self.events.len() < self.enough && !self.stop.load(Ordering::Relaxed))
+        Ok((self.on_tick)(&self.events) && self.events.len() < self.enough)
     }
 }
 
@@ -246,4 +247,31 @@ pub(crate) fn tshark(capture: &[u8], arguments: &[&str]) -> String {
     let complaints: Vec<&str> = complaints.lines().filter(|l| !l.starts_with("Running as user \"root\"")).collect();
     assert!(output.status.success() && complaints.is_empty(), "tshark: {} {complaints:?}", output.status);
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs `work` in a network of its own, which is gone when its thread and its sockets are.
+pub(crate) fn in_own_network(work: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: this thread alone gets another network; it shares no descriptor of the old one.
+            let unshared = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) };
+            unshared.unwrap_or_else(|e| panic!("a network namespace for the test needs root: run as root ({e})"));
+            for name in ["all", "default"] {
+                // Without it, interfaces chatter when they come up. Kernels without IPv6 have no such file.
+                let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
+            }
+            ip("link set lo up");
+            work();
+        });
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// Runs `ip` in the network of this thread.
+pub(crate) fn ip(arguments: &str) {
+    let output = Command::new("ip").args(arguments.split(' ')).stdin(Stdio::null()).output();
+    let output = output.unwrap_or_else(|e| panic!("install iproute2 ('cargo x test' does): {e}"));
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
