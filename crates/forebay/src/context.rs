@@ -6,7 +6,7 @@ use forebay_client::Cluster;
 use forebay_embedded::Options;
 use forebay_env::real::signal::Stop;
 use forebay_env::real::{clock, thread};
-use forebay_model::{Error, Moment, Result, Timestamp};
+use forebay_model::{Error, Result, Timestamp};
 use std::path::{Path, PathBuf};
 
 /// What a command works with.
@@ -72,9 +72,4 @@ pub fn when_stopped(stop: &Stop, then: impl FnOnce() + Send + 'static) -> Result
 /// Wall time.
 pub fn wall() -> Timestamp {
     clock::wall()
-}
-
-/// Monotonic time.
-pub fn now() -> Moment {
-    clock::now()
 }
