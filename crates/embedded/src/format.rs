@@ -102,7 +102,8 @@ fn one(path: PathBuf, opened: Opened, options: &FormatOptions) -> Result<Formatt
             Measure::Guess => Profile::guess(env.device.geometry().size, env.device.geometry().rotates),
             Measure::For(budget) => {
                 let geometry = env.device.geometry();
-                let options = MeasureOptions { budget, ..MeasureOptions::for_extent(geometry.size, geometry.rotates, true) };
+                let options =
+                    MeasureOptions { budget, ..MeasureOptions::for_extent(geometry.size, geometry.rotates, true) };
                 measure_device(&env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await?
             }
         };

@@ -258,14 +258,14 @@ impl Target {
     }
 
     fn start(&self, id: RingId) -> Result<Rc<Ring>> {
-        let (spec, _) = self.core.with_ring(id, |r| (r.spec.clone(), r.segment));
+        let (spec, segment) = self.core.with_ring(id, |r| (r.spec.clone(), r.segment));
         let keys = keys_of(&spec)?;
         let profile = self.core.profile();
         let staging = admission::staging(&profile, spec.guarantee, spec.flush_interval, spec.block);
         let count = (staging.0 / spec.block.0).clamp(8, 4096) as usize;
         let ring = Ring::new(self.core.clone(), id, Slab::new(spec.block, count)?, keys);
         self.rings.borrow_mut().insert(id, ring.clone());
-        self.core.disk.set_rate(id, spec.guarantee);
+        self.core.disk.set_rate(id, spec.guarantee, segment);
         let work = ring.clone();
         self.core.disk.env().spawner.detach(async move { work.run().await });
         Ok(ring)
