@@ -2,9 +2,12 @@
 //!
 //! The device's time is the currency. Each guarantee takes, of every second of the device, what its bytes take at the
 //! lowest rate of the places it occupies, and what its worst positionings take; a set of guarantees is kept if these
-//! shares add up to less than the whole ([`Load`]). That is the long run. In the short run, several costs may meet by
-//! accident (a hole in the middle of a checkpoint): for that each deadline has slack, of which the scheduler holds back
-//! [`reserve`] from best-effort I/O, and a guarantee is refused where deadlines are too short to have it ([`cycle`]).
+//! shares add up to less than the whole ([`Load`]). A slow place that is passed in less time than deadlines have slack
+//! is no obstacle: there, writes fall behind, and catch up later.
+//!
+//! That is the long run. In the short run, several costs may meet by accident (a hole in the middle of a checkpoint):
+//! for that each deadline has slack, of which the scheduler holds back [`reserve`] from best-effort I/O, and a guarantee
+//! is refused where deadlines are too short to have it ([`cycle`]).
 //!
 //! Best-effort I/O is not charged. It starts only if its worst case, the way back included, fits in the slack; so it
 //! lengthens no sweep, it only decides when the sweep begins.
@@ -18,10 +21,13 @@ use forebay_model::{Bytes, Error, Profile, Rate, Result};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Share of a ring's bytes that are index and footers, beyond what the guarantee counts.
-pub const INDEX_SHARE: f64 = 0.02;
+/// Share of a ring's bytes that are headers, index and footers, beyond what the guarantee counts.
+pub fn index_share(keys: usize) -> f64 {
+    if keys == 0 { 0.005 } else { 0.02 }
+}
+
 /// Share of the device's time that is never promised.
-pub const MARGIN: f64 = 0.01;
+pub const MARGIN: f64 = 0.015;
 /// Sealed segments of a ring between two checkpoints, at least.
 pub const SEGMENTS_PER_CHECKPOINT: u64 = 32;
 /// Positionings of a checkpoint: four durable steps, each there and back.
@@ -48,6 +54,8 @@ pub struct Demand {
     pub skips_per_cycle: u32,
     /// Unit of overwriting and pinning: between two skips lies at least one.
     pub segment: Bytes,
+    /// Bytes beyond the promised ones, as a share of them ([`index_share`]).
+    pub index: f64,
 }
 
 impl Demand {
@@ -55,6 +63,29 @@ impl Demand {
     pub fn floor(&self, profile: &Profile) -> Rate {
         let rates = self.places.iter().map(|p| profile.write_rate_within(p.start, p.end));
         rates.min().unwrap_or(Rate(1)).max(Rate(1))
+    }
+
+    /// The longest that its writes fall behind, in seconds, on their way through its places, if they come at `rate` and
+    /// have `share` of the device's time; without end if they never catch up.
+    fn delay(&self, profile: &Profile, rate: f64, share: f64) -> f64 {
+        let (mut behind, mut longest) = (0.0f64, 0.0f64);
+        let mut ends = [0.0; 2];
+        // What is left over from the first lap meets the second.
+        for end in &mut ends {
+            for place in &self.places {
+                let inside = profile.points.iter().map(|p| p.offset).filter(|o| *o > place.start && *o < place.end);
+                let mut from = place.start;
+                for to in inside.chain([place.end]) {
+                    let bytes = (to - from).0 as f64;
+                    behind += bytes / profile.write_rate(from).0 as f64 / share - bytes / rate;
+                    behind = behind.max(0.0);
+                    longest = longest.max(behind);
+                    from = to;
+                }
+            }
+            *end = behind;
+        }
+        if ends[1] > ends[0] { f64::INFINITY } else { longest }
     }
 
     /// Worst positioning from a place of `others`, or of its own, to one of its places.
@@ -74,7 +105,8 @@ fn distance(a: &Range<Bytes>, b: &Range<Bytes>) -> Bytes {
 /// Shares of the device's time, 1 being all of it, that a set of guarantees takes in the long run at the worst.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Load {
-    /// Moving the promised bytes, with their index, at the lowest rates of their places.
+    /// Moving the promised bytes, with their index, at the lowest rates of their places. With it the sum may exceed 1
+    /// where these are so short that slack makes up for them.
     pub transfer: f64,
     /// Passing over logs and pinned segments.
     pub skips: f64,
@@ -94,7 +126,7 @@ impl Load {
         let seconds = |time: Duration| time.as_secs_f64();
         let (mut in_turn, mut preempting) = (0.0, 0.0);
         for demand in demands {
-            let rate = demand.rate.0 as f64 * (1.0 + INDEX_SHARE);
+            let rate = demand.rate.0 as f64 * (1.0 + demand.index);
             let segments = rate / demand.segment.0.max(1) as f64;
             load.transfer += rate / demand.floor(profile).0 as f64;
             let holes = demand.hole_every.map_or(0.0, |every| rate / every.0.max(1) as f64);
@@ -107,10 +139,14 @@ impl Load {
             let over_hole = seconds(profile.short_seek);
             load.skips += (over_pins + longer) * over_segment.max(over_hole) + (holes - longer) * over_hole;
             let to_roots = demand.places.iter().map(|p| profile.position_time(Bytes::ZERO, p.end)).max();
-            let checkpoint = POSITIONINGS_PER_CHECKPOINT * seconds(to_roots.unwrap_or(profile.full_seek));
+            // In the long run the mean counts; that several meet at their worst is what the reserve is for.
+            let mean = seconds(profile.mean_full_seek) / seconds(profile.full_seek).max(1e-9);
+            let checkpoint =
+                POSITIONINGS_PER_CHECKPOINT * seconds(to_roots.unwrap_or(profile.full_seek)) * mean.min(1.0);
             load.checkpoints += segments / SEGMENTS_PER_CHECKPOINT as f64 * checkpoint;
             if demands.len() > 1 {
-                let position = seconds(demand.farthest(profile, demands));
+                // Each visit ends with a flush, and the drive has nothing else to write while that ends.
+                let position = seconds(demand.farthest(profile, demands) + profile.short_seek);
                 in_turn += position / seconds(shortest).max(1e-9);
                 // A ring that comes in between costs the way back, too.
                 preempting += 2.0 * position / seconds(cycle(profile, demand.lag)).max(1e-9);
@@ -126,11 +162,24 @@ impl Load {
     pub fn total(&self) -> f64 {
         self.transfer + self.skips + self.positions + self.checkpoints + self.flushes
     }
+}
 
-    /// Whether it can be promised.
-    fn fits(&self) -> bool {
-        self.total() <= 1.0 - MARGIN
+/// Whether all of `demands` can be promised together: in their slowest places at the same time, or, where one of them
+/// passes its slowest place in less time than its deadlines have slack, with that one on its way and all others in
+/// their slowest.
+fn fit(profile: &Profile, demands: &[&Demand]) -> bool {
+    let load = Load::of(profile, demands);
+    if load.total() <= 1.0 - MARGIN {
+        return true;
     }
+    let Some(cycle) = demands.iter().map(|d| cycle(profile, d.lag)).min() else { return true };
+    let slack = cycle.saturating_sub(profile.full_seek + profile.short_seek).as_secs_f64();
+    demands.iter().any(|demand| {
+        let rate = demand.rate.0 as f64 * (1.0 + demand.index);
+        let others = load.total() - rate / demand.floor(profile).0 as f64;
+        let left = 1.0 - MARGIN - others;
+        left > 0.0 && demand.delay(profile, rate, left) <= slack
+    })
 }
 
 /// What a flush costs beyond writing what was not written yet, and beyond the turn that continuing costs: write rates
@@ -174,7 +223,7 @@ pub fn admit(profile: &Profile, existing: &[Demand], new: &Demand) -> Result<Adm
     check_lag(profile, new.lag)?;
     let highest = highest(profile, existing, new);
     let load = Load::of(profile, &with(existing, new));
-    if load.fits() {
+    if fit(profile, &with(existing, new)) {
         return Ok(Admitted { load, highest: highest.max(new.rate) });
     }
     let beside = promised_already(existing);
@@ -213,7 +262,7 @@ pub fn highest(profile: &Profile, existing: &[Demand], new: &Demand) -> Rate {
     }
     let fits = |rate: Rate| {
         let asked = Demand { rate, ..new.clone() };
-        Load::of(profile, &with(existing, &asked)).fits()
+        fit(profile, &with(existing, &asked))
     };
     let (mut good, mut bad) = (0, UNHEARD_OF.0);
     while bad - good > 1 {

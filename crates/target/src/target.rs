@@ -164,6 +164,7 @@ impl Core {
             hole_every: (!record.without_logs).then(|| layout.data(true)),
             skips_per_cycle: record.most_pinned_runs(segments_per_cycle),
             segment: record.segment,
+            index: admission::index_share(record.spec.keys.len()),
         }
     }
 }
@@ -595,6 +596,7 @@ fn wish(spec: &RingSpec, capacity: Bytes, pin_percent: u8, without_logs: Option<
         rate: spec.guarantee,
         flush_interval: spec.flush_interval,
         segment: spec.segment,
+        index: admission::index_share(spec.keys.len()),
         pin_percent,
         without_logs,
     }

@@ -19,6 +19,8 @@ pub struct Wish {
     pub flush_interval: Duration,
     /// Unit of overwriting; a group's data if zero.
     pub segment: Bytes,
+    /// Bytes beyond the promised ones, as a share of them ([`super::index_share`]).
+    pub index: f64,
     /// Share of the space that may be pinned without breaking the guarantee, however the pins lie; in percent.
     pub pin_percent: u8,
     /// Whether its groups are without logs; `None` if that may be decided here.
@@ -117,6 +119,7 @@ impl Site<'_> {
             hole_every: (!without_logs).then_some(data),
             skips_per_cycle: self.skips(segment),
             segment,
+            index: self.wish.index,
         }
     }
 

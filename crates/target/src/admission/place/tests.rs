@@ -17,6 +17,7 @@ fn wish(rate: Rate, capacity: Bytes) -> Wish {
         rate,
         flush_interval: Duration::from_secs(1),
         segment: Bytes::ZERO,
+        index: 0.005,
         pin_percent: 0,
         without_logs: None,
     }
