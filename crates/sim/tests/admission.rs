@@ -165,7 +165,7 @@ fn tried(scenario: &Scenario, percent: u64) -> (Rate, bool, bool) {
     let profile = profile(scenario);
     let promised = scenario.admitted(&profile);
     let more = Rate(promised.0 / 100 * percent);
-    (promised, scenario.keeps(&profile, promised, 1.0), scenario.keeps(&profile, more, percent as f64 / 100.0))
+    (promised, scenario.keeps(&profile, promised, 1.0), scenario.keeps(&profile, more, percent as f64 / 100.0 * 1.01))
 }
 
 #[test]

@@ -233,9 +233,15 @@ pub fn admit(profile: &Profile, existing: &[Demand], new: &Demand) -> Result<Adm
     } else {
         format!(
             "{} cannot be promised{beside}: the most is {highest} here, where the device writes {floor} at its slowest",
-            new.rate
+            beyond(new.rate, highest)
         )
     }))
+}
+
+/// A rate in words that are not those of `highest`, which it is a little more than.
+fn beyond(rate: Rate, highest: Rate) -> String {
+    let text = rate.to_string();
+    if text == highest.to_string() { format!("{} B/s", rate.0) } else { text }
 }
 
 fn promised_already(existing: &[Demand]) -> String {

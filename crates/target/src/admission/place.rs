@@ -1,7 +1,7 @@
 //! Where a ring goes: the slowest run of free groups where its guarantee can be kept, so that the fast ones stay free
 //! for those who need them.
 
-use super::{Demand, WITHOUT_LOGS_PERCENT, admit, check_lag, highest, promised_already};
+use super::{Demand, WITHOUT_LOGS_PERCENT, admit, beyond, check_lag, highest, promised_already};
 use crate::layout::Layout;
 use forebay_model::{Bytes, Error, Profile, Rate, Result};
 use std::cmp::Reverse;
@@ -249,7 +249,8 @@ impl Site<'_> {
         };
         let size = self.layout.group * groups;
         let beside = promised_already(self.existing);
-        Error::refused(format!("{rate} cannot be promised to a ring of {size}{beside}: {what}"))
+        let asked = beyond(rate, best);
+        Error::refused(format!("{asked} cannot be promised to a ring of {size}{beside}: {what}"))
     }
 }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::admission::tests::{disk, flash};
 use forebay_model::Kind;
+use forebay_model::profile::Point;
 
 fn layout() -> Layout {
     Layout::for_device(Bytes(1_500_000_000_000)).unwrap()
@@ -141,9 +142,22 @@ fn a_ring_that_may_be_pinned_goes_where_pins_do_not_break_it() {
     let (profile, layout) = (disk(), layout());
     let small = Wish { segment: Bytes::mib(4), ..wish(Rate::mb(40), Bytes::gib(50)) };
     let pinned = Wish { pin_percent: 20, ..small };
-    let floor = |wish| {
-        let placed = place(&profile, &[], &layout, &all(&layout), wish).unwrap();
-        placed.places.iter().map(|run| profile.write_rate_within(run.start, run.end)).min().unwrap()
+    let end = |wish| place(&profile, &[], &layout, &all(&layout), wish).unwrap().places[0].end;
+    assert!(end(&pinned) < end(&small), "further out, where the disk is faster");
+}
+
+#[test]
+fn a_slow_place_is_used_if_it_is_passed_within_the_slack() {
+    let layout = layout();
+    let free = [layout.groups_at..layout.groups_at + layout.group * 300];
+    let with_dip = |length: Bytes| {
+        let mut profile = disk();
+        let at = |offset, write| Point { offset, write, ..profile.points[0] };
+        let (from, fast) = (Bytes::gib(5), profile.points[0].write);
+        let dip = [at(from, fast), at(from + length / 2, Rate::mb(55)), at(from + length, fast)];
+        profile.points.splice(1..1, dip);
+        place(&profile, &[], &layout, &free, &wish(Rate::mb(60), layout.group * 300))
     };
-    assert!(floor(&pinned) > floor(&small));
+    assert_eq!(with_dip(Bytes::mib(200)).unwrap().places, free);
+    with_dip(Bytes::gib(2)).unwrap_err();
 }
