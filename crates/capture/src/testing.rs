@@ -18,6 +18,9 @@ pub(crate) enum Event {
     Gap(Gap),
 }
 
+/// What a test does with each tick.
+pub(crate) type OnTick<'a> = Box<dyn FnMut(&[Event]) -> bool + 'a>;
+
 /// Keeps what it is offered, and says stop when it is told to.
 pub(crate) struct Collector<'a> {
     pub(crate) events: Vec<Event>,
@@ -28,7 +31,7 @@ pub(crate) struct Collector<'a> {
     /// The longest time between two ticks by this clock.
     pub(crate) longest: Duration,
     /// Called with each tick and all that was offered; false says stop.
-    pub(crate) on_tick: Box<dyn FnMut(&[Event]) -> bool + 'a>,
+    pub(crate) on_tick: OnTick<'a>,
     ticked: Option<Moment>,
     clock: Arc<dyn ClockDoor>,
 }

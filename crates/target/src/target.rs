@@ -427,11 +427,10 @@ impl Target {
         let size = layout.group * wanted as u64;
         self.core.with_ring_mut(ring.id, |r| r.spec.capacity = size);
         self.core.commit().await?;
-        let mut catalog = self.core.catalog.borrow_mut();
-        for group in freed {
-            catalog.groups[group as usize] = GroupClass::Free;
+        {
+            let mut catalog = self.core.catalog.borrow_mut();
+            freed.into_iter().for_each(|group| catalog.groups[group as usize] = GroupClass::Free);
         }
-        drop(catalog);
         self.core.commit().await?;
         ring.progressed.notify();
         Ok(size)

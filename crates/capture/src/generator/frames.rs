@@ -82,7 +82,7 @@ fn append(memory: &mut Vec<u8>, flow: u16, entropy: u32, size: usize) {
     let source = [10, 0, high, low];
     // The peers are fewer than the flows, so that addresses repeat.
     let target = [192, 168, (entropy >> 8) as u8 & 1, entropy as u8 & 0x3f];
-    let udp = flow % 3 == 0;
+    let udp = flow.is_multiple_of(3);
     let ports = [53u16, 80, 123, 443, 1883, 5060, 8080, 9092];
     let port = ports[(entropy >> 16) as usize % ports.len()];
     let (ip, body) = frame[ETHERNET..].split_at_mut(IP);
