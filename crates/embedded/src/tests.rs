@@ -1,5 +1,6 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod sharing;
 mod takeover;
 
 use crate::{FormatOptions, Measure, Options, format, open};
