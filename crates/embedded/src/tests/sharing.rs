@@ -156,8 +156,11 @@ fn pins_and_plans_and_profiles_go_through_a_connection() {
     let [profile] = &profiles[..] else { panic!("{profiles:?}") };
     assert_eq!(guest.measure(profile.target, Duration::from_millis(300)).expect_err("recording").kind, Kind::Busy);
     recorder.close().expect("durable");
-    let measured = guest.measure(profile.target, Duration::from_millis(300)).expect("measured");
-    assert_eq!(owner.profiles().expect("profiles"), std::slice::from_ref(&measured));
+    match guest.measure(profile.target, Duration::from_millis(300)) {
+        Ok(measured) => assert_eq!(owner.profiles().expect("profiles"), [measured]),
+        // Most of the file was never written, which a device may notice.
+        Err(error) => assert!(error.kind == Kind::Usage && error.message.contains("never written"), "{error}"),
+    }
     guest.set_profile(profile.target, profile.profile.clone()).expect("set");
     assert_eq!(owner.profiles().expect("profiles"), profiles);
 }
