@@ -5,10 +5,10 @@
 use crate::source::{ClockDoor, Sink};
 use forebay_model::{Gap, Moment, Result, Timestamp};
 use std::collections::VecDeque;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What a sink was offered.
@@ -18,8 +18,12 @@ pub(crate) enum Event {
     Gap(Gap),
 }
 
+<<<<<<< HEAD
 /// What a test does with each tick.
 pub(crate) type OnTick<'a> = Box<dyn FnMut(&[Event]) -> bool + 'a>;
+=======
+type OnTick<'a> = Box<dyn FnMut(&[Event]) -> bool + 'a>;
+>>>>>>> capture
 
 /// Keeps what it is offered, and says stop when it is told to.
 pub(crate) struct Collector<'a> {
@@ -35,6 +39,9 @@ pub(crate) struct Collector<'a> {
     ticked: Option<Moment>,
     clock: Arc<dyn ClockDoor>,
 }
+
+/// Ticks after which a test that waits for something gives up: a minute.
+const PATIENCE: usize = 3000;
 
 impl<'a> Collector<'a> {
     pub(crate) fn new(clock: Arc<dyn ClockDoor>) -> Collector<'a> {
@@ -99,6 +106,7 @@ impl Sink for Collector<'_> {
 
     fn tick(&mut self) -> Result<bool> {
         self.ticks += 1;
+        assert!(self.ticks < PATIENCE, "nothing ended this: {} events so far", self.events.len());
         let now = self.clock.now();
         self.longest = self.longest.max(now.since(self.ticked.unwrap_or(now)));
         self.ticked = Some(now);
@@ -207,6 +215,26 @@ impl Read for Stutter {
     }
 }
 
+/// An output that stays readable.
+#[derive(Clone, Default)]
+pub(crate) struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Shared {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The seed of a random test: `FOREBAY_SEED` if it is set, printed in any case.
 pub(crate) fn seed() -> u64 {
     let seed = match std::env::var("FOREBAY_SEED") {
@@ -240,7 +268,6 @@ impl Dice {
 
 /// What tshark prints for a capture; it must read it without a word of complaint.
 pub(crate) fn tshark(capture: &[u8], arguments: &[&str]) -> String {
-    use std::io::Write;
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(capture).unwrap();
     let output =
