@@ -4,7 +4,8 @@ use super::Service;
 use super::sessions::TAIL_PATIENCE;
 use crate::race::{First, race};
 use forebay_model::{Bytes, Error, Result};
-use forebay_wire::command::{Activity, Info, Reply, Request, TargetInfo, TargetProfile};
+use forebay_target::plan::{Ground, Question, plan};
+use forebay_wire::command::{Activity, Info, PlanRequest, Reply, Request, TargetInfo, TargetPlan, TargetProfile};
 
 pub(super) async fn ask(service: &Service, request: Request) -> Result<Reply> {
     let target = &service.target;
@@ -38,7 +39,7 @@ pub(super) async fn ask(service: &Service, request: Request) -> Result<Reply> {
             mine(service, id)?;
             Ok(Reply::Profiles(vec![profile(service)]))
         }
-        Request::Plan(_) => Ok(Reply::Plans(Vec::new())),
+        Request::Plan(question) => Ok(Reply::Plans(vec![planned(service, &question)])),
     }
 }
 
@@ -55,6 +56,35 @@ fn device(service: &Service) -> String {
 
 fn profile(service: &Service) -> TargetProfile {
     TargetProfile { target: service.target.id(), device: device(service), profile: service.target.profile() }
+}
+
+fn planned(service: &Service, asked: &PlanRequest) -> TargetPlan {
+    let target = &service.target;
+    let question = Question {
+        rate: asked.rate,
+        capacity: asked.capacity,
+        pin_percent: asked.pin_percent,
+        flush_interval: asked.flush_interval,
+        block: asked.block,
+    };
+    let (profile, layout, free, existing) =
+        (target.profile(), target.layout(), target.free_runs(), target.demands());
+    let plan = plan(Ground { profile: &profile, layout: &layout, free: &free, existing: &existing }, &question);
+    TargetPlan {
+        target: target.id(),
+        device: device(service),
+        can: plan.can,
+        rate: plan.rate,
+        highest: plan.highest,
+        largest: plan.largest,
+        places: plan.places,
+        without_logs: plan.without_logs,
+        capacity: plan.capacity,
+        usable: plan.usable,
+        history: plan.history,
+        staging: plan.staging,
+        note: plan.note,
+    }
 }
 
 fn info(service: &Service) -> TargetInfo {
