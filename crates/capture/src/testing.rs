@@ -18,12 +18,7 @@ pub(crate) enum Event {
     Gap(Gap),
 }
 
-<<<<<<< HEAD
-/// What a test does with each tick.
-pub(crate) type OnTick<'a> = Box<dyn FnMut(&[Event]) -> bool + 'a>;
-=======
 type OnTick<'a> = Box<dyn FnMut(&[Event]) -> bool + 'a>;
->>>>>>> capture
 
 /// Keeps what it is offered, and says stop when it is told to.
 pub(crate) struct Collector<'a> {

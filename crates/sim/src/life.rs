@@ -185,6 +185,7 @@ async fn verify(env: forebay_env::Env, model: Rc<RefCell<Model>>, seed: u64) {
     let ring = target.ring(NAME).expect("the ring is there");
     ring.ready().await.unwrap_or_else(|e| panic!("seed {seed}: the tail is not found: {e}"));
     let status = ring.status();
+    let (events, summary) = read(ring.clone(), "all", &clock, &spawner).await.expect("a query runs");
     let mut model = model.borrow_mut();
     let handed_in = model.elements.len() as u64;
     assert!(

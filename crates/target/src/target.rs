@@ -521,6 +521,8 @@ impl Target {
         to: forebay_model::Timestamp,
     ) -> Result<forebay_model::ring::Pinned> {
         let ring = self.ring(name)?;
+        // Before it has found its tail, a ring does not know what it has.
+        ring.ready().await?;
         let mut pinned = ring.pin(label, from, to).await?;
         let relatives = self.core.with_ring(ring.id, |r| r.spec.relatives.clone());
         for relative in relatives {

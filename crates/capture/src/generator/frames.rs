@@ -83,12 +83,8 @@ fn append(memory: &mut Vec<u8>, flow: u16, entropy: u32, size: usize) {
     // The peers are fewer than the flows, so that addresses repeat.
     let target = [192, 168, (entropy >> 8) as u8 & 1, entropy as u8 & 0x3f];
     let udp = flow.is_multiple_of(3);
-<<<<<<< HEAD
-    let ports = [53u16, 80, 123, 443, 1883, 5060, 8080, 9092];
-=======
     // Ports without a protocol that somebody would take the payload for.
     let ports = [9u16, 5201, 8900, 32_100, 40_000, 40_001, 45_000, 48_100];
->>>>>>> capture
     let port = ports[(entropy >> 16) as usize % ports.len()];
     let (ip, body) = frame[ETHERNET..].split_at_mut(IP);
     let length = IP + body.len();
