@@ -1,5 +1,8 @@
 //! Each wrong request gets one sentence and its exit code, and does no damage.
 
+// A test drives the real program through real files.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod common;
 
 use common::{Place, pcap};

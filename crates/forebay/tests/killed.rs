@@ -1,5 +1,8 @@
 //! A recording process is killed again and again: what it said is on disk is there.
 
+// A test drives the real program through real files.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod common;
 
 use common::Place;

@@ -1,5 +1,8 @@
 //! The way of data through the binary: in, kept, found, out.
 
+// A test drives the real program through real files.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod common;
 
 use common::{Place, pcap};

@@ -96,7 +96,6 @@ fn check_refusal(args: &[&str], output: &Output, code: i32, words: &[&str]) {
 }
 
 /// A pcap file with `packets` packets from 10.0.0.1 to 10.0.0.2, UDP port 53 to 4000 and so on.
-
 pub fn pcap(path: &Path, packets: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65535, 1] {
