@@ -112,11 +112,14 @@ impl RingArgs {
     /// The ring `name`, with `content` unless the arguments say otherwise, and with `keys` if they name none.
     pub fn spec(&self, name: &str, content: Content, keys: &[&str]) -> Result<RingSpec> {
         let Some(capacity) = self.capacity else {
-            return Err(Error::usage(format!("{name} needs a capacity: say --capacity 10GiB, or how much it may take")));
+            return Err(Error::usage(format!(
+                "{name} needs a capacity: say --capacity 10GiB, or how much it may take"
+            )));
         };
         let mut spec = RingSpec::new(name, capacity);
         spec.content = self.packets.map_or(content, Content::Packets);
-        let keys: Vec<&str> = if self.keys.is_empty() { keys.to_vec() } else { self.keys.iter().map(String::as_str).collect() };
+        let keys: Vec<&str> =
+            if self.keys.is_empty() { keys.to_vec() } else { self.keys.iter().map(String::as_str).collect() };
         spec.keys = KeySet::parse(keys)?.specs().iter().map(ToString::to_string).collect();
         spec.guarantee = self.guarantee.unwrap_or(spec.guarantee);
         spec.segment = self.segment.unwrap_or(spec.segment);

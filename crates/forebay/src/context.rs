@@ -29,7 +29,9 @@ impl Context {
     /// The directory of the cluster.
     pub fn dir(&self) -> Result<&Path> {
         let Some(dir) = &self.cluster else {
-            return Err(Error::usage("it is not said which cluster is meant: give --cluster DIR or set FOREBAY_CLUSTER"));
+            return Err(Error::usage(
+                "it is not said which cluster is meant: give --cluster DIR or set FOREBAY_CLUSTER",
+            ));
         };
         if dir.to_string_lossy().starts_with("forebay://") {
             return Err(Error::usage(format!(

@@ -58,7 +58,7 @@ fn rings_that_cannot_be_are_refused() {
     place.refused(&["ring", "create", "/r", "--capacity", "32MiB", "--guarantee", "90GB/s"], 1, &["MB/s"]);
     place.refused(&["ring", "create", "/r", "--capacity", "32MiB", "--key", "x=u33le@0"], 2, &["key"]);
     place.ok(&["ring", "create", "/r", "--capacity", "32MiB", "--key", "x=u32le@8"]);
-    place.refused(&["ring", "create", "/r", "--capacity", "32MiB"], 1, &["exists"]);
+    place.refused(&["ring", "create", "/r", "--capacity", "32MiB"], 1, &["already"]);
     place.refused(&["record", "/r", "--generate", "max,10", "--count", "1"], 2, &["at least 12 bytes"]);
     place.refused(&["record", "/none", "--stdin", "lines"], 1, &["no ring /none"]);
     place.refused(&["record", "/r", "--stdin", "lines", "--guarantee", "1MB/s"], 2, &["--create"]);

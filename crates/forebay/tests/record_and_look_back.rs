@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Place, pcap};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 
 #[test]
 fn lines_from_standard_input_are_kept_found_and_exported() {
@@ -66,6 +66,10 @@ fn two_processes_work_on_one_directory() {
     let place = Place::formatted("256MiB");
     place.ok(&["ring", "create", "/r", "--capacity", "32MiB", "--flush-interval", "50ms"]);
     let mut recording = place.start(&["record", "/r", "--stdin", "lines"]);
+    // Once it says so, it owns the target, and keeps it to its end.
+    let mut said = String::new();
+    BufReader::new(recording.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("Recording"), "{said}");
     let mut tail = place.start(&["tail", "/r", "--all", "--limit", "2", "--raw"]);
     recording.stdin.as_mut().unwrap().write_all(b"one\ntwo\n").unwrap();
     // The tail ends by itself once it has seen both, while the recording goes on.

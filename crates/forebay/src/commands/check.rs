@@ -67,7 +67,8 @@ fn one(context: &mut Context, device: &Path) -> Result<bool> {
     ))?;
     for ring in catalog.rings.values() {
         let sealed = ring.slots.iter().flatten().count();
-        let promise = if ring.spec.guarantee == Rate(0) { "no rate".to_string() } else { ring.spec.guarantee.to_string() };
+        let promise =
+            if ring.spec.guarantee == Rate(0) { "no rate".to_string() } else { ring.spec.guarantee.to_string() };
         context.out.line(format_args!(
             "  {}: {} promised {promise}, {} of {} segments sealed, {} pins",
             ring.spec.name,

@@ -100,7 +100,11 @@ pub fn run(context: &mut Context, args: &DemoArgs) -> Result<ExitCode> {
     let outcome = (|| -> Result<ExitCode> {
         say(context, "2. A ring with a promise")?;
         let (spec, rate) = ring(&cluster, &formatted, args.rate)?;
-        let less = if rate < args.rate { format!(" ({} is more than this disk can promise)", args.rate) } else { String::new() };
+        let less = if rate < args.rate {
+            format!(" ({} is more than this disk can promise)", args.rate)
+        } else {
+            String::new()
+        };
         say(
             context,
             &format!(
@@ -124,10 +128,7 @@ pub fn run(context: &mut Context, args: &DemoArgs) -> Result<ExitCode> {
             say(context, "   Stopped; removing what was made.")?;
             return Ok(ExitCode::from(130));
         }
-        say(
-            context,
-            &format!("   {} frames, {}, are on disk.", human::count(seen.elements), seen.bytes),
-        )?;
+        say(context, &format!("   {} frames, {}, are on disk.", human::count(seen.elements), seen.bytes))?;
         if let Some(pinned) = &seen.pinned {
             say(context, &format!("   While recording, {pinned}."))?;
         }
@@ -142,10 +143,7 @@ pub fn run(context: &mut Context, args: &DemoArgs) -> Result<ExitCode> {
         let path = place.0.join("station7.lp");
         let out = exporter(Format::LengthPrefixed, Box::new(File::create(&path)?), "station7.lp")?;
         let totals = export::write(&cluster, &spec, cluster.query(RING, &query)?, out, &stop, talk)?;
-        say(
-            context,
-            &format!("   Exported {} of them to {}.\n", human::count(totals.elements), path.display()),
-        )?;
+        say(context, &format!("   Exported {} of them to {}.\n", human::count(totals.elements), path.display()))?;
         report(context, &seen, args, rate, write, read)
     })();
     let closed = cluster.close();
@@ -156,7 +154,14 @@ pub fn run(context: &mut Context, args: &DemoArgs) -> Result<ExitCode> {
     Ok(code)
 }
 
-fn report(context: &mut Context, seen: &Seen, args: &DemoArgs, rate: Rate, write: Rate, read: Rate) -> Result<ExitCode> {
+fn report(
+    context: &mut Context,
+    seen: &Seen,
+    args: &DemoArgs,
+    rate: Rate,
+    write: Rate,
+    read: Rate,
+) -> Result<ExitCode> {
     let readers = Rate::of(seen.read, seen.time);
     // A stream that is made up on a busy machine comes unevenly by itself.
     let kept = seen.lost == 0 && seen.late == 0 && seen.worst.0 as f64 >= rate.0 as f64 * 0.9;
@@ -173,9 +178,15 @@ fn report(context: &mut Context, seen: &Seen, args: &DemoArgs, rate: Rate, write
             ("promised", rate.to_string()),
             ("kept, worst second", seen.worst.to_string()),
             ("readers got", readers.to_string()),
-            ("late on disk", if seen.late == 0 { "nothing".to_string() } else { format!("{} blocks", human::count(seen.late)) }),
+            (
+                "late on disk",
+                if seen.late == 0 { "nothing".to_string() } else { format!("{} blocks", human::count(seen.late)) },
+            ),
             ("device's limit", format!("{write} writing, {read} reading")),
-            ("lost", if seen.lost == 0 { "nothing".to_string() } else { format!("{} frames", human::count(seen.lost)) }),
+            (
+                "lost",
+                if seen.lost == 0 { "nothing".to_string() } else { format!("{} frames", human::count(seen.lost)) },
+            ),
         ] {
             context.out.line(format_args!("   {name:<20}{value}"))?;
         }
@@ -250,7 +261,8 @@ fn is_memory(place: &Path) -> Result<bool> {
 /// Mean write and read rates.
 fn means(profile: &Profile) -> (Rate, Rate) {
     let points = profile.points.len().max(1) as u64;
-    let sum = |rate: &dyn Fn(&forebay_model::profile::Point) -> Rate| profile.points.iter().map(|p| rate(p).0).sum::<u64>();
+    let sum =
+        |rate: &dyn Fn(&forebay_model::profile::Point) -> Rate| profile.points.iter().map(|p| rate(p).0).sum::<u64>();
     (Rate(sum(&|p| p.write) / points), Rate(sum(&|p| p.read) / points))
 }
 
@@ -334,8 +346,16 @@ impl Stream {
     ) -> Result<Seen> {
         let mut live = Live::new(!context.json);
         let began = clock::now();
-        let mut seen =
-            Seen { bytes: Bytes(0), elements: 0, lost: 0, late: 0, time: Duration::ZERO, worst: Rate(u64::MAX), read: Bytes(0), pinned: None };
+        let mut seen = Seen {
+            bytes: Bytes(0),
+            elements: 0,
+            lost: 0,
+            late: 0,
+            time: Duration::ZERO,
+            worst: Rate(u64::MAX),
+            read: Bytes(0),
+            pinned: None,
+        };
         // What was taken in is on disk by its deadline, or counts as late. The first second has the beginning in it.
         let mut second: (Moment, u64) = (began + Duration::from_secs(1), 0);
         let mut settled = false;

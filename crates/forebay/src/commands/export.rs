@@ -69,9 +69,9 @@ impl FormatName {
     /// The exporter's word for it.
     pub fn of(self, spec: &RingSpec) -> Result<Format> {
         let link = || match spec.content {
-            Content::Packets(link) => u16::try_from(link)
-                .map(LinkType)
-                .map_err(|_| Error::usage(format!("{} has packets of link type {link}, which pcap cannot say", spec.name))),
+            Content::Packets(link) => u16::try_from(link).map(LinkType).map_err(|_| {
+                Error::usage(format!("{} has packets of link type {link}, which pcap cannot say", spec.name))
+            }),
             Content::Opaque => Err(Error::usage(format!(
                 "{} has no packets: export it as raw, lp, csv or arrow (or create rings of packets with --packets)",
                 spec.name

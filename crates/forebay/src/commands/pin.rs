@@ -82,7 +82,9 @@ pub fn unpin(context: &mut Context, args: &UnpinArgs) -> Result<()> {
         if context.json {
             context.out.json(&json!({ "ring": args.ring, "unpinned": args.id }))
         } else {
-            context.out.line(format_args!("Pin {} of {} is gone; what it held expires in its turn.", args.id, args.ring))
+            context
+                .out
+                .line(format_args!("Pin {} of {} is gone; what it held expires in its turn.", args.id, args.ring))
         }
     })
 }

@@ -38,11 +38,7 @@ pub struct ProfileArgs {
 pub fn run(context: &mut Context, args: &ProfileArgs) -> Result<()> {
     match &args.device {
         Some(device) => {
-            let (profile, kept) = if args.stored {
-                (stored(device)?, true)
-            } else {
-                of_device(context, device, args)?
-            };
+            let (profile, kept) = if args.stored { (stored(device)?, true) } else { of_device(context, device, args)? };
             show(context, args, &device.display().to_string(), &profile)?;
             if !context.json && kept && !args.stored {
                 context.out.line("It is a formatted target, which keeps this profile from now on.")?;

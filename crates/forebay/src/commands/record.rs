@@ -135,9 +135,9 @@ fn record(context: &mut Context, cluster: &Cluster, args: &RecordArgs, stop: &St
     report.live.clear();
     if let Some(time) = open {
         // The element that was cut off: what there is of it stays, and what follows says that it is not whole.
-        let cut = recorder.end().and_then(|()| {
-            recorder.gap(Gap { cause: Cause::Rejected, count: Some(1), first: time, last: time })
-        });
+        let cut = recorder
+            .end()
+            .and_then(|()| recorder.gap(Gap { cause: Cause::Rejected, count: Some(1), first: time, last: time }));
         cut?;
     }
     let progress = recorder.close()?;
@@ -291,7 +291,8 @@ impl<'a> Report<'a> {
     fn line(&mut self, now: Moment, progress: RecorderProgress) -> Result<String> {
         let rate = self.rate(now, progress);
         let ring = self.cluster.ring(&self.ring)?;
-        let promise = if self.guarantee == Rate(0) { String::new() } else { format!(" of {} promised", self.guarantee) };
+        let promise =
+            if self.guarantee == Rate(0) { String::new() } else { format!(" of {} promised", self.guarantee) };
         let oldest = ring.oldest.map_or_else(|| "-".to_string(), human::clock);
         let full = if progress.full { "  FULL: everything is pinned" } else { "" };
         Ok(format!(

@@ -57,7 +57,11 @@ pub fn run(context: &mut Context, command: RingCommand) -> Result<()> {
             let spec = args.ring.spec(&args.name, Content::Opaque, &[])?;
             context.with_cluster(|context, cluster| {
                 let ring = cluster.create_ring(spec)?;
-                if context.json { context.out.json(&json::ring(&ring)) } else { context.out.line(rings::created(&ring)) }
+                if context.json {
+                    context.out.json(&json::ring(&ring))
+                } else {
+                    context.out.line(rings::created(&ring))
+                }
             })
         }
         RingCommand::List => context.with_cluster(|context, cluster| {

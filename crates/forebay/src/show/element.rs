@@ -3,10 +3,10 @@
 use super::{human, json};
 use crate::show::out::Out;
 use forebay_client::Event;
+use forebay_model::Result;
 use forebay_model::key::{KeySet, KeyValue};
 use forebay_model::packet::LinkType;
 use forebay_model::ring::{Content, RingSpec};
-use forebay_model::Result;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 

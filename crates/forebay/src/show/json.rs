@@ -21,10 +21,8 @@ pub fn losses(losses: &Losses) -> Value {
     let mut by_cause = Map::new();
     for (at, cause) in Cause::ALL.into_iter().enumerate() {
         if losses.gaps[at] > 0 || losses.elements[at] > 0 {
-            by_cause.insert(
-                cause.name().to_string(),
-                json!({ "elements": losses.elements[at], "gaps": losses.gaps[at] }),
-            );
+            by_cause
+                .insert(cause.name().to_string(), json!({ "elements": losses.elements[at], "gaps": losses.gaps[at] }));
         }
     }
     Value::Object(by_cause)

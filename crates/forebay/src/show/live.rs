@@ -1,8 +1,8 @@
 //! One line on a terminal that is written over and over, for what takes more than a second.
 
+use forebay_env::real::clock;
 use forebay_env::real::file::{self, File};
 use forebay_env::real::process::{self, Standard};
-use forebay_env::real::clock;
 use forebay_model::Moment;
 use std::io::Write;
 use std::time::Duration;

@@ -65,7 +65,10 @@ pub fn details(ring: &RingStatus) -> Vec<String> {
     let mut lines = vec![
         format!("{}  {}{}", spec.name, super::json::state(ring.state), if ring.recording { ", recording" } else { "" }),
         format!("  capacity    {} in {} segments of {}", spec.capacity, ring.segments, spec.segment),
-        format!("  guarantee   {}", if spec.guarantee == Rate(0) { "none".to_string() } else { spec.guarantee.to_string() }),
+        format!(
+            "  guarantee   {}",
+            if spec.guarantee == Rate(0) { "none".to_string() } else { spec.guarantee.to_string() }
+        ),
         format!("  history     {} ({} to {})", human::span(history(ring)), time(ring.oldest), time(ring.newest)),
         format!(
             "  elements    {} (sequence {} to before {})",
@@ -74,11 +77,7 @@ pub fn details(ring: &RingStatus) -> Vec<String> {
             ring.next_sequence
         ),
         format!("  keys        {}", if spec.keys.is_empty() { "none".to_string() } else { spec.keys.join(" ") }),
-        format!(
-            "  blocks      up to {}, on disk within {}",
-            spec.block,
-            human::span(spec.flush_interval)
-        ),
+        format!("  blocks      up to {}, on disk within {}", spec.block, human::span(spec.flush_interval)),
         format!(
             "  when full   {}",
             match spec.overflow {
