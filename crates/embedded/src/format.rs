@@ -76,7 +76,13 @@ pub fn format(dir: impl AsRef<Path>, options: &FormatOptions) -> Result<Vec<Form
     };
     let mut formatted = Vec::new();
     for (path, opened) in targets {
-        formatted.push(one(path, opened, options)?);
+        let done = one(path, opened, options).inspect_err(|_| {
+            if options.size.is_some() {
+                // What matters is why it cannot be a target; a file that stays is in the way, no more.
+                let _ = file::remove(dir.join("target.0"));
+            }
+        });
+        formatted.push(done?);
     }
     let settings = Settings { targets: formatted.iter().map(|f| f.device.clone()).collect() };
     settings.write(&dir)?;
