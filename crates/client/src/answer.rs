@@ -4,6 +4,8 @@
 //! expired ranges) the same holds unless the last element before the break has expired meanwhile.
 
 mod cursor;
+#[cfg(test)]
+mod tests;
 
 use crate::peer::{AnswerLink, Part, Peer};
 use crate::stopper::Stopper;

@@ -12,6 +12,8 @@
 pub mod again;
 pub mod answer;
 pub mod cluster;
+#[cfg(test)]
+mod fake;
 pub mod peer;
 pub mod recorder;
 pub mod remote;

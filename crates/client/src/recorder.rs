@@ -8,6 +8,9 @@
 //! the first element that follows it; blocks that may be lost with the process that serves the ring are kept until
 //! they are durable, and sent again to the next.
 
+#[cfg(test)]
+mod tests;
+
 use crate::peer::{Block, Peer, WriterLink};
 use crate::stopper::Stopper;
 use forebay_env::Buffer;
@@ -249,14 +252,19 @@ impl Recorder {
         }
         piece.bytes = total;
         while !dropped && !bytes.is_empty() {
+            if !self.packer.has_buffer() {
+                self.give_buffer(true)?;
+            }
+            if !self.packer.has_buffer() {
+                // As for one that is too large.
+                self.end()?;
+                self.lose(Gap { cause: Cause::Overflow, count: Some(1), first: time, last: time });
+                return Err(stopped());
+            }
             let taken = self.packer.part(bytes);
             bytes = &bytes[taken..];
             if !bytes.is_empty() {
                 self.send_block()?;
-                self.give_buffer(true)?;
-                if !self.packer.has_buffer() {
-                    return Err(stopped());
-                }
             }
         }
         Ok(())
@@ -274,6 +282,10 @@ impl Recorder {
         self.packer.end();
         self.elements += 1;
         self.bytes += piece.bytes;
+        if !self.packer.has_buffer() {
+            // The block before went out in the middle of the element: its end lies in the next.
+            self.give_buffer(true)?;
+        }
         Ok(())
     }
 
@@ -295,7 +307,7 @@ impl Recorder {
         if let Some(Err(error)) = self.link.as_ref().map(|link| link.durable()) {
             self.recover_from(error)?;
         }
-        if !self.packer.is_empty() {
+        if self.packer.has_buffer() && !self.packer.is_empty() {
             let age = self.peer.now().since(self.accepted);
             if age >= self.spec.flush_interval / 2 {
                 self.send_block()?;
@@ -307,8 +319,9 @@ impl Recorder {
     /// Waits until everything that was accepted is durable; the sequence after the last element.
     pub fn flush(&mut self) -> Result<u64> {
         self.check_failure()?;
-        if self.piece.is_none() && self.waiting.iter().any(Option::is_some) && !self.stopper.is_stopped() {
-            self.make_ready(true)?;
+        let unwritten = !self.packer.is_empty() && !self.packer.has_buffer();
+        if self.piece.is_none() && (unwritten || self.waiting.iter().any(Option::is_some)) {
+            self.make_ready(!self.progress().full)?;
         }
         self.send_block()?;
         loop {
@@ -326,7 +339,7 @@ impl Recorder {
         }
     }
 
-    /// Ends the session: everything that was accepted is durable.
+    /// Ends the session: everything that was accepted is durable. An element that was begun ends where it is.
     pub fn close(mut self) -> Result<RecorderProgress> {
         if self.piece.is_some() {
             self.end()?;
@@ -467,8 +480,11 @@ impl Recorder {
         }
     }
 
-    /// Ends the block at hand and sends it off.
+    /// Ends the block at hand, if there is one, and sends it off.
     fn send_block(&mut self) -> Result<()> {
+        if !self.packer.has_buffer() {
+            return Ok(());
+        }
         let Some(sealed) = self.packer.seal() else { return Ok(()) };
         let mut buffer = sealed.buffer;
         buffer.set_len(sealed.length);

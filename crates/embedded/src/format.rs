@@ -6,7 +6,7 @@ use forebay_env::real::{self, OpenMode, Opened, file};
 use forebay_model::{Bytes, Error, Profile, Result, TargetId};
 use forebay_target::Target;
 use forebay_target::layout::Layout;
-use forebay_target::profile::{MeasureOptions, measure as measure_device};
+use forebay_target::profile::{MeasureOptions, measure as measure_profile};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -80,7 +80,13 @@ pub fn format(dir: impl AsRef<Path>, options: &FormatOptions) -> Result<Vec<Form
     };
     let mut formatted = Vec::new();
     for (path, opened) in targets {
-        formatted.push(one(path, opened, options)?);
+        let done = one(path, opened, options).inspect_err(|_| {
+            if options.size.is_some() {
+                // What matters is why it cannot be a target; a file that stays is in the way, no more.
+                let _ = file::remove(dir.join("target.0"));
+            }
+        });
+        formatted.push(done?);
     }
     let settings = Settings { targets: formatted.iter().map(|f| f.device.clone()).collect() };
     settings.write(&dir)?;
@@ -107,9 +113,9 @@ fn one(path: PathBuf, opened: Opened, options: &FormatOptions) -> Result<Formatt
             Measure::Guess => Profile::guess(env.device.geometry().size, env.device.geometry().rotates),
             Measure::For(budget) => {
                 let geometry = env.device.geometry();
-                let options =
-                    MeasureOptions { budget, ..MeasureOptions::for_extent(geometry.size, geometry.rotates, true) };
-                measure_device(&env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await?
+                let options = MeasureOptions::for_extent(geometry.size, geometry.rotates, true);
+                let options = MeasureOptions { budget: options.budget.min(budget), ..options };
+                measure_profile(&env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await?
             }
         };
         Target::format(env.clone(), profile.clone()).await?;

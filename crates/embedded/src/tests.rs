@@ -1,11 +1,13 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod directory;
+mod sharing;
 mod takeover;
 
 use crate::{FormatOptions, Measure, Options, format, open};
 use forebay_client::{Cluster, Event, QueryOptions};
 use forebay_model::ring::{Overflow, RingSpec};
-use forebay_model::{Bytes, Cause, Gap, Kind, Timestamp};
+use forebay_model::{Bytes, Cause, Gap, Timestamp};
 use std::path::Path;
 use std::time::Duration;
 

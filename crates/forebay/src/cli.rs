@@ -61,6 +61,9 @@ pub enum Command {
     Top(status::TopArgs),
     /// Look over a device without changing anything
     Check(check::CheckArgs),
+    /// Measure what is promised, beside the device's limit
+    #[command(subcommand)]
+    Bench(crate::bench::BenchCommand),
     /// See it all at work in two minutes, in a temporary place
     Demo(demo::DemoArgs),
 }

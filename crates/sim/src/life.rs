@@ -209,7 +209,10 @@ async fn verify(env: forebay_env::Env, model: Rc<RefCell<Model>>, seed: u64) {
                     assert_eq!(*sequence, expect, "seed {seed}: an element is missing or doubled");
                 }
                 let known = model.elements.get(*sequence as usize);
-                assert!(known == Some(&Known { time: *time, bytes: bytes.clone() }), "seed {seed}: element {sequence} differs");
+                assert!(
+                    known == Some(&Known { time: *time, bytes: bytes.clone() }),
+                    "seed {seed}: element {sequence} differs"
+                );
                 expect = Some(sequence + 1);
                 kept += 1;
             }
@@ -217,7 +220,9 @@ async fn verify(env: forebay_env::Env, model: Rc<RefCell<Model>>, seed: u64) {
                 assert!(from < to, "seed {seed}: {from}..{to} expired");
                 expect = None;
             }
-            Event::Gap(gap) => assert_ne!(gap.cause, Cause::Damaged, "seed {seed}: {gap} on a disk that damages nothing"),
+            Event::Gap(gap) => {
+                assert_ne!(gap.cause, Cause::Damaged, "seed {seed}: {gap} on a disk that damages nothing")
+            }
         }
     }
     if let Some(end) = expect {
@@ -227,8 +232,10 @@ async fn verify(env: forebay_env::Env, model: Rc<RefCell<Model>>, seed: u64) {
     }
     model.tally.compared += kept;
     model.tally.laps += u64::from(events.iter().any(|e| matches!(e, Event::Expired(..))));
-    let sequences: std::collections::BTreeSet<u64> =
-        events.iter().filter_map(|e| if let Event::Element { sequence, .. } = e { Some(*sequence) } else { None }).collect();
+    let sequences: std::collections::BTreeSet<u64> = events
+        .iter()
+        .filter_map(|e| if let Event::Element { sequence, .. } = e { Some(*sequence) } else { None })
+        .collect();
     let known_pins: Vec<u64> = status.pins.iter().map(|p| p.id).collect();
     for (id, first, end) in &model.pins {
         assert!(known_pins.contains(id), "seed {seed}: pin {id} was acknowledged and is gone");
@@ -250,7 +257,10 @@ async fn verify(env: forebay_env::Env, model: Rc<RefCell<Model>>, seed: u64) {
     // One value of a key, by the index, is the same as one value by looking at everything.
     let tag = random.below(97) as u32;
     let (found, _) = read(ring, &format!("tag={tag}"), &clock, &spawner).await.expect("a query runs");
-    let by_index: Vec<u64> = found.iter().filter_map(|e| if let Event::Element { sequence, .. } = e { Some(*sequence) } else { None }).collect();
+    let by_index: Vec<u64> = found
+        .iter()
+        .filter_map(|e| if let Event::Element { sequence, .. } = e { Some(*sequence) } else { None })
+        .collect();
     let by_looking: Vec<u64> = events
         .iter()
         .filter_map(|e| match e {

@@ -12,6 +12,7 @@ use forebay_env::{Clock, Env, Random};
 use forebay_model::query::Query;
 use forebay_model::ring::{Batch, RingSpec};
 use forebay_model::{Bytes, Error, Profile, Rate, Result, Timestamp};
+use forebay_target::profile::{MeasureOptions, measure as measure_profile};
 use forebay_target::query::Limits;
 use forebay_target::{Ring, Target};
 use std::cell::{Cell, RefCell};
@@ -52,6 +53,8 @@ pub struct Load {
     pub seconds: Option<u64>,
     /// Keys of the ring.
     pub keys: Vec<String>,
+    /// How long an element may stay in memory.
+    pub flush_interval: Duration,
 }
 
 /// What came of it.
@@ -104,6 +107,7 @@ impl Load {
             laps: 3,
             seconds: None,
             keys: Vec::new(),
+            flush_interval: Duration::from_secs(1),
         }
     }
 }
@@ -123,25 +127,22 @@ pub fn run(seed: u64, load: &Load) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The profile that the bench trusts.
-pub fn profile_of(spec: &DiskSpec) -> Profile {
-    use forebay_model::profile::Point;
-    let points = (0..=64u64).map(|i| {
-        let offset = Bytes(spec.size.0 / 64 * i);
-        let rate = Rate((spec.rate_at(offset.min(Bytes(spec.size.0 - 1))).0 as f64 * 0.98) as u64);
-        Point { offset, write: rate, read: rate, worst: Duration::from_millis(100) }
-    });
-    Profile { points: points.collect(), short_seek: Duration::from_millis(13), full_seek: Duration::from_millis(36), stall: Duration::from_millis(500), flush: Duration::from_millis(40), ..Profile::guess(spec.size, true) }
+/// The profile that the bench trusts: measured on the fresh disk.
+async fn measured(env: &Env) -> Result<Profile> {
+    let geometry = env.device.geometry();
+    let options = MeasureOptions::for_extent(geometry.size, geometry.rotates, true);
+    measure_profile(env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await
 }
 
 async fn set_up(env: Env, load: &Load) -> Result<(Rc<Target>, Rc<Ring>)> {
-    let profile = profile_of(&load.disk);
+    let profile = measured(&env).await?;
     Target::format(env.clone(), profile).await?;
     let target = Target::open(env).await?;
     let mut spec = RingSpec::new(NAME, Bytes(1));
     spec.guarantee = load.guarantee;
-    spec.pin_budget_percent = 60;
+    spec.pin_budget_percent = (load.pins_percent + 3).min(95) as u8;
     spec.keys.clone_from(&load.keys);
+    spec.flush_interval = load.flush_interval;
     spec.capacity = largest(&target, &spec, load.fill_percent)?;
     let ring = target.create_ring(spec).await?;
     ring.ready().await?;
@@ -217,7 +218,12 @@ impl Source {
     }
 }
 
-async fn feed(source: &mut Source, rate: Rate, until: impl Fn(u64) -> bool, per_second: &RefCell<Vec<u64>>) -> Result<u64> {
+async fn feed(
+    source: &mut Source,
+    rate: Rate,
+    until: impl Fn(u64) -> bool,
+    per_second: &RefCell<Vec<u64>>,
+) -> Result<u64> {
     let clock = source.clock.clone();
     let start = clock.now();
     let mut given = 0u64;
@@ -332,7 +338,13 @@ async fn pin_scattered(target: &Target, ring: &Rc<Ring>, load: &Load, clock: &Rc
 }
 
 /// Reads from one place in the ring on and, at the end, from another.
-async fn saturate(ring: Rc<Ring>, random: Rc<dyn Random>, clock: Rc<dyn Clock>, stop: Rc<Cell<bool>>, read: Rc<Cell<u64>>) {
+async fn saturate(
+    ring: Rc<Ring>,
+    random: Rc<dyn Random>,
+    clock: Rc<dyn Clock>,
+    stop: Rc<Cell<bool>>,
+    read: Rc<Cell<u64>>,
+) {
     while !stop.get() {
         let status = ring.status();
         let kept = status.next_sequence - status.first_sequence;

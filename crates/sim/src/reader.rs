@@ -29,7 +29,12 @@ pub enum Event {
 }
 
 /// Runs a query to its end.
-pub async fn read(ring: Rc<Ring>, text: &str, clock: &Rc<dyn Clock>, spawner: &Spawner) -> Result<(Vec<Event>, QuerySummary)> {
+pub async fn read(
+    ring: Rc<Ring>,
+    text: &str,
+    clock: &Rc<dyn Clock>,
+    spawner: &Spawner,
+) -> Result<(Vec<Event>, QuerySummary)> {
     let query = Query::parse(text, &ring.keys, clock.wall())?;
     let (inlet, mut outlet) = pipe::<Batch>(4 << 20);
     let limits = Limits { follow: false, elements: u64::MAX };

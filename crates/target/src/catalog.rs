@@ -42,7 +42,15 @@ pub struct Segment {
 impl Segment {
     /// A segment that was just opened.
     pub fn opened(sequence: u64, first: u64) -> Segment {
-        Segment { sequence, first, end: first, min_time: i64::MAX, max_time: i64::MIN, bytes: 0, losses: Losses::default() }
+        Segment {
+            sequence,
+            first,
+            end: first,
+            min_time: i64::MAX,
+            max_time: i64::MIN,
+            bytes: 0,
+            losses: Losses::default(),
+        }
     }
 
     /// Whether any of its times may lie in `from..=to`.
@@ -104,7 +112,13 @@ pub struct Catalog {
 impl Catalog {
     /// The catalog of a freshly formatted device.
     pub fn fresh(layout: &Layout) -> Catalog {
-        Catalog { epoch: 0, next_ring: 1, next_pin: 1, groups: vec![GroupClass::Free; layout.groups as usize], rings: BTreeMap::new() }
+        Catalog {
+            epoch: 0,
+            next_ring: 1,
+            next_pin: 1,
+            groups: vec![GroupClass::Free; layout.groups as usize],
+            rings: BTreeMap::new(),
+        }
     }
 }
 
@@ -134,6 +148,34 @@ impl RingRecord {
         held
     }
 
+    /// The most runs of pinned slots that lie within any stretch of `segments` slots that are not pinned: what the
+    /// writer has to skip in the time it writes those.
+    pub fn most_pinned_runs(&self, segments: u32) -> u32 {
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for (slot, _) in self.held() {
+            match runs.last_mut() {
+                Some((_, end)) if *end == slot => *end += 1,
+                _ => runs.push((slot, slot + 1)),
+            }
+        }
+        let mut most = 0;
+        for (first, run) in runs.iter().enumerate() {
+            let mut between = 0;
+            let mut end = run.1;
+            let mut count = 1;
+            for later in &runs[first + 1..] {
+                between += later.0 - end;
+                if between >= segments {
+                    break;
+                }
+                end = later.1;
+                count += 1;
+            }
+            most = most.max(count);
+        }
+        most
+    }
+
     /// The slot to be overwritten after `slot`: an empty one, the next in ring order, or else the one with the oldest
     /// segment that no pin holds. `None` if all others are held.
     pub fn slot_after(&self, layout: &Layout, slot: u32) -> Option<u32> {
@@ -143,11 +185,16 @@ impl RingRecord {
         let mut oldest: Option<(u64, u32)> = None;
         for step in 1..=n {
             let candidate = (slot + step) % n;
-            if candidate == slot || self.path.contains(&candidate) || self.groups[(candidate / per_group) as usize].is_none() {
+            if candidate == slot
+                || self.path.contains(&candidate)
+                || self.groups[(candidate / per_group) as usize].is_none()
+            {
                 continue;
             }
             let Some(segment) = &self.slots[candidate as usize] else { return Some(candidate) };
-            if held.binary_search(&(candidate, segment.sequence)).is_err() && oldest.is_none_or(|(s, _)| segment.sequence < s) {
+            if held.binary_search(&(candidate, segment.sequence)).is_err()
+                && oldest.is_none_or(|(s, _)| segment.sequence < s)
+            {
                 oldest = Some((segment.sequence, candidate));
             }
         }

@@ -41,7 +41,8 @@ pub async fn commit(disk: &Scheduler, superblock: &mut Superblock, catalog: &Cat
 
 /// Whether a catalog fits its area.
 pub fn encode(superblock: &Superblock, catalog: &Catalog) -> Result<Vec<u8>> {
-    let bytes = postcard::to_stdvec(catalog).map_err(|e| Error::usage(format!("the catalog cannot be encoded: {e}")))?;
+    let bytes =
+        postcard::to_stdvec(catalog).map_err(|e| Error::usage(format!("the catalog cannot be encoded: {e}")))?;
     if bytes.len() as u64 > superblock.layout.area.0 {
         return Err(Error::full(format!(
             "the catalog would take {}, and its area has {}; use larger segments or fewer pins",
@@ -60,7 +61,10 @@ pub async fn load(disk: &Scheduler) -> Result<Found> {
     let mut failure: Option<Error> = None;
     for (which, offset) in ROOTS.into_iter().enumerate() {
         if offset + ROOT_LEN > geometry.size {
-            return Err(Error::usage(format!("{} has only {}; it is not a Forebay target", geometry.name, geometry.size)));
+            return Err(Error::usage(format!(
+                "{} has only {}; it is not a Forebay target",
+                geometry.name, geometry.size
+            )));
         }
         match read(disk, offset, ROOT_LEN).await.and_then(|b| Superblock::decode(&b)) {
             Ok(Some(superblock)) => {
@@ -89,7 +93,9 @@ pub async fn load(disk: &Scheduler) -> Result<Found> {
         }
     }
     Err(match failure {
-        Some(error) => Error::damaged(format!("{}: no whole superblock and checkpoint is left ({error})", geometry.name)),
+        Some(error) => {
+            Error::damaged(format!("{}: no whole superblock and checkpoint is left ({error})", geometry.name))
+        }
         None => Error::usage(format!("{} is not formatted; use `forebay format`", geometry.name)),
     })
 }
@@ -103,9 +109,14 @@ async fn load_catalog(disk: &Scheduler, superblock: &Superblock, which: usize) -
     if crc32c(&bytes) != superblock.checkpoint_crc {
         return Err(Error::damaged("the checksum does not match"));
     }
-    let catalog: Catalog = postcard::from_bytes(&bytes).map_err(|e| Error::damaged(format!("it cannot be decoded: {e}")))?;
+    let catalog: Catalog =
+        postcard::from_bytes(&bytes).map_err(|e| Error::damaged(format!("it cannot be decoded: {e}")))?;
     if catalog.groups.len() != superblock.layout.groups as usize {
-        return Err(Error::damaged(format!("it has {} groups where the layout has {}", catalog.groups.len(), superblock.layout.groups)));
+        return Err(Error::damaged(format!(
+            "it has {} groups where the layout has {}",
+            catalog.groups.len(),
+            superblock.layout.groups
+        )));
     }
     Ok(catalog)
 }

@@ -97,7 +97,14 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(ring: Rc<Ring>, core: Rc<Core>, query: Query, limits: Limits, answer: &'a Inlet<Batch>, stream: StreamId) -> Run<'a> {
+    fn new(
+        ring: Rc<Ring>,
+        core: Rc<Core>,
+        query: Query,
+        limits: Limits,
+        answer: &'a Inlet<Batch>,
+        stream: StreamId,
+    ) -> Run<'a> {
         let keys = vec![KeyValue::MISSING; ring.keys.len()];
         let (times, sequences) = (query.time_range(), query.seq_range());
         Run {
@@ -188,7 +195,9 @@ impl<'a> Run<'a> {
 
     /// If the asked range begins before what is kept, says so.
     async fn tell_expired_beginning(&mut self) {
-        let oldest = self.core.with_ring(self.ring.id, |r| r.slots.iter().flatten().filter(|s| s.bytes > 0).min_by_key(|s| s.sequence).copied());
+        let oldest = self.core.with_ring(self.ring.id, |r| {
+            r.slots.iter().flatten().filter(|s| s.bytes > 0).min_by_key(|s| s.sequence).copied()
+        });
         if let Some(oldest) = oldest
             && oldest.first > self.sequences.0
             && oldest.min_time > self.times.0.0
@@ -312,7 +321,8 @@ impl<'a> Run<'a> {
             plan.complete = segment.end <= readable_end;
             if !plan.complete {
                 // Blocks are on their way: read what is there, and come back.
-                let written = tables.spans.iter().take_while(|s| s.end <= readable_end).last().map_or(0, |s| s.offset + s.length);
+                let written =
+                    tables.spans.iter().take_while(|s| s.end <= readable_end).last().map_or(0, |s| s.offset + s.length);
                 plan.stretches.retain(|s| s.offset + s.length <= written);
                 plan.goes_on = false;
             }
@@ -344,7 +354,9 @@ impl<'a> Run<'a> {
 
     /// Whether every block is read anyway, so that tables would only cost the arm a way to the segment's end and back.
     fn wants_all_of(&self, segment: &Segment) -> bool {
+        // With a hole in it, its blocks reach further than the sum of their bytes.
         !self.query.needs_keys()
+            && segment.losses.gaps[Cause::Damaged as usize - 1] == 0
             && segment.min_time >= self.times.0.0
             && segment.max_time <= self.times.1.0
             && segment.first >= self.sequences.0
@@ -352,14 +364,17 @@ impl<'a> Run<'a> {
     }
 
     fn plan_open(&self, blocks: &[(u32, u32)]) -> Plan {
-        let stretches = blocks.iter().filter(|(offset, _)| *offset >= self.offset).map(|(o, l)| Stretch { offset: *o, length: *l });
+        let stretches =
+            blocks.iter().filter(|(offset, _)| *offset >= self.offset).map(|(o, l)| Stretch { offset: *o, length: *l });
         Plan { stretches: join(stretches), goes_on: false, complete: false, cut_anywhere: false }
     }
 
     /// Without tables everything is read, and what is no block is passed over.
     fn plan_without_tables(&self, length: u32) -> Plan {
         let step = READ_BYTES as u32;
-        let stretches = (self.offset..length).step_by(step as usize).map(|offset| Stretch { offset, length: step.min(length - offset) });
+        let stretches = (self.offset..length)
+            .step_by(step as usize)
+            .map(|offset| Stretch { offset, length: step.min(length - offset) });
         Plan { stretches: stretches.collect(), goes_on: true, complete: true, cut_anywhere: true }
     }
 
@@ -511,7 +526,11 @@ impl<'a> Run<'a> {
             }
             let wanted = if entry.first {
                 if self.query.needs_keys() {
-                    self.ring.keys.extract(&bytes[entry.payload.clone()], &bytes[entry.caller_keys.clone()], &mut self.keys);
+                    self.ring.keys.extract(
+                        &bytes[entry.payload.clone()],
+                        &bytes[entry.caller_keys.clone()],
+                        &mut self.keys,
+                    );
                 }
                 self.query.matches(entry.sequence, entry.time, &self.keys)
             } else {
@@ -599,7 +618,10 @@ fn join(parts: impl Iterator<Item = Stretch>) -> VecDeque<Stretch> {
     let mut joined: VecDeque<Stretch> = VecDeque::new();
     for part in parts {
         match joined.back_mut() {
-            Some(last) if last.offset + last.length == part.offset && u64::from(last.length + part.length) <= 2 * READ_BYTES => {
+            Some(last)
+                if last.offset + last.length == part.offset
+                    && u64::from(last.length + part.length) <= 2 * READ_BYTES =>
+            {
                 last.length += part.length;
             }
             _ => joined.push_back(part),

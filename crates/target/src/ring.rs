@@ -306,7 +306,9 @@ impl Ring {
         let n = (self.at_risk_limit() / self.segment().0 + 3) as usize;
         let doubtful = self.core.with_ring(self.id, |record| {
             let held = record.held();
-            let free = |(slot, s): &(usize, u64)| !record.path.contains(&(*slot as u32)) && held.binary_search(&(*slot as u32, *s)).is_err();
+            let free = |(slot, s): &(usize, u64)| {
+                !record.path.contains(&(*slot as u32)) && held.binary_search(&(*slot as u32, *s)).is_err()
+            };
             let slots = record.slots.iter().enumerate().filter_map(|(slot, s)| s.map(|s| (slot, s.sequence)));
             let mut sequences: Vec<u64> = slots.filter(free).map(|(_, s)| s).collect();
             sequences.sort_unstable();
@@ -411,7 +413,8 @@ impl Ring {
         let (rate, lag) = self.core.with_ring(self.id, |r| (r.spec.guarantee, r.spec.flush_interval));
         let mut work = self.work.borrow_mut();
         let start = if rate == Rate(0) { accepted } else { work.paced_until.max(accepted) };
-        work.paced_until = start + if rate == Rate(0) { Duration::ZERO } else { rate.time_for(Bytes(u64::from(total))) };
+        work.paced_until =
+            start + if rate == Rate(0) { Duration::ZERO } else { rate.time_for(Bytes(u64::from(total))) };
         start + lag
     }
 
@@ -610,7 +613,8 @@ impl Ring {
             });
             if let Some((slot, sequence, at)) = taken {
                 let first = self.work.borrow().next_element;
-                let builder = Builder::new(self.keys.clone(), IndexBudget::for_segment(self.segment(), self.keys.len()));
+                let builder =
+                    Builder::new(self.keys.clone(), IndexBudget::for_segment(self.segment(), self.keys.len()));
                 let mut work = self.work.borrow_mut();
                 work.state = RingState::Ready;
                 work.open = Some(Open {
@@ -661,7 +665,8 @@ impl Ring {
         {
             let mut work = self.work.borrow_mut();
             work.recent.push_back((open.summary.sequence, Rc::new(tables), on_device));
-            if work.recent.len() > RECENT_TABLES && work.recent.front().is_some_and(|(_, _, on_device)| on_device.get()) {
+            if work.recent.len() > RECENT_TABLES && work.recent.front().is_some_and(|(_, _, on_device)| on_device.get())
+            {
                 work.recent.pop_front();
             }
         }
@@ -713,7 +718,10 @@ impl Ring {
     /// Tables of a segment that was sealed lately, and whether its index pages are on the device.
     pub(crate) fn recent_tables(&self, sequence: u64) -> Option<(Rc<Tables>, bool)> {
         let work = self.work.borrow();
-        work.recent.iter().find(|(s, _, _)| *s == sequence).map(|(_, tables, on_device)| (tables.clone(), on_device.get()))
+        work.recent
+            .iter()
+            .find(|(s, _, _)| *s == sequence)
+            .map(|(_, tables, on_device)| (tables.clone(), on_device.get()))
     }
 
     /// Whether the last run may have overwritten parts of the segment before it crashed.
@@ -724,7 +732,11 @@ impl Ring {
     /// Sequence after the last element that can be read.
     pub(crate) fn readable_end(&self) -> u64 {
         let work = self.work.borrow();
-        work.in_flight.iter().take_while(|i| i.done).last().map_or(work.progress.sequence, |i| i.end_sequence.max(work.progress.sequence))
+        work.in_flight
+            .iter()
+            .take_while(|i| i.done)
+            .last()
+            .map_or(work.progress.sequence, |i| i.end_sequence.max(work.progress.sequence))
     }
 
     /// What the ring says of itself.

@@ -215,7 +215,14 @@ impl Scheduler {
     /// Reads for `stream`, when there is slack.
     pub async fn read(&self, stream: StreamId, offset: Bytes, buffer: Buffer) -> Outcome {
         let (done, result) = promise();
-        let pending = Pending { direction: Direction::Read, offset, buffer, deadline: Moment(u64::MAX), stream: Some(stream), done };
+        let pending = Pending {
+            direction: Direction::Read,
+            offset,
+            buffer,
+            deadline: Moment(u64::MAX),
+            stream: Some(stream),
+            done,
+        };
         {
             let mut state = self.inner.state.borrow_mut();
             match state.streams.iter_mut().find(|s| s.id == stream) {
@@ -391,7 +398,9 @@ impl Scheduler {
                     }
                 }
                 Turn::Ready => state.counters.throttled += 1,
-                Turn::Expected(moment) if slack > moment.since(now) + profile.full_seek => return Choice::Wait(Some(moment)),
+                Turn::Expected(moment) if slack > moment.since(now) + profile.full_seek => {
+                    return Choice::Wait(Some(moment));
+                }
                 _ => {}
             }
         }
@@ -417,7 +426,8 @@ impl Scheduler {
             let profile = self.inner.profile.borrow();
             let mut state = self.inner.state.borrow_mut();
             let position = profile.position_time(state.head, offset);
-            let rate = if direction == Direction::Read { profile.read_rate(offset) } else { profile.write_rate(offset) };
+            let rate =
+                if direction == Direction::Read { profile.read_rate(offset) } else { profile.write_rate(offset) };
             let worst = position + rate.time_for(length);
             state.busy += worst;
             state.head = offset + length;
@@ -454,7 +464,15 @@ impl Scheduler {
         });
     }
 
-    fn ended(&self, class: Class, direction: Direction, length: Bytes, worst: Duration, deadline: Moment, result: &Result<()>) {
+    fn ended(
+        &self,
+        class: Class,
+        direction: Direction,
+        length: Bytes,
+        worst: Duration,
+        deadline: Moment,
+        result: &Result<()>,
+    ) {
         let now = self.inner.env.clock.now();
         let mut state = self.inner.state.borrow_mut();
         state.busy -= worst;
@@ -555,7 +573,8 @@ impl State {
         // The stream whose turn it is: the first that has something queued.
         let next = self.streams.iter().find(|s| !s.queue.is_empty()).and_then(|s| s.queue.front());
         next.map_or(Duration::ZERO, |p| {
-            profile.position_time(self.head, p.offset) + profile.read_rate(p.offset).time_for(Bytes(p.buffer.len() as u64))
+            profile.position_time(self.head, p.offset)
+                + profile.read_rate(p.offset).time_for(Bytes(p.buffer.len() as u64))
         })
     }
 

@@ -39,7 +39,8 @@ impl Superblock {
     /// The bytes of a root: prefix, postcard, zeros.
     pub fn encode(&self, out: &mut [u8]) -> Result<()> {
         assert_eq!(out.len() as u64, ROOT_LEN.0, "a root has a fixed size");
-        let body = postcard::to_stdvec(self).map_err(|e| Error::usage(format!("the superblock cannot be encoded: {e}")))?;
+        let body =
+            postcard::to_stdvec(self).map_err(|e| Error::usage(format!("the superblock cannot be encoded: {e}")))?;
         if PREFIX + body.len() > out.len() {
             return Err(Error::usage(format!(
                 "a profile of {} points does not fit the superblock; use fewer points",
@@ -67,12 +68,14 @@ impl Superblock {
                 "the device was written by format version {version}, and this Forebay knows {VERSION}; use a newer one (nothing was changed)"
             )));
         }
-        let body = bytes.get(PREFIX..PREFIX + length).ok_or_else(|| Error::damaged(format!("a superblock of {length} bytes is longer than its place")))?;
+        let body = bytes
+            .get(PREFIX..PREFIX + length)
+            .ok_or_else(|| Error::damaged(format!("a superblock of {length} bytes is longer than its place")))?;
         if crc32c(body) != word(16) {
             return Err(Error::damaged("the checksum of a superblock copy does not match"));
         }
-        let superblock: Superblock =
-            postcard::from_bytes(body).map_err(|e| Error::damaged(format!("a superblock copy cannot be decoded: {e}")))?;
+        let superblock: Superblock = postcard::from_bytes(body)
+            .map_err(|e| Error::damaged(format!("a superblock copy cannot be decoded: {e}")))?;
         superblock.layout.check()?;
         if superblock.profile.points.is_empty() {
             return Err(Error::damaged("the superblock has an empty profile"));

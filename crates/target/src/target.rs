@@ -155,16 +155,14 @@ impl Core {
                 _ => places.push(at..at + layout.group),
             }
         }
-        let held = record.held();
-        let runs = held.windows(2).filter(|pair| pair[1].0 != pair[0].0 + 1).count() as u64 + u64::from(!held.is_empty());
         let per_cycle = record.spec.guarantee.bytes_in(record.spec.flush_interval);
-        let segments_per_cycle = per_cycle.0.div_ceil(record.segment.0.max(1)) + 1;
+        let segments_per_cycle = (per_cycle.0.div_ceil(record.segment.0.max(1)) + 1) as u32;
         admission::Demand {
             rate: record.spec.guarantee,
             lag: record.spec.flush_interval,
             places,
             hole_every: (!record.without_logs).then(|| layout.data(true)),
-            skips_per_cycle: runs.min(segments_per_cycle) as u32,
+            skips_per_cycle: record.most_pinned_runs(segments_per_cycle),
             segment: record.segment,
         }
     }
@@ -312,14 +310,14 @@ impl Target {
         self.core.demands(None)
     }
 
-    /// Whether a ring could be created now, without creating it.
+    /// Whether a ring could be created now so that all its pin budget can be used, without creating it.
     pub fn could_create(&self, spec: &RingSpec) -> Result<()> {
-        self.lay_out(spec.clone()).map(|_| ())
+        self.lay_out(spec.clone(), true).map(|_| ())
     }
 
     /// Creates a ring, if its guarantee can be kept beside all others.
     pub async fn create_ring(&self, spec: RingSpec) -> Result<Rc<Ring>> {
-        let record = self.lay_out(spec)?;
+        let record = self.lay_out(spec, false)?;
         let without_logs = record.without_logs;
         let groups: Vec<u32> = record.groups.iter().flatten().copied().collect();
         let id = {
@@ -327,7 +325,8 @@ impl Target {
             let id = RingId(catalog.next_ring);
             catalog.next_ring += 1;
             for group in &groups {
-                catalog.groups[*group as usize] = if without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
+                catalog.groups[*group as usize] =
+                    if without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
             }
             catalog.rings.insert(id, record);
             id
@@ -340,7 +339,7 @@ impl Target {
     }
 
     /// Decides where a ring would lie, and whether its guarantee can be kept there beside all others.
-    fn lay_out(&self, mut spec: RingSpec) -> Result<RingRecord> {
+    fn lay_out(&self, mut spec: RingSpec, with_pins: bool) -> Result<RingRecord> {
         spec.check()?;
         keys_of(&spec)?;
         for relative in &spec.relatives {
@@ -353,7 +352,10 @@ impl Target {
         let (others, free) = (self.core.demands(None), self.free_runs());
         let at = |pins| admission::place(&profile, &others, &layout, &free, &wish(&spec, spec.capacity, pins, None));
         // Where pins can use up their budget and the guarantee still holds; otherwise each pin will be asked for anew.
-        let placed = at(spec.pin_budget_percent).or_else(|_| at(0))?;
+        let placed = match at(spec.pin_budget_percent) {
+            Err(_) if !with_pins => at(0),
+            placed => placed,
+        }?;
         let (groups, without_logs) = (groups_in(&layout, &placed.places), placed.without_logs);
         spec.segment = segment_size(&layout, &spec, without_logs)?;
         spec.capacity = layout.group * groups.len() as u64;
@@ -415,7 +417,8 @@ impl Target {
         if wanted < 1 {
             return Err(Error::usage(format!("a ring needs at least one group of {}", layout.group)));
         }
-        let freed = if wanted >= have { self.grow(ring.id, wanted - have)? } else { self.shrink(ring.id, have - wanted)? };
+        let freed =
+            if wanted >= have { self.grow(ring.id, wanted - have)? } else { self.shrink(ring.id, have - wanted)? };
         if let Err(error) = self.core.check_admission(ring.id) {
             self.core.with_ring_mut(ring.id, |r| r.groups.clone_from(&before.groups));
             self.reclaim(ring.id);
@@ -469,7 +472,8 @@ impl Target {
             let mut candidates: Vec<(u64, usize)> = Vec::new();
             for (place, _) in r.groups.iter().enumerate().filter(|(_, g)| g.is_some()) {
                 let slots = place * per_group..(place + 1) * per_group;
-                let in_use = slots.clone().any(|s| r.path.contains(&(s as u32)) || held.iter().any(|(h, _)| *h as usize == s));
+                let in_use =
+                    slots.clone().any(|s| r.path.contains(&(s as u32)) || held.iter().any(|(h, _)| *h as usize == s));
                 if !in_use {
                     let newest = r.slots[slots].iter().flatten().map(|s| s.sequence).max().unwrap_or(0);
                     candidates.push((newest, place));

@@ -1,5 +1,8 @@
 //! Chance for tests that a seed replays.
 
+// The seed to replay comes from the environment of the test.
+#![allow(clippy::disallowed_methods)]
+
 use super::Random;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};

@@ -38,6 +38,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Status(args) => status::run(context, &args)?,
         Command::Top(args) => status::top(context, &args)?,
         Command::Check(args) => return check::run(context, &args),
+        Command::Bench(command) => crate::bench::run(context, &command)?,
         Command::Demo(args) => return demo::run(context, &args),
     }
     context.out.flush()?;

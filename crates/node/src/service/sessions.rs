@@ -44,6 +44,9 @@ struct Session {
 pub(super) async fn open(service: &Rc<Service>, id: SessionId, request: OpenWriter) -> Result<Opening> {
     let OpenWriter { ring: name, writer, resume } = request;
     let ring = service.target.ring(&name)?;
+    if service.measuring.get() {
+        return Err(Error::busy(format!("the device of {name} is being measured; record when that is done")));
+    }
     if resume {
         ring.ready().await?;
     } else if let First::Left(result) = race(ring.ready(), service.env.clock.sleep(TAIL_PATIENCE)).await {

@@ -20,7 +20,9 @@ impl Ring {
         }
         let now = self.core.disk.env().clock.wall();
         if from > now {
-            return Err(Error::usage(format!("a pin from {from} on lies in the future (it is {now}); pin it when it is there")));
+            return Err(Error::usage(format!(
+                "a pin from {from} on lies in the future (it is {now}); pin it when it is there"
+            )));
         }
         let id = self.core.next_pin();
         let pinned = self.core.with_ring_mut(self.id, |record| take(record, id, label, from, to, now))?;
@@ -79,7 +81,14 @@ impl Ring {
     }
 }
 
-fn take(record: &mut RingRecord, id: u64, label: &str, from: Timestamp, to: Timestamp, now: Timestamp) -> Result<Pinned> {
+fn take(
+    record: &mut RingRecord,
+    id: u64,
+    label: &str,
+    from: Timestamp,
+    to: Timestamp,
+    now: Timestamp,
+) -> Result<Pinned> {
     let chosen: Vec<(u32, crate::catalog::Segment)> = record
         .slots
         .iter()
@@ -132,7 +141,9 @@ fn budget_allows(record: &RingRecord, more: u64) -> bool {
     let held = record.held().len() as u64 + more;
     let total = record.slots.len() as u64;
     match record.spec.pin_policy {
-        PinPolicy::Refuse => held * 100 <= total * u64::from(record.spec.pin_budget_percent) && held + LEAST_FREE <= total,
+        PinPolicy::Refuse => {
+            held * 100 <= total * u64::from(record.spec.pin_budget_percent) && held + LEAST_FREE <= total
+        }
         PinPolicy::Shorten => held + LEAST_FREE <= total,
         PinPolicy::Stop => held <= total,
     }

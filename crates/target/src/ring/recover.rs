@@ -87,7 +87,8 @@ impl Recovery {
                 let first = step.trailer.as_ref().map(|t| t.summary.first);
                 scans[i] = Some(self.scan(step, first).await?);
             }
-            let said = step.trailer.as_ref().is_some_and(|t| t.durable_blocks > 0) || scans[i].as_ref().is_some_and(|s| s.proof);
+            let said = step.trailer.as_ref().is_some_and(|t| t.durable_blocks > 0)
+                || scans[i].as_ref().is_some_and(|s| s.proof);
             proven |= own || said;
         }
         self.settle(steps, scans).await
@@ -131,7 +132,10 @@ impl Recovery {
         let layout = self.ring.core.layout();
         let mut candidate = slot;
         for _ in 0..LOOK_AHEAD {
-            let begins = self.first_block(candidate).await?.filter(|h| h.segment.get() == sequence && h.epoch.get() >= least_epoch);
+            let begins = self
+                .first_block(candidate)
+                .await?
+                .filter(|h| h.segment.get() == sequence && h.epoch.get() >= least_epoch);
             let written = begins.map_or(least_epoch, |h| h.epoch.get());
             let trailer = self.trailer(candidate, sequence).await?;
             if let Some(trailer) = trailer.filter(|t| t.durable_blocks == t.blocks || t.epoch >= written) {
@@ -169,7 +173,9 @@ impl Recovery {
     }
 
     fn belongs(&self, header: &Header, slot: u32) -> bool {
-        header.target.get() == self.ring.core.target_id() && header.ring.get() == self.ring.id.0 && header.slot.get() == slot
+        header.target.get() == self.ring.core.target_id()
+            && header.ring.get() == self.ring.id.0
+            && header.slot.get() == slot
     }
 
     /// Reads a segment's blocks from its start to where the chain ends.
@@ -425,7 +431,9 @@ impl Recovery {
                     let part = &mut whole[start..start + BLOCK_ALIGN];
                     match self.read(at + Bytes(start as u64), BLOCK_ALIGN).await {
                         Ok(bytes) => part.copy_from_slice(&bytes),
-                        Err(error) if error.kind == forebay_model::Kind::Disconnected => return Err(Error::device(error.message)),
+                        Err(error) if error.kind == forebay_model::Kind::Disconnected => {
+                            return Err(Error::device(error.message));
+                        }
                         Err(_) => part.fill(0),
                     }
                 }

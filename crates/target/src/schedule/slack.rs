@@ -6,7 +6,12 @@ use std::time::Duration;
 
 /// For each ring with a backlog: the latest moment at which a sweep over it may start, were it alone.
 pub(super) fn latest_starts(state: &State, profile: &Profile) -> Vec<(RingId, Moment)> {
-    state.guaranteed.iter().filter(|(_, q)| !q.is_empty()).map(|(ring, _)| (*ring, one(state, profile, *ring).0)).collect()
+    state
+        .guaranteed
+        .iter()
+        .filter(|(_, q)| !q.is_empty())
+        .map(|(ring, _)| (*ring, one(state, profile, *ring).0))
+        .collect()
 }
 
 /// Latest start of a ring's backlog, and how long the backlog takes.

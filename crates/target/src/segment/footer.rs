@@ -102,9 +102,14 @@ impl Trailer {
             return Err(Error::damaged("no trailer is here"));
         }
         if word(8) != VERSION {
-            return Err(Error::version(format!("a segment has version {}, and this Forebay knows {VERSION}; use a newer one", word(8))));
+            return Err(Error::version(format!(
+                "a segment has version {}, and this Forebay knows {VERSION}; use a newer one",
+                word(8)
+            )));
         }
-        let body = bytes.get(PREFIX..PREFIX + word(12) as usize).ok_or_else(|| Error::damaged("a trailer is longer than its place"))?;
+        let body = bytes
+            .get(PREFIX..PREFIX + word(12) as usize)
+            .ok_or_else(|| Error::damaged("a trailer is longer than its place"))?;
         if crc32c(body) != word(16) {
             return Err(Error::damaged("the checksum of a trailer does not match"));
         }

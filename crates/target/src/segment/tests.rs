@@ -33,13 +33,15 @@ fn every_posting_is_found_in_one_or_two_pages_and_strangers_hardly_ever() {
 
 #[test]
 fn a_value_in_all_spans_is_found_across_pages() {
-    let mut postings: Vec<u64> = (0..180u16).map(|s| entry(hash(7), s)).chain((0..5000).map(|v| entry(hash(v + 100), 3))).collect();
+    let mut postings: Vec<u64> =
+        (0..180u16).map(|s| entry(hash(7), s)).chain((0..5000).map(|v| entry(hash(v + 100), 3))).collect();
     postings.sort_unstable();
     let mut pages = Vec::new();
     let index = encode(&postings, None, 0, OWNER, &mut pages);
     let mut spans = Vec::new();
     for page in index.pages(hash(7)) {
-        look_up(&index, &pages[page * PAGE_LEN..(page + 1) * PAGE_LEN], OWNER, hash(7), &mut |s| spans.push(s)).unwrap();
+        look_up(&index, &pages[page * PAGE_LEN..(page + 1) * PAGE_LEN], OWNER, hash(7), &mut |s| spans.push(s))
+            .unwrap();
     }
     spans.sort_unstable();
     spans.dedup();
@@ -50,7 +52,10 @@ fn a_value_in_all_spans_is_found_across_pages() {
 fn a_damaged_page_is_noticed() {
     let mut pages = Vec::new();
     let index = encode(&[entry(hash(1), 0)], None, 0, OWNER, &mut pages);
-    assert!(look_up(&index, &pages, Owner { segment: 1, ..OWNER }, hash(1), &mut |_| ()).is_err(), "a page of an earlier lap");
+    assert!(
+        look_up(&index, &pages, Owner { segment: 1, ..OWNER }, hash(1), &mut |_| ()).is_err(),
+        "a page of an earlier lap"
+    );
     pages[20] ^= 1;
     assert!(look_up(&index, &pages, OWNER, hash(1), &mut |_| ()).is_err());
 }

@@ -1,0 +1,128 @@
+use super::{Answer, Event};
+use crate::fake::{Chance, Fake, seed};
+use forebay_model::ring::{Batch, Item, RingSpec};
+use forebay_model::{Bytes, Cause, Gap, Kind, Result, Timestamp};
+use forebay_wire::command::QueryRequest;
+use std::sync::Arc;
+
+#[derive(Debug, PartialEq, Eq)]
+enum Got {
+    Element(u64, Vec<u8>, Vec<u8>),
+    Gap(Gap),
+    Expired(u64, u64),
+}
+
+fn collect(answer: &mut Answer) -> Result<Vec<Got>> {
+    let mut got = Vec::new();
+    answer.for_each(|event| {
+        got.push(match event {
+            Event::Element { sequence, payload, caller, .. } => {
+                Got::Element(sequence, payload.to_vec(), caller.to_vec())
+            }
+            Event::Gap(gap) => Got::Gap(gap),
+            Event::Expired { from, to } => Got::Expired(from, to),
+        });
+        Ok(true)
+    })?;
+    Ok(got)
+}
+
+fn fake() -> Arc<Fake> {
+    Fake::new(RingSpec::new("/a", Bytes::mib(4)), 1)
+}
+
+fn request(limit: Option<u64>) -> QueryRequest {
+    QueryRequest {
+        ring: "/a".into(),
+        text: "id = 7 or id = 9".into(),
+        now: Timestamp(5),
+        follow: false,
+        limit,
+        gaps_only: false,
+    }
+}
+
+fn open(fake: &Arc<Fake>, limit: Option<u64>) -> Answer {
+    Answer::open(Arc::new(fake.clone()), request(limit)).expect("an answer")
+}
+
+/// Elements with holes between them, some in pieces, and gaps.
+fn content(chance: &mut Chance) -> (Batch, Vec<Got>) {
+    let (mut batch, mut want, mut sequence) = (Batch::default(), Vec::new(), 1);
+    for n in 0..60 {
+        if chance.below(4) == 0 {
+            let gap = Gap { cause: Cause::Kernel, count: Some(n), first: Timestamp(0), last: Timestamp(1) };
+            batch.items.push(Item::Gap(gap));
+            want.push(Got::Gap(gap));
+        }
+        let pieces = if chance.below(3) == 0 { 1 + chance.below(4) } else { 1 };
+        let mut whole = Vec::new();
+        for piece in 0..pieces {
+            let bytes: Vec<u8> = (0..chance.below(9)).map(|_| chance.next() as u8).collect();
+            batch.items.push(Item::Element {
+                sequence,
+                time: Timestamp(n as i64),
+                length: bytes.len() as u32,
+                caller: 2,
+                first: piece == 0,
+                last: piece + 1 == pieces,
+            });
+            batch.payload.extend_from_slice(&bytes);
+            batch.payload.extend_from_slice(b"kk");
+            whole.extend_from_slice(&bytes);
+        }
+        want.push(Got::Element(sequence, whole, b"kk".to_vec()));
+        sequence += 1 + chance.below(3);
+    }
+    (batch, want)
+}
+
+#[test]
+fn an_answer_that_breaks_off_anywhere_goes_on_as_if_it_had_not() {
+    let first = seed("ANSWER_SEED");
+    for round in first..first + 500 {
+        let mut chance = Chance(round);
+        let (items, want) = content(&mut chance);
+        let fake = fake();
+        {
+            let mut state = fake.state();
+            state.items = items;
+            state.chance = chance;
+            state.query_breaks = true;
+        }
+        let mut answer = open(&fake, None);
+        let got = collect(&mut answer).expect("it goes on");
+        assert_eq!(got, want, "ANSWER_SEED={round}");
+        assert_eq!(answer.summary().map(|s| s.elements), Some(60));
+        assert!(fake.state().queries.iter().all(|q| q.now == Timestamp(5)));
+    }
+}
+
+#[test]
+fn a_limit_counts_over_a_break() {
+    for round in 1..100 {
+        let mut chance = Chance(round);
+        let (items, want) = content(&mut chance);
+        let want: Vec<Got> = want.into_iter().filter(|got| matches!(got, Got::Element(..))).take(20).collect();
+        let fake = fake();
+        {
+            let mut state = fake.state();
+            state.items = items;
+            state.chance = chance;
+            state.query_breaks = true;
+        }
+        let got = collect(&mut open(&fake, Some(20))).expect("it goes on");
+        let got: Vec<Got> = got.into_iter().filter(|got| matches!(got, Got::Element(..))).collect();
+        assert_eq!(got, want, "round {round}");
+    }
+}
+
+#[test]
+fn an_answer_that_never_comes_is_given_up() {
+    let fake = fake();
+    fake.state().silent = true;
+    let mut answer = open(&fake, None);
+    assert_eq!(collect(&mut answer).expect_err("nobody answers").kind, Kind::Disconnected);
+    assert_eq!(fake.state().queries.len(), 9);
+    assert_eq!(answer.next_batch(), Ok(None), "an answer ends once");
+}

@@ -1,0 +1,103 @@
+//! `forebay bench`: measures what is promised, beside the limit of the device it ran on.
+
+mod real;
+mod simulated;
+
+use crate::context::Context;
+use clap::{Args, Subcommand};
+use forebay_model::{Bytes, Error, Rate, Result};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// What can be measured.
+#[derive(Subcommand)]
+pub enum BenchCommand {
+    /// A ring with a guarantee, beside readers and pins
+    Ring(RingArgs),
+}
+
+/// How a ring is measured.
+#[derive(Args)]
+pub struct RingArgs {
+    /// `sim:wd15ears` (or cheetah15k, sata7200, ssd), or a directory in which a device file is made
+    #[arg(long)]
+    pub disk: String,
+    /// Simulated disks: divide the capacity by this
+    #[arg(long, default_value_t = 1000)]
+    pub scale: u64,
+    /// Size of elements, or `mixed`
+    #[arg(long, default_value = "1MiB")]
+    pub element: String,
+    /// Guaranteed rate; the stream comes as fast as that. On a real disk 0 measures the most
+    #[arg(long, default_value = "60MB/s")]
+    pub rate: Rate,
+    /// Saturating readers
+    #[arg(long, default_value_t = 8)]
+    pub readers: u64,
+    /// Share of the ring that is pinned, in percent
+    #[arg(long, default_value_t = 5, value_name = "PERCENT")]
+    pub pins: u64,
+    /// Go round once before measuring
+    #[arg(long)]
+    pub aged: bool,
+    /// Share of what can hold the guarantee that the ring takes, in percent
+    #[arg(long, default_value_t = 99.9, value_name = "PERCENT")]
+    pub fill: f64,
+    /// Measure this long instead of three laps (simulated) or ten seconds (real)
+    #[arg(long)]
+    pub seconds: Option<u64>,
+    /// A key of the ring; repeat it for more
+    #[arg(long = "key")]
+    pub keys: Vec<String>,
+    /// How long an accepted element may stay in memory
+    #[arg(long, default_value = "1s", value_name = "SPAN")]
+    pub flush_interval: String,
+    /// Seed of the simulation
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Real disks: bytes of the device file
+    #[arg(long, default_value = "4GiB")]
+    pub size: Bytes,
+}
+
+/// What came of it: the fields of the JSON.
+#[derive(Debug, Default, Serialize)]
+pub struct Figures {
+    disk: String,
+    element: String,
+    guarantee_bytes_per_second: u64,
+    written_bytes_per_second: u64,
+    worst_second_bytes_per_second: u64,
+    missed_deadlines: u64,
+    lost_elements: u64,
+    read_bytes_per_second: u64,
+    limit_bytes_per_second: u64,
+    elements_per_second: u64,
+    cpu_nanoseconds_per_element: f64,
+    seconds: f64,
+    capacity_bytes: u64,
+    pinned_segments: u64,
+    staging_bytes: u64,
+    staging_peak_bytes: u64,
+    peak_memory_bytes: u64,
+}
+
+/// Runs the measurement and shows it.
+pub fn run(context: &mut Context, command: &BenchCommand) -> Result<()> {
+    let BenchCommand::Ring(args) = command;
+    let mut figures = match forebay_sim::disk::presets::parse(&args.disk) {
+        Some(spec) => simulated::run(args, spec?)?,
+        None => real::run(args, PathBuf::from(&args.disk))?,
+    };
+    figures.disk.clone_from(&args.disk);
+    figures.element.clone_from(&args.element);
+    let json = serde_json::to_value(&figures).map_err(|e| Error::usage(format!("the figures cannot be shown: {e}")))?;
+    if context.json {
+        context.out.json(&json)?;
+    } else {
+        for (name, value) in json.as_object().into_iter().flatten() {
+            context.out.line(&format!("{name:32} {value}"))?;
+        }
+    }
+    context.out.flush()
+}

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Reads a ring back from a device, or an image of one, without Forebay. Changes nothing; checks every checksum.
+    read_ring.py DEVICE                 lists the rings
+    read_ring.py DEVICE /ring > file    writes the elements that are whole, back to back, oldest first
+    read_ring.py DEVICE /ring --list    one line an element: sequence, nanoseconds since 1970, bytes"""
+import struct, sys
+TABLE = list(range(256))
+for _ in range(8): TABLE = [n >> 1 ^ (0x82F63B78 if n & 1 else 0) for n in TABLE]
+def crc32c(data, crc=0xFFFFFFFF):
+    for byte in data: crc = crc >> 8 ^ TABLE[(crc ^ byte) & 255]
+    return crc ^ 0xFFFFFFFF
+class Postcard:  # each method reads one value and moves on
+    def __init__(self, data): self.data, self.at = data, 0
+    def byte(self): self.at += 1; return self.data[self.at - 1]
+    def int(self):
+        value, shift = 0, 0
+        while (byte := self.byte()) > 127: value, shift = value | (byte & 127) << shift, shift + 7
+        return value | byte << shift
+    def ints(self, n): return [self.int() for _ in range(n)]
+    def text(self): n = self.int(); self.at += n; return self.data[self.at - n:self.at].decode()
+    def some(self, read): return read() if self.byte() else None
+    def many(self, read): return [read() for _ in range(self.int())]
+def read_catalog(device):  # superblock.md, checkpoint.md
+    roots = []
+    for which in 0, 1:
+        device.seek(which << 16)
+        magic, version, length, crc, body = struct.unpack("<8s3I65516s", device.read(1 << 16))
+        if (magic, version) == (b"FOREBAY\0", 1) and crc32c(body[:length]) == crc:
+            target, _, _, area, *layout = (p := Postcard(body)).ints(8)
+            roots.append((p.ints(3), which, target, area, layout))
+    for (_, length, crc), which, target, area, layout in sorted(roots, reverse=True):
+        device.seek((2 << 16) + area * which)
+        p = Postcard(device.read(length))
+        if crc32c(p.data) == crc:
+            p.ints(3), p.many(lambda: p.int() and p.int())  # epoch, next ring, next pin; who owns each group
+            return target, layout, p.many(lambda: read_ring(p))
+    sys.exit("not a target of format version 1, or no whole superblock and checkpoint is left")
+def read_ring(p):  # what is not returned is passed over
+    n, name, *_ = p.int(), p.text(), p.ints(6), p.many(p.text), p.byte(), p.ints(2), p.int() and p.int(), p.many(p.text)
+    groups, without_logs, segment = p.many(lambda: p.some(p.int)), p.byte(), p.int()
+    p.many(lambda: p.some(lambda: p.ints(22))), p.many(p.int), p.ints(2)  # slots, path
+    relatives, held = lambda: p.many(lambda: (p.text(), p.int())), lambda: p.many(lambda: p.ints(2))
+    p.many(lambda: (p.int(), p.text(), p.ints(6), relatives(), held(), p.byte()))  # pins
+    return n, name, groups, without_logs, segment
+NAMES = ("magic version head flags target ring segment slot index at durable epoch first base min max writer number "
+         "total payload lengths times keys gaps entries payload_crc body_crc").split()
+def headers(data, *place):  # block.md: whole headers where they say they are, of the newest segment in the slot
+    found = []
+    for at in (at for at in range(0, len(data), 4096) if data.startswith(b"FBRBLOCK\1\0", at)):
+        h = dict(zip(NAMES, struct.unpack_from("<8sHHI16sQQIIIIQQqqqQQ9I", data, at)))
+        stamp = int.from_bytes(h["target"], "little"), h["ring"], h["slot"], h["at"]
+        if stamp == (*place, at) and crc32c(data[at:at + 252]).to_bytes(4, "little") == data[at + 252:at + 256]:
+            found.append(h)
+    newest = max((h["segment"] for h in found), default=0)
+    return [h for h in found if h["segment"] == newest]
+def chain(data, heads):  # what follows a hole counts only if it says that the hole had been durable
+    index = epoch = end = 0
+    for h in heads:
+        at, body = h["at"], h["at"] + 256 + h["payload"]
+        rest = data[body:body + h["lengths"] + h["times"] + h["keys"] + h["gaps"]]
+        whole = crc32c(data[at + 256:body]) == h["payload_crc"] and crc32c(rest) == h["body_crc"]
+        next_one = (at, h["index"]) == (end, index) or h["index"] >= index < h["durable"]
+        if whole and next_one and h["epoch"] >= epoch:
+            index, epoch, end = h["index"] + 1, h["epoch"], at + h["total"]
+            yield h, data[at + 256:body], zip(runs(rest[:h["lengths"]]), runs(rest[h["lengths"]:][:h["times"]]))
+def runs(tokens, value=0):
+    p = Postcard(tokens)
+    while p.at < len(tokens):
+        token = p.int()
+        value, count = (value, token >> 1) if token & 1 else (token >> 1, 1)
+        yield from [value] * count
+def elements(blocks, before=None, parts=None):
+    for h, payload, directory in blocks:
+        at, time, follows = 0, h["base"], before == (h["writer"], h["number"] - 1)
+        for i, (length, delta) in enumerate(directory):
+            within, goes_on = i == 0 and h["flags"] & 1, i == h["entries"] - 1 and h["flags"] & 2
+            parts = [] if not within else parts if follows else None  # without its beginning it is no element
+            if parts is not None: parts.append(payload[at:at + length])
+            at, time = at + length, time + (delta >> 1 ^ -(delta & 1))
+            if parts is not None and not goes_on: yield h["first"] + i, time, b"".join(parts)
+        before = h["writer"], h["number"]
+def main(path, wanted=None, how=None):
+    target, (groups_at, group, log, _), rings = read_catalog(device := open(path, "rb"))
+    for ring, name, groups, without_logs, segment in rings:
+        n = (group - (0 if without_logs else log)) // segment  # segments in a group
+        place = {i * n + k: groups_at + g * group + k * segment
+                 for i, g in enumerate(groups) if g is not None for k in range(n)}
+        read = lambda slot: (device.seek(place[slot]), device.read(segment))[1]
+        def blocks(last=0, epoch=0):
+            first = lambda slot: headers(read(slot), target, ring, slot)[:1]
+            for sequence, old, slot in sorted((h["segment"], -h["epoch"], slot) for slot in place for h in first(slot)):
+                if sequence > last and -old >= epoch:  # what a crash undid is of an older epoch
+                    for block in chain(data := read(slot), headers(data, target, ring, slot)):
+                        last, epoch = sequence, block[0]["epoch"]
+                        yield block
+        if wanted is None: print(f"{name}: {len(place)} segments of {segment} bytes")
+        for sequence, time, data in elements(blocks()) if name == wanted else ():
+            print(sequence, time, len(data)) if how else sys.stdout.buffer.write(data)
+main(*sys.argv[1:])
+
