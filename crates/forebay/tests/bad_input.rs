@@ -16,15 +16,15 @@ fn a_place_that_will_not_do_is_refused() {
     place.refused(&["format"], 2, &["--size"]);
     place.refused(&["format", "--size", "lots"], 2, &["is not a size"]);
     place.refused(&["format", "--size", "900TiB"], 1, &["free"]);
-    place.ok(&["format", "--size", "64MiB", "--measure", "0"]);
-    place.refused(&["format", "--size", "64MiB", "--measure", "0"], 1, &["already", "--force"]);
-    place.ok(&["format", "--size", "64MiB", "--measure", "0", "--force"]);
+    place.ok(&["format", "--size", "256MiB", "--measure", "0"]);
+    place.refused(&["format", "--size", "256MiB", "--measure", "0"], 1, &["already", "--force"]);
+    place.ok(&["format", "--size", "256MiB", "--measure", "0", "--force"]);
 }
 
 #[test]
 fn a_target_that_was_tampered_with_is_refused_or_repaired() {
-    let place = Place::formatted("64MiB");
-    place.ok(&["ring", "create", "/r", "--capacity", "16MiB"]);
+    let place = Place::formatted("256MiB");
+    place.ok(&["ring", "create", "/r", "--capacity", "32MiB"]);
     let path = place.cluster().join("target.0");
     let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
     let mut first = vec![0; 64 << 10];
@@ -46,22 +46,22 @@ fn a_target_that_was_tampered_with_is_refused_or_repaired() {
     file.write_all_at(&both, 0).unwrap();
     place.ok(&["ring", "show", "/r"]);
 
-    file.set_len(60 << 20).unwrap();
+    file.set_len(250 << 20).unwrap();
     place.refused(&["status"], 1, &["when it was formatted"]);
-    file.set_len(64 << 20).unwrap();
+    file.set_len(256 << 20).unwrap();
     place.ok(&["ring", "show", "/r"]);
 }
 
 #[test]
 fn rings_that_cannot_be_are_refused() {
-    let place = Place::formatted("64MiB");
+    let place = Place::formatted("256MiB");
     place.refused(&["ring", "create", "/r"], 2, &["capacity"]);
-    place.refused(&["ring", "create", "r", "--capacity", "16MiB"], 2, &["not a name"]);
+    place.refused(&["ring", "create", "r", "--capacity", "32MiB"], 2, &["not a name"]);
     place.refused(&["ring", "create", "/r", "--capacity", "1TiB"], 1, &[]);
-    place.refused(&["ring", "create", "/r", "--capacity", "16MiB", "--guarantee", "90GB/s"], 1, &["MB/s"]);
-    place.refused(&["ring", "create", "/r", "--capacity", "16MiB", "--key", "x=u33le@0"], 2, &["key"]);
-    place.ok(&["ring", "create", "/r", "--capacity", "16MiB", "--key", "x=u32le@8"]);
-    place.refused(&["ring", "create", "/r", "--capacity", "16MiB"], 1, &["exists"]);
+    place.refused(&["ring", "create", "/r", "--capacity", "32MiB", "--guarantee", "90GB/s"], 1, &["MB/s"]);
+    place.refused(&["ring", "create", "/r", "--capacity", "32MiB", "--key", "x=u33le@0"], 2, &["key"]);
+    place.ok(&["ring", "create", "/r", "--capacity", "32MiB", "--key", "x=u32le@8"]);
+    place.refused(&["ring", "create", "/r", "--capacity", "32MiB"], 1, &["already"]);
     place.refused(&["record", "/r", "--generate", "max,10", "--count", "1"], 2, &["at least 12 bytes"]);
     place.refused(&["record", "/none", "--stdin", "lines"], 1, &["no ring /none"]);
     place.refused(&["record", "/r", "--stdin", "lines", "--guarantee", "1MB/s"], 2, &["--create"]);
@@ -72,8 +72,8 @@ fn rings_that_cannot_be_are_refused() {
 
 #[test]
 fn a_query_that_cannot_be_read_is_shown_with_its_place() {
-    let place = Place::formatted("64MiB");
-    place.ok(&["ring", "create", "/r", "--capacity", "16MiB", "--key", "x=u32le@0"]);
+    let place = Place::formatted("256MiB");
+    place.ok(&["ring", "create", "/r", "--capacity", "32MiB", "--key", "x=u32le@0"]);
     place.refused(&["query", "/r", "x=1 and nonsense=2"], 2, &["nonsense", "\n          ^^^^^^^^"]);
     place.refused(&["query", "/none"], 1, &["/none"]);
     place.refused(&["export", "/r", "--to", "x.unknown"], 2, &["--format"]);
@@ -82,8 +82,8 @@ fn a_query_that_cannot_be_read_is_shown_with_its_place() {
 
 #[test]
 fn pins_that_cannot_be_are_refused() {
-    let place = Place::formatted("64MiB");
-    place.ok(&["ring", "create", "/r", "--capacity", "16MiB", "--pin-budget", "10%"]);
+    let place = Place::formatted("256MiB");
+    place.ok(&["ring", "create", "/r", "--capacity", "32MiB", "--pin-budget", "10%"]);
     place.ok(&["record", "/r", "--generate", "max,64KiB", "--count", "400"]);
     place.refused(&["pin", "/r", "--from", "1h ago"], 1, &["budget", "10 %"]);
     place.refused(&["pin", "/r", "--from", "2001-01-01T00:00:00Z", "--to", "2001-01-02T00:00:00Z"], 1, &["/r"]);
@@ -95,11 +95,11 @@ fn pins_that_cannot_be_are_refused() {
 
 #[test]
 fn a_capture_that_is_cut_off_is_kept_as_far_as_it_goes() {
-    let place = Place::formatted("64MiB");
+    let place = Place::formatted("256MiB");
     let mut bytes = pcap(&place.path("in.pcap"), 10);
     bytes.truncate(bytes.len() - 5);
     std::fs::write(place.path("in.pcap"), &bytes).unwrap();
-    let output = place.run(&["record", "/net", "--pcap", "in.pcap", "--create", "--capacity", "16MiB"]);
+    let output = place.run(&["record", "/net", "--pcap", "in.pcap", "--create", "--capacity", "32MiB"]);
     assert_ne!(output.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&output.stderr).contains("forebay: in.pcap"));
     assert_eq!(place.count("/net", ""), 9);

@@ -6,11 +6,11 @@
 mod common;
 
 use common::Place;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 
 #[test]
 fn killed_ten_times_it_loses_nothing_that_was_acknowledged() {
-    let place = Place::formatted("128MiB");
+    let place = Place::formatted("256MiB");
     place.ok(&["ring", "create", "/r", "--capacity", "64MiB", "--flush-interval", "20ms"]);
     let mut durable = 0;
     for life in 0..10u64 {
@@ -35,5 +35,4 @@ fn killed_ten_times_it_loses_nothing_that_was_acknowledged() {
         durable = next;
     }
     assert_eq!(place.ok(&["check"]).lines().last(), Some("Sound."));
-    let _ = std::io::stdout().flush();
 }

@@ -6,11 +6,11 @@
 mod common;
 
 use common::{Place, pcap};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 
 #[test]
 fn lines_from_standard_input_are_kept_found_and_exported() {
-    let place = Place::formatted("64MiB");
+    let place = Place::formatted("256MiB");
     place.ok(&["ring", "create", "/lines", "--capacity", "32MiB", "--key", "first=bytes1@0"]);
     let said = place.ok_fed(&["record", "/lines", "--stdin", "lines"], b"alpha\nbeta\ngamma\n");
     assert!(said.contains("Recorded 3 elements"), "{said}");
@@ -39,7 +39,7 @@ fn one_command_makes_cluster_and_ring_and_records_a_capture() {
 
 #[test]
 fn json_has_one_value_a_line_and_ends_with_a_summary() {
-    let place = Place::formatted("64MiB");
+    let place = Place::formatted("256MiB");
     place.ok(&["ring", "create", "/r", "--capacity", "32MiB", "--key", "id=u32le@0"]);
     place.ok(&["record", "/r", "--generate", "max,64", "--count", "100"]);
     let text = place.ok(&["query", "/r", "seq < 3", "--json"]);
@@ -51,7 +51,7 @@ fn json_has_one_value_a_line_and_ends_with_a_summary() {
 
 #[test]
 fn a_pin_holds_and_is_listed_until_it_is_let_go() {
-    let place = Place::formatted("64MiB");
+    let place = Place::formatted("256MiB");
     place.ok(&["ring", "create", "/r", "--capacity", "32MiB"]);
     place.ok(&["record", "/r", "--generate", "max,1KiB", "--count", "1000"]);
     place.ok(&["pin", "/r", "--from", "10m ago", "--label", "event"]);
@@ -66,9 +66,13 @@ fn a_pin_holds_and_is_listed_until_it_is_let_go() {
 
 #[test]
 fn two_processes_work_on_one_directory() {
-    let place = Place::formatted("64MiB");
+    let place = Place::formatted("256MiB");
     place.ok(&["ring", "create", "/r", "--capacity", "32MiB", "--flush-interval", "50ms"]);
     let mut recording = place.start(&["record", "/r", "--stdin", "lines"]);
+    // Once it says so, it owns the target, and keeps it to its end.
+    let mut said = String::new();
+    BufReader::new(recording.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("Recording"), "{said}");
     let mut tail = place.start(&["tail", "/r", "--all", "--limit", "2", "--raw"]);
     recording.stdin.as_mut().unwrap().write_all(b"one\ntwo\n").unwrap();
     // The tail ends by itself once it has seen both, while the recording goes on.

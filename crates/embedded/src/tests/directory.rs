@@ -69,6 +69,7 @@ fn formatting_asks_before_it_ends_what_is_there() {
         FormatOptions { size: None, ..small() },
         FormatOptions { devices: vec![PathBuf::from("x")], ..small() },
         FormatOptions { size: Some(Bytes::kib(64)), ..small() },
+        FormatOptions { size: Some(Bytes::mib(2)), ..small() },
     ] {
         let other = tempfile::tempdir().expect("a directory");
         let error = format(other.path(), &bad).expect_err("refused");

@@ -65,6 +65,8 @@ struct Seen {
     bytes: Bytes,
     elements: u64,
     lost: u64,
+    /// Blocks that came to the disk after their deadline.
+    late: u64,
     time: Duration,
     worst: Rate,
     read: Bytes,
@@ -132,15 +134,15 @@ pub fn run(context: &mut Context, args: &DemoArgs) -> Result<ExitCode> {
         }
 
         say(context, "\n4. Looking back")?;
-        let (found, took) = look_back(&cluster)?;
+        let query = format!("station=7 and after {}", clock::wall().before(EVENT));
+        let (found, took) = look_back(&cluster, &query)?;
         say(
             context,
             &format!("   station=7 and after 10s ago: {} frames in {}.", human::count(found), human::span(took)),
         )?;
         let path = place.0.join("station7.lp");
-        let query = "station=7 and after 10s ago";
         let out = exporter(Format::LengthPrefixed, Box::new(File::create(&path)?), "station7.lp")?;
-        let totals = export::write(&cluster, &spec, cluster.query(RING, query)?, out, &stop, talk)?;
+        let totals = export::write(&cluster, &spec, cluster.query(RING, &query)?, out, &stop, talk)?;
         say(context, &format!("   Exported {} of them to {}.\n", human::count(totals.elements), path.display()))?;
         report(context, &seen, args, rate, write, read)
     })();
@@ -161,20 +163,25 @@ fn report(
     read: Rate,
 ) -> Result<ExitCode> {
     let readers = Rate::of(seen.read, seen.time);
-    // A second of a stream in blocks holds a block more or less.
-    let kept = seen.lost == 0 && seen.worst.0 as f64 >= rate.0 as f64 * 0.95;
+    // A stream that is made up on a busy machine comes unevenly by itself.
+    let kept = seen.lost == 0 && seen.late == 0 && seen.worst.0 as f64 >= rate.0 as f64 * 0.9;
     if context.json {
         context.out.json(&json!({
             "asked_bytes_per_second": args.rate.0, "guarantee_bytes_per_second": rate.0,
             "worst_second_bytes_per_second": seen.worst.0, "read_bytes_per_second": readers.0,
             "limit_write_bytes_per_second": write.0, "limit_read_bytes_per_second": read.0,
-            "elements": seen.elements, "bytes": seen.bytes.0, "lost_elements": seen.lost, "kept": kept,
+            "elements": seen.elements, "bytes": seen.bytes.0, "lost_elements": seen.lost,
+            "missed_deadlines": seen.late, "kept": kept,
         }))?;
     } else {
         for (name, value) in [
             ("promised", rate.to_string()),
             ("kept, worst second", seen.worst.to_string()),
             ("readers got", readers.to_string()),
+            (
+                "late on disk",
+                if seen.late == 0 { "nothing".to_string() } else { format!("{} blocks", human::count(seen.late)) },
+            ),
             ("device's limit", format!("{write} writing, {read} reading")),
             (
                 "lost",
@@ -293,11 +300,11 @@ fn record(context: &Context, cluster: &Cluster, args: &DemoArgs, rate: Rate, sto
         let _ = reader.join();
     }
     let mut seen = recorded?;
-    seen.read = Bytes(seen.read.0.max(1));
     let progress = stream.recorder.close()?;
     seen.elements = progress.elements;
     seen.bytes = progress.bytes;
     seen.lost = progress.losses.total();
+    seen.late = cluster.ring(RING)?.missed_deadlines;
     Ok(seen)
 }
 
@@ -343,12 +350,13 @@ impl Stream {
             bytes: Bytes(0),
             elements: 0,
             lost: 0,
+            late: 0,
             time: Duration::ZERO,
             worst: Rate(u64::MAX),
             read: Bytes(0),
             pinned: None,
         };
-        // The first second has the beginning in it, before anything can be durable.
+        // What was taken in is on disk by its deadline, or counts as late. The first second has the beginning in it.
         let mut second: (Moment, u64) = (began + Duration::from_secs(1), 0);
         let mut settled = false;
         loop {
@@ -368,13 +376,13 @@ impl Stream {
             }
             self.recorder.tick()?;
             if now.since(second.0) >= Duration::from_secs(1) || (!settled && now >= second.0) {
-                let durable = self.recorder.progress().durable_sequence;
+                let taken = self.recorder.progress().bytes.0;
                 if settled {
-                    let kept = Rate::of(Bytes((durable - second.1) * FRAME as u64), now.since(second.0));
+                    let kept = Rate::of(Bytes(taken - second.1), now.since(second.0));
                     seen.worst = seen.worst.min(kept);
                 }
                 settled = true;
-                second = (now, durable);
+                second = (now, taken);
             }
             if seen.pinned.is_none() && time >= args.seconds.mul_f64(0.75) {
                 let pinned = cluster.pin(RING, "the event", at.before(EVENT), at)?;
@@ -407,8 +415,8 @@ impl Stream {
 }
 
 /// Finds one station's frames of the last ten seconds.
-fn look_back(cluster: &Cluster) -> Result<(u64, Duration)> {
+fn look_back(cluster: &Cluster, query: &str) -> Result<(u64, Duration)> {
     let began = clock::now();
-    let summary = cluster.query(RING, "station=7 and after 10s ago")?.for_each(|_| Ok(true))?;
+    let summary = cluster.query(RING, query)?.for_each(|_| Ok(true))?;
     Ok((summary.elements, clock::now().since(began)))
 }
