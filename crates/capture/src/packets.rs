@@ -193,3 +193,6 @@ fn compressed(format: &str, program: &str) -> Error {
 fn hex(bytes: [u8; 4]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -280,7 +280,11 @@ impl StreamSource {
     }
 
     fn so_far(&self) -> String {
-        format!("{} elements were read before it", self.elements)
+        match self.elements {
+            0 => "no element was read before it".to_string(),
+            1 => "1 element was read before it".to_string(),
+            n => format!("{n} elements were read before it"),
+        }
     }
 
     #[cold]

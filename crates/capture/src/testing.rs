@@ -5,10 +5,10 @@
 use crate::source::{ClockDoor, Sink};
 use forebay_model::{Gap, Moment, Result, Timestamp};
 use std::collections::VecDeque;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What a sink was offered.
@@ -18,29 +18,35 @@ pub(crate) enum Event {
     Gap(Gap),
 }
 
+type OnTick<'a> = Box<dyn FnMut(&[Event]) -> bool + 'a>;
+
 /// Keeps what it is offered, and says stop when it is told to.
-pub(crate) struct Collector {
+pub(crate) struct Collector<'a> {
     pub(crate) events: Vec<Event>,
     pub(crate) open: Option<(Timestamp, Vec<u8>)>,
     /// Says stop at the first tick after so many events.
     pub(crate) enough: usize,
-    pub(crate) stop: Arc<AtomicBool>,
     pub(crate) ticks: usize,
     /// The longest time between two ticks by this clock.
     pub(crate) longest: Duration,
+    /// Called with each tick and all that was offered; false says stop.
+    pub(crate) on_tick: OnTick<'a>,
     ticked: Option<Moment>,
     clock: Arc<dyn ClockDoor>,
 }
 
-impl Collector {
-    pub(crate) fn new(clock: Arc<dyn ClockDoor>) -> Collector {
+/// Ticks after which a test that waits for something gives up: a minute.
+const PATIENCE: usize = 3000;
+
+impl<'a> Collector<'a> {
+    pub(crate) fn new(clock: Arc<dyn ClockDoor>) -> Collector<'a> {
         Collector {
             events: Vec::new(),
             open: None,
             enough: usize::MAX,
-            stop: Arc::default(),
             ticks: 0,
             longest: Duration::ZERO,
+            on_tick: Box::new(|_| true),
             ticked: None,
             clock,
         }
@@ -63,7 +69,7 @@ impl Collector {
     }
 }
 
-impl Sink for Collector {
+impl Sink for Collector<'_> {
     fn element(&mut self, time: Timestamp, parts: &[&[u8]], _: &[u8]) -> Result<()> {
         assert!(self.open.is_none(), "an element inside of another");
         self.events.push(Event::Element(time, parts.concat()));
@@ -95,10 +101,11 @@ impl Sink for Collector {
 
     fn tick(&mut self) -> Result<bool> {
         self.ticks += 1;
+        assert!(self.ticks < PATIENCE, "nothing ended this: {} events so far", self.events.len());
         let now = self.clock.now();
         self.longest = self.longest.max(now.since(self.ticked.unwrap_or(now)));
         self.ticked = Some(now);
-        Ok(self.events.len() < self.enough && !self.stop.load(Ordering::Relaxed))
+        Ok((self.on_tick)(&self.events) && self.events.len() < self.enough)
     }
 }
 
@@ -203,6 +210,26 @@ impl Read for Stutter {
     }
 }
 
+/// An output that stays readable.
+#[derive(Clone, Default)]
+pub(crate) struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Shared {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The seed of a random test: `FOREBAY_SEED` if it is set, printed in any case.
 pub(crate) fn seed() -> u64 {
     let seed = match std::env::var("FOREBAY_SEED") {
@@ -236,7 +263,6 @@ impl Dice {
 
 /// What tshark prints for a capture; it must read it without a word of complaint.
 pub(crate) fn tshark(capture: &[u8], arguments: &[&str]) -> String {
-    use std::io::Write;
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(capture).unwrap();
     let output =
@@ -246,4 +272,31 @@ pub(crate) fn tshark(capture: &[u8], arguments: &[&str]) -> String {
     let complaints: Vec<&str> = complaints.lines().filter(|l| !l.starts_with("Running as user \"root\"")).collect();
     assert!(output.status.success() && complaints.is_empty(), "tshark: {} {complaints:?}", output.status);
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs `work` in a network of its own, which is gone when its thread and its sockets are.
+pub(crate) fn in_own_network(work: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: this thread alone gets another network; it shares no descriptor of the old one.
+            let unshared = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) };
+            unshared.unwrap_or_else(|e| panic!("a network namespace for the test needs root: run as root ({e})"));
+            for name in ["all", "default"] {
+                // Without it, interfaces chatter when they come up. Kernels without IPv6 have no such file.
+                let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
+            }
+            ip("link set lo up");
+            work();
+        });
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// Runs `ip` in the network of this thread.
+pub(crate) fn ip(arguments: &str) {
+    let output = Command::new("ip").args(arguments.split(' ')).stdin(Stdio::null()).output();
+    let output = output.unwrap_or_else(|e| panic!("install iproute2 ('cargo x test' does): {e}"));
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }

@@ -5,7 +5,7 @@ use forebay_env::Env;
 use forebay_env::real::{self, OpenMode, Opened, file};
 use forebay_model::{Bytes, Error, Profile, Result, TargetId};
 use forebay_target::Target;
-use forebay_target::profile::{MeasureOptions, measure as measure_profile};
+use forebay_target::profile::{MeasureOptions, measure as measure_device};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -108,9 +108,9 @@ fn one(path: PathBuf, opened: Opened, options: &FormatOptions) -> Result<Formatt
             Measure::Guess => Profile::guess(env.device.geometry().size, env.device.geometry().rotates),
             Measure::For(budget) => {
                 let geometry = env.device.geometry();
-                let options = MeasureOptions::for_extent(geometry.size, geometry.rotates, true);
-                let options = MeasureOptions { budget: options.budget.min(budget), ..options };
-                measure_profile(&env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await?
+                let options =
+                    MeasureOptions { budget, ..MeasureOptions::for_extent(geometry.size, geometry.rotates, true) };
+                measure_device(&env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await?
             }
         };
         Target::format(env.clone(), profile.clone()).await?;

@@ -6,7 +6,8 @@ use forebay_client::Cluster;
 use forebay_embedded::Options;
 use forebay_env::real::signal::Stop;
 use forebay_env::real::{clock, thread};
-use forebay_model::{Error, Moment, Result, Timestamp};
+use forebay_model::ring::{RingState, RingStatus};
+use forebay_model::{Error, Result, Timestamp};
 use std::path::{Path, PathBuf};
 
 /// What a command works with.
@@ -74,7 +75,14 @@ pub fn wall() -> Timestamp {
     clock::wall()
 }
 
-/// Monotonic time.
-pub fn now() -> Moment {
-    clock::now()
+/// All rings, once those that were just opened have found their tails (or after a few seconds).
+pub fn settled(cluster: &Cluster) -> Result<Vec<RingStatus>> {
+    let mut rings = cluster.status()?;
+    for ring in &mut rings {
+        if ring.state == RingState::Recovering {
+            // Asked for alone, a ring answers when it is ready.
+            *ring = cluster.ring(&ring.spec.name)?;
+        }
+    }
+    Ok(rings)
 }

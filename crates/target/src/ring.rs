@@ -420,7 +420,7 @@ impl Ring {
 
     /// Time kept for the flush at the end of a sweep.
     fn flush_reserve(&self, lag: Duration) -> Duration {
-        (lag / 16).max(self.core.flush_time().min(lag / 2))
+        (lag / 10).max((self.core.flush_time() + crate::schedule::AHEAD).min(lag / 2))
     }
 
     fn start(self: &Rc<Self>, at: Bytes, buffer: Buffer, due: Moment) {

@@ -105,7 +105,7 @@ enum Turn {
 #[derive(Default)]
 struct State {
     guaranteed: BTreeMap<RingId, VecDeque<Pending>>,
-    rates: BTreeMap<RingId, Rate>,
+    rates: BTreeMap<RingId, (Rate, Bytes)>,
     metadata: VecDeque<Pending>,
     /// Round robin; the first is the one whose turn it is.
     streams: VecDeque<Stream>,
@@ -195,9 +195,9 @@ impl Scheduler {
         self.inner.state.borrow_mut().counters.missed_deadlines += 1;
     }
 
-    /// Says at which rate a ring's writes will go on coming: a sweep lasts longer for it.
-    pub fn set_rate(&self, ring: RingId, rate: Rate) {
-        self.inner.state.borrow_mut().rates.insert(ring, rate);
+    /// Says how a ring's writes will go on coming, at which rate and in runs of which length: a sweep lasts longer for it.
+    pub fn set_rate(&self, ring: RingId, rate: Rate, run: Bytes) {
+        self.inner.state.borrow_mut().rates.insert(ring, (rate, run));
     }
 
     /// Writes ring data by `deadline`. Writes of one ring start in the order in which they were handed in.
@@ -358,7 +358,8 @@ impl Scheduler {
         {
             return Choice::Start(Class::Metadata, pending);
         }
-        if rotates && state.flushing && !state.sweeping && !state.pressing(&profile, now) {
+        if rotates && state.flushing {
+            // Whatever a drive is given while it empties its cache makes that last longer, and acknowledgements wait for it.
             return Choice::Wait(None);
         }
         let slice = self.slice().0;
@@ -528,11 +529,6 @@ impl Scheduler {
 }
 
 impl State {
-    /// Whether guaranteed writes can wait no longer.
-    fn pressing(&self, profile: &Profile, now: Moment) -> bool {
-        self.guaranteed.values().any(|q| !q.is_empty()) && slack::slack(self, profile, now) == Duration::ZERO
-    }
-
     /// Whose turn it is, and whether it wants something. Where turns cost a seek, the stream whose turn it is keeps it
     /// through a short pause, as readers think between reads.
     fn turn(&mut self, now: Moment, rotates: bool, slice: u64) -> Turn {

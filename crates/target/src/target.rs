@@ -258,14 +258,14 @@ impl Target {
     }
 
     fn start(&self, id: RingId) -> Result<Rc<Ring>> {
-        let (spec, _) = self.core.with_ring(id, |r| (r.spec.clone(), r.segment));
+        let (spec, segment) = self.core.with_ring(id, |r| (r.spec.clone(), r.segment));
         let keys = keys_of(&spec)?;
         let profile = self.core.profile();
         let staging = admission::staging(&profile, spec.guarantee, spec.flush_interval, spec.block);
         let count = (staging.0 / spec.block.0).clamp(8, 4096) as usize;
         let ring = Ring::new(self.core.clone(), id, Slab::new(spec.block, count)?, keys);
         self.rings.borrow_mut().insert(id, ring.clone());
-        self.core.disk.set_rate(id, spec.guarantee);
+        self.core.disk.set_rate(id, spec.guarantee, segment);
         let work = ring.clone();
         self.core.disk.env().spawner.detach(async move { work.run().await });
         Ok(ring)
@@ -427,11 +427,10 @@ impl Target {
         let size = layout.group * wanted as u64;
         self.core.with_ring_mut(ring.id, |r| r.spec.capacity = size);
         self.core.commit().await?;
-        let mut catalog = self.core.catalog.borrow_mut();
-        for group in freed {
-            catalog.groups[group as usize] = GroupClass::Free;
+        {
+            let mut catalog = self.core.catalog.borrow_mut();
+            freed.into_iter().for_each(|group| catalog.groups[group as usize] = GroupClass::Free);
         }
-        drop(catalog);
         self.core.commit().await?;
         ring.progressed.notify();
         Ok(size)
@@ -522,6 +521,8 @@ impl Target {
         to: forebay_model::Timestamp,
     ) -> Result<forebay_model::ring::Pinned> {
         let ring = self.ring(name)?;
+        // Before it has found its tail, a ring does not know what it has.
+        ring.ready().await?;
         let mut pinned = ring.pin(label, from, to).await?;
         let relatives = self.core.with_ring(ring.id, |r| r.spec.relatives.clone());
         for relative in relatives {

@@ -1,6 +1,6 @@
 //! Results as JSON. The shapes are promised: names stay, units are in the names, new members may come.
 
-use forebay_client::{Info, RecorderProgress, TargetPlan, TargetProfile};
+use forebay_client::{Info, RecorderProgress, TargetPlan};
 use forebay_model::ring::{Content, Losses, Overflow, Pin, PinPolicy, Pinned, QuerySummary, RingState, RingStatus};
 use forebay_model::{Cause, Gap, Profile, Timestamp};
 use forebay_target::plan::Plan;
@@ -159,11 +159,6 @@ pub fn profile(profile: &Profile) -> Value {
         "full_seek_seconds": profile.full_seek.as_secs_f64(), "stall_seconds": profile.stall.as_secs_f64(),
         "flush_seconds": profile.flush.as_secs_f64(), "measured": time(profile.measured),
     })
-}
-
-/// A target and what was measured of it.
-pub fn target_profile(target: &TargetProfile) -> Value {
-    json!({ "target": target.target.to_string(), "device": target.device, "profile": profile(&target.profile) })
 }
 
 /// What one target could promise.

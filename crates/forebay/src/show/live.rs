@@ -24,11 +24,6 @@ impl Live {
         Live { terminal, shown: false, due: clock::now() + PERIOD }
     }
 
-    /// Whether people watch.
-    pub fn is_watched(&self) -> bool {
-        self.terminal.is_some()
-    }
-
     /// Whether it is time for another line; at most once a period.
     pub fn is_due(&mut self) -> bool {
         let now = clock::now();

@@ -1,7 +1,7 @@
 //! How long the guaranteed writes can still wait: pure arithmetic over the queues and the profile.
 
 use super::{AHEAD, State};
-use forebay_model::{Bytes, Moment, Profile, RingId};
+use forebay_model::{Bytes, Moment, Profile, Rate, RingId};
 use std::time::Duration;
 
 /// For each ring with a backlog: the latest moment at which a sweep over it may start, were it alone.
@@ -34,7 +34,11 @@ fn one(state: &State, profile: &Profile, ring: RingId) -> (Moment, Duration) {
         spent += rate.time_for(length);
         due = due.min(pending.deadline);
     }
-    let arriving: u64 = state.rates.values().map(|r| r.0).sum();
+    let arriving: u64 = state.rates.values().map(|(rate, _)| rate.0).sum();
+    // What arrives later also costs a skip at the end of each run.
+    let run = state.rates.get(&ring).map_or(Bytes::mib(64), |(_, run)| *run);
+    let with_skip = Rate(slowest).time_for(run) + profile.short_seek;
+    let slowest = Rate::of(run, with_skip).0;
     let growth = slowest as f64 / slowest.saturating_sub(arriving).max(slowest / 50).max(1) as f64;
     // The queue is empty before the platters are done, by what runs ahead of them; that much arrives for the next sweep.
     let spent = profile.full_seek + spent.saturating_sub(AHEAD).mul_f64(growth);
