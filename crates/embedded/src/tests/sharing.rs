@@ -205,6 +205,28 @@ fn a_full_ring_drops_or_waits_and_can_be_left() {
 }
 
 #[test]
+fn a_guest_that_goes_away_while_it_waits_for_room_leaves_the_ring_to_others() {
+    let dir = fresh();
+    let owner = enter(dir.path());
+    let full =
+        RingSpec { pin_policy: PinPolicy::Stop, pin_budget_percent: 95, overflow: Overflow::DropNewest, ..spec("/a") };
+    owner.create_ring(full).expect("created");
+    let mut recorder = guest(dir.path()).recorder("/a").expect("recording");
+    recorder.element(time(0), &[&element(0, 100)], &[]).expect("room");
+    recorder.flush().expect("durable");
+    owner.pin("/a", "all", Timestamp(0), Timestamp::MAX).expect("pinned");
+    let mut n = 1;
+    while recorder.progress().losses.total() < 100 {
+        recorder.element(time(n), &[&element(n, 30_000)], &[]).expect("dropped");
+        n += 1;
+    }
+    assert_eq!(owner.recorder("/a").err().map(|e| e.kind), Some(Kind::Busy));
+    drop(recorder);
+    // As soon as it is noticed that nobody listens.
+    while owner.recorder("/a").is_err() {}
+}
+
+#[test]
 fn a_peer_that_speaks_nonsense_is_told_why_and_harms_nobody() {
     let dir = fresh();
     let owner = enter(dir.path());

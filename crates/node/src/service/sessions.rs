@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// How long is waited for a ring to find its tail, so that what it says of itself is exact.
 pub(super) const TAIL_PATIENCE: Duration = Duration::from_millis(500);
-/// How often it is looked whether a ring is full.
+/// How often it is looked whether a ring is full, and the writer hears something.
 const LOOK: Duration = Duration::from_millis(250);
 
 #[derive(Default)]
@@ -100,6 +100,7 @@ async fn keep_watch(service: Rc<Service>, ring: Rc<Ring>, writer: u64, watch: Sh
             First::Right(()) => {
                 let full = ring.status().state == RingState::Full;
                 watch.tell(Durable { full, ..watch.now().0 });
+                watch.beat();
             }
         }
     }
