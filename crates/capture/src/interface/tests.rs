@@ -220,6 +220,8 @@ fn interfaces_that_cannot_be_listened_to_are_refused_with_the_remedy() {
             (error.kind, error.message.as_str()),
             (Kind::Missing, "there is no interface 'fb7'; those there are: lo")
         );
+        let nothing = PacketOptions { snaplen: 0, ..options() };
+        assert_eq!(InterfaceSource::open("lo", nothing, clock.clone()).err().unwrap().kind, Kind::Usage);
         ip("link add fb0 type veth peer name fb1");
         let error = open("fb1");
         assert_eq!(error.kind, Kind::Busy);
