@@ -294,9 +294,28 @@ pub(crate) fn in_own_network(work: impl FnOnce() + Send) {
     });
 }
 
-/// Runs `ip` in the network of this thread.
-pub(crate) fn ip(arguments: &str) {
+/// Runs `ip` in the network of this thread; gives what it prints.
+pub(crate) fn ip(arguments: &str) -> String {
     let output = Command::new("ip").args(arguments.split(' ')).stdin(Stdio::null()).output();
     let output = output.unwrap_or_else(|e| panic!("install iproute2 ('cargo x test' does): {e}"));
     assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Makes the pair of interfaces `fb0` and `fb1`: what is sent through one arrives at the other.
+pub(crate) fn pair() {
+    ip("link add fb0 type veth peer name fb1");
+    for name in ["fb0", "fb1"] {
+        ip(&format!("link set {name} up"));
+    }
+    for name in ["fb0", "fb1"] {
+        // A fresh interface silently drops what is sent until the kernel's own work has seen that it is connected.
+        let mut asked = 0;
+        while !ip(&format!("-o link show {name}")).contains("state UP") {
+            asked += 1;
+            assert!(asked < 10_000, "{name} does not come up");
+        }
+        // That work holds a lock that this takes, too: when it is through, so is the work.
+        ip(&format!("link set {name} up"));
+    }
 }

@@ -3,7 +3,7 @@
 use super::InterfaceSource;
 use crate::export::{Format, exporter};
 use crate::source::{ClockDoor, Source};
-use crate::testing::{Collector, Dice, Event, MachineClock, Shared, in_own_network, ip, tshark};
+use crate::testing::{Collector, Dice, Event, MachineClock, Shared, in_own_network, ip, pair, tshark};
 use forebay_env::real::packet::PacketOptions;
 use forebay_model::{Bytes, Cause, Kind, Timestamp};
 use std::os::fd::AsRawFd;
@@ -42,12 +42,6 @@ fn frame(number: u32, length: usize) -> Vec<u8> {
     frame.extend(number.to_be_bytes());
     frame.extend(Dice(u64::from(number)).bytes(length - 18));
     frame
-}
-
-fn pair() {
-    ip("link add fb0 type veth peer name fb1");
-    ip("link set fb0 up");
-    ip("link set fb1 up");
 }
 
 fn options() -> PacketOptions {

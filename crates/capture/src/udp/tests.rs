@@ -2,7 +2,7 @@
 
 use super::UdpSource;
 use crate::source::Source;
-use crate::testing::{Collector, Event, MachineClock, in_own_network, ip};
+use crate::testing::{Collector, Event, MachineClock, in_own_network, ip, pair};
 use forebay_env::real::udp::UdpOptions;
 use forebay_model::{Bytes, Cause, Kind};
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -104,10 +104,8 @@ fn a_multicast_group_is_joined_on_its_interface_and_again_when_that_comes_back()
             }
         }
         let up = || {
-            ip("link add fb0 type veth peer name fb1");
+            pair();
             ip("addr add 10.77.0.1/24 dev fb0");
-            ip("link set fb0 up");
-            ip("link set fb1 up");
             ip("addr add 10.77.0.2/24 dev fb1");
         };
         up();
