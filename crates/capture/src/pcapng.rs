@@ -17,6 +17,7 @@ pub use writer::Writer;
 pub(crate) const MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
 mod block {
+    //! Types of blocks, as the format numbers them.
     pub(super) const SECTION: u32 = 0x0a0d_0d0a;
     pub(super) const INTERFACE: u32 = 1;
     pub(super) const OBSOLETE_PACKET: u32 = 2;
@@ -26,6 +27,7 @@ mod block {
 }
 
 mod option {
+    //! Codes of options, as the format numbers them.
     pub(super) const END: u16 = 0;
     pub(super) const COMMENT: u16 = 1;
     pub(super) const APPLICATION: u16 = 4;

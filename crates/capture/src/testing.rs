@@ -5,10 +5,10 @@
 use crate::source::{ClockDoor, Sink};
 use forebay_model::{Gap, Moment, Result, Timestamp};
 use std::collections::VecDeque;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What a sink was offered.
@@ -17,6 +17,8 @@ pub(crate) enum Event {
     Element(Timestamp, Vec<u8>),
     Gap(Gap),
 }
+
+type OnTick<'a> = Box<dyn FnMut(&[Event]) -> bool + 'a>;
 
 /// Keeps what it is offered, and says stop when it is told to.
 pub(crate) struct Collector<'a> {
@@ -28,10 +30,13 @@ pub(crate) struct Collector<'a> {
     /// The longest time between two ticks by this clock.
     pub(crate) longest: Duration,
     /// Called with each tick and all that was offered; false says stop.
-    pub(crate) on_tick: Box<dyn FnMut(&[Event]) -> bool + 'a>,
+    pub(crate) on_tick: OnTick<'a>,
     ticked: Option<Moment>,
     clock: Arc<dyn ClockDoor>,
 }
+
+/// Ticks after which a test that waits for something gives up: a minute.
+const PATIENCE: usize = 3000;
 
 impl<'a> Collector<'a> {
     pub(crate) fn new(clock: Arc<dyn ClockDoor>) -> Collector<'a> {
@@ -96,6 +101,7 @@ impl Sink for Collector<'_> {
 
     fn tick(&mut self) -> Result<bool> {
         self.ticks += 1;
+        assert!(self.ticks < PATIENCE, "nothing ended this: {} events so far", self.events.len());
         let now = self.clock.now();
         self.longest = self.longest.max(now.since(self.ticked.unwrap_or(now)));
         self.ticked = Some(now);
@@ -204,6 +210,26 @@ impl Read for Stutter {
     }
 }
 
+/// An output that stays readable.
+#[derive(Clone, Default)]
+pub(crate) struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Shared {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The seed of a random test: `FOREBAY_SEED` if it is set, printed in any case.
 pub(crate) fn seed() -> u64 {
     let seed = match std::env::var("FOREBAY_SEED") {
@@ -237,7 +263,6 @@ impl Dice {
 
 /// What tshark prints for a capture; it must read it without a word of complaint.
 pub(crate) fn tshark(capture: &[u8], arguments: &[&str]) -> String {
-    use std::io::Write;
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(capture).unwrap();
     let output =
@@ -269,9 +294,28 @@ pub(crate) fn in_own_network(work: impl FnOnce() + Send) {
     });
 }
 
-/// Runs `ip` in the network of this thread.
-pub(crate) fn ip(arguments: &str) {
+/// Runs `ip` in the network of this thread; gives what it prints.
+pub(crate) fn ip(arguments: &str) -> String {
     let output = Command::new("ip").args(arguments.split(' ')).stdin(Stdio::null()).output();
     let output = output.unwrap_or_else(|e| panic!("install iproute2 ('cargo x test' does): {e}"));
     assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Makes the pair of interfaces `fb0` and `fb1`: what is sent through one arrives at the other.
+pub(crate) fn pair() {
+    ip("link add fb0 type veth peer name fb1");
+    for name in ["fb0", "fb1"] {
+        ip(&format!("link set {name} up"));
+    }
+    for name in ["fb0", "fb1"] {
+        // A fresh interface silently drops what is sent until the kernel's own work has seen that it is connected.
+        let mut asked = 0;
+        while !ip(&format!("-o link show {name}")).contains("state UP") {
+            asked += 1;
+            assert!(asked < 10_000, "{name} does not come up");
+        }
+        // That work holds a lock that this takes, too: when it is through, so is the work.
+        ip(&format!("link set {name} up"));
+    }
 }

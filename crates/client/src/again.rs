@@ -36,3 +36,6 @@ fn made_as(asked: &RingSpec, made: &RingSpec) -> bool {
     let asked = RingSpec { capacity: made.capacity, segment: made.segment, ..asked.clone() };
     asked == *made
 }
+
+#[cfg(test)]
+mod tests;

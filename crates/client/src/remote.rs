@@ -14,7 +14,7 @@ use forebay_env::real::{clock, random};
 use forebay_model::{Error, Kind, Moment, Result, Timestamp};
 use forebay_wire::command::{QueryRequest, Reply, Request};
 use forebay_wire::handshake::{self, ServerHello};
-use forebay_wire::{FrameReader, FrameWriter, RequestId};
+use forebay_wire::{Flags, FrameReader, FrameWriter, RequestId};
 use std::sync::{Arc, Mutex, PoisonError};
 use writer::RemoteWriter;
 
@@ -39,7 +39,8 @@ impl Connection {
         let stream = network.connect(address)?;
         let mut reader = FrameReader::new(stream.try_clone()?);
         let mut writer = FrameWriter::new(stream.try_clone()?);
-        let hello = handshake::connect(&mut reader, &mut writer, None)?;
+        // Who is turned away at the door cannot send, but can read why.
+        let hello = handshake::connect(&mut reader, &mut writer, None).map_err(|e| told(&mut reader).unwrap_or(e))?;
         Ok((Connection { reader, writer, stream, next: 1 }, hello))
     }
 
@@ -114,6 +115,12 @@ impl Peer for Remote {
         *self.calls.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(())
     }
+}
+
+/// The reason that the other side gave before it ended the connection.
+fn told(reader: &mut FrameReader<Box<dyn Stream>>) -> Option<Error> {
+    let head = reader.receive().ok()??;
+    if head.flags.has(Flags::ERROR) { reader.decode().ok() } else { None }
 }
 
 fn hung_up() -> Error {

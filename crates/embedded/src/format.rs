@@ -5,7 +5,8 @@ use forebay_env::Env;
 use forebay_env::real::{self, OpenMode, Opened, file};
 use forebay_model::{Bytes, Error, Profile, Result, TargetId};
 use forebay_target::Target;
-use forebay_target::profile::{MeasureOptions, measure as measure_device};
+use forebay_target::layout::Layout;
+use forebay_target::profile::{MeasureOptions, measure as measure_profile};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -64,7 +65,10 @@ pub fn format(dir: impl AsRef<Path>, options: &FormatOptions) -> Result<Vec<Form
         )));
     }
     let targets = match options.size {
-        Some(size) => vec![(PathBuf::from("target.0"), fresh_file(&dir.join("target.0"), size, options.force)?)],
+        Some(size) => {
+            Layout::for_device(size)?;
+            vec![(PathBuf::from("target.0"), fresh_file(&dir.join("target.0"), size, options.force)?)]
+        }
         None => {
             let open = |path: &PathBuf| {
                 let path = file::absolute(path)?;
@@ -76,7 +80,13 @@ pub fn format(dir: impl AsRef<Path>, options: &FormatOptions) -> Result<Vec<Form
     };
     let mut formatted = Vec::new();
     for (path, opened) in targets {
-        formatted.push(one(path, opened, options)?);
+        let done = one(path, opened, options).inspect_err(|_| {
+            if options.size.is_some() {
+                // What matters is why it cannot be a target; a file that stays is in the way, no more.
+                let _ = file::remove(dir.join("target.0"));
+            }
+        });
+        formatted.push(done?);
     }
     let settings = Settings { targets: formatted.iter().map(|f| f.device.clone()).collect() };
     settings.write(&dir)?;
@@ -93,6 +103,7 @@ fn fresh_file(path: &Path, size: Bytes, force: bool) -> Result<Opened> {
 /// Formats one device on a loop of this thread.
 fn one(path: PathBuf, opened: Opened, options: &FormatOptions) -> Result<Formatted> {
     let geometry = opened.geometry().clone();
+    Layout::for_device(geometry.size).map_err(|e| e.of(&geometry.name))?;
     let (measure, force) = (options.measure, options.force);
     let (target, profile) = real::run(real::Options { device: opened }, move |env| async move {
         if !force {
@@ -102,9 +113,9 @@ fn one(path: PathBuf, opened: Opened, options: &FormatOptions) -> Result<Formatt
             Measure::Guess => Profile::guess(env.device.geometry().size, env.device.geometry().rotates),
             Measure::For(budget) => {
                 let geometry = env.device.geometry();
-                let options =
-                    MeasureOptions { budget, ..MeasureOptions::for_extent(geometry.size, geometry.rotates, true) };
-                measure_device(&env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await?
+                let options = MeasureOptions::for_extent(geometry.size, geometry.rotates, true);
+                let options = MeasureOptions { budget: options.budget.min(budget), ..options };
+                measure_profile(&env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await?
             }
         };
         Target::format(env.clone(), profile.clone()).await?;

@@ -1,5 +1,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod directory;
+mod sharing;
 mod takeover;
 
 use crate::{FormatOptions, Measure, Options, format, open};

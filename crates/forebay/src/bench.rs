@@ -96,7 +96,7 @@ pub fn run(context: &mut Context, command: &BenchCommand) -> Result<()> {
         context.out.json(&json)?;
     } else {
         for (name, value) in json.as_object().into_iter().flatten() {
-            context.out.line(&format!("{name:32} {value}"))?;
+            context.out.line(format!("{name:32} {value}"))?;
         }
     }
     context.out.flush()

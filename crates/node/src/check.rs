@@ -1,44 +1,104 @@
 //! Whether what a peer sent as a block is one: a target trusts what it is given.
 
-use forebay_model::block::View;
+use forebay_model::block::{HEADER_LEN, Header, View};
 use forebay_model::{Error, Result};
 
 /// Bytes of a gap record, see `docs/format/block.md`.
 const GAP_RECORD: usize = 32;
 
-/// Checks a block of `writer` that should have `number`, and keys of `caller_width` bytes an entry.
-pub(crate) fn check_block(bytes: &[u8], writer: u64, number: u64, caller_width: usize) -> Result<()> {
+/// What a session's next block has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Expected {
+    /// The session.
+    pub(crate) writer: u64,
+    /// Its number.
+    pub(crate) number: u64,
+    /// Whether it goes on with an element of the block before, if that is known.
+    pub(crate) goes_on: Option<bool>,
+    /// Bytes of caller-supplied keys of an element.
+    pub(crate) caller_width: usize,
+}
+
+impl Expected {
+    /// Checks a block; what the one after it has to be.
+    pub(crate) fn check(&self, bytes: &[u8]) -> Result<Expected> {
+        let view = whole(bytes)?;
+        let header = view.header();
+        if header.total_len.get() as usize != bytes.len() {
+            return Err(bad(format!("{} bytes for a block of {}", bytes.len(), header.total_len)));
+        }
+        if (header.writer.get(), header.number.get()) != (self.writer, self.number) {
+            return Err(bad(format!(
+                "block {} of session {:016x} where block {} of session {:016x} follows",
+                header.number,
+                header.writer.get(),
+                self.number,
+                self.writer
+            )));
+        }
+        if self.goes_on.is_some_and(|goes_on| goes_on != header.starts_within()) {
+            return Err(bad(format!("block {}, which does not go on where the one before ended", self.number)));
+        }
+        let entries = header.entries.get() as usize;
+        if header.keys_len.get() as usize != entries * self.caller_width {
+            return Err(bad(format!(
+                "{} bytes of keys for {entries} elements of {} each",
+                header.keys_len, self.caller_width
+            )));
+        }
+        view.verify()?;
+        check_content(&view)?;
+        Ok(Expected { number: self.number + 1, goes_on: Some(header.continues()), ..*self })
+    }
+}
+
+/// The block, if its header is one that can be stamped.
+fn whole(bytes: &[u8]) -> Result<View<'_>> {
     let view = View::of_sealed(bytes)?;
+    // A sealed block has no checksum over its header before it is stamped: the frame had one.
+    let mut header = [0; HEADER_LEN];
+    header.copy_from_slice(&bytes[..HEADER_LEN]);
+    Header::set_stamp(&mut header, &view.stamp());
+    Header::read(&header)?;
+    Ok(view)
+}
+
+/// Whether header, directory and gaps tell the same.
+fn check_content(view: &View<'_>) -> Result<()> {
     let header = view.header();
-    let bad = |what: String| Error::damaged(format!("a peer sent {what}: it is broken"));
-    if header.total_len.get() as usize != bytes.len() {
-        return Err(bad(format!("{} bytes for a block of {}", bytes.len(), header.total_len)));
-    }
-    if (header.writer.get(), header.number.get()) != (writer, number) {
-        return Err(bad(format!(
-            "block {} of session {:016x} where block {number} of session {writer:016x} follows",
-            header.number,
-            header.writer.get()
-        )));
-    }
-    let entries = header.entries.get() as usize;
-    if header.keys_len.get() as usize != entries * caller_width {
-        return Err(bad(format!("{} bytes of keys for {entries} elements of {caller_width} each", header.keys_len)));
-    }
-    view.verify()?;
-    let mut end = 0;
+    let (mut end, mut least, mut most) = (HEADER_LEN, i64::MAX, i64::MIN);
     for entry in view.entries() {
-        end = entry?.payload.end;
+        let entry = entry?;
+        end = entry.payload.end;
+        (least, most) = (least.min(entry.time.0), most.max(entry.time.0));
     }
-    if entries > 0 && end != header.directory_at() {
-        return Err(bad(format!("a directory of {end} bytes for a payload that ends at {}", header.directory_at())));
+    if end != header.directory_at() {
+        return Err(bad(format!("elements up to {end} in a payload that ends at {}", header.directory_at())));
     }
-    let gaps = view.gaps().count();
+    let mut gaps = 0;
+    for (before, gap) in view.gaps() {
+        gaps += 1;
+        if before > header.entries.get() {
+            return Err(bad(format!("a gap before element {before} of {}", header.entries)));
+        }
+        (least, most) = (least.min(gap.first.0), most.max(gap.last.0));
+    }
     if gaps * GAP_RECORD != header.gaps_len.get() as usize {
         return Err(bad(format!("{} bytes of gap records that hold {gaps}", header.gaps_len)));
     }
-    if entries + gaps == 0 {
-        return Err(bad("a block with nothing in it".to_string()));
+    let entries = header.entries.get();
+    if entries == 0 && (gaps == 0 || header.continues() || header.starts_within()) {
+        return Err(bad("a block without elements".to_string()));
+    }
+    if (least, most) != (header.min_time.get(), header.max_time.get()) {
+        return Err(bad("a block whose times are not those in its header".to_string()));
     }
     Ok(())
 }
+
+fn bad(what: String) -> Error {
+    Error::damaged(format!("a peer sent {what}: it is broken"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -245,13 +245,13 @@ fn start(device: Opened) -> Result<Starting> {
                     service::serve(env, target, receiver).await;
                 }
                 Err(error) => {
-                    tell.send(Err(error.of(&loop_name)), 0).await;
+                    tell.send(Err(named(error, &loop_name)), 0).await;
                 }
             }
         });
         let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = ended {
-            *failure = Some(error.of(name));
+            *failure = Some(named(error, &name));
         }
         failure.get_or_insert_with(going_away);
     })?;
@@ -272,6 +272,11 @@ impl Starting {
             }
         }
     }
+}
+
+/// The error, said of the device unless it names it already.
+fn named(error: Error, device: &str) -> Error {
+    if error.message.contains(device) { error } else { error.of(device) }
 }
 
 fn going_away() -> Error {

@@ -16,6 +16,7 @@ use forebay_target::Target;
 use forebay_wire::command::{OpenWriter, QueryRequest, Reply, Request};
 use queries::Queries;
 use sessions::Sessions;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -90,11 +91,14 @@ struct Service {
     target: Rc<Target>,
     sessions: Sessions,
     queries: Queries,
+    /// The device is being measured, past the scheduler.
+    measuring: Cell<bool>,
 }
 
 /// Carries out orders until it is told to stop, or nobody can give one any more.
 pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
-    let service = Rc::new(Service { env, target, sessions: Sessions::default(), queries: Queries::default() });
+    let (sessions, queries) = (Sessions::default(), Queries::default());
+    let service = Rc::new(Service { env, target, sessions, queries, measuring: Cell::new(false) });
     while let Some(order) = orders.receive().await {
         match order {
             Order::Ask { request, answer } => {

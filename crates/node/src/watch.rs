@@ -11,13 +11,15 @@ pub(crate) struct Watch {
 
 struct State {
     durable: Durable,
+    /// Counts what is told only to be heard.
+    beats: u64,
     /// The session is over: in order, or for this reason.
     over: Option<Result<()>>,
 }
 
 impl Watch {
     pub(crate) fn new(durable: Durable) -> Watch {
-        Watch { state: Mutex::new(State { durable, over: None }), changed: Condvar::new() }
+        Watch { state: Mutex::new(State { durable, beats: 0, over: None }), changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -46,10 +48,17 @@ impl Watch {
         (state.durable, state.over.clone())
     }
 
-    /// Waits until it is another than `seen`, or over.
+    /// Says nothing new, but says it.
+    pub(crate) fn beat(&self) {
+        self.lock().beats += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits until it is another than `seen`, or over, or a beat.
     pub(crate) fn beyond(&self, seen: Durable) -> (Durable, Option<Result<()>>) {
         let mut state = self.lock();
-        while state.durable == seen && state.over.is_none() {
+        let beats = state.beats;
+        while state.durable == seen && state.over.is_none() && state.beats == beats {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         (state.durable, state.over.clone())

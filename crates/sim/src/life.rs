@@ -5,12 +5,12 @@
 //! what is there is a prefix of what was handed in; nothing is torn, doubled or out of order; what a pin holds is there.
 //! Not checked here: timing (see `promise`), damage (see `damage`).
 
-use crate::disk::{DiskSpec, SimDisk};
+use crate::disk::DiskSpec;
 use crate::feeder::Feeder;
 use crate::reader::{Event, read};
 use crate::world::World;
 use forebay_env::Random;
-use forebay_model::ring::{PinPolicy, RingSpec};
+use forebay_model::ring::{PinPolicy, RingSpec, RingStatus};
 use forebay_model::{Bytes, Cause, Gap, Profile, Timestamp};
 use forebay_target::Target;
 use std::cell::RefCell;
@@ -87,8 +87,7 @@ pub fn live(seed: u64, spec: DiskSpec, lives: u32) -> Tally {
         world.run(verify(world.env(disk.clone()), model.clone(), seed));
         world.kill();
     }
-    let tally = model.borrow().tally;
-    tally
+    model.take().tally
 }
 
 async fn setup(env: forebay_env::Env, random: &Rc<dyn Random>) {
@@ -186,7 +185,36 @@ async fn verify(env: forebay_env::Env, model: Rc<RefCell<Model>>, seed: u64) {
     let ring = target.ring(NAME).expect("the ring is there");
     ring.ready().await.unwrap_or_else(|e| panic!("seed {seed}: the tail is not found: {e}"));
     let status = ring.status();
-    let mut model = model.borrow_mut();
+    let (events, summary) = read(ring.clone(), "all", &clock, &spawner).await.expect("a query runs");
+    let forgotten = compare(&mut model.borrow_mut(), &status, &events, seed);
+    for id in forgotten {
+        target.unpin(NAME, id).await.expect("a pin that is told of can be let go");
+    }
+    assert_eq!(summary.elements, elements_in(&events), "seed {seed}: the summary of a query");
+    // One value of a key, by the index, is the same as one value by looking at everything.
+    let tag = random.below(97) as u32;
+    let (found, _) = read(ring, &format!("tag={tag}"), &clock, &spawner).await.expect("a query runs");
+    let by_index: Vec<u64> = found
+        .iter()
+        .filter_map(|e| if let Event::Element { sequence, .. } = e { Some(*sequence) } else { None })
+        .collect();
+    let by_looking: Vec<u64> = events
+        .iter()
+        .filter_map(|e| match e {
+            Event::Element { sequence, bytes, .. } if bytes[..4] == tag.to_le_bytes() => Some(*sequence),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(by_index, by_looking, "seed {seed}: tag={tag}");
+    assert_eq!(target.disk().failure(), None, "seed {seed}: a healthy disk failed");
+}
+
+fn elements_in(events: &[Event]) -> u64 {
+    events.iter().filter(|e| matches!(e, Event::Element { .. })).count() as u64
+}
+
+/// Compares what was read with the model, which learns how much survived; the pins that nobody was told of.
+fn compare(model: &mut Model, status: &RingStatus, events: &[Event], seed: u64) -> Vec<u64> {
     let handed_in = model.elements.len() as u64;
     assert!(
         (model.acknowledged..=handed_in).contains(&status.next_sequence),
@@ -199,10 +227,9 @@ async fn verify(env: forebay_env::Env, model: Rc<RefCell<Model>>, seed: u64) {
     }
     model.elements.truncate(status.next_sequence as usize);
     model.acknowledged = status.next_sequence;
-    let (events, summary) = read(ring.clone(), "all", &clock, &spawner).await.expect("a query runs");
     let mut expect: Option<u64> = None;
     let mut kept = 0;
-    for event in &events {
+    for event in events {
         match event {
             Event::Element { sequence, time, bytes } => {
                 if let Some(expect) = expect {
@@ -248,36 +275,8 @@ async fn verify(env: forebay_env::Env, model: Rc<RefCell<Model>>, seed: u64) {
         }
     }
     // Pins that were made but not acknowledged may be there or not; those no longer known are let go.
-    let forgotten: Vec<u64> = known_pins.into_iter().filter(|id| !model.pins.iter().any(|(p, _, _)| p == id)).collect();
-    drop(model);
-    for id in forgotten {
-        target.unpin(NAME, id).await.expect("a pin that is told of can be let go");
-    }
-    assert!(summary.elements >= kept);
-    // One value of a key, by the index, is the same as one value by looking at everything.
-    let tag = random.below(97) as u32;
-    let (found, _) = read(ring, &format!("tag={tag}"), &clock, &spawner).await.expect("a query runs");
-    let by_index: Vec<u64> = found
-        .iter()
-        .filter_map(|e| if let Event::Element { sequence, .. } = e { Some(*sequence) } else { None })
-        .collect();
-    let by_looking: Vec<u64> = events
-        .iter()
-        .filter_map(|e| match e {
-            Event::Element { sequence, bytes, .. } if bytes[..4] == tag.to_le_bytes() => Some(*sequence),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(by_index, by_looking, "seed {seed}: tag={tag}");
-    let _ = disk_is_quiet(&target);
+    known_pins.into_iter().filter(|id| !model.pins.iter().any(|(p, _, _)| p == id)).collect()
 }
-
-fn disk_is_quiet(target: &Target) -> bool {
-    target.disk().failure().is_none()
-}
-
-#[allow(unused)]
-fn unused(_: &SimDisk) {}
 
 #[cfg(test)]
 mod tests;

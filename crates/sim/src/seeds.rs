@@ -7,11 +7,19 @@ pub const SEED: &str = "FOREBAY_SEED";
 /// The variable that multiplies how many seeds [`each`] runs, for long searches.
 pub const FACTOR: &str = "FOREBAY_SEEDS_FACTOR";
 
+#[expect(clippy::disallowed_methods, reason = "which seed to replay is told from outside")]
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// Whether one seed is replayed, so that what only many seeds reach cannot be demanded.
+pub fn is_replay() -> bool {
+    number(SEED).is_some()
+}
+
 /// Runs `test` with `count` seeds, or with the one in `FOREBAY_SEED`. The panic of a failing seed names the seed and
 /// how to replay it.
 pub fn each(count: u64, test: impl Fn(u64)) {
-    #[expect(clippy::disallowed_methods, reason = "which seed to replay is told from outside")]
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number(SEED) {
         return test(seed);
     }

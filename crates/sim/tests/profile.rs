@@ -1,5 +1,7 @@
 //! Profiles measured on simulated disks agree with what these disks were built to be.
 
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
 use forebay_model::{Bytes, Profile, Rate};
 use forebay_sim::disk::{DiskSpec, Mechanism, presets};
 use forebay_sim::{SimDisk, World};

@@ -1,5 +1,7 @@
 //! The description of the bytes is complete: a script that knows nothing else reads a ring back.
 
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
 use forebay_env::{Buffer, Device, Env, Random};
 use forebay_model::ring::RingSpec;
 use forebay_model::{Bytes, Cause, Gap, Profile};

@@ -52,7 +52,7 @@ impl Layout {
 
     /// Whether the parts agree: what was read from a device is not trusted before.
     pub fn check(&self) -> Result<()> {
-        let end = self.groups_at.0.checked_add(self.group.0.checked_mul(u64::from(self.groups)).unwrap_or(u64::MAX));
+        let end = self.groups_at.0.checked_add(self.group.0.saturating_mul(u64::from(self.groups)));
         if self.group == Bytes::ZERO
             || self.log >= self.group
             || self.groups_at < ROOT_LEN * 2 + self.area * 2

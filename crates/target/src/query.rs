@@ -45,10 +45,22 @@ pub async fn run(ring: Rc<Ring>, query: Query, limits: Limits, answer: &Inlet<Ba
     ring.ready().await?;
     let core = ring.core().clone();
     let stream = core.next_stream();
-    let mut run = Run::new(ring, core.clone(), query, limits, answer, stream);
-    let result = run.all().await;
-    core.disk.end_stream(stream);
-    result.map(|()| run.summary)
+    // Also when the answer is no longer wanted and this is dropped in the middle.
+    let _turn = Turn { core: core.clone(), stream };
+    let mut run = Run::new(ring, core, query, limits, answer, stream);
+    run.all().await.map(|()| run.summary)
+}
+
+/// A query's place among the streams of the scheduler, given back on drop.
+struct Turn {
+    core: Rc<Core>,
+    stream: StreamId,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.core.disk.end_stream(self.stream);
+    }
 }
 
 /// A stretch of a segment to be read at once.
@@ -132,7 +144,10 @@ impl<'a> Run<'a> {
 
     async fn all(&mut self) -> Result<()> {
         self.tell_expired_beginning().await;
+        let ring = self.ring.clone();
         while !self.enough {
+            // Asked for before anything is looked at: what becomes readable meanwhile is not missed.
+            let changed = ring.progressed.changed();
             if !self.core.has_ring(self.ring.id) {
                 break;
             }
@@ -168,7 +183,7 @@ impl<'a> Run<'a> {
                 if self.enough {
                     break;
                 }
-                self.ring.progressed.changed().await;
+                changed.await;
                 self.ring.ready().await?;
             }
         }

@@ -428,11 +428,10 @@ impl Target {
         let size = layout.group * wanted as u64;
         self.core.with_ring_mut(ring.id, |r| r.spec.capacity = size);
         self.core.commit().await?;
-        let mut catalog = self.core.catalog.borrow_mut();
-        for group in freed {
-            catalog.groups[group as usize] = GroupClass::Free;
+        {
+            let mut catalog = self.core.catalog.borrow_mut();
+            freed.into_iter().for_each(|group| catalog.groups[group as usize] = GroupClass::Free);
         }
-        drop(catalog);
         self.core.commit().await?;
         ring.progressed.notify();
         Ok(size)
@@ -523,6 +522,8 @@ impl Target {
         to: forebay_model::Timestamp,
     ) -> Result<forebay_model::ring::Pinned> {
         let ring = self.ring(name)?;
+        // Before it has found its tail, a ring does not know what it has.
+        ring.ready().await?;
         let mut pinned = ring.pin(label, from, to).await?;
         let relatives = self.core.with_ring(ring.id, |r| r.spec.relatives.clone());
         for relative in relatives {

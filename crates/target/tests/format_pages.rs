@@ -36,7 +36,7 @@ fn superblock() -> Superblock {
     Superblock {
         target: TargetId(0x0123_4567_89ab_cdef),
         formatted: Timestamp(-5),
-        layout: Layout::for_device(size).unwrap(),
+        layout: Layout::for_device(size).expect("64 MiB can be formatted"),
         generation: 300,
         checkpoint_len: 1000,
         checkpoint_crc: 7,

@@ -82,8 +82,9 @@ fn append(memory: &mut Vec<u8>, flow: u16, entropy: u32, size: usize) {
     let source = [10, 0, high, low];
     // The peers are fewer than the flows, so that addresses repeat.
     let target = [192, 168, (entropy >> 8) as u8 & 1, entropy as u8 & 0x3f];
-    let udp = flow % 3 == 0;
-    let ports = [53u16, 80, 123, 443, 1883, 5060, 8080, 9092];
+    let udp = flow.is_multiple_of(3);
+    // Ports without a protocol that somebody would take the payload for.
+    let ports = [9u16, 5201, 8900, 32_100, 40_000, 40_001, 45_000, 48_100];
     let port = ports[(entropy >> 16) as usize % ports.len()];
     let (ip, body) = frame[ETHERNET..].split_at_mut(IP);
     let length = IP + body.len();
@@ -97,7 +98,7 @@ fn append(memory: &mut Vec<u8>, flow: u16, entropy: u32, size: usize) {
     ip[16..20].copy_from_slice(&target);
     let sum = checksum(0, ip);
     ip[10..12].copy_from_slice(&sum.to_be_bytes());
-    body[0..2].copy_from_slice(&(1024 + flow).to_be_bytes());
+    body[0..2].copy_from_slice(&(0xc000 + flow).to_be_bytes());
     body[2..4].copy_from_slice(&port.to_be_bytes());
     let (head, at) = if udp {
         let length = body.len() as u16;

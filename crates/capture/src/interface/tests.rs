@@ -3,12 +3,11 @@
 use super::InterfaceSource;
 use crate::export::{Format, exporter};
 use crate::source::{ClockDoor, Source};
-use crate::testing::{Collector, Dice, Event, MachineClock, in_own_network, ip, tshark};
+use crate::testing::{Collector, Dice, Event, MachineClock, Shared, in_own_network, ip, pair, tshark};
 use forebay_env::real::packet::PacketOptions;
 use forebay_model::{Bytes, Cause, Kind, Timestamp};
-use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 /// Sends frames out of an interface.
 struct Sender(socket2::Socket, libc::sockaddr_ll);
@@ -45,12 +44,6 @@ fn frame(number: u32, length: usize) -> Vec<u8> {
     frame
 }
 
-fn pair() {
-    ip("link add fb0 type veth peer name fb1");
-    ip("link set fb0 up");
-    ip("link set fb1 up");
-}
-
 fn options() -> PacketOptions {
     PacketOptions { ring: Bytes::mib(8), ..PacketOptions::default() }
 }
@@ -84,24 +77,10 @@ fn all_frames_arrive_as_they_were_sent_and_tshark_agrees() {
         }
         assert!(last <= clock.wall());
         export.finish().unwrap();
-        let out = tshark(&output.0.lock().unwrap(), &["-T", "fields", "-e", "frame.len", "-e", "eth.type"]);
+        let out = tshark(&output.bytes(), &["-T", "fields", "-e", "frame.len", "-e", "eth.type"]);
         let expected: Vec<_> = frames.iter().map(|frame| format!("{}\t0x88b5", frame.len())).collect();
         assert_eq!(out.lines().collect::<Vec<_>>(), expected);
     });
-}
-
-/// An output that stays readable.
-#[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Shared {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 #[test]
@@ -235,6 +214,8 @@ fn interfaces_that_cannot_be_listened_to_are_refused_with_the_remedy() {
             (error.kind, error.message.as_str()),
             (Kind::Missing, "there is no interface 'fb7'; those there are: lo")
         );
+        let nothing = PacketOptions { snaplen: 0, ..options() };
+        assert_eq!(InterfaceSource::open("lo", nothing, clock.clone()).err().unwrap().kind, Kind::Usage);
         ip("link add fb0 type veth peer name fb1");
         let error = open("fb1");
         assert_eq!(error.kind, Kind::Busy);

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where a process that is started by a test finds its directory.
 const DIRECTORY: &str = "FOREBAY_TEST_DIRECTORY";
@@ -16,8 +17,13 @@ struct Owner(Child, BufReader<ChildStdout>);
 
 impl Owner {
     fn start(dir: &Path) -> Owner {
+        Owner::start_as(dir, "own_a_directory")
+    }
+
+    fn start_as(dir: &Path, what: &str) -> Owner {
+        let name = format!("tests::takeover::{what}");
         let mut child = Command::new(std::env::current_exe().expect("this test"))
-            .args(["--exact", "tests::takeover::own_a_directory", "--ignored", "--nocapture"])
+            .args(["--exact", &name, "--ignored", "--nocapture"])
             .env(DIRECTORY, dir)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -67,6 +73,28 @@ fn same_numbers(numbers: &[u32], want: Range<u32>) {
         let at = numbers.iter().zip(want.clone()).position(|(a, b)| *a != b);
         let at = at.unwrap_or(numbers.len().min(want.len()));
         panic!("{} elements where {want:?} was recorded; at {at} is {:?}", numbers.len(), numbers.get(at));
+    }
+}
+
+/// Not a test: records for ever, and tells what it was told is durable.
+#[test]
+#[ignore = "started by other tests"]
+fn own_and_record() {
+    let Some(dir) = std::env::var_os(DIRECTORY).map(PathBuf::from) else { return };
+    let cluster = enter(&dir);
+    let mut recorder = cluster.recorder("/own").expect("recording");
+    println!("owner is ready");
+    let mut n = cluster.ring("/own").expect("status").next_sequence as u32;
+    let mut told = 0;
+    loop {
+        recorder.element(time(n), &[&element(n, 40 + n as usize % 900)], &[]).expect("room");
+        n += 1;
+        recorder.tick().expect("going on");
+        let durable = recorder.progress().durable_sequence;
+        if durable > told {
+            told = durable;
+            println!("durable {durable}");
+        }
     }
 }
 
@@ -150,4 +178,65 @@ fn an_owner_that_ends_in_order_hands_over_to_its_guests() {
     }
     recorder.close().expect("all durable");
     check(&read(&cluster, "/a", ""), 1000, 1);
+}
+
+#[test]
+fn everybody_goes_on_when_an_owner_that_records_is_killed() {
+    let dir = fresh();
+    {
+        let cluster = enter(dir.path());
+        for name in ["/own", "/a", "/b"] {
+            cluster.create_ring(spec(name)).expect("created");
+        }
+        cluster.close().expect("closed");
+    }
+    let mut acknowledged = 0;
+    for round in 1..=10_u32 {
+        let mut owner = Owner::start_as(dir.path(), "own_and_record");
+        let guests = ["/a", "/b"].map(|name| (name, enter(dir.path())));
+        let dead = &AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for (name, cluster) in &guests {
+                scope.spawn(move || {
+                    let mut n = (round - 1) * 700;
+                    let mut recorder = cluster.recorder(name).expect("recording");
+                    let mut record = |recorder: &mut forebay_client::Recorder, count: u32| {
+                        for _ in 0..count {
+                            recorder.element(time(n), &[&element(n, 300)], &[]).expect("room");
+                            n += 1;
+                        }
+                    };
+                    record(&mut recorder, 200);
+                    recorder.flush().expect("durable");
+                    while !dead.load(Ordering::SeqCst) {
+                        recorder.tick().expect("going on");
+                    }
+                    record(&mut recorder, 500);
+                    recorder.close().expect("durable");
+                });
+            }
+            // Killed at another moment in every round, but not before something was acknowledged.
+            let mut lines = owner.1.by_ref().lines().map_while(Result::ok);
+            let told = |line: String| line.strip_prefix("durable ").and_then(|n| n.parse::<u64>().ok());
+            for _ in 0..=round {
+                acknowledged = lines.by_ref().find_map(told).expect("more is durable");
+            }
+            owner.0.kill().expect("killed");
+            acknowledged =
+                owner.1.by_ref().lines().map_while(Result::ok).filter_map(told).last().unwrap_or(acknowledged);
+            owner.0.wait().expect("dead");
+            dead.store(true, Ordering::SeqCst);
+        });
+        for (name, cluster) in &guests {
+            check(&read(cluster, name, ""), round * 700, round as usize);
+        }
+        let own = read(&guests[0].1, "/own", "");
+        let first = own.elements.first().map_or(0, |(_, n, _)| *n);
+        let numbers: Vec<u32> = own.elements.iter().map(|(_, n, _)| *n).collect();
+        let last = first + numbers.len() as u32;
+        same_numbers(&numbers, first..last);
+        assert!(u64::from(last) >= acknowledged, "{last} where {acknowledged} were acknowledged");
+        let owners = guests.iter().filter(|(_, c)| c.info().is_ok_and(|info| info.process == std::process::id()));
+        assert_eq!(owners.count(), 2, "one took over, and serves the other");
+    }
 }

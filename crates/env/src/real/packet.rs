@@ -19,7 +19,7 @@ use std::time::Duration;
 pub struct PacketOptions {
     /// Also take frames that are meant for others.
     pub promiscuous: bool,
-    /// The most that is taken of a frame.
+    /// The most that is taken of a frame; at least 1.
     pub snaplen: u32,
     /// Memory shared with the kernel: what a stall of ours may cost before frames are dropped.
     pub ring: Bytes,
@@ -119,6 +119,11 @@ impl PacketRing {
         let failed = |what: &str, e: std::io::Error| Error::device(format!("interface {name}: {what} failed: {e}"));
         let c_name = CString::new(name)
             .map_err(|_| Error::usage(format!("'{}' is no name of an interface", name.escape_default())))?;
+        if options.snaplen == 0 {
+            return Err(Error::usage(format!(
+                "interface {name}: taking 0 bytes of each frame would record nothing; ask for 1 or more"
+            )));
+        }
         // SAFETY: a string that ends with a zero.
         let index = unsafe { libc::if_nametoindex(c_name.as_ptr()) };
         if index == 0 {

@@ -50,8 +50,9 @@ pub fn run(context: &mut Context, args: &RecordArgs) -> Result<()> {
     let dir = context.dir()?.to_path_buf();
     if args.create && !format::is_cluster(&dir) {
         let capacity = args.spec.spec(&args.ring, args.input.content(), &[])?.capacity;
-        // Room for the ring, for metadata, and for a little more.
-        format::make(&dir, Bytes(capacity.0 + capacity.0 / 8 + Bytes::mib(64).0).align_up(Bytes::mib(1)))?;
+        // Room for the ring, for metadata, and for a little more; on less, segments are too small for usual blocks.
+        let size = Bytes(capacity.0 + capacity.0 / 8 + Bytes::mib(64).0).align_up(Bytes::mib(1));
+        format::make(&dir, size.max(Bytes::mib(256)))?;
     }
     let recorded = context.with_cluster(|context, cluster| record(context, cluster, args, &stop))?;
     let Recorded { progress, time, ended } = recorded;

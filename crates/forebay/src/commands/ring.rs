@@ -1,7 +1,7 @@
 //! `forebay ring`: what rings there are.
 
 use crate::args::RingArgs;
-use crate::context::Context;
+use crate::context::{Context, settled};
 use crate::show::{json, rings};
 use clap::{Args, Subcommand};
 use forebay_model::ring::Content;
@@ -65,7 +65,7 @@ pub fn run(context: &mut Context, command: RingCommand) -> Result<()> {
             })
         }
         RingCommand::List => context.with_cluster(|context, cluster| {
-            let all = cluster.status()?;
+            let all = settled(cluster)?;
             if context.json {
                 return all.iter().try_for_each(|ring| context.out.json(&json::ring(ring)));
             }

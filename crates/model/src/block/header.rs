@@ -193,7 +193,7 @@ impl Header {
                 .map(|l| u64::from(l.get()))
                 .sum::<u64>();
         if total > MAX_BLOCK as u64
-            || total % BLOCK_ALIGN as u64 != 0
+            || !total.is_multiple_of(BLOCK_ALIGN as u64)
             || parts > total
             || total - parts >= BLOCK_ALIGN as u64
         {

@@ -6,6 +6,8 @@ pub(crate) struct Chance(u64);
 impl Chance {
     /// Starts from `FOREBAY_SEED` if it is set, else from a fixed seed; prints it, so that a failure can be replayed.
     pub(crate) fn for_test(name: &str) -> Chance {
+        // The one thing a test may ask the environment for: which run to replay.
+        #[allow(clippy::disallowed_methods)]
         let seed = std::env::var("FOREBAY_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x5eed);
         eprintln!("{name}: replay with FOREBAY_SEED={seed}");
         Chance(seed)

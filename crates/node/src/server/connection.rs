@@ -1,7 +1,7 @@
 //! One connection: requests in, answers out. What a peer sends wrong ends its connection, with the reason.
 
 use crate::answer::{Answer, Part};
-use crate::check::check_block;
+use crate::check::Expected;
 use crate::host::Host;
 use crate::writer::Writer;
 use forebay_env::network::Stream;
@@ -52,8 +52,8 @@ pub(super) struct Connection<'a> {
 struct Recording {
     request: RequestId,
     writer: Writer,
-    /// The last block that was taken.
-    number: u64,
+    /// What comes next.
+    expected: Expected,
 }
 
 impl Connection<'_> {
@@ -164,7 +164,7 @@ impl Connection<'_> {
 
     fn open_writer(&mut self, id: RequestId) -> Result<()> {
         let request: OpenWriter = self.reader.decode()?;
-        let session = request.writer;
+        let (session, resume) = (request.writer, request.resume);
         let opened = self.room_for_a_stream().and_then(|()| self.host.open_writer(request));
         let writer = match opened {
             Ok(writer) => writer,
@@ -173,6 +173,7 @@ impl Connection<'_> {
         let event = WriterEvent::Opened(Box::new(writer.opened().clone()));
         self.out.lock().send(id, Command::OPEN_WRITER, Flags::RESPONSE, &event, &[])?;
         let (out, watch, seen) = (self.out.clone(), writer.watch(), writer.opened().durable);
+        let give_up = writer.interrupter();
         let thread = thread::spawn("acknowledge", move || {
             let mut seen = seen;
             loop {
@@ -188,14 +189,24 @@ impl Connection<'_> {
                     // Where it cannot be sent, nobody is there.
                     let _ = out.error(id, Command::OPEN_WRITER, error);
                 }
-                if over.is_some() || sent.is_err() {
+                if over.is_some() {
+                    return;
+                }
+                if sent.is_err() {
+                    // Nobody is there any more: who waits for room for their blocks need not.
+                    give_up();
                     return;
                 }
             }
         })?;
         self.streams.push((thread, None));
-        let number = writer.opened().received;
-        self.recorders.insert(session, Recording { request: id, writer, number });
+        let expected = Expected {
+            writer: session,
+            number: writer.opened().received + 1,
+            goes_on: if resume { None } else { Some(false) },
+            caller_width: writer.caller_width(),
+        };
+        self.recorders.insert(session, Recording { request: id, writer, expected });
         Ok(())
     }
 
@@ -209,9 +220,9 @@ impl Connection<'_> {
             Ok(Some(mut buffer)) if head.payload as usize <= buffer.capacity() => {
                 buffer.set_len(head.payload as usize);
                 self.reader.payload_into(&mut buffer)?;
-                let number = recording.number + 1;
-                check_block(&buffer, session, number, recording.writer.caller_width()).and_then(|()| {
-                    recording.number = number;
+                let number = recording.expected.number;
+                recording.expected.check(&buffer).and_then(|next| {
+                    recording.expected = next;
                     recording.writer.send(buffer, number, clock::now() - age)
                 })
             }
@@ -241,9 +252,9 @@ impl Connection<'_> {
             let error = Error::missing(format!("there is no session {session:016x} on this connection"));
             return self.out.error(id, Command::CLOSE_WRITER, &error);
         };
-        let durable = recording.writer.wait_durable(recording.number);
-        match durable {
-            Ok(durable) if durable.number >= recording.number => {
+        let last = recording.expected.number - 1;
+        match recording.writer.wait_durable(last) {
+            Ok(durable) if durable.number >= last => {
                 drop(recording);
                 self.reply(id, Command::CLOSE_WRITER, &Reply::Done)
             }

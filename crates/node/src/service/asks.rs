@@ -3,8 +3,12 @@
 use super::Service;
 use super::sessions::TAIL_PATIENCE;
 use crate::race::{First, race};
-use forebay_model::{Bytes, Error, Result};
-use forebay_wire::command::{Activity, Info, Reply, Request, TargetInfo, TargetProfile};
+use forebay_model::{Bytes, Error, Profile, Result, TargetId};
+use forebay_target::plan;
+use forebay_target::profile::{MeasureOptions, measure};
+use forebay_wire::command::{Activity, Info, PlanRequest, Reply, Request, TargetInfo, TargetPlan, TargetProfile};
+use std::ops::Range;
+use std::time::Duration;
 
 pub(super) async fn ask(service: &Service, request: Request) -> Result<Reply> {
     let target = &service.target;
@@ -34,19 +38,89 @@ pub(super) async fn ask(service: &Service, request: Request) -> Result<Reply> {
             mine(service, id)?;
             target.set_profile(profile).await.map(|()| Reply::Done)
         }
-        Request::Measure { target: id, .. } => {
+        Request::Measure { target: id, budget } => {
             mine(service, id)?;
+            let _alone = Alone::with(service)?;
+            let measured = measure_again(service, budget).await?;
+            target.set_profile(measured).await?;
             Ok(Reply::Profiles(vec![profile(service)]))
         }
-        Request::Plan(_) => Ok(Reply::Plans(Vec::new())),
+        Request::Plan(request) => Ok(Reply::Plans(vec![plan(service, &request)])),
     }
 }
 
-fn mine(service: &Service, id: forebay_model::TargetId) -> Result<()> {
+fn mine(service: &Service, id: TargetId) -> Result<()> {
     if service.target.id() == id {
         return Ok(());
     }
     Err(Error::missing(format!("there is no target {id}")))
+}
+
+/// Nobody records while this lives: measuring goes past the scheduler, which keeps the promises.
+struct Alone<'a>(&'a Service);
+
+impl<'a> Alone<'a> {
+    fn with(service: &'a Service) -> Result<Alone<'a>> {
+        if let Some(ring) = service.target.status().into_iter().find(|ring| ring.recording) {
+            return Err(Error::busy(format!(
+                "somebody records into {}, and measuring would take the device from them; stop that first",
+                ring.spec.name
+            )));
+        }
+        if service.measuring.replace(true) {
+            return Err(Error::busy(format!("{} is being measured already", device(service))));
+        }
+        Ok(Alone(service))
+    }
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.0.measuring.set(false);
+    }
+}
+
+/// Measures the device with what is on it: by reading. What was measured by writing, when it was formatted, stays where
+/// it is lower.
+async fn measure_again(service: &Service, budget: Duration) -> Result<Profile> {
+    let geometry = service.env.device.geometry();
+    let before = service.target.profile();
+    let options = MeasureOptions::for_extent(geometry.size, geometry.rotates, false);
+    let options = MeasureOptions { budget, ..options };
+    let mut fresh = measure(&service.env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await?;
+    if before.writes_measured {
+        fresh.writes_measured = true;
+        for point in &mut fresh.points {
+            point.write = point.write.min(before.write_rate(point.offset));
+        }
+        fresh.stall = fresh.stall.max(before.stall);
+        fresh.flush = fresh.flush.max(before.flush);
+    }
+    Ok(fresh)
+}
+
+fn plan(service: &Service, request: &PlanRequest) -> TargetPlan {
+    let target = &service.target;
+    let PlanRequest { rate, capacity, pin_percent, flush_interval, block } = *request;
+    let question = plan::Question { rate, capacity, pin_percent, flush_interval, block };
+    let (profile, layout, free, demands) = (target.profile(), target.layout(), target.free_runs(), target.demands());
+    let ground = plan::Ground { profile: &profile, layout: &layout, free: &free, existing: &demands };
+    let plan = plan::plan(ground, &question);
+    TargetPlan {
+        target: target.id(),
+        device: device(service),
+        can: plan.can,
+        rate: plan.rate,
+        highest: plan.highest,
+        largest: plan.largest,
+        places: plan.places,
+        without_logs: plan.without_logs,
+        capacity: plan.capacity,
+        usable: plan.usable,
+        history: plan.history,
+        staging: plan.staging,
+        note: plan.note,
+    }
 }
 
 fn device(service: &Service) -> String {
@@ -61,7 +135,7 @@ fn info(service: &Service) -> TargetInfo {
     let target = &service.target;
     let geometry = target.disk().geometry();
     let runs = target.free_runs();
-    let size = |run: &std::ops::Range<Bytes>| run.end - run.start;
+    let size = |run: &Range<Bytes>| run.end - run.start;
     let counters = target.disk().counters();
     TargetInfo {
         id: target.id(),

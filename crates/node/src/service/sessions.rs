@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// How long is waited for a ring to find its tail, so that what it says of itself is exact.
 pub(super) const TAIL_PATIENCE: Duration = Duration::from_millis(500);
-/// How often it is looked whether a ring is full.
+/// How often it is looked whether a ring is full, and the writer hears something.
 const LOOK: Duration = Duration::from_millis(250);
 
 #[derive(Default)]
@@ -44,6 +44,9 @@ struct Session {
 pub(super) async fn open(service: &Rc<Service>, id: SessionId, request: OpenWriter) -> Result<Opening> {
     let OpenWriter { ring: name, writer, resume } = request;
     let ring = service.target.ring(&name)?;
+    if service.measuring.get() {
+        return Err(Error::busy(format!("the device of {name} is being measured; record when that is done")));
+    }
     if resume {
         ring.ready().await?;
     } else if let First::Left(result) = race(ring.ready(), service.env.clock.sleep(TAIL_PATIENCE)).await {
@@ -97,6 +100,7 @@ async fn keep_watch(service: Rc<Service>, ring: Rc<Ring>, writer: u64, watch: Sh
             First::Right(()) => {
                 let full = ring.status().state == RingState::Full;
                 watch.tell(Durable { full, ..watch.now().0 });
+                watch.beat();
             }
         }
     }

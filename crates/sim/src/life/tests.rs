@@ -17,8 +17,8 @@ fn a_ring_survives_any_crash_with_everything_it_acknowledged() {
         total.set(tally);
     });
     let tally = total.get();
-    eprintln!("{tally:?}");
-    if std::env::var(seeds::SEED).is_err() {
+    if !seeds::is_replay() {
+        // A search that hardly crashed, lapped or pinned has shown nothing.
         assert!(tally.crashes >= 1500 && tally.cut_tails > 10 && tally.laps > 10 && tally.pins > 10, "{tally:?}");
     }
 }

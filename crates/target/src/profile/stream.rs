@@ -16,11 +16,14 @@ pub(super) struct Seen {
     pub worst: Duration,
 }
 
+/// A read or write under way.
+type Transfer = DeviceFuture<(Buffer, Result<()>)>;
+
 pub(super) struct Stream<'a> {
     env: &'a Env,
     slab: &'a Slab,
     next: Bytes,
-    in_flight: Vec<(Moment, DeviceFuture<(Buffer, Result<()>)>)>,
+    in_flight: Vec<(Moment, Transfer)>,
     flushes: Vec<DeviceFuture<Result<()>>>,
     worst: Duration,
 }

@@ -1,0 +1,132 @@
+//! What makes a directory a cluster, and what is said of one that is none.
+
+use super::{element, enter, fresh, read, small, spec, time};
+use crate::{FormatOptions, Options, Settings, format, open};
+use forebay_env::real;
+use forebay_model::{Bytes, Error, Kind};
+use std::path::{Path, PathBuf};
+
+fn refusal(dir: &Path) -> Error {
+    let error = open(dir, Options::default()).err().expect("refused");
+    assert!(!error.message.contains('\n'), "one sentence: {error}");
+    error
+}
+
+#[test]
+fn a_place_that_is_no_cluster_is_told_apart_and_says_what_to_do() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let missing = refusal(&dir.path().join("nowhere"));
+    assert_eq!(missing.kind, Kind::Missing);
+    assert!(missing.message.contains("no directory") && missing.message.contains("forebay format"), "{missing}");
+    let empty = refusal(dir.path());
+    assert_eq!(empty.kind, Kind::Missing);
+    assert!(empty.message.contains("cluster.toml"), "{empty}");
+    std::fs::write(dir.path().join("file"), "x").expect("written");
+    assert_eq!(refusal(&dir.path().join("file")).kind, Kind::Usage);
+    for (text, kind) in [
+        ("version = 2\nshards = 7\n", Kind::Version),
+        ("version = 1\ntargets = []\n", Kind::Damaged),
+        ("version = 1\ntargets = [\"a\"]\nmore = 1\n", Kind::Damaged),
+        ("\0\0", Kind::Damaged),
+    ] {
+        std::fs::write(dir.path().join("cluster.toml"), text).expect("written");
+        assert_eq!(refusal(dir.path()).kind, kind, "{text:?}");
+    }
+}
+
+#[test]
+fn a_target_that_is_missing_or_of_another_size_is_named() {
+    let dir = fresh();
+    let target = dir.path().join("target.0");
+    let file = std::fs::OpenOptions::new().write(true).open(&target).expect("opened");
+    file.set_len(Bytes::mib(32).0).expect("shorter");
+    let shorter = refusal(dir.path());
+    assert!(shorter.message.matches("target.0").count() == 1 && shorter.message.contains("33554432"), "{shorter}");
+    file.set_len(0).expect("nothing");
+    assert!(refusal(dir.path()).message.contains("target.0"));
+    std::fs::remove_file(&target).expect("removed");
+    let missing = refusal(dir.path());
+    assert_eq!(missing.kind, Kind::Missing);
+    assert!(missing.message.contains("target.0"), "{missing}");
+}
+
+#[test]
+fn formatting_asks_before_it_ends_what_is_there() {
+    let dir = fresh();
+    {
+        let cluster = enter(dir.path());
+        cluster.create_ring(spec("/a")).expect("created");
+        let busy = format(dir.path(), &FormatOptions { force: true, ..small() }).expect_err("in use");
+        assert_eq!(busy.kind, Kind::Busy, "{busy}");
+        cluster.close().expect("closed");
+    }
+    assert_eq!(format(dir.path(), &small()).expect_err("a cluster").kind, Kind::Exists);
+    assert_eq!(enter(dir.path()).status().expect("status").len(), 1);
+    let formatted = format(dir.path(), &FormatOptions { force: true, ..small() }).expect("formatted");
+    assert_eq!((formatted.len(), formatted[0].size), (1, Bytes::mib(64)));
+    assert_eq!(enter(dir.path()).status().expect("status"), []);
+    for bad in [
+        FormatOptions { size: None, ..small() },
+        FormatOptions { devices: vec![PathBuf::from("x")], ..small() },
+        FormatOptions { size: Some(Bytes::kib(64)), ..small() },
+        FormatOptions { size: Some(Bytes::mib(2)), ..small() },
+    ] {
+        let other = tempfile::tempdir().expect("a directory");
+        let error = format(other.path(), &bad).expect_err("refused");
+        assert_eq!(error.kind, Kind::Usage, "{error}");
+        assert!(!other.path().join("cluster.toml").exists() && !other.path().join("target.0").exists());
+    }
+}
+
+#[test]
+fn several_named_targets_are_one_cluster() {
+    let files = tempfile::tempdir().expect("a directory");
+    let devices: Vec<PathBuf> = ["one", "two"].map(|name| files.path().join(name)).to_vec();
+    for device in &devices {
+        drop(real::create_file(device, Bytes::mib(64)).expect("a file"));
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = FormatOptions { size: None, devices: devices.clone(), ..small() };
+    format(dir.path(), &options).expect("formatted");
+    let named: Vec<PathBuf> = devices.iter().map(|d| d.canonicalize().expect("a path")).collect();
+    assert_eq!(Settings::read(dir.path()).expect("settings").targets, named);
+
+    let cluster = enter(dir.path());
+    assert_eq!(cluster.info().expect("info").targets.len(), 2);
+    // Both do not fit one target.
+    for name in ["/a", "/b"] {
+        cluster.create_ring(forebay_model::ring::RingSpec { capacity: Bytes::mib(40), ..spec(name) }).expect("created");
+    }
+    assert_eq!(cluster.create_ring(spec("/a")).expect_err("there is one").kind, Kind::Exists);
+    let large = forebay_model::ring::RingSpec { capacity: Bytes::mib(40), ..spec("/c") };
+    let refused = cluster.create_ring(large).expect_err("no room");
+    assert!(matches!(refused.kind, Kind::Refused | Kind::Full), "{refused}");
+    for (name, first) in [("/a", 0), ("/b", 100)] {
+        let mut recorder = cluster.recorder(name).expect("recording");
+        for n in first..first + 100 {
+            recorder.element(time(n), &[&element(n, 100)], &[]).expect("room");
+        }
+        recorder.close().expect("durable");
+    }
+    let free: Vec<Bytes> = cluster.info().expect("info").targets.iter().map(|t| t.free).collect();
+    assert!(free.iter().all(|free| *free < Bytes::mib(30)), "{free:?}");
+    assert_eq!(read(&cluster, "/b", "").elements.len(), 100);
+    assert_eq!(read(&cluster, "/b", "").elements[0].1, 100);
+    assert_eq!(cluster.ring("/d").expect_err("none").kind, Kind::Missing);
+    cluster.delete_ring("/b").expect("deleted");
+    assert_eq!(cluster.status().expect("status").len(), 1);
+}
+
+#[test]
+fn a_formatted_device_is_not_taken_into_another_cluster_unasked() {
+    let first = fresh();
+    let device = first.path().join("target.0");
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = FormatOptions { size: None, devices: vec![device], ..small() };
+    assert_eq!(format(dir.path(), &options).expect_err("it is a target").kind, Kind::Exists);
+    let cluster = enter(first.path());
+    let force = FormatOptions { force: true, ..options };
+    assert_eq!(format(dir.path(), &force).expect_err("in use").kind, Kind::Busy);
+    drop(cluster);
+    format(dir.path(), &force).expect("formatted");
+}

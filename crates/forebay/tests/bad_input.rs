@@ -1,0 +1,106 @@
+//! Each wrong request gets one sentence and its exit code, and does no damage.
+
+// A test drives the real program through real files.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod common;
+
+use common::{Place, pcap};
+use std::os::unix::fs::FileExt;
+
+#[test]
+fn a_place_that_will_not_do_is_refused() {
+    let place = Place::new();
+    place.refused(&["format", "--size", "1MiB"], 2, &["too small"]);
+    place.refused(&["status"], 1, &["cluster"]);
+    place.refused(&["format"], 2, &["--size"]);
+    place.refused(&["format", "--size", "lots"], 2, &["is not a size"]);
+    place.refused(&["format", "--size", "900TiB"], 1, &["free"]);
+    place.ok(&["format", "--size", "256MiB", "--measure", "0"]);
+    place.refused(&["format", "--size", "256MiB", "--measure", "0"], 1, &["already", "--force"]);
+    place.ok(&["format", "--size", "256MiB", "--measure", "0", "--force"]);
+}
+
+#[test]
+fn a_target_that_was_tampered_with_is_refused_or_repaired() {
+    let place = Place::formatted("256MiB");
+    place.ok(&["ring", "create", "/r", "--capacity", "32MiB"]);
+    let path = place.cluster().join("target.0");
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let mut first = vec![0; 64 << 10];
+    file.read_exact_at(&mut first, 0).unwrap();
+    let mut both = vec![0; 128 << 10];
+    file.read_exact_at(&mut both, 0).unwrap();
+
+    file.write_all_at(&[0xff; 512], 100).unwrap();
+    let found = place.run(&["check"]);
+    assert_eq!(found.status.code(), Some(1), "a broken copy is told");
+    place.ok(&["ring", "show", "/r"]);
+    assert_eq!(place.run(&["check"]).status.code(), Some(0), "opening has repaired it");
+
+    file.read_exact_at(&mut both, 0).unwrap();
+    for copy in [0, 64 << 10] {
+        file.write_all_at(&99u32.to_le_bytes(), copy + 8).unwrap();
+    }
+    place.refused(&["status"], 1, &["version 99"]);
+    file.write_all_at(&both, 0).unwrap();
+    place.ok(&["ring", "show", "/r"]);
+
+    file.set_len(250 << 20).unwrap();
+    place.refused(&["status"], 1, &["when it was formatted"]);
+    file.set_len(256 << 20).unwrap();
+    place.ok(&["ring", "show", "/r"]);
+}
+
+#[test]
+fn rings_that_cannot_be_are_refused() {
+    let place = Place::formatted("256MiB");
+    place.refused(&["ring", "create", "/r"], 2, &["capacity"]);
+    place.refused(&["ring", "create", "r", "--capacity", "32MiB"], 2, &["not a name"]);
+    place.refused(&["ring", "create", "/r", "--capacity", "1TiB"], 1, &[]);
+    place.refused(&["ring", "create", "/r", "--capacity", "32MiB", "--guarantee", "90GB/s"], 1, &["MB/s"]);
+    place.refused(&["ring", "create", "/r", "--capacity", "32MiB", "--key", "x=u33le@0"], 2, &["key"]);
+    place.ok(&["ring", "create", "/r", "--capacity", "32MiB", "--key", "x=u32le@8"]);
+    place.refused(&["ring", "create", "/r", "--capacity", "32MiB"], 1, &["already"]);
+    place.refused(&["record", "/r", "--generate", "max,10", "--count", "1"], 2, &["at least 12 bytes"]);
+    place.refused(&["record", "/none", "--stdin", "lines"], 1, &["no ring /none"]);
+    place.refused(&["record", "/r", "--stdin", "lines", "--guarantee", "1MB/s"], 2, &["--create"]);
+    place.refused(&["record", "/r"], 2, &["--interface"]);
+    place.refused(&["record", "/r", "--stdin", "lines", "--pcap", "x"], 2, &["cannot be used"]);
+    place.refused_fed(&["record", "/r", "--stdin", "lp32le"], b"\xff\xff\xff\x7fx", 2, &["2147483647"]);
+}
+
+#[test]
+fn a_query_that_cannot_be_read_is_shown_with_its_place() {
+    let place = Place::formatted("256MiB");
+    place.ok(&["ring", "create", "/r", "--capacity", "32MiB", "--key", "x=u32le@0"]);
+    place.refused(&["query", "/r", "x=1 and nonsense=2"], 2, &["nonsense", "\n          ^^^^^^^^"]);
+    place.refused(&["query", "/none"], 1, &["/none"]);
+    place.refused(&["export", "/r", "--to", "x.unknown"], 2, &["--format"]);
+    place.refused(&["export", "/r", "--to", "x.pcap"], 2, &["no packets"]);
+}
+
+#[test]
+fn pins_that_cannot_be_are_refused() {
+    let place = Place::formatted("256MiB");
+    place.ok(&["ring", "create", "/r", "--capacity", "32MiB", "--pin-budget", "10%"]);
+    place.ok(&["record", "/r", "--generate", "max,64KiB", "--count", "400"]);
+    place.refused(&["pin", "/r", "--from", "1h ago"], 1, &["budget", "10 %"]);
+    place.refused(&["pin", "/r", "--from", "2001-01-01T00:00:00Z", "--to", "2001-01-02T00:00:00Z"], 1, &["/r"]);
+    place.refused(&["pin", "/r", "--from", "2100-01-01T00:00:00Z", "--to", "2100-01-02T00:00:00Z"], 2, &["future"]);
+    place.refused(&["pin", "/r", "--from", "now", "--to", "1h ago"], 2, &["before it begins"]);
+    place.refused(&["pin", "/r", "--from", "yesterdayish"], 2, &["is not a time"]);
+    place.refused(&["unpin", "/r", "77"], 1, &["77"]);
+}
+
+#[test]
+fn a_capture_that_is_cut_off_is_kept_as_far_as_it_goes() {
+    let place = Place::formatted("256MiB");
+    let mut bytes = pcap(&place.path("in.pcap"), 10);
+    bytes.truncate(bytes.len() - 5);
+    std::fs::write(place.path("in.pcap"), &bytes).unwrap();
+    let output = place.run(&["record", "/net", "--pcap", "in.pcap", "--create", "--capacity", "32MiB"]);
+    assert_ne!(output.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("forebay: in.pcap"));
+    assert_eq!(place.count("/net", ""), 9);
+}

@@ -1,0 +1,89 @@
+//! The way of data through the binary: in, kept, found, out.
+
+// A test drives the real program through real files.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod common;
+
+use common::{Place, pcap};
+use std::io::{BufRead, BufReader, Write};
+
+#[test]
+fn lines_from_standard_input_are_kept_found_and_exported() {
+    let place = Place::formatted("256MiB");
+    place.ok(&["ring", "create", "/lines", "--capacity", "32MiB", "--key", "first=bytes1@0"]);
+    let said = place.ok_fed(&["record", "/lines", "--stdin", "lines"], b"alpha\nbeta\ngamma\n");
+    assert!(said.contains("Recorded 3 elements"), "{said}");
+    assert_eq!(place.ok(&["query", "/lines", "--raw"]), "alphabetagamma");
+    assert_eq!(place.count("/lines", "first=\"b\""), 1);
+    assert_eq!(place.ok(&["query", "/lines", "--limit", "2", "--raw"]), "alphabeta");
+    place.ok(&["export", "/lines", "--to", "out.lp"]);
+    assert_eq!(std::fs::read(place.path("out.lp")).unwrap(), b"\x05\0\0\0alpha\x04\0\0\0beta\x05\0\0\0gamma");
+    let table = place.ok(&["export", "/lines", "--to", "-", "--format", "csv"]);
+    assert_eq!(table.lines().count(), 4, "{table}");
+}
+
+#[test]
+fn one_command_makes_cluster_and_ring_and_records_a_capture() {
+    let place = Place::new();
+    let file = place.path("in.pcap");
+    pcap(&file, 1000);
+    let said = place.ok(&["record", "/net", "--pcap", "in.pcap", "--create", "--capacity", "32MiB"]);
+    assert!(said.contains("Recorded 1 000 elements"), "{said}");
+    assert_eq!(place.count("/net", "src=10.0.0.1 and port=4007"), 1);
+    assert_eq!(place.count("/net", "net 10.0.0.0/8 and proto=udp"), 1000);
+    place.ok(&["export", "/net", "--to", "out.pcap"]);
+    let (before, after) = (std::fs::read(&file).unwrap(), std::fs::read(place.path("out.pcap")).unwrap());
+    assert_eq!(after[24..], before[24..], "the packets that come out are those that went in");
+}
+
+#[test]
+fn json_has_one_value_a_line_and_ends_with_a_summary() {
+    let place = Place::formatted("256MiB");
+    place.ok(&["ring", "create", "/r", "--capacity", "32MiB", "--key", "id=u32le@0"]);
+    place.ok(&["record", "/r", "--generate", "max,64", "--count", "100"]);
+    let text = place.ok(&["query", "/r", "seq < 3", "--json"]);
+    let values: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<&str> = values.iter().map(|v| v["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["element", "element", "element", "summary"]);
+    assert_eq!((values[2]["sequence"].as_u64(), values[2]["length"].as_u64()), (Some(2), Some(64)));
+}
+
+#[test]
+fn a_pin_holds_and_is_listed_until_it_is_let_go() {
+    let place = Place::formatted("256MiB");
+    place.ok(&["ring", "create", "/r", "--capacity", "32MiB"]);
+    place.ok(&["record", "/r", "--generate", "max,1KiB", "--count", "1000"]);
+    place.ok(&["pin", "/r", "--from", "10m ago", "--label", "event"]);
+    assert!(place.ok(&["pins"]).contains("event"));
+    place.ok(&["record", "/r", "--generate", "max,1KiB", "--count", "60000"]);
+    assert_eq!(place.count("/r", "seq < 1000"), 1000, "what is pinned is not overwritten");
+    let pins = place.ok(&["pins", "/r", "--json"]);
+    let id = serde_json::from_str::<serde_json::Value>(pins.trim()).unwrap()["id"].to_string();
+    place.ok(&["unpin", "/r", &id]);
+    assert!(place.ok(&["pins"]).contains("No pins"));
+}
+
+#[test]
+fn two_processes_work_on_one_directory() {
+    let place = Place::formatted("256MiB");
+    place.ok(&["ring", "create", "/r", "--capacity", "32MiB", "--flush-interval", "50ms"]);
+    let mut recording = place.start(&["record", "/r", "--stdin", "lines"]);
+    // Once it says so, it owns the target, and keeps it to its end.
+    let mut said = String::new();
+    BufReader::new(recording.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("Recording"), "{said}");
+    let mut tail = place.start(&["tail", "/r", "--all", "--limit", "2", "--raw"]);
+    recording.stdin.as_mut().unwrap().write_all(b"one\ntwo\n").unwrap();
+    // The tail ends by itself once it has seen both, while the recording goes on.
+    assert!(tail.wait().unwrap().success());
+    assert_eq!(tail_output(tail), "onetwo");
+    assert!(place.ok(&["status"]).contains("recording"));
+    drop(recording.stdin.take());
+    assert!(recording.wait().unwrap().success());
+    assert_eq!(place.count("/r", ""), 2);
+}
+
+fn tail_output(tail: std::process::Child) -> String {
+    String::from_utf8(tail.wait_with_output().unwrap().stdout).unwrap()
+}
