@@ -30,7 +30,14 @@ pub struct Question {
 impl Question {
     /// Whether `rate` can be promised, with the default of everything else.
     pub fn new(rate: Rate) -> Question {
-        Question { rate, capacity: None, pin_percent: 0, flush_interval: Duration::from_secs(1), block: Bytes::mib(1), keys: 0 }
+        Question {
+            rate,
+            capacity: None,
+            pin_percent: 0,
+            flush_interval: Duration::from_secs(1),
+            block: Bytes::mib(1),
+            keys: 0,
+        }
     }
 }
 
