@@ -644,6 +644,3 @@ fn join(parts: impl Iterator<Item = Stretch>) -> VecDeque<Stretch> {
     }
     joined
 }
-
-#[cfg(test)]
-mod tests;
