@@ -7,6 +7,9 @@ use forebay_target::{Arrival, Ring};
 use std::rc::Rc;
 use std::time::Duration;
 
+/// The first piece of an element that goes on in the next block is at least this long.
+const KEYS_WITHIN: usize = 4096;
+
 /// Packs elements into a ring's staging memory.
 pub struct Feeder {
     ring: Rc<Ring>,
@@ -34,7 +37,8 @@ impl Feeder {
         }
         let largest = self.packer.largest(self.ring.staging().capacity().0 as usize, 0);
         // Elements of more than half a block go on in the next one rather than leave blocks half empty.
-        if length <= largest / 2 || !self.packer.has_buffer() {
+        // Their keys must lie in the first piece.
+        if length <= largest / 2 || self.packer.room(0) < KEYS_WITHIN.min(largest) {
             self.send()?;
             self.take().await;
             if length <= largest {
