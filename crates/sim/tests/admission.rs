@@ -1,5 +1,7 @@
 //! What admission says is the most is kept, and is nearly what the device can do in fact: found by trying.
 
+#![allow(clippy::unwrap_used, reason = "a test says what failed by where it failed")]
+
 use forebay_env::{Buffer, Env};
 use forebay_model::ring::RingSpec;
 use forebay_model::{Bytes, Profile, Rate};
