@@ -1,6 +1,6 @@
 //! What admission says is the most is kept, and is nearly what the device can do in fact: found by trying.
 
-#![allow(clippy::unwrap_used, reason = "a test says what failed by where it failed")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 
 use forebay_env::{Buffer, Env};
 use forebay_model::ring::RingSpec;

@@ -21,12 +21,9 @@ use forebay_model::{Bytes, Error, Profile, Rate, Result};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Bytes of a ring with keys beyond those that the guarantee counts, as a share of these.
-pub const INDEX_WITH_KEYS: f64 = 0.02;
-
 /// Share of a ring's bytes that are headers, index and footers, beyond what the guarantee counts.
 pub fn index_share(keys: usize) -> f64 {
-    if keys == 0 { 0.005 } else { INDEX_WITH_KEYS }
+    if keys == 0 { 0.005 } else { 0.02 }
 }
 
 /// Share of the device's time that is never promised.

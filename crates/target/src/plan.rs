@@ -2,16 +2,13 @@
 //! ring is created, so the answer holds as long as nothing else is promised meanwhile.
 
 use crate::admission::place::Site;
-use crate::admission::{self, Demand, Placed, Wish};
+use crate::admission::{self, Demand, Placed, Wish, index_share};
 use crate::layout::Layout;
 use forebay_model::{Bytes, Profile, Rate};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
-
-/// Index is counted as if there were keys: what is planned can be created with them or without.
-const INDEX: f64 = admission::INDEX_WITH_KEYS;
 
 /// What somebody wants to know.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,12 +23,21 @@ pub struct Question {
     pub flush_interval: Duration,
     /// Largest block.
     pub block: Bytes,
+    /// Number of keys that are indexed.
+    pub keys: usize,
 }
 
 impl Question {
     /// Whether `rate` can be promised, with the default of everything else.
     pub fn new(rate: Rate) -> Question {
-        Question { rate, capacity: None, pin_percent: 0, flush_interval: Duration::from_secs(1), block: Bytes::mib(1) }
+        Question {
+            rate,
+            capacity: None,
+            pin_percent: 0,
+            flush_interval: Duration::from_secs(1),
+            block: Bytes::mib(1),
+            keys: 0,
+        }
     }
 }
 
@@ -84,7 +90,7 @@ pub fn plan(ground: Ground<'_>, question: &Question) -> Plan {
         rate: question.rate,
         flush_interval: question.flush_interval,
         segment: Bytes::ZERO,
-        index: INDEX,
+        index: index_share(question.keys),
         pin_percent: question.pin_percent,
         without_logs: None,
     };
@@ -121,7 +127,7 @@ impl Plan {
         let data = layout.data(!placed.without_logs).0 as f64 / layout.group.0 as f64;
         let unpinned = 1.0 - f64::from(question.pin_percent.min(100)) / 100.0;
         self.capacity = placed.size();
-        self.usable = data / (1.0 + INDEX) * unpinned;
+        self.usable = data / (1.0 + index_share(question.keys)) * unpinned;
         let history = self.capacity.0 as f64 * self.usable / self.rate.0.max(1) as f64;
         self.history = Duration::try_from_secs_f64(history).unwrap_or(Duration::MAX);
         self.without_logs = placed.without_logs;

@@ -7,7 +7,7 @@
 use crate::catalog::{RingRecord, Segment};
 use crate::ring::Ring;
 use crate::schedule::StreamId;
-use crate::segment::{KeyIndex, Owner, PAGE_LEN, Span, TRAILER_LEN, Tables, Trailer, look_up};
+use crate::segment::{KeyIndex, Owner, PAGE_LEN, Span, TRAILER_LEN, Tables, Trailer, is_page, look_up};
 use crate::target::Core;
 use forebay_env::Buffer;
 use forebay_env::pipe::Inlet;
@@ -16,7 +16,7 @@ use forebay_model::gap::{Cause, Gap};
 use forebay_model::key::KeyValue;
 use forebay_model::query::{BlockSet, Query, Term};
 use forebay_model::ring::{Batch, Item, QuerySummary};
-use forebay_model::{Bytes, Result, Timestamp};
+use forebay_model::{Bytes, Error, Result, Timestamp};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -438,6 +438,9 @@ impl<'a> Run<'a> {
         for page in index.pages(hash) {
             let place = at + Bytes(u64::from(index.at) + (page * PAGE_LEN) as u64);
             let bytes = self.read(place, PAGE_LEN as u64).await?;
+            if !is_page(index, page, &bytes) {
+                return Err(Error::damaged("an index page is not the one that its segment's tables tell of"));
+            }
             let owner = Owner { ring: self.ring.id.0, segment: self.segment };
             look_up(index, &bytes, owner, hash, &mut |span| {
                 if usize::from(span) < n {
@@ -644,6 +647,3 @@ fn join(parts: impl Iterator<Item = Stretch>) -> VecDeque<Stretch> {
     }
     joined
 }
-
-#[cfg(test)]
-mod tests;

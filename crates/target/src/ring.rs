@@ -8,8 +8,6 @@
 
 mod pins;
 mod recover;
-#[cfg(test)]
-mod tests;
 
 use crate::catalog::{RingRecord, Segment};
 use crate::promise::Signal;

@@ -597,6 +597,3 @@ impl State {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -645,6 +645,3 @@ fn check_slots(layout: &Layout, slots: u64, segment: Bytes) -> Result<()> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

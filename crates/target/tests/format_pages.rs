@@ -120,7 +120,7 @@ fn the_page_of_the_segment_has_its_fields() {
         keys: Vec::new(),
     };
     names_in_order(page.split_once("| span |").unwrap().1, "", &fields(&span));
-    let index = KeyIndex { at: 0, firsts: Vec::new(), shift: 0, dense_from: None };
+    let index = KeyIndex { at: 0, firsts: Vec::new(), shift: 0, dense_from: None, checksums: Vec::new() };
     names_in_order(page.split_once("| key index |").unwrap().1, "", &fields(&index));
     let segment = Bytes::kib(256);
     let builder = Builder::new(KeySet::default(), IndexBudget::for_segment(segment, 0));

@@ -102,7 +102,7 @@ async fn measure_again(service: &Service, budget: Duration) -> Result<Profile> {
 fn plan(service: &Service, request: &PlanRequest) -> TargetPlan {
     let target = &service.target;
     let PlanRequest { rate, capacity, pin_percent, flush_interval, block } = *request;
-    let question = plan::Question { rate, capacity, pin_percent, flush_interval, block };
+    let question = plan::Question { rate, capacity, pin_percent, flush_interval, block, keys: 0 };
     let (profile, layout, free, demands) = (target.profile(), target.layout(), target.free_runs(), target.demands());
     let ground = plan::Ground { profile: &profile, layout: &layout, free: &free, existing: &demands };
     let plan = plan::plan(ground, &question);

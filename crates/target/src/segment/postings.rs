@@ -42,7 +42,7 @@ pub(super) fn entry(hash: u64, span: u16) -> u64 {
 pub(super) fn bound(postings: u64) -> u64 {
     // Five bytes each (two varints), and the heads of the pages, which are never less than three quarters full.
     let entries = postings * 5;
-    if postings == 0 { 0 } else { entries + (entries / 3000 + 1) * (PAGE_HEAD as u64 + 8) + PAGE_LEN as u64 }
+    if postings == 0 { 0 } else { entries + (entries / 3000 + 1) * (PAGE_HEAD as u64 + 16) + PAGE_LEN as u64 }
 }
 
 /// Where a key's postings are.
@@ -56,6 +56,8 @@ pub struct KeyIndex {
     pub shift: u8,
     /// Spans from this one on are not indexed: any value may be there.
     pub dense_from: Option<u16>,
+    /// The checksum of each page: a page of an earlier life of the same segment is not taken for it.
+    pub checksums: Vec<u32>,
 }
 
 impl KeyIndex {
@@ -77,7 +79,7 @@ impl KeyIndex {
 pub(super) fn encode(postings: &[u64], dense_from: Option<u16>, at: u32, owner: Owner, out: &mut Vec<u8>) -> KeyIndex {
     let bits = (postings.len().max(1) as u64).ilog2() + 1 + 6;
     let shift = HASH_BITS.saturating_sub(bits) as u8;
-    let mut index = KeyIndex { at, firsts: Vec::new(), shift, dense_from };
+    let mut index = KeyIndex { at, firsts: Vec::new(), shift, dense_from, checksums: Vec::new() };
     let mut page = Vec::with_capacity(PAGE_LEN);
     let (mut last, mut count) = (0u64, 0u16);
     let mut previous = None;
@@ -89,7 +91,7 @@ pub(super) fn encode(postings: &[u64], dense_from: Option<u16>, at: u32, owner: 
         }
         previous = Some((hash, span));
         if count == 0 || page.len() + 20 > PAGE_LEN {
-            close(&mut page, count, owner, out);
+            close(&mut page, count, owner, out, &mut index);
             page.resize(PAGE_HEAD, 0);
             page[..8].copy_from_slice(&hash.to_le_bytes());
             index.firsts.push(hash);
@@ -101,11 +103,11 @@ pub(super) fn encode(postings: &[u64], dense_from: Option<u16>, at: u32, owner: 
         last = hash;
         count += 1;
     }
-    close(&mut page, count, owner, out);
+    close(&mut page, count, owner, out, &mut index);
     index
 }
 
-fn close(page: &mut Vec<u8>, count: u16, owner: Owner, out: &mut Vec<u8>) {
+fn close(page: &mut Vec<u8>, count: u16, owner: Owner, out: &mut Vec<u8>, index: &mut KeyIndex) {
     if count == 0 {
         return;
     }
@@ -113,8 +115,14 @@ fn close(page: &mut Vec<u8>, count: u16, owner: Owner, out: &mut Vec<u8>) {
     page[8..10].copy_from_slice(&count.to_le_bytes());
     let crc = checksum(page, owner);
     page[12..16].copy_from_slice(&crc.to_le_bytes());
+    index.checksums.push(crc);
     out.extend_from_slice(page);
     page.clear();
+}
+
+/// Whether the page is the one that the tables tell of; its content is checked by [`look_up`].
+pub fn is_page(index: &KeyIndex, number: usize, page: &[u8]) -> bool {
+    index.checksums.get(number).is_some_and(|crc| page[12..16] == crc.to_le_bytes())
 }
 
 /// Calls `found` for each span that the page says may hold the hash.

@@ -1,5 +1,5 @@
 use super::postings::{encode, entry};
-use super::{Owner, PAGE_LEN, look_up};
+use super::{Owner, PAGE_LEN, is_page, look_up};
 
 const OWNER: Owner = Owner { ring: 1, segment: 2 };
 
@@ -46,6 +46,14 @@ fn a_value_in_all_spans_is_found_across_pages() {
     spans.sort_unstable();
     spans.dedup();
     assert!((0..180).all(|s| spans.contains(&s)), "{spans:?}");
+}
+
+#[test]
+fn a_page_of_an_earlier_life_of_the_segment_is_not_taken_for_it() {
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    encode(&[entry(hash(1), 0)], None, 0, OWNER, &mut first);
+    let index = encode(&[entry(hash(1), 0), entry(hash(2), 0)], None, 0, OWNER, &mut second);
+    assert!(is_page(&index, 0, &second) && !is_page(&index, 0, &first));
 }
 
 #[test]
