@@ -52,7 +52,9 @@ fn a_value_in_all_spans_is_found_across_pages() {
 fn a_page_of_an_earlier_life_of_the_segment_is_not_taken_for_it() {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     encode(&[entry(hash(1), 0)], None, 0, OWNER, &mut first);
-    let index = encode(&[entry(hash(1), 0), entry(hash(2), 0)], None, 0, OWNER, &mut second);
+    let mut postings = [entry(hash(1), 0), entry(hash(2), 0)];
+    postings.sort_unstable();
+    let index = encode(&postings, None, 0, OWNER, &mut second);
     assert!(is_page(&index, 0, &second) && !is_page(&index, 0, &first));
 }
 
