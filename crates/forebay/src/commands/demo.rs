@@ -205,6 +205,12 @@ fn choose(args: &DemoArgs) -> Result<(Temporary, Formatted)> {
         None => vec![std::env::temp_dir(), PathBuf::from(".")],
     };
     for place in places {
+        // The current directory may be the temporary one: what is there now is ours already.
+        let same =
+            |(made, _): &(Temporary, Formatted)| file::absolute(&place).is_ok_and(|p| made.0.parent() == Some(&p));
+        if best.as_ref().is_some_and(same) {
+            continue;
+        }
         match target(&place, args.place.is_some()) {
             Ok(made) => {
                 let faster = best.as_ref().is_none_or(|(_, b)| means(&made.1.profile).0 > means(&b.profile).0);
