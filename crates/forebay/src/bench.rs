@@ -23,7 +23,7 @@ pub struct RingArgs {
     #[arg(long)]
     pub disk: String,
     /// Simulated disks: divide the capacity by this
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 100)]
     pub scale: u64,
     /// Size of elements, or `mixed`
     #[arg(long, default_value = "1MiB")]
@@ -79,6 +79,10 @@ pub struct Figures {
     pinned_segments: u64,
     staging_bytes: u64,
     staging_peak_bytes: u64,
+    /// What the simulated device read and wrote in all, and how much of the time it worked; zero on a real one.
+    device_read_bytes_per_second: u64,
+    device_written_bytes_per_second: u64,
+    device_busy_share: f64,
     peak_memory_bytes: u64,
 }
 

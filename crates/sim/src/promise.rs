@@ -10,7 +10,7 @@ use crate::world::World;
 use forebay_env::pipe::pipe;
 use forebay_env::{Clock, Env, Random};
 use forebay_model::query::Query;
-use forebay_model::ring::{Batch, RingSpec};
+use forebay_model::ring::{Batch, Item, RingSpec};
 use forebay_model::{Bytes, Error, Profile, Rate, Result, Timestamp};
 use forebay_target::profile::{MeasureOptions, measure as measure_profile};
 use forebay_target::query::Limits;
@@ -90,6 +90,12 @@ pub struct Outcome {
     pub sweeps: u64,
     /// Least slack at which a read was started.
     pub least_slack: Duration,
+    /// Bytes that the device read and wrote, metadata and index included.
+    pub device_read: Bytes,
+    /// See `device_read`.
+    pub device_written: Bytes,
+    /// How long the device worked.
+    pub device_busy: Duration,
 }
 
 impl Load {
@@ -280,7 +286,7 @@ async fn measure(world: &World, disk: &SimDisk, target: Rc<Target>, ring: Rc<Rin
         let reader = saturate(ring.clone(), world.random(), clock.clone(), stop.clone(), read.clone());
         tasks.push(world.spawner().spawn(reader));
     }
-    let counters = target.disk().counters();
+    let (counters, device) = (target.disk().counters(), disk.counters());
     let (start, first_count) = (clock.now(), source.count);
     source.lost = 0;
     let lap = capacity.0 * load.laps;
@@ -293,9 +299,8 @@ async fn measure(world: &World, disk: &SimDisk, target: Rc<Target>, ring: Rc<Rin
     source.feeder.durable().await?;
     let after = ring.status();
     drop(tasks);
-    let now = target.disk().counters();
+    let (now, device_now) = (target.disk().counters(), disk.counters());
     let missed = after.missed_deadlines - before.missed_deadlines;
-    let _ = disk;
     let mut seconds = seconds.into_inner();
     // The last second is not whole.
     seconds.pop();
@@ -317,6 +322,9 @@ async fn measure(world: &World, disk: &SimDisk, target: Rc<Target>, ring: Rc<Rin
         staging: after.staging,
         sweeps: now.sweeps - counters.sweeps,
         least_slack: now.least_slack,
+        device_read: device_now.bytes_read - device.bytes_read,
+        device_written: device_now.bytes_written - device.bytes_written,
+        device_busy: device_now.busy - device.busy,
     })
 }
 
@@ -341,7 +349,7 @@ async fn pin_scattered(target: &Target, ring: &Rc<Ring>, load: &Load, clock: &Rc
     Ok(ring.status().pinned_segments)
 }
 
-/// Reads from one place in the ring on and, at the end, from another.
+/// Reads from one place in the ring on and, at the end or when the writer has overtaken it, from another.
 async fn saturate(
     ring: Rc<Ring>,
     random: Rc<dyn Random>,
@@ -364,7 +372,12 @@ async fn saturate(
             if stop.get() {
                 return;
             }
+            // What lies before the first element it found was expired when it asked.
+            if batch.items.iter().skip(1).any(|item| matches!(item, Item::Expired { .. })) {
+                break;
+            }
         }
+        drop(outlet);
         if task.await.is_err() {
             return;
         }

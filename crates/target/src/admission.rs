@@ -16,6 +16,7 @@ pub(crate) mod place;
 
 pub use place::{Placed, Wish, place};
 
+use crate::schedule::AHEAD;
 use forebay_model::profile::FLUSH_BURST;
 use forebay_model::{Bytes, Error, Profile, Rate, Result};
 use std::ops::Range;
@@ -28,10 +29,14 @@ pub fn index_share(keys: usize) -> f64 {
 
 /// Share of the device's time that is never promised.
 pub const MARGIN: f64 = 0.015;
-/// Sealed segments of a ring between two checkpoints, at least.
-pub const SEGMENTS_PER_CHECKPOINT: u64 = 32;
-/// Positionings of a checkpoint: four durable steps, each there and back.
-const POSITIONINGS_PER_CHECKPOINT: f64 = 8.0;
+/// Sealed segments of a ring between two checkpoints, at most: what opening has to walk.
+const SEGMENTS_PER_CHECKPOINT: u64 = 32;
+/// Durable steps of a checkpoint, each ended by a flush.
+const STEPS_PER_CHECKPOINT: u32 = 4;
+/// Positionings of a checkpoint: each step there and back.
+const POSITIONINGS_PER_CHECKPOINT: u32 = 2 * STEPS_PER_CHECKPOINT;
+/// What one step of a checkpoint may wait for a better moment: this part of a lap, as a divisor.
+const PATIENCE: u32 = 32;
 /// Above this share of its place's rate, a ring gets groups without logs: it has no time to pass over them.
 const WITHOUT_LOGS_PERCENT: u64 = 85;
 /// Blocks of staging beyond rate and time: one being packed, one being sealed, and as many under way.
@@ -56,9 +61,32 @@ pub struct Demand {
     pub segment: Bytes,
     /// Bytes beyond the promised ones, as a share of them ([`index_share`]).
     pub index: f64,
+    /// Segments of a lap: those that no pin holds.
+    pub lap: u64,
 }
 
 impl Demand {
+    /// Bytes per second that are written for the promised ones.
+    pub fn written(&self) -> Rate {
+        Rate((self.rate.0 as f64 * (1.0 + self.index)) as u64)
+    }
+
+    /// Whether a lap lasts long enough: what is overwritten must have left the path that opening would walk. Until then
+    /// a segment is written, made durable, and passed by a checkpoint, while the next two are under way.
+    fn has_time_for_checkpoints(&self, profile: &Profile) -> bool {
+        let segment = self.written().time_for(self.segment);
+        let checkpoint =
+            profile.full_seek * POSITIONINGS_PER_CHECKPOINT + (profile.flush + AHEAD) * STEPS_PER_CHECKPOINT;
+        let lap = segment * u32::try_from(self.lap).unwrap_or(u32::MAX);
+        let waiting = lap / PATIENCE * POSITIONINGS_PER_CHECKPOINT;
+        lap >= segment * 2 + self.lag + checkpoint * 2 + waiting
+    }
+
+    /// How long a step of a checkpoint may wait.
+    pub fn patience(&self) -> Duration {
+        self.written().time_for(self.segment) * u32::try_from(self.lap).unwrap_or(u32::MAX) / PATIENCE
+    }
+
     /// Lowest write rate of its places.
     pub fn floor(&self, profile: &Profile) -> Rate {
         let rates = self.places.iter().map(|p| profile.write_rate_within(p.start, p.end));
@@ -126,7 +154,7 @@ impl Load {
         let seconds = |time: Duration| time.as_secs_f64();
         let (mut in_turn, mut preempting) = (0.0, 0.0);
         for demand in demands {
-            let rate = demand.rate.0 as f64 * (1.0 + demand.index);
+            let rate = demand.written().0 as f64;
             let segments = rate / demand.segment.0.max(1) as f64;
             load.transfer += rate / demand.floor(profile).0 as f64;
             let holes = demand.hole_every.map_or(0.0, |every| rate / every.0.max(1) as f64);
@@ -142,8 +170,8 @@ impl Load {
             // In the long run the mean counts; that several meet at their worst is what the reserve is for.
             let mean = seconds(profile.mean_full_seek) / seconds(profile.full_seek).max(1e-9);
             let checkpoint =
-                POSITIONINGS_PER_CHECKPOINT * seconds(to_roots.unwrap_or(profile.full_seek)) * mean.min(1.0);
-            load.checkpoints += segments / SEGMENTS_PER_CHECKPOINT as f64 * checkpoint;
+                f64::from(POSITIONINGS_PER_CHECKPOINT) * seconds(to_roots.unwrap_or(profile.full_seek)) * mean.min(1.0);
+            load.checkpoints += segments / segments_per_checkpoint(demand.lap) as f64 * checkpoint;
             if demands.len() > 1 {
                 // Each visit ends with a flush, and the drive has nothing else to write while that ends.
                 let position = seconds(demand.farthest(profile, demands) + profile.short_seek);
@@ -168,6 +196,9 @@ impl Load {
 /// passes its slowest place in less time than its deadlines have slack, with that one on its way and all others in
 /// their slowest.
 fn fit(profile: &Profile, demands: &[&Demand]) -> bool {
+    if !demands.iter().all(|d| d.has_time_for_checkpoints(profile)) {
+        return false;
+    }
     let load = Load::of(profile, demands);
     if load.total() <= 1.0 - MARGIN {
         return true;
@@ -175,7 +206,7 @@ fn fit(profile: &Profile, demands: &[&Demand]) -> bool {
     let Some(cycle) = demands.iter().map(|d| cycle(profile, d.lag)).min() else { return true };
     let slack = cycle.saturating_sub(profile.full_seek + profile.short_seek).as_secs_f64();
     demands.iter().any(|demand| {
-        let rate = demand.rate.0 as f64 * (1.0 + demand.index);
+        let rate = demand.written().0 as f64;
         let others = load.total() - rate / demand.floor(profile).0 as f64;
         let left = 1.0 - MARGIN - others;
         left > 0.0 && demand.delay(profile, rate, left) <= slack
@@ -189,9 +220,16 @@ fn flush_beyond(profile: &Profile) -> Duration {
     profile.flush.saturating_sub(slowest.time_for(FLUSH_BURST)).saturating_sub(profile.short_seek)
 }
 
-/// How long a write with flush interval `lag` may take: the rest is for the flush. Deadlines are counted with it.
+/// How long a write with flush interval `lag` may take: the rest is for the flush, and for what then still runs ahead
+/// of the platters. The scheduler's deadlines are counted with it.
 pub fn cycle(profile: &Profile, lag: Duration) -> Duration {
-    lag.saturating_sub((lag / 10).max(profile.flush))
+    lag - (lag / 10).max((profile.flush + AHEAD).min(lag / 2))
+}
+
+/// Sealed segments between two checkpoints of a ring with `lap` segments that no pin holds: several checkpoints a lap,
+/// so that none has to be waited for.
+pub fn segments_per_checkpoint(lap: u64) -> u64 {
+    (lap / 4).clamp(1, SEGMENTS_PER_CHECKPOINT)
 }
 
 /// Slack that the scheduler keeps from best-effort I/O, for what it cannot foresee: one step of a checkpoint there and
@@ -206,7 +244,7 @@ pub fn least_lag(profile: &Profile) -> Duration {
     let slowest = profile.points.iter().map(|p| p.write).min().unwrap_or(Rate(1));
     let needed = reserve(profile) + profile.full_seek + slowest.time_for(FLUSH_BURST);
     // The inverse of `cycle`, rounded up, so that the stated least suffices.
-    Duration::from_nanos((needed.as_nanos() as u64 * 10).div_ceil(9)).max(needed + profile.flush)
+    Duration::from_nanos((needed.as_nanos() as u64 * 10).div_ceil(9)).max(needed + profile.flush + AHEAD)
 }
 
 /// A guarantee that can be kept beside the others.

@@ -93,6 +93,7 @@ pub fn plan(ground: Ground<'_>, question: &Question) -> Plan {
         index: index_share(question.keys),
         pin_percent: question.pin_percent,
         without_logs: None,
+        beside: Bytes::ZERO,
     };
     let site = Site { profile, existing, layout, free, wish: &wish };
     let largest = site.largest();

@@ -16,7 +16,7 @@ use forebay_model::gap::{Cause, Gap};
 use forebay_model::key::KeyValue;
 use forebay_model::query::{BlockSet, Query, Term};
 use forebay_model::ring::{Batch, Item, QuerySummary};
-use forebay_model::{Bytes, Error, Result, Timestamp};
+use forebay_model::{Bytes, Error, Result, RingId, Timestamp};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -101,6 +101,8 @@ struct Run<'a> {
     last_block: Option<(u64, u64)>,
     /// Whether any block was seen in the run of segments being read.
     began: bool,
+    /// Whether the writer has taken the slot that is being read.
+    overtaking: bool,
     force_first: bool,
     keys: Vec<KeyValue>,
     enough: bool,
@@ -134,6 +136,7 @@ impl<'a> Run<'a> {
             open_element: None,
             last_block: None,
             began: false,
+            overtaking: false,
             force_first: false,
             keys,
             enough: false,
@@ -241,8 +244,7 @@ impl<'a> Run<'a> {
 
     /// Whether the slot still holds the segment.
     fn still_there(&self, slot: u32, sequence: u64) -> bool {
-        self.core.has_ring(self.ring.id)
-            && self.core.with_ring(self.ring.id, |r| r.slots[slot as usize].is_some_and(|s| s.sequence == sequence))
+        still_there(&self.core, self.ring.id, slot, sequence)
     }
 
     /// Reads one segment. True if nothing will follow in it.
@@ -262,33 +264,40 @@ impl<'a> Run<'a> {
         let mut rest = Vec::new();
         let mut reads = VecDeque::new();
         loop {
-            while reads.len() < READS_AHEAD
+            while !self.overtaking
+                && reads.len() < READS_AHEAD
                 && let Some(stretch) = stretches.pop_front()
             {
                 let disk = self.core.disk.clone();
                 let stream = self.stream;
                 let buffer = Buffer::alone(Bytes(u64::from(stretch.length)))?;
                 let place = at + Bytes(u64::from(stretch.offset));
-                let task = self.core.disk.env().spawner.spawn(async move { disk.read(stream, place, buffer).await });
+                let (core, ring, sequence) = (self.core.clone(), self.ring.id, segment.sequence);
+                let wanted = move || still_there(&core, ring, slot, sequence);
+                let read = async move { disk.read_while(stream, place, buffer, wanted).await };
+                let task = self.core.disk.env().spawner.spawn(read);
                 reads.push_back((stretch, task));
             }
             let Some((stretch, task)) = reads.pop_front() else { break };
             let (bytes, result) = task.await;
             self.summary.read += Bytes(u64::from(stretch.length));
-            if !self.still_there(slot, segment.sequence) {
-                self.overtaken(segment).await;
-                return Ok(true);
-            }
+            // What was read before the writer came is proven by its stamps, and returned.
+            self.overtaking |= !self.still_there(slot, segment.sequence);
             match result {
                 Ok(()) if cut_anywhere => self.joined(&mut rest, &bytes, stretch, slot, segment.sequence).await,
                 Ok(()) => {
                     self.stretch(&bytes, stretch.offset, slot, segment.sequence).await;
                 }
+                Err(_) if self.overtaking => {}
                 Err(error) => self.unreadable(&error, segment).await,
             }
             if self.enough {
                 return Ok(true);
             }
+        }
+        if std::mem::take(&mut self.overtaking) {
+            self.overtaken(segment).await;
+            return Ok(true);
         }
         if complete && let Some(seen) = self.seen.filter(|seen| *seen < segment.end && self.continuous()) {
             self.missing(seen, segment.end, Timestamp(segment.max_time)).await;
@@ -307,7 +316,7 @@ impl<'a> Run<'a> {
     /// Elements `from..to` of the segment being read are not where they should be. In the oldest segments that is what
     /// a crash leaves of a slot that was being taken; elsewhere it is damage.
     async fn missing(&mut self, from: u64, to: u64, near: Timestamp) {
-        if self.ring.is_doubtful(self.segment) {
+        if self.overtaking || self.ring.is_doubtful(self.segment) {
             self.expired(from, to).await;
         } else {
             self.damaged(Some(to - from), near, near);
@@ -610,6 +619,10 @@ impl<'a> Run<'a> {
             self.enough = true;
         }
     }
+}
+
+fn still_there(core: &Core, ring: RingId, slot: u32, sequence: u64) -> bool {
+    core.has_ring(ring) && core.with_ring(ring, |r| r.slots[slot as usize].is_some_and(|s| s.sequence == sequence))
 }
 
 /// The spans whose range of a key touches `low..=high`.

@@ -9,6 +9,7 @@
 mod pins;
 mod recover;
 
+use crate::admission;
 use crate::catalog::{RingRecord, Segment};
 use crate::promise::Signal;
 use crate::segment::{Builder, IndexBudget, Tables, Trailer, encode_footer};
@@ -23,8 +24,6 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Sealed segments between two checkpoints: what opening walks at most.
-const SEALS_PER_CHECKPOINT: u32 = 32;
 /// Tables of segments sealed lately that are kept in memory.
 const RECENT_TABLES: usize = 8;
 
@@ -400,25 +399,27 @@ impl Ring {
         let at = open.at + Bytes(u64::from(offset));
         drop(work);
         self.publish_summary();
-        let due = self.due(arrival.accepted, total);
+        let due = self.due(arrival.accepted, Bytes(u64::from(header.payload_len.get())));
         self.start(at, arrival.buffer, due);
         Ok(())
     }
 
-    /// When a block must be durable, and what that leaves for writing it: blocks beyond the guaranteed rate have the
+    /// When a block with `promised` bytes of elements must be durable: blocks beyond the guaranteed rate have the
     /// deadlines that they would have had at that rate.
-    fn due(&self, accepted: Moment, total: u32) -> Moment {
+    fn due(&self, accepted: Moment, promised: Bytes) -> Moment {
         let (rate, lag) = self.core.with_ring(self.id, |r| (r.spec.guarantee, r.spec.flush_interval));
+        if rate == Rate(0) {
+            return accepted + lag;
+        }
         let mut work = self.work.borrow_mut();
-        let start = if rate == Rate(0) { accepted } else { work.paced_until.max(accepted) };
-        work.paced_until =
-            start + if rate == Rate(0) { Duration::ZERO } else { rate.time_for(Bytes(u64::from(total))) };
+        let start = work.paced_until.max(accepted);
+        work.paced_until = start + rate.time_for(promised);
         start + lag
     }
 
-    /// Time kept for the flush at the end of a sweep.
+    /// What of the flush interval is kept for the flush at the end of a sweep.
     fn flush_reserve(&self, lag: Duration) -> Duration {
-        (lag / 10).max((self.core.flush_time() + crate::schedule::AHEAD).min(lag / 2))
+        lag - admission::cycle(&self.core.profile(), lag)
     }
 
     fn start(self: &Rc<Self>, at: Bytes, buffer: Buffer, due: Moment) {
@@ -467,8 +468,8 @@ impl Ring {
         self.consider_flush();
     }
 
-    /// Starts a flush when it is time: when everything handed in is written (but not more often than eight times an
-    /// interval), when the oldest block will be due, or when the ring is being closed.
+    /// Starts a flush when it is time: eight times an interval, but on a device that rotates only when everything handed
+    /// in is written; when the oldest block will be due; or when the ring is being closed.
     fn consider_flush(self: &Rc<Self>) {
         let (lag, now) = (self.core.with_ring(self.id, |r| r.spec.flush_interval), self.core.disk.env().clock.now());
         let reserve = self.flush_reserve(lag);
@@ -478,9 +479,10 @@ impl Ring {
             if work.flushing || work.failure.is_some() {
                 return;
             }
-            let all_done = work.in_flight.iter().all(|i| i.done);
+            // In the middle of a sweep a flush costs a turn; elsewhere it only becomes longer by waiting.
+            let good_moment = !self.core.disk.geometry().rotates || work.in_flight.iter().all(|i| i.done);
             let urgent = oldest.due - reserve;
-            let earliest = if all_done { (work.last_flush + lag / 8).min(urgent) } else { urgent };
+            let earliest = if good_moment { (work.last_flush + lag / 8).min(urgent) } else { urgent };
             let pressed = work.stopping || work.at_risk * 2 > self.at_risk_limit();
             if now < earliest && !pressed {
                 if work.flush_timer.is_some_and(|timer| timer <= earliest) {
@@ -571,9 +573,11 @@ impl Ring {
                 record.path_element = record.slots[slot as usize].map_or(record.path_element, |s| s.end);
             }
         });
+        let usable = self.core.with_ring(self.id, |record| (record.slots.len() - record.held().len()) as u64);
+        let every = admission::segments_per_checkpoint(usable);
         let mut work = self.work.borrow_mut();
         work.seals_since_checkpoint += n as u32;
-        if work.seals_since_checkpoint >= SEALS_PER_CHECKPOINT {
+        if u64::from(work.seals_since_checkpoint) >= every {
             work.seals_since_checkpoint = 0;
             drop(work);
             let this = self.clone();
@@ -599,7 +603,7 @@ impl Ring {
                 && self.core.needed_for_walk(self.id, old)
             {
                 // A lap in less time than a checkpoint takes: opening must not find its path overwritten.
-                self.core.commit().await?;
+                self.core.commit_now().await?;
                 continue;
             }
             let taken = self.core.with_ring_mut(self.id, |record| {
@@ -673,7 +677,7 @@ impl Ring {
         for (i, part) in parts.enumerate() {
             let mut buffer = Buffer::alone(Bytes(part.len() as u64))?;
             buffer.copy_from_slice(part);
-            let due = self.due(accepted, part.len() as u32);
+            let due = self.due(accepted, Bytes::ZERO);
             let mut work = self.work.borrow_mut();
             work.counters.written += Bytes(part.len() as u64);
             work.in_flight.push_back(InFlight {

@@ -9,7 +9,7 @@ use crate::checkpoint;
 use crate::layout::Layout;
 use crate::promise::Signal;
 use crate::ring::Ring;
-use crate::schedule::{Scheduler, StreamId};
+use crate::schedule::{Expected, Scheduler, StreamId};
 use crate::superblock::Superblock;
 use forebay_env::{Env, Slab};
 use forebay_model::key::KeySet;
@@ -20,6 +20,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The most segments of a ring: what its part of the catalog may take.
 const SEGMENT_RECORD: u64 = 96;
@@ -60,10 +61,6 @@ impl Core {
         self.superblock.borrow().profile.clone()
     }
 
-    pub(crate) fn flush_time(&self) -> std::time::Duration {
-        self.superblock.borrow().profile.flush
-    }
-
     pub(crate) fn with_ring<T>(&self, id: RingId, look: impl FnOnce(&RingRecord) -> T) -> T {
         look(self.catalog.borrow().rings.get(&id).expect("a ring that works is in the catalog"))
     }
@@ -94,6 +91,14 @@ impl Core {
         let result = self.commit_alone().await;
         self.committing.set(false);
         self.committed.notify();
+        result
+    }
+
+    /// As [`Core::commit`], for a ring that cannot go on before.
+    pub(crate) async fn commit_now(&self) -> Result<()> {
+        self.disk.hurry(true);
+        let result = self.commit().await;
+        self.disk.hurry(false);
         result
     }
 
@@ -165,6 +170,7 @@ impl Core {
             skips_per_cycle: record.most_pinned_runs(segments_per_cycle),
             segment: record.segment,
             index: admission::index_share(record.spec.keys.len()),
+            lap: (record.slots.len() - record.held().len()) as u64,
         }
     }
 }
@@ -266,10 +272,18 @@ impl Target {
         let count = (staging.0 / spec.block.0).clamp(8, 4096) as usize;
         let ring = Ring::new(self.core.clone(), id, Slab::new(spec.block, count)?, keys);
         self.rings.borrow_mut().insert(id, ring.clone());
-        self.core.disk.set_rate(id, spec.guarantee, segment);
+        let demand = self.core.with_ring(id, |record| self.core.demand(record));
+        self.core.disk.expect(id, Expected { rate: demand.written(), run: segment, lag: spec.flush_interval });
+        self.set_patience();
         let work = ring.clone();
         self.core.disk.env().spawner.detach(async move { work.run().await });
         Ok(ring)
+    }
+
+    /// Checkpoints wait as long as the ring with the shortest lap can.
+    fn set_patience(&self) {
+        let patience = self.core.demands(None).iter().map(admission::Demand::patience).min();
+        self.core.disk.set_patience(patience.unwrap_or(Duration::MAX));
     }
 
     /// The ring of this name.
@@ -393,6 +407,8 @@ impl Target {
         ring.close().await?;
         self.rings.borrow_mut().remove(&ring.id);
         self.forget(ring.id);
+        self.core.disk.expect_nothing(ring.id);
+        self.set_patience();
         self.core.commit().await
     }
 
@@ -441,7 +457,8 @@ impl Target {
         let layout = self.core.layout();
         let (class, wish) = self.core.with_ring(id, |r| {
             let class = if r.without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
-            (class, wish(&r.spec, layout.group * more as u64, 0, Some(r.without_logs)))
+            let wish = wish(&r.spec, layout.group * more as u64, 0, Some(r.without_logs));
+            (class, admission::Wish { beside: r.spec.capacity, ..wish })
         });
         if more == 0 {
             return Ok(Vec::new());
@@ -600,6 +617,7 @@ fn wish(spec: &RingSpec, capacity: Bytes, pin_percent: u8, without_logs: Option<
         index: admission::index_share(spec.keys.len()),
         pin_percent,
         without_logs,
+        beside: Bytes::ZERO,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Figures, RingArgs};
 use crate::args;
-use forebay_model::{Bytes, Result};
+use forebay_model::{Bytes, Rate, Result};
 use forebay_sim::DiskSpec;
 use forebay_sim::promise::{Elements, Load, run as run_load};
 
@@ -43,6 +43,9 @@ pub(super) fn run(args: &RingArgs, spec: DiskSpec) -> Result<Figures> {
         pinned_segments: outcome.pinned,
         staging_bytes: outcome.staging.0,
         staging_peak_bytes: outcome.staging_peak.0,
+        device_read_bytes_per_second: Rate::of(outcome.device_read, outcome.elapsed).0,
+        device_written_bytes_per_second: Rate::of(outcome.device_written, outcome.elapsed).0,
+        device_busy_share: outcome.device_busy.as_secs_f64() / seconds,
         ..Figures::default()
     })
 }

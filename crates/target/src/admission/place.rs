@@ -25,6 +25,8 @@ pub struct Wish {
     pub pin_percent: u8,
     /// Whether its groups are without logs; `None` if that may be decided here.
     pub without_logs: Option<bool>,
+    /// Space that the ring has already, beside `capacity`.
+    pub beside: Bytes,
 }
 
 /// A place for a ring.
@@ -120,6 +122,7 @@ impl Site<'_> {
             skips_per_cycle: self.skips(segment),
             segment,
             index: self.wish.index,
+            lap: self.lap(places, segment, data),
         }
     }
 
@@ -129,6 +132,13 @@ impl Site<'_> {
         let pinned = (self.wish.capacity.0 / 100).saturating_mul(u64::from(self.wish.pin_percent)).div_ceil(segment.0);
         let met = self.wish.rate.bytes_in(self.wish.flush_interval).0.div_ceil(segment.0) + 1;
         u32::try_from(pinned.min(met)).unwrap_or(u32::MAX)
+    }
+
+    /// Segments that no pin holds, were the pin budget used up.
+    fn lap(&self, places: &[Range<Bytes>], segment: Bytes, data: Bytes) -> u64 {
+        let groups = places.iter().map(|run| self.count(run)).sum::<u64>() + self.wish.beside / self.layout.group;
+        let segments = groups * (data.0 / segment.0.max(1)).max(1);
+        segments - (segments * u64::from(self.wish.pin_percent)).div_ceil(100).min(segments)
     }
 
     /// Whether to do without logs, in the order in which it is tried.

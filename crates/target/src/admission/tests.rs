@@ -54,6 +54,7 @@ fn demand(rate: Rate, from: u64, to: u64) -> Demand {
         skips_per_cycle: 0,
         segment: Bytes::mib(90),
         index: 0.005,
+        lap: (SIZE / 100 * (to - from)) / Bytes::mib(90).0,
     }
 }
 

@@ -1,23 +1,24 @@
 //! How long the guaranteed writes can still wait: pure arithmetic over the queues and the profile.
 
-use super::{AHEAD, State};
+use super::state::{AHEAD, Expected, State};
 use forebay_model::{Bytes, Moment, Profile, Rate, RingId};
 use std::time::Duration;
 
+/// The share of its flush interval that a ring's sweep may take until its first flush, as a divisor.
+const FIRST_FLUSH: u32 = 4;
+
 /// For each ring with a backlog: the latest moment at which a sweep over it may start, were it alone.
 pub(super) fn latest_starts(state: &State, profile: &Profile) -> Vec<(RingId, Moment)> {
-    state
-        .guaranteed
-        .iter()
-        .filter(|(_, q)| !q.is_empty())
-        .map(|(ring, _)| (*ring, one(state, profile, *ring).0))
-        .collect()
+    let waiting = state.guaranteed.iter().filter(|(_, q)| !q.is_empty());
+    waiting.map(|(ring, _)| (*ring, one(state, profile, *ring).0)).collect()
 }
 
-/// Latest start of a ring's backlog, and how long the backlog takes.
+/// Latest start of a ring's backlog on a device that rotates, and how long it keeps the arm from then on.
 ///
-/// Nothing of a sweep is durable before the flush that ends it, so all of it must be done when its first part is due.
-/// While it lasts, more arrives: at a device rate W and an arrival rate r it takes W / (W - r) times as long.
+/// Nothing of a sweep is durable before a flush. While a sweep over a backlog lasts, more arrives: at a device rate W
+/// and an arrival rate r it takes W / (W - r) times as long. If that is long, a first flush comes on the way: what was
+/// written by then was written faster than it had arrived, so what follows is due later by more than it takes. Only
+/// the way to that first flush has to fit before the first deadline then.
 fn one(state: &State, profile: &Profile, ring: RingId) -> (Moment, Duration) {
     let mut spent = Duration::ZERO;
     let mut due = Moment(u64::MAX);
@@ -34,27 +35,59 @@ fn one(state: &State, profile: &Profile, ring: RingId) -> (Moment, Duration) {
         spent += rate.time_for(length);
         due = due.min(pending.deadline);
     }
-    let arriving: u64 = state.rates.values().map(|(rate, _)| rate.0).sum();
+    let arriving: u64 = state.expected.values().map(|e| e.rate.0).sum();
+    let expected = state.expected.get(&ring).copied().unwrap_or(Expected::NOTHING);
     // What arrives later also costs a skip at the end of each run.
-    let run = state.rates.get(&ring).map_or(Bytes::mib(64), |(_, run)| *run);
-    let with_skip = Rate(slowest).time_for(run) + profile.short_seek;
-    let slowest = Rate::of(run, with_skip).0;
+    let with_skip = Rate(slowest).time_for(expected.run) + profile.short_seek;
+    let slowest = Rate::of(expected.run, with_skip).0;
     let growth = slowest as f64 / slowest.saturating_sub(arriving).max(slowest / 50).max(1) as f64;
     // The queue is empty before the platters are done, by what runs ahead of them; that much arrives for the next sweep.
-    let spent = profile.full_seek + spent.saturating_sub(AHEAD).mul_f64(growth);
+    let whole = spent.saturating_sub(AHEAD).mul_f64(growth);
+    let others = state.expected.iter().any(|(other, e)| *other != ring && e.rate > Rate(0));
+    // Where another ring may come in between, the whole has to fit.
+    let spent = if others { whole } else { whole.min(to_first_flush(expected, profile, growth)) };
+    let spent = profile.full_seek + spent;
     (due - spent, spent)
 }
 
+/// How long a sweep goes on until it is flushed on the way: so long that what each flush costs, a turn of the platters
+/// at the worst, is little beside what is gained between two.
+fn to_first_flush(expected: Expected, profile: &Profile, growth: f64) -> Duration {
+    (expected.lag / FIRST_FLUSH).max((profile.short_seek * 4).mul_f64(growth - 1.0))
+}
+
 /// How long guaranteed writes can wait from `now` on, behind what is in flight; zero if they must start.
-pub(super) fn slack(state: &State, profile: &Profile, now: Moment) -> Duration {
-    let mut rings: Vec<(Moment, Duration)> =
-        state.guaranteed.iter().filter(|(_, q)| !q.is_empty()).map(|(ring, _)| one(state, profile, *ring)).collect();
+pub(super) fn slack(state: &State, profile: &Profile, rotates: bool, now: Moment) -> Duration {
+    if !rotates {
+        return slack_flat(state, profile, now);
+    }
+    let waiting = state.guaranteed.iter().filter(|(_, q)| !q.is_empty());
+    let mut rings: Vec<(Moment, Duration)> = waiting.map(|(ring, _)| one(state, profile, *ring)).collect();
     rings.sort();
     let mut start = now + state.busy;
     let mut least = Duration::MAX;
     for (latest, takes) in rings {
         least = least.min(latest.since(start));
         start = start + takes;
+    }
+    least
+}
+
+/// The same on a device without position, where writes go out as they come. Its cache takes more than it has done, and
+/// reads hold up what it still owes: so all that no flush has covered counts as not begun, and counts twice, so that
+/// what arrives while that is done finds as much time again; and the flush that will cover it may have to wait for one
+/// that is as long as what is owed now.
+fn slack_flat(state: &State, profile: &Profile, now: Moment) -> Duration {
+    let owed = state.undurable.iter().map(|w| (w.deadline, w.takes));
+    let waiting = state.guaranteed.values().flatten().map(|pending| {
+        let length = Bytes(pending.buffer.len() as u64);
+        (pending.deadline, profile.write_rate(pending.offset).time_for(length))
+    });
+    let mut least = Duration::MAX;
+    let mut done = now + state.normal_busy + state.undurable.iter().map(|w| w.takes).sum::<Duration>();
+    for (deadline, takes) in owed.chain(waiting) {
+        done = done + takes * 2;
+        least = least.min(deadline.since(done));
     }
     least
 }

@@ -21,6 +21,7 @@ fn wish(rate: Rate, capacity: Bytes) -> Wish {
         index: 0.005,
         pin_percent: 0,
         without_logs: None,
+        beside: Bytes::ZERO,
     }
 }
 

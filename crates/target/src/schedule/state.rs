@@ -1,0 +1,334 @@
+//! What the scheduler knows, and what it decides from that: no I/O, no waiting.
+
+use super::slack;
+use super::streams::{ANTICIPATION, Streams, Turn};
+use super::{Class, Counters, Direction, Pending};
+use crate::promise::Giver;
+use forebay_model::{Bytes, Error, Moment, Profile, Rate, Result, RingId};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// The most bytes of guaranteed writes in flight: enough for every device we know to stream.
+const GUARANTEED_IN_FLIGHT: Bytes = Bytes::mib(8);
+/// The most normal I/Os in flight on a device that rotates: two, so that the second is queued when the first ends.
+const NORMAL_IN_FLIGHT_ROTATING: usize = 2;
+/// The same on one that does not: its channels want work.
+const NORMAL_IN_FLIGHT_FLAT: usize = 8;
+/// The most metadata I/Os in flight.
+const METADATA_IN_FLIGHT: usize = 4;
+/// How far writes may run ahead of what the platters take by the profile.
+pub(crate) const AHEAD: Duration = Duration::from_millis(30);
+/// Bytes of one ring's writes that another ring's deadline lets pass first.
+const BEFORE_OTHERS: Bytes = Bytes::mib(4);
+
+/// How a ring's writes will go on coming.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Expected {
+    /// At which rate, everything that is written for the promised bytes included.
+    pub(crate) rate: Rate,
+    /// In runs of which length.
+    pub(crate) run: Bytes,
+    /// How long after their acceptance they must be durable.
+    pub(crate) lag: Duration,
+}
+
+impl Expected {
+    /// Of a ring that has said nothing.
+    pub(super) const NOTHING: Expected = Expected { rate: Rate(0), run: Bytes::mib(64), lag: Duration::from_secs(1) };
+}
+
+/// A guaranteed write that no flush has covered yet.
+pub(super) struct Undurable {
+    pub(super) deadline: Moment,
+    /// What it takes the device, by the profile.
+    pub(super) takes: Duration,
+    ended: bool,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) guaranteed: BTreeMap<RingId, VecDeque<Pending>>,
+    pub(super) expected: BTreeMap<RingId, Expected>,
+    pub(super) metadata: VecDeque<Pending>,
+    /// Nothing of metadata is to wait.
+    pub(super) hurried: bool,
+    pub(super) streams: Streams,
+    pub(super) flushes: VecDeque<Giver<Result<()>>>,
+    /// Flushes of metadata, and until when they can wait for a moment between sweeps.
+    pub(super) polite_flushes: VecDeque<Giver<Result<()>>>,
+    pub(super) polite_until: Moment,
+    flushing: bool,
+    guaranteed_in_flight: Bytes,
+    normal_in_flight: usize,
+    metadata_in_flight: usize,
+    /// How long everything in flight takes at the worst, were it all still to be done; and the normal part of it.
+    pub(super) busy: Duration,
+    pub(super) normal_busy: Duration,
+    /// Guaranteed writes in the order of their start, from the one numbered `first_undurable` on.
+    pub(super) undurable: VecDeque<Undurable>,
+    first_undurable: u64,
+    /// Up to which of them the flush under way covers.
+    flush_covers: u64,
+    /// Where the last dispatched I/O ends.
+    head: Bytes,
+    sweeping: bool,
+    /// When the platters have taken all that was written, by the profile.
+    platters_free: Moment,
+    /// Whether anything was written since the last flush began, and when that ended.
+    dirty: bool,
+    last_guaranteed_end: Moment,
+    current_ring: Option<RingId>,
+    pub(super) timer: Option<Moment>,
+    pub(super) failed: Option<Error>,
+    pub(super) counters: Counters,
+}
+
+/// What is to be done next.
+pub(super) enum Choice {
+    Start(Class, Pending),
+    Flush(Vec<Giver<Result<()>>>),
+    /// Nobody wants it any more.
+    Refuse(Pending),
+    Wait(Option<Moment>),
+}
+
+/// An I/O that was started, for [`State::ended`].
+pub(super) struct Started {
+    class: Class,
+    pub(super) direction: Direction,
+    length: Bytes,
+    worst: Duration,
+    deadline: Moment,
+    ticket: u64,
+}
+
+impl State {
+    /// The next thing to do at `now`. Whatever is chosen to be started has been taken off its queue.
+    pub(super) fn choose(&mut self, profile: &Profile, rotates: bool, now: Moment) -> Choice {
+        if let Some(unwanted) = self.streams.take_unwanted() {
+            return Choice::Refuse(unwanted);
+        }
+        let backlog = self.guaranteed.values().any(|q| !q.is_empty());
+        let between = !backlog && self.guaranteed_in_flight == Bytes::ZERO
+            || slack::slack(self, profile, rotates, now) > profile.full_seek * 2 + profile.flush;
+        if !self.flushing {
+            // Where a ring will soon want a flush anyway, that one will do.
+            let moment = between && self.undurable.is_empty() || self.hurried || now >= self.polite_until;
+            let polite = !self.polite_flushes.is_empty() && moment;
+            if polite || !self.flushes.is_empty() {
+                return self.begin_flush(backlog);
+            }
+        }
+        if self.metadata_in_flight < METADATA_IN_FLIGHT
+            && let Some(first) = self.metadata.front()
+            && (between || self.hurried || now >= first.deadline || !rotates)
+            && let Some(pending) = self.metadata.pop_front()
+        {
+            return Choice::Start(Class::Metadata, pending);
+        }
+        if rotates { self.choose_sweep_or_reads(profile, backlog, now) } else { self.choose_both(profile, now) }
+    }
+
+    fn begin_flush(&mut self, backlog: bool) -> Choice {
+        self.flushing = true;
+        self.dirty = self.guaranteed_in_flight > Bytes::ZERO;
+        self.flush_covers = self.first_undurable + self.undurable.iter().take_while(|w| w.ended).count() as u64;
+        // What arrives from now on belongs to the next sweep.
+        self.sweeping &= backlog || self.guaranteed_in_flight > Bytes::ZERO;
+        Choice::Flush(self.flushes.drain(..).chain(self.polite_flushes.drain(..)).collect())
+    }
+
+    /// The flush under way has ended.
+    pub(super) fn flushed(&mut self, result: &Result<()>) {
+        self.flushing = false;
+        match result {
+            Ok(()) => {
+                let covered = (self.flush_covers - self.first_undurable) as usize;
+                self.undurable.drain(..covered);
+                self.first_undurable = self.flush_covers;
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// On a device that rotates, reads and sweeps of writes take turns.
+    fn choose_sweep_or_reads(&mut self, profile: &Profile, backlog: bool, now: Moment) -> Choice {
+        if self.flushing {
+            // Whatever a drive is given while it empties its cache makes that last longer, and acknowledgements wait for it.
+            return Choice::Wait(None);
+        }
+        if self.sweeping && !backlog {
+            // The sweep is over once it is durable; the flush comes from who waits for that, at once.
+            let expected = self.last_guaranteed_end + ANTICIPATION;
+            if self.guaranteed_in_flight > Bytes::ZERO {
+                return Choice::Wait(None);
+            }
+            if self.dirty && now < expected {
+                return Choice::Wait(Some(expected));
+            }
+        }
+        let turn = self.streams.turn(now, true);
+        if !backlog {
+            self.sweeping = false;
+            self.current_ring = None;
+            return match turn {
+                Turn::Ready if self.normal_in_flight < NORMAL_IN_FLIGHT_ROTATING => self.start_normal(),
+                Turn::Expected(moment) => Choice::Wait(Some(moment)),
+                _ => Choice::Wait(None),
+            };
+        }
+        if !self.sweeping {
+            let slack = slack::slack(self, profile, true, now);
+            match turn {
+                Turn::Ready if slack > self.next_normal_worst(profile) => {
+                    // The arm belongs to the readers until slack runs out; their next end will ask again.
+                    if self.normal_in_flight >= NORMAL_IN_FLIGHT_ROTATING {
+                        return Choice::Wait(None);
+                    }
+                    self.note_slack(slack);
+                    return self.start_normal();
+                }
+                Turn::Ready => self.counters.throttled += 1,
+                Turn::Expected(moment) if slack > moment.since(now) + profile.full_seek => {
+                    return Choice::Wait(Some(moment));
+                }
+                _ => {}
+            }
+            self.sweeping = true;
+            self.counters.sweeps += 1;
+            // The platters begin when the reads under way have ended.
+            self.platters_free = self.platters_free.max(now + self.normal_busy);
+        }
+        if self.platters_free > now + AHEAD {
+            return Choice::Wait(Some(self.platters_free - AHEAD));
+        }
+        self.start_guaranteed(profile, now)
+    }
+
+    /// On a device without position, writes go out as they come, and reads as far as slack allows.
+    fn choose_both(&mut self, profile: &Profile, now: Moment) -> Choice {
+        if self.streams.turn(now, false) == Turn::Ready && self.normal_in_flight < NORMAL_IN_FLIGHT_FLAT {
+            let slack = slack::slack(self, profile, false, now);
+            if slack > self.next_normal_worst(profile) {
+                if slack < Duration::MAX {
+                    self.note_slack(slack);
+                }
+                return self.start_normal();
+            }
+            self.counters.throttled += 1;
+        }
+        self.start_guaranteed(profile, now)
+    }
+
+    fn note_slack(&mut self, slack: Duration) {
+        let least = self.counters.least_slack;
+        self.counters.least_slack = if least.is_zero() { slack } else { least.min(slack) };
+    }
+
+    fn start_normal(&mut self) -> Choice {
+        Choice::Start(Class::Normal, self.streams.take())
+    }
+
+    fn start_guaranteed(&mut self, profile: &Profile, now: Moment) -> Choice {
+        let room = self.guaranteed_in_flight < GUARANTEED_IN_FLIGHT;
+        let next = if room { self.next_guaranteed(profile, now) } else { None };
+        next.map_or(Choice::Wait(None), |pending| Choice::Start(Class::Guaranteed, pending))
+    }
+
+    /// The longest that the next normal I/O may take, from where the arm will be.
+    fn next_normal_worst(&self, profile: &Profile) -> Duration {
+        self.streams.next().map_or(Duration::ZERO, |p| {
+            profile.position_time(self.head, p.offset)
+                + profile.read_rate(p.offset).time_for(Bytes(p.buffer.len() as u64))
+        })
+    }
+
+    /// The next write of the sweep: of the ring being written, unless another ring's latest start has come.
+    fn next_guaranteed(&mut self, profile: &Profile, now: Moment) -> Option<Pending> {
+        let mut waiting = self.guaranteed.iter().filter(|(_, q)| !q.is_empty()).map(|(ring, _)| *ring);
+        let first = waiting.next()?;
+        let ring = if waiting.next().is_none() { first } else { self.most_urgent(profile, now)? };
+        self.current_ring = Some(ring);
+        self.guaranteed.get_mut(&ring)?.pop_front()
+    }
+
+    fn most_urgent(&self, profile: &Profile, now: Moment) -> Option<RingId> {
+        let latest = slack::latest_starts(self, profile);
+        let (urgent, start) = latest.iter().copied().min_by_key(|(_, start)| *start)?;
+        Some(match self.current_ring {
+            Some(current) if self.guaranteed.get(&current).is_some_and(|q| !q.is_empty()) => {
+                let in_time = start >= now + profile.worst_write(self.head, BEFORE_OTHERS);
+                if urgent == current || in_time { current } else { urgent }
+            }
+            _ => urgent,
+        })
+    }
+
+    /// Counts an I/O as started at `now`.
+    pub(super) fn started(&mut self, class: Class, pending: &Pending, profile: &Profile, now: Moment) -> Started {
+        let length = Bytes(pending.buffer.len() as u64);
+        let offset = pending.offset;
+        let rate = match pending.direction {
+            Direction::Read => profile.read_rate(offset),
+            Direction::Write => profile.write_rate(offset),
+        };
+        let takes = rate.time_for(length);
+        let worst = profile.position_time(self.head, offset) + takes;
+        self.busy += worst;
+        self.head = offset + length;
+        let mut ticket = 0;
+        match class {
+            Class::Guaranteed => {
+                self.platters_free = self.platters_free.max(now) + takes;
+                self.dirty = true;
+                self.guaranteed_in_flight += length;
+                self.counters.guaranteed += length;
+                ticket = self.first_undurable + self.undurable.len() as u64;
+                self.undurable.push_back(Undurable { deadline: pending.deadline, takes, ended: false });
+            }
+            Class::Normal => {
+                self.normal_busy += worst;
+                self.normal_in_flight += 1;
+                self.counters.normal += length;
+            }
+            Class::Metadata => {
+                self.metadata_in_flight += 1;
+                self.counters.metadata += length;
+            }
+        }
+        Started { class, direction: pending.direction, length, worst, deadline: pending.deadline, ticket }
+    }
+
+    /// Counts it as ended.
+    pub(super) fn ended(&mut self, io: &Started, result: &Result<()>, now: Moment) {
+        self.busy -= io.worst;
+        match io.class {
+            Class::Guaranteed => {
+                self.guaranteed_in_flight -= io.length;
+                self.last_guaranteed_end = now;
+                self.undurable[(io.ticket - self.first_undurable) as usize].ended = true;
+                if now > io.deadline {
+                    self.counters.missed_deadlines += 1;
+                }
+            }
+            Class::Normal => {
+                self.normal_busy -= io.worst;
+                self.normal_in_flight -= 1;
+            }
+            Class::Metadata => self.metadata_in_flight -= 1,
+        }
+        if io.direction == Direction::Write
+            && let Err(error) = result
+        {
+            self.fail(error);
+        }
+    }
+
+    fn fail(&mut self, error: &Error) {
+        if self.failed.is_none() {
+            self.failed = Some(Error::device(format!(
+                "the target stopped after its device failed ({error}); what was acknowledged before is kept; check the device and open the target again"
+            )));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Fair shares of normal I/O: streams take turns, each with a slice of bytes.
+//!
+//! Where a turn costs a seek, slices are long, and the stream whose turn it is keeps it through a short pause, as
+//! readers think between reads.
+
+use super::{Pending, StreamId};
+use forebay_model::{Bytes, Moment};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How long a stream may pause between reads before the arm is taken away from it.
+pub(super) const ANTICIPATION: Duration = Duration::from_millis(3);
+/// Bytes a stream may read before the next one's turn, where turns cost a seek.
+const SLICE_ROTATING: Bytes = Bytes::mib(32);
+/// The same where they do not.
+const SLICE_FLAT: Bytes = Bytes::mib(1);
+
+struct Stream {
+    id: StreamId,
+    queue: VecDeque<Pending>,
+    /// Bytes left of its slice.
+    slice: u64,
+    in_flight: usize,
+    last_end: Moment,
+}
+
+/// What a normal I/O could be started.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// The first of the first stream's queue.
+    Ready,
+    /// The stream whose turn it is has a moment to ask for more; until then nothing is started.
+    Expected(Moment),
+    /// Nobody wants anything.
+    Nobody,
+}
+
+/// All streams of a target, in round robin: the first is the one whose turn it is.
+#[derive(Default)]
+pub(super) struct Streams {
+    streams: VecDeque<Stream>,
+}
+
+impl Streams {
+    pub(super) fn push(&mut self, id: StreamId, pending: Pending, rotates: bool) {
+        match self.streams.iter_mut().find(|s| s.id == id) {
+            Some(stream) => stream.queue.push_back(pending),
+            None => self.streams.push_back(Stream {
+                id,
+                queue: VecDeque::from([pending]),
+                slice: slice(rotates),
+                in_flight: 0,
+                last_end: Moment(0),
+            }),
+        }
+    }
+
+    /// Forgets a stream that will read no more.
+    pub(super) fn end(&mut self, id: StreamId) {
+        self.streams.retain(|s| s.id != id || !s.queue.is_empty() || s.in_flight > 0);
+    }
+
+    /// An I/O of the stream has ended.
+    pub(super) fn ended(&mut self, id: StreamId, now: Moment) {
+        if let Some(stream) = self.streams.iter_mut().find(|s| s.id == id) {
+            stream.in_flight -= 1;
+            stream.last_end = now;
+        }
+    }
+
+    /// Whose turn it is, and whether it wants something.
+    pub(super) fn turn(&mut self, now: Moment, rotates: bool) -> Turn {
+        let slice = slice(rotates);
+        for _ in 0..self.streams.len() {
+            let Some(stream) = self.streams.front_mut() else { break };
+            stream.slice = stream.slice.min(slice);
+            if !stream.queue.is_empty() {
+                return Turn::Ready;
+            }
+            let until = if stream.in_flight > 0 { now + ANTICIPATION } else { stream.last_end + ANTICIPATION };
+            if rotates && stream.slice < slice && now < until {
+                return Turn::Expected(until);
+            }
+            stream.slice = slice;
+            self.streams.rotate_left(1);
+        }
+        Turn::Nobody
+    }
+
+    /// An I/O that nobody wants any more, if it is the next of its stream.
+    pub(super) fn take_unwanted(&mut self) -> Option<Pending> {
+        let unwanted = |pending: &Pending| pending.wanted.as_ref().is_some_and(|wanted| !wanted());
+        self.streams.iter_mut().find(|s| s.queue.front().is_some_and(unwanted))?.queue.pop_front()
+    }
+
+    /// What comes next: the first of the stream whose turn it is.
+    pub(super) fn next(&self) -> Option<&Pending> {
+        self.streams.iter().find(|s| !s.queue.is_empty()).and_then(|s| s.queue.front())
+    }
+
+    /// Takes the first I/O of the stream whose turn it is; after [`Turn::Ready`].
+    pub(super) fn take(&mut self) -> Pending {
+        let stream = self.streams.front_mut().expect("a stream has its turn");
+        let pending = stream.queue.pop_front().expect("it wants something");
+        stream.in_flight += 1;
+        let used = pending.buffer.len() as u64;
+        if stream.slice > used {
+            stream.slice -= used;
+        } else {
+            // Whoever's turn ends begins the next one with a whole slice, which `turn` gives.
+            stream.slice = u64::MAX;
+            self.streams.rotate_left(1);
+        }
+        pending
+    }
+}
+
+fn slice(rotates: bool) -> u64 {
+    if rotates { SLICE_ROTATING.0 } else { SLICE_FLAT.0 }
+}
