@@ -128,7 +128,7 @@ pub fn run(seed: u64, load: &Load) -> Result<Outcome> {
     let (target, ring) = world.run(set_up(env, load))?;
     let mut outcome = world.run(measure(&world, &disk, target.clone(), ring.clone(), load))?;
     let places = places(&target, &ring)?;
-    let sample = limit::Sample { places, write: load.rate, seconds: 4 };
+    let sample = limit::Sample { places, write: load.rate, seconds: 6 };
     outcome.limit = limit::alternating(seed, &load.disk, &sample);
     Ok(outcome)
 }

@@ -18,6 +18,8 @@ const NORMAL_IN_FLIGHT_FLAT: usize = 8;
 const METADATA_IN_FLIGHT: usize = 4;
 /// How far writes may run ahead of what the platters take by the profile.
 pub(crate) const AHEAD: Duration = Duration::from_millis(30);
+/// How long after the last guaranteed write another one is counted on, and with it another flush.
+const LULL: Duration = Duration::from_millis(1500);
 /// Bytes of one ring's writes that another ring's deadline lets pass first.
 const BEFORE_OTHERS: Bytes = Bytes::mib(4);
 
@@ -113,12 +115,15 @@ impl State {
             || slack::slack(self, profile, rotates, now) > profile.full_seek * 2 + profile.flush;
         if !self.flushing {
             // Where a ring will soon want a flush anyway, that one will do.
-            let moment = between && self.undurable.is_empty() || self.hurried || now >= self.polite_until;
+            let lull = self.undurable.is_empty() && now >= self.last_guaranteed_end + LULL;
+            let moment = between && lull || self.hurried || now >= self.polite_until;
             let polite = !self.polite_flushes.is_empty() && moment;
             if polite || !self.flushes.is_empty() {
                 return self.begin_flush(backlog);
             }
         }
+        // The best moment is in a sweep that has time for it: the flush to come covers it.
+        let between = between && (self.sweeping || now >= self.last_guaranteed_end + LULL);
         if self.metadata_in_flight < METADATA_IN_FLIGHT
             && let Some(first) = self.metadata.front()
             && (between || self.hurried || now >= first.deadline || !rotates)
@@ -126,7 +131,21 @@ impl State {
         {
             return Choice::Start(Class::Metadata, pending);
         }
-        if rotates { self.choose_sweep_or_reads(profile, backlog, now) } else { self.choose_both(profile, now) }
+        let choice =
+            if rotates { self.choose_sweep_or_reads(profile, backlog, now) } else { self.choose_both(profile, now) };
+        match choice {
+            Choice::Wait(moment) => Choice::Wait(moment.into_iter().chain(self.metadata_wakes(now)).min()),
+            started => started,
+        }
+    }
+
+    /// When metadata that waits for a better moment has to be looked at again.
+    fn metadata_wakes(&self, now: Moment) -> Option<Moment> {
+        let written = self.metadata.front().map(|first| first.deadline);
+        let flushed = (!self.polite_flushes.is_empty() && !self.flushing).then_some(self.polite_until);
+        let latest = written.into_iter().chain(flushed).min()?;
+        let lull = self.last_guaranteed_end + LULL;
+        [latest, lull].into_iter().filter(|moment| *moment > now).min()
     }
 
     fn begin_flush(&mut self, backlog: bool) -> Choice {
