@@ -28,6 +28,11 @@ pub fn promise<T>() -> (Giver<T>, Promise<T>) {
 }
 
 impl<T> Giver<T> {
+    /// Whether somebody still awaits the value.
+    pub fn is_awaited(&self) -> bool {
+        Rc::strong_count(&self.shared) > 1
+    }
+
     /// Keeps the promise.
     pub fn give(self, value: T) {
         let waker = {

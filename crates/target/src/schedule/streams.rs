@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How long a stream may pause between reads before the arm is taken away from it.
 pub(super) const ANTICIPATION: Duration = Duration::from_millis(3);
 /// Bytes a stream may read before the next one's turn, where turns cost a seek.
-const SLICE_ROTATING: Bytes = Bytes::mib(32);
+const SLICE_ROTATING: Bytes = Bytes::mib(64);
 /// The same where they do not.
 const SLICE_FLAT: Bytes = Bytes::mib(1);
 
@@ -89,7 +89,8 @@ impl Streams {
 
     /// An I/O that nobody wants any more, if it is the next of its stream.
     pub(super) fn take_unwanted(&mut self) -> Option<Pending> {
-        let unwanted = |pending: &Pending| pending.wanted.as_ref().is_some_and(|wanted| !wanted());
+        let unwanted =
+            |pending: &Pending| !pending.done.is_awaited() || pending.wanted.as_ref().is_some_and(|wanted| !wanted());
         self.streams.iter_mut().find(|s| s.queue.front().is_some_and(unwanted))?.queue.pop_front()
     }
 
