@@ -47,7 +47,7 @@ impl Line<'_> {
             if offset < length {
                 return place.start + offset;
             }
-            offset = offset - length;
+            offset -= length;
         }
         unreachable!("the line is as long as its places")
     }

@@ -39,6 +39,12 @@ fn profile(scenario: &Scenario) -> Profile {
 fn boastful(profile: &Profile, factor: f64) -> Profile {
     let mut fast = profile.clone();
     fast.points.iter_mut().for_each(|point| point.write = Rate((point.write.0 as f64 * factor.max(1.0)) as u64));
+    if factor > 1.0 {
+        for time in [&mut fast.short_seek, &mut fast.full_seek, &mut fast.mean_short_seek, &mut fast.mean_full_seek] {
+            *time /= 4;
+        }
+        fast.flush /= 4;
+    }
     fast
 }
 
@@ -174,8 +180,8 @@ fn tried(scenario: &Scenario, percent: u64) -> (Rate, bool, bool) {
 fn the_most_that_is_admitted_is_kept_and_five_percent_more_could_not_be() {
     for (name, scenario) in [
         ("a disk's knee", scenario(presets::wd15ears().scaled(100), &[(95, 98)], 0)),
-        ("a disk's middle", scenario(presets::wd15ears().scaled(100), &[(40, 43)], 0)),
-        ("a small disk's middle", scenario(presets::wd15ears().scaled(1000), &[(20, 40)], 0)),
+        ("a disk's middle", scenario(presets::wd15ears().scaled(100), &[(40, 50)], 0)),
+        ("a small disk's half", scenario(presets::wd15ears().scaled(1000), &[(20, 70)], 0)),
         ("half a disk", scenario(presets::sata7200().scaled(1000), &[(20, 60)], 0)),
         ("a disk without cache", scenario(presets::cheetah15k().scaled(100), &[(20, 60)], 0)),
         ("flash", scenario(presets::ssd().scaled(40), &[(20, 60)], 0)),
@@ -185,6 +191,15 @@ fn the_most_that_is_admitted_is_kept_and_five_percent_more_could_not_be() {
         assert!(kept, "{name}: {promised} was promised and not kept");
         assert!(!more, "{name}: {promised} is 5 % less than what could be promised");
     }
+}
+
+#[test]
+fn a_ring_that_is_gone_round_in_seconds_is_kept_beside_readers() {
+    // The map of its segments is out of date so soon that checkpoints take a good part of the device.
+    let scenario = scenario(presets::wd15ears().scaled(1000), &[(20, 40)], 4);
+    let (promised, kept, more) = tried(&scenario, 120);
+    assert!(kept, "{promised} was promised and not kept");
+    assert!(!more, "{promised} is 20 % less than what could be promised");
 }
 
 #[test]

@@ -33,10 +33,13 @@ pub const MARGIN: f64 = 0.015;
 const SEGMENTS_PER_CHECKPOINT: u64 = 32;
 /// Durable steps of a checkpoint, each ended by a flush.
 const STEPS_PER_CHECKPOINT: u32 = 4;
-/// Positionings of a checkpoint: each step there and back.
-const POSITIONINGS_PER_CHECKPOINT: u32 = 2 * STEPS_PER_CHECKPOINT;
+/// Positionings of a checkpoint: each step there, and every other one back; the rest ride at the end of a sweep, from
+/// where the arm leaves anyway.
+const POSITIONINGS_PER_CHECKPOINT: u32 = STEPS_PER_CHECKPOINT * 3 / 2;
 /// What one step of a checkpoint may wait for a better moment: this part of a lap, as a divisor.
-const PATIENCE: u32 = 32;
+const PATIENCE: u32 = 128;
+/// Each step may wait twice, with its write and with its flush.
+const WAITS_PER_CHECKPOINT: u32 = 2 * STEPS_PER_CHECKPOINT;
 /// Above this share of its place's rate, a ring gets groups without logs: it has no time to pass over them.
 const WITHOUT_LOGS_PERCENT: u64 = 85;
 /// Blocks of staging beyond rate and time: one being packed, one being sealed, and as many under way.
@@ -71,15 +74,20 @@ impl Demand {
         Rate((self.rate.0 as f64 * (1.0 + self.index)) as u64)
     }
 
-    /// Whether a lap lasts long enough: what is overwritten must have left the path that opening would walk. Until then
-    /// a segment is written, made durable, and passed by a checkpoint, while the next two are under way.
-    fn has_time_for_checkpoints(&self, profile: &Profile) -> bool {
+    /// Sealed segments between two checkpoints: none has to be waited for. What is overwritten must have left the path
+    /// that opening would walk; from its last block on, a segment is made durable, waits for the checkpoint under way,
+    /// and is passed by the next one. Zero if a lap does not last long enough for that.
+    pub fn segments_per_checkpoint(&self, profile: &Profile) -> u64 {
+        if self.rate == Rate(0) {
+            return (self.lap / 4).clamp(1, SEGMENTS_PER_CHECKPOINT);
+        }
         let segment = self.written().time_for(self.segment);
-        let checkpoint =
-            profile.full_seek * POSITIONINGS_PER_CHECKPOINT + (profile.flush + AHEAD) * STEPS_PER_CHECKPOINT;
-        let lap = segment * u32::try_from(self.lap).unwrap_or(u32::MAX);
-        let waiting = lap / PATIENCE * POSITIONINGS_PER_CHECKPOINT;
-        lap >= segment * 2 + self.lag + checkpoint * 2 + waiting
+        let checkpoint = profile.full_seek * POSITIONINGS_PER_CHECKPOINT
+            + profile.flush * STEPS_PER_CHECKPOINT
+            + self.patience() * WAITS_PER_CHECKPOINT;
+        let passing = (self.lag + checkpoint * 2).as_secs_f64() / segment.as_secs_f64();
+        let most = (self.lap as f64 / 2.0).min(SEGMENTS_PER_CHECKPOINT as f64);
+        (self.lap as f64 - 1.0 - passing).clamp(0.0, most) as u64
     }
 
     /// How long a step of a checkpoint may wait.
@@ -171,7 +179,7 @@ impl Load {
             let mean = seconds(profile.mean_full_seek) / seconds(profile.full_seek).max(1e-9);
             let checkpoint =
                 f64::from(POSITIONINGS_PER_CHECKPOINT) * seconds(to_roots.unwrap_or(profile.full_seek)) * mean.min(1.0);
-            load.checkpoints += segments / segments_per_checkpoint(demand.lap) as f64 * checkpoint;
+            load.checkpoints += segments / demand.segments_per_checkpoint(profile).max(1) as f64 * checkpoint;
             if demands.len() > 1 {
                 // Each visit ends with a flush, and the drive has nothing else to write while that ends.
                 let position = seconds(demand.farthest(profile, demands) + profile.short_seek);
@@ -196,7 +204,7 @@ impl Load {
 /// passes its slowest place in less time than its deadlines have slack, with that one on its way and all others in
 /// their slowest.
 fn fit(profile: &Profile, demands: &[&Demand]) -> bool {
-    if !demands.iter().all(|d| d.has_time_for_checkpoints(profile)) {
+    if !demands.iter().all(|d| d.segments_per_checkpoint(profile) > 0) {
         return false;
     }
     let load = Load::of(profile, demands);
@@ -224,12 +232,6 @@ fn flush_beyond(profile: &Profile) -> Duration {
 /// of the platters. The scheduler's deadlines are counted with it.
 pub fn cycle(profile: &Profile, lag: Duration) -> Duration {
     lag - (lag / 10).max((profile.flush + AHEAD).min(lag / 2))
-}
-
-/// Sealed segments between two checkpoints of a ring with `lap` segments that no pin holds: several checkpoints a lap,
-/// so that none has to be waited for.
-pub fn segments_per_checkpoint(lap: u64) -> u64 {
-    (lap / 4).clamp(1, SEGMENTS_PER_CHECKPOINT)
 }
 
 /// Slack that the scheduler keeps from best-effort I/O, for what it cannot foresee: one step of a checkpoint there and

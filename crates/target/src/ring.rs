@@ -480,7 +480,7 @@ impl Ring {
                 return;
             }
             // In the middle of a sweep a flush costs a turn; elsewhere it only becomes longer by waiting.
-            let good_moment = !self.core.disk.geometry().rotates || work.in_flight.iter().all(|i| i.done);
+            let good_moment = !self.core.disk.rotates() || work.in_flight.iter().all(|i| i.done);
             let urgent = oldest.due - reserve;
             let earliest = if good_moment { (work.last_flush + lag / 8).min(urgent) } else { urgent };
             let pressed = work.stopping || work.at_risk * 2 > self.at_risk_limit();
@@ -573,8 +573,8 @@ impl Ring {
                 record.path_element = record.slots[slot as usize].map_or(record.path_element, |s| s.end);
             }
         });
-        let usable = self.core.with_ring(self.id, |record| (record.slots.len() - record.held().len()) as u64);
-        let every = admission::segments_per_checkpoint(usable);
+        let demand = self.core.with_ring(self.id, |record| self.core.demand(record));
+        let every = demand.segments_per_checkpoint(&self.core.profile()).max(1);
         let mut work = self.work.borrow_mut();
         work.seals_since_checkpoint += n as u32;
         if u64::from(work.seals_since_checkpoint) >= every {
@@ -633,6 +633,7 @@ impl Ring {
                 self.publish_summary();
                 self.extend_open_pins(slot, sequence);
                 self.progressed.notify();
+                self.look_ahead(slot);
                 return Ok(());
             }
             // All is pinned: recording stands still until somebody lets go.
@@ -643,6 +644,22 @@ impl Ring {
             if self.work.borrow().stopping || self.work.borrow().failure.is_some() {
                 return Err(Error::full("the ring was closed while everything in it was pinned"));
             }
+        }
+    }
+
+    /// If the slot after `slot` cannot be taken before a checkpoint, sees to it that there is one by then.
+    fn look_ahead(self: &Rc<Self>, slot: u32) {
+        let layout = self.core.layout();
+        let next = self.core.with_ring(self.id, |record| {
+            record.slot_after(&layout, slot).and_then(|next| record.slots[next as usize].map(|s| s.sequence))
+        });
+        if next.is_some_and(|sequence| self.core.needed_for_walk(self.id, sequence)) {
+            let this = self.clone();
+            self.core.disk.env().spawner.detach(async move {
+                if let Err(error) = this.core.commit_now().await {
+                    this.fail(error);
+                }
+            });
         }
     }
 

@@ -116,6 +116,11 @@ impl Scheduler {
         &self.inner.geometry
     }
 
+    /// Whether the device has an arm to move, by its profile: virtual disks often say that they rotate when nothing does.
+    pub fn rotates(&self) -> bool {
+        self.inner.profile.borrow().rotates
+    }
+
     /// The world it runs in.
     pub fn env(&self) -> &Env {
         &self.inner.env
@@ -203,7 +208,8 @@ impl Scheduler {
             wanted,
             done,
         };
-        self.inner.state.borrow_mut().streams.push(stream, pending, self.inner.geometry.rotates);
+        let rotates = self.rotates();
+        self.inner.state.borrow_mut().streams.push(stream, pending, rotates);
         self.pump();
         result.await
     }
@@ -303,7 +309,7 @@ impl Scheduler {
     fn choose(&self) -> Choice {
         let now = self.inner.env.clock.now();
         let profile = self.inner.profile.borrow();
-        self.inner.state.borrow_mut().choose(&profile, self.inner.geometry.rotates, now)
+        self.inner.state.borrow_mut().choose(&profile, now)
     }
 
     fn start(&self, class: Class, pending: Pending) {

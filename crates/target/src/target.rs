@@ -150,7 +150,7 @@ impl Core {
     }
 
     /// What a ring asks of its device.
-    fn demand(&self, record: &RingRecord) -> admission::Demand {
+    pub(crate) fn demand(&self, record: &RingRecord) -> admission::Demand {
         let layout = self.layout();
         let mut places: Vec<Range<Bytes>> = Vec::new();
         for group in record.groups.iter().flatten() {

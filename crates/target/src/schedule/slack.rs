@@ -57,8 +57,8 @@ fn to_first_flush(expected: Expected, profile: &Profile, growth: f64) -> Duratio
 }
 
 /// How long guaranteed writes can wait from `now` on, behind what is in flight; zero if they must start.
-pub(super) fn slack(state: &State, profile: &Profile, rotates: bool, now: Moment) -> Duration {
-    if !rotates {
+pub(super) fn slack(state: &State, profile: &Profile, now: Moment) -> Duration {
+    if !profile.rotates {
         return slack_flat(state, profile, now);
     }
     let waiting = state.guaranteed.iter().filter(|(_, q)| !q.is_empty());
@@ -75,8 +75,8 @@ pub(super) fn slack(state: &State, profile: &Profile, rotates: bool, now: Moment
 
 /// The same on a device without position, where writes go out as they come. Its cache takes more than it has done, and
 /// reads hold up what it still owes: so all that no flush has covered counts as not begun, and counts twice, so that
-/// what arrives while that is done finds as much time again; and the flush that will cover it may have to wait for one
-/// that is as long as what is owed now.
+/// what arrives while that is done finds as much time again; and the flush that will cover it may have to wait for two,
+/// the one under way and one of metadata, each as long as what is owed now.
 fn slack_flat(state: &State, profile: &Profile, now: Moment) -> Duration {
     let owed = state.undurable.iter().map(|w| (w.deadline, w.takes));
     let waiting = state.guaranteed.values().flatten().map(|pending| {
@@ -84,7 +84,7 @@ fn slack_flat(state: &State, profile: &Profile, now: Moment) -> Duration {
         (pending.deadline, profile.write_rate(pending.offset).time_for(length))
     });
     let mut least = Duration::MAX;
-    let mut done = now + state.normal_busy + state.undurable.iter().map(|w| w.takes).sum::<Duration>();
+    let mut done = now + state.normal_busy + state.undurable.iter().map(|w| w.takes).sum::<Duration>() * 2;
     for (deadline, takes) in owed.chain(waiting) {
         done = done + takes * 2;
         least = least.min(deadline.since(done));

@@ -106,16 +106,17 @@ pub(super) struct Started {
 
 impl State {
     /// The next thing to do at `now`. Whatever is chosen to be started has been taken off its queue.
-    pub(super) fn choose(&mut self, profile: &Profile, rotates: bool, now: Moment) -> Choice {
+    pub(super) fn choose(&mut self, profile: &Profile, now: Moment) -> Choice {
+        let rotates = profile.rotates;
         if let Some(unwanted) = self.streams.take_unwanted() {
             return Choice::Refuse(unwanted);
         }
         let backlog = self.guaranteed.values().any(|q| !q.is_empty());
         let between = !backlog && self.guaranteed_in_flight == Bytes::ZERO
-            || slack::slack(self, profile, rotates, now) > profile.full_seek * 2 + profile.flush;
+            || slack::slack(self, profile, now) > profile.full_seek * 2 + profile.flush;
         if !self.flushing {
             // Where a ring will soon want a flush anyway, that one will do.
-            let lull = self.undurable.is_empty() && now >= self.last_guaranteed_end + LULL;
+            let lull = self.undurable.is_empty() && (!rotates || now >= self.last_guaranteed_end + LULL);
             let moment = between && lull || self.hurried || now >= self.polite_until;
             let polite = !self.polite_flushes.is_empty() && moment;
             if polite || !self.flushes.is_empty() {
@@ -197,7 +198,7 @@ impl State {
             };
         }
         if !self.sweeping {
-            let slack = slack::slack(self, profile, true, now);
+            let slack = slack::slack(self, profile, now);
             match turn {
                 Turn::Ready if slack > self.next_normal_worst(profile) => {
                     // The arm belongs to the readers until slack runs out; their next end will ask again.
@@ -227,7 +228,7 @@ impl State {
     /// On a device without position, writes go out as they come, and reads as far as slack allows.
     fn choose_both(&mut self, profile: &Profile, now: Moment) -> Choice {
         if self.streams.turn(now, false) == Turn::Ready && self.normal_in_flight < NORMAL_IN_FLIGHT_FLAT {
-            let slack = slack::slack(self, profile, false, now);
+            let slack = slack::slack(self, profile, now);
             if slack > self.next_normal_worst(profile) {
                 if slack < Duration::MAX {
                     self.note_slack(slack);

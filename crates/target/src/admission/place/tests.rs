@@ -141,7 +141,7 @@ fn rings_fill_a_disk_without_taking_the_fast_places_first() {
 #[test]
 fn a_ring_that_may_be_pinned_goes_where_pins_do_not_break_it() {
     let (profile, layout) = (disk(), layout());
-    let small = Wish { segment: Bytes::mib(4), ..wish(Rate::mb(40), Bytes::gib(50)) };
+    let small = Wish { segment: Bytes::mib(4), ..wish(Rate::mb(45), Bytes::gib(50)) };
     let pinned = Wish { pin_percent: 20, ..small };
     let end = |wish| place(&profile, &[], &layout, &all(&layout), wish).unwrap().places[0].end;
     assert!(end(&pinned) < end(&small), "further out, where the disk is faster");
