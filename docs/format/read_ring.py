@@ -24,21 +24,21 @@ def read_catalog(device):  # superblock.md, checkpoint.md
     roots = []
     for which in 0, 1:
         device.seek(which << 16)
-        magic, version, length, crc, body = struct.unpack("<8s3I65516s", device.read(1 << 16))
-        if (magic, version) == (b"FOREBAY\0", 1) and crc32c(body[:length]) == crc:
+        magic, version, length, crc, body = struct.unpack("<8s3I65516s", root := device.read(1 << 16))
+        if (magic, version) == (b"FOREBAY\0", 1) and crc32c(body[:length]) ^ crc32c(root[:16]) == crc:
             target, _, _, area, *layout = (p := Postcard(body)).ints(8)
             roots.append((p.ints(3), which, target, area, layout))
     for (_, length, crc), which, target, area, layout in sorted(roots, reverse=True):
         device.seek((2 << 16) + area * which)
         p = Postcard(device.read(length))
         if crc32c(p.data) == crc:
-            p.ints(3), p.many(lambda: p.int() and p.int())  # epoch, next ring, next pin; who owns each group
+            p.ints(4), p.many(lambda: p.int() and p.int())  # epoch, next ring, next pin, closed; who owns each group
             return target, layout, p.many(lambda: read_ring(p))
     sys.exit("not a target of format version 1, or no whole superblock and checkpoint is left")
 def read_ring(p):  # what is not returned is passed over
     n, name, *_ = p.int(), p.text(), p.ints(6), p.many(p.text), p.byte(), p.ints(2), p.int() and p.int(), p.many(p.text)
     groups, without_logs, segment = p.many(lambda: p.some(p.int)), p.byte(), p.int()
-    p.many(lambda: p.some(lambda: p.ints(22))), p.many(p.int), p.ints(2)  # slots, path
+    p.many(lambda: p.some(lambda: p.ints(22))), p.many(p.int), p.ints(4)  # slots, path
     relatives, held = lambda: p.many(lambda: (p.text(), p.int())), lambda: p.many(lambda: p.ints(2))
     p.many(lambda: (p.int(), p.text(), p.ints(6), relatives(), held(), p.byte()))  # pins
     return n, name, groups, without_logs, segment

@@ -53,6 +53,49 @@ fn a_target_that_was_tampered_with_is_refused_or_repaired() {
 }
 
 #[test]
+fn a_check_names_what_is_damaged_and_a_query_tells_of_it() {
+    let place = Place::formatted("256MiB");
+    place.ok(&[
+        "ring",
+        "create",
+        "/r",
+        "--capacity",
+        "32MiB",
+        "--segment",
+        "1MiB",
+        "--block",
+        "64KiB",
+        "--overflow",
+        "block",
+    ]);
+    place.ok(&["record", "/r", "--generate", "10MB/s,1KiB", "--count", "3000"]);
+    let sound: serde_json::Value = serde_json::from_str(place.ok(&["check", "--json"]).trim()).unwrap();
+    assert_eq!((&sound["read"], &sound["found"][0]["elements"]), (&true.into(), &3000.into()), "{sound}");
+    let path = place.cluster().join("target.0");
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let mut content = vec![0; 256 << 20];
+    file.read_exact_at(&mut content, 0).unwrap();
+    // A bit in the payload of the 20th block.
+    let blocks = (0..content.len()).step_by(4096).filter(|at| content[*at..].starts_with(b"FBRBLOCK"));
+    let place_of_bit = blocks.into_iter().nth(20).unwrap() + 5000;
+    file.write_all_at(&[content[place_of_bit] ^ 1], place_of_bit as u64).unwrap();
+    let output = place.run(&["check", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let damage = &found["found"][0]["damage"];
+    let (from, to) = (damage[0]["from"].as_u64().unwrap(), damage[0]["to"].as_u64().unwrap());
+    assert_eq!((damage.as_array().unwrap().len(), &damage[0]["what"]), (1, &"block".into()), "{found}");
+    let output = place.run(&["check"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains(&format!("elements {from} to {} are gone", to - 1)), "{text}");
+    assert_eq!(place.run(&["check", "--quick"]).status.code(), Some(0), "a quick one reads no blocks");
+    assert_eq!(place.count("/r", ""), 3000 - (to - from));
+    let gaps = place.ok(&["gaps", "/r", "--json"]);
+    let gap: serde_json::Value = serde_json::from_str(gaps.lines().next().unwrap()).unwrap();
+    assert_eq!((&gap["cause"], &gap["count"]), (&"damaged".into(), &(to - from).into()), "{gaps}");
+}
+
+#[test]
 fn rings_that_cannot_be_are_refused() {
     let place = Place::formatted("256MiB");
     place.refused(&["ring", "create", "/r"], 2, &["capacity"]);

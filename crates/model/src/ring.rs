@@ -169,6 +169,8 @@ pub enum RingState {
     Ready,
     /// Everything is pinned and the policy is to stop.
     Full,
+    /// The device failed: nothing is recorded or acknowledged until the target is opened again.
+    Failed,
 }
 
 /// A ring, as it says of itself.

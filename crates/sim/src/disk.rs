@@ -67,6 +67,8 @@ struct State {
     next_id: u64,
     /// I/Os that may still start before the power goes.
     cut_after: Option<u64>,
+    /// Writes that the last power cut has decided about.
+    decided: usize,
     counters: Counters,
     actions: Vec<Action>,
 }
@@ -148,6 +150,7 @@ impl SimDisk {
             in_flight: BTreeMap::new(),
             next_id: 0,
             cut_after: None,
+            decided: 0,
             counters: Counters::default(),
             actions: Vec::new(),
         });
@@ -224,6 +227,16 @@ impl SimDisk {
         self.inner.state.borrow_mut().faults.heal();
     }
 
+    /// Ends all faults that are still to come. Sectors that cannot be read stay so.
+    pub fn calm(&self) {
+        self.inner.state.borrow_mut().faults.calm();
+    }
+
+    /// How many writes the last power cut has decided about: not flushed, or under way.
+    pub fn decided(&self) -> usize {
+        self.inner.state.borrow().decided
+    }
+
     /// The content at `offset` as it is now, in no time.
     pub fn peek(&self, offset: Bytes, to: &mut [u8]) {
         self.inner.state.borrow().store.read(offset.0, to);
@@ -272,6 +285,7 @@ impl SimDisk {
         let mut sectors = state.unflushed.sectors();
         let completed = sectors.len();
         sectors.extend(writes.iter().map(|io| io.bytes().len() as u64 / unflushed::SECTOR));
+        state.decided = sectors.len();
         let parts = state.survival.decide(&sectors, &mut state.random);
         state.unflushed.cut(&mut state.store, &parts[..completed], &mut state.random);
         for (io, part) in writes.iter().zip(&parts[completed..]) {

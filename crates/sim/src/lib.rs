@@ -19,6 +19,9 @@
 //! - [`disk`]: rotating disks and SSDs with their content, timing, caches and faults.
 //! - [`seeds`]: many seeds for one test, and how to replay one.
 
+pub mod anatomy;
+pub mod audit;
+pub mod damage;
 pub mod disk;
 pub mod feeder;
 pub mod life;
@@ -26,6 +29,7 @@ pub mod limit;
 pub mod promise;
 pub mod reader;
 pub mod seeds;
+pub mod stage;
 mod timeline;
 pub mod world;
 

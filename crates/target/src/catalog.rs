@@ -53,9 +53,14 @@ impl Segment {
         }
     }
 
+    /// Whether anything is in it, be it only a loss.
+    pub fn has_content(&self) -> bool {
+        self.bytes > 0 || self.end > self.first
+    }
+
     /// Whether any of its times may lie in `from..=to`.
     pub fn touches(&self, from: Timestamp, to: Timestamp) -> bool {
-        self.bytes > 0 && self.min_time <= to.0 && self.max_time >= from.0
+        self.has_content() && self.min_time <= to.0 && self.max_time >= from.0
     }
 }
 
@@ -79,6 +84,10 @@ pub struct RingRecord {
     pub path_segment: u64,
     /// Sequence of the first element in the segment at the front of `path`.
     pub path_element: u64,
+    /// Sequence after the last element that was known to be durable: what is missing before it was acknowledged.
+    pub durable_end: u64,
+    /// Segments before this one may have been overwritten in part by what a crash made undone.
+    pub doubtful_before: u64,
     /// Pins.
     pub pins: Vec<PinRecord>,
 }
@@ -103,6 +112,8 @@ pub struct Catalog {
     pub next_ring: u64,
     /// The next pin's id.
     pub next_pin: u64,
+    /// Whether the target was closed with this, so that nothing was on its way to the device.
+    pub closed: bool,
     /// Who owns which group.
     pub groups: Vec<GroupClass>,
     /// Rings by id.
@@ -116,8 +127,21 @@ impl Catalog {
             epoch: 0,
             next_ring: 1,
             next_pin: 1,
+            closed: false,
             groups: vec![GroupClass::Free; layout.groups as usize],
             rings: BTreeMap::new(),
+        }
+    }
+
+    /// Frees the groups that are marked as a ring's and are not in it: what a shrinking that was cut off leaves.
+    pub fn free_strays(&mut self) {
+        let Catalog { groups, rings, .. } = self;
+        for (group, class) in groups.iter_mut().enumerate() {
+            if let GroupClass::Ring(id) | GroupClass::RingWithoutLog(id) = class
+                && !rings.get(id).is_some_and(|ring| ring.groups.contains(&Some(group as u32)))
+            {
+                *class = GroupClass::Free;
+            }
         }
     }
 }

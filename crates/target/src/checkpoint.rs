@@ -1,8 +1,8 @@
 //! Makes the catalog durable, whole, twice.
 //!
-//! Order of durable steps: area 0, flush, root 0, flush, area 1, flush, root 1, flush. A power cut anywhere leaves at
+//! Order of durable steps: area, flush, root, flush for one pair, then for the other. A power cut anywhere leaves at
 //! least one root whose checkpoint is whole: the other pair, or the new one. Opening takes the newest whole pair and
-//! writes the other anew, so damage to one copy is repaired, and said.
+//! writes the other one first, since that may be damaged or half written; so damage to one copy is repaired, and said.
 
 use crate::catalog::Catalog;
 use crate::layout::{ROOT_LEN, ROOTS};
@@ -18,17 +18,19 @@ pub struct Found {
     pub superblock: Superblock,
     /// Its catalog.
     pub catalog: Catalog,
+    /// Which pair this is: the other one may not be whole.
+    pub pair: usize,
     /// What was wrong with a copy, in sentences; the copies are repaired by the next commit.
     pub complaints: Vec<String>,
 }
 
-/// Writes both copies. `superblock.generation` rises.
-pub async fn commit(disk: &Scheduler, superblock: &mut Superblock, catalog: &Catalog) -> Result<()> {
+/// Writes both copies, pair `first` before the other. `superblock.generation` rises.
+pub async fn commit(disk: &Scheduler, superblock: &mut Superblock, catalog: &Catalog, first: usize) -> Result<()> {
     let bytes = encode(superblock, catalog)?;
     superblock.generation += 1;
     superblock.checkpoint_len = bytes.len() as u64;
     superblock.checkpoint_crc = crc32c(&bytes);
-    for which in [0, 1] {
+    for which in [first, 1 - first] {
         write(disk, superblock.layout.area_at(which), &bytes).await?;
         disk.flush_metadata().await?;
         let mut root = vec![0; ROOT_LEN.0 as usize];
@@ -83,14 +85,25 @@ pub async fn load(disk: &Scheduler) -> Result<Found> {
         }
     }
     roots.sort_by_key(|(_, s)| std::cmp::Reverse(s.generation));
+    let mut found: Option<Found> = None;
     for (which, superblock) in roots {
+        // The other copy of the same commit is looked at, too: damage that was repaired unseen would come again.
+        if found.as_ref().is_some_and(|found| found.superblock.generation != superblock.generation) {
+            break;
+        }
         match load_catalog(disk, &superblock, which).await {
-            Ok(catalog) => return Ok(Found { superblock, catalog, complaints }),
+            Ok(catalog) if found.is_none() => {
+                found = Some(Found { superblock, catalog, pair: which, complaints: Vec::new() });
+            }
+            Ok(_) => {}
             Err(error) => {
                 complaints.push(format!("checkpoint copy {which}: {error}"));
                 failure = Some(error);
             }
         }
+    }
+    if let Some(found) = found {
+        return Ok(Found { complaints, ..found });
     }
     Err(match failure {
         Some(error) => {

@@ -2,34 +2,36 @@
 //! nothing else, and streams what matches in order, with gaps and expired ranges in their places.
 //!
 //! A reader never waits for the writer, nor the writer for a reader: a segment that is overwritten while it is read is
-//! told as expired. Nothing is returned whose place, lap and checksum were not verified.
+//! told as expired. Nothing is returned whose place, lap and checksum were not verified. Before a stretch is read it is
+//! known which elements lie in it, so that what is not found there is told, whatever the query asks for.
+
+mod plan;
 
 use crate::catalog::{RingRecord, Segment};
 use crate::ring::Ring;
+use crate::salvage::Salvage;
 use crate::schedule::StreamId;
-use crate::segment::{KeyIndex, Owner, PAGE_LEN, Span, TRAILER_LEN, Tables, Trailer, is_page, look_up};
 use crate::target::Core;
 use forebay_env::Buffer;
 use forebay_env::pipe::Inlet;
 use forebay_model::block::{Header, View, parse_stamped};
 use forebay_model::gap::{Cause, Gap};
 use forebay_model::key::KeyValue;
-use forebay_model::query::{BlockSet, Query, Term};
+use forebay_model::query::Query;
 use forebay_model::ring::{Batch, Item, QuerySummary};
-use forebay_model::{Bytes, Error, Result, RingId, Timestamp};
+use forebay_model::{Bytes, Result, RingId, Timestamp};
+use plan::{Plan, Stretch};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Bytes read at once where spans lie together.
-const READ_BYTES: u64 = 2 << 20;
 /// Reads under way for one query: one being looked at, two on their way.
 const READS_AHEAD: usize = 3;
 /// A batch goes out when it has this many bytes of payload,
 const BATCH_BYTES: usize = 1 << 20;
 /// or this many items.
 const BATCH_ITEMS: usize = 64 << 10;
-/// What is read of a segment's end at first: the trailer, and most tables.
-const TAIL_BYTES: u64 = 64 << 10;
+/// Reads that a query may spend on finding out what exactly cannot be read.
+const PATIENCE: u32 = 4096;
 
 /// Where a query begins and ends.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +44,7 @@ pub struct Limits {
 
 /// Runs `query` over `ring` and sends its answer into `answer`.
 pub async fn run(ring: Rc<Ring>, query: Query, limits: Limits, answer: &Inlet<Batch>) -> Result<QuerySummary> {
-    ring.ready().await?;
+    ring.readable().await?;
     let core = ring.core().clone();
     let stream = core.next_stream();
     // Also when the answer is no longer wanted and this is dropped in the middle.
@@ -61,24 +63,6 @@ impl Drop for Turn {
     fn drop(&mut self) {
         self.core.disk.end_stream(self.stream);
     }
-}
-
-/// A stretch of a segment to be read at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stretch {
-    offset: u32,
-    length: u32,
-}
-
-/// What was decided about a segment.
-struct Plan {
-    stretches: VecDeque<Stretch>,
-    /// Whether the last stretch reaches the segment's last block and that goes on in the next segment.
-    goes_on: bool,
-    /// Whether all of the segment was on the device when this was planned.
-    complete: bool,
-    /// Whether stretches end anywhere: a block may go on in the next one.
-    cut_anywhere: bool,
 }
 
 struct Run<'a> {
@@ -104,6 +88,26 @@ struct Run<'a> {
     /// Whether the writer has taken the slot that is being read.
     overtaking: bool,
     force_first: bool,
+    /// Of the segment being read: the epoch that no block is older than, and the number of the block that comes next.
+    epoch: u64,
+    next_index: Option<u32>,
+    /// No element that is still to come is before this one.
+    next_first: u64,
+    /// Sequence after the last element of the segment being read.
+    limit: u64,
+    /// The latest time that is known to lie before what comes next.
+    near: i64,
+    /// Whether what lies directly before what comes next is missing.
+    lost_before: bool,
+    /// Whether the last block's last element goes on.
+    goes_on: bool,
+    /// Blocks are missing that held no element's end: between which times.
+    pending: Option<(i64, i64)>,
+    /// An element whose beginning is gone and whose end was not seen yet, and whether that is to be told.
+    headless: Option<(u64, bool)>,
+    /// The segment that was read last, if all of it was, without knowing its blocks.
+    read_whole: Option<u64>,
+    salvage: Salvage,
     keys: Vec<KeyValue>,
     enough: bool,
     times: (Timestamp, Timestamp),
@@ -121,6 +125,7 @@ impl<'a> Run<'a> {
     ) -> Run<'a> {
         let keys = vec![KeyValue::MISSING; ring.keys.len()];
         let (times, sequences) = (query.time_range(), query.seq_range());
+        let salvage = Salvage::new(core.disk.clone(), stream, PATIENCE);
         Run {
             ring,
             core,
@@ -138,6 +143,17 @@ impl<'a> Run<'a> {
             began: false,
             overtaking: false,
             force_first: false,
+            epoch: 0,
+            next_index: None,
+            next_first: 0,
+            limit: 0,
+            near: i64::MIN,
+            lost_before: false,
+            goes_on: false,
+            pending: None,
+            headless: None,
+            read_whole: None,
+            salvage,
             keys,
             enough: false,
             times,
@@ -147,6 +163,7 @@ impl<'a> Run<'a> {
 
     async fn all(&mut self) -> Result<()> {
         self.tell_expired_beginning().await;
+        let mut holes = self.holes();
         let ring = self.ring.clone();
         while !self.enough {
             // Asked for before anything is looked at: what becomes readable meanwhile is not missed.
@@ -156,9 +173,10 @@ impl<'a> Run<'a> {
             }
             match self.next_segment() {
                 Some((slot, segment)) => {
+                    self.tell_holes(&mut holes, segment.first).await;
                     if segment.sequence != self.segment {
                         self.segment = segment.sequence;
-                        self.offset = 0;
+                        (self.offset, self.epoch, self.next_index) = (0, 0, Some(0));
                         // Segments in between are gone, and with them what was in them.
                         if let Some(seen) = self.seen.filter(|seen| self.continuous() && *seen < segment.first) {
                             self.expired(seen, segment.first).await;
@@ -167,7 +185,7 @@ impl<'a> Run<'a> {
                     let complete = self.one_segment(slot, segment).await?;
                     if complete {
                         self.segment = segment.sequence + 1;
-                        self.offset = 0;
+                        (self.offset, self.epoch, self.next_index) = (0, 0, Some(0));
                         continue;
                     }
                     if !self.limits.follow {
@@ -190,8 +208,36 @@ impl<'a> Run<'a> {
                 self.ring.ready().await?;
             }
         }
+        self.lost_records();
+        self.tell_holes(&mut holes, u64::MAX).await;
         self.send().await;
         Ok(())
+    }
+
+    /// What was overwritten between segments that pins hold, as far as it was asked for: sequences, and the times around.
+    /// Where all is asked for, the jump in the sequence tells.
+    fn holes(&self) -> VecDeque<(u64, u64)> {
+        if self.continuous() {
+            return VecDeque::new();
+        }
+        let mut kept: Vec<Segment> = self
+            .core
+            .with_ring(self.ring.id, |r| r.slots.iter().flatten().filter(|s| s.has_content()).copied().collect());
+        kept.sort_unstable_by_key(|s| s.sequence);
+        let between = kept.windows(2).filter(|pair| {
+            let asked = pair[0].max_time <= self.times.1.0 && pair[1].min_time >= self.times.0.0;
+            asked && pair[1].sequence > pair[0].sequence + 1
+        });
+        let end = self.sequences.1.saturating_add(1);
+        let asked = between.map(|pair| (pair[0].end.max(self.sequences.0), pair[1].first.min(end)));
+        asked.filter(|(from, to)| from < to).collect()
+    }
+
+    /// Tells the holes that end before `next`.
+    async fn tell_holes(&mut self, holes: &mut VecDeque<(u64, u64)>, next: u64) {
+        while let Some((from, to)) = holes.pop_front_if(|(_, to)| *to <= next) {
+            self.expired(from, to).await;
+        }
     }
 
     /// The first kept segment from the cursor on that may hold answers.
@@ -200,7 +246,7 @@ impl<'a> Run<'a> {
             let from = self.segment;
             let wanted = |s: &Segment| {
                 s.sequence >= from
-                    && s.bytes > 0
+                    && s.has_content()
                     && (self.force_first && s.sequence == from
                         || s.touches(self.times.0, self.times.1) && s.end >= self.sequences.0 && s.first <= self.sequences.1
                         // The segment being written grows into the range.
@@ -214,7 +260,7 @@ impl<'a> Run<'a> {
     /// If the asked range begins before what is kept, says so.
     async fn tell_expired_beginning(&mut self) {
         let oldest = self.core.with_ring(self.ring.id, |r| {
-            r.slots.iter().flatten().filter(|s| s.bytes > 0).min_by_key(|s| s.sequence).copied()
+            r.slots.iter().flatten().filter(|s| s.has_content()).min_by_key(|s| s.sequence).copied()
         });
         if let Some(oldest) = oldest
             && oldest.first > self.sequences.0
@@ -257,8 +303,9 @@ impl<'a> Run<'a> {
                 self.overtaken(segment).await;
                 return Ok(true);
             }
-            Err(_) => self.plan_without_tables(self.core.with_ring(self.ring.id, |r| r.segment).0 as u32),
+            Err(_) => self.plan_without_tables(self.core.with_ring(self.ring.id, |r| r.segment).0 as u32, &segment),
         };
+        self.limit = segment.end;
         self.force_first = plan.goes_on;
         let Plan { mut stretches, complete, cut_anywhere, .. } = plan;
         let mut rest = Vec::new();
@@ -268,41 +315,94 @@ impl<'a> Run<'a> {
                 && reads.len() < READS_AHEAD
                 && let Some(stretch) = stretches.pop_front()
             {
-                let disk = self.core.disk.clone();
-                let stream = self.stream;
-                let buffer = Buffer::alone(Bytes(u64::from(stretch.length)))?;
+                let (disk, stream) = (self.core.disk.clone(), self.stream);
                 let place = at + Bytes(u64::from(stretch.offset));
-                let (core, ring, sequence) = (self.core.clone(), self.ring.id, segment.sequence);
-                let wanted = move || still_there(&core, ring, slot, sequence);
-                let read = async move { disk.read_while(stream, place, buffer, wanted).await };
-                let task = self.core.disk.env().spawner.spawn(read);
+                let task = match stretch.length {
+                    0 => None,
+                    length => {
+                        let buffer = Buffer::alone(Bytes(u64::from(length)))?;
+                        let (core, ring, sequence) = (self.core.clone(), self.ring.id, segment.sequence);
+                        let wanted = move || still_there(&core, ring, slot, sequence);
+                        let read = async move { disk.read_while(stream, place, buffer, wanted).await };
+                        Some(self.core.disk.env().spawner.spawn(read))
+                    }
+                };
                 reads.push_back((stretch, task));
             }
             let Some((stretch, task)) = reads.pop_front() else { break };
-            let (bytes, result) = task.await;
-            self.summary.read += Bytes(u64::from(stretch.length));
-            // What was read before the writer came is proven by its stamps, and returned.
-            self.overtaking |= !self.still_there(slot, segment.sequence);
-            match result {
-                Ok(()) if cut_anywhere => self.joined(&mut rest, &bytes, stretch, slot, segment.sequence).await,
-                Ok(()) => {
+            self.begin(&stretch);
+            if let Some(task) = task {
+                let place = at + Bytes(u64::from(stretch.offset));
+                let (bytes, result) = task.await;
+                self.summary.read += Bytes(u64::from(stretch.length));
+                // What was read before the writer came is proven by its stamps, and returned.
+                self.overtaking |= !self.still_there(slot, segment.sequence);
+                let bytes = match result {
+                    Ok(()) => bytes,
+                    Err(_) if self.overtaking => continue,
+                    Err(error) => self.salvage.again(place, stretch.length as usize, &error).await?,
+                };
+                self.overtaking |= !self.still_there(slot, segment.sequence);
+                if cut_anywhere {
+                    self.joined(&mut rest, &bytes, stretch, slot, segment.sequence).await;
+                } else {
                     self.stretch(&bytes, stretch.offset, slot, segment.sequence).await;
                 }
-                Err(_) if self.overtaking => {}
-                Err(error) => self.unreadable(&error, segment).await,
             }
             if self.enough {
                 return Ok(true);
             }
+            self.end(&stretch).await;
         }
         if std::mem::take(&mut self.overtaking) {
             self.overtaken(segment).await;
             return Ok(true);
         }
+        self.read_whole = (complete && cut_anywhere).then_some(segment.sequence);
         if complete && let Some(seen) = self.seen.filter(|seen| *seen < segment.end && self.continuous()) {
-            self.missing(seen, segment.end, Timestamp(segment.max_time)).await;
+            self.missing(seen, segment.end, segment.max_time).await;
         }
         Ok(complete)
+    }
+
+    /// What `stretch` holds is looked through next.
+    fn begin(&mut self, stretch: &Stretch) {
+        self.next_first = self.next_first.max(stretch.begins.unwrap_or(0));
+        if self.near == i64::MIN {
+            self.near = stretch.times.0;
+        }
+        let adjacent = self.seen.is_some() && self.seen == stretch.begins;
+        if let Some(begins) = stretch.begins
+            && (!self.continuous() || self.seen.is_none())
+        {
+            // What lies between was not asked for.
+            if self.seen != Some(begins) {
+                self.lost_records();
+                (self.lost_before, self.goes_on, self.near) = (false, false, stretch.times.0);
+            }
+            self.seen = Some(self.seen.unwrap_or(0).max(begins));
+        }
+        if let Some((first, _)) = stretch.blocks {
+            if stretch.torn_off || adjacent && self.next_index.is_some_and(|next| next < first) {
+                self.lost_blocks(stretch.times.0);
+            }
+            self.next_index = Some(first);
+        }
+    }
+
+    /// `stretch` was looked through: what should have been there and was not is missing.
+    async fn end(&mut self, stretch: &Stretch) {
+        let seen = self.seen.unwrap_or(0);
+        if let Some(ends) = stretch.ends.filter(|ends| seen < *ends) {
+            self.missing(seen, ends, stretch.times.1).await;
+        } else if let (Some((_, after)), Some(next)) = (stretch.blocks, self.next_index)
+            && next < after
+        {
+            self.lost_blocks(stretch.times.1);
+        }
+        if let Some((_, after)) = stretch.blocks {
+            self.next_index = Some(after);
+        }
     }
 
     /// The writer has taken the slot: what was not yet returned of the segment is gone.
@@ -313,154 +413,48 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Elements `from..to` of the segment being read are not where they should be. In the oldest segments that is what
-    /// a crash leaves of a slot that was being taken; elsewhere it is damage.
-    async fn missing(&mut self, from: u64, to: u64, near: Timestamp) {
-        if self.overtaking || self.ring.is_doubtful(self.segment) {
-            self.expired(from, to).await;
-        } else {
-            self.damaged(Some(to - from), near, near);
-            self.seen = Some(to);
+    /// Elements `from..to` of the segment being read, none later than `until`, are not where they should be. In the
+    /// oldest segments that is what a crash leaves of a slot that was being taken; elsewhere it is damage.
+    async fn missing(&mut self, from: u64, to: u64, until: i64) {
+        let (first, last) = (Timestamp(self.near.min(until)), Timestamp(self.near.max(until)));
+        let (asked, end) = (from.max(self.sequences.0), to.min(self.sequences.1.saturating_add(1)));
+        if asked < end && first <= self.times.1 && last >= self.times.0 {
+            if self.overtaking || self.ring.is_doubtful(self.segment) {
+                self.expired(asked, end).await;
+            } else {
+                self.damaged(Some(end - asked), first, last);
+            }
+        }
+        self.seen = Some(to);
+        self.open_element = None;
+        (self.lost_before, self.goes_on, self.pending) = (true, false, None);
+    }
+
+    /// Some blocks are not where they should be, and no element ends in them: what comes next says whether they held a
+    /// part of an element, or nothing but gap records.
+    fn lost_blocks(&mut self, until: i64) {
+        if !self.goes_on && !self.lost_before {
+            self.pending.get_or_insert((self.near.min(until), self.near.max(until)));
         }
     }
 
-    async fn unreadable(&mut self, _error: &forebay_model::Error, segment: Segment) {
-        self.damaged(None, Timestamp(segment.min_time), Timestamp(segment.max_time));
+    /// The blocks that are missing held gap records: nobody knows how many elements those told of.
+    fn lost_records(&mut self) {
+        let Some((first, last)) = self.pending.take() else { return };
+        let (first, last) = (Timestamp(first), Timestamp(last));
+        let damage = !self.overtaking && !self.ring.is_doubtful(self.segment);
+        if damage && first <= self.times.1 && last >= self.times.0 {
+            self.damaged(None, first, last);
+        }
     }
 
     fn damaged(&mut self, count: Option<u64>, first: Timestamp, last: Timestamp) {
-        self.batch.items.push(Item::Gap(Gap { cause: Cause::Damaged, count, first, last }));
+        let gap = Gap { cause: Cause::Damaged, count, first, last };
+        match self.batch.items.last_mut() {
+            Some(Item::Gap(before)) if self.lost_before && before.cause == Cause::Damaged => before.merge(gap),
+            _ => self.batch.items.push(Item::Gap(gap)),
+        }
         self.open_element = None;
-    }
-
-    /// Decides what to read of a segment.
-    async fn plan(&self, slot: u32, segment: Segment, at: Bytes) -> Result<Plan> {
-        if let Some(blocks) = self.ring.open_blocks(segment.sequence) {
-            return Ok(self.plan_open(&blocks));
-        }
-        let readable_end = self.ring.readable_end();
-        if let Some((tables, on_device)) = self.ring.recent_tables(segment.sequence) {
-            let pages = on_device.then_some(at);
-            let mut plan = self.plan_spans(&tables, pages).await?;
-            plan.complete = segment.end <= readable_end;
-            if !plan.complete {
-                // Blocks are on their way: read what is there, and come back.
-                let written =
-                    tables.spans.iter().take_while(|s| s.end <= readable_end).last().map_or(0, |s| s.offset + s.length);
-                plan.stretches.retain(|s| s.offset + s.length <= written);
-                plan.goes_on = false;
-            }
-            return Ok(plan);
-        }
-        if self.wants_all_of(&segment) {
-            return Ok(self.plan_without_tables(segment.bytes));
-        }
-        let length = self.core.with_ring(self.ring.id, |r| r.segment);
-        let tail_len = TAIL_BYTES.min(length.0);
-        let tail = self.read(at + length - Bytes(tail_len), tail_len).await?;
-        let trailer = Trailer::decode(&tail[(tail_len - TRAILER_LEN) as usize..])?;
-        if !trailer.is_at(self.core.target_id(), self.ring.id.0, slot, segment.sequence) {
-            return Err(forebay_model::Error::damaged("the trailer of another segment is here"));
-        }
-        let tables_at = u64::from(trailer.tables_at);
-        let tables = if length.0 - tables_at <= tail_len {
-            let start = (tables_at + tail_len - length.0) as usize;
-            Tables::decode(&tail[start..start + trailer.tables_len as usize], &trailer)?
-        } else {
-            let from = tables_at / 4096 * 4096;
-            let to = (tables_at + u64::from(trailer.tables_len)).div_ceil(4096) * 4096;
-            let bytes = self.read(at + Bytes(from), to - from).await?;
-            let start = (tables_at - from) as usize;
-            Tables::decode(&bytes[start..start + trailer.tables_len as usize], &trailer)?
-        };
-        self.plan_spans(&tables, Some(at)).await
-    }
-
-    /// Whether every block is read anyway, so that tables would only cost the arm a way to the segment's end and back.
-    fn wants_all_of(&self, segment: &Segment) -> bool {
-        // With a hole in it, its blocks reach further than the sum of their bytes.
-        !self.query.needs_keys()
-            && segment.losses.gaps[Cause::Damaged as usize - 1] == 0
-            && segment.min_time >= self.times.0.0
-            && segment.max_time <= self.times.1.0
-            && segment.first >= self.sequences.0
-            && segment.end <= self.sequences.1
-    }
-
-    fn plan_open(&self, blocks: &[(u32, u32)]) -> Plan {
-        let stretches =
-            blocks.iter().filter(|(offset, _)| *offset >= self.offset).map(|(o, l)| Stretch { offset: *o, length: *l });
-        Plan { stretches: join(stretches), goes_on: false, complete: false, cut_anywhere: false }
-    }
-
-    /// Without tables everything is read, and what is no block is passed over.
-    fn plan_without_tables(&self, length: u32) -> Plan {
-        let step = READ_BYTES as u32;
-        let stretches = (self.offset..length)
-            .step_by(step as usize)
-            .map(|offset| Stretch { offset, length: step.min(length - offset) });
-        Plan { stretches: stretches.collect(), goes_on: true, complete: true, cut_anywhere: true }
-    }
-
-    async fn plan_spans(&self, tables: &Tables, pages_at: Option<Bytes>) -> Result<Plan> {
-        let spans = &tables.spans;
-        let candidates = self.candidates(tables, pages_at).await?;
-        let mut chosen = vec![false; spans.len()];
-        for (i, span) in spans.iter().enumerate() {
-            let in_range = span.min_time <= self.times.1.0
-                && span.max_time >= self.times.0.0
-                && span.end >= self.sequences.0
-                && span.first <= self.sequences.1;
-            let continued = if i == 0 { self.force_first } else { chosen[i - 1] && spans[i - 1].continues };
-            chosen[i] = continued || in_range && (span.gaps || candidates.get(i));
-        }
-        let goes_on = spans.last().is_some_and(|s| s.continues) && chosen.last() == Some(&true);
-        let stretches = spans
-            .iter()
-            .zip(&chosen)
-            .filter(|(s, chosen)| **chosen && s.offset + s.length > self.offset)
-            .map(|(s, _)| Stretch { offset: s.offset, length: s.length });
-        Ok(Plan { stretches: join(stretches), goes_on, complete: true, cut_anywhere: false })
-    }
-
-    /// The spans that may hold matching elements, by the index.
-    async fn candidates(&self, tables: &Tables, pages_at: Option<Bytes>) -> Result<BlockSet> {
-        let terms = self.query.terms();
-        let n = tables.spans.len();
-        let mut known: Vec<(Term, Option<BlockSet>)> = Vec::new();
-        for term in terms {
-            let set = match &term {
-                Term::Equals { key, value } => match pages_at {
-                    Some(at) => Some(self.spans_with(&tables.keys[*key], *value, at, n).await?),
-                    None => Some(spans_in(&tables.spans, *key, value, value)),
-                },
-                Term::Range { key, low, high } => Some(spans_in(&tables.spans, *key, low, high)),
-            };
-            known.push((term, set));
-        }
-        Ok(self.query.candidates(n, &mut |term| known.iter().find(|(t, _)| t == term).and_then(|(_, set)| set.clone())))
-    }
-
-    async fn spans_with(&self, index: &KeyIndex, value: KeyValue, at: Bytes, n: usize) -> Result<BlockSet> {
-        let mut set = BlockSet::none(n);
-        let hash = value.hash();
-        for page in index.pages(hash) {
-            let place = at + Bytes(u64::from(index.at) + (page * PAGE_LEN) as u64);
-            let bytes = self.read(place, PAGE_LEN as u64).await?;
-            if !is_page(index, page, &bytes) {
-                return Err(Error::damaged("an index page is not the one that its segment's tables tell of"));
-            }
-            let owner = Owner { ring: self.ring.id.0, segment: self.segment };
-            look_up(index, &bytes, owner, hash, &mut |span| {
-                if usize::from(span) < n {
-                    set.set(usize::from(span));
-                }
-            })?;
-        }
-        if let Some(from) = index.dense_from {
-            (usize::from(from)..n).for_each(|span| set.set(span));
-        }
-        Ok(set)
     }
 
     async fn read(&self, at: Bytes, length: u64) -> Result<Buffer> {
@@ -494,11 +488,21 @@ impl<'a> Run<'a> {
         while pos < bytes.len() {
             let offset = from + pos as u32;
             let parsed = parse_stamped(&bytes[pos..], target, ring, segment, slot, offset);
-            let view = match parsed.and_then(|view| view.verify().map(|()| view)) {
-                Ok(view) => view,
-                Err(_) => {
-                    let length = Header::read(&bytes[pos..]).map_or(0, |h| h.total_len.get() as usize);
-                    if pos + length > bytes.len() {
+            if let Ok(view) = &parsed
+                && offset < self.offset
+            {
+                pos += view.header().total_len.get() as usize;
+                continue;
+            }
+            let view = match parsed.ok().filter(|view| self.follows(view) && view.verify().is_ok()) {
+                Some(view) => view,
+                None => {
+                    let here = Header::read(&bytes[pos..]).ok().filter(|header| {
+                        let stamp = header.stamp();
+                        (stamp.target, stamp.ring, stamp.segment, stamp.slot, stamp.offset)
+                            == (target, ring, segment, slot, offset)
+                    });
+                    if here.is_some_and(|header| pos + header.total_len.get() as usize > bytes.len()) {
                         return pos;
                     }
                     // The next block that is whole says how much is missing.
@@ -507,9 +511,6 @@ impl<'a> Run<'a> {
                 }
             };
             pos += view.header().total_len.get() as usize;
-            if offset < self.offset {
-                continue;
-            }
             self.offset = offset + view.header().total_len.get();
             self.summary.blocks += 1;
             self.block(&view).await;
@@ -520,26 +521,55 @@ impl<'a> Run<'a> {
         bytes.len().min(pos)
     }
 
+    /// Whether a block that bears its place is also of its time: what a crash undid is older than what was written in its
+    /// place, and what lies behind the last block is not data.
+    fn follows(&self, view: &View<'_>) -> bool {
+        let header = view.header();
+        header.epoch.get() >= self.epoch
+            && self.next_index.is_none_or(|next| header.index.get() >= next)
+            && header.first_sequence.get() >= self.next_first
+            && header.next_sequence() <= self.limit
+    }
+
     /// Looks through one block.
     async fn block(&mut self, view: &View<'_>) {
         let header = view.header();
         let first = header.first_sequence.get();
-        if let Some(seen) = self.seen.filter(|seen| *seen < first && self.continuous()) {
-            self.missing(seen, first, Timestamp(header.min_time.get())).await;
+        let within = header.starts_within();
+        if let Some(seen) = self.seen.filter(|seen| *seen < first) {
+            self.missing(seen, first, header.min_time.get()).await;
+        } else if self.next_index.is_some_and(|next| next < header.index.get()) {
+            self.lost_blocks(header.min_time.get());
         }
         let number = (header.writer.get(), header.number.get());
         let follows = self.last_block.replace(number).is_some_and(|last| (last.0, last.1 + 1) == number);
-        if header.starts_within() && !follows {
-            // The beginning of this element is gone, and with it the element.
+        let before = self.headless.take().filter(|(sequence, _)| within && *sequence == first);
+        if within && (!follows || before.is_some()) && self.seen.is_none_or(|seen| seen <= first) {
+            // The beginning of this element is gone, and with it the element; unless it has no end either: then it was
+            // never recorded as a whole, and another one has its number.
+            let told = self.lost_before || self.pending.take().is_some() || self.open_element == Some(first);
+            let adjoins = header.index.get() == 0 && self.read_whole.is_some_and(|s| s + 1 == self.segment);
+            let told = told || before.is_some_and(|(_, told)| told) || adjoins || self.continuous() && self.began;
             self.open_element = None;
-            if self.continuous() {
-                match self.began {
-                    true => self.missing(first, first + 1, Timestamp(header.min_time.get())).await,
-                    false => self.expired(first, first + 1).await,
-                }
+            if header.next_sequence() == first {
+                self.headless = Some((first, told));
+            } else if told {
+                self.missing(first, first + 1, header.min_time.get()).await;
+            } else if self.continuous() {
+                self.expired(first, first + 1).await;
             }
+        } else if within && !follows {
+            // Told already.
+            (self.open_element, self.pending) = (None, None);
         }
-        self.began = true;
+        self.lost_records();
+        self.began |= self.headless.is_none();
+        self.lost_before = false;
+        self.goes_on = header.continues();
+        self.epoch = header.epoch.get();
+        self.next_index = Some(header.index.get() + 1);
+        self.next_first = header.next_sequence();
+        self.near = header.max_time.get();
         self.seen = Some(header.next_sequence().max(self.seen.unwrap_or(0)));
         let mut gaps = view.gaps().peekable();
         let bytes = view.bytes();
@@ -623,40 +653,4 @@ impl<'a> Run<'a> {
 
 fn still_there(core: &Core, ring: RingId, slot: u32, sequence: u64) -> bool {
     core.has_ring(ring) && core.with_ring(ring, |r| r.slots[slot as usize].is_some_and(|s| s.sequence == sequence))
-}
-
-/// The spans whose range of a key touches `low..=high`.
-fn spans_in(spans: &[Span], key: usize, low: &KeyValue, high: &KeyValue) -> BlockSet {
-    let mut set = BlockSet::none(spans.len());
-    for (i, span) in spans.iter().enumerate() {
-        let touches = match span.keys.get(key) {
-            None => true,
-            Some((least, greatest)) => {
-                let read = |bytes: &[u8]| KeyValue::from_bytes(bytes).unwrap_or(KeyValue::MISSING);
-                let (least, greatest) = (read(least), read(greatest));
-                greatest != KeyValue::MISSING && least <= *high && greatest >= *low
-            }
-        };
-        if touches {
-            set.set(i);
-        }
-    }
-    set
-}
-
-/// Joins neighbours into stretches that are read at once.
-fn join(parts: impl Iterator<Item = Stretch>) -> VecDeque<Stretch> {
-    let mut joined: VecDeque<Stretch> = VecDeque::new();
-    for part in parts {
-        match joined.back_mut() {
-            Some(last)
-                if last.offset + last.length == part.offset
-                    && u64::from(last.length + part.length) <= 2 * READ_BYTES =>
-            {
-                last.length += part.length;
-            }
-            _ => joined.push_back(part),
-        }
-    }
-    joined
 }

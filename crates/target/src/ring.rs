@@ -7,7 +7,7 @@
 //! Expiry is here and nowhere else: taking a slot for writing ends the segment that was in it. There is no cleaner.
 
 mod pins;
-mod recover;
+pub(crate) mod recover;
 
 use crate::admission;
 use crate::catalog::{RingRecord, Segment};
@@ -16,6 +16,7 @@ use crate::segment::{Builder, IndexBudget, Tables, Trailer, encode_footer};
 use crate::target::Core;
 use forebay_env::{Buffer, Slab};
 use forebay_model::block::{Header, Stamp, View};
+use forebay_model::gap::Cause;
 use forebay_model::key::KeySet;
 use forebay_model::ring::{Losses, RingState, RingStatus};
 use forebay_model::{Bytes, Error, Moment, Rate, Result, RingId, Timestamp};
@@ -67,6 +68,8 @@ struct Work {
     arrivals: VecDeque<Arrival>,
     open: Option<Open>,
     next_element: u64,
+    /// Elements directly before `next_element` that are gone, as long as no segment tells of them.
+    lost_before: u64,
     /// Blocks on their way to durability, oldest first.
     in_flight: VecDeque<InFlight>,
     /// Number of the block at the front of `in_flight`, counted since opening.
@@ -83,8 +86,6 @@ struct Work {
     seals_since_checkpoint: u32,
     counters: Counters,
     recording: Option<u64>,
-    /// Segments before this one may have been overwritten in part by what a crash made undone.
-    doubtful_before: u64,
     stopping: bool,
     failure: Option<Error>,
 }
@@ -105,18 +106,33 @@ struct Open {
     builder: Builder,
     /// Where the next block goes.
     end: u32,
-    /// Blocks written completely, in order, and where they end.
-    written: Vec<(u32, u32)>,
+    /// Blocks written completely, in order.
+    written: Vec<Written>,
     /// Number of the block that is readable next.
     next_written: u32,
     durable_blocks: u32,
 }
 
+/// A block that lies on the device.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Written {
+    /// Its number in the segment.
+    pub(crate) index: u32,
+    /// Where it begins in the segment.
+    pub(crate) offset: u32,
+    /// Its bytes.
+    pub(crate) length: u32,
+    /// Sequence of its first element, and after its last.
+    pub(crate) elements: (u64, u64),
+    /// Its earliest and its latest time.
+    pub(crate) times: (i64, i64),
+}
+
 struct InFlight {
     /// Sequence of its segment; the footer's parts have the segment that they seal.
     segment: u64,
-    /// Number in the segment, place and length, for a block; nothing for a footer.
-    block: Option<(u32, u32, u32)>,
+    /// A block; nothing for a footer.
+    block: Option<Written>,
     writer: u64,
     number: u64,
     end_sequence: u64,
@@ -142,6 +158,7 @@ impl Ring {
                 arrivals: VecDeque::new(),
                 open: None,
                 next_element,
+                lost_before: 0,
                 in_flight: VecDeque::new(),
                 first_in_flight: 0,
                 at_risk: 0,
@@ -154,7 +171,6 @@ impl Ring {
                 seals_since_checkpoint: 0,
                 counters: Counters::default(),
                 recording: None,
-                doubtful_before: 0,
                 stopping: false,
                 failure: None,
             }),
@@ -245,6 +261,21 @@ impl Ring {
         self.work.borrow().failure.clone().map_or(Ok(()), Err)
     }
 
+    /// Waits until the tail is found, or cannot be. After a failure what was recorded can still be read.
+    pub(crate) async fn readable(&self) -> Result<()> {
+        self.progressed
+            .until(|| {
+                let work = self.work.borrow();
+                work.state != RingState::Recovering || work.failure.is_some()
+            })
+            .await;
+        let work = self.work.borrow();
+        match &work.failure {
+            Some(error) if work.state == RingState::Recovering => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
     /// Writes everything that was accepted, makes it durable, and ends.
     pub(crate) async fn close(&self) -> Result<()> {
         self.work.borrow_mut().stopping = true;
@@ -298,8 +329,12 @@ impl Ring {
         2 * self.staging.capacity().0 * self.staging.count() as u64 + self.segment().0
     }
 
-    /// What was written and not acknowledged before a crash lies in the slots that were the oldest then.
-    fn doubt_the_oldest(&self) {
+    /// What was written and not acknowledged before a crash lies in the slots that were the oldest then. It stays there
+    /// until the ring comes round.
+    pub(crate) fn doubt_the_oldest(&self) {
+        if self.core.was_closed {
+            return;
+        }
         let n = (self.at_risk_limit() / self.segment().0 + 3) as usize;
         let doubtful = self.core.with_ring(self.id, |record| {
             let held = record.held();
@@ -311,10 +346,12 @@ impl Ring {
             sequences.sort_unstable();
             sequences.get(n).copied().unwrap_or(record.path_segment)
         });
-        self.work.borrow_mut().doubtful_before = doubtful;
+        self.core.with_ring_mut(self.id, |r| r.doubtful_before = r.doubtful_before.max(doubtful));
     }
 
     fn fail(&self, error: Error) {
+        // What the target says of it comes with the remedy.
+        let error = self.core.disk.failure().unwrap_or(error);
         let mut work = self.work.borrow_mut();
         if work.failure.is_none() {
             work.failure = Some(error.clone());
@@ -340,7 +377,7 @@ impl Ring {
             })
         };
         if !fits {
-            self.next_segment(&arrival).await?;
+            self.next_segment(arrival.accepted).await?;
         }
         while self.work.borrow().at_risk + u64::from(total) > self.at_risk_limit() {
             self.consider_flush();
@@ -383,10 +420,17 @@ impl Ring {
         open.end += total;
         counters.written += Bytes(u64::from(total));
         counters.elements += following - *next_element;
+        let block = Written {
+            index: stamp.index,
+            offset,
+            length: total,
+            elements: (*next_element, following),
+            times: (header.min_time.get(), header.max_time.get()),
+        };
         *next_element = following;
         in_flight.push_back(InFlight {
             segment: stamp.segment,
-            block: Some((stamp.index, offset, total)),
+            block: Some(block),
             writer: header.writer.get(),
             number: header.number.get(),
             end_sequence: following,
@@ -454,11 +498,11 @@ impl Ring {
         let Work { open, in_flight, .. } = &mut *work;
         if let Some(open) = open {
             for item in in_flight.iter().take_while(|i| i.done) {
-                if let Some((index, offset, length)) = item.block
+                if let Some(block) = item.block
                     && item.segment == open.summary.sequence
-                    && index == open.next_written
+                    && block.index == open.next_written
                 {
-                    open.written.push((offset, length));
+                    open.written.push(block);
                     open.next_written += 1;
                 }
             }
@@ -528,6 +572,7 @@ impl Ring {
         let now = self.core.disk.env().clock.now();
         let lag = self.core.with_ring(self.id, |r| r.spec.flush_interval);
         let mut settled = 0usize;
+        let mut durable_end = None;
         let guaranteed = self.core.with_ring(self.id, |r| r.spec.guarantee) != Rate(0);
         {
             let mut work = self.work.borrow_mut();
@@ -543,6 +588,7 @@ impl Ring {
                     work.progress.writer = item.writer;
                     work.progress.durable = item.number;
                     work.progress.sequence = item.end_sequence;
+                    durable_end = Some(item.end_sequence);
                     if let Some(open) = &mut work.open
                         && open.summary.sequence == item.segment
                     {
@@ -556,6 +602,9 @@ impl Ring {
                     }
                 }
             }
+        }
+        if let Some(end) = durable_end {
+            self.core.with_ring_mut(self.id, |record| record.durable_end = end);
         }
         if settled > 0 {
             self.settle(settled);
@@ -590,8 +639,8 @@ impl Ring {
     }
 
     /// Seals the open segment and takes the next slot: the moment at which what was in it expires.
-    async fn next_segment(self: &Rc<Self>, arrival: &Arrival) -> Result<()> {
-        self.seal(arrival.accepted)?;
+    async fn next_segment(self: &Rc<Self>, accepted: Moment) -> Result<()> {
+        self.seal(accepted)?;
         let layout = self.core.layout();
         loop {
             let next = self.core.with_ring(self.id, |record| {
@@ -614,15 +663,29 @@ impl Ring {
                 Some((slot, sequence, record.slot_at(&layout, slot)))
             });
             if let Some((slot, sequence, at)) = taken {
-                let first = self.work.borrow().next_element;
+                let (end, lost) = {
+                    let work = self.work.borrow();
+                    (work.next_element, work.lost_before)
+                };
+                let mut summary = Segment::opened(sequence, end - lost);
+                if lost > 0 {
+                    let now = self.core.disk.env().clock.wall().0;
+                    let before = self.core.with_ring(self.id, |r| r.slots.iter().flatten().map(|s| s.max_time).max());
+                    let before = before.unwrap_or(self.core.formatted().0).min(now);
+                    (summary.end, summary.min_time, summary.max_time) = (end, before, now);
+                    summary.losses.add(Cause::Damaged, Some(lost));
+                }
                 let builder =
                     Builder::new(self.keys.clone(), IndexBudget::for_segment(self.segment(), self.keys.len()));
                 let mut work = self.work.borrow_mut();
-                work.state = RingState::Ready;
+                work.lost_before = 0;
+                if work.state == RingState::Full {
+                    work.state = RingState::Ready;
+                }
                 work.open = Some(Open {
                     slot,
                     at,
-                    summary: Segment::opened(sequence, first),
+                    summary,
                     builder,
                     end: 0,
                     written: Vec::new(),
@@ -729,7 +792,7 @@ impl Ring {
     }
 
     /// The blocks of segment `sequence` that may be read, if it is the one being written.
-    pub(crate) fn open_blocks(&self, sequence: u64) -> Option<Vec<(u32, u32)>> {
+    pub(crate) fn open_blocks(&self, sequence: u64) -> Option<Vec<Written>> {
         let work = self.work.borrow();
         work.open.as_ref().filter(|open| open.summary.sequence == sequence).map(|open| open.written.clone())
     }
@@ -745,7 +808,7 @@ impl Ring {
 
     /// Whether the last run may have overwritten parts of the segment before it crashed.
     pub(crate) fn is_doubtful(&self, sequence: u64) -> bool {
-        sequence < self.work.borrow().doubtful_before
+        sequence < self.core.with_ring(self.id, |r| r.doubtful_before)
     }
 
     /// Sequence after the last element that can be read.
@@ -758,16 +821,24 @@ impl Ring {
             .map_or(work.progress.sequence, |i| i.end_sequence.max(work.progress.sequence))
     }
 
+    /// Blocks under way that can no longer be durable in time: a device that stalls is noticed before it ends.
+    fn overdue(&self, work: &Work) -> u64 {
+        let (rate, lag) = self.core.with_ring(self.id, |r| (r.spec.guarantee, r.spec.flush_interval));
+        let now = self.core.disk.env().clock.now();
+        let late = |i: &&InFlight| i.block.is_some() && now > i.due.max(i.accepted + lag);
+        if rate == Rate(0) { 0 } else { work.in_flight.iter().filter(late).count() as u64 }
+    }
+
     /// What the ring says of itself.
     pub fn status(&self) -> RingStatus {
         let work = self.work.borrow();
         self.core.with_ring(self.id, |record: &RingRecord| {
-            let kept = || record.slots.iter().flatten().filter(|s| s.bytes > 0);
+            let kept = || record.slots.iter().flatten().filter(|s| s.has_content());
             let mut losses = Losses::default();
             kept().for_each(|s| losses.merge(&s.losses));
             RingStatus {
                 spec: record.spec.clone(),
-                state: work.state,
+                state: if work.failure.is_some() { RingState::Failed } else { work.state },
                 segments: record.slots.len() as u64,
                 pinned_segments: record.held().len() as u64,
                 first_sequence: kept().map(|s| s.first).min().unwrap_or(work.next_element),
@@ -776,7 +847,7 @@ impl Ring {
                 newest: kept().map(|s| s.max_time).max().map(Timestamp),
                 written: work.counters.written,
                 elements: work.counters.elements,
-                missed_deadlines: work.counters.missed,
+                missed_deadlines: work.counters.missed + self.overdue(&work),
                 losses,
                 staging_peak: work.counters.staging_peak,
                 staging: Bytes(self.staging.capacity().0 * self.staging.count() as u64),

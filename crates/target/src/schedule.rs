@@ -313,6 +313,10 @@ impl Scheduler {
     }
 
     fn start(&self, class: Class, pending: Pending) {
+        if let Some(error) = self.failure().filter(|_| pending.direction == Direction::Write) {
+            // It was handed in before the device failed, and would come after.
+            return pending.done.give((pending.buffer, Err(error)));
+        }
         let now = self.inner.env.clock.now();
         let started = {
             let profile = self.inner.profile.borrow();

@@ -9,7 +9,7 @@ mod postings;
 mod spans;
 
 pub use footer::{TRAILER_LEN, Tables, Trailer, encode_footer};
-pub use postings::{KeyIndex, Owner, PAGE_LEN, is_page, look_up};
+pub use postings::{KeyIndex, Owner, PAGE_LEN, is_page, is_whole, look_up};
 pub use spans::{Builder, IndexBudget, SPAN_BYTES, Span};
 
 #[cfg(test)]

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 pub const MAGIC: [u8; 8] = *b"FOREBAY\0";
 /// Version of everything on the device.
 pub const VERSION: u32 = 1;
-/// Bytes before the variable part: magic 8, version 4, length 4, checksum 4.
+/// Bytes before the variable part: magic 8, version 4, length 4, checksum 4. The same in all versions to come, so that a
+/// flipped bit in the version is told from a newer one.
 const PREFIX: usize = 20;
 
 /// What a root says.
@@ -35,6 +36,11 @@ pub struct Superblock {
     pub profile: Profile,
 }
 
+/// Of the body, and of magic, version and length before it.
+pub(crate) fn checksum(prefix: &[u8], body: &[u8]) -> u32 {
+    crc32c(&prefix[..16]) ^ crc32c(body)
+}
+
 impl Superblock {
     /// The bytes of a root: prefix, postcard, zeros.
     pub fn encode(&self, out: &mut [u8]) -> Result<()> {
@@ -51,7 +57,8 @@ impl Superblock {
         out[..8].copy_from_slice(&MAGIC);
         out[8..12].copy_from_slice(&VERSION.to_le_bytes());
         out[12..16].copy_from_slice(&(body.len() as u32).to_le_bytes());
-        out[16..20].copy_from_slice(&crc32c(&body).to_le_bytes());
+        let checksum = checksum(out, &body);
+        out[16..20].copy_from_slice(&checksum.to_le_bytes());
         out[PREFIX..PREFIX + body.len()].copy_from_slice(&body);
         Ok(())
     }
@@ -63,16 +70,18 @@ impl Superblock {
             return Ok(None);
         }
         let (version, length) = (word(8), word(12) as usize);
+        let body = bytes
+            .get(PREFIX..PREFIX.saturating_add(length))
+            .ok_or_else(|| Error::damaged(format!("a superblock of {length} bytes is longer than its place")))?;
+        if checksum(bytes, body) != word(16) {
+            let calls_itself =
+                if version == VERSION { String::new() } else { format!(" (it calls itself version {version})") };
+            return Err(Error::damaged(format!("the checksum of a superblock copy does not match{calls_itself}")));
+        }
         if version != VERSION {
             return Err(Error::version(format!(
                 "the device was written by format version {version}, and this Forebay knows {VERSION}; use a newer one (nothing was changed)"
             )));
-        }
-        let body = bytes
-            .get(PREFIX..PREFIX + length)
-            .ok_or_else(|| Error::damaged(format!("a superblock of {length} bytes is longer than its place")))?;
-        if crc32c(body) != word(16) {
-            return Err(Error::damaged("the checksum of a superblock copy does not match"));
         }
         let superblock: Superblock = postcard::from_bytes(body)
             .map_err(|e| Error::damaged(format!("a superblock copy cannot be decoded: {e}")))?;

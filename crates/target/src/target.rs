@@ -35,6 +35,10 @@ pub(crate) struct Core {
     /// For each ring the segment from which on opening would walk, by the last durable checkpoint.
     walks_from: RefCell<BTreeMap<RingId, u64>>,
     streams: Cell<u64>,
+    /// The pair that the next commit writes first: after opening, the one that may not be whole.
+    first_pair: Cell<usize>,
+    /// Whether the target was closed properly before it was opened.
+    pub(crate) was_closed: bool,
 }
 
 /// A target, open. Stays on its loop.
@@ -53,6 +57,10 @@ impl Core {
         self.superblock.borrow().target.0
     }
 
+    pub(crate) fn formatted(&self) -> forebay_model::Timestamp {
+        self.superblock.borrow().formatted
+    }
+
     pub(crate) fn epoch(&self) -> u64 {
         self.catalog.borrow().epoch
     }
@@ -67,6 +75,10 @@ impl Core {
 
     pub(crate) fn with_ring_mut<T>(&self, id: RingId, change: impl FnOnce(&mut RingRecord) -> T) -> T {
         change(self.catalog.borrow_mut().rings.get_mut(&id).expect("a ring that works is in the catalog"))
+    }
+
+    pub(crate) fn ring_ids(&self) -> Vec<RingId> {
+        self.catalog.borrow().rings.keys().copied().collect()
     }
 
     pub(crate) fn has_ring(&self, id: RingId) -> bool {
@@ -105,7 +117,8 @@ impl Core {
     async fn commit_alone(&self) -> Result<()> {
         let mut superblock = self.superblock.borrow().clone();
         let catalog = self.durable_view();
-        checkpoint::commit(&self.disk, &mut superblock, &catalog).await?;
+        checkpoint::commit(&self.disk, &mut superblock, &catalog, self.first_pair.get()).await?;
+        self.first_pair.set(0);
         *self.walks_from.borrow_mut() = catalog.rings.iter().map(|(id, r)| (*id, r.path_segment)).collect();
         let mut now = self.superblock.borrow_mut();
         now.generation = superblock.generation;
@@ -191,7 +204,7 @@ impl Target {
             profile: profile.clone(),
         };
         let disk = Scheduler::new(env, profile);
-        checkpoint::commit(&disk, &mut superblock, &Catalog::fresh(&layout)).await
+        checkpoint::commit(&disk, &mut superblock, &Catalog::fresh(&layout), 0).await
     }
 
     /// Whether a formatted target is on the device: its superblock, without changing anything.
@@ -205,21 +218,8 @@ impl Target {
     /// Opens a formatted device and sets its rings to work. Elements are accepted at once; each ring finds its tail in
     /// the background ([`Ring::ready`]).
     pub async fn open(env: Env) -> Result<Rc<Target>> {
-        let geometry = env.device.geometry();
-        let disk = Scheduler::new(env, Profile::guess(geometry.size, geometry.rotates));
-        let checkpoint::Found { superblock, mut catalog, complaints } = checkpoint::load(&disk).await?;
-        disk.set_profile(superblock.profile.clone());
-        catalog.epoch += 1;
-        let ids: Vec<RingId> = catalog.rings.keys().copied().collect();
-        let core = Rc::new(Core {
-            disk,
-            superblock: RefCell::new(superblock),
-            catalog: RefCell::new(catalog),
-            committing: Cell::new(false),
-            committed: Signal::default(),
-            walks_from: RefCell::default(),
-            streams: Cell::new(0),
-        });
+        let (core, complaints) = load(env).await?;
+        let ids = core.ring_ids();
         core.commit().await?;
         let target = Rc::new(Target { core, rings: RefCell::default(), complaints });
         for id in ids {
@@ -383,6 +383,8 @@ impl Target {
             path: Vec::new(),
             path_segment: 1,
             path_element: 0,
+            durable_end: 0,
+            doubtful_before: 0,
             pins: Vec::new(),
         };
         let slots = groups.len() as u64 * u64::from(record.segments_per_group(&layout));
@@ -595,11 +597,35 @@ impl Target {
         for ring in rings {
             ring.close().await?;
         }
+        self.core.catalog.borrow_mut().closed = true;
         self.core.commit().await
     }
 }
 
-fn keys_of(spec: &RingSpec) -> Result<KeySet> {
+/// What all rings of the target on the device share, in memory only: nothing is written. With what was wrong.
+pub(crate) async fn load(env: Env) -> Result<(Rc<Core>, Vec<String>)> {
+    let geometry = env.device.geometry();
+    let disk = Scheduler::new(env, Profile::guess(geometry.size, geometry.rotates));
+    let checkpoint::Found { superblock, mut catalog, pair, complaints } = checkpoint::load(&disk).await?;
+    disk.set_profile(superblock.profile.clone());
+    catalog.epoch += 1;
+    catalog.free_strays();
+    let was_closed = std::mem::replace(&mut catalog.closed, false);
+    let core = Core {
+        disk,
+        superblock: RefCell::new(superblock),
+        catalog: RefCell::new(catalog),
+        committing: Cell::new(false),
+        committed: Signal::default(),
+        walks_from: RefCell::default(),
+        streams: Cell::new(0),
+        first_pair: Cell::new(1 - pair),
+        was_closed,
+    };
+    Ok((Rc::new(core), complaints))
+}
+
+pub(crate) fn keys_of(spec: &RingSpec) -> Result<KeySet> {
     let keys = KeySet::parse(&spec.keys)?;
     Ok(match spec.content {
         Content::Packets(link) => keys.with_link_type(LinkType(link as u16)),

@@ -50,6 +50,13 @@ impl Opened {
     pub fn mode(&self) -> OpenMode {
         self.mode
     }
+
+    /// Keeps others from writing as long as this is open for inspection. False if somebody may be writing now.
+    pub fn hold_still(&self) -> bool {
+        let attempt =
+            || rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockShared).map_err(std::io::Error::from);
+        patiently(GRACE, attempt, |e| e.kind() == std::io::ErrorKind::WouldBlock).is_ok()
+    }
 }
 
 /// Opens the block device or preallocated file at `path` with direct I/O.

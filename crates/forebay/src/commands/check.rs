@@ -1,7 +1,9 @@
-//! `forebay check`: looks over a device without changing anything, also while it is in use.
+//! `forebay check`: looks over a device without changing anything: superblock and catalog also while it is in use, and
+//! all that is recorded if it is not.
 
 use crate::context::Context;
 use crate::show::human;
+use crate::show::live::{Live, bar};
 use clap::Args;
 use forebay_embedded::Settings;
 use forebay_env::real::{self, OpenMode};
@@ -9,7 +11,8 @@ use forebay_model::{Bytes, Error, Rate, Result};
 use forebay_target::Target;
 use forebay_target::catalog::Catalog;
 use forebay_target::superblock::Superblock;
-use serde_json::json;
+use forebay_target::verify::{Damage, Found, RingFound, verify};
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -18,6 +21,9 @@ use std::process::ExitCode;
 pub struct CheckArgs {
     /// A block device or file; the targets of the cluster if left out
     device: Option<PathBuf>,
+    /// Only superblock and catalog, which takes a moment; otherwise all that is recorded is read
+    #[arg(long)]
+    quick: bool,
 }
 
 /// Looks. The exit code is 1 if anything is wrong, also what opening would repair.
@@ -31,30 +37,48 @@ pub fn run(context: &mut Context, args: &CheckArgs) -> Result<ExitCode> {
     };
     let mut sound = true;
     for device in devices {
-        sound &= one(context, &device)?;
+        sound &= one(context, &device, args.quick)?;
     }
     context.out.flush()?;
     Ok(if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn one(context: &mut Context, device: &Path) -> Result<bool> {
+fn one(context: &mut Context, device: &Path, quick: bool) -> Result<bool> {
     let opened = real::open(device, OpenMode::Inspect)?;
-    let inspected = real::run(real::Options { device: opened }, |env| async move {
+    let in_use = !opened.hold_still();
+    let mut live = Live::new(!context.json);
+    let name = device.display().to_string();
+    let inspected = real::run(real::Options { device: opened }, move |env| async move {
         let geometry = env.device.geometry();
-        let found = Target::inspect(env).await?;
-        found.0.check_size(geometry.size, &geometry.name)?;
-        Ok::<_, Error>(found)
+        let (superblock, catalog, complaints) = Target::inspect(env.clone()).await?;
+        superblock.check_size(geometry.size, &geometry.name)?;
+        let contradictions = contradictions(&superblock, &catalog);
+        if quick || in_use || !contradictions.is_empty() {
+            // What contradicts itself cannot be followed to the data.
+            let complaints = complaints.into_iter().chain(contradictions).collect();
+            return Ok::<_, Error>((superblock, catalog, Found { complaints, ..Found::default() }, false));
+        }
+        let mut progress = |done: Bytes, total: Bytes| {
+            if live.is_due() {
+                live.show(&format!("reading {name} {} {done} of {total}", bar(done.0, total.0, 30)));
+            }
+        };
+        let found = verify(env, &mut progress).await?;
+        Ok((superblock, catalog, found, true))
     })?;
-    let (superblock, catalog, mut complaints) = inspected.map_err(|e| e.of(device.display()))?;
-    complaints.extend(contradictions(&superblock, &catalog));
+    let (superblock, catalog, found, read) = inspected.map_err(|e| e.of(device.display()))?;
+    let damage: usize = found.rings.iter().map(|ring| ring.damage.len()).sum();
+    let sound = found.complaints.is_empty() && damage == 0;
     if context.json {
         let rings: Vec<&str> = catalog.rings.values().map(|ring| ring.spec.name.as_str()).collect();
         context.out.json(&json!({
             "device": device.display().to_string(), "target": superblock.target.to_string(),
             "formatted": superblock.formatted.to_string(), "generation": superblock.generation,
-            "groups": superblock.layout.groups, "rings": rings, "complaints": complaints,
+            "groups": superblock.layout.groups, "rings": rings, "complaints": found.complaints,
+            "in_use": in_use, "read": read, "unreadable_bytes": found.unreadable.0,
+            "found": found.rings.iter().map(ring_json).collect::<Vec<Value>>(),
         }))?;
-        return Ok(complaints.is_empty());
+        return Ok(sound);
     }
     context.out.line(format_args!(
         "{}: target {}, formatted {}, {} groups of {}, generation {}",
@@ -78,15 +102,68 @@ fn one(context: &mut Context, device: &Path) -> Result<bool> {
             ring.pins.len()
         ))?;
     }
-    for complaint in &complaints {
-        context.out.line(format_args!("  {complaint}"))?;
+    for line in found.complaints.iter().map(String::clone).chain(found.rings.iter().flat_map(ring_lines)) {
+        context.out.line(format_args!("  {line}"))?;
     }
-    context.out.line(match complaints.len() {
-        0 => "Sound.".to_string(),
-        1 => "1 complaint; opening the target repairs what can be repaired.".to_string(),
-        n => format!("{n} complaints; opening the target repairs what can be repaired."),
+    if in_use && !quick {
+        context.out.line("  It is in use: what is recorded was not read; check it when nobody uses it.")?;
+    }
+    context.out.line(match (found.complaints.len(), damage) {
+        (0, 0) => "Sound.".to_string(),
+        (1, 0) => "1 complaint; opening the target repairs what can be repaired.".to_string(),
+        (n, 0) => format!("{n} complaints; opening the target repairs what can be repaired."),
+        (complaints, damage) => format!(
+            "{complaints} complaints and {damage} damaged places; queries tell what is gone, and return all the rest."
+        ),
     })?;
-    Ok(complaints.is_empty())
+    Ok(sound)
+}
+
+fn ring_lines(ring: &RingFound) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{}: read {} segments, {} blocks, {} elements",
+        ring.name,
+        human::count(ring.segments),
+        human::count(ring.blocks),
+        human::count(ring.elements)
+    )];
+    if ring.half_expired > 0 {
+        let n = human::count(ring.half_expired);
+        lines.push(format!("{}: {n} of the oldest segments were partly overwritten before a crash", ring.name));
+    }
+    lines.extend(ring.repairs.iter().map(|repair| format!("{}: {repair}", ring.name)));
+    lines.extend(ring.damage.iter().map(|damage| format!("{}: {}", ring.name, damage_line(damage))));
+    lines
+}
+
+fn damage_line(damage: &Damage) -> String {
+    let Damage { what, segment, at, length, elements } = damage;
+    let cost = match elements.end - elements.start {
+        0 => "no element is gone".to_string(),
+        1 => format!("element {} is gone", elements.start),
+        n => format!("elements {} to {} are gone ({n})", elements.start, elements.end - 1),
+    };
+    match *what {
+        "end" => format!("blocks behind segment {segment} are missing: {cost}"),
+        _ => format!("{what} of segment {segment} damaged, {} bytes at {}: {cost}", length.0, at.0),
+    }
+}
+
+fn ring_json(ring: &RingFound) -> Value {
+    let damage: Vec<Value> = ring
+        .damage
+        .iter()
+        .map(|d| {
+            json!({
+                "what": d.what, "segment": d.segment, "offset_bytes": d.at.0, "length_bytes": d.length.0,
+                "from": d.elements.start, "to": d.elements.end,
+            })
+        })
+        .collect();
+    json!({
+        "ring": ring.name, "segments": ring.segments, "blocks": ring.blocks, "elements": ring.elements,
+        "half_expired_segments": ring.half_expired, "repairs": ring.repairs, "damage": damage,
+    })
 }
 
 /// What the superblock and the catalog say against one another.

@@ -52,6 +52,7 @@ pub fn state(state: RingState) -> &'static str {
         RingState::Recovering => "recovering",
         RingState::Ready => "ready",
         RingState::Full => "full",
+        RingState::Failed => "failed",
     }
 }
 

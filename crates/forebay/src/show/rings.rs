@@ -40,6 +40,7 @@ pub fn table(rings: &[RingStatus], rates: Option<&BTreeMap<String, Rate>>) -> Ve
             (RingState::Ready, false) => "idle",
             (RingState::Recovering, _) => "recovering",
             (RingState::Full, _) => "full",
+            (RingState::Failed, _) => "failed",
         };
         let guarantee = if spec.guarantee == Rate(0) { "-".to_string() } else { spec.guarantee.to_string() };
         let mut row = vec![spec.name.clone(), state.to_string(), spec.capacity.to_string(), guarantee];
@@ -119,6 +120,11 @@ pub struct Health {
 
 /// The worst that can be said of a cluster.
 pub fn health(rings: &[RingStatus], info: &Info) -> Health {
+    if let Some(ring) = rings.iter().find(|ring| ring.state == RingState::Failed) {
+        let failure = info.targets.iter().find_map(|target| target.complaints.first());
+        let failure = failure.map_or_else(|| "its device failed".to_string(), Clone::clone);
+        return Health { code: "failed", remedy: format!("{} records nothing any more: {failure}", ring.spec.name) };
+    }
     if let Some(ring) = rings.iter().find(|ring| ring.state == RingState::Full) {
         return Health {
             code: "ring_full",

@@ -2,7 +2,7 @@
 
 use super::Service;
 use super::sessions::TAIL_PATIENCE;
-use crate::race::{First, race};
+use crate::race::race;
 use forebay_model::{Bytes, Error, Profile, Result, TargetId};
 use forebay_target::plan;
 use forebay_target::profile::{MeasureOptions, measure};
@@ -21,10 +21,8 @@ pub(super) async fn ask(service: &Service, request: Request) -> Result<Reply> {
         Request::Status { ring: None } => Ok(Reply::Rings(target.status())),
         Request::Status { ring: Some(name) } => {
             let ring = target.ring(&name)?;
-            // One that is just finding its tail knows more in a moment.
-            if let First::Left(result) = race(ring.ready(), service.env.clock.sleep(TAIL_PATIENCE)).await {
-                result?;
-            }
+            // One that is just finding its tail knows more in a moment; one that failed says so in its status.
+            let _ = race(ring.ready(), service.env.clock.sleep(TAIL_PATIENCE)).await;
             Ok(Reply::Rings(vec![ring.status()]))
         }
         Request::CreateRing(spec) => Ok(Reply::Ring(Box::new(target.create_ring(spec).await?.status()))),
@@ -145,7 +143,14 @@ fn info(service: &Service) -> TargetInfo {
         group: target.layout().group,
         free: runs.iter().map(size).sum(),
         largest_free: runs.iter().map(size).max().unwrap_or(Bytes::ZERO),
-        complaints: target.complaints().to_vec(),
+        // Why it stopped comes before what was repaired.
+        complaints: target
+            .disk()
+            .failure()
+            .map(|e| e.message)
+            .into_iter()
+            .chain(target.complaints().iter().cloned())
+            .collect(),
         activity: Activity {
             guaranteed: counters.guaranteed,
             read: counters.normal,

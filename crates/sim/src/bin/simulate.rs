@@ -1,11 +1,14 @@
-//! Lives of rings by seed, for as many seeds as asked for: `simulate [SEED] [--seeds N]`. A failing seed panics with
-//! its number and how to replay it.
+//! Lives of rings and their sufferings on bad disks by seed, for as many seeds as asked for:
+//! `simulate [SEED] [--seeds N]`. A failing seed panics with its number and how to replay it.
 
+use forebay_sim::damage::{self, suffer};
 use forebay_sim::disk::{DiskSpec, presets};
-use forebay_sim::life::{Tally, live};
+use forebay_sim::life::{self, live};
 
 /// Lives of one ring.
 const LIVES: u32 = 5;
+/// Rounds of damage to one ring.
+const ROUNDS: u32 = 5;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -20,11 +23,12 @@ fn main() {
             std::process::exit(2);
         }
     };
-    let mut total = Tally::default();
+    let (mut lives, mut damage) = (life::Tally::default(), damage::Tally::default());
     for seed in from..from + count {
-        total.add(&live(seed, disk(seed), LIVES));
+        lives.add(&live(seed, disk(seed), LIVES));
+        damage.add(&suffer(seed, damage::disk(seed), ROUNDS));
     }
-    println!("{count} seeds from {from}: {total:?}");
+    println!("{count} seeds from {from}: lives {lives:?}, damage {damage:?}");
 }
 
 /// Flash, a disk with a write cache, one without: the same choice as the test makes.

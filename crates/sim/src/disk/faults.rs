@@ -125,6 +125,12 @@ impl Faults {
         *self = Faults { injected: self.injected, ..Faults::default() };
     }
 
+    /// Ends everything that is still to come; sectors that cannot be read stay so.
+    pub(super) fn calm(&mut self) {
+        let unreadable = std::mem::take(&mut self.unreadable);
+        *self = Faults { injected: self.injected, unreadable, ..Faults::default() };
+    }
+
     /// The fate of the I/O that comes now.
     pub(super) fn fate(&mut self, op: Op) -> Fate {
         let mut fate = Fate::Healthy;

@@ -24,6 +24,8 @@ pub enum Survival {
     Everything,
     /// In the order of completion, by chance a number of whole writes and a beginning of the next.
     Prefix,
+    /// Of the writes in the order of completion, and then those in flight, the ones whose bit is set, whole.
+    Chosen(u64),
 }
 
 /// How much of one write survives.
@@ -54,6 +56,10 @@ impl Survival {
                     std::cmp::Ordering::Greater => Part::Nothing,
                 };
                 sectors.iter().enumerate().map(part).collect()
+            }
+            Survival::Chosen(bits) => {
+                let part = |i: usize| if i < 64 && bits >> i & 1 == 1 { Part::Whole } else { Part::Nothing };
+                (0..sectors.len()).map(part).collect()
             }
             Survival::Random => {
                 // Some cuts are kind and some are not, so that whole histories of either sort occur.

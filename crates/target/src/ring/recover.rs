@@ -9,7 +9,8 @@
 //!    unproven one is read as if it were open; where its chain of blocks ends, nothing was acknowledged, and the ring
 //!    goes on there.
 //! 4. In the open segment the chain of valid blocks ends at the tail. A later block that says the missing one had been
-//!    durable proves damage instead: the chain goes on behind it, and a gap tells of it.
+//!    durable proves damage instead: the chain goes on with whatever is whole behind it, and a gap tells of it. So does
+//!    the checkpoint: what it calls durable was acknowledged, and if it is gone, the ring goes on after it.
 //! 5. What lies beyond the tail was never acknowledged. Where it could be taken for data later (the first block and the
 //!    trailer of a slot with a sequence still to come), it is erased before anything is written.
 //!
@@ -19,8 +20,10 @@
 //!
 //! Cut off at any point, it can be done again: it writes nothing but zeros over what is not data.
 
-use super::{Open, Ring};
+use super::{Open, Ring, Written};
 use crate::catalog::Segment;
+use crate::layout::ROOTS;
+use crate::salvage::Salvage;
 use crate::schedule::StreamId;
 use crate::segment::{Builder, IndexBudget, TRAILER_LEN, Trailer, encode_footer};
 use forebay_env::Buffer;
@@ -29,6 +32,8 @@ use forebay_model::gap::Cause;
 use forebay_model::{Bytes, Error, Result};
 use std::rc::Rc;
 
+/// Reads that may be spent on finding out what exactly cannot be read.
+const PATIENCE: u32 = 65_536;
 /// How many slots further the expected segment is looked for, should a pin have been made but not told.
 const LOOK_AHEAD: usize = 16;
 /// Bytes read at once; at least two blocks of the largest size, so that one is always whole.
@@ -46,52 +51,232 @@ struct Step {
 /// What reading a segment's blocks found.
 struct Scan {
     summary: Segment,
+    /// Whether `summary.first` is known, and not only the first that was found.
+    first_known: bool,
     builder: Builder,
     end: u32,
-    written: Vec<(u32, u32)>,
+    written: Vec<Written>,
     /// Epoch of the last block.
     epoch: u64,
     /// Last block's writer session and number.
     writer: (u64, u64),
     /// Whether any block says that blocks of this segment were durable.
     proof: bool,
-    /// Whether what was read ends where the chain ended for want of a valid block.
-    damaged: u64,
+}
+
+/// What is known of a segment before its blocks are read.
+struct Known {
+    /// Sequence of its first element.
+    first: Option<u64>,
+    /// Sequence of the first element of the segment after it.
+    bound: u64,
+    /// Blocks before this number had been durable.
+    durable: u32,
+}
+
+/// Where a ring stands: the segments from its last checkpoint on, and which of them is its last.
+pub(crate) struct Survey {
+    steps: Vec<Step>,
+    scans: Vec<Option<Scan>>,
+    tail: usize,
+    /// Whether the last one is sealed.
+    sealed: bool,
+    /// Elements after the tail's end that had been acknowledged and are gone.
+    lost_end: u64,
 }
 
 /// Brings the ring to where it can go on.
 pub(super) async fn recover(ring: &Rc<Ring>) -> Result<()> {
     let stream = StreamId(u64::MAX - ring.id.0);
-    let result = Recovery { ring: ring.clone(), stream }.run().await;
+    let salvage = Salvage::new(ring.core.disk.clone(), stream, PATIENCE);
+    let recovery = Recovery { ring: ring.clone(), salvage };
+    let result = recovery.run().await;
     ring.core.disk.end_stream(stream);
-    result
+    if result? {
+        // What is missing at the end has its place in a segment of its own.
+        ring.next_segment(ring.core.disk.env().clock.now()).await?;
+    }
+    Ok(())
+}
+
+/// A segment from the last checkpoint on, as opening would find it.
+pub(crate) struct Standing {
+    pub(crate) slot: u32,
+    pub(crate) summary: Segment,
+    /// Where its blocks end, if they had to be read one by one.
+    pub(crate) end: Option<u32>,
+    /// Whether it is the one that goes on, which has no footer.
+    pub(crate) open: bool,
+}
+
+/// Where a ring stands, found out without changing anything: its segments from the last checkpoint on, what opening
+/// would change on the device, and how many elements are gone behind the last segment.
+pub(crate) async fn standings(ring: &Rc<Ring>, salvage: Salvage) -> Result<(Vec<Standing>, Vec<String>, u64)> {
+    let recovery = Recovery { ring: ring.clone(), salvage };
+    let survey = recovery.survey().await?;
+    if survey.steps.is_empty() {
+        let lost = recovery.with(|r| r.durable_end.saturating_sub(r.path_element));
+        return Ok((Vec::new(), Vec::new(), lost));
+    }
+    let Survey { steps, mut scans, tail, sealed, lost_end } = survey;
+    let mut repairs: Vec<String> = Vec::new();
+    repairs.extend(
+        steps[tail + 1..]
+            .iter()
+            .map(|step| format!("segment {} was never acknowledged; opening erases it", step.sequence)),
+    );
+    let standings = steps[..=tail].iter().zip(&mut scans).enumerate().map(|(at, (step, scan))| {
+        let open = at == tail && !sealed;
+        if scan.is_some() && !open {
+            repairs.push(format!("opening writes tables and trailer of segment {} anew", step.sequence));
+        }
+        match (scan.take(), &step.trailer) {
+            (Some(scan), _) => Standing { slot: step.slot, summary: scan.summary, end: Some(scan.end), open },
+            (None, Some(trailer)) => Standing { slot: step.slot, summary: trailer.summary, end: None, open },
+            (None, None) => unreachable!("what has no trailer is scanned"),
+        }
+    });
+    let standings = standings.collect();
+    Ok((standings, repairs, if sealed { lost_end } else { 0 }))
 }
 
 struct Recovery {
     ring: Rc<Ring>,
-    stream: StreamId,
+    salvage: Salvage,
 }
 
 impl Recovery {
-    async fn run(&self) -> Result<()> {
-        let steps = self.walk().await?;
-        if steps.is_empty() {
-            return Ok(());
+    /// Whether elements are missing behind a sealed tail.
+    async fn run(&self) -> Result<bool> {
+        let survey = self.survey().await?;
+        if survey.steps.is_empty() {
+            return Ok(self.lose_the_end(self.with(|r| r.path_element)));
         }
+        self.settle(survey).await
+    }
+
+    /// Nothing is found behind `end`: whether something had been acknowledged.
+    fn lose_the_end(&self, end: u64) -> bool {
+        let durable_end = self.with(|r| r.durable_end);
+        let mut work = self.ring.work.borrow_mut();
+        work.next_element = end.max(durable_end);
+        work.progress.sequence = work.next_element;
+        work.lost_before = work.next_element - end;
+        work.lost_before > 0
+    }
+
+    /// Finds out where the ring stands. Writes nothing.
+    async fn survey(&self) -> Result<Survey> {
+        let steps = self.walk().await?;
         // From the end to the beginning: the last segment is scanned, then the ones before it as long as none is proven.
         let mut proven = false;
+        let mut bound = u64::MAX;
         let mut scans: Vec<Option<Scan>> = steps.iter().map(|_| None).collect();
         for (i, step) in steps.iter().enumerate().rev() {
             let own = step.trailer.as_ref().is_some_and(|t| t.durable_blocks == t.blocks);
             if !proven && !own || step.trailer.is_none() {
-                let first = step.trailer.as_ref().map(|t| t.summary.first);
-                scans[i] = Some(self.scan(step, first).await?);
+                let mut known = Known { first: None, bound, durable: if proven { u32::MAX } else { 0 } };
+                if let Some(trailer) = &step.trailer {
+                    known.first = Some(trailer.summary.first);
+                    known.durable = known.durable.max(trailer.durable_blocks);
+                } else if i == 0 {
+                    known.first = Some(self.with(|r| r.path_element));
+                }
+                scans[i] = Some(self.scan(step, known).await?);
             }
+            let first = match (&step.trailer, &scans[i]) {
+                (Some(trailer), _) => Some(trailer.summary.first),
+                (None, scan) => scan.as_ref().filter(|s| !s.written.is_empty()).map(|s| s.summary.first),
+            };
+            bound = first.unwrap_or(bound);
             let said = step.trailer.as_ref().is_some_and(|t| t.durable_blocks > 0)
                 || scans[i].as_ref().is_some_and(|s| s.proof);
             proven |= own || said;
         }
-        self.settle(steps, scans).await
+        // A scanned segment that has a trailer is whole if its chain reaches all the blocks the trailer tells of.
+        // Without one it is the tail, or damaged: then what follows is proven.
+        let broken = |at: usize| match (&scans[at], &steps[at].trailer) {
+            (None, _) => false,
+            (Some(scan), Some(trailer)) => scan.builder.blocks() < trailer.blocks,
+            (Some(_), None) => true,
+        };
+        let torn = (0..steps.len()).find(|at| broken(*at) && !proven_after(&steps, &scans, *at));
+        let tail = torn.unwrap_or(steps.len().saturating_sub(1));
+        let sealed = steps.get(tail).is_some_and(|step| step.trailer.is_some()) && torn != Some(tail);
+        let mut survey = Survey { steps, scans, tail, sealed, lost_end: 0 };
+        self.tie(&mut survey);
+        if self.salvage.lost() > Bytes::ZERO {
+            self.can_read().await?;
+        }
+        Ok(survey)
+    }
+
+    /// A time that nothing in segment `sequence` is before, as well as it is known.
+    fn time_before(&self, sequence: u64) -> i64 {
+        let before = self.with(|r| r.slots.iter().flatten().find(|s| s.sequence + 1 == sequence).map(|s| s.max_time));
+        before.unwrap_or(self.ring.core.formatted().0)
+    }
+
+    /// Whether it is a place that cannot be read, and not the device: what a dead device does not show is not missing.
+    async fn can_read(&self) -> Result<()> {
+        for root in ROOTS {
+            let (_, result) = self.ring.core.disk.read_metadata(root, Buffer::alone(Bytes(BLOCK_ALIGN as u64))?).await;
+            if result.is_ok() {
+                return Ok(());
+            }
+        }
+        Err(Error::device(format!(
+            "{} does not read any more, so that the end of its rings cannot be found; check the device and open the target again",
+            self.ring.core.disk.geometry().name
+        )))
+    }
+
+    /// Each segment begins where the one before it ends: what is missing between two belongs to one of them.
+    fn tie(&self, survey: &mut Survey) {
+        let Survey { steps, scans, tail, sealed, lost_end } = survey;
+        if steps.is_empty() {
+            return;
+        }
+        let mut end = self.with(|r| r.path_element);
+        let mut time = self.time_before(steps[0].sequence);
+        for (at, step) in steps.iter().enumerate().take(*tail + 1) {
+            let (before, here) = scans.split_at_mut(at);
+            let before = before.last_mut().and_then(Option::as_mut);
+            let Some(scan) = &mut here[0] else {
+                let trailer = step.trailer.as_ref().expect("what was not scanned has its trailer");
+                if let Some(before) = before {
+                    before.lose_up_to(trailer.summary.first, trailer.summary.min_time);
+                }
+                (end, time) = (trailer.summary.end, trailer.summary.max_time);
+                continue;
+            };
+            if scan.written.is_empty() {
+                scan.summary = Segment::opened(step.sequence, end);
+            } else if scan.summary.first > end {
+                match before.filter(|_| scan.first_known) {
+                    Some(before) => before.lose_up_to(scan.summary.first, scan.summary.min_time),
+                    None => {
+                        scan.summary.losses.add(Cause::Damaged, Some(scan.summary.first - end));
+                        scan.summary.first = end;
+                    }
+                }
+            }
+            if scan.written.first().is_some_and(|block| block.elements.0 > scan.summary.first) {
+                // What is missing at its beginning is later than what came before.
+                scan.summary.min_time = scan.summary.min_time.min(time);
+            }
+            (end, time) = (scan.summary.end, time.max(scan.summary.max_time));
+        }
+        let durable_end = self.with(|r| r.durable_end);
+        *lost_end = durable_end.saturating_sub(end);
+        if !*sealed && let Some(scan) = &mut scans[*tail] {
+            let now = self.ring.core.disk.env().clock.wall().0;
+            if scan.written.is_empty() && durable_end > end {
+                scan.summary.min_time = time.min(now);
+                scan.summary.max_time = time;
+            }
+            scan.lose_up_to(durable_end, now);
+        }
     }
 
     /// Follows the ring from the last checkpoint to where nothing expected is left.
@@ -131,11 +316,13 @@ impl Recovery {
     async fn find(&self, slot: u32, sequence: u64, least_epoch: u64) -> Result<Option<(u32, Option<Trailer>)>> {
         let layout = self.ring.core.layout();
         let mut candidate = slot;
-        for _ in 0..LOOK_AHEAD {
-            let begins = self
-                .first_block(candidate)
-                .await?
-                .filter(|h| h.segment.get() == sequence && h.epoch.get() >= least_epoch);
+        for step in 0..LOOK_AHEAD {
+            let is_it = |h: &Header| h.segment.get() == sequence && h.epoch.get() >= least_epoch;
+            let mut begins = self.first_block(candidate).await?.filter(is_it);
+            if step == 0 && begins.is_none() {
+                // Where it must be, it may be there with its first block damaged.
+                begins = self.early_block(candidate, is_it).await?;
+            }
             let written = begins.map_or(least_epoch, |h| h.epoch.get());
             let trailer = self.trailer(candidate, sequence).await?;
             if let Some(trailer) = trailer.filter(|t| t.durable_blocks == t.blocks || t.epoch >= written) {
@@ -156,8 +343,8 @@ impl Recovery {
 
     async fn trailer(&self, slot: u32, sequence: u64) -> Result<Option<Trailer>> {
         let (at, segment) = self.place(slot);
-        let bytes = self.read(at + segment - Bytes(TRAILER_LEN), TRAILER_LEN as usize).await;
-        Ok(match bytes.and_then(|b| Trailer::decode(&b)) {
+        let bytes = self.salvage.read(at + segment - Bytes(TRAILER_LEN), TRAILER_LEN as usize).await?;
+        Ok(match Trailer::decode(&bytes) {
             Ok(t) if t.is_at(self.ring.core.target_id(), self.ring.id.0, slot, sequence) => Some(t),
             Ok(_) => None,
             Err(error) if error.kind == forebay_model::Kind::Version => return Err(error),
@@ -168,8 +355,20 @@ impl Recovery {
     /// The header of the block at the beginning of the slot, if it is one of this ring.
     async fn first_block(&self, slot: u32) -> Result<Option<Header>> {
         let (at, _) = self.place(slot);
-        let Ok(bytes) = self.read(at, BLOCK_ALIGN).await else { return Ok(None) };
+        let bytes = self.salvage.read(at, BLOCK_ALIGN).await?;
         Ok(Header::read(&bytes).ok().filter(|h| self.belongs(h, slot) && h.index.get() == 0))
+    }
+
+    /// The header of the first block that is found where the second or the third one of the slot could begin.
+    async fn early_block(&self, slot: u32, is_it: impl Fn(&Header) -> bool) -> Result<Option<Header>> {
+        let (at, segment) = self.place(slot);
+        let length = (self.with(|r| r.spec.block).0 * 2 + BLOCK_ALIGN as u64).min(segment.0) as usize;
+        let bytes = self.salvage.read(at, length).await?;
+        Ok((0..length).step_by(BLOCK_ALIGN).find_map(|pos| {
+            Header::read(&bytes[pos..])
+                .ok()
+                .filter(|h| self.belongs(h, slot) && h.offset.get() as usize == pos && is_it(h))
+        }))
     }
 
     fn belongs(&self, header: &Header, slot: u32) -> bool {
@@ -179,25 +378,27 @@ impl Recovery {
     }
 
     /// Reads a segment's blocks from its start to where the chain ends.
-    async fn scan(&self, step: &Step, first: Option<u64>) -> Result<Scan> {
+    async fn scan(&self, step: &Step, known: Known) -> Result<Scan> {
         let (at, segment) = self.place(step.slot);
         let budget = IndexBudget::for_segment(segment, self.ring.keys.len());
         let mut scan = Scan {
-            summary: Segment::opened(step.sequence, first.unwrap_or(0)),
+            summary: Segment::opened(step.sequence, known.first.unwrap_or(0)),
+            first_known: known.first.is_some(),
             builder: Builder::new(self.ring.keys.clone(), budget),
             end: 0,
             written: Vec::new(),
             epoch: step.least_epoch,
             writer: (0, 0),
             proof: false,
-            damaged: 0,
         };
-        let mut epoch = step.least_epoch;
         // The footer is not looked at: where it begins is not known, and it does not look like a block.
         let limit = segment.0 as usize;
         let mut window: Option<(usize, Buffer)> = None;
         let mut pos = 0usize;
-        let mut lost_from: Option<u32> = None;
+        let mut durable = known.durable;
+        let durable_end = self.with(|r| r.durable_end);
+        // The place from which on nothing fits the chain.
+        let mut hole: Option<usize> = None;
         while pos + BLOCK_ALIGN <= limit {
             let covered = window.as_ref().is_some_and(|(start, bytes)| {
                 pos >= *start && (pos + MAX_BLOCK <= start + bytes.len() || start + bytes.len() >= limit)
@@ -205,7 +406,7 @@ impl Recovery {
             if !covered {
                 let length = WINDOW.min(limit - pos);
                 // A sector that cannot be read is like one that does not match: the chain decides what it means.
-                window = Some((pos, self.read_lenient(at + Bytes(pos as u64), length).await?));
+                window = Some((pos, self.salvage.read(at + Bytes(pos as u64), length).await?));
             }
             let (start, bytes) = window.as_ref().expect("a window was read");
             let here = &bytes[pos - start..];
@@ -215,32 +416,42 @@ impl Recovery {
                 self.belongs(h, step.slot)
                     && h.segment.get() == step.sequence
                     && h.offset.get() as usize == pos
-                    && h.epoch.get() >= epoch
+                    && h.epoch.get() >= scan.epoch
                     && h.index.get() >= expected
-                    && (lost_from.is_some() || h.index.get() == expected)
+                    && (hole.is_some() || h.index.get() == expected)
+                    && h.first_sequence.get() >= scan.summary.end
+                    && h.next_sequence() <= known.bound
                     && view.verify().is_ok()
             });
             let Some(view) = found else {
-                lost_from.get_or_insert(expected);
+                hole.get_or_insert(pos);
                 pos += BLOCK_ALIGN;
                 continue;
             };
             let header = *view.header();
-            if let Some(lost) = lost_from {
-                if header.durable_blocks.get() <= lost {
+            if let Some(from) = hole {
+                if header.durable_blocks.get() > durable.max(expected) {
+                    // Proof that what is missing was acknowledged, and with it what lies between.
+                    durable = header.durable_blocks.get();
+                    pos = from;
+                    continue;
+                }
+                let was_durable = header.first_sequence.get() < durable_end && header.next_sequence() <= durable_end;
+                if header.index.get() > durable && !was_durable {
                     // Written after the missing one, and never acknowledged: it is not data.
                     pos += header.total_len.get() as usize;
                     continue;
                 }
-                let missing = header.first_sequence.get().saturating_sub(scan.summary.end);
-                scan.summary.losses.add(Cause::Damaged, Some(missing));
-                scan.damaged += 1;
-                lost_from = None;
+                let missing = header.first_sequence.get() - scan.summary.end;
+                if scan.first_known || !scan.written.is_empty() {
+                    scan.summary.losses.add(Cause::Damaged, Some(missing));
+                }
+                hole = None;
                 scan.builder.skip_to(header.index.get());
             }
-            epoch = header.epoch.get();
-            if scan.written.is_empty() {
+            if scan.written.is_empty() && !scan.first_known {
                 scan.summary.first = header.first_sequence.get();
+                scan.first_known = header.index.get() == 0;
             }
             scan.builder.add(&view, pos as u32, header.first_sequence.get())?;
             scan.builder.stamped(header.header_crc.get());
@@ -250,98 +461,96 @@ impl Recovery {
             summary.min_time = summary.min_time.min(header.min_time.get());
             summary.max_time = summary.max_time.max(header.max_time.get());
             summary.bytes += header.total_len.get();
-            scan.epoch = epoch;
-            scan.written.push((pos as u32, header.total_len.get()));
+            scan.epoch = header.epoch.get();
+            scan.written.push(Written {
+                index: header.index.get(),
+                offset: pos as u32,
+                length: header.total_len.get(),
+                elements: (header.first_sequence.get(), header.next_sequence()),
+                times: (header.min_time.get(), header.max_time.get()),
+            });
             scan.writer = (header.writer.get(), header.number.get());
             scan.proof |= header.durable_blocks.get() > 0;
             pos += header.total_len.get() as usize;
             scan.end = pos as u32;
         }
+        if let Some(trailer) = &step.trailer
+            && trailer.blocks <= durable
+            && scan.builder.blocks() < trailer.blocks
+        {
+            // The last ones are missing, and they had been acknowledged.
+            scan.lose_up_to(trailer.summary.end, trailer.summary.max_time);
+            scan.builder.skip_to(trailer.blocks);
+        }
         Ok(scan)
     }
 
-    /// Decides where the ring goes on, erases what must not be taken for data, and opens the segment there.
-    async fn settle(&self, steps: Vec<Step>, mut scans: Vec<Option<Scan>>) -> Result<()> {
-        // A scanned segment that has a trailer is whole if its chain reaches all the blocks the trailer tells of.
-        let broken = steps.iter().zip(&scans).position(|(step, scan)| match (scan, &step.trailer) {
-            (None, _) => false,
-            (Some(scan), Some(trailer)) => scan.builder.blocks() < trailer.blocks,
-            // Without a trailer it is the tail, or damaged: then what follows is proven.
-            (Some(_), None) => true,
-        });
-        let last = steps.len() - 1;
-        let tail = match broken {
-            Some(at) if self.proven_after(&steps, &scans, at) => last,
-            Some(at) => at,
-            None => last,
-        };
+    /// Erases what must not be taken for data, and opens the segment where the ring goes on. Whether elements are missing
+    /// behind a sealed tail.
+    async fn settle(&self, survey: Survey) -> Result<bool> {
+        let Survey { steps, mut scans, tail, sealed, lost_end } = survey;
         let writer = scans[..=tail].iter().rev().flatten().map(|s| s.writer).find(|w| w.0 != 0).unwrap_or((0, 0));
         for step in &steps[tail + 1..] {
             self.erase(step.slot).await?;
             self.ring.core.with_ring_mut(self.ring.id, |r| r.slots[step.slot as usize] = None);
         }
         let step = &steps[tail];
-        let sealed = step.trailer.as_ref().filter(|_| broken != Some(tail));
         // What had to be read block by block has a footer that may be torn or lost: it is written anew.
-        let whole = if sealed.is_some() { tail + 1 } else { tail };
+        let whole = if sealed { tail + 1 } else { tail };
+        let mut end = self.with(|r| r.path_element);
         for (step, scan) in steps.iter().zip(&mut scans).take(whole) {
-            if let Some(scan) = scan.take() {
-                self.ring.core.with_ring_mut(self.ring.id, |r| r.slots[step.slot as usize] = Some(scan.summary));
-                self.write_footer(step, scan).await?;
-            }
-        }
-        let next_element = match sealed {
-            Some(trailer) => trailer.summary.end,
-            None => {
-                let scan = scans[tail].as_mut().expect("the tail was scanned");
-                if scan.written.is_empty() {
-                    let before = tail.checked_sub(1).and_then(|i| steps[i].trailer.as_ref()).map(|t| t.summary.end);
-                    scan.summary = Segment::opened(step.sequence, before.unwrap_or(self.with(|r| r.path_element)));
+            end = match scan.take() {
+                Some(scan) => {
+                    let summary = scan.summary;
+                    self.ring.core.with_ring_mut(self.ring.id, |r| r.slots[step.slot as usize] = Some(summary));
+                    self.write_footer(step, scan).await?;
+                    summary.end
                 }
-                scan.summary.end
-            }
-        };
+                None => step.trailer.as_ref().map_or(end, |t| t.summary.end),
+            };
+        }
         let mut path: Vec<u32> = Vec::new();
-        if sealed.is_none() {
+        if !sealed {
             if step.trailer.is_some() {
                 self.erase_trailer(step.slot).await?;
             }
             path.push(step.slot);
         }
-        let path_segment = if sealed.is_some() { step.sequence + 1 } else { step.sequence };
+        let path_segment = if sealed { step.sequence + 1 } else { step.sequence };
         self.ring.core.disk.flush().await?;
         // What would be taken for the next segment, were it still there when the ring gets to it.
         self.erase_followers(step.slot, step.sequence).await?;
-        let summary = scans[tail].as_ref().map(|s| s.summary);
+        let open = scans[tail].take().filter(|_| !sealed);
         self.ring.core.with_ring_mut(self.ring.id, |r| {
             r.path = path;
             r.path_segment = path_segment;
-            r.path_element = summary.filter(|_| sealed.is_none()).map_or(next_element, |s| s.first);
-            if sealed.is_none() {
-                r.slots[step.slot as usize] = summary;
+            r.path_element = open.as_ref().map_or(end, |scan| scan.summary.first);
+            if let Some(scan) = &open {
+                r.slots[step.slot as usize] = Some(scan.summary);
             }
         });
-        let (at, _) = self.place(step.slot);
-        let mut work = self.ring.work.borrow_mut();
-        work.next_element = next_element;
-        work.progress.writer = writer.0;
-        work.progress.durable = writer.1;
-        work.progress.sequence = next_element;
-        if sealed.is_none() {
-            let scan = scans[tail].take().expect("the tail was scanned");
-            let durable_blocks = scan.builder.blocks();
-            work.open = Some(Open {
-                slot: step.slot,
-                at,
-                summary: scan.summary,
-                builder: scan.builder,
-                end: scan.end,
-                written: scan.written,
-                next_written: durable_blocks,
-                durable_blocks,
-            });
+        let next_element = open.as_ref().map_or(end, |scan| scan.summary.end);
+        {
+            let mut work = self.ring.work.borrow_mut();
+            work.next_element = next_element;
+            work.progress.writer = writer.0;
+            work.progress.durable = writer.1;
+            work.progress.sequence = next_element;
         }
-        Ok(())
+        let Some(scan) = open else { return Ok(lost_end > 0 && self.lose_the_end(end)) };
+        let (at, _) = self.place(step.slot);
+        let durable_blocks = scan.builder.blocks();
+        self.ring.work.borrow_mut().open = Some(Open {
+            slot: step.slot,
+            at,
+            summary: scan.summary,
+            builder: scan.builder,
+            end: scan.end,
+            written: scan.written,
+            next_written: durable_blocks,
+            durable_blocks,
+        });
+        Ok(false)
     }
 
     async fn write_footer(&self, step: &Step, scan: Scan) -> Result<()> {
@@ -371,13 +580,6 @@ impl Recovery {
             self.ring.core.disk.write_metadata(place, buffer).await.1?;
         }
         Ok(())
-    }
-
-    /// Whether anything behind step `at` says that it had been durable.
-    fn proven_after(&self, steps: &[Step], scans: &[Option<Scan>], at: usize) -> bool {
-        steps.iter().zip(scans).skip(at + 1).any(|(step, scan)| {
-            step.trailer.as_ref().is_some_and(|t| t.durable_blocks > 0) || scan.as_ref().is_some_and(|s| s.proof)
-        })
     }
 
     async fn erase_followers(&self, slot: u32, sequence: u64) -> Result<()> {
@@ -415,30 +617,28 @@ impl Recovery {
     fn with<T>(&self, look: impl FnOnce(&crate::catalog::RingRecord) -> T) -> T {
         self.ring.core.with_ring(self.ring.id, look)
     }
+}
 
-    async fn read(&self, at: Bytes, length: usize) -> Result<Buffer> {
-        let (buffer, result) = self.ring.core.disk.read(self.stream, at, Buffer::alone(Bytes(length as u64))?).await;
-        result.map(|()| buffer)
-    }
-
-    /// Reads what can be read; what cannot is zeros.
-    async fn read_lenient(&self, at: Bytes, length: usize) -> Result<Buffer> {
-        match self.read(at, length).await {
-            Ok(buffer) => Ok(buffer),
-            Err(_) => {
-                let mut whole = Buffer::alone(Bytes(length as u64))?;
-                for start in (0..length).step_by(BLOCK_ALIGN) {
-                    let part = &mut whole[start..start + BLOCK_ALIGN];
-                    match self.read(at + Bytes(start as u64), BLOCK_ALIGN).await {
-                        Ok(bytes) => part.copy_from_slice(&bytes),
-                        Err(error) if error.kind == forebay_model::Kind::Disconnected => {
-                            return Err(Error::device(error.message));
-                        }
-                        Err(_) => part.fill(0),
-                    }
-                }
-                Ok(whole)
-            }
+impl Scan {
+    /// Elements up to `end` had been acknowledged, and are not here.
+    fn lose_up_to(&mut self, end: u64, near: i64) {
+        let Some(missing) = end.checked_sub(self.summary.end).filter(|n| *n > 0) else { return };
+        let summary = &mut self.summary;
+        summary.losses.add(Cause::Damaged, Some(missing));
+        summary.end = end;
+        if summary.min_time > summary.max_time {
+            (summary.min_time, summary.max_time) = (near, near);
         }
+        summary.max_time = summary.max_time.max(near);
+        // The hole lies between two spans.
+        let blocks = self.builder.blocks();
+        self.builder.skip_to(blocks);
     }
+}
+
+/// Whether anything behind step `at` says that it had been durable.
+fn proven_after(steps: &[Step], scans: &[Option<Scan>], at: usize) -> bool {
+    steps.iter().zip(scans).skip(at + 1).any(|(step, scan)| {
+        step.trailer.as_ref().is_some_and(|t| t.durable_blocks > 0) || scan.as_ref().is_some_and(|s| s.proof)
+    })
 }

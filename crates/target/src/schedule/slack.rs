@@ -58,6 +58,10 @@ fn to_first_flush(expected: Expected, profile: &Profile, growth: f64) -> Duratio
 
 /// How long guaranteed writes can wait from `now` on, behind what is in flight; zero if they must start.
 pub(super) fn slack(state: &State, profile: &Profile, now: Moment) -> Duration {
+    if state.failed.is_some() {
+        // No deadline is kept any more; what can be read has all the time.
+        return Duration::MAX;
+    }
     if !profile.rotates {
         return slack_flat(state, profile, now);
     }

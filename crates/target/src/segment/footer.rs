@@ -3,6 +3,7 @@
 use super::postings::{KeyIndex, Owner, encode};
 use super::spans::{Builder, Span};
 use crate::catalog::Segment;
+use crate::superblock::checksum;
 use forebay_model::block::crc32c;
 use forebay_model::{Bytes, Error, Result};
 use serde::{Deserialize, Serialize};
@@ -90,7 +91,8 @@ impl Trailer {
         out[..8].copy_from_slice(&MAGIC);
         out[8..12].copy_from_slice(&VERSION.to_le_bytes());
         out[12..16].copy_from_slice(&(body.len() as u32).to_le_bytes());
-        out[16..20].copy_from_slice(&crc32c(&body).to_le_bytes());
+        let checksum = checksum(out, &body);
+        out[16..20].copy_from_slice(&checksum.to_le_bytes());
         out[PREFIX..PREFIX + body.len()].copy_from_slice(&body);
         Ok(())
     }
@@ -101,17 +103,17 @@ impl Trailer {
         if bytes.len() < TRAILER_LEN as usize || bytes[..8] != MAGIC {
             return Err(Error::damaged("no trailer is here"));
         }
+        let body = bytes
+            .get(PREFIX..PREFIX.saturating_add(word(12) as usize))
+            .ok_or_else(|| Error::damaged("a trailer is longer than its place"))?;
+        if checksum(bytes, body) != word(16) {
+            return Err(Error::damaged("the checksum of a trailer does not match"));
+        }
         if word(8) != VERSION {
             return Err(Error::version(format!(
                 "a segment has version {}, and this Forebay knows {VERSION}; use a newer one",
                 word(8)
             )));
-        }
-        let body = bytes
-            .get(PREFIX..PREFIX + word(12) as usize)
-            .ok_or_else(|| Error::damaged("a trailer is longer than its place"))?;
-        if crc32c(body) != word(16) {
-            return Err(Error::damaged("the checksum of a trailer does not match"));
         }
         postcard::from_bytes(body).map_err(|e| Error::damaged(format!("a trailer cannot be decoded: {e}")))
     }

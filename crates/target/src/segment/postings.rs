@@ -120,6 +120,11 @@ fn close(page: &mut Vec<u8>, count: u16, owner: Owner, out: &mut Vec<u8>, index:
     page.clear();
 }
 
+/// Whether page `number` of `index` is whole and where it belongs.
+pub fn is_whole(index: &KeyIndex, number: usize, page: &[u8], owner: Owner) -> bool {
+    is_page(index, number, page) && page[12..16] == checksum(page, owner).to_le_bytes()
+}
+
 /// Whether the page is the one that the tables tell of; its content is checked by [`look_up`].
 pub fn is_page(index: &KeyIndex, number: usize, page: &[u8]) -> bool {
     index.checksums.get(number).is_some_and(|crc| page[12..16] == crc.to_le_bytes())

@@ -1,0 +1,286 @@
+//! Every structure on the device, damaged in every way, one at a time: what it costs is what `docs/format/damage.md` says
+//! that it costs, to the element. Outcomes 24, 26, 28 and 29 of the list in `docs/promises/ring.md`.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
+use forebay_model::Bytes;
+use forebay_sim::anatomy::{Kind, Part};
+use forebay_sim::audit::runs;
+use forebay_sim::disk::{Fault, presets};
+use forebay_sim::stage::{Ending, Look, Scene, Stage};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// What is done to a structure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Harm {
+    Zeroed,
+    Flipped,
+    Old,
+    Unreadable,
+    Misplaced,
+    Torn,
+}
+
+const HARMS: [(Harm, &str); 6] = [
+    (Harm::Zeroed, "zeroed"),
+    (Harm::Flipped, "one bit flipped"),
+    (Harm::Old, "as it was before"),
+    (Harm::Unreadable, "unreadable"),
+    (Harm::Misplaced, "another of its kind"),
+    (Harm::Torn, "half of it old"),
+];
+
+/// A row of the table: its name, how the target was left, and which part is damaged.
+struct Row {
+    name: &'static str,
+    ending: Ending,
+    choose: fn(&[Part]) -> usize,
+}
+
+/// The first segment that is neither the oldest nor the newest.
+fn middle(parts: &[Part]) -> u64 {
+    let mut segments: Vec<u64> = parts.iter().filter(|p| p.kind == Kind::Trailer).map(|p| p.owner.1).collect();
+    segments.sort_unstable();
+    segments[segments.len() / 2]
+}
+
+fn newest_sealed(parts: &[Part]) -> u64 {
+    parts.iter().filter(|p| p.kind == Kind::Trailer).map(|p| p.owner.1).max().unwrap()
+}
+
+fn copy(parts: &[Part], kind: Kind, number: u64) -> usize {
+    parts.iter().position(|p| p.kind == kind && p.owner.0 == number).unwrap()
+}
+
+/// The `nth` of the parts of `kind` in `segment` (from the end if negative).
+fn in_segment(parts: &[Part], kind: Kind, segment: u64, nth: isize) -> usize {
+    let all: Vec<usize> = (0..parts.len()).filter(|i| parts[*i].kind == kind && parts[*i].owner.1 == segment).collect();
+    let nth = if nth < 0 { all.len() as isize + nth } else { nth };
+    all[nth as usize]
+}
+
+fn open(parts: &[Part], kind: Kind, nth: isize) -> usize {
+    in_segment(parts, kind, parts.iter().find(|p| p.open).unwrap().owner.1, nth)
+}
+
+/// How many blocks of the open segment a later one calls durable.
+fn proven(parts: &[Part]) -> u32 {
+    parts.iter().filter(|p| p.open).map(|p| p.block.1).max().unwrap()
+}
+
+const ROWS: &[Row] = &[
+    Row { name: "superblock, copy 0", ending: Ending::Closed, choose: |p| copy(p, Kind::Root, 0) },
+    Row { name: "superblock, copy 1", ending: Ending::Closed, choose: |p| copy(p, Kind::Root, 1) },
+    Row { name: "checkpoint, copy 0", ending: Ending::Closed, choose: |p| copy(p, Kind::Checkpoint, 0) },
+    Row { name: "checkpoint, copy 1", ending: Ending::Closed, choose: |p| copy(p, Kind::Checkpoint, 1) },
+    Row { name: "block header", ending: Ending::Closed, choose: |p| in_segment(p, Kind::Header, middle(p), 3) },
+    Row { name: "block payload", ending: Ending::Closed, choose: |p| in_segment(p, Kind::Payload, middle(p), 3) },
+    Row { name: "block directory", ending: Ending::Closed, choose: |p| in_segment(p, Kind::Entries, middle(p), 3) },
+    Row {
+        name: "first block of a segment",
+        ending: Ending::Closed,
+        choose: |p| in_segment(p, Kind::Header, middle(p), 0),
+    },
+    Row {
+        name: "last block of a segment",
+        ending: Ending::Closed,
+        choose: |p| in_segment(p, Kind::Header, middle(p), -1),
+    },
+    Row { name: "index page", ending: Ending::Closed, choose: |p| in_segment(p, Kind::Page, middle(p), 0) },
+    Row { name: "tables", ending: Ending::Closed, choose: |p| in_segment(p, Kind::Tables, middle(p), 0) },
+    Row { name: "trailer", ending: Ending::Closed, choose: |p| in_segment(p, Kind::Trailer, middle(p), 0) },
+    Row { name: "first block of the open segment", ending: Ending::Closed, choose: |p| open(p, Kind::Header, 0) },
+    Row { name: "block in the open segment", ending: Ending::Closed, choose: |p| open(p, Kind::Payload, 2) },
+    Row { name: "last block of the open segment", ending: Ending::Closed, choose: |p| open(p, Kind::Header, -1) },
+    Row { name: "after a crash: superblock, copy 0", ending: Ending::Killed, choose: |p| copy(p, Kind::Root, 0) },
+    Row { name: "after a crash: checkpoint, copy 0", ending: Ending::Killed, choose: |p| copy(p, Kind::Checkpoint, 0) },
+    Row {
+        name: "after a crash: block header",
+        ending: Ending::Killed,
+        choose: |p| in_segment(p, Kind::Header, newest_sealed(p), 3),
+    },
+    Row {
+        name: "after a crash: tables",
+        ending: Ending::Killed,
+        choose: |p| in_segment(p, Kind::Tables, newest_sealed(p), 0),
+    },
+    Row {
+        name: "after a crash: trailer",
+        ending: Ending::Killed,
+        choose: |p| in_segment(p, Kind::Trailer, newest_sealed(p), 0),
+    },
+    Row {
+        name: "after a crash: trailer of the segment before",
+        ending: Ending::Killed,
+        choose: |p| in_segment(p, Kind::Trailer, newest_sealed(p) - 1, 0),
+    },
+    Row {
+        name: "after a crash: first block of the open segment",
+        ending: Ending::Killed,
+        choose: |p| open(p, Kind::Header, 0),
+    },
+    Row {
+        name: "after a crash: block in the open segment",
+        ending: Ending::Killed,
+        choose: |p| open(p, Kind::Entries, proven(p) as isize - 1),
+    },
+    Row {
+        name: "after a crash: block of the last flush",
+        ending: Ending::Killed,
+        choose: |p| open(p, Kind::Payload, proven(p) as isize),
+    },
+    Row { name: "after a crash: last block", ending: Ending::Killed, choose: |p| open(p, Kind::Header, -1) },
+];
+
+#[test]
+fn a_check_finds_every_flipped_bit_of_every_structure() {
+    let (scene, parts, _) = scene(Ending::Closed);
+    let stage = scene.begin(1);
+    let random = stage.world.random();
+    assert_eq!(stage.verify().rings[0].damage, []);
+    for (at, part) in parts.iter().enumerate().filter(|(at, part)| at % 5 == 0 && part.length > Bytes::ZERO) {
+        let place = part.at + Bytes(random.below(part.length.0));
+        let flip = Fault::FlipBit { offset: place, bit: random.below(8) as u8 };
+        stage.disk.inject(flip.clone());
+        let seen = stage.verify();
+        let gone: Vec<u64> = seen.rings[0].damage.iter().flat_map(|d| d.elements.clone()).collect();
+        let found = seen.complaints.len() + seen.rings[0].damage.len();
+        assert!(found == 1, "{place} of part {at}, {:?}: {seen:?}", part.kind);
+        assert_eq!(gone, part.elements.clone().collect::<Vec<u64>>(), "{place} of part {at}, {:?}", part.kind);
+        stage.disk.inject(flip);
+    }
+}
+
+/// A ring in its second lap, the parts of it, and the disk as it was a while before.
+fn scene(ending: Ending) -> (Scene, Vec<Part>, Vec<u8>) {
+    let stage = Stage::new(5, presets::ssd().scaled(15_000), |_| ());
+    stage.record(800, Ending::Closed);
+    let before = stage.image();
+    stage.record(700, Ending::Closed);
+    stage.record(150, ending);
+    let parts = stage.parts();
+    (stage.scene(), parts, before)
+}
+
+/// Damages a part. Whether anything of it is different now.
+fn harm(stage: &Stage, parts: &[Part], which: usize, before: &[u8], harm: Harm) -> bool {
+    let part = &parts[which];
+    let length = part.length.0 as usize;
+    let mut now = vec![0; length];
+    stage.disk.peek(part.at, &mut now);
+    let old = &before[part.at.0 as usize..part.at.0 as usize + length];
+    let mut then = now.clone();
+    match harm {
+        Harm::Zeroed => then.fill(0),
+        Harm::Flipped => then[length / 2] ^= 16,
+        Harm::Old => then.copy_from_slice(old),
+        Harm::Torn => then[length / 2..].copy_from_slice(&old[length / 2..]),
+        Harm::Misplaced => {
+            // The same of another segment, or the other copy; not a neighbour that may be shorter than its place.
+            let other = parts.iter().find(|p| p.kind == part.kind && p.owner != part.owner && p.length >= part.length);
+            let other = other.or_else(|| parts.iter().find(|p| p.kind == part.kind && p.owner != part.owner)).unwrap();
+            let common = length.min(other.length.0 as usize);
+            stage.disk.peek(other.at, &mut then[..common]);
+        }
+        Harm::Unreadable => {
+            let at = Bytes(part.at.0 / 512 * 512);
+            let end = Bytes((part.at.0 + part.length.0).next_multiple_of(512));
+            stage.disk.inject(Fault::Unreadable { offset: at, length: end - at, permanent: false });
+            return true;
+        }
+    }
+    stage.disk.poke(part.at, &then);
+    then != now
+}
+
+fn cell(row: &Row, harm_: Harm, (scene, parts, before): &(Scene, Vec<Part>, Vec<u8>)) -> Result<&'static str, String> {
+    let stage = scene.begin(7);
+    let which = (row.choose)(parts);
+    let part = parts[which].clone();
+    // What is told without any damage: what a crash may have begun to overwrite.
+    let acknowledged = stage.book.borrow().acknowledged;
+    let changed = harm(&stage, parts, which, before, harm_);
+    let seen = stage.verify();
+    let Look { answer, complaints, status } = stage.look()?;
+    let elements: BTreeSet<u64> = part.elements.clone().collect();
+    let tail = status.next_sequence < acknowledged;
+    let cost = if tail {
+        // Nothing was written after it that could say that it had been there.
+        if part.block.0 < proven(parts) || status.next_sequence != part.elements.start {
+            return Err(format!(
+                "{} were acknowledged, and the ring goes on at {}",
+                acknowledged, status.next_sequence
+            ));
+        }
+        "torn tail"
+    } else if answer.told == elements && !elements.is_empty() {
+        "its elements, told"
+    } else if answer.told.is_empty() && !complaints.is_empty() {
+        "nothing; repaired, said"
+    } else if answer.told.is_empty() && (elements.is_empty() || !changed) {
+        "nothing"
+    } else {
+        return Err(format!("{} are told to be gone, and {} were damaged", runs(&answer.told), runs(&elements)));
+    };
+    // Looking over the device without opening it comes to the same.
+    let gone: BTreeSet<u64> = seen.rings[0].damage.iter().flat_map(|d| d.elements.clone()).collect();
+    let told = if tail { BTreeSet::new() } else { answer.told.clone() };
+    if gone != told || seen.complaints != complaints {
+        return Err(format!("a check says {} and {:?}, a reader {}", runs(&gone), seen.complaints, runs(&told)));
+    }
+    let said = seen.rings[0].damage.len() + seen.rings[0].repairs.len() + seen.complaints.len();
+    // In the oldest segments after a crash it may be what the crash undid.
+    let said = said + seen.rings[0].half_expired as usize;
+    let unseen = tail || part.kind == Kind::Root && matches!(harm_, Harm::Old | Harm::Misplaced);
+    if said == 0 && changed && !unseen {
+        return Err("a check does not find it".to_string());
+    }
+    // The ring goes on, and tells the same as long as it is there.
+    let told: BTreeSet<u64> = answer.told;
+    stage.record(60, Ending::Closed);
+    let again = stage.look().map_err(|e| format!("recorded on: {e}"))?;
+    let kept: BTreeSet<u64> = told.range(again.status.first_sequence..).copied().collect();
+    if again.answer.told != kept {
+        return Err(format!("{} are told after recording on, {} before", runs(&again.answer.told), runs(&kept)));
+    }
+    if !again.complaints.is_empty() {
+        return Err(format!("still said after it was repaired: {:?}", again.complaints));
+    }
+    Ok(cost)
+}
+
+#[test]
+fn every_damage_to_every_structure_costs_what_the_page_says() {
+    let mut table = String::from("| structure |");
+    HARMS.iter().for_each(|(_, name)| write!(table, " {name} |").unwrap());
+    table += "\n|---|";
+    table += &"---|".repeat(HARMS.len());
+    table.push('\n');
+    let mut wrong = Vec::new();
+    let scenes = [Ending::Closed, Ending::Killed].map(|ending| (ending, scene(ending)));
+    for row in ROWS {
+        let (_, scene) = scenes.iter().find(|(ending, _)| *ending == row.ending).unwrap();
+        write!(table, "| {} |", row.name).unwrap();
+        for (harm, name) in HARMS {
+            match cell(row, harm, scene) {
+                Ok(cost) => write!(table, " {cost} |").unwrap(),
+                Err(error) => wrong.push(format!("{}, {name}: {error}", row.name)),
+            }
+        }
+        table.push('\n');
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format/damage.md");
+    let page = std::fs::read_to_string(path).unwrap_or_default();
+    let (head, rest) = page.split_once("<!-- table -->\n").unwrap_or(("", ""));
+    let tail = rest.split_once("<!-- end -->").map_or("", |(_, tail)| tail);
+    let expected = format!("{head}<!-- table -->\n{table}<!-- end -->{tail}");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, &expected).unwrap();
+    }
+    assert!(
+        page == expected || std::env::var_os("UPDATE").is_some(),
+        "the page differs; write it anew with UPDATE=1:\n{table}"
+    );
+}

@@ -1,0 +1,71 @@
+//! Reads around what cannot be read.
+
+use crate::schedule::{Scheduler, StreamId};
+use forebay_env::Buffer;
+use forebay_model::{Bytes, Error, Kind, Result};
+use std::cell::Cell;
+
+/// The least that is given up.
+const UNIT: usize = 4096;
+
+/// Reads for one stream that give zeros for what the device does not.
+pub(crate) struct Salvage {
+    disk: Scheduler,
+    stream: StreamId,
+    /// How many more reads may be spent on finding out what exactly cannot be read.
+    patience: Cell<u32>,
+    /// Bytes given up so far.
+    lost: Cell<u64>,
+}
+
+impl Salvage {
+    /// Spends at most `patience` extra reads; when they are used up, a read that fails is given up as a whole.
+    pub(crate) fn new(disk: Scheduler, stream: StreamId, patience: u32) -> Salvage {
+        Salvage { disk, stream, patience: Cell::new(patience), lost: Cell::new(0) }
+    }
+
+    /// Bytes that could not be read so far.
+    pub(crate) fn lost(&self) -> Bytes {
+        Bytes(self.lost.get())
+    }
+
+    /// Reads `length` bytes at `at`; what cannot be read is zeros.
+    pub(crate) async fn read(&self, at: Bytes, length: usize) -> Result<Buffer> {
+        let (buffer, result) = self.disk.read(self.stream, at, Buffer::alone(Bytes(length as u64))?).await;
+        match result {
+            Ok(()) => Ok(buffer),
+            Err(error) => self.again(at, length, &error).await,
+        }
+    }
+
+    /// Reads what can be read of a place where a read has failed.
+    pub(crate) async fn again(&self, at: Bytes, length: usize, error: &Error) -> Result<Buffer> {
+        let mut whole = Buffer::alone(Bytes(length as u64))?;
+        whole.fill(0);
+        if error.kind == Kind::Disconnected {
+            return Err(Error::device(error.message.clone()));
+        }
+        // Halves, and halves of those; the least part is asked for twice, since a failure may pass.
+        let mut failed = vec![(0, length)];
+        while let Some((from, length)) = failed.pop() {
+            let half = (length / 2).next_multiple_of(UNIT);
+            let parts =
+                if length > UNIT { [(from, half), (from + half, length - half)] } else { [(from, length), (0, 0)] };
+            for (from, part) in parts.into_iter().filter(|(_, part)| *part > 0) {
+                let Some(left) = self.patience.get().checked_sub(1) else {
+                    self.lost.set(self.lost.get() + part as u64);
+                    continue;
+                };
+                self.patience.set(left);
+                let buffer = Buffer::alone(Bytes(part as u64))?;
+                let (buffer, result) = self.disk.read(self.stream, at + Bytes(from as u64), buffer).await;
+                match result {
+                    Ok(()) => whole[from..from + part].copy_from_slice(&buffer),
+                    Err(_) if length > UNIT => failed.push((from, part)),
+                    Err(_) => self.lost.set(self.lost.get() + part as u64),
+                }
+            }
+        }
+        Ok(whole)
+    }
+}
