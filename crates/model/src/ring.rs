@@ -257,6 +257,8 @@ pub enum Item {
         length: u32,
         /// Bytes of caller-supplied keys, directly after the element's bytes.
         caller: u16,
+        /// Bytes that whoever captured it had cut off its end.
+        cut: u32,
         /// Whether it begins here.
         first: bool,
         /// Whether it ends here.

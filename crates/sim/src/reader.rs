@@ -45,7 +45,7 @@ pub async fn read(
         let mut at = 0usize;
         for item in &batch.items {
             match *item {
-                Item::Element { sequence, time, length, caller, first, last } => {
+                Item::Element { sequence, time, length, caller, cut: _, first, last } => {
                     let bytes = &batch.payload[at..at + length as usize];
                     at += length as usize + caller as usize;
                     if first {
@@ -58,7 +58,10 @@ pub async fn read(
                         events.push(Event::Element { sequence, time, bytes });
                     }
                 }
-                Item::Gap(gap) => events.push(Event::Gap(gap)),
+                Item::Gap(gap) => {
+                    open = None;
+                    events.push(Event::Gap(gap));
+                }
                 Item::Expired { from, to } => events.push(Event::Expired(from, to)),
             }
         }

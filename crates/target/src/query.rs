@@ -551,6 +551,11 @@ impl<'a> Run<'a> {
             while let Some((_, gap)) = gaps.next_if(|(before, _)| *before <= entry.index) {
                 self.gap(gap);
             }
+            if entry.torn {
+                // What was returned of it ends here; the gap that follows tells of it.
+                self.open_element = None;
+                continue;
+            }
             let wanted = if entry.first {
                 if self.query.needs_keys() {
                     self.ring.keys.extract(
@@ -574,6 +579,7 @@ impl<'a> Run<'a> {
                 time: entry.time,
                 length: entry.payload.len() as u32,
                 caller: entry.caller_keys.len() as u16,
+                cut: entry.cut,
                 first: entry.first,
                 last: entry.last,
             });

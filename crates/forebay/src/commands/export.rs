@@ -162,7 +162,7 @@ pub fn write(
     let (first, next) = (ring.first_sequence, ring.next_sequence);
     answer.for_each(|event| {
         match event {
-            Event::Element { sequence, time, payload, caller } => {
+            Event::Element { sequence, time, payload, caller, cut } => {
                 keys.extract(payload, caller, &mut values);
                 let texts: Vec<(&str, String)> = keys
                     .specs()
@@ -172,7 +172,7 @@ pub fn write(
                     .map(|(key, value)| (key.name(), key.show(*value).to_string()))
                     .collect();
                 let named: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
-                exporter.element(sequence, time, &[payload], &named)?;
+                exporter.element_cut(sequence, time, &[payload], &named, cut)?;
                 if live.is_due() {
                     let (done, total) = (sequence.saturating_sub(first), next.saturating_sub(first));
                     live.show(&format!("exporting {}", bar(done, total, 40)));

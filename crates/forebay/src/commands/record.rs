@@ -125,7 +125,7 @@ fn record(context: &mut Context, cluster: &Cluster, args: &RecordArgs, stop: &St
         stop: stop.clone(),
         until: args.seconds.map(|seconds| began + seconds),
         left: args.count.unwrap_or(u64::MAX),
-        open: None,
+        open: false,
         report: Report::new(context, cluster, &ring, began),
     };
     let ended = source.run(&mut feed).map(drop);
@@ -133,12 +133,10 @@ fn record(context: &mut Context, cluster: &Cluster, args: &RecordArgs, stop: &St
     let stopped = stop.is_set();
     let Feed { mut recorder, open, mut report, .. } = feed;
     report.live.clear();
-    if let Some(time) = open {
-        // The element that was cut off: what there is of it stays, and what follows says that it is not whole.
-        let cut = recorder
-            .end()
-            .and_then(|()| recorder.gap(Gap { cause: Cause::Rejected, count: Some(1), first: time, last: time }));
-        cut?;
+    if open {
+        // An element that was cut off is none: a gap says that it is missing.
+        let was_stopped = ended.as_ref().map_or_else(|error| stopped && error.kind == Kind::Busy, |()| true);
+        recorder.abandon(if was_stopped { Cause::Restart } else { Cause::Rejected })?;
     }
     let progress = recorder.close()?;
     // Being stopped while waiting for room is no failure.
@@ -177,8 +175,8 @@ struct Feed<'a> {
     until: Option<Moment>,
     /// Elements still wanted.
     left: u64,
-    /// Time of the element that is under way in pieces.
-    open: Option<Timestamp>,
+    /// Whether an element is under way in pieces.
+    open: bool,
     report: Report<'a>,
 }
 
@@ -192,23 +190,31 @@ impl Sink for Feed<'_> {
         self.recorder.element(time, parts, caller_keys)
     }
 
+    fn element_cut(&mut self, time: Timestamp, parts: &[&[u8]], caller_keys: &[u8], cut: u32) -> Result<()> {
+        if self.left == 0 {
+            return Ok(());
+        }
+        self.left -= 1;
+        self.recorder.element_cut(time, parts, caller_keys, cut)
+    }
+
     fn begin(&mut self, time: Timestamp, caller_keys: &[u8]) -> Result<()> {
         if self.left > 0 {
             self.recorder.begin(time, caller_keys)?;
-            self.open = Some(time);
+            self.open = true;
         }
         Ok(())
     }
 
     fn part(&mut self, bytes: &[u8]) -> Result<()> {
-        if self.open.is_none() {
+        if !self.open {
             return Ok(());
         }
-        self.recorder.part(bytes).inspect_err(|_| self.open = None)
+        self.recorder.part(bytes).inspect_err(|_| self.open = false)
     }
 
     fn end(&mut self) -> Result<()> {
-        if self.open.take().is_none() {
+        if !std::mem::take(&mut self.open) {
             return Ok(());
         }
         self.left -= 1;

@@ -54,6 +54,7 @@ fn the_items_of_a_frame_fit_its_body_whatever_they_are() {
         time: Timestamp::MIN,
         length: u32::MAX,
         caller: u16::MAX,
+        cut: u32::MAX,
         first: true,
         last: true,
     };
