@@ -103,4 +103,5 @@ fn a_capture_that_is_cut_off_is_kept_as_far_as_it_goes() {
     assert_ne!(output.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&output.stderr).contains("forebay: in.pcap"));
     assert_eq!(place.count("/net", ""), 9);
+    assert!(place.ok(&["gaps", "/net"]).contains("rejected"), "that something is missing is told in the ring, too");
 }

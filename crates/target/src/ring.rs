@@ -10,7 +10,7 @@ mod pins;
 mod recover;
 
 use crate::admission;
-use crate::catalog::{RingRecord, Segment};
+use crate::catalog::{RingRecord, Segment, Writers};
 use crate::promise::Signal;
 use crate::segment::{Builder, IndexBudget, Tables, Trailer, encode_footer};
 use crate::target::Core;
@@ -110,6 +110,8 @@ struct Open {
     /// Number of the block that is readable next.
     next_written: u32,
     durable_blocks: u32,
+    /// Whose blocks are in it.
+    writers: Writers,
 }
 
 struct InFlight {
@@ -218,6 +220,11 @@ impl Ring {
     /// How far the writers have come.
     pub fn progress(&self) -> Progress {
         self.work.borrow().progress.clone()
+    }
+
+    /// The last durable block of session `writer`, also if another was there since; 0 if nothing is known of it.
+    pub fn durable_of(&self, writer: u64) -> u64 {
+        self.core.with_ring(self.id, |r| r.writers.last_of(writer).unwrap_or(0))
     }
 
     /// Waits until the block `number` of `writer` is durable; the sequence after its last element.
@@ -380,6 +387,7 @@ impl Ring {
         summary.min_time = summary.min_time.min(header.min_time.get());
         summary.max_time = summary.max_time.max(header.max_time.get());
         summary.bytes += total;
+        open.writers.saw(header.writer.get(), header.number.get());
         open.end += total;
         counters.written += Bytes(u64::from(total));
         counters.elements += following - *next_element;
@@ -540,6 +548,7 @@ impl Ring {
                     work.counters.missed += 1;
                 }
                 if item.block.is_some() {
+                    self.core.with_ring_mut(self.id, |r| r.writers.saw(item.writer, item.number));
                     work.progress.writer = item.writer;
                     work.progress.durable = item.number;
                     work.progress.sequence = item.end_sequence;
@@ -628,6 +637,7 @@ impl Ring {
                     written: Vec::new(),
                     next_written: 0,
                     durable_blocks: 0,
+                    writers: Writers::default(),
                 });
                 drop(work);
                 self.publish_summary();
@@ -660,6 +670,7 @@ impl Ring {
             tables_at: 0,
             tables_len: 0,
             tables_crc: 0,
+            writers: open.writers,
         };
         let (start, bytes, tables) = encode_footer(open.builder, self.segment(), trailer)?;
         assert!(start >= open.end, "the footer at {start} would overwrite blocks up to {}", open.end);

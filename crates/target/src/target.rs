@@ -4,7 +4,7 @@
 //! repaired by that, and said in [`Target::complaints`].
 
 use crate::admission;
-use crate::catalog::{Catalog, GroupClass, RingRecord};
+use crate::catalog::{Catalog, GroupClass, RingRecord, Writers};
 use crate::checkpoint;
 use crate::layout::Layout;
 use crate::promise::Signal;
@@ -384,6 +384,7 @@ impl Target {
             path_segment: 1,
             path_element: 0,
             pins: Vec::new(),
+            writers: Writers::default(),
         };
         let slots = groups.len() as u64 * u64::from(record.segments_per_group(&layout));
         check_slots(&layout, slots, record.segment)?;

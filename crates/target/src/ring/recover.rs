@@ -20,7 +20,7 @@
 //! Cut off at any point, it can be done again: it writes nothing but zeros over what is not data.
 
 use super::{Open, Ring};
-use crate::catalog::Segment;
+use crate::catalog::{Segment, Writers};
 use crate::schedule::StreamId;
 use crate::segment::{Builder, IndexBudget, TRAILER_LEN, Trailer, encode_footer};
 use forebay_env::Buffer;
@@ -51,8 +51,8 @@ struct Scan {
     written: Vec<(u32, u32)>,
     /// Epoch of the last block.
     epoch: u64,
-    /// Last block's writer session and number.
-    writer: (u64, u64),
+    /// Whose blocks were found, and the last of each.
+    writers: Writers,
     /// Whether any block says that blocks of this segment were durable.
     proof: bool,
     /// Whether what was read ends where the chain ended for want of a valid block.
@@ -188,7 +188,7 @@ impl Recovery {
             end: 0,
             written: Vec::new(),
             epoch: step.least_epoch,
-            writer: (0, 0),
+            writers: Writers::default(),
             proof: false,
             damaged: 0,
         };
@@ -252,7 +252,7 @@ impl Recovery {
             summary.bytes += header.total_len.get();
             scan.epoch = epoch;
             scan.written.push((pos as u32, header.total_len.get()));
-            scan.writer = (header.writer.get(), header.number.get());
+            scan.writers.saw(header.writer.get(), header.number.get());
             scan.proof |= header.durable_blocks.get() > 0;
             pos += header.total_len.get() as usize;
             scan.end = pos as u32;
@@ -275,7 +275,14 @@ impl Recovery {
             Some(at) => at,
             None => last,
         };
-        let writer = scans[..=tail].iter().rev().flatten().map(|s| s.writer).find(|w| w.0 != 0).unwrap_or((0, 0));
+        // Everything up to the tail is durable: whoever recorded it need not send it again.
+        let writers = self.ring.core.with_ring_mut(self.ring.id, |r| {
+            for (step, scan) in steps[..=tail].iter().zip(&scans) {
+                let found = scan.as_ref().map(|s| &s.writers).or(step.trailer.as_ref().map(|t| &t.writers));
+                found.into_iter().for_each(|found| r.writers.merge(found));
+            }
+            r.writers.clone()
+        });
         for step in &steps[tail + 1..] {
             self.erase(step.slot).await?;
             self.ring.core.with_ring_mut(self.ring.id, |r| r.slots[step.slot as usize] = None);
@@ -324,8 +331,7 @@ impl Recovery {
         let (at, _) = self.place(step.slot);
         let mut work = self.ring.work.borrow_mut();
         work.next_element = next_element;
-        work.progress.writer = writer.0;
-        work.progress.durable = writer.1;
+        (work.progress.writer, work.progress.durable) = writers.last().unwrap_or((0, 0));
         work.progress.sequence = next_element;
         if sealed.is_none() {
             let scan = scans[tail].take().expect("the tail was scanned");
@@ -339,6 +345,7 @@ impl Recovery {
                 written: scan.written,
                 next_written: durable_blocks,
                 durable_blocks,
+                writers: scan.writers,
             });
         }
         Ok(())
@@ -359,6 +366,7 @@ impl Recovery {
             tables_at: 0,
             tables_len: 0,
             tables_crc: 0,
+            writers: scan.writers,
         };
         // The blocks are durable before a trailer says so.
         self.ring.core.disk.flush().await?;
