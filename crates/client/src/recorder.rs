@@ -25,7 +25,8 @@ use std::time::Duration;
 const CLOCK_SLACK: Duration = Duration::from_secs(1);
 /// Breaks in a row after which a recorder gives up.
 const MOST_BREAKS: u32 = 8;
-/// An element that is split begins in the block at hand only if this much of it fits.
+/// An element that is split begins in the block at hand only if this much of it fits (or all of its keys, if they lie
+/// further behind).
 const WORTH_SPLITTING: usize = 64 << 10;
 
 /// How to record.
@@ -63,6 +64,8 @@ pub struct Recorder {
     /// Whether the next element needs more than packing: gaps wait, or an element in pieces is under way.
     attention: bool,
     caller_width: usize,
+    /// Room in a block that is worth beginning an element in that may be split.
+    worth_splitting: usize,
     elements: u64,
     bytes: u64,
 
@@ -107,6 +110,7 @@ impl Recorder {
             newest: i64::MIN,
             attention: newest.is_some(),
             caller_width: keys.caller_width(),
+            worth_splitting: WORTH_SPLITTING.max(keys.reach() as usize),
             elements: 0,
             bytes: 0,
             peer,
@@ -246,7 +250,7 @@ impl Recorder {
                 break;
             }
             let room = self.packer.room(caller_keys.len());
-            if (room >= WORTH_SPLITTING || self.packer.is_empty()) && self.packer.begin(time, caller_keys, cut) {
+            if (room >= self.worth_splitting || self.packer.is_empty()) && self.packer.begin(time, caller_keys, cut) {
                 break;
             }
             self.send_block()?;

@@ -60,6 +60,8 @@ fn rings_that_cannot_be_are_refused() {
     place.refused(&["ring", "create", "/r", "--capacity", "1TiB"], 1, &[]);
     place.refused(&["ring", "create", "/r", "--capacity", "32MiB", "--guarantee", "90GB/s"], 1, &["MB/s"]);
     place.refused(&["ring", "create", "/r", "--capacity", "32MiB", "--key", "x=u33le@0"], 2, &["key"]);
+    let far = ["ring", "create", "/r", "--capacity", "32MiB", "--block", "64KiB", "--key", "x=u32le@70000"];
+    place.refused(&far, 2, &["'x'", "70004", "64 KiB"]);
     place.ok(&["ring", "create", "/r", "--capacity", "32MiB", "--key", "x=u32le@8"]);
     place.refused(&["ring", "create", "/r", "--capacity", "32MiB"], 1, &["already"]);
     place.refused(&["record", "/r", "--generate", "max,10", "--count", "1"], 2, &["at least 12 bytes"]);

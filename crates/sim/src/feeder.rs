@@ -7,8 +7,8 @@ use forebay_target::{Arrival, Ring};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The first piece of an element that goes on in the next block is at least this long.
-const KEYS_WITHIN: usize = 4096;
+/// The headers of packets lie in so many of their first bytes.
+const HEADERS_WITHIN: usize = 4096;
 
 /// Packs elements into a ring's staging memory.
 pub struct Feeder {
@@ -18,6 +18,8 @@ pub struct Feeder {
     writer: u64,
     /// Blocks handed in so far.
     number: u64,
+    /// The first piece of an element that goes on in the next block is at least this long.
+    keys_within: usize,
     /// When the oldest element of the open block was accepted.
     oldest: Option<Moment>,
 }
@@ -26,7 +28,8 @@ impl Feeder {
     /// Becomes the ring's writer.
     pub fn new(ring: Rc<Ring>, clock: Rc<dyn Clock>, writer: u64) -> Result<Feeder> {
         ring.attach(writer)?;
-        Ok(Feeder { ring, clock, packer: Packer::new(writer), writer, number: 0, oldest: None })
+        let keys_within = HEADERS_WITHIN.max(ring.keys.reach() as usize);
+        Ok(Feeder { ring, clock, packer: Packer::new(writer), writer, number: 0, keys_within, oldest: None })
     }
 
     /// Adds an element, waiting for staging memory if there is none.
@@ -43,7 +46,7 @@ impl Feeder {
         let largest = self.packer.largest(self.ring.staging().capacity().0 as usize, 0);
         // Elements of more than half a block go on in the next one rather than leave blocks half empty.
         // Their keys must lie in the first piece.
-        if length <= largest / 2 || self.packer.room(0) < KEYS_WITHIN.min(largest) {
+        if length <= largest / 2 || self.packer.room(0) < self.keys_within.min(largest) {
             self.send()?;
             self.take().await;
             if length <= largest {

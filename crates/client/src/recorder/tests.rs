@@ -190,6 +190,30 @@ fn an_element_that_is_given_up_is_told_as_a_gap_wherever_it_had_come_to() {
 }
 
 #[test]
+fn the_first_piece_of_a_large_element_has_all_of_its_keys() {
+    let mut ring = RingSpec { block: Bytes::kib(256), ..RingSpec::new("/a", Bytes::mib(8)) };
+    ring.keys = vec!["tag=u32le@200000".into()];
+    let fake = Fake::new(RingSpec { overflow: Overflow::Block, ..ring }, 8);
+    let mut recorder = open(&fake);
+    for n in 0..20 {
+        recorder.element(time(n), &[&vec![1; 5000 * n as usize]], &[]).expect("room");
+        recorder.element(time(n), &[&[2; 300_000]], &[]).expect("room");
+    }
+    recorder.close().expect("durable");
+    let mut begun = 0;
+    for block in &fake.state().blocks {
+        for entry in forebay_model::block::View::of_sealed(block).expect("a block").entries() {
+            let entry = entry.expect("a directory");
+            if entry.first && !entry.last {
+                begun += 1;
+                assert!(entry.payload.len() >= 200_004, "a first piece of {} bytes", entry.payload.len());
+            }
+        }
+    }
+    assert_eq!(begun, 20);
+}
+
+#[test]
 fn elements_leave_memory_after_half_of_the_flush_interval() {
     let fake = Fake::new(spec(Overflow::Block), 4);
     let mut recorder = open(&fake);

@@ -14,6 +14,11 @@ pub(super) const CUT_LEN: usize = 8;
 /// The most that one more entry adds: to each directory a value and the repeats of the one before, and a cut record.
 const ENTRY_MAX: usize = 40 + CUT_LEN;
 
+/// The most payload that a fresh block of `capacity` takes of one element with `caller` bytes of keys.
+pub fn largest_piece(capacity: usize, caller: usize) -> usize {
+    (capacity / BLOCK_ALIGN * BLOCK_ALIGN).saturating_sub(HEADER_LEN + ENTRY_MAX + caller)
+}
+
 /// A packed block, not yet stamped with a place.
 pub struct Sealed<B> {
     /// The block; its first `length` bytes go to the device.
@@ -107,7 +112,7 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
 
     /// The most payload that a fresh block takes as one element with `caller` bytes of keys.
     pub fn largest(&self, capacity: usize, caller: usize) -> usize {
-        (capacity / BLOCK_ALIGN * BLOCK_ALIGN).saturating_sub(HEADER_LEN + ENTRY_MAX + caller)
+        largest_piece(capacity, caller)
     }
 
     #[inline]
