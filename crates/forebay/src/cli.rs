@@ -36,7 +36,7 @@ pub enum Command {
     Profile(profile::ProfileArgs),
     /// Can this disk promise a rate, for how long a history, and where?
     Plan(plan::PlanArgs),
-    /// Create, list, show, delete and resize rings
+    /// Create, list, show, delete, resize and relate rings
     #[command(subcommand)]
     Ring(ring::RingCommand),
     /// Record into a ring from an interface, a capture, UDP, standard input or a generator

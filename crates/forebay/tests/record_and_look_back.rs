@@ -103,6 +103,23 @@ fn a_pin_holds_and_is_listed_until_it_is_let_go() {
 }
 
 #[test]
+fn rings_are_related_after_they_were_made() {
+    let place = Place::formatted("256MiB");
+    for ring in ["/a", "/b"] {
+        place.ok(&["ring", "create", ring, "--capacity", "32MiB"]);
+        place.ok(&["record", ring, "--generate", "max,1KiB", "--count", "100"]);
+    }
+    place.refused(&["ring", "relate", "/a"], 2, &["--none"]);
+    place.refused(&["ring", "relate", "/a", "/a"], 2, &["its own relative"]);
+    place.refused(&["ring", "relate", "/a", "/c"], 1, &["no ring /c"]);
+    assert!(place.ok(&["ring", "relate", "/a", "/b"]).contains("Along with /a, /b"));
+    assert!(place.ok(&["ring", "show", "/a"]).contains("relatives   /b"));
+    assert!(place.ok(&["pin", "/a", "--from", "10m ago"]).contains("of /b"));
+    assert!(place.ok(&["ring", "relate", "/a", "--none"]).contains("alone"));
+    assert!(!place.ok(&["pin", "/a", "--from", "10m ago"]).contains("of /b"));
+}
+
+#[test]
 fn two_processes_work_on_one_directory() {
     let place = Place::formatted("256MiB");
     place.ok(&["ring", "create", "/r", "--capacity", "32MiB", "--flush-interval", "50ms"]);

@@ -357,9 +357,7 @@ impl Target {
     fn lay_out(&self, mut spec: RingSpec, with_pins: bool) -> Result<RingRecord> {
         spec.check()?;
         keys_of(&spec)?;
-        for relative in &spec.relatives {
-            self.ring(relative)?;
-        }
+        self.check_relatives(&spec.name, &spec.relatives)?;
         let (layout, profile) = (self.core.layout(), self.core.profile());
         if self.core.catalog.borrow().rings.values().any(|r| r.spec.name == spec.name) {
             return Err(Error::exists(format!("there is a ring {} already", spec.name)));
@@ -529,6 +527,28 @@ impl Target {
                 *class = GroupClass::Free;
             }
         }
+    }
+
+    fn check_relatives(&self, name: &str, relatives: &[String]) -> Result<()> {
+        for (at, relative) in relatives.iter().enumerate() {
+            if relative == name {
+                return Err(Error::usage(format!("{name} cannot be its own relative; name other rings")));
+            }
+            if relatives[..at].contains(relative) {
+                return Err(Error::usage(format!("{relative} is named twice as a relative of {name}; name it once")));
+            }
+            self.ring(relative)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a ring these relatives, which are pinned along with it from now on, and no others.
+    pub async fn relate_ring(&self, name: &str, relatives: Vec<String>) -> Result<()> {
+        let ring = self.ring(name)?;
+        self.check_relatives(name, &relatives)?;
+        let swap = |with| self.core.with_ring_mut(ring.id, |r| std::mem::replace(&mut r.spec.relatives, with));
+        let before = swap(relatives);
+        self.core.commit().await.inspect_err(|_| drop(swap(before)))
     }
 
     /// Pins a time range in a ring, and along with it in its relatives, each what it still has.
