@@ -566,7 +566,12 @@ impl Target {
         let relatives = self.core.with_ring(ring.id, |r| r.spec.relatives.clone());
         for relative in relatives {
             let Ok(other) = self.ring(&relative) else { continue };
-            match other.pin(label, from, to).await {
+            // It, too, has to have found its tail.
+            let pinned_along = match other.ready().await {
+                Ok(()) => other.pin(label, from, to).await,
+                Err(error) => Err(error),
+            };
+            match pinned_along {
                 Ok(along) => pinned.pin.relatives.push((relative, along.pin.id)),
                 // A relative that has nothing of that time has nothing to hold; every other refusal undoes the whole.
                 Err(error) if matches!(error.kind, forebay_model::Kind::Missing | forebay_model::Kind::Expired) => {}
