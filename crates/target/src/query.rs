@@ -38,6 +38,8 @@ pub struct Limits {
     pub follow: bool,
     /// Elements at most.
     pub elements: u64,
+    /// Only gaps and expired ranges: what has none is not read.
+    pub gaps_only: bool,
 }
 
 /// Runs `query` over `ring` and sends its answer into `answer`.
@@ -160,7 +162,7 @@ impl<'a> Run<'a> {
                         self.segment = segment.sequence;
                         self.offset = 0;
                         // Segments in between are gone, and with them what was in them.
-                        if let Some(seen) = self.seen.filter(|seen| self.continuous() && *seen < segment.first) {
+                        if let Some(seen) = self.seen.filter(|seen| self.is_everything() && *seen < segment.first) {
                             self.expired(seen, segment.first).await;
                         }
                     }
@@ -250,6 +252,11 @@ impl<'a> Run<'a> {
     /// Reads one segment. True if nothing will follow in it.
     async fn one_segment(&mut self, slot: u32, segment: Segment) -> Result<bool> {
         self.summary.segments += 1;
+        if self.limits.gaps_only && segment.losses.gaps.iter().all(|gaps| *gaps == 0) {
+            // Nothing is missing in it, as far as it goes.
+            self.seen = self.seen.max(Some(segment.end));
+            return Ok(self.ring.open_blocks(segment.sequence).is_none());
+        }
         let at = self.core.with_ring(self.ring.id, |r| r.slot_at(&self.core.layout(), slot));
         let plan = match self.plan(slot, segment, at).await {
             Ok(plan) => plan,
@@ -299,6 +306,9 @@ impl<'a> Run<'a> {
             self.overtaken(segment).await;
             return Ok(true);
         }
+        if complete && self.limits.gaps_only {
+            self.seen = self.seen.max(Some(segment.end));
+        }
         if complete && let Some(seen) = self.seen.filter(|seen| *seen < segment.end && self.continuous()) {
             self.missing(seen, segment.end, Timestamp(segment.max_time)).await;
         }
@@ -335,7 +345,11 @@ impl<'a> Run<'a> {
 
     /// Decides what to read of a segment.
     async fn plan(&self, slot: u32, segment: Segment, at: Bytes) -> Result<Plan> {
-        if let Some(blocks) = self.ring.open_blocks(segment.sequence) {
+        if let Some(mut blocks) = self.ring.open_blocks(segment.sequence) {
+            if self.limits.gaps_only {
+                let spans = self.ring.open_gaps(segment.sequence);
+                blocks.retain(|(offset, _)| spans.iter().any(|span| span.contains(offset)));
+            }
             return Ok(self.plan_open(&blocks));
         }
         let readable_end = self.ring.readable_end();
@@ -380,6 +394,7 @@ impl<'a> Run<'a> {
     fn wants_all_of(&self, segment: &Segment) -> bool {
         // With a hole in it, its blocks reach further than the sum of their bytes.
         !self.query.needs_keys()
+            && !self.limits.gaps_only
             && segment.losses.gaps[Cause::Damaged as usize - 1] == 0
             && segment.min_time >= self.times.0.0
             && segment.max_time <= self.times.1.0
@@ -411,10 +426,15 @@ impl<'a> Run<'a> {
                 && span.max_time >= self.times.0.0
                 && span.end >= self.sequences.0
                 && span.first <= self.sequences.1;
+            if self.limits.gaps_only {
+                chosen[i] = in_range && span.gaps;
+                continue;
+            }
             let continued = if i == 0 { self.force_first } else { chosen[i - 1] && spans[i - 1].continues };
             chosen[i] = continued || in_range && (span.gaps || candidates.get(i));
         }
-        let goes_on = spans.last().is_some_and(|s| s.continues) && chosen.last() == Some(&true);
+        let goes_on =
+            !self.limits.gaps_only && spans.last().is_some_and(|s| s.continues) && chosen.last() == Some(&true);
         let stretches = spans
             .iter()
             .zip(&chosen)
@@ -425,8 +445,11 @@ impl<'a> Run<'a> {
 
     /// The spans that may hold matching elements, by the index.
     async fn candidates(&self, tables: &Tables, pages_at: Option<Bytes>) -> Result<BlockSet> {
-        let terms = self.query.terms();
         let n = tables.spans.len();
+        if self.limits.gaps_only {
+            return Ok(BlockSet::none(n));
+        }
+        let terms = self.query.terms();
         let mut known: Vec<(Term, Option<BlockSet>)> = Vec::new();
         for term in terms {
             let set = match &term {
@@ -541,6 +564,13 @@ impl<'a> Run<'a> {
         }
         self.began = true;
         self.seen = Some(header.next_sequence().max(self.seen.unwrap_or(0)));
+        if self.limits.gaps_only {
+            view.gaps().for_each(|(_, gap)| self.gap(gap));
+            if self.batch.items.len() >= BATCH_ITEMS {
+                self.send().await;
+            }
+            return;
+        }
         let mut gaps = view.gaps().peekable();
         let bytes = view.bytes();
         for entry in view.entries() {
@@ -605,6 +635,11 @@ impl<'a> Run<'a> {
 
     /// Whether every block in the range is read, so that a jump in the sequence means that something is missing.
     fn continuous(&self) -> bool {
+        self.is_everything() && !self.limits.gaps_only
+    }
+
+    /// Whether all of the ring is asked for.
+    fn is_everything(&self) -> bool {
         self.times == (Timestamp::MIN, Timestamp::MAX) && self.sequences == (0, u64::MAX) && !self.query.needs_keys()
     }
 

@@ -728,6 +728,14 @@ impl Ring {
         work.open.as_ref().filter(|open| open.summary.sequence == sequence).map(|open| open.written.clone())
     }
 
+    /// The stretches of segment `sequence` in which there are gaps, if it is the one being written.
+    pub(crate) fn open_gaps(&self, sequence: u64) -> Vec<std::ops::Range<u32>> {
+        let work = self.work.borrow();
+        let open = work.open.as_ref().filter(|open| open.summary.sequence == sequence);
+        let spans = open.into_iter().flat_map(|open| open.builder.spans()).filter(|span| span.gaps);
+        spans.map(|span| span.offset..span.offset + span.length).collect()
+    }
+
     /// Tables of a segment that was sealed lately, and whether its index pages are on the device.
     pub(crate) fn recent_tables(&self, sequence: u64) -> Option<(Rc<Tables>, bool)> {
         let work = self.work.borrow();
