@@ -10,6 +10,7 @@ use forebay_env::real::{clock, thread};
 use forebay_model::ring::{RingState, RingStatus};
 use forebay_model::{Error, Result, Timestamp};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// What a command works with.
@@ -48,7 +49,7 @@ impl Context {
 
     /// Opens the cluster.
     pub fn open(&self) -> Result<Cluster> {
-        let patience = Patience { limit: self.wait, tell: show::say, ..Patience::default() };
+        let patience = Patience { limit: self.wait, tell: say_once, ..Patience::default() };
         forebay_embedded::open(self.dir()?, Options { patience })
     }
 
@@ -61,6 +62,16 @@ impl Context {
         closed?;
         self.out.flush()?;
         Ok(done)
+    }
+}
+
+/// Says what several connections may notice at the same time.
+fn say_once(text: &str) {
+    static LAST: Mutex<String> = Mutex::new(String::new());
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if *last != text {
+        show::say(text);
+        *last = text.to_string();
     }
 }
 

@@ -6,6 +6,7 @@
 mod common;
 
 use common::{Place, pcap};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 
 #[test]
@@ -50,6 +51,60 @@ fn a_target_that_was_tampered_with_is_refused_or_repaired() {
     place.refused(&["status"], 1, &["when it was formatted"]);
     file.set_len(256 << 20).unwrap();
     place.ok(&["ring", "show", "/r"]);
+}
+
+#[test]
+fn a_device_in_use_or_without_a_target_is_refused() {
+    let place = Place::formatted("256MiB");
+    place.ok(&["ring", "create", "/r", "--capacity", "32MiB"]);
+    std::fs::write(place.path("plain"), vec![1; 64 << 20]).unwrap();
+    place.refused(&["check", "plain"], 2, &["plain is not formatted", "forebay format"]);
+    place.refused(&["check", "nothing"], 1, &["nothing does not exist"]);
+    place.refused(&["format", "--device", "/dev/null", "--cluster", "other"], 2, &["/dev/null"]);
+    std::fs::create_dir_all(place.path("other")).unwrap();
+    std::fs::write(place.path("other/cluster.toml"), "version = 1\ntargets = [\"../plain\"]\n").unwrap();
+    place.refused(&["status", "--cluster", "other"], 2, &["not formatted"]);
+    std::fs::write(place.path("other/cluster.toml"), "version = 7\ntargets = [\"../plain\"]\n").unwrap();
+    place.refused(&["status", "--cluster", "other"], 1, &["version 7", "knows 1"]);
+
+    let mut recording = place.start(&["record", "/r", "--stdin", "lines"]);
+    BufReader::new(recording.stderr.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+    let device = "cluster/target.0";
+    for command in
+        [&["format", "--cluster", "third", "--force", "--device", device][..], &["profile", "--overwrite", device]]
+    {
+        place.refused(command, 1, &["in use by another process"]);
+    }
+    place.refused(&["format", "--size", "256MiB", "--force"], 1, &["open", "end it first"]);
+    place.refused(&["record", "/r", "--stdin", "lines"], 1, &["records into"]);
+    assert_eq!(place.run(&["check"]).status.code(), Some(0), "looking is allowed");
+    drop(recording.stdin.take());
+    assert!(recording.wait().unwrap().success());
+}
+
+#[test]
+fn what_is_no_capture_is_refused_and_what_is_absurd_in_one_is_told() {
+    let place = Place::formatted("256MiB");
+    place.ok(&["ring", "create", "/net", "--capacity", "32MiB", "--packets", "ethernet"]);
+    let good = pcap(&place.path("good.pcap"), 3);
+    let absurd = [&good[..24], &1u32.to_le_bytes(), &[0; 4], &0x7fff_ffff_u32.to_le_bytes(), &good[..]].concat();
+    let other_link = [&good[..20], &101u32.to_le_bytes(), &good[24..]].concat();
+    let cases: [(&str, &[u8], i32, &str); 5] = [
+        ("empty", b"", 1, "ends after 0 bytes"),
+        ("junk", &[0x55; 1000], 1, "begins with 55555555"),
+        ("short", &good[..20], 1, "20 of the 24 bytes"),
+        ("absurd", &absurd, 1, "claims 2147483647 bytes"),
+        ("other", &other_link, 2, "link type"),
+    ];
+    for (name, bytes, code, words) in cases {
+        std::fs::write(place.path(name), bytes).unwrap();
+        place.refused(&["record", "/net", "--pcap", name], code, &[words]);
+    }
+    place.refused(&["record", "/net", "--pcap", "nothing"], 1, &["nothing", "does not exist"]);
+    place.refused(&["record", "/net", "--interface", "nothing"], 1, &["nothing"]);
+    assert_eq!(place.count("/net", ""), 0);
+    place.ok(&["record", "/net", "--pcap", "good.pcap"]);
+    assert_eq!(place.count("/net", ""), 3);
 }
 
 #[test]

@@ -401,7 +401,11 @@ impl Target {
             return Err(Error::busy(format!("somebody records into {name}; stop that first")));
         }
         if !status.pins.is_empty() {
-            return Err(Error::busy(format!("{name} has {} pins; unpin them first", status.pins.len())));
+            let what = match status.pins.len() {
+                1 => "a pin; unpin it first".to_string(),
+                n => format!("{n} pins; unpin them first"),
+            };
+            return Err(Error::busy(format!("{name} has {what}")));
         }
         ring.close().await?;
         self.rings.borrow_mut().remove(&ring.id);

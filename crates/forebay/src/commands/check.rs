@@ -45,7 +45,9 @@ fn one(context: &mut Context, device: &Path) -> Result<bool> {
         found.0.check_size(geometry.size, &geometry.name)?;
         Ok::<_, Error>(found)
     })?;
-    let (superblock, catalog, mut complaints) = inspected.map_err(|e| e.of(device.display()))?;
+    let name = device.display().to_string();
+    let named = |e: Error| if e.message.contains(&name) { e } else { e.of(&name) };
+    let (superblock, catalog, mut complaints) = inspected.map_err(named)?;
     complaints.extend(contradictions(&superblock, &catalog));
     if context.json {
         let rings: Vec<&str> = catalog.rings.values().map(|ring| ring.spec.name.as_str()).collect();

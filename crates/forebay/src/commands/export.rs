@@ -187,17 +187,17 @@ pub fn write(
 }
 
 fn sentence(totals: &Totals, name: &str) -> String {
-    let mut text = format!("Exported {} elements to {name}", human::count(totals.elements));
+    let mut text = format!("Exported {} to {name}", human::some(totals.elements, "element"));
     if totals.payload > 0 {
         text += &format!(", {}", forebay_model::Bytes(totals.payload));
     }
     match (totals.gaps, totals.left_out) {
         (0, 0) => {}
-        (gaps, 0) => text += &format!("; {} gaps are marked in it", human::count(gaps)),
-        (_, left) => text += &format!("; the format has no place for {} gaps, which are left out", human::count(left)),
+        (gaps, 0) => text += &format!("; {} marked in it", human::some(gaps, "gap")),
+        (_, left) => text += &format!("; the format has no place for {}, left out", human::some(left, "gap")),
     }
     if totals.expired > 0 {
-        text += &format!("; {} elements had expired", human::count(totals.expired));
+        text += &format!("; {} had expired", human::some(totals.expired, "element"));
     }
     text + "."
 }

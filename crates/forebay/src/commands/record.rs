@@ -61,8 +61,8 @@ pub fn run(context: &mut Context, args: &RecordArgs) -> Result<()> {
         context.out.json(&json::recorded("summary", &progress, time.as_secs_f64()))?;
     } else {
         context.out.line(format_args!(
-            "Recorded {} elements, {}, in {} ({}); lost: {}; all of it is on disk.",
-            human::count(progress.elements),
+            "Recorded {}, {}, in {} ({}); lost: {}; all of it is on disk.",
+            human::some(progress.elements, "element"),
             progress.bytes,
             human::span(time),
             Rate::of(progress.bytes, time),
@@ -330,11 +330,11 @@ impl<'a> Report<'a> {
         let oldest = ring.oldest.map_or_else(|| "-".to_string(), human::clock);
         let full = if progress.full { "  FULL: everything is pinned" } else { "" };
         format!(
-            "{rate}{promise}  {} elements  history {} (since {oldest})  lost {}  {} blocks not on disk yet{full}",
-            human::count(progress.elements),
+            "{rate}{promise}  {}  history {} (since {oldest})  lost {}  {} not on disk yet{full}",
+            human::some(progress.elements, "element"),
             human::span(rings::history(&ring)),
             human::losses(&progress.losses),
-            progress.blocks.saturating_sub(progress.durable_blocks)
+            human::some(progress.blocks.saturating_sub(progress.durable_blocks), "block")
         )
     }
 }
