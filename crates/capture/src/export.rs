@@ -36,6 +36,11 @@ pub trait Exporter {
         self.element(sequence, time, parts, keys)
     }
 
+    /// Whether it has a place for keys; those that have none need not be given any.
+    fn has_keys(&self) -> bool {
+        false
+    }
+
     /// Data is absent here.
     fn gap(&mut self, gap: &Gap) -> Result<()>;
 

@@ -157,13 +157,17 @@ pub fn write(
         keys = keys.with_link_type(packet::LinkType(u16::try_from(link).unwrap_or(u16::MAX)));
     }
     let mut values = vec![KeyValue::MISSING; keys.len()];
+    // Without keys an element costs no text.
+    let with_keys = exporter.has_keys();
     let mut live = Live::new(with_bar);
     let ring = cluster.ring(&spec.name)?;
     let (first, next) = (ring.first_sequence, ring.next_sequence);
     answer.for_each(|event| {
         match event {
             Event::Element { sequence, time, payload, caller, cut } => {
-                keys.extract(payload, caller, &mut values);
+                if with_keys {
+                    keys.extract(payload, caller, &mut values);
+                }
                 let texts: Vec<(&str, String)> = keys
                     .specs()
                     .iter()
