@@ -102,6 +102,9 @@ fn what_is_no_capture_is_refused_and_what_is_absurd_in_one_is_told() {
     }
     place.refused(&["record", "/net", "--pcap", "nothing"], 1, &["nothing", "does not exist"]);
     place.refused(&["record", "/net", "--interface", "nothing"], 1, &["nothing"]);
+    let group = ["record", "/net", "--udp", "0.0.0.0:9000", "--multicast", "10.0.0.1"];
+    place.refused(&group, 2, &["10.0.0.1 is no multicast group"]);
+    place.refused(&["record", "/net", "--udp", "192.0.2.1:9"], 2, &["192.0.2.1:9"]);
     assert_eq!(place.count("/net", ""), 0);
     place.ok(&["record", "/net", "--pcap", "good.pcap"]);
     assert_eq!(place.count("/net", ""), 3);
