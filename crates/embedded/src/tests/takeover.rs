@@ -260,8 +260,8 @@ fn an_owner_that_is_stopped_is_told_of_and_not_waited_for_for_ever() {
     let owner = Owner::start(dir.path());
     let pid = owner.0.id().to_string();
     let patience = Patience {
-        notice: Duration::from_millis(300),
-        limit: Duration::from_millis(1200),
+        notice: Duration::from_millis(1500),
+        limit: Duration::from_millis(3000),
         tell: |text| TOLD.lock().expect("no panic").push(text.to_string()),
     };
     let guest = || crate::open(dir.path(), Options { patience });
@@ -280,7 +280,7 @@ fn an_owner_that_is_stopped_is_told_of_and_not_waited_for_for_ever() {
         tail.next_batch().map(drop)
     });
     let quiet = Instant::now();
-    while quiet.elapsed() < 2 * patience.limit {
+    while quiet.elapsed() < patience.limit + patience.notice {
         recorder.tick().expect("going on");
         std::thread::yield_now();
     }
