@@ -3,8 +3,7 @@
     read_ring.py DEVICE                 lists the rings
     read_ring.py DEVICE /ring > file    writes the elements that are whole, back to back, oldest first
     read_ring.py DEVICE /ring --list    one line an element: sequence, nanoseconds since 1970, bytes"""
-import struct, sys
-TABLE = list(range(256))
+import struct, sys; TABLE = list(range(256))
 for _ in range(8): TABLE = [n >> 1 ^ (0x82F63B78 if n & 1 else 0) for n in TABLE]
 def crc32c(data, crc=0xFFFFFFFF):
     for byte in data: crc = crc >> 8 ^ TABLE[(crc ^ byte) & 255]
@@ -38,16 +37,16 @@ def read_catalog(device):  # superblock.md, checkpoint.md
 def read_ring(p):  # what is not returned is passed over
     n, name, *_ = p.int(), p.text(), p.ints(6), p.many(p.text), p.byte(), p.ints(2), p.int() and p.int(), p.many(p.text)
     groups, without_logs, segment = p.many(lambda: p.some(p.int)), p.byte(), p.int()
-    p.many(lambda: p.some(lambda: p.ints(22))), p.many(p.int), p.ints(4)  # slots, path
+    slots, _, (walk, *_) = p.many(lambda: p.some(lambda: p.ints(22)[0])), p.many(p.int), p.ints(4)
     relatives, held = lambda: p.many(lambda: (p.text(), p.int())), lambda: p.many(lambda: p.ints(2))
-    p.many(lambda: (p.int(), p.text(), p.ints(6), relatives(), held(), p.byte()))  # pins
-    return n, name, groups, without_logs, segment
+    p.many(lambda: (p.int(), p.text(), p.ints(6), relatives(), held(), p.byte())), held()  # pins, writers
+    return n, name, groups, without_logs, segment, slots, walk
 NAMES = ("magic version head flags target ring segment slot index at durable epoch first base min max writer number "
-         "total payload lengths times keys gaps entries payload_crc body_crc").split()
+         "total payload lengths times keys gaps entries payload_crc body_crc cuts").split()
 def headers(data, *place):  # block.md: whole headers where they say they are, of the newest segment in the slot
     found = []
     for at in (at for at in range(0, len(data), 4096) if data.startswith(b"FBRBLOCK\1\0", at)):
-        h = dict(zip(NAMES, struct.unpack_from("<8sHHI16sQQIIIIQQqqqQQ9I", data, at)))
+        h = dict(zip(NAMES, struct.unpack_from("<8sHHI16sQQIIIIQQqqqQQ10I", data, at)))
         stamp = int.from_bytes(h["target"], "little"), h["ring"], h["slot"], h["at"]
         if stamp == (*place, at) and crc32c(data[at:at + 252]).to_bytes(4, "little") == data[at + 252:at + 256]:
             found.append(h)
@@ -57,7 +56,7 @@ def chain(data, heads):  # what follows a hole counts only if it says that the h
     index = epoch = end = 0
     for h in heads:
         at, body = h["at"], h["at"] + 256 + h["payload"]
-        rest = data[body:body + h["lengths"] + h["times"] + h["keys"] + h["gaps"]]
+        rest = data[body:body + h["lengths"] + h["times"] + h["keys"] + h["gaps"] + h["cuts"]]
         whole = crc32c(data[at + 256:body]) == h["payload_crc"] and crc32c(rest) == h["body_crc"]
         next_one = (at, h["index"]) == (end, index) or h["index"] >= index < h["durable"]
         if whole and next_one and h["epoch"] >= epoch:
@@ -74,14 +73,14 @@ def elements(blocks, before=None, parts=None):
         at, time, follows = 0, h["base"], before == (h["writer"], h["number"] - 1)
         for i, (length, delta) in enumerate(directory):
             within, goes_on = i == 0 and h["flags"] & 1, i == h["entries"] - 1 and h["flags"] & 2
-            parts = [] if not within else parts if follows else None  # without its beginning it is no element
+            parts = [] if not within else parts if follows and not h["flags"] & 4 else None  # 4: it is torn
             if parts is not None: parts.append(payload[at:at + length])
             at, time = at + length, time + (delta >> 1 ^ -(delta & 1))
             if parts is not None and not goes_on: yield h["first"] + i, time, b"".join(parts)
         before = h["writer"], h["number"]
 def main(path, wanted=None, how=None):
     target, (groups_at, group, log, _), rings = read_catalog(device := open(path, "rb"))
-    for ring, name, groups, without_logs, segment in rings:
+    for ring, name, groups, without_logs, segment, slots, walk in rings:
         n = (group - (0 if without_logs else log)) // segment  # segments in a group
         place = {i * n + k: groups_at + g * group + k * segment
                  for i, g in enumerate(groups) if g is not None for k in range(n)}
@@ -89,7 +88,8 @@ def main(path, wanted=None, how=None):
         def blocks(last=0, epoch=0):
             first = lambda slot: headers(read(slot), target, ring, slot)[:1]
             for sequence, old, slot in sorted((h["segment"], -h["epoch"], slot) for slot in place for h in first(slot)):
-                if sequence > last and -old >= epoch:  # what a crash undid is of an older epoch
+                known = sequence >= walk or sequence == slots[slot]  # or it was being overwritten
+                if known and sequence > last and -old >= epoch:  # what a crash undid is of an older epoch
                     for block in chain(data := read(slot), headers(data, target, ring, slot)):
                         last, epoch = sequence, block[0]["epoch"]
                         yield block

@@ -23,6 +23,24 @@ pub trait Exporter {
     /// its keys by name.
     fn element(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &[(&str, &str)]) -> Result<()>;
 
+    /// One element of which the last `cut` bytes were not captured. Formats that do not say how long it was ignore that.
+    fn element_cut(
+        &mut self,
+        sequence: u64,
+        time: Timestamp,
+        parts: &[&[u8]],
+        keys: &[(&str, &str)],
+        cut: u32,
+    ) -> Result<()> {
+        let _ = cut;
+        self.element(sequence, time, parts, keys)
+    }
+
+    /// Whether it has a place for keys; those that have none need not be given any.
+    fn has_keys(&self) -> bool {
+        false
+    }
+
     /// Data is absent here.
     fn gap(&mut self, gap: &Gap) -> Result<()>;
 

@@ -44,7 +44,16 @@ impl<'a> Feed<'a> {
 
     #[inline]
     pub(crate) fn element(&mut self, time: Timestamp, parts: &[&[u8]]) -> Result<()> {
-        self.sink.element(time, parts, &[])?;
+        self.element_cut(time, parts, 0)
+    }
+
+    /// An element of which the last `cut` bytes are missing.
+    #[inline]
+    pub(crate) fn element_cut(&mut self, time: Timestamp, parts: &[&[u8]], cut: u32) -> Result<()> {
+        match cut {
+            0 => self.sink.element(time, parts, &[])?,
+            cut => self.sink.element_cut(time, parts, &[], cut)?,
+        }
         let length = parts.iter().map(|p| p.len()).sum::<usize>();
         self.summary.elements += 1;
         self.summary.bytes += Bytes(length as u64);

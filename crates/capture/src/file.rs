@@ -4,7 +4,7 @@ use crate::feed::Feed;
 use crate::link::LinkType;
 use crate::packets::{PacketReader, Step};
 use crate::source::{ClockDoor, Sink, Source, Summary};
-use forebay_model::{Bytes, Moment, Result, Timestamp};
+use forebay_model::{Bytes, Cause, Gap, Moment, Result, Timestamp};
 use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,23 +64,30 @@ impl FileSource {
     fn offer(&mut self, feed: &mut Feed<'_>) -> Result<()> {
         let clock = self.clock.clone();
         let mut stopping = false;
+        let mut last = None;
         loop {
             let step = match self.reader.step() {
                 Ok(step) => step,
                 // What came in together with the last packet may well end inside of the next.
                 Err(_) if stopping => return Ok(()),
-                Err(e) => return Err(e.of(&self.name)),
+                Err(e) => {
+                    // Nobody knows how many packets there would have been.
+                    let time = last.unwrap_or_else(|| clock.wall());
+                    feed.gap(Gap { cause: Cause::Rejected, count: None, first: time, last: time })?;
+                    return Err(e.of(&self.name));
+                }
             };
             let go_on = match step {
                 Step::Packet(packet) => {
                     let time = packet.time.unwrap_or_else(|| clock.wall());
+                    last = Some(time);
                     if let Some(pace) = &mut self.pace
                         && !feed.wait(pace.due(time, clock.now()))?
                     {
                         // A packet whose hour has not come was not captured.
                         return Ok(());
                     }
-                    feed.element(time, &[packet.data])?;
+                    feed.element_cut(time, &[packet.data], packet.cut())?;
                     feed.alive()?
                 }
                 Step::Gap(gap) => {

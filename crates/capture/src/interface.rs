@@ -182,11 +182,12 @@ fn losses(feed: &mut Feed<'_>, statistics: PacketStatistics, first: Timestamp, r
 /// Offers a frame, with its VLAN tag where it was on the wire.
 #[inline]
 fn element(feed: &mut Feed<'_>, link: LinkType, frame: &Frame<'_>) -> Result<()> {
+    let cut = frame.original.saturating_sub(frame.data.len() as u32);
     match (&frame.vlan, frame.data.split_at_checked(ADDRESSES)) {
         (Some(tag), Some((addresses, rest))) if link == LinkType::ETHERNET => {
-            feed.element(frame.time, &[addresses, tag, rest])
+            feed.element_cut(frame.time, &[addresses, tag, rest], cut)
         }
-        _ => feed.element(frame.time, &[frame.data]),
+        _ => feed.element_cut(frame.time, &[frame.data], cut),
     }
 }
 

@@ -22,6 +22,13 @@ pub struct Packet<'a> {
     pub original: u32,
 }
 
+impl Packet<'_> {
+    /// How many bytes of the frame were not captured. (A file that says it was shorter than what is there is wrong.)
+    pub fn cut(&self) -> u32 {
+        self.original.saturating_sub(self.data.len() as u32)
+    }
+}
+
 /// What comes next in a capture.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<'a> {

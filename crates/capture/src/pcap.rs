@@ -177,8 +177,13 @@ impl<W: Write> Writer<W> {
         Ok(Writer { out, packets: 0 })
     }
 
-    /// Writes one packet; the outer result is about the packet, the inner one about the output.
+    /// Writes one packet; as [`Writer::packet_cut`].
     pub fn packet(&mut self, time: Timestamp, parts: &[&[u8]]) -> Result<std::io::Result<()>> {
+        self.packet_cut(time, parts, 0)
+    }
+
+    /// Writes one packet, of which the last `cut` bytes are missing; the outer result is about the packet, the inner one about the output.
+    pub fn packet_cut(&mut self, time: Timestamp, parts: &[&[u8]], cut: u32) -> Result<std::io::Result<()>> {
         self.packets += 1;
         let length = check_packet(self.packets, parts)?;
         let seconds = time.0.div_euclid(1_000_000_000);
@@ -192,7 +197,7 @@ impl<W: Write> Writer<W> {
         record[0..4].copy_from_slice(&seconds.to_le_bytes());
         record[4..8].copy_from_slice(&(time.0.rem_euclid(1_000_000_000) as u32).to_le_bytes());
         record[8..12].copy_from_slice(&length.to_le_bytes());
-        record[12..16].copy_from_slice(&length.to_le_bytes());
+        record[12..16].copy_from_slice(&length.saturating_add(cut).to_le_bytes());
         Ok(self.write(&record, parts))
     }
 

@@ -15,6 +15,13 @@ pub trait Sink {
     /// One element: `time` of capture, payload in parts (concatenated), caller key columns (empty if none).
     fn element(&mut self, time: Timestamp, parts: &[&[u8]], caller_keys: &[u8]) -> Result<()>;
 
+    /// One element of which whoever captured it had cut off the last `cut` bytes (a frame longer than a snap length). A
+    /// sink that does not override this forgets how many.
+    fn element_cut(&mut self, time: Timestamp, parts: &[&[u8]], caller_keys: &[u8], cut: u32) -> Result<()> {
+        let _ = cut;
+        self.element(time, parts, caller_keys)
+    }
+
     /// One element that comes in pieces and may be larger than memory should hold: begin with its time, then parts,
     /// then end.
     fn begin(&mut self, time: Timestamp, caller_keys: &[u8]) -> Result<()>;

@@ -4,7 +4,7 @@ use crate::feed::Feed;
 use crate::input::{Arrival, Have, Input};
 use crate::packets::BUFFER;
 use crate::source::{ClockDoor, Sink, Source, Summary};
-use forebay_model::{Bytes, Error, Result};
+use forebay_model::{Bytes, Cause, Error, Gap, Result};
 use std::fmt;
 use std::io::Read;
 use std::sync::Arc;
@@ -173,7 +173,12 @@ impl StreamSource {
             Have::Some => Ok(Progress::Drip),
             Have::Idle => Ok(Progress::Idle),
             Have::Ended if self.stopping => Ok(Progress::Ended),
-            Have::Ended => Err(self.cut_off(4 + length, self.input.available().len())),
+            Have::Ended => {
+                // As if it had been begun.
+                let time = self.arrival.of(&self.input, &*self.clock);
+                feed.gap(Gap { cause: Cause::Rejected, count: Some(1), first: time, last: time })?;
+                Err(self.cut_off(4 + length, self.input.available().len()))
+            }
         }
     }
 

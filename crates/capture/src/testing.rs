@@ -23,6 +23,8 @@ type OnTick<'a> = Box<dyn FnMut(&[Event]) -> bool + 'a>;
 /// Keeps what it is offered, and says stop when it is told to.
 pub(crate) struct Collector<'a> {
     pub(crate) events: Vec<Event>,
+    /// Which of them were cut, and how many bytes are missing.
+    pub(crate) cuts: Vec<(usize, u32)>,
     pub(crate) open: Option<(Timestamp, Vec<u8>)>,
     /// Says stop at the first tick after so many events.
     pub(crate) enough: usize,
@@ -42,6 +44,7 @@ impl<'a> Collector<'a> {
     pub(crate) fn new(clock: Arc<dyn ClockDoor>) -> Collector<'a> {
         Collector {
             events: Vec::new(),
+            cuts: Vec::new(),
             open: None,
             enough: usize::MAX,
             ticks: 0,
@@ -74,6 +77,11 @@ impl Sink for Collector<'_> {
         assert!(self.open.is_none(), "an element inside of another");
         self.events.push(Event::Element(time, parts.concat()));
         Ok(())
+    }
+
+    fn element_cut(&mut self, time: Timestamp, parts: &[&[u8]], keys: &[u8], cut: u32) -> Result<()> {
+        self.cuts.push((self.events.len(), cut));
+        self.element(time, parts, keys)
     }
 
     fn begin(&mut self, time: Timestamp, _: &[u8]) -> Result<()> {

@@ -46,6 +46,8 @@ pub enum Event<'a> {
         payload: &'a [u8],
         /// Its caller-supplied keys.
         caller: &'a [u8],
+        /// Bytes that whoever captured it had cut off its end.
+        cut: u32,
     },
     /// Something was not stored here.
     Gap(Gap),
@@ -157,7 +159,7 @@ pub fn visit_batch(
     let mut at = 0;
     for item in &batch.items {
         let event = match *item {
-            Item::Element { sequence, time, length, caller, first, last } => {
+            Item::Element { sequence, time, length, caller, cut, first, last } => {
                 let middle = at + length as usize;
                 let end = middle + usize::from(caller);
                 let (payload, keys) = (&batch.payload[at..middle], &batch.payload[middle..end]);
@@ -166,14 +168,14 @@ pub fn visit_batch(
                     joined.clear();
                 }
                 match (first, last) {
-                    (true, true) => Event::Element { sequence, time, payload, caller: keys },
+                    (true, true) => Event::Element { sequence, time, payload, caller: keys, cut },
                     (_, false) => {
                         joined.extend_from_slice(payload);
                         continue;
                     }
                     (false, true) => {
                         joined.extend_from_slice(payload);
-                        if !visit(Event::Element { sequence, time, payload: joined, caller: keys })? {
+                        if !visit(Event::Element { sequence, time, payload: joined, caller: keys, cut })? {
                             return Ok(false);
                         }
                         joined.clear();
@@ -181,7 +183,11 @@ pub fn visit_batch(
                     }
                 }
             }
-            Item::Gap(gap) => Event::Gap(gap),
+            Item::Gap(gap) => {
+                // What came of an element before a gap is not whole.
+                joined.clear();
+                Event::Gap(gap)
+            }
             Item::Expired { from, to } => Event::Expired { from, to },
         };
         if !visit(event)? {

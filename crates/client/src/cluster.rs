@@ -79,6 +79,14 @@ impl Cluster {
         }
     }
 
+    /// Gives a ring these relatives, which are pinned along with it, and no others; the ring as it is now.
+    pub fn relate_ring(&self, name: &str, relatives: Vec<String>) -> Result<RingStatus> {
+        match self.peer.call(Request::RelateRing { ring: name.to_string(), relatives })? {
+            Reply::Ring(ring) => Ok(*ring),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Preserves everything that still exists between `from` and `to`, both included, and along with it what the
     /// ring's relatives have of that time.
     pub fn pin(&self, ring: &str, label: &str, from: Timestamp, to: Timestamp) -> Result<Pinned> {

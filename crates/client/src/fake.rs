@@ -131,7 +131,7 @@ impl Fake {
                     joined.clear();
                 }
                 joined.extend_from_slice(&bytes[entry.payload]);
-                if entry.last {
+                if entry.last && !entry.torn {
                     let caller = bytes[entry.caller_keys].to_vec();
                     kept.push(Kept::Element { time: entry.time, payload: joined.clone(), caller });
                 }

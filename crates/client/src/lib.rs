@@ -24,5 +24,5 @@ pub use cluster::{Cluster, QueryOptions};
 pub use forebay_wire::command::{Activity, Durable, Info, PlanRequest, TargetInfo, TargetPlan, TargetProfile};
 pub use peer::Peer;
 pub use recorder::{Recorder, RecorderOptions, RecorderProgress};
-pub use remote::Remote;
+pub use remote::{Patience, Remote};
 pub use stopper::Stopper;

@@ -25,7 +25,8 @@ use std::time::Duration;
 const CLOCK_SLACK: Duration = Duration::from_secs(1);
 /// Breaks in a row after which a recorder gives up.
 const MOST_BREAKS: u32 = 8;
-/// An element that is split begins in the block at hand only if this much of it fits.
+/// An element that is split begins in the block at hand only if this much of it fits (or all of its keys, if they lie
+/// further behind).
 const WORTH_SPLITTING: usize = 64 << 10;
 
 /// How to record.
@@ -63,6 +64,8 @@ pub struct Recorder {
     /// Whether the next element needs more than packing: gaps wait, or an element in pieces is under way.
     attention: bool,
     caller_width: usize,
+    /// Room in a block that is worth beginning an element in that may be split.
+    worth_splitting: usize,
     elements: u64,
     bytes: u64,
 
@@ -107,6 +110,7 @@ impl Recorder {
             newest: i64::MIN,
             attention: newest.is_some(),
             caller_width: keys.caller_width(),
+            worth_splitting: WORTH_SPLITTING.max(keys.reach() as usize),
             elements: 0,
             bytes: 0,
             peer,
@@ -160,7 +164,22 @@ impl Recorder {
             self.count(time, parts);
             return Ok(());
         }
-        self.element_with_attention(time, parts, caller_keys)
+        self.element_with_attention(time, parts, caller_keys, 0)
+    }
+
+    /// Records an element of which whoever captured it had cut off the last `cut` bytes: a frame longer than the
+    /// snap length.
+    #[inline]
+    pub fn element_cut(&mut self, time: Timestamp, parts: &[&[u8]], caller_keys: &[u8], cut: u32) -> Result<()> {
+        if !self.attention
+            && time.0 >= self.floor
+            && caller_keys.len() == self.caller_width
+            && self.packer.push_cut(time, parts, caller_keys, cut)
+        {
+            self.count(time, parts);
+            return Ok(());
+        }
+        self.element_with_attention(time, parts, caller_keys, cut)
     }
 
     #[inline]
@@ -180,7 +199,7 @@ impl Recorder {
 
     /// Everything about an element that is not mere packing.
     #[cold]
-    fn element_with_attention(&mut self, time: Timestamp, parts: &[&[u8]], caller_keys: &[u8]) -> Result<()> {
+    fn element_with_attention(&mut self, time: Timestamp, parts: &[&[u8]], caller_keys: &[u8], cut: u32) -> Result<()> {
         self.check(caller_keys)?;
         let length: usize = parts.iter().map(|part| part.len()).sum();
         if length as u64 > self.largest_element().0 {
@@ -190,13 +209,13 @@ impl Recorder {
         self.note_time(time);
         let fits_a_block = length <= self.packer.largest(self.spec.block.0 as usize, caller_keys.len());
         if !fits_a_block {
-            return self.large_element(time, parts, caller_keys);
+            return self.large_element(time, parts, caller_keys, cut);
         }
         loop {
             if !self.make_ready(self.overflow == Overflow::Block)? {
                 return self.drop_newest(time);
             }
-            if self.packer.push(time, parts, caller_keys) {
+            if self.packer.push_cut(time, parts, caller_keys, cut) {
                 self.count(time, parts);
                 return Ok(());
             }
@@ -204,8 +223,8 @@ impl Recorder {
         }
     }
 
-    fn large_element(&mut self, time: Timestamp, parts: &[&[u8]], caller_keys: &[u8]) -> Result<()> {
-        self.begin(time, caller_keys)?;
+    fn large_element(&mut self, time: Timestamp, parts: &[&[u8]], caller_keys: &[u8], cut: u32) -> Result<()> {
+        self.begin_cut(time, caller_keys, cut)?;
         for part in parts {
             self.part(part)?;
         }
@@ -215,6 +234,10 @@ impl Recorder {
     /// Begins an element that comes in pieces and may be larger than a block. Once its beginning has found room, the
     /// rest waits for room, whatever the ring says about overflow.
     pub fn begin(&mut self, time: Timestamp, caller_keys: &[u8]) -> Result<()> {
+        self.begin_cut(time, caller_keys, 0)
+    }
+
+    fn begin_cut(&mut self, time: Timestamp, caller_keys: &[u8], cut: u32) -> Result<()> {
         self.check(caller_keys)?;
         self.note_time(time);
         let mut dropped = false;
@@ -227,7 +250,7 @@ impl Recorder {
                 break;
             }
             let room = self.packer.room(caller_keys.len());
-            if (room >= WORTH_SPLITTING || self.packer.is_empty()) && self.packer.begin(time, caller_keys) {
+            if (room >= self.worth_splitting || self.packer.is_empty()) && self.packer.begin(time, caller_keys, cut) {
                 break;
             }
             self.send_block()?;
@@ -243,11 +266,9 @@ impl Recorder {
         let Some(piece) = &mut self.piece else {
             return Err(Error::usage("a part was given of an element that was not begun: call begin first"));
         };
-        let (total, time, dropped) = (piece.bytes + bytes.len() as u64, piece.time, piece.dropped);
+        let (total, dropped) = (piece.bytes + bytes.len() as u64, piece.dropped);
         if total > largest.0 {
-            // What is stored of it ends here; what follows says that the rest is not there.
-            self.end()?;
-            self.lose(Gap { cause: Cause::Rejected, count: Some(1), first: time, last: time });
+            self.abandon(Cause::Rejected)?;
             return Err(self.too_large(total));
         }
         piece.bytes = total;
@@ -256,9 +277,7 @@ impl Recorder {
                 self.give_buffer(true)?;
             }
             if !self.packer.has_buffer() {
-                // As for one that is too large.
-                self.end()?;
-                self.lose(Gap { cause: Cause::Overflow, count: Some(1), first: time, last: time });
+                self.abandon(Cause::Overflow)?;
                 return Err(stopped());
             }
             let taken = self.packer.part(bytes);
@@ -284,6 +303,23 @@ impl Recorder {
         self.bytes += piece.bytes;
         if !self.packer.has_buffer() {
             // The block before went out in the middle of the element: its end lies in the next.
+            self.give_buffer(true)?;
+        }
+        Ok(())
+    }
+
+    /// Gives up the element that was begun: it is not in the ring, and a gap of this cause is in its place.
+    pub fn abandon(&mut self, cause: Cause) -> Result<()> {
+        let Some(piece) = self.piece.take() else {
+            return Err(Error::usage("an element was given up that was not begun: call begin first"));
+        };
+        let cause = if piece.dropped { Cause::Overflow } else { cause };
+        if !piece.dropped {
+            self.packer.abandon();
+        }
+        self.lose(Gap { cause, count: Some(1), first: piece.time, last: piece.time });
+        if !self.packer.has_buffer() && !self.packer.is_empty() {
+            // As when it is ended.
             self.give_buffer(true)?;
         }
         Ok(())
@@ -339,10 +375,11 @@ impl Recorder {
         }
     }
 
-    /// Ends the session: everything that was accepted is durable. An element that was begun ends where it is.
+    /// Ends the session: everything that was accepted is durable. An element that was begun and not ended is given up,
+    /// and a gap says so.
     pub fn close(mut self) -> Result<RecorderProgress> {
         if self.piece.is_some() {
-            self.end()?;
+            self.abandon(Cause::Restart)?;
         }
         self.flush()?;
         let progress = self.progress();

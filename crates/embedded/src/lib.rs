@@ -17,23 +17,16 @@ mod tests;
 pub use format::{FormatOptions, Formatted, Measure, format};
 pub use settings::Settings;
 
-use forebay_client::Cluster;
+use forebay_client::{Cluster, Patience};
 use forebay_model::Result;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// How a directory is opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// How long to wait for a process that is just taking over, or is ending.
-    pub patience: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options { patience: Duration::from_secs(30) }
-    }
+    /// How long to wait for a process that is just taking over, is ending, or does not answer; and who is told.
+    pub patience: Patience,
 }
 
 /// Opens the cluster in the directory `dir`: owns its targets if nobody does, and otherwise talks to who does.

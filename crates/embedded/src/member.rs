@@ -127,14 +127,15 @@ impl Member {
 
     fn find_part(&self) -> Result<Part> {
         let address = text(&settings::socket(&self.dir))?;
-        let give_up = clock::now() + self.options.patience;
+        let patience = self.options.patience;
+        let (mut notice, give_up) = (Some(clock::now() + patience.notice), clock::now() + patience.limit);
         let mut pause = PAUSES.0;
         loop {
             if let Some(lock) = Lock::try_take(settings::lock(&self.dir))? {
                 let owner = Arc::new(Owner::start(&self.dir, &self.settings, lock)?);
                 return Ok(Part { peer: Arc::new(LocalPeer(owner.host.clone())), owner: Some(owner) });
             }
-            match Remote::connect(Arc::new(UnixNetwork), &address) {
+            match Remote::connect_with(Arc::new(UnixNetwork), &address, patience) {
                 Ok(remote) => return Ok(Part { peer: Arc::new(remote), owner: None }),
                 // It is just beginning, or ending.
                 Err(error) if matches!(error.kind, Kind::Missing | Kind::Disconnected) => {
@@ -142,8 +143,14 @@ impl Member {
                         return Err(Error::busy(format!(
                             "a process has the cluster in {} and has not answered for {:?} ({error}); end it or wait",
                             self.dir.display(),
-                            self.options.patience
+                            patience.limit
                         )));
+                    }
+                    if notice.take_if(|due| clock::now() >= *due).is_some() {
+                        (patience.tell)(&format!(
+                            "a process has the cluster in {} and does not answer yet, or no more; wait, or end it",
+                            self.dir.display()
+                        ));
                     }
                 }
                 Err(error) => return Err(error),
@@ -156,7 +163,7 @@ impl Member {
     /// Does `action` with what this process is now; once more with what it is then if the owner went away meanwhile.
     /// The action is told whether it was tried before.
     fn with<T>(&self, action: impl Fn(&dyn Peer, bool) -> Result<T>) -> Result<T> {
-        let give_up = clock::now() + self.options.patience;
+        let give_up = clock::now() + self.options.patience.limit;
         let mut repeated = false;
         loop {
             let (part, number) = self.part()?;

@@ -4,7 +4,8 @@
 //! machine. What waits on many connections at once comes with nodes on a network.
 
 use forebay_model::Result;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::time::Duration;
 
 /// One end of a connection.
 pub trait Stream: Read + Write + Send {
@@ -13,6 +14,12 @@ pub trait Stream: Read + Write + Send {
 
     /// Ends both directions; a read under way on any handle returns 0.
     fn shutdown(&self);
+
+    /// Waits until there is something to read, or the end; false if that took longer than `limit`.
+    fn wait_readable(&self, limit: Duration) -> io::Result<bool>;
+
+    /// The process at the other end, if that is known: of who connected, or of who listened.
+    fn peer_process(&self) -> Option<u32>;
 }
 
 /// Where connections come in.

@@ -25,7 +25,8 @@ pub struct RingArgs {
     /// Simulated disks: divide the capacity by this
     #[arg(long, default_value_t = 100)]
     pub scale: u64,
-    /// Size of elements, or `mixed`
+    /// Size of elements; or `mixed` (simulated disks); or `packets`, frames of the usual mix of sizes, or
+    /// `packets:SIZE` (real disks), with the keys of packets if no others are given
     #[arg(long, default_value = "1MiB")]
     pub element: String,
     /// Guaranteed rate; the stream comes as fast as that. On a real disk 0 measures the most

@@ -1,8 +1,10 @@
 //! What can be asked on the command line.
 
+use crate::args::span;
 use crate::commands::{check, demo, export, format, gaps, pin, plan, profile, query, record, ring, status};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Records streams that cannot be sent again, at a guaranteed rate, in a fixed space.
 #[derive(Parser)]
@@ -22,6 +24,9 @@ pub struct Global {
     /// The cluster: a directory
     #[arg(long, global = true, value_name = "DIR", env = "FOREBAY_CLUSTER")]
     pub cluster: Option<PathBuf>,
+    /// How long to wait for a process that has the cluster and does not answer
+    #[arg(long, global = true, value_name = "TIME", value_parser = span, default_value = "30s")]
+    pub wait: Duration,
     /// Answer in JSON, one value a line
     #[arg(long, global = true)]
     pub json: bool,
@@ -36,7 +41,7 @@ pub enum Command {
     Profile(profile::ProfileArgs),
     /// Can this disk promise a rate, for how long a history, and where?
     Plan(plan::PlanArgs),
-    /// Create, list, show, delete and resize rings
+    /// Create, list, show, delete, resize and relate rings
     #[command(subcommand)]
     Ring(ring::RingCommand),
     /// Record into a ring from an interface, a capture, UDP, standard input or a generator

@@ -1,19 +1,24 @@
 //! What every command needs: the cluster it works on, its output, and how it is stopped.
 
 use crate::cli::Global;
+use crate::show;
 use crate::show::out::Out;
-use forebay_client::Cluster;
+use forebay_client::{Cluster, Patience};
 use forebay_embedded::Options;
 use forebay_env::real::signal::Stop;
 use forebay_env::real::{clock, thread};
 use forebay_model::ring::{RingState, RingStatus};
 use forebay_model::{Error, Result, Timestamp};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// What a command works with.
 pub struct Context {
     /// The directory of the cluster, if one was named.
     pub cluster: Option<PathBuf>,
+    /// How long to wait for a process that has the cluster and does not answer.
+    wait: Duration,
     /// Whether programs read the output.
     pub json: bool,
     /// Standard output.
@@ -23,7 +28,7 @@ pub struct Context {
 impl Context {
     /// What `global` says.
     pub fn new(global: Global) -> Result<Context> {
-        Ok(Context { cluster: global.cluster, json: global.json, out: Out::new()? })
+        Ok(Context { cluster: global.cluster, wait: global.wait, json: global.json, out: Out::new()? })
     }
 
     /// The directory of the cluster.
@@ -44,7 +49,8 @@ impl Context {
 
     /// Opens the cluster.
     pub fn open(&self) -> Result<Cluster> {
-        forebay_embedded::open(self.dir()?, Options::default())
+        let patience = Patience { limit: self.wait, tell: say_once, ..Patience::default() };
+        forebay_embedded::open(self.dir()?, Options { patience })
     }
 
     /// Opens the cluster, does `work` with it, and closes it, whatever came of the work.
@@ -56,6 +62,16 @@ impl Context {
         closed?;
         self.out.flush()?;
         Ok(done)
+    }
+}
+
+/// Says what several connections may notice at the same time.
+fn say_once(text: &str) {
+    static LAST: Mutex<String> = Mutex::new(String::new());
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if *last != text {
+        show::say(text);
+        *last = text.to_string();
     }
 }
 

@@ -191,6 +191,11 @@ impl InputArgs {
             let link = source.prepare(&mut || !stop.is_set())?;
             return Ok((Box::new(source), link));
         }
+        if let Some(group) = self.multicast.filter(|group| !group.is_multicast()) {
+            return Err(Error::usage(format!(
+                "{group} is no multicast group; those are 224.0.0.0 to 239.255.255.255, and what begins with ff"
+            )));
+        }
         if let Some(address) = source.udp {
             let address = self.multicast.map_or(address, |group| SocketAddr::new(group, address.port()));
             let options = UdpOptions { address, interface: self.multicast_interface.clone(), buffer: Bytes::mib(16) };

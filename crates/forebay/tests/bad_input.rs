@@ -6,6 +6,7 @@
 mod common;
 
 use common::{Place, pcap};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 
 #[test]
@@ -96,6 +97,63 @@ fn a_check_names_what_is_damaged_and_a_query_tells_of_it() {
 }
 
 #[test]
+fn a_device_in_use_or_without_a_target_is_refused() {
+    let place = Place::formatted("256MiB");
+    place.ok(&["ring", "create", "/r", "--capacity", "32MiB"]);
+    std::fs::write(place.path("plain"), vec![1; 64 << 20]).unwrap();
+    place.refused(&["check", "plain"], 2, &["plain is not formatted", "forebay format"]);
+    place.refused(&["check", "nothing"], 1, &["nothing does not exist"]);
+    place.refused(&["format", "--device", "/dev/null", "--cluster", "other"], 2, &["/dev/null"]);
+    std::fs::create_dir_all(place.path("other")).unwrap();
+    std::fs::write(place.path("other/cluster.toml"), "version = 1\ntargets = [\"../plain\"]\n").unwrap();
+    place.refused(&["status", "--cluster", "other"], 2, &["not formatted"]);
+    std::fs::write(place.path("other/cluster.toml"), "version = 7\ntargets = [\"../plain\"]\n").unwrap();
+    place.refused(&["status", "--cluster", "other"], 1, &["version 7", "knows 1"]);
+
+    let mut recording = place.start(&["record", "/r", "--stdin", "lines"]);
+    BufReader::new(recording.stderr.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+    let device = "cluster/target.0";
+    for command in
+        [&["format", "--cluster", "third", "--force", "--device", device][..], &["profile", "--overwrite", device]]
+    {
+        place.refused(command, 1, &["in use by another process"]);
+    }
+    place.refused(&["format", "--size", "256MiB", "--force"], 1, &["open", "end it first"]);
+    place.refused(&["record", "/r", "--stdin", "lines"], 1, &["records into"]);
+    assert_eq!(place.run(&["check"]).status.code(), Some(0), "looking is allowed");
+    drop(recording.stdin.take());
+    assert!(recording.wait().unwrap().success());
+}
+
+#[test]
+fn what_is_no_capture_is_refused_and_what_is_absurd_in_one_is_told() {
+    let place = Place::formatted("256MiB");
+    place.ok(&["ring", "create", "/net", "--capacity", "32MiB", "--packets", "ethernet"]);
+    let good = pcap(&place.path("good.pcap"), 3);
+    let absurd = [&good[..24], &1u32.to_le_bytes(), &[0; 4], &0x7fff_ffff_u32.to_le_bytes(), &good[..]].concat();
+    let other_link = [&good[..20], &101u32.to_le_bytes(), &good[24..]].concat();
+    let cases: [(&str, &[u8], i32, &str); 5] = [
+        ("empty", b"", 1, "ends after 0 bytes"),
+        ("junk", &[0x55; 1000], 1, "begins with 55555555"),
+        ("short", &good[..20], 1, "20 of the 24 bytes"),
+        ("absurd", &absurd, 1, "claims 2147483647 bytes"),
+        ("other", &other_link, 2, "link type"),
+    ];
+    for (name, bytes, code, words) in cases {
+        std::fs::write(place.path(name), bytes).unwrap();
+        place.refused(&["record", "/net", "--pcap", name], code, &[words]);
+    }
+    place.refused(&["record", "/net", "--pcap", "nothing"], 1, &["nothing", "does not exist"]);
+    place.refused(&["record", "/net", "--interface", "nothing"], 1, &["nothing"]);
+    let group = ["record", "/net", "--udp", "0.0.0.0:9000", "--multicast", "10.0.0.1"];
+    place.refused(&group, 2, &["10.0.0.1 is no multicast group"]);
+    place.refused(&["record", "/net", "--udp", "192.0.2.1:9"], 2, &["192.0.2.1:9"]);
+    assert_eq!(place.count("/net", ""), 0);
+    place.ok(&["record", "/net", "--pcap", "good.pcap"]);
+    assert_eq!(place.count("/net", ""), 3);
+}
+
+#[test]
 fn rings_that_cannot_be_are_refused() {
     let place = Place::formatted("256MiB");
     place.refused(&["ring", "create", "/r"], 2, &["capacity"]);
@@ -103,6 +161,8 @@ fn rings_that_cannot_be_are_refused() {
     place.refused(&["ring", "create", "/r", "--capacity", "1TiB"], 1, &[]);
     place.refused(&["ring", "create", "/r", "--capacity", "32MiB", "--guarantee", "90GB/s"], 1, &["MB/s"]);
     place.refused(&["ring", "create", "/r", "--capacity", "32MiB", "--key", "x=u33le@0"], 2, &["key"]);
+    let far = ["ring", "create", "/r", "--capacity", "32MiB", "--block", "64KiB", "--key", "x=u32le@70000"];
+    place.refused(&far, 2, &["'x'", "70004", "64 KiB"]);
     place.ok(&["ring", "create", "/r", "--capacity", "32MiB", "--key", "x=u32le@8"]);
     place.refused(&["ring", "create", "/r", "--capacity", "32MiB"], 1, &["already"]);
     place.refused(&["record", "/r", "--generate", "max,10", "--count", "1"], 2, &["at least 12 bytes"]);
@@ -146,4 +206,5 @@ fn a_capture_that_is_cut_off_is_kept_as_far_as_it_goes() {
     assert_ne!(output.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&output.stderr).contains("forebay: in.pcap"));
     assert_eq!(place.count("/net", ""), 9);
+    assert!(place.ok(&["gaps", "/net"]).contains("rejected"), "that something is missing is told in the ring, too");
 }

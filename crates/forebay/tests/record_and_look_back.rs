@@ -38,6 +38,44 @@ fn one_command_makes_cluster_and_ring_and_records_a_capture() {
 }
 
 #[test]
+fn what_a_snap_length_cut_off_is_told_by_exports() {
+    let place = Place::new();
+    let mut bytes = pcap(&place.path("in.pcap"), 4);
+    // The third of four frames of 46 bytes had been one of 1514.
+    let third = 24 + 2 * 62;
+    bytes[third + 12..third + 16].copy_from_slice(&1514u32.to_le_bytes());
+    std::fs::write(place.path("in.pcap"), &bytes).unwrap();
+    place.ok(&["record", "/net", "--pcap", "in.pcap", "--create", "--capacity", "32MiB"]);
+    for name in ["out.pcap", "out.pcapng"] {
+        place.ok(&["export", "/net", "--to", name]);
+        let lengths = place.tshark(name, &["-T", "fields", "-e", "frame.cap_len", "-e", "frame.len"]);
+        assert_eq!(lengths, "46\t46\n46\t46\n46\t1514\n46\t46\n", "{name}");
+    }
+    assert_eq!(std::fs::read(place.path("out.pcap")).unwrap()[24..], bytes[24..]);
+    assert!(place.ok(&["query", "/net", "seq = 2"]).contains("46 B of 1514"));
+    let found: serde_json::Value =
+        serde_json::from_str(place.ok(&["query", "/net", "seq = 2", "--json"]).lines().next().unwrap()).unwrap();
+    assert_eq!((&found["length"], &found["original_length"]), (&46.into(), &1514.into()));
+}
+
+#[test]
+fn an_element_that_its_source_cuts_off_is_a_gap_and_no_element() {
+    let place = Place::formatted("256MiB");
+    place.ok(&["ring", "create", "/r", "--capacity", "64MiB", "--block", "64KiB"]);
+    // Once within a block, once when most of it has left already.
+    for (round, whole) in [1000u32, 5_000_000].into_iter().enumerate() {
+        let mut input = b"\x05\0\0\0whole".to_vec();
+        input.extend_from_slice(&whole.to_le_bytes());
+        input.resize(input.len() + whole as usize / 2, 7);
+        place.refused_fed(&["record", "/r", "--stdin", "lp32le"], &input, 1, &["inside an element"]);
+        assert_eq!(place.ok(&["query", "/r", "--raw"]), "whole".repeat(round + 1));
+        let gaps = place.ok(&["gaps", "/r", "--json"]);
+        let gap: serde_json::Value = serde_json::from_str(gaps.lines().last().unwrap()).unwrap();
+        assert_eq!((&gap["cause"], &gap["count"]), (&"rejected".into(), &1.into()), "{gaps}");
+    }
+}
+
+#[test]
 fn json_has_one_value_a_line_and_ends_with_a_summary() {
     let place = Place::formatted("256MiB");
     place.ok(&["ring", "create", "/r", "--capacity", "32MiB", "--key", "id=u32le@0"]);
@@ -62,6 +100,23 @@ fn a_pin_holds_and_is_listed_until_it_is_let_go() {
     let id = serde_json::from_str::<serde_json::Value>(pins.trim()).unwrap()["id"].to_string();
     place.ok(&["unpin", "/r", &id]);
     assert!(place.ok(&["pins"]).contains("No pins"));
+}
+
+#[test]
+fn rings_are_related_after_they_were_made() {
+    let place = Place::formatted("256MiB");
+    for ring in ["/a", "/b"] {
+        place.ok(&["ring", "create", ring, "--capacity", "32MiB"]);
+        place.ok(&["record", ring, "--generate", "max,1KiB", "--count", "100"]);
+    }
+    place.refused(&["ring", "relate", "/a"], 2, &["--none"]);
+    place.refused(&["ring", "relate", "/a", "/a"], 2, &["its own relative"]);
+    place.refused(&["ring", "relate", "/a", "/c"], 1, &["no ring /c"]);
+    assert!(place.ok(&["ring", "relate", "/a", "/b"]).contains("Along with /a, /b"));
+    assert!(place.ok(&["ring", "show", "/a"]).contains("relatives   /b"));
+    assert!(place.ok(&["pin", "/a", "--from", "10m ago"]).contains("of /b"));
+    assert!(place.ok(&["ring", "relate", "/a", "--none"]).contains("alone"));
+    assert!(!place.ok(&["pin", "/a", "--from", "10m ago"]).contains("of /b"));
 }
 
 #[test]

@@ -11,7 +11,7 @@ mod packer;
 mod view;
 
 pub use header::{BLOCK_ALIGN, BLOCK_MAGIC, Flags, HEADER_LEN, Header, MAX_BLOCK, Stamp, table};
-pub use packer::{Packer, Sealed};
+pub use packer::{Packer, Sealed, largest_piece};
 pub use view::{Entry, View, parse_stamped};
 
 /// CRC-32C (Castagnoli) of `bytes`.

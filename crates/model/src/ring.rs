@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::gap::Cause;
+use crate::key::KeySet;
 use crate::size::{Bytes, Rate};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -97,6 +98,7 @@ impl RingSpec {
                 self.block
             )));
         }
+        KeySet::parse(&self.keys)?.check_block(self.block)?;
         if self.pin_budget_percent > 95 {
             return Err(Error::usage(format!(
                 "a pin budget of {} % leaves nothing to record into; the most is 95 %",
@@ -259,6 +261,8 @@ pub enum Item {
         length: u32,
         /// Bytes of caller-supplied keys, directly after the element's bytes.
         caller: u16,
+        /// Bytes that whoever captured it had cut off its end.
+        cut: u32,
         /// Whether it begins here.
         first: bool,
         /// Whether it ends here.

@@ -1,10 +1,11 @@
 //! Whether what a peer sent as a block is one: a target trusts what it is given.
 
-use forebay_model::block::{HEADER_LEN, Header, View};
+use forebay_model::block::{Flags, HEADER_LEN, Header, View};
 use forebay_model::{Error, Result};
 
-/// Bytes of a gap record, see `docs/format/block.md`.
+/// Bytes of a gap record and of a cut record, see `docs/format/block.md`.
 const GAP_RECORD: usize = 32;
+const CUT_RECORD: usize = 8;
 
 /// What a session's next block has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,12 +87,39 @@ fn check_content(view: &View<'_>) -> Result<()> {
     if gaps * GAP_RECORD != header.gaps_len.get() as usize {
         return Err(bad(format!("{} bytes of gap records that hold {gaps}", header.gaps_len)));
     }
+    check_cuts(view)?;
     let entries = header.entries.get();
+    if header.is_torn() && !ends_torn(view)? {
+        return Err(bad("a block that says an element is torn, and does not end one".to_string()));
+    }
     if entries == 0 && (gaps == 0 || header.continues() || header.starts_within()) {
         return Err(bad("a block without elements".to_string()));
     }
     if (least, most) != (header.min_time.get(), header.max_time.get()) {
         return Err(bad("a block whose times are not those in its header".to_string()));
+    }
+    Ok(())
+}
+
+/// Whether the first entry ends an element of the block before with nothing.
+fn ends_torn(view: &View<'_>) -> Result<bool> {
+    let first = view.entries().next().transpose()?;
+    Ok(view.header().starts_within() && first.is_some_and(|entry| entry.last && entry.payload.is_empty()))
+}
+
+fn check_cuts(view: &View<'_>) -> Result<()> {
+    let header = view.header();
+    let (mut cuts, mut next) = (0, 0);
+    for (entry, bytes) in view.cuts() {
+        cuts += 1;
+        if entry < next || entry >= header.entries.get() || bytes == 0 {
+            return Err(bad(format!("{bytes} bytes cut off element {entry} of {}", header.entries)));
+        }
+        next = entry + 1;
+    }
+    let flagged = header.flags.get() & Flags::CUTS != 0;
+    if cuts * CUT_RECORD != header.cuts_len.get() as usize || flagged != (cuts > 0) {
+        return Err(bad(format!("{} bytes of cut records that hold {cuts}", header.cuts_len)));
     }
     Ok(())
 }

@@ -112,6 +112,7 @@ impl Host {
             Request::Status { ring: Some(ring) }
             | Request::DeleteRing { ring }
             | Request::ResizeRing { ring, .. }
+            | Request::RelateRing { ring, .. }
             | Request::Pin { ring, .. }
             | Request::Unpin { ring, .. }
             | Request::Pins { ring } => self.with(ring)?.call(&request),

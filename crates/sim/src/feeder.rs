@@ -2,13 +2,13 @@
 
 use forebay_env::{Buffer, Clock};
 use forebay_model::block::Packer;
-use forebay_model::{Bytes, Gap, Moment, Result, Timestamp};
+use forebay_model::{Bytes, Cause, Gap, Moment, Result, Timestamp};
 use forebay_target::{Arrival, Ring};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The first piece of an element that goes on in the next block is at least this long.
-const KEYS_WITHIN: usize = 4096;
+/// The headers of packets lie in so many of their first bytes.
+const HEADERS_WITHIN: usize = 4096;
 
 /// Packs elements into a ring's staging memory.
 pub struct Feeder {
@@ -18,6 +18,8 @@ pub struct Feeder {
     writer: u64,
     /// Blocks handed in so far.
     number: u64,
+    /// The first piece of an element that goes on in the next block is at least this long.
+    keys_within: usize,
     /// When the oldest element of the open block was accepted.
     oldest: Option<Moment>,
 }
@@ -26,43 +28,71 @@ impl Feeder {
     /// Becomes the ring's writer.
     pub fn new(ring: Rc<Ring>, clock: Rc<dyn Clock>, writer: u64) -> Result<Feeder> {
         ring.attach(writer)?;
-        Ok(Feeder { ring, clock, packer: Packer::new(writer), writer, number: 0, oldest: None })
+        let keys_within = HEADERS_WITHIN.max(ring.keys.reach() as usize);
+        Ok(Feeder { ring, clock, packer: Packer::new(writer), writer, number: 0, keys_within, oldest: None })
     }
 
     /// Adds an element, waiting for staging memory if there is none.
     pub async fn element(&mut self, time: Timestamp, parts: &[&[u8]]) -> Result<()> {
+        self.element_cut(time, parts, 0).await
+    }
+
+    /// Adds an element of which whoever captured it had cut off the last `cut` bytes.
+    pub async fn element_cut(&mut self, time: Timestamp, parts: &[&[u8]], cut: u32) -> Result<()> {
         let length: usize = parts.iter().map(|p| p.len()).sum();
-        if self.packer.has_buffer() && self.packer.push(time, parts, &[]) {
+        if self.packer.has_buffer() && self.packer.push_cut(time, parts, &[], cut) {
             return Ok(());
         }
         let largest = self.packer.largest(self.ring.staging().capacity().0 as usize, 0);
         // Elements of more than half a block go on in the next one rather than leave blocks half empty.
         // Their keys must lie in the first piece.
-        if length <= largest / 2 || self.packer.room(0) < KEYS_WITHIN.min(largest) {
+        if length <= largest / 2 || self.packer.room(0) < self.keys_within.min(largest) {
             self.send()?;
             self.take().await;
             if length <= largest {
-                assert!(self.packer.push(time, parts, &[]), "a fresh block takes an element of its size");
+                assert!(self.packer.push_cut(time, parts, &[], cut), "a fresh block takes an element of its size");
                 return Ok(());
             }
         }
-        if !self.packer.begin(time, &[]) {
-            self.send()?;
-            self.take().await;
-            assert!(self.packer.begin(time, &[]), "a fresh block takes the beginning of an element");
-        }
+        self.begin(time, cut).await?;
         for part in parts {
-            let mut rest = *part;
-            while !rest.is_empty() {
-                let n = self.packer.part(rest);
-                rest = &rest[n..];
-                if !rest.is_empty() {
-                    self.send()?;
-                    self.take().await;
-                }
-            }
+            self.part(part).await?;
         }
         self.packer.end();
+        Ok(())
+    }
+
+    /// Adds the beginning of an element that its source then cuts off. Whether it has taken a number, since a part of it
+    /// had left.
+    pub async fn torn(&mut self, time: Timestamp, beginning: &[u8]) -> Result<bool> {
+        self.begin(time, 0).await?;
+        let before = self.number;
+        self.part(beginning).await?;
+        let has_left = self.number > before;
+        self.packer.abandon();
+        self.gap(&Gap { cause: Cause::Rejected, count: Some(1), first: time, last: time }).await?;
+        Ok(has_left)
+    }
+
+    async fn begin(&mut self, time: Timestamp, cut: u32) -> Result<()> {
+        if !self.packer.begin(time, &[], cut) {
+            self.send()?;
+            self.take().await;
+            assert!(self.packer.begin(time, &[], cut), "a fresh block takes the beginning of an element");
+        }
+        Ok(())
+    }
+
+    async fn part(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let n = self.packer.part(rest);
+            rest = &rest[n..];
+            if !rest.is_empty() {
+                self.send()?;
+                self.take().await;
+            }
+        }
         Ok(())
     }
 

@@ -51,6 +51,8 @@ impl Tally {
 struct Known {
     time: Timestamp,
     bytes: Vec<u8>,
+    /// Its source cut it off when a part of it had left: it has a number, and is no element.
+    torn: bool,
 }
 
 /// The plain model: what was handed in, by sequence, and how much of it was acknowledged.
@@ -60,6 +62,14 @@ struct Model {
     acknowledged: u64,
     pins: Vec<(u64, u64, u64)>,
     tally: Tally,
+}
+
+impl Model {
+    /// The first number from `sequence` on that is a whole element's, or still to be given.
+    fn whole_from(&self, sequence: u64) -> u64 {
+        let torn = self.elements.iter().skip(sequence as usize).take_while(|known| known.torn).count();
+        sequence + torn as u64
+    }
 }
 
 const NAME: &str = "/life";
@@ -118,7 +128,7 @@ async fn one_life(env: forebay_env::Env, model: Rc<RefCell<Model>>) {
             0..70 => {
                 for _ in 0..random.below(30) {
                     let (time, bytes) = make(&random, clock.wall(), model.borrow().elements.len() as u64);
-                    model.borrow_mut().elements.push(Known { time, bytes: bytes.clone() });
+                    model.borrow_mut().elements.push(Known { time, bytes: bytes.clone(), torn: false });
                     model.borrow_mut().tally.elements += 1;
                     let (head, tail) = bytes.split_at(bytes.len() / 3);
                     feeder.element(time, &[head, tail]).await.expect("the ring accepts");
@@ -130,7 +140,14 @@ async fn one_life(env: forebay_env::Env, model: Rc<RefCell<Model>>) {
                 assert!(sequence <= model.elements.len() as u64);
                 model.acknowledged = model.acknowledged.max(sequence);
             }
-            80..85 => {
+            80..82 => {
+                let (time, bytes) = make(&random, clock.wall(), model.borrow().elements.len() as u64);
+                model.borrow_mut().elements.push(Known { time, bytes: Vec::new(), torn: true });
+                if !feeder.torn(time, &bytes).await.expect("the ring accepts") {
+                    model.borrow_mut().elements.pop();
+                }
+            }
+            82..85 => {
                 let now = clock.wall();
                 let gap = Gap { cause: Cause::Kernel, count: Some(1), first: now, last: now };
                 feeder.gap(&gap).await.expect("the ring accepts");
@@ -237,10 +254,10 @@ fn compare(model: &mut Model, status: &RingStatus, events: &[Event], seed: u64) 
                 }
                 let known = model.elements.get(*sequence as usize);
                 assert!(
-                    known == Some(&Known { time: *time, bytes: bytes.clone() }),
+                    known == Some(&Known { time: *time, bytes: bytes.clone(), torn: false }),
                     "seed {seed}: element {sequence} differs"
                 );
-                expect = Some(sequence + 1);
+                expect = Some(model.whole_from(sequence + 1));
                 kept += 1;
             }
             Event::Expired(from, to) => {
@@ -253,7 +270,7 @@ fn compare(model: &mut Model, status: &RingStatus, events: &[Event], seed: u64) 
         }
     }
     if let Some(end) = expect {
-        assert_eq!(end, status.next_sequence, "seed {seed}: the newest elements are not returned");
+        assert_eq!(end, model.whole_from(status.next_sequence), "seed {seed}: the newest elements are not returned");
     } else {
         assert_eq!(kept, 0, "seed {seed}: an expired range at the end");
     }
@@ -269,7 +286,7 @@ fn compare(model: &mut Model, status: &RingStatus, events: &[Event], seed: u64) 
         for sequence in (*first..*end).filter(|s| *s < status.next_sequence) {
             // The first element of a pin may have begun in a segment before it.
             assert!(
-                sequences.contains(&sequence) || sequence == *first,
+                sequences.contains(&sequence) || sequence == *first || model.elements[sequence as usize].torn,
                 "seed {seed}: pin {id} holds {first}..{end}, and {sequence} is gone"
             );
         }

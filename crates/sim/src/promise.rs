@@ -363,7 +363,7 @@ async fn saturate(
         let from = status.first_sequence + random.below(kept.max(1));
         let Ok(query) = Query::parse(&format!("seq >= {from}"), &ring.keys, clock.wall()) else { return };
         let (inlet, mut outlet) = pipe::<Batch>(8 << 20);
-        let limits = Limits { follow: false, elements: u64::MAX };
+        let limits = Limits { follow: false, elements: u64::MAX, gaps_only: false };
         let spawner = ring.spawner();
         let answer = ring.clone();
         let task = spawner.spawn(async move { forebay_target::query::run(answer, query, limits, &inlet).await });

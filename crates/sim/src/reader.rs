@@ -35,9 +35,19 @@ pub async fn read(
     clock: &Rc<dyn Clock>,
     spawner: &Spawner,
 ) -> Result<(Vec<Event>, QuerySummary)> {
+    read_with(ring, text, Limits { follow: false, elements: u64::MAX, gaps_only: false }, clock, spawner).await
+}
+
+/// Runs a query within limits to its end.
+pub async fn read_with(
+    ring: Rc<Ring>,
+    text: &str,
+    limits: Limits,
+    clock: &Rc<dyn Clock>,
+    spawner: &Spawner,
+) -> Result<(Vec<Event>, QuerySummary)> {
     let query = Query::parse(text, &ring.keys, clock.wall())?;
     let (inlet, mut outlet) = pipe::<Batch>(4 << 20);
-    let limits = Limits { follow: false, elements: u64::MAX };
     let task = spawner.spawn(async move { run(ring, query, limits, &inlet).await });
     let mut events = Vec::new();
     let mut open: Option<(u64, Timestamp, Vec<u8>)> = None;
@@ -45,7 +55,7 @@ pub async fn read(
         let mut at = 0usize;
         for item in &batch.items {
             match *item {
-                Item::Element { sequence, time, length, caller, first, last } => {
+                Item::Element { sequence, time, length, caller, cut: _, first, last } => {
                     let bytes = &batch.payload[at..at + length as usize];
                     at += length as usize + caller as usize;
                     if first {
@@ -58,7 +68,10 @@ pub async fn read(
                         events.push(Event::Element { sequence, time, bytes });
                     }
                 }
-                Item::Gap(gap) => events.push(Event::Gap(gap)),
+                Item::Gap(gap) => {
+                    open = None;
+                    events.push(Event::Gap(gap));
+                }
                 Item::Expired { from, to } => events.push(Event::Expired(from, to)),
             }
         }

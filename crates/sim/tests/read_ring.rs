@@ -74,7 +74,11 @@ async fn record(env: Env, random: Rc<dyn Random>, elements: u64) {
         for number in 0..elements {
             let length = if random.below(100) == 0 { 200_000 } else { 4 + random.below(4000) };
             let bytes: Vec<u8> = (0..length).map(|i| (number + 7 * i) as u8).collect();
-            feeder.element(clock.wall(), &[&bytes]).await.unwrap();
+            feeder.element_cut(clock.wall(), &[&bytes], random.below(3) as u32).await.unwrap();
+            if random.below(100) == 0 {
+                feeder.torn(clock.wall(), &bytes[..bytes.len() / 2]).await.unwrap();
+                feeder.torn(clock.wall(), &[7; 150_000]).await.unwrap();
+            }
             if random.below(200) == 0 {
                 let now = clock.wall();
                 feeder.gap(&Gap { cause: Cause::Kernel, count: Some(3), first: now, last: now }).await.unwrap();

@@ -90,6 +90,47 @@ pub struct RingRecord {
     pub doubtful_before: u64,
     /// Pins.
     pub pins: Vec<PinRecord>,
+    /// Who recorded last, and how far it is durable.
+    pub writers: Writers,
+}
+
+/// The last block of each of the writer sessions seen last: what a session that resumes need not send again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Writers(Vec<(u64, u64)>);
+
+impl Writers {
+    /// Sessions that are remembered; a ring has one writer at a time, and who resumes does so at once.
+    const MOST: usize = 16;
+
+    /// Takes note of block `number` of session `writer`.
+    pub fn saw(&mut self, writer: u64, number: u64) {
+        if let Some((last, before)) = self.0.last_mut()
+            && *last == writer
+        {
+            *before = number;
+            return;
+        }
+        self.0.retain(|(known, _)| *known != writer);
+        if self.0.len() == Writers::MOST {
+            self.0.remove(0);
+        }
+        self.0.push((writer, number));
+    }
+
+    /// Takes note of all that `later` knows.
+    pub fn merge(&mut self, later: &Writers) {
+        later.0.iter().for_each(|(writer, number)| self.saw(*writer, *number));
+    }
+
+    /// The last block of session `writer`, if it is remembered.
+    pub fn last_of(&self, writer: u64) -> Option<u64> {
+        self.0.iter().find(|(known, _)| *known == writer).map(|(_, number)| *number)
+    }
+
+    /// The session seen last and its last block.
+    pub fn last(&self) -> Option<(u64, u64)> {
+        self.0.last().copied()
+    }
 }
 
 /// A pin and what it holds.

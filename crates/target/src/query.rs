@@ -40,6 +40,8 @@ pub struct Limits {
     pub follow: bool,
     /// Elements at most.
     pub elements: u64,
+    /// Only gaps and expired ranges: what has none is not read.
+    pub gaps_only: bool,
 }
 
 /// Runs `query` over `ring` and sends its answer into `answer`.
@@ -178,7 +180,7 @@ impl<'a> Run<'a> {
                         self.segment = segment.sequence;
                         (self.offset, self.epoch, self.next_index) = (0, 0, Some(0));
                         // Segments in between are gone, and with them what was in them.
-                        if let Some(seen) = self.seen.filter(|seen| self.continuous() && *seen < segment.first) {
+                        if let Some(seen) = self.seen.filter(|seen| self.is_everything() && *seen < segment.first) {
                             self.expired(seen, segment.first).await;
                         }
                     }
@@ -296,6 +298,11 @@ impl<'a> Run<'a> {
     /// Reads one segment. True if nothing will follow in it.
     async fn one_segment(&mut self, slot: u32, segment: Segment) -> Result<bool> {
         self.summary.segments += 1;
+        if self.limits.gaps_only && segment.losses.gaps.iter().all(|gaps| *gaps == 0) {
+            // Nothing is missing in it, as far as it goes.
+            self.seen = self.seen.max(Some(segment.end));
+            return Ok(self.ring.open_blocks(segment.sequence).is_none());
+        }
         let at = self.core.with_ring(self.ring.id, |r| r.slot_at(&self.core.layout(), slot));
         let plan = match self.plan(slot, segment, at).await {
             Ok(plan) => plan,
@@ -359,6 +366,9 @@ impl<'a> Run<'a> {
             return Ok(true);
         }
         self.read_whole = (complete && cut_anywhere).then_some(segment.sequence);
+        if complete && self.limits.gaps_only {
+            self.seen = self.seen.max(Some(segment.end));
+        }
         if complete && let Some(seen) = self.seen.filter(|seen| *seen < segment.end && self.continuous()) {
             self.missing(seen, segment.end, segment.max_time).await;
         }
@@ -571,6 +581,13 @@ impl<'a> Run<'a> {
         self.next_first = header.next_sequence();
         self.near = header.max_time.get();
         self.seen = Some(header.next_sequence().max(self.seen.unwrap_or(0)));
+        if self.limits.gaps_only {
+            view.gaps().for_each(|(_, gap)| self.gap(gap));
+            if self.batch.items.len() >= BATCH_ITEMS {
+                self.send().await;
+            }
+            return;
+        }
         let mut gaps = view.gaps().peekable();
         let bytes = view.bytes();
         for entry in view.entries() {
@@ -580,6 +597,11 @@ impl<'a> Run<'a> {
             };
             while let Some((_, gap)) = gaps.next_if(|(before, _)| *before <= entry.index) {
                 self.gap(gap);
+            }
+            if entry.torn {
+                // What was returned of it ends here; the gap that follows tells of it.
+                self.open_element = None;
+                continue;
             }
             let wanted = if entry.first {
                 if self.query.needs_keys() {
@@ -604,6 +626,7 @@ impl<'a> Run<'a> {
                 time: entry.time,
                 length: entry.payload.len() as u32,
                 caller: entry.caller_keys.len() as u16,
+                cut: entry.cut,
                 first: entry.first,
                 last: entry.last,
             });
@@ -629,6 +652,11 @@ impl<'a> Run<'a> {
 
     /// Whether every block in the range is read, so that a jump in the sequence means that something is missing.
     fn continuous(&self) -> bool {
+        self.is_everything() && !self.limits.gaps_only
+    }
+
+    /// Whether all of the ring is asked for.
+    fn is_everything(&self) -> bool {
         self.times == (Timestamp::MIN, Timestamp::MAX) && self.sequences == (0, u64::MAX) && !self.query.needs_keys()
     }
 

@@ -10,7 +10,7 @@ mod pins;
 pub(crate) mod recover;
 
 use crate::admission;
-use crate::catalog::{RingRecord, Segment};
+use crate::catalog::{RingRecord, Segment, Writers};
 use crate::promise::Signal;
 use crate::segment::{Builder, IndexBudget, Tables, Trailer, encode_footer};
 use crate::target::Core;
@@ -111,6 +111,8 @@ struct Open {
     /// Number of the block that is readable next.
     next_written: u32,
     durable_blocks: u32,
+    /// Whose blocks are in it.
+    writers: Writers,
 }
 
 /// A block that lies on the device.
@@ -234,6 +236,11 @@ impl Ring {
     /// How far the writers have come.
     pub fn progress(&self) -> Progress {
         self.work.borrow().progress.clone()
+    }
+
+    /// The last durable block of session `writer`, also if another was there since; 0 if nothing is known of it.
+    pub fn durable_of(&self, writer: u64) -> u64 {
+        self.core.with_ring(self.id, |r| r.writers.last_of(writer).unwrap_or(0))
     }
 
     /// Waits until the block `number` of `writer` is durable; the sequence after its last element.
@@ -417,6 +424,7 @@ impl Ring {
         summary.min_time = summary.min_time.min(header.min_time.get());
         summary.max_time = summary.max_time.max(header.max_time.get());
         summary.bytes += total;
+        open.writers.saw(header.writer.get(), header.number.get());
         open.end += total;
         counters.written += Bytes(u64::from(total));
         counters.elements += following - *next_element;
@@ -585,6 +593,7 @@ impl Ring {
                     work.counters.missed += 1;
                 }
                 if item.block.is_some() {
+                    self.core.with_ring_mut(self.id, |r| r.writers.saw(item.writer, item.number));
                     work.progress.writer = item.writer;
                     work.progress.durable = item.number;
                     work.progress.sequence = item.end_sequence;
@@ -691,6 +700,7 @@ impl Ring {
                     written: Vec::new(),
                     next_written: 0,
                     durable_blocks: 0,
+                    writers: Writers::default(),
                 });
                 drop(work);
                 self.publish_summary();
@@ -740,6 +750,7 @@ impl Ring {
             tables_at: 0,
             tables_len: 0,
             tables_crc: 0,
+            writers: open.writers,
         };
         let (start, bytes, tables) = encode_footer(open.builder, self.segment(), trailer)?;
         assert!(start >= open.end, "the footer at {start} would overwrite blocks up to {}", open.end);
@@ -795,6 +806,14 @@ impl Ring {
     pub(crate) fn open_blocks(&self, sequence: u64) -> Option<Vec<Written>> {
         let work = self.work.borrow();
         work.open.as_ref().filter(|open| open.summary.sequence == sequence).map(|open| open.written.clone())
+    }
+
+    /// The stretches of segment `sequence` in which there are gaps, if it is the one being written.
+    pub(crate) fn open_gaps(&self, sequence: u64) -> Vec<std::ops::Range<u32>> {
+        let work = self.work.borrow();
+        let open = work.open.as_ref().filter(|open| open.summary.sequence == sequence);
+        let spans = open.into_iter().flat_map(|open| open.builder.spans()).filter(|span| span.gaps);
+        spans.map(|span| span.offset..span.offset + span.length).collect()
     }
 
     /// Tables of a segment that was sealed lately, and whether its index pages are on the device.

@@ -4,7 +4,7 @@
 //! repaired by that, and said in [`Target::complaints`].
 
 use crate::admission;
-use crate::catalog::{Catalog, GroupClass, RingRecord};
+use crate::catalog::{Catalog, GroupClass, RingRecord, Writers};
 use crate::checkpoint;
 use crate::layout::Layout;
 use crate::promise::Signal;
@@ -357,9 +357,7 @@ impl Target {
     fn lay_out(&self, mut spec: RingSpec, with_pins: bool) -> Result<RingRecord> {
         spec.check()?;
         keys_of(&spec)?;
-        for relative in &spec.relatives {
-            self.ring(relative)?;
-        }
+        self.check_relatives(&spec.name, &spec.relatives)?;
         let (layout, profile) = (self.core.layout(), self.core.profile());
         if self.core.catalog.borrow().rings.values().any(|r| r.spec.name == spec.name) {
             return Err(Error::exists(format!("there is a ring {} already", spec.name)));
@@ -386,6 +384,7 @@ impl Target {
             durable_end: 0,
             doubtful_before: 0,
             pins: Vec::new(),
+            writers: Writers::default(),
         };
         let slots = groups.len() as u64 * u64::from(record.segments_per_group(&layout));
         check_slots(&layout, slots, record.segment)?;
@@ -404,7 +403,11 @@ impl Target {
             return Err(Error::busy(format!("somebody records into {name}; stop that first")));
         }
         if !status.pins.is_empty() {
-            return Err(Error::busy(format!("{name} has {} pins; unpin them first", status.pins.len())));
+            let what = match status.pins.len() {
+                1 => "a pin; unpin it first".to_string(),
+                n => format!("{n} pins; unpin them first"),
+            };
+            return Err(Error::busy(format!("{name} has {what}")));
         }
         ring.close().await?;
         self.rings.borrow_mut().remove(&ring.id);
@@ -532,6 +535,28 @@ impl Target {
         }
     }
 
+    fn check_relatives(&self, name: &str, relatives: &[String]) -> Result<()> {
+        for (at, relative) in relatives.iter().enumerate() {
+            if relative == name {
+                return Err(Error::usage(format!("{name} cannot be its own relative; name other rings")));
+            }
+            if relatives[..at].contains(relative) {
+                return Err(Error::usage(format!("{relative} is named twice as a relative of {name}; name it once")));
+            }
+            self.ring(relative)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a ring these relatives, which are pinned along with it from now on, and no others.
+    pub async fn relate_ring(&self, name: &str, relatives: Vec<String>) -> Result<()> {
+        let ring = self.ring(name)?;
+        self.check_relatives(name, &relatives)?;
+        let swap = |with| self.core.with_ring_mut(ring.id, |r| std::mem::replace(&mut r.spec.relatives, with));
+        let before = swap(relatives);
+        self.core.commit().await.inspect_err(|_| drop(swap(before)))
+    }
+
     /// Pins a time range in a ring, and along with it in its relatives, each what it still has.
     pub async fn pin(
         &self,
@@ -547,7 +572,12 @@ impl Target {
         let relatives = self.core.with_ring(ring.id, |r| r.spec.relatives.clone());
         for relative in relatives {
             let Ok(other) = self.ring(&relative) else { continue };
-            match other.pin(label, from, to).await {
+            // It, too, has to have found its tail.
+            let pinned_along = match other.ready().await {
+                Ok(()) => other.pin(label, from, to).await,
+                Err(error) => Err(error),
+            };
+            match pinned_along {
                 Ok(along) => pinned.pin.relatives.push((relative, along.pin.id)),
                 // A relative that has nothing of that time has nothing to hold; every other refusal undoes the whole.
                 Err(error) if matches!(error.kind, forebay_model::Kind::Missing | forebay_model::Kind::Expired) => {}

@@ -4,7 +4,7 @@ use forebay_model::block::crc32c;
 use forebay_model::key::KeySet;
 use forebay_model::ring::RingSpec;
 use forebay_model::{Bytes, Profile, TargetId, Timestamp};
-use forebay_target::catalog::{Catalog, RingRecord, Segment};
+use forebay_target::catalog::{Catalog, RingRecord, Segment, Writers};
 use forebay_target::layout::Layout;
 use forebay_target::segment::{Builder, IndexBudget, KeyIndex, Span, Trailer, encode_footer};
 use forebay_target::superblock::Superblock;
@@ -56,6 +56,7 @@ fn trailer() -> Trailer {
         tables_at: 0,
         tables_len: 0,
         tables_crc: 0,
+        writers: Writers::default(),
     }
 }
 
@@ -97,6 +98,7 @@ fn the_page_of_the_checkpoint_has_its_fields() {
         durable_end: 0,
         doubtful_before: 0,
         pins: Vec::new(),
+        writers: Writers::default(),
     };
     names_in_order(page.split_once("`spec.relatives`").unwrap().1, "", &fields(&record)[1..]);
     let segment = fields(&Segment::opened(1, 2));

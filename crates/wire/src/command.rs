@@ -43,6 +43,8 @@ impl Command {
     pub const MEASURE: Command = Command(26);
     /// [`Request::Plan`].
     pub const PLAN: Command = Command(27);
+    /// [`Request::RelateRing`].
+    pub const RELATE_RING: Command = Command(28);
     /// [`QueryRequest`].
     pub const QUERY: Command = Command(32);
     /// [`CancelQuery`].
@@ -78,6 +80,13 @@ pub enum Request {
         ring: String,
         /// What it should have; rounded up to whole groups.
         capacity: Bytes,
+    },
+    /// Gives a ring other relatives, which are pinned along with it: [`Reply::Ring`], as it is now.
+    RelateRing {
+        /// The ring.
+        ring: String,
+        /// All of its relatives from now on.
+        relatives: Vec<String>,
     },
     /// Preserves a time range, both ends included: [`Reply::Pinned`].
     Pin {
@@ -218,6 +227,8 @@ pub struct PlanRequest {
     pub flush_interval: Duration,
     /// Largest block.
     pub block: Bytes,
+    /// Number of keys that are indexed.
+    pub keys: u32,
 }
 
 /// What one target could promise.
@@ -346,6 +357,7 @@ impl Request {
             Request::CreateRing(_) => Command::CREATE_RING,
             Request::DeleteRing { .. } => Command::DELETE_RING,
             Request::ResizeRing { .. } => Command::RESIZE_RING,
+            Request::RelateRing { .. } => Command::RELATE_RING,
             Request::Pin { .. } => Command::PIN,
             Request::Unpin { .. } => Command::UNPIN,
             Request::Pins { .. } => Command::PINS,
@@ -365,6 +377,7 @@ impl Request {
             Request::CreateRing(spec) => writer.send(id, command, none, spec, &[]),
             Request::DeleteRing { ring } | Request::Pins { ring } => writer.send(id, command, none, ring, &[]),
             Request::ResizeRing { ring, capacity } => writer.send(id, command, none, &(ring, capacity), &[]),
+            Request::RelateRing { ring, relatives } => writer.send(id, command, none, &(ring, relatives), &[]),
             Request::Pin { ring, label, from, to } => writer.send(id, command, none, &(ring, label, from, to), &[]),
             Request::Unpin { ring, pin } => writer.send(id, command, none, &(ring, pin), &[]),
             Request::SetProfile { target, profile } => writer.send(id, command, none, &(target, profile), &[]),
@@ -381,6 +394,7 @@ impl Request {
             Command::CREATE_RING => Request::CreateRing(reader.decode()?),
             Command::DELETE_RING => Request::DeleteRing { ring: reader.decode()? },
             Command::RESIZE_RING => reader.decode().map(|(ring, capacity)| Request::ResizeRing { ring, capacity })?,
+            Command::RELATE_RING => reader.decode().map(|(ring, relatives)| Request::RelateRing { ring, relatives })?,
             Command::PIN => reader.decode().map(|(ring, label, from, to)| Request::Pin { ring, label, from, to })?,
             Command::UNPIN => reader.decode().map(|(ring, pin)| Request::Unpin { ring, pin })?,
             Command::PINS => Request::Pins { ring: reader.decode()? },

@@ -177,6 +177,10 @@ impl Exporter for Arrow {
         self.end_row()
     }
 
+    fn has_keys(&self) -> bool {
+        true
+    }
+
     fn gap(&mut self, gap: &Gap) -> Result<()> {
         self.totals.gaps += 1;
         self.sequence.append_null();

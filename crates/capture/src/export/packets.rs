@@ -22,9 +22,13 @@ impl Pcapng {
 }
 
 impl Exporter for Pcapng {
-    fn element(&mut self, _: u64, time: Timestamp, parts: &[&[u8]], _: &[(&str, &str)]) -> Result<()> {
+    fn element(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &[(&str, &str)]) -> Result<()> {
+        self.element_cut(sequence, time, parts, keys, 0)
+    }
+
+    fn element_cut(&mut self, _: u64, time: Timestamp, parts: &[&[u8]], _: &[(&str, &str)], cut: u32) -> Result<()> {
         self.totals.count(parts);
-        self.writer.packet(time, parts)?.map_err(|e| Out::failed(&self.name, &e))
+        self.writer.packet_cut(time, parts, cut)?.map_err(|e| Out::failed(&self.name, &e))
     }
 
     fn gap(&mut self, gap: &Gap) -> Result<()> {
@@ -66,9 +70,13 @@ impl Pcap {
 }
 
 impl Exporter for Pcap {
-    fn element(&mut self, _: u64, time: Timestamp, parts: &[&[u8]], _: &[(&str, &str)]) -> Result<()> {
+    fn element(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &[(&str, &str)]) -> Result<()> {
+        self.element_cut(sequence, time, parts, keys, 0)
+    }
+
+    fn element_cut(&mut self, _: u64, time: Timestamp, parts: &[&[u8]], _: &[(&str, &str)], cut: u32) -> Result<()> {
         self.totals.count(parts);
-        self.writer.packet(time, parts)?.map_err(|e| Out::failed(&self.name, &e))
+        self.writer.packet_cut(time, parts, cut)?.map_err(|e| Out::failed(&self.name, &e))
     }
 
     fn gap(&mut self, _: &Gap) -> Result<()> {

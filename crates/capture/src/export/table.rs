@@ -82,6 +82,10 @@ impl Exporter for Csv {
         self.end_row()
     }
 
+    fn has_keys(&self) -> bool {
+        true
+    }
+
     fn gap(&mut self, gap: &Gap) -> Result<()> {
         self.totals.gaps += 1;
         add!(self.row, ",{},", gap.first);

@@ -101,6 +101,7 @@ fn vlan_tags_are_put_back_and_long_frames_are_cut() {
         sink.enough = 0;
         source.run(&mut sink).unwrap();
         assert_eq!(sink.elements(), [tagged, service, long[..100].to_vec()]);
+        assert_eq!(sink.cuts, [(2, 400)]);
     });
 }
 

@@ -58,9 +58,14 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Writes one packet, with the gaps before it; the outer result is about the packet, the inner one about the
-    /// output.
+    /// Writes one packet; as [`Writer::packet_cut`].
     pub fn packet(&mut self, time: Timestamp, parts: &[&[u8]]) -> Result<std::io::Result<()>> {
+        self.packet_cut(time, parts, 0)
+    }
+
+    /// Writes one packet, of which the last `cut` bytes are missing, with the gaps before it; the outer result is about
+    /// the packet, the inner one about the output.
+    pub fn packet_cut(&mut self, time: Timestamp, parts: &[&[u8]], cut: u32) -> Result<std::io::Result<()>> {
         self.packets += 1;
         let length = check_packet(self.packets, parts)?;
         let Ok(ticks) = u64::try_from(time.0) else {
@@ -74,7 +79,7 @@ impl<W: Write> Writer<W> {
         fixed[4..8].copy_from_slice(&((ticks >> 32) as u32).to_le_bytes());
         fixed[8..12].copy_from_slice(&(ticks as u32).to_le_bytes());
         fixed[12..16].copy_from_slice(&length.to_le_bytes());
-        fixed[16..20].copy_from_slice(&length.to_le_bytes());
+        fixed[16..20].copy_from_slice(&length.saturating_add(cut).to_le_bytes());
         let dropped = self.tell_gaps();
         if dropped > 0 {
             self.option(option::DROPS, &dropped.to_le_bytes());

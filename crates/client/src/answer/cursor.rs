@@ -8,10 +8,15 @@ use forebay_wire::command::QueryRequest;
 /// How far an answer has come.
 #[derive(Debug, Default)]
 pub(super) struct Cursor {
-    /// The last element that was given whole.
+    /// The last element that was given whole, or whose pieces a gap ended.
     last: Option<u64>,
+    /// A gap ended its pieces: its source had cut it off.
+    torn: bool,
     /// Gaps and expired ranges given after it.
     since: u64,
+    /// How many torn elements had the number of the one that is open or torn, before it: a session that is killed in an
+    /// element leaves its number to the next one.
+    before: u64,
     /// The element that was given in part, and how many of its bytes.
     open: Option<(u64, u64)>,
     elements: u64,
@@ -24,12 +29,12 @@ pub(super) struct Cursor {
 enum Skip {
     #[default]
     Nothing,
-    /// Everything up to this element, and then so many gaps and expired ranges.
-    Through(u64, u64),
+    /// Everything up to element `mark`, and then so many gaps and expired ranges.
+    Through { mark: u64, since: u64, torn: bool, before: u64, begun: bool },
     /// So many gaps and expired ranges.
     Between(u64),
-    /// Everything before this element, and so many bytes of it.
-    Into(u64, u64),
+    /// Everything before element `mark` (and torn ones of its number), and so many bytes of it.
+    Into { mark: u64, bytes: u64, before: u64, begun: bool },
 }
 
 impl Cursor {
@@ -37,13 +42,14 @@ impl Cursor {
     pub(super) fn resume(&mut self, original: &QueryRequest) -> QueryRequest {
         let mut request = original.clone();
         let from = match (self.open, self.last) {
-            (Some((sequence, bytes)), _) => {
-                self.skip = Skip::Into(sequence, bytes);
-                Some(sequence)
+            (Some((mark, bytes)), _) => {
+                self.skip = Skip::Into { mark, bytes, before: self.before, begun: false };
+                Some(mark)
             }
-            (None, Some(last)) => {
-                self.skip = Skip::Through(last, self.since);
-                Some(last)
+            (None, Some(mark)) => {
+                let (since, torn, before) = (self.since, self.torn, self.before);
+                self.skip = Skip::Through { mark, since, torn, before, begun: false };
+                Some(mark)
             }
             (None, None) => {
                 self.skip = Skip::Between(self.since);
@@ -53,7 +59,7 @@ impl Cursor {
         if let Some(from) = from {
             request.text = conjunction(&request.text, from);
             // The last element comes once more if it was whole.
-            let again = u64::from(self.open.is_none());
+            let again = u64::from(self.open.is_none() && !self.torn);
             request.limit = request.limit.map(|limit| limit.saturating_sub(self.elements) + again);
         }
         request
@@ -69,17 +75,27 @@ impl Cursor {
         let batch = if self.skip == Skip::Nothing { batch } else { self.cut(batch) };
         for item in &batch.items {
             match *item {
-                Item::Element { sequence, length, last, .. } => {
+                Item::Element { sequence, length, first, last, .. } => {
                     self.bytes += u64::from(length);
+                    if first {
+                        self.before = if self.torn && self.last == Some(sequence) { self.before + 1 } else { 0 };
+                    }
                     if last {
-                        (self.last, self.since, self.open) = (Some(sequence), 0, None);
+                        (self.last, self.torn, self.since, self.open) = (Some(sequence), false, 0, None);
                         self.elements += 1;
                     } else {
-                        let before = self.open.filter(|(s, _)| *s == sequence).map_or(0, |(_, bytes)| bytes);
+                        let before = self.open.filter(|(s, _)| *s == sequence && !first).map_or(0, |(_, bytes)| bytes);
                         self.open = Some((sequence, before + u64::from(length)));
                     }
                 }
-                Item::Gap(_) | Item::Expired { .. } => {
+                Item::Gap(_) => {
+                    if let Some((sequence, bytes)) = self.open.take() {
+                        (self.last, self.torn, self.since) = (Some(sequence), true, 0);
+                        self.bytes = self.bytes.saturating_sub(bytes);
+                    }
+                    self.since += 1;
+                }
+                Item::Expired { .. } => {
                     self.since += 1;
                     self.open = None;
                 }
@@ -110,17 +126,22 @@ impl Cursor {
     fn keep(&mut self, item: &mut Item) -> Option<usize> {
         match (self.skip, &mut *item) {
             (Skip::Nothing, _) => Some(0),
-            (Skip::Through(mark, since), Item::Element { sequence, last, .. }) => {
-                if *sequence > mark {
+            (Skip::Through { mark, since, torn, before, begun }, Item::Element { sequence, first, last, .. }) => {
+                let another = torn && *sequence == mark && *first && (begun || *last);
+                if *sequence > mark || another {
                     self.skip = Skip::Nothing;
                     return Some(0);
                 }
-                if *sequence == mark && *last {
-                    self.skip = if since > 0 { Skip::Between(since) } else { Skip::Nothing };
+                if *sequence == mark {
+                    self.skip = match *last {
+                        true if since > 0 => Skip::Between(since),
+                        true => Skip::Nothing,
+                        false => Skip::Through { mark, since, torn, before, begun: true },
+                    };
                 }
                 None
             }
-            (Skip::Through(mark, _), Item::Expired { from, to }) => {
+            (Skip::Through { mark, .. }, Item::Expired { from, to }) => {
                 if *to <= mark + 1 {
                     return None;
                 }
@@ -128,7 +149,24 @@ impl Cursor {
                 self.skip = Skip::Nothing;
                 Some(0)
             }
-            (Skip::Through(..) | Skip::Into(..), Item::Gap(_)) => None,
+            (Skip::Through { mark, since, torn: true, before, begun: true }, Item::Gap(_)) => {
+                let Some(before) = before.checked_sub(1) else {
+                    self.skip = Skip::Between(since);
+                    return self.keep(item);
+                };
+                self.skip = Skip::Through { mark, since, torn: true, before, begun: false };
+                None
+            }
+            (Skip::Into { mark, bytes, before, begun: true }, Item::Gap(_)) if before > 0 => {
+                self.skip = Skip::Into { mark, bytes, before: before - 1, begun: false };
+                None
+            }
+            (Skip::Into { begun: true, .. }, Item::Gap(_)) => {
+                // Nothing more comes of that element.
+                self.skip = Skip::Nothing;
+                Some(0)
+            }
+            (Skip::Through { .. } | Skip::Into { .. }, Item::Gap(_)) => None,
             (Skip::Between(_), Item::Element { .. }) => {
                 self.skip = Skip::Nothing;
                 Some(0)
@@ -137,14 +175,18 @@ impl Cursor {
                 self.skip = if left > 1 { Skip::Between(left - 1) } else { Skip::Nothing };
                 (left == 0).then_some(0)
             }
-            (Skip::Into(mark, bytes), Item::Element { sequence, length, first, last, .. }) => {
-                if *sequence != mark {
+            (Skip::Into { mark, bytes, before, begun }, Item::Element { sequence, length, first, last, .. }) => {
+                if *sequence != mark || begun && *first {
                     self.skip = Skip::Nothing;
                     return Some(0);
                 }
+                if before > 0 {
+                    self.skip = Skip::Into { mark, bytes, before, begun: true };
+                    return None;
+                }
                 // The last piece was not given, or the element would not be open.
                 if bytes >= u64::from(*length) && !*last {
-                    self.skip = Skip::Into(mark, bytes - u64::from(*length));
+                    self.skip = Skip::Into { mark, bytes: bytes - u64::from(*length), before, begun: true };
                     return None;
                 }
                 self.skip = Skip::Nothing;
@@ -153,7 +195,7 @@ impl Cursor {
                 *first = false;
                 Some(given as usize)
             }
-            (Skip::Into(..), Item::Expired { .. }) => {
+            (Skip::Into { .. }, Item::Expired { .. }) => {
                 self.skip = Skip::Nothing;
                 Some(0)
             }

@@ -46,6 +46,10 @@ fn open(fake: &Arc<Fake>, limit: Option<u64>) -> Answer {
     Answer::open(Arc::new(fake.clone()), request(limit)).expect("an answer")
 }
 
+fn piece_of(sequence: u64, time: i64, bytes: &[u8], first: bool, last: bool) -> Item {
+    Item::Element { sequence, time: Timestamp(time), length: bytes.len() as u32, caller: 2, cut: 0, first, last }
+}
+
 /// Elements with holes between them, some in pieces, and gaps.
 fn content(chance: &mut Chance) -> (Batch, Vec<Got>) {
     let (mut batch, mut want, mut sequence) = (Batch::default(), Vec::new(), 1);
@@ -55,18 +59,26 @@ fn content(chance: &mut Chance) -> (Batch, Vec<Got>) {
             batch.items.push(Item::Gap(gap));
             want.push(Got::Gap(gap));
         }
+        // Sometimes one that was cut off by its source, and sometimes the next has its number.
+        if chance.below(6) == 0 {
+            for piece in 0..1 + chance.below(3) {
+                let bytes: Vec<u8> = (0..chance.below(9)).map(|_| chance.next() as u8).collect();
+                batch.items.push(piece_of(sequence, n as i64, &bytes, piece == 0, false));
+                batch.payload.extend_from_slice(&bytes);
+                batch.payload.extend_from_slice(b"kk");
+            }
+            for count in 0..1 + chance.below(2) {
+                let gap = Gap { cause: Cause::Rejected, count: Some(count), first: Timestamp(0), last: Timestamp(1) };
+                batch.items.push(Item::Gap(gap));
+                want.push(Got::Gap(gap));
+            }
+            sequence += chance.below(2);
+        }
         let pieces = if chance.below(3) == 0 { 1 + chance.below(4) } else { 1 };
         let mut whole = Vec::new();
         for piece in 0..pieces {
             let bytes: Vec<u8> = (0..chance.below(9)).map(|_| chance.next() as u8).collect();
-            batch.items.push(Item::Element {
-                sequence,
-                time: Timestamp(n as i64),
-                length: bytes.len() as u32,
-                caller: 2,
-                first: piece == 0,
-                last: piece + 1 == pieces,
-            });
+            batch.items.push(piece_of(sequence, n as i64, &bytes, piece == 0, piece + 1 == pieces));
             batch.payload.extend_from_slice(&bytes);
             batch.payload.extend_from_slice(b"kk");
             whole.extend_from_slice(&bytes);

@@ -159,8 +159,58 @@ fn an_element_too_large_for_the_ring_is_refused_with_numbers_and_told() {
     assert_eq!(losses.elements[Cause::Rejected as usize - 1], 2);
     recorder.close().expect("durable");
     let rejected = |n| gap(Cause::Rejected, Some(1), n, n);
-    let want = [rejected(1), element(2, &large[1..]), element(3, &large[..100_000]), rejected(3), element(4, b"x")];
+    let want = [rejected(1), element(2, &large[1..]), rejected(3), element(4, b"x")];
     assert!(fake.kept() == want);
+}
+
+#[test]
+fn an_element_that_is_given_up_is_told_as_a_gap_wherever_it_had_come_to() {
+    for bytes in [0, 10, 7000, 8000, 20_000, 90_000] {
+        let fake = Fake::new(RingSpec { keys: vec!["tag=caller.u16".into()], ..spec(Overflow::Block) }, 4);
+        let mut recorder = open(&fake);
+        let with = |n, payload: &[u8], caller: u16| Kept::Element {
+            time: time(n),
+            payload: payload.to_vec(),
+            caller: caller.to_be_bytes().to_vec(),
+        };
+        recorder.element(time(1), &[b"before"], &1u16.to_be_bytes()).expect("room");
+        recorder.begin(time(2), &2u16.to_be_bytes()).expect("room");
+        vec![7; bytes].chunks(777).for_each(|part| recorder.part(part).expect("room"));
+        recorder.abandon(Cause::Rejected).expect("it was begun");
+        assert_eq!(recorder.abandon(Cause::Rejected).expect_err("nothing is begun").kind, Kind::Usage);
+        recorder.element(time(3), &[b"after"], &3u16.to_be_bytes()).expect("room");
+        recorder.begin(time(4), &4u16.to_be_bytes()).expect("room");
+        vec![8; bytes].chunks(777).for_each(|part| recorder.part(part).expect("room"));
+        let progress = recorder.progress();
+        assert_eq!((progress.elements, progress.losses.total()), (2, 1));
+        recorder.close().expect("durable");
+        let (first, second) = (gap(Cause::Rejected, Some(1), 2, 2), gap(Cause::Restart, Some(1), 4, 4));
+        assert_eq!(fake.kept(), [with(1, b"before", 1), first, with(3, b"after", 3), second], "{bytes} bytes");
+    }
+}
+
+#[test]
+fn the_first_piece_of_a_large_element_has_all_of_its_keys() {
+    let mut ring = RingSpec { block: Bytes::kib(256), ..RingSpec::new("/a", Bytes::mib(8)) };
+    ring.keys = vec!["tag=u32le@200000".into()];
+    let fake = Fake::new(RingSpec { overflow: Overflow::Block, ..ring }, 8);
+    let mut recorder = open(&fake);
+    for n in 0..20 {
+        recorder.element(time(n), &[&vec![1; 5000 * n as usize]], &[]).expect("room");
+        recorder.element(time(n), &[&[2; 300_000]], &[]).expect("room");
+    }
+    recorder.close().expect("durable");
+    let mut begun = 0;
+    for block in &fake.state().blocks {
+        for entry in forebay_model::block::View::of_sealed(block).expect("a block").entries() {
+            let entry = entry.expect("a directory");
+            if entry.first && !entry.last {
+                begun += 1;
+                assert!(entry.payload.len() >= 200_004, "a first piece of {} bytes", entry.payload.len());
+            }
+        }
+    }
+    assert_eq!(begun, 20);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A query that another process answers.
 
+use super::patient::{IsThere, Vigil, Wait};
 use super::{Connection, hung_up};
 use crate::peer::{AnswerLink, Part};
 use forebay_env::network::Stream;
@@ -19,18 +20,19 @@ pub(super) struct RemoteAnswer {
     reader: FrameReader<Box<dyn Stream>>,
     writer: Arc<Mutex<FrameWriter<Box<dyn Stream>>>>,
     stream: Box<dyn Stream>,
+    vigil: Arc<Vigil>,
 }
 
 impl RemoteAnswer {
-    pub(super) fn open(connection: Connection, request: &QueryRequest) -> Result<RemoteAnswer> {
-        let Connection { reader, mut writer, stream, .. } = connection;
+    /// Asks; `is_there` says whether the other side lives, whenever it is silent for long.
+    pub(super) fn open(connection: Connection, is_there: IsThere, request: &QueryRequest) -> Result<RemoteAnswer> {
+        let Connection { reader, mut writer, stream, vigil, .. } = connection;
+        vigil.expect(Wait::Anything(is_there));
         writer.send(QUERY, Command::QUERY, Flags::NONE, request, &[])?;
-        Ok(RemoteAnswer { reader, writer: Arc::new(Mutex::new(writer)), stream })
+        Ok(RemoteAnswer { reader, writer: Arc::new(Mutex::new(writer)), stream, vigil })
     }
-}
 
-impl AnswerLink for RemoteAnswer {
-    fn next(&mut self) -> Result<Part> {
+    fn receive(&mut self) -> Result<Part> {
         let reader = &mut self.reader;
         let head = reader.receive()?.ok_or_else(hung_up)?;
         if head.flags.has(Flags::ERROR) {
@@ -45,10 +47,17 @@ impl AnswerLink for RemoteAnswer {
         check(&batch)?;
         Ok(Part::Batch(batch))
     }
+}
+
+impl AnswerLink for RemoteAnswer {
+    fn next(&mut self) -> Result<Part> {
+        self.receive().map_err(|error| self.vigil.explain(error))
+    }
 
     fn canceller(&self) -> Box<dyn Fn() + Send + Sync> {
-        let writer = self.writer.clone();
+        let (writer, vigil) = (self.writer.clone(), self.vigil.clone());
         Box::new(move || {
+            vigil.cancel();
             let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
             // If it cannot be sent, the connection is over, and with it the query.
             let _ = writer.send(CANCEL, Command::CANCEL_QUERY, Flags::NONE, &CancelQuery { query: QUERY.0 }, &[]);

@@ -4,6 +4,7 @@
 //! connection, one for each direction, so that the recorder itself never waits for the other side: it runs out of
 //! buffers, and then waits or drops as its ring says.
 
+use super::patient::{Patience, Vigil, Wait};
 use super::{Connection, hung_up};
 use crate::peer::{Block, WriterLink};
 use crate::stopper::Stopper;
@@ -15,6 +16,7 @@ use forebay_wire::command::{Append, CloseWriter, Durable, OpenWriter, WriterEven
 use forebay_wire::{Command, Flags, FrameReader, FrameWriter, RequestId};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 const OPEN: RequestId = RequestId(1);
 const APPEND: RequestId = RequestId(2);
@@ -27,6 +29,9 @@ pub(super) struct RemoteWriter {
     slab: Slab,
     shared: Arc<Shared>,
     stream: Box<dyn Stream>,
+    vigil: Arc<Vigil>,
+    /// How much silence is borne by whoever waits for what was recorded to be durable.
+    limit: Duration,
     threads: Vec<thread::JoinHandle<()>>,
 }
 
@@ -43,6 +48,8 @@ struct State {
     durable: Durable,
     closing: bool,
     closed: bool,
+    /// How long nothing has been heard, though something is said all the time.
+    silent: Duration,
     failure: Option<Error>,
 }
 
@@ -62,11 +69,17 @@ impl Shared {
 }
 
 impl RemoteWriter {
-    pub(super) fn open(connection: Connection, ring: &str, writer: u64, resume: bool) -> Result<RemoteWriter> {
-        let Connection { mut reader, writer: mut frames, stream, .. } = connection;
+    pub(super) fn open(
+        connection: Connection,
+        patience: Patience,
+        ring: &str,
+        writer: u64,
+        resume: bool,
+    ) -> Result<RemoteWriter> {
+        let Connection { mut reader, writer: mut frames, stream, vigil, .. } = connection;
         let request = OpenWriter { ring: ring.to_string(), writer, resume };
         frames.send(OPEN, Command::OPEN_WRITER, Flags::NONE, &request, &[])?;
-        let head = reader.receive()?.ok_or_else(hung_up)?;
+        let head = reader.receive().and_then(|head| head.ok_or_else(hung_up)).map_err(|error| vigil.explain(error))?;
         let WriterEvent::Opened(opened) = reader.answer::<WriterEvent>(&head)? else {
             return Err(Error::damaged("a node did not say how it opened a ring: it is broken"));
         };
@@ -77,10 +90,24 @@ impl RemoteWriter {
             durable: opened.durable,
             closing: false,
             closed: false,
+            silent: Duration::ZERO,
             failure: None,
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
-        let mut this = RemoteWriter { opened: *opened, slab, shared: shared.clone(), stream, threads: Vec::new() };
+        let beats = shared.clone();
+        vigil.expect(Wait::Beats(Box::new(move |silent| {
+            beats.lock().silent = silent;
+            beats.changed.notify_all();
+        })));
+        let mut this = RemoteWriter {
+            opened: *opened,
+            slab,
+            shared: shared.clone(),
+            stream,
+            vigil,
+            limit: patience.limit,
+            threads: Vec::new(),
+        };
         let sending = shared.clone();
         this.threads.push(thread::spawn("record-send", move || {
             if let Err(error) = send_all(&sending, &mut frames, writer) {
@@ -93,6 +120,15 @@ impl RemoteWriter {
             }
         })?);
         Ok(this)
+    }
+
+    /// An error if it is useless to wait any longer.
+    fn going_on(&self, state: &State) -> Result<()> {
+        match &state.failure {
+            Some(error) => Err(error.clone()),
+            None if state.silent >= self.limit => Err(self.vigil.too_long(state.silent)),
+            None => Ok(()),
+        }
     }
 
     fn end(&mut self) {
@@ -201,9 +237,7 @@ impl WriterLink for RemoteWriter {
             if state.durable.number >= number || state.durable.full {
                 return Ok(state.durable);
             }
-            if let Some(error) = &state.failure {
-                return Err(error.clone());
-            }
+            self.going_on(&state)?;
             state = self.shared.wait(state);
         }
     }
@@ -222,8 +256,8 @@ impl WriterLink for RemoteWriter {
             if state.closed {
                 break Ok(());
             }
-            if let Some(error) = &state.failure {
-                break Err(error.clone());
+            if let Err(error) = self.going_on(&state) {
+                break Err(error);
             }
             state = self.shared.wait(state);
         };

@@ -5,10 +5,12 @@ use forebay_client::{Cluster, Event, PlanRequest, Remote};
 use forebay_env::Network;
 use forebay_env::network::Stream;
 use forebay_env::real::UnixNetwork;
+use forebay_model::block::Packer;
 use forebay_model::ring::{Overflow, PinPolicy, RingSpec};
 use forebay_model::{Bytes, Kind, Rate, Timestamp};
 use forebay_wire::command::{Append, OpenWriter, WriterEvent};
 use forebay_wire::{Command, Flags, FrameReader, FrameWriter, RequestId, handshake};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -150,7 +152,10 @@ fn pins_and_plans_and_profiles_go_through_a_connection() {
         pin_percent: 5,
         flush_interval: Duration::from_secs(1),
         block: Bytes::mib(1),
+        keys: 0,
     };
+    let [without, with] = [0, 6].map(|keys| guest.plan(PlanRequest { keys, ..request }).expect("plans").remove(0));
+    assert!(with.usable < without.usable, "an index takes space: {} and {}", with.usable, without.usable);
     assert_eq!(guest.plan(request).expect("plans"), owner.plan(request).expect("plans"));
     let profiles = guest.profiles().expect("profiles");
     let [profile] = &profiles[..] else { panic!("{profiles:?}") };
@@ -264,6 +269,87 @@ fn a_peer_that_speaks_nonsense_is_told_why_and_harms_nobody() {
     recorder.element(time(1), &[&element(0, 8)], &[]).expect("room");
     recorder.close().expect("durable");
     assert_eq!(numbers(&read(&owner, "/a", "")), [0]);
+}
+
+#[test]
+fn relatives_are_pinned_along_from_when_they_are_named_until_they_are_not() {
+    let dir = fresh();
+    let owner = enter(dir.path());
+    let guest = guest(dir.path());
+    for name in ["/a", "/b", "/c"] {
+        owner.create_ring(spec(name)).expect("created");
+        let mut recorder = owner.recorder(name).expect("recording");
+        for n in 0..100 {
+            recorder.element(time(n), &[&element(n, 100)], &[]).expect("room");
+        }
+        recorder.close().expect("durable");
+    }
+    let pinned = |cluster: &Cluster| cluster.pin("/a", "", time(10), time(20)).expect("pinned").pin.relatives;
+    assert_eq!(pinned(&guest), []);
+    let related = guest.relate_ring("/a", vec!["/b".into(), "/c".into()]).expect("related");
+    assert_eq!(related.spec.relatives, ["/b", "/c"]);
+    let along: Vec<String> = pinned(&guest).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(along, ["/b", "/c"]);
+    for (relatives, kind) in
+        [(["/b", "/none"], Kind::Missing), (["/b", "/b"], Kind::Usage), (["/a", "/b"], Kind::Usage)]
+    {
+        let relatives = relatives.map(String::from).to_vec();
+        assert_eq!(guest.relate_ring("/a", relatives).expect_err("cannot be").kind, kind);
+    }
+    assert_eq!(guest.relate_ring("/none", vec![]).expect_err("no ring").kind, Kind::Missing);
+    owner.close().expect("closed");
+    let next = enter(dir.path());
+    assert_eq!(next.ring("/a").expect("status").spec.relatives, ["/b", "/c"], "it is durable");
+    assert_eq!(next.relate_ring("/a", Vec::new()).expect("alone").spec.relatives, [""; 0]);
+    assert_eq!(pinned(&next), []);
+}
+
+#[test]
+fn a_session_that_resumes_after_another_is_told_what_it_has_there_already() {
+    let dir = fresh();
+    let send = |session: u64, resume: bool, blocks: Range<u64>| {
+        let (mut reader, mut writer) = frames(dir.path());
+        let open = OpenWriter { ring: "/a".into(), writer: session, resume };
+        writer.send(RequestId(1), Command::OPEN_WRITER, Flags::NONE, &open, &[]).expect("sent");
+        let head = reader.receive().expect("a frame").expect("an answer");
+        let WriterEvent::Opened(opened) = reader.answer(&head).expect("opened") else { panic!("not opened") };
+        let mut packer: Packer<Vec<u8>> = Packer::new(session);
+        for number in 1..blocks.end {
+            packer.give(vec![0; 4096]);
+            assert!(packer.push(time(number as u32), &[&element(number as u32, 100)], &[]));
+            let sealed = packer.seal().expect("a block");
+            if blocks.contains(&number) {
+                let append = Append { writer: session, age: Duration::ZERO };
+                let bytes = &sealed.buffer[..sealed.length];
+                writer.send(RequestId(2), Command::APPEND, Flags::NONE, &append, &[bytes]).expect("sent");
+            }
+        }
+        while !blocks.is_empty() {
+            let head = reader.receive().expect("a frame").expect("an event");
+            let WriterEvent::Durable(durable) = reader.answer(&head).expect("going on") else { continue };
+            if durable.number + 1 >= blocks.end {
+                break;
+            }
+        }
+        opened.received
+    };
+    let mut owner = enter(dir.path());
+    owner.create_ring(spec("/a")).expect("created");
+    // A connection that ends is no orderly end of a session: it may resume, here or at the next owner.
+    assert_eq!(send(7, false, 1..6), 0);
+    let free = |owner: &Cluster| while owner.ring("/a").expect("status").recording {};
+    free(&owner);
+    assert_eq!(send(8, false, 1..4), 0);
+    for _ in 0..2 {
+        for (session, there) in [(7, 5), (8, 3)] {
+            free(&owner);
+            assert_eq!(send(session, true, 1..1), there);
+        }
+        owner.close().expect("closed");
+        owner = enter(dir.path());
+    }
+    assert_eq!(send(7, true, 6..7), 5);
+    assert_eq!(numbers(&read(&owner, "/a", "")), [1, 2, 3, 4, 5, 1, 2, 3, 6]);
 }
 
 #[test]

@@ -1,13 +1,16 @@
 //! The owner of a directory is killed while others record and read.
 
 use super::{Seen, element, enter, fresh, read, spec, time};
-use forebay_client::Event;
-use forebay_model::Cause;
+use crate::Options;
+use forebay_client::{Event, Patience};
+use forebay_model::{Cause, Error, Kind};
 use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Where a process that is started by a test finds its directory.
 const DIRECTORY: &str = "FOREBAY_TEST_DIRECTORY";
@@ -38,6 +41,13 @@ impl Owner {
     fn kill(&mut self) {
         self.0.kill().expect("killed");
         self.0.wait().expect("dead");
+    }
+
+    /// Stops it (`STOP`) or lets it go on (`CONT`).
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.0.id().to_string()).status();
+        assert!(sent.expect("kill can be run").success());
+        while forebay_env::real::process::is_stopped(self.0.id()) != (name == "STOP") {}
     }
 
     fn end(mut self) {
@@ -239,4 +249,71 @@ fn everybody_goes_on_when_an_owner_that_records_is_killed() {
         let owners = guests.iter().filter(|(_, c)| c.info().is_ok_and(|info| info.process == std::process::id()));
         assert_eq!(owners.count(), 2, "one took over, and serves the other");
     }
+}
+
+/// What was told of silence.
+static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+#[test]
+fn an_owner_that_is_stopped_is_told_of_and_not_waited_for_for_ever() {
+    let dir = fresh();
+    let owner = Owner::start(dir.path());
+    let pid = owner.0.id().to_string();
+    let patience = Patience {
+        notice: Duration::from_millis(1500),
+        limit: Duration::from_millis(3000),
+        tell: |text| TOLD.lock().expect("no panic").push(text.to_string()),
+    };
+    let guest = || crate::open(dir.path(), Options { patience });
+    let cluster = guest().expect("welcome");
+    cluster.create_ring(spec("/a")).expect("created");
+    let mut recorder = cluster.recorder("/a").expect("recording");
+    recorder.element(time(0), &[&element(0, 100)], &[]).expect("room");
+    recorder.flush().expect("durable");
+    let mut tail = cluster.tail("/a", "").expect("following");
+    let canceller = cluster.tail("/a", "").expect("following");
+
+    // Silence of one that is there is no silence: nothing comes for longer than is borne.
+    let (came, first) = std::sync::mpsc::channel();
+    let following = std::thread::spawn(move || {
+        came.send(tail.next_batch().map(|batch| batch.map(|batch| batch.items.len()))).expect("awaited");
+        tail.next_batch().map(drop)
+    });
+    let quiet = Instant::now();
+    while quiet.elapsed() < patience.limit + patience.notice {
+        recorder.tick().expect("going on");
+        std::thread::yield_now();
+    }
+    assert_eq!(*TOLD.lock().expect("no panic"), [""; 0]);
+    recorder.element(time(1), &[&element(1, 100)], &[]).expect("room");
+    recorder.flush().expect("durable");
+    assert_eq!(first.recv().expect("no panic").expect("an element"), Some(1));
+
+    owner.signal("STOP");
+    let gives_up = |error: Error| {
+        assert_eq!(error.kind, Kind::Busy, "{error}");
+        assert!(error.message.contains(&pid) && error.message.contains("is stopped"), "{error}");
+    };
+    gives_up(cluster.status().expect_err("nobody answers"));
+    gives_up(guest().err().expect("nobody answers"));
+    assert!(TOLD.lock().expect("no panic").iter().any(|text| text.contains(&pid) && text.contains("kill -CONT")));
+    gives_up(following.join().expect("no panic").expect_err("nobody answers"));
+    // One that is called off ends soon, though nobody hears of it.
+    let mut cancelled = canceller;
+    cancelled.stopper().stop();
+    while cancelled.next_batch().expect("it ends in order").is_some() {}
+
+    // What records goes on; who waits for it to be durable is told, and may wait once more.
+    recorder.element(time(2), &[&element(2, 100)], &[]).expect("room");
+    gives_up(recorder.flush().expect_err("nobody makes it durable"));
+    owner.signal("CONT");
+    recorder.element(time(3), &[&element(3, 100)], &[]).expect("room");
+    while let Err(error) = recorder.flush() {
+        assert_eq!(error.kind, Kind::Busy, "{error}");
+    }
+    recorder.close().expect("durable");
+    let numbers: Vec<u32> = read(&cluster, "/a", "").elements.iter().map(|(_, n, _)| *n).collect();
+    same_numbers(&numbers, 0..4);
+    cluster.close().expect("closed");
+    owner.end();
 }

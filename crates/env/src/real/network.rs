@@ -4,6 +4,7 @@
 use super::io_error;
 use crate::network::{Listener, Network, Stream};
 use forebay_model::{Error, Result};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -13,6 +14,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// The longest path that fits a socket address, its final zero left out.
 const LONGEST_PATH: usize = 107;
@@ -114,6 +116,24 @@ impl Stream for UnixPeer {
     fn shutdown(&self) {
         // It fails only if the other side has ended the connection before.
         let _ = self.0.shutdown(Shutdown::Both);
+    }
+
+    fn wait_readable(&self, limit: Duration) -> io::Result<bool> {
+        let end = super::clock::now() + limit;
+        loop {
+            let left = end.since(super::clock::now());
+            let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+            match rustix::event::poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&left)) {
+                Ok(ready) => return Ok(ready > 0),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    fn peer_process(&self) -> Option<u32> {
+        let credentials = rustix::net::sockopt::socket_peercred(&self.0).ok()?;
+        u32::try_from(credentials.pid.as_raw_nonzero().get()).ok()
     }
 }
 

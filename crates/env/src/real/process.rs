@@ -78,6 +78,13 @@ pub fn id() -> u32 {
     std::process::id()
 }
 
+/// Whether a process of this machine is stopped: by a signal, or by a debugger.
+pub fn is_stopped(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name before it may hold anything.
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
+}
+
 /// Whether people sit at the other end.
 pub fn is_terminal(stream: Standard) -> bool {
     match stream {

@@ -2,12 +2,16 @@
 
 use super::{Figures, RingArgs};
 use crate::args;
+use crate::input::RealTime;
+use forebay_capture::generator::{Content as Generated, GeneratorSource, PacketSizes};
+use forebay_capture::{LinkType, Sink, Source};
 use forebay_client::{Cluster, RecorderOptions};
 use forebay_embedded::{FormatOptions, Measure, Options};
 use forebay_env::real::{clock, file, process, thread};
 use forebay_env::{Buffer, Env, Slab};
-use forebay_model::ring::{Overflow, RingSpec};
-use forebay_model::{Bytes, Error, Rate, Result, Timestamp};
+use forebay_model::key::KeySet;
+use forebay_model::ring::{Content, Overflow, RingSpec};
+use forebay_model::{Bytes, Error, Gap, Rate, Result, Timestamp};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,12 +71,18 @@ fn reformat(dir: &Path) -> FormatOptions {
 fn record(args: &RingArgs, cluster: &Cluster, seconds: Duration) -> Result<Figures> {
     let mut spec = RingSpec::new(NAME, Bytes((args.size.0 as f64 * args.fill / 100.0 * 0.9) as u64));
     spec.guarantee = args.rate;
+    let elements = Elements::parse(&args.element)?;
     spec.keys.clone_from(&args.keys);
+    if let Elements::Frames { .. } = elements {
+        spec.content = Content::Packets(u32::from(LinkType::ETHERNET.0));
+        if spec.keys.is_empty() {
+            spec.keys.push("pcap".to_string());
+        }
+    }
+    spec.keys = KeySet::parse(&spec.keys)?.specs().iter().map(ToString::to_string).collect();
     spec.flush_interval = args::span(&args.flush_interval)?;
     spec.overflow = if args.rate == Rate(0) { Overflow::Block } else { Overflow::DropNewest };
     cluster.create_ring(spec)?;
-    let size = Bytes::parse(&args.element)?.0 as usize;
-    let payload: Vec<u8> = (0..size + 4096).map(|i| (i % 251) as u8).collect();
     let mut recorder = cluster.recorder_with(NAME, RecorderOptions::default())?;
     let stop = Arc::new(AtomicBool::new(false));
     let read = Arc::new(AtomicU64::new(0));
@@ -83,7 +93,8 @@ fn record(args: &RingArgs, cluster: &Cluster, seconds: Duration) -> Result<Figur
     }
     let (start, cpu) = (clock::now(), process::cpu_time());
     let (mut given, mut worst, mut second_start, mut second_given) = (0u64, u64::MAX, clock::now(), 0u64);
-    let batch = (BATCH * 64 / size.max(1) as u64).clamp(1, BATCH);
+    let batch = (BATCH * 64 / elements.size().max(1) as u64).clamp(1, BATCH);
+    let mut number = 0;
     loop {
         let now = clock::now();
         if now.since(start) >= seconds {
@@ -100,10 +111,11 @@ fn record(args: &RingArgs, cluster: &Cluster, seconds: Duration) -> Result<Figur
         }
         let time = clock::wall();
         for i in 0..batch {
-            let from = (i as usize * 61) % 4096;
-            recorder.element(Timestamp(time.0 + i as i64), &[&payload[from..from + size]], &[])?;
+            let element = elements.number(number);
+            number += 1;
+            recorder.element(Timestamp(time.0 + i as i64), &[element], &[])?;
+            given += element.len() as u64;
         }
-        given += batch * size as u64;
         recorder.tick()?;
     }
     let progress = recorder.close()?;
@@ -132,6 +144,92 @@ fn record(args: &RingArgs, cluster: &Cluster, seconds: Duration) -> Result<Figur
         peak_memory_bytes: process::peak_memory().0,
         ..Figures::default()
     })
+}
+
+/// What is recorded, made before anything is measured.
+enum Elements {
+    /// All of one size, each beginning elsewhere in a pattern.
+    Pattern { pattern: Vec<u8>, size: usize },
+    /// Packets of many flows, one after the other.
+    Frames { memory: Vec<u8>, ends: Vec<usize> },
+}
+
+/// Frames that are made: as many as make flows come as often as they should.
+const FRAMES: u64 = 1 << 16;
+
+impl Elements {
+    fn parse(text: &str) -> Result<Elements> {
+        let sizes = match (text, text.strip_prefix("packets:")) {
+            ("packets", _) => PacketSizes::Mix,
+            (_, Some(size)) => PacketSizes::Fixed(Bytes::parse(size)?.0.min(u64::from(u16::MAX)) as u16),
+            _ => {
+                let size = Bytes::parse(text)?.0 as usize;
+                return Ok(Elements::Pattern { pattern: (0..size + 4096).map(|i| (i % 251) as u8).collect(), size });
+            }
+        };
+        let mut frames = Collected { memory: Vec::new(), ends: vec![0] };
+        let content = Generated::Packets(sizes);
+        GeneratorSource::new(content, None, Some(FRAMES), 1, Arc::new(RealTime))?.run(&mut frames)?;
+        Ok(Elements::Frames { memory: frames.memory, ends: frames.ends })
+    }
+
+    /// The usual size.
+    fn size(&self) -> usize {
+        match self {
+            Elements::Pattern { size, .. } => *size,
+            Elements::Frames { memory, ends } => memory.len() / ends.len(),
+        }
+    }
+
+    #[inline]
+    fn number(&self, n: usize) -> &[u8] {
+        match self {
+            Elements::Pattern { pattern, size } => {
+                let from = (n % BATCH as usize * 61) % 4096;
+                &pattern[from..from + size]
+            }
+            Elements::Frames { memory, ends } => {
+                let n = n % (ends.len() - 1);
+                &memory[ends[n]..ends[n + 1]]
+            }
+        }
+    }
+}
+
+/// Takes what a generator makes.
+struct Collected {
+    memory: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Sink for Collected {
+    fn element(&mut self, _: Timestamp, parts: &[&[u8]], _: &[u8]) -> Result<()> {
+        parts.iter().for_each(|part| self.memory.extend_from_slice(part));
+        self.ends.push(self.memory.len());
+        Ok(())
+    }
+
+    fn begin(&mut self, _: Timestamp, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn part(&mut self, bytes: &[u8]) -> Result<()> {
+        self.memory.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.ends.push(self.memory.len());
+        Ok(())
+    }
+
+    fn gap(&mut self, _: Gap) -> Result<()> {
+        Ok(())
+    }
+
+    fn tick(&mut self) -> Result<bool> {
+        Ok(true)
+    }
 }
 
 fn saturate(cluster: &Cluster, stop: &AtomicBool, read: &AtomicU64) -> Result<()> {

@@ -66,7 +66,10 @@ fn one(context: &mut Context, device: &Path, quick: bool) -> Result<bool> {
         let found = verify(env, &mut progress).await?;
         Ok((superblock, catalog, found, true))
     })?;
-    let (superblock, catalog, found, read) = inspected.map_err(|e| e.of(device.display()))?;
+    let name = device.display().to_string();
+    let named = |e: Error| if e.message.contains(&name) { e } else { e.of(&name) };
+    let (superblock, catalog, mut found, read) = inspected.map_err(named)?;
+    found.complaints.extend(contradictions(&superblock, &catalog));
     let damage: usize = found.rings.iter().map(|ring| ring.damage.len()).sum();
     let sound = found.complaints.is_empty() && damage == 0;
     if context.json {

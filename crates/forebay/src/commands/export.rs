@@ -157,13 +157,17 @@ pub fn write(
         keys = keys.with_link_type(packet::LinkType(u16::try_from(link).unwrap_or(u16::MAX)));
     }
     let mut values = vec![KeyValue::MISSING; keys.len()];
+    // Without keys an element costs no text.
+    let with_keys = exporter.has_keys();
     let mut live = Live::new(with_bar);
     let ring = cluster.ring(&spec.name)?;
     let (first, next) = (ring.first_sequence, ring.next_sequence);
     answer.for_each(|event| {
         match event {
-            Event::Element { sequence, time, payload, caller } => {
-                keys.extract(payload, caller, &mut values);
+            Event::Element { sequence, time, payload, caller, cut } => {
+                if with_keys {
+                    keys.extract(payload, caller, &mut values);
+                }
                 let texts: Vec<(&str, String)> = keys
                     .specs()
                     .iter()
@@ -172,7 +176,7 @@ pub fn write(
                     .map(|(key, value)| (key.name(), key.show(*value).to_string()))
                     .collect();
                 let named: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
-                exporter.element(sequence, time, &[payload], &named)?;
+                exporter.element_cut(sequence, time, &[payload], &named, cut)?;
                 if live.is_due() {
                     let (done, total) = (sequence.saturating_sub(first), next.saturating_sub(first));
                     live.show(&format!("exporting {}", bar(done, total, 40)));
@@ -187,17 +191,17 @@ pub fn write(
 }
 
 fn sentence(totals: &Totals, name: &str) -> String {
-    let mut text = format!("Exported {} elements to {name}", human::count(totals.elements));
+    let mut text = format!("Exported {} to {name}", human::some(totals.elements, "element"));
     if totals.payload > 0 {
         text += &format!(", {}", forebay_model::Bytes(totals.payload));
     }
     match (totals.gaps, totals.left_out) {
         (0, 0) => {}
-        (gaps, 0) => text += &format!("; {} gaps are marked in it", human::count(gaps)),
-        (_, left) => text += &format!("; the format has no place for {} gaps, which are left out", human::count(left)),
+        (gaps, 0) => text += &format!("; {} marked in it", human::some(gaps, "gap")),
+        (_, left) => text += &format!("; the format has no place for {}, left out", human::some(left, "gap")),
     }
     if totals.expired > 0 {
-        text += &format!("; {} elements had expired", human::count(totals.expired));
+        text += &format!("; {} had expired", human::some(totals.expired, "element"));
     }
     text + "."
 }

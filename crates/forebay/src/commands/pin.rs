@@ -53,12 +53,12 @@ pub fn pin(context: &mut Context, args: &PinArgs) -> Result<()> {
         }
         let pin = &pinned.pin;
         context.out.line(format_args!(
-            "Pin {} holds {} elements of {}: {} in {} segments, {} to {}.",
+            "Pin {} holds {} of {}: {} in {}, {} to {}.",
             pin.id,
-            human::count(pin.end_sequence.saturating_sub(pin.first_sequence)),
+            human::some(pin.end_sequence.saturating_sub(pin.first_sequence), "element"),
             args.ring,
             pin.bytes,
-            pin.segments,
+            human::some(pin.segments, "segment"),
             pin.from,
             pin.to
         ))?;

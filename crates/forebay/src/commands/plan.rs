@@ -5,6 +5,7 @@ use crate::show::{json, say};
 use clap::Args;
 use forebay_client::PlanRequest;
 use forebay_env::real::{self, OpenMode};
+use forebay_model::key::KeySet;
 use forebay_model::{Bytes, Profile, Rate, Result};
 use forebay_target::Target;
 use forebay_target::catalog::GroupClass;
@@ -23,6 +24,9 @@ pub struct PlanArgs {
     /// Space for it; as much as can be had at that rate if left out
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Bytes>,
+    /// A key, as for a ring; its index takes space and time, too; may be repeated
+    #[arg(long = "key", value_name = "KEY")]
+    keys: Vec<String>,
     /// A device that is in no cluster, empty or formatted; the cluster's targets if left out
     #[arg(long, value_name = "PATH")]
     device: Option<PathBuf>,
@@ -65,7 +69,7 @@ fn of_device(context: &mut Context, args: &PlanArgs, device: &Path) -> Result<bo
             (Profile::guess(geometry.size, geometry.rotates), layout, Vec::from([layout.groups_at..end]))
         }
     };
-    let question = Question { capacity: args.capacity, ..Question::new(args.rate) };
+    let question = question(args)?;
     let answer = plan(Ground { profile: &profile, layout: &layout, free: &free, existing: &[] }, &question);
     if context.json {
         context.out.json(&json::plan(&geometry.name, &answer))?;
@@ -75,14 +79,20 @@ fn of_device(context: &mut Context, args: &PlanArgs, device: &Path) -> Result<bo
     Ok(answer.can)
 }
 
+fn question(args: &PlanArgs) -> Result<Question> {
+    let keys = KeySet::parse(&args.keys)?.len();
+    Ok(Question { capacity: args.capacity, keys, ..Question::new(args.rate) })
+}
+
 fn of_cluster(context: &mut Context, args: &PlanArgs) -> Result<bool> {
-    let question = Question { capacity: args.capacity, ..Question::new(args.rate) };
+    let question = question(args)?;
     let request = PlanRequest {
         rate: question.rate,
         capacity: question.capacity,
         pin_percent: question.pin_percent,
         flush_interval: question.flush_interval,
         block: question.block,
+        keys: question.keys as u32,
     };
     context.with_cluster(|context, cluster| {
         let plans = cluster.plan(request)?;

@@ -6,7 +6,7 @@ use crate::show::{human, json, say};
 use clap::Args;
 use forebay_client::{Answer, Cluster, Event, QueryOptions};
 use forebay_env::real::signal::Stop;
-use forebay_model::Result;
+use forebay_model::{Error, Result};
 use serde_json::json;
 
 /// How elements are shown.
@@ -144,13 +144,18 @@ fn show(
             Form::Lines | Form::Hex => {
                 out.flush()?;
                 say(&format!(
-                    "{} elements, {}; {} read from the device",
-                    human::count(summary.elements),
+                    "{}, {}; {} read from the device",
+                    human::some(summary.elements, "element"),
                     summary.bytes,
                     summary.read
                 ));
             }
         }
     }
-    out.flush()
+    out.flush()?;
+    // A tail has no end but this.
+    if with_summary && stop.is_set() {
+        return Err(Error::busy(format!("the query of {ring} was stopped before its end")));
+    }
+    Ok(())
 }

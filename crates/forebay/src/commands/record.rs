@@ -11,12 +11,14 @@ use crate::show::{human, json, rings, say};
 use clap::Args;
 use forebay_capture::{LinkType, Sink};
 use forebay_client::{Cluster, Recorder, RecorderOptions, RecorderProgress};
-use forebay_env::real::clock;
 use forebay_env::real::signal::Stop;
+use forebay_env::real::{clock, thread};
 use forebay_model::key::{Extraction, KeySet};
 use forebay_model::ring::{Content, Overflow, RingStatus};
 use forebay_model::{Bytes, Cause, Error, Gap, Kind, Moment, Rate, Result, Timestamp};
 use serde_json::json;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What to record, and where.
@@ -46,7 +48,6 @@ pub fn run(context: &mut Context, args: &RecordArgs) -> Result<()> {
     {
         return Err(Error::usage(format!("{option} says how a ring is created: give --create too, or leave it out")));
     }
-    let stop = Stop::on_signals()?;
     let dir = context.dir()?.to_path_buf();
     if args.create && !format::is_cluster(&dir) {
         let capacity = args.spec.spec(&args.ring, args.input.content(), &[])?.capacity;
@@ -54,14 +55,14 @@ pub fn run(context: &mut Context, args: &RecordArgs) -> Result<()> {
         let size = Bytes(capacity.0 + capacity.0 / 8 + Bytes::mib(64).0).align_up(Bytes::mib(1));
         format::make(&dir, size.max(Bytes::mib(256)))?;
     }
-    let recorded = context.with_cluster(|context, cluster| record(context, cluster, args, &stop))?;
+    let recorded = context.with_cluster(|context, cluster| record(context, cluster, args))?;
     let Recorded { progress, time, ended } = recorded;
     if context.json {
         context.out.json(&json::recorded("summary", &progress, time.as_secs_f64()))?;
     } else {
         context.out.line(format_args!(
-            "Recorded {} elements, {}, in {} ({}); lost: {}; all of it is on disk.",
-            human::count(progress.elements),
+            "Recorded {}, {}, in {} ({}); lost: {}; all of it is on disk.",
+            human::some(progress.elements, "element"),
             progress.bytes,
             human::span(time),
             Rate::of(progress.bytes, time),
@@ -79,7 +80,7 @@ struct Recorded {
     ended: Result<()>,
 }
 
-fn record(context: &mut Context, cluster: &Cluster, args: &RecordArgs, stop: &Stop) -> Result<Recorded> {
+fn record(context: &mut Context, cluster: &Cluster, args: &RecordArgs) -> Result<Recorded> {
     let existing = find(cluster, &args.ring)?;
     if existing.is_none() && !args.create {
         return Err(Error::missing(format!(
@@ -87,6 +88,8 @@ fn record(context: &mut Context, cluster: &Cluster, args: &RecordArgs, stop: &St
             args.ring
         )));
     }
+    // Before there is anything to stop in order, a signal ends this at once.
+    let stop = &Stop::on_signals()?;
     // A quarter of the ring is the most it takes; the recorder checks it once more.
     let capacity = existing.as_ref().map(|ring| ring.spec.capacity).or(args.spec.capacity).unwrap_or(Bytes::gib(1));
     let (mut source, link) = args.input.open(capacity / 4, args.count, stop)?;
@@ -125,20 +128,18 @@ fn record(context: &mut Context, cluster: &Cluster, args: &RecordArgs, stop: &St
         stop: stop.clone(),
         until: args.seconds.map(|seconds| began + seconds),
         left: args.count.unwrap_or(u64::MAX),
-        open: None,
-        report: Report::new(context, cluster, &ring, began),
+        open: false,
+        report: Report::new(context, cluster, &ring, began)?,
     };
     let ended = source.run(&mut feed).map(drop);
     let time = clock::now().since(began);
     let stopped = stop.is_set();
     let Feed { mut recorder, open, mut report, .. } = feed;
     report.live.clear();
-    if let Some(time) = open {
-        // The element that was cut off: what there is of it stays, and what follows says that it is not whole.
-        let cut = recorder
-            .end()
-            .and_then(|()| recorder.gap(Gap { cause: Cause::Rejected, count: Some(1), first: time, last: time }));
-        cut?;
+    if open {
+        // An element that was cut off is none: a gap says that it is missing.
+        let was_stopped = ended.as_ref().map_or_else(|error| stopped && error.kind == Kind::Busy, |()| true);
+        recorder.abandon(if was_stopped { Cause::Restart } else { Cause::Rejected })?;
     }
     let progress = recorder.close()?;
     // Being stopped while waiting for room is no failure.
@@ -177,8 +178,8 @@ struct Feed<'a> {
     until: Option<Moment>,
     /// Elements still wanted.
     left: u64,
-    /// Time of the element that is under way in pieces.
-    open: Option<Timestamp>,
+    /// Whether an element is under way in pieces.
+    open: bool,
     report: Report<'a>,
 }
 
@@ -192,23 +193,31 @@ impl Sink for Feed<'_> {
         self.recorder.element(time, parts, caller_keys)
     }
 
+    fn element_cut(&mut self, time: Timestamp, parts: &[&[u8]], caller_keys: &[u8], cut: u32) -> Result<()> {
+        if self.left == 0 {
+            return Ok(());
+        }
+        self.left -= 1;
+        self.recorder.element_cut(time, parts, caller_keys, cut)
+    }
+
     fn begin(&mut self, time: Timestamp, caller_keys: &[u8]) -> Result<()> {
         if self.left > 0 {
             self.recorder.begin(time, caller_keys)?;
-            self.open = Some(time);
+            self.open = true;
         }
         Ok(())
     }
 
     fn part(&mut self, bytes: &[u8]) -> Result<()> {
-        if self.open.is_none() {
+        if !self.open {
             return Ok(());
         }
-        self.recorder.part(bytes).inspect_err(|_| self.open = None)
+        self.recorder.part(bytes).inspect_err(|_| self.open = false)
     }
 
     fn end(&mut self) -> Result<()> {
-        if self.open.take().is_none() {
+        if !std::mem::take(&mut self.open) {
             return Ok(());
         }
         self.left -= 1;
@@ -227,11 +236,38 @@ impl Sink for Feed<'_> {
     }
 }
 
+/// What a ring last said of itself, asked on a thread of its own: whoever records waits for nothing.
+struct Latest {
+    ring: Mutex<RingStatus>,
+    over: AtomicBool,
+}
+
+impl Latest {
+    /// Asks twice a second, until it is over.
+    fn begin(cluster: &Cluster, ring: &RingStatus) -> Result<Arc<Latest>> {
+        let latest = Arc::new(Latest { ring: Mutex::new(ring.clone()), over: AtomicBool::new(false) });
+        let (asking, cluster, name) = (latest.clone(), cluster.clone(), ring.spec.name.clone());
+        thread::spawn("progress", move || {
+            while !asking.over.load(Ordering::Relaxed) {
+                // Where nobody answers, what was last said stays; that nobody does is told elsewhere.
+                if let Ok(ring) = cluster.ring(&name) {
+                    *asking.ring.lock().unwrap_or_else(PoisonError::into_inner) = ring;
+                }
+                clock::pause(Duration::from_millis(500));
+            }
+        })?;
+        Ok(latest)
+    }
+
+    fn ring(&self) -> RingStatus {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// Says how it goes: on a terminal twice a second, to programs once.
 struct Report<'a> {
     context: &'a mut Context,
-    cluster: &'a Cluster,
-    ring: String,
+    latest: Arc<Latest>,
     guarantee: Rate,
     live: Live,
     began: Moment,
@@ -240,18 +276,16 @@ struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn new(context: &'a mut Context, cluster: &'a Cluster, ring: &RingStatus, began: Moment) -> Report<'a> {
-        let live = Live::new(!context.json);
-        Report {
-            live,
+    fn new(context: &'a mut Context, cluster: &Cluster, ring: &RingStatus, began: Moment) -> Result<Report<'a>> {
+        Ok(Report {
+            live: Live::new(!context.json),
             context,
-            cluster,
-            ring: ring.spec.name.clone(),
+            latest: Latest::begin(cluster, ring)?,
             guarantee: ring.spec.guarantee,
             began,
             due: began + Duration::from_secs(1),
             last: (began, RecorderProgress::default()),
-        }
+        })
     }
 
     fn tick(&mut self, now: Moment, recorder: &Recorder) -> Result<()> {
@@ -262,7 +296,7 @@ impl<'a> Report<'a> {
             self.due = now + Duration::from_secs(1);
             self.json(now, recorder.progress())
         } else if self.live.is_due() {
-            let line = self.line(now, recorder.progress())?;
+            let line = self.line(now, recorder.progress());
             self.live.show(&line);
             Ok(())
         } else {
@@ -277,7 +311,7 @@ impl<'a> Report<'a> {
 
     fn json(&mut self, now: Moment, progress: RecorderProgress) -> Result<()> {
         let rate = self.rate(now, progress);
-        let ring = self.cluster.ring(&self.ring)?;
+        let ring = self.latest.ring();
         let mut value = json::recorded("progress", &progress, now.since(self.began).as_secs_f64());
         value["rate_bytes_per_second"] = json!(rate.0);
         value["guarantee_bytes_per_second"] = json!(self.guarantee.0);
@@ -288,19 +322,25 @@ impl<'a> Report<'a> {
         self.context.out.flush()
     }
 
-    fn line(&mut self, now: Moment, progress: RecorderProgress) -> Result<String> {
+    fn line(&mut self, now: Moment, progress: RecorderProgress) -> String {
         let rate = self.rate(now, progress);
-        let ring = self.cluster.ring(&self.ring)?;
+        let ring = self.latest.ring();
         let promise =
             if self.guarantee == Rate(0) { String::new() } else { format!(" of {} promised", self.guarantee) };
         let oldest = ring.oldest.map_or_else(|| "-".to_string(), human::clock);
         let full = if progress.full { "  FULL: everything is pinned" } else { "" };
-        Ok(format!(
-            "{rate}{promise}  {} elements  history {} (since {oldest})  lost {}  {} blocks not on disk yet{full}",
-            human::count(progress.elements),
+        format!(
+            "{rate}{promise}  {}  history {} (since {oldest})  lost {}  {} not on disk yet{full}",
+            human::some(progress.elements, "element"),
             human::span(rings::history(&ring)),
             human::losses(&progress.losses),
-            progress.blocks.saturating_sub(progress.durable_blocks)
-        ))
+            human::some(progress.blocks.saturating_sub(progress.durable_blocks), "block")
+        )
+    }
+}
+
+impl Drop for Report<'_> {
+    fn drop(&mut self) {
+        self.latest.over.store(true, Ordering::Relaxed);
     }
 }

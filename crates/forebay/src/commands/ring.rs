@@ -21,6 +21,8 @@ pub enum RingCommand {
     Delete(NameArgs),
     /// Give a ring another capacity; what still fits is kept
     Resize(ResizeArgs),
+    /// Say which rings are pinned along with a ring, from now on
+    Relate(RelateArgs),
 }
 
 /// A ring to create.
@@ -48,6 +50,19 @@ pub struct ResizeArgs {
     /// What it shall have; rounded up to whole groups
     #[arg(long, value_name = "SIZE")]
     capacity: Bytes,
+}
+
+/// A ring and its relatives.
+#[derive(Args)]
+#[command(group = clap::ArgGroup::new("which").required(true).args(["relatives", "none"]))]
+pub struct RelateArgs {
+    /// Its name
+    name: String,
+    /// All of its relatives: rings whose data of the same time is pinned along
+    relatives: Vec<String>,
+    /// It has no relatives any more
+    #[arg(long)]
+    none: bool,
 }
 
 /// Does it.
@@ -95,6 +110,18 @@ pub fn run(context: &mut Context, command: RingCommand) -> Result<()> {
                 context.out.json(&json!({ "name": args.name, "capacity_bytes": capacity.0 }))
             } else {
                 context.out.line(format_args!("{} has {capacity} now.", args.name))
+            }
+        }),
+        RingCommand::Relate(args) => context.with_cluster(|context, cluster| {
+            let ring = cluster.relate_ring(&args.name, args.relatives)?;
+            if context.json {
+                return context.out.json(&json::ring(&ring));
+            }
+            match &ring.spec.relatives[..] {
+                [] => context.out.line(format_args!("{} is pinned alone now.", args.name)),
+                all => {
+                    context.out.line(format_args!("Along with {}, {} will be pinned.", args.name, all.join(" and ")))
+                }
             }
         }),
     }

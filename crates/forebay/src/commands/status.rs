@@ -53,6 +53,7 @@ impl Look {
             pin_percent: question.pin_percent,
             flush_interval: question.flush_interval,
             block: question.block,
+            keys: question.keys as u32,
         };
         let plans = cluster.plan(request).unwrap_or_default();
         let best = |target: &forebay_client::TargetInfo| {

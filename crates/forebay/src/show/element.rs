@@ -50,7 +50,7 @@ impl Elements {
         match *event {
             Event::Element { payload, .. } if self.form == Form::Raw => out.bytes(payload),
             _ if self.form == Form::Raw => Ok(()),
-            Event::Element { sequence, time, payload, caller } => {
+            Event::Element { sequence, time, payload, caller, cut } => {
                 self.keys.extract(payload, caller, &mut self.values);
                 if with_json {
                     let mut keys = Map::new();
@@ -63,6 +63,9 @@ impl Elements {
                         "type": "element", "sequence": sequence, "time": json::time(time), "length": payload.len(),
                         "keys": keys,
                     });
+                    if cut > 0 {
+                        value["original_length"] = json!(payload.len() as u64 + u64::from(cut));
+                    }
                     if self.form == Form::JsonHex {
                         value["hex"] = Value::String(hex(payload));
                     }
@@ -70,6 +73,9 @@ impl Elements {
                 }
                 self.line.clear();
                 let _ = write!(self.line, "{time}  {sequence}  {} B", payload.len());
+                if cut > 0 {
+                    let _ = write!(self.line, " of {}", payload.len() as u64 + u64::from(cut));
+                }
                 for (spec, value) in self.keys.specs().iter().zip(&self.values) {
                     if *value != KeyValue::MISSING {
                         let _ = write!(self.line, "  {}={}", spec.name(), spec.show(*value));

@@ -37,6 +37,11 @@ pub fn count(n: u64) -> String {
     grouped
 }
 
+/// So many of something that has a plural in -s.
+pub fn some(n: u64, what: &str) -> String {
+    format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
 /// Losses by cause; `none` if there are none.
 pub fn losses(losses: &Losses) -> String {
     let mut parts = Vec::new();

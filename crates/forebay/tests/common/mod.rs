@@ -73,6 +73,16 @@ impl Place {
         check_refusal(args, &self.feed(args, input), code, words);
     }
 
+    /// What tshark prints for a capture, which it must read without a word of complaint.
+    pub fn tshark(&self, name: &str, args: &[&str]) -> String {
+        let output = Command::new("tshark").arg("-n").arg("-r").arg(self.path(name)).args(args).output();
+        let output = output.unwrap_or_else(|e| panic!("install tshark ('cargo x test' does): {e}"));
+        let complaints = String::from_utf8_lossy(&output.stderr);
+        let complaints: Vec<&str> = complaints.lines().filter(|l| !l.starts_with("Running as user")).collect();
+        assert!(output.status.success() && complaints.is_empty(), "tshark: {complaints:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     /// How many elements match.
     pub fn count(&self, ring: &str, query: &str) -> u64 {
         self.ok(&["query", ring, query, "--count"]).trim().parse().unwrap()

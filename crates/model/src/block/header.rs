@@ -25,8 +25,12 @@ impl Flags {
     pub const STARTS_WITHIN: u32 = 1;
     /// The last entry is continued in the next block.
     pub const CONTINUES: u32 = 2;
+    /// The first entry ends an element of earlier blocks that was cut off by its source: it is not whole.
+    pub const TORN: u32 = 4;
+    /// There are cut records.
+    pub const CUTS: u32 = 8;
     /// All flags known to this version.
-    pub const KNOWN: u32 = 3;
+    pub const KNOWN: u32 = 15;
 }
 
 /// The header as it lies on the device, little-endian.
@@ -85,10 +89,12 @@ pub struct Header {
     pub entries: U32,
     /// CRC-32C of the payload.
     pub payload_crc: U32,
-    /// CRC-32C of directory, keys and gaps.
+    /// CRC-32C of directory, keys, gaps and cuts.
     pub body_crc: U32,
+    /// Bytes of cut records, after the gap records.
+    pub cuts_len: U32,
     /// Zero.
-    pub reserved: [u8; 96],
+    pub reserved: [u8; 92],
     /// CRC-32C of the header before this field.
     pub header_crc: U32,
 }
@@ -188,7 +194,7 @@ impl Header {
     pub fn check_lengths(&self) -> Result<()> {
         let total = self.total_len.get() as u64;
         let parts = HEADER_LEN as u64
-            + [self.payload_len, self.lengths_len, self.times_len, self.keys_len, self.gaps_len]
+            + [self.payload_len, self.lengths_len, self.times_len, self.keys_len, self.gaps_len, self.cuts_len]
                 .iter()
                 .map(|l| u64::from(l.get()))
                 .sum::<u64>();
@@ -222,9 +228,14 @@ impl Header {
         self.keys_at() + self.keys_len.get() as usize
     }
 
+    /// Offset of the cut records within the block.
+    pub fn cuts_at(&self) -> usize {
+        self.gaps_at() + self.gaps_len.get() as usize
+    }
+
     /// Offset of the padding within the block.
     pub fn end(&self) -> usize {
-        self.gaps_at() + self.gaps_len.get() as usize
+        self.cuts_at() + self.cuts_len.get() as usize
     }
 
     /// Whether the last entry goes on in the next block.
@@ -235,6 +246,11 @@ impl Header {
     /// Whether the first entry continues an element of an earlier block.
     pub fn starts_within(&self) -> bool {
         self.flags.get() & Flags::STARTS_WITHIN != 0
+    }
+
+    /// Whether the first entry ends an element that was cut off by its source.
+    pub fn is_torn(&self) -> bool {
+        self.flags.get() & Flags::TORN != 0
     }
 
     /// Sequence of the element after the last that ends or goes on here. An element that goes on keeps its number.
@@ -262,6 +278,6 @@ pub fn table() -> String {
         magic: 8, version: 2, header_len: 2, flags: 4, target: 16, ring: 8, segment: 8, slot: 4, index: 4, offset: 4,
         durable_blocks: 4, epoch: 8, first_sequence: 8, base_time: 8, min_time: 8, max_time: 8, writer: 8, number: 8,
         total_len: 4, payload_len: 4, lengths_len: 4, times_len: 4, keys_len: 4, gaps_len: 4, entries: 4, payload_crc: 4,
-        body_crc: 4, reserved: 96, header_crc: 4,
+        body_crc: 4, cuts_len: 4, reserved: 92, header_crc: 4,
     }
 }

@@ -9,8 +9,15 @@ use zerocopy::IntoBytes;
 
 /// Bytes of one gap record.
 pub(super) const GAP_LEN: usize = 32;
-/// The most that one more entry adds to the directories: in each a value and the repeats of the one before.
-const ENTRY_MAX: usize = 40;
+/// Bytes of one cut record.
+pub(super) const CUT_LEN: usize = 8;
+/// The most that one more entry adds: to each directory a value and the repeats of the one before, and a cut record.
+const ENTRY_MAX: usize = 40 + CUT_LEN;
+
+/// The most payload that a fresh block of `capacity` takes of one element with `caller` bytes of keys.
+pub fn largest_piece(capacity: usize, caller: usize) -> usize {
+    (capacity / BLOCK_ALIGN * BLOCK_ALIGN).saturating_sub(HEADER_LEN + ENTRY_MAX + caller)
+}
 
 /// A packed block, not yet stamped with a place.
 pub struct Sealed<B> {
@@ -33,6 +40,7 @@ pub struct Packer<B> {
     times: Runs,
     keys: Vec<u8>,
     gaps: Vec<u8>,
+    cuts: Vec<u8>,
     entries: u32,
     base_time: i64,
     last_time: i64,
@@ -41,6 +49,8 @@ pub struct Packer<B> {
     /// An element is being written in pieces; its bytes so far in this block.
     open: Option<OpenElement>,
     starts_within: bool,
+    /// The element that the block begins within was cut off by its source.
+    torn: bool,
     writer: u64,
     number: u64,
 }
@@ -48,6 +58,8 @@ pub struct Packer<B> {
 struct OpenElement {
     bytes: usize,
     time: i64,
+    caller: usize,
+    cut: u32,
 }
 
 impl<B: DerefMut<Target = [u8]>> Packer<B> {
@@ -61,6 +73,7 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
             times: Runs::default(),
             keys: Vec::new(),
             gaps: Vec::new(),
+            cuts: Vec::new(),
             entries: 0,
             base_time: 0,
             last_time: 0,
@@ -68,6 +81,7 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
             max_time: i64::MIN,
             open: None,
             starts_within: false,
+            torn: false,
             writer,
             number: 1,
         }
@@ -98,11 +112,13 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
 
     /// The most payload that a fresh block takes as one element with `caller` bytes of keys.
     pub fn largest(&self, capacity: usize, caller: usize) -> usize {
-        (capacity / BLOCK_ALIGN * BLOCK_ALIGN).saturating_sub(HEADER_LEN + ENTRY_MAX + caller)
+        largest_piece(capacity, caller)
     }
 
+    #[inline]
     fn used(&self) -> usize {
-        self.payload_end + self.lengths.len() + self.times.len() + self.keys.len() + self.gaps.len()
+        let directories = self.lengths.len() + self.times.len();
+        self.payload_end + directories + self.keys.len() + self.gaps.len() + self.cuts.len()
     }
 
     /// Bytes of payload that still fit as one more entry with `caller` bytes of keys.
@@ -119,8 +135,8 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
     pub fn push(&mut self, time: Timestamp, parts: &[&[u8]], caller_keys: &[u8]) -> bool {
         debug_assert!(self.open.is_none(), "an element in pieces is not ended");
         let length: usize = parts.iter().map(|p| p.len()).sum();
+        let used = self.used();
         let Some(buffer) = self.buffer.as_mut() else { return false };
-        let used = self.payload_end + self.lengths.len() + self.times.len() + self.keys.len() + self.gaps.len();
         if used + ENTRY_MAX + caller_keys.len() + length > self.limit {
             return false;
         }
@@ -135,13 +151,31 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
         true
     }
 
-    /// Begins an element that is written in pieces; if it does not end in this block, it goes on in the next.
-    pub fn begin(&mut self, time: Timestamp, caller_keys: &[u8]) -> bool {
+    /// Adds an element of which whoever captured it had cut off the last `cut` bytes, if it fits.
+    pub fn push_cut(&mut self, time: Timestamp, parts: &[&[u8]], caller_keys: &[u8], cut: u32) -> bool {
+        let entry = self.entries;
+        let fits = self.push(time, parts, caller_keys);
+        if fits {
+            self.cut(entry, cut);
+        }
+        fits
+    }
+
+    fn cut(&mut self, entry: u32, bytes: u32) {
+        if bytes > 0 {
+            self.cuts.extend_from_slice(&entry.to_le_bytes());
+            self.cuts.extend_from_slice(&bytes.to_le_bytes());
+        }
+    }
+
+    /// Begins an element that is written in pieces; if it does not end in this block, it goes on in the next. Whoever
+    /// captured it had cut off its last `cut` bytes.
+    pub fn begin(&mut self, time: Timestamp, caller_keys: &[u8], cut: u32) -> bool {
         assert!(self.open.is_none(), "an element in pieces is not ended");
         if self.room(caller_keys.len()) == 0 {
             return false;
         }
-        self.open = Some(OpenElement { bytes: 0, time: time.0 });
+        self.open = Some(OpenElement { bytes: 0, time: time.0, caller: caller_keys.len(), cut });
         self.keys.extend_from_slice(caller_keys);
         true
     }
@@ -160,7 +194,21 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
     /// Ends the element in pieces.
     pub fn end(&mut self) {
         let open = self.open.take().expect("an element in pieces was begun");
+        self.cut(self.entries, open.cut);
         self.entry(open.bytes, open.time);
+    }
+
+    /// Gives up the element in pieces. What there is of it in this block is dropped; if it began in an earlier one, it
+    /// ends here, torn.
+    pub fn abandon(&mut self) {
+        let open = self.open.take().expect("an element in pieces was begun");
+        self.payload_end -= open.bytes;
+        if self.starts_within && self.entries == 0 {
+            self.torn = true;
+            self.entry(0, open.time);
+        } else {
+            self.keys.truncate(self.keys.len() - open.caller);
+        }
     }
 
     /// Records a gap before the next entry, if there is room. False if not: seal the block and try again.
@@ -207,6 +255,7 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
         }
         let continues = self.open.take();
         if let Some(open) = &continues {
+            self.cut(self.entries, open.cut);
             self.entry(open.bytes, open.time);
         }
         let mut buffer = self.buffer.take().expect("something is packed, so there is a buffer");
@@ -214,7 +263,7 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
         self.lengths.finish();
         self.times.finish();
         let mut at = self.payload_end;
-        for section in [&self.lengths.tokens, &self.times.tokens, &self.keys, &self.gaps] {
+        for section in [&self.lengths.tokens, &self.times.tokens, &self.keys, &self.gaps, &self.cuts] {
             buffer[at..at + section.len()].copy_from_slice(section);
             at += section.len();
         }
@@ -224,7 +273,9 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
 
         let mut header = Header::blank();
         let flags = if self.starts_within { Flags::STARTS_WITHIN } else { 0 }
-            | if continues.is_some() { Flags::CONTINUES } else { 0 };
+            | if continues.is_some() { Flags::CONTINUES } else { 0 }
+            | if self.torn { Flags::TORN } else { 0 }
+            | if self.cuts.is_empty() { 0 } else { Flags::CUTS };
         header.flags = flags.into();
         header.base_time = self.base_time.into();
         header.min_time = self.min_time.into();
@@ -237,6 +288,7 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
         header.times_len = (self.times.tokens.len() as u32).into();
         header.keys_len = (self.keys.len() as u32).into();
         header.gaps_len = (self.gaps.len() as u32).into();
+        header.cuts_len = (self.cuts.len() as u32).into();
         header.entries = self.entries.into();
         header.payload_crc = crc32c(&buffer[HEADER_LEN..self.payload_end]).into();
         header.body_crc = crc32c(&buffer[self.payload_end..at]).into();
@@ -248,6 +300,8 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
         self.lengths.clear();
         self.times.clear();
         self.gaps.clear();
+        self.cuts.clear();
+        self.torn = false;
         self.entries = 0;
         self.min_time = i64::MAX;
         self.max_time = i64::MIN;
@@ -255,9 +309,8 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
         // The keys of an element that goes on are told again, so that each block can be read alone.
         match continues {
             Some(open) => {
-                let caller = if sealed.entries == 0 { 0 } else { self.keys.len() / sealed.entries as usize };
-                self.keys.drain(..self.keys.len() - caller);
-                self.open = Some(OpenElement { bytes: 0, time: open.time });
+                self.keys.drain(..self.keys.len() - open.caller);
+                self.open = Some(OpenElement { bytes: 0, ..open });
             }
             None => self.keys.clear(),
         }

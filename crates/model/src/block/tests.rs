@@ -58,7 +58,7 @@ fn an_element_larger_than_a_block_goes_on_in_the_next() {
     let mut packer = Packer::new(1);
     let data: Vec<u8> = (0..10_000u32).map(|i| i as u8).collect();
     packer.give(vec![0; 4096]);
-    assert!(packer.begin(Timestamp(5), b"key"));
+    assert!(packer.begin(Timestamp(5), b"key", 0));
     let mut rest = &data[..];
     let mut blocks = Vec::new();
     let mut sequence = 7;
@@ -86,10 +86,102 @@ fn an_element_larger_than_a_block_goes_on_in_the_next() {
 }
 
 #[test]
+fn an_element_that_is_abandoned_where_it_began_leaves_nothing() {
+    let mut packer = Packer::new(1);
+    packer.give(vec![0; 4096]);
+    assert!(packer.push(Timestamp(1), &[b"before"], b"k1"));
+    assert!(packer.begin(Timestamp(2), b"k2", 9));
+    assert_eq!(packer.part(b"cut off"), 7);
+    packer.abandon();
+    assert!(packer.push(Timestamp(3), &[b"after"], b"k3"));
+    let bytes = stamped(&mut packer, &STAMP);
+    let view = View::parse(&bytes).unwrap();
+    view.verify().unwrap();
+    let entries: Vec<_> = view.entries().map(Result::unwrap).collect();
+    let read: Vec<_> =
+        entries.iter().map(|e| (e.sequence, &bytes[e.payload.clone()], &bytes[e.caller_keys.clone()])).collect();
+    assert_eq!(read, [(100, &b"before"[..], &b"k1"[..]), (101, &b"after"[..], &b"k3"[..])]);
+    assert_eq!((view.header().is_torn(), view.header().next_sequence()), (false, 102));
+}
+
+#[test]
+fn an_element_that_is_abandoned_in_a_later_block_ends_there_torn() {
+    let mut packer = Packer::new(1);
+    packer.give(vec![0; 4096]);
+    assert!(packer.begin(Timestamp(5), b"key", 0));
+    assert!(packer.part(&[7; 5000]) < 5000);
+    let first = stamped(&mut packer, &STAMP);
+    assert!(View::parse(&first).unwrap().header().continues());
+    // With bytes in the second block, or before there is a buffer for it.
+    for bytes in [0, 100] {
+        let mut packer = Packer::new(1);
+        packer.give(vec![0; 4096]);
+        assert!(packer.begin(Timestamp(5), b"key", 0));
+        packer.part(&[7; 5000]);
+        stamped(&mut packer, &STAMP);
+        if bytes > 0 {
+            packer.give(vec![0; 4096]);
+            assert_eq!(packer.part(&vec![8; bytes]), bytes);
+        }
+        packer.abandon();
+        if bytes == 0 {
+            packer.give(vec![0; 4096]);
+        }
+        let gap = Gap { cause: Cause::Rejected, count: Some(1), first: Timestamp(5), last: Timestamp(5) };
+        assert!(packer.gap(&gap));
+        assert!(packer.push(Timestamp(6), &[b"next"], b"yek"));
+        let second = stamped(&mut packer, &STAMP);
+        let view = View::parse(&second).unwrap();
+        view.verify().unwrap();
+        let entries: Vec<_> = view.entries().map(Result::unwrap).collect();
+        let read: Vec<_> = entries.iter().map(|e| (e.first, e.last, e.torn, &second[e.payload.clone()])).collect();
+        assert_eq!(read, [(false, true, true, &b""[..]), (true, true, false, &b"next"[..])]);
+        assert_eq!(&second[entries[1].caller_keys.clone()], b"yek");
+        assert_eq!(view.gaps().collect::<Vec<_>>(), [(1, gap)]);
+        assert_eq!(view.header().next_sequence(), 102, "the torn element keeps its number");
+    }
+}
+
+#[test]
+fn what_was_cut_off_a_frame_is_told_with_each_of_its_pieces() {
+    let mut packer = Packer::new(1);
+    packer.give(vec![0; 4096]);
+    assert!(packer.push(Timestamp(1), &[b"whole"], b""));
+    assert!(packer.push_cut(Timestamp(2), &[b"short"], b"", 1400));
+    assert!(packer.push_cut(Timestamp(3), &[b"whole, too"], b"", 0));
+    assert!(packer.begin(Timestamp(4), b"", 77));
+    assert!(packer.part(&[1; 4000]) < 4000);
+    let first = stamped(&mut packer, &STAMP);
+    packer.give(vec![0; 4096]);
+    packer.part(b"end");
+    packer.end();
+    let second = stamped(&mut packer, &STAMP);
+    let cuts = |bytes: &[u8]| View::parse(bytes).unwrap().entries().map(|e| e.unwrap().cut).collect::<Vec<_>>();
+    assert_eq!((cuts(&first), cuts(&second)), (vec![0, 1400, 0, 77], vec![77]));
+    assert_eq!(View::parse(&first).unwrap().cuts().collect::<Vec<_>>(), [(1, 1400), (3, 77)]);
+    View::parse(&first).unwrap().verify().unwrap();
+}
+
+#[test]
+fn a_block_full_of_cut_frames_still_has_room_for_their_records() {
+    let mut packer = Packer::new(1);
+    packer.give(vec![0; 8192]);
+    let mut n = 0;
+    while packer.push_cut(Timestamp(n * n * 977), &[&[n as u8; 3][..n as usize % 4]], b"", n as u32 + 1) {
+        n += 1;
+    }
+    let bytes = stamped(&mut packer, &STAMP);
+    let view = View::parse(&bytes).unwrap();
+    view.verify().unwrap();
+    assert!(view.entries().enumerate().all(|(i, entry)| entry.unwrap().cut == i as u32 + 1));
+    assert_eq!(view.header().entries.get() as i64, n);
+}
+
+#[test]
 fn every_flipped_bit_is_found() {
     let mut packer = Packer::new(1);
     packer.give(vec![0; 4096]);
-    assert!(packer.push(Timestamp(1), &[&[7; 1000]], b""));
+    assert!(packer.push_cut(Timestamp(1), &[&[7; 1000]], b"", 500));
     let bytes = stamped(&mut packer, &STAMP);
     let end = View::parse(&bytes).unwrap().header().end();
     assert!(end > HEADER_LEN + 1000);

@@ -2,7 +2,7 @@
 
 use super::crc32c;
 use super::header::{HEADER_LEN, Header, Stamp};
-use super::packer::GAP_LEN;
+use super::packer::{CUT_LEN, GAP_LEN};
 use crate::error::{Error, Result};
 use crate::gap::{Cause, Gap};
 use crate::time::Timestamp;
@@ -30,6 +30,10 @@ pub struct Entry {
     pub first: bool,
     /// Whether the element ends here.
     pub last: bool,
+    /// Whether it ends here because its source cut it off: then it is not whole, and nothing of it lies here.
+    pub torn: bool,
+    /// Bytes that whoever captured it had cut off its end.
+    pub cut: u32,
     /// Its place in the directory.
     pub index: u32,
 }
@@ -126,12 +130,19 @@ impl<'a> View<'a> {
             index: 0,
             starts_within: header.starts_within(),
             continues: header.continues(),
+            torn: header.is_torn(),
+            cuts: &self.bytes[header.cuts_at()..header.end()],
         }
+    }
+
+    /// The cut records in order: entry, and bytes that whoever captured it had cut off its end.
+    pub fn cuts(&self) -> impl Iterator<Item = (u32, u32)> + 'a {
+        self.bytes[self.header.cuts_at()..self.header.end()].chunks_exact(CUT_LEN).map(cut)
     }
 
     /// The gaps in order, each with the entry before which it lies.
     pub fn gaps(&self) -> impl Iterator<Item = (u32, Gap)> + 'a {
-        let bytes = &self.bytes[self.header.gaps_at()..self.header.end()];
+        let bytes = &self.bytes[self.header.gaps_at()..self.header.cuts_at()];
         bytes.chunks_exact(GAP_LEN).filter_map(|record| {
             let u64_at = |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().expect("eight bytes"));
             let before = u32::from_le_bytes(record[..4].try_into().expect("four bytes"));
@@ -159,6 +170,27 @@ pub struct Entries<'a> {
     index: u32,
     starts_within: bool,
     continues: bool,
+    torn: bool,
+    /// The cut records that are left.
+    cuts: &'a [u8],
+}
+
+fn cut(record: &[u8]) -> (u32, u32) {
+    let word = |at: usize| u32::from_le_bytes(record[at..at + 4].try_into().expect("four bytes"));
+    (word(0), word(4))
+}
+
+impl Entries<'_> {
+    #[cold]
+    fn cut_of(&mut self, entry: u32) -> u32 {
+        match self.cuts.split_at_checked(CUT_LEN) {
+            Some((record, rest)) if cut(record).0 == entry => {
+                self.cuts = rest;
+                cut(record).1
+            }
+            _ => 0,
+        }
+    }
 }
 
 impl Iterator for Entries<'_> {
@@ -183,6 +215,8 @@ impl Iterator for Entries<'_> {
         let keys = self.keys_at;
         self.keys_at += self.caller;
         let first = !(self.index == 0 && self.starts_within);
+        let torn = self.index == 0 && self.torn;
+        let cut = if self.cuts.is_empty() { 0 } else { self.cut_of(self.index) };
         self.index += 1;
         let last = !(self.index == self.entries && self.continues);
         let sequence = self.sequence;
@@ -194,6 +228,8 @@ impl Iterator for Entries<'_> {
             caller_keys: keys..self.keys_at,
             first,
             last,
+            torn,
+            cut,
             index: self.index - 1,
         }))
     }

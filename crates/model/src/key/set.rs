@@ -1,6 +1,7 @@
 //! The keys of a ring, in their order, and their extraction from an element.
 
 use super::{Extraction, Format, KeySpec, KeyValue, MAX_KEYS};
+use crate::block::{MAX_BLOCK, largest_piece};
 use crate::error::{Error, Result};
 use crate::packet::{self, LinkType, PacketField, PacketFields};
 use crate::size::Bytes;
@@ -118,6 +119,26 @@ impl KeySet {
     /// Refuses keys that lie beyond the end of elements of this (the smallest or the fixed) size.
     pub fn check_fits(&self, element: Bytes) -> Result<()> {
         self.specs.iter().try_for_each(|spec| spec.check_fits(element))
+    }
+
+    /// How many of an element's first bytes its keys of fixed place need.
+    pub fn reach(&self) -> u64 {
+        self.specs.iter().map(KeySpec::reach).max().unwrap_or(0)
+    }
+
+    /// Refuses keys that do not lie in what a block of `block` takes of an element that is larger.
+    pub fn check_block(&self, block: Bytes) -> Result<()> {
+        let piece = largest_piece(block.0 as usize, self.caller_width) as u64;
+        match self.specs.iter().find(|spec| spec.reach() > piece) {
+            None => Ok(()),
+            Some(spec) => Err(Error::usage(format!(
+                "key '{}' ends {} bytes into an element, and of one that is larger than a block of {block} the first \
+                 block has {piece}; give the ring larger blocks (up to {}), or the key another offset",
+                spec.name(),
+                spec.reach(),
+                Bytes(MAX_BLOCK as u64)
+            ))),
+        }
     }
 
     /// Takes the value of every key from an element and from what the caller gave beside it ([`Self::caller_width`]

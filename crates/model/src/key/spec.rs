@@ -120,10 +120,18 @@ impl KeySpec {
         self.key_type().show(value)
     }
 
+    /// How many of an element's first bytes it needs, if it has a fixed place.
+    pub(super) fn reach(&self) -> u64 {
+        match self.extraction {
+            Extraction::Fixed { offset, width, .. } => u64::from(offset) + u64::from(width),
+            Extraction::Packet(_) | Extraction::Caller { .. } => 0,
+        }
+    }
+
     /// Refuses a key that lies beyond the end of elements of this size.
     pub fn check_fits(&self, element: Bytes) -> Result<()> {
         let Extraction::Fixed { offset, width, .. } = self.extraction else { return Ok(()) };
-        let end = u64::from(offset) + u64::from(width);
+        let end = self.reach();
         if end <= element.0 {
             return Ok(());
         }

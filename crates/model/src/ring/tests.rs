@@ -19,3 +19,21 @@ fn a_spec_is_checked_before_it_reaches_a_target() {
     assert!(RingSpec { pin_budget_percent: 100, ..good.clone() }.check().is_err());
     assert!(RingSpec { capacity: Bytes::ZERO, ..good }.check().is_err());
 }
+
+#[test]
+fn a_key_that_the_first_block_of_a_large_element_does_not_reach_is_refused_with_the_numbers() {
+    let with = |key: &str, block| RingSpec {
+        keys: vec![key.to_string()],
+        block: Bytes::kib(block),
+        ..RingSpec::new("/a", Bytes::gib(1))
+    };
+    let piece = crate::block::largest_piece(64 << 10, 0);
+    with(&format!("tag=bytes4@{}", piece - 4), 64).check().expect("its last byte is the last of the first block");
+    let error = with(&format!("tag=bytes4@{}", piece - 3), 64).check().expect_err("one byte too far");
+    assert_eq!(error.kind, crate::Kind::Usage);
+    for part in ["'tag'", "64 KiB", "4 MiB", &piece.to_string(), &(piece + 1).to_string()] {
+        assert!(error.message.contains(part), "{part}: {error}");
+    }
+    with("tag=bytes4@4100000", 4096).check().expect("the largest block");
+    with("tag=caller.u64", 4).check().expect("beside the element");
+}

@@ -16,7 +16,7 @@ fn seal(packer: &mut Packer<Vec<u8>>) -> Vec<u8> {
     bytes
 }
 
-/// Three blocks: elements and a gap, an element that goes on, and its end.
+/// Four blocks: elements and a gap, an element that goes on, its end with one that is torn, and what follows it.
 fn blocks() -> Vec<Vec<u8>> {
     let mut packer: Packer<Vec<u8>> = Packer::new(WRITER);
     packer.give(vec![0; 8192]);
@@ -27,12 +27,19 @@ fn blocks() -> Vec<Vec<u8>> {
     assert!(packer.gap(&gap));
     let mut blocks = vec![seal(&mut packer)];
     packer.give(vec![0; 4096]);
-    assert!(packer.begin(Timestamp(2000), b"kk"));
+    assert!(packer.begin(Timestamp(2000), b"kk", 0));
     assert!(packer.part(&[1; 9000]) < 9000);
     blocks.push(seal(&mut packer));
     packer.give(vec![0; 4096]);
     assert_eq!(packer.part(&[1; 10]), 10);
     packer.end();
+    assert!(packer.push_cut(Timestamp(2001), &[b"short"], b"kk", 99));
+    assert!(packer.begin(Timestamp(2002), b"kk", 0));
+    assert!(packer.part(&[2; 9000]) < 9000);
+    blocks.push(seal(&mut packer));
+    packer.give(vec![0; 4096]);
+    packer.abandon();
+    assert!(packer.push(Timestamp(2003), &[b"after"], b"kk"));
     blocks.push(seal(&mut packer));
     blocks
 }
@@ -43,8 +50,8 @@ fn blocks_as_they_are_packed_are_taken_in_order() {
     for block in blocks() {
         expected = expected.check(&block).expect("a good block");
     }
-    assert_eq!(expected, Expected { number: 4, ..first() });
-    let [one, two, three] = &blocks()[..] else { unreachable!("three blocks") };
+    assert_eq!(expected, Expected { number: 5, ..first() });
+    let [one, two, three, _] = &blocks()[..] else { unreachable!("four blocks") };
     first().check(two).expect_err("the second before the first");
     let second = first().check(one).expect("a good block");
     second.check(one).expect_err("the first once more");
@@ -59,7 +66,7 @@ fn blocks_as_they_are_packed_are_taken_in_order() {
 #[test]
 fn a_changed_byte_is_refused_wherever_it_matters_and_never_panics() {
     // The stamp is the target's to write, the times are the peer's to tell, the reserved bytes are nobody's.
-    let free = |at: usize| (10..12).contains(&at) || (16..88).contains(&at) || (156..256).contains(&at);
+    let free = |at: usize| (10..12).contains(&at) || (16..88).contains(&at) || (160..256).contains(&at);
     let mut expected = first();
     for block in blocks() {
         let view = forebay_model::block::View::of_sealed(&block).expect("a block");
@@ -86,4 +93,27 @@ fn a_header_that_lies_about_an_empty_block_is_refused() {
     let mut bytes = header.as_bytes().to_vec();
     bytes.resize(4096, 0);
     first().check(&bytes).expect_err("nothing is in it");
+}
+
+#[test]
+fn a_header_that_lies_about_cuts_or_torn_elements_is_refused() {
+    use forebay_model::block::{Flags, Header};
+    use zerocopy::FromBytes;
+    let mut expected = first();
+    for block in blocks() {
+        let (header, _) = Header::read_from_prefix(&block).expect("a header");
+        for flag in [Flags::TORN, Flags::CUTS] {
+            let mut lying = header;
+            lying.flags = (header.flags.get() ^ flag).into();
+            let mut changed = block.clone();
+            changed[..256].copy_from_slice(lying.as_bytes());
+            // That an end of no bytes is torn, only the flag says: without it, it is an end.
+            if header.is_torn() && flag == Flags::TORN {
+                expected.check(&changed).expect("a good block");
+            } else {
+                expected.check(&changed).expect_err("a lie");
+            }
+        }
+        expected = expected.check(&block).expect("a good block");
+    }
 }

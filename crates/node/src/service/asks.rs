@@ -28,6 +28,10 @@ pub(super) async fn ask(service: &Service, request: Request) -> Result<Reply> {
         Request::CreateRing(spec) => Ok(Reply::Ring(Box::new(target.create_ring(spec).await?.status()))),
         Request::DeleteRing { ring } => target.delete_ring(&ring).await.map(|()| Reply::Done),
         Request::ResizeRing { ring, capacity } => target.resize_ring(&ring, capacity).await.map(Reply::Capacity),
+        Request::RelateRing { ring, relatives } => {
+            target.relate_ring(&ring, relatives).await?;
+            Ok(Reply::Ring(Box::new(target.ring(&ring)?.status())))
+        }
         Request::Pin { ring, label, from, to } => target.pin(&ring, &label, from, to).await.map(Reply::Pinned),
         Request::Unpin { ring, pin } => target.unpin(&ring, pin).await.map(|()| Reply::Done),
         Request::Pins { ring } => Ok(Reply::Pins(target.ring(&ring)?.status().pins)),
@@ -99,8 +103,8 @@ async fn measure_again(service: &Service, budget: Duration) -> Result<Profile> {
 
 fn plan(service: &Service, request: &PlanRequest) -> TargetPlan {
     let target = &service.target;
-    let PlanRequest { rate, capacity, pin_percent, flush_interval, block } = *request;
-    let question = plan::Question { rate, capacity, pin_percent, flush_interval, block, keys: 0 };
+    let PlanRequest { rate, capacity, pin_percent, flush_interval, block, keys } = *request;
+    let question = plan::Question { rate, capacity, pin_percent, flush_interval, block, keys: keys as usize };
     let (profile, layout, free, demands) = (target.profile(), target.layout(), target.free_runs(), target.demands());
     let ground = plan::Ground { profile: &profile, layout: &layout, free: &free, existing: &demands };
     let plan = plan::plan(ground, &question);

@@ -2,18 +2,15 @@
 
 use super::{QueryId, Service};
 use async_task::Task;
-use forebay_env::pipe::{Inlet, pipe};
+use forebay_env::pipe::Inlet;
+use forebay_model::Result;
 use forebay_model::query::Query;
-use forebay_model::ring::{Batch, Item, QuerySummary};
-use forebay_model::{Bytes, Result};
+use forebay_model::ring::{Batch, QuerySummary};
 use forebay_target::query::{self, Limits};
 use forebay_wire::command::QueryRequest;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-
-/// What a query of gaps alone may hold of elements on their way to being passed over.
-const PASSING: usize = 1 << 20;
 
 #[derive(Default)]
 pub(super) struct Queries {
@@ -47,26 +44,10 @@ pub(super) fn cancel(service: &Service, id: QueryId) {
 async fn answer(service: &Rc<Service>, request: QueryRequest, batches: Inlet<Batch>) -> Result<QuerySummary> {
     let ring = service.target.ring(&request.ring)?;
     let query = Query::parse(&request.text, &ring.keys, request.now)?;
-    let limits = Limits { follow: request.follow, elements: request.limit.unwrap_or(u64::MAX) };
+    let limits =
+        Limits { follow: request.follow, elements: request.limit.unwrap_or(u64::MAX), gaps_only: request.gaps_only };
     if limits.elements == 0 {
         return Ok(QuerySummary::default());
     }
-    if !request.gaps_only {
-        return query::run(ring, query, limits, &batches).await;
-    }
-    let (inner, mut passing) = pipe::<Batch>(PASSING);
-    let filter = service.env.spawner.spawn(async move {
-        while let Some(mut batch) = passing.receive().await {
-            batch.items.retain(|item| !matches!(item, Item::Element { .. }));
-            batch.payload.clear();
-            let weight = batch.items.len() * size_of::<Item>();
-            if !batch.items.is_empty() && !batches.send(batch, weight).await {
-                return;
-            }
-        }
-    });
-    let result = query::run(ring, query, limits, &inner).await;
-    drop(inner);
-    filter.await;
-    result.map(|summary| QuerySummary { elements: 0, bytes: Bytes::ZERO, ..summary })
+    query::run(ring, query, limits, &batches).await
 }

@@ -9,6 +9,7 @@ use forebay_env::Buffer;
 use forebay_env::pipe::Inlet;
 use forebay_model::ring::RingState;
 use forebay_model::{Error, Moment, Result};
+use forebay_target::catalog::Writers;
 use forebay_target::{Arrival, Ring};
 use forebay_wire::command::{Durable, OpenWriter, WriterOpened};
 use std::cell::RefCell;
@@ -25,8 +26,8 @@ const LOOK: Duration = Duration::from_millis(250);
 #[derive(Default)]
 pub(super) struct Sessions {
     open: RefCell<BTreeMap<SessionId, Session>>,
-    /// By ring: the writer that was last, and how far its blocks were received.
-    received: RefCell<BTreeMap<u64, (u64, u64)>>,
+    /// By ring: the writers that were last, and how far the blocks of each were received.
+    received: RefCell<BTreeMap<u64, Writers>>,
 }
 
 struct Session {
@@ -54,15 +55,15 @@ pub(super) async fn open(service: &Rc<Service>, id: SessionId, request: OpenWrit
     }
     ring.attach(writer).map_err(|error| error.of(&name))?;
     let (status, progress) = (ring.status(), ring.progress());
-    let mine = progress.writer == writer;
-    let durable = Durable {
-        number: if mine { progress.durable } else { 0 },
-        sequence: progress.sequence,
-        full: status.state == RingState::Full,
+    let durable =
+        Durable { number: ring.durable_of(writer), sequence: progress.sequence, full: status.state == RingState::Full };
+    let received = {
+        let mut all = service.sessions.received.borrow_mut();
+        let writers = all.entry(ring.id.0).or_default();
+        let received = writers.last_of(writer).unwrap_or(0).max(durable.number);
+        writers.saw(writer, received);
+        received
     };
-    let known = service.sessions.received.borrow().get(&ring.id.0).copied();
-    let received = known.filter(|(w, _)| *w == writer).map_or(durable.number, |(_, number)| number);
-    service.sessions.received.borrow_mut().insert(ring.id.0, (writer, received));
     // The same writer from a connection that broke: this session takes over from that one.
     let older = {
         let open = service.sessions.open.borrow();
@@ -136,7 +137,8 @@ pub(super) fn append(service: &Service, id: SessionId, buffer: Buffer, number: u
     let Some(session) = open.get(&id) else { return };
     match session.ring.accept(Arrival { buffer, accepted }) {
         Ok(()) => {
-            service.sessions.received.borrow_mut().insert(session.ring.id.0, (session.writer, number));
+            let mut received = service.sessions.received.borrow_mut();
+            received.entry(session.ring.id.0).or_default().saw(session.writer, number);
         }
         Err(error) => session.watch.end(Err(error)),
     }

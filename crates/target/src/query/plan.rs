@@ -96,6 +96,7 @@ impl Run<'_> {
     fn wants_all_of(&self, segment: &Segment) -> bool {
         // With a hole in it, its blocks reach further than the sum of their bytes.
         !self.query.needs_keys()
+            && !self.limits.gaps_only
             && segment.losses.gaps[Cause::Damaged as usize - 1] == 0
             && segment.min_time >= self.times.0.0
             && segment.max_time <= self.times.1.0
@@ -106,8 +107,10 @@ impl Run<'_> {
     fn plan_open(&self, blocks: &[Written], segment: &Segment) -> Plan {
         let mut stretches = VecDeque::new();
         let (mut at, mut end, mut time, mut next) = (0, segment.first, segment.min_time, 0);
+        let with_gaps = self.limits.gaps_only.then(|| self.ring.open_gaps(segment.sequence));
+        let looked_at = |offset| with_gaps.as_ref().is_none_or(|spans| spans.iter().any(|s| s.contains(&offset)));
         for block in blocks {
-            if block.offset >= self.offset {
+            if block.offset >= self.offset && looked_at(block.offset) {
                 if block.elements.0 > end {
                     stretches.push_back(Stretch::hole(at, (end, block.elements.0), (time, block.times.0)));
                 }
@@ -165,10 +168,15 @@ impl Run<'_> {
                 && span.max_time >= self.times.0.0
                 && span.end >= self.sequences.0
                 && span.first <= self.sequences.1;
+            if self.limits.gaps_only {
+                chosen[i] = in_range && span.gaps;
+                continue;
+            }
             let continued = if i == 0 { self.force_first } else { chosen[i - 1] && spans[i - 1].continues };
             chosen[i] = continued || in_range && (span.gaps || candidates.get(i));
         }
-        let goes_on = spans.last().is_some_and(|s| s.continues) && chosen.last() == Some(&true);
+        let goes_on =
+            !self.limits.gaps_only && spans.last().is_some_and(|s| s.continues) && chosen.last() == Some(&true);
         let mut stretches = VecDeque::new();
         let (mut at, mut end, mut time, mut next) = (0, segment.first, segment.min_time, 0);
         for (span, chosen) in spans.iter().zip(&chosen) {
@@ -198,8 +206,11 @@ impl Run<'_> {
 
     /// The spans that may hold matching elements, by the index.
     async fn candidates(&self, tables: &Tables, pages_at: Option<Bytes>) -> Result<BlockSet> {
-        let terms = self.query.terms();
         let n = tables.spans.len();
+        if self.limits.gaps_only {
+            return Ok(BlockSet::none(n));
+        }
+        let terms = self.query.terms();
         let mut known: Vec<(Term, Option<BlockSet>)> = Vec::new();
         for term in terms {
             let set = match &term {

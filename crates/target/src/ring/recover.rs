@@ -21,7 +21,7 @@
 //! Cut off at any point, it can be done again: it writes nothing but zeros over what is not data.
 
 use super::{Open, Ring, Written};
-use crate::catalog::Segment;
+use crate::catalog::{Segment, Writers};
 use crate::layout::ROOTS;
 use crate::salvage::Salvage;
 use crate::schedule::StreamId;
@@ -58,8 +58,8 @@ struct Scan {
     written: Vec<Written>,
     /// Epoch of the last block.
     epoch: u64,
-    /// Last block's writer session and number.
-    writer: (u64, u64),
+    /// Whose blocks were found, and the last of each.
+    writers: Writers,
     /// Whether any block says that blocks of this segment were durable.
     proof: bool,
 }
@@ -388,7 +388,7 @@ impl Recovery {
             end: 0,
             written: Vec::new(),
             epoch: step.least_epoch,
-            writer: (0, 0),
+            writers: Writers::default(),
             proof: false,
         };
         // The footer is not looked at: where it begins is not known, and it does not look like a block.
@@ -469,7 +469,7 @@ impl Recovery {
                 elements: (header.first_sequence.get(), header.next_sequence()),
                 times: (header.min_time.get(), header.max_time.get()),
             });
-            scan.writer = (header.writer.get(), header.number.get());
+            scan.writers.saw(header.writer.get(), header.number.get());
             scan.proof |= header.durable_blocks.get() > 0;
             pos += header.total_len.get() as usize;
             scan.end = pos as u32;
@@ -489,7 +489,14 @@ impl Recovery {
     /// behind a sealed tail.
     async fn settle(&self, survey: Survey) -> Result<bool> {
         let Survey { steps, mut scans, tail, sealed, lost_end } = survey;
-        let writer = scans[..=tail].iter().rev().flatten().map(|s| s.writer).find(|w| w.0 != 0).unwrap_or((0, 0));
+        // Everything up to the tail is durable: whoever recorded it need not send it again.
+        let writers = self.ring.core.with_ring_mut(self.ring.id, |r| {
+            for (step, scan) in steps[..=tail].iter().zip(&scans) {
+                let found = scan.as_ref().map(|s| &s.writers).or(step.trailer.as_ref().map(|t| &t.writers));
+                found.into_iter().for_each(|found| r.writers.merge(found));
+            }
+            r.writers.clone()
+        });
         for step in &steps[tail + 1..] {
             self.erase(step.slot).await?;
             self.ring.core.with_ring_mut(self.ring.id, |r| r.slots[step.slot as usize] = None);
@@ -533,8 +540,7 @@ impl Recovery {
         {
             let mut work = self.ring.work.borrow_mut();
             work.next_element = next_element;
-            work.progress.writer = writer.0;
-            work.progress.durable = writer.1;
+            (work.progress.writer, work.progress.durable) = writers.last().unwrap_or((0, 0));
             work.progress.sequence = next_element;
         }
         let Some(scan) = open else { return Ok(lost_end > 0 && self.lose_the_end(end)) };
@@ -549,6 +555,7 @@ impl Recovery {
             written: scan.written,
             next_written: durable_blocks,
             durable_blocks,
+            writers: scan.writers,
         });
         Ok(false)
     }
@@ -568,6 +575,7 @@ impl Recovery {
             tables_at: 0,
             tables_len: 0,
             tables_crc: 0,
+            writers: scan.writers,
         };
         // The blocks are durable before a trailer says so.
         self.ring.core.disk.flush().await?;

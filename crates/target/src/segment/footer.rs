@@ -2,7 +2,7 @@
 
 use super::postings::{KeyIndex, Owner, encode};
 use super::spans::{Builder, Span};
-use crate::catalog::Segment;
+use crate::catalog::{Segment, Writers};
 use crate::superblock::checksum;
 use forebay_model::block::crc32c;
 use forebay_model::{Bytes, Error, Result};
@@ -47,6 +47,8 @@ pub struct Trailer {
     pub tables_len: u32,
     /// Their CRC-32C.
     pub tables_crc: u32,
+    /// Who recorded it, and the last block of each.
+    pub writers: Writers,
 }
 
 /// Encodes index, tables and trailer of a segment of `segment` bytes. Returns where the bytes belong in the segment,

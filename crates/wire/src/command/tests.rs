@@ -15,6 +15,7 @@ fn one_of_each() -> Vec<Request> {
         Request::CreateRing(spec),
         Request::DeleteRing { ring: ring() },
         Request::ResizeRing { ring: ring(), capacity: Bytes::gib(2) },
+        Request::RelateRing { ring: ring(), relatives: vec!["/station/8".into(), "/station/9".into()] },
         Request::Pin { ring: ring(), label: "flare".into(), from: Timestamp(-5), to: Timestamp(7) },
         Request::Unpin { ring: ring(), pin: 3 },
         Request::Pins { ring: ring() },
@@ -27,6 +28,7 @@ fn one_of_each() -> Vec<Request> {
             pin_percent: 5,
             flush_interval: Duration::from_secs(1),
             block: Bytes::mib(1),
+            keys: 6,
         }),
     ]
 }
@@ -54,6 +56,7 @@ fn the_items_of_a_frame_fit_its_body_whatever_they_are() {
         time: Timestamp::MIN,
         length: u32::MAX,
         caller: u16::MAX,
+        cut: u32::MAX,
         first: true,
         last: true,
     };
