@@ -38,6 +38,8 @@ const PATIENCE: u32 = 65_536;
 const LOOK_AHEAD: usize = 16;
 /// Bytes read at once; at least two blocks of the largest size, so that one is always whole.
 const WINDOW: usize = 2 * MAX_BLOCK;
+/// Bytes erased at once.
+const ERASED_AT_ONCE: Bytes = Bytes::mib(1);
 
 /// A segment of the walk.
 struct Step {
@@ -602,19 +604,31 @@ impl Recovery {
         Ok(())
     }
 
+    /// Leaves nothing in `slot` that could be taken for a block. What says that something is there goes last: cut off in
+    /// between, it is found and erased again.
     async fn erase(&self, slot: u32) -> Result<()> {
-        let (at, _) = self.place(slot);
-        let mut zeros = Buffer::alone(Bytes(BLOCK_ALIGN as u64))?;
-        zeros.fill(0);
-        self.ring.core.disk.write_metadata(at, zeros).await.1?;
+        let (at, segment) = self.place(slot);
+        let first = Bytes(BLOCK_ALIGN as u64);
+        let mut done = first;
+        while done < segment - Bytes(TRAILER_LEN) {
+            let length = ERASED_AT_ONCE.min(segment - Bytes(TRAILER_LEN) - done);
+            self.zero(at + done, length).await?;
+            done += length;
+        }
+        self.ring.core.disk.flush().await?;
+        self.zero(at, first).await?;
         self.erase_trailer(slot).await
+    }
+
+    async fn zero(&self, at: Bytes, length: Bytes) -> Result<()> {
+        let mut zeros = Buffer::alone(length)?;
+        zeros.fill(0);
+        self.ring.core.disk.write_metadata(at, zeros).await.1
     }
 
     async fn erase_trailer(&self, slot: u32) -> Result<()> {
         let (at, segment) = self.place(slot);
-        let mut zeros = Buffer::alone(Bytes(TRAILER_LEN))?;
-        zeros.fill(0);
-        self.ring.core.disk.write_metadata(at + segment - Bytes(TRAILER_LEN), zeros).await.1
+        self.zero(at + segment - Bytes(TRAILER_LEN), Bytes(TRAILER_LEN)).await
     }
 
     fn place(&self, slot: u32) -> (Bytes, Bytes) {
