@@ -11,7 +11,7 @@ use forebay_env::pipe::pipe;
 use forebay_env::{Clock, Env, Random};
 use forebay_model::query::Query;
 use forebay_model::ring::{Batch, Item, RingSpec};
-use forebay_model::{Bytes, Error, Profile, Rate, Result, Timestamp};
+use forebay_model::{Bytes, Error, Profile, Rate, Result};
 use forebay_target::profile::{MeasureOptions, measure as measure_profile};
 use forebay_target::query::Limits;
 use forebay_target::{Ring, Target};
@@ -119,6 +119,8 @@ impl Load {
 }
 
 const NAME: &str = "/promise";
+/// The largest of mixed elements.
+const LARGEST: Bytes = Bytes(60_000_000);
 
 /// Runs the load.
 pub fn run(seed: u64, load: &Load) -> Result<Outcome> {
@@ -197,7 +199,7 @@ impl Source {
         match self.elements {
             Elements::Fixed(size) => size.0 as usize,
             Elements::Mixed => {
-                const SIZES: [(u64, u64); 5] = [(20, 1), (1 << 10, 2), (64 << 10, 2), (1 << 20, 2), (60_000_000, 3)];
+                const SIZES: [(u64, u64); 5] = [(20, 1), (1 << 10, 2), (64 << 10, 2), (1 << 20, 2), (LARGEST.0, 3)];
                 // The size that has had the least of its share comes next.
                 let at = (0..5).min_by_key(|i| self.mixed[*i] / SIZES[*i].1).expect("five sizes");
                 self.mixed[at] += SIZES[at].0;
@@ -257,7 +259,7 @@ async fn measure(world: &World, disk: &SimDisk, target: Rc<Target>, ring: Rc<Rin
     let clock = world.clock();
     let largest = match load.elements {
         Elements::Fixed(size) => size.0 as usize,
-        Elements::Mixed => 60_000_000,
+        Elements::Mixed => LARGEST.0 as usize,
     };
     let feeder = Feeder::new(ring.clone(), clock.clone(), world.random().next_u64())?;
     let mut source = Source {
@@ -338,13 +340,19 @@ async fn pin_scattered(target: &Target, ring: &Rc<Ring>, load: &Load, clock: &Rc
     let status = ring.status();
     let (Some(oldest), newest) = (status.oldest, clock.wall()) else { return Ok(0) };
     let span = newest.since(oldest);
+    // As long as the largest element takes to come: some segment has a part of it.
+    let largest = match load.elements {
+        Elements::Fixed(size) => size,
+        Elements::Mixed => LARGEST,
+    };
+    let window = load.rate.time_for(largest).max(Duration::from_millis(30));
     for i in 0..wanted {
         // A range at the border of two segments holds both.
         if ring.status().pinned_segments >= wanted {
             break;
         }
         let at = oldest.after(span.mul_f64((i as f64 + 0.5) / wanted as f64));
-        target.pin(NAME, "bench", at, Timestamp(at.0 + 30_000_000)).await?;
+        target.pin(NAME, "bench", at, at.after(window)).await?;
     }
     Ok(ring.status().pinned_segments)
 }

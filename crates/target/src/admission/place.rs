@@ -62,6 +62,7 @@ pub fn place(
 }
 
 /// A device, with what is promised of it and what is free, in front of a wish.
+#[derive(Clone, Copy)]
 pub(crate) struct Site<'a> {
     pub profile: &'a Profile,
     pub existing: &'a [Demand],
@@ -86,10 +87,14 @@ impl Site<'_> {
                 self.layout.group * u64::from(self.layout.groups)
             )));
         }
-        let terms = self.terms();
+        self.find().ok_or_else(|| self.refusal(groups))
+    }
+
+    /// The best place, if the guarantee can be kept in any.
+    fn find(&self) -> Option<Placed> {
+        let (groups, terms) = (self.wanted(), self.terms());
         let in_one = terms.iter().find_map(|without_logs| self.in_one_run(groups, *without_logs));
-        let placed = in_one.or_else(|| terms.iter().find_map(|without| self.in_several_runs(groups, *without)));
-        placed.ok_or_else(|| self.refusal(groups))
+        in_one.or_else(|| terms.iter().find_map(|without| self.in_several_runs(groups, *without)))
     }
 
     fn wanted(&self) -> u64 {
@@ -247,12 +252,29 @@ impl Site<'_> {
         self.rates().into_iter().find_map(|least| self.try_places(self.at_least(least), without_logs))
     }
 
+    /// The fewest groups in which the rate can be promised, more than `few` and at most `many`.
+    fn least(&self, few: u64, many: u64) -> u64 {
+        let (mut few, mut many) = (few, many);
+        while many - few > 1 {
+            let middle = few + (many - few) / 2;
+            let wish = Wish { capacity: self.layout.group * middle, ..*self.wish };
+            if (Site { wish: &wish, ..*self }).find().is_some() { many = middle } else { few = middle }
+        }
+        many
+    }
+
     fn refusal(&self, groups: u64) -> Error {
         let rate = self.wish.rate;
         let (best, largest) = (self.best_rate(), self.largest());
         let what = match (best, largest) {
             (Rate(0), None) => "the device has no time left".to_owned(),
             (best, None) => format!("the most is {best} at that size, and not even the fastest place has {rate}"),
+            (best, Some(largest)) if largest.size() > self.layout.group * groups => {
+                let least = self.layout.group * self.least(groups, largest.size() / self.layout.group);
+                format!(
+                    "the most is {best} at that size, which comes round too soon for the map of its segments to be kept; it can be promised to a ring of {least}"
+                )
+            }
             (best, Some(largest)) => {
                 format!("the most is {best} at that size, and {rate} can be promised up to {}", largest.size())
             }
