@@ -615,8 +615,7 @@ impl Ring {
             });
             if let Some((slot, sequence, at)) = taken {
                 let first = self.work.borrow().next_element;
-                let builder =
-                    Builder::new(self.keys.clone(), IndexBudget::for_segment(self.segment(), self.keys.len()));
+                let builder = Builder::new(self.keys.clone(), self.index_budget());
                 let mut work = self.work.borrow_mut();
                 work.state = RingState::Ready;
                 work.open = Some(Open {
@@ -711,10 +710,17 @@ impl Ring {
         self.core.with_ring(self.id, |r| r.segment)
     }
 
-    /// The blocks of segment `sequence` that may be read, if it is the one being written.
-    pub(crate) fn open_blocks(&self, sequence: u64) -> Option<Vec<(u32, u32)>> {
+    /// What the index of a segment may take.
+    fn index_budget(&self) -> IndexBudget {
+        let percent = self.core.with_ring(self.id, |r| r.spec.index_percent);
+        IndexBudget::for_segment(self.segment(), percent, self.keys.len())
+    }
+
+    /// Looks at the blocks of segment `sequence` that may be read and at its index, if it is the one being written.
+    pub(crate) fn with_open<T>(&self, sequence: u64, look: impl FnOnce(&[(u32, u32)], &Builder) -> T) -> Option<T> {
         let work = self.work.borrow();
-        work.open.as_ref().filter(|open| open.summary.sequence == sequence).map(|open| open.written.clone())
+        let open = work.open.as_ref().filter(|open| open.summary.sequence == sequence);
+        open.map(|open| look(&open.written, &open.builder))
     }
 
     /// Tables of a segment that was sealed lately, and whether its index pages are on the device.

@@ -70,6 +70,7 @@ pub fn ring(ring: &RingStatus) -> Value {
         "block_bytes": spec.block.0,
         "flush_interval_seconds": spec.flush_interval.as_secs_f64(),
         "keys": spec.keys,
+        "index_budget_percent": spec.index_percent,
         "link_type": match spec.content { Content::Packets(link) => json!(link), Content::Opaque => Value::Null },
         "pin_budget_percent": spec.pin_budget_percent,
         "pin_policy": match spec.pin_policy {

@@ -76,7 +76,13 @@ pub fn details(ring: &RingStatus) -> Vec<String> {
             ring.first_sequence,
             ring.next_sequence
         ),
-        format!("  keys        {}", if spec.keys.is_empty() { "none".to_string() } else { spec.keys.join(" ") }),
+        format!(
+            "  keys        {}",
+            match spec.keys.is_empty() {
+                true => "none".to_string(),
+                false => format!("{} (index up to {} %)", spec.keys.join(" "), spec.index_percent),
+            }
+        ),
         format!("  blocks      up to {}, on disk within {}", spec.block, human::span(spec.flush_interval)),
         format!(
             "  when full   {}",

@@ -51,13 +51,13 @@ pub struct Trailer {
 /// Encodes index, tables and trailer of a segment of `segment` bytes. Returns where the bytes belong in the segment,
 /// the bytes (whole blocks, up to the end), and the tables for those who ask before they are on the device.
 pub fn encode_footer(builder: Builder, segment: Bytes, mut trailer: Trailer) -> Result<(u32, Vec<u8>, Tables)> {
-    let (spans, postings, dense) = builder.finish();
+    let (spans, gathered, precision) = builder.finish(segment);
     let owner = Owner { ring: trailer.ring, segment: trailer.summary.sequence };
     let mut pages = Vec::new();
     let mut keys: Vec<KeyIndex> = Vec::new();
-    for (postings, dense_from) in postings.iter().zip(dense) {
+    for gathered in gathered {
         let at = pages.len() as u32;
-        keys.push(encode(postings, dense_from, at, owner, &mut pages));
+        keys.push(encode(gathered, spans.len() as u64, precision, at, owner, &mut pages));
     }
     let mut tables = Tables { spans, keys };
     // Where the pages begin depends on the length of the tables, which holds where they begin: a postcard number grows
@@ -128,6 +128,9 @@ impl Tables {
         if crc32c(bytes) != trailer.tables_crc {
             return Err(Error::damaged("the checksum of a segment's tables does not match"));
         }
-        postcard::from_bytes(bytes).map_err(|e| Error::damaged(format!("a segment's tables cannot be decoded: {e}")))
+        let tables: Tables = postcard::from_bytes(bytes)
+            .map_err(|e| Error::damaged(format!("a segment's tables cannot be decoded: {e}")))?;
+        tables.keys.iter().try_for_each(KeyIndex::check)?;
+        Ok(tables)
     }
 }
