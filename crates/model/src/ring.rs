@@ -223,6 +223,8 @@ pub struct RingStatus {
     pub staging: Bytes,
     /// Memory that the index of the open segment takes.
     pub index_memory: Bytes,
+    /// The most memory that the ring takes, whatever is recorded: staging, index, and what is known of its segments.
+    pub memory_limit: Bytes,
     /// Whether somebody records into it now.
     pub recording: bool,
     /// Pins, oldest first.

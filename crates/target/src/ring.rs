@@ -6,8 +6,11 @@
 //!
 //! Expiry is here and nowhere else: taking a slot for writing ends the segment that was in it. There is no cleaner.
 
+mod memory;
 mod pins;
 mod recover;
+
+pub use memory::MemoryLimit;
 
 use crate::admission;
 use crate::catalog::{RingRecord, Segment};
@@ -770,6 +773,7 @@ impl Ring {
                 staging_peak: work.counters.staging_peak,
                 staging: Bytes(self.staging.capacity().0 * self.staging.count() as u64),
                 index_memory: work.open.as_ref().map_or(Bytes::ZERO, |o| o.builder.memory()),
+                memory_limit: self.memory_limit().total(),
                 recording: work.recording.is_some(),
                 pins: record.pins.iter().map(|p| p.pin.clone()).collect(),
             }

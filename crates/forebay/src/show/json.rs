@@ -94,6 +94,7 @@ pub fn ring(ring: &RingStatus) -> Value {
         "staging_bytes": ring.staging.0,
         "staging_peak_bytes": ring.staging_peak.0,
         "index_memory_bytes": ring.index_memory.0,
+        "memory_limit_bytes": ring.memory_limit.0,
         "pins": pins,
     })
 }

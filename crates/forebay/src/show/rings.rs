@@ -105,8 +105,8 @@ pub fn details(ring: &RingStatus) -> Vec<String> {
         ),
         format!("  lost        {}", human::losses(&ring.losses)),
         format!(
-            "  memory      staging {} (most used {}), index {}",
-            ring.staging, ring.staging_peak, ring.index_memory
+            "  memory      staging {} (most used {}), index {}, never more than {} in all",
+            ring.staging, ring.staging_peak, ring.index_memory, ring.memory_limit
         ),
     ];
     if !spec.relatives.is_empty() {

@@ -12,6 +12,10 @@ use forebay_model::query::BlockSet;
 
 /// Places in the table that spots repeated values within a span; the rest is removed when the run is closed.
 const RECENT: usize = 2048;
+/// Elements after which the budget is looked at.
+pub(super) const SETTLE_EVERY: usize = 32 << 10;
+/// Postings by which the memory of a key grows at least.
+const LEAST_GROWTH: usize = 4096;
 /// Memory of a run, with room to grow.
 const RUN_BYTES: u64 = 4 * size_of::<Run>() as u64;
 /// Memory of a span, and of what it says of each key, with room to grow.
@@ -41,11 +45,17 @@ impl IndexBudget {
         self.bytes * 8 * 10 / (10 * u64::from(COARSEST) + 34 + 10 * u64::from(bits_for(self.spans)))
     }
 
-    /// The most memory that the postings of `keys` keys take, if blocks have `entries` elements at most: eight bytes each
-    /// with an eighth to grow, and those of the block that makes them too many.
-    pub fn memory(&self, keys: u64, entries: u64) -> Bytes {
-        let postings = self.postings() + keys * entries;
-        Bytes(postings * 9 + keys * (RECENT * 8) as u64 + self.spans * (keys * RUN_BYTES + SPAN_MEMORY * (keys + 1)))
+    /// Spans of a full segment.
+    pub(crate) fn spans(&self) -> u64 {
+        self.spans
+    }
+
+    /// The most memory that the postings and spans of `keys` keys take: eight bytes for each posting with an eighth to
+    /// grow, and those that come before they are found to be too many.
+    pub fn memory(&self, keys: u64) -> Bytes {
+        let postings = self.postings() + keys * SETTLE_EVERY as u64;
+        let of_spans = self.spans * (keys * RUN_BYTES + SPAN_MEMORY * (keys + 1));
+        Bytes(postings * 9 + keys * ((RECENT + LEAST_GROWTH) * 8) as u64 + of_spans)
     }
 
     /// The highest precision at which that many postings fit, of each key with its group, in `room` bytes.
@@ -92,11 +102,10 @@ impl Key {
         self.runs.last().map_or(0, |run| run.start)
     }
 
-    /// Makes room for `more` postings, growing by an eighth, so that what is taken is near to what is used.
-    fn reserve(&mut self, more: usize) {
-        if self.postings.capacity() - self.postings.len() < more {
-            self.postings.reserve_exact(more.max(self.postings.len() / 8));
-        }
+    /// Makes room, an eighth more than there is, so that what is taken is near to what is used.
+    #[cold]
+    fn grow(&mut self) {
+        self.postings.reserve_exact(LEAST_GROWTH.max(self.postings.len() / 8));
     }
 
     /// Sorts the open run and removes what is told twice.
@@ -214,11 +223,6 @@ impl Postings {
         Postings { keys: (0..keys).map(|_| Key::new()).collect(), budget }
     }
 
-    /// Makes room for a block of `entries` elements.
-    pub(super) fn reserve(&mut self, entries: usize) {
-        self.keys.iter_mut().filter(|key| key.dense_from.is_none()).for_each(|key| key.reserve(entries));
-    }
-
     /// The value of key number `key` occurs in `span`, the open one.
     #[inline]
     pub(super) fn add(&mut self, key: usize, value: &KeyValue, span: u16) {
@@ -231,11 +235,14 @@ impl Postings {
         // What was never noted is zero, and so is the posting of one hash in 2^48 in the first span.
         if *place != posting || posting == 0 {
             *place = posting;
+            if key.postings.len() == key.postings.capacity() {
+                key.grow();
+            }
             key.postings.push(posting);
         }
     }
 
-    /// A block of `span` was added: keeps the budget.
+    /// A part of `span` was added, not more than [`SETTLE_EVERY`] elements: keeps the budget.
     pub(super) fn settle(&mut self, span: u16) {
         if self.fits() {
             return;
@@ -247,6 +254,8 @@ impl Postings {
                 Some(by) => largest.coarsen(by),
                 None => largest.give_up(),
             }
+            // What one key has let go is for the others.
+            largest.postings.shrink_to(largest.postings.len() + LEAST_GROWTH);
         }
     }
 

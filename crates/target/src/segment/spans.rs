@@ -3,7 +3,7 @@
 //! A span is what a query reads at once, so it is about half a megabyte or more, however small the blocks are: the
 //! tables of a segment stay small whatever is recorded.
 
-use super::gather::{IndexBudget, Postings};
+use super::gather::{IndexBudget, Postings, SETTLE_EVERY};
 use super::postings::Gathered;
 use forebay_model::block::View;
 use forebay_model::key::{KeySet, KeyValue, MAX_KEY_BYTES};
@@ -130,9 +130,11 @@ impl Builder {
     fn index(&mut self, view: &View<'_>) -> Result<()> {
         let span = self.spans.len() as u16 - 1;
         let bytes = view.bytes();
-        self.postings.reserve(view.header().entries.get() as usize);
-        for item in view.entries() {
+        for (number, item) in view.entries().enumerate() {
             let item = item?;
+            if number % SETTLE_EVERY == SETTLE_EVERY - 1 {
+                self.postings.settle(span);
+            }
             if !item.first {
                 continue;
             }

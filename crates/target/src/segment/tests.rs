@@ -189,7 +189,7 @@ fn an_index_stays_within_its_budget_and_degrades_without_leaving_anything_out() 
             let (term, open) = (|n| Term::Equals { key: 0, value: KeyValue::unsigned(value(n), 8) }, &builder);
             let spans_of: Vec<(u64, u64)> = open.spans().iter().map(|s| (s.first, s.end)).collect();
             let in_memory: Vec<_> = (0..elements).step_by(997).map(|n| (n, open.holding(&term(n)))).collect();
-            assert!(peak <= budget.memory(1, BLOCK as u64 / 20), "{name}, {percent} %: {peak} of memory");
+            assert!(peak <= budget.memory(1), "{name}, {percent} %: {peak} of memory");
             let (start, bytes, tables) = encode_footer(builder, segment, trailer()).unwrap();
             assert!(start >= end, "{name}, {percent} %: the footer begins in the blocks");
             let index = &tables.keys[0];
