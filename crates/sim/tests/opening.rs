@@ -34,6 +34,9 @@ const BLOCKS_IN_TAIL: u64 = 60;
 /// Nanoseconds from one element to the next, at 60 MB/s.
 const PACE: u64 = 66_667;
 
+/// A block: its segment and its number there, and its bytes.
+type Made = ((u64, u64), Vec<u8>);
+
 /// What lies in the ring: segments are numbered along it, and hold what their number says.
 struct Content {
     target: u128,
@@ -46,7 +49,7 @@ struct Content {
     tail: u64,
     footers: RefCell<BTreeMap<u64, (u64, Vec<u8>)>>,
     /// The block made last.
-    last: RefCell<Option<((u64, u64), Vec<u8>)>>,
+    last: RefCell<Option<Made>>,
 }
 
 impl Content {

@@ -74,6 +74,7 @@ struct Run<'a> {
     ring: Rc<Ring>,
     core: Rc<Core>,
     query: Query,
+    needs_keys: bool,
     limits: Limits,
     answer: &'a Inlet<Batch>,
     stream: StreamId,
@@ -93,6 +94,8 @@ struct Run<'a> {
     /// Whether the writer has taken the slot that is being read.
     overtaking: bool,
     keys: Vec<KeyValue>,
+    /// Buffers for the next reads.
+    spare: Vec<Buffer>,
     enough: bool,
     times: (Timestamp, Timestamp),
     sequences: (u64, u64),
@@ -112,6 +115,7 @@ impl<'a> Run<'a> {
         Run {
             ring,
             core,
+            needs_keys: query.needs_keys(),
             query,
             limits,
             answer,
@@ -126,6 +130,7 @@ impl<'a> Run<'a> {
             began: false,
             overtaking: false,
             keys,
+            spare: Vec::new(),
             enough: false,
             times,
             sequences,
@@ -282,6 +287,7 @@ impl<'a> Run<'a> {
                 Err(_) if self.overtaking => {}
                 Err(_) => self.unreadable(&segment),
             }
+            self.spare.push(bytes);
             if self.enough {
                 return Ok(true);
             }
@@ -300,9 +306,13 @@ impl<'a> Run<'a> {
     }
 
     /// Reads a stretch, if the slot still holds the segment when its turn comes.
-    fn read(&self, at: Bytes, stretch: Stretch, slot: u32, sequence: u64) -> Result<Reading> {
+    fn read(&mut self, at: Bytes, stretch: Stretch, slot: u32, sequence: u64) -> Result<Reading> {
         let (disk, stream) = (self.core.disk.clone(), self.stream);
-        let buffer = Buffer::alone(Bytes(u64::from(stretch.length)))?;
+        let mut buffer = match self.spare.pop().filter(|spare| spare.capacity() >= stretch.length as usize) {
+            Some(spare) => spare,
+            None => Buffer::alone(Bytes(u64::from(stretch.length)))?,
+        };
+        buffer.set_len(stretch.length as usize);
         let place = at + Bytes(u64::from(stretch.offset));
         let (core, ring) = (self.core.clone(), self.ring.id);
         let wanted = move || still_there(&core, ring, slot, sequence);

@@ -3,15 +3,28 @@
 
 use super::{Run, Stretch};
 use crate::catalog::Segment;
-use forebay_model::block::{Header, View, parse_stamped};
+use forebay_model::block::{Entries, Header, View, parse_stamped};
 use forebay_model::gap::{Cause, Gap};
-use forebay_model::ring::Item;
+use forebay_model::ring::{Batch, Item};
 use forebay_model::{Bytes, Timestamp};
+use std::iter::Peekable;
 
 /// A batch goes out when it has this many bytes of payload,
 const BATCH_BYTES: usize = 1 << 20;
 /// or this many items.
-const BATCH_ITEMS: usize = 64 << 10;
+const BATCH_ITEMS: usize = 16 << 10;
+
+/// How taking a block's entries ended.
+enum Taken {
+    /// There are no more.
+    All,
+    /// The batch is full.
+    Full,
+    /// No more are wanted.
+    Enough,
+    /// The directory of the block contradicts itself.
+    Damaged,
+}
 
 impl Run<'_> {
     /// Elements `from..to` of the segment being read are not where they should be. In the oldest segments that is what
@@ -107,71 +120,105 @@ impl Run<'_> {
         }
         self.began = true;
         self.seen = Some(header.next_sequence().max(self.seen.unwrap_or(0)));
-        let mut gaps = view.gaps().peekable();
-        let bytes = view.bytes();
-        for entry in view.entries() {
-            let Ok(entry) = entry else {
-                self.damaged(None, Timestamp(header.min_time.get()), Timestamp(header.max_time.get()));
-                return;
-            };
-            while let Some((_, gap)) = gaps.next_if(|(before, _)| *before <= entry.index) {
-                self.gap(gap);
-            }
-            let wanted = if entry.first {
-                if self.query.needs_keys() {
-                    self.ring.keys.extract(
-                        &bytes[entry.payload.clone()],
-                        &bytes[entry.caller_keys.clone()],
-                        &mut self.keys,
-                    );
+        let (mut entries, mut gaps) = (view.entries(), view.gaps().peekable());
+        loop {
+            match self.take(&mut entries, &mut gaps, view.bytes()) {
+                Taken::All => break,
+                Taken::Enough => return,
+                Taken::Full => {
+                    self.send().await;
+                    if self.enough {
+                        return;
+                    }
                 }
-                self.query.matches(entry.sequence, entry.time, &self.keys)
-            } else {
-                self.open_element == Some(entry.sequence)
-            };
-            self.open_element = (wanted && !entry.last).then_some(entry.sequence);
-            if !wanted {
-                continue;
-            }
-            self.batch.payload.extend_from_slice(&bytes[entry.payload.clone()]);
-            self.batch.payload.extend_from_slice(&bytes[entry.caller_keys.clone()]);
-            self.batch.items.push(Item::Element {
-                sequence: entry.sequence,
-                time: entry.time,
-                length: entry.payload.len() as u32,
-                caller: entry.caller_keys.len() as u16,
-                first: entry.first,
-                last: entry.last,
-            });
-            self.summary.bytes += Bytes(entry.payload.len() as u64);
-            if entry.last {
-                self.summary.elements += 1;
-                if self.summary.elements >= self.limits.elements {
-                    self.enough = true;
-                    break;
-                }
-            }
-            if self.batch.payload.len() >= BATCH_BYTES || self.batch.items.len() >= BATCH_ITEMS {
-                self.send().await;
-                if self.enough {
+                Taken::Damaged => {
+                    self.damaged(None, Timestamp(header.min_time.get()), Timestamp(header.max_time.get()));
                     return;
                 }
             }
         }
-        for (_, gap) in gaps {
-            self.gap(gap);
+    }
+
+    /// Puts what matches of the entries that are left, and gaps, into the batch, until that is full. The elements of a
+    /// run of matches lie together in the block, and are copied at once.
+    fn take<'b>(
+        &mut self,
+        entries: &mut Entries<'b>,
+        gaps: &mut Peekable<impl Iterator<Item = (u32, Gap)>>,
+        bytes: &'b [u8],
+    ) -> Taken {
+        let (from, to) = self.times;
+        let Run { query, ring, keys, needs_keys, batch, summary, limits, open_element, .. } = self;
+        let Batch { items, payload } = batch;
+        let tell = |items: &mut Vec<Item>, gap: Gap| {
+            if gap.first <= to && gap.last >= from {
+                items.push(Item::Gap(gap));
+            }
+        };
+        let mut run = 0..0;
+        let mut taken = Taken::All;
+        for entry in entries {
+            let Ok(entry) = entry else {
+                taken = Taken::Damaged;
+                break;
+            };
+            while let Some((_, gap)) = gaps.next_if(|(before, _)| *before <= entry.index) {
+                tell(items, gap);
+            }
+            let wanted = if entry.first {
+                if *needs_keys {
+                    ring.keys.extract(&bytes[entry.payload.clone()], &bytes[entry.caller_keys.clone()], keys);
+                }
+                query.matches(entry.sequence, entry.time, keys)
+            } else {
+                *open_element == Some(entry.sequence)
+            };
+            *open_element = (wanted && !entry.last).then_some(entry.sequence);
+            if !wanted {
+                continue;
+            }
+            let (length, caller) = (entry.payload.len(), entry.caller_keys.len());
+            if run.end != entry.payload.start || caller > 0 {
+                payload.extend_from_slice(&bytes[run]);
+                run = entry.payload.start..entry.payload.start;
+            }
+            run.end = entry.payload.end;
+            if caller > 0 {
+                payload.extend_from_slice(&bytes[run]);
+                payload.extend_from_slice(&bytes[entry.caller_keys]);
+                run = 0..0;
+            }
+            items.push(Item::Element {
+                sequence: entry.sequence,
+                time: entry.time,
+                length: length as u32,
+                caller: caller as u16,
+                first: entry.first,
+                last: entry.last,
+            });
+            summary.bytes += Bytes(length as u64);
+            summary.elements += u64::from(entry.last);
+            if entry.last && summary.elements >= limits.elements {
+                taken = Taken::Enough;
+                break;
+            }
+            if payload.len() + run.len() >= BATCH_BYTES || items.len() >= BATCH_ITEMS {
+                taken = Taken::Full;
+                break;
+            }
         }
+        payload.extend_from_slice(&bytes[run]);
+        match taken {
+            Taken::All => gaps.for_each(|(_, gap)| tell(items, gap)),
+            Taken::Enough => self.enough = true,
+            Taken::Full | Taken::Damaged => {}
+        }
+        taken
     }
 
     /// Whether every block in the range is read, so that a jump in the sequence means that something is missing.
     pub(super) fn continuous(&self) -> bool {
-        self.times == (Timestamp::MIN, Timestamp::MAX) && self.sequences == (0, u64::MAX) && !self.query.needs_keys()
-    }
-
-    fn gap(&mut self, gap: Gap) {
-        if gap.first <= self.times.1 && gap.last >= self.times.0 {
-            self.batch.items.push(Item::Gap(gap));
-        }
+        self.times == (Timestamp::MIN, Timestamp::MAX) && self.sequences == (0, u64::MAX) && !self.needs_keys
     }
 
     pub(super) async fn send(&mut self) {
@@ -179,7 +226,12 @@ impl Run<'_> {
             self.enough |= !self.answer.is_open();
             return;
         }
-        let batch = std::mem::take(&mut self.batch);
+        // The next one will be about as large.
+        let next = Batch {
+            items: Vec::with_capacity(self.batch.items.len()),
+            payload: Vec::with_capacity(self.batch.payload.len()),
+        };
+        let batch = std::mem::replace(&mut self.batch, next);
         let weight = batch.payload.len() + batch.items.len() * size_of::<Item>();
         if !self.answer.send(batch, weight).await {
             self.enough = true;

@@ -86,7 +86,7 @@ impl Run<'_> {
     /// Whether every block is read anyway, so that tables would only cost the arm a way to the segment's end and back.
     fn wants_all_of(&self, segment: &Segment) -> bool {
         // With a hole in it, its blocks reach further than the sum of their bytes.
-        !self.query.needs_keys()
+        !self.needs_keys
             && segment.losses.gaps[Cause::Damaged as usize - 1] == 0
             && segment.min_time >= self.times.0.0
             && segment.max_time <= self.times.1.0
