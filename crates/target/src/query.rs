@@ -16,7 +16,7 @@ use forebay_env::{Buffer, Task};
 use forebay_model::key::KeyValue;
 use forebay_model::query::Query;
 use forebay_model::ring::{Batch, Item, QuerySummary};
-use forebay_model::{Bytes, Result, RingId, Timestamp};
+use forebay_model::{Bytes, Error, Result, RingId, Timestamp};
 use plan::Plan;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -41,6 +41,9 @@ pub struct Limits {
 pub async fn run(ring: Rc<Ring>, query: Query, limits: Limits, answer: &Inlet<Batch>) -> Result<QuerySummary> {
     ring.ready().await?;
     let core = ring.core().clone();
+    if !core.has_ring(ring.id) {
+        return Err(Error::missing("the ring was deleted"));
+    }
     let stream = core.next_stream();
     // Also when the answer is no longer wanted and this is dropped in the middle.
     let _turn = Turn { core: core.clone(), stream };
@@ -210,11 +213,14 @@ impl<'a> Run<'a> {
             r.slots.iter().flatten().filter(|s| s.bytes > 0).min_by_key(|s| s.sequence).copied()
         });
         if let Some(oldest) = oldest
-            && oldest.first > self.sequences.0
             && oldest.min_time > self.times.0.0
-            && oldest.first <= self.sequences.1
+            && self.times.0 <= self.times.1
         {
-            self.expired(self.sequences.0, oldest.first).await;
+            let (from, last) = self.sequences;
+            let to = oldest.first.min(last.saturating_add(1));
+            if from < to {
+                self.expired(from, to).await;
+            }
         }
         if let Some(oldest) = oldest {
             self.seen = Some(oldest.first.max(self.sequences.0.min(oldest.first)));

@@ -474,6 +474,10 @@ impl Ring {
     /// Starts a flush when it is time: eight times an interval, but on a device that rotates only when everything handed
     /// in is written; when the oldest block will be due; or when the ring is being closed.
     fn consider_flush(self: &Rc<Self>) {
+        // A timer may be left of a ring that was deleted.
+        if !self.core.has_ring(self.id) {
+            return;
+        }
         let (lag, now) = (self.core.with_ring(self.id, |r| r.spec.flush_interval), self.core.disk.env().clock.now());
         let reserve = self.flush_reserve(lag);
         let wait_until = {
