@@ -13,6 +13,7 @@ use crate::schedule::StreamId;
 use crate::target::Core;
 use forebay_env::pipe::Inlet;
 use forebay_env::{Buffer, Task};
+use forebay_model::gap::Gap;
 use forebay_model::key::KeyValue;
 use forebay_model::query::Query;
 use forebay_model::ring::{Batch, Item, QuerySummary};
@@ -39,7 +40,7 @@ pub struct Limits {
 
 /// Runs `query` over `ring` and sends its answer into `answer`.
 pub async fn run(ring: Rc<Ring>, query: Query, limits: Limits, answer: &Inlet<Batch>) -> Result<QuerySummary> {
-    ring.ready().await?;
+    ring.readable().await?;
     let core = ring.core().clone();
     if !core.has_ring(ring.id) {
         return Err(Error::missing("the ring was deleted"));
@@ -258,7 +259,7 @@ impl<'a> Run<'a> {
             }
             Err(_) => self.plan_without_tables(self.core.with_ring(self.ring.id, |r| r.segment).0 as u32),
         };
-        let Plan { mut stretches, steps, complete, end, cut_anywhere } = plan;
+        let Plan { mut stretches, steps, mut gaps, complete, end, cut_anywhere } = plan;
         let mut rest = Vec::new();
         let mut reads: VecDeque<(Stretch, Reading)> = VecDeque::new();
         // Where an element that goes on is followed from, and how far at once.
@@ -284,7 +285,10 @@ impl<'a> Run<'a> {
             self.summary.read += Bytes(u64::from(stretch.length));
             // What was read before the writer came is proven by its stamps, and returned.
             self.overtaking |= !self.still_there(slot, segment.sequence);
+            self.gaps_up_to(&mut gaps, stretch.offset);
             from = stretch.offset + stretch.length;
+            // Where an element is followed, they are read.
+            while gaps.pop_front_if(|(at, _)| *at < from).is_some() {}
             match result {
                 Ok(()) if cut_anywhere => self.joined(&mut rest, &bytes, stretch, slot, segment.sequence).await,
                 Ok(()) => {
@@ -302,6 +306,7 @@ impl<'a> Run<'a> {
             self.overtaken(segment).await;
             return Ok(true);
         }
+        self.gaps_up_to(&mut gaps, u32::MAX);
         if complete && let Some(seen) = self.seen.filter(|seen| *seen < segment.end && self.continuous()) {
             self.missing(seen, segment.end, Timestamp(segment.max_time)).await;
         }
@@ -309,6 +314,15 @@ impl<'a> Run<'a> {
             self.offset = self.offset.max(end);
         }
         Ok(complete)
+    }
+
+    /// Tells the gaps of spans that begin before `offset` and are not read.
+    fn gaps_up_to(&mut self, gaps: &mut VecDeque<(u32, Gap)>, offset: u32) {
+        while let Some((_, gap)) = gaps.pop_front_if(|(at, _)| *at < offset) {
+            if gap.first <= self.times.1 && gap.last >= self.times.0 {
+                self.batch.items.push(Item::Gap(gap));
+            }
+        }
     }
 
     /// Reads a stretch, if the slot still holds the segment when its turn comes.

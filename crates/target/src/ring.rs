@@ -237,6 +237,14 @@ impl Ring {
         }
     }
 
+    /// Waits until what is there can be read: the tail is found, whatever has failed since.
+    pub(crate) async fn readable(&self) -> Result<()> {
+        match self.ready().await {
+            Err(error) if self.work.borrow().state == RingState::Recovering => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Waits until the tail is found.
     pub async fn ready(&self) -> Result<()> {
         self.progressed
@@ -784,3 +792,6 @@ impl Ring {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ mod spans;
 pub use footer::{TRAILER_LEN, Tables, Trailer, encode_footer};
 pub use gather::IndexBudget;
 pub use postings::{KeyIndex, Owner, PAGE_LEN, is_page, look_up};
-pub use spans::{Builder, SPAN_BYTES, Span, spans_touching};
+pub use spans::{Builder, SPAN_BYTES, Span, SpanGap, spans_touching};
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use super::{READ_BYTES, Run, Stretch};
 use crate::catalog::Segment;
 use crate::segment::{KeyIndex, Owner, PAGE_LEN, Span, TRAILER_LEN, Tables, Trailer, is_page, look_up, spans_touching};
 use forebay_env::Buffer;
-use forebay_model::gap::Cause;
+use forebay_model::gap::{Cause, Gap};
 use forebay_model::key::KeyValue;
 use forebay_model::query::{BlockSet, Term};
 use forebay_model::{Bytes, Error, Result};
@@ -25,6 +25,8 @@ pub(super) struct Plan {
     pub stretches: VecDeque<Stretch>,
     /// Ends of spans or blocks, in order: up to there one may read on where an element goes on.
     pub steps: Vec<u32>,
+    /// Gaps in spans that are not read, each with where its span begins, in order.
+    pub gaps: VecDeque<(u32, Gap)>,
     /// Whether all of the segment was on the device when this was planned.
     pub complete: bool,
     /// Up to where everything was looked at, if it was not.
@@ -50,6 +52,7 @@ impl Run<'_> {
                 plan.end = readable.last().map_or(0, |s| s.offset + s.length);
                 plan.stretches.retain(|s| s.offset + s.length <= plan.end);
                 plan.steps.retain(|step| *step <= plan.end);
+                plan.gaps.retain(|(at, _)| *at < plan.end);
             }
             return Ok(plan);
         }
@@ -100,18 +103,30 @@ impl Run<'_> {
             let spans = builder.spans();
             let wanted = self.query.candidates(spans.len(), &mut |term| Some(builder.holding(term)));
             let fresh = &blocks[blocks.partition_point(|(offset, _)| *offset < self.offset)..];
+            let end = blocks.last().map_or(0, |(offset, length)| offset + length);
+            // The gaps of a span of which nothing was told yet and nothing is still to come need not be read.
+            let told = |i: usize| {
+                builder.tells_gaps(i) && spans[i].offset >= self.offset && spans[i].offset + spans[i].length <= end
+            };
+            let is_read = |i: usize| self.in_range(&spans[i]) && (wanted.get(i) || spans[i].gaps && !told(i));
             let mut span = 0;
             let chosen = fresh.iter().filter(|(offset, _)| {
                 while span + 1 < spans.len() && spans[span + 1].offset <= *offset {
                     span += 1;
                 }
-                self.in_range(&spans[span]) && (spans[span].gaps || wanted.get(span))
+                is_read(span)
+            });
+            let stretches = join(chosen.map(|(offset, length)| Stretch { offset: *offset, length: *length }));
+            let gaps = builder.gaps().iter().filter_map(|gap| {
+                let i = usize::from(gap.span);
+                (told(i) && self.in_range(&spans[i]) && !is_read(i)).then_some((spans[i].offset, gap.gap))
             });
             Plan {
-                stretches: join(chosen.map(|(offset, length)| Stretch { offset: *offset, length: *length })),
+                stretches,
                 steps: fresh.iter().map(|(offset, length)| offset + length).collect(),
+                gaps: gaps.collect(),
                 complete: false,
-                end: blocks.last().map_or(0, |(offset, length)| offset + length),
+                end,
                 cut_anywhere: false,
             }
         })
@@ -123,23 +138,38 @@ impl Run<'_> {
         let stretches = (self.offset..length)
             .step_by(step as usize)
             .map(|offset| Stretch { offset, length: step.min(length - offset) });
-        Plan { stretches: stretches.collect(), steps: Vec::new(), complete: true, end: length, cut_anywhere: true }
+        Plan {
+            stretches: stretches.collect(),
+            steps: Vec::new(),
+            gaps: VecDeque::new(),
+            complete: true,
+            end: length,
+            cut_anywhere: true,
+        }
     }
 
     async fn plan_spans(&self, tables: &Tables, pages_at: Option<Bytes>) -> Result<Plan> {
         let spans = &tables.spans;
         let wanted = self.candidates(tables, pages_at).await?;
-        let chosen = spans
-            .iter()
-            .enumerate()
-            .filter(|(i, s)| self.in_range(s) && (s.gaps || wanted.get(*i)) && s.offset + s.length > self.offset)
-            .map(|(_, s)| {
+        // Of a span of which a part was read while it was being written, the rest is, if it may have gaps.
+        let begun =
+            |i: usize, s: &Span| s.offset < self.offset && tables.gaps.iter().any(|told| usize::from(told.span) == i);
+        let is_read = |i: usize, s: &Span| self.in_range(s) && (s.gaps || wanted.get(i) || begun(i, s));
+        let chosen = spans.iter().enumerate().filter(|(i, s)| is_read(*i, s) && s.offset + s.length > self.offset).map(
+            |(_, s)| {
                 let offset = s.offset.max(self.offset);
                 Stretch { offset, length: s.offset + s.length - offset }
-            });
+            },
+        );
+        let gaps = tables.gaps.iter().filter_map(|told| {
+            let number = usize::from(told.span);
+            let span = spans.get(number).filter(|s| self.in_range(s) && s.offset >= self.offset)?;
+            (!is_read(number, span)).then_some((span.offset, told.gap))
+        });
         Ok(Plan {
             stretches: join(chosen),
             steps: spans.iter().map(|s| s.offset + s.length).collect(),
+            gaps: gaps.collect(),
             complete: true,
             end: spans.last().map_or(0, |s| s.offset + s.length),
             cut_anywhere: false,

@@ -132,6 +132,40 @@ fn gaps_are_told_in_their_places_also_where_no_element_matches() {
 }
 
 #[test]
+fn a_reader_that_follows_is_told_each_gap_once() {
+    let (fake, ring) = ring(Bytes::mib(4));
+    record(&fake, &ring, std::iter::repeat_n(900, 10));
+    let (mut outlet, task) = start(&fake, &ring, "value=49", true, 64 << 20);
+    let mut writer = Writer::new(&fake, &ring);
+    let gap = |number: u64| Gap { cause: Cause::Kernel, count: Some(number), first: fake.now(), last: fake.now() };
+    fake.run(async {
+        for number in 0..2000u32 {
+            if fake.below(40) == 0 {
+                writer.gap(&gap(number.into())).await.unwrap();
+            }
+            writer.element(&[&1u32.to_le_bytes()[..], &[0; 900]].concat()).await.unwrap();
+            fake.env().clock.sleep(Duration::from_millis(1)).await;
+        }
+        writer.gap(&gap(5000)).await.unwrap();
+        writer.element(&[&49u32.to_le_bytes()[..], &[0; 900]].concat()).await.unwrap();
+        writer.durable().await.unwrap();
+    });
+    let mut told = Vec::new();
+    fake.run(async {
+        while sequences(&told).is_empty() {
+            tell(&outlet.receive().await.expect("it goes on"), &mut told);
+        }
+    });
+    drop((outlet, task));
+    // What another reader finds that asks for everything afterwards.
+    let gaps = |told: &[Told]| told.iter().filter(|t| matches!(t, Told::Gap(_))).cloned().collect::<Vec<_>>();
+    let all = gaps(&fake.ask(&ring, "all").0);
+    assert!(all.len() > 20, "{} gaps", all.len());
+    assert_eq!(gaps(&told), all);
+    assert_eq!(gaps(&fake.ask(&ring, "value=49").0), all);
+}
+
+#[test]
 fn what_was_overwritten_before_the_query_is_told_as_expired() {
     let (fake, ring) = ring(Bytes::mib(2));
     record(&fake, &ring, std::iter::repeat_n(900, 5000));

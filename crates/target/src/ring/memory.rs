@@ -2,7 +2,7 @@
 
 use super::{InFlight, RECENT_TABLES, Ring};
 use crate::catalog::Segment;
-use crate::segment::{IndexBudget, Span};
+use crate::segment::{IndexBudget, Span, SpanGap};
 use forebay_model::Bytes;
 
 /// Bytes of a ring's part of the catalog as a checkpoint, for each segment, at most.
@@ -62,12 +62,14 @@ impl Ring {
 
 /// Bytes of a footer at most.
 fn footer(budget: &IndexBudget, keys: u64) -> u64 {
-    budget.bytes + keys * 8192 + budget.spans() * (80 + 40 * keys) + (16 << 10)
+    budget.bytes + keys * 8192 + budget.spans() * (80 + 40 * keys) + budget.gaps() * 40 + (16 << 10)
 }
 
 /// Memory of a sealed segment's tables at most.
 fn tables(budget: &IndexBudget, keys: u64) -> u64 {
     let of_span = size_of::<Span>() as u64 + keys * (2 * size_of::<Vec<u8>>() as u64 + 64);
     let of_page = 2 * (size_of::<u64>() + size_of::<u32>()) as u64;
-    2 * budget.spans() * of_span + (budget.bytes / 4096 + 2 * keys) * of_page
+    2 * budget.spans() * of_span
+        + (budget.bytes / 4096 + 2 * keys) * of_page
+        + 2 * budget.gaps() * size_of::<SpanGap>() as u64
 }

@@ -1,7 +1,7 @@
 //! What is written when a segment is sealed: index pages, tables, trailer, flush against the segment's end.
 
 use super::postings::{KeyIndex, Owner, encode};
-use super::spans::{Builder, Span};
+use super::spans::{Builder, Finished, Span, SpanGap};
 use crate::catalog::Segment;
 use forebay_model::block::crc32c;
 use forebay_model::{Bytes, Error, Result};
@@ -21,6 +21,8 @@ pub struct Tables {
     pub spans: Vec<Span>,
     /// One index a key.
     pub keys: Vec<KeyIndex>,
+    /// Gap records, in order, but for those of spans that say that they have some that are not here.
+    pub gaps: Vec<SpanGap>,
 }
 
 /// The last 4 KiB of a sealed segment.
@@ -51,7 +53,7 @@ pub struct Trailer {
 /// Encodes index, tables and trailer of a segment of `segment` bytes. Returns where the bytes belong in the segment,
 /// the bytes (whole blocks, up to the end), and the tables for those who ask before they are on the device.
 pub fn encode_footer(builder: Builder, segment: Bytes, mut trailer: Trailer) -> Result<(u32, Vec<u8>, Tables)> {
-    let (spans, gathered, precision) = builder.finish(segment);
+    let Finished { spans, gaps, keys: gathered, precision } = builder.finish(segment);
     let owner = Owner { ring: trailer.ring, segment: trailer.summary.sequence };
     let mut pages = Vec::new();
     let mut keys: Vec<KeyIndex> = Vec::new();
@@ -59,7 +61,7 @@ pub fn encode_footer(builder: Builder, segment: Bytes, mut trailer: Trailer) -> 
         let at = pages.len() as u32;
         keys.push(encode(gathered, spans.len() as u64, precision, at, owner, &mut pages));
     }
-    let mut tables = Tables { spans, keys };
+    let mut tables = Tables { spans, keys, gaps };
     // Where the pages begin depends on the length of the tables, which holds where they begin: a postcard number grows
     // to at most five bytes, so encoding with the largest value gives the room to keep.
     let encode_tables = |tables: &Tables| {

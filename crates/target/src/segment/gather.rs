@@ -12,6 +12,10 @@ use forebay_model::query::BlockSet;
 
 /// Places in the table that spots repeated values within a span; the rest is removed when the run is closed.
 const RECENT: usize = 2048;
+/// A segment's tables have room for a gap in this many bytes.
+const GAP_EVERY: u64 = 64 << 10;
+/// Memory of a gap, with room to grow.
+const GAP_MEMORY: u64 = 160;
 /// Elements after which the budget is looked at.
 pub(super) const SETTLE_EVERY: usize = 32 << 10;
 /// Postings by which the memory of a key grows at least.
@@ -30,6 +34,8 @@ pub struct IndexBudget {
     pub bytes: u64,
     /// Spans of a full segment.
     spans: u64,
+    /// Gap records that its tables tell.
+    gaps: u64,
 }
 
 impl IndexBudget {
@@ -37,7 +43,8 @@ impl IndexBudget {
     pub fn for_segment(segment: Bytes, percent: u8, keys: usize) -> IndexBudget {
         let least = if percent == 0 { 0 } else { keys as u64 * bound(1, 1, 0, COARSEST) };
         let bytes = (segment.0 * u64::from(percent) / 100).max(least);
-        IndexBudget { bytes, spans: segment.0 / u64::from(SPAN_BYTES) + 1 }
+        let gaps = (segment.0 / GAP_EVERY).clamp(16, 1024);
+        IndexBudget { bytes, spans: segment.0 / u64::from(SPAN_BYTES) + 1, gaps }
     }
 
     /// The most postings of all keys together: as many as fit if each stands for one span.
@@ -50,11 +57,16 @@ impl IndexBudget {
         self.spans
     }
 
+    /// Gap records that a segment's tables tell, at most.
+    pub(crate) fn gaps(&self) -> u64 {
+        self.gaps
+    }
+
     /// The most memory that the postings and spans of `keys` keys take: eight bytes for each posting with an eighth to
     /// grow, and those that come before they are found to be too many.
     pub fn memory(&self, keys: u64) -> Bytes {
         let postings = self.postings() + keys * SETTLE_EVERY as u64;
-        let of_spans = self.spans * (keys * RUN_BYTES + SPAN_MEMORY * (keys + 1));
+        let of_spans = self.spans * (keys * RUN_BYTES + SPAN_MEMORY * (keys + 1)) + self.gaps * GAP_MEMORY;
         Bytes(postings * 9 + keys * ((RECENT + LEAST_GROWTH) * 8) as u64 + of_spans)
     }
 
@@ -215,7 +227,7 @@ fn coarser(posting: u64, by: u8) -> u64 {
 /// The postings of all keys of an open segment.
 pub(super) struct Postings {
     keys: Vec<Key>,
-    budget: IndexBudget,
+    pub(super) budget: IndexBudget,
 }
 
 impl Postings {

@@ -6,6 +6,7 @@
 use super::gather::{IndexBudget, Postings, SETTLE_EVERY};
 use super::postings::Gathered;
 use forebay_model::block::View;
+use forebay_model::gap::Gap;
 use forebay_model::key::{KeySet, KeyValue, MAX_KEY_BYTES};
 use forebay_model::query::{BlockSet, Term};
 use forebay_model::{Bytes, Result};
@@ -13,6 +14,9 @@ use serde::{Deserialize, Serialize};
 
 /// A span is closed once it has this many bytes.
 pub const SPAN_BYTES: u32 = 512 << 10;
+
+/// Bytes of a gap in the tables at most.
+const GAP_LEN: u64 = 40;
 
 /// Consecutive blocks, and what is in them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,7 +37,8 @@ pub struct Span {
     pub min_time: i64,
     /// Latest time.
     pub max_time: i64,
-    /// Whether there are gap records in it.
+    /// Whether there are gap records in it; in the tables of a sealed segment, whether there are some that these do not
+    /// tell.
     pub gaps: bool,
     /// Whether its last element goes on in the next span.
     pub continues: bool,
@@ -41,6 +46,24 @@ pub struct Span {
     pub crc: u32,
     /// For each key the least and the greatest value; missing if no element has the key.
     pub keys: Vec<(Wide, Wide)>,
+}
+
+/// A gap record, and the span that it lies in.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SpanGap {
+    /// Number of the span.
+    pub span: u16,
+    /// The record.
+    pub gap: Gap,
+}
+
+/// What a sealed segment says of itself, but for its postings.
+pub(super) struct Finished {
+    pub spans: Vec<Span>,
+    pub gaps: Vec<SpanGap>,
+    pub keys: Vec<Gathered>,
+    /// How precisely the postings can be told.
+    pub precision: u32,
 }
 
 /// A key value as it is stored: its length and its bytes.
@@ -55,6 +78,10 @@ pub struct Builder {
     /// Per key: least and greatest value in the open span.
     ranges: Vec<(KeyValue, KeyValue)>,
     postings: Postings,
+    /// Gaps so far, as many as tables tell.
+    gaps: Vec<SpanGap>,
+    /// The first span with a gap that is not among them.
+    gaps_end: u16,
     scratch: Vec<KeyValue>,
     blocks: u32,
     open: bool,
@@ -70,6 +97,8 @@ impl Builder {
             open_crcs: Vec::new(),
             ranges: vec![(KeyValue::MISSING, KeyValue::MISSING); n],
             postings: Postings::new(n, budget),
+            gaps: Vec::new(),
+            gaps_end: u16::MAX,
             scratch: vec![KeyValue::MISSING; n],
             blocks: 0,
             open: false,
@@ -100,6 +129,14 @@ impl Builder {
         }
         if !self.keys.is_empty() {
             self.index(view)?;
+        }
+        let number = self.spans.len() as u16 - 1;
+        for (_, gap) in view.gaps() {
+            if (self.gaps.len() as u64) < self.postings.budget.gaps() {
+                self.gaps.push(SpanGap { span: number, gap });
+            } else {
+                self.gaps_end = self.gaps_end.min(number);
+            }
         }
         let span = self.spans.last_mut().expect("a span is open");
         span.length += header.total_len.get();
@@ -195,6 +232,16 @@ impl Builder {
         set
     }
 
+    /// Gaps so far, as many as tables tell.
+    pub fn gaps(&self) -> &[SpanGap] {
+        &self.gaps
+    }
+
+    /// Whether span number `span` is closed, and all its gaps are among [`Builder::gaps`].
+    pub fn tells_gaps(&self, span: usize) -> bool {
+        span + usize::from(self.open) < self.spans.len() && span < usize::from(self.gaps_end)
+    }
+
     /// Blocks so far.
     pub fn blocks(&self) -> u32 {
         self.blocks
@@ -208,7 +255,11 @@ impl Builder {
     /// Bytes of memory that the index takes now.
     pub fn memory(&self) -> Bytes {
         let per_span = size_of::<Span>() + self.keys.len() * (size_of::<(Wide, Wide)>() + 2 * MAX_KEY_BYTES);
-        Bytes(self.postings.memory() + (self.spans.capacity() * per_span + self.open_crcs.capacity()) as u64)
+        Bytes(
+            self.postings.memory()
+                + (self.spans.capacity() * per_span + self.open_crcs.capacity()) as u64
+                + (self.gaps.capacity() * size_of::<SpanGap>()) as u64,
+        )
     }
 
     /// An upper bound for the footer if a block with `entries` more elements is added.
@@ -220,18 +271,20 @@ impl Builder {
 
     /// Bytes of the tables at most, but for what they say of pages.
     fn tables_bound(&self, spans: u64) -> u64 {
-        spans * (80 + 40 * self.keys.len() as u64) + 32 * self.keys.len() as u64
+        spans * (80 + 40 * self.keys.len() as u64) + 32 * self.keys.len() as u64 + self.postings.budget.gaps() * GAP_LEN
     }
 
-    /// Closes the last span and hands everything over: spans, what was gathered of each key, and how precisely that can
-    /// be told in a segment of `segment` bytes.
-    pub(super) fn finish(mut self, segment: Bytes) -> (Vec<Span>, Vec<Gathered>, u32) {
+    /// Closes the last span and hands everything over, for a segment of `segment` bytes.
+    pub(super) fn finish(mut self, segment: Bytes) -> Finished {
         self.close_span();
         let spans = self.spans.len() as u64;
         let others = super::footer::TRAILER_LEN + self.tables_bound(spans) + 4096;
         let room = segment.0.saturating_sub(self.end() + others);
-        let (gathered, precision) = self.postings.finish(spans, room);
-        (self.spans, gathered, precision)
+        let (keys, precision) = self.postings.finish(spans, room);
+        let (mut spans, mut gaps) = (self.spans, self.gaps);
+        gaps.retain(|gap| gap.span < self.gaps_end);
+        spans.iter_mut().take(usize::from(self.gaps_end)).for_each(|span| span.gaps = false);
+        Finished { spans, gaps, keys, precision }
     }
 }
 
