@@ -27,7 +27,7 @@ fn a_block_is_acknowledged_only_by_a_flush_that_began_after_it_was_written() {
 fn what_waits_is_flushed_within_the_interval_without_being_asked() {
     let fake = Fake::new(Bytes::mib(64), false);
     let target = fake.target();
-    let ring = fake.create(&target, RingSpec { guarantee: Rate::mb(10), ..small("/a", Bytes::mib(4)) }).unwrap();
+    let ring = fake.create(&target, RingSpec { guarantee: Rate::mb(1), ..small("/a", Bytes::mib(4)) }).unwrap();
     let mut writer = Writer::new(&fake, &ring);
     fake.run(async { writer.element(&[1; 500]).await.unwrap() });
     writer.send().unwrap();
