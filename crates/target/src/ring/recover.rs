@@ -25,7 +25,7 @@ use crate::catalog::{Segment, Writers};
 use crate::layout::ROOTS;
 use crate::salvage::Salvage;
 use crate::schedule::StreamId;
-use crate::segment::{Builder, IndexBudget, TRAILER_LEN, Trailer, encode_footer};
+use crate::segment::{Builder, TRAILER_LEN, Trailer, encode_footer};
 use forebay_env::Buffer;
 use forebay_model::block::{BLOCK_ALIGN, Header, MAX_BLOCK, View};
 use forebay_model::gap::Cause;
@@ -380,7 +380,7 @@ impl Recovery {
     /// Reads a segment's blocks from its start to where the chain ends.
     async fn scan(&self, step: &Step, known: Known) -> Result<Scan> {
         let (at, segment) = self.place(step.slot);
-        let budget = IndexBudget::for_segment(segment, self.ring.keys.len());
+        let budget = self.ring.index_budget();
         let mut scan = Scan {
             summary: Segment::opened(step.sequence, known.first.unwrap_or(0)),
             first_known: known.first.is_some(),
