@@ -127,7 +127,7 @@ fn a_reader_that_is_lapped_is_told_and_sees_no_mixed_lap() {
         let reading = ring.clone();
         let task = env.spawner.spawn(async move { run(reading, query, limits, &inlet).await });
         let (mut items, mut wrong) = (Vec::new(), 0);
-        let mut first = outlet.receive().await;
+        let mut next = outlet.receive().await;
         // While it holds the first batch, the ring goes round twice.
         let mut feeder = Feeder::new(ring.clone(), env.clock.clone(), 5).unwrap();
         for number in ring.status().next_sequence..ring.status().next_sequence + 9000 {
@@ -136,7 +136,7 @@ fn a_reader_that_is_lapped_is_told_and_sees_no_mixed_lap() {
             book.borrow_mut().known.insert(number, known);
         }
         feeder.durable().await.unwrap();
-        while let Some(batch) = first.take().or(outlet.receive().await) {
+        while let Some(batch) = next {
             let mut at = 0;
             for item in &batch.items {
                 if let Item::Element { sequence, length, first: true, last: true, .. } = *item {
@@ -148,6 +148,7 @@ fn a_reader_that_is_lapped_is_told_and_sees_no_mixed_lap() {
                 }
                 items.push(*item);
             }
+            next = outlet.receive().await;
         }
         task.await.unwrap();
         (items, wrong)
