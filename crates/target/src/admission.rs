@@ -28,16 +28,15 @@ use std::time::Duration;
 const BLOCK_OVERHEAD: f64 = 256.0 + 2048.0;
 /// Bytes of a segment that neither are blocks nor postings: its trailer, and what its footer is rounded up to.
 const SEGMENT_OVERHEAD: f64 = 8192.0;
-/// What stays free at the end of a segment, in blocks, on average: the next block would not have fitted.
-const UNUSED_BLOCKS: f64 = 0.5;
 /// Tables of segments and directories of blocks.
 const TABLES: f64 = 0.0025;
 
-/// Bytes of a ring that are headers, index and footers, or are passed over, as a share of its elements: what it may take
-/// beyond what the guarantee counts.
+/// Bytes of a ring that are headers, index and footers, as a share of its elements: what it may take beyond what the
+/// guarantee counts. What stays free at a segment's end, where the next block would not have fitted, is not written, and
+/// is not charged.
 pub fn overhead(block: Bytes, segment: Bytes, index: IndexBudget) -> f64 {
     let (block, segment) = (block.0.max(1) as f64, segment.0.max(1) as f64);
-    let rest = (index.bytes as f64 + SEGMENT_OVERHEAD + UNUSED_BLOCKS * block).min(segment / 2.0);
+    let rest = (index.bytes as f64 + SEGMENT_OVERHEAD).min(segment / 2.0);
     TABLES + BLOCK_OVERHEAD / block + rest / (segment - rest)
 }
 
