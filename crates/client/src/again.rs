@@ -31,9 +31,11 @@ pub fn again(peer: &dyn Peer, request: &Request) -> Result<Reply> {
     }
 }
 
-/// Whether a ring as it is now was made as asked for: a target rounds capacity and segment up.
+/// Whether a ring as it is now was made as asked for: a target rounds capacity and segment up, and chooses the share of
+/// the index where it is not told.
 fn made_as(asked: &RingSpec, made: &RingSpec) -> bool {
-    let asked = RingSpec { capacity: made.capacity, segment: made.segment, ..asked.clone() };
+    let index_percent = if asked.index_percent == 0 { made.index_percent } else { asked.index_percent };
+    let asked = RingSpec { capacity: made.capacity, segment: made.segment, index_percent, ..asked.clone() };
     asked == *made
 }
 

@@ -3,7 +3,8 @@
 //! The loop around it decides what happens when nothing is ready: in reality wait for the ring or a timer, in
 //! simulation move the clock to the next event.
 
-use async_task::{Runnable, Task};
+use async_task::Runnable;
+pub use async_task::Task;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::Future;

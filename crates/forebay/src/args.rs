@@ -82,6 +82,9 @@ pub struct RingArgs {
     /// A key, such as src=pcap.src, id=u32le@8, tag=bytes4@0, or pcap for all of packets; may be repeated
     #[arg(long = "key", value_name = "KEY")]
     pub keys: Vec<String>,
+    /// Share of the capacity that the keys' index may take; 8% for distinct keys of 20-byte elements
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub index_budget: Option<u8>,
     /// Unit of overwriting and pinning
     #[arg(long, value_name = "SIZE")]
     pub segment: Option<Bytes>,
@@ -121,6 +124,7 @@ impl RingArgs {
         let keys: Vec<&str> =
             if self.keys.is_empty() { keys.to_vec() } else { self.keys.iter().map(String::as_str).collect() };
         spec.keys = KeySet::parse(keys)?.specs().iter().map(ToString::to_string).collect();
+        spec.index_percent = self.index_budget.unwrap_or(spec.index_percent);
         spec.guarantee = self.guarantee.unwrap_or(spec.guarantee);
         spec.segment = self.segment.unwrap_or(spec.segment);
         spec.block = self.block.unwrap_or(spec.block);
@@ -143,6 +147,7 @@ impl RingArgs {
             ("--capacity", self.capacity.is_some()),
             ("--guarantee", self.guarantee.is_some()),
             ("--key", !self.keys.is_empty()),
+            ("--index-budget", self.index_budget.is_some()),
             ("--segment", self.segment.is_some()),
             ("--block", self.block.is_some()),
             ("--flush-interval", self.flush_interval.is_some()),

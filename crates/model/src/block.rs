@@ -12,7 +12,7 @@ mod view;
 
 pub use header::{BLOCK_ALIGN, BLOCK_MAGIC, Flags, HEADER_LEN, Header, MAX_BLOCK, Stamp, table};
 pub use packer::{Packer, Sealed, largest_piece};
-pub use view::{Entry, View, parse_stamped};
+pub use view::{Entries, Entry, View, parse_stamped};
 
 /// CRC-32C (Castagnoli) of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {

@@ -47,6 +47,9 @@ pub struct RingSpec {
     pub flush_interval: Duration,
     /// Keys, in their text form (`src=pcap.src`, `id=u32le@8`).
     pub keys: Vec<String>,
+    /// Share of the capacity that the keys' index may take, in percent; by the number of keys if zero. What would take
+    /// more is indexed more coarsely, or not at all.
+    pub index_percent: u8,
     /// Share of the capacity that may be pinned, in percent.
     pub pin_budget_percent: u8,
     /// What happens beyond it.
@@ -69,6 +72,15 @@ pub enum Content {
     Packets(u32),
 }
 
+/// The most that an index may take of a ring, in percent.
+pub const MOST_INDEX_PERCENT: u8 = 25;
+
+/// What the index of `keys` keys may take of a ring unless it says otherwise, in percent: what distinct values in
+/// elements of 64 bytes take with one key, and more for more keys, which seldom differ as much.
+pub fn default_index_percent(keys: usize) -> u8 {
+    if keys == 0 { 0 } else { (2 + keys).min(12) as u8 }
+}
+
 impl RingSpec {
     /// A ring of `capacity` with the default of everything else.
     pub fn new(name: impl Into<String>, capacity: Bytes) -> RingSpec {
@@ -80,6 +92,7 @@ impl RingSpec {
             block: Bytes::mib(1),
             flush_interval: Duration::from_secs(1),
             keys: Vec::new(),
+            index_percent: 0,
             pin_budget_percent: 50,
             pin_policy: PinPolicy::Refuse,
             overflow: Overflow::DropNewest,
@@ -103,6 +116,12 @@ impl RingSpec {
             return Err(Error::usage(format!(
                 "a pin budget of {} % leaves nothing to record into; the most is 95 %",
                 self.pin_budget_percent
+            )));
+        }
+        if self.index_percent > MOST_INDEX_PERCENT {
+            return Err(Error::usage(format!(
+                "an index of {} % of the ring is too much; the most is {MOST_INDEX_PERCENT} %",
+                self.index_percent
             )));
         }
         if self.flush_interval > Duration::from_secs(3600) {
@@ -208,6 +227,8 @@ pub struct RingStatus {
     pub staging: Bytes,
     /// Memory that the index of the open segment takes.
     pub index_memory: Bytes,
+    /// The most memory that the ring takes, whatever is recorded: staging, index, and what is known of its segments.
+    pub memory_limit: Bytes,
     /// Whether somebody records into it now.
     pub recording: bool,
     /// Pins, oldest first.

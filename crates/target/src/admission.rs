@@ -17,14 +17,33 @@ pub(crate) mod place;
 pub use place::{Placed, Wish, place};
 
 use crate::schedule::AHEAD;
+use crate::segment::IndexBudget;
 use forebay_model::profile::FLUSH_BURST;
+use forebay_model::ring::default_index_percent;
 use forebay_model::{Bytes, Error, Profile, Rate, Result};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Share of a ring's bytes that are headers, index and footers, beyond what the guarantee counts.
+/// Bytes of a block that are no elements, on average: its header, and half of what blocks are rounded up to.
+const BLOCK_OVERHEAD: f64 = 256.0 + 2048.0;
+/// Bytes of a segment that neither are blocks nor postings: its trailer, and what its footer is rounded up to.
+const SEGMENT_OVERHEAD: f64 = 8192.0;
+/// Tables of segments and directories of blocks.
+const TABLES: f64 = 0.0025;
+
+/// Bytes of a ring that are headers, index and footers, as a share of its elements: what it may take beyond what the
+/// guarantee counts. What stays free at a segment's end, where the next block would not have fitted, is not written, and
+/// is not charged.
+pub fn overhead(block: Bytes, segment: Bytes, index: IndexBudget) -> f64 {
+    let (block, segment) = (block.0.max(1) as f64, segment.0.max(1) as f64);
+    let rest = (index.bytes as f64 + SEGMENT_OVERHEAD).min(segment / 2.0);
+    TABLES + BLOCK_OVERHEAD / block + rest / (segment - rest)
+}
+
+/// [`overhead`] of a ring with that many keys that leaves all else to the target, on a large device.
 pub fn index_share(keys: usize) -> f64 {
-    if keys == 0 { 0.005 } else { 0.02 }
+    let segment = Bytes::mib(90);
+    overhead(Bytes::mib(1), segment, IndexBudget::for_segment(segment, default_index_percent(keys), keys))
 }
 
 /// Share of the device's time that is never promised.
@@ -62,7 +81,7 @@ pub struct Demand {
     pub skips_per_cycle: u32,
     /// Unit of overwriting and pinning: between two skips lies at least one.
     pub segment: Bytes,
-    /// Bytes beyond the promised ones, as a share of them ([`index_share`]).
+    /// Bytes beyond the promised ones, as a share of them ([`overhead`]).
     pub index: f64,
     /// Segments of a lap: those that no pin holds.
     pub lap: u64,

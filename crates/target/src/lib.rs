@@ -9,6 +9,8 @@
 pub mod admission;
 pub mod catalog;
 mod checkpoint;
+#[cfg(test)]
+mod fake;
 pub mod layout;
 pub mod plan;
 pub mod profile;

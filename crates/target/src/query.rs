@@ -5,6 +5,7 @@
 //! told as expired. Nothing is returned whose place, lap and checksum were not verified. Before a stretch is read it is
 //! known which elements lie in it, so that what is not found there is told, whatever the query asks for.
 
+mod look;
 mod plan;
 
 use crate::catalog::{RingRecord, Segment};
@@ -12,24 +13,21 @@ use crate::ring::Ring;
 use crate::salvage::Salvage;
 use crate::schedule::StreamId;
 use crate::target::Core;
-use forebay_env::Buffer;
 use forebay_env::pipe::Inlet;
-use forebay_model::block::{Header, View, parse_stamped};
-use forebay_model::gap::{Cause, Gap};
+use forebay_env::{Buffer, Task};
+use forebay_model::gap::Gap;
 use forebay_model::key::KeyValue;
 use forebay_model::query::Query;
 use forebay_model::ring::{Batch, Item, QuerySummary};
-use forebay_model::{Bytes, Result, RingId, Timestamp};
-use plan::{Plan, Stretch};
+use forebay_model::{Bytes, Error, Result, RingId, Timestamp};
+use plan::{Plan, READ_BYTES, Stretch};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// Reads under way for one query: one being looked at, two on their way.
 const READS_AHEAD: usize = 3;
-/// A batch goes out when it has this many bytes of payload,
-const BATCH_BYTES: usize = 1 << 20;
-/// or this many items.
-const BATCH_ITEMS: usize = 64 << 10;
+/// Bytes read at first where an element goes on beyond what was read; each time more, up to [`READ_BYTES`].
+const FOLLOW_BYTES: u32 = 256 << 10;
 /// Reads that a query may spend on finding out what exactly cannot be read.
 const PATIENCE: u32 = 4096;
 
@@ -48,6 +46,9 @@ pub struct Limits {
 pub async fn run(ring: Rc<Ring>, query: Query, limits: Limits, answer: &Inlet<Batch>) -> Result<QuerySummary> {
     ring.readable().await?;
     let core = ring.core().clone();
+    if !core.has_ring(ring.id) {
+        return Err(Error::missing("the ring was deleted"));
+    }
     let stream = core.next_stream();
     // Also when the answer is no longer wanted and this is dropped in the middle.
     let _turn = Turn { core: core.clone(), stream };
@@ -67,10 +68,14 @@ impl Drop for Turn {
     }
 }
 
+/// A read under way.
+type Reading = Task<(Buffer, Result<()>)>;
+
 struct Run<'a> {
     ring: Rc<Ring>,
     core: Rc<Core>,
     query: Query,
+    needs_keys: bool,
     limits: Limits,
     answer: &'a Inlet<Batch>,
     stream: StreamId,
@@ -89,7 +94,11 @@ struct Run<'a> {
     began: bool,
     /// Whether the writer has taken the slot that is being read.
     overtaking: bool,
-    force_first: bool,
+    /// Whether an element goes on beyond what was read, so that what follows is read, too: a wanted one, or one of which
+    /// a part is missing.
+    following: bool,
+    /// Up to where the segment being read was looked through; what lies between may have been passed over.
+    came_to: u32,
     /// Of the segment being read: the epoch that no block is older than, and the number of the block that comes next.
     epoch: u64,
     next_index: Option<u32>,
@@ -111,6 +120,8 @@ struct Run<'a> {
     read_whole: Option<u64>,
     salvage: Salvage,
     keys: Vec<KeyValue>,
+    /// Buffers for the next reads.
+    spare: Vec<Buffer>,
     enough: bool,
     times: (Timestamp, Timestamp),
     sequences: (u64, u64),
@@ -131,6 +142,7 @@ impl<'a> Run<'a> {
         Run {
             ring,
             core,
+            needs_keys: query.needs_keys(),
             query,
             limits,
             answer,
@@ -144,7 +156,8 @@ impl<'a> Run<'a> {
             last_block: None,
             began: false,
             overtaking: false,
-            force_first: false,
+            following: false,
+            came_to: 0,
             epoch: 0,
             next_index: None,
             next_first: 0,
@@ -157,6 +170,7 @@ impl<'a> Run<'a> {
             read_whole: None,
             salvage,
             keys,
+            spare: Vec::new(),
             enough: false,
             times,
             sequences,
@@ -178,7 +192,7 @@ impl<'a> Run<'a> {
                     self.tell_holes(&mut holes, segment.first).await;
                     if segment.sequence != self.segment {
                         self.segment = segment.sequence;
-                        (self.offset, self.epoch, self.next_index) = (0, 0, Some(0));
+                        self.at_start();
                         // Segments in between are gone, and with them what was in them.
                         if let Some(seen) = self.seen.filter(|seen| self.is_everything() && *seen < segment.first) {
                             self.expired(seen, segment.first).await;
@@ -187,7 +201,7 @@ impl<'a> Run<'a> {
                     let complete = self.one_segment(slot, segment).await?;
                     if complete {
                         self.segment = segment.sequence + 1;
-                        (self.offset, self.epoch, self.next_index) = (0, 0, Some(0));
+                        self.at_start();
                         continue;
                     }
                     if !self.limits.follow {
@@ -214,6 +228,11 @@ impl<'a> Run<'a> {
         self.tell_holes(&mut holes, u64::MAX).await;
         self.send().await;
         Ok(())
+    }
+
+    /// The next segment is read from its start.
+    fn at_start(&mut self) {
+        (self.offset, self.came_to, self.epoch, self.next_index) = (0, 0, 0, Some(0));
     }
 
     /// What was overwritten between segments that pins hold, as far as it was asked for: sequences, and the times around.
@@ -249,7 +268,7 @@ impl<'a> Run<'a> {
             let wanted = |s: &Segment| {
                 s.sequence >= from
                     && s.has_content()
-                    && (self.force_first && s.sequence == from
+                    && (self.following && s.sequence == from
                         || s.touches(self.times.0, self.times.1) && s.end >= self.sequences.0 && s.first <= self.sequences.1
                         // The segment being written grows into the range.
                         || self.limits.follow && s.sequence == from)
@@ -265,11 +284,14 @@ impl<'a> Run<'a> {
             r.slots.iter().flatten().filter(|s| s.has_content()).min_by_key(|s| s.sequence).copied()
         });
         if let Some(oldest) = oldest
-            && oldest.first > self.sequences.0
             && oldest.min_time > self.times.0.0
-            && oldest.first <= self.sequences.1
+            && self.times.0 <= self.times.1
         {
-            self.expired(self.sequences.0, oldest.first).await;
+            let (from, last) = self.sequences;
+            let to = oldest.first.min(last.saturating_add(1));
+            if from < to {
+                self.expired(from, to).await;
+            }
         }
         if let Some(oldest) = oldest {
             self.seen = Some(oldest.first.max(self.sequences.0.min(oldest.first)));
@@ -286,7 +308,7 @@ impl<'a> Run<'a> {
         self.summary.expired += to - from;
         self.batch.items.push(Item::Expired { from, to });
         self.seen = Some(to);
-        self.open_element = None;
+        (self.open_element, self.following) = (None, false);
         self.began = false;
     }
 
@@ -301,10 +323,10 @@ impl<'a> Run<'a> {
         if self.limits.gaps_only && segment.losses.gaps.iter().all(|gaps| *gaps == 0) {
             // Nothing is missing in it, as far as it goes.
             self.seen = self.seen.max(Some(segment.end));
-            return Ok(self.ring.open_blocks(segment.sequence).is_none());
+            return Ok(self.ring.with_open(segment.sequence, |_, _| ()).is_none());
         }
         let at = self.core.with_ring(self.ring.id, |r| r.slot_at(&self.core.layout(), slot));
-        let plan = match self.plan(slot, segment, at).await {
+        let plan = match self.plan(slot, &segment, at).await {
             Ok(plan) => plan,
             Err(_) if !self.still_there(slot, segment.sequence) => {
                 self.overtaken(segment).await;
@@ -313,30 +335,33 @@ impl<'a> Run<'a> {
             Err(_) => self.plan_without_tables(self.core.with_ring(self.ring.id, |r| r.segment).0 as u32, &segment),
         };
         self.limit = segment.end;
-        self.force_first = plan.goes_on;
-        let Plan { mut stretches, complete, cut_anywhere, .. } = plan;
+        let Plan { mut stretches, parts, mut gaps, complete, cut_anywhere, end } = plan;
         let mut rest = Vec::new();
-        let mut reads = VecDeque::new();
+        let mut reads: VecDeque<(Stretch, Option<Reading>)> = VecDeque::new();
+        // How far an element that goes on is followed at once.
+        let mut far = FOLLOW_BYTES;
         loop {
+            let planned = reads.front().map(|(stretch, _)| stretch.offset).or(stretches.front().map(|s| s.offset));
+            let ahead = self.following && !cut_anywhere && !self.overtaking;
+            let follow = if ahead { follow(&parts, self.came_to, far, planned) } else { None };
+            if let Some(stretch) = follow {
+                far = far.saturating_mul(2).min(READ_BYTES as u32);
+                reads.push_front((stretch, Some(self.read(at, &stretch, slot, segment.sequence)?)));
+            } else {
+                far = FOLLOW_BYTES;
+            }
             while !self.overtaking
                 && reads.len() < READS_AHEAD
                 && let Some(stretch) = stretches.pop_front()
             {
-                let (disk, stream) = (self.core.disk.clone(), self.stream);
-                let place = at + Bytes(u64::from(stretch.offset));
                 let task = match stretch.length {
                     0 => None,
-                    length => {
-                        let buffer = Buffer::alone(Bytes(u64::from(length)))?;
-                        let (core, ring, sequence) = (self.core.clone(), self.ring.id, segment.sequence);
-                        let wanted = move || still_there(&core, ring, slot, sequence);
-                        let read = async move { disk.read_while(stream, place, buffer, wanted).await };
-                        Some(self.core.disk.env().spawner.spawn(read))
-                    }
+                    _ => Some(self.read(at, &stretch, slot, segment.sequence)?),
                 };
                 reads.push_back((stretch, task));
             }
             let Some((stretch, task)) = reads.pop_front() else { break };
+            self.gaps_up_to(&mut gaps, stretch.offset);
             self.begin(&stretch);
             if let Some(task) = task {
                 let place = at + Bytes(u64::from(stretch.offset));
@@ -355,17 +380,25 @@ impl<'a> Run<'a> {
                 } else {
                     self.stretch(&bytes, stretch.offset, slot, segment.sequence).await;
                 }
+                self.spare.push(bytes);
             }
             if self.enough {
                 return Ok(true);
             }
             self.end(&stretch).await;
+            // Where an element is followed, they are read.
+            while gaps.pop_front_if(|(at, _)| *at < self.came_to).is_some() {}
         }
         if std::mem::take(&mut self.overtaking) {
             self.overtaken(segment).await;
             return Ok(true);
         }
+        self.gaps_up_to(&mut gaps, u32::MAX);
+        if !self.continuous() && self.came_to < end.offset {
+            self.pass_over(&end);
+        }
         self.read_whole = (complete && cut_anywhere).then_some(segment.sequence);
+        self.following |= complete && cut_anywhere;
         if complete && self.limits.gaps_only {
             self.seen = self.seen.max(Some(segment.end));
         }
@@ -375,18 +408,48 @@ impl<'a> Run<'a> {
         Ok(complete)
     }
 
+    /// Reads a stretch, if the slot still holds the segment when its turn comes.
+    fn read(&mut self, at: Bytes, stretch: &Stretch, slot: u32, sequence: u64) -> Result<Reading> {
+        let (disk, stream) = (self.core.disk.clone(), self.stream);
+        let mut buffer = match self.spare.pop().filter(|spare| spare.capacity() >= stretch.length as usize) {
+            Some(spare) => spare,
+            None => Buffer::alone(Bytes(u64::from(stretch.length)))?,
+        };
+        buffer.set_len(stretch.length as usize);
+        let place = at + Bytes(u64::from(stretch.offset));
+        let (core, ring) = (self.core.clone(), self.ring.id);
+        let wanted = move || still_there(&core, ring, slot, sequence);
+        Ok(self.core.disk.env().spawner.spawn(async move { disk.read_while(stream, place, buffer, wanted).await }))
+    }
+
+    /// Tells the gaps of spans that begin before `offset` and are not read.
+    fn gaps_up_to(&mut self, gaps: &mut VecDeque<(u32, Gap)>, offset: u32) {
+        while let Some((_, gap)) = gaps.pop_front_if(|(at, _)| *at < offset) {
+            self.gap(gap);
+        }
+    }
+
+    /// What lies between what was looked through and `end` was not asked for.
+    fn pass_over(&mut self, end: &Stretch) {
+        self.lost_records();
+        (self.lost_before, self.goes_on, self.following, self.near) = (false, false, false, end.times.1);
+        self.seen = self.seen.max(end.ends);
+        self.next_index = end.blocks.map(|blocks| blocks.1).or(self.next_index);
+        (self.offset, self.came_to) = (self.offset.max(end.offset), end.offset);
+    }
+
     /// What `stretch` holds is looked through next.
     fn begin(&mut self, stretch: &Stretch) {
         self.next_first = self.next_first.max(stretch.begins.unwrap_or(0));
         if self.near == i64::MIN {
             self.near = stretch.times.0;
         }
-        let adjacent = self.seen.is_some() && self.seen == stretch.begins;
+        let adjacent = self.came_to == stretch.after && self.seen.is_some() && self.seen == stretch.begins;
         if let Some(begins) = stretch.begins
             && (!self.continuous() || self.seen.is_none())
         {
             // What lies between was not asked for.
-            if self.seen != Some(begins) {
+            if !adjacent {
                 self.lost_records();
                 (self.lost_before, self.goes_on, self.near) = (false, false, stretch.times.0);
             }
@@ -413,6 +476,10 @@ impl<'a> Run<'a> {
         if let Some((_, after)) = stretch.blocks {
             self.next_index = Some(after);
         }
+        self.came_to = stretch.offset + stretch.length;
+        // Beyond what is missing nobody knows whether the element is wanted.
+        let torn = stretch.continues && (self.lost_before || self.pending.is_some());
+        self.following = self.open_element.is_some() || self.headless.is_some_and(|(_, told)| told) || torn;
     }
 
     /// The writer has taken the slot: what was not yet returned of the segment is gone.
@@ -422,263 +489,21 @@ impl<'a> Run<'a> {
             self.expired(from, segment.end).await;
         }
     }
-
-    /// Elements `from..to` of the segment being read, none later than `until`, are not where they should be. In the
-    /// oldest segments that is what a crash leaves of a slot that was being taken; elsewhere it is damage.
-    async fn missing(&mut self, from: u64, to: u64, until: i64) {
-        let (first, last) = (Timestamp(self.near.min(until)), Timestamp(self.near.max(until)));
-        let (asked, end) = (from.max(self.sequences.0), to.min(self.sequences.1.saturating_add(1)));
-        if asked < end && first <= self.times.1 && last >= self.times.0 {
-            if self.overtaking || self.ring.is_doubtful(self.segment) {
-                self.expired(asked, end).await;
-            } else {
-                self.damaged(Some(end - asked), first, last);
-            }
-        }
-        self.seen = Some(to);
-        self.open_element = None;
-        (self.lost_before, self.goes_on, self.pending) = (true, false, None);
-    }
-
-    /// Some blocks are not where they should be, and no element ends in them: what comes next says whether they held a
-    /// part of an element, or nothing but gap records.
-    fn lost_blocks(&mut self, until: i64) {
-        if !self.goes_on && !self.lost_before {
-            self.pending.get_or_insert((self.near.min(until), self.near.max(until)));
-        }
-    }
-
-    /// The blocks that are missing held gap records: nobody knows how many elements those told of.
-    fn lost_records(&mut self) {
-        let Some((first, last)) = self.pending.take() else { return };
-        let (first, last) = (Timestamp(first), Timestamp(last));
-        let damage = !self.overtaking && !self.ring.is_doubtful(self.segment);
-        if damage && first <= self.times.1 && last >= self.times.0 {
-            self.damaged(None, first, last);
-        }
-    }
-
-    fn damaged(&mut self, count: Option<u64>, first: Timestamp, last: Timestamp) {
-        let gap = Gap { cause: Cause::Damaged, count, first, last };
-        match self.batch.items.last_mut() {
-            Some(Item::Gap(before)) if self.lost_before && before.cause == Cause::Damaged => before.merge(gap),
-            _ => self.batch.items.push(Item::Gap(gap)),
-        }
-        self.open_element = None;
-    }
-
-    async fn read(&self, at: Bytes, length: u64) -> Result<Buffer> {
-        let (bytes, result) = self.core.disk.read(self.stream, at, Buffer::alone(Bytes(length))?).await;
-        result.map(|()| bytes)
-    }
-
-    /// Looks through a stretch that begins and ends anywhere; `rest` is what the one before left over.
-    async fn joined(&mut self, rest: &mut Vec<u8>, bytes: &[u8], stretch: Stretch, slot: u32, segment: u64) {
-        let mut used = 0;
-        if !rest.is_empty() {
-            // Only the block on the border is copied.
-            let total = Header::read(rest).map_or(0, |h| h.total_len.get() as usize);
-            let missing = total.saturating_sub(rest.len());
-            if missing > 0 && missing <= bytes.len() {
-                rest.extend_from_slice(&bytes[..missing]);
-                used = missing;
-            }
-            let from = stretch.offset + used as u32 - rest.len() as u32;
-            self.stretch(rest, from, slot, segment).await;
-            rest.clear();
-        }
-        let done = used + self.stretch(&bytes[used..], stretch.offset + used as u32, slot, segment).await;
-        rest.extend_from_slice(&bytes[done..]);
-    }
-
-    /// Looks through the blocks of a stretch that lies at `from`; how far, if the last block is cut off.
-    async fn stretch(&mut self, bytes: &[u8], from: u32, slot: u32, segment: u64) -> usize {
-        let (target, ring) = (self.core.target_id(), self.ring.id.0);
-        let mut pos = 0usize;
-        while pos < bytes.len() {
-            let offset = from + pos as u32;
-            let parsed = parse_stamped(&bytes[pos..], target, ring, segment, slot, offset);
-            if let Ok(view) = &parsed
-                && offset < self.offset
-            {
-                pos += view.header().total_len.get() as usize;
-                continue;
-            }
-            let view = match parsed.ok().filter(|view| self.follows(view) && view.verify().is_ok()) {
-                Some(view) => view,
-                None => {
-                    let here = Header::read(&bytes[pos..]).ok().filter(|header| {
-                        let stamp = header.stamp();
-                        (stamp.target, stamp.ring, stamp.segment, stamp.slot, stamp.offset)
-                            == (target, ring, segment, slot, offset)
-                    });
-                    if here.is_some_and(|header| pos + header.total_len.get() as usize > bytes.len()) {
-                        return pos;
-                    }
-                    // The next block that is whole says how much is missing.
-                    pos += 4096;
-                    continue;
-                }
-            };
-            pos += view.header().total_len.get() as usize;
-            self.offset = offset + view.header().total_len.get();
-            self.summary.blocks += 1;
-            self.block(&view).await;
-            if self.enough {
-                break;
-            }
-        }
-        bytes.len().min(pos)
-    }
-
-    /// Whether a block that bears its place is also of its time: what a crash undid is older than what was written in its
-    /// place, and what lies behind the last block is not data.
-    fn follows(&self, view: &View<'_>) -> bool {
-        let header = view.header();
-        header.epoch.get() >= self.epoch
-            && self.next_index.is_none_or(|next| header.index.get() >= next)
-            && header.first_sequence.get() >= self.next_first
-            && header.next_sequence() <= self.limit
-    }
-
-    /// Looks through one block.
-    async fn block(&mut self, view: &View<'_>) {
-        let header = view.header();
-        let first = header.first_sequence.get();
-        let within = header.starts_within();
-        if let Some(seen) = self.seen.filter(|seen| *seen < first) {
-            self.missing(seen, first, header.min_time.get()).await;
-        } else if self.next_index.is_some_and(|next| next < header.index.get()) {
-            self.lost_blocks(header.min_time.get());
-        }
-        let number = (header.writer.get(), header.number.get());
-        let follows = self.last_block.replace(number).is_some_and(|last| (last.0, last.1 + 1) == number);
-        let before = self.headless.take().filter(|(sequence, _)| within && *sequence == first);
-        if within && (!follows || before.is_some()) && self.seen.is_none_or(|seen| seen <= first) {
-            // The beginning of this element is gone, and with it the element; unless it has no end either: then it was
-            // never recorded as a whole, and another one has its number.
-            let told = self.lost_before || self.pending.take().is_some() || self.open_element == Some(first);
-            let adjoins = header.index.get() == 0 && self.read_whole.is_some_and(|s| s + 1 == self.segment);
-            let told = told || before.is_some_and(|(_, told)| told) || adjoins || self.continuous() && self.began;
-            self.open_element = None;
-            if header.next_sequence() == first {
-                self.headless = Some((first, told));
-            } else if told {
-                self.missing(first, first + 1, header.min_time.get()).await;
-            } else if self.continuous() {
-                self.expired(first, first + 1).await;
-            }
-        } else if within && !follows {
-            // Told already.
-            (self.open_element, self.pending) = (None, None);
-        }
-        self.lost_records();
-        self.began |= self.headless.is_none();
-        self.lost_before = false;
-        self.goes_on = header.continues();
-        self.epoch = header.epoch.get();
-        self.next_index = Some(header.index.get() + 1);
-        self.next_first = header.next_sequence();
-        self.near = header.max_time.get();
-        self.seen = Some(header.next_sequence().max(self.seen.unwrap_or(0)));
-        if self.limits.gaps_only {
-            view.gaps().for_each(|(_, gap)| self.gap(gap));
-            if self.batch.items.len() >= BATCH_ITEMS {
-                self.send().await;
-            }
-            return;
-        }
-        let mut gaps = view.gaps().peekable();
-        let bytes = view.bytes();
-        for entry in view.entries() {
-            let Ok(entry) = entry else {
-                self.damaged(None, Timestamp(header.min_time.get()), Timestamp(header.max_time.get()));
-                return;
-            };
-            while let Some((_, gap)) = gaps.next_if(|(before, _)| *before <= entry.index) {
-                self.gap(gap);
-            }
-            if entry.torn {
-                // What was returned of it ends here; the gap that follows tells of it.
-                self.open_element = None;
-                continue;
-            }
-            let wanted = if entry.first {
-                if self.query.needs_keys() {
-                    self.ring.keys.extract(
-                        &bytes[entry.payload.clone()],
-                        &bytes[entry.caller_keys.clone()],
-                        &mut self.keys,
-                    );
-                }
-                self.query.matches(entry.sequence, entry.time, &self.keys)
-            } else {
-                self.open_element == Some(entry.sequence)
-            };
-            self.open_element = (wanted && !entry.last).then_some(entry.sequence);
-            if !wanted {
-                continue;
-            }
-            self.batch.payload.extend_from_slice(&bytes[entry.payload.clone()]);
-            self.batch.payload.extend_from_slice(&bytes[entry.caller_keys.clone()]);
-            self.batch.items.push(Item::Element {
-                sequence: entry.sequence,
-                time: entry.time,
-                length: entry.payload.len() as u32,
-                caller: entry.caller_keys.len() as u16,
-                cut: entry.cut,
-                first: entry.first,
-                last: entry.last,
-            });
-            self.summary.bytes += Bytes(entry.payload.len() as u64);
-            if entry.last {
-                self.summary.elements += 1;
-                if self.summary.elements >= self.limits.elements {
-                    self.enough = true;
-                    break;
-                }
-            }
-            if self.batch.payload.len() >= BATCH_BYTES || self.batch.items.len() >= BATCH_ITEMS {
-                self.send().await;
-                if self.enough {
-                    return;
-                }
-            }
-        }
-        for (_, gap) in gaps {
-            self.gap(gap);
-        }
-    }
-
-    /// Whether every block in the range is read, so that a jump in the sequence means that something is missing.
-    fn continuous(&self) -> bool {
-        self.is_everything() && !self.limits.gaps_only
-    }
-
-    /// Whether all of the ring is asked for.
-    fn is_everything(&self) -> bool {
-        self.times == (Timestamp::MIN, Timestamp::MAX) && self.sequences == (0, u64::MAX) && !self.query.needs_keys()
-    }
-
-    fn gap(&mut self, gap: Gap) {
-        if gap.first <= self.times.1 && gap.last >= self.times.0 {
-            self.batch.items.push(Item::Gap(gap));
-        }
-    }
-
-    async fn send(&mut self) {
-        if self.batch.items.is_empty() {
-            self.enough |= !self.answer.is_open();
-            return;
-        }
-        let batch = std::mem::take(&mut self.batch);
-        let weight = batch.payload.len() + batch.items.len() * size_of::<Item>();
-        if !self.answer.send(batch, weight).await {
-            self.enough = true;
-        }
-    }
 }
 
 fn still_there(core: &Core, ring: RingId, slot: u32, sequence: u64) -> bool {
     core.has_ring(ring) && core.with_ring(ring, |r| r.slots[slot as usize].is_some_and(|s| s.sequence == sequence))
 }
+
+/// What to read from `from` on, where an element goes on: the parts that follow, about `far` in all, and none that is
+/// read anyway.
+fn follow(parts: &[Stretch], from: u32, far: u32, planned: Option<u32>) -> Option<Stretch> {
+    let next = parts.partition_point(|part| part.offset < from);
+    let mut parts = parts[next..].iter().take_while(|part| planned.is_none_or(|planned| part.offset < planned));
+    let mut stretch = *parts.next().filter(|part| part.after == from)?;
+    while parts.next().is_some_and(|part| stretch.join(part, u64::from(far))) {}
+    Some(stretch)
+}
+
+#[cfg(test)]
+mod tests;

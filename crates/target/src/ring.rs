@@ -6,8 +6,11 @@
 //!
 //! Expiry is here and nowhere else: taking a slot for writing ends the segment that was in it. There is no cleaner.
 
+mod memory;
 mod pins;
 pub(crate) mod recover;
+
+pub use memory::MemoryLimit;
 
 use crate::admission;
 use crate::catalog::{RingRecord, Segment, Writers};
@@ -523,6 +526,10 @@ impl Ring {
     /// Starts a flush when it is time: eight times an interval, but on a device that rotates only when everything handed
     /// in is written; when the oldest block will be due; or when the ring is being closed.
     fn consider_flush(self: &Rc<Self>) {
+        // A timer may be left of a ring that was deleted.
+        if !self.core.has_ring(self.id) {
+            return;
+        }
         let (lag, now) = (self.core.with_ring(self.id, |r| r.spec.flush_interval), self.core.disk.env().clock.now());
         let reserve = self.flush_reserve(lag);
         let wait_until = {
@@ -684,8 +691,7 @@ impl Ring {
                     (summary.end, summary.min_time, summary.max_time) = (end, before, now);
                     summary.losses.add(Cause::Damaged, Some(lost));
                 }
-                let builder =
-                    Builder::new(self.keys.clone(), IndexBudget::for_segment(self.segment(), self.keys.len()));
+                let builder = Builder::new(self.keys.clone(), self.index_budget());
                 let mut work = self.work.borrow_mut();
                 work.lost_before = 0;
                 if work.state == RingState::Full {
@@ -802,18 +808,17 @@ impl Ring {
         self.core.with_ring(self.id, |r| r.segment)
     }
 
-    /// The blocks of segment `sequence` that may be read, if it is the one being written.
-    pub(crate) fn open_blocks(&self, sequence: u64) -> Option<Vec<Written>> {
-        let work = self.work.borrow();
-        work.open.as_ref().filter(|open| open.summary.sequence == sequence).map(|open| open.written.clone())
+    /// What the index of a segment may take.
+    fn index_budget(&self) -> IndexBudget {
+        let percent = self.core.with_ring(self.id, |r| r.spec.index_percent);
+        IndexBudget::for_segment(self.segment(), percent, self.keys.len())
     }
 
-    /// The stretches of segment `sequence` in which there are gaps, if it is the one being written.
-    pub(crate) fn open_gaps(&self, sequence: u64) -> Vec<std::ops::Range<u32>> {
+    /// Looks at the blocks of segment `sequence` that may be read and at its index, if it is the one being written.
+    pub(crate) fn with_open<T>(&self, sequence: u64, look: impl FnOnce(&[Written], &Builder) -> T) -> Option<T> {
         let work = self.work.borrow();
         let open = work.open.as_ref().filter(|open| open.summary.sequence == sequence);
-        let spans = open.into_iter().flat_map(|open| open.builder.spans()).filter(|span| span.gaps);
-        spans.map(|span| span.offset..span.offset + span.length).collect()
+        open.map(|open| look(&open.written, &open.builder))
     }
 
     /// Tables of a segment that was sealed lately, and whether its index pages are on the device.
@@ -871,9 +876,13 @@ impl Ring {
                 staging_peak: work.counters.staging_peak,
                 staging: Bytes(self.staging.capacity().0 * self.staging.count() as u64),
                 index_memory: work.open.as_ref().map_or(Bytes::ZERO, |o| o.builder.memory()),
+                memory_limit: self.memory_limit().total(),
                 recording: work.recording.is_some(),
                 pins: record.pins.iter().map(|p| p.pin.clone()).collect(),
             }
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,18 @@
 //! A segment on the device: blocks from its start, its index and tables before its end, its trailer in the last 4 KiB.
 //!
-//! `spans` gathers what the tables say while the segment is open; `postings` are the second level of the index;
-//! `footer` writes both behind the blocks when the segment is sealed and reads them back. Bytes:
-//! `docs/format/segment.md`.
+//! `spans` gathers what the tables say while the segment is open, and `gather` the second level of the index, within
+//! its budget; `postings` is that level on the device; `footer` writes all of it behind the blocks when the segment is
+//! sealed, and reads it back. Bytes: `docs/format/segment.md`.
 
 mod footer;
+mod gather;
 mod postings;
 mod spans;
 
 pub use footer::{TRAILER_LEN, Tables, Trailer, encode_footer};
+pub use gather::IndexBudget;
 pub use postings::{KeyIndex, Owner, PAGE_LEN, is_page, is_whole, look_up};
-pub use spans::{Builder, IndexBudget, SPAN_BYTES, Span};
+pub use spans::{Builder, SPAN_BYTES, Span, SpanGap, spans_touching};
 
 #[cfg(test)]
 mod tests;

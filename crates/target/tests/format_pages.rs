@@ -124,10 +124,19 @@ fn the_page_of_the_segment_has_its_fields() {
         keys: Vec::new(),
     };
     names_in_order(page.split_once("| span |").unwrap().1, "", &fields(&span));
-    let index = KeyIndex { at: 0, firsts: Vec::new(), shift: 0, dense_from: None, checksums: Vec::new() };
+    let index = KeyIndex {
+        at: 0,
+        firsts: Vec::new(),
+        hash_bits: 1,
+        group_bits: 0,
+        group: 0,
+        rice: 0,
+        dense_from: None,
+        checksums: Vec::new(),
+    };
     names_in_order(page.split_once("| key index |").unwrap().1, "", &fields(&index));
     let segment = Bytes::kib(256);
-    let builder = Builder::new(KeySet::default(), IndexBudget::for_segment(segment, 0));
+    let builder = Builder::new(KeySet::default(), IndexBudget::for_segment(segment, 0, 0));
     let (start, footer, _) = encode_footer(builder, segment, trailer()).unwrap();
     let end = &footer[footer.len() - 4096..];
     assert_eq!(u64::from(start) + footer.len() as u64, segment.0, "a footer ends with the segment");

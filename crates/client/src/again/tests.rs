@@ -75,6 +75,7 @@ fn status(spec: RingSpec) -> RingStatus {
         staging_peak: Bytes::ZERO,
         staging: Bytes::ZERO,
         index_memory: Bytes::ZERO,
+        memory_limit: Bytes::ZERO,
         recording: false,
         pins: Vec::new(),
     }

@@ -71,6 +71,7 @@ pub fn ring(ring: &RingStatus) -> Value {
         "block_bytes": spec.block.0,
         "flush_interval_seconds": spec.flush_interval.as_secs_f64(),
         "keys": spec.keys,
+        "index_budget_percent": spec.index_percent,
         "link_type": match spec.content { Content::Packets(link) => json!(link), Content::Opaque => Value::Null },
         "pin_budget_percent": spec.pin_budget_percent,
         "pin_policy": match spec.pin_policy {
@@ -94,6 +95,7 @@ pub fn ring(ring: &RingStatus) -> Value {
         "staging_bytes": ring.staging.0,
         "staging_peak_bytes": ring.staging_peak.0,
         "index_memory_bytes": ring.index_memory.0,
+        "memory_limit_bytes": ring.memory_limit.0,
         "pins": pins,
     })
 }

@@ -77,7 +77,13 @@ pub fn details(ring: &RingStatus) -> Vec<String> {
             ring.first_sequence,
             ring.next_sequence
         ),
-        format!("  keys        {}", if spec.keys.is_empty() { "none".to_string() } else { spec.keys.join(" ") }),
+        format!(
+            "  keys        {}",
+            match spec.keys.is_empty() {
+                true => "none".to_string(),
+                false => format!("{} (index up to {} %)", spec.keys.join(" "), spec.index_percent),
+            }
+        ),
         format!("  blocks      up to {}, on disk within {}", spec.block, human::span(spec.flush_interval)),
         format!(
             "  when full   {}",
@@ -100,8 +106,8 @@ pub fn details(ring: &RingStatus) -> Vec<String> {
         ),
         format!("  lost        {}", human::losses(&ring.losses)),
         format!(
-            "  memory      staging {} (most used {}), index {}",
-            ring.staging, ring.staging_peak, ring.index_memory
+            "  memory      staging {} (most used {}), index {}, never more than {} in all",
+            ring.staging, ring.staging_peak, ring.index_memory, ring.memory_limit
         ),
     ];
     if !spec.relatives.is_empty() {

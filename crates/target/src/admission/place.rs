@@ -19,7 +19,7 @@ pub struct Wish {
     pub flush_interval: Duration,
     /// Unit of overwriting; a group's data if zero.
     pub segment: Bytes,
-    /// Bytes beyond the promised ones, as a share of them ([`super::index_share`]).
+    /// Bytes beyond the promised ones, as a share of them ([`super::overhead`]).
     pub index: f64,
     /// Share of the space that may be pinned without breaking the guarantee, however the pins lie; in percent.
     pub pin_percent: u8,

@@ -25,7 +25,7 @@ use crate::catalog::{Segment, Writers};
 use crate::layout::ROOTS;
 use crate::salvage::Salvage;
 use crate::schedule::StreamId;
-use crate::segment::{Builder, IndexBudget, TRAILER_LEN, Trailer, encode_footer};
+use crate::segment::{Builder, TRAILER_LEN, Trailer, encode_footer};
 use forebay_env::Buffer;
 use forebay_model::block::{BLOCK_ALIGN, Header, MAX_BLOCK, View};
 use forebay_model::gap::Cause;
@@ -72,6 +72,8 @@ struct Known {
     first: Option<u64>,
     /// Sequence of the first element of the segment after it.
     bound: u64,
+    /// Opening that wrote that one last: where this one was written on later, that one was undone before.
+    bound_epoch: u64,
     /// Blocks before this number had been durable.
     durable: u32,
 }
@@ -172,12 +174,12 @@ impl Recovery {
         let steps = self.walk().await?;
         // From the end to the beginning: the last segment is scanned, then the ones before it as long as none is proven.
         let mut proven = false;
-        let mut bound = u64::MAX;
+        let (mut bound, mut bound_epoch) = (u64::MAX, u64::MAX);
         let mut scans: Vec<Option<Scan>> = steps.iter().map(|_| None).collect();
         for (i, step) in steps.iter().enumerate().rev() {
             let own = step.trailer.as_ref().is_some_and(|t| t.durable_blocks == t.blocks);
             if !proven && !own || step.trailer.is_none() {
-                let mut known = Known { first: None, bound, durable: if proven { u32::MAX } else { 0 } };
+                let mut known = Known { first: None, bound, bound_epoch, durable: if proven { u32::MAX } else { 0 } };
                 if let Some(trailer) = &step.trailer {
                     known.first = Some(trailer.summary.first);
                     known.durable = known.durable.max(trailer.durable_blocks);
@@ -190,7 +192,10 @@ impl Recovery {
                 (Some(trailer), _) => Some(trailer.summary.first),
                 (None, scan) => scan.as_ref().filter(|s| !s.written.is_empty()).map(|s| s.summary.first),
             };
-            bound = first.unwrap_or(bound);
+            if let Some(first) = first {
+                let epoch = scans[i].as_ref().map(|scan| scan.epoch).or(step.trailer.as_ref().map(|t| t.epoch));
+                (bound, bound_epoch) = (first, epoch.unwrap_or(u64::MAX));
+            }
             let said = step.trailer.as_ref().is_some_and(|t| t.durable_blocks > 0)
                 || scans[i].as_ref().is_some_and(|s| s.proof);
             proven |= own || said;
@@ -382,7 +387,7 @@ impl Recovery {
     /// Reads a segment's blocks from its start to where the chain ends.
     async fn scan(&self, step: &Step, known: Known) -> Result<Scan> {
         let (at, segment) = self.place(step.slot);
-        let budget = IndexBudget::for_segment(segment, self.ring.keys.len());
+        let budget = self.ring.index_budget();
         let mut scan = Scan {
             summary: Segment::opened(step.sequence, known.first.unwrap_or(0)),
             first_known: known.first.is_some(),
@@ -422,7 +427,7 @@ impl Recovery {
                     && h.index.get() >= expected
                     && (hole.is_some() || h.index.get() == expected)
                     && h.first_sequence.get() >= scan.summary.end
-                    && h.next_sequence() <= known.bound
+                    && (h.next_sequence() <= known.bound || h.epoch.get() > known.bound_epoch)
                     && view.verify().is_ok()
             });
             let Some(view) = found else {

@@ -1,7 +1,7 @@
 //! What is written when a segment is sealed: index pages, tables, trailer, flush against the segment's end.
 
 use super::postings::{KeyIndex, Owner, encode};
-use super::spans::{Builder, Span};
+use super::spans::{Builder, Finished, Span, SpanGap};
 use crate::catalog::{Segment, Writers};
 use crate::superblock::checksum;
 use forebay_model::block::crc32c;
@@ -22,6 +22,8 @@ pub struct Tables {
     pub spans: Vec<Span>,
     /// One index a key.
     pub keys: Vec<KeyIndex>,
+    /// Gap records, in order, but for those of spans that say that they have some that are not here.
+    pub gaps: Vec<SpanGap>,
 }
 
 /// The last 4 KiB of a sealed segment.
@@ -54,15 +56,15 @@ pub struct Trailer {
 /// Encodes index, tables and trailer of a segment of `segment` bytes. Returns where the bytes belong in the segment,
 /// the bytes (whole blocks, up to the end), and the tables for those who ask before they are on the device.
 pub fn encode_footer(builder: Builder, segment: Bytes, mut trailer: Trailer) -> Result<(u32, Vec<u8>, Tables)> {
-    let (spans, postings, dense) = builder.finish();
+    let Finished { spans, gaps, keys: gathered, precision } = builder.finish(segment);
     let owner = Owner { ring: trailer.ring, segment: trailer.summary.sequence };
     let mut pages = Vec::new();
     let mut keys: Vec<KeyIndex> = Vec::new();
-    for (postings, dense_from) in postings.iter().zip(dense) {
+    for gathered in gathered {
         let at = pages.len() as u32;
-        keys.push(encode(postings, dense_from, at, owner, &mut pages));
+        keys.push(encode(gathered, spans.len() as u64, precision, at, owner, &mut pages));
     }
-    let mut tables = Tables { spans, keys };
+    let mut tables = Tables { spans, keys, gaps };
     // Where the pages begin depends on the length of the tables, which holds where they begin: a postcard number grows
     // to at most five bytes, so encoding with the largest value gives the room to keep.
     let encode_tables = |tables: &Tables| {
@@ -132,6 +134,9 @@ impl Tables {
         if crc32c(bytes) != trailer.tables_crc {
             return Err(Error::damaged("the checksum of a segment's tables does not match"));
         }
-        postcard::from_bytes(bytes).map_err(|e| Error::damaged(format!("a segment's tables cannot be decoded: {e}")))
+        let tables: Tables = postcard::from_bytes(bytes)
+            .map_err(|e| Error::damaged(format!("a segment's tables cannot be decoded: {e}")))?;
+        tables.keys.iter().try_for_each(KeyIndex::check)?;
+        Ok(tables)
     }
 }

@@ -3,16 +3,20 @@
 //! A span is what a query reads at once, so it is about half a megabyte or more, however small the blocks are: the
 //! tables of a segment stay small whatever is recorded.
 
-use super::postings::entry;
+use super::gather::{IndexBudget, Postings, SETTLE_EVERY};
+use super::postings::Gathered;
 use forebay_model::block::View;
-use forebay_model::key::{KeySet, KeyValue};
+use forebay_model::gap::Gap;
+use forebay_model::key::{KeySet, KeyValue, MAX_KEY_BYTES};
+use forebay_model::query::{BlockSet, Term};
 use forebay_model::{Bytes, Result};
 use serde::{Deserialize, Serialize};
 
 /// A span is closed once it has this many bytes.
 pub const SPAN_BYTES: u32 = 512 << 10;
-/// Places in the table that spots repeated values within a span; the rest is removed when the span is closed.
-const RECENT: usize = 2048;
+
+/// Bytes of a gap in the tables at most.
+const GAP_LEN: u64 = 40;
 
 /// Consecutive blocks, and what is in them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,7 +37,8 @@ pub struct Span {
     pub min_time: i64,
     /// Latest time.
     pub max_time: i64,
-    /// Whether there are gap records in it.
+    /// Whether there are gap records in it; in the tables of a sealed segment, whether there are some that these do not
+    /// tell.
     pub gaps: bool,
     /// Whether its last element goes on in the next span.
     pub continues: bool,
@@ -43,39 +48,40 @@ pub struct Span {
     pub keys: Vec<(Wide, Wide)>,
 }
 
+/// A gap record, and the span that it lies in.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SpanGap {
+    /// Number of the span.
+    pub span: u16,
+    /// The record.
+    pub gap: Gap,
+}
+
+/// What a sealed segment says of itself, but for its postings.
+pub(super) struct Finished {
+    pub spans: Vec<Span>,
+    pub gaps: Vec<SpanGap>,
+    pub keys: Vec<Gathered>,
+    /// How precisely the postings can be told.
+    pub precision: u32,
+}
+
 /// A key value as it is stored: its length and its bytes.
 pub type Wide = Vec<u8>;
-
-/// How much memory the index of an open segment may take.
-#[derive(Debug, Clone, Copy)]
-pub struct IndexBudget {
-    /// Postings of one key; beyond, spans are searched without an index.
-    pub postings_per_key: usize,
-}
-
-impl IndexBudget {
-    /// A budget for segments of `segment` bytes with `keys` keys: footers take at most an eighth of the segment.
-    pub fn for_segment(segment: Bytes, keys: usize) -> IndexBudget {
-        IndexBudget { postings_per_key: (segment.0 as usize / 8 / 5 / keys.max(1)).max(64) }
-    }
-}
 
 /// Gathers the tables of an open segment.
 pub struct Builder {
     keys: KeySet,
-    budget: IndexBudget,
     spans: Vec<Span>,
     /// Crc state of the open span: the header checksums so far.
     open_crcs: Vec<u8>,
     /// Per key: least and greatest value in the open span.
     ranges: Vec<(KeyValue, KeyValue)>,
-    /// Per key: postings as `entry` packs them. The open span's part is not yet sorted.
-    postings: Vec<Vec<u64>>,
-    /// Per key: where the open span's part begins.
-    span_starts: Vec<usize>,
-    /// Per key: from this span on the index is given up.
-    dense_from: Vec<Option<u16>>,
-    recent: Vec<u64>,
+    postings: Postings,
+    /// Gaps so far, as many as tables tell.
+    gaps: Vec<SpanGap>,
+    /// The first span with a gap that is not among them.
+    gaps_end: u16,
     scratch: Vec<KeyValue>,
     blocks: u32,
     open: bool,
@@ -87,14 +93,12 @@ impl Builder {
         let n = keys.len();
         Builder {
             keys,
-            budget,
             spans: Vec::new(),
             open_crcs: Vec::new(),
             ranges: vec![(KeyValue::MISSING, KeyValue::MISSING); n],
-            postings: vec![Vec::new(); n],
-            span_starts: vec![0; n],
-            dense_from: vec![None; n],
-            recent: vec![0; RECENT * n],
+            postings: Postings::new(n, budget),
+            gaps: Vec::new(),
+            gaps_end: u16::MAX,
             scratch: vec![KeyValue::MISSING; n],
             blocks: 0,
             open: false,
@@ -107,6 +111,7 @@ impl Builder {
         let next = header.next_sequence() - header.first_sequence.get() + first_sequence;
         if !self.open {
             self.open = true;
+            self.postings.next_span(self.spans.len() as u16);
             self.spans.push(Span {
                 offset,
                 length: 0,
@@ -124,6 +129,14 @@ impl Builder {
         }
         if !self.keys.is_empty() {
             self.index(view)?;
+        }
+        let number = self.spans.len() as u16 - 1;
+        for (_, gap) in view.gaps() {
+            if (self.gaps.len() as u64) < self.postings.budget.gaps() {
+                self.gaps.push(SpanGap { span: number, gap });
+            } else {
+                self.gaps_end = self.gaps_end.min(number);
+            }
         }
         let span = self.spans.last_mut().expect("a span is open");
         span.length += header.total_len.get();
@@ -154,8 +167,11 @@ impl Builder {
     fn index(&mut self, view: &View<'_>) -> Result<()> {
         let span = self.spans.len() as u16 - 1;
         let bytes = view.bytes();
-        for item in view.entries() {
+        for (number, item) in view.entries().enumerate() {
             let item = item?;
+            if number % SETTLE_EVERY == SETTLE_EVERY - 1 {
+                self.postings.settle(span);
+            }
             if !item.first {
                 continue;
             }
@@ -171,51 +187,16 @@ impl Builder {
                 if value > greatest {
                     *greatest = *value;
                 }
-                if self.dense_from[key].is_some() {
-                    continue;
-                }
-                let posting = entry(value.hash(), span);
-                let place = &mut self.recent[key * RECENT + (posting >> 16) as usize % RECENT];
-                if *place != posting {
-                    *place = posting;
-                    self.postings[key].push(posting);
-                }
+                self.postings.add(key, value, span);
             }
         }
-        for key in 0..self.keys.len() {
-            if self.postings[key].len() > self.budget.postings_per_key {
-                self.compact(key);
-                if self.postings[key].len() > self.budget.postings_per_key && self.dense_from[key].is_none() {
-                    self.postings[key].truncate(self.span_starts[key]);
-                    self.dense_from[key] = Some(span);
-                }
-            }
-        }
+        self.postings.settle(span);
         Ok(())
-    }
-
-    /// Sorts the open span's part and removes what is told twice.
-    fn compact(&mut self, key: usize) {
-        let start = self.span_starts[key];
-        let postings = &mut self.postings[key];
-        postings[start..].sort_unstable();
-        let mut kept = start;
-        for i in start..postings.len() {
-            if kept == start || postings[kept - 1] != postings[i] {
-                postings[kept] = postings[i];
-                kept += 1;
-            }
-        }
-        postings.truncate(kept);
     }
 
     fn close_span(&mut self) {
         if !self.open {
             return;
-        }
-        for key in 0..self.keys.len() {
-            self.compact(key);
-            self.span_starts[key] = self.postings[key].len();
         }
         let span = self.spans.last_mut().expect("a span is open");
         span.crc = forebay_model::block::crc32c(&self.open_crcs);
@@ -230,36 +211,93 @@ impl Builder {
         &self.spans
     }
 
+    /// Which of the spans so far may hold an element for which `term` holds.
+    pub fn holding(&self, term: &Term) -> BlockSet {
+        let (key, low, high) = match term {
+            Term::Equals { key, value } => (*key, value, value),
+            Term::Range { key, low, high } => (*key, low, high),
+        };
+        let mut set = spans_touching(&self.spans, key, low, high);
+        if self.open {
+            let (least, greatest) = &self.ranges[key];
+            if *greatest == KeyValue::MISSING || least > high || greatest < low {
+                set.clear(self.spans.len() - 1);
+            }
+        }
+        if let Term::Equals { key, value } = term
+            && !set.is_empty()
+        {
+            set.and(&self.postings.holding(*key, value, self.spans.len()));
+        }
+        set
+    }
+
+    /// Gaps so far, as many as tables tell.
+    pub fn gaps(&self) -> &[SpanGap] {
+        &self.gaps
+    }
+
+    /// Whether span number `span` is closed, and all its gaps are among [`Builder::gaps`].
+    pub fn tells_gaps(&self, span: usize) -> bool {
+        span + usize::from(self.open) < self.spans.len() && span < usize::from(self.gaps_end)
+    }
+
     /// Blocks so far.
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
 
+    /// Where the last block so far ends.
+    pub fn end(&self) -> u64 {
+        self.spans.last().map_or(0, |span| u64::from(span.offset) + u64::from(span.length))
+    }
+
     /// Bytes of memory that the index takes now.
     pub fn memory(&self) -> Bytes {
-        let postings: usize = self.postings.iter().map(|p| p.capacity() * 8).sum();
-        let spans = self.spans.capacity() * size_of::<Span>() + self.spans.len() * self.keys.len() * 80;
-        Bytes((postings + spans + self.recent.len() * 8) as u64)
+        let per_span = size_of::<Span>() + self.keys.len() * (size_of::<(Wide, Wide)>() + 2 * MAX_KEY_BYTES);
+        Bytes(
+            self.postings.memory()
+                + (self.spans.capacity() * per_span + self.open_crcs.capacity()) as u64
+                + (self.gaps.capacity() * size_of::<SpanGap>()) as u64,
+        )
     }
 
     /// An upper bound for the footer if a block with `entries` more elements is added.
     pub fn footer_bound(&self, entries: u32) -> u64 {
         let spans = self.spans.len() as u64 + 1;
-        let per_span = 80 + 40 * self.keys.len() as u64;
-        let mut bound = super::footer::TRAILER_LEN + spans * per_span;
-        for (key, postings) in self.postings.iter().enumerate() {
-            let more = if self.dense_from[key].is_some() { 0 } else { u64::from(entries) };
-            bound += super::postings::bound(postings.len() as u64 + more);
-        }
-        bound.div_ceil(4096) * 4096 + 4096
+        let bound = super::footer::TRAILER_LEN + self.tables_bound(spans);
+        (bound + self.postings.bound(u64::from(entries), spans)).div_ceil(4096) * 4096 + 4096
     }
 
-    /// Closes the last span and hands everything over: spans, sorted postings, and from where each is given up.
-    pub fn finish(mut self) -> (Vec<Span>, Vec<Vec<u64>>, Vec<Option<u16>>) {
-        self.close_span();
-        for postings in &mut self.postings {
-            postings.sort_unstable();
-        }
-        (self.spans, self.postings, self.dense_from)
+    /// Bytes of the tables at most, but for what they say of pages.
+    fn tables_bound(&self, spans: u64) -> u64 {
+        spans * (80 + 40 * self.keys.len() as u64) + 32 * self.keys.len() as u64 + self.postings.budget.gaps() * GAP_LEN
     }
+
+    /// Closes the last span and hands everything over, for a segment of `segment` bytes.
+    pub(super) fn finish(mut self, segment: Bytes) -> Finished {
+        self.close_span();
+        let spans = self.spans.len() as u64;
+        let others = super::footer::TRAILER_LEN + self.tables_bound(spans) + 4096;
+        let room = segment.0.saturating_sub(self.end() + others);
+        let (keys, precision) = self.postings.finish(spans, room);
+        let (mut spans, mut gaps) = (self.spans, self.gaps);
+        gaps.retain(|gap| gap.span < self.gaps_end);
+        spans.iter_mut().take(usize::from(self.gaps_end)).for_each(|span| span.gaps = false);
+        Finished { spans, gaps, keys, precision }
+    }
+}
+
+/// The spans whose range of a key touches `low..=high`; those whose ranges are not told are among them.
+pub fn spans_touching(spans: &[Span], key: usize, low: &KeyValue, high: &KeyValue) -> BlockSet {
+    spans
+        .iter()
+        .map(|span| {
+            span.keys.get(key).is_none_or(|(least, greatest)| {
+                let read = |bytes: &[u8]| KeyValue::from_bytes(bytes).unwrap_or(KeyValue::MISSING);
+                let (least, greatest) = (read(least), read(greatest));
+                greatest != KeyValue::MISSING && least <= *high && greatest >= *low
+            })
+        })
+        .collect()
 }

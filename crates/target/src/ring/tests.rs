@@ -1,0 +1,137 @@
+use crate::Target;
+use crate::fake::{Fake, Op, Writer, sequences, small};
+use forebay_model::ring::{RingSpec, RingState};
+use forebay_model::{Bytes, Kind, Rate};
+use std::time::Duration;
+
+#[test]
+fn a_block_is_acknowledged_only_by_a_flush_that_began_after_it_was_written() {
+    let fake = Fake::new(Bytes::mib(64), false);
+    let target = fake.target();
+    let ring = fake.create(&target, small("/a", Bytes::mib(4))).unwrap();
+    fake.disk.log();
+    let mut writer = Writer::new(&fake, &ring);
+    let end = fake.run(async {
+        for _ in 0..100 {
+            writer.element(&[1; 500]).await.unwrap();
+        }
+        writer.durable().await.unwrap()
+    });
+    assert_eq!(end, 100);
+    let log = fake.disk.log();
+    let last_write = log.iter().rposition(|op| matches!(op, Op::Write(_))).unwrap();
+    assert!(log[last_write..].contains(&Op::Flush), "{log:?}");
+}
+
+#[test]
+fn what_waits_is_flushed_within_the_interval_without_being_asked() {
+    let fake = Fake::new(Bytes::mib(64), false);
+    let target = fake.target();
+    let ring = fake.create(&target, RingSpec { guarantee: Rate::mb(1), ..small("/a", Bytes::mib(4)) }).unwrap();
+    let mut writer = Writer::new(&fake, &ring);
+    fake.run(async { writer.element(&[1; 500]).await.unwrap() });
+    writer.send().unwrap();
+    fake.wait(Duration::from_millis(200));
+    assert_eq!(ring.progress().sequence, 1);
+    assert_eq!(ring.status().missed_deadlines, 0);
+}
+
+#[test]
+fn a_ring_has_one_writer_at_a_time() {
+    let fake = Fake::new(Bytes::mib(64), false);
+    let target = fake.target();
+    let ring = fake.create(&target, small("/a", Bytes::mib(4))).unwrap();
+    ring.attach(1).unwrap();
+    ring.attach(1).unwrap();
+    assert_eq!(ring.attach(2).unwrap_err().kind, Kind::Busy);
+    assert!(ring.status().recording);
+    // Only the one who records can end it.
+    ring.detach(2);
+    assert!(ring.status().recording);
+    ring.detach(1);
+    ring.attach(2).unwrap();
+}
+
+#[test]
+fn closing_makes_everything_durable_that_was_accepted_and_takes_nothing_more() {
+    let fake = Fake::new(Bytes::mib(64), false);
+    let target = fake.target();
+    let ring = fake.create(&target, small("/a", Bytes::mib(4))).unwrap();
+    let mut writer = Writer::new(&fake, &ring);
+    fake.run(async {
+        for _ in 0..3000 {
+            writer.element(&[1; 500]).await.unwrap();
+        }
+    });
+    writer.send().unwrap();
+    fake.run(target.close()).unwrap();
+    assert_eq!(ring.progress().sequence, 3000);
+    fake.run(async { writer.element(&[1; 500]).await.unwrap() });
+    assert_eq!(writer.send().unwrap_err().kind, Kind::Disconnected);
+    drop((writer, ring, target));
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    let ring = target.ring("/a").unwrap();
+    fake.run(ring.ready()).unwrap();
+    assert_eq!(sequences(&fake.ask(&ring, "all").0).last(), Some(&2999));
+}
+
+#[test]
+fn after_a_failed_write_nothing_is_acknowledged_and_what_was_stays_readable() {
+    let fake = Fake::new(Bytes::mib(64), false);
+    let target = fake.target();
+    let ring = fake.create(&target, small("/a", Bytes::mib(4))).unwrap();
+    let mut writer = Writer::new(&fake, &ring);
+    fake.run(async {
+        for _ in 0..50 {
+            writer.element(&[1; 500]).await.unwrap();
+        }
+        writer.durable().await.unwrap()
+    });
+    fake.disk.fail_writes(true);
+    let error = fake.run(async {
+        writer.element(&[2; 500]).await.unwrap();
+        writer.durable().await.unwrap_err()
+    });
+    assert_eq!(error.kind, Kind::Device, "{error}");
+    assert_eq!(ring.progress().sequence, 50);
+    assert!(ring.attach(9).is_err());
+    assert_eq!(sequences(&fake.ask(&ring, "all").0), (0..50).collect::<Vec<_>>());
+    // Whole again, it is not trusted before the target is opened anew.
+    fake.disk.fail_writes(false);
+    assert!(fake.run(target.pin("/a", "p", fake.now().before(Duration::from_secs(60)), fake.now())).is_err());
+    drop((writer, ring, target));
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    let ring = target.ring("/a").unwrap();
+    fake.run(ring.ready()).unwrap();
+    assert_eq!((ring.status().state, ring.status().next_sequence), (RingState::Ready, 50));
+}
+
+#[test]
+fn the_writer_passes_over_a_pin_and_comes_back_to_it_when_it_is_let_go() {
+    let fake = Fake::new(Bytes::mib(64), false);
+    let target = fake.target();
+    let ring = fake.create(&target, small("/a", Bytes::mib(2))).unwrap();
+    let mut writer = Writer::new(&fake, &ring);
+    let mut record = |count| {
+        fake.run(async {
+            for _ in 0..count {
+                writer.element(&[3; 1000]).await.unwrap();
+                fake.env().clock.sleep(Duration::from_millis(1)).await;
+            }
+            writer.durable().await.unwrap()
+        })
+    };
+    record(700);
+    let pin = fake.run(target.pin("/a", "p", fake.now().before(Duration::from_millis(300)), fake.now())).unwrap().pin;
+    for _ in 0..4 {
+        record(1500);
+        let kept = sequences(&fake.ask(&ring, "all").0);
+        assert!((pin.first_sequence..pin.end_sequence).all(|s| kept.contains(&s)), "{pin:?}");
+    }
+    fake.run(target.unpin("/a", pin.id)).unwrap();
+    record(3000);
+    let kept = sequences(&fake.ask(&ring, "all").0);
+    assert!(kept[0] > pin.end_sequence && kept.windows(2).all(|w| w[1] == w[0] + 1), "one run again");
+}

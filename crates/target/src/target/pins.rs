@@ -1,0 +1,67 @@
+//! Pins over a ring and its relatives: made together, let go of together.
+
+use super::Target;
+use crate::ring::Ring;
+use forebay_model::ring::{Pin, Pinned};
+use forebay_model::{Kind, Result, Timestamp};
+use std::rc::Rc;
+
+impl Target {
+    /// Pins a time range in a ring, and along with it in its relatives, each what it still has.
+    pub async fn pin(&self, name: &str, label: &str, from: Timestamp, to: Timestamp) -> Result<Pinned> {
+        let ring = self.ring(name)?;
+        // Before it has found its tail, a ring does not know what it has.
+        ring.ready().await?;
+        let mut pinned = ring.pin(label, from, to).await?;
+        let relatives = self.core.with_ring(ring.id, |r| r.spec.relatives.clone());
+        for relative in relatives {
+            let Ok(other) = self.ring(&relative) else { continue };
+            // It, too, has to have found its tail.
+            let pinned_along = match other.ready().await {
+                Ok(()) => other.pin(label, from, to).await,
+                Err(error) => Err(error),
+            };
+            match pinned_along {
+                Ok(along) => pinned.pin.relatives.push((relative, along.pin.id)),
+                // A relative that has nothing of that time has nothing to hold; every other refusal undoes the whole.
+                Err(error) if matches!(error.kind, Kind::Missing | Kind::Expired) => {}
+                Err(error) => {
+                    self.undo(&pinned.pin, &ring).await?;
+                    return Err(error.of(format!("the relative {relative} cannot be pinned along")));
+                }
+            }
+        }
+        if !pinned.pin.relatives.is_empty() {
+            self.core.with_ring_mut(ring.id, |r| {
+                if let Some(record) = r.pins.iter_mut().find(|p| p.pin.id == pinned.pin.id) {
+                    record.pin.relatives.clone_from(&pinned.pin.relatives);
+                }
+            });
+            self.core.commit().await?;
+        }
+        Ok(pinned)
+    }
+
+    async fn undo(&self, pin: &Pin, ring: &Rc<Ring>) -> Result<()> {
+        ring.unpin(pin.id).await?;
+        for (relative, id) in &pin.relatives {
+            self.ring(relative)?.unpin(*id).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of a pin and of those made along with it.
+    pub async fn unpin(&self, name: &str, id: u64) -> Result<()> {
+        let pin = self.ring(name)?.unpin(id).await?;
+        for (relative, id) in &pin.relatives {
+            match self.ring(relative) {
+                Ok(ring) => match ring.unpin(*id).await {
+                    Err(error) if error.kind != Kind::Missing => return Err(error),
+                    _ => {}
+                },
+                Err(_) => continue,
+            }
+        }
+        Ok(())
+    }
+}

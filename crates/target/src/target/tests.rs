@@ -1,0 +1,266 @@
+use crate::fake::{Fake, Writer, sequences, small};
+use crate::{Ring, Target};
+use forebay_model::ring::{PinPolicy, RingSpec, RingState};
+use forebay_model::{Bytes, Kind, Rate, Timestamp};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A device of 64 MiB, with groups of 1 MiB.
+fn device() -> (Fake, Rc<Target>) {
+    let fake = Fake::new(Bytes::mib(64), false);
+    let target = fake.target();
+    (fake, target)
+}
+
+/// Records `count` elements of 1000 bytes, 1 ms apart, until they are durable.
+fn record(fake: &Fake, ring: &Rc<Ring>, count: u64) {
+    let mut writer = Writer::new(fake, ring);
+    fake.run(async {
+        for number in 0..count {
+            writer.element(&[number as u8; 1000]).await.unwrap();
+            fake.env().clock.sleep(Duration::from_millis(1)).await;
+        }
+        writer.durable().await.unwrap();
+    });
+}
+
+fn kind<T>(result: forebay_model::Result<T>) -> Kind {
+    result.err().expect("it is refused").kind
+}
+
+#[test]
+fn a_ring_is_as_it_was_asked_for_and_is_there_after_opening_again() {
+    let (fake, target) = device();
+    let mut spec = small("/a", Bytes::mib(4));
+    spec.keys = vec!["id=u32le@0".into(), "pcap".into()];
+    let ring = fake.create(&target, spec.clone()).unwrap();
+    let made = ring.status().spec;
+    assert_eq!((made.capacity, made.keys.clone()), (Bytes::mib(4), spec.keys.clone()));
+    assert_eq!(made.index_percent, 9, "seven keys: the packets' six, and one");
+    record(&fake, &ring, 100);
+    drop((ring, target));
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    let ring = target.ring("/a").unwrap();
+    fake.run(ring.ready()).unwrap();
+    assert_eq!(ring.status().spec, made);
+    assert_eq!(ring.status().next_sequence, 100);
+    assert!(target.complaints().is_empty(), "{:?}", target.complaints());
+}
+
+#[test]
+fn what_cannot_be_created_is_refused_and_leaves_nothing() {
+    let (fake, target) = device();
+    fake.create(&target, small("/a", Bytes::mib(4))).unwrap();
+    let free = target.free_runs();
+    let refused = |spec: RingSpec| kind(fake.create(&target, spec));
+    assert_eq!(refused(small("/a", Bytes::mib(4))), Kind::Exists);
+    assert_eq!(refused(RingSpec { relatives: vec!["/b".into()], ..small("/c", Bytes::mib(4)) }), Kind::Missing);
+    assert_eq!(refused(RingSpec { segment: Bytes::mib(2), ..small("/c", Bytes::mib(4)) }), Kind::Usage);
+    assert_eq!(refused(RingSpec { segment: Bytes::kib(64), ..small("/c", Bytes::mib(4)) }), Kind::Usage);
+    assert_eq!(refused(RingSpec { keys: vec!["id=u33@0".into()], ..small("/c", Bytes::mib(4)) }), Kind::Usage);
+    assert_eq!(refused(RingSpec { index_percent: 60, ..small("/c", Bytes::mib(4)) }), Kind::Usage);
+    assert!(fake.create(&target, small("/c", Bytes::gib(1))).is_err(), "more than there is");
+    assert_eq!(refused(RingSpec { guarantee: Rate::mb(150), ..small("/c", Bytes::mib(4)) }), Kind::Refused);
+    assert_eq!(target.free_runs(), free);
+    assert_eq!(target.status().len(), 1);
+    let Err(missing) = target.ring("/b") else { panic!("a ring that was never made") };
+    assert!(missing.message.contains("/a"), "{missing}");
+}
+
+#[test]
+fn several_guarantees_are_kept_together_or_the_last_is_refused_with_the_most_that_can_be() {
+    let fake = Fake::new(Bytes::gib(1), false);
+    let target = fake.target();
+    let spec = |name: &str, rate| RingSpec { guarantee: rate, ..small(name, Bytes::mib(250)) };
+    let first = fake.create(&target, spec("/a", Rate::mb(30))).unwrap();
+    fake.create(&target, spec("/b", Rate::mb(20))).unwrap();
+    let Err(error) = fake.create(&target, spec("/c", Rate::mb(60))) else { panic!("110 MB/s of 100") };
+    assert_eq!(error.kind, Kind::Refused);
+    assert!(error.message.contains("50.0 MB/s promised already"), "{error}");
+    // The rate that is named can be had.
+    let words: Vec<&str> = error.message.split("the most is ").nth(1).unwrap().split(' ').collect();
+    let named: Rate = format!("{}{}", words[0], words[1].trim_end_matches(',')).parse().unwrap();
+    assert!(named > Rate::mb(20), "{error}");
+    fake.create(&target, spec("/c", named)).unwrap();
+    assert_eq!(target.demands().len(), 3);
+    // One that goes makes room.
+    drop(first);
+    assert!(target.could_create(&spec("/d", Rate::mb(20))).is_err());
+    fake.run(target.delete_ring("/a")).unwrap();
+    target.could_create(&spec("/d", Rate::mb(20))).unwrap();
+}
+
+#[test]
+fn a_ring_that_is_used_is_not_deleted_and_one_that_is_not_gives_its_space_back() {
+    let (fake, target) = device();
+    let free = target.free_runs();
+    let ring = fake.create(&target, small("/a", Bytes::mib(4))).unwrap();
+    record(&fake, &ring, 50);
+    let pinned = fake.run(target.pin("/a", "p", Timestamp(0), fake.now())).unwrap();
+    assert_eq!(kind(fake.run(target.delete_ring("/a"))), Kind::Busy);
+    fake.run(target.unpin("/a", pinned.pin.id)).unwrap();
+    ring.attach(3).unwrap();
+    assert_eq!(kind(fake.run(target.delete_ring("/a"))), Kind::Busy);
+    ring.detach(3);
+    fake.run(target.delete_ring("/a")).unwrap();
+    assert_eq!(target.free_runs(), free);
+    assert_eq!(kind(target.ring("/a").map(|_| ())), Kind::Missing);
+    // Who still holds it is told, and what was still to be done for it is left.
+    assert_eq!(kind(fake.try_ask(&ring, "all", 1)), Kind::Missing);
+    fake.wait(Duration::from_secs(5));
+    // Another of the same name begins anew.
+    let again = fake.create(&target, small("/a", Bytes::mib(4))).unwrap();
+    assert_eq!(sequences(&fake.ask(&again, "all").0), [0u64; 0]);
+}
+
+#[test]
+fn growing_keeps_everything_and_shrinking_gives_back_what_is_oldest() {
+    let (fake, target) = device();
+    let ring = fake.create(&target, small("/a", Bytes::mib(4))).unwrap();
+    // More than a lap.
+    record(&fake, &ring, 6000);
+    let before = sequences(&fake.ask(&ring, "all").0);
+    assert!(before[0] > 0 && before.last() == Some(&5999));
+    assert_eq!(fake.run(target.resize_ring("/a", Bytes::mib(8))).unwrap(), Bytes::mib(8));
+    assert_eq!(sequences(&fake.ask(&ring, "all").0), before);
+    record(&fake, &ring, 3000);
+    let grown = sequences(&fake.ask(&ring, "all").0);
+    assert!(grown.len() > before.len() + 2000, "{} and {}", grown.len(), before.len());
+    assert_eq!(fake.run(target.resize_ring("/a", Bytes::mib(3))).unwrap(), Bytes::mib(3));
+    let left = sequences(&fake.ask(&ring, "all").0);
+    assert_eq!(left.last(), Some(&8999));
+    assert!(left.len() < 3500 && left.len() > 1000, "{} elements are left", left.len());
+    assert_eq!(kind(fake.run(target.resize_ring("/a", Bytes::ZERO))), Kind::Usage);
+    assert!(fake.run(target.resize_ring("/a", Bytes::gib(1))).is_err(), "more than there is");
+    assert_eq!(ring.status().spec.capacity, Bytes::mib(3));
+    assert_eq!(sequences(&fake.ask(&ring, "all").0), left);
+    // It goes on at its new size, also after opening again.
+    record(&fake, &ring, 500);
+    fake.run(target.close()).unwrap();
+    drop((ring, target));
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    let ring = target.ring("/a").unwrap();
+    fake.run(ring.ready()).unwrap();
+    assert_eq!(sequences(&fake.ask(&ring, "all").0).last(), Some(&9499));
+}
+
+#[test]
+fn a_pin_stands_in_the_way_of_shrinking() {
+    let (fake, target) = device();
+    let ring = fake.create(&target, small("/a", Bytes::mib(4))).unwrap();
+    record(&fake, &ring, 3500);
+    let status = ring.status();
+    let (oldest, newest) = (status.oldest.unwrap(), status.newest.unwrap());
+    let middle = Timestamp((oldest.0 + newest.0) / 2);
+    let pin = fake.run(target.pin("/a", "p", oldest, middle)).unwrap().pin;
+    let refused = fake.run(target.resize_ring("/a", Bytes::mib(1)));
+    assert_eq!(kind(refused), Kind::Refused);
+    assert_eq!(ring.status().spec.capacity, Bytes::mib(4));
+    let held = sequences(&fake.ask(&ring, "all").0);
+    assert!(held.contains(&pin.first_sequence) && held.contains(&(pin.end_sequence - 1)));
+}
+
+#[test]
+fn pins_hold_what_is_there_within_their_budget_and_tell_what_is_not() {
+    let (fake, target) = device();
+    let mut spec = small("/a", Bytes::mib(4));
+    spec.pin_budget_percent = 40;
+    let ring = fake.create(&target, spec).unwrap();
+    record(&fake, &ring, 6000);
+    let status = ring.status();
+    let (oldest, newest) = (status.oldest.unwrap(), status.newest.unwrap());
+    let pin = |from, to| fake.run(target.pin("/a", "p", from, to));
+    assert_eq!(kind(pin(newest, oldest)), Kind::Usage, "it ends before it begins");
+    assert_eq!(kind(pin(newest.after(Duration::from_secs(60)), newest.after(Duration::from_secs(90)))), Kind::Usage);
+    assert_eq!(kind(pin(Timestamp(0), oldest.before(Duration::from_millis(1)))), Kind::Expired);
+    assert_eq!(kind(pin(oldest, newest)), Kind::Refused, "more than the budget");
+    assert_eq!(ring.status().pinned_segments, 0);
+    let early = pin(Timestamp(0), oldest.after(Duration::from_millis(300))).unwrap();
+    assert_eq!(early.expired_until, Some(oldest), "the beginning of what was asked for is gone");
+    assert!(!early.open_end);
+    let before = sequences(&fake.ask(&ring, "all").0);
+    record(&fake, &ring, 8000);
+    let kept = sequences(&fake.ask(&ring, "all").0);
+    assert!(before.iter().filter(|s| **s < early.pin.end_sequence).all(|s| kept.contains(s)), "what is pinned stays");
+    assert!(!kept.contains(&(early.pin.end_sequence + 500)), "what is not is overwritten");
+    fake.run(target.unpin("/a", early.pin.id)).unwrap();
+    assert_eq!(kind(fake.run(target.unpin("/a", early.pin.id))), Kind::Missing);
+    record(&fake, &ring, 6000);
+    assert!(sequences(&fake.ask(&ring, "all").0)[0] > early.pin.end_sequence);
+}
+
+#[test]
+fn a_pin_that_reaches_into_the_future_holds_what_comes() {
+    let (fake, target) = device();
+    let ring = fake.create(&target, small("/a", Bytes::mib(8))).unwrap();
+    record(&fake, &ring, 100);
+    let until = fake.now().after(Duration::from_secs(3));
+    let pinned = fake.run(target.pin("/a", "p", fake.now().before(Duration::from_millis(50)), until)).unwrap();
+    assert!(pinned.open_end);
+    // Elements come 1 ms apart.
+    let left = until.since(fake.now()).as_millis() as u64;
+    assert!(left > 1000, "the pin itself took {:?}", Duration::from_secs(3) - Duration::from_millis(left));
+    record(&fake, &ring, 12_000);
+    let kept = sequences(&fake.ask(&ring, "all").0);
+    assert!((0..left).all(|s| kept.contains(&s)), "what was there, and what came after the pin");
+    assert!(!kept.contains(&(left + 1500)), "and no more");
+}
+
+#[test]
+fn relatives_are_pinned_along_and_let_go_along() {
+    let (fake, target) = device();
+    let other = fake.create(&target, small("/b", Bytes::mib(4))).unwrap();
+    let ring = fake.create(&target, RingSpec { relatives: vec!["/b".into()], ..small("/a", Bytes::mib(4)) }).unwrap();
+    // The relative has nothing yet: nothing to hold there.
+    record(&fake, &ring, 10);
+    let alone = fake.run(target.pin("/a", "alone", Timestamp(0), fake.now())).unwrap().pin;
+    assert!(alone.relatives.is_empty());
+    record(&fake, &other, 10);
+    let pin = fake.run(target.pin("/a", "both", Timestamp(0), fake.now())).unwrap().pin;
+    assert_eq!(pin.relatives, [("/b".to_owned(), other.status().pins[0].id)]);
+    fake.run(target.unpin("/a", pin.id)).unwrap();
+    assert_eq!((other.status().pins.len(), ring.status().pins.len()), (0, 1));
+    // A relative that refuses undoes the whole.
+    let tight = fake.create(&target, RingSpec { pin_budget_percent: 0, ..small("/c", Bytes::mib(4)) }).unwrap();
+    let third = fake.create(&target, RingSpec { relatives: vec!["/c".into()], ..small("/d", Bytes::mib(4)) }).unwrap();
+    record(&fake, &tight, 10);
+    record(&fake, &third, 10);
+    let error = fake.run(target.pin("/d", "p", Timestamp(0), fake.now())).unwrap_err();
+    assert!(error.kind == Kind::Refused && error.message.contains("/c"), "{error}");
+    assert_eq!((third.status().pins.len(), tight.status().pins.len()), (0, 0));
+}
+
+#[test]
+fn beyond_the_budget_history_shortens_or_recording_stops_as_the_ring_says() {
+    let (fake, target) = device();
+    let policy =
+        |name: &str, policy| RingSpec { pin_budget_percent: 10, pin_policy: policy, ..small(name, Bytes::mib(2)) };
+    let shorten = fake.create(&target, policy("/shorten", PinPolicy::Shorten)).unwrap();
+    record(&fake, &shorten, 1500);
+    let half = shorten.status().oldest.unwrap().after(Duration::from_millis(600));
+    let pin = fake.run(target.pin("/shorten", "p", Timestamp(0), half)).unwrap().pin;
+    record(&fake, &shorten, 3000);
+    let kept = sequences(&fake.ask(&shorten, "all").0);
+    assert!((pin.first_sequence..pin.end_sequence).all(|s| kept.contains(&s)) && kept.contains(&4499));
+
+    let stop = fake.create(&target, policy("/stop", PinPolicy::Stop)).unwrap();
+    record(&fake, &stop, 1900);
+    let pin = fake.run(target.pin("/stop", "all", Timestamp(0), fake.now())).unwrap().pin;
+    let mut writer = Writer::new(&fake, &stop);
+    let staging = stop.staging().count();
+    fake.run(async {
+        while stop.staging().available() > staging / 2 {
+            writer.element(&[1; 1000]).await.unwrap();
+            fake.env().clock.sleep(Duration::from_millis(1)).await;
+        }
+    });
+    fake.wait(Duration::from_secs(5));
+    assert_eq!(stop.status().state, RingState::Full);
+    let stood = stop.progress().sequence;
+    fake.run(target.unpin("/stop", pin.id)).unwrap();
+    let end = fake.run(writer.durable()).unwrap();
+    assert!(end > stood && stop.status().state == RingState::Ready, "it goes on when something is let go");
+    assert_eq!(sequences(&fake.ask(&stop, "all").0).last(), Some(&(end - 1)));
+}
