@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used, clippy::disallowed_types, clippy::disallowed_methods)]
+
 use super::*;
 use std::process::Command;
 
