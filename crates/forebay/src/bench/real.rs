@@ -288,3 +288,6 @@ fn fill(buffer: &mut Buffer, at: Bytes) {
         part[..8].copy_from_slice(&(at.0 + i as u64 * 512).to_le_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests;
