@@ -4,32 +4,29 @@
 //! arrival; a flush makes every block written before it durable, and only then is it acknowledged; a segment's trailer
 //! follows its blocks. What recovery does with each state that a crash can leave is told in `ring/recover.rs`.
 //!
-//! Expiry is here and nowhere else: taking a slot for writing ends the segment that was in it. There is no cleaner.
+//! Expiry is in `ring/segments.rs` and nowhere else: taking a slot for writing ends the segment that was in it. There is
+//! no cleaner.
 
+mod durable;
 mod memory;
 mod pins;
 pub(crate) mod recover;
+mod segments;
 
 pub use memory::MemoryLimit;
 
-use crate::admission;
 use crate::catalog::{RingRecord, Segment, Writers};
 use crate::promise::Signal;
-use crate::segment::{Builder, IndexBudget, Tables, Trailer, encode_footer};
+use crate::segment::{Builder, Tables};
 use crate::target::Core;
 use forebay_env::{Buffer, Slab};
 use forebay_model::block::{Header, Stamp, View};
-use forebay_model::gap::Cause;
 use forebay_model::key::KeySet;
 use forebay_model::ring::{Losses, RingState, RingStatus};
 use forebay_model::{Bytes, Error, Moment, Rate, Result, RingId, Timestamp};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::Duration;
-
-/// Tables of segments sealed lately that are kept in memory.
-const RECENT_TABLES: usize = 8;
 
 /// A block that a client packed, on its way in.
 pub struct Arrival {
@@ -333,12 +330,6 @@ impl Ring {
         }
     }
 
-    /// The most bytes that may be on their way to durability: staging memory twice (in memory, and in a write cache),
-    /// and a segment for the footers between.
-    fn at_risk_limit(&self) -> u64 {
-        2 * self.staging.capacity().0 * self.staging.count() as u64 + self.segment().0
-    }
-
     /// What was written and not acknowledged before a crash lies in the slots that were the oldest then. It stays there
     /// until the ring comes round.
     pub(crate) fn doubt_the_oldest(&self) {
@@ -459,24 +450,6 @@ impl Ring {
         Ok(())
     }
 
-    /// When a block with `promised` bytes of elements must be durable: blocks beyond the guaranteed rate have the
-    /// deadlines that they would have had at that rate.
-    fn due(&self, accepted: Moment, promised: Bytes) -> Moment {
-        let (rate, lag) = self.core.with_ring(self.id, |r| (r.spec.guarantee, r.spec.flush_interval));
-        if rate == Rate(0) {
-            return accepted + lag;
-        }
-        let mut work = self.work.borrow_mut();
-        let start = work.paced_until.max(accepted);
-        work.paced_until = start + rate.time_for(promised);
-        start + lag
-    }
-
-    /// What of the flush interval is kept for the flush at the end of a sweep.
-    fn flush_reserve(&self, lag: Duration) -> Duration {
-        lag - admission::cycle(&self.core.profile(), lag)
-    }
-
     fn start(self: &Rc<Self>, at: Bytes, buffer: Buffer, due: Moment) {
         let number = {
             let mut work = self.work.borrow_mut();
@@ -523,295 +496,8 @@ impl Ring {
         self.consider_flush();
     }
 
-    /// Starts a flush when it is time: eight times an interval, but on a device that rotates only when everything handed
-    /// in is written; when the oldest block will be due; or when the ring is being closed.
-    fn consider_flush(self: &Rc<Self>) {
-        // A timer may be left of a ring that was deleted.
-        if !self.core.has_ring(self.id) {
-            return;
-        }
-        let (lag, now) = (self.core.with_ring(self.id, |r| r.spec.flush_interval), self.core.disk.env().clock.now());
-        let reserve = self.flush_reserve(lag);
-        let wait_until = {
-            let mut work = self.work.borrow_mut();
-            let Some(oldest) = work.in_flight.front().filter(|i| i.done) else { return };
-            if work.flushing || work.failure.is_some() {
-                return;
-            }
-            // In the middle of a sweep a flush costs a turn; elsewhere it only becomes longer by waiting.
-            let good_moment = !self.core.disk.rotates() || work.in_flight.iter().all(|i| i.done);
-            let urgent = oldest.due - reserve;
-            let earliest = if good_moment { (work.last_flush + lag / 8).min(urgent) } else { urgent };
-            let pressed = work.stopping || work.at_risk * 2 > self.at_risk_limit();
-            if now < earliest && !pressed {
-                if work.flush_timer.is_some_and(|timer| timer <= earliest) {
-                    return;
-                }
-                work.flush_timer = Some(earliest);
-                Some(earliest)
-            } else {
-                work.flushing = true;
-                work.last_flush = now;
-                None
-            }
-        };
-        if let Some(earliest) = wait_until {
-            let this = self.clone();
-            self.core.disk.env().spawner.detach(async move {
-                this.core.disk.env().clock.sleep_until(earliest).await;
-                let mut work = this.work.borrow_mut();
-                if work.flush_timer == Some(earliest) {
-                    work.flush_timer = None;
-                }
-                drop(work);
-                this.consider_flush();
-            });
-            return;
-        }
-        let this = self.clone();
-        self.core.disk.env().spawner.detach(async move {
-            let covered = {
-                let work = this.work.borrow();
-                work.first_in_flight + work.in_flight.iter().take_while(|i| i.done).count() as u64
-            };
-            let result = this.core.disk.flush().await;
-            match result {
-                Ok(()) => this.flushed(covered),
-                Err(error) => this.fail(error),
-            }
-        });
-    }
-
-    /// Everything before `covered` (counted since opening) is durable.
-    fn flushed(self: &Rc<Self>, covered: u64) {
-        let now = self.core.disk.env().clock.now();
-        let lag = self.core.with_ring(self.id, |r| r.spec.flush_interval);
-        let mut settled = 0usize;
-        let mut durable_end = None;
-        let guaranteed = self.core.with_ring(self.id, |r| r.spec.guarantee) != Rate(0);
-        {
-            let mut work = self.work.borrow_mut();
-            work.flushing = false;
-            while work.first_in_flight < covered {
-                let item = work.in_flight.pop_front().expect("covered blocks are in flight");
-                work.first_in_flight += 1;
-                work.at_risk -= item.length;
-                if guaranteed && item.block.is_some() && now > item.due.max(item.accepted + lag) {
-                    work.counters.missed += 1;
-                }
-                if item.block.is_some() {
-                    self.core.with_ring_mut(self.id, |r| r.writers.saw(item.writer, item.number));
-                    work.progress.writer = item.writer;
-                    work.progress.durable = item.number;
-                    work.progress.sequence = item.end_sequence;
-                    durable_end = Some(item.end_sequence);
-                    if let Some(open) = &mut work.open
-                        && open.summary.sequence == item.segment
-                    {
-                        open.durable_blocks += 1;
-                    }
-                }
-                if item.seals {
-                    settled += 1;
-                    if let Some((_, _, on_device)) = work.recent.iter().find(|(s, _, _)| *s == item.segment) {
-                        on_device.set(true);
-                    }
-                }
-            }
-        }
-        if let Some(end) = durable_end {
-            self.core.with_ring_mut(self.id, |record| record.durable_end = end);
-        }
-        if settled > 0 {
-            self.settle(settled);
-        }
-        self.progressed.notify();
-        self.consider_flush();
-    }
-
-    /// The oldest `n` segments of the path are durable as a whole.
-    fn settle(self: &Rc<Self>, n: usize) {
-        self.core.with_ring_mut(self.id, |record| {
-            for _ in 0..n {
-                let slot = record.path.remove(0);
-                record.path_segment += 1;
-                record.path_element = record.slots[slot as usize].map_or(record.path_element, |s| s.end);
-            }
-        });
-        let demand = self.core.with_ring(self.id, |record| self.core.demand(record));
-        let every = demand.segments_per_checkpoint(&self.core.profile()).max(1);
-        let mut work = self.work.borrow_mut();
-        work.seals_since_checkpoint += n as u32;
-        if u64::from(work.seals_since_checkpoint) >= every {
-            work.seals_since_checkpoint = 0;
-            drop(work);
-            let this = self.clone();
-            self.core.disk.env().spawner.detach(async move {
-                if let Err(error) = this.core.commit().await {
-                    this.fail(error);
-                }
-            });
-        }
-    }
-
-    /// Seals the open segment and takes the next slot: the moment at which what was in it expires.
-    async fn next_segment(self: &Rc<Self>, accepted: Moment) -> Result<()> {
-        self.seal(accepted)?;
-        let layout = self.core.layout();
-        loop {
-            let next = self.core.with_ring(self.id, |record| {
-                let before = record.path.last().copied().unwrap_or(record.slots.len() as u32 - 1);
-                let slot = record.slot_after(&layout, before)?;
-                Some((slot, record.slots[slot as usize].map(|s| s.sequence)))
-            });
-            if let Some((_, Some(old))) = next
-                && self.core.needed_for_walk(self.id, old)
-            {
-                // A lap in less time than a checkpoint takes: opening must not find its path overwritten.
-                self.core.commit_now().await?;
-                continue;
-            }
-            let taken = self.core.with_ring_mut(self.id, |record| {
-                let (slot, _) = next?;
-                let sequence = record.path_segment + record.path.len() as u64;
-                record.path.push(slot);
-                record.slots[slot as usize] = None;
-                Some((slot, sequence, record.slot_at(&layout, slot)))
-            });
-            if let Some((slot, sequence, at)) = taken {
-                let (end, lost) = {
-                    let work = self.work.borrow();
-                    (work.next_element, work.lost_before)
-                };
-                let mut summary = Segment::opened(sequence, end - lost);
-                if lost > 0 {
-                    let now = self.core.disk.env().clock.wall().0;
-                    let before = self.core.with_ring(self.id, |r| r.slots.iter().flatten().map(|s| s.max_time).max());
-                    let before = before.unwrap_or(self.core.formatted().0).min(now);
-                    (summary.end, summary.min_time, summary.max_time) = (end, before, now);
-                    summary.losses.add(Cause::Damaged, Some(lost));
-                }
-                let builder = Builder::new(self.keys.clone(), self.index_budget());
-                let mut work = self.work.borrow_mut();
-                work.lost_before = 0;
-                if work.state == RingState::Full {
-                    work.state = RingState::Ready;
-                }
-                work.open = Some(Open {
-                    slot,
-                    at,
-                    summary,
-                    builder,
-                    end: 0,
-                    written: Vec::new(),
-                    next_written: 0,
-                    durable_blocks: 0,
-                    writers: Writers::default(),
-                });
-                drop(work);
-                self.publish_summary();
-                self.extend_open_pins(slot, sequence);
-                self.progressed.notify();
-                self.look_ahead(slot);
-                return Ok(());
-            }
-            // All is pinned: recording stands still until somebody lets go.
-            self.work.borrow_mut().state = RingState::Full;
-            self.progressed.notify();
-            self.consider_flush();
-            self.progressed.changed().await;
-            if self.work.borrow().stopping || self.work.borrow().failure.is_some() {
-                return Err(Error::full("the ring was closed while everything in it was pinned"));
-            }
-        }
-    }
-
-    /// If the slot after `slot` cannot be taken before a checkpoint, sees to it that there is one by then.
-    fn look_ahead(self: &Rc<Self>, slot: u32) {
-        let layout = self.core.layout();
-        let next = self.core.with_ring(self.id, |record| {
-            record.slot_after(&layout, slot).and_then(|next| record.slots[next as usize].map(|s| s.sequence))
-        });
-        if next.is_some_and(|sequence| self.core.needed_for_walk(self.id, sequence)) {
-            let this = self.clone();
-            self.core.disk.env().spawner.detach(async move {
-                if let Err(error) = this.core.commit_now().await {
-                    this.fail(error);
-                }
-            });
-        }
-    }
-
-    /// Writes index, tables and trailer of the open segment, if there is one.
-    fn seal(self: &Rc<Self>, accepted: Moment) -> Result<()> {
-        let Some(open) = self.work.borrow_mut().open.take() else { return Ok(()) };
-        let trailer = Trailer {
-            target: self.core.target_id(),
-            ring: self.id.0,
-            slot: open.slot,
-            epoch: self.core.epoch(),
-            summary: open.summary,
-            blocks: open.builder.blocks(),
-            durable_blocks: open.durable_blocks,
-            tables_at: 0,
-            tables_len: 0,
-            tables_crc: 0,
-            writers: open.writers,
-        };
-        let (start, bytes, tables) = encode_footer(open.builder, self.segment(), trailer)?;
-        assert!(start >= open.end, "the footer at {start} would overwrite blocks up to {}", open.end);
-        let on_device = Rc::new(Cell::new(false));
-        {
-            let mut work = self.work.borrow_mut();
-            work.recent.push_back((open.summary.sequence, Rc::new(tables), on_device));
-            if work.recent.len() > RECENT_TABLES && work.recent.front().is_some_and(|(_, _, on_device)| on_device.get())
-            {
-                work.recent.pop_front();
-            }
-        }
-        let parts = bytes.chunks(Bytes::mib(1).0 as usize);
-        let n = parts.len();
-        for (i, part) in parts.enumerate() {
-            let mut buffer = Buffer::alone(Bytes(part.len() as u64))?;
-            buffer.copy_from_slice(part);
-            let due = self.due(accepted, Bytes::ZERO);
-            let mut work = self.work.borrow_mut();
-            work.counters.written += Bytes(part.len() as u64);
-            work.in_flight.push_back(InFlight {
-                segment: open.summary.sequence,
-                block: None,
-                writer: 0,
-                number: 0,
-                end_sequence: open.summary.end,
-                length: 0,
-                due,
-                accepted,
-                seals: i + 1 == n,
-                done: false,
-            });
-            drop(work);
-            let at = open.at + Bytes(u64::from(start)) + Bytes::mib(1) * i as u64;
-            self.start(at, buffer, due);
-        }
-        Ok(())
-    }
-
-    /// Tells the catalog what is in the open segment.
-    fn publish_summary(&self) {
-        let summary = self.work.borrow().open.as_ref().map(|open| (open.slot, open.summary));
-        if let Some((slot, summary)) = summary {
-            self.core.with_ring_mut(self.id, |record| record.slots[slot as usize] = Some(summary));
-        }
-    }
-
     fn segment(&self) -> Bytes {
         self.core.with_ring(self.id, |r| r.segment)
-    }
-
-    /// What the index of a segment may take.
-    fn index_budget(&self) -> IndexBudget {
-        let percent = self.core.with_ring(self.id, |r| r.spec.index_percent);
-        IndexBudget::for_segment(self.segment(), percent, self.keys.len())
     }
 
     /// Looks at the blocks of segment `sequence` that may be read and at its index, if it is the one being written.

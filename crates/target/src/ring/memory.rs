@@ -1,6 +1,7 @@
 //! The most memory that a ring takes, whatever is recorded: arithmetic over its settings, without looking at it.
 
-use super::{InFlight, RECENT_TABLES, Ring};
+use super::segments::RECENT_TABLES;
+use super::{InFlight, Ring};
 use crate::catalog::Segment;
 use crate::segment::{IndexBudget, Span, SpanGap};
 use forebay_model::Bytes;
