@@ -15,7 +15,7 @@ use forebay_model::{Bytes, Error, Profile, Rate, Result};
 use forebay_target::profile::{MeasureOptions, measure as measure_profile};
 use forebay_target::query::Limits;
 use forebay_target::{Ring, Target};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -208,8 +208,8 @@ impl Source {
         }
     }
 
-    /// Adds elements worth `bytes`, as they would have come by now; `carry` is what is left over.
-    async fn add(&mut self, bytes: u64) -> Result<u64> {
+    /// Adds elements of at least `bytes`, as they would have come by now; `given` came before. Says how many bytes it was.
+    async fn add(&mut self, bytes: u64, given: u64, arrivals: &mut Arrivals) -> Result<u64> {
         let time = self.clock.wall();
         let mut used = 0;
         while used < bytes {
@@ -218,6 +218,7 @@ impl Source {
             self.count += 1;
             if self.feeder.room_or_take(size) {
                 self.feeder.element(time, &[&self.payload[..size]]).await?;
+                arrivals.kept(given + used - size as u64, given + used);
             } else {
                 self.lost += 1;
             }
@@ -226,28 +227,45 @@ impl Source {
     }
 }
 
-async fn feed(
-    source: &mut Source,
+/// What came and was kept in each second: elements come one after the other at the rate, and a large one for as long
+/// as its bytes take.
+struct Arrivals {
     rate: Rate,
-    until: impl Fn(u64) -> bool,
-    per_second: &RefCell<Vec<u64>>,
-) -> Result<u64> {
+    seconds: Vec<u64>,
+}
+
+impl Arrivals {
+    fn new(rate: Rate) -> Arrivals {
+        Arrivals { rate, seconds: Vec::new() }
+    }
+
+    /// Bytes `from..to` of the stream were kept.
+    fn kept(&mut self, mut from: u64, to: u64) {
+        while from < to {
+            let second = from / self.rate.0;
+            let end = to.min((second + 1) * self.rate.0);
+            self.seconds.resize(self.seconds.len().max(second as usize + 1), 0);
+            self.seconds[second as usize] += end - from;
+            from = end;
+        }
+    }
+
+    /// The worst of the seconds that are over when `given` bytes have come.
+    fn worst(&self, given: u64) -> Rate {
+        let over = (given / self.rate.0) as usize;
+        let kept = |second| self.seconds.get(second).copied().unwrap_or(0);
+        Rate((0..over).map(kept).min().unwrap_or(0))
+    }
+}
+
+async fn feed(source: &mut Source, until: impl Fn(u64) -> bool, arrivals: &mut Arrivals) -> Result<u64> {
     let clock = source.clock.clone();
     let start = clock.now();
     let mut given = 0u64;
     while !until(given) {
-        let due = rate.bytes_in(clock.now().since(start)).0;
+        let due = arrivals.rate.bytes_in(clock.now().since(start)).0;
         if due > given {
-            let lost = source.lost;
-            let used = source.add(due - given).await?;
-            given += used;
-            let second = clock.now().since(start).as_secs() as usize;
-            let mut seconds = per_second.borrow_mut();
-            let length = seconds.len().max(second + 1);
-            seconds.resize(length, 0);
-            if source.lost == lost {
-                seconds[second] += used;
-            }
+            given += source.add(due - given, given, arrivals).await?;
         }
         source.feeder.tick(Duration::from_millis(400))?;
         clock.sleep(Duration::from_millis(5)).await;
@@ -273,29 +291,37 @@ async fn measure(world: &World, disk: &SimDisk, target: Rc<Target>, ring: Rc<Rin
     };
     let status = ring.status();
     let capacity = status.spec.capacity;
-    let ignored = RefCell::new(Vec::new());
     if load.aged {
         let lap = capacity.0 + capacity.0 / 20;
-        feed(&mut source, load.rate, |given| given >= lap, &ignored).await?;
+        feed(&mut source, |given| given >= lap, &mut Arrivals::new(load.rate)).await?;
     }
     let pinned = pin_scattered(&target, &ring, load, &clock).await?;
     source.feeder.durable().await?;
     let before = ring.status();
+    // What pins hold of earlier laps lies behind holes.
+    let history = load.rate.time_for(capacity).mul_f64(0.95 * (100 - load.pins_percent) as f64 / 100.0);
     let stop = Rc::new(Cell::new(false));
     let read = Rc::new(Cell::new(0u64));
     let mut tasks = Vec::new();
     for _ in 0..load.readers {
-        let reader = saturate(ring.clone(), world.random(), clock.clone(), stop.clone(), read.clone());
-        tasks.push(world.spawner().spawn(reader));
+        let reader = Reader {
+            ring: ring.clone(),
+            random: world.random(),
+            clock: clock.clone(),
+            history,
+            stop: stop.clone(),
+            read: read.clone(),
+        };
+        tasks.push(world.spawner().spawn(reader.saturate()));
     }
     let (counters, device) = (target.disk().counters(), disk.counters());
     let (start, first_count) = (clock.now(), source.count);
     source.lost = 0;
     let lap = capacity.0 * load.laps;
-    let seconds = RefCell::new(Vec::new());
+    let mut arrivals = Arrivals::new(load.rate);
     let limit = load.seconds.map(Duration::from_secs);
     let enough = |given: u64| given >= lap || limit.is_some_and(|l| clock.now().since(start) >= l);
-    let given = feed(&mut source, load.rate, enough, &seconds).await?;
+    let given = feed(&mut source, enough, &mut arrivals).await?;
     let elapsed = clock.now().since(start);
     stop.set(true);
     source.feeder.durable().await?;
@@ -303,15 +329,11 @@ async fn measure(world: &World, disk: &SimDisk, target: Rc<Target>, ring: Rc<Rin
     drop(tasks);
     let (now, device_now) = (target.disk().counters(), disk.counters());
     let missed = after.missed_deadlines - before.missed_deadlines;
-    let mut seconds = seconds.into_inner();
-    // The last second is not whole.
-    seconds.pop();
-    // The first second of a large element counts it whole: a rate below the guarantee there is arithmetic, not loss.
-    let smallest = seconds.iter().copied().min().unwrap_or(0);
+    let worst = arrivals.worst(given);
     Ok(Outcome {
         guarantee: load.guarantee,
         written: Rate::of(Bytes(given), elapsed),
-        worst_second: Rate(if missed == 0 { smallest } else { smallest.saturating_sub(missed * after.spec.block.0) }),
+        worst_second: Rate(worst.0.saturating_sub(missed * after.spec.block.0)),
         missed_deadlines: missed,
         lost_elements: source.lost,
         read: Rate::of(Bytes(read.get()), elapsed),
@@ -357,38 +379,45 @@ async fn pin_scattered(target: &Target, ring: &Rc<Ring>, load: &Load, clock: &Rc
     Ok(ring.status().pinned_segments)
 }
 
-/// Reads from one place in the ring on and, at the end or when the writer has overtaken it, from another.
-async fn saturate(
+/// Reads from a random moment of the history on and, at the end or when the writer has overtaken it, from another.
+struct Reader {
     ring: Rc<Ring>,
     random: Rc<dyn Random>,
     clock: Rc<dyn Clock>,
+    /// How far back nothing is missing.
+    history: Duration,
     stop: Rc<Cell<bool>>,
     read: Rc<Cell<u64>>,
-) {
-    while !stop.get() {
-        let status = ring.status();
-        let kept = status.next_sequence - status.first_sequence;
-        let from = status.first_sequence + random.below(kept.max(1));
-        let Ok(query) = Query::parse(&format!("seq >= {from}"), &ring.keys, clock.wall()) else { return };
-        let (inlet, mut outlet) = pipe::<Batch>(8 << 20);
-        let limits = Limits { follow: false, elements: u64::MAX, gaps_only: false };
-        let spawner = ring.spawner();
-        let answer = ring.clone();
-        let task = spawner.spawn(async move { forebay_target::query::run(answer, query, limits, &inlet).await });
-        while let Some(batch) = outlet.receive().await {
-            read.set(read.get() + batch.payload.len() as u64);
-            if stop.get() {
+}
+
+impl Reader {
+    async fn saturate(self) {
+        while !self.stop.get() {
+            let back = Duration::from_micros(self.random.below(self.history.as_micros() as u64 + 1));
+            let text = format!("after {}us ago", back.as_micros());
+            let query = Query::parse(&text, &self.ring.keys, self.clock.wall()).expect("a query of the bench's own");
+            if self.look_back(query).await.is_err() {
                 return;
             }
-            // What lies before the first element it found was expired when it asked.
-            if batch.items.iter().skip(1).any(|item| matches!(item, Item::Expired { .. })) {
+        }
+    }
+
+    /// Takes what `query` finds, until the writer overtakes it.
+    async fn look_back(&self, query: Query) -> Result<()> {
+        let (inlet, mut outlet) = pipe::<Batch>(8 << 20);
+        let limits = Limits { follow: false, elements: u64::MAX, gaps_only: false };
+        let ring = self.ring.clone();
+        let task =
+            self.ring.spawner().spawn(async move { forebay_target::query::run(ring, query, limits, &inlet).await });
+        while let Some(batch) = outlet.receive().await {
+            self.read.set(self.read.get() + batch.payload.len() as u64);
+            let overtaken = batch.items.iter().any(|item| matches!(item, Item::Expired { .. }));
+            if self.stop.get() || overtaken {
                 break;
             }
         }
         drop(outlet);
-        if task.await.is_err() {
-            return;
-        }
+        task.await.map(|_| ())
     }
 }
 

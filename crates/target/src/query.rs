@@ -482,11 +482,13 @@ impl<'a> Run<'a> {
         self.following = self.open_element.is_some() || self.headless.is_some_and(|(_, told)| told) || torn;
     }
 
-    /// The writer has taken the slot: what was not yet returned of the segment is gone.
+    /// The writer has taken the slot: what was not yet returned of the segment is gone. That is told at once, since who
+    /// asked may rather go elsewhere than be overtaken again.
     async fn overtaken(&mut self, segment: Segment) {
         let from = self.seen.unwrap_or(segment.first).max(segment.first);
         if from < segment.end {
             self.expired(from, segment.end).await;
+            self.send().await;
         }
     }
 }

@@ -348,7 +348,8 @@ impl Scheduler {
         let this = self.clone();
         self.inner.env.spawner.detach(async move {
             let result = io.await;
-            this.inner.state.borrow_mut().flushed(&result);
+            let now = this.inner.env.clock.now();
+            this.inner.state.borrow_mut().flushed(&result, now);
             // Who waited for this flush must not believe an earlier failure undone.
             let result = this.failure().map_or(result, Err);
             for waiter in waiting {

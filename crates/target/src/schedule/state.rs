@@ -18,6 +18,9 @@ const NORMAL_IN_FLIGHT_FLAT: usize = 8;
 const METADATA_IN_FLIGHT: usize = 4;
 /// How far writes may run ahead of what the platters take by the profile.
 pub(crate) const AHEAD: Duration = Duration::from_millis(30);
+/// How much of a sweep goes on beside a flush on its way: as much as keeps the platters busy until it ends, so that they
+/// need no turn to find where it went on.
+const BESIDE_FLUSH: Duration = Duration::from_millis(60);
 /// How long after the last guaranteed write another one is counted on, and with it another flush.
 const LULL: Duration = Duration::from_millis(1500);
 /// Bytes of one ring's writes that another ring's deadline lets pass first.
@@ -149,6 +152,18 @@ impl State {
         [latest, lull].into_iter().filter(|moment| *moment > now).min()
     }
 
+    /// Whether a sweep that is flushed on its way goes on meanwhile: only where the arm need not move, and not for long.
+    fn goes_on_beside_flush(&self) -> bool {
+        let next = self.current_ring.and_then(|ring| self.guaranteed.get(&ring)?.front());
+        self.sweeping && next.is_some_and(|next| next.offset == self.head) && self.not_covered() < BESIDE_FLUSH
+    }
+
+    /// What was started since the flush under way began, or was under way then, takes the device this long.
+    fn not_covered(&self) -> Duration {
+        let covered = (self.flush_covers - self.first_undurable) as usize;
+        self.undurable.range(covered..).map(|write| write.takes).sum()
+    }
+
     fn begin_flush(&mut self, backlog: bool) -> Choice {
         self.flushing = true;
         self.dirty = self.guaranteed_in_flight > Bytes::ZERO;
@@ -159,13 +174,15 @@ impl State {
     }
 
     /// The flush under way has ended.
-    pub(super) fn flushed(&mut self, result: &Result<()>) {
+    pub(super) fn flushed(&mut self, result: &Result<()>, now: Moment) {
         self.flushing = false;
         match result {
             Ok(()) => {
                 let covered = (self.flush_covers - self.first_undurable) as usize;
                 self.undurable.drain(..covered);
                 self.first_undurable = self.flush_covers;
+                // Where the drive is slower than its profile, or had to seek, what it still owes is known again.
+                self.platters_free = self.platters_free.max(now + self.not_covered());
             }
             Err(error) => self.fail(error),
         }
@@ -173,7 +190,7 @@ impl State {
 
     /// On a device that rotates, reads and sweeps of writes take turns.
     fn choose_sweep_or_reads(&mut self, profile: &Profile, backlog: bool, now: Moment) -> Choice {
-        if self.flushing {
+        if self.flushing && !self.goes_on_beside_flush() {
             // Whatever a drive is given while it empties its cache makes that last longer, and acknowledgements wait for it.
             return Choice::Wait(None);
         }
