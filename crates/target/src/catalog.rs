@@ -193,6 +193,11 @@ impl RingRecord {
         (layout.data(!self.without_logs).0 / self.segment.0) as u32
     }
 
+    /// Segments that have a place on the device: those of groups that were given back have none.
+    pub fn segments(&self, layout: &Layout) -> u64 {
+        self.groups.iter().flatten().count() as u64 * u64::from(self.segments_per_group(layout))
+    }
+
     /// Whether the slot has a place on the device.
     pub fn exists(&self, layout: &Layout, slot: u32) -> bool {
         self.groups.get((slot / self.segments_per_group(layout)) as usize).is_some_and(Option::is_some)
