@@ -145,7 +145,14 @@ impl Arrow {
 }
 
 impl Exporter for Arrow {
-    fn element(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &[(&str, &str)]) -> Result<()> {
+    fn element_cut(
+        &mut self,
+        sequence: u64,
+        time: Timestamp,
+        parts: &[&[u8]],
+        keys: &[(&str, &str)],
+        _: u32,
+    ) -> Result<()> {
         // Before anything is appended, so that a refused element leaves no half of a row.
         for (index, column) in self.columns.iter().enumerate() {
             if let (ColumnKind::Number, Some(text)) = (column.kind, value(&self.columns, index, keys))

@@ -70,7 +70,14 @@ macro_rules! add {
 }
 
 impl Exporter for Csv {
-    fn element(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &[(&str, &str)]) -> Result<()> {
+    fn element_cut(
+        &mut self,
+        sequence: u64,
+        time: Timestamp,
+        parts: &[&[u8]],
+        keys: &[(&str, &str)],
+        _: u32,
+    ) -> Result<()> {
         self.totals.elements += 1;
         let length: usize = parts.iter().map(|p| p.len()).sum();
         add!(self.row, "{sequence},{time},{length}");
