@@ -1,3 +1,4 @@
+use super::service::{DEPTHS, Service, best_ring};
 use super::*;
 use crate::buffer::Slab;
 use crate::real::reactor::drive;
