@@ -8,6 +8,7 @@ use forebay_model::ring::{Losses, Pin, RingSpec};
 use forebay_model::{Bytes, RingId, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Who owns a group's data area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,6 +173,11 @@ impl Catalog {
             groups: vec![GroupClass::Free; layout.groups as usize],
             rings: BTreeMap::new(),
         }
+    }
+
+    /// Runs of groups that nobody owns, as byte ranges.
+    pub fn free_runs(&self, layout: &Layout) -> Vec<Range<Bytes>> {
+        layout.runs((0..layout.groups).filter(|group| self.groups[*group as usize] == GroupClass::Free))
     }
 
     /// Frees the groups that are marked as a ring's and are not in it: what a shrinking that was cut off leaves.
