@@ -8,7 +8,6 @@ use crate::catalog::Segment;
 use crate::ring::Ring;
 use crate::ring::recover::standings;
 use crate::salvage::{Salvage, Window};
-use crate::schedule::StreamId;
 use crate::segment::{Owner, PAGE_LEN, TRAILER_LEN, Tables, Trailer, is_whole};
 use crate::target::{Core, keys_of, load};
 use forebay_env::{Env, Slab};
@@ -92,8 +91,7 @@ pub async fn verify(env: Env, progress: &mut dyn FnMut(Bytes, Bytes)) -> Result<
 }
 
 fn salvage(core: &Rc<Core>) -> Salvage {
-    let StreamId(stream) = core.next_stream();
-    Salvage::new(core.disk.clone(), StreamId(stream), PATIENCE)
+    Salvage::new(core.disk.clone(), core.next_stream(), PATIENCE)
 }
 
 /// A segment to be looked at.
