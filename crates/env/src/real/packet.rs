@@ -3,13 +3,12 @@
 //! The kernel fills blocks with frames and hands each over when it is full or [`PacketOptions::retire`] old. A block
 //! is ours until [`PacketBlock`] is dropped; while every block is ours, the kernel drops frames and counts them.
 
-mod socket;
+pub use super::interface::interfaces;
 
+use super::interface::{bind, flags, index_of, limit, set};
 use forebay_model::{Bytes, Error, Result, Timestamp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-pub use socket::interfaces;
-use socket::{bind, flags, limit, set};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::ffi::CString;
 use std::mem::{size_of, zeroed};
@@ -128,8 +127,7 @@ impl PacketRing {
                 "interface {name}: taking 0 bytes of each frame would record nothing; ask for 1 or more"
             )));
         }
-        // SAFETY: a string that ends with a zero.
-        let index = unsafe { libc::if_nametoindex(c_name.as_ptr()) };
+        let index = index_of(&c_name);
         if index == 0 {
             return Err(Error::missing(format!(
                 "there is no interface '{name}'; those there are: {}",
@@ -152,13 +150,19 @@ impl PacketRing {
         }
         if flags & libc::IFF_LOOPBACK != 0 {
             // A packet on loopback is sent and received: once is enough.
-            set(&socket, libc::PACKET_IGNORE_OUTGOING, &1i32).map_err(|e| failed("ignoring what is sent", e))?;
+            set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)
+                .map_err(|e| failed("ignoring what is sent", e))?;
         }
-        set(&socket, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as libc::c_int))
+        set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as libc::c_int))
             .map_err(|e| failed("asking for TPACKET_V3", e))?;
         if options.hardware_time {
-            set(&socket, libc::PACKET_TIMESTAMP, &(libc::SOF_TIMESTAMPING_RAW_HARDWARE as libc::c_int))
-                .map_err(|e| failed("asking for the card's time", e))?;
+            set(
+                &socket,
+                libc::SOL_PACKET,
+                libc::PACKET_TIMESTAMP,
+                &(libc::SOF_TIMESTAMPING_RAW_HARDWARE as libc::c_int),
+            )
+            .map_err(|e| failed("asking for the card's time", e))?;
         }
         limit(&socket, options.snaplen).map_err(|e| failed("limiting the length of frames", e))?;
         let blocks = (options.ring.0 as usize / layout::BLOCK).max(2);
@@ -171,7 +175,7 @@ impl PacketRing {
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
         };
-        set(&socket, libc::PACKET_RX_RING, &request).map_err(|e| {
+        set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request).map_err(|e| {
             Error::busy(format!(
                 "interface {name}: the kernel has no {} for a ring of packets: {e}; ask for less",
                 Bytes((blocks * layout::BLOCK) as u64)
@@ -197,7 +201,8 @@ impl PacketRing {
             let mut request: libc::packet_mreq = unsafe { zeroed() };
             request.mr_ifindex = index as i32;
             request.mr_type = libc::PACKET_MR_PROMISC as u16;
-            set(&ring.socket, libc::PACKET_ADD_MEMBERSHIP, &request).map_err(|e| failed("promiscuous mode", e))?;
+            set(&ring.socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
+                .map_err(|e| failed("promiscuous mode", e))?;
         }
         ring.kind = bind(&ring.socket, index).map_err(|e| failed("listening", e))?;
         Ok(ring)

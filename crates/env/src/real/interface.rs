@@ -1,9 +1,15 @@
-//! What a packet socket is asked of the kernel, and the names of interfaces.
+//! Network interfaces, and what sockets are told about them.
 
 use socket2::Socket;
 use std::ffi::CStr;
 use std::mem::{size_of, zeroed};
 use std::os::fd::AsRawFd;
+
+/// The number of the interface that has this name now; 0 if none has.
+pub(super) fn index_of(name: &CStr) -> u32 {
+    // SAFETY: a string that ends with a zero.
+    unsafe { libc::if_nametoindex(name.as_ptr()) }
+}
 
 /// The names of all interfaces.
 pub fn interfaces() -> Vec<String> {
@@ -23,7 +29,7 @@ pub fn interfaces() -> Vec<String> {
     names
 }
 
-/// Its flags (`IFF_*`).
+/// The flags (`IFF_*`) of an interface.
 pub(super) fn flags(socket: &Socket, name: &CStr) -> std::io::Result<i32> {
     // SAFETY: a plain structure for which all zeros is valid.
     let mut request: libc::ifreq = unsafe { zeroed() };
@@ -43,10 +49,10 @@ pub(super) fn flags(socket: &Socket, name: &CStr) -> std::io::Result<i32> {
 pub(super) fn limit(socket: &Socket, snaplen: u32) -> std::io::Result<()> {
     let mut accept = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: snaplen };
     let program = libc::sock_fprog { len: 1, filter: &raw mut accept };
-    set_at(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
-/// Starts listening; gives the kind of the interface.
+/// Starts listening to an interface with a packet socket; gives the kind of the interface.
 pub(super) fn bind(socket: &Socket, index: u32) -> std::io::Result<u16> {
     // SAFETY: a plain structure for which all zeros is valid.
     let mut address: libc::sockaddr_ll = unsafe { zeroed() };
@@ -64,12 +70,8 @@ pub(super) fn bind(socket: &Socket, index: u32) -> std::io::Result<u16> {
     if result == 0 { Ok(address.sll_hatype) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// Sets an option of packet sockets.
-pub(super) fn set<T>(socket: &Socket, option: i32, value: &T) -> std::io::Result<()> {
-    set_at(socket, libc::SOL_PACKET, option, value)
-}
-
-fn set_at<T>(socket: &Socket, level: i32, option: i32, value: &T) -> std::io::Result<()> {
+/// Sets an option of a socket.
+pub(super) fn set<T>(socket: &Socket, level: i32, option: i32, value: &T) -> std::io::Result<()> {
     // SAFETY: the kernel reads a value of the length that is given.
     let result = unsafe {
         libc::setsockopt(
