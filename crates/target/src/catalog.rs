@@ -200,8 +200,9 @@ impl RingRecord {
     }
 
     /// Segments that have a place on the device: those of groups that were given back have none.
-    pub fn segments(&self, layout: &Layout) -> u64 {
-        self.groups.iter().flatten().count() as u64 * u64::from(self.segments_per_group(layout))
+    pub fn segments(&self) -> u64 {
+        let per_group = self.slots.len() / self.groups.len().max(1);
+        (self.groups.iter().flatten().count() * per_group) as u64
     }
 
     /// Whether the slot has a place on the device.

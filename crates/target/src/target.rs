@@ -178,7 +178,7 @@ impl Core {
             skips_per_cycle: record.most_pinned_runs(segments_per_cycle),
             segment: record.segment,
             index: overhead(&record.spec, record.segment),
-            lap: record.segments(&layout) - record.held().len() as u64,
+            lap: record.segments() - record.held().len() as u64,
         }
     }
 }
