@@ -17,24 +17,21 @@ use out::Out;
 use std::io::Write;
 use std::ops::Range;
 
+/// The keys of an element: names and values.
+pub type Keys<'a> = [(&'a str, &'a str)];
+
 /// Takes the result of a query.
 pub trait Exporter {
     /// One element that was captured whole; as [`Exporter::element_cut`].
-    fn element(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &[(&str, &str)]) -> Result<()> {
+    fn element(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &Keys<'_>) -> Result<()> {
         self.element_cut(sequence, time, parts, keys, 0)
     }
 
     /// One element: its sequence number, when it was captured, its payload in parts (concatenated), the values of its
     /// keys by name, and how many bytes of its end were not captured. Formats that do not say how long it was ignore the
     /// last.
-    fn element_cut(
-        &mut self,
-        sequence: u64,
-        time: Timestamp,
-        parts: &[&[u8]],
-        keys: &[(&str, &str)],
-        cut: u32,
-    ) -> Result<()>;
+    fn element_cut(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &Keys<'_>, cut: u32)
+    -> Result<()>;
 
     /// Whether it has a place for keys; those that have none need not be given any.
     fn has_keys(&self) -> bool {
@@ -146,7 +143,7 @@ impl Totals {
 }
 
 /// The value of column `index` among the keys of an element. Keys usually come in the order of the columns.
-fn value<'a>(columns: &[Column], index: usize, keys: &[(&str, &'a str)]) -> Option<&'a str> {
+fn value<'a>(columns: &[Column], index: usize, keys: &Keys<'a>) -> Option<&'a str> {
     let name = columns[index].name.as_str();
     match keys.get(index) {
         Some((here, value)) if *here == name => Some(value),
