@@ -6,7 +6,7 @@
 use forebay_model::{Bytes, Error, Result};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
 /// Alignment of every buffer, enough for every device we know.
@@ -23,13 +23,11 @@ struct Shared {
     capacity: usize,
     count: usize,
     free: Mutex<Free>,
-    returned: Condvar,
 }
 
 struct Free {
     indexes: Vec<u32>,
     wakers: Vec<Waker>,
-    waiting: usize,
 }
 
 // SAFETY: the mapping is plain memory; each index is owned by at most one `Buffer` at a time, guarded by `free`.
@@ -59,13 +57,7 @@ impl Slab {
             NonNull::new(base.cast::<u8>()).ok_or_else(|| Error::busy("the kernel mapped memory at address 0"))?;
         let indexes = (0..count as u32).rev().collect();
         Ok(Slab {
-            shared: Arc::new(Shared {
-                base,
-                capacity,
-                count,
-                free: Mutex::new(Free { indexes, wakers: Vec::new(), waiting: 0 }),
-                returned: Condvar::new(),
-            }),
+            shared: Arc::new(Shared { base, capacity, count, free: Mutex::new(Free { indexes, wakers: Vec::new() }) }),
         })
     }
 
@@ -88,20 +80,6 @@ impl Slab {
     pub fn try_take(&self) -> Option<Buffer> {
         let index = self.lock().indexes.pop()?;
         Some(self.lend(index))
-    }
-
-    /// A buffer of full capacity, waiting for one on this thread.
-    pub fn take_blocking(&self) -> Buffer {
-        let mut free = self.lock();
-        loop {
-            if let Some(index) = free.indexes.pop() {
-                drop(free);
-                return self.lend(index);
-            }
-            free.waiting += 1;
-            free = self.shared.returned.wait(free).unwrap_or_else(PoisonError::into_inner);
-            free.waiting -= 1;
-        }
     }
 
     /// A buffer of full capacity, waiting for one without holding the thread.
@@ -213,11 +191,7 @@ impl Drop for Buffer {
         let mut free = self.slab.lock();
         free.indexes.push(self.index);
         let wakers = std::mem::take(&mut free.wakers);
-        let waiting = free.waiting;
         drop(free);
-        if waiting > 0 {
-            self.slab.shared.returned.notify_one();
-        }
         for waker in wakers {
             waker.wake();
         }

@@ -1,7 +1,7 @@
 //! The door to a device: reads, writes and flushes of whole blocks, many in flight.
 
 use crate::buffer::Buffer;
-use forebay_model::{Bytes, Result};
+use forebay_model::{Bytes, Error, Result};
 use std::future::Future;
 use std::pin::Pin;
 
@@ -16,6 +16,24 @@ pub struct Geometry {
     pub rotates: bool,
     /// What people call it (a path, or `sim:wd15ears`).
     pub name: String,
+}
+
+impl Geometry {
+    /// Refuses I/O that is empty, off the block grid or past the end; `doing` is `reading` or `writing`.
+    pub fn check(&self, doing: &str, offset: Bytes, length: usize) -> Result<()> {
+        let Geometry { size, block, name, .. } = self;
+        let length = length as u64;
+        let why = if length == 0 {
+            "give it bytes".to_string()
+        } else if !offset.0.is_multiple_of(block.0) || !length.is_multiple_of(block.0) {
+            format!("both must be multiples of its block of {} bytes", block.0)
+        } else if offset.0.checked_add(length).is_none_or(|end| end > size.0) {
+            format!("it ends at {} bytes", size.0)
+        } else {
+            return Ok(());
+        };
+        Err(Error::usage(format!("{doing} {length} bytes at offset {} of {name}: {why}", offset.0)))
+    }
 }
 
 /// An I/O under way. It proceeds whether or not it is polled; dropping it loses the result, not the I/O.

@@ -91,11 +91,6 @@ impl<T> Receiver<T> {
         })
         .await
     }
-
-    /// The next message if one is there.
-    pub fn try_receive(&mut self) -> Option<T> {
-        self.shared.lock().queue.pop_front()
-    }
 }
 
 impl<T> Drop for Receiver<T> {

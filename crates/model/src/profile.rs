@@ -110,11 +110,6 @@ impl Profile {
     pub fn worst_write(&self, offset: Bytes, length: Bytes) -> Duration {
         self.full_seek + self.write_rate(offset).time_for(length)
     }
-
-    /// Worst time for a read of `length` at `offset` with the head anywhere.
-    pub fn worst_read(&self, offset: Bytes, length: Bytes) -> Duration {
-        self.full_seek + self.read_rate(offset).time_for(length)
-    }
 }
 
 #[cfg(test)]

@@ -130,7 +130,7 @@ impl RingSpec {
             ));
         }
         if self.capacity == Bytes::ZERO {
-            return Err(Error::usage("a ring needs a capacity"));
+            return Err(Error::usage("a ring needs a capacity; give it one, such as 10GiB"));
         }
         Ok(())
     }

@@ -90,7 +90,9 @@ pub fn parse_span(text: &str) -> Option<Duration> {
 fn parse_seconds(text: &str) -> Option<i64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let seconds: i64 = whole.parse().ok()?;
-    seconds.checked_mul(NANOS)?.checked_add(parse_fraction(fraction)?)
+    let fraction = parse_fraction(fraction)?;
+    // What is behind the point goes on away from zero: "-1.5" lies before -1, and "-0.5" before 0.
+    seconds.checked_mul(NANOS)?.checked_add(if whole.starts_with('-') { -fraction } else { fraction })
 }
 
 fn parse_fraction(digits: &str) -> Option<i64> {
@@ -143,8 +145,12 @@ fn parse_rfc3339(text: &str) -> Option<i64> {
     let offset = match rest {
         "Z" | "z" => 0,
         _ if rest.len() == 6 && matches!(rest.as_bytes()[0], b'+' | b'-') && rest.as_bytes()[3] == b':' => {
-            let (h, m): (i64, i64) = (rest[1..3].parse().ok()?, rest[4..6].parse().ok()?);
-            (h * 3600 + m * 60) * if rest.starts_with('-') { -1 } else { 1 }
+            let at = text.len() - rest.len();
+            let (hours, minutes) = (number(at + 1..at + 3)?, number(at + 4..at + 6)?);
+            if hours > 23 || minutes > 59 {
+                return None;
+            }
+            (hours * 3600 + minutes * 60) * if rest.starts_with('-') { -1 } else { 1 }
         }
         _ => return None,
     };

@@ -6,7 +6,9 @@
 //! away is decided by completion and flush alone, so it includes orders in which no one drive would write.
 
 mod cache;
+mod counters;
 mod faults;
+mod flight;
 mod mechanics;
 pub mod presets;
 mod rotating;
@@ -16,6 +18,7 @@ mod store;
 mod surface;
 mod unflushed;
 
+pub use counters::Counters;
 pub use faults::Fault;
 pub use mechanics::Op;
 pub use spec::{DiskSpec, Mechanism, RotatingSpec, SeekCurve, SsdSpec};
@@ -24,6 +27,7 @@ pub use unflushed::Survival;
 
 use crate::timeline::{Handler, Timeline};
 use faults::{Fate, Faults};
+use flight::{InFlight, Pending, Ticket, with_buffer};
 use forebay_env::{Buffer, Device, DeviceFuture, Geometry};
 use forebay_model::{Bytes, Error, Result};
 use mechanics::{Action, Mechanics, Now, Request};
@@ -31,11 +35,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::ops::Sub;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
 use store::Store;
 use unflushed::{Part, Unflushed, write_part};
@@ -53,6 +54,7 @@ struct Inner {
     timeline: Rc<Timeline>,
     number: u64,
     spec: DiskSpec,
+    geometry: Geometry,
     state: RefCell<State>,
 }
 
@@ -71,60 +73,6 @@ struct State {
     decided: usize,
     counters: Counters,
     actions: Vec<Action>,
-}
-
-struct InFlight {
-    op: Op,
-    offset: u64,
-    fate: Fate,
-    /// What a flush covers.
-    mark: u64,
-    buffer: Option<Buffer>,
-    ticket: Rc<RefCell<Ticket>>,
-}
-
-/// Where an I/O leaves its result for its future.
-#[derive(Default)]
-struct Ticket {
-    outcome: Option<(Option<Buffer>, Result<()>)>,
-    waker: Option<Waker>,
-}
-
-/// What a disk has done so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Reads completed.
-    pub reads: u64,
-    /// Writes completed.
-    pub writes: u64,
-    /// Flushes completed.
-    pub flushes: u64,
-    /// Bytes in completed reads.
-    pub bytes_read: Bytes,
-    /// Bytes in completed writes.
-    pub bytes_written: Bytes,
-    /// I/Os that failed.
-    pub failed: u64,
-    /// Movements of the arm to another cylinder.
-    pub seeks: u64,
-    /// Time that the head (or the channels, on average) was at work on commands and on emptying the cache.
-    pub busy: Duration,
-}
-
-impl Sub for Counters {
-    type Output = Counters;
-    fn sub(self, earlier: Counters) -> Counters {
-        Counters {
-            reads: self.reads - earlier.reads,
-            writes: self.writes - earlier.writes,
-            flushes: self.flushes - earlier.flushes,
-            bytes_read: self.bytes_read - earlier.bytes_read,
-            bytes_written: self.bytes_written - earlier.bytes_written,
-            failed: self.failed - earlier.failed,
-            seeks: self.seeks - earlier.seeks,
-            busy: self.busy - earlier.busy,
-        }
-    }
 }
 
 impl SimDisk {
@@ -154,7 +102,13 @@ impl SimDisk {
             counters: Counters::default(),
             actions: Vec::new(),
         });
-        SimDisk { inner: Rc::new(Inner { timeline, number, spec, state }) }
+        let geometry = Geometry {
+            size: spec.size,
+            block: spec.block,
+            rotates: matches!(spec.mechanism, Mechanism::Rotating(_)),
+            name: format!("sim:{}", spec.name),
+        };
+        SimDisk { inner: Rc::new(Inner { timeline, number, spec, geometry, state }) }
     }
 
     /// What it is.
@@ -301,13 +255,14 @@ impl SimDisk {
     fn submit(&self, op: Op, offset: u64, buffer: Option<Buffer>) -> Pending {
         let ticket = Rc::new(RefCell::new(Ticket::default()));
         let pending = Pending { ticket: ticket.clone() };
-        let length = buffer.as_ref().map_or(0, |buffer| buffer.len() as u64);
-        if op != Op::Flush
-            && let Some(error) = self.refusal(op, offset, length)
+        let length = buffer.as_ref().map_or(0, |buffer| buffer.len());
+        if let Some(doing) = op.doing()
+            && let Err(error) = self.inner.geometry.check(doing, Bytes(offset), length)
         {
             ticket.borrow_mut().outcome = Some((buffer, Err(error)));
             return pending;
         }
+        let length = length as u64;
         // Without power, or from the destructors of what was killed, nothing reaches the disk.
         if self.inner.timeline.halted() {
             return pending;
@@ -332,32 +287,6 @@ impl SimDisk {
         }
         pending
     }
-
-    /// Why an I/O must not start, if so.
-    fn refusal(&self, op: Op, offset: u64, length: u64) -> Option<Error> {
-        let DiskSpec { size, block, .. } = self.inner.spec;
-        let why = if length == 0 {
-            "give it bytes".to_string()
-        } else if !offset.is_multiple_of(block.0) || !length.is_multiple_of(block.0) {
-            format!("both must be multiples of its block of {} bytes", block.0)
-        } else if offset.checked_add(length).is_none_or(|end| end > size.0) {
-            format!("it ends at {} bytes", size.0)
-        } else {
-            return None;
-        };
-        let doing = if op == Op::Read { "reading" } else { "writing" };
-        Some(Error::usage(format!("{doing} {length} bytes at offset {offset} of {}: {why}", self.name())))
-    }
-
-    fn name(&self) -> String {
-        format!("sim:{}", self.inner.spec.name)
-    }
-}
-
-impl InFlight {
-    fn bytes(&self) -> &[u8] {
-        self.buffer.as_deref().unwrap_or_default()
-    }
 }
 
 impl Inner {
@@ -378,25 +307,25 @@ impl Inner {
 
     /// Does to the content what an I/O that ends now does; its result, and a hash of the bytes.
     fn carry_out(&self, state: &mut State, io: &mut InFlight) -> (Result<()>, u64) {
-        let name = format!("sim:{}", self.spec.name);
+        let name = &self.geometry.name;
         let length = io.bytes().len() as u64;
         let range = io.offset..io.offset + length;
-        let failed = |doing: &str| {
-            Err(Error::device(format!(
-                "{doing} {length} bytes at offset {} of {name} failed: it was told to",
-                range.start
-            )))
+        let failed = |why: &str| {
+            let what = match io.op.doing() {
+                Some(doing) => format!("{doing} {length} bytes at offset {} of {name}", range.start),
+                None => format!("flushing {name}"),
+            };
+            Err(Error::device(format!("{what} failed: {why}")))
         };
+        const TOLD: &str = "it was told to";
         let dead = state.faults.is_dead(self.timeline.nanos());
         match io.op {
             Op::Read => {
                 if dead || io.fate == Fate::Fails {
-                    return (failed("reading"), 0);
+                    return (failed(TOLD), 0);
                 }
                 if let Some(sector) = state.faults.unreadable(&range) {
-                    let why = format!("the sector at {sector} is unreadable");
-                    let what = format!("reading {length} bytes at offset {} of {name} failed: {why}", range.start);
-                    return (Err(Error::device(what)), 0);
+                    return (failed(&format!("the sector at {sector} is unreadable")), 0);
                 }
                 let buffer = io.buffer.as_deref_mut().unwrap_or_default();
                 state.store.read(io.offset, buffer);
@@ -404,7 +333,7 @@ impl Inner {
             }
             Op::Write => {
                 if dead {
-                    return (failed("writing"), 0);
+                    return (failed(TOLD), 0);
                 }
                 let hash = match io.fate {
                     Fate::Healthy => {
@@ -421,11 +350,11 @@ impl Inner {
                         0
                     }
                 };
-                (if io.fate == Fate::Fails { failed("writing") } else { Ok(()) }, hash)
+                (if io.fate == Fate::Fails { failed(TOLD) } else { Ok(()) }, hash)
             }
             Op::Flush => {
                 if dead || io.fate == Fate::Fails {
-                    return (Err(Error::device(format!("flushing {name} failed: it was told to"))), 0);
+                    return (failed(TOLD), 0);
                 }
                 state.unflushed.settle(&mut state.store, io.mark);
                 (Ok(()), 0)
@@ -481,39 +410,9 @@ impl Handler for Inner {
     }
 }
 
-struct Pending {
-    ticket: Rc<RefCell<Ticket>>,
-}
-
-impl Future for Pending {
-    type Output = (Option<Buffer>, Result<()>);
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut ticket = self.ticket.borrow_mut();
-        match ticket.outcome.take() {
-            Some(outcome) => Poll::Ready(outcome),
-            None => {
-                ticket.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
-    }
-}
-
-fn with_buffer(pending: Pending) -> DeviceFuture<(Buffer, Result<()>)> {
-    Box::pin(async move {
-        let (buffer, result) = pending.await;
-        (buffer.expect("an I/O gives its buffer back"), result)
-    })
-}
-
 impl Device for SimDisk {
     fn geometry(&self) -> Geometry {
-        Geometry {
-            size: self.inner.spec.size,
-            block: self.inner.spec.block,
-            rotates: matches!(self.inner.spec.mechanism, Mechanism::Rotating(_)),
-            name: self.name(),
-        }
+        self.inner.geometry.clone()
     }
 
     fn read(&self, offset: Bytes, buffer: Buffer) -> DeviceFuture<(Buffer, Result<()>)> {

@@ -5,7 +5,7 @@
 //! what is there is a prefix of what was handed in; nothing is torn, doubled or out of order; what a pin holds is there.
 //! Not checked here: timing (see `promise`), damage (see `damage`).
 
-use crate::disk::DiskSpec;
+use crate::disk::{DiskSpec, presets};
 use crate::feeder::Feeder;
 use crate::reader::{Event, read};
 use crate::world::World;
@@ -98,6 +98,15 @@ pub fn live(seed: u64, spec: DiskSpec, lives: u32) -> Tally {
         world.kill();
     }
     model.take().tally
+}
+
+/// The disk that a seed lives on: flash, a disk with a write cache, one without.
+pub fn disk(seed: u64) -> DiskSpec {
+    match seed % 3 {
+        0 => presets::ssd().scaled(4000),
+        1 => presets::sata7200().scaled(16_000),
+        _ => presets::sata7200().scaled(16_000).with_write_cache(None),
+    }
 }
 
 async fn setup(env: forebay_env::Env, random: &Rc<dyn Random>) {

@@ -8,6 +8,7 @@ use forebay_model::ring::{Losses, Pin, RingSpec};
 use forebay_model::{Bytes, RingId, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Who owns a group's data area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,6 +175,11 @@ impl Catalog {
         }
     }
 
+    /// Runs of groups that nobody owns, as byte ranges.
+    pub fn free_runs(&self, layout: &Layout) -> Vec<Range<Bytes>> {
+        layout.runs((0..layout.groups).filter(|group| self.groups[*group as usize] == GroupClass::Free))
+    }
+
     /// Frees the groups that are marked as a ring's and are not in it: what a shrinking that was cut off leaves.
     pub fn free_strays(&mut self) {
         let Catalog { groups, rings, .. } = self;
@@ -191,6 +197,12 @@ impl RingRecord {
     /// Segments in one group.
     pub fn segments_per_group(&self, layout: &Layout) -> u32 {
         (layout.data(!self.without_logs).0 / self.segment.0) as u32
+    }
+
+    /// Segments that have a place on the device: those of groups that were given back have none.
+    pub fn segments(&self) -> u64 {
+        let per_group = self.slots.len() / self.groups.len().max(1);
+        (self.groups.iter().flatten().count() * per_group) as u64
     }
 
     /// Whether the slot has a place on the device.

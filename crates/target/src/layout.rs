@@ -5,6 +5,7 @@
 
 use forebay_model::{Bytes, Error, Result};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// Bytes of each root.
 pub const ROOT_LEN: Bytes = Bytes::kib(64);
@@ -72,6 +73,19 @@ impl Layout {
     pub fn group_at(&self, group: u32) -> Bytes {
         assert!(group < self.groups, "group {group} of {}", self.groups);
         self.groups_at + self.group * u64::from(group)
+    }
+
+    /// Where these groups lie; those that follow one another are one run.
+    pub fn runs(&self, groups: impl IntoIterator<Item = u32>) -> Vec<Range<Bytes>> {
+        let mut runs: Vec<Range<Bytes>> = Vec::new();
+        for group in groups {
+            let at = self.group_at(group);
+            match runs.last_mut() {
+                Some(last) if last.end == at => last.end = at + self.group,
+                _ => runs.push(at..at + self.group),
+            }
+        }
+        runs
     }
 
     /// Bytes of a group that hold data: all of it where it is formatted without a log.

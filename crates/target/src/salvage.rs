@@ -2,11 +2,14 @@
 
 use crate::schedule::{Scheduler, StreamId};
 use forebay_env::Buffer;
+use forebay_model::block::MAX_BLOCK;
 use forebay_model::{Bytes, Error, Kind, Result};
 use std::cell::Cell;
 
 /// The least that is given up.
 const UNIT: usize = 4096;
+/// Bytes read at once where blocks are looked for: two of the largest, so that one is always whole.
+const WINDOW: usize = 2 * MAX_BLOCK;
 
 /// Reads for one stream that give zeros for what the device does not.
 pub(crate) struct Salvage {
@@ -67,5 +70,35 @@ impl Salvage {
             }
         }
         Ok(whole)
+    }
+}
+
+/// A segment, looked at block by block; what cannot be read is zeros.
+pub(crate) struct Window<'a> {
+    salvage: &'a Salvage,
+    /// Where the segment begins on the device.
+    at: Bytes,
+    /// Bytes of it that are looked at.
+    limit: usize,
+    /// The bytes that were read last, and where in the segment they begin.
+    held: Option<(usize, Buffer)>,
+}
+
+impl Window<'_> {
+    /// The first `limit` bytes of the segment at `at`.
+    pub(crate) fn new(salvage: &Salvage, at: Bytes, limit: usize) -> Window<'_> {
+        Window { salvage, at, limit, held: None }
+    }
+
+    /// The bytes from `pos` on: a block of the largest size or more, or all up to the limit.
+    pub(crate) async fn from(&mut self, pos: usize) -> Result<&[u8]> {
+        let limit = self.limit;
+        let covers = |start: usize, end: usize| pos >= start && (pos + MAX_BLOCK <= end || end >= limit);
+        if !self.held.as_ref().is_some_and(|(start, bytes)| covers(*start, start + bytes.len())) {
+            let length = WINDOW.min(limit - pos);
+            self.held = Some((pos, self.salvage.read(self.at + Bytes(pos as u64), length).await?));
+        }
+        let (start, bytes) = self.held.as_ref().expect("it was just read");
+        Ok(&bytes[pos - start..])
     }
 }

@@ -15,7 +15,7 @@ pub const MAGIC: [u8; 8] = *b"FOREBAY\0";
 pub const VERSION: u32 = 1;
 /// Bytes before the variable part: magic 8, version 4, length 4, checksum 4. The same in all versions to come, so that a
 /// flipped bit in the version is told from a newer one.
-const PREFIX: usize = 20;
+pub(crate) const PREFIX: usize = 20;
 
 /// What a root says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,6 +41,16 @@ pub(crate) fn checksum(prefix: &[u8], body: &[u8]) -> u32 {
     crc32c(&prefix[..16]) ^ crc32c(body)
 }
 
+/// Puts `body` behind its prefix.
+pub(crate) fn put(out: &mut [u8], magic: [u8; 8], version: u32, body: &[u8]) {
+    out[..8].copy_from_slice(&magic);
+    out[8..12].copy_from_slice(&version.to_le_bytes());
+    out[12..16].copy_from_slice(&(body.len() as u32).to_le_bytes());
+    let checksum = checksum(out, body);
+    out[16..20].copy_from_slice(&checksum.to_le_bytes());
+    out[PREFIX..PREFIX + body.len()].copy_from_slice(body);
+}
+
 impl Superblock {
     /// The bytes of a root: prefix, postcard, zeros.
     pub fn encode(&self, out: &mut [u8]) -> Result<()> {
@@ -54,12 +64,7 @@ impl Superblock {
             )));
         }
         out.fill(0);
-        out[..8].copy_from_slice(&MAGIC);
-        out[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        out[12..16].copy_from_slice(&(body.len() as u32).to_le_bytes());
-        let checksum = checksum(out, &body);
-        out[16..20].copy_from_slice(&checksum.to_le_bytes());
-        out[PREFIX..PREFIX + body.len()].copy_from_slice(&body);
+        put(out, MAGIC, VERSION, &body);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ mod pins;
 mod rings;
 
 use crate::admission;
-use crate::catalog::{Catalog, GroupClass, RingRecord};
+use crate::catalog::{Catalog, RingRecord};
 use crate::checkpoint;
 use crate::layout::Layout;
 use crate::promise::Signal;
@@ -167,14 +167,7 @@ impl Core {
     /// What a ring asks of its device.
     pub(crate) fn demand(&self, record: &RingRecord) -> admission::Demand {
         let layout = self.layout();
-        let mut places: Vec<Range<Bytes>> = Vec::new();
-        for group in record.groups.iter().flatten() {
-            let at = layout.group_at(*group);
-            match places.last_mut() {
-                Some(last) if last.end == at => last.end = at + layout.group,
-                _ => places.push(at..at + layout.group),
-            }
-        }
+        let places = layout.runs(record.groups.iter().flatten().copied());
         let per_cycle = record.spec.guarantee.bytes_in(record.spec.flush_interval);
         let segments_per_cycle = (per_cycle.0.div_ceil(record.segment.0.max(1)) + 1) as u32;
         admission::Demand {
@@ -185,7 +178,7 @@ impl Core {
             skips_per_cycle: record.most_pinned_runs(segments_per_cycle),
             segment: record.segment,
             index: overhead(&record.spec, record.segment),
-            lap: (record.slots.len() - record.held().len()) as u64,
+            lap: record.segments() - record.held().len() as u64,
         }
     }
 }
@@ -311,15 +304,7 @@ impl Target {
     pub fn free_runs(&self) -> Vec<Range<Bytes>> {
         let layout = self.core.layout();
         let catalog = self.core.catalog.borrow();
-        let mut runs: Vec<Range<Bytes>> = Vec::new();
-        for group in (0..layout.groups).filter(|g| catalog.groups[*g as usize] == GroupClass::Free) {
-            let at = layout.group_at(group);
-            match runs.last_mut() {
-                Some(last) if last.end == at => last.end = at + layout.group,
-                _ => runs.push(at..at + layout.group),
-            }
-        }
-        runs
+        catalog.free_runs(&layout)
     }
 
     /// What is promised already.

@@ -7,20 +7,17 @@
 use crate::catalog::Segment;
 use crate::ring::Ring;
 use crate::ring::recover::standings;
-use crate::salvage::Salvage;
-use crate::schedule::StreamId;
+use crate::salvage::{Salvage, Window};
 use crate::segment::{Owner, PAGE_LEN, TRAILER_LEN, Tables, Trailer, is_whole};
 use crate::target::{Core, keys_of, load};
-use forebay_env::{Buffer, Env, Slab};
-use forebay_model::block::{BLOCK_ALIGN, MAX_BLOCK, parse_stamped};
+use forebay_env::{Env, Slab};
+use forebay_model::block::{BLOCK_ALIGN, parse_stamped};
 use forebay_model::{Bytes, Result, RingId};
 use std::ops::Range;
 use std::rc::Rc;
 
 /// Reads that may be spent on finding out what exactly cannot be read.
 const PATIENCE: u32 = 65_536;
-/// Bytes read at once; at least two blocks of the largest size, so that one is always whole.
-const WINDOW: usize = 2 * MAX_BLOCK;
 
 /// Something that is not as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,8 +91,7 @@ pub async fn verify(env: Env, progress: &mut dyn FnMut(Bytes, Bytes)) -> Result<
 }
 
 fn salvage(core: &Rc<Core>) -> Salvage {
-    let StreamId(stream) = core.next_stream();
-    Salvage::new(core.disk.clone(), StreamId(stream), PATIENCE)
+    Salvage::new(core.disk.clone(), core.next_stream(), PATIENCE)
 }
 
 /// A segment to be looked at.
@@ -219,20 +215,12 @@ impl Verifier {
             let (at, length) = (at + Bytes(from as u64), Bytes((to - from) as u64));
             found.damage.push(Damage { what: "block", segment: sequence, at, length, elements });
         };
-        let mut window: Option<(usize, Buffer)> = None;
+        let mut window = Window::new(&self.salvage, at, limit);
         let (mut pos, mut next, mut index, mut epoch) = (0usize, first, 0u32, 0u64);
         let mut hole: Option<usize> = None;
         let (mut blocks, mut elements) = (0, 0);
         while pos + BLOCK_ALIGN <= limit {
-            let covered = window.as_ref().is_some_and(|(start, bytes)| {
-                pos >= *start && (pos + MAX_BLOCK <= start + bytes.len() || start + bytes.len() >= limit)
-            });
-            if !covered {
-                let length = WINDOW.min(limit - pos);
-                window = Some((pos, self.salvage.read(at + Bytes(pos as u64), length).await?));
-            }
-            let (start, bytes) = window.as_ref().expect("a window was read");
-            let here = &bytes[pos - start..];
+            let here = window.from(pos).await?;
             let view = parse_stamped(here, self.core.target_id(), self.id.0, sequence, place.slot, pos as u32);
             let view = view.ok().filter(|view| {
                 let h = view.header();

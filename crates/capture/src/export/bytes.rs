@@ -1,6 +1,6 @@
 //! Payload and nothing else, or with lengths.
 
-use super::{Exporter, Out, Totals};
+use super::{Exporter, Keys, Out, Totals};
 use forebay_model::{Error, Gap, Result, Timestamp};
 use std::ops::Range;
 
@@ -17,20 +17,18 @@ impl Raw {
 }
 
 impl Exporter for Raw {
-    fn element(&mut self, _: u64, _: Timestamp, parts: &[&[u8]], _: &[(&str, &str)]) -> Result<()> {
+    fn element_cut(&mut self, _: u64, _: Timestamp, parts: &[&[u8]], _: &Keys<'_>, _: u32) -> Result<()> {
         self.totals.count(parts);
         self.out.put_all(parts)
     }
 
     fn gap(&mut self, _: &Gap) -> Result<()> {
-        self.totals.gaps += 1;
-        self.totals.left_out += 1;
+        self.totals.leave_out_gap();
         Ok(())
     }
 
     fn expired(&mut self, range: Range<u64>) -> Result<()> {
-        self.totals.count_expired(&range);
-        self.totals.left_out += 1;
+        self.totals.leave_out_expired(&range);
         Ok(())
     }
 
@@ -56,7 +54,14 @@ impl LengthPrefixed {
 }
 
 impl Exporter for LengthPrefixed {
-    fn element(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &[(&str, &str)]) -> Result<()> {
+    fn element_cut(
+        &mut self,
+        sequence: u64,
+        time: Timestamp,
+        parts: &[&[u8]],
+        keys: &Keys<'_>,
+        cut: u32,
+    ) -> Result<()> {
         let length: usize = parts.iter().map(|p| p.len()).sum();
         let Ok(prefix) = u32::try_from(length) else {
             return Err(Error::usage(format!(
@@ -66,7 +71,7 @@ impl Exporter for LengthPrefixed {
             )));
         };
         self.raw.out.put(&prefix.to_le_bytes())?;
-        self.raw.element(sequence, time, parts, keys)
+        self.raw.element_cut(sequence, time, parts, keys, cut)
     }
 
     fn gap(&mut self, gap: &Gap) -> Result<()> {

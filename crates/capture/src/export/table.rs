@@ -4,7 +4,7 @@
 //! many, if known) and `until`. A gap bears in `time` when it began; an expired range bears its first number in
 //! `sequence`.
 
-use super::{Column, Exporter, Out, Totals, value};
+use super::{Column, Exporter, Keys, Out, Totals, value};
 use forebay_model::{Error, Gap, Result, Timestamp};
 use std::fmt::Write;
 use std::ops::Range;
@@ -70,7 +70,7 @@ macro_rules! add {
 }
 
 impl Exporter for Csv {
-    fn element(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &[(&str, &str)]) -> Result<()> {
+    fn element_cut(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &Keys<'_>, _: u32) -> Result<()> {
         self.totals.elements += 1;
         let length: usize = parts.iter().map(|p| p.len()).sum();
         add!(self.row, "{sequence},{time},{length}");

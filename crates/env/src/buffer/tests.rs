@@ -100,26 +100,3 @@ fn a_task_that_waits_is_woken_once_however_often_it_was_polled() {
     assert_eq!(count.0.load(Ordering::SeqCst), 1);
     assert!(matches!(taking.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Ready(_)));
 }
-
-#[test]
-fn threads_that_wait_all_get_their_turn() {
-    let slab = slab(2);
-    let taken = Arc::new(AtomicUsize::new(0));
-    let threads: Vec<_> = (0..6)
-        .map(|mark| {
-            let (slab, taken) = (slab.clone(), taken.clone());
-            std::thread::spawn(move || {
-                for _ in 0..2000 {
-                    let mut buffer = slab.take_blocking();
-                    buffer[..64].fill(mark);
-                    assert!(buffer[..64].iter().all(|b| *b == mark), "two threads have the same buffer");
-                    taken.fetch_add(1, Ordering::SeqCst);
-                }
-            })
-        })
-        .collect();
-    for thread in threads {
-        thread.join().unwrap();
-    }
-    assert_eq!((taken.load(Ordering::SeqCst), slab.available()), (12_000, 2));
-}

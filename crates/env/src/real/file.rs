@@ -4,7 +4,7 @@ use super::io_error;
 use forebay_model::{Bytes, Error, Result};
 use rustix::fs::FlockOperation;
 use std::fs;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -32,21 +32,9 @@ impl File {
         fs::File::create_new(path).map(File).map_err(|e| trouble("creating", path, &e))
     }
 
-    /// Opens for writing at the end, creating it if it is not there.
-    pub fn append(path: impl AsRef<Path>) -> Result<File> {
-        let path = path.as_ref();
-        let opened = fs::OpenOptions::new().append(true).create(true).open(path);
-        opened.map(File).map_err(|e| trouble("opening", path, &e))
-    }
-
     /// Bytes in it now.
     pub fn size(&self) -> Result<Bytes> {
         self.0.metadata().map(|m| Bytes(m.len())).map_err(|e| io_error("looking at", "an open file", &e))
-    }
-
-    /// Makes durable what was written.
-    pub fn sync(&self) -> Result<()> {
-        self.0.sync_data().map_err(|e| io_error("making durable", "an open file", &e))
     }
 }
 
@@ -67,12 +55,6 @@ impl Write for File {
 
     fn flush(&mut self) -> io::Result<()> {
         self.0.flush()
-    }
-}
-
-impl Seek for File {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.0.seek(to)
     }
 }
 
@@ -161,35 +143,10 @@ pub fn make_directory(path: impl AsRef<Path>) -> Result<()> {
     fs::create_dir_all(path).map_err(|e| trouble("making the directory", path, &e))
 }
 
-/// Makes a fresh directory that only this user can enter, among the machine's temporary files.
-pub fn temporary_directory(prefix: &str) -> Result<PathBuf> {
-    use std::os::unix::fs::DirBuilderExt;
-    let path = std::env::temp_dir().join(format!("{prefix}{:016x}", chance()));
-    let made = fs::DirBuilder::new().mode(0o700).create(&path);
-    made.map(|()| path.clone()).map_err(|e| trouble("making the directory", &path, &e))
-}
-
 /// Removes a directory with all that is in it.
 pub fn remove_directory(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     fs::remove_dir_all(path).map_err(|e| trouble("removing the directory", path, &e))
-}
-
-/// The names in a directory, sorted.
-pub fn list(path: impl AsRef<Path>) -> Result<Vec<String>> {
-    let path = path.as_ref();
-    let read = || -> io::Result<Vec<String>> {
-        fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
-    };
-    let mut names = read().map_err(|e| trouble("listing", path, &e))?;
-    names.sort();
-    Ok(names)
-}
-
-/// Where a symbolic link points.
-pub fn read_link(path: impl AsRef<Path>) -> Result<PathBuf> {
-    let path = path.as_ref();
-    fs::read_link(path).map_err(|e| trouble("reading the link", path, &e))
 }
 
 /// The same place as a path from the root, links followed.
@@ -215,31 +172,14 @@ impl Lock {
     /// Takes the lock if nobody has it.
     pub fn try_take(path: impl AsRef<Path>) -> Result<Option<Lock>> {
         let path = path.as_ref();
-        let file = Lock::file(path)?;
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(path).map_err(|e| trouble("opening", path, &e))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Lock(file))),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
             Err(e) => Err(trouble("locking", path, &e.into())),
         }
-    }
-
-    /// Takes the lock, waiting on this thread until nobody has it.
-    pub fn take(path: impl AsRef<Path>) -> Result<Lock> {
-        let path = path.as_ref();
-        let file = Lock::file(path)?;
-        loop {
-            match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
-                Ok(()) => return Ok(Lock(file)),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(trouble("locking", path, &e.into())),
-            }
-        }
-    }
-
-    fn file(path: &Path) -> Result<fs::File> {
-        let mut options = fs::OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        options.open(path).map_err(|e| trouble("opening", path, &e))
     }
 }
 

@@ -10,6 +10,7 @@
 
 pub mod clock;
 pub mod file;
+mod interface;
 pub mod network;
 mod open;
 pub mod packet;

@@ -6,6 +6,7 @@
 
 mod inspect;
 
+use super::file::available;
 use super::io_error;
 use crate::buffer::{ALIGN, Buffer};
 use crate::device::Geometry;
@@ -220,13 +221,6 @@ pub(super) fn patiently<T>(
             other => return other,
         }
     }
-}
-
-fn available(folder: &Path) -> Result<Bytes> {
-    rustix::fs::statvfs(folder).map(|v| Bytes(v.f_bavail.saturating_mul(v.f_frsize))).map_err(|e| match e {
-        Errno::NOENT => Error::missing(format!("the directory {} does not exist", folder.display())),
-        _ => io_error("looking at", folder.display(), &e.into()),
-    })
 }
 
 fn in_use(name: &str) -> Error {

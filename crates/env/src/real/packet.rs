@@ -3,11 +3,14 @@
 //! The kernel fills blocks with frames and hands each over when it is full or [`PacketOptions::retire`] old. A block
 //! is ours until [`PacketBlock`] is dropped; while every block is ours, the kernel drops frames and counts them.
 
+pub use super::interface::interfaces;
+
+use super::interface::{bind, flags, index_of, limit, set};
 use forebay_model::{Bytes, Error, Result, Timestamp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use socket2::{Domain, Protocol, Socket, Type};
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::mem::{size_of, zeroed};
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
@@ -124,8 +127,7 @@ impl PacketRing {
                 "interface {name}: taking 0 bytes of each frame would record nothing; ask for 1 or more"
             )));
         }
-        // SAFETY: a string that ends with a zero.
-        let index = unsafe { libc::if_nametoindex(c_name.as_ptr()) };
+        let index = index_of(&c_name);
         if index == 0 {
             return Err(Error::missing(format!(
                 "there is no interface '{name}'; those there are: {}",
@@ -148,13 +150,19 @@ impl PacketRing {
         }
         if flags & libc::IFF_LOOPBACK != 0 {
             // A packet on loopback is sent and received: once is enough.
-            set(&socket, libc::PACKET_IGNORE_OUTGOING, &1i32).map_err(|e| failed("ignoring what is sent", e))?;
+            set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)
+                .map_err(|e| failed("ignoring what is sent", e))?;
         }
-        set(&socket, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as libc::c_int))
+        set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as libc::c_int))
             .map_err(|e| failed("asking for TPACKET_V3", e))?;
         if options.hardware_time {
-            set(&socket, libc::PACKET_TIMESTAMP, &(libc::SOF_TIMESTAMPING_RAW_HARDWARE as libc::c_int))
-                .map_err(|e| failed("asking for the card's time", e))?;
+            set(
+                &socket,
+                libc::SOL_PACKET,
+                libc::PACKET_TIMESTAMP,
+                &(libc::SOF_TIMESTAMPING_RAW_HARDWARE as libc::c_int),
+            )
+            .map_err(|e| failed("asking for the card's time", e))?;
         }
         limit(&socket, options.snaplen).map_err(|e| failed("limiting the length of frames", e))?;
         let blocks = (options.ring.0 as usize / layout::BLOCK).max(2);
@@ -167,7 +175,7 @@ impl PacketRing {
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
         };
-        set(&socket, libc::PACKET_RX_RING, &request).map_err(|e| {
+        set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request).map_err(|e| {
             Error::busy(format!(
                 "interface {name}: the kernel has no {} for a ring of packets: {e}; ask for less",
                 Bytes((blocks * layout::BLOCK) as u64)
@@ -193,7 +201,8 @@ impl PacketRing {
             let mut request: libc::packet_mreq = unsafe { zeroed() };
             request.mr_ifindex = index as i32;
             request.mr_type = libc::PACKET_MR_PROMISC as u16;
-            set(&ring.socket, libc::PACKET_ADD_MEMBERSHIP, &request).map_err(|e| failed("promiscuous mode", e))?;
+            set(&ring.socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
+                .map_err(|e| failed("promiscuous mode", e))?;
         }
         ring.kind = bind(&ring.socket, index).map_err(|e| failed("listening", e))?;
         Ok(ring)
@@ -369,24 +378,6 @@ impl<'a> Iterator for Frames<'a> {
     }
 }
 
-/// The names of all interfaces.
-pub fn interfaces() -> Vec<String> {
-    let mut names = Vec::new();
-    // SAFETY: the list ends with an index of 0, its names end with zeros, and it is freed once.
-    unsafe {
-        let list = libc::if_nameindex();
-        let mut entry = list;
-        while !entry.is_null() && (*entry).if_index != 0 {
-            names.push(CStr::from_ptr((*entry).if_name).to_string_lossy().into_owned());
-            entry = entry.add(1);
-        }
-        if !list.is_null() {
-            libc::if_freenameindex(list);
-        }
-    }
-    names
-}
-
 #[inline]
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_ne_bytes([bytes[at], bytes[at + 1]])
@@ -399,62 +390,4 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 fn time(bytes: &[u8], at: usize) -> Timestamp {
     Timestamp(i64::from(u32_at(bytes, at)) * 1_000_000_000 + i64::from(u32_at(bytes, at + 4)))
-}
-
-fn flags(socket: &Socket, name: &CStr) -> std::io::Result<i32> {
-    // SAFETY: a plain structure for which all zeros is valid.
-    let mut request: libc::ifreq = unsafe { zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(name.to_bytes()) {
-        *to = *from as libc::c_char;
-    }
-    // SAFETY: the kernel reads the name and writes the flags of this structure.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) };
-    if result != 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    // SAFETY: the call above filled this member.
-    Ok(i32::from(unsafe { request.ifr_ifru.ifru_flags }))
-}
-
-/// Has the kernel cut frames at `snaplen` bytes, by a filter of one instruction that accepts so much of each.
-fn limit(socket: &Socket, snaplen: u32) -> std::io::Result<()> {
-    let mut accept = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: snaplen };
-    let program = libc::sock_fprog { len: 1, filter: &raw mut accept };
-    set_at(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
-}
-
-/// Starts listening; gives the kind of the interface.
-fn bind(socket: &Socket, index: u32) -> std::io::Result<u16> {
-    // SAFETY: a plain structure for which all zeros is valid.
-    let mut address: libc::sockaddr_ll = unsafe { zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-    address.sll_ifindex = index as i32;
-    let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: the kernel reads, then writes, a structure of the length that is given.
-    let result = unsafe {
-        match libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) {
-            0 => libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &mut length),
-            failed => failed,
-        }
-    };
-    if result == 0 { Ok(address.sll_hatype) } else { Err(std::io::Error::last_os_error()) }
-}
-
-fn set<T>(socket: &Socket, option: i32, value: &T) -> std::io::Result<()> {
-    set_at(socket, libc::SOL_PACKET, option, value)
-}
-
-fn set_at<T>(socket: &Socket, level: i32, option: i32, value: &T) -> std::io::Result<()> {
-    // SAFETY: the kernel reads a value of the length that is given.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            (&raw const *value).cast(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }

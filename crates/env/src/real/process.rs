@@ -18,48 +18,8 @@ pub enum Standard {
 
 /// CPU time of all threads of this process, user and system.
 pub fn cpu_time() -> Duration {
-    clock(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or_default()
-}
-
-/// CPU time of the calling thread, user and system.
-pub fn thread_cpu_time() -> Duration {
-    clock(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or_default()
-}
-
-/// The CPU clock of one thread, readable from any thread of the process.
-#[derive(Debug, Clone, Copy)]
-pub struct ThreadClock(libc::clockid_t);
-
-impl ThreadClock {
-    /// The clock of the calling thread.
-    pub fn here() -> ThreadClock {
-        let mut id = MaybeUninit::uninit();
-        // SAFETY: the calling thread exists, and the call writes the id when it returns 0.
-        let id = unsafe {
-            match libc::pthread_getcpuclockid(libc::pthread_self(), id.as_mut_ptr()) {
-                0 => id.assume_init(),
-                _ => libc::CLOCK_THREAD_CPUTIME_ID,
-            }
-        };
-        ThreadClock(id)
-    }
-
-    /// CPU time of that thread; `None` soon after it has ended.
-    pub fn cpu_time(self) -> Option<Duration> {
-        clock(self.0)
-    }
-}
-
-fn clock(id: libc::clockid_t) -> Option<Duration> {
-    let mut time = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: the call writes the time when it returns 0.
-    let time = unsafe {
-        if libc::clock_gettime(id, time.as_mut_ptr()) != 0 {
-            return None;
-        }
-        time.assume_init()
-    };
-    Some(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// The most memory that this process has had at once.

@@ -10,8 +10,3 @@ pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 's
         .spawn(body)
         .map_err(|e| Error::busy(format!("the thread '{name}' could not be started: {e}")))
 }
-
-/// How many threads can run at once.
-pub fn parallelism() -> usize {
-    std::thread::available_parallelism().map_or(1, |n| n.get())
-}

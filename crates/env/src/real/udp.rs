@@ -3,6 +3,7 @@
 //! Owns the socket and the memory of one batch. Datagrams of a batch are in order of arrival; each knows how many were
 //! dropped between the one before and itself.
 
+use super::interface::{index_of, set};
 use forebay_model::{Bytes, Error, Result, Timestamp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockAddr, Socket, Type};
@@ -91,11 +92,11 @@ impl UdpReceiver {
             socket.set_reuse_address(true).map_err(failed)?;
         }
         let wanted = i32::try_from(options.buffer.0).unwrap_or(i32::MAX);
-        if set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wanted).is_err() {
-            set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, wanted).map_err(failed)?;
+        if set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &wanted).is_err() {
+            set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &wanted).map_err(failed)?;
         }
-        set(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1).map_err(failed)?;
-        set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1).map_err(failed)?;
+        set(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &1i32).map_err(failed)?;
+        set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32).map_err(failed)?;
         socket.bind(&SockAddr::from(address)).map_err(failed)?;
         let bound = socket.local_addr().map_err(failed)?.as_socket().unwrap_or(address);
         let interface = match (&options.interface, multicast) {
@@ -284,23 +285,4 @@ fn control_messages(header: &libc::msghdr) -> (Timestamp, Option<u32>) {
 fn join_v6(socket: &Socket, group: &Ipv6Addr, index: u32) -> std::io::Result<()> {
     socket.set_multicast_all_v6(false)?;
     socket.join_multicast_v6(group, index)
-}
-
-fn index_of(name: &CString) -> u32 {
-    // SAFETY: a string that ends with a zero.
-    unsafe { libc::if_nametoindex(name.as_ptr()) }
-}
-
-fn set(socket: &Socket, level: i32, option: i32, value: i32) -> std::io::Result<()> {
-    // SAFETY: the kernel reads an integer of the length that is given.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            (&raw const value).cast(),
-            size_of::<i32>() as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }

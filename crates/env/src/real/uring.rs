@@ -4,42 +4,29 @@
 //! result and nothing else. I/O is gathered and handed to the kernel once per turn of the loop; what exceeds the
 //! kernel's queue waits here in order. No thread is started for it. The thread that makes the device must drive it.
 
+mod flight;
+mod service;
 mod slabs;
 
 use super::open::{OpenMode, Opened, patiently};
 use crate::buffer::Buffer;
 use crate::device::{Device, DeviceFuture, Geometry};
+use flight::{Action, Flight, Flushing, Reply, Step, Transfer};
 use forebay_model::{Bytes, Error, Result};
-use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use io_uring::{IoUring, cqueue, opcode, types};
 use rustix::event::EventfdFlags;
 use rustix::fs::FlockOperation;
+use service::{GRACE, deepest_ring, out_of_memory};
 use slabs::Slabs;
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::future::Future;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 pub use slabs::Registration;
-
-/// Requests that the kernel has at once; more wait in order. The lesser ones are for a tight limit of locked memory,
-/// against which a ring counts.
-const DEPTHS: [u32; 3] = [256, 64, 16];
-
-/// How long a ring waits for room under that limit: the kernel takes earlier rings apart at its leisure, and they
-/// count until then.
-const GRACE: Duration = Duration::from_secs(1);
-
-/// The most bytes in one request; longer I/O is continued. Below the kernel's own limit of 2 GiB.
-const LONGEST: usize = 1 << 30;
-
-/// How often a request that the kernel could not take is tried again before it counts as failed.
-const ATTEMPTS: u8 = 100;
 
 /// Marks the completion of the poll on the wake-up descriptor.
 const WAKE: u64 = u64::MAX;
@@ -81,32 +68,6 @@ struct Core {
     wake_armed: bool,
     /// Space for a batch of completions.
     completions: Vec<(u64, i32, u32)>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Action {
-    Read,
-    Write,
-    Flush,
-}
-
-/// One I/O under way.
-struct Flight {
-    action: Action,
-    offset: u64,
-    buffer: Option<Buffer>,
-    slot: Option<u16>,
-    /// Bytes that have been moved.
-    done: usize,
-    attempts: u8,
-    reply: Rc<RefCell<Reply>>,
-}
-
-/// Where the result of an I/O meets the future that waits for it.
-enum Reply {
-    Waiting(Option<Waker>),
-    Done(Option<Buffer>, Result<()>),
-    Taken,
 }
 
 impl UringDevice {
@@ -193,35 +154,15 @@ impl UringDevice {
         Ok(())
     }
 
-    /// Why this transfer must not start, if so.
-    fn refusal(&self, action: Action, offset: Bytes, length: usize) -> Option<Error> {
-        let Geometry { size, block, name, .. } = &self.geometry;
-        let doing = action.name();
-        let length = length as u64;
-        let end = offset.0.checked_add(length);
-        if length == 0 {
-            return Some(Error::usage(format!("{doing} nothing at offset {} of {name}: give it bytes", offset.0)));
-        }
-        if !offset.0.is_multiple_of(block.0) || !length.is_multiple_of(block.0) {
-            return Some(Error::usage(format!(
-                "{doing} {length} bytes at offset {} of {name}: both must be multiples of its block of {} bytes",
-                offset.0, block.0
-            )));
-        }
-        if end.is_none_or(|end| end > size.0) {
-            return Some(Error::usage(format!(
-                "{doing} {length} bytes at offset {} of {name}: it ends at {} bytes",
-                offset.0, size.0
-            )));
-        }
+    fn check(&self, action: Action, offset: Bytes, length: usize) -> Result<()> {
         if action == Action::Write && self.mode != OpenMode::Exclusive {
-            return Some(Error::usage(format!("{doing} {name}: it was opened for reading only")));
+            return Err(Error::usage(format!("{} was opened for reading only", self.geometry.name)));
         }
-        None
+        self.geometry.check(action.name(), offset, length)
     }
 
     fn transfer(&self, action: Action, offset: Bytes, buffer: Buffer) -> DeviceFuture<(Buffer, Result<()>)> {
-        if let Some(error) = self.refusal(action, offset, buffer.len()) {
+        if let Err(error) = self.check(action, offset, buffer.len()) {
             return Box::pin(std::future::ready((buffer, Err(error))));
         }
         let reply = self.core.borrow_mut().start(action, offset.0, Some(buffer));
@@ -358,171 +299,6 @@ impl Core {
                 Some((flight, result))
             }
         }
-    }
-}
-
-enum Step {
-    Again,
-    Ended(Result<()>),
-}
-
-impl Flight {
-    fn entry(&mut self, file: i32, fixed_file: bool) -> squeue::Entry {
-        let offset = self.offset + self.done as u64;
-        let (address, length) = match &self.buffer {
-            // The rest of the buffer begins where the last short transfer ended.
-            Some(buffer) => (buffer.address().wrapping_add(self.done), (buffer.len() - self.done).min(LONGEST) as u32),
-            None => (std::ptr::null_mut(), 0),
-        };
-        macro_rules! entry {
-            ($file:expr) => {
-                match (self.action, self.slot) {
-                    (Action::Read, Some(slot)) => {
-                        opcode::ReadFixed::new($file, address, length, slot).offset(offset).build()
-                    }
-                    (Action::Read, None) => opcode::Read::new($file, address, length).offset(offset).build(),
-                    (Action::Write, Some(slot)) => {
-                        opcode::WriteFixed::new($file, address, length, slot).offset(offset).build()
-                    }
-                    (Action::Write, None) => opcode::Write::new($file, address, length).offset(offset).build(),
-                    (Action::Flush, _) => opcode::Fsync::new($file).flags(types::FsyncFlags::DATASYNC).build(),
-                }
-            };
-        }
-        if fixed_file { entry!(types::Fixed(0)) } else { entry!(types::Fd(file)) }
-    }
-
-    /// Leaves the result for whoever waits; if nobody does, the buffer goes back to its slab.
-    fn deliver(self, result: Result<()>) {
-        let before = self.reply.replace(Reply::Done(self.buffer, result));
-        if let Reply::Waiting(Some(waker)) = before {
-            waker.wake();
-        }
-    }
-
-    /// Takes in the kernel's answer.
-    fn advance(&mut self, result: i32, geometry: &Geometry) -> Step {
-        let length = self.buffer.as_ref().map_or(0, |b| b.len());
-        let what = || match self.action {
-            Action::Flush => format!("flushing {}", geometry.name),
-            _ => format!("{} {length} bytes at offset {} of {}", self.action.name(), self.offset, geometry.name),
-        };
-        if result < 0 {
-            let error = io::Error::from_raw_os_error(-result);
-            if matches!(-result, libc::EAGAIN | libc::EINTR) && self.attempts < ATTEMPTS {
-                self.attempts += 1;
-                return Step::Again;
-            }
-            return Step::Ended(Err(Error::device(format!("{} failed: {error}", what()))));
-        }
-        if self.action == Action::Flush {
-            return Step::Ended(Ok(()));
-        }
-        let moved = result as usize;
-        let done = self.done + moved;
-        if done == length {
-            return Step::Ended(Ok(()));
-        }
-        if moved == 0 || done > length || !moved.is_multiple_of(geometry.block.0 as usize) {
-            return Step::Ended(Err(Error::device(format!("{} stopped after {done} bytes", what()))));
-        }
-        self.done = done;
-        Step::Again
-    }
-}
-
-impl Action {
-    const fn name(self) -> &'static str {
-        match self {
-            Action::Read => "reading",
-            Action::Write => "writing",
-            Action::Flush => "flushing",
-        }
-    }
-}
-
-/// Ready once the I/O has ended.
-fn poll_reply(reply: &RefCell<Reply>, context: &mut Context<'_>) -> Poll<(Option<Buffer>, Result<()>)> {
-    let mut reply = reply.borrow_mut();
-    match std::mem::replace(&mut *reply, Reply::Taken) {
-        Reply::Done(buffer, result) => Poll::Ready((buffer, result)),
-        Reply::Waiting(_) => {
-            *reply = Reply::Waiting(Some(context.waker().clone()));
-            Poll::Pending
-        }
-        Reply::Taken => panic!("an I/O was polled after it had given its result"),
-    }
-}
-
-struct Transfer {
-    reply: Rc<RefCell<Reply>>,
-}
-
-impl Future for Transfer {
-    type Output = (Buffer, Result<()>);
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        poll_reply(&self.reply, context)
-            .map(|(buffer, result)| (buffer.expect("a transfer gives its buffer back"), result))
-    }
-}
-
-struct Flushing {
-    reply: Rc<RefCell<Reply>>,
-}
-
-impl Future for Flushing {
-    type Output = Result<()>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        poll_reply(&self.reply, context).map(|(_, result)| result)
-    }
-}
-
-/// How the kernel gives us completions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Service {
-    /// Only when we ask for them: the cheapest, from Linux 6.1.
-    Deferred,
-    /// Without interrupting us, from Linux 5.19.
-    Cooperative,
-    /// As they come.
-    Plain,
-}
-
-/// The deepest ring that there is memory for.
-fn deepest_ring() -> io::Result<IoUring> {
-    let mut last = best_ring(DEPTHS[0]);
-    for depth in &DEPTHS[1..] {
-        if !last.as_ref().is_err_and(out_of_memory) {
-            break;
-        }
-        last = best_ring(*depth);
-    }
-    last
-}
-
-/// The ring with the best service that the kernel gives.
-fn best_ring(depth: u32) -> io::Result<IoUring> {
-    let better = [Service::Deferred, Service::Cooperative].into_iter().find_map(|service| service.ring(depth).ok());
-    better.map_or_else(|| Service::Plain.ring(depth), Ok)
-}
-
-fn out_of_memory(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::ENOMEM)
-}
-
-impl Service {
-    fn ring(self, depth: u32) -> io::Result<IoUring> {
-        let mut builder = IoUring::builder();
-        // The completion queue is twice as long as the requests are many, so it does not overflow.
-        builder.dontfork().setup_clamp();
-        match self {
-            Service::Deferred => builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag(),
-            Service::Cooperative => builder.setup_coop_taskrun().setup_taskrun_flag(),
-            Service::Plain => &mut builder,
-        };
-        builder.build(depth)
     }
 }
 

@@ -105,11 +105,6 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
         self.entries == 0 && self.gaps.is_empty() && self.open.is_none()
     }
 
-    /// Whether an element is being written in pieces.
-    pub fn in_element(&self) -> bool {
-        self.open.is_some()
-    }
-
     /// The most payload that a fresh block takes as one element with `caller` bytes of keys.
     pub fn largest(&self, capacity: usize, caller: usize) -> usize {
         largest_piece(capacity, caller)

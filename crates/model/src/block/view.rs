@@ -62,12 +62,15 @@ pub fn parse_stamped<'a>(
 impl<'a> View<'a> {
     /// Reads the header at the start of `bytes`, which must hold the whole block.
     pub fn parse(bytes: &'a [u8]) -> Result<View<'a>> {
-        let header = Header::read(bytes)?;
+        View::whole(Header::read(bytes)?, bytes)
+    }
+
+    fn whole(header: Header, bytes: &'a [u8]) -> Result<View<'a>> {
         let total = header.total_len.get() as usize;
-        if bytes.len() < total {
-            return Err(Error::damaged(format!("a block of {total} bytes is cut off after {}", bytes.len())));
+        match bytes.get(..total) {
+            Some(bytes) => Ok(View { header, bytes }),
+            None => Err(Error::damaged(format!("a block of {total} bytes is cut off after {}", bytes.len()))),
         }
-        Ok(View { header, bytes: &bytes[..total] })
     }
 
     /// Trusts a block that was packed in this process and is not stamped yet; lengths are still checked.
@@ -78,11 +81,7 @@ impl<'a> View<'a> {
             return Err(Error::damaged("what was handed in is not a block"));
         }
         header.check_lengths()?;
-        let total = header.total_len.get() as usize;
-        if bytes.len() < total {
-            return Err(Error::damaged(format!("a block of {total} bytes is cut off after {}", bytes.len())));
-        }
-        Ok(View { header, bytes: &bytes[..total] })
+        View::whole(header, bytes)
     }
 
     /// The header.

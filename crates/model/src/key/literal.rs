@@ -110,18 +110,6 @@ pub(super) fn start_of(text: &str) -> String {
 }
 
 impl KeyType {
-    /// Reads a value, which may be quoted.
-    pub fn parse_text(self, text: &str) -> Result<KeyValue> {
-        let text = text.trim();
-        if !text.starts_with(['"', '\'']) {
-            return self.parse(Literal::Bare(text));
-        }
-        match quoted(text) {
-            Some((held, taken)) if taken == text.len() => self.parse(Literal::Quoted(&held)),
-            _ => Err(Error::usage(format!("{} is not one quoted value; close its quote", start_of(text)))),
-        }
-    }
-
     /// Reads a value of this type.
     pub fn parse(self, literal: Literal<'_>) -> Result<KeyValue> {
         let text = match literal {

@@ -110,11 +110,6 @@ impl KeySpec {
         }
     }
 
-    /// Reads a value of this key as a query writes it: `53`, `0x35`, `10.0.0.1`, `tcp`, `"abcd"`, `0xdeadbeef`.
-    pub fn parse_value(&self, text: &str) -> Result<KeyValue> {
-        self.key_type().parse_text(text).map_err(|e| e.of(format_args!("key '{}'", self.name)))
-    }
-
     /// A value of this key as a query writes it.
     pub fn show(&self, value: KeyValue) -> Shown {
         self.key_type().show(value)

@@ -26,8 +26,15 @@ fn relative_and_offset_times() {
     assert_eq!(Timestamp::parse("now", NOW), Ok(NOW));
     assert_eq!(Timestamp::parse("2023-11-14T23:13:20+01:00", NOW), Ok(NOW));
     assert_eq!(Timestamp::parse("@1700000000", NOW), Ok(NOW));
+    assert_eq!(Timestamp::parse("@1700000000.25", NOW), Ok(NOW.after(Duration::from_millis(250))));
+    assert_eq!(Timestamp::parse("@-1.5", NOW), Ok(Timestamp(-1_500_000_000)));
+    assert_eq!(Timestamp::parse("@-0.5", NOW), Ok(Timestamp(-500_000_000)));
     for bad in ["", "yesterday", "2023-02-30T00:00:00Z", "2023-11-14", "ago", "-5m ago", "2023-11-14T25:00:00Z"] {
         assert!(Timestamp::parse(bad, NOW).is_err(), "{bad}");
+    }
+    for offset in ["+25:00", "+01:60", "+-1:00", "+1 :00", "+01:+1"] {
+        let bad = format!("2023-11-14T23:13:20{offset}");
+        assert!(Timestamp::parse(&bad, NOW).is_err(), "{bad}");
     }
 }
 

@@ -2,7 +2,6 @@
 //! `simulate [SEED] [--seeds N]`. A failing seed panics with its number and how to replay it.
 
 use forebay_sim::damage::{self, suffer};
-use forebay_sim::disk::{DiskSpec, presets};
 use forebay_sim::life::{self, live};
 
 /// Lives of one ring.
@@ -25,17 +24,8 @@ fn main() {
     };
     let (mut lives, mut damage) = (life::Tally::default(), damage::Tally::default());
     for seed in from..from + count {
-        lives.add(&live(seed, disk(seed), LIVES));
+        lives.add(&live(seed, life::disk(seed), LIVES));
         damage.add(&suffer(seed, damage::disk(seed), ROUNDS));
     }
     println!("{count} seeds from {from}: lives {lives:?}, damage {damage:?}");
-}
-
-/// Flash, a disk with a write cache, one without: the same choice as the test makes.
-fn disk(seed: u64) -> DiskSpec {
-    match seed % 3 {
-        0 => presets::ssd().scaled(4000),
-        1 => presets::sata7200().scaled(16000),
-        _ => presets::sata7200().scaled(16000).with_write_cache(None),
-    }
 }

@@ -16,6 +16,17 @@ pub enum Op {
     Flush,
 }
 
+impl Op {
+    /// What moves bytes, as messages say it.
+    pub(super) const fn doing(self) -> Option<&'static str> {
+        match self {
+            Op::Read => Some("reading"),
+            Op::Write => Some("writing"),
+            Op::Flush => None,
+        }
+    }
+}
+
 /// A command as the mechanism sees it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Request {

@@ -108,12 +108,6 @@ impl DiskSpec {
         self
     }
 
-    /// The same disk with at most `limit` bytes that a power cut can take away.
-    pub fn with_unflushed(mut self, limit: Bytes) -> DiskSpec {
-        self.unflushed = limit;
-        self
-    }
-
     /// The sustained sequential read rate at `offset`.
     pub fn rate_at(&self, offset: Bytes) -> Rate {
         match &self.mechanism {

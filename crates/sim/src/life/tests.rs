@@ -1,5 +1,4 @@
-use super::{Tally, live};
-use crate::disk::presets;
+use super::{Tally, disk, live};
 use crate::seeds;
 use std::cell::Cell;
 
@@ -7,13 +6,8 @@ use std::cell::Cell;
 fn a_ring_survives_any_crash_with_everything_it_acknowledged() {
     let total = Cell::new(Tally::default());
     seeds::each(300, |seed| {
-        let spec = match seed % 3 {
-            0 => presets::ssd().scaled(4000),
-            1 => presets::sata7200().scaled(16000),
-            _ => presets::sata7200().scaled(16000).with_write_cache(None),
-        };
         let mut tally = total.get();
-        tally.add(&live(seed, spec, 5));
+        tally.add(&live(seed, disk(seed), 5));
         total.set(tally);
     });
     let tally = total.get();

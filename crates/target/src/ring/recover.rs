@@ -23,11 +23,11 @@
 use super::{Open, Ring, Written};
 use crate::catalog::{Segment, Writers};
 use crate::layout::ROOTS;
-use crate::salvage::Salvage;
+use crate::salvage::{Salvage, Window};
 use crate::schedule::StreamId;
 use crate::segment::{Builder, TRAILER_LEN, Trailer, encode_footer};
 use forebay_env::Buffer;
-use forebay_model::block::{BLOCK_ALIGN, Header, MAX_BLOCK, View};
+use forebay_model::block::{BLOCK_ALIGN, Header, View};
 use forebay_model::gap::Cause;
 use forebay_model::{Bytes, Error, Result};
 use std::rc::Rc;
@@ -36,8 +36,6 @@ use std::rc::Rc;
 const PATIENCE: u32 = 65_536;
 /// How many slots further the expected segment is looked for, should a pin have been made but not told.
 const LOOK_AHEAD: usize = 16;
-/// Bytes read at once; at least two blocks of the largest size, so that one is always whole.
-const WINDOW: usize = 2 * MAX_BLOCK;
 /// Bytes erased at once.
 const ERASED_AT_ONCE: Bytes = Bytes::mib(1);
 
@@ -400,23 +398,15 @@ impl Recovery {
         };
         // The footer is not looked at: where it begins is not known, and it does not look like a block.
         let limit = segment.0 as usize;
-        let mut window: Option<(usize, Buffer)> = None;
+        let mut window = Window::new(&self.salvage, at, limit);
         let mut pos = 0usize;
         let mut durable = known.durable;
         let durable_end = self.with(|r| r.durable_end);
         // The place from which on nothing fits the chain.
         let mut hole: Option<usize> = None;
         while pos + BLOCK_ALIGN <= limit {
-            let covered = window.as_ref().is_some_and(|(start, bytes)| {
-                pos >= *start && (pos + MAX_BLOCK <= start + bytes.len() || start + bytes.len() >= limit)
-            });
-            if !covered {
-                let length = WINDOW.min(limit - pos);
-                // A sector that cannot be read is like one that does not match: the chain decides what it means.
-                window = Some((pos, self.salvage.read(at + Bytes(pos as u64), length).await?));
-            }
-            let (start, bytes) = window.as_ref().expect("a window was read");
-            let here = &bytes[pos - start..];
+            // A sector that cannot be read is like one that does not match: the chain decides what it means.
+            let here = window.from(pos).await?;
             let expected = scan.builder.blocks();
             let found = View::parse(here).ok().filter(|view| {
                 let h = view.header();

@@ -3,7 +3,7 @@
 use super::postings::{KeyIndex, Owner, encode};
 use super::spans::{Builder, Finished, Span, SpanGap};
 use crate::catalog::{Segment, Writers};
-use crate::superblock::checksum;
+use crate::superblock::{PREFIX, checksum, put};
 use forebay_model::block::crc32c;
 use forebay_model::{Bytes, Error, Result};
 use serde::{Deserialize, Serialize};
@@ -12,8 +12,6 @@ use serde::{Deserialize, Serialize};
 pub const TRAILER_LEN: u64 = 4096;
 const MAGIC: [u8; 8] = *b"FBRTRAIL";
 const VERSION: u32 = 1;
-/// Bytes before the variable part: magic 8, version 4, length 4, checksum 4.
-const PREFIX: usize = 20;
 
 /// The tables of a sealed segment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -92,12 +90,7 @@ pub fn encode_footer(builder: Builder, segment: Bytes, mut trailer: Trailer) -> 
 impl Trailer {
     fn encode(&self, out: &mut [u8]) -> Result<()> {
         let body = postcard::to_stdvec(self).map_err(|e| Error::usage(format!("a trailer cannot be encoded: {e}")))?;
-        out[..8].copy_from_slice(&MAGIC);
-        out[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        out[12..16].copy_from_slice(&(body.len() as u32).to_le_bytes());
-        let checksum = checksum(out, &body);
-        out[16..20].copy_from_slice(&checksum.to_le_bytes());
-        out[PREFIX..PREFIX + body.len()].copy_from_slice(&body);
+        put(out, MAGIC, VERSION, &body);
         Ok(())
     }
 

@@ -105,7 +105,8 @@ impl Builder {
         }
     }
 
-    /// Takes in the next block, which lies at `offset`. Its header must be stamped (`seal_header` is its checksum).
+    /// Takes in the next block, which lies at `offset` and begins with element `first_sequence`: it need not be stamped
+    /// yet. Once it is, [`Builder::stamped`] is told.
     pub fn add(&mut self, view: &View<'_>, offset: u32, first_sequence: u64) -> Result<()> {
         let header = view.header();
         let next = header.next_sequence() - header.first_sequence.get() + first_sequence;

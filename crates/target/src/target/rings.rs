@@ -85,11 +85,10 @@ impl Target {
             pins: Vec::new(),
             writers: Writers::default(),
         };
-        let slots = groups.len() as u64 * u64::from(record.segments_per_group(&layout));
-        check_slots(&layout, slots, record.segment)?;
-        record.slots = vec![None; slots as usize];
+        check_slots(&layout, &record, groups.len(), groups.len())?;
+        record.slots = vec![None; groups.len() * record.segments_per_group(&layout) as usize];
         if record.spec.guarantee > Rate(0) {
-            admission::admit(&profile, &self.core.demands(None), &self.core.demand(&record))?;
+            admission::admit(&profile, &others, &self.core.demand(&record))?;
         }
         Ok(record)
     }
@@ -138,11 +137,17 @@ impl Target {
         if wanted < 1 {
             return Err(Error::usage(format!("a ring needs at least one group of {}", layout.group)));
         }
-        let freed =
-            if wanted >= have { self.grow(ring.id, wanted - have)? } else { self.shrink(ring.id, have - wanted)? };
+        // Places that were given back are counted, too: nothing else ever takes them.
+        let places = before.groups.len() + wanted.saturating_sub(have);
+        check_slots(&layout, &before, wanted, places)?;
+        let freed = if wanted >= have {
+            self.grow(ring.id, wanted - have)?;
+            Vec::new()
+        } else {
+            self.shrink(ring.id, have - wanted)?
+        };
         if let Err(error) = self.core.check_admission(ring.id) {
-            self.core.with_ring_mut(ring.id, |r| r.groups.clone_from(&before.groups));
-            self.reclaim(ring.id);
+            self.take_back(ring.id, before);
             return Err(error);
         }
         let size = layout.group * wanted as u64;
@@ -157,7 +162,7 @@ impl Target {
         Ok(size)
     }
 
-    fn grow(&self, id: RingId, more: usize) -> Result<Vec<u32>> {
+    fn grow(&self, id: RingId, more: usize) -> Result<()> {
         let layout = self.core.layout();
         let (class, wish) = self.core.with_ring(id, |r| {
             let class = if r.without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
@@ -165,23 +170,21 @@ impl Target {
             (class, admission::Wish { beside: r.spec.capacity, ..wish })
         });
         if more == 0 {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let others = self.core.demands(Some(id));
         let placed = admission::place(&self.core.profile(), &others, &layout, &self.free_runs(), &wish)?;
         let groups = groups_in(&layout, &placed.places);
-        let slots = self.core.with_ring_mut(id, |r| {
+        self.core.with_ring_mut(id, |r| {
             let per_group = r.segments_per_group(&layout) as usize;
             r.groups.extend(groups.iter().copied().map(Some));
             r.slots.resize(r.groups.len() * per_group, None);
-            r.slots.len() as u64
         });
-        check_slots(&layout, slots, self.core.with_ring(id, |r| r.segment))?;
         let mut catalog = self.core.catalog.borrow_mut();
         for group in groups {
             catalog.groups[group as usize] = class;
         }
-        Ok(Vec::new())
+        Ok(())
     }
 
     /// Takes the groups whose newest data is oldest out of the ring.
@@ -217,21 +220,15 @@ impl Target {
         })
     }
 
-    /// Makes the group table agree with a ring's groups after a change was taken back.
-    fn reclaim(&self, id: RingId) {
-        let layout = self.core.layout();
+    /// Makes a ring's groups and slots what they were before a change; groups that it brought are free again.
+    fn take_back(&self, id: RingId, before: RingRecord) {
         let mut catalog = self.core.catalog.borrow_mut();
         let Catalog { rings, groups, .. } = &mut *catalog;
         let record = rings.get_mut(&id).expect("the ring is in the catalog");
-        let per_group = record.segments_per_group(&layout) as usize;
-        record.slots.resize(record.groups.len() * per_group, None);
-        for (group, class) in groups.iter_mut().enumerate() {
-            let mine = record.groups.contains(&Some(group as u32));
-            let marked = matches!(class, GroupClass::Ring(r) | GroupClass::RingWithoutLog(r) if *r == id);
-            if marked && !mine {
-                *class = GroupClass::Free;
-            }
+        for group in record.groups[before.groups.len()..].iter().flatten() {
+            groups[*group as usize] = GroupClass::Free;
         }
+        (record.groups, record.slots) = (before.groups, before.slots);
     }
 
     fn check_relatives(&self, name: &str, relatives: &[String]) -> Result<()> {
@@ -306,13 +303,17 @@ fn segment_size(layout: &Layout, spec: &RingSpec, without_logs: bool) -> Result<
     Ok((data / per_group).align_down(Bytes(4096)))
 }
 
-fn check_slots(layout: &Layout, slots: u64, segment: Bytes) -> Result<()> {
+/// Whether a ring with `groups` groups, in a list of `places`, can run round and be kept track of.
+fn check_slots(layout: &Layout, record: &RingRecord, groups: usize, places: usize) -> Result<()> {
+    let (per_group, segment) = (u64::from(record.segments_per_group(layout)), record.segment);
     let most = layout.area.0 / 2 / SEGMENT_RECORD;
-    if slots > most {
+    let listed = places as u64 * per_group;
+    if listed > most {
         return Err(Error::usage(format!(
-            "{slots} segments of {segment} are more than the {most} that this target can keep track of; use larger segments"
+            "{listed} segments of {segment} are more than the {most} that this target can keep track of; use larger segments"
         )));
     }
+    let slots = groups as u64 * per_group;
     if slots < 3 {
         return Err(Error::usage(format!(
             "a ring of {slots} segments of {segment} cannot run round; it needs at least 3 (give it more capacity or smaller segments)"

@@ -146,6 +146,50 @@ fn growing_keeps_everything_and_shrinking_gives_back_what_is_oldest() {
     assert_eq!(sequences(&fake.ask(&ring, "all").0).last(), Some(&9499));
 }
 
+/// What a target has and where it lies.
+fn table(fake: &Fake, target: &Target) -> (Vec<std::ops::Range<Bytes>>, crate::catalog::Catalog) {
+    // A change of relatives that changes nothing makes what is in memory durable.
+    fake.run(target.relate_ring("/a", Vec::new())).unwrap();
+    let catalog = fake.run(Target::inspect(fake.env())).unwrap().1;
+    (target.free_runs(), catalog)
+}
+
+/// Asks for each size in turn, which is refused and changes nothing.
+fn refuse_sizes(fake: &Fake, target: &Target, sizes: &[(&str, Bytes, &str)]) {
+    let ring = target.ring("/a").unwrap();
+    record(fake, &ring, 2000);
+    let look = || (table(fake, target), sequences(&fake.ask(&ring, "all").0));
+    let before = look();
+    for (name, size, why) in sizes {
+        let error = fake.run(target.resize_ring(name, *size)).expect_err("it is refused");
+        assert!(error.message.contains(why), "{name}: {error}");
+        assert_eq!(look(), before, "{name}");
+    }
+}
+
+#[test]
+fn a_size_that_is_refused_leaves_all_as_it_was() {
+    // Groups of 100 MiB.
+    let fake = Fake::new(Bytes::gib(64), false);
+    let target = fake.target();
+    fake.create(&target, small("/a", Bytes::gib(1))).unwrap();
+    fake.create(&target, RingSpec { segment: Bytes::mib(90), ..small("/b", Bytes::mib(400)) }).unwrap();
+    let sizes = [("/a", Bytes::gib(40), "keep track of"), ("/b", Bytes::mib(200), "cannot run round")];
+    refuse_sizes(&fake, &target, &sizes);
+
+    // As much as can be promised, which is less where the ring comes round sooner.
+    let fake = Fake::new(Bytes::mib(64), true);
+    let target = fake.target();
+    let mut spec = RingSpec { pin_budget_percent: 0, ..small("/a", Bytes::mib(48)) };
+    spec.flush_interval = Duration::from_secs(1);
+    let promised = (1..100).rev().find(|rate| {
+        spec.guarantee = Rate::mb(*rate);
+        fake.create(&target, spec.clone()).is_ok()
+    });
+    assert!(promised.is_some_and(|rate| rate > 2), "{promised:?} MB/s");
+    refuse_sizes(&fake, &target, &[("/a", Bytes::mib(1), "cannot be promised")]);
+}
+
 #[test]
 fn a_pin_stands_in_the_way_of_shrinking() {
     let (fake, target) = device();

@@ -1,3 +1,4 @@
+use super::service::{DEPTHS, Service, best_ring};
 use super::*;
 use crate::buffer::Slab;
 use crate::real::reactor::drive;
@@ -254,7 +255,7 @@ fn sequential(path: &Path, size: Bytes, passes: u64, content: Content) -> (u64, 
                 Content::Random => real::random::fill(buffer),
             }
         }
-        let (start, cpu) = (real::clock::now(), real::process::thread_cpu_time());
+        let (start, cpu) = (real::clock::now(), real::process::cpu_time());
         let next = Rc::new(std::cell::Cell::new(0));
         let total = size / Bytes::mib(1) * passes;
         let writers = buffers.into_iter().map(|mut buffer| {
@@ -272,7 +273,7 @@ fn sequential(path: &Path, size: Bytes, passes: u64, content: Content) -> (u64, 
             writer.await;
         }
         env.device.flush().await.unwrap();
-        let (end, cpu) = (real::clock::now(), real::process::thread_cpu_time() - cpu);
+        let (end, cpu) = (real::clock::now(), real::process::cpu_time() - cpu);
         (forebay_model::Rate::of(Bytes::mib(total), end.since(start)).0 / 1_000_000, cpu.as_nanos() / u128::from(total))
     })
     .unwrap()
