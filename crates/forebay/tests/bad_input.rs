@@ -129,6 +129,24 @@ fn a_device_in_use_or_without_a_target_is_refused() {
 }
 
 #[test]
+fn a_file_system_is_not_formatted_over_unasked() {
+    let place = Place::new();
+    std::fs::File::create(place.path("disk")).unwrap().set_len(64 << 20).unwrap();
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let made =
+        std::process::Command::new("mkfs.ext4").args(["-q", "-F"]).arg(place.path("disk")).env("PATH", path).status();
+    let made = made.unwrap_or_else(|e| panic!("install e2fsprogs ('cargo x test' does): {e}"));
+    assert!(made.success());
+    let before = std::fs::read(place.path("disk")).unwrap();
+    let command = ["format", "--measure", "0", "--device", "disk"];
+    place.refused(&command, 1, &["disk holds an ext4 file system", "byte 1080", "--force"]);
+    assert!(std::fs::read(place.path("disk")).unwrap() == before, "nothing was written");
+    assert!(!place.cluster().exists(), "no empty directory stays");
+    place.ok(&[&command[..], &["--force"]].concat());
+    place.ok(&["status"]);
+}
+
+#[test]
 fn what_is_no_capture_is_refused_and_what_is_absurd_in_one_is_told() {
     let place = Place::formatted("256MiB");
     place.ok(&["ring", "create", "/net", "--capacity", "32MiB", "--packets", "ethernet"]);

@@ -175,6 +175,12 @@ pub fn remove_directory(path: impl AsRef<Path>) -> Result<()> {
     fs::remove_dir_all(path).map_err(|e| trouble("removing the directory", path, &e))
 }
 
+/// Removes a directory, if nothing is in it.
+pub fn remove_empty_directory(path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    fs::remove_dir(path).map_err(|e| trouble("removing the directory", path, &e))
+}
+
 /// The names in a directory, sorted.
 pub fn list(path: impl AsRef<Path>) -> Result<Vec<String>> {
     let path = path.as_ref();
