@@ -19,11 +19,9 @@ use std::ops::Range;
 
 /// Takes the result of a query.
 pub trait Exporter {
-    /// One element: its sequence number, when it was captured, its payload in parts (concatenated), and the values of
-    /// its keys by name.
-    fn element(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &[(&str, &str)]) -> Result<()>;
-
-    /// One element of which the last `cut` bytes were not captured. Formats that do not say how long it was ignore that.
+    /// One element: its sequence number, when it was captured, its payload in parts (concatenated), the values of its
+    /// keys by name, and how many bytes more it had than were captured. Formats that do not say how long it was ignore
+    /// that.
     fn element_cut(
         &mut self,
         sequence: u64,
@@ -31,9 +29,11 @@ pub trait Exporter {
         parts: &[&[u8]],
         keys: &[(&str, &str)],
         cut: u32,
-    ) -> Result<()> {
-        let _ = cut;
-        self.element(sequence, time, parts, keys)
+    ) -> Result<()>;
+
+    /// One element of which nothing was cut off.
+    fn element(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &[(&str, &str)]) -> Result<()> {
+        self.element_cut(sequence, time, parts, keys, 0)
     }
 
     /// Whether it has a place for keys; those that have none need not be given any.
@@ -103,7 +103,7 @@ pub enum Format {
     Raw,
     /// The payload, each element behind its length: four bytes, least significant first.
     LengthPrefixed,
-    /// Text: sequence, time, length and keys, a row each; gaps as rows with cause and count.
+    /// Text: sequence, time, lengths and keys, a row each; gaps as rows with cause and count.
     Csv(Vec<Column>),
     /// Arrow: the same columns in binary.
     Arrow(ArrowFormat, Vec<Column>),

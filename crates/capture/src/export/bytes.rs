@@ -17,7 +17,7 @@ impl Raw {
 }
 
 impl Exporter for Raw {
-    fn element(&mut self, _: u64, _: Timestamp, parts: &[&[u8]], _: &[(&str, &str)]) -> Result<()> {
+    fn element_cut(&mut self, _: u64, _: Timestamp, parts: &[&[u8]], _: &[(&str, &str)], _: u32) -> Result<()> {
         self.totals.count(parts);
         self.out.put_all(parts)
     }
@@ -56,7 +56,14 @@ impl LengthPrefixed {
 }
 
 impl Exporter for LengthPrefixed {
-    fn element(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &[(&str, &str)]) -> Result<()> {
+    fn element_cut(
+        &mut self,
+        sequence: u64,
+        time: Timestamp,
+        parts: &[&[u8]],
+        keys: &[(&str, &str)],
+        cut: u32,
+    ) -> Result<()> {
         let length: usize = parts.iter().map(|p| p.len()).sum();
         let Ok(prefix) = u32::try_from(length) else {
             return Err(Error::usage(format!(
@@ -66,7 +73,7 @@ impl Exporter for LengthPrefixed {
             )));
         };
         self.raw.out.put(&prefix.to_le_bytes())?;
-        self.raw.element(sequence, time, parts, keys)
+        self.raw.element_cut(sequence, time, parts, keys, cut)
     }
 
     fn gap(&mut self, gap: &Gap) -> Result<()> {

@@ -22,10 +22,6 @@ impl Pcapng {
 }
 
 impl Exporter for Pcapng {
-    fn element(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &[(&str, &str)]) -> Result<()> {
-        self.element_cut(sequence, time, parts, keys, 0)
-    }
-
     fn element_cut(&mut self, _: u64, time: Timestamp, parts: &[&[u8]], _: &[(&str, &str)], cut: u32) -> Result<()> {
         self.totals.count(parts);
         self.writer.packet_cut(time, parts, cut)?.map_err(|e| Out::failed(&self.name, &e))
@@ -70,10 +66,6 @@ impl Pcap {
 }
 
 impl Exporter for Pcap {
-    fn element(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &[(&str, &str)]) -> Result<()> {
-        self.element_cut(sequence, time, parts, keys, 0)
-    }
-
     fn element_cut(&mut self, _: u64, time: Timestamp, parts: &[&[u8]], _: &[(&str, &str)], cut: u32) -> Result<()> {
         self.totals.count(parts);
         self.writer.packet_cut(time, parts, cut)?.map_err(|e| Out::failed(&self.name, &e))

@@ -47,7 +47,7 @@ pub enum FormatName {
     Raw,
     /// The bytes, each element behind its length in four bytes, least significant first
     Lp,
-    /// Sequence, time, length and keys as text
+    /// Sequence, time, lengths and keys as text
     Csv,
     /// The same as an Arrow file
     Arrow,
