@@ -169,7 +169,13 @@ fn what_is_no_capture_is_refused_and_what_is_absurd_in_one_is_told() {
     let group = ["record", "/net", "--udp", "0.0.0.0:9000", "--multicast", "10.0.0.1"];
     place.refused(&group, 2, &["10.0.0.1 is no multicast group"]);
     place.refused(&["record", "/net", "--udp", "192.0.2.1:9"], 2, &["192.0.2.1:9"]);
+    for source in [&["--stdin", "lines"][..], &["--udp", "127.0.0.1:0"], &["--generate", "max,1KiB", "--count", "1"]] {
+        place.refused(&[&["record", "/net"], source].concat(), 2, &["/net has packets", "without --packets"]);
+    }
     assert_eq!(place.count("/net", ""), 0);
+    place.ok(&["record", "/net", "--generate", "max,packets", "--count", "2"]);
+    place.ok(&["ring", "delete", "/net"]);
+    place.ok(&["ring", "create", "/net", "--capacity", "32MiB", "--packets", "ethernet"]);
     place.ok(&["record", "/net", "--pcap", "good.pcap"]);
     assert_eq!(place.count("/net", ""), 3);
 }

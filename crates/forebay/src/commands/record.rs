@@ -95,7 +95,7 @@ fn record(context: &mut Context, cluster: &Cluster, args: &RecordArgs) -> Result
     let (mut source, link) = args.input.open(capacity / 4, args.count, stop)?;
     let ring = match existing {
         Some(ring) => {
-            check_content(&ring, link)?;
+            check_content(&ring, args.input.content(), link)?;
             ring
         }
         None => {
@@ -160,12 +160,17 @@ fn create(cluster: &Cluster, args: &RecordArgs, link: Option<LinkType>) -> Resul
     cluster.create_ring(args.spec.spec(&args.ring, content, keys)?)
 }
 
-/// Packets of one kind do not go among those of another.
-fn check_content(ring: &RingStatus, link: Option<LinkType>) -> Result<()> {
-    match (ring.spec.content, link) {
-        (Content::Packets(has), Some(link)) if has != u32::from(link.0) => Err(Error::usage(format!(
-            "{} has packets of link type {has}, and these have {link}; record them into a ring of their own",
-            ring.spec.name
+/// Packets of one kind do not go among those of another, and what is no packet does not go among packets.
+fn check_content(ring: &RingStatus, content: Content, link: Option<LinkType>) -> Result<()> {
+    let Content::Packets(has) = ring.spec.content else { return Ok(()) };
+    let name = &ring.spec.name;
+    match link {
+        _ if content == Content::Opaque => Err(Error::usage(format!(
+            "{name} has packets, and what comes from this source is none (a datagram is but the content of one); \
+             record it into a ring that was created without --packets"
+        ))),
+        Some(link) if has != u32::from(link.0) => Err(Error::usage(format!(
+            "{name} has packets of link type {has}, and these have {link}; record them into a ring of their own"
         ))),
         _ => Ok(()),
     }
