@@ -140,7 +140,8 @@ pub fn recorded(kind: &str, progress: &RecorderProgress, seconds: f64) -> Value 
     json!({
         "type": kind, "seconds": seconds, "elements": progress.elements, "bytes": progress.bytes.0,
         "losses": losses(&progress.losses), "lost_elements": progress.losses.total(),
-        "blocks": progress.blocks, "durable_blocks": progress.durable_blocks,
+        "blocks": progress.blocks, "durable_elements": progress.durable_elements,
+        "durable_blocks": progress.durable_blocks,
         "durable_sequence": progress.durable_sequence, "full": progress.full,
     })
 }
