@@ -97,6 +97,8 @@ fn a_check_names_what_is_damaged_and_a_query_tells_of_it() {
     let gap: serde_json::Value = serde_json::from_str(gap).unwrap();
     assert_eq!((&gap["cause"], &gap["count"]), (&"damaged".into(), &(to - from).into()), "{gap}");
     assert_eq!(place.ok(&["gaps", "/r", "--json"]), "");
+    let text = place.ok(&["gaps", "/r"]);
+    assert!(text.contains("`forebay check` reads everything"), "{text}");
 }
 
 #[test]
