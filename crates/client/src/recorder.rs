@@ -69,7 +69,7 @@ pub struct Recorder {
     /// Elements at or after this time are in order.
     floor: i64,
     newest: i64,
-    /// Whether the next element needs more than packing: gaps wait, or an element in pieces is under way.
+    /// Whether the next element needs more than packing: gaps wait, an element in pieces is under way, or all is over.
     attention: bool,
     caller_width: usize,
     /// Room in a block that is worth beginning an element in that may be split.
