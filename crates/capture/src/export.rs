@@ -17,24 +17,21 @@ use out::Out;
 use std::io::Write;
 use std::ops::Range;
 
+/// The keys of an element: names and values.
+pub type Keys<'a> = [(&'a str, &'a str)];
+
 /// Takes the result of a query.
 pub trait Exporter {
-    /// One element: its sequence number, when it was captured, its payload in parts (concatenated), the values of its
-    /// keys by name, and how many bytes more it had than were captured. Formats that do not say how long it was ignore
-    /// that.
-    fn element_cut(
-        &mut self,
-        sequence: u64,
-        time: Timestamp,
-        parts: &[&[u8]],
-        keys: &[(&str, &str)],
-        cut: u32,
-    ) -> Result<()>;
-
-    /// One element of which nothing was cut off.
-    fn element(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &[(&str, &str)]) -> Result<()> {
+    /// One element that was captured whole; as [`Exporter::element_cut`].
+    fn element(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &Keys<'_>) -> Result<()> {
         self.element_cut(sequence, time, parts, keys, 0)
     }
+
+    /// One element: its sequence number, when it was captured, its payload in parts (concatenated), the values of its
+    /// keys by name, and how many bytes of its end were not captured. Formats that do not say how long it was ignore the
+    /// last.
+    fn element_cut(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &Keys<'_>, cut: u32)
+    -> Result<()>;
 
     /// Whether it has a place for keys; those that have none need not be given any.
     fn has_keys(&self) -> bool {
@@ -131,10 +128,22 @@ impl Totals {
     fn count_expired(&mut self, range: &Range<u64>) {
         self.expired += range.end.saturating_sub(range.start);
     }
+
+    /// A gap came that the format has no place for.
+    fn leave_out_gap(&mut self) {
+        self.gaps += 1;
+        self.left_out += 1;
+    }
+
+    /// An expired range came that the format has no place for.
+    fn leave_out_expired(&mut self, range: &Range<u64>) {
+        self.count_expired(range);
+        self.left_out += 1;
+    }
 }
 
 /// The value of column `index` among the keys of an element. Keys usually come in the order of the columns.
-fn value<'a>(columns: &[Column], index: usize, keys: &[(&str, &'a str)]) -> Option<&'a str> {
+fn value<'a>(columns: &[Column], index: usize, keys: &Keys<'a>) -> Option<&'a str> {
     let name = columns[index].name.as_str();
     match keys.get(index) {
         Some((here, value)) if *here == name => Some(value),

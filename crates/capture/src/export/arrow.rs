@@ -5,7 +5,7 @@
 //! `gap` is null for elements and for nothing else.
 
 use super::table::{EXPIRED, check};
-use super::{Column, ColumnKind, Exporter, Out, Totals, value};
+use super::{Column, ColumnKind, Exporter, Keys, Out, Totals, value};
 use arrow_array::builder::{ArrayBuilder, StringBuilder, TimestampNanosecondBuilder, UInt64Builder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_ipc::writer::{FileWriter, StreamWriter};
@@ -157,7 +157,7 @@ impl Exporter for Arrow {
         sequence: u64,
         time: Timestamp,
         parts: &[&[u8]],
-        keys: &[(&str, &str)],
+        keys: &Keys<'_>,
         cut: u32,
     ) -> Result<()> {
         // Before anything is appended, so that a refused element leaves no half of a row.

@@ -1,6 +1,6 @@
 //! Payload and nothing else, or with lengths.
 
-use super::{Exporter, Out, Totals};
+use super::{Exporter, Keys, Out, Totals};
 use forebay_model::{Error, Gap, Result, Timestamp};
 use std::ops::Range;
 
@@ -17,20 +17,18 @@ impl Raw {
 }
 
 impl Exporter for Raw {
-    fn element_cut(&mut self, _: u64, _: Timestamp, parts: &[&[u8]], _: &[(&str, &str)], _: u32) -> Result<()> {
+    fn element_cut(&mut self, _: u64, _: Timestamp, parts: &[&[u8]], _: &Keys<'_>, _: u32) -> Result<()> {
         self.totals.count(parts);
         self.out.put_all(parts)
     }
 
     fn gap(&mut self, _: &Gap) -> Result<()> {
-        self.totals.gaps += 1;
-        self.totals.left_out += 1;
+        self.totals.leave_out_gap();
         Ok(())
     }
 
     fn expired(&mut self, range: Range<u64>) -> Result<()> {
-        self.totals.count_expired(&range);
-        self.totals.left_out += 1;
+        self.totals.leave_out_expired(&range);
         Ok(())
     }
 
@@ -61,7 +59,7 @@ impl Exporter for LengthPrefixed {
         sequence: u64,
         time: Timestamp,
         parts: &[&[u8]],
-        keys: &[(&str, &str)],
+        keys: &Keys<'_>,
         cut: u32,
     ) -> Result<()> {
         let length: usize = parts.iter().map(|p| p.len()).sum();

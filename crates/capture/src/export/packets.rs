@@ -1,6 +1,6 @@
 //! Packet captures.
 
-use super::{Exporter, Out, Totals};
+use super::{Exporter, Keys, Out, Totals};
 use crate::link::LinkType;
 use crate::{pcap, pcapng};
 use forebay_model::{Gap, Result, Timestamp};
@@ -22,7 +22,7 @@ impl Pcapng {
 }
 
 impl Exporter for Pcapng {
-    fn element_cut(&mut self, _: u64, time: Timestamp, parts: &[&[u8]], _: &[(&str, &str)], cut: u32) -> Result<()> {
+    fn element_cut(&mut self, _: u64, time: Timestamp, parts: &[&[u8]], _: &Keys<'_>, cut: u32) -> Result<()> {
         self.totals.count(parts);
         self.writer.packet_cut(time, parts, cut)?.map_err(|e| Out::failed(&self.name, &e))
     }
@@ -66,20 +66,18 @@ impl Pcap {
 }
 
 impl Exporter for Pcap {
-    fn element_cut(&mut self, _: u64, time: Timestamp, parts: &[&[u8]], _: &[(&str, &str)], cut: u32) -> Result<()> {
+    fn element_cut(&mut self, _: u64, time: Timestamp, parts: &[&[u8]], _: &Keys<'_>, cut: u32) -> Result<()> {
         self.totals.count(parts);
         self.writer.packet_cut(time, parts, cut)?.map_err(|e| Out::failed(&self.name, &e))
     }
 
     fn gap(&mut self, _: &Gap) -> Result<()> {
-        self.totals.gaps += 1;
-        self.totals.left_out += 1;
+        self.totals.leave_out_gap();
         Ok(())
     }
 
     fn expired(&mut self, range: Range<u64>) -> Result<()> {
-        self.totals.count_expired(&range);
-        self.totals.left_out += 1;
+        self.totals.leave_out_expired(&range);
         Ok(())
     }
 

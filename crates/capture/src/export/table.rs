@@ -4,7 +4,7 @@
 //! many, if known) and `until`. A gap bears in `time` when it began; an expired range bears its first number in
 //! `sequence`.
 
-use super::{Column, Exporter, Out, Totals, value};
+use super::{Column, Exporter, Keys, Out, Totals, value};
 use forebay_model::{Error, Gap, Result, Timestamp};
 use std::fmt::Write;
 use std::ops::Range;
@@ -75,7 +75,7 @@ impl Exporter for Csv {
         sequence: u64,
         time: Timestamp,
         parts: &[&[u8]],
-        keys: &[(&str, &str)],
+        keys: &Keys<'_>,
         cut: u32,
     ) -> Result<()> {
         self.totals.elements += 1;
