@@ -52,14 +52,20 @@ def headers(data, *place):  # block.md: whole headers where they say they are, o
             found.append(h)
     newest = max((h["segment"] for h in found), default=0)
     return [h for h in found if h["segment"] == newest]
-def chain(data, heads):  # what follows a hole counts only if it says that the hole had been durable
+def trailer(data, *place):  # segment.md: epoch, blocks, how many of them were durable
+    magic, version, length, crc = struct.unpack_from("<8s3I", end := data[-4096:])
+    p = Postcard(end[20:20 + length])
+    if (magic, version) == (b"FBRTRAIL", 1) and crc32c(p.data) ^ crc32c(end[:16]) == crc:
+        epoch, blocks, durable = (fields := p.ints(28))[3], *fields[26:]
+        return (epoch, blocks, durable) if (*fields[:3], fields[4]) == place else None
+def chain(data, heads, blocks=1 << 32, durable=0):  # what follows a hole counts only if the hole had been durable
     index = epoch = end = 0
     for h in heads:
         at, body = h["at"], h["at"] + 256 + h["payload"]
         rest = data[body:body + h["lengths"] + h["times"] + h["keys"] + h["gaps"] + h["cuts"]]
         whole = crc32c(data[at + 256:body]) == h["payload_crc"] and crc32c(rest) == h["body_crc"]
-        next_one = (at, h["index"]) == (end, index) or h["index"] >= index < h["durable"]
-        if whole and next_one and h["epoch"] >= epoch:
+        next_one = (at, h["index"]) == (end, index) or h["index"] >= index < max(h["durable"], durable)
+        if whole and next_one and h["epoch"] >= epoch and h["index"] < blocks:
             index, epoch, end = h["index"] + 1, h["epoch"], at + h["total"]
             yield h, data[at + 256:body], zip(runs(rest[:h["lengths"]]), runs(rest[h["lengths"]:][:h["times"]]))
 def runs(tokens, value=0):
@@ -85,14 +91,24 @@ def main(path, wanted=None, how=None):
         place = {i * n + k: groups_at + g * group + k * segment
                  for i, g in enumerate(groups) if g is not None for k in range(n)}
         read = lambda slot: (device.seek(place[slot]), device.read(segment))[1]
-        def blocks(last=0, epoch=0):
+        def blocks(last=0, epoch=0, path=[], found=[], proven=False):
             first = lambda slot: headers(read(slot), target, ring, slot)[:1]
             for sequence, old, slot in sorted((h["segment"], -h["epoch"], slot) for slot in place for h in first(slot)):
-                known = sequence >= walk or sequence == slots[slot]  # or it was being overwritten
+                known = sequence == (max(walk, last + 1) if sequence >= walk else slots[slot])
+                # If not, it is behind a hole in the walk, or was being overwritten.
                 if known and sequence > last and -old >= epoch:  # what a crash undid is of an older epoch
-                    for block in chain(data := read(slot), headers(data, target, ring, slot)):
-                        last, epoch = sequence, block[0]["epoch"]
-                        yield block
+                    heads = headers(data := read(slot), target, ring, slot)
+                    end = trailer(data, target, ring, slot, sequence)
+                    if end and end[0] < -old and end[1] != end[2]: end = None
+                    if sequence >= walk: path = path + [(data, heads, end)]
+                    else: yield from chain(data, heads, *(end or ())[1:])
+                    last, epoch = sequence, end[0] if end else epoch
+            for data, heads, end in reversed(path):  # what nothing behind it proves durable ends where its chain ends
+                got = list(chain(data, heads, *(end[1], end[1] if proven else end[2]) if end else ()))
+                whole = end and (end[1] == end[2] or got and got[-1][0]["index"] + 1 == end[1])
+                found = [got] + (found if whole or proven else [])
+                proven = proven or end and end[2] > 0 or any(h["durable"] for h, *_ in got)
+            for got in found: yield from got
         if wanted is None: print(f"{name}: {len(place)} segments of {segment} bytes")
         for sequence, time, data in elements(blocks()) if name == wanted else ():
             print(sequence, time, len(data)) if how else sys.stdout.buffer.write(data)

@@ -100,7 +100,7 @@ pub enum Format {
     Raw,
     /// The payload, each element behind its length: four bytes, least significant first.
     LengthPrefixed,
-    /// Text: sequence, time, length and keys, a row each; gaps as rows with cause and count.
+    /// Text: sequence, time, lengths and keys, a row each; gaps as rows with cause and count.
     Csv(Vec<Column>),
     /// Arrow: the same columns in binary.
     Arrow(ArrowFormat, Vec<Column>),

@@ -42,6 +42,17 @@ impl<'a> Feed<'a> {
         }
     }
 
+    /// What `offer` offered to `sink` through a feed.
+    pub(crate) fn summed(
+        sink: &mut dyn Sink,
+        clock: &dyn ClockDoor,
+        offer: impl FnOnce(&mut Feed<'_>) -> Result<()>,
+    ) -> Result<Summary> {
+        let mut feed = Feed::new(sink, clock);
+        offer(&mut feed)?;
+        Ok(feed.summary)
+    }
+
     #[inline]
     pub(crate) fn element(&mut self, time: Timestamp, parts: &[&[u8]]) -> Result<()> {
         self.element_cut(time, parts, 0)
@@ -142,10 +153,5 @@ impl<'a> Feed<'a> {
         self.ticked = self.clock.now();
         self.summary.stopped |= !go_on;
         Ok(go_on || self.stopping)
-    }
-
-    /// What was offered so far.
-    pub(crate) fn summary(&self) -> Summary {
-        self.summary
     }
 }

@@ -188,9 +188,7 @@ impl Schedule {
 impl Source for GeneratorSource {
     fn run(&mut self, sink: &mut dyn Sink) -> Result<Summary> {
         let clock = self.clock.clone();
-        let mut feed = Feed::new(sink, &*clock);
-        self.offer(&mut feed)?;
-        Ok(feed.summary())
+        Feed::summed(sink, &*clock, |feed| self.offer(feed))
     }
 
     fn describe(&self) -> String {

@@ -194,9 +194,7 @@ fn element(feed: &mut Feed<'_>, link: LinkType, frame: &Frame<'_>) -> Result<()>
 impl Source for InterfaceSource {
     fn run(&mut self, sink: &mut dyn Sink) -> Result<Summary> {
         let clock = self.clock.clone();
-        let mut feed = Feed::new(sink, &*clock);
-        self.offer(&mut feed)?;
-        Ok(feed.summary())
+        Feed::summed(sink, &*clock, |feed| self.offer(feed))
     }
 
     fn describe(&self) -> String {

@@ -136,9 +136,7 @@ fn lost(dropped: u32, first: Timestamp, last: Timestamp) -> Gap {
 impl Source for UdpSource {
     fn run(&mut self, sink: &mut dyn Sink) -> Result<Summary> {
         let clock = self.clock.clone();
-        let mut feed = Feed::new(sink, &*clock);
-        self.offer(&mut feed)?;
-        Ok(feed.summary())
+        Feed::summed(sink, &*clock, |feed| self.offer(feed))
     }
 
     fn describe(&self) -> String {

@@ -166,12 +166,17 @@ impl Cluster {
     /// Everything that matches and is recorded from now on. (A query with [`QueryOptions::follow`] begins with what is
     /// kept.)
     pub fn tail(&self, ring: &str, text: &str) -> Result<Answer> {
+        self.tail_with(ring, text, QueryOptions::default())
+    }
+
+    /// A tail with options; it follows in any case.
+    pub fn tail_with(&self, ring: &str, text: &str, options: QueryOptions) -> Result<Answer> {
         let mut status = self.ring(ring)?;
         while status.state == RingState::Recovering {
             status = self.ring(ring)?;
         }
         let text = conjunction(text, status.next_sequence);
-        self.query_with(ring, &text, QueryOptions { follow: true, ..QueryOptions::default() })
+        self.query_with(ring, &text, QueryOptions { follow: true, ..options })
     }
 
     /// A query with options.

@@ -56,6 +56,8 @@ pub(crate) struct State {
     pub(crate) opened: u64,
     /// After so many blocks more the other side goes away.
     pub(crate) breaks_after: Option<u64>,
+    /// The device is dead: what waits is never durable.
+    pub(crate) dead: bool,
     /// What queries find, and how they break.
     pub(crate) items: Batch,
     pub(crate) chance: Chance,
@@ -63,6 +65,16 @@ pub(crate) struct State {
     /// Queries break before they say anything.
     pub(crate) silent: bool,
     pub(crate) queries: Vec<QueryRequest>,
+}
+
+impl State {
+    fn check(&self, connection: u64) -> Result<()> {
+        match self.connection == connection {
+            _ if self.dead => Err(Error::device("the device has failed")),
+            true => Ok(()),
+            false => Err(broken()),
+        }
+    }
 }
 
 pub(crate) struct Fake {
@@ -84,6 +96,7 @@ impl Fake {
             connection: 0,
             opened: 0,
             breaks_after: None,
+            dead: false,
             items: Batch::default(),
             chance: Chance(1),
             query_breaks: false,
@@ -212,9 +225,7 @@ impl WriterLink for FakeWriter {
         });
         let mut state = self.fake.state();
         loop {
-            if state.connection != self.connection {
-                return Err(broken());
-            }
+            state.check(self.connection)?;
             if let Some(buffer) = self.fake.slab.try_take() {
                 return Ok(Some(buffer));
             }
@@ -231,9 +242,9 @@ impl WriterLink for FakeWriter {
             state.breaks_after = None;
             state.connection += 1;
         }
-        if state.connection != self.connection {
+        if let Err(error) = state.check(self.connection) {
             self.unsettled.push_back(block);
-            return Err(broken());
+            return Err(error);
         }
         state.breaks_after = state.breaks_after.map(|left| left - 1);
         // What arrived may still be thought lost: it comes again, and is not to be sent again.
@@ -251,17 +262,17 @@ impl WriterLink for FakeWriter {
         Ok(())
     }
 
-    fn durable(&self) -> Result<Durable> {
-        let state = self.fake.state();
-        if state.connection != self.connection {
-            return Err(broken());
-        }
-        Ok(Durable { number: state.blocks.len() as u64, sequence: 0, full: false })
+    fn durable(&self) -> Durable {
+        Durable { number: self.fake.state().blocks.len() as u64, sequence: 0, full: false }
+    }
+
+    fn check(&self) -> Result<()> {
+        self.fake.state().check(self.connection)
     }
 
     fn wait_durable(&self, number: u64) -> Result<Durable> {
-        let durable = self.durable()?;
-        Ok(Durable { full: durable.number < number, ..durable })
+        let durable = self.durable();
+        self.check().map(|()| Durable { full: durable.number < number, ..durable })
     }
 
     fn unsettled(self: Box<Self>) -> VecDeque<Block> {

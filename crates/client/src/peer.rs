@@ -55,8 +55,11 @@ pub trait WriterLink: Send {
     /// Takes a block in. After an error of kind disconnected it is among the [`WriterLink::unsettled`].
     fn send(&mut self, block: Block) -> Result<()>;
 
-    /// How far the session is durable now; an error if nothing will be durable any more.
-    fn durable(&self) -> Result<Durable>;
+    /// How far the session is known to be durable, also if nothing more will be.
+    fn durable(&self) -> Durable;
+
+    /// An error if nothing more will be durable over this link.
+    fn check(&self) -> Result<()>;
 
     /// Waits until block `number` is durable, or the ring is full and cannot make it so.
     fn wait_durable(&self, number: u64) -> Result<Durable>;

@@ -6,25 +6,31 @@
 //!
 //! Invariants: blocks are numbered from 1 without holes within a session, and arrive in order; a gap is stored before
 //! the first element that follows it; blocks that may be lost with the process that serves the ring are kept until
-//! they are durable, and sent again to the next.
+//! they are durable, and sent again to the next. Once it is known that nothing more will be durable, no element is
+//! accepted, and the error says how many were and are not there.
+//!
+//! Here elements are packed and gaps kept; [`pieces`] has elements that come in pieces, [`dispatch`] the way of blocks.
 
+mod dispatch;
+mod pieces;
 #[cfg(test)]
 mod tests;
 
-use crate::peer::{Block, Peer, WriterLink};
+use crate::peer::Peer;
 use crate::stopper::Stopper;
+use dispatch::Dispatch;
 use forebay_env::Buffer;
 use forebay_model::block::Packer;
 use forebay_model::key::KeySet;
 use forebay_model::ring::{Losses, Overflow, RingSpec};
-use forebay_model::{Bytes, Cause, Error, Gap, Kind, Moment, Result, Timestamp};
+use forebay_model::{Bytes, Cause, Error, Gap, Moment, Result, Timestamp};
+use forebay_wire::command::WriterOpened;
+use pieces::Piece;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How far back a time may lie behind the newest before that is told as a gap.
 const CLOCK_SLACK: Duration = Duration::from_secs(1);
-/// Breaks in a row after which a recorder gives up.
-const MOST_BREAKS: u32 = 8;
 /// An element that is split begins in the block at hand only if this much of it fits (or all of its keys, if they lie
 /// further behind).
 const WORTH_SPLITTING: usize = 64 << 10;
@@ -47,6 +53,8 @@ pub struct RecorderProgress {
     pub losses: Losses,
     /// Blocks sent off.
     pub blocks: u64,
+    /// Elements accepted that are durable.
+    pub durable_elements: u64,
     /// Blocks that are durable.
     pub durable_blocks: u64,
     /// Sequence after the last element that is durable.
@@ -61,21 +69,14 @@ pub struct Recorder {
     /// Elements at or after this time are in order.
     floor: i64,
     newest: i64,
-    /// Whether the next element needs more than packing: gaps wait, or an element in pieces is under way.
+    /// Whether the next element needs more than packing: gaps wait, an element in pieces is under way, or all is over.
     attention: bool,
     caller_width: usize,
     /// Room in a block that is worth beginning an element in that may be split.
     worth_splitting: usize,
-    elements: u64,
-    bytes: u64,
-
-    peer: Arc<dyn Peer>,
-    link: Option<Box<dyn WriterLink>>,
-    ring: String,
-    writer: u64,
+    dispatch: Dispatch,
     spec: RingSpec,
     overflow: Overflow,
-    stopper: Stopper,
     /// Gaps that wait to be stored, one a cause.
     waiting: [Option<Gap>; Cause::ALL.len()],
     losses: Losses,
@@ -84,49 +85,28 @@ pub struct Recorder {
     piece: Option<Piece>,
     /// When the first element of the block at hand was accepted.
     accepted: Moment,
-    sent: u64,
-    /// Why recording is over, if it is.
-    failure: Option<Error>,
-}
-
-/// An element that is being recorded in pieces.
-struct Piece {
-    time: Timestamp,
-    bytes: u64,
-    /// There was no room for its beginning, so all of it is dropped.
-    dropped: bool,
 }
 
 impl Recorder {
     pub(crate) fn open(peer: Arc<dyn Peer>, ring: &str, options: RecorderOptions) -> Result<Recorder> {
-        let writer = peer.random();
-        let link = peer.open_writer(ring, writer, false)?;
-        let opened = link.opened();
-        let (spec, newest) = (opened.spec.clone(), opened.newest);
+        let (dispatch, opened) = Dispatch::open(peer, ring)?;
+        let WriterOpened { spec, newest, .. } = opened;
         let keys = KeySet::parse(&spec.keys)?;
         let mut recorder = Recorder {
-            packer: Packer::new(writer),
+            packer: Packer::new(dispatch.writer()),
             floor: i64::MIN,
             newest: i64::MIN,
             attention: newest.is_some(),
             caller_width: keys.caller_width(),
             worth_splitting: WORTH_SPLITTING.max(keys.reach() as usize),
-            elements: 0,
-            bytes: 0,
-            peer,
-            link: Some(link),
-            ring: ring.to_string(),
-            writer,
+            dispatch,
             overflow: options.overflow.unwrap_or(spec.overflow),
             spec,
-            stopper: Stopper::default(),
             waiting: Default::default(),
             losses: Losses::default(),
             before: newest,
             piece: None,
             accepted: Moment(0),
-            sent: 0,
-            failure: None,
         };
         if let Some(newest) = newest {
             recorder.saw(newest);
@@ -147,7 +127,7 @@ impl Recorder {
     /// What ends a wait for room, from any thread: the element that waits is refused with [`Kind::Busy`], and what was
     /// accepted before can still be flushed and closed.
     pub fn stopper(&self) -> Stopper {
-        self.stopper.clone()
+        self.dispatch.stopper.clone()
     }
 
     /// Records an element; its bytes are `parts`, joined. `caller_keys` are the values of the ring's caller-supplied
@@ -184,8 +164,8 @@ impl Recorder {
 
     #[inline]
     fn count(&mut self, time: Timestamp, parts: &[&[u8]]) {
-        self.elements += 1;
-        self.bytes += parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        self.dispatch.elements += 1;
+        self.dispatch.bytes += parts.iter().map(|part| part.len() as u64).sum::<u64>();
         self.saw(time);
     }
 
@@ -223,111 +203,9 @@ impl Recorder {
         }
     }
 
-    fn large_element(&mut self, time: Timestamp, parts: &[&[u8]], caller_keys: &[u8], cut: u32) -> Result<()> {
-        self.begin_cut(time, caller_keys, cut)?;
-        for part in parts {
-            self.part(part)?;
-        }
-        self.end()
-    }
-
-    /// Begins an element that comes in pieces and may be larger than a block. Once its beginning has found room, the
-    /// rest waits for room, whatever the ring says about overflow.
-    pub fn begin(&mut self, time: Timestamp, caller_keys: &[u8]) -> Result<()> {
-        self.begin_cut(time, caller_keys, 0)
-    }
-
-    fn begin_cut(&mut self, time: Timestamp, caller_keys: &[u8], cut: u32) -> Result<()> {
-        self.check(caller_keys)?;
-        self.note_time(time);
-        let mut dropped = false;
-        loop {
-            if !self.make_ready(self.overflow == Overflow::Block)? {
-                if self.overflow == Overflow::Block {
-                    return Err(stopped());
-                }
-                dropped = true;
-                break;
-            }
-            let room = self.packer.room(caller_keys.len());
-            if (room >= self.worth_splitting || self.packer.is_empty()) && self.packer.begin(time, caller_keys, cut) {
-                break;
-            }
-            self.send_block()?;
-        }
-        self.piece = Some(Piece { time, bytes: 0, dropped });
-        self.attention = true;
-        Ok(())
-    }
-
-    /// Goes on with the element that was begun.
-    pub fn part(&mut self, mut bytes: &[u8]) -> Result<()> {
-        let largest = self.largest_element();
-        let Some(piece) = &mut self.piece else {
-            return Err(Error::usage("a part was given of an element that was not begun: call begin first"));
-        };
-        let (total, dropped) = (piece.bytes + bytes.len() as u64, piece.dropped);
-        if total > largest.0 {
-            self.abandon(Cause::Rejected)?;
-            return Err(self.too_large(total));
-        }
-        piece.bytes = total;
-        while !dropped && !bytes.is_empty() {
-            if !self.packer.has_buffer() {
-                self.give_buffer(true)?;
-            }
-            if !self.packer.has_buffer() {
-                self.abandon(Cause::Overflow)?;
-                return Err(stopped());
-            }
-            let taken = self.packer.part(bytes);
-            bytes = &bytes[taken..];
-            if !bytes.is_empty() {
-                self.send_block()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Ends the element that was begun.
-    pub fn end(&mut self) -> Result<()> {
-        let Some(piece) = self.piece.take() else {
-            return Err(Error::usage("an element was ended that was not begun: call begin first"));
-        };
-        self.attention = self.waiting.iter().any(Option::is_some);
-        if piece.dropped {
-            return self.drop_newest(piece.time);
-        }
-        self.packer.end();
-        self.elements += 1;
-        self.bytes += piece.bytes;
-        if !self.packer.has_buffer() {
-            // The block before went out in the middle of the element: its end lies in the next.
-            self.give_buffer(true)?;
-        }
-        Ok(())
-    }
-
-    /// Gives up the element that was begun: it is not in the ring, and a gap of this cause is in its place.
-    pub fn abandon(&mut self, cause: Cause) -> Result<()> {
-        let Some(piece) = self.piece.take() else {
-            return Err(Error::usage("an element was given up that was not begun: call begin first"));
-        };
-        let cause = if piece.dropped { Cause::Overflow } else { cause };
-        if !piece.dropped {
-            self.packer.abandon();
-        }
-        self.lose(Gap { cause, count: Some(1), first: piece.time, last: piece.time });
-        if !self.packer.has_buffer() && !self.packer.is_empty() {
-            // As when it is ended.
-            self.give_buffer(true)?;
-        }
-        Ok(())
-    }
-
     /// Records that something is missing here.
     pub fn gap(&mut self, gap: Gap) -> Result<()> {
-        self.check_failure()?;
+        self.dispatch.check()?;
         self.begin_session(gap.first);
         self.lose(gap);
         if self.piece.is_none() { self.make_ready(false).map(|_| ()) } else { Ok(()) }
@@ -336,15 +214,14 @@ impl Recorder {
     /// Sends off what has been in memory for half of the flush interval (everything, if that is zero), and notices if
     /// the process that serves the ring went away.
     pub fn tick(&mut self) -> Result<()> {
-        self.check_failure()?;
+        self.dispatch.check()?;
         if self.piece.is_none() && self.waiting.iter().any(Option::is_some) {
             self.make_ready(false)?;
         }
-        if let Some(Err(error)) = self.link.as_ref().map(|link| link.durable()) {
-            self.recover_from(error)?;
-        }
+        let looked = self.dispatch.look();
+        self.noticed(looked)?;
         if self.packer.has_buffer() && !self.packer.is_empty() {
-            let age = self.peer.now().since(self.accepted);
+            let age = self.dispatch.now().since(self.accepted);
             if age >= self.spec.flush_interval / 2 {
                 self.send_block()?;
             }
@@ -354,25 +231,14 @@ impl Recorder {
 
     /// Waits until everything that was accepted is durable; the sequence after the last element.
     pub fn flush(&mut self) -> Result<u64> {
-        self.check_failure()?;
+        self.dispatch.check()?;
         let unwritten = !self.packer.is_empty() && !self.packer.has_buffer();
         if self.piece.is_none() && (unwritten || self.waiting.iter().any(Option::is_some)) {
             self.make_ready(!self.progress().full)?;
         }
         self.send_block()?;
-        loop {
-            let sent = self.sent;
-            match self.link()?.wait_durable(sent) {
-                Ok(durable) if durable.number >= sent => return Ok(durable.sequence),
-                Ok(_) => {
-                    return Err(Error::full(format!(
-                        "everything in {} is pinned, so the last blocks cannot be written; unpin something",
-                        self.ring
-                    )));
-                }
-                Err(error) => self.recover_from(error)?,
-            }
-        }
+        let settled = self.dispatch.settle();
+        self.noticed(settled)
     }
 
     /// Ends the session: everything that was accepted is durable. An element that was begun and not ended is given up,
@@ -383,32 +249,16 @@ impl Recorder {
         }
         self.flush()?;
         let progress = self.progress();
-        match self.link.take() {
-            Some(link) => match link.close() {
-                // All is durable, and the session ended with the process that served it.
-                Err(error) if error.kind != Kind::Disconnected => Err(error),
-                _ => Ok(progress),
-            },
-            None => Ok(progress),
-        }
+        self.dispatch.close().map(|()| progress)
     }
 
     /// What it has done so far. Cheap enough for every tick.
     pub fn progress(&self) -> RecorderProgress {
-        let durable = self.link.as_ref().and_then(|link| link.durable().ok()).unwrap_or_default();
-        RecorderProgress {
-            elements: self.elements,
-            bytes: Bytes(self.bytes),
-            losses: self.losses,
-            blocks: self.sent,
-            durable_blocks: durable.number,
-            durable_sequence: durable.sequence,
-            full: durable.full,
-        }
+        RecorderProgress { losses: self.losses, ..self.dispatch.progress() }
     }
 
     fn check(&self, caller_keys: &[u8]) -> Result<()> {
-        self.check_failure()?;
+        self.dispatch.check()?;
         if self.piece.is_some() {
             return Err(Error::usage("an element was begun and not ended: call end first"));
         }
@@ -416,22 +266,18 @@ impl Recorder {
             return Err(Error::usage(format!(
                 "an element came with {} bytes of keys and {} takes {}: give every caller-supplied key in its width",
                 caller_keys.len(),
-                self.ring,
+                self.dispatch.ring,
                 self.caller_width
             )));
         }
         Ok(())
     }
 
-    fn check_failure(&self) -> Result<()> {
-        self.failure.clone().map_or(Ok(()), Err)
-    }
-
     fn too_large(&self, length: u64) -> Error {
         Error::usage(format!(
             "an element of {} is too large for {}, which has {} and takes elements of up to {} (a quarter): make the ring larger",
             Bytes(length),
-            self.ring,
+            self.dispatch.ring,
             self.spec.capacity,
             self.largest_element()
         ))
@@ -497,24 +343,18 @@ impl Recorder {
                 self.send_block()?;
             }
         }
-        self.attention = self.piece.is_some();
+        self.attention = self.needs_attention();
         Ok(true)
     }
 
     /// Gives the packer a buffer, if there is one.
     fn give_buffer(&mut self, wait: bool) -> Result<()> {
-        loop {
-            let stopper = self.stopper.clone();
-            match self.link()?.take(wait, &stopper) {
-                Ok(Some(buffer)) => {
-                    self.packer.give(buffer);
-                    self.accepted = self.peer.now();
-                    return Ok(());
-                }
-                Ok(None) => return Ok(()),
-                Err(error) => self.recover_from(error)?,
-            }
+        let taken = self.dispatch.take(wait);
+        if let Some((buffer, now)) = self.noticed(taken)? {
+            self.packer.give(buffer);
+            self.accepted = now;
         }
+        Ok(())
     }
 
     /// Ends the block at hand, if there is one, and sends it off.
@@ -523,76 +363,26 @@ impl Recorder {
             return Ok(());
         }
         let Some(sealed) = self.packer.seal() else { return Ok(()) };
-        let mut buffer = sealed.buffer;
-        buffer.set_len(sealed.length);
-        self.sent += 1;
-        let block = Block { buffer, number: self.sent, accepted: self.accepted };
-        match self.link()?.send(block) {
-            Ok(()) => Ok(()),
-            Err(error) => self.recover_from(error),
-        }
+        let sent = self.dispatch.send(sealed, self.accepted);
+        self.noticed(sent)
     }
 
-    fn link(&mut self) -> Result<&mut Box<dyn WriterLink>> {
-        let failure = &self.failure;
-        self.link.as_mut().ok_or_else(|| {
-            failure
-                .clone()
-                .unwrap_or_else(|| Error::disconnected("the recorder has lost its ring; begin a new session"))
-        })
+    /// Once recording is over, no element is taken for one that may become durable.
+    fn noticed<T>(&mut self, result: Result<T>) -> Result<T> {
+        self.attention |= result.is_err();
+        result
     }
 
-    /// Goes on after `error`: with the process that serves the ring now, if the last one went away.
-    fn recover_from(&mut self, error: Error) -> Result<()> {
-        if error.kind != Kind::Disconnected {
-            return Err(error);
-        }
-        let Some(link) = self.link.take() else { return Err(error) };
-        let mut blocks = link.unsettled();
-        let mut last = error;
-        for _ in 0..MOST_BREAKS {
-            let mut link = match self.peer.open_writer(&self.ring, self.writer, true) {
-                Ok(link) => link,
-                Err(error) => {
-                    last = error;
-                    break;
-                }
-            };
-            let received = link.opened().received;
-            blocks.retain(|block| block.number > received);
-            let mut broken = false;
-            while let Some(block) = blocks.pop_front() {
-                match link.send(block) {
-                    Ok(()) => {}
-                    Err(error) if error.kind == Kind::Disconnected => {
-                        last = error;
-                        broken = true;
-                        break;
-                    }
-                    Err(error) => {
-                        self.failure = Some(error.clone());
-                        return Err(error);
-                    }
-                }
-            }
-            if !broken {
-                self.link = Some(link);
-                return Ok(());
-            }
-            let rest = std::mem::take(&mut blocks);
-            blocks = link.unsettled();
-            blocks.extend(rest);
-        }
-        let error = last.of(format!("recording into {} cannot go on", self.ring));
-        self.failure = Some(error.clone());
-        Err(error)
+    /// Whether the next element needs more than packing.
+    fn needs_attention(&self) -> bool {
+        self.piece.is_some() || self.waiting.iter().any(Option::is_some) || self.dispatch.has_failed()
     }
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
         // Dropping is no close: nobody waits. But what was accepted is not thrown away either.
-        if self.failure.is_none() && self.piece.is_none() && self.link.is_some() {
+        if !self.dispatch.has_failed() && self.piece.is_none() {
             let _ = self.send_block();
         }
     }

@@ -1,14 +1,22 @@
 //! Makes a cluster in a directory.
+//!
+//! Invariant: unless it is forced, nothing that somebody may want is written over, and all devices are looked at before
+//! the first of them is written.
+
+mod foreign;
 
 use crate::settings::{self, Settings};
-use forebay_env::Env;
+use forebay_env::Geometry;
 use forebay_env::real::{self, OpenMode, Opened, file};
 use forebay_model::{Bytes, Error, Profile, Result, TargetId};
-use forebay_target::Target;
-use forebay_target::layout::Layout;
+use forebay_target::layout::{Layout, ROOTS};
 use forebay_target::profile::{MeasureOptions, measure as measure_profile};
+use forebay_target::{Target, superblock};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The target of a cluster that is made of one file.
+const FILE: &str = "target.0";
 
 /// How devices are measured when they are formatted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +36,7 @@ pub struct FormatOptions {
     pub devices: Vec<PathBuf>,
     /// How they are measured.
     pub measure: Measure,
-    /// Format over what is there: a cluster, or targets of another one.
+    /// Format over what is there: a cluster, targets of another one, file systems, partitions.
     pub force: bool,
 }
 
@@ -45,7 +53,8 @@ pub struct Formatted {
     pub profile: Profile,
 }
 
-/// Makes a cluster in the directory `dir`, which is created if need be. Nothing that was on its targets is kept.
+/// Makes a cluster in the directory `dir`, which is created if need be. Nothing that was on its targets is kept. If it
+/// comes to nothing, what was there is as it was, down to the directories that were made on the way.
 pub fn format(dir: impl AsRef<Path>, options: &FormatOptions) -> Result<Vec<Formatted>> {
     let dir = dir.as_ref();
     if options.size.is_some() != options.devices.is_empty() {
@@ -53,12 +62,31 @@ pub fn format(dir: impl AsRef<Path>, options: &FormatOptions) -> Result<Vec<Form
             "a cluster is made of one file of a given size, or of named devices: give one of both",
         ));
     }
-    file::make_directory(dir)?;
-    let dir = file::absolute(dir)?;
-    let Some(_lock) = file::Lock::try_take(settings::lock(&dir))? else {
+    let parts = dir.ancestors().filter(|part| !part.as_os_str().is_empty());
+    let missing: Vec<&Path> = parts.take_while(|part| !file::exists(part)).collect();
+    file::make_directory(dir).and_then(|()| in_directory(&file::absolute(dir)?, options)).inspect_err(|_| {
+        for part in missing {
+            // One that is in use by now stays, and what matters is why there is no cluster.
+            let _ = file::remove_empty_directory(part);
+        }
+    })
+}
+
+fn in_directory(dir: &Path, options: &FormatOptions) -> Result<Vec<Formatted>> {
+    let known = file::exists(settings::lock(dir));
+    let Some(_lock) = file::Lock::try_take(settings::lock(dir))? else {
         return Err(Error::busy(format!("a process has the cluster in {} open; end it first", dir.display())));
     };
-    if settings::exist(&dir) && !options.force {
+    locked(dir, options).inspect_err(|_| {
+        if !known {
+            // As above. Nobody else wants the lock of a directory that is no cluster.
+            let _ = file::remove(settings::lock(dir));
+        }
+    })
+}
+
+fn locked(dir: &Path, options: &FormatOptions) -> Result<Vec<Formatted>> {
+    if settings::exist(dir) && !options.force {
         return Err(Error::exists(format!(
             "{} is a cluster already, and formatting would end all that is in it; force it if that is meant",
             dir.display()
@@ -67,48 +95,82 @@ pub fn format(dir: impl AsRef<Path>, options: &FormatOptions) -> Result<Vec<Form
     let targets = match options.size {
         Some(size) => {
             Layout::for_device(size)?;
-            vec![(PathBuf::from("target.0"), fresh_file(&dir.join("target.0"), size, options.force)?)]
+            vec![(PathBuf::from(FILE), fresh_file(&dir.join(FILE), size, options.force)?)]
         }
-        None => {
-            let open = |path: &PathBuf| {
-                let path = file::absolute(path)?;
-                let opened = real::open(&path, OpenMode::Exclusive)?;
-                Ok((path, opened))
-            };
-            options.devices.iter().map(open).collect::<Result<Vec<_>>>()?
-        }
+        None => options.devices.iter().map(|path| device(path, options.force)).collect::<Result<Vec<_>>>()?,
     };
     let mut formatted = Vec::new();
     for (path, opened) in targets {
-        let done = one(path, opened, options).inspect_err(|_| {
+        let done = one(path, opened, options.measure).inspect_err(|_| {
             if options.size.is_some() {
                 // What matters is why it cannot be a target; a file that stays is in the way, no more.
-                let _ = file::remove(dir.join("target.0"));
+                let _ = file::remove(dir.join(FILE));
             }
         });
         formatted.push(done?);
     }
     let settings = Settings { targets: formatted.iter().map(|f| f.device.clone()).collect() };
-    settings.write(&dir)?;
+    settings.write(dir)?;
     Ok(formatted)
 }
 
 fn fresh_file(path: &Path, size: Bytes, force: bool) -> Result<Opened> {
-    if force {
+    if force && file::exists(path) {
+        let old = file::File::open(path)?.size()?;
+        let room = file::available(path)? + old;
+        if room < size {
+            return Err(Error::full(format!(
+                "{} needs {size}, and its file system has {room} for it, the {old} that it has now included; \
+                 ask for less or make room (nothing was changed)",
+                path.display()
+            )));
+        }
         file::remove(path)?;
     }
     real::create_file(path, size)
 }
 
+/// A named device, opened. All of them are looked at before the first is changed.
+fn device(path: &Path, force: bool) -> Result<(PathBuf, Opened)> {
+    let path = file::absolute(path)?;
+    let opened = real::open(&path, OpenMode::Exclusive)?;
+    let Geometry { size, name, .. } = opened.geometry();
+    Layout::for_device(*size).map_err(|e| e.of(name))?;
+    if force {
+        return Ok((path, opened));
+    }
+    let head = opened.read_beginning(foreign::HEAD)?;
+    if ROOTS.iter().any(|root| head[root.0 as usize..].starts_with(&superblock::MAGIC)) {
+        return Err(ours(opened));
+    }
+    if let Some(found) = foreign::find(&head) {
+        return Err(Error::exists(format!(
+            "{name} holds {} (its signature is at byte {}), and formatting would end all that is in it; \
+             force it if that is meant",
+            found.what, found.at
+        )));
+    }
+    Ok((path, opened))
+}
+
+/// Why a device that is a target is not formatted.
+fn ours(opened: Opened) -> Error {
+    let name = opened.geometry().name.clone();
+    let found = real::run(real::Options { device: opened }, Target::inspect).flatten();
+    Error::exists(match found {
+        Ok((superblock, catalog, _)) => format!(
+            "{name} is a target already (formatted {}, {} rings); force it if all of that may go",
+            superblock.formatted,
+            catalog.rings.len()
+        ),
+        Err(error) => format!("{name} is a target already, if not a sound one ({error}); force it if it may go"),
+    })
+}
+
 /// Formats one device on a loop of this thread.
-fn one(path: PathBuf, opened: Opened, options: &FormatOptions) -> Result<Formatted> {
-    let geometry = opened.geometry().clone();
-    Layout::for_device(geometry.size).map_err(|e| e.of(&geometry.name))?;
-    let (measure, force) = (options.measure, options.force);
+fn one(path: PathBuf, opened: Opened, measure: Measure) -> Result<Formatted> {
+    let size = opened.geometry().size;
     let (target, profile) = real::run(real::Options { device: opened }, move |env| async move {
-        if !force {
-            refuse_formatted(env.clone()).await?;
-        }
         let profile = match measure {
             Measure::Guess => Profile::guess(env.device.geometry().size, env.device.geometry().rotates),
             Measure::For(budget) => {
@@ -122,17 +184,5 @@ fn one(path: PathBuf, opened: Opened, options: &FormatOptions) -> Result<Formatt
         let (superblock, _, _) = Target::inspect(env).await?;
         Ok((superblock.target, profile))
     })??;
-    Ok(Formatted { target, device: path, size: geometry.size, profile })
-}
-
-async fn refuse_formatted(env: Env) -> Result<()> {
-    let name = env.device.geometry().name;
-    match Target::inspect(env).await {
-        Ok((superblock, catalog, _)) => Err(Error::exists(format!(
-            "{name} is a target already (formatted {}, {} rings); force it if all of that may go",
-            superblock.formatted,
-            catalog.rings.len()
-        ))),
-        Err(_) => Ok(()),
-    }
+    Ok(Formatted { target, device: path, size, profile })
 }

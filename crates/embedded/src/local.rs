@@ -65,7 +65,7 @@ impl WriterLink for LocalWriter {
         }
         if !wait {
             // Without a ring there is never room again: that is no overflow.
-            return self.0.durable().map(|_| None);
+            return self.0.check().map(|()| None);
         }
         stopper.on_stop(self.0.interrupter());
         self.0.take()
@@ -75,8 +75,12 @@ impl WriterLink for LocalWriter {
         self.0.send(block.buffer, block.number, block.accepted)
     }
 
-    fn durable(&self) -> Result<Durable> {
+    fn durable(&self) -> Durable {
         self.0.durable()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.0.check()
     }
 
     fn wait_durable(&self, number: u64) -> Result<Durable> {

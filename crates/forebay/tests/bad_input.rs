@@ -97,6 +97,8 @@ fn a_check_names_what_is_damaged_and_a_query_tells_of_it() {
     let gap: serde_json::Value = serde_json::from_str(gap).unwrap();
     assert_eq!((&gap["cause"], &gap["count"]), (&"damaged".into(), &(to - from).into()), "{gap}");
     assert_eq!(place.ok(&["gaps", "/r", "--json"]), "");
+    let text = place.ok(&["gaps", "/r"]);
+    assert!(text.contains("`forebay check` reads everything"), "{text}");
 }
 
 #[test]
@@ -129,6 +131,24 @@ fn a_device_in_use_or_without_a_target_is_refused() {
 }
 
 #[test]
+fn a_file_system_is_not_formatted_over_unasked() {
+    let place = Place::new();
+    std::fs::File::create(place.path("disk")).unwrap().set_len(64 << 20).unwrap();
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let made =
+        std::process::Command::new("mkfs.ext4").args(["-q", "-F"]).arg(place.path("disk")).env("PATH", path).status();
+    let made = made.unwrap_or_else(|e| panic!("install e2fsprogs ('cargo x test' does): {e}"));
+    assert!(made.success());
+    let before = std::fs::read(place.path("disk")).unwrap();
+    let command = ["format", "--measure", "0", "--device", "disk"];
+    place.refused(&command, 1, &["disk holds an ext4 file system", "byte 1080", "--force"]);
+    assert!(std::fs::read(place.path("disk")).unwrap() == before, "nothing was written");
+    assert!(!place.cluster().exists(), "no empty directory stays");
+    place.ok(&[&command[..], &["--force"]].concat());
+    place.ok(&["status"]);
+}
+
+#[test]
 fn what_is_no_capture_is_refused_and_what_is_absurd_in_one_is_told() {
     let place = Place::formatted("256MiB");
     place.ok(&["ring", "create", "/net", "--capacity", "32MiB", "--packets", "ethernet"]);
@@ -151,7 +171,13 @@ fn what_is_no_capture_is_refused_and_what_is_absurd_in_one_is_told() {
     let group = ["record", "/net", "--udp", "0.0.0.0:9000", "--multicast", "10.0.0.1"];
     place.refused(&group, 2, &["10.0.0.1 is no multicast group"]);
     place.refused(&["record", "/net", "--udp", "192.0.2.1:9"], 2, &["192.0.2.1:9"]);
+    for source in [&["--stdin", "lines"][..], &["--udp", "127.0.0.1:0"], &["--generate", "max,1KiB", "--count", "1"]] {
+        place.refused(&[&["record", "/net"], source].concat(), 2, &["/net has packets", "without --packets"]);
+    }
     assert_eq!(place.count("/net", ""), 0);
+    place.ok(&["record", "/net", "--generate", "max,packets", "--count", "2"]);
+    place.ok(&["ring", "delete", "/net"]);
+    place.ok(&["ring", "create", "/net", "--capacity", "32MiB", "--packets", "ethernet"]);
     place.ok(&["record", "/net", "--pcap", "good.pcap"]);
     assert_eq!(place.count("/net", ""), 3);
 }

@@ -52,6 +52,9 @@ fn what_a_snap_length_cut_off_is_told_by_exports() {
         assert_eq!(lengths, "46\t46\n46\t46\n46\t1514\n46\t46\n", "{name}");
     }
     assert_eq!(std::fs::read(place.path("out.pcap")).unwrap()[24..], bytes[24..]);
+    let table = place.ok(&["export", "/net", "seq in 1..2", "--to", "-", "--format", "csv"]);
+    let lengths = table.lines().map(|row| row.split(',').skip(2).take(2).collect::<Vec<_>>().join(","));
+    assert_eq!(lengths.collect::<Vec<_>>(), ["length,original_length", "46,46", "46,1514"]);
     assert!(place.ok(&["query", "/net", "seq = 2"]).contains("46 B of 1514"));
     let found: serde_json::Value =
         serde_json::from_str(place.ok(&["query", "/net", "seq = 2", "--json"]).lines().next().unwrap()).unwrap();

@@ -7,7 +7,7 @@ mod common;
 
 use common::Place;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 fn signal(child: &Child, name: &str) {
     assert!(Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap().success());
@@ -98,4 +98,67 @@ fn a_process_that_is_stopped_is_named_and_waited_for_as_long_as_is_allowed() {
     assert_eq!(waiting.wait().unwrap().code(), Some(0));
     drop(owner.stdin.take());
     assert!(owner.wait().unwrap().success());
+}
+
+/// Runs the program so that it survives when the kernel refuses its writes.
+fn hardy(place: &Place, args: &[&str]) -> Command {
+    let program = place.command(args);
+    let mut command = Command::new("sh");
+    // The signal that comes along with the refusal ends a process that does not ignore it.
+    command.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"]).arg(program.get_program()).args(program.get_args());
+    command.env("FOREBAY_CLUSTER", place.cluster()).current_dir(place.path("."));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// From now on every write of the process to a file fails, as to a disk that has died.
+fn let_its_disk_die(child: &Child) {
+    let limited = Command::new("prlimit").args(["--pid", &child.id().to_string(), "--fsize=4096"]).status();
+    assert!(limited.unwrap().success());
+}
+
+#[test]
+fn a_disk_that_dies_is_told_with_what_is_not_on_it_and_what_is_missing_is_a_gap() {
+    let place = Place::formatted("256MiB");
+    for (ring, by_owner) in [("/own", true), ("/guest", false)] {
+        for name in [ring.to_string(), ring.to_string() + "/other"] {
+            let small = ["--capacity", "32MiB", "--block", "64KiB", "--flush-interval", "50ms"];
+            place.ok(&[&["ring", "create", &name], &small[..]].concat());
+        }
+        let other = ring.to_string() + "/other";
+        let mut owner = hardy(&place, &["record", &other, "--stdin", "lines"]);
+        let mut owner = (!by_owner).then(|| {
+            let mut owner = owner.spawn().unwrap();
+            // Once it says so, it has the disk, and serves others.
+            BufReader::new(owner.stderr.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+            owner
+        });
+        let mut recording = hardy(&place, &["record", ring, "--generate", "2MB/s,1000", "--json"]).spawn().unwrap();
+        let mut lines = BufReader::new(recording.stdout.take().unwrap()).lines();
+        lines.next().unwrap().unwrap();
+        let_its_disk_die(owner.as_ref().unwrap_or(&recording));
+        let last = lines.map(Result::unwrap).last().unwrap();
+        let mut said = String::new();
+        recording.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(recording.wait().unwrap().code(), Some(1), "{said}");
+        let summary: serde_json::Value = serde_json::from_str(&last).unwrap();
+        let number = |name: &str| summary[name].as_u64().unwrap();
+        let (accepted, durable) = (number("elements"), number("durable_elements"));
+        assert!(durable > 0 && durable < accepted, "{last}");
+        let words = format!("the last {} of {accepted} elements that were accepted", accepted - durable);
+        assert!(said.contains(&words) && said.contains("check the device"), "{said}");
+        if let Some(owner) = &mut owner {
+            drop(owner.stdin.take());
+            assert_eq!(owner.wait().unwrap().code(), Some(1), "it closes a device that failed");
+        }
+        // On a disk that works: what was said to be there is, and the rest is told by whoever records next.
+        let there = place.count(ring, "");
+        assert!((durable..=accepted).contains(&there), "{there} of {durable} to {accepted}");
+        assert_eq!(place.ok(&["gaps", ring, "--json"]), "");
+        place.ok(&["record", ring, "--generate", "max,1000", "--count", "3"]);
+        assert_eq!(place.count(ring, ""), there + 3);
+        let gaps = place.ok(&["gaps", ring, "--json"]);
+        let gap: serde_json::Value = serde_json::from_str(gaps.trim()).unwrap();
+        assert_eq!((&gap["cause"], &gap["count"]), (&"restart".into(), &serde_json::Value::Null), "{gaps}");
+    }
 }

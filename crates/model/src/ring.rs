@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::gap::Cause;
 use crate::key::KeySet;
+use crate::packet::LinkType;
 use crate::size::{Bytes, Rate};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -82,6 +83,16 @@ pub fn default_index_percent(keys: usize) -> u8 {
 }
 
 impl RingSpec {
+    /// Its keys, which read packets by the link type that the ring has.
+    pub fn key_set(&self) -> Result<KeySet> {
+        let keys = KeySet::parse(&self.keys)?;
+        Ok(match self.content {
+            // What pcap cannot number is no type that anything here reads.
+            Content::Packets(link) => keys.with_link_type(LinkType(u16::try_from(link).unwrap_or(u16::MAX))),
+            Content::Opaque => keys,
+        })
+    }
+
     /// A ring of `capacity` with the default of everything else.
     pub fn new(name: impl Into<String>, capacity: Bytes) -> RingSpec {
         RingSpec {

@@ -47,7 +47,7 @@ impl Writer {
 
     /// A staging buffer, waiting for one; `None` if the wait was ended.
     pub fn take(&self) -> Result<Option<Buffer>> {
-        self.going_on()?;
+        self.check()?;
         if let Some(buffer) = self.try_take() {
             return Ok(Some(buffer));
         }
@@ -55,7 +55,7 @@ impl Writer {
         self.target.order(Order::TakeBuffer { session: self.session, answer })?;
         match buffer.receive_blocking() {
             Some(buffer) => Ok(Some(buffer)),
-            None => self.going_on().map(|()| None),
+            None => self.check().map(|()| None),
         }
     }
 
@@ -68,16 +68,15 @@ impl Writer {
         }
     }
 
-    /// Hands a block over. What becomes of it is told by [`Writer::durable`].
+    /// Hands a block over. What becomes of it is told by [`Writer::durable`] and [`Writer::check`].
     pub fn send(&self, buffer: Buffer, number: u64, accepted: Moment) -> Result<()> {
-        self.going_on()?;
+        self.check()?;
         self.target.order(Order::Append { session: self.session, buffer, number, accepted })
     }
 
-    /// How far it is durable now; an error if nothing will be any more.
-    pub fn durable(&self) -> Result<Durable> {
-        let (durable, _) = self.opening.watch.now();
-        self.going_on().map(|()| durable)
+    /// How far it is durable now, also if nothing more will be.
+    pub fn durable(&self) -> Durable {
+        self.opening.watch.now().0
     }
 
     /// Waits until block `number` is durable, or everything is pinned.
@@ -89,7 +88,8 @@ impl Writer {
         self.opening.watch.clone()
     }
 
-    fn going_on(&self) -> Result<()> {
+    /// An error if nothing more will be durable in this session.
+    pub fn check(&self) -> Result<()> {
         match self.opening.watch.now().1 {
             None => Ok(()),
             Some(Err(error)) => Err(error),

@@ -19,39 +19,50 @@ const NAMES: [&str; 2] = ["/a", "/station/7"];
 
 #[test]
 fn a_script_reads_from_an_image_what_a_query_returns_also_after_a_power_cut() {
-    seeds::each(2, |seed| {
-        let world = World::new(seed);
-        let disk = world.disk(presets::ssd().scaled(10_000));
-        let random = world.random();
-        world.run(set_up(world.env(disk.clone())));
-        world.run(record(world.env(disk.clone()), random.clone(), 1500));
-        world.kill();
-        disk.cut_after(10 + random.below(120));
-        let cut = world.run_until_cut(record(world.env(disk.clone()), random.clone(), 1500));
-        world.crash(&[&disk]);
-        disk.no_cut();
-        assert!(cut.is_err(), "seed {seed}: the power stayed on");
-        let image = format!("{}/ring-{seed}.img", env!("CARGO_TARGET_TMPDIR"));
-        for state in ["cut off", "recovered", "recorded on"] {
-            std::fs::write(&image, world.run(content(disk.clone()))).unwrap();
-            let scripts = NAMES.map(|name| script(&image, name));
-            let ours = world.run(returned(world.env(disk.clone())));
-            for (name, (script, ours)) in NAMES.iter().zip(scripts.iter().zip(&ours)) {
-                let same = script.iter().zip(ours).take_while(|(a, b)| a == b).count();
-                let lengths = (script.len(), ours.len());
-                assert!(script == ours, "seed {seed}, {state}: {name} differs after {same} bytes of {lengths:?}");
-                assert!(ours.len() > 1 << 20, "seed {seed}, {state}: {name} has only {} bytes", ours.len());
-            }
-            if state == "recovered" {
-                world.run(record(world.env(disk.clone()), random.clone(), 300));
-                world.kill();
-            }
-        }
-        std::fs::remove_file(&image).unwrap();
-    });
+    seeds::each(2, |seed| story(seed, Duration::from_millis(if seed % 2 == 0 { 50 } else { 2000 })));
 }
 
-async fn set_up(env: Env) {
+#[test]
+fn a_script_ends_where_a_query_does_if_whole_segments_follow_a_torn_one() {
+    // With so much on its way the power cut leaves segments behind a hole, for some seeds: these are such.
+    for seed in [3, 11] {
+        story(seed, Duration::from_secs(2));
+    }
+}
+
+/// Recorded, cut off while `flush_interval` is on its way, recovered, recorded on: the same for script and query.
+fn story(seed: u64, flush_interval: Duration) {
+    let world = World::new(seed);
+    let disk = world.disk(presets::ssd().scaled(10_000));
+    let random = world.random();
+    world.run(set_up(world.env(disk.clone()), flush_interval));
+    world.run(record(world.env(disk.clone()), random.clone(), 1500));
+    world.kill();
+    disk.cut_after(10 + random.below(120));
+    let cut = world.run_until_cut(record(world.env(disk.clone()), random.clone(), 1500));
+    world.crash(&[&disk]);
+    disk.no_cut();
+    assert!(cut.is_err(), "seed {seed}: the power stayed on");
+    let image = format!("{}/ring-{seed}-{}.img", env!("CARGO_TARGET_TMPDIR"), flush_interval.as_millis());
+    for state in ["cut off", "recovered", "recorded on"] {
+        std::fs::write(&image, world.run(content(disk.clone()))).unwrap();
+        let scripts = NAMES.map(|name| script(&image, name));
+        let ours = world.run(returned(world.env(disk.clone())));
+        for (name, (script, ours)) in NAMES.iter().zip(scripts.iter().zip(&ours)) {
+            let same = script.iter().zip(ours).take_while(|(a, b)| a == b).count();
+            let lengths = (script.len(), ours.len());
+            assert!(script == ours, "seed {seed}, {state}: {name} differs after {same} bytes of {lengths:?}");
+            assert!(ours.len() > 1 << 20, "seed {seed}, {state}: {name} has only {} bytes", ours.len());
+        }
+        if state == "recovered" {
+            world.run(record(world.env(disk.clone()), random.clone(), 300));
+            world.kill();
+        }
+    }
+    std::fs::remove_file(&image).unwrap();
+}
+
+async fn set_up(env: Env, flush_interval: Duration) {
     let geometry = env.device.geometry();
     Target::format(env.clone(), Profile::guess(geometry.size, geometry.rotates)).await.unwrap();
     let target = Target::open(env).await.unwrap();
@@ -59,7 +70,7 @@ async fn set_up(env: Env) {
         let mut spec = RingSpec::new(name, Bytes::mib(4));
         spec.block = Bytes::kib(64);
         spec.segment = Bytes::kib(320);
-        spec.flush_interval = Duration::from_millis(50);
+        spec.flush_interval = flush_interval;
         spec.keys = vec!["tag=u32le@0".to_owned()];
         target.create_ring(spec).await.unwrap();
     }

@@ -17,9 +17,7 @@ use crate::schedule::{Expected, Scheduler, StreamId};
 use crate::segment::IndexBudget;
 use crate::superblock::Superblock;
 use forebay_env::{Env, Slab};
-use forebay_model::key::KeySet;
-use forebay_model::packet::LinkType;
-use forebay_model::ring::{Content, RingSpec, RingStatus};
+use forebay_model::ring::{RingSpec, RingStatus};
 use forebay_model::{Bytes, Error, Profile, Rate, Result, RingId, TargetId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -261,7 +259,7 @@ impl Target {
 
     fn start(&self, id: RingId) -> Result<Rc<Ring>> {
         let (spec, segment) = self.core.with_ring(id, |r| (r.spec.clone(), r.segment));
-        let keys = keys_of(&spec)?;
+        let keys = spec.key_set()?;
         let profile = self.core.profile();
         let staging = admission::staging(&profile, spec.guarantee, spec.flush_interval, spec.block);
         let count = (staging.0 / spec.block.0).clamp(8, 4096) as usize;
@@ -346,17 +344,9 @@ pub(crate) async fn load(env: Env) -> Result<(Rc<Core>, Vec<String>)> {
     Ok((Rc::new(core), complaints))
 }
 
-pub(crate) fn keys_of(spec: &RingSpec) -> Result<KeySet> {
-    let keys = KeySet::parse(&spec.keys)?;
-    Ok(match spec.content {
-        Content::Packets(link) => keys.with_link_type(LinkType(link as u16)),
-        Content::Opaque => keys,
-    })
-}
-
 /// Bytes beyond its elements that a ring writes, as a share of them.
 fn overhead(spec: &RingSpec, segment: Bytes) -> f64 {
-    let keys = keys_of(spec).map_or(0, |keys| keys.len());
+    let keys = spec.key_set().map_or(0, |keys| keys.len());
     admission::overhead(spec.block, segment, IndexBudget::for_segment(segment, spec.index_percent, keys))
 }
 

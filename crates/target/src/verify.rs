@@ -9,7 +9,7 @@ use crate::ring::Ring;
 use crate::ring::recover::standings;
 use crate::salvage::{Salvage, Window};
 use crate::segment::{Owner, PAGE_LEN, TRAILER_LEN, Tables, Trailer, is_whole};
-use crate::target::{Core, keys_of, load};
+use crate::target::{Core, load};
 use forebay_env::{Env, Slab};
 use forebay_model::block::{BLOCK_ALIGN, parse_stamped};
 use forebay_model::{Bytes, Result, RingId};
@@ -71,7 +71,7 @@ pub async fn verify(env: Env, progress: &mut dyn FnMut(Bytes, Bytes)) -> Result<
     let mut work = Vec::new();
     for id in core.ring_ids() {
         let (spec, size) = core.with_ring(id, |r| (r.spec.clone(), r.segment));
-        let ring = Ring::new(core.clone(), id, Slab::new(spec.block, 1)?, keys_of(&spec)?);
+        let ring = Ring::new(core.clone(), id, Slab::new(spec.block, 1)?, spec.key_set()?);
         let verifier = Verifier { core: core.clone(), id, size, salvage: salvage(&core) };
         let (segments, ring_found) = verifier.list(&ring, spec.name).await?;
         work.push((verifier, segments, ring_found));

@@ -8,10 +8,9 @@ use crate::frame::{Command, Flags, Head, RequestId};
 use crate::reader::FrameReader;
 use crate::writer::FrameWriter;
 use forebay_model::ring::{Item, Pin, Pinned, QuerySummary, RingSpec, RingStatus};
-use forebay_model::{Bytes, Profile, Rate, Result, TargetId, Timestamp};
+use forebay_model::{Bytes, Plan, Profile, Rate, Result, TargetId, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
-use std::ops::Range;
 use std::time::Duration;
 
 /// The items in one frame of a query's answer: what surely fits a body.
@@ -238,28 +237,8 @@ pub struct TargetPlan {
     pub target: TargetId,
     /// What people call its device.
     pub device: String,
-    /// Whether it can be promised.
-    pub can: bool,
-    /// What was asked for.
-    pub rate: Rate,
-    /// The most that could be promised with this capacity, in the fastest free place.
-    pub highest: Rate,
-    /// The largest ring that can have the rate.
-    pub largest: Bytes,
-    /// Where the ring would be.
-    pub places: Vec<Range<Bytes>>,
-    /// Whether its groups would have no logs.
-    pub without_logs: bool,
-    /// Space of the ring, in whole groups.
-    pub capacity: Bytes,
-    /// Share of the capacity that holds history: without logs, index and pins.
-    pub usable: f64,
-    /// Time from an element's arrival until it is overwritten, at the full rate.
-    pub history: Duration,
-    /// Memory for what has arrived and is not durable.
-    pub staging: Bytes,
-    /// What is in the way, or worth knowing, in a sentence.
-    pub note: String,
+    /// The plan.
+    pub plan: Plan,
 }
 
 /// Asks for what matches; the answer is many frames ([`send_items`], [`send_summary`]).

@@ -16,6 +16,8 @@ const PACKAGES: &[Package] = &[
     Package { program: "tshark", debian: "tshark", why: "reads back the captures that we export" },
     Package { program: "ip", debian: "iproute2", why: "makes the network namespaces that tests capture in" },
     Package { program: "python3", debian: "python3", why: "reads a ring back by the description of its bytes alone" },
+    Package { program: "mkfs.ext4", debian: "e2fsprogs", why: "makes a file system that must not be formatted over" },
+    Package { program: "prlimit", debian: "util-linux", why: "lets the disk of a recording fail" },
     Package { program: "fio", debian: "fio", why: "measures what the disk can do beside what we reach on it" },
 ];
 

@@ -1,6 +1,6 @@
 //! Arrow: the columns of the CSV export in batches.
 //!
-//! `sequence` and `length` are unsigned 64-bit numbers, `time` and `until` are nanoseconds in UTC, keys are text or
+//! `sequence`, `length` and `original_length` are unsigned 64-bit numbers, `time` and `until` are nanoseconds in UTC, keys are text or
 //! unsigned 64-bit numbers, `gap` is text and `missing` an unsigned 64-bit number. What a row has no value for is null;
 //! `gap` is null for elements and for nothing else.
 
@@ -48,6 +48,7 @@ pub(super) struct Arrow {
     sequence: UInt64Builder,
     time: TimestampNanosecondBuilder,
     length: UInt64Builder,
+    original: UInt64Builder,
     keys: Vec<Values>,
     gap: StringBuilder,
     missing: UInt64Builder,
@@ -64,6 +65,7 @@ impl Arrow {
             Field::new("sequence", DataType::UInt64, true),
             Field::new("time", time.clone(), true),
             Field::new("length", DataType::UInt64, true),
+            Field::new("original_length", DataType::UInt64, true),
         ];
         for column in &columns {
             let kind = match column.kind {
@@ -97,6 +99,7 @@ impl Arrow {
             sequence: UInt64Builder::new(),
             time: TimestampNanosecondBuilder::new().with_timezone("UTC"),
             length: UInt64Builder::new(),
+            original: UInt64Builder::new(),
             keys,
             gap: StringBuilder::new(),
             missing: UInt64Builder::new(),
@@ -124,8 +127,12 @@ impl Arrow {
             return Ok(());
         }
         self.text = 0;
-        let mut arrays: Vec<ArrayRef> =
-            vec![Arc::new(self.sequence.finish()), Arc::new(self.time.finish()), Arc::new(self.length.finish())];
+        let mut arrays: Vec<ArrayRef> = vec![
+            Arc::new(self.sequence.finish()),
+            Arc::new(self.time.finish()),
+            Arc::new(self.length.finish()),
+            Arc::new(self.original.finish()),
+        ];
         for values in &mut self.keys {
             arrays.push(match values {
                 Values::Text(text) => Arc::new(text.finish()),
@@ -145,7 +152,14 @@ impl Arrow {
 }
 
 impl Exporter for Arrow {
-    fn element_cut(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &Keys<'_>, _: u32) -> Result<()> {
+    fn element_cut(
+        &mut self,
+        sequence: u64,
+        time: Timestamp,
+        parts: &[&[u8]],
+        keys: &Keys<'_>,
+        cut: u32,
+    ) -> Result<()> {
         // Before anything is appended, so that a refused element leaves no half of a row.
         for (index, column) in self.columns.iter().enumerate() {
             if let (ColumnKind::Number, Some(text)) = (column.kind, value(&self.columns, index, keys))
@@ -162,7 +176,9 @@ impl Exporter for Arrow {
         self.totals.elements += 1;
         self.sequence.append_value(sequence);
         self.time.append_value(time.0);
-        self.length.append_value(parts.iter().map(|p| p.len() as u64).sum());
+        let length = parts.iter().map(|p| p.len() as u64).sum();
+        self.length.append_value(length);
+        self.original.append_value(length + u64::from(cut));
         for (index, values) in self.keys.iter_mut().enumerate() {
             let value = value(&self.columns, index, keys);
             match values {
@@ -186,6 +202,7 @@ impl Exporter for Arrow {
         self.sequence.append_null();
         self.time.append_value(gap.first.0);
         self.length.append_null();
+        self.original.append_null();
         self.no_keys();
         self.gap.append_value(gap.cause.name());
         self.missing.append_option(gap.count);
@@ -198,6 +215,7 @@ impl Exporter for Arrow {
         self.sequence.append_value(range.start);
         self.time.append_null();
         self.length.append_null();
+        self.original.append_null();
         self.no_keys();
         self.gap.append_value(EXPIRED);
         self.missing.append_value(range.end.saturating_sub(range.start));

@@ -1,6 +1,6 @@
 //! CSV (RFC 4180): a header, then a row for each element, gap and expired range, in their order.
 //!
-//! Columns: `sequence,time,length`, the keys, then `gap` (empty for elements; a cause, or `expired`), `missing` (how
+//! Columns: `sequence,time,length`, `original_length` (longer if its end was cut off before it came), the keys, then `gap` (empty for elements; a cause, or `expired`), `missing` (how
 //! many, if known) and `until`. A gap bears in `time` when it began; an expired range bears its first number in
 //! `sequence`.
 
@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 /// The names of columns that are no keys.
-pub(super) const FIXED: [&str; 6] = ["sequence", "time", "length", "gap", "missing", "until"];
+pub(super) const FIXED: [&str; 7] = ["sequence", "time", "length", "original_length", "gap", "missing", "until"];
 
 /// What stands in the column `gap` for an expired range.
 pub(super) const EXPIRED: &str = "expired";
@@ -40,7 +40,7 @@ impl Csv {
     pub(super) fn new(out: Out, columns: Vec<Column>) -> Result<Csv> {
         check(&columns)?;
         let mut csv = Csv { out, columns, row: String::new(), totals: Totals::default() };
-        csv.row.push_str("sequence,time,length");
+        csv.row.push_str("sequence,time,length,original_length");
         for column in &csv.columns {
             csv.row.push(',');
             field(&mut csv.row, &column.name);
@@ -70,10 +70,17 @@ macro_rules! add {
 }
 
 impl Exporter for Csv {
-    fn element_cut(&mut self, sequence: u64, time: Timestamp, parts: &[&[u8]], keys: &Keys<'_>, _: u32) -> Result<()> {
+    fn element_cut(
+        &mut self,
+        sequence: u64,
+        time: Timestamp,
+        parts: &[&[u8]],
+        keys: &Keys<'_>,
+        cut: u32,
+    ) -> Result<()> {
         self.totals.elements += 1;
-        let length: usize = parts.iter().map(|p| p.len()).sum();
-        add!(self.row, "{sequence},{time},{length}");
+        let length: u64 = parts.iter().map(|p| p.len() as u64).sum();
+        add!(self.row, "{sequence},{time},{length},{}", length + u64::from(cut));
         for index in 0..self.columns.len() {
             self.row.push(',');
             field(&mut self.row, value(&self.columns, index, keys).unwrap_or_default());
@@ -88,7 +95,7 @@ impl Exporter for Csv {
 
     fn gap(&mut self, gap: &Gap) -> Result<()> {
         self.totals.gaps += 1;
-        add!(self.row, ",{},", gap.first);
+        add!(self.row, ",{},,", gap.first);
         self.no_keys();
         add!(self.row, ",{},", gap.cause);
         if let Some(count) = gap.count {
@@ -100,7 +107,7 @@ impl Exporter for Csv {
 
     fn expired(&mut self, range: Range<u64>) -> Result<()> {
         self.totals.count_expired(&range);
-        add!(self.row, "{},,", range.start);
+        add!(self.row, "{},,,", range.start);
         self.no_keys();
         add!(self.row, ",{EXPIRED},{},", range.end.saturating_sub(range.start));
         self.end_row()

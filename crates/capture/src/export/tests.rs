@@ -24,7 +24,7 @@ fn fill(exporter: &mut dyn Exporter) -> Result<()> {
     exporter.gap(&gap(Some(12)))?;
     exporter.gap(&gap(None))?;
     // Keys in another order, one that is no column, one that is missing.
-    exporter.element(8, Timestamp(EPOCH.0 + 1), &[], &[("vlan", "4"), ("src", "a,\"b\"\n")])
+    exporter.element_cut(8, Timestamp(EPOCH.0 + 1), &[], &[("vlan", "4"), ("src", "a,\"b\"\n")], 1500)
 }
 
 fn export(format: Format) -> (Vec<u8>, Totals) {
@@ -63,12 +63,12 @@ fn packet_captures_account_for_gaps_or_say_that_they_cannot() {
 fn csv_has_a_row_for_everything() {
     let (bytes, totals) = export(Format::Csv(columns()));
     assert_eq!(totals, Totals { payload: 0, ..TOTALS });
-    let expected = "sequence,time,length,src,port,gap,missing,until\r\n\
-        3,,,,,expired,4,\r\n\
-        7,2023-11-14T22:13:20Z,3,10.0.0.1,53,,,\r\n\
-        ,2023-11-14T22:13:20Z,,,,overflow,12,2023-11-14T22:13:21Z\r\n\
-        ,2023-11-14T22:13:20Z,,,,overflow,,2023-11-14T22:13:21Z\r\n\
-        8,2023-11-14T22:13:20.000000001Z,0,\"a,\"\"b\"\"\n\",,,,\r\n";
+    let expected = "sequence,time,length,original_length,src,port,gap,missing,until\r\n\
+        3,,,,,,expired,4,\r\n\
+        7,2023-11-14T22:13:20Z,3,3,10.0.0.1,53,,,\r\n\
+        ,2023-11-14T22:13:20Z,,,,,overflow,12,2023-11-14T22:13:21Z\r\n\
+        ,2023-11-14T22:13:20Z,,,,,overflow,,2023-11-14T22:13:21Z\r\n\
+        8,2023-11-14T22:13:20.000000001Z,0,1500,\"a,\"\"b\"\"\n\",,,,\r\n";
     assert_eq!(String::from_utf8(bytes).unwrap(), expected);
 }
 
@@ -95,7 +95,7 @@ fn arrow_has_the_same_rows_in_columns_with_types() {
         let batch = &batches[0];
         let schema = batch.schema();
         let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-        assert_eq!(names, ["sequence", "time", "length", "src", "port", "gap", "missing", "until"]);
+        assert_eq!(names, ["sequence", "time", "length", "original_length", "src", "port", "gap", "missing", "until"]);
         let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
         assert_eq!(schema.field_with_name("time").unwrap().data_type(), &time);
         let numbers = |name: &str| {
@@ -113,6 +113,7 @@ fn arrow_has_the_same_rows_in_columns_with_types() {
         let text = |text: &str| Some(text.to_string());
         assert_eq!(numbers("sequence"), [Some(3), Some(7), None, None, Some(8)]);
         assert_eq!(numbers("length"), [None, Some(3), None, None, Some(0)]);
+        assert_eq!(numbers("original_length"), [None, Some(3), None, None, Some(1500)]);
         assert_eq!(numbers("port"), [None, Some(53), None, None, None]);
         assert_eq!(numbers("missing"), [Some(4), None, Some(12), None, None]);
         assert_eq!(texts("src"), [None, text("10.0.0.1"), None, None, text("a,\"b\"\n")]);

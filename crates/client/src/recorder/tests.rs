@@ -143,6 +143,51 @@ fn a_session_says_what_was_missed_since_the_last_one() {
 }
 
 #[test]
+fn a_device_that_dies_is_told_with_what_is_there_and_what_is_not_and_the_next_session_tells_of_it() {
+    let fake = Fake::new(spec(Overflow::Block), 6);
+    let mut recorder = open(&fake);
+    let mut recorded = 0;
+    let mut record = |recorder: &mut Recorder, up_to| {
+        for n in recorded..up_to {
+            recorder.element(time(n), &[&[n as u8; 1000]], &[]).expect("room");
+        }
+        recorded = up_to;
+    };
+    // Seven fill a block: two of them are there, two are not, two elements more are in none yet.
+    record(&mut recorder, 15);
+    fake.state().slow = true;
+    record(&mut recorder, 30);
+    let progress = recorder.progress();
+    assert_eq!((progress.elements, progress.durable_elements, progress.durable_blocks), (30, 14, 2));
+    fake.state().dead = true;
+    let error = recorder.tick().expect_err("dead");
+    assert_eq!(error.kind, Kind::Device);
+    assert!(error.message.contains("last 16 of 30 elements") && error.message.contains("/a"), "{error}");
+    // Also where the block at hand has room: an element that can never be stored is not accepted.
+    for again in [
+        recorder.element(time(30), &[b"x"], &[]),
+        recorder.begin(time(30), &[]),
+        recorder.tick(),
+        recorder.flush().map(drop),
+    ] {
+        assert_eq!(again.expect_err("dead"), error);
+    }
+    let progress = recorder.progress();
+    assert_eq!((progress.elements, progress.durable_elements, progress.durable_blocks), (30, 14, 2));
+    assert_eq!(recorder.close().expect_err("dead"), error);
+    let kept = fake.kept();
+    assert!(kept == (0..14).map(|n| element(n, &[n as u8; 1000])).collect::<Vec<_>>());
+
+    // The same ring, on a device that works: its last element is the last that was durable.
+    let fake = Fake::new(spec(Overflow::Block), 4);
+    fake.state().newest = Some(time(13));
+    let mut recorder = open(&fake);
+    recorder.element(time(50), &[b"x"], &[]).expect("room");
+    recorder.close().expect("durable");
+    assert_eq!(fake.kept(), [gap(Cause::Restart, None, 13, 50), element(50, b"x")]);
+}
+
+#[test]
 fn an_element_too_large_for_the_ring_is_refused_with_numbers_and_told() {
     let fake = Fake::new(spec(Overflow::Block), 4);
     let mut recorder = open(&fake);

@@ -226,9 +226,12 @@ impl WriterLink for RemoteWriter {
         failure.map_or(Ok(()), Err)
     }
 
-    fn durable(&self) -> Result<Durable> {
-        let state = self.shared.lock();
-        state.failure.clone().map_or(Ok(state.durable), Err)
+    fn durable(&self) -> Durable {
+        self.shared.lock().durable
+    }
+
+    fn check(&self) -> Result<()> {
+        self.shared.lock().failure.clone().map_or(Ok(()), Err)
     }
 
     fn wait_durable(&self, number: u64) -> Result<Durable> {

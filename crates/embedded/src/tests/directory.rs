@@ -130,3 +130,76 @@ fn a_formatted_device_is_not_taken_into_another_cluster_unasked() {
     drop(cluster);
     format(dir.path(), &force).expect("formatted");
 }
+
+#[test]
+fn a_device_that_holds_something_is_not_formatted_unasked_and_none_of_the_others_is() {
+    let files = tempfile::tempdir().expect("a directory");
+    let content: [(&str, u64, &[u8], &str); 4] = [
+        ("raid", 4096, b"\xfc\x4e\x2b\xa9", "a part of a Linux RAID (its signature is at byte 4096)"),
+        ("disk", 512, b"EFI PART", "a GPT partition table"),
+        // Both are targets, and neither can be opened: of a later version, and with one copy that is none.
+        ("newer", 0, b"FOREBAY\0\x02\0\0\0", "is a target already"),
+        ("broken", 64 << 10, b"FOREBAY\0", "is a target already"),
+    ];
+    let empty = files.path().join("empty");
+    drop(real::create_file(&empty, Bytes::mib(16)).expect("a file"));
+    for (name, at, bytes, words) in content {
+        let path = files.path().join(name);
+        drop(real::create_file(&path, Bytes::mib(16)).expect("a file"));
+        std::os::unix::fs::FileExt::write_all_at(
+            &std::fs::OpenOptions::new().write(true).open(&path).expect("opened"),
+            bytes,
+            at,
+        )
+        .expect("written");
+        let before = std::fs::read(&path).expect("read");
+        let dir = files.path().join("one/two");
+        let options = FormatOptions { size: None, devices: vec![empty.clone(), path.clone()], ..small() };
+        let error = format(&dir, &options).expect_err("refused");
+        assert_eq!(error.kind, Kind::Exists, "{error}");
+        assert!(error.message.contains(words) && error.message.contains(name), "{error}");
+        assert!(std::fs::read(&path).expect("read") == before, "{name} was changed");
+        assert!(std::fs::read(&empty).expect("read").iter().all(|byte| *byte == 0), "{name}: the other was changed");
+        format(
+            files.path().join(name.to_owned() + ".d"),
+            &FormatOptions { force: true, devices: vec![path], ..options },
+        )
+        .expect("forced");
+    }
+}
+
+#[test]
+fn formatting_that_comes_to_nothing_leaves_nothing_behind() {
+    let place = tempfile::tempdir().expect("a directory");
+    let file = place.path().join("file");
+    std::fs::write(&file, "x").expect("written");
+    let names = |dir: &Path| -> Vec<std::ffi::OsString> {
+        std::fs::read_dir(dir).expect("listed").map(|entry| entry.expect("listed").file_name()).collect()
+    };
+    for options in [
+        FormatOptions { size: Some(Bytes::mib(2)), ..small() },
+        FormatOptions { size: Some(Bytes::gib(1 << 22)), ..small() },
+        FormatOptions { size: None, devices: vec![PathBuf::from("/dev/null")], ..small() },
+        FormatOptions { size: None, devices: vec![file.clone()], ..small() },
+    ] {
+        format(place.path().join("a/b"), &options).expect_err("refused");
+        assert_eq!(names(place.path()), ["file"], "{options:?}");
+        let there = place.path().join("there");
+        std::fs::create_dir(&there).expect("a directory");
+        format(&there, &options).expect_err("refused");
+        assert_eq!(names(&there), [""; 0], "what was there stays, as it was");
+        std::fs::remove_dir(&there).expect("empty");
+    }
+    format(file.join("a"), &small()).expect_err("below a file");
+    assert_eq!(names(place.path()), ["file"]);
+}
+
+#[test]
+fn a_cluster_stays_if_what_is_to_replace_it_by_force_has_no_room() {
+    let dir = fresh();
+    enter(dir.path()).create_ring(spec("/a")).expect("created");
+    let options = FormatOptions { size: Some(Bytes::gib(1 << 22)), force: true, ..small() };
+    let error = format(dir.path(), &options).expect_err("no room");
+    assert_eq!(error.kind, Kind::Full, "{error}");
+    assert_eq!(enter(dir.path()).status().expect("status").len(), 1);
+}

@@ -154,7 +154,7 @@ fn pins_and_plans_and_profiles_go_through_a_connection() {
         block: Bytes::mib(1),
         keys: 0,
     };
-    let [without, with] = [0, 6].map(|keys| guest.plan(PlanRequest { keys, ..request }).expect("plans").remove(0));
+    let [without, with] = [0, 6].map(|keys| guest.plan(PlanRequest { keys, ..request }).expect("plans").remove(0).plan);
     assert!(with.usable < without.usable, "an index takes space: {} and {}", with.usable, without.usable);
     assert_eq!(guest.plan(request).expect("plans"), owner.plan(request).expect("plans"));
     let profiles = guest.profiles().expect("profiles");

@@ -137,6 +137,12 @@ pub fn remove(path: impl AsRef<Path>) -> Result<bool> {
     }
 }
 
+/// Removes a directory, if nothing is in it.
+pub fn remove_empty_directory(path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    fs::remove_dir(path).map_err(|e| trouble("removing the directory", path, &e))
+}
+
 /// Makes a directory and those above it, as far as they are missing.
 pub fn make_directory(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();

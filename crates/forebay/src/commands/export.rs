@@ -9,11 +9,11 @@ use forebay_capture::export::{ArrowFormat, Column, ColumnKind, Exporter, Format,
 use forebay_client::{Answer, Cluster, Event};
 use forebay_env::real::file::{self, File};
 use forebay_env::real::signal::Stop;
-use forebay_model::key::{KeySet, KeyType, KeyValue};
-use forebay_model::packet;
+use forebay_model::key::{KeySet, KeyType, KeyValue, MAX_KEYS};
 use forebay_model::ring::{Content, RingSpec};
 use forebay_model::{Error, Result};
 use serde_json::json;
+use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -47,7 +47,7 @@ pub enum FormatName {
     Raw,
     /// The bytes, each element behind its length in four bytes, least significant first
     Lp,
-    /// Sequence, time, length and keys as text
+    /// Sequence, time, lengths and keys as text
     Csv,
     /// The same as an Arrow file
     Arrow,
@@ -152,31 +152,29 @@ pub fn write(
 ) -> Result<Totals> {
     let stopper = answer.stopper();
     when_stopped(stop, move || stopper.stop())?;
-    let mut keys = KeySet::parse(&spec.keys)?;
-    if let Content::Packets(link) = spec.content {
-        keys = keys.with_link_type(packet::LinkType(u16::try_from(link).unwrap_or(u16::MAX)));
-    }
-    let mut values = vec![KeyValue::MISSING; keys.len()];
     // Without keys an element costs no text.
-    let with_keys = exporter.has_keys();
+    let keys = if exporter.has_keys() { spec.key_set()? } else { KeySet::none() };
+    let mut values = vec![KeyValue::MISSING; keys.len()];
+    let mut texts = vec![String::new(); keys.len()];
     let mut live = Live::new(with_bar);
     let ring = cluster.ring(&spec.name)?;
     let (first, next) = (ring.first_sequence, ring.next_sequence);
     answer.for_each(|event| {
         match event {
             Event::Element { sequence, time, payload, caller, cut } => {
-                if with_keys {
-                    keys.extract(payload, caller, &mut values);
+                keys.extract(payload, caller, &mut values);
+                let mut named = [("", ""); MAX_KEYS];
+                let mut known = 0;
+                for ((key, value), text) in keys.specs().iter().zip(&values).zip(&mut texts) {
+                    if *value != KeyValue::MISSING {
+                        text.clear();
+                        // Writing to a string cannot fail.
+                        let _ = write!(text, "{}", key.show(*value));
+                        named[known] = (key.name(), text);
+                        known += 1;
+                    }
                 }
-                let texts: Vec<(&str, String)> = keys
-                    .specs()
-                    .iter()
-                    .zip(&values)
-                    .filter(|(_, value)| **value != KeyValue::MISSING)
-                    .map(|(key, value)| (key.name(), key.show(*value).to_string()))
-                    .collect();
-                let named: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
-                exporter.element_cut(sequence, time, &[payload], &named, cut)?;
+                exporter.element_cut(sequence, time, &[payload], &named[..known], cut)?;
                 if live.is_due() {
                     let (done, total) = (sequence.saturating_sub(first), next.saturating_sub(first));
                     live.show(&format!("exporting {}", bar(done, total, 40)));

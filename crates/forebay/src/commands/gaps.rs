@@ -1,4 +1,4 @@
-//! `forebay gaps`: what could not be stored, and why.
+//! `forebay gaps`: what could not be stored, and why. Damage that nobody has read is not among it, and that is said.
 
 use crate::args::time;
 use crate::context::Context;
@@ -29,13 +29,20 @@ pub fn run(context: &mut Context, args: &GapsArgs) -> Result<()> {
             return gaps.iter().try_for_each(|gap| context.out.json(&json::gap(gap)));
         }
         if gaps.is_empty() {
-            return context.out.line("No gaps: everything that was offered is there.");
+            context.out.line("No gaps: everything that was offered was stored.")?;
+            return say_where_damage_shows(context);
         }
         let mut table = human::table(&["first", "last", "missing", "cause"], &[2]);
         for gap in &gaps {
             let count = gap.count.map_or_else(|| "unknown".to_string(), human::count);
             table.add_row([gap.first.to_string(), gap.last.to_string(), count, gap.cause.to_string()]);
         }
-        human::lines(&table).iter().try_for_each(|line| context.out.line(line))
+        human::lines(&table).iter().try_for_each(|line| context.out.line(line))?;
+        say_where_damage_shows(context)
     })
+}
+
+/// Gaps were recorded when something was missing. What the disk has lost since is known only to who reads it.
+fn say_where_damage_shows(context: &mut Context) -> Result<()> {
+    context.out.line("What was damaged since shows where it is read: `forebay check` reads everything.")
 }

@@ -84,25 +84,23 @@ fn question(args: &PlanArgs) -> Result<Question> {
     Ok(Question { capacity: args.capacity, keys, ..Question::new(args.rate) })
 }
 
+/// The question as it is put to a cluster.
+pub fn request(question: &Question) -> PlanRequest {
+    let Question { rate, capacity, pin_percent, flush_interval, block, keys } = *question;
+    PlanRequest { rate, capacity, pin_percent, flush_interval, block, keys: keys as u32 }
+}
+
 fn of_cluster(context: &mut Context, args: &PlanArgs) -> Result<bool> {
     let question = question(args)?;
-    let request = PlanRequest {
-        rate: question.rate,
-        capacity: question.capacity,
-        pin_percent: question.pin_percent,
-        flush_interval: question.flush_interval,
-        block: question.block,
-        keys: question.keys as u32,
-    };
     context.with_cluster(|context, cluster| {
-        let plans = cluster.plan(request)?;
+        let plans = cluster.plan(request(&question))?;
         for plan in &plans {
             if context.json {
                 context.out.json(&json::target_plan(plan))?;
             } else {
-                context.out.line(format_args!("{}: {}", plan.device, json::as_plan(plan).to_string().trim_end()))?;
+                context.out.line(format_args!("{}: {}", plan.device, plan.plan.to_string().trim_end()))?;
             }
         }
-        Ok(plans.iter().any(|plan| plan.can))
+        Ok(plans.iter().any(|plan| plan.plan.can))
     })
 }

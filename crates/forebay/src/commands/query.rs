@@ -99,20 +99,12 @@ pub fn run(context: &mut Context, args: &QueryArgs) -> Result<()> {
 pub fn tail(context: &mut Context, args: &TailArgs) -> Result<()> {
     context.with_cluster(|context, cluster| {
         let options = QueryOptions { follow: true, limit: args.limit, gaps_only: false };
-        let answer = if args.all || args.limit.is_some() {
-            let text = if args.all { args.query.clone() } else { from_now(cluster, &args.ring, &args.query)? };
-            cluster.query_with(&args.ring, &text, options)?
-        } else {
-            cluster.tail(&args.ring, &args.query)?
+        let answer = match args.all {
+            true => cluster.query_with(&args.ring, &args.query, options)?,
+            false => cluster.tail_with(&args.ring, &args.query, options)?,
         };
         show(context, cluster, &args.ring, answer, args.form.form(context.json), false)
     })
-}
-
-/// The query `text`, of what is recorded from now on.
-fn from_now(cluster: &Cluster, ring: &str, text: &str) -> Result<String> {
-    let next = cluster.ring(ring)?.next_sequence;
-    Ok(if text.trim().is_empty() { format!("seq >= {next}") } else { format!("({text}) and seq >= {next}") })
 }
 
 fn show(

@@ -1,6 +1,7 @@
 //! `forebay record`: from a source into a ring, until the source ends or somebody says stop.
 //!
-//! Invariant: whatever ends it, everything that was accepted is durable before the summary is printed.
+//! Invariant: whatever ends it, everything that was accepted is durable before the summary is printed; only if the ring
+//! cannot go on, it is not, and the summary says how much.
 
 use crate::args::{RingArgs, span};
 use crate::commands::format;
@@ -55,28 +56,38 @@ pub fn run(context: &mut Context, args: &RecordArgs) -> Result<()> {
         let size = Bytes(capacity.0 + capacity.0 / 8 + Bytes::mib(64).0).align_up(Bytes::mib(1));
         format::make(&dir, size.max(Bytes::mib(256)))?;
     }
-    let recorded = context.with_cluster(|context, cluster| record(context, cluster, args))?;
-    let Recorded { progress, time, ended } = recorded;
+    context.with_cluster(|context, cluster| {
+        let recorded = record(context, cluster, args)?;
+        // Before the cluster is closed, which fails if its device did.
+        summary(context, &recorded)?;
+        recorded.ended
+    })
+}
+
+fn summary(context: &mut Context, Recorded { progress, time, .. }: &Recorded) -> Result<()> {
     if context.json {
-        context.out.json(&json::recorded("summary", &progress, time.as_secs_f64()))?;
+        context.out.json(&json::recorded("summary", progress, time.as_secs_f64()))?;
     } else {
+        let there = match progress.elements - progress.durable_elements {
+            0 => "all of it is on disk".to_string(),
+            lost => format!("the last {} of it not known to be on disk", human::some(lost, "element")),
+        };
         context.out.line(format_args!(
-            "Recorded {}, {}, in {} ({}); lost: {}; all of it is on disk.",
+            "Recorded {}, {}, in {} ({}); lost: {}; {there}.",
             human::some(progress.elements, "element"),
             progress.bytes,
-            human::span(time),
-            Rate::of(progress.bytes, time),
+            human::span(*time),
+            Rate::of(progress.bytes, *time),
             human::losses(&progress.losses)
         ))?;
     }
-    context.out.flush()?;
-    ended
+    context.out.flush()
 }
 
 struct Recorded {
     progress: RecorderProgress,
     time: Duration,
-    /// Why the source ended, if not in order.
+    /// Why it ended, if not in order.
     ended: Result<()>,
 }
 
@@ -95,7 +106,7 @@ fn record(context: &mut Context, cluster: &Cluster, args: &RecordArgs) -> Result
     let (mut source, link) = args.input.open(capacity / 4, args.count, stop)?;
     let ring = match existing {
         Some(ring) => {
-            check_content(&ring, link)?;
+            check_content(&ring, args.input.content(), link)?;
             ring
         }
         None => {
@@ -136,18 +147,22 @@ fn record(context: &mut Context, cluster: &Cluster, args: &RecordArgs) -> Result
     let stopped = stop.is_set();
     let Feed { mut recorder, open, mut report, .. } = feed;
     report.live.clear();
+    let mut kept = Ok(());
     if open {
         // An element that was cut off is none: a gap says that it is missing.
         let was_stopped = ended.as_ref().map_or_else(|error| stopped && error.kind == Kind::Busy, |()| true);
-        recorder.abandon(if was_stopped { Cause::Restart } else { Cause::Rejected })?;
+        kept = recorder.abandon(if was_stopped { Cause::Restart } else { Cause::Rejected });
     }
-    let progress = recorder.close()?;
+    let kept = kept.and_then(|()| recorder.flush());
+    let progress = recorder.progress();
+    let kept = kept.and_then(|_| recorder.close());
     // Being stopped while waiting for room is no failure.
     let ended = match ended {
         Err(error) if stopped && error.kind == Kind::Busy => Ok(()),
         other => other,
     };
-    Ok(Recorded { progress, time, ended })
+    // Why the recorder cannot go on is said once, also if it is why the source did not.
+    Ok(Recorded { progress, time, ended: kept.map(drop).and(ended) })
 }
 
 fn find(cluster: &Cluster, name: &str) -> Result<Option<RingStatus>> {
@@ -160,12 +175,17 @@ fn create(cluster: &Cluster, args: &RecordArgs, link: Option<LinkType>) -> Resul
     cluster.create_ring(args.spec.spec(&args.ring, content, keys)?)
 }
 
-/// Packets of one kind do not go among those of another.
-fn check_content(ring: &RingStatus, link: Option<LinkType>) -> Result<()> {
-    match (ring.spec.content, link) {
-        (Content::Packets(has), Some(link)) if has != u32::from(link.0) => Err(Error::usage(format!(
-            "{} has packets of link type {has}, and these have {link}; record them into a ring of their own",
-            ring.spec.name
+/// Packets of one kind do not go among those of another, and what is no packet does not go among packets.
+fn check_content(ring: &RingStatus, content: Content, link: Option<LinkType>) -> Result<()> {
+    let Content::Packets(has) = ring.spec.content else { return Ok(()) };
+    let name = &ring.spec.name;
+    match link {
+        _ if content == Content::Opaque => Err(Error::usage(format!(
+            "{name} has packets, and what comes from this source is none (a datagram is but the content of one); \
+             record it into a ring that was created without --packets"
+        ))),
+        Some(link) if has != u32::from(link.0) => Err(Error::usage(format!(
+            "{name} has packets of link type {has}, and these have {link}; record them into a ring of their own"
         ))),
         _ => Ok(()),
     }

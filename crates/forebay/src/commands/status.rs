@@ -1,10 +1,11 @@
 //! `forebay status` and `forebay top`: how everything is.
 
 use crate::args::span;
+use crate::commands::plan;
 use crate::context::{self, Context};
 use crate::show::{json, rings};
 use clap::Args;
-use forebay_client::{Cluster, Info, PlanRequest};
+use forebay_client::{Cluster, Info};
 use forebay_env::real::process::{self, Standard};
 use forebay_env::real::signal::Stop;
 use forebay_model::ring::RingStatus;
@@ -47,17 +48,9 @@ impl Look {
         // A small ring in the fastest free place; where there is no space, there is no answer.
         let smallest = info.targets.iter().map(|t| t.group * 4).max().unwrap_or(Bytes::mib(64));
         let question = Question { capacity: Some(smallest), ..Question::new(Rate(1)) };
-        let request = PlanRequest {
-            rate: question.rate,
-            capacity: question.capacity,
-            pin_percent: question.pin_percent,
-            flush_interval: question.flush_interval,
-            block: question.block,
-            keys: question.keys as u32,
-        };
-        let plans = cluster.plan(request).unwrap_or_default();
+        let plans = cluster.plan(plan::request(&question)).unwrap_or_default();
         let best = |target: &forebay_client::TargetInfo| {
-            plans.iter().find(|plan| plan.target == target.id).map(|plan| plan.highest)
+            plans.iter().find(|plan| plan.target == target.id).map(|plan| plan.plan.highest)
         };
         let headroom = info.targets.iter().map(best).collect();
         Ok(Look { at, rings, info, headroom })

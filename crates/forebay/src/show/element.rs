@@ -5,8 +5,7 @@ use crate::show::out::Out;
 use forebay_client::Event;
 use forebay_model::Result;
 use forebay_model::key::{KeySet, KeyValue};
-use forebay_model::packet::LinkType;
-use forebay_model::ring::{Content, RingSpec};
+use forebay_model::ring::RingSpec;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
@@ -36,10 +35,7 @@ pub struct Elements {
 impl Elements {
     /// For a ring created like `spec`.
     pub fn new(spec: &RingSpec, form: Form) -> Result<Elements> {
-        let mut keys = KeySet::parse(&spec.keys)?;
-        if let Content::Packets(link) = spec.content {
-            keys = keys.with_link_type(LinkType(u16::try_from(link).unwrap_or(u16::MAX)));
-        }
+        let keys = spec.key_set()?;
         let values = vec![KeyValue::MISSING; keys.len()];
         Ok(Elements { keys, values, form, line: String::new() })
     }

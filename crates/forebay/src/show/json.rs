@@ -2,8 +2,7 @@
 
 use forebay_client::{Info, RecorderProgress, TargetPlan};
 use forebay_model::ring::{Content, Losses, Overflow, Pin, PinPolicy, Pinned, QuerySummary, RingState, RingStatus};
-use forebay_model::{Cause, Gap, Profile, Timestamp};
-use forebay_target::plan::Plan;
+use forebay_model::{Cause, Gap, Plan, Profile, Timestamp};
 use serde_json::{Map, Value, json};
 
 /// A time.
@@ -140,7 +139,8 @@ pub fn recorded(kind: &str, progress: &RecorderProgress, seconds: f64) -> Value 
     json!({
         "type": kind, "seconds": seconds, "elements": progress.elements, "bytes": progress.bytes.0,
         "losses": losses(&progress.losses), "lost_elements": progress.losses.total(),
-        "blocks": progress.blocks, "durable_blocks": progress.durable_blocks,
+        "blocks": progress.blocks, "durable_elements": progress.durable_elements,
+        "durable_blocks": progress.durable_blocks,
         "durable_sequence": progress.durable_sequence, "full": progress.full,
     })
 }
@@ -166,7 +166,7 @@ pub fn profile(profile: &Profile) -> Value {
 
 /// What one target could promise.
 pub fn target_plan(plan: &TargetPlan) -> Value {
-    let mut value = self::plan(&plan.device, &as_plan(plan));
+    let mut value = self::plan(&plan.device, &plan.plan);
     value["target"] = Value::String(plan.target.to_string());
     value
 }
@@ -180,21 +180,4 @@ pub fn plan(device: &str, plan: &Plan) -> Value {
         "without_logs": plan.without_logs, "capacity_bytes": plan.capacity.0, "usable": plan.usable,
         "history_seconds": plan.history.as_secs_f64(), "staging_bytes": plan.staging.0, "note": plan.note,
     })
-}
-
-/// The same, without the target.
-pub fn as_plan(plan: &TargetPlan) -> Plan {
-    Plan {
-        can: plan.can,
-        rate: plan.rate,
-        highest: plan.highest,
-        largest: plan.largest,
-        places: plan.places.clone(),
-        without_logs: plan.without_logs,
-        capacity: plan.capacity,
-        usable: plan.usable,
-        history: plan.history,
-        staging: plan.staging,
-        note: plan.note.clone(),
-    }
 }

@@ -26,8 +26,11 @@ impl Live {
 
     /// Whether it is time for another line; at most once a period.
     pub fn is_due(&mut self) -> bool {
+        if self.terminal.is_none() {
+            return false;
+        }
         let now = clock::now();
-        if self.terminal.is_none() || now < self.due {
+        if now < self.due {
             return false;
         }
         self.due = now + PERIOD;

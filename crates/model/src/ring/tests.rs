@@ -1,4 +1,5 @@
-use super::{RingSpec, check_name};
+use super::{Content, RingSpec, check_name};
+use crate::key::KeyValue;
 use crate::size::Bytes;
 
 #[test]
@@ -36,4 +37,18 @@ fn a_key_that_the_first_block_of_a_large_element_does_not_reach_is_refused_with_
     }
     with("tag=bytes4@4100000", 4096).check().expect("the largest block");
     with("tag=caller.u64", 4).check().expect("beside the element");
+}
+
+#[test]
+fn packets_are_read_by_their_link_type_and_not_by_a_part_of_its_number() {
+    // In VLAN 5.
+    let frame = [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, 5, 8, 6][..], &[0; 46]].concat();
+    let found = |content| {
+        let spec = RingSpec { content, keys: vec!["vlan=pcap.vlan".into()], ..RingSpec::new("/a", Bytes::mib(1)) };
+        let mut values = [KeyValue::MISSING];
+        spec.key_set().unwrap().extract(&frame, &[], &mut values);
+        values[0] != KeyValue::MISSING
+    };
+    assert!(found(Content::Packets(1)));
+    assert!(!found(Content::Packets(1 << 16 | 1)), "one is Ethernet, 65537 is not");
 }

@@ -107,22 +107,7 @@ fn plan(service: &Service, request: &PlanRequest) -> TargetPlan {
     let question = plan::Question { rate, capacity, pin_percent, flush_interval, block, keys: keys as usize };
     let (profile, layout, free, demands) = (target.profile(), target.layout(), target.free_runs(), target.demands());
     let ground = plan::Ground { profile: &profile, layout: &layout, free: &free, existing: &demands };
-    let plan = plan::plan(ground, &question);
-    TargetPlan {
-        target: target.id(),
-        device: device(service),
-        can: plan.can,
-        rate: plan.rate,
-        highest: plan.highest,
-        largest: plan.largest,
-        places: plan.places,
-        without_logs: plan.without_logs,
-        capacity: plan.capacity,
-        usable: plan.usable,
-        history: plan.history,
-        staging: plan.staging,
-        note: plan.note,
-    }
+    TargetPlan { target: target.id(), device: device(service), plan: plan::plan(ground, &question) }
 }
 
 fn device(service: &Service) -> String {

@@ -3,7 +3,7 @@
 //! A change is made in memory, asked of admission, and is there once the catalog that holds it is durable; groups that
 //! were given back are free only after that.
 
-use super::{Target, keys_of, overhead};
+use super::{Target, overhead};
 use crate::admission;
 use crate::catalog::{Catalog, GroupClass, RingRecord, Writers};
 use crate::layout::Layout;
@@ -48,7 +48,7 @@ impl Target {
     /// Decides where a ring would lie, and whether its guarantee can be kept there beside all others.
     fn lay_out(&self, mut spec: RingSpec, with_pins: bool) -> Result<RingRecord> {
         spec.check()?;
-        let keys = keys_of(&spec)?.len();
+        let keys = spec.key_set()?.len();
         spec.index_percent = match spec.index_percent {
             0 => default_index_percent(keys),
             percent if keys > 0 => percent,

@@ -1,0 +1,82 @@
+//! The answer to "can this disk promise X, for how long a history, and where?"
+
+use crate::{Bytes, Rate};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::ops::Range;
+use std::time::Duration;
+
+/// What a device could promise to a ring.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Whether it can be promised.
+    pub can: bool,
+    /// What was asked for.
+    pub rate: Rate,
+    /// The most that could be promised with this capacity, in the fastest free place.
+    pub highest: Rate,
+    /// The largest ring that can have the rate.
+    pub largest: Bytes,
+    /// Where the ring would be.
+    pub places: Vec<Range<Bytes>>,
+    /// Whether its groups would have no logs.
+    pub without_logs: bool,
+    /// Space of the ring, in whole groups.
+    pub capacity: Bytes,
+    /// Share of the capacity that holds history: without logs, index and pins.
+    pub usable: f64,
+    /// Time from an element's arrival until it is overwritten, at the full rate.
+    pub history: Duration,
+    /// Memory for what has arrived and is not durable.
+    pub staging: Bytes,
+    /// What is in the way, or worth knowing, in a sentence.
+    pub note: String,
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.can {
+            writeln!(f, "no: {} cannot be promised", self.rate)?;
+            writeln!(f, "  why      {}", self.note)?;
+            writeln!(f, "  instead  at most {} in that space, or this rate in at most {}", self.highest, self.largest)?;
+            return Ok(());
+        }
+        writeln!(f, "yes: {} can be promised", self.rate)?;
+        writeln!(
+            f,
+            "  history  {} in {} ({:.0} % of it usable)",
+            Span(self.history),
+            self.capacity,
+            self.usable * 100.0
+        )?;
+        let runs: Vec<String> =
+            self.places.iter().take(4).map(|run| format!("{:.1} to {:.1} GiB", gib(run.start), gib(run.end))).collect();
+        let more = self.places.len().saturating_sub(4);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let logs = if self.without_logs { ", without logs" } else { "" };
+        writeln!(f, "  where    {}{more}{logs}", runs.join(", "))?;
+        writeln!(f, "  memory   {} for what is not durable yet", self.staging)?;
+        writeln!(f, "  highest  {} in that much space", self.highest)?;
+        writeln!(f, "  note     {}", self.note)
+    }
+}
+
+fn gib(offset: Bytes) -> f64 {
+    offset.0 as f64 / Bytes::gib(1).0 as f64
+}
+
+/// A time in the two units that people read first.
+struct Span(Duration);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        match seconds {
+            0 => write!(f, "{} ms", self.0.as_millis()),
+            1..60 => write!(f, "{seconds} s"),
+            60..3_600 => write!(f, "{} min {} s", seconds / 60, seconds % 60),
+            3_600..86_400 => write!(f, "{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+            _ => write!(f, "{} d {} h", seconds / 86_400, seconds % 86_400 / 3_600),
+        }
+    }
+}
