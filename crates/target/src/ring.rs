@@ -549,7 +549,7 @@ impl Ring {
             RingStatus {
                 spec: record.spec.clone(),
                 state: if work.failure.is_some() { RingState::Failed } else { work.state },
-                segments: record.slots.len() as u64,
+                segments: record.segments(),
                 pinned_segments: record.held().len() as u64,
                 first_sequence: kept().map(|s| s.first).min().unwrap_or(work.next_element),
                 next_sequence: work.next_element,

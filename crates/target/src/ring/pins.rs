@@ -109,7 +109,7 @@ fn take(
     let held = record.held();
     let fresh = chosen.iter().filter(|(slot, s)| held.binary_search(&(*slot, s.sequence)).is_err()).count() as u64;
     if !budget_allows(record, fresh) {
-        let total = record.slots.len() as u64;
+        let total = record.segments();
         return Err(Error::refused(format!(
             "this pin would hold {fresh} more of {total} segments, {} are held already, and the budget of {} is {} % ({} segments); pin less or unpin something",
             held.len(),
@@ -118,7 +118,7 @@ fn take(
             total * u64::from(record.spec.pin_budget_percent) / 100
         )));
     }
-    let evicted = oldest.filter(|oldest| from.0 < *oldest && record.path_segment > record.slots.len() as u64);
+    let evicted = oldest.filter(|oldest| from.0 < *oldest && record.path_segment > record.segments());
     let pin = Pin {
         id,
         label: label.to_owned(),
@@ -139,7 +139,7 @@ fn take(
 
 fn budget_allows(record: &RingRecord, more: u64) -> bool {
     let held = record.held().len() as u64 + more;
-    let total = record.slots.len() as u64;
+    let total = record.segments();
     match record.spec.pin_policy {
         PinPolicy::Refuse => {
             held * 100 <= total * u64::from(record.spec.pin_budget_percent) && held + LEAST_FREE <= total

@@ -191,6 +191,20 @@ fn a_size_that_is_refused_leaves_all_as_it_was() {
 }
 
 #[test]
+fn pins_are_held_to_what_a_ring_still_has_after_it_shrank() {
+    let (fake, target) = device();
+    let ring = fake.create(&target, small("/a", Bytes::mib(12))).unwrap();
+    let all = ring.status().segments;
+    fake.run(target.resize_ring("/a", Bytes::mib(3))).unwrap();
+    assert_eq!(ring.status().segments, all / 4);
+    record(&fake, &ring, 6000);
+    // More than half of what is left, and less than half of what there was.
+    let status = ring.status();
+    let pin = target.pin("/a", "p", status.oldest.unwrap(), status.newest.unwrap());
+    assert_eq!(kind(fake.run(pin)), Kind::Refused);
+}
+
+#[test]
 fn a_pin_stands_in_the_way_of_shrinking() {
     let (fake, target) = device();
     let ring = fake.create(&target, small("/a", Bytes::mib(4))).unwrap();
