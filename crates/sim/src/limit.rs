@@ -3,12 +3,12 @@
 use crate::disk::DiskSpec;
 use crate::world::World;
 use forebay_env::{Buffer, Env};
-use forebay_model::{Bytes, Rate, Result};
+use forebay_model::{Bytes, Error, Rate, Result};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Bytes written or read before the arm goes to the other side.
+/// Bytes written before the arm goes to the other side.
 const TURN: Bytes = Bytes::mib(64);
 /// One I/O.
 const PIECE: Bytes = Bytes::mib(4);
@@ -69,7 +69,7 @@ pub fn alternating(seed: u64, spec: &DiskSpec, sample: &Sample) -> Rate {
             let world = World::new(seed + i);
             let env = world.env(world.disk(spec.clone()));
             let rate = world.run(async {
-                let mut raw = Raw::new(&env, &line, &|_| ()).expect("memory for buffers");
+                let mut raw = Raw::new(&env, &line, TURN, &|_| ()).expect("memory for buffers");
                 raw.alternate(line.middle(i, SAMPLES), sample.write, span).await
             });
             rate.expect("a healthy disk").0
@@ -78,8 +78,8 @@ pub fn alternating(seed: u64, spec: &DiskSpec, sample: &Sample) -> Rate {
     Rate(sum / SAMPLES)
 }
 
-/// The same on any device, at as many of the places as there is a turn for in about `span` of its time. `fill` makes
-/// what is written.
+/// The same on any device, at as many of the places as there is a turn for in about `span` of its time; where the rate
+/// is so low that `span` has no two turns, they are shorter. `fill` makes what is written.
 pub async fn on_device(
     env: &Env,
     places: &[Range<Bytes>],
@@ -88,9 +88,13 @@ pub async fn on_device(
     fill: &dyn Fn(&mut Buffer),
 ) -> Result<Rate> {
     let line = Line::new(places);
-    let turns = span.as_nanos() / write.time_for(TURN).as_nanos().max(1);
-    let samples = (turns as u64).clamp(1, SAMPLES);
-    let mut raw = Raw::new(env, &line, fill)?;
+    if line.length == 0 {
+        return Err(Error::usage(format!("the ring has no {PIECE} in one place to read and write; make it larger")));
+    }
+    let turn = Bytes(write.bytes_in(span).0 / 2).min(TURN).align_down(PIECE).max(PIECE);
+    let turns = write.bytes_in(span).0 / turn.0;
+    let samples = turns.clamp(1, SAMPLES);
+    let mut raw = Raw::new(env, &line, turn, fill)?;
     let mut sum = 0;
     for i in 0..samples {
         sum += raw.alternate(line.middle(i, samples), write, span / samples as u32).await?.0;
@@ -102,16 +106,18 @@ pub async fn on_device(
 struct Raw<'a> {
     env: &'a Env,
     line: &'a Line<'a>,
+    /// Bytes of a turn of writing.
+    turn: Bytes,
     to_write: Vec<Buffer>,
     to_read: Vec<Buffer>,
 }
 
 impl Raw<'_> {
-    fn new<'a>(env: &'a Env, line: &'a Line<'a>, fill: &dyn Fn(&mut Buffer)) -> Result<Raw<'a>> {
+    fn new<'a>(env: &'a Env, line: &'a Line<'a>, turn: Bytes, fill: &dyn Fn(&mut Buffer)) -> Result<Raw<'a>> {
         let buffers = || (0..DEPTH).map(|_| Buffer::alone(PIECE)).collect::<Result<Vec<Buffer>>>();
         let (mut to_write, to_read) = (buffers()?, buffers()?);
         to_write.iter_mut().for_each(fill);
-        Ok(Raw { env, line, to_write, to_read })
+        Ok(Raw { env, line, turn, to_write, to_read })
     }
 
     /// Writes at `rate` from `write_from` on, and reads half a line away in the time that is left.
@@ -121,8 +127,8 @@ impl Raw<'_> {
         let start = clock.now();
         let (mut written, mut read) = (0u64, 0u64);
         while clock.now().since(start) < span {
-            self.stream(write_from + written, TURN, true).await?;
-            written += TURN.0;
+            self.stream(write_from + written, self.turn, true).await?;
+            written += self.turn.0;
             // Reading lasts until the next turn is due; what it takes too long is taken from the next reading.
             let due = start + rate.time_for(Bytes(written));
             while clock.now() < due {
@@ -139,7 +145,7 @@ impl Raw<'_> {
 
     /// Moves `length` bytes from `from` of the line on.
     async fn stream(&mut self, from: u64, length: Bytes, write: bool) -> Result<()> {
-        let Raw { env, line, to_write, to_read } = self;
+        let Raw { env, line, to_write, to_read, .. } = self;
         let free = if write { to_write } else { to_read };
         let mut in_flight = VecDeque::new();
         let mut done = 0;
@@ -161,3 +167,6 @@ impl Raw<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,7 +42,8 @@ fn in_directory(args: &RingArgs, dir: &Path) -> Result<Figures> {
     let format = FormatOptions {
         size: Some(args.size),
         devices: Vec::new(),
-        measure: Measure::For(Duration::from_secs(3)),
+        // Measured below, once it is written.
+        measure: Measure::Guess,
         force: true,
     };
     forebay_embedded::format(dir, &format)?;

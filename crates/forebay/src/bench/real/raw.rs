@@ -5,6 +5,7 @@ use forebay_env::{Buffer, Env, Slab};
 use forebay_model::{Bytes, Error, Rate, Result};
 use forebay_sim::limit;
 use forebay_target::Target;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::Path;
@@ -60,7 +61,9 @@ pub(super) fn alternating(path: &Path, ring: &str, write: Rate, span: Duration) 
     let places = places(path, ring)?;
     let opened = real::open(path, OpenMode::Exclusive)?;
     real::run(Options { device: opened }, move |env| async move {
-        limit::on_device(&env, &places, write, span, &|buffer| fill(buffer, Bytes::ZERO)).await
+        let at = Cell::new(Bytes::ZERO);
+        let fill_next = |buffer: &mut Buffer| fill(buffer, at.replace(at.get() + Bytes(buffer.len() as u64)));
+        limit::on_device(&env, &places, write, span, &fill_next).await
     })?
 }
 
