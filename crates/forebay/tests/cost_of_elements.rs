@@ -56,8 +56,8 @@ fn cluster(keys: &[&str]) -> (tempfile::TempDir, Cluster) {
     // By a guess writes would be paced as on an old disk, and waiting costs work of its own.
     let measure = Measure::For(Duration::from_secs(1));
     let format = FormatOptions { size, devices: Vec::new(), measure, force: false };
-    forebay_embedded::format(&dir.path().join("cluster"), &format).unwrap();
-    let cluster = forebay_embedded::open(&dir.path().join("cluster"), Options::default()).unwrap();
+    forebay_embedded::format(dir.path().join("cluster"), &format).unwrap();
+    let cluster = forebay_embedded::open(dir.path().join("cluster"), Options::default()).unwrap();
     let mut spec = RingSpec::new("/r", Bytes::mib(128));
     spec.keys = keys.iter().map(ToString::to_string).collect();
     spec.overflow = Overflow::Block;
