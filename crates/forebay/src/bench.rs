@@ -12,7 +12,9 @@ use std::path::PathBuf;
 /// What can be measured.
 #[derive(Subcommand)]
 pub enum BenchCommand {
-    /// A ring with a guarantee, beside readers and pins
+    /// A ring with a guarantee, beside readers and pins. The limit beside the figures is what raw large I/O gives to one
+    /// reader in turns with writing at the same rate; on a real disk without readers, or at rate 0, what raw large
+    /// sequential writes reach
     Ring(RingArgs),
 }
 
@@ -25,7 +27,7 @@ pub struct RingArgs {
     /// Simulated disks: divide the capacity by this
     #[arg(long, default_value_t = 100)]
     pub scale: u64,
-    /// Size of elements; or `mixed` (simulated disks); or `packets`, frames of the usual mix of sizes, or
+    /// Size of elements; or `mixed`, from 20 B to 60 MB; or `packets`, frames of the usual mix of sizes, or
     /// `packets:SIZE` (real disks), with the keys of packets if no others are given
     #[arg(long, default_value = "1MiB")]
     pub element: String,
@@ -35,7 +37,7 @@ pub struct RingArgs {
     /// Saturating readers
     #[arg(long, default_value_t = 8)]
     pub readers: u64,
-    /// Share of the ring that is pinned, in percent
+    /// Share of the ring that is pinned, in percent, of what an aged ring has; an empty one has nothing to pin
     #[arg(long, default_value_t = 5, value_name = "PERCENT")]
     pub pins: u64,
     /// Go round once before measuring
@@ -62,6 +64,11 @@ pub struct RingArgs {
 }
 
 /// What came of it: the fields of the JSON.
+///
+/// `worst_second_bytes_per_second` counts what came in a second, was kept, and was durable in time; without a rate, what
+/// became durable in a second. `limit_bytes_per_second` is what raw large I/O gives in place of the readers, in turns
+/// with writing at the same rate, at the same places; on a real disk without readers, or without a rate, it is what raw
+/// large sequential writes reach.
 #[derive(Debug, Default, Serialize)]
 pub struct Figures {
     disk: String,

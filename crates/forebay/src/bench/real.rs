@@ -1,27 +1,29 @@
 //! The bench on a real disk: a device file in a directory, the whole path from recorder to io_uring.
 
+mod elements;
+mod raw;
+mod readers;
+mod seconds;
+
 use super::{Figures, RingArgs};
 use crate::args;
-use crate::input::RealTime;
-use forebay_capture::generator::{Content as Generated, GeneratorSource, PacketSizes};
-use forebay_capture::{LinkType, Sink, Source};
-use forebay_client::{Cluster, RecorderOptions};
+use elements::Elements;
+use forebay_capture::LinkType;
+use forebay_client::{Cluster, PlanRequest, Recorder, RecorderOptions};
 use forebay_embedded::{FormatOptions, Measure, Options};
-use forebay_env::real::{clock, file, process, thread};
-use forebay_env::{Buffer, Env, Slab};
+use forebay_env::real::{clock, file, process};
 use forebay_model::key::KeySet;
 use forebay_model::ring::{Content, Overflow, RingSpec};
-use forebay_model::{Bytes, Error, Gap, Rate, Result, Timestamp};
-use std::collections::VecDeque;
+use forebay_model::{Bytes, Error, Rate, Result, Timestamp};
+use readers::Readers;
+use seconds::Seconds;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The ring's name.
 const NAME: &str = "/bench";
-/// Elements between two looks at the clock.
-const BATCH: u64 = 512;
+/// At most so many elements, or bytes, between two looks at the clock.
+const BATCH: (usize, usize) = (512, 32 << 10);
 
 pub(super) fn run(args: &RingArgs, parent: PathBuf) -> Result<Figures> {
     if !file::is_directory(&parent) {
@@ -40,22 +42,29 @@ fn in_directory(args: &RingArgs, dir: &Path) -> Result<Figures> {
     let format = FormatOptions {
         size: Some(args.size),
         devices: Vec::new(),
-        measure: Measure::For(Duration::from_secs(3)),
+        // Measured below, once it is written.
+        measure: Measure::Guess,
         force: true,
     };
     forebay_embedded::format(dir, &format)?;
     let seconds = Duration::from_secs(args.seconds.unwrap_or(10));
+    let file = dir.join("target.0");
     // The file's blocks are written once before anything is timed: first writes to unwritten extents cost more.
-    raw_writes(&dir.join("target.0"), args.size, Duration::from_secs(60))?;
-    forebay_embedded::format(dir, &FormatOptions { force: true, ..reformat(dir) })?;
-    let before = raw_writes(&dir.join("target.0"), args.size, seconds / 4)?;
+    raw::writes(&file, args.size, Duration::from_secs(60))?;
+    // What readers can be given depends on the ring's places; what a ring alone can do, on the device.
+    let beside_readers = args.readers > 0 && args.rate > Rate(0);
+    let before = if beside_readers { Rate(0) } else { raw::writes(&file, args.size, seconds / 4)? };
     forebay_embedded::format(dir, &FormatOptions { force: true, ..reformat(dir) })?;
     let cluster = forebay_embedded::open(dir, Options::default())?;
     let figures = record(args, &cluster, seconds);
     cluster.close()?;
-    let after = raw_writes(&dir.join("target.0"), args.size, seconds / 4)?;
     let mut figures = figures?;
-    figures.limit_bytes_per_second = (before.0 + after.0) / 2;
+    let limit = if beside_readers {
+        raw::alternating(&file, NAME, args.rate, seconds)?
+    } else {
+        Rate((before.0 + raw::writes(&file, args.size, seconds / 4)?.0) / 2)
+    };
+    figures.limit_bytes_per_second = limit.0;
     Ok(figures)
 }
 
@@ -69,72 +78,54 @@ fn reformat(dir: &Path) -> FormatOptions {
 }
 
 fn record(args: &RingArgs, cluster: &Cluster, seconds: Duration) -> Result<Figures> {
-    let mut spec = RingSpec::new(NAME, Bytes((args.size.0 as f64 * args.fill / 100.0 * 0.9) as u64));
-    spec.guarantee = args.rate;
     let elements = Elements::parse(&args.element)?;
-    spec.keys.clone_from(&args.keys);
-    if let Elements::Frames { .. } = elements {
-        spec.content = Content::Packets(u32::from(LinkType::ETHERNET.0));
-        if spec.keys.is_empty() {
-            spec.keys.push("pcap".to_string());
-        }
-    }
-    spec.keys = KeySet::parse(&spec.keys)?.specs().iter().map(ToString::to_string).collect();
-    spec.flush_interval = args::span(&args.flush_interval)?;
-    spec.overflow = if args.rate == Rate(0) { Overflow::Block } else { Overflow::DropNewest };
+    let spec = spec(args, &elements, cluster)?;
     cluster.create_ring(spec)?;
-    let mut recorder = cluster.recorder_with(NAME, RecorderOptions::default())?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let read = Arc::new(AtomicU64::new(0));
-    let mut readers = Vec::new();
-    for _ in 0..args.readers {
-        let (cluster, stop, read) = (cluster.clone(), stop.clone(), read.clone());
-        readers.push(thread::spawn("reader", move || saturate(&cluster, &stop, &read))?);
+    let mut stream = Stream { elements, number: 0 };
+    if args.aged {
+        go_round(cluster, &mut stream)?;
     }
+    pin_scattered(args, cluster, &stream.elements)?;
+    let mut recorder = cluster.recorder_with(NAME, RecorderOptions::default())?;
+    let before = cluster.ring(NAME)?;
+    let readers = Readers::begin(cluster, args.readers, &before)?;
     let (start, cpu) = (clock::now(), process::cpu_time());
-    let (mut given, mut worst, mut second_start, mut second_given) = (0u64, u64::MAX, clock::now(), 0u64);
-    let batch = (BATCH * 64 / elements.size().max(1) as u64).clamp(1, BATCH);
-    let mut number = 0;
+    let mut kept = Seconds::new(args.rate);
+    let mut given = 0;
     loop {
-        let now = clock::now();
-        if now.since(start) >= seconds {
+        let time = clock::now().since(start);
+        if time >= seconds {
             break;
         }
-        if now.since(second_start) >= Duration::from_secs(1) {
-            worst = worst.min(given - second_given);
-            (second_start, second_given) = (now, given);
-        }
-        if args.rate > Rate(0) && given > args.rate.bytes_in(now.since(start)).0 {
+        if args.rate > Rate(0) && given > args.rate.bytes_in(time).0 {
             recorder.tick()?;
             clock::pause(Duration::from_millis(1));
             continue;
         }
-        let time = clock::wall();
-        for i in 0..batch {
-            let element = elements.number(number);
-            number += 1;
-            recorder.element(Timestamp(time.0 + i as i64), &[element], &[])?;
-            given += element.len() as u64;
-        }
+        let had = recorder.progress();
+        let came = stream.batch(&mut recorder)?;
         recorder.tick()?;
+        let has = recorder.progress();
+        kept.came(came, (has.bytes - had.bytes).0, has.elements);
+        kept.durable(has.durable_elements, time);
+        given += came;
     }
     let progress = recorder.close()?;
     let elapsed = clock::now().since(start);
     let cpu = process::cpu_time().saturating_sub(cpu);
-    stop.store(true, Ordering::Relaxed);
     let status = cluster.ring(NAME)?;
-    for reader in readers {
-        reader.join().map_err(|_| Error::busy("a reader of the bench failed"))??;
-    }
-    let per_second = |n: u64| (n as f64 / elapsed.as_secs_f64()) as u64;
+    let read = readers.end()?;
+    let missed = status.missed_deadlines - before.missed_deadlines;
+    // Blocks that came late may all have been of one second.
+    let late = if args.rate > Rate(0) { missed * status.spec.block.0 } else { 0 };
     Ok(Figures {
         guarantee_bytes_per_second: args.rate.0,
-        written_bytes_per_second: per_second(progress.bytes.0),
-        worst_second_bytes_per_second: if worst == u64::MAX { 0 } else { worst },
-        missed_deadlines: status.missed_deadlines,
+        written_bytes_per_second: Rate::of(progress.bytes, elapsed).0,
+        worst_second_bytes_per_second: kept.worst(elapsed).0.saturating_sub(late),
+        missed_deadlines: missed,
         lost_elements: progress.losses.total(),
-        read_bytes_per_second: per_second(read.load(Ordering::Relaxed)),
-        elements_per_second: per_second(progress.elements),
+        read_bytes_per_second: Rate::of(read, elapsed).0,
+        elements_per_second: (progress.elements as f64 / elapsed.as_secs_f64()) as u64,
         cpu_nanoseconds_per_element: cpu.as_nanos() as f64 / progress.elements.max(1) as f64,
         seconds: elapsed.as_secs_f64(),
         capacity_bytes: status.spec.capacity.0,
@@ -146,147 +137,89 @@ fn record(args: &RingArgs, cluster: &Cluster, seconds: Duration) -> Result<Figur
     })
 }
 
-/// What is recorded, made before anything is measured.
-enum Elements {
-    /// All of one size, each beginning elsewhere in a pattern.
-    Pattern { pattern: Vec<u8>, size: usize },
-    /// Packets of many flows, one after the other.
-    Frames { memory: Vec<u8>, ends: Vec<usize> },
-}
-
-/// Frames that are made: as many as make flows come as often as they should.
-const FRAMES: u64 = 1 << 16;
-
-impl Elements {
-    fn parse(text: &str) -> Result<Elements> {
-        let sizes = match (text, text.strip_prefix("packets:")) {
-            ("packets", _) => PacketSizes::Mix,
-            (_, Some(size)) => PacketSizes::Fixed(Bytes::parse(size)?.0.min(u64::from(u16::MAX)) as u16),
-            _ => {
-                let size = Bytes::parse(text)?.0 as usize;
-                return Ok(Elements::Pattern { pattern: (0..size + 4096).map(|i| (i % 251) as u8).collect(), size });
-            }
-        };
-        let mut frames = Collected { memory: Vec::new(), ends: vec![0] };
-        let content = Generated::Packets(sizes);
-        GeneratorSource::new(content, None, Some(FRAMES), 1, Arc::new(RealTime))?.run(&mut frames)?;
-        Ok(Elements::Frames { memory: frames.memory, ends: frames.ends })
-    }
-
-    /// The usual size.
-    fn size(&self) -> usize {
-        match self {
-            Elements::Pattern { size, .. } => *size,
-            Elements::Frames { memory, ends } => memory.len() / ends.len(),
+/// The ring: of what can hold the guarantee it takes the share asked for.
+fn spec(args: &RingArgs, elements: &Elements, cluster: &Cluster) -> Result<RingSpec> {
+    let mut spec = RingSpec::new(NAME, args.size);
+    spec.guarantee = args.rate;
+    spec.keys.clone_from(&args.keys);
+    if let Elements::Frames { .. } = elements {
+        spec.content = Content::Packets(u32::from(LinkType::ETHERNET.0));
+        if spec.keys.is_empty() {
+            spec.keys.push("pcap".to_string());
         }
     }
+    let keys = KeySet::parse(&spec.keys)?;
+    spec.keys = keys.specs().iter().map(ToString::to_string).collect();
+    spec.flush_interval = args::span(&args.flush_interval)?;
+    spec.overflow = if args.rate == Rate(0) { Overflow::Block } else { Overflow::DropNewest };
+    spec.pin_budget_percent = (args.pins + 3).min(95) as u8;
+    let request = PlanRequest {
+        rate: args.rate,
+        capacity: None,
+        pin_percent: spec.pin_budget_percent,
+        flush_interval: spec.flush_interval,
+        block: spec.block,
+        keys: keys.len() as u32,
+    };
+    let largest = cluster.plan(request)?.into_iter().map(|plan| plan.plan.largest).max().unwrap_or(Bytes::ZERO);
+    // Where there is none, making a ring as large as the device says why.
+    if largest > Bytes::ZERO {
+        spec.capacity = Bytes((largest.0 as f64 * args.fill / 100.0) as u64);
+    }
+    Ok(spec)
+}
 
-    #[inline]
-    fn number(&self, n: usize) -> &[u8] {
-        match self {
-            Elements::Pattern { pattern, size } => {
-                let from = (n % BATCH as usize * 61) % 4096;
-                &pattern[from..from + size]
-            }
-            Elements::Frames { memory, ends } => {
-                let n = n % (ends.len() - 1);
-                &memory[ends[n]..ends[n + 1]]
-            }
+/// What is recorded, and how far it is.
+struct Stream {
+    elements: Elements,
+    number: usize,
+}
+
+impl Stream {
+    /// Gives the next elements; their bytes.
+    fn batch(&mut self, recorder: &mut Recorder) -> Result<u64> {
+        let time = clock::wall();
+        let (mut bytes, mut count) = (0, 0);
+        while count < BATCH.0 && bytes < BATCH.1 {
+            let element = self.elements.number(self.number);
+            recorder.element(Timestamp(time.0 + count as i64), &[element], &[])?;
+            self.number += 1;
+            count += 1;
+            bytes += element.len();
         }
+        Ok(bytes as u64)
     }
 }
 
-/// Takes what a generator makes.
-struct Collected {
-    memory: Vec<u8>,
-    ends: Vec<usize>,
+/// Fills the ring and goes on for a twentieth of it, as fast as it can: what is measured afterwards overwrites.
+fn go_round(cluster: &Cluster, stream: &mut Stream) -> Result<()> {
+    let capacity = cluster.ring(NAME)?.spec.capacity;
+    let mut recorder = cluster.recorder_with(NAME, RecorderOptions { overflow: Some(Overflow::Block) })?;
+    let mut given = 0;
+    while given < capacity.0 + capacity.0 / 20 {
+        given += stream.batch(&mut recorder)?;
+        recorder.tick()?;
+    }
+    recorder.close().map(drop)
 }
 
-impl Sink for Collected {
-    fn element(&mut self, _: Timestamp, parts: &[&[u8]], _: &[u8]) -> Result<()> {
-        parts.iter().for_each(|part| self.memory.extend_from_slice(part));
-        self.ends.push(self.memory.len());
-        Ok(())
-    }
-
-    fn begin(&mut self, _: Timestamp, _: &[u8]) -> Result<()> {
-        Ok(())
-    }
-
-    fn part(&mut self, bytes: &[u8]) -> Result<()> {
-        self.memory.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn end(&mut self) -> Result<()> {
-        self.ends.push(self.memory.len());
-        Ok(())
-    }
-
-    fn gap(&mut self, _: Gap) -> Result<()> {
-        Ok(())
-    }
-
-    fn tick(&mut self) -> Result<bool> {
-        Ok(true)
-    }
-}
-
-fn saturate(cluster: &Cluster, stop: &AtomicBool, read: &AtomicU64) -> Result<()> {
-    while !stop.load(Ordering::Relaxed) {
-        let mut answer = cluster.query(NAME, "all")?;
-        while let Some(batch) = answer.next_batch()? {
-            read.fetch_add(batch.payload.len() as u64, Ordering::Relaxed);
-            if stop.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-        }
-    }
-    Ok(())
-}
-
-/// What raw large sequential writes reach on the device: 1 MiB each, eight in flight, for at most one pass.
-fn raw_writes(path: &Path, size: Bytes, seconds: Duration) -> Result<Rate> {
-    let opened = forebay_env::real::open(path, forebay_env::real::OpenMode::Exclusive)?;
-    forebay_env::real::run(forebay_env::real::Options { device: opened }, move |env| write_through(env, size, seconds))?
-}
-
-async fn write_through(env: Env, size: Bytes, seconds: Duration) -> Result<Rate> {
-    let slab = Slab::new(Bytes::mib(1), 8)?;
-    let start = env.clock.now();
-    let mut in_flight = VecDeque::new();
-    let mut at = Bytes::ZERO;
-    let mut written = Bytes::ZERO;
-    loop {
-        let over = env.clock.now().since(start) >= seconds || at + Bytes::mib(1) > size;
-        if over && in_flight.is_empty() {
+/// Pins single segments, spread evenly over what the ring has, until the share is reached.
+fn pin_scattered(args: &RingArgs, cluster: &Cluster, elements: &Elements) -> Result<()> {
+    let status = cluster.ring(NAME)?;
+    let wanted = (status.segments * args.pins).div_ceil(100);
+    let (Some(oldest), Some(newest)) = (status.oldest, status.newest) else { return Ok(()) };
+    let span = newest.since(oldest);
+    // So long that it has an element, and so short that it is in no more than two segments, unless elements are large.
+    let share = |bytes: Bytes| span.mul_f64(bytes.0 as f64 / status.spec.capacity.0 as f64);
+    let window = share(elements.largest()).max(span / 8 / status.segments.max(1) as u32);
+    for i in 0..wanted {
+        if cluster.ring(NAME)?.pinned_segments >= wanted {
             break;
         }
-        match (over, slab.try_take()) {
-            (false, Some(mut buffer)) => {
-                fill(&mut buffer, at);
-                in_flight.push_back(env.spawner.spawn(env.device.write(at, buffer)));
-                at += Bytes::mib(1);
-            }
-            (_, buffer) => {
-                drop(buffer);
-                if let Some(io) = in_flight.pop_front() {
-                    let (_buffer, result) = io.await;
-                    result?;
-                    written += Bytes::mib(1);
-                }
-            }
-        }
+        let at = oldest.after(span.mul_f64((i as f64 + 0.5) / wanted as f64));
+        cluster.pin(NAME, "bench", at, at.after(window))?;
     }
-    env.device.flush().await?;
-    Ok(Rate::of(written, env.clock.now().since(start)))
-}
-
-/// No two blocks alike, so that nothing below saves work that real data would cost.
-fn fill(buffer: &mut Buffer, at: Bytes) {
-    for (i, part) in buffer.chunks_exact_mut(512).enumerate() {
-        part[..8].copy_from_slice(&(at.0 + i as u64 * 512).to_le_bytes());
-    }
+    Ok(())
 }
 
 #[cfg(test)]

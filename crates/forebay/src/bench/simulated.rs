@@ -2,11 +2,14 @@
 
 use super::{Figures, RingArgs};
 use crate::args;
-use forebay_model::{Bytes, Rate, Result};
+use forebay_model::{Bytes, Error, Rate, Result};
 use forebay_sim::DiskSpec;
 use forebay_sim::promise::{Elements, Load, run as run_load};
 
 pub(super) fn run(args: &RingArgs, spec: DiskSpec) -> Result<Figures> {
+    if args.rate == Rate(0) {
+        return Err(Error::usage("a simulated disk is measured at a rate; give one with --rate, such as 60MB/s"));
+    }
     let elements =
         if args.element == "mixed" { Elements::Mixed } else { Elements::Fixed(Bytes::parse(&args.element)?) };
     let load = Load {

@@ -70,3 +70,6 @@ pub fn bar(done: u64, total: u64, width: usize) -> String {
     let full = (share * width as f64).round() as usize;
     format!("[{}{}] {:>3.0} %", "#".repeat(full), ".".repeat(width - full), share * 100.0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,7 +23,7 @@ fn recording_reaches_nine_tenths_of_what_fio_reaches_beside_fio() {
     let format = FormatOptions { size: Some(args.size), devices: Vec::new(), measure, force: true };
     forebay_embedded::format(&dir, &format).unwrap();
     // The first pass turns space set aside into written space, which is a cost of its own.
-    raw_writes(&file, args.size, Duration::from_secs(60)).unwrap();
+    raw::writes(&file, args.size, Duration::from_secs(60)).unwrap();
     let rounds = std::env::var("FOREBAY_TEST_ROUNDS").map_or(9, |n| n.parse().unwrap());
     let (mut same, mut unlike, mut recorded) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
