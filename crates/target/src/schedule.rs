@@ -159,9 +159,9 @@ impl Scheduler {
         self.inner.patience.set(patience.min(METADATA_PATIENCE));
     }
 
-    /// Whether somebody cannot go on before metadata is durable: then it waits for nothing.
+    /// Somebody cannot go on before metadata is durable, or can again: as long as there is one, it waits for nothing.
     pub(crate) fn hurry(&self, hurried: bool) {
-        self.inner.state.borrow_mut().hurried = hurried;
+        self.inner.state.borrow_mut().hurry(hurried);
         self.pump();
     }
 

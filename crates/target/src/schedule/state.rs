@@ -56,8 +56,8 @@ pub(super) struct State {
     pub(super) guaranteed: BTreeMap<RingId, VecDeque<Pending>>,
     pub(super) expected: BTreeMap<RingId, Expected>,
     pub(super) metadata: VecDeque<Pending>,
-    /// Nothing of metadata is to wait.
-    pub(super) hurried: bool,
+    /// How many cannot go on before metadata is durable.
+    hurried: usize,
     pub(super) streams: Streams,
     pub(super) flushes: VecDeque<Giver<Result<()>>>,
     /// Flushes of metadata, and until when they can wait for a moment between sweeps.
@@ -149,6 +149,11 @@ impl State {
         }
     }
 
+    /// One more cannot go on before metadata is durable, or one less.
+    pub(super) fn hurry(&mut self, hurried: bool) {
+        self.hurried = if hurried { self.hurried + 1 } else { self.hurried.saturating_sub(1) };
+    }
+
     /// Whether guaranteed writes have time for something beside them.
     fn is_between(&self, backlog: bool, slack: &Slack<'_>) -> bool {
         !backlog && self.guaranteed_in_flight == Bytes::ZERO
@@ -162,7 +167,7 @@ impl State {
         // Where a ring will soon want a flush anyway, that one will do.
         let lull =
             self.undurable.is_empty() && (!slack.profile.rotates || slack.now >= self.last_guaranteed_end + LULL);
-        self.hurried || slack.now >= self.polite_until || lull && self.is_between(backlog, slack)
+        self.hurried > 0 || slack.now >= self.polite_until || lull && self.is_between(backlog, slack)
     }
 
     fn is_moment_for_metadata(&self, backlog: bool, slack: &Slack<'_>) -> bool {
@@ -172,7 +177,7 @@ impl State {
         let now = slack.now;
         // The best moment is in a sweep that has time for it: the flush to come covers it.
         let best = self.sweeping || now >= self.last_guaranteed_end + LULL;
-        !slack.profile.rotates || self.hurried || now >= first.deadline || best && self.is_between(backlog, slack)
+        !slack.profile.rotates || self.hurried > 0 || now >= first.deadline || best && self.is_between(backlog, slack)
     }
 
     /// When metadata that waits for a better moment has to be looked at again.

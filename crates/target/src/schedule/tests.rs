@@ -212,10 +212,15 @@ fn metadata_rides_in_a_sweep_or_waits_for_a_lull_unless_it_is_hurried_or_out_of_
     rig.end();
     rig.metadata(600, 1000);
     assert_eq!(rig.next(), Did::Wait);
-    rig.state.hurried = true;
+    rig.state.hurry(true);
     assert_eq!(rig.next(), Did::Metadata(600), "somebody cannot go on before");
     rig.end();
-    rig.state.hurried = false;
+    rig.state.hurry(true);
+    rig.state.hurry(false);
+    rig.metadata(650, 1000);
+    assert_eq!(rig.next(), Did::Metadata(650), "one of two cannot go on yet");
+    rig.end();
+    rig.state.hurry(false);
     rig.metadata(700, 10_000);
     rig.pass(1500);
     assert_eq!(rig.next(), Did::Metadata(700), "nothing was written for a while");
