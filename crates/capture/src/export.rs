@@ -10,8 +10,8 @@ mod out;
 mod packets;
 mod table;
 
-use crate::link::LinkType;
 pub use arrow::ArrowFormat;
+use forebay_model::packet::LinkType;
 use forebay_model::{Gap, Result, Timestamp};
 use out::Out;
 use std::io::Write;

@@ -1,9 +1,9 @@
 //! Packets from a pcap or pcapng file or pipe.
 
 use crate::feed::Feed;
-use crate::link::LinkType;
 use crate::packets::{PacketReader, Step};
 use crate::source::{ClockDoor, Sink, Source, Summary};
+use forebay_model::packet::LinkType;
 use forebay_model::{Bytes, Cause, Gap, Moment, Result, Timestamp};
 use std::io::Read;
 use std::sync::Arc;

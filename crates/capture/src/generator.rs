@@ -9,9 +9,9 @@ mod frames;
 mod sizes;
 
 use crate::feed::Feed;
-use crate::link::LinkType;
 use crate::source::{ClockDoor, Sink, Source, Summary};
 use chance::Chance;
+use forebay_model::packet::LinkType;
 use forebay_model::{Bytes, Error, Moment, Rate, Result, Timestamp};
 use frames::Frames;
 pub use frames::{FLOWS, PacketSizes};

@@ -4,9 +4,9 @@
 //! the recording: a gap covers the time until one of the same name is back.
 
 use crate::feed::{Feed, TICK};
-use crate::link::LinkType;
 use crate::source::{ClockDoor, Sink, Source, Summary};
 use forebay_env::real::packet::{Frame, PacketOptions, PacketRing, PacketStatistics, Waited};
+use forebay_model::packet::LinkType;
 use forebay_model::{Cause, Error, Gap, Kind, Result, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,8 +159,18 @@ impl InterfaceSource {
     }
 }
 
+/// What the frames of the interface begin with, by its kind (`ARPHRD_*` of the kernel).
 fn link_type(ring: &PacketRing) -> Result<LinkType> {
-    LinkType::of_interface(ring.kind()).ok_or_else(|| {
+    let link = match ring.kind() {
+        // Ethernet; loopback, whose frames have an empty Ethernet header.
+        1 | 772 => Some(LinkType::ETHERNET),
+        // Tunnels that carry bare IP: none, rawip, tunnel, tunnel6, sit, ipgre.
+        0xfffe | 519 | 768 | 769 | 776 | 778 => Some(LinkType::RAW),
+        801 => Some(LinkType::IEEE802_11),
+        803 => Some(LinkType::RADIOTAP),
+        _ => None,
+    };
+    link.ok_or_else(|| {
         Error::usage(format!(
             "interface {} is of kind {}, for whose frames no link type is known here; Ethernet, loopback, tunnels and \
              802.11 are",

@@ -15,7 +15,6 @@ pub mod file;
 pub mod generator;
 mod input;
 pub mod interface;
-pub mod link;
 pub mod packets;
 pub mod pcap;
 pub mod pcapng;
@@ -25,5 +24,5 @@ pub mod stream;
 mod testing;
 pub mod udp;
 
-pub use link::LinkType;
+pub use forebay_model::packet::LinkType;
 pub use source::{ClockDoor, Sink, Source, Summary};

@@ -2,8 +2,8 @@
 //! believed of what a file says about itself.
 
 use crate::input::{Have, Input};
-use crate::link::LinkType;
 use crate::{pcap, pcapng};
+use forebay_model::packet::LinkType;
 use forebay_model::{Bytes, Error, Gap, Result, Timestamp};
 use std::fmt;
 use std::io::Read;

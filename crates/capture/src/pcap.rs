@@ -4,8 +4,8 @@
 //! ends between two packets is complete: the format has no end mark.
 
 use crate::input::{Have, Input};
-use crate::link::LinkType;
 use crate::packets::{LARGEST_PACKET, Packet, Step, Tally};
+use forebay_model::packet::LinkType;
 use forebay_model::{Bytes, Error, Result, Timestamp};
 use std::io::Write;
 

@@ -4,8 +4,8 @@ use crate::answer::{Answer, Event, conjunction};
 use crate::peer::Peer;
 use crate::recorder::{Recorder, RecorderOptions};
 use forebay_model::ring::{Pin, Pinned, RingSpec, RingState, RingStatus};
-use forebay_model::{Bytes, Error, Gap, Moment, Profile, Result, TargetId, Timestamp};
-use forebay_wire::command::{Info, PlanRequest, QueryRequest, Reply, Request, TargetPlan, TargetProfile};
+use forebay_model::{Bytes, Error, Gap, Moment, PlanRequest, Profile, Result, TargetId, Timestamp};
+use forebay_wire::command::{Info, QueryRequest, Reply, Request, TargetPlan, TargetProfile};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -21,7 +21,8 @@ pub mod stopper;
 
 pub use answer::{Answer, Event};
 pub use cluster::{Cluster, QueryOptions};
-pub use forebay_wire::command::{Activity, Durable, Info, PlanRequest, TargetInfo, TargetPlan, TargetProfile};
+pub use forebay_model::PlanRequest;
+pub use forebay_wire::command::{Activity, Durable, Info, TargetInfo, TargetPlan, TargetProfile};
 pub use peer::Peer;
 pub use recorder::{Recorder, RecorderOptions, RecorderProgress};
 pub use remote::{Patience, Remote};

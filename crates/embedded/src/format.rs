@@ -3,15 +3,14 @@
 //! Invariant: unless it is forced, nothing that somebody may want is written over, and all devices are looked at before
 //! the first of them is written.
 
-mod foreign;
-
+use crate::occupied::nothing_to_lose;
 use crate::settings::{self, Settings};
 use forebay_env::Geometry;
 use forebay_env::real::{self, OpenMode, Opened, file};
 use forebay_model::{Bytes, Error, Profile, Result, TargetId};
-use forebay_target::layout::{Layout, ROOTS};
+use forebay_target::Target;
+use forebay_target::layout::Layout;
 use forebay_target::profile::{MeasureOptions, measure as measure_profile};
-use forebay_target::{Target, superblock};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -136,35 +135,8 @@ fn device(path: &Path, force: bool) -> Result<(PathBuf, Opened)> {
     let opened = real::open(&path, OpenMode::Exclusive)?;
     let Geometry { size, name, .. } = opened.geometry();
     Layout::for_device(*size).map_err(|e| e.of(name))?;
-    if force {
-        return Ok((path, opened));
-    }
-    let head = opened.read_beginning(foreign::HEAD)?;
-    if ROOTS.iter().any(|root| head[root.0 as usize..].starts_with(&superblock::MAGIC)) {
-        return Err(ours(opened));
-    }
-    if let Some(found) = foreign::find(&head) {
-        return Err(Error::exists(format!(
-            "{name} holds {} (its signature is at byte {}), and formatting would end all that is in it; \
-             force it if that is meant",
-            found.what, found.at
-        )));
-    }
+    let opened = if force { opened } else { nothing_to_lose(opened, "formatting")? };
     Ok((path, opened))
-}
-
-/// Why a device that is a target is not formatted.
-fn ours(opened: Opened) -> Error {
-    let name = opened.geometry().name.clone();
-    let found = real::run(real::Options { device: opened }, Target::inspect).flatten();
-    Error::exists(match found {
-        Ok((superblock, catalog, _)) => format!(
-            "{name} is a target already (formatted {}, {} rings); force it if all of that may go",
-            superblock.formatted,
-            catalog.rings.len()
-        ),
-        Err(error) => format!("{name} is a target already, if not a sound one ({error}); force it if it may go"),
-    })
 }
 
 /// Formats one device on a loop of this thread.

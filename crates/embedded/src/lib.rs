@@ -10,11 +10,13 @@
 mod format;
 mod local;
 mod member;
+mod occupied;
 mod settings;
 #[cfg(test)]
 mod tests;
 
 pub use format::{FormatOptions, Formatted, Measure, format};
+pub use occupied::nothing_to_lose;
 pub use settings::Settings;
 
 use forebay_client::{Cluster, Patience};

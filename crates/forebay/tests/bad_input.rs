@@ -144,8 +144,39 @@ fn a_file_system_is_not_formatted_over_unasked() {
     place.refused(&command, 1, &["disk holds an ext4 file system", "byte 1080", "--force"]);
     assert!(std::fs::read(place.path("disk")).unwrap() == before, "nothing was written");
     assert!(!place.cluster().exists(), "no empty directory stays");
+    let profile = ["profile", "--overwrite", "--time", "100ms", "disk"];
+    place.refused(&profile, 1, &["disk holds an ext4 file system", "measuring writes would end", "--force"]);
     place.ok(&[&command[..], &["--force"]].concat());
     place.ok(&["status"]);
+}
+
+#[test]
+fn writes_are_measured_over_what_is_there_only_if_that_is_forced() {
+    let place = Place::formatted("64MiB");
+    let disk = "cluster/target.0";
+    let measure = ["profile", "--overwrite", "--time", "100ms", disk];
+    let sound = std::fs::read(place.path(disk)).unwrap();
+    let both = |at: usize, bytes: &[u8]| {
+        let mut disk = sound.clone();
+        for copy in [at, at + (64 << 10)] {
+            disk[copy..copy + bytes.len()].copy_from_slice(bytes);
+        }
+        disk
+    };
+    let raid = [&b"\xfc\x4e\x2b\xa9"[..], &[0; 60]].concat();
+    for (content, words) in [
+        (sound.clone(), "is a target already (formatted 2"),
+        // Of a later version; damaged; and nothing of ours, but a part of an array at the end.
+        (both(8, &[2, 0, 0, 0]), "it calls itself version 2"),
+        (both(20, &[0xee; 100]), "is a target already (if not a sound one"),
+        ([&vec![0; (64 << 20) - 8192], &raid[..], &[0; 8192 - 64]].concat(), "a part of a Linux RAID"),
+    ] {
+        std::fs::write(place.path(disk), &content).unwrap();
+        place.refused(&measure, 1, &[disk, words, "measuring writes would end", "--force"]);
+        assert!(std::fs::read(place.path(disk)).unwrap() == content, "nothing was written: {words}");
+    }
+    place.refused(&["profile", "--force", disk], 2, &["--overwrite"]);
+    place.ok(&[&measure[..], &["--force"]].concat());
 }
 
 #[test]

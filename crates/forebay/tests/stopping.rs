@@ -78,6 +78,43 @@ fn a_query_that_is_stopped_says_so() {
     assert!(said.contains("forebay: the query of /r was stopped before its end"), "{said}");
 }
 
+/// Whether the process ends in order when it is told to, as its machine says.
+fn heeds_signals(child: &Child) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("what it catches");
+    // SIGTERM, the last that it begins to catch.
+    u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << (15 - 1) != 0
+}
+
+#[test]
+fn a_count_that_is_stopped_gives_what_it_has_counted_and_says_so() {
+    let place = Place::formatted("256MiB");
+    place.ok(&["ring", "create", "/r", "--capacity", "128MiB"]);
+    place.ok(&["record", "/r", "--generate", "max,20", "--count", "2000000"]);
+    let all = place.count("/r", "");
+    for json in [false, true] {
+        let command = ["query", "/r", "--count", "--json"];
+        let mut count = place.start(&command[..if json { 4 } else { 3 }]);
+        while !heeds_signals(&count) {
+            assert_eq!(count.try_wait().unwrap(), None, "it counts");
+        }
+        // It goes no further before it is told.
+        signal(&count, "STOP");
+        while !is_stopped(&count) {}
+        signal(&count, "INT");
+        signal(&count, "CONT");
+        let output = count.wait_with_output().unwrap();
+        let (counted, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert_eq!(output.status.code(), Some(1), "{counted} {said}");
+        assert!(said.contains("forebay: the query of /r was stopped before its end"), "{said}");
+        let elements = match json {
+            true => serde_json::from_str::<serde_json::Value>(&counted).unwrap()["elements"].as_u64().unwrap(),
+            false => counted.trim().parse().unwrap(),
+        };
+        assert!(elements < all, "{elements} of {all}");
+    }
+}
+
 #[test]
 fn a_process_that_is_stopped_is_named_and_waited_for_as_long_as_is_allowed() {
     let place = Place::formatted("256MiB");

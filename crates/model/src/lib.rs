@@ -16,7 +16,7 @@ pub mod time;
 pub use error::{Error, Kind, Result};
 pub use gap::{Cause, Gap};
 pub use ids::{RingId, TargetId};
-pub use plan::Plan;
+pub use plan::{Plan, PlanRequest};
 pub use profile::Profile;
 pub use size::{Bytes, Rate};
 pub use time::{Moment, Timestamp};

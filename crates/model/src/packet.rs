@@ -9,10 +9,11 @@
 //! - ports of TCP, UDP and SCTP. Bytes beyond the length that the IP header states (padding) are not looked at.
 
 use crate::key::KeyValue;
+use std::fmt;
 
 /// What a packet begins with: a number of the registry at <https://www.tcpdump.org/linktypes.html>.
 ///
-/// Packets of other links than those named here can be stored; they have no packet keys.
+/// Packets of any link can be stored; those that [`parse`] does not understand have no packet keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct LinkType(pub u16);
@@ -24,10 +25,16 @@ impl LinkType {
     pub const ETHERNET: LinkType = LinkType(1);
     /// IP without anything before it, IPv4 or IPv6.
     pub const RAW: LinkType = LinkType(101);
+    /// IEEE 802.11.
+    pub const IEEE802_11: LinkType = LinkType(105);
     /// OpenBSD loopback: 4 bytes of address family, then IP.
     pub const LOOP: LinkType = LinkType(108);
     /// Linux cooked capture, version 1.
     pub const LINUX_SLL: LinkType = LinkType(113);
+    /// IEEE 802.11 with a radiotap header.
+    pub const RADIOTAP: LinkType = LinkType(127);
+    /// The first type reserved for private use: elements that are not packets.
+    pub const USER0: LinkType = LinkType(147);
     /// IPv4 without anything before it.
     pub const IPV4: LinkType = LinkType(228);
     /// IPv6 without anything before it.
@@ -39,6 +46,19 @@ impl LinkType {
 impl Default for LinkType {
     fn default() -> LinkType {
         LinkType::ETHERNET
+    }
+}
+
+impl fmt::Display for LinkType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            LinkType::ETHERNET => f.write_str("1 (Ethernet)"),
+            LinkType::RAW => f.write_str("101 (raw IP)"),
+            LinkType::IEEE802_11 => f.write_str("105 (802.11)"),
+            LinkType::RADIOTAP => f.write_str("127 (802.11 with radiotap)"),
+            LinkType::USER0 => f.write_str("147 (private)"),
+            LinkType(other) => write!(f, "{other}"),
+        }
     }
 }
 

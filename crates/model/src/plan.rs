@@ -1,10 +1,41 @@
-//! The answer to "can this disk promise X, for how long a history, and where?"
+//! "Can this disk promise X, for how long a history, and where?" and its answer.
 
 use crate::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
+
+/// A question about what could be promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanRequest {
+    /// Bytes per second that must be recorded at any time.
+    pub rate: Rate,
+    /// Space for it; as much as can be had at that rate if `None`.
+    pub capacity: Option<Bytes>,
+    /// Share of the space that will be pinned, in percent.
+    pub pin_percent: u8,
+    /// How long an accepted element may take to be durable.
+    pub flush_interval: Duration,
+    /// Largest block.
+    pub block: Bytes,
+    /// Number of keys that are indexed.
+    pub keys: u32,
+}
+
+impl PlanRequest {
+    /// Whether `rate` can be promised, with the default of everything else.
+    pub fn new(rate: Rate) -> PlanRequest {
+        PlanRequest {
+            rate,
+            capacity: None,
+            pin_percent: 0,
+            flush_interval: Duration::from_secs(1),
+            block: Bytes::mib(1),
+            keys: 0,
+        }
+    }
+}
 
 /// What a device could promise to a ring.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -5,9 +5,10 @@
 //! shares add up to less than the whole ([`Load`]). A slow place that is passed in less time than deadlines have slack
 //! is no obstacle: there, writes fall behind, and catch up later.
 //!
-//! That is the long run. In the short run, several costs may meet by accident (a hole in the middle of a checkpoint):
-//! for that each deadline has slack, of which the scheduler holds back [`reserve`] from best-effort I/O, and a guarantee
-//! is refused where deadlines are too short to have it ([`cycle`]).
+//! That is the long run. In the short run, several costs may meet by accident (a hole in the middle of a checkpoint): a
+//! guarantee is refused where its flush interval has no room for all of them at once, [`reserve`], beside the way back
+//! and what is under way ([`least_lag`]). The scheduler holds nothing of that back from best-effort I/O. It counts
+//! deadlines to the end of [`cycle`], which leaves the rest of the flush interval to the flush.
 //!
 //! Best-effort I/O is not charged. It starts only if its worst case, the way back included, fits in the slack; so it
 //! lengthens no sweep, it only decides when the sweep begins.

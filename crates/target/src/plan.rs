@@ -4,40 +4,9 @@
 use crate::admission::place::Site;
 use crate::admission::{self, Demand, Placed, Wish, index_share};
 use crate::layout::Layout;
-use forebay_model::{Bytes, Plan, Profile, Rate};
+use forebay_model::{Bytes, Plan, PlanRequest, Profile, Rate};
 use std::ops::Range;
 use std::time::Duration;
-
-/// What somebody wants to know.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Question {
-    /// Bytes per second that must be recorded at any time.
-    pub rate: Rate,
-    /// Space for it; as much as can be had at that rate if `None`.
-    pub capacity: Option<Bytes>,
-    /// Share of the space that will be pinned, in percent.
-    pub pin_percent: u8,
-    /// How long an accepted element may take to be durable.
-    pub flush_interval: Duration,
-    /// Largest block.
-    pub block: Bytes,
-    /// Number of keys that are indexed.
-    pub keys: usize,
-}
-
-impl Question {
-    /// Whether `rate` can be promised, with the default of everything else.
-    pub fn new(rate: Rate) -> Question {
-        Question {
-            rate,
-            capacity: None,
-            pin_percent: 0,
-            flush_interval: Duration::from_secs(1),
-            block: Bytes::mib(1),
-            keys: 0,
-        }
-    }
-}
 
 /// The device, as it is now.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +22,7 @@ pub struct Ground<'a> {
 }
 
 /// Answers `question`.
-pub fn plan(ground: Ground<'_>, question: &Question) -> Plan {
+pub fn plan(ground: Ground<'_>, question: &PlanRequest) -> Plan {
     let Ground { profile, layout, free, existing } = ground;
     let all_free: Bytes = free.iter().map(|run| run.end - run.start).sum();
     let wish = Wish {
@@ -61,7 +30,7 @@ pub fn plan(ground: Ground<'_>, question: &Question) -> Plan {
         rate: question.rate,
         flush_interval: question.flush_interval,
         segment: Bytes::ZERO,
-        index: index_share(question.keys),
+        index: index_share(question.keys as usize),
         pin_percent: question.pin_percent,
         without_logs: None,
         beside: Bytes::ZERO,
@@ -95,12 +64,12 @@ pub fn plan(ground: Ground<'_>, question: &Question) -> Plan {
 }
 
 /// Says where the ring would be, and what follows from that.
-fn fill(plan: &mut Plan, ground: Ground<'_>, question: &Question, all_free: Bytes, placed: Placed) {
+fn fill(plan: &mut Plan, ground: Ground<'_>, question: &PlanRequest, all_free: Bytes, placed: Placed) {
     let Ground { profile, layout, .. } = ground;
     let data = layout.data(!placed.without_logs).0 as f64 / layout.group.0 as f64;
     let unpinned = 1.0 - f64::from(question.pin_percent.min(100)) / 100.0;
     plan.capacity = placed.size();
-    plan.usable = data / (1.0 + index_share(question.keys)) * unpinned;
+    plan.usable = data / (1.0 + index_share(question.keys as usize)) * unpinned;
     let history = plan.capacity.0 as f64 * plan.usable / plan.rate.0.max(1) as f64;
     plan.history = Duration::try_from_secs_f64(history).unwrap_or(Duration::MAX);
     plan.without_logs = placed.without_logs;

@@ -410,9 +410,7 @@ impl Ring {
             open.summary.losses.add(gap.cause, gap.count);
         }
         arrival.buffer.set_len(total as usize);
-        Header::set_stamp(&mut arrival.buffer, &stamp);
-        let crc = Header::read(&arrival.buffer)?.header_crc.get();
-        open.builder.stamped(crc);
+        open.builder.stamped(Header::set_stamp(&mut arrival.buffer, &stamp));
         let summary = &mut open.summary;
         summary.end = following;
         summary.min_time = summary.min_time.min(header.min_time.get());

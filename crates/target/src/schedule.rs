@@ -1,8 +1,9 @@
 //! The scheduler: the only way to the device, and where the promise is kept.
 //!
 //! Classes: *guaranteed* (ring writes, each with a deadline), *metadata* (checkpoints; few, part of admission, between
-//! sweeps if they can wait) and *normal* (reads, fair shares in bytes per stream). A normal I/O starts only if its worst case by the profile fits
-//! in the slack that the guaranteed deadlines leave; what has been started cannot be taken back, so it is kept small.
+//! sweeps if they can wait) and *normal* (reads, fair shares in bytes per stream). A normal I/O starts only if its worst
+//! case by the profile fits in the slack that the guaranteed deadlines leave; what has been started cannot be taken back,
+//! so it is kept small.
 //!
 //! On a device that rotates, the two classes take turns in long runs instead of mixing: guaranteed writes collect in
 //! memory while readers read, until the slack is used up; then all of them go out in one sweep. That is what makes the
@@ -11,7 +12,9 @@
 //!
 //! A drive with a write cache takes writes faster than its platters do, and owes the rest. A sweep therefore goes out at
 //! the pace of the platters by the profile, and is over only when the flush that ends it is: reads that came in between
-//! would make the arm commute.
+//! would make the arm commute. Of all things only the blocks of the sweep that lie right behind what was written last may
+//! be written beside a flush on its way: as much as the platters take in 60 ms, and none if the flush covers metadata,
+//! which takes the arm away.
 //!
 //! After the device has failed a write or a flush once, everything but reads is refused until the target is opened
 //! again: what the device still holds is unknown.
@@ -156,9 +159,9 @@ impl Scheduler {
         self.inner.patience.set(patience.min(METADATA_PATIENCE));
     }
 
-    /// Whether somebody cannot go on before metadata is durable: then it waits for nothing.
+    /// Somebody cannot go on before metadata is durable, or can again: as long as there is one, it waits for nothing.
     pub(crate) fn hurry(&self, hurried: bool) {
-        self.inner.state.borrow_mut().hurried = hurried;
+        self.inner.state.borrow_mut().hurry(hurried);
         self.pump();
     }
 

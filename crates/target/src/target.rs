@@ -11,7 +11,7 @@ use crate::admission;
 use crate::catalog::{Catalog, RingRecord};
 use crate::checkpoint;
 use crate::layout::Layout;
-use crate::promise::Signal;
+use crate::promise::{Giver, promise};
 use crate::ring::Ring;
 use crate::schedule::{Expected, Scheduler, StreamId};
 use crate::segment::IndexBudget;
@@ -30,8 +30,9 @@ pub(crate) struct Core {
     pub(crate) disk: Scheduler,
     superblock: RefCell<Superblock>,
     catalog: RefCell<Catalog>,
+    /// Whether a commit is under way, and who waits for the one after it.
     committing: Cell<bool>,
-    committed: Signal,
+    wait_for_commit: RefCell<Vec<Giver<Result<()>>>>,
     /// For each ring the segment from which on opening would walk, by the last durable checkpoint.
     walks_from: RefCell<BTreeMap<RingId, u64>>,
     streams: Cell<u64>,
@@ -96,18 +97,32 @@ impl Core {
         StreamId(self.streams.get())
     }
 
-    /// Makes the catalog durable as it is now. One commit at a time; who waits gets one that began after the call.
-    pub(crate) async fn commit(&self) -> Result<()> {
-        self.committed.until(|| !self.committing.get()).await;
-        self.committing.set(true);
-        let result = self.commit_alone().await;
-        self.committing.set(false);
-        self.committed.notify();
-        result
+    /// Makes the catalog durable as it is now. One commit at a time: who comes while one is under way gets the next,
+    /// which is the same for all of them.
+    pub(crate) async fn commit(self: &Rc<Self>) -> Result<()> {
+        let (done, result) = promise();
+        self.wait_for_commit.borrow_mut().push(done);
+        if !self.committing.replace(true) {
+            let this = self.clone();
+            self.disk.env().spawner.detach(async move { this.commit_for_all().await });
+        }
+        result.await
+    }
+
+    /// Commits until nobody waits for it.
+    async fn commit_for_all(&self) {
+        loop {
+            let waiting = self.wait_for_commit.take();
+            if waiting.is_empty() {
+                return self.committing.set(false);
+            }
+            let result = self.commit_alone().await;
+            waiting.into_iter().for_each(|waiter| waiter.give(result.clone()));
+        }
     }
 
     /// As [`Core::commit`], for a ring that cannot go on before.
-    pub(crate) async fn commit_now(&self) -> Result<()> {
+    pub(crate) async fn commit_now(self: &Rc<Self>) -> Result<()> {
         self.disk.hurry(true);
         let result = self.commit().await;
         self.disk.hurry(false);
@@ -335,7 +350,7 @@ pub(crate) async fn load(env: Env) -> Result<(Rc<Core>, Vec<String>)> {
         superblock: RefCell::new(superblock),
         catalog: RefCell::new(catalog),
         committing: Cell::new(false),
-        committed: Signal::default(),
+        wait_for_commit: RefCell::default(),
         walks_from: RefCell::default(),
         streams: Cell::new(0),
         first_pair: Cell::new(1 - pair),

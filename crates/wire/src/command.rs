@@ -8,7 +8,7 @@ use crate::frame::{Command, Flags, Head, RequestId};
 use crate::reader::FrameReader;
 use crate::writer::FrameWriter;
 use forebay_model::ring::{Item, Pin, Pinned, QuerySummary, RingSpec, RingStatus};
-use forebay_model::{Bytes, Plan, Profile, Rate, Result, TargetId, Timestamp};
+use forebay_model::{Bytes, Plan, PlanRequest, Profile, Result, TargetId, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -211,23 +211,6 @@ pub struct TargetProfile {
     pub device: String,
     /// What was measured.
     pub profile: Profile,
-}
-
-/// A question about what could be promised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlanRequest {
-    /// Bytes per second that must be recorded at any time.
-    pub rate: Rate,
-    /// Space for it; as much as can be had at that rate if `None`.
-    pub capacity: Option<Bytes>,
-    /// Share of the space that will be pinned, in percent.
-    pub pin_percent: u8,
-    /// How long an accepted element may take to be durable.
-    pub flush_interval: Duration,
-    /// Largest block.
-    pub block: Bytes,
-    /// Number of keys that are indexed.
-    pub keys: u32,
 }
 
 /// What one target could promise.

@@ -1,8 +1,8 @@
 //! Packet captures.
 
 use super::{Exporter, Keys, Out, Totals};
-use crate::link::LinkType;
 use crate::{pcap, pcapng};
+use forebay_model::packet::LinkType;
 use forebay_model::{Gap, Result, Timestamp};
 use std::ops::Range;
 

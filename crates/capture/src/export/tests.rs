@@ -1,10 +1,10 @@
 use super::{ArrowFormat, Column, ColumnKind, Exporter, Format, Totals, exporter};
-use crate::link::LinkType;
 use crate::testing::{EPOCH, Shared};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampNanosecondType, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, TimeUnit};
+use forebay_model::packet::LinkType;
 use forebay_model::{Cause, Gap, Kind, Result, Timestamp};
 use std::io::{Cursor, ErrorKind, Write};
 

@@ -2,11 +2,11 @@
 
 use super::FileSource;
 use crate::export::{Format, exporter};
-use crate::link::LinkType;
 use crate::packets::{PacketReader, Step};
 use crate::source::Source;
 use crate::testing::{Collector, Dice, EPOCH, Event, ManualClock, Piece, Shared, Stutter, tshark};
 use crate::{pcap, pcapng};
+use forebay_model::packet::LinkType;
 use forebay_model::{Bytes, Cause, Gap, Result, Timestamp};
 use std::io::Cursor;
 use std::time::Duration;

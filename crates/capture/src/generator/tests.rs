@@ -1,8 +1,8 @@
 use super::{Content, GeneratorSource, PERIOD, PacketSizes, Sizes};
 use crate::export::{Format, exporter};
-use crate::link::LinkType;
 use crate::source::{ClockDoor, Sink, Source, Summary};
 use crate::testing::{Collector, EPOCH, Event, MachineClock, ManualClock, Shared, tshark};
+use forebay_model::packet::LinkType;
 use forebay_model::{Bytes, Gap, Rate, Result, Timestamp};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! Captures that somebody damaged: whatever the damage, reading ends, in bounded memory, with a sentence or without.
 
 use super::{PacketReader, Step};
-use crate::link::LinkType;
 use crate::testing::{Dice, ManualClock, Stutter, seed};
 use crate::{pcap, pcapng};
+use forebay_model::packet::LinkType;
 use forebay_model::{Bytes, Cause, Gap, Timestamp};
 use std::io::Cursor;
 

@@ -1,7 +1,7 @@
 use super::Writer;
-use crate::link::LinkType;
 use crate::packets::{PacketReader, Step};
 use crate::testing::{Dice, ManualClock, Stutter};
+use forebay_model::packet::LinkType;
 use forebay_model::{Bytes, Kind, Result, Timestamp};
 
 type Packets = Vec<(Option<Timestamp>, Vec<u8>)>;

@@ -3,8 +3,8 @@
 use super::options::{Options, Order, told};
 use super::{BYTE_ORDER, block, option};
 use crate::input::{Have, Input};
-use crate::link::LinkType;
 use crate::packets::{LARGEST_PACKET, Packet, Step, Tally};
+use forebay_model::packet::LinkType;
 use forebay_model::{Bytes, Cause, Error, Gap, Result, Timestamp};
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -1,7 +1,7 @@
 use super::Writer;
-use crate::link::LinkType;
 use crate::packets::{PacketReader, Step};
 use crate::testing::{Dice, Event, ManualClock, Stutter, tshark};
+use forebay_model::packet::LinkType;
 use forebay_model::{Bytes, Cause, Gap, Kind, Result, Timestamp};
 
 const T: i64 = 1_700_000_000_000_000_000;

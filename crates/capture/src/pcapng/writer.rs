@@ -2,9 +2,9 @@
 
 use super::options::tell;
 use super::{BYTE_ORDER, block, option};
-use crate::link::LinkType;
 use crate::packets::LARGEST_PACKET;
 use crate::pcap::check_packet;
+use forebay_model::packet::LinkType;
 use forebay_model::{Error, Gap, Result, Timestamp};
 use std::io::Write;
 

@@ -134,7 +134,9 @@ fn a_formatted_device_is_not_taken_into_another_cluster_unasked() {
 #[test]
 fn a_device_that_holds_something_is_not_formatted_unasked_and_none_of_the_others_is() {
     let files = tempfile::tempdir().expect("a directory");
-    let content: [(&str, u64, &[u8], &str); 4] = [
+    let old_raid = (16 << 20) - (64 << 10);
+    let content: [(&str, u64, &[u8], &str); 5] = [
+        ("old-raid", old_raid, b"\xfc\x4e\x2b\xa9", "a part of a Linux RAID (its signature is at byte 16711680)"),
         ("raid", 4096, b"\xfc\x4e\x2b\xa9", "a part of a Linux RAID (its signature is at byte 4096)"),
         ("disk", 512, b"EFI PART", "a GPT partition table"),
         // Both are targets, and neither can be opened: of a later version, and with one copy that is none.

@@ -52,11 +52,11 @@ impl Opened {
         self.mode
     }
 
-    /// The first `length` of it, which is a multiple of what direct I/O asks for: a look at it before a loop takes it.
-    pub fn read_beginning(&self, length: Bytes) -> Result<Buffer> {
+    /// `length` of it from `offset` on, both multiples of what direct I/O asks for: a look before a loop takes it.
+    pub fn read_at(&self, offset: Bytes, length: Bytes) -> Result<Buffer> {
         let mut buffer = Buffer::alone(length)?;
-        let read = self.file.read_exact_at(&mut buffer, 0);
-        read.map(|()| buffer).map_err(|e| io_error("reading the beginning of", &self.geometry.name, &e))
+        let read = self.file.read_exact_at(&mut buffer, offset.0);
+        read.map(|()| buffer).map_err(|e| io_error("looking into", &self.geometry.name, &e))
     }
 
     /// Keeps others from writing as long as this is open for inspection. False if somebody may be writing now.

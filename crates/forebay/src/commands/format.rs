@@ -83,7 +83,7 @@ fn sentence(dir: &Path, target: &Formatted) -> String {
 }
 
 /// The library cannot know what the option is called here.
-fn with_option(error: Error) -> Error {
+pub fn with_option(error: Error) -> Error {
     match error.kind {
         forebay_model::Kind::Exists => Error::new(error.kind, format!("{} (--force does)", error.message)),
         _ => error,

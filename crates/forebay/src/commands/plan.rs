@@ -3,14 +3,12 @@
 use crate::context::Context;
 use crate::show::{json, say};
 use clap::Args;
-use forebay_client::PlanRequest;
 use forebay_env::real::{self, OpenMode};
 use forebay_model::key::KeySet;
-use forebay_model::{Bytes, Profile, Rate, Result};
+use forebay_model::{Bytes, PlanRequest, Profile, Rate, Result};
 use forebay_target::Target;
-use forebay_target::catalog::GroupClass;
 use forebay_target::layout::Layout;
-use forebay_target::plan::{Ground, Question, plan};
+use forebay_target::plan::{Ground, plan};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -49,14 +47,7 @@ fn of_device(context: &mut Context, args: &PlanArgs, device: &Path) -> Result<bo
     let (profile, layout, free): (Profile, Layout, Vec<Range<Bytes>>) = match found {
         Ok((superblock, catalog, _)) => {
             let layout = superblock.layout;
-            let mut free: Vec<Range<Bytes>> = Vec::new();
-            for group in (0..layout.groups).filter(|g| catalog.groups[*g as usize] == GroupClass::Free) {
-                let at = layout.group_at(group);
-                match free.last_mut() {
-                    Some(run) if run.end == at => run.end = at + layout.group,
-                    _ => free.push(at..at + layout.group),
-                }
-            }
+            let free = catalog.free_runs(&layout);
             (superblock.profile, layout, free)
         }
         Err(_) => {
@@ -79,21 +70,15 @@ fn of_device(context: &mut Context, args: &PlanArgs, device: &Path) -> Result<bo
     Ok(answer.can)
 }
 
-fn question(args: &PlanArgs) -> Result<Question> {
-    let keys = KeySet::parse(&args.keys)?.len();
-    Ok(Question { capacity: args.capacity, keys, ..Question::new(args.rate) })
-}
-
-/// The question as it is put to a cluster.
-pub fn request(question: &Question) -> PlanRequest {
-    let Question { rate, capacity, pin_percent, flush_interval, block, keys } = *question;
-    PlanRequest { rate, capacity, pin_percent, flush_interval, block, keys: keys as u32 }
+fn question(args: &PlanArgs) -> Result<PlanRequest> {
+    let keys = KeySet::parse(&args.keys)?.len() as u32;
+    Ok(PlanRequest { capacity: args.capacity, keys, ..PlanRequest::new(args.rate) })
 }
 
 fn of_cluster(context: &mut Context, args: &PlanArgs) -> Result<bool> {
     let question = question(args)?;
     context.with_cluster(|context, cluster| {
-        let plans = cluster.plan(request(&question))?;
+        let plans = cluster.plan(question)?;
         for plan in &plans {
             if context.json {
                 context.out.json(&json::target_plan(plan))?;

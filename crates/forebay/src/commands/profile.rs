@@ -1,14 +1,16 @@
 //! `forebay profile`: what a device can do, by position.
 
 use crate::args::span;
+use crate::commands::format::with_option;
 use crate::context::Context;
 use crate::draw::{Charset, svg_curve, terminal_curve};
 use crate::show::live::{Live, bar};
 use crate::show::{human, json};
 use clap::Args;
+use forebay_embedded::nothing_to_lose;
 use forebay_env::real::process::{self, Standard};
-use forebay_env::real::{self, OpenMode, Opened, file};
-use forebay_model::{Bytes, Error, Profile, Result};
+use forebay_env::real::{self, OpenMode, file};
+use forebay_model::{Bytes, Profile, Result};
 use forebay_target::Target;
 use forebay_target::profile::{MeasureOptions, measure};
 use serde_json::json;
@@ -29,6 +31,9 @@ pub struct ProfileArgs {
     /// Measure writing too: everything on the device is lost
     #[arg(long, requires = "device")]
     overwrite: bool,
+    /// Measure writing over what is there
+    #[arg(long, requires = "overwrite")]
+    force: bool,
     /// Show what was measured before, and measure nothing
     #[arg(long, conflicts_with_all = ["overwrite", "time"])]
     stored: bool,
@@ -69,7 +74,10 @@ fn stored(device: &Path) -> Result<Profile> {
 
 /// Measures a device that nobody uses; whether it is a target that keeps the result.
 fn of_device(context: &Context, device: &Path, args: &ProfileArgs) -> Result<(Profile, bool)> {
-    let opened: Opened = real::open(device, OpenMode::Exclusive)?;
+    let mut opened = real::open(device, OpenMode::Exclusive)?;
+    if args.overwrite && !args.force {
+        opened = nothing_to_lose(opened, "measuring writes").map_err(with_option)?;
+    }
     let geometry = opened.geometry().clone();
     let mut options = MeasureOptions::for_extent(geometry.size, geometry.rotates, args.overwrite);
     options.budget = args.time.unwrap_or(options.budget);
@@ -77,12 +85,7 @@ fn of_device(context: &Context, device: &Path, args: &ProfileArgs) -> Result<(Pr
     let name = geometry.name.clone();
     let overwrite = args.overwrite;
     real::run(real::Options { device: opened }, move |env| async move {
-        let is_target = Target::inspect(env.clone()).await.is_ok();
-        if is_target && overwrite {
-            return Err(Error::exists(format!(
-                "{name} is a formatted target, and measuring writes would end all that is in it; leave out --overwrite"
-            )));
-        }
+        let is_target = !overwrite && Target::inspect(env.clone()).await.is_ok();
         let size = env.device.geometry().size;
         let mut progress = |share: f32| {
             if live.is_due() {

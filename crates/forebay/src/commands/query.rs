@@ -74,22 +74,9 @@ impl FormArgs {
 pub fn run(context: &mut Context, args: &QueryArgs) -> Result<()> {
     context.with_cluster(|context, cluster| {
         let options = QueryOptions { limit: args.limit, ..QueryOptions::default() };
-        let mut answer = cluster.query_with(&args.ring, &args.query, options)?;
+        let answer = cluster.query_with(&args.ring, &args.query, options)?;
         if args.count {
-            let mut missing = 0;
-            let summary = answer.for_each(|event| {
-                if let Event::Gap(gap) = event {
-                    missing += gap.count.unwrap_or(0);
-                }
-                Ok(true)
-            })?;
-            return if context.json {
-                let mut value = json::query_summary(&summary);
-                value["missing"] = json!(missing);
-                context.out.json(&value)
-            } else {
-                context.out.line(summary.elements)
-            };
+            return count(context, &args.ring, answer);
         }
         show(context, cluster, &args.ring, answer, args.form.form(context.json), true)
     })
@@ -107,6 +94,42 @@ pub fn tail(context: &mut Context, args: &TailArgs) -> Result<()> {
     })
 }
 
+/// Says how many there are: if it is stopped, how many there were until then.
+fn count(context: &mut Context, ring: &str, mut answer: Answer) -> Result<()> {
+    let stop = stop(&answer)?;
+    let mut missing = 0;
+    let summary = answer.for_each(|event| {
+        if let Event::Gap(gap) = event {
+            missing += gap.count.unwrap_or(0);
+        }
+        Ok(true)
+    })?;
+    if context.json {
+        let mut value = json::query_summary(&summary);
+        value["missing"] = json!(missing);
+        context.out.json(&value)?;
+    } else {
+        context.out.line(summary.elements)?;
+    }
+    context.out.flush()?;
+    not_stopped(&stop, ring)
+}
+
+/// What ends the answer early if this process is told to stop.
+fn stop(answer: &Answer) -> Result<Stop> {
+    let stop = Stop::on_signals()?;
+    let stopper = answer.stopper();
+    when_stopped(&stop, move || stopper.stop())?;
+    Ok(stop)
+}
+
+fn not_stopped(stop: &Stop, ring: &str) -> Result<()> {
+    match stop.is_set() {
+        true => Err(Error::busy(format!("the query of {ring} was stopped before its end"))),
+        false => Ok(()),
+    }
+}
+
 fn show(
     context: &mut Context,
     cluster: &Cluster,
@@ -116,9 +139,7 @@ fn show(
     with_summary: bool,
 ) -> Result<()> {
     let mut elements = Elements::new(&cluster.ring(ring)?.spec, form)?;
-    let stop = Stop::on_signals()?;
-    let stopper = answer.stopper();
-    when_stopped(&stop, move || stopper.stop())?;
+    let stop = stop(&answer)?;
     let out = &mut context.out;
     let mut joined = Vec::new();
     // Batch by batch, so that what was found is seen when it was found.
@@ -146,8 +167,5 @@ fn show(
     }
     out.flush()?;
     // A tail has no end but this.
-    if with_summary && stop.is_set() {
-        return Err(Error::busy(format!("the query of {ring} was stopped before its end")));
-    }
-    Ok(())
+    if with_summary { not_stopped(&stop, ring) } else { Ok(()) }
 }

@@ -1,7 +1,6 @@
 //! `forebay status` and `forebay top`: how everything is.
 
 use crate::args::span;
-use crate::commands::plan;
 use crate::context::{self, Context};
 use crate::show::{json, rings};
 use clap::Args;
@@ -9,8 +8,7 @@ use forebay_client::{Cluster, Info};
 use forebay_env::real::process::{self, Standard};
 use forebay_env::real::signal::Stop;
 use forebay_model::ring::RingStatus;
-use forebay_model::{Bytes, Moment, Rate, Result};
-use forebay_target::plan::Question;
+use forebay_model::{Bytes, Moment, PlanRequest, Rate, Result};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,8 +45,8 @@ impl Look {
         let (at, rings, info) = (cluster.now(), context::settled(cluster)?, cluster.info()?);
         // A small ring in the fastest free place; where there is no space, there is no answer.
         let smallest = info.targets.iter().map(|t| t.group * 4).max().unwrap_or(Bytes::mib(64));
-        let question = Question { capacity: Some(smallest), ..Question::new(Rate(1)) };
-        let plans = cluster.plan(plan::request(&question)).unwrap_or_default();
+        let question = PlanRequest { capacity: Some(smallest), ..PlanRequest::new(Rate(1)) };
+        let plans = cluster.plan(question).unwrap_or_default();
         let best = |target: &forebay_client::TargetInfo| {
             plans.iter().find(|plan| plan.target == target.id).map(|plan| plan.plan.highest)
         };

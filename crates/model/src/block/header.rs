@@ -151,8 +151,8 @@ impl Header {
         }
     }
 
-    /// Stamps the packed block in `bytes` with its place and seals the header.
-    pub fn set_stamp(bytes: &mut [u8], stamp: &Stamp) {
+    /// Stamps the packed block in `bytes` with its place and seals the header; its checksum.
+    pub fn set_stamp(bytes: &mut [u8], stamp: &Stamp) -> u32 {
         let (header, _) = Header::mut_from_prefix(bytes).expect("a block is longer than its header");
         header.target = stamp.target.into();
         header.ring = stamp.ring.into();
@@ -165,6 +165,7 @@ impl Header {
         header.first_sequence = stamp.first_sequence.into();
         let crc = crc32c(&header.as_bytes()[..CRC_AT]);
         header.header_crc = crc.into();
+        crc
     }
 
     /// Reads and checks a header: magic, version, checksum, lengths. Not the body, not the place.

@@ -3,10 +3,10 @@
 use super::Service;
 use super::sessions::TAIL_PATIENCE;
 use crate::race::race;
-use forebay_model::{Bytes, Error, Profile, Result, TargetId};
+use forebay_model::{Bytes, Error, PlanRequest, Profile, Result, TargetId};
 use forebay_target::plan;
 use forebay_target::profile::{MeasureOptions, measure};
-use forebay_wire::command::{Activity, Info, PlanRequest, Reply, Request, TargetInfo, TargetPlan, TargetProfile};
+use forebay_wire::command::{Activity, Info, Reply, Request, TargetInfo, TargetPlan, TargetProfile};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -103,11 +103,9 @@ async fn measure_again(service: &Service, budget: Duration) -> Result<Profile> {
 
 fn plan(service: &Service, request: &PlanRequest) -> TargetPlan {
     let target = &service.target;
-    let PlanRequest { rate, capacity, pin_percent, flush_interval, block, keys } = *request;
-    let question = plan::Question { rate, capacity, pin_percent, flush_interval, block, keys: keys as usize };
     let (profile, layout, free, demands) = (target.profile(), target.layout(), target.free_runs(), target.demands());
     let ground = plan::Ground { profile: &profile, layout: &layout, free: &free, existing: &demands };
-    TargetPlan { target: target.id(), device: device(service), plan: plan::plan(ground, &question) }
+    TargetPlan { target: target.id(), device: device(service), plan: plan::plan(ground, request) }
 }
 
 fn device(service: &Service) -> String {

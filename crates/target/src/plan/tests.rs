@@ -2,7 +2,7 @@ use super::*;
 use crate::admission::tests::disk;
 use std::ops::Range;
 
-fn ask(question: &Question) -> Plan {
+fn ask(question: &PlanRequest) -> Plan {
     let (profile, layout) = (disk(), Layout::for_device(Bytes(1_500_000_000_000)).unwrap());
     let free: [Range<Bytes>; 1] = [layout.groups_at..layout.groups_at + layout.group * u64::from(layout.groups)];
     plan(Ground { profile: &profile, layout: &layout, free: &free, existing: &[] }, question)
@@ -10,7 +10,7 @@ fn ask(question: &Question) -> Plan {
 
 #[test]
 fn a_disk_can_promise_sixty_for_hours_in_all_but_its_slow_end() {
-    let plan = ask(&Question::new(Rate::mb(60)));
+    let plan = ask(&PlanRequest::new(Rate::mb(60)));
     assert!(plan.can, "{plan}");
     assert!(plan.capacity > Bytes::gib(1100) && plan.capacity < Bytes::gib(1397), "{plan}");
     assert!(plan.history > Duration::from_secs(5 * 3600) && plan.history < Duration::from_secs(7 * 3600), "{plan}");
@@ -20,10 +20,10 @@ fn a_disk_can_promise_sixty_for_hours_in_all_but_its_slow_end() {
 
 #[test]
 fn history_shrinks_with_pins_and_with_rate() {
-    let base = Question { capacity: Some(Bytes::gib(100)), ..Question::new(Rate::mb(40)) };
+    let base = PlanRequest { capacity: Some(Bytes::gib(100)), ..PlanRequest::new(Rate::mb(40)) };
     let plain = ask(&base);
-    let pinned = ask(&Question { pin_percent: 50, ..base });
-    let faster = ask(&Question { rate: Rate::mb(80), ..base });
+    let pinned = ask(&PlanRequest { pin_percent: 50, ..base });
+    let faster = ask(&PlanRequest { rate: Rate::mb(80), ..base });
     assert!(plain.can && pinned.can && faster.can);
     assert!(pinned.history < plain.history && faster.history < plain.history);
     assert!(pinned.highest <= plain.highest);
@@ -31,24 +31,24 @@ fn history_shrinks_with_pins_and_with_rate() {
 
 #[test]
 fn what_cannot_be_promised_comes_with_what_can() {
-    let question = Question { capacity: Some(Bytes::gib(1300)), ..Question::new(Rate::mb(80)) };
+    let question = PlanRequest { capacity: Some(Bytes::gib(1300)), ..PlanRequest::new(Rate::mb(80)) };
     let plan = ask(&question);
     assert!(!plan.can && plan.places.is_empty());
     assert!(plan.highest > Rate::mb(50) && plan.highest < Rate::mb(80), "{plan}");
-    assert!(ask(&Question { rate: plan.highest, ..question }).can);
-    assert!(ask(&Question { capacity: Some(plan.largest), ..question }).can);
-    let impossible = ask(&Question::new(Rate::mb(400)));
+    assert!(ask(&PlanRequest { rate: plan.highest, ..question }).can);
+    assert!(ask(&PlanRequest { capacity: Some(plan.largest), ..question }).can);
+    let impossible = ask(&PlanRequest::new(Rate::mb(400)));
     assert!(!impossible.can && !impossible.note.is_empty());
 }
 
 #[test]
 fn people_read_the_answer() {
-    let plan = ask(&Question { capacity: Some(Bytes::gib(100)), ..Question::new(Rate(72_500_000)) });
+    let plan = ask(&PlanRequest { capacity: Some(Bytes::gib(100)), ..PlanRequest::new(Rate(72_500_000)) });
     let text = plan.to_string();
     assert!(text.starts_with("yes: 72.5 MB/s can be promised\n"), "{text}");
     for word in ["history", "22 min", "where", "memory", "highest"] {
         assert!(text.contains(word), "{word}: {text}");
     }
-    let no = ask(&Question::new(Rate::mb(400))).to_string();
+    let no = ask(&PlanRequest::new(Rate::mb(400))).to_string();
     assert!(no.starts_with("no: 400.0 MB/s"), "{no}");
 }

@@ -5,6 +5,7 @@ use super::streams::{ANTICIPATION, Streams, Turn};
 use super::{Class, Counters, Direction, Pending};
 use crate::promise::Giver;
 use forebay_model::{Bytes, Error, Moment, Profile, Rate, Result, RingId};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -55,8 +56,8 @@ pub(super) struct State {
     pub(super) guaranteed: BTreeMap<RingId, VecDeque<Pending>>,
     pub(super) expected: BTreeMap<RingId, Expected>,
     pub(super) metadata: VecDeque<Pending>,
-    /// Nothing of metadata is to wait.
-    pub(super) hurried: bool,
+    /// How many cannot go on before metadata is durable.
+    hurried: usize,
     pub(super) streams: Streams,
     pub(super) flushes: VecDeque<Giver<Result<()>>>,
     /// Flushes of metadata, and until when they can wait for a moment between sweeps.
@@ -91,6 +92,20 @@ pub(super) struct State {
     pub(super) counters: Counters,
 }
 
+/// The slack of one decision: found out if somebody asks, and once.
+struct Slack<'a> {
+    profile: &'a Profile,
+    now: Moment,
+    found: OnceCell<Duration>,
+}
+
+impl Slack<'_> {
+    /// Of `state`, whose queues have not changed since the first call.
+    fn of(&self, state: &State) -> Duration {
+        *self.found.get_or_init(|| slack::slack(state, self.profile, self.now))
+    }
+}
+
 /// What is to be done next.
 pub(super) enum Choice {
     Start(Class, Pending),
@@ -118,32 +133,51 @@ impl State {
             return Choice::Refuse(unwanted);
         }
         let backlog = self.guaranteed.values().any(|q| !q.is_empty());
-        let between = !backlog && self.guaranteed_in_flight == Bytes::ZERO
-            || slack::slack(self, profile, now) > profile.full_seek * 2 + profile.flush;
-        if !self.flushing {
-            // Where a ring will soon want a flush anyway, that one will do.
-            let lull = self.undurable.is_empty() && (!rotates || now >= self.last_guaranteed_end + LULL);
-            let moment = between && lull || self.hurried || now >= self.polite_until;
-            let polite = !self.polite_flushes.is_empty() && moment;
-            if polite || !self.flushes.is_empty() {
-                return self.begin_flush(backlog);
-            }
+        let slack = Slack { profile, now, found: OnceCell::new() };
+        if !self.flushing && (!self.flushes.is_empty() || self.is_moment_for_polite_flush(backlog, &slack)) {
+            return self.begin_flush(backlog);
         }
-        // The best moment is in a sweep that has time for it: the flush to come covers it.
-        let between = between && (self.sweeping || now >= self.last_guaranteed_end + LULL);
-        if self.metadata_in_flight < METADATA_IN_FLIGHT
-            && let Some(first) = self.metadata.front()
-            && (between || self.hurried || now >= first.deadline || !rotates)
+        if self.is_moment_for_metadata(backlog, &slack)
             && let Some(pending) = self.metadata.pop_front()
         {
             return Choice::Start(Class::Metadata, pending);
         }
-        let choice =
-            if rotates { self.choose_sweep_or_reads(profile, backlog, now) } else { self.choose_both(profile, now) };
+        let choice = if rotates { self.choose_sweep_or_reads(backlog, &slack) } else { self.choose_both(&slack) };
         match choice {
             Choice::Wait(moment) => Choice::Wait(moment.into_iter().chain(self.metadata_wakes(now)).min()),
             started => started,
         }
+    }
+
+    /// One more cannot go on before metadata is durable, or one less.
+    pub(super) fn hurry(&mut self, hurried: bool) {
+        self.hurried = if hurried { self.hurried + 1 } else { self.hurried.saturating_sub(1) };
+    }
+
+    /// Whether guaranteed writes have time for something beside them.
+    fn is_between(&self, backlog: bool, slack: &Slack<'_>) -> bool {
+        !backlog && self.guaranteed_in_flight == Bytes::ZERO
+            || slack.of(self) > slack.profile.full_seek * 2 + slack.profile.flush
+    }
+
+    fn is_moment_for_polite_flush(&self, backlog: bool, slack: &Slack<'_>) -> bool {
+        if self.polite_flushes.is_empty() {
+            return false;
+        }
+        // Where a ring will soon want a flush anyway, that one will do.
+        let lull =
+            self.undurable.is_empty() && (!slack.profile.rotates || slack.now >= self.last_guaranteed_end + LULL);
+        self.hurried > 0 || slack.now >= self.polite_until || lull && self.is_between(backlog, slack)
+    }
+
+    fn is_moment_for_metadata(&self, backlog: bool, slack: &Slack<'_>) -> bool {
+        let Some(first) = self.metadata.front().filter(|_| self.metadata_in_flight < METADATA_IN_FLIGHT) else {
+            return false;
+        };
+        let now = slack.now;
+        // The best moment is in a sweep that has time for it: the flush to come covers it.
+        let best = self.sweeping || now >= self.last_guaranteed_end + LULL;
+        !slack.profile.rotates || self.hurried > 0 || now >= first.deadline || best && self.is_between(backlog, slack)
     }
 
     /// When metadata that waits for a better moment has to be looked at again.
@@ -196,7 +230,8 @@ impl State {
     }
 
     /// On a device that rotates, reads and sweeps of writes take turns.
-    fn choose_sweep_or_reads(&mut self, profile: &Profile, backlog: bool, now: Moment) -> Choice {
+    fn choose_sweep_or_reads(&mut self, backlog: bool, slack: &Slack<'_>) -> Choice {
+        let Slack { profile, now, .. } = *slack;
         if self.flushing && !self.goes_on_beside_flush() {
             // Whatever a drive is given while it empties its cache makes that last longer, and acknowledgements wait for it.
             return Choice::Wait(None);
@@ -222,7 +257,7 @@ impl State {
             };
         }
         if !self.sweeping {
-            let slack = slack::slack(self, profile, now);
+            let slack = slack.of(self);
             match turn {
                 Turn::Ready if slack > self.next_normal_worst(profile) => {
                     // The arm belongs to the readers until slack runs out; their next end will ask again.
@@ -250,9 +285,10 @@ impl State {
     }
 
     /// On a device without position, writes go out as they come, and reads as far as slack allows.
-    fn choose_both(&mut self, profile: &Profile, now: Moment) -> Choice {
+    fn choose_both(&mut self, slack: &Slack<'_>) -> Choice {
+        let Slack { profile, now, .. } = *slack;
         if self.streams.turn(now, false) == Turn::Ready && self.normal_in_flight < NORMAL_IN_FLIGHT_FLAT {
-            let slack = slack::slack(self, profile, now);
+            let slack = slack.of(self);
             if slack > self.next_normal_worst(profile) {
                 if slack < Duration::MAX {
                     self.note_slack(slack);

@@ -146,6 +146,44 @@ fn growing_keeps_everything_and_shrinking_gives_back_what_is_oldest() {
     assert_eq!(sequences(&fake.ask(&ring, "all").0).last(), Some(&9499));
 }
 
+#[test]
+fn who_waits_while_a_commit_is_under_way_shares_the_next_one() {
+    let (fake, target) = device();
+    let ring = fake.create(&target, small("/a", Bytes::mib(4))).unwrap();
+    record(&fake, &ring, 100);
+    let generation = || fake.run(Target::inspect(fake.env())).unwrap().0.generation;
+    let before = generation();
+    let now = fake.now();
+    fake.run(async {
+        let spawner = fake.env().spawner;
+        let pins: Vec<_> = (0..20)
+            .map(|n| {
+                let target = target.clone();
+                spawner.spawn(async move {
+                    // One after the other, while the first commit is on its way.
+                    target.disk().env().clock.sleep(Duration::from_micros(n)).await;
+                    target.pin("/a", "p", Timestamp(0), now).await
+                })
+            })
+            .collect();
+        for pin in pins {
+            pin.await.unwrap();
+        }
+    });
+    assert_eq!(generation() - before, 2, "one for the first, one for all others");
+    assert_eq!(fake.run(Target::inspect(fake.env())).unwrap().1.rings.values().next().unwrap().pins.len(), 20);
+    // A commit that fails is a failure for all who waited for it.
+    fake.disk.fail_writes(true);
+    fake.run(async {
+        let unpin = |n| {
+            let target = target.clone();
+            fake.env().spawner.spawn(async move { target.unpin("/a", n).await })
+        };
+        let (first, second) = (unpin(1), unpin(2));
+        assert!(first.await.is_err() && second.await.is_err());
+    });
+}
+
 /// What a target has and where it lies.
 fn table(fake: &Fake, target: &Target) -> (Vec<std::ops::Range<Bytes>>, crate::catalog::Catalog) {
     // A change of relatives that changes nothing makes what is in memory durable.

@@ -1,17 +1,21 @@
-//! What is on a device before it is formatted: known by its signature in the first bytes.
+//! What is on a device before it is written over: known by its signature in the first or the last bytes.
 //!
 //! Invariant: pure. What is not known here counts as nothing, as it does for every other formatting program.
 
 use forebay_model::Bytes;
 
-/// Bytes from the beginning of a device in which all signatures lie.
+/// Bytes from the beginning of a device in which most signatures lie.
 pub(super) const HEAD: Bytes = Bytes::kib(256);
+/// Bytes to the end of a device in which the others lie.
+pub(super) const TAIL: Bytes = Bytes::kib(128);
+/// What a superblock of Linux RAID begins with.
+const RAID: u32 = 0xa92b_4efc;
 /// Pages of the machines that write swap areas: the signature ends the first one.
 const PAGES: [usize; 4] = [4 << 10, 8 << 10, 16 << 10, 64 << 10];
 /// Where ZFS keeps its uberblocks in its first label, the least that one takes, and what each begins with.
 const UBERBLOCKS: (usize, usize, u64) = (128 << 10, 1 << 10, 0x00ba_b10c);
 
-/// Something that formatting would end.
+/// Something that would be ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
     /// What it is, with its article.
@@ -29,8 +33,8 @@ const SIGNATURES: &[(&str, usize, &[u8])] = &[
     ("an LVM2 physical volume", 512, b"LABELONE"),
     ("an LVM2 physical volume", 1024, b"LABELONE"),
     ("an LVM2 physical volume", 1536, b"LABELONE"),
-    ("a part of a Linux RAID", 0, &0xa92b_4efc_u32.to_le_bytes()),
-    ("a part of a Linux RAID", 4096, &0xa92b_4efc_u32.to_le_bytes()),
+    ("a part of a Linux RAID", 0, &RAID.to_le_bytes()),
+    ("a part of a Linux RAID", 4096, &RAID.to_le_bytes()),
     ("a bcache device", 4096 + 24, b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81"),
     ("a bcachefs file system", 4096 + 24, b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef"),
     ("a Ceph BlueStore", 0, b"bluestore block device"),
@@ -63,6 +67,28 @@ pub(super) fn find(head: &[u8]) -> Option<Found> {
         .or_else(|| swap(head))
         .or_else(|| zfs(head))
         .or_else(|| boot_sector(head))
+}
+
+/// What `tail`, the last [`TAIL`] of a device of `size`, says: parts of arrays whose members look, from their beginning,
+/// like what is in the array.
+pub(super) fn find_at_end(tail: &[u8], size: Bytes) -> Option<Found> {
+    let size = size.0 as usize;
+    let from = size - tail.len();
+    // Of version 0.90, in the byte order of the machine that made it, and of version 1.0.
+    let (old, new) = ((size & !0xffff).saturating_sub(64 << 10), size.saturating_sub(8 << 10) & !0xfff);
+    let (sector, page) = (512, 4096);
+    let signatures: [(&str, usize, &[u8]); 7] = [
+        ("a part of a Linux RAID", old, &RAID.to_le_bytes()),
+        ("a part of a Linux RAID", old, &RAID.to_be_bytes()),
+        ("a part of a Linux RAID", new, &RAID.to_le_bytes()),
+        ("a part of an Intel RAID", size.saturating_sub(2 * sector), b"Intel Raid ISM Cfg Sig. "),
+        ("a part of an Intel RAID", size.saturating_sub(2 * page), b"Intel Raid ISM Cfg Sig. "),
+        ("a part of a DDF RAID", size.saturating_sub(sector), b"\xde\x11\xde\x11"),
+        ("a part of a DDF RAID", size.saturating_sub(page), b"\xde\x11\xde\x11"),
+    ];
+    let there = |at: usize, bytes: &[u8]| at.checked_sub(from).is_some_and(|at| has(tail, at, bytes));
+    let found = signatures.into_iter().find(|(_, at, bytes)| there(*at, bytes));
+    found.map(|(what, at, _)| Found { what, at })
 }
 
 fn has(head: &[u8], at: usize, bytes: &[u8]) -> bool {

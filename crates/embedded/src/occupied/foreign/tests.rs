@@ -67,6 +67,38 @@ fn a_boot_sector_is_a_partition_table_if_its_entries_make_sense() {
 }
 
 #[test]
+fn parts_of_arrays_are_found_at_the_end_of_devices_of_any_size() {
+    let raid = 0xa92b_4efc_u32;
+    let (little, big) = (raid.to_le_bytes(), raid.to_be_bytes());
+    // Whole 64 KiB; 20 KiB more; and a size that ends within 4 KiB.
+    for (size, old, new) in [
+        (16 << 20, (16 << 20) - (64 << 10), (16 << 20) - (8 << 10)),
+        ((16 << 20) + (20 << 10), (16 << 20) - (64 << 10), (16 << 20) + (12 << 10)),
+        ((16 << 20) + 4608, (16 << 20) - (64 << 10), (16 << 20) - 4096),
+    ] {
+        let of = |at: usize, bytes: &[u8]| {
+            let mut tail = vec![0; TAIL.0 as usize];
+            let at = at - (size - tail.len());
+            tail[at..at + bytes.len()].copy_from_slice(bytes);
+            find_at_end(&tail, Bytes(size as u64)).map(|found| (found.what, found.at))
+        };
+        for (at, bytes) in [(old, little), (old, big), (new, little)] {
+            assert_eq!(of(at, &bytes), Some(("a part of a Linux RAID", at)), "of {size}");
+            assert_eq!(of(at - 512, &bytes), None, "of {size}");
+        }
+        assert_eq!(of(new, &big), None, "version 1.0 is little-endian everywhere");
+        for sector in [512, 4096] {
+            let intel = of(size - 2 * sector, b"Intel Raid ISM Cfg Sig. 1.3.00");
+            assert_eq!(intel, Some(("a part of an Intel RAID", size - 2 * sector)));
+            let ddf = of(size - sector, b"\xde\x11\xde\x11");
+            assert_eq!(ddf, Some(("a part of a DDF RAID", size - sector)));
+        }
+        assert_eq!(of(size - 1, b"x"), None);
+    }
+    assert_eq!(find_at_end(&[], Bytes::ZERO), None);
+}
+
+#[test]
 fn nothing_is_found_where_nothing_is_or_nothing_is_known() {
     assert_eq!(what(&[]), None);
     assert_eq!(find(&[]), None);
