@@ -253,8 +253,8 @@ pub fn cycle(profile: &Profile, lag: Duration) -> Duration {
     lag - (lag / 10).max((profile.flush + AHEAD).min(lag / 2))
 }
 
-/// Slack that the scheduler keeps from best-effort I/O, for what it cannot foresee: one step of a checkpoint there and
-/// back, the way from a ring's end to its start, and one hole.
+/// What a flush interval has to leave for what nobody foresees: one step of a checkpoint there and back, the way from a
+/// ring's end to its start, and one hole.
 pub fn reserve(profile: &Profile) -> Duration {
     profile.full_seek * 3 + profile.short_seek
 }

@@ -359,3 +359,6 @@ impl Scheduler {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

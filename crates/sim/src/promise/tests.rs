@@ -28,6 +28,23 @@ fn readers_get_what_raw_io_would_leave_them_with_elements_of_all_sizes() {
 }
 
 #[test]
+fn what_is_admitted_at_most_is_kept_with_keys_many_pins_and_readers() {
+    for (name, disk, rate) in [
+        ("wd15ears", presets::wd15ears().scaled(1000), 55),
+        ("sata7200", presets::sata7200().scaled(300), 70),
+        ("cheetah15k", presets::cheetah15k().scaled(100), 75),
+    ] {
+        let mut load = Load::headline(disk);
+        (load.guarantee, load.rate, load.laps) = (Rate::mb(rate), Rate::mb(rate), 1);
+        (load.pins_percent, load.readers, load.elements) = (40, 4, Elements::Fixed(Bytes(4000)));
+        load.keys = ["a=u32le@0", "b=u16be@10", "c=bytes8@20"].map(String::from).to_vec();
+        let outcome = run(3, &load).unwrap();
+        assert_eq!((outcome.missed_deadlines, outcome.lost_elements), (0, 0), "{name}");
+        assert!(outcome.read > Rate(0), "{name}: readers got nothing");
+    }
+}
+
+#[test]
 fn flash_keeps_nearly_its_whole_rate_beside_readers() {
     let mut load = Load::headline(presets::ssd().scaled(100));
     (load.guarantee, load.rate) = (Rate::mb(350), Rate::mb(350));

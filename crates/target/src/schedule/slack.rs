@@ -5,7 +5,7 @@ use forebay_model::{Bytes, Moment, Profile, Rate, RingId};
 use std::time::Duration;
 
 /// The share of its flush interval that a ring's sweep may take until its first flush, as a divisor.
-const FIRST_FLUSH: u32 = 4;
+const FIRST_FLUSH: u32 = 8;
 
 /// For each ring with a backlog: the latest moment at which a sweep over it may start, were it alone.
 pub(super) fn latest_starts(state: &State, profile: &Profile) -> Vec<(RingId, Moment)> {

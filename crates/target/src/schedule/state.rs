@@ -74,6 +74,9 @@ pub(super) struct State {
     first_undurable: u64,
     /// Up to which of them the flush under way covers.
     flush_covers: u64,
+    /// Whether metadata was written since the last flush began, and before it: such a flush takes the arm away.
+    metadata_dirty: bool,
+    flush_moves: bool,
     /// Where the last dispatched I/O ends.
     head: Bytes,
     sweeping: bool,
@@ -155,7 +158,8 @@ impl State {
     /// Whether a sweep that is flushed on its way goes on meanwhile: only where the arm need not move, and not for long.
     fn goes_on_beside_flush(&self) -> bool {
         let next = self.current_ring.and_then(|ring| self.guaranteed.get(&ring)?.front());
-        self.sweeping && next.is_some_and(|next| next.offset == self.head) && self.not_covered() < BESIDE_FLUSH
+        let stays = !self.flush_moves && next.is_some_and(|next| next.offset == self.head);
+        self.sweeping && stays && self.not_covered() < BESIDE_FLUSH
     }
 
     /// What was started since the flush under way began, or was under way then, takes the device this long.
@@ -167,6 +171,7 @@ impl State {
     fn begin_flush(&mut self, backlog: bool) -> Choice {
         self.flushing = true;
         self.dirty = self.guaranteed_in_flight > Bytes::ZERO;
+        self.flush_moves = std::mem::replace(&mut self.metadata_dirty, self.metadata_in_flight > 0);
         self.flush_covers = self.first_undurable + self.undurable.iter().take_while(|w| w.ended).count() as u64;
         // What arrives from now on belongs to the next sweep.
         self.sweeping &= backlog || self.guaranteed_in_flight > Bytes::ZERO;
@@ -181,8 +186,10 @@ impl State {
                 let covered = (self.flush_covers - self.first_undurable) as usize;
                 self.undurable.drain(..covered);
                 self.first_undurable = self.flush_covers;
-                // Where the drive is slower than its profile, or had to seek, what it still owes is known again.
-                self.platters_free = self.platters_free.max(now + self.not_covered());
+                if !self.flush_moves {
+                    // Where the drive is slower than its profile, or had to seek, what it still owes is known again.
+                    self.platters_free = self.platters_free.max(now + self.not_covered());
+                }
             }
             Err(error) => self.fail(error),
         }
@@ -330,6 +337,7 @@ impl State {
             }
             Class::Metadata => {
                 self.metadata_in_flight += 1;
+                self.metadata_dirty |= pending.direction == Direction::Write;
                 self.counters.metadata += length;
             }
         }

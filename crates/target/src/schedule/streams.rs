@@ -1,7 +1,8 @@
 //! Fair shares of normal I/O: streams take turns, each with a slice of bytes.
 //!
 //! Where a turn costs a seek, slices are long, and the stream whose turn it is keeps it through a short pause, as
-//! readers think between reads.
+//! readers think between reads. A new stream comes next, with a short slice: who asks for little does not wait until
+//! all who ask for much had their turns.
 
 use super::{Pending, StreamId};
 use forebay_model::{Bytes, Moment};
@@ -12,7 +13,9 @@ use std::time::Duration;
 pub(super) const ANTICIPATION: Duration = Duration::from_millis(3);
 /// Bytes a stream may read before the next one's turn, where turns cost a seek.
 const SLICE_ROTATING: Bytes = Bytes::mib(64);
-/// The same where they do not.
+/// Bytes of a new stream's first slice there.
+const SLICE_FIRST: Bytes = Bytes::mib(4);
+/// Bytes of a slice where turns cost nothing.
 const SLICE_FLAT: Bytes = Bytes::mib(1);
 
 struct Stream {
@@ -22,6 +25,8 @@ struct Stream {
     slice: u64,
     in_flight: usize,
     last_end: Moment,
+    /// It had no turn yet.
+    new: bool,
 }
 
 /// What a normal I/O could be started.
@@ -45,13 +50,18 @@ impl Streams {
     pub(super) fn push(&mut self, id: StreamId, pending: Pending, rotates: bool) {
         match self.streams.iter_mut().find(|s| s.id == id) {
             Some(stream) => stream.queue.push_back(pending),
-            None => self.streams.push_back(Stream {
-                id,
-                queue: VecDeque::from([pending]),
-                slice: slice(rotates),
-                in_flight: 0,
-                last_end: Moment(0),
-            }),
+            None => {
+                let stream = Stream {
+                    id,
+                    queue: VecDeque::from([pending]),
+                    slice: slice(rotates).min(SLICE_FIRST.0),
+                    in_flight: 0,
+                    last_end: Moment(0),
+                    new: true,
+                };
+                let at = 1 + self.streams.iter().skip(1).take_while(|s| s.new).count();
+                self.streams.insert(at.min(self.streams.len()), stream);
+            }
         }
     }
 
@@ -104,6 +114,7 @@ impl Streams {
         let stream = self.streams.front_mut().expect("a stream has its turn");
         let pending = stream.queue.pop_front().expect("it wants something");
         stream.in_flight += 1;
+        stream.new = false;
         let used = pending.buffer.len() as u64;
         if stream.slice > used {
             stream.slice -= used;

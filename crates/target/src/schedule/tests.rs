@@ -1,0 +1,350 @@
+use super::state::{Choice, Expected, Started, State};
+use super::{Class, Direction, Outcome, Pending, StreamId};
+use crate::promise::{Promise, promise};
+use forebay_env::Buffer;
+use forebay_model::{Bytes, Error, Moment, Profile, Rate, Result, RingId};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+const RING: RingId = RingId(1);
+const OTHER: RingId = RingId(2);
+
+/// What the scheduler did, with offsets in MiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Did {
+    Write(u64),
+    Read(u64),
+    Metadata(u64),
+    Flush,
+    Refuse,
+    Wait,
+}
+
+/// A scheduler's state without a device: I/Os end when a test says so, in the order of their start.
+struct Rig {
+    state: State,
+    profile: Profile,
+    now: Moment,
+    in_flight: VecDeque<(Started, Option<StreamId>)>,
+    awaited: Vec<Promise<Outcome>>,
+    flushes: Vec<Promise<Result<()>>>,
+}
+
+impl Rig {
+    /// A device of 1 TB at 40 MB/s that takes 15 to 40 ms to position, or flash at 100 MB/s.
+    fn new(rotates: bool) -> Rig {
+        Rig {
+            state: State::default(),
+            profile: Profile::guess(Bytes(1_000_000_000_000), rotates),
+            now: after(10_000),
+            in_flight: VecDeque::new(),
+            awaited: Vec::new(),
+            flushes: Vec::new(),
+        }
+    }
+
+    fn pending(&mut self, direction: Direction, mib: u64, length: Bytes, deadline: Moment) -> Pending {
+        let (done, awaited) = promise();
+        self.awaited.push(awaited);
+        let mut buffer = Buffer::alone(length).unwrap();
+        buffer.set_len(length.0 as usize);
+        Pending { direction, offset: Bytes::mib(mib), buffer, deadline, stream: None, wanted: None, done }
+    }
+
+    /// A MiB of a ring that has to be durable in so many milliseconds.
+    fn write(&mut self, ring: RingId, mib: u64, within: u64) {
+        let deadline = self.now + Duration::from_millis(within);
+        let pending = self.pending(Direction::Write, mib, Bytes::mib(1), deadline);
+        self.state.guaranteed.entry(ring).or_default().push_back(pending);
+    }
+
+    fn read(&mut self, stream: u64, mib: u64) {
+        let pending = self.pending(Direction::Read, mib, Bytes::mib(1), Moment(u64::MAX));
+        let stream = StreamId(stream);
+        self.state.streams.push(stream, Pending { stream: Some(stream), ..pending }, self.profile.rotates);
+    }
+
+    fn metadata(&mut self, mib: u64, patience: u64) {
+        let deadline = self.now + Duration::from_millis(patience);
+        let pending = self.pending(Direction::Write, mib, Bytes::kib(4), deadline);
+        self.state.metadata.push_back(pending);
+    }
+
+    fn ask_flush(&mut self) {
+        let (done, awaited) = promise();
+        self.state.flushes.push_back(done);
+        self.flushes.push(awaited);
+    }
+
+    fn next(&mut self) -> Did {
+        match self.state.choose(&self.profile, self.now) {
+            Choice::Start(class, pending) => {
+                let started = self.state.started(class, &pending, &self.profile, self.now);
+                let mib = pending.offset.0 >> 20;
+                self.in_flight.push_back((started, pending.stream));
+                match class {
+                    Class::Guaranteed => Did::Write(mib),
+                    Class::Normal => Did::Read(mib),
+                    Class::Metadata => Did::Metadata(mib),
+                }
+            }
+            Choice::Flush(_) => Did::Flush,
+            Choice::Refuse(_) => Did::Refuse,
+            Choice::Wait(_) => Did::Wait,
+        }
+    }
+
+    /// All that is done at once.
+    fn all(&mut self) -> Vec<Did> {
+        std::iter::from_fn(|| Some(self.next()).filter(|did| *did != Did::Wait)).collect()
+    }
+
+    fn pass(&mut self, millis: u64) {
+        self.now = self.now + Duration::from_millis(millis);
+    }
+
+    /// The oldest I/O under way ends.
+    fn end(&mut self) {
+        let (started, stream) = self.in_flight.pop_front().expect("something is under way");
+        self.state.ended(&started, &Ok(()), self.now);
+        if let Some(stream) = stream {
+            self.state.streams.ended(stream, self.now);
+        }
+    }
+
+    fn end_flush(&mut self) {
+        self.state.flushed(&Ok(()), self.now);
+    }
+}
+
+fn after(millis: u64) -> Moment {
+    Moment(0) + Duration::from_millis(millis)
+}
+
+#[test]
+fn readers_have_the_arm_until_what_was_promised_needs_it_and_the_sweep_has_it_until_it_is_durable() {
+    let mut rig = Rig::new(true);
+    let deadline = rig.now + Duration::from_secs(1);
+    (0..4).for_each(|n| rig.write(RING, n, 1000));
+    (0..100).for_each(|n| rig.read(1, 1000 + n));
+    let (mut reads, mut writes) = (0, 0);
+    while writes == 0 {
+        match rig.next() {
+            Did::Read(_) => reads += 1,
+            Did::Write(_) => writes += 1,
+            Did::Wait => {
+                // A MiB takes 26 ms at 40 MB/s.
+                rig.pass(27);
+                rig.end();
+            }
+            did => panic!("{did:?}"),
+        }
+    }
+    // The arm has to come back, and four MiB take 105 ms.
+    assert!(rig.now + Duration::from_millis(40 + 105) <= deadline, "the sweep began too late, at {:?}", rig.now);
+    assert!(reads >= 20, "readers got {reads} MiB of what fits in most of a second");
+    while !rig.in_flight.is_empty() {
+        rig.all().iter().for_each(|did| assert!(matches!(did, Did::Write(_)), "{did:?} in the middle of a sweep"));
+        rig.pass(27);
+        rig.end();
+    }
+    assert_eq!(rig.next(), Did::Wait, "what is written is not durable yet");
+    rig.ask_flush();
+    assert_eq!(rig.all(), [Did::Flush]);
+    rig.end_flush();
+    assert!(matches!(rig.next(), Did::Read(_)));
+}
+
+/// A sweep that is under way and has been flushed on its way, with 1 MiB written and the next ones at `following`.
+fn flushed_on_the_way(following: &[u64]) -> Rig {
+    let mut rig = Rig::new(true);
+    rig.write(RING, 0, 100);
+    following.iter().for_each(|mib| rig.write(RING, *mib, 100));
+    assert_eq!(rig.next(), Did::Write(0));
+    rig.pass(27);
+    rig.end();
+    rig.ask_flush();
+    assert_eq!(rig.next(), Did::Flush);
+    rig
+}
+
+#[test]
+fn a_sweep_goes_on_beside_its_flush_for_a_while_where_the_arm_need_not_move() {
+    let mut rig = flushed_on_the_way(&[1, 2, 3, 4, 5, 6, 7, 8]);
+    let mut beside = Vec::new();
+    for _ in 0..20 {
+        beside.extend(rig.all());
+        rig.pass(27);
+        (0..rig.in_flight.len()).for_each(|_| rig.end());
+    }
+    // 60 ms are reached with the third MiB.
+    assert_eq!(beside, [Did::Write(1), Did::Write(2), Did::Write(3)]);
+    rig.end_flush();
+    // What the flush did not cover takes the platters 79 ms more.
+    assert_eq!(rig.next(), Did::Wait);
+    rig.pass(79);
+    assert_eq!(rig.next(), Did::Write(4));
+    assert_eq!(flushed_on_the_way(&[9]).next(), Did::Wait, "the arm moved while the drive emptied its cache");
+}
+
+#[test]
+fn metadata_rides_in_a_sweep_or_waits_for_a_lull_unless_it_is_hurried_or_out_of_patience() {
+    let mut rig = Rig::new(true);
+    rig.write(RING, 0, 5000);
+    rig.write(RING, 1, 5000);
+    assert_eq!(rig.next(), Did::Write(0));
+    rig.metadata(500, 1000);
+    assert_eq!(rig.next(), Did::Metadata(500), "a sweep that has time takes it along");
+    let mut rig = Rig::new(true);
+    rig.write(RING, 0, 5000);
+    assert_eq!(rig.next(), Did::Write(0));
+    rig.pass(27);
+    rig.end();
+    rig.ask_flush();
+    assert_eq!(rig.next(), Did::Flush);
+    rig.end_flush();
+    rig.metadata(500, 1000);
+    assert_eq!(rig.next(), Did::Wait, "another sweep is to come soon");
+    rig.pass(999);
+    assert_eq!(rig.next(), Did::Wait);
+    rig.pass(1);
+    assert_eq!(rig.next(), Did::Metadata(500), "out of patience");
+    rig.end();
+    rig.metadata(600, 1000);
+    assert_eq!(rig.next(), Did::Wait);
+    rig.state.hurried = true;
+    assert_eq!(rig.next(), Did::Metadata(600), "somebody cannot go on before");
+    rig.end();
+    rig.state.hurried = false;
+    rig.metadata(700, 10_000);
+    rig.pass(1500);
+    assert_eq!(rig.next(), Did::Metadata(700), "nothing was written for a while");
+}
+
+#[test]
+fn flash_writes_at_once_and_reads_only_while_little_is_owed() {
+    let mut rig = Rig::new(false);
+    rig.read(1, 1000);
+    rig.write(RING, 0, 1000);
+    assert_eq!(rig.all(), [Did::Read(1000), Did::Write(0)]);
+    // 40 MiB take 0.42 s, count twice as owed and twice as arriving, and are due in a second.
+    (1..8).for_each(|n| rig.write(RING, n, 1000));
+    assert_eq!(rig.all().len(), 7);
+    (8..41).for_each(|n| rig.write(RING, n, 1000));
+    rig.read(1, 1001);
+    assert_eq!(rig.next(), Did::Wait, "as much as devices take is under way, and no slack is left for a read");
+    while let Some(did) = Some(rig.next()).filter(|_| !rig.in_flight.is_empty()) {
+        assert!(!matches!(did, Did::Read(_)), "a read went before what is owed");
+        if did == Did::Wait {
+            rig.end();
+        }
+    }
+    assert_eq!(rig.next(), Did::Wait, "a drive's cache has it, and the drive owes it");
+    rig.ask_flush();
+    assert_eq!(rig.next(), Did::Flush);
+    rig.end_flush();
+    assert_eq!(rig.next(), Did::Read(1001));
+}
+
+#[test]
+fn two_rings_are_written_in_runs_unless_one_becomes_urgent() {
+    let mut rig = Rig::new(true);
+    for n in 0..3 {
+        rig.write(RING, n, 400);
+        rig.write(OTHER, 2000 + n, 450);
+    }
+    let mut order = Vec::new();
+    for _ in 0..50 {
+        order.extend(rig.all());
+        rig.pass(27);
+        (0..rig.in_flight.len()).for_each(|_| rig.end());
+    }
+    let expected = [0, 1, 2, 2000, 2001, 2002].map(Did::Write);
+    assert_eq!(order, expected, "each change of place costs two positionings");
+    let mut rig = Rig::new(true);
+    (0..20).for_each(|n| rig.write(RING, n, 400));
+    assert_eq!(rig.next(), Did::Write(0));
+    rig.write(OTHER, 2000, 60);
+    rig.pass(27);
+    assert_eq!(rig.next(), Did::Write(2000), "its deadline comes before the rest");
+}
+
+#[test]
+fn what_is_still_to_arrive_is_part_of_how_long_a_sweep_takes() {
+    let slack_of = |expected: Option<Expected>| {
+        let mut rig = Rig::new(true);
+        (0..8).for_each(|n| rig.write(RING, n, 1000));
+        if let Some(expected) = expected {
+            rig.state.expected.insert(RING, expected);
+        }
+        super::slack::slack(&rig.state, &rig.profile, rig.now)
+    };
+    let expected = |rate| Expected { rate: Rate::mb(rate), run: Bytes::mib(64), lag: Duration::from_secs(1) };
+    let (none, half, nearly) = (slack_of(None), slack_of(Some(expected(20))), slack_of(Some(expected(38))));
+    // 8 MiB take 210 ms, twice as long while half the rate arrives; a first flush comes after a quarter of a second.
+    assert!(none > half, "{none:?} {half:?}");
+    assert!(nearly <= half, "{half:?} {nearly:?}");
+    assert!(half >= Duration::from_millis(1000 - 40 - 420), "{half:?}");
+}
+
+#[test]
+fn what_nobody_wants_any_more_is_not_read() {
+    let mut rig = Rig::new(true);
+    rig.read(1, 10);
+    rig.read(1, 11);
+    // Whoever asked first is gone.
+    drop(rig.awaited.remove(0));
+    assert_eq!(rig.all(), [Did::Refuse, Did::Read(11)]);
+}
+
+#[test]
+fn streams_take_turns_with_slices_and_a_new_one_comes_next_with_a_short_one() {
+    let mut rig = Rig::new(true);
+    (0..160).for_each(|n| rig.read(1, n));
+    let mut order = Vec::new();
+    while order.len() < 243 {
+        let Did::Read(mib) = rig.next() else {
+            rig.pass(27);
+            (0..rig.in_flight.len().min(1)).for_each(|_| rig.end());
+            continue;
+        };
+        order.push(mib);
+        if order.len() == 10 {
+            (0..80).for_each(|n| rig.read(2, 5000 + n));
+        }
+        if order.len() == 80 {
+            (0..2).for_each(|n| rig.read(3, 9000 + n));
+            rig.read(4, 9500);
+        }
+    }
+    let turns: Vec<(u64, usize)> = order.chunk_by(|a, b| a + 1 == *b).map(|turn| (turn[0], turn.len())).collect();
+    let expected = [(0, 68), (5000, 4), (68, 64), (9000, 2), (9500, 1), (5004, 64), (132, 28), (5068, 12)];
+    assert_eq!(turns, expected);
+}
+
+#[test]
+fn a_short_pause_keeps_the_turn() {
+    let mut rig = Rig::new(true);
+    rig.read(1, 0);
+    assert_eq!(rig.next(), Did::Read(0));
+    rig.end();
+    rig.read(2, 5000);
+    assert_eq!(rig.next(), Did::Wait, "the first may ask for more in a moment");
+    rig.read(1, 1);
+    assert_eq!(rig.next(), Did::Read(1));
+    rig.end();
+    rig.pass(3);
+    assert_eq!(rig.next(), Did::Read(5000));
+}
+
+#[test]
+fn after_a_failure_reads_have_all_the_time_and_say_nothing_of_deadlines() {
+    let mut rig = Rig::new(true);
+    rig.write(RING, 0, 100);
+    assert_eq!(rig.next(), Did::Write(0));
+    let (started, _) = rig.in_flight.pop_front().unwrap();
+    rig.state.ended(&started, &Err(Error::device("broken")), rig.now);
+    let told = rig.state.failed.as_ref().map(ToString::to_string).unwrap_or_default();
+    assert!(told.contains("broken") && told.contains("open the target again"), "{told}");
+    assert_eq!(super::slack::slack(&rig.state, &rig.profile, rig.now), Duration::MAX);
+}
