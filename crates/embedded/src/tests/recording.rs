@@ -74,7 +74,7 @@ fn a_clock_that_is_set_back_while_recording_loses_nothing_and_is_told_where_it_w
             recorder.element(shown(n), &[&element(n, 1000)], &[]).expect("room");
         }
         let progress = recorder.close().expect("all durable");
-        let at = Cause::ClockBack as usize - 1;
+        let at = Cause::ClockBack.index();
         assert_eq!((progress.losses.gaps[at], progress.losses.elements[at]), (2, 0), "nothing is missing");
         cluster.close().expect("closed");
     }
