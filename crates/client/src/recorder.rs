@@ -77,8 +77,8 @@ pub struct Recorder {
     dispatch: Dispatch,
     spec: RingSpec,
     overflow: Overflow,
-    /// Gaps that wait to be stored, one a cause.
-    waiting: [Option<Gap>; Cause::ALL.len()],
+    /// Gaps that wait to be stored, at the place of their cause.
+    waiting: [Option<Gap>; Cause::CODES],
     losses: Losses,
     /// Newest time of the session before, until the first element of this one has come.
     before: Option<Timestamp>,
@@ -311,7 +311,7 @@ impl Recorder {
     }
 
     fn lose(&mut self, gap: Gap) {
-        let at = gap.cause as usize - 1;
+        let at = gap.cause.index();
         match &mut self.waiting[at] {
             Some(waiting) => {
                 waiting.merge(gap);

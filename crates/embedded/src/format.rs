@@ -108,7 +108,10 @@ fn locked(dir: &Path, options: &FormatOptions) -> Result<Vec<Formatted>> {
         });
         formatted.push(done?);
     }
-    let settings = Settings { targets: formatted.iter().map(|f| f.device.clone()).collect() };
+    let settings = Settings {
+        targets: formatted.iter().map(|f| f.device.clone()).collect(),
+        ids: formatted.iter().map(|f| f.target).collect(),
+    };
     settings.write(dir)?;
     Ok(formatted)
 }

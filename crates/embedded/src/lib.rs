@@ -8,6 +8,7 @@
 //! Invariant: who opens a target holds `owner.lock`, which the kernel takes back from the dead.
 
 mod format;
+mod identity;
 mod local;
 mod member;
 mod occupied;

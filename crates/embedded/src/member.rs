@@ -2,6 +2,7 @@
 //! the owner, or the guest of who did.
 
 use crate::Options;
+use crate::identity::{self, Identities};
 use crate::local::{self, LocalPeer};
 use crate::settings::{self, Settings};
 use forebay_client::Remote;
@@ -47,14 +48,15 @@ struct Owner {
     socket: PathBuf,
     host: Arc<Host>,
     server: Server,
-    /// Given up last.
-    lock: Mutex<Option<Lock>>,
+    /// Given up last, the lock after the names.
+    held: Mutex<Option<(Identities, Lock)>>,
 }
 
 impl Owner {
     fn start(dir: &Path, settings: &Settings, lock: Lock) -> Result<Owner> {
         let open = |target: &PathBuf| real::open(dir.join(target), OpenMode::Exclusive);
         let devices = settings.targets.iter().map(open).collect::<Result<Vec<_>>>()?;
+        let identities = identity::claim(settings, &devices)?;
         let host = Arc::new(Host::start(devices)?);
         let socket = settings::socket(dir);
         let server = text(&socket)
@@ -64,17 +66,17 @@ impl Owner {
                 // What matters is why nobody else can be served.
                 let _ = host.close();
             })?;
-        Ok(Owner { socket, host, server, lock: Mutex::new(Some(lock)) })
+        Ok(Owner { socket, host, server, held: Mutex::new(Some((identities, lock))) })
     }
 
     /// Everything is durable, then free for the next.
     fn close(&self) -> Result<()> {
-        let Some(lock) = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
+        let Some(held) = self.held.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
         self.server.stop_accepting();
         let closed = self.host.close();
         self.server.close();
         let removed = file::remove(&self.socket).map(|_| ());
-        drop(lock);
+        drop(held);
         closed.and(removed)
     }
 }

@@ -5,12 +5,14 @@
 //! ```toml
 //! version = 1
 //! targets = ["target.0", "/dev/sdb"]
+//! ids = ["5be0cd19137e2179a54ff53a5f1d36f1", "9b05688c2b3e6c1f1f83d9abfb41bd6b"]
 //! ```
 //!
-//! A target without a path from the root lies in the directory.
+//! A target without a path from the root lies in the directory. The ids tell targets from those of other clusters; a
+//! file without them is read as well, and then every target is welcome.
 
 use forebay_env::real::file;
-use forebay_model::{Error, Kind, Result};
+use forebay_model::{Error, Kind, Result, TargetId};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -24,6 +26,8 @@ const PREAMBLE: &str = "# A cluster of Forebay. Its targets, in order; one witho
 pub struct Settings {
     /// The files and devices that are its targets, as `cluster.toml` names them.
     pub targets: Vec<PathBuf>,
+    /// Their ids, in the same order; none where the file does not tell.
+    pub ids: Vec<TargetId>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -31,6 +35,8 @@ pub struct Settings {
 struct Text {
     version: u32,
     targets: Vec<String>,
+    #[serde(default)]
+    ids: Vec<String>,
 }
 
 /// The version alone, so that a later one can be told whatever else it has.
@@ -65,11 +71,19 @@ impl Settings {
                 path.display()
             )));
         }
-        let Text { targets, .. } = toml::from_str(&text).map_err(|e| bad(reason(e)))?;
+        let Text { targets, ids, .. } = toml::from_str(&text).map_err(|e| bad(reason(e)))?;
         if targets.is_empty() {
             return Err(bad("it names no targets".to_string()));
         }
-        Ok(Settings { targets: targets.into_iter().map(PathBuf::from).collect() })
+        if !ids.is_empty() && ids.len() != targets.len() {
+            return Err(bad(format!("it names {} targets and {} ids; each has its own", targets.len(), ids.len())));
+        }
+        let id = |text: String| {
+            let number = u128::from_str_radix(&text, 16).map_err(|_| bad(format!("'{text}' is no id of a target")));
+            number.map(TargetId)
+        };
+        let ids = ids.into_iter().map(id).collect::<Result<_>>()?;
+        Ok(Settings { targets: targets.into_iter().map(PathBuf::from).collect(), ids })
     }
 
     /// Makes `dir` a cluster.
@@ -79,7 +93,8 @@ impl Settings {
             text.ok_or_else(|| Error::usage(format!("{} is not UTF-8; give the target another name", path.display())))
         };
         let targets = self.targets.iter().map(name).collect::<Result<Vec<String>>>()?;
-        let text = toml::to_string(&Text { version: VERSION, targets })
+        let ids = self.ids.iter().map(TargetId::to_string).collect();
+        let text = toml::to_string(&Text { version: VERSION, targets, ids })
             .map_err(|e| Error::usage(format!("the settings of {} cannot be written: {e}", dir.display())))?;
         file::replace(toml(dir), format!("{PREAMBLE}{text}").as_bytes())
     }

@@ -3,7 +3,8 @@
 use crate::time::Timestamp;
 use std::fmt;
 
-/// Why data is absent.
+/// Why data is absent. Code 6 is free: it was for a device that fails, on which nothing can be told any more (what it
+/// did not take is told by the next session, as [`Cause::Restart`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[repr(u8)]
 pub enum Cause {
@@ -17,8 +18,6 @@ pub enum Cause {
     Restart = 4,
     /// Stored bytes were found damaged.
     Damaged = 5,
-    /// A device write failed.
-    DeviceError = 6,
     /// An element was larger than the ring takes, or malformed.
     Rejected = 7,
     /// The wall clock was set back; no data is missing, but times are not in order here.
@@ -26,14 +25,16 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// How many codes there are, those that are free among them.
+    pub const CODES: usize = 8;
+
     /// All causes, in the order of their codes.
-    pub const ALL: [Cause; 8] = [
+    pub const ALL: [Cause; 7] = [
         Cause::Overflow,
         Cause::Kernel,
         Cause::SourceAway,
         Cause::Restart,
         Cause::Damaged,
-        Cause::DeviceError,
         Cause::Rejected,
         Cause::ClockBack,
     ];
@@ -41,6 +42,12 @@ impl Cause {
     /// The cause with this code on disk and wire.
     pub fn from_code(code: u8) -> Option<Cause> {
         Cause::ALL.into_iter().find(|c| *c as u8 == code)
+    }
+
+    /// Its place where something is kept for each code.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self as usize - 1
     }
 
     /// The name in messages, metrics and JSON.
@@ -51,7 +58,6 @@ impl Cause {
             Cause::SourceAway => "source_away",
             Cause::Restart => "restart",
             Cause::Damaged => "damaged",
-            Cause::DeviceError => "device_error",
             Cause::Rejected => "rejected",
             Cause::ClockBack => "clock_back",
         }

@@ -164,16 +164,16 @@ pub fn check_name(name: &str) -> Result<()> {
 /// Elements lost, by cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
-    /// Elements by cause, in the order of [`Cause::ALL`].
-    pub elements: [u64; 8],
+    /// Elements by cause, at its [`Cause::index`].
+    pub elements: [u64; Cause::CODES],
     /// Gaps by cause, also those of unknown count.
-    pub gaps: [u64; 8],
+    pub gaps: [u64; Cause::CODES],
 }
 
 impl Losses {
     /// Takes a gap into account.
     pub fn add(&mut self, cause: Cause, count: Option<u64>) {
-        let at = cause as usize - 1;
+        let at = cause.index();
         self.gaps[at] += 1;
         self.elements[at] += count.unwrap_or(0);
     }

@@ -16,7 +16,7 @@ fn samples(dice: &mut Dice) -> [Vec<u8>; 2] {
         let time = Timestamp(1_700_000_000_000_000_000 + i);
         pcap.packet(time, &[&data]).unwrap().unwrap();
         if dice.below(3) == 0 {
-            let cause = Cause::ALL[dice.below(8)];
+            let cause = Cause::ALL[dice.below(Cause::ALL.len())];
             pcapng.gap(Gap { cause, count: Some(dice.next() % 100), first: time, last: time });
         }
         pcapng.packet(time, &[&data]).unwrap().unwrap();

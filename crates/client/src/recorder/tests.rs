@@ -201,7 +201,7 @@ fn an_element_too_large_for_the_ring_is_refused_with_numbers_and_told() {
     assert_eq!(recorder.part(&large[..5000]).expect_err("too large").kind, Kind::Usage);
     recorder.element(time(4), &[b"x"], &[]).expect("room");
     let losses = recorder.progress().losses;
-    assert_eq!(losses.elements[Cause::Rejected as usize - 1], 2);
+    assert_eq!(losses.elements[Cause::Rejected.index()], 2);
     recorder.close().expect("durable");
     let rejected = |n| gap(Cause::Rejected, Some(1), n, n);
     let want = [rejected(1), element(2, &large[1..]), rejected(3), element(4, b"x")];

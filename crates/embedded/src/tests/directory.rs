@@ -205,3 +205,83 @@ fn a_cluster_stays_if_what_is_to_replace_it_by_force_has_no_room() {
     assert_eq!(error.kind, Kind::Full, "{error}");
     assert_eq!(enter(dir.path()).status().expect("status").len(), 1);
 }
+
+/// A cluster in a directory of its own, with a ring and closed in order, and a copy of its target beside it.
+fn copied() -> (tempfile::TempDir, PathBuf) {
+    let dir = fresh();
+    let cluster = enter(dir.path());
+    cluster.create_ring(spec("/a")).expect("created");
+    cluster.close().expect("closed");
+    let copy = dir.path().join("copy");
+    std::fs::copy(dir.path().join("target.0"), &copy).expect("copied");
+    (dir, copy)
+}
+
+/// The lines of `cluster.toml`, each begun with one of these replaced.
+fn rewrite(dir: &Path, lines: &[(&str, String)]) {
+    let path = dir.join("cluster.toml");
+    let text = std::fs::read_to_string(&path).expect("a cluster");
+    let replaced = text.lines().filter_map(|line| {
+        let found = lines.iter().find(|(begin, _)| line.starts_with(begin));
+        Some(found.map_or(line, |(_, with)| with)).filter(|line| !line.is_empty())
+    });
+    let text: String = replaced.map(|line| line.to_owned() + "\n").collect();
+    std::fs::write(path, text).expect("written");
+}
+
+#[test]
+fn a_copy_of_a_target_is_refused_in_the_same_cluster_and_beside_the_one_that_is_open() {
+    let (dir, copy) = copied();
+    let id = Settings::read(dir.path()).expect("settings").ids[0];
+    let before = [dir.path().join("target.0"), copy.clone()].map(|path| std::fs::read(path).expect("read"));
+    for ids in [format!("ids = [\"{id}\", \"{id}\"]"), String::new()] {
+        rewrite(dir.path(), &[("targets", "targets = [\"target.0\", \"copy\"]".into()), ("ids", ids)]);
+        let twice = refusal(dir.path());
+        assert_eq!(twice.kind, Kind::Refused, "{twice}");
+        for word in ["target.0 and", "copy are both target", &id.to_string(), "out of cluster.toml"] {
+            assert!(twice.message.contains(word), "'{word}': {twice}");
+        }
+    }
+    // In a cluster of its own it is welcome, unless the other is open.
+    rewrite(dir.path(), &[("targets", "targets = [\"target.0\"]".into())]);
+    let other = tempfile::tempdir().expect("a directory");
+    std::fs::rename(&copy, other.path().join("target.0")).expect("moved");
+    std::fs::copy(dir.path().join("cluster.toml"), other.path().join("cluster.toml")).expect("copied");
+    let after = [dir.path(), other.path()].map(|dir| std::fs::read(dir.join("target.0")).expect("read"));
+    assert!(before == after, "nothing was changed");
+    let first = enter(dir.path());
+    let second = refusal(other.path());
+    assert_eq!(second.kind, Kind::Busy, "{second}");
+    for word in ["target.0 is target", &id.to_string(), "this process has open at another place", "close that one"] {
+        assert!(second.message.contains(word), "'{word}': {second}");
+    }
+    assert!(std::fs::read(other.path().join("target.0")).expect("read") == before[1], "nothing was changed");
+    assert_eq!(first.status().expect("going on").len(), 1);
+    first.close().expect("closed");
+    assert_eq!(enter(other.path()).status().expect("a cluster").len(), 1);
+}
+
+#[test]
+fn a_target_of_another_cluster_is_told_and_left_as_it_is() {
+    let (dir, copy) = copied();
+    let other = fresh();
+    let ids = [dir.path(), other.path()].map(|dir| Settings::read(dir).expect("settings").ids[0].to_string());
+    let target = other.path().join("target.0");
+    std::fs::rename(&copy, &target).expect("moved");
+    let before = std::fs::read(&target).expect("read");
+    let error = refusal(other.path());
+    assert_eq!(error.kind, Kind::Refused, "{error}");
+    for word in [&format!("target.0 is target {}", ids[0]), &format!("this cluster is {}", ids[1]), "the right one"] {
+        assert!(error.message.contains(word), "'{word}': {error}");
+    }
+    assert!(std::fs::read(&target).expect("read") == before, "nothing was changed");
+    // A file from before there were ids takes what it finds.
+    rewrite(other.path(), &[("ids", String::new())]);
+    assert_eq!(Settings::read(other.path()).expect("settings").ids, []);
+    assert_eq!(enter(other.path()).status().expect("a cluster").len(), 1);
+    for (ids, words) in [("[\"a\", \"b\"]", "1 targets and 2 ids"), ("[\"xyz\"]", "'xyz' is no id")] {
+        rewrite(dir.path(), &[("ids", format!("ids = {ids}"))]);
+        let bad = refusal(dir.path());
+        assert!(bad.kind == Kind::Damaged && bad.message.contains(words), "{bad}");
+    }
+}

@@ -3,11 +3,13 @@
 //!
 //! - [`open`], [`create_file`]: take a device for ourselves, or say why not; [`UringDevice`] reads and writes it.
 //! - [`run`]: the loop of a target, on the thread that calls it.
-//! - [`clock`], [`random`], [`network`], [`thread`], [`file`], [`signal`], [`process`], [`packet`], [`udp`]: thin doors for the rest.
+//! - [`clock`], [`random`], [`network`], [`thread`], [`file`], [`claim`], [`signal`], [`process`], [`packet`], [`udp`]: thin
+//!   doors for the rest.
 
 // The bans that the rest of the workspace lives under end here: this is what they protect.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod claim;
 pub mod clock;
 pub mod file;
 mod interface;

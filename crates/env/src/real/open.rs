@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 pub const SMALLEST: Bytes = Bytes::mib(1);
 
 /// How long an open waits for the last I/O of a process that was killed, which keeps the device its own.
-const GRACE: Duration = Duration::from_secs(1);
+pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 /// What an open device is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -45,7 +45,8 @@ pub fn some(n: u64, what: &str) -> String {
 /// Losses by cause; `none` if there are none.
 pub fn losses(losses: &Losses) -> String {
     let mut parts = Vec::new();
-    for (at, cause) in Cause::ALL.into_iter().enumerate() {
+    for cause in Cause::ALL {
+        let at = cause.index();
         match (losses.elements[at], losses.gaps[at]) {
             (0, 0) => {}
             (0, 1) => parts.push(format!("1 gap ({cause})")),

@@ -18,7 +18,8 @@ fn maybe_time(time: Option<Timestamp>) -> Value {
 /// Losses by cause; causes without any are left out.
 pub fn losses(losses: &Losses) -> Value {
     let mut by_cause = Map::new();
-    for (at, cause) in Cause::ALL.into_iter().enumerate() {
+    for cause in Cause::ALL {
+        let at = cause.index();
         if losses.gaps[at] > 0 || losses.elements[at] > 0 {
             by_cause
                 .insert(cause.name().to_string(), json!({ "elements": losses.elements[at], "gaps": losses.gaps[at] }));

@@ -213,7 +213,7 @@ impl Run<'_> {
         // With a hole in it, its blocks reach further than the sum of their bytes.
         !self.needs_keys
             && !self.limits.gaps_only
-            && segment.losses.gaps[Cause::Damaged as usize - 1] == 0
+            && segment.losses.gaps[Cause::Damaged.index()] == 0
             && segment.min_time >= self.times.0.0
             && segment.max_time <= self.times.1.0
             && segment.first >= self.sequences.0
