@@ -6,7 +6,7 @@
 use crate::settings::Settings;
 use forebay_env::real::claim::{self, Claim, Claimed};
 use forebay_env::real::{Opened, process};
-use forebay_model::{Error, Result, TargetId};
+use forebay_model::{Bytes, Error, Result, TargetId};
 use forebay_target::layout::{ROOT_LEN, ROOTS};
 use forebay_target::superblock::Superblock;
 
@@ -55,7 +55,7 @@ pub(crate) fn claim(settings: &Settings, devices: &[Opened]) -> Result<Identitie
 
 /// What the target on a device calls itself, by the first root that is whole.
 fn identity(device: &Opened) -> Option<TargetId> {
-    let head = device.read_beginning(ROOT_LEN * ROOTS.len() as u64).ok()?;
+    let head = device.read_at(Bytes::ZERO, ROOT_LEN * ROOTS.len() as u64).ok()?;
     ROOTS.iter().find_map(|root| {
         let root = &head[root.0 as usize..][..ROOT_LEN.0 as usize];
         Superblock::decode(root).ok().flatten().map(|superblock| superblock.target)
