@@ -15,7 +15,7 @@ pub mod time;
 
 pub use error::{Error, Kind, Result};
 pub use gap::{Cause, Gap};
-pub use ids::{RingId, TargetId};
+pub use ids::{ObjectId, RingId, TargetId};
 pub use plan::{Plan, PlanRequest};
 pub use profile::Profile;
 pub use size::{Bytes, Rate};

@@ -12,6 +12,7 @@ mod checkpoint;
 #[cfg(test)]
 mod fake;
 pub mod layout;
+pub mod object;
 pub mod plan;
 pub mod profile;
 mod promise;
@@ -24,5 +25,6 @@ pub mod superblock;
 pub mod target;
 pub mod verify;
 
+pub use object::Objects;
 pub use ring::{Arrival, Progress, Ring};
 pub use target::Target;
