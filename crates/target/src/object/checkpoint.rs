@@ -47,7 +47,8 @@ impl Objects {
             let mut work = self.work.borrow_mut();
             let open = work.meta.logs.stays_open(self.core.disk.tracker(), |group| self.core.has_log(group));
             // While opening nobody was told of anything that relies on it.
-            if let Some(open) = open.filter(|open| work.ready && !work.meta.logs.is_named(*open)) {
+            let reached = |logs: &super::logs::Logs, group| logs.open() == 0 || logs.is_open(group);
+            if let Some(open) = open.filter(|open| work.ready && !reached(&work.meta.logs, *open)) {
                 work.open(vec![open])?;
             }
             open
