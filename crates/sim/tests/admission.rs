@@ -163,7 +163,7 @@ async fn saturate(target: Rc<Target>, env: Env, reader: u64) {
 }
 
 fn scenario(disk: DiskSpec, rings: &[(u64, u64)], readers: u64) -> Scenario {
-    let rotates = matches!(disk.mechanism, Mechanism::Rotating(_));
+    let rotates = disk.rotating().is_some();
     let rings = rings.iter().map(|(from, to)| *from..*to).collect();
     Scenario { disk, rotates, rings, readers, span: Duration::from_secs(60) }
 }
