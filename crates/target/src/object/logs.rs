@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Logs that are opened until a checkpoint is made.
-pub const MANY_OPEN: usize = 8;
+pub const MANY_OPEN: usize = 10;
 /// Logs that are opened until commands wait for it: opening reads no more than these.
 pub const MOST_OPEN: usize = 16;
 /// Logs that are opened at once, in the direction in which the arm moves.
