@@ -92,9 +92,8 @@ impl Objects {
                     bytes[from * size..to * size].copy_from_slice(&content.bytes[skip..skip + size]);
                 }
                 Source::Device => {
-                    let follows = |n: usize| {
-                        matches!(blocks[n].source, Source::Device) && blocks[n].at == blocks[n - 1].at + 1
-                    };
+                    let follows =
+                        |n: usize| matches!(blocks[n].source, Source::Device) && blocks[n].at == blocks[n - 1].at + 1;
                     while to < blocks.len() && ((to - from) as u64) < MOST_AT_ONCE && follows(to) {
                         to += 1;
                     }
