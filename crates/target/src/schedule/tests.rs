@@ -14,6 +14,7 @@ const OTHER: RingId = RingId(2);
 enum Did {
     Write(u64),
     Read(u64),
+    Log(u64),
     Metadata(u64),
     Flush,
     Refuse,
@@ -85,6 +86,7 @@ impl Rig {
                 match class {
                     Class::Guaranteed => Did::Write(mib),
                     Class::Normal => Did::Read(mib),
+                    Class::Latency => Did::Log(mib),
                     Class::Metadata => Did::Metadata(mib),
                 }
             }
