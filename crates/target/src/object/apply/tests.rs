@@ -120,12 +120,10 @@ fn homed<'a>(meta: &mut Meta, known: impl Iterator<Item = (&'a u64, &'a mut Know
     let mut pieces: Vec<(u64, Piece)> = Vec::new();
     for (block, k) in known {
         let Some((_, crc)) = k.logged.take() else { continue };
-        let (at, _) =
-            k.home.unwrap_or_else(|| (meta.data.allocate(1, None).expect("there is room")[0].at, 0));
+        let (at, _) = k.home.unwrap_or_else(|| (meta.data.allocate(1, None).expect("there is room")[0].at, 0));
         k.home = Some((at, crc));
-        let follows = |(first, piece): &&mut (u64, Piece)| {
-            *first + piece.blocks() == *block && piece.at + piece.blocks() == at
-        };
+        let follows =
+            |(first, piece): &&mut (u64, Piece)| *first + piece.blocks() == *block && piece.at + piece.blocks() == at;
         match pieces.last_mut().filter(follows) {
             Some((_, piece)) => piece.crcs.0.push(crc),
             None => pieces.push((*block, Piece { at, crcs: Crcs(vec![crc]) })),
