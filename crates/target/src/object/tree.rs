@@ -123,6 +123,12 @@ impl Tree {
             .flat_map(move |(_, leaf)| leaf.rows.as_ref().expect("it was brought").range(within))
     }
 
+    /// The rows from `from` on that are in the same leaf, which must be in memory.
+    pub fn rest_of_leaf(&self, from: Key) -> impl Iterator<Item = (&Key, &Row)> {
+        let leaf = self.leaves.range(..=from).next_back().expect("the first leaf has every low key").1;
+        leaf.rows.as_ref().expect("it was brought").range(from..)
+    }
+
     /// The first key of the leaf behind that of `from`, if it is not above `to`.
     pub fn leaf_end(&self, from: Key, to: Key) -> Option<Key> {
         self.leaves.range((Bound::Excluded(from), Bound::Included(to))).next().map(|(key, _)| *key)

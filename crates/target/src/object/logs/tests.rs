@@ -77,10 +77,13 @@ fn what_empties_logs_has_room_where_others_have_none() {
     let only = |group: u32| group == 3;
     logs.place(largest, within(3), false, false, only).map(|spot| logs.named(&spot.opens)).unwrap();
     assert_eq!(logs.place(1, within(3), false, false, only), None);
-    let homing = logs.place(3, within(3), false, true, only).unwrap();
+    let homing = logs.place(2, within(3), false, true, only).unwrap();
     assert_eq!((homing.group, homing.block), (3, largest));
-    assert_eq!(logs.place(1, within(3), false, true, only), None, "one block is kept to name others");
-    assert_eq!(logs.place_opening(), Some((3, 15)));
+    assert_eq!(logs.place(1, within(3), false, true, only), None, "two blocks are kept to name others");
+    assert_eq!(
+        [logs.place_opening(), logs.place_opening(), logs.place_opening()],
+        [Some((3, 14)), Some((3, 15)), None]
+    );
 }
 
 #[test]
@@ -148,8 +151,10 @@ fn no_block_of_a_log_is_given_twice_and_others_can_always_be_named() {
             if logs.open() + OPEN_AHEAD as usize > MOST_OPEN || random.once_in(30) {
                 let stays = logs.stays_open(within(random.below(60) as u32), anywhere);
                 if let Some(group) = stays.filter(|group| !open.contains(group)) {
-                    let (log, block) = logs.place_opening().expect("a log is open");
-                    take(&mut used, log, block, 1);
+                    for _ in 0..2 {
+                        let (log, block) = logs.place_opening().expect("a log is open, and keeps blocks for this");
+                        take(&mut used, log, block, 1);
+                    }
                     logs.named(&[group]);
                 }
                 let (named, now) = logs.cut(stays);
@@ -163,8 +168,11 @@ fn no_block_of_a_log_is_given_twice_and_others_can_always_be_named() {
                         let Some(spot) = spot else { continue };
                         assert!(live.get(&spot.group).is_some_and(|live| *live > 0) || logs.filled(spot.group) > 0);
                         if !spot.opens.is_empty() {
-                            let (log, block) = logs.place_opening().expect("a log is open");
-                            take(&mut used, log, block, 1);
+                            for _ in 0..2 {
+                                let (log, block) =
+                                    logs.place_opening().expect("a log is open, and keeps blocks for this");
+                                take(&mut used, log, block, 1);
+                            }
                             logs.named(&spot.opens);
                         }
                         take(&mut used, spot.group, spot.block, 1);
@@ -188,8 +196,10 @@ fn no_block_of_a_log_is_given_twice_and_others_can_always_be_named() {
             let spot = logs.place(blocks, tracker, random.once_in(3), random.once_in(4), anywhere);
             let Some(spot) = spot else { continue };
             if !spot.opens.is_empty() {
-                let (log, block) = logs.place_opening().expect("a log is open, and keeps a block for this");
-                take(&mut used, log, block, 1);
+                for _ in 0..2 {
+                    let (log, block) = logs.place_opening().expect("a log is open, and keeps blocks for this");
+                    take(&mut used, log, block, 1);
+                }
                 logs.named(&spot.opens);
                 open.extend(&spot.opens);
             }
