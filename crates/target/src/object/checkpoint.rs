@@ -4,13 +4,14 @@
 //! are the leaves of before, and logs of which nothing is needed any more, free. A crash before leaves the map of before,
 //! and the logs that go with it.
 
-use super::logs::MANY_OPEN;
+use super::logs::{LogRecord, MANY_OPEN};
 use super::rows::{BLOCK, Key, Row};
 use super::space::Run;
+use super::tree::Cut;
 use super::{Objects, Work};
 use crate::catalog::{GroupClass, ObjectsRecord};
 use forebay_env::Buffer;
-use forebay_model::{Error, Result};
+use forebay_model::{Error, Kind, Result};
 
 /// Groups that are taken at once.
 const GROUPS_AT_ONCE: u32 = 4;
@@ -64,29 +65,16 @@ impl Objects {
         };
         self.queued.notify();
         self.drained().await?;
-        let ranges: Vec<(Key, Key)> = {
+        let (cut, number, logs, open) = loop {
             let groups = self.core.groups_of(GroupClass::Objects);
-            groups.into_iter().map(|group| (Key::free(group), Key::free(group))).collect()
-        };
-        self.bring(&ranges).await?;
-        let (cut, number, logs, open) = {
-            let mut work = self.work.borrow_mut();
-            let work = &mut *work;
-            // What commands took that have not taken effect, and what waits for a step home to end.
-            let limbo = work.limbo.iter().flat_map(|(_, runs)| runs);
-            let free: Vec<Run> = work.taken.values().flatten().chain(limbo).copied().collect();
-            for (group, runs) in work.meta.data.changed_rows(&free) {
-                work.meta.tree.put(Key::free(group), Row::Free(runs));
+            let ranges: Vec<(Key, Key)> = groups.into_iter().map(|g| (Key::free(g), Key::free(g))).collect();
+            self.bring(&ranges).await?;
+            match self.work.borrow_mut().cut(open) {
+                // What is free lies too scattered for a leaf.
+                Err(error) if error.kind == Kind::Full => {}
+                cut => break cut?,
             }
-            let tables = &mut work.meta.tables;
-            let mut allocate = |blocks: u32| {
-                let runs = tables.allocate(u64::from(blocks), None).filter(|runs| runs.len() == 1);
-                runs.map(|runs| runs[0].at).ok_or_else(|| Error::full("no room is left for the tables of objects"))
-            };
-            let cut = work.meta.tree.cut(&mut allocate)?;
-            let (logs, open) = work.meta.logs.cut(open);
-            work.gate_closed = false;
-            (cut, work.last, logs, open)
+            self.take_groups(GroupClass::Tables).await?;
         };
         self.changed.notify();
         for (at, bytes) in &cut.writes {
@@ -127,5 +115,39 @@ impl Objects {
         let space = if class == GroupClass::Objects { &mut work.meta.data } else { &mut work.meta.tables };
         groups.iter().for_each(|group| space.add(*group, None));
         Ok(())
+    }
+}
+
+impl Work {
+    /// The map as it is now, with places for what has changed, the number of the last record in it, and what the catalog
+    /// says of the logs. Commands take effect again. If there is no room for it, nothing has happened.
+    fn cut(&mut self, open: Option<u32>) -> Result<(Cut, u64, Vec<LogRecord>, Vec<u32>)> {
+        // What commands took that have not taken effect, and what waits for a step home to end.
+        let limbo = self.limbo.iter().flat_map(|(_, runs)| runs);
+        let free: Vec<Run> = self.taken.values().flatten().chain(limbo).copied().collect();
+        let Work { meta, .. } = self;
+        for (group, runs) in meta.data.changed_rows(&free) {
+            meta.tree.put(Key::free(group), Row::Free(runs));
+        }
+        let tables = &mut meta.tables;
+        let mut taken = Vec::new();
+        let allocate = |blocks: u32| {
+            taken.extend(tables.allocate(u64::from(blocks), None).unwrap_or_default());
+            match taken.last() {
+                Some(run) if run.blocks == u64::from(blocks) => Ok(run.at),
+                _ => Err(Error::full("no room is left for the tables of objects")),
+            }
+        };
+        match meta.tree.cut(allocate) {
+            Ok(cut) => {
+                let (logs, open) = meta.logs.cut(open);
+                self.gate_closed = false;
+                Ok((cut, self.last, logs, open))
+            }
+            Err(error) => {
+                taken.into_iter().for_each(|run| meta.tables.give(run));
+                Err(error)
+            }
+        }
     }
 }

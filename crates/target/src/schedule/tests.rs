@@ -14,8 +14,8 @@ const OTHER: RingId = RingId(2);
 enum Did {
     Write(u64),
     Read(u64),
-    Log(u64),
     Metadata(u64),
+    Log(u64),
     Flush,
     Refuse,
     Wait,
