@@ -111,37 +111,20 @@ fn look(stage: &Stage, wanted: Option<TargetId>) -> Result<Plan> {
     plan
 }
 
+/// Looks, which writes nothing, and writes what was found.
 fn rebuild(stage: &Stage) -> Plan {
     let before = stage.image();
-    look(stage, None).unwrap();
+    let said = look(stage, None).unwrap();
     assert!(stage.image() == before, "looking writes nothing");
-    let written = look(stage, None).unwrap();
-    stage.world.run(written.write(stage.env())).unwrap();
+    let plan = look(stage, None).unwrap();
+    stage.world.run(plan.write(stage.env())).unwrap();
     stage.world.kill();
+    let layout = stage.world.run(Target::inspect(stage.env())).unwrap().0.layout;
+    let at = layout.groups_at.0 as usize;
+    assert!(stage.image()[at..] == before[at..], "only superblock and checkpoint are written");
     let error = look(stage, None).err().expect("there is a whole pair now");
     assert!(error.kind == Kind::Refused && error.message.contains("nothing to rebuild"), "{error}");
-    let (superblock, _, _) = stage.world.run(Target::inspect(stage.env())).unwrap();
-    assert!(superblock.generation > 0);
-    stage.disk.poke(Bytes::ZERO, &before[..1 << 20]);
-    let again = look(stage, None).unwrap();
-    let (_, catalog, _) = {
-        stage.world.run(again.write(stage.env())).unwrap();
-        stage.world.kill();
-        stage.world.run(Target::inspect(stage.env())).unwrap()
-    };
-    assert!(!catalog.rings.is_empty());
-    look_back(stage, &before)
-}
-
-/// The plan once more, from the bytes before, without leaving anything changed.
-fn look_back(stage: &Stage, before: &[u8]) -> Plan {
-    let layout = forebay_target::layout::Layout::for_device(stage.disk.spec().size).unwrap();
-    let now = stage.image();
-    let head = layout.groups_at.0 as usize;
-    stage.disk.poke(Bytes::ZERO, &before[..head]);
-    let plan = look(stage, None).unwrap();
-    stage.disk.poke(Bytes::ZERO, &now[..head]);
-    plan
+    said
 }
 
 fn read_all(stage: &Stage) -> Answers {
@@ -231,7 +214,60 @@ fn two_laps() -> (Scene, Answers, Vec<Part>) {
     record(&stage, [700, 300], Ending::Closed);
     let before = record(&stage, [800, 400], Ending::Killed);
     let parts = stage.parts();
+    assert!(before.values().all(|events| sequences(events)[0] > 0), "each ring has gone round");
     (stage.scene(), before, parts)
+}
+
+#[test]
+fn of_large_segments_that_are_whole_only_the_ends_are_read() {
+    let shape = |spec: &mut RingSpec| {
+        spec.capacity = Bytes::mib(50);
+        (spec.segment, spec.block) = (Bytes::ZERO, Bytes::kib(256));
+    };
+    let stage = Stage::new(4, presets::ssd().scaled(600), shape);
+    let env = stage.env();
+    let before = stage.world.run(async move {
+        let target = Target::open(env.clone()).await.unwrap();
+        let ring = target.ring(NAME).unwrap();
+        ring.ready().await.unwrap();
+        let mut feeder = Feeder::new(ring, env.clock.clone(), 1).unwrap();
+        for number in 0..150 {
+            let known = element(env.clock.wall(), number, 400_000);
+            feeder.element(known.time, &[&known.bytes]).await.unwrap();
+        }
+        feeder.durable().await.unwrap();
+        all(&env, &target).await
+    });
+    stage.world.kill();
+    let (superblock, catalog, _) = stage.world.run(Target::inspect(stage.env())).unwrap();
+    let (layout, record) = (superblock.layout, catalog.rings.values().next().unwrap().clone());
+    let parts = stage.parts();
+    let scene = stage.scene();
+    let sealed = parts.iter().filter(|p| p.kind == PartKind::Trailer).count() as u64;
+    assert!(record.segment > Bytes::mib(4) && sealed > 6, "{sealed} segments of {}", record.segment);
+    // Nothing, a trailer, the first block of a segment.
+    for kind in [None, Some(PartKind::Trailer), Some(PartKind::Header)] {
+        let stage = scene.begin(1);
+        let newest = parts.iter().filter(|p| p.kind == PartKind::Trailer).map(|p| p.owner.1).max().unwrap();
+        let part = parts.iter().find(|p| Some(p.kind) == kind && p.owner.1 == newest - 2);
+        part.into_iter().for_each(|part| stage.disk.poke(part.at, &vec![0; part.length.0 as usize]));
+        wipe(&stage);
+        let read = stage.disk.counters().bytes_read;
+        let plan = look(&stage, None).unwrap();
+        let read = stage.disk.counters().bytes_read - read;
+        // The first group, that of the open segment, and what is free have to be read.
+        let whole = u64::from(layout.groups) - (sealed - 2) + u64::from(kind.is_some());
+        assert!(read < layout.group * whole + Bytes::mib(2), "{read} for {whole} groups of {}", layout.group);
+        stage.world.run(plan.write(stage.env())).unwrap();
+        stage.world.kill();
+        let (then, now) = (sequences(&before[NAME]), sequences(&read_all(&stage)["/recovered/1"]));
+        let gone: Vec<u64> = match kind {
+            Some(PartKind::Header) => part.unwrap().elements.clone().collect(),
+            _ => Vec::new(),
+        };
+        let due: Vec<u64> = then.into_iter().filter(|n| !gone.contains(n)).collect();
+        assert!(now.ends_with(&due), "{now:?} instead of {due:?} after damage to {kind:?}");
+    }
 }
 
 #[test]
@@ -264,7 +300,8 @@ fn the_power_may_go_at_any_write_of_a_rebuild() {
 #[test]
 fn damage_to_a_segment_costs_what_lies_there_and_nothing_else() {
     let (scene, before, parts) = two_laps();
-    let sealed: Vec<u64> = parts.iter().filter(|p| p.kind == PartKind::Trailer && p.owner.0 == 1).map(|p| p.owner.1).collect();
+    let sealed: Vec<u64> =
+        parts.iter().filter(|p| p.kind == PartKind::Trailer && p.owner.0 == 1).map(|p| p.owner.1).collect();
     let newest = *sealed.iter().max().unwrap();
     let harm = |what: &dyn Fn(&Part) -> bool| {
         let stage = scene.begin(9);
@@ -287,8 +324,7 @@ fn damage_to_a_segment_costs_what_lies_there_and_nothing_else() {
         let gone = headers[nth.min(headers.len() - 1)];
         let (after, _) = harm(&|p| *p == *gone || trailer && p.kind == PartKind::Trailer && p.owner == (1, segment));
         let after = &after["/recovered/1"];
-        let lost: Vec<u64> =
-            sequences(&before[NAME]).into_iter().filter(|n| !sequences(after).contains(n)).collect();
+        let lost: Vec<u64> = sequences(&before[NAME]).into_iter().filter(|n| !sequences(after).contains(n)).collect();
         assert_eq!(lost, gone.elements.clone().collect::<Vec<u64>>(), "block {nth}, trailer gone: {trailer}");
     }
     // A whole segment.
@@ -306,8 +342,10 @@ fn random_damage_to_segments_leaves_a_target_that_tells_no_wrong_byte() {
     seeds::each(20, |seed| {
         let stage = scene.begin(seed);
         let random = stage.world.random();
-        let parts: Vec<&Part> =
-            parts.iter().filter(|p| !matches!(p.kind, PartKind::Root | PartKind::Checkpoint) && p.length.0 > 0).collect();
+        let parts: Vec<&Part> = parts
+            .iter()
+            .filter(|p| !matches!(p.kind, PartKind::Root | PartKind::Checkpoint) && p.length.0 > 0)
+            .collect();
         for _ in 0..1 + random.below(30) {
             let part = parts[random.below(parts.len() as u64) as usize];
             match random.below(3) {

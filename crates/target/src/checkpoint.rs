@@ -129,11 +129,9 @@ pub async fn load(disk: &Scheduler) -> Result<Found> {
         return Ok(Found { complaints, ..found });
     }
     Err(match failure {
-        Some(error) => {
-            Error::damaged(format!(
-                "{name}: no whole superblock and checkpoint is left ({error}); `forebay check {name} --rebuild` says what can be made anew from the segments (nothing was changed)"
-            ))
-        }
+        Some(error) => Error::damaged(format!(
+            "{name}: no whole superblock and checkpoint is left ({error}); `forebay check {name} --rebuild` says what can be made anew from the segments (nothing was changed)"
+        )),
         None => Error::usage(format!(
             "{name} is not formatted; use `forebay format`, or `forebay check {name} --rebuild` if it was a target"
         )),

@@ -62,11 +62,7 @@ impl<'a> Entry<'a> {
 }
 
 /// The rings of a target, with what is to be said of each.
-pub(super) fn rings(
-    layout: &Layout,
-    target: u128,
-    sightings: &Sightings,
-) -> BTreeMap<RingId, (RingRecord, RingFound)> {
+pub(super) fn rings(layout: &Layout, target: u128, sightings: &Sightings) -> BTreeMap<RingId, (RingRecord, RingFound)> {
     let mut by_ring: BTreeMap<u64, Vec<&Sighting>> = BTreeMap::new();
     sightings.of(target).for_each(|sighting| by_ring.entry(sighting.ring).or_default().push(sighting));
     let mut shapes: BTreeMap<u64, Shape> = BTreeMap::new();
@@ -234,8 +230,7 @@ fn chain(mut entries: Vec<Entry<'_>>, block: Bytes) -> (Vec<Entry<'_>>, Vec<Entr
     let front_is_found = entries.get(from).is_some_and(|entry| entry.is_found(block));
     let path = entries.split_off(if front_is_found { from } else { entries.len().min(from + 1) });
     // In a slot that was taken again, only what took it is there.
-    let taken: BTreeMap<u32, u64> =
-        entries.iter().chain(&path).map(|entry| (entry.slot, entry.sequence)).collect();
+    let taken: BTreeMap<u32, u64> = entries.iter().chain(&path).map(|entry| (entry.slot, entry.sequence)).collect();
     entries.retain(|entry| taken[&entry.slot] == entry.sequence);
     (entries, path)
 }

@@ -250,8 +250,8 @@ impl<'a> Sweep<'a> {
     fn note_header(&mut self, header: &Header, pos: u64, whole: Option<&View<'_>>) {
         let Some(at) = pos.checked_sub(u64::from(header.offset.get())) else { return };
         let stamp = header.stamp();
-        let blocks = self.blocks.entry((stamp.target, stamp.ring, stamp.slot, stamp.segment, at)).or_insert_with(|| {
-            Blocks {
+        let blocks =
+            self.blocks.entry((stamp.target, stamp.ring, stamp.slot, stamp.segment, at)).or_insert_with(|| Blocks {
                 at,
                 least_offset: stamp.offset,
                 reach: 0,
@@ -263,8 +263,7 @@ impl<'a> Sweep<'a> {
                 from_start: false,
                 next_index: 0,
                 last_epoch: 0,
-            }
-        });
+            });
         blocks.least_offset = blocks.least_offset.min(stamp.offset);
         blocks.reach = blocks.reach.max(stamp.offset.saturating_add(header.total_len.get()));
         blocks.epoch = blocks.epoch.max(stamp.epoch);
