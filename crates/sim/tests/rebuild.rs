@@ -15,6 +15,7 @@ use forebay_sim::stage::{Ending, NAME, Scene, Stage, element};
 use forebay_target::Target;
 use forebay_target::rebuild::{self, Plan};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A ring that uses the log areas of its groups, and has other segments than the first.
 const OTHER: &str = "/other";
@@ -382,6 +383,76 @@ fn random_damage_to_segments_leaves_a_target_that_tells_no_wrong_byte() {
                 assert!(*sequence < first || known[sequence] == event, "seed {seed}: {sequence} is not what it was");
             }
         }
+    });
+}
+
+/// Whatever happens to a ring: records, pins, resizes, is killed, and loses power at any moment.
+async fn live(env: Env) {
+    let Ok(target) = Target::open(env.clone()).await else { return };
+    for _ in 0..1 + env.random.below(3) {
+        let name = if env.random.below(3) == 0 { OTHER } else { NAME };
+        let _ = feed(&env, &target, name, 20 + env.random.below(400), 100_000).await;
+        let now = env.clock.wall();
+        match env.random.below(6) {
+            0 => drop(target.pin(NAME, "", now.before(Duration::from_millis(300)), now).await),
+            1 => {
+                let pins = target.ring(NAME).unwrap().status().pins;
+                if let Some(pin) = pins.first() {
+                    let _ = target.unpin(NAME, pin.id).await;
+                }
+            }
+            2 => drop(target.resize_ring(name, Bytes::mib(2 + env.random.below(4))).await),
+            _ => {}
+        }
+    }
+    if env.random.below(2) == 0 {
+        let _ = target.close().await;
+    }
+}
+
+#[test]
+fn what_is_rebuilt_is_what_opening_would_have_found_whatever_happened_before() {
+    seeds::each(30, |seed| {
+        let stage = two_rings(seed);
+        let random = stage.world.random();
+        let env = stage.env();
+        stage.world.run(async move {
+            let target = Target::open(env.clone()).await.unwrap();
+            for name in [NAME, OTHER] {
+                feed(&env, &target, name, 40, 10_000).await.unwrap();
+            }
+            target.close().await.unwrap();
+        });
+        stage.world.kill();
+        for _ in 0..6 {
+            if random.below(2) == 0 {
+                stage.disk.cut_after(1 + random.below(900));
+            }
+            let _ = stage.world.run_until_cut(live(stage.env()));
+            stage.disk.no_cut();
+            stage.world.kill();
+        }
+        let scene = stage.scene();
+        let opened = scene.begin(seed);
+        let before = read_all(&opened);
+        let stage = scene.begin(seed);
+        wipe(&stage);
+        let plan = look(&stage, None).unwrap();
+        stage.world.run(plan.write(stage.env())).unwrap();
+        stage.world.kill();
+        let after = read_all(&stage);
+        for (old, new) in [(NAME, "/recovered/1"), (OTHER, "/recovered/2")] {
+            let elements = |events: &[Event]| -> BTreeMap<u64, Event> {
+                let of = |e: &Event| if let Event::Element { sequence, .. } = e { Some(*sequence) } else { None };
+                events.iter().filter_map(|e| of(e).map(|n| (n, e.clone()))).collect()
+            };
+            let (was, is) = (elements(&before[old]), elements(&after[new]));
+            let missing: Vec<&u64> = was.iter().filter(|(n, e)| is.get(n) != Some(e)).map(|(n, _)| n).collect();
+            assert!(missing.is_empty(), "seed {seed}: {old} had {missing:?} of {:?}", was.keys());
+            assert_eq!(was.last_key_value(), is.last_key_value(), "seed {seed}: {old}");
+            assert_eq!((damaged(&before[old]), damaged(&after[new])), (0, 0), "seed {seed}: {old}");
+        }
+        goes_on(&stage, &after);
     });
 }
 

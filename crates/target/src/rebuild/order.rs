@@ -15,7 +15,7 @@ use forebay_model::{Bytes, RingId, Timestamp};
 use std::collections::BTreeMap;
 
 /// The least that a ring takes for the size of its blocks, where only smaller ones were seen.
-const LEAST_BLOCK: Bytes = Bytes::kib(64);
+const LEAST_BLOCK: Bytes = Bytes::kib(16);
 
 /// What was seen of a segment at its place.
 #[derive(Default)]
@@ -52,6 +52,11 @@ impl<'a> Entry<'a> {
     fn is_found(&self, block: Bytes) -> bool {
         let early = block.0 * 2;
         self.trailer().is_some() || self.blocks.is_some_and(|blocks| u64::from(blocks.least_offset) <= early)
+    }
+
+    /// Whether its first block is there, or a trailer tells of it.
+    fn begins(&self) -> bool {
+        self.trailer().is_some() || self.blocks.is_some_and(|blocks| blocks.first_epoch.is_some())
     }
 
     /// Sequence of its first element, if it says so.
@@ -219,10 +224,11 @@ fn chain(mut entries: Vec<Entry<'_>>, block: Bytes) -> (Vec<Entry<'_>>, Vec<Entr
     });
     let proof = entries.iter().rposition(Entry::proves);
     let from = proof.unwrap_or(0);
-    // What follows without a hole; behind one, nothing says that anything was acknowledged.
+    // What follows without a hole; behind one, nothing says that anything was acknowledged. That can be a segment or the
+    // first block of one.
     let mut to = from;
     while entries.get(to).is_some_and(|entry| {
-        entry.sequence == entries[from].sequence + (to - from) as u64 && (to == from || entry.is_found(block))
+        entry.sequence == entries[from].sequence + (to - from) as u64 && (to == from || entry.begins())
     }) {
         to += 1;
     }

@@ -159,7 +159,7 @@ impl<'a> Sweep<'a> {
     /// What has to be read through of a group; the rest was looked at.
     async fn wanted(&mut self, group: u32) -> Result<Vec<Range<u64>>> {
         let at = self.layout.group_at(group).0;
-        let all = vec![at..at + self.layout.group.0];
+        let all = Vec::from([at..at + self.layout.group.0]);
         let Some(first) = self.header(at).await?.filter(|h| h.offset.get() == 0) else { return Ok(all) };
         let (target, ring) = (first.target.get(), first.ring.get());
         let Some(shape) = self.shapes.get(&(target, ring)).copied() else { return Ok(all) };
