@@ -38,6 +38,8 @@ pub(super) struct Blocks {
     pub(super) proof: bool,
     /// The largest.
     pub(super) largest: u32,
+    /// The latest time in any of them.
+    newest: i64,
     /// What the whole ones among them amount to: those that follow one another, by number and epoch.
     pub(super) summary: Segment,
     /// Whether the block with number 0 is one of these.
@@ -100,7 +102,7 @@ impl Sighting {
 
     pub(super) fn max_time(&self) -> i64 {
         match &self.what {
-            What::Blocks(blocks) => blocks.summary.max_time,
+            What::Blocks(blocks) => blocks.newest,
             What::Trail(trail) => trail.summary.max_time,
         }
     }
@@ -159,7 +161,7 @@ impl<'a> Sweep<'a> {
     /// What has to be read through of a group; the rest was looked at.
     async fn wanted(&mut self, group: u32) -> Result<Vec<Range<u64>>> {
         let at = self.layout.group_at(group).0;
-        let all = Vec::from([at..at + self.layout.group.0]);
+        let all = std::iter::once(at..at + self.layout.group.0).collect();
         let Some(first) = self.header(at).await?.filter(|h| h.offset.get() == 0) else { return Ok(all) };
         let (target, ring) = (first.target.get(), first.ring.get());
         let Some(shape) = self.shapes.get(&(target, ring)).copied() else { return Ok(all) };
@@ -259,6 +261,7 @@ impl<'a> Sweep<'a> {
                 epoch: 0,
                 proof: false,
                 largest: 0,
+                newest: header.max_time.get(),
                 summary: Segment::opened(stamp.segment, stamp.first_sequence),
                 from_start: false,
                 next_index: 0,
@@ -269,6 +272,7 @@ impl<'a> Sweep<'a> {
         blocks.epoch = blocks.epoch.max(stamp.epoch);
         blocks.proof |= stamp.durable_blocks > 0;
         blocks.largest = blocks.largest.max(header.total_len.get());
+        blocks.newest = blocks.newest.max(header.max_time.get());
         if stamp.index == 0 {
             blocks.first_epoch = Some(stamp.epoch);
         }
