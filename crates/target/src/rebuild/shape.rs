@@ -5,6 +5,7 @@
 //! with is the ring's.
 
 use super::sweep::{Sighting, What};
+use crate::catalog::RingRecord;
 use crate::layout::Layout;
 use crate::segment::TRAILER_LEN;
 use forebay_model::Bytes;
@@ -29,6 +30,9 @@ impl Shape {
 
     /// Whether a sighting lies where this shape has it.
     pub(super) fn fits(&self, layout: &Layout, sighting: &Sighting) -> bool {
+        if u64::from(sighting.slot) >= RingRecord::most_slots(layout) {
+            return false;
+        }
         let start = layout.group_at(sighting.group).0 + self.start(sighting.slot);
         match &sighting.what {
             What::Blocks(blocks) => blocks.at == start && u64::from(blocks.reach) <= self.segment.0,
