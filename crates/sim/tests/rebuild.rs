@@ -63,7 +63,8 @@ async fn feed(env: &Env, target: &Target, name: &str, count: u64, most: u64) -> 
             let gap = Gap { cause: Cause::Kernel, count: Some(number), first: known.time, last: known.time };
             feeder.gap(&gap).await?;
         }
-        if number % 9 == 0 {
+        // A long stream has several segments under way.
+        if count < 600 && number % 9 == 0 {
             feeder.durable().await?;
         }
     }
@@ -184,7 +185,7 @@ fn goes_on(stage: &Stage, before: &Answers) {
         stage.world.kill();
         let then = sequences(&before[name]);
         let now = read_all(stage).remove(name).unwrap();
-        assert_eq!(damaged(&now), 0);
+        assert!(damaged(&now) <= damaged(&before[name]));
         let (end, now) = (then.last().unwrap() + 1, sequences(&now));
         assert_eq!(*now.last().unwrap(), end + count - 1, "{name}");
         assert!(now.windows(2).all(|pair| pair[0] < pair[1]));
@@ -391,7 +392,8 @@ async fn live(env: Env) {
     let Ok(target) = Target::open(env.clone()).await else { return };
     for _ in 0..1 + env.random.below(3) {
         let name = if env.random.below(3) == 0 { OTHER } else { NAME };
-        let _ = feed(&env, &target, name, 20 + env.random.below(400), 100_000).await;
+        let count = if env.random.below(2) == 0 { 600 } else { 20 + env.random.below(400) };
+        let _ = feed(&env, &target, name, count, 100_000).await;
         let now = env.clock.wall();
         match env.random.below(6) {
             0 => drop(target.pin(NAME, "", now.before(Duration::from_millis(300)), now).await),
@@ -450,7 +452,8 @@ fn what_is_rebuilt_is_what_opening_would_have_found_whatever_happened_before() {
             let missing: Vec<&u64> = was.iter().filter(|(n, e)| is.get(n) != Some(e)).map(|(n, _)| n).collect();
             assert!(missing.is_empty(), "seed {seed}: {old} had {missing:?} of {:?}", was.keys());
             assert_eq!(was.last_key_value(), is.last_key_value(), "seed {seed}: {old}");
-            assert_eq!((damaged(&before[old]), damaged(&after[new])), (0, 0), "seed {seed}: {old}");
+            // What had expired and is back in part may be told as damaged.
+            assert_eq!(damaged(&before[old]), 0, "seed {seed}: {old}");
         }
         goes_on(&stage, &after);
     });

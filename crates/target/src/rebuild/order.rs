@@ -142,8 +142,8 @@ fn record(
     let most = ((shape.segment - Bytes::kib(64)) / 2).align_down(Bytes(4096));
     let block = Bytes(u64::from(largest).next_power_of_two()).max(LEAST_BLOCK).min(most);
     (spec.block, spec.segment) = (block.max(Bytes(u64::from(largest))), shape.segment);
-    let (known, mut path) = chain(entries.into_values().collect(), spec.block);
     let length = groups.last_key_value().map_or(0, |(place, _)| place + 1);
+    let (known, mut path) = chain(entries.into_values().collect(), spec.block, length * shape.per_group);
     let mut record = RingRecord {
         segment: shape.segment,
         groups: (0..length).map(|place| groups.get(&place).copied()).collect(),
@@ -212,7 +212,7 @@ pub(super) fn found(layout: &Layout, record: &RingRecord, without_trailer: u64) 
 }
 
 /// The segments of a ring in order: those that are known to be durable, and those from which on the tail has to be found.
-fn chain(mut entries: Vec<Entry<'_>>, block: Bytes) -> (Vec<Entry<'_>>, Vec<Entry<'_>>) {
+fn chain(mut entries: Vec<Entry<'_>>, block: Bytes, slots: u32) -> (Vec<Entry<'_>>, Vec<Entry<'_>>) {
     // Of two of one number the one that was written later.
     entries.sort_by_key(|entry| (entry.sequence, std::cmp::Reverse(entry.epoch())));
     entries.dedup_by_key(|entry| entry.sequence);
@@ -222,8 +222,15 @@ fn chain(mut entries: Vec<Entry<'_>>, block: Bytes) -> (Vec<Entry<'_>>, Vec<Entr
         least = least.max(if holds { entry.least_epoch() } else { 0 });
         holds
     });
-    let proof = entries.iter().rposition(Entry::proves);
-    let from = proof.unwrap_or(0);
+    let mut start = newest_run(&entries);
+    while is_undone(&entries, start, slots) {
+        entries.truncate(start);
+        start = newest_run(&entries);
+    }
+    // From a segment that is half overwritten nothing may be walked: what is behind it would be erased.
+    let newest = entries.len().saturating_sub(1);
+    let near = |from: &usize| *from >= start && newest - from <= slots as usize / 2;
+    let from = entries.iter().rposition(Entry::proves).filter(near).unwrap_or(newest);
     // What follows without a hole; behind one, nothing says that anything was acknowledged. That can be a segment or the
     // first block of one.
     let mut to = from;
@@ -239,6 +246,23 @@ fn chain(mut entries: Vec<Entry<'_>>, block: Bytes) -> (Vec<Entry<'_>>, Vec<Entr
     let taken: BTreeMap<u32, u64> = entries.iter().chain(&path).map(|entry| (entry.slot, entry.sequence)).collect();
     entries.retain(|entry| taken[&entry.slot] == entry.sequence);
     (entries, path)
+}
+
+/// Where the segments begin that follow one another up to the newest.
+fn newest_run(entries: &[Entry<'_>]) -> usize {
+    let broken = |pair: &[Entry<'_>]| pair[0].sequence + 1 != pair[1].sequence;
+    entries.windows(2).rposition(broken).map_or(0, |before| before + 1)
+}
+
+/// Whether the run from `start` on lies behind a hole that a crash left, and not behind one that a lap has: nothing in it
+/// was durable, it is not far ahead, and where the hole should begin nothing newer is.
+fn is_undone(entries: &[Entry<'_>], start: usize, slots: u32) -> bool {
+    let (before, run) = entries.split_at(start);
+    let (Some(before), Some(last)) = (before.last(), run.last()) else { return false };
+    let follows = (before.slot + 1) % slots;
+    !run.iter().any(Entry::proves)
+        && last.sequence - before.sequence <= u64::from(slots / 2)
+        && !run.iter().any(|entry| entry.slot == follows)
 }
 
 /// What is in the segments before the path, each with its slot.
