@@ -268,3 +268,51 @@ fn a_capture_that_is_cut_off_is_kept_as_far_as_it_goes() {
     assert_eq!(place.count("/net", ""), 9);
     assert!(place.ok(&["gaps", "/net"]).contains("rejected"), "that something is missing is told in the ring, too");
 }
+
+#[test]
+fn a_target_without_superblocks_and_checkpoints_is_rebuilt_from_its_segments_when_asked() {
+    let place = Place::formatted("256MiB");
+    let create = ["ring", "create", "/r", "--capacity", "32MiB", "--overflow", "block", "--segment", "1MiB"];
+    place.ok(&[&create[..], &["--block", "64KiB"]].concat());
+    place.ok(&["ring", "create", "/large", "--capacity", "16MiB", "--overflow", "block"]);
+    place.ok(&["record", "/r", "--generate", "max,1KiB", "--count", "40000"]);
+    place.ok(&["record", "/large", "--generate", "max,3MiB", "--count", "3"]);
+    let elements = |ring: &str| {
+        let answer = place.ok(&["query", ring, "--json", "--hex"]);
+        answer.lines().filter(|line| line.contains("\"element\"")).map(str::to_owned).collect::<Vec<String>>()
+    };
+    let (small, large) = (elements("/r"), elements("/large"));
+    assert!(small.len() < 40_000 && large.len() == 3, "a lap and a bit: {}", small.len());
+    let disk = "cluster/target.0";
+    place.refused(&["check", disk, "--rebuild"], 1, &["nothing to rebuild"]);
+    place.refused(&["check", disk, "--write"], 2, &["--rebuild"]);
+
+    let sound = std::fs::read(place.path(disk)).unwrap();
+    let wiped = [vec![0; 3 << 20], sound[3 << 20..].to_vec()].concat();
+    std::fs::write(place.path(disk), &wiped).unwrap();
+    place.refused(&["status"], 2, &["is not formatted", "check", "--rebuild"]);
+    let mut damaged = sound;
+    damaged[100..200].fill(0xee);
+    damaged[(64 << 10) + 100..(64 << 10) + 200].fill(0xee);
+    for content in [&damaged, &wiped] {
+        std::fs::write(place.path(disk), content).unwrap();
+        if content == &damaged {
+            place.refused(&["status"], 1, &["no whole superblock", &format!("{disk} --rebuild")]);
+        }
+        let said = place.ok(&["check", disk, "--rebuild"]);
+        for words in ["/recovered/1", "/recovered/2", "Names, keys", "Nothing was changed; --write"] {
+            assert!(said.contains(words), "{said}");
+        }
+        assert!(&std::fs::read(place.path(disk)).unwrap() == content, "it was only looked at");
+    }
+    let said: serde_json::Value =
+        serde_json::from_str(place.ok(&["check", disk, "--rebuild", "--write", "--json"]).trim()).unwrap();
+    assert_eq!((&said["written"], &said["rebuilt"][0]["name"]), (&true.into(), &"/recovered/1".into()), "{said}");
+    // What had expired may be there again, before the rest.
+    let (again, again_large) = (elements("/recovered/1"), elements("/recovered/2"));
+    assert!(again.len() >= small.len() && again[again.len() - small.len()..] == small[..]);
+    assert!(again_large == large);
+    assert_eq!(place.run(&["check"]).status.code(), Some(0), "it is sound");
+    place.ok(&["record", "/recovered/2", "--generate", "max,3MiB", "--count", "2"]);
+    assert_eq!(place.count("/recovered/2", "seq>=3"), 2);
+}

@@ -390,14 +390,22 @@ struct Reader {
     read: Rc<Cell<u64>>,
 }
 
+/// How long a reader waits before it looks elsewhere when it found nothing.
+const NOTHING_THERE: Duration = Duration::from_millis(20);
+
 impl Reader {
     async fn saturate(self) {
         while !self.stop.get() {
             let back = Duration::from_micros(self.random.below(self.history.as_micros() as u64 + 1));
             let text = format!("after {}us ago", back.as_micros());
             let query = Query::parse(&text, &self.ring.keys, self.clock.wall()).expect("a query of the bench's own");
+            let before = self.read.get();
             if self.look_back(query).await.is_err() {
                 return;
+            }
+            if self.read.get() == before {
+                // Nothing is there yet, or not where it looked.
+                self.clock.sleep(NOTHING_THERE).await;
             }
         }
     }

@@ -217,7 +217,15 @@ impl Catalog {
     }
 }
 
+/// What a segment may take of the catalog.
+const SEGMENT_RECORD: u64 = 96;
+
 impl RingRecord {
+    /// The most slots of a ring: what its part of the catalog may take.
+    pub fn most_slots(layout: &Layout) -> u64 {
+        layout.area.0 / 2 / SEGMENT_RECORD
+    }
+
     /// Segments in one group.
     pub fn segments_per_group(&self, layout: &Layout) -> u32 {
         (layout.data(!self.without_logs).0 / self.segment.0) as u32

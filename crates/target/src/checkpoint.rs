@@ -41,6 +41,12 @@ pub async fn commit(disk: &Scheduler, superblock: &mut Superblock, catalog: &Cat
     Ok(())
 }
 
+/// Writes the catalog that `superblock` tells of into area `which`, and nothing else.
+pub async fn write_area(disk: &Scheduler, superblock: &Superblock, catalog: &Catalog, which: usize) -> Result<()> {
+    write(disk, superblock.layout.area_at(which), &encode(superblock, catalog)?).await?;
+    disk.flush_metadata().await
+}
+
 /// Whether a catalog fits its area.
 pub fn encode(superblock: &Superblock, catalog: &Catalog) -> Result<Vec<u8>> {
     let bytes =
@@ -55,11 +61,21 @@ pub fn encode(superblock: &Superblock, catalog: &Catalog) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads both copies and takes the newest whole one.
-pub async fn load(disk: &Scheduler) -> Result<Found> {
+/// The superblocks, without their checkpoints.
+pub struct Roots {
+    /// The whole ones, each with its number.
+    pub whole: Vec<(usize, Superblock)>,
+    /// What is wrong with the others.
+    pub complaints: Vec<String>,
+    /// Why one that was written cannot be read.
+    pub failure: Option<Error>,
+}
+
+/// Reads both superblocks.
+pub async fn roots(disk: &Scheduler) -> Result<Roots> {
     let geometry = disk.geometry().clone();
     let mut complaints = Vec::new();
-    let mut roots = Vec::new();
+    let mut whole = Vec::new();
     let mut failure: Option<Error> = None;
     for (which, offset) in ROOTS.into_iter().enumerate() {
         if offset + ROOT_LEN > geometry.size {
@@ -71,7 +87,7 @@ pub async fn load(disk: &Scheduler) -> Result<Found> {
         match read(disk, offset, ROOT_LEN).await.and_then(|b| Superblock::decode(&b)) {
             Ok(Some(superblock)) => {
                 superblock.check_size(geometry.size, &geometry.name)?;
-                roots.push((which, superblock));
+                whole.push((which, superblock));
             }
             Ok(None) => complaints.push(format!("superblock copy {which} is missing")),
             Err(error) => {
@@ -84,6 +100,13 @@ pub async fn load(disk: &Scheduler) -> Result<Found> {
             }
         }
     }
+    Ok(Roots { whole, complaints, failure })
+}
+
+/// Reads both copies and takes the newest whole one.
+pub async fn load(disk: &Scheduler) -> Result<Found> {
+    let Roots { whole: mut roots, mut complaints, mut failure } = roots(disk).await?;
+    let name = &disk.geometry().name;
     roots.sort_by_key(|(_, s)| std::cmp::Reverse(s.generation));
     let mut found: Option<Found> = None;
     for (which, superblock) in roots {
@@ -106,14 +129,17 @@ pub async fn load(disk: &Scheduler) -> Result<Found> {
         return Ok(Found { complaints, ..found });
     }
     Err(match failure {
-        Some(error) => {
-            Error::damaged(format!("{}: no whole superblock and checkpoint is left ({error})", geometry.name))
-        }
-        None => Error::usage(format!("{} is not formatted; use `forebay format`", geometry.name)),
+        Some(error) => Error::damaged(format!(
+            "{name}: no whole superblock and checkpoint is left ({error}); `forebay check {name} --rebuild` says what can be made anew from the segments (nothing was changed)"
+        )),
+        None => Error::usage(format!(
+            "{name} is not formatted; use `forebay format`, or `forebay check {name} --rebuild` if it was a target"
+        )),
     })
 }
 
-async fn load_catalog(disk: &Scheduler, superblock: &Superblock, which: usize) -> Result<Catalog> {
+/// The catalog that `superblock` tells of, from area `which`; both areas should hold it.
+pub async fn load_catalog(disk: &Scheduler, superblock: &Superblock, which: usize) -> Result<Catalog> {
     if superblock.checkpoint_len > superblock.layout.area.0 {
         return Err(Error::damaged("a checkpoint is longer than its area"));
     }

@@ -3,7 +3,8 @@
 //! Layers, top down: [`target`] (names, pins, resizing) and [`ring`] (blocks, segments, durability) decide *what*;
 //! [`admission`] decides what may be promised and [`schedule`] keeps it; [`checkpoint`], [`superblock`], [`segment`]
 //! and `forebay_model::block` are the bytes; [`layout`] is where they lie. [`query`] reads beside all of this; [`verify`]
-//! looks over all of it without changing anything.
+//! looks over all of it without changing anything; [`rebuild`] makes superblock and checkpoint anew where both copies are
+//! gone.
 //! One thread owns a target; inside it there are no locks.
 
 pub mod admission;
@@ -17,6 +18,7 @@ pub mod plan;
 pub mod profile;
 mod promise;
 pub mod query;
+pub mod rebuild;
 pub mod ring;
 mod salvage;
 pub mod schedule;

@@ -1,5 +1,7 @@
 //! `forebay check`: looks over a device without changing anything: superblock and catalog also while it is in use, and
-//! all that is recorded if it is not.
+//! all that is recorded if it is not. With `--rebuild`, for one that has lost both copies of them (`rebuild.rs`).
+
+mod rebuild;
 
 use crate::context::Context;
 use crate::show::human;
@@ -7,7 +9,7 @@ use crate::show::live::{Live, bar};
 use clap::Args;
 use forebay_embedded::Settings;
 use forebay_env::real::{self, OpenMode};
-use forebay_model::{Bytes, Error, Rate, Result};
+use forebay_model::{Bytes, Error, Rate, Result, TargetId};
 use forebay_target::Target;
 use forebay_target::catalog::Catalog;
 use forebay_target::superblock::Superblock;
@@ -24,10 +26,23 @@ pub struct CheckArgs {
     /// Only superblock and catalog, which takes a moment; otherwise all that is recorded is read
     #[arg(long)]
     quick: bool,
+    /// Both copies of superblock or checkpoint are gone: say what can be made anew from the segments
+    #[arg(long, requires = "device", conflicts_with = "quick")]
+    rebuild: bool,
+    /// Write what was made anew
+    #[arg(long, requires = "rebuild")]
+    write: bool,
+    /// The target that is meant, where segments of several lie on the device
+    #[arg(long, value_name = "ID", requires = "rebuild", value_parser = rebuild::target_id)]
+    target: Option<TargetId>,
 }
 
 /// Looks. The exit code is 1 if anything is wrong, also what opening would repair.
 pub fn run(context: &mut Context, args: &CheckArgs) -> Result<ExitCode> {
+    if let Some(device) = args.device.as_ref().filter(|_| args.rebuild) {
+        rebuild::run(context, device, args.target, args.write)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let devices = match &args.device {
         Some(device) => vec![device.clone()],
         None => {

@@ -45,6 +45,15 @@ fn what_is_admitted_at_most_is_kept_with_keys_many_pins_and_readers() {
 }
 
 #[test]
+fn readers_of_a_ring_in_which_nothing_is_yet_wait_for_it() {
+    let mut load = Load::headline(presets::wd15ears().scaled(1000));
+    (load.aged, load.readers, load.laps) = (false, 4, 1);
+    let outcome = run(1, &load).unwrap();
+    assert_eq!((outcome.missed_deadlines, outcome.lost_elements), (0, 0));
+    assert!(outcome.read > Rate(0));
+}
+
+#[test]
 fn flash_keeps_nearly_its_whole_rate_beside_readers() {
     let mut load = Load::headline(presets::ssd().scaled(100));
     (load.guarantee, load.rate) = (Rate::mb(350), Rate::mb(350));

@@ -13,9 +13,6 @@ use forebay_model::{Bytes, Error, Rate, Result, RingId};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// The most segments of a ring: what its part of the catalog may take.
-const SEGMENT_RECORD: u64 = 96;
-
 impl Target {
     /// Whether a ring could be created now so that all its pin budget can be used, without creating it.
     pub fn could_create(&self, spec: &RingSpec) -> Result<()> {
@@ -320,7 +317,7 @@ fn segment_size(layout: &Layout, spec: &RingSpec, without_logs: bool) -> Result<
 /// Whether a ring with `groups` groups, in a list of `places`, can run round and be kept track of.
 fn check_slots(layout: &Layout, record: &RingRecord, groups: usize, places: usize) -> Result<()> {
     let (per_group, segment) = (u64::from(record.segments_per_group(layout)), record.segment);
-    let most = layout.area.0 / 2 / SEGMENT_RECORD;
+    let most = RingRecord::most_slots(layout);
     let listed = places as u64 * per_group;
     if listed > most {
         return Err(Error::usage(format!(

@@ -1,0 +1,152 @@
+//! `forebay check DEVICE --rebuild`: says what can be made anew of a target that has lost both copies of superblock or
+//! checkpoint, and with `--write` makes it.
+
+use crate::context::Context;
+use crate::show::human;
+use crate::show::live::{Live, bar};
+use forebay_env::real::{self, OpenMode};
+use forebay_model::{Bytes, Error, Result, TargetId};
+use forebay_target::rebuild::{Candidate, Plan, RingFound, look};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Looks, says, and writes if that is wanted.
+pub fn run(context: &mut Context, device: &Path, target: Option<TargetId>, write: bool) -> Result<()> {
+    let opened = real::open(device, if write { OpenMode::Exclusive } else { OpenMode::Inspect })?;
+    if !write && !opened.hold_still() {
+        return Err(Error::busy(format!("{} is in use by another process; end that first", device.display())));
+    }
+    let mut live = Live::new(!context.json);
+    let name = device.display().to_string();
+    let done = real::run(real::Options { device: opened }, move |env| async move {
+        let mut progress = |done: Bytes, total: Bytes| {
+            if live.is_due() {
+                live.show(&format!("reading {name} {} {done} of {total}", bar(done.0, total.0, 30)));
+            }
+        };
+        let plan = look(env.clone(), target, &mut progress).await?;
+        drop(live);
+        let said = Said::of(&plan);
+        if write {
+            plan.write(env).await?;
+        }
+        Ok::<_, Error>(said)
+    })?;
+    let name = device.display().to_string();
+    let said = done.map_err(|e| if e.message.contains(&name) { e } else { e.of(&name) })?;
+    if context.json {
+        context.out.json(&said.json(&name, write))?
+    } else {
+        said.tell(context, &name, write)?
+    }
+    context.out.flush()
+}
+
+/// Reads a target's id as it is shown.
+pub fn target_id(text: &str) -> Result<TargetId> {
+    let id = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32);
+    id.map(TargetId).ok_or_else(|| Error::usage(format!("'{text}' is not a target's id: 32 hexadecimal digits")))
+}
+
+/// What is said of a plan, which itself may have been used up.
+struct Said {
+    target: TargetId,
+    others: Vec<Candidate>,
+    rings: Vec<RingFound>,
+    groups: (u32, u32),
+    kept: (bool, bool),
+    unreadable: Bytes,
+}
+
+impl Said {
+    fn of(plan: &Plan) -> Said {
+        Said {
+            target: plan.target,
+            others: plan.others.clone(),
+            rings: plan.rings.clone(),
+            groups: (plan.free_groups, plan.groups),
+            kept: (plan.superblock_kept, plan.checkpoint_kept),
+            unreadable: plan.unreadable,
+        }
+    }
+
+    fn tell(&self, context: &mut Context, name: &str, written: bool) -> Result<()> {
+        let out = &mut context.out;
+        let (superblock_kept, checkpoint_kept) = self.kept;
+        let (free, groups) = self.groups;
+        out.line(format_args!("{name}: target {}, {free} of {groups} groups hold nothing known", self.target))?;
+        for ring in &self.rings {
+            out.line(format_args!("  {}", ring_line(ring)))?;
+        }
+        for other in &self.others {
+            let n = human::count(other.segments);
+            out.line(format_args!("  {n} segments of target {} are left out; they will be overwritten", other.target))?;
+        }
+        if self.unreadable > Bytes::ZERO {
+            out.line(format_args!("  {} could not be read", self.unreadable))?;
+        }
+        out.line(match (checkpoint_kept, superblock_kept) {
+            (true, _) => "One superblock and the checkpoint of the other are whole: nothing is lost.",
+            (false, true) => "Names, keys, guarantees, pins and what the elements are were in the checkpoint: they are lost.",
+            (false, false) => {
+                "Names, keys, guarantees, pins and what the elements are were in the checkpoint, the profile in the superblock: they are lost."
+            }
+        })?;
+        if !checkpoint_kept {
+            out.line(
+                "Rings that were deleted, and groups that were given back, come back as far as nothing was written over them.",
+            )?;
+        }
+        out.line(match (written, superblock_kept) {
+            (false, _) => "Nothing was changed; --write writes it.",
+            (true, true) => "Written.",
+            (true, false) => "Written. The profile is a cautious guess: run `forebay profile`.",
+        })
+    }
+
+    fn json(&self, name: &str, written: bool) -> Value {
+        let others = self.others.iter().map(|other| {
+            json!({
+                "target": other.target.to_string(), "segments": other.segments, "newest": other.newest.to_string(),
+            })
+        });
+        let rings = self.rings.iter().map(|ring| {
+            json!({
+                "name": ring.name, "capacity_bytes": ring.capacity.0, "segment_bytes": ring.segment.0,
+                "groups": ring.groups, "missing_groups": ring.missing_groups, "segments": ring.segments,
+                "segments_without_trailer": ring.without_trailer, "from": ring.elements.start,
+                "to": ring.elements.end, "oldest": ring.times.map(|(oldest, _)| oldest.to_string()),
+                "newest": ring.times.map(|(_, newest)| newest.to_string()),
+            })
+        });
+        json!({
+            "device": name, "target": self.target.to_string(), "rebuilt": rings.collect::<Vec<Value>>(),
+            "others": others.collect::<Vec<Value>>(), "free_groups": self.groups.0, "groups": self.groups.1,
+            "superblock_kept": self.kept.0, "checkpoint_kept": self.kept.1, "unreadable_bytes": self.unreadable.0,
+            "written": written,
+        })
+    }
+}
+
+fn ring_line(ring: &RingFound) -> String {
+    let mut line = format!(
+        "{}: {} in segments of {}, {} of them found, elements {} to {}",
+        ring.name,
+        ring.capacity,
+        ring.segment,
+        human::count(ring.segments),
+        ring.elements.start,
+        ring.elements.end.saturating_sub(1)
+    );
+    if let Some((oldest, newest)) = ring.times {
+        line += &format!(", {oldest} to {newest}");
+    }
+    if ring.without_trailer > 1 {
+        line +=
+            &format!("; {} have no whole trailer, one of which is being written", human::count(ring.without_trailer));
+    }
+    if ring.missing_groups > 0 {
+        line += &format!("; {} of its groups were not found", human::count(ring.missing_groups));
+    }
+    line
+}
