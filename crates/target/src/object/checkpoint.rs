@@ -1,8 +1,8 @@
 //! The map on the device: changed leaves go to fresh places, and the catalog names them.
 //!
-//! Order of durable steps: the records of all that took effect; leaves; the catalog (its area, its root, twice). Only then
-//! are the leaves of before, and logs of which nothing is needed any more, free. A crash before leaves the map of before,
-//! and the logs that go with it.
+//! Order of durable steps: the records of all that took effect; leaves; the catalog (its area, its root, twice). Only
+//! then are the leaves of before, and logs of which nothing is needed any more, free. A crash before leaves the map of
+//! before, and the logs that go with it.
 
 use super::logs::LogRecord;
 use super::rows::{BLOCK, Key, Row};
@@ -111,8 +111,8 @@ impl Objects {
 }
 
 impl Work {
-    /// The map as it is now, with places for what has changed, the number of the last record in it, and what the catalog
-    /// says of the logs. Commands take effect again. If there is no room for it, nothing has happened.
+    /// The map as it is now, with places for what has changed, the number of the last record in it, and what the
+    /// catalog says of the logs. Commands take effect again. If there is no room for it, nothing has happened.
     fn cut(&mut self, open: Option<u32>) -> Result<(Cut, u64, Vec<LogRecord>, Vec<u32>)> {
         // What commands took that have not taken effect, and what waits for a step home to end.
         let limbo = self.limbo.iter().flat_map(|(_, runs)| runs);

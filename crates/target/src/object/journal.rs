@@ -67,8 +67,8 @@ impl Objects {
     }
 
     /// Makes changes take effect and queues their record, with `content` as the blocks it redirects. After
-    /// [`Objects::prepared`], without a wait between. What empties logs or makes room may use their `reserve`. The record's
-    /// number.
+    /// [`Objects::prepared`], without a wait between. What empties logs or makes room may use their `reserve`. The
+    /// record's number.
     pub(super) fn enact(&self, changes: &[Change], content: &[u8], reserve: bool) -> Result<u64> {
         let mut work = self.work.borrow_mut();
         let record = encode(changes)?;
@@ -257,7 +257,8 @@ impl Work {
     /// Queues the record that names logs to which others are about to be written.
     pub(super) fn open(&mut self, groups: Vec<u32>) -> Result<()> {
         let record = encode(&[Change::Opens(groups.clone())])?;
-        // Twice: nothing else leads to those logs, and if one record rots the other leads to what proves that it was there.
+        // Twice: nothing else leads to those logs, and if one record rots the other leads to what proves that it was
+        // there.
         let places = [self.meta.logs.place_opening(), self.meta.logs.place_opening()];
         assert!(places[0].is_some(), "a log is open, and keeps blocks for this");
         self.meta.logs.named(&groups);
