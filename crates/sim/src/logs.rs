@@ -11,6 +11,7 @@ mod group;
 mod home;
 mod journal;
 mod log;
+mod nearest;
 mod place;
 mod single;
 pub mod system;
@@ -27,7 +28,7 @@ use forebay_model::{Bytes, Error, Rate, Result};
 use place::Places;
 use std::rc::Rc;
 use std::time::Duration;
-use system::{System, Window};
+use system::{Streams, System, Window};
 use users::{Streamer, rate, write_rounds};
 
 /// How small writes are made durable.
@@ -43,16 +44,19 @@ pub enum Policy {
     Adaptive,
     /// One log at one place, lazily brought home.
     Single,
+    /// Objects on a target: the log nearest to where the arm is.
+    Nearest,
 }
 
 impl Policy {
     /// All, by the names that [`Policy::parse`] reads.
-    pub const ALL: [(&str, Policy); 5] = [
+    pub const ALL: [(&str, Policy); 6] = [
         ("home", Policy::Home),
         ("ordered", Policy::Ordered),
         ("data", Policy::Data),
         ("adaptive", Policy::Adaptive),
         ("single", Policy::Single),
+        ("nearest", Policy::Nearest),
     ];
 
     /// Its name.
@@ -179,7 +183,21 @@ pub fn run(seed: u64, load: &Load) -> Result<Outcome> {
     let disks: Vec<_> = (0..load.disks).map(|_| world.disk(load.disk.clone())).collect();
     let array = Rc::new(Array::new(&world, &disks, &load.elevator)?);
     let places = Places::new(array.size(), load.disks)?;
-    let system = system::build(&world, load.policy, &array, places.log.clone(), &load.windows);
+    let streams = |windows: &[Window; 2]| Streams::new(array.clone(), windows.clone());
+    let users = [(load.reader, &places.read), (load.writer, &places.written)];
+    let streamed: Vec<_> =
+        users.into_iter().filter(|(user, _)| user.is_some()).map(|(_, range)| range.clone()).collect();
+    let system = match (load.policy, &disks[..]) {
+        (Policy::Nearest, [disk]) => nearest::Nearest::build(&world, disk, &streamed)?,
+        (Policy::Nearest, _) => return Err(Error::usage("nearest is one target, and that is one disk; say --disks 1")),
+        (Policy::Home, _) => Rc::new(home::Home::new(array.clone(), streams(&load.windows))),
+        (Policy::Single, _) => {
+            Rc::new(single::Single::new(&world, array.clone(), places.log.clone(), streams(&load.windows)))
+        }
+        (journal, _) => {
+            Rc::new(journal::Journal::new(&world, journal, array.clone(), places.log.clone(), streams(&load.windows)))
+        }
+    };
     let mut outcome = Outcome {
         disk_rate: Rate(load.disk.rate_at(Bytes(places.read.start / load.disks)).0 * load.disks),
         turn: Duration::from_nanos(load.disk.rotating().map_or(0, RotatingSpec::turn)),

@@ -6,7 +6,7 @@ use forebay_env::{Buffer, Env};
 use forebay_model::ring::RingSpec;
 use forebay_model::{Bytes, Profile, Rate};
 use forebay_sim::World;
-use forebay_sim::disk::{DiskSpec, Mechanism, presets};
+use forebay_sim::disk::{DiskSpec, presets};
 use forebay_sim::feeder::Feeder;
 use forebay_target::profile::{MeasureOptions, measure};
 use forebay_target::schedule::StreamId;

@@ -14,7 +14,7 @@ pub struct LogsArgs {
     /// `sim:cheetah15k` (or sata7200, wd15ears, ssd, smr)
     #[arg(long)]
     disk: String,
-    /// How small writes are made durable: home, ordered, data, adaptive or single
+    /// How small writes are made durable: home, ordered, data, adaptive, single or nearest
     #[arg(long, value_parser = Policy::parse)]
     policy: Policy,
     /// Small writes a second for each disk, in rounds of 20 for each disk; 0 for none

@@ -22,6 +22,8 @@ const INODE: u64 = 1 << 20;
 pub struct SmallWrite {
     /// Where it belongs.
     pub at: Bytes,
+    /// Where its file begins.
+    pub file: Bytes,
     /// Where its file's metadata lies, which changes with it.
     pub inode: Bytes,
 }
@@ -66,6 +68,7 @@ impl Places {
     pub(super) fn round(&self, random: &dyn Random) -> Vec<SmallWrite> {
         let write = |file: &Range<u64>| SmallWrite {
             at: Bytes(file.start + random.below((file.end - file.start) / BLOCK.0) * BLOCK.0),
+            file: Bytes(file.start),
             inode: Bytes(file.start - INODE),
         };
         self.files.iter().map(write).collect()

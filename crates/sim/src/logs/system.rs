@@ -2,9 +2,7 @@
 
 use super::array::Array;
 use super::place::SmallWrite;
-use super::{Policy, home, journal, single};
 use crate::disk::Op;
-use crate::world::World;
 use forebay_model::{Bytes, Error, Result};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -49,24 +47,6 @@ pub struct Window {
     pub depth: usize,
 }
 
-/// The system of `policy` on `array`, whose log takes `log`.
-pub(super) fn build(
-    world: &World,
-    policy: Policy,
-    array: &Rc<Array>,
-    log: std::ops::Range<u64>,
-    windows: &[Window; 2],
-) -> Rc<dyn System> {
-    let streams = Streams { array: array.clone(), windows: windows.clone() };
-    match policy {
-        Policy::Home => Rc::new(home::Home::new(array.clone(), streams)),
-        Policy::Single => Rc::new(single::Single::new(world, array.clone(), log, streams)),
-        Policy::Ordered | Policy::Data | Policy::Adaptive => {
-            Rc::new(journal::Journal::new(world, policy, array.clone(), log, streams))
-        }
-    }
-}
-
 /// The streaming user through a kernel's page cache: read ahead and written behind in a small window.
 pub(super) struct Streams {
     array: Rc<Array>,
@@ -75,6 +55,10 @@ pub(super) struct Streams {
 }
 
 impl Streams {
+    pub(super) fn new(array: Rc<Array>, windows: [Window; 2]) -> Streams {
+        Streams { array, windows }
+    }
+
     pub(super) fn stream(&self, op: Op, at: Bytes, length: Bytes, moved: Rc<Cell<u64>>) -> Doing {
         let window = &self.windows[usize::from(op == Op::Write)];
         let stripes = if self.array.width() == 1 { 0 } else { super::array::STRIPE.0 * self.array.width() * 2 };

@@ -4,7 +4,7 @@
 //! then are the leaves of before, and logs of which nothing is needed any more, free. A crash before leaves the map of
 //! before, and the logs that go with it.
 
-use super::logs::LogRecord;
+use super::logs::{LogRecord, MANY_OPEN};
 use super::rows::{BLOCK, Key, Row};
 use super::space::Run;
 use super::tree::Cut;
@@ -22,7 +22,15 @@ impl Objects {
         self.changed.until(|| !self.work.borrow().checkpointing || self.work.borrow().failure.is_some()).await;
         self.alive()?;
         self.work.borrow_mut().checkpointing = true;
+        // Commands will soon wait for it.
+        let pressing = self.work.borrow().meta.logs.open() >= MANY_OPEN;
+        if pressing {
+            self.core.disk.hurry(true);
+        }
         let result = self.checkpoint_alone().await;
+        if pressing {
+            self.core.disk.hurry(false);
+        }
         let mut work = self.work.borrow_mut();
         work.checkpointing = false;
         work.gate_closed = false;

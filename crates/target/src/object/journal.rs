@@ -9,9 +9,13 @@ use super::{CHANGED_ROWS, Objects, ROWS_IN_MEMORY, Work, apply, logs};
 use forebay_env::Buffer;
 use forebay_model::{Bytes, Error, Result, TargetId};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Bytes written to a log at once.
 const MOST_AT_ONCE: u64 = Bytes::mib(1).0;
+
+/// How long records are gathered where each write costs a turn.
+const GATHER: Duration = Duration::from_micros(200);
 
 /// The blocks that one record redirects, until they are durable.
 pub(super) struct Content {
@@ -51,7 +55,13 @@ impl Objects {
             self.bring(&ranges).await?;
             let open = self.work.borrow().meta.logs.open();
             if open == 0 || open + logs::OPEN_AHEAD as usize > logs::MOST_OPEN {
-                self.checkpoint().await?;
+                // One checkpoint for all who wait for it.
+                let under_way = self.work.borrow().checkpointing;
+                if under_way {
+                    self.changed.changed().await
+                } else {
+                    self.checkpoint().await?
+                }
                 continue;
             }
             let work = self.work.borrow();
@@ -136,6 +146,10 @@ impl Objects {
                 }
                 self.queued.changed().await;
                 continue;
+            }
+            if self.core.disk.rotates() {
+                // What comes together goes together: a turn of a disk is fifty times as long.
+                self.core.disk.env().clock.sleep(GATHER).await;
             }
             self.write_queued().await?;
             let (crowded, checkpointing) = {

@@ -13,9 +13,12 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const MANY_OPEN: usize = 8;
 /// Logs that are opened until commands wait for it: opening reads no more than these.
 pub const MOST_OPEN: usize = 16;
+/// A log that is less than so many groups away is near enough: the arm hardly moves, and fewer logs are opened.
+const NEAR: u32 = 3;
 /// Blocks that each log keeps for the records that open others.
 const OPENING: u32 = 2;
-/// Logs that are opened at once, in the direction in which the arm moves.
+/// Logs that are opened at once, in the direction in which the arm moves, each so far from the other that it is the next
+/// one to be used.
 pub const OPEN_AHEAD: u32 = 4;
 
 /// A log as the catalog knows it.
@@ -123,14 +126,15 @@ impl Logs {
         let most = if empties { self.capacity() - OPENING } else { self.largest() };
         let fits = |logs: &Logs, group: u32| logs.filled(group) + blocks <= most && !logs.emptied.contains(&group);
         let current = self.current.filter(|group| usable(*group) && fits(self, *group));
-        if let Some(group) = current.filter(|_| stay) {
+        let near = self.near(tracker);
+        if let Some(group) = current.filter(|group| stay || group.abs_diff(near) < NEAR) {
             return Some(self.put(group, blocks, Vec::new()));
         }
-        let group = self.nearest(self.near(tracker), |group| usable(group) && fits(self, group))?;
+        let group = self.nearest(near, |group| usable(group) && fits(self, group))?;
         if self.open.contains(&group) {
             return Some(self.put(group, blocks, Vec::new()));
         }
-        let ahead = (group..self.layout.groups).take(OPEN_AHEAD as usize);
+        let ahead = (group..self.layout.groups).step_by(NEAR as usize).take(OPEN_AHEAD as usize);
         let fresh = ahead.filter(|g| *g == group || usable(*g) && fits(self, *g) && !self.open.contains(g)).collect();
         Some(self.put(group, blocks, fresh))
     }

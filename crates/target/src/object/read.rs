@@ -12,8 +12,8 @@ use forebay_model::block::crc32c;
 use forebay_model::{Bytes, Error, ObjectId, Result};
 use std::rc::Rc;
 
-/// Bytes read from the device at once.
-const MOST_AT_ONCE: u64 = 1024;
+/// Blocks read from the device at once: records wait for what is under way, and that is not to be long.
+const MOST_AT_ONCE: u64 = 128;
 /// The most bytes that one command reads.
 pub const MOST_READ: Bytes = Bytes::mib(64);
 
@@ -90,6 +90,7 @@ impl Objects {
     /// Brings `blocks` into `bytes`; the first that cannot be read or does not match its checksum, and why.
     async fn fill(&self, stream: StreamId, blocks: &[Block], bytes: &mut [u8]) -> Option<(usize, String)> {
         let size = BLOCK.0 as usize;
+        let mut reading = Vec::new();
         let mut from = 0;
         while from < blocks.len() {
             let first = &blocks[from];
@@ -106,25 +107,40 @@ impl Objects {
                     while to < blocks.len() && ((to - from) as u64) < MOST_AT_ONCE && follows(to) {
                         to += 1;
                     }
-                    let run = &mut bytes[from * size..to * size];
-                    if let Err(_again) = self.read_blocks(stream, first.at, run).await {
-                        // Which one it is, and perhaps none a second time.
-                        for n in from..to {
-                            let block = &mut bytes[n * size..(n + 1) * size];
-                            if let Err(error) = self.read_blocks(stream, blocks[n].at, block).await {
-                                return Some((n, error.message));
-                            }
-                        }
-                    }
-                    let differs = |n: &usize| crc32c(&bytes[n * size..(n + 1) * size]) != blocks[*n].crc;
-                    if let Some(wrong) = (from..to).find(differs) {
-                        return Some((wrong, "its checksum does not match".to_owned()));
-                    }
+                    let buffer = match Buffer::alone(BLOCK * (to - from) as u64) {
+                        Ok(buffer) => buffer,
+                        Err(error) => return Some((from, error.message)),
+                    };
+                    let (disk, at) = (self.core.disk.clone(), BLOCK * first.at);
+                    // All at once, so that the scheduler sees how the stream goes on.
+                    let read = self.core.disk.env().spawner.spawn(async move { disk.read(stream, at, buffer).await });
+                    reading.push((from..to, read));
                 }
             }
             from = to;
         }
-        None
+        let mut wrong = None;
+        for (range, read) in reading {
+            let (buffer, result) = read.await;
+            if wrong.is_some() {
+                continue;
+            }
+            let content = &mut bytes[range.start * size..range.end * size];
+            content.copy_from_slice(&buffer);
+            if result.is_err() {
+                // Which one it is, and perhaps none a second time.
+                for (n, block) in range.clone().zip(content.chunks_mut(size)) {
+                    if let Err(error) = self.read_blocks(stream, blocks[n].at, block).await {
+                        wrong = Some((n, error.message));
+                        break;
+                    }
+                }
+            }
+            let differs = |(block, bytes): (&Block, &[u8])| crc32c(bytes) != block.crc;
+            let first = blocks[range.clone()].iter().zip(content.chunks(size)).position(differs);
+            wrong = wrong.or(first.map(|n| (range.start + n, "its checksum does not match".to_owned())));
+        }
+        wrong
     }
 
     /// Reads what lies from block `at` of the device on.
