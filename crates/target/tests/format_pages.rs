@@ -157,7 +157,7 @@ fn head() -> Head {
 
 /// The number of a case, as postcard writes it.
 fn case(value: &impl serde::Serialize) -> u8 {
-    postcard::to_stdvec(value).unwrap()[0]
+    postcard::to_stdvec(value).expect("it can be encoded")[0]
 }
 
 #[test]

@@ -64,12 +64,13 @@ impl Objects {
                 }
                 continue;
             }
-            let work = self.work.borrow();
-            let waits = work.gate_closed;
-            if !waits && !ranges.iter().any(|(from, to)| work.meta.tree.missing(*from, *to).is_some()) {
-                return Ok(());
-            }
-            drop(work);
+            let waits = {
+                let work = self.work.borrow();
+                if !work.gate_closed && !ranges.iter().any(|(from, to)| work.meta.tree.missing(*from, *to).is_some()) {
+                    return Ok(());
+                }
+                work.gate_closed
+            };
             if waits {
                 self.changed.changed().await;
             }
