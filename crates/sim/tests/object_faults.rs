@@ -123,7 +123,8 @@ async fn verify(env: Env, book: Book, doing: String) {
     let target = Target::open(env).await.unwrap_or_else(|e| panic!("{doing}: the target does not open: {e}"));
     let objects = target.objects();
     objects.ready().await.unwrap_or_else(|e| panic!("{doing}: objects are not served: {e}"));
-    for (object, states) in &*book.borrow() {
+    let all = book.borrow().clone();
+    for (object, states) in &all {
         let found = match objects.read(target.stream(), id(*object), 0, 1 << 20).await {
             Ok(bytes) => Some(bytes),
             Err(error) if error.kind == Kind::Missing => None,
