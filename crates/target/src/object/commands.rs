@@ -123,21 +123,30 @@ impl Objects {
         check: impl Fn(&super::apply::Meta) -> Result<()>,
     ) -> Result<u64> {
         let removes = changes.iter().all(|change| matches!(change, Change::Remove { .. }));
-        let mut reserve = false;
         for attempt in 0.. {
-            self.prepared(changes).await?;
-            check(&self.work.borrow().meta)?;
-            match self.enact(changes, content, reserve) {
-                Ok(number) => return Ok(number),
-                // The logs are full: some of them are emptied, and then there is room, if ever.
-                Err(error) if error.kind == Kind::Full && attempt < MOST_ATTEMPTS => match self.make_room().await {
-                    // Nothing can be emptied before something is removed.
-                    Err(error) if error.kind == Kind::Full && removes => reserve = true,
-                    made => made?,
-                },
-                Err(error) => return Err(error),
+            let full = match self.prepared(changes).await {
+                Ok(()) => {
+                    check(&self.work.borrow().meta)?;
+                    match self.enact(changes, content, false) {
+                        Ok(number) => return Ok(number),
+                        Err(error) => error,
+                    }
+                }
+                Err(error) => error,
+            };
+            if full.kind != Kind::Full || attempt == MOST_ATTEMPTS && !removes {
+                return Err(full);
             }
-            reserve |= removes && attempt + 1 == MOST_ATTEMPTS;
+            // The logs are full: some of them are emptied, and then there is room, if ever.
+            let made = if attempt < MOST_ATTEMPTS { self.make_room().await } else { Err(full) };
+            match made {
+                // Nothing can be emptied before something is removed.
+                Err(error) if error.kind == Kind::Full && removes => {
+                    self.enact_in_map(changes, check).await?;
+                    return Ok(self.work.borrow().durable);
+                }
+                made => made?,
+            }
         }
         unreachable!("the loop returns")
     }

@@ -17,8 +17,8 @@ pub const MOST_OPEN: usize = 16;
 const NEAR: u32 = 3;
 /// Blocks that each log keeps for the records that open others.
 const OPENING: u32 = 2;
-/// Logs that are opened at once, in the direction in which the arm moves, each so far from the other that it is the next
-/// one to be used.
+/// Logs that are opened at once, in the direction in which the arm moves, each so far from the other that it is the
+/// next one to be used.
 pub const OPEN_AHEAD: u32 = 4;
 
 /// A log as the catalog knows it.
