@@ -7,7 +7,7 @@ use super::record::{Change, Stamp, encode, finish};
 use super::rows::BLOCK;
 use super::{CHANGED_ROWS, Objects, ROWS_IN_MEMORY, Work, apply, logs};
 use forebay_env::Buffer;
-use forebay_model::{Bytes, Error, Result, TargetId};
+use forebay_model::{Bytes, Error, Kind, Result, TargetId};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -167,8 +167,10 @@ impl Objects {
             if crowded && !checkpointing {
                 let this = self.clone();
                 self.core.disk.env().spawner.detach(async move {
-                    if let Err(error) = this.checkpoint().await {
-                        this.fail(error);
+                    match this.checkpoint().await {
+                        // Commands that need it are refused; the logs keep what there is.
+                        Err(error) if error.kind != Kind::Full => this.fail(error),
+                        _ => {}
                     }
                 });
             }
