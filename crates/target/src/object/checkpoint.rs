@@ -6,7 +6,7 @@
 
 use super::apply::{Meta, needs};
 use super::logs::{LogRecord, MANY_OPEN};
-use super::record::Change;
+use super::record::{Change, encode};
 use super::rows::{BLOCK, Key, Row};
 use super::space::Run;
 use super::tree::Cut;
@@ -15,6 +15,10 @@ use crate::catalog::{GroupClass, ObjectsRecord};
 use forebay_env::Buffer;
 use forebay_model::{Error, Kind, Result};
 
+/// Blocks for leaves that are free beside those that the next checkpoint takes.
+const SPARE: u64 = 64;
+/// Blocks that a change adds to those at most for each leaf that it touches.
+const OF_A_LEAF: u64 = 16;
 /// Groups that are taken at once.
 const GROUPS_AT_ONCE: u32 = 4;
 
@@ -45,14 +49,17 @@ impl Objects {
     async fn checkpoint_alone(&self, held: bool) -> Result<()> {
         // Room for the leaves, with some to spare for what still takes effect.
         loop {
-            let short = {
+            let (wanted, free) = {
                 let work = self.work.borrow();
-                work.meta.tree.cut_blocks() + 64 > work.meta.tables.free()
+                (work.meta.tree.cut_blocks(), work.meta.tables.free())
             };
-            if !short {
+            if wanted + SPARE <= free {
                 break;
             }
-            self.take_groups(GroupClass::Tables).await?;
+            match self.take_groups(GroupClass::Tables).await {
+                Err(error) if error.kind == Kind::Full && wanted <= free => break,
+                taken => taken?,
+            }
         }
         self.work.borrow_mut().gate_closed = true;
         self.drained().await?;
@@ -137,6 +144,29 @@ impl Objects {
             self.fail(error.clone());
         }
         result
+    }
+
+    /// Waits until the rows that changes make find room with the next checkpoint: what is in the logs and finds none
+    /// could not be opened again. What `removes` goes on as long as it can.
+    pub(super) async fn room_for_rows(&self, changes: &[Change], removes: bool) -> Result<()> {
+        let leaves = changes.iter().flat_map(needs).count() as u64;
+        let added = if removes { 0 } else { OF_A_LEAF * leaves + 2 * (encode(changes)?.len() as u64 / BLOCK.0) };
+        let short = || {
+            let work = self.work.borrow();
+            work.meta.tree.cut_blocks() + 2 * SPARE + added > work.meta.tables.free()
+        };
+        if short() {
+            match self.take_groups(GroupClass::Tables).await {
+                Err(error) if error.kind == Kind::Full => {
+                    self.checkpoint().await?;
+                    if short() && !removes {
+                        return Err(error);
+                    }
+                }
+                taken => taken?,
+            }
+        }
+        Ok(())
     }
 
     /// Waits until all that took effect is in the logs.
