@@ -1,9 +1,9 @@
-//! The life of objects, by chance: several users, each with objects of its own, give commands of all kinds and sizes, and
-//! the power is cut at any I/O; one life after another on the same disk, each compared with a plain model.
+//! The life of objects, by chance: several users, each with objects of its own, give commands of all kinds and sizes,
+//! and the power is cut at any I/O; one life after another on the same disk, each compared with a plain model.
 //!
-//! Checked after every opening: a command that was acknowledged took effect; the one that each user was waiting for took
-//! effect as a whole, or not at all; what a volume says that it holds is what its objects hold. Checked at every read:
-//! the bytes are those of the model.
+//! Checked after every opening: a command that was acknowledged took effect; the one that each user was waiting for
+//! took effect as a whole, or not at all; what a volume says that it holds is what its objects hold. Checked at every
+//! read: the bytes are those of the model.
 
 use crate::disk::DiskSpec;
 use crate::world::World;

@@ -4,8 +4,9 @@
 //! Owns everything that is known of objects ([`apply::Meta`]) and the journal through which it changes. A command goes
 //! like this: its large bytes are written to fresh blocks at home; then, in one step without waiting, its changes take
 //! effect in memory and its record, with its small bytes behind it, is queued for the nearest log; when the log is
-//! durable it is acknowledged. Order of durable steps: bytes at home, flush, record, flush. Nothing at home is overwritten
-//! that a durable record still points to: freed blocks are taken again only when the record that freed them is durable.
+//! durable it is acknowledged. Order of durable steps: bytes at home, flush, record, flush. Nothing at home is
+//! overwritten that a durable record still points to: freed blocks are taken again only when the record that freed them
+//! is durable.
 //!
 //! [`rows`], [`tree`], [`space`], [`record`], [`logs`] and [`apply`] do not wait and do no I/O; [`journal`], [`read`],
 //! [`commands`], [`checkpoint`], [`home`] and [`replay`] do.

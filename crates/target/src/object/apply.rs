@@ -1,5 +1,5 @@
-//! What a record changes in the rows, the space and the logs: the same when a command is given and when opening reads the
-//! record again.
+//! What a record changes in the rows, the space and the logs: the same when a command is given and when opening reads
+//! the record again.
 //!
 //! Pure: no waiting, no I/O. The leaves that a change touches must be in memory ([`needs`]).
 
@@ -65,8 +65,8 @@ impl Meta {
         }
     }
 
-    /// Makes a change. `data_at` is the device's block where the record's logged blocks begin. The runs that are free when
-    /// the record is durable.
+    /// Makes a change. `data_at` is the device's block where the record's logged blocks begin. The runs that are free
+    /// when the record is durable.
     pub fn apply(&mut self, change: &Change, data_at: &mut u64) -> Result<Vec<Run>> {
         let mut freed = Vec::new();
         match change {

@@ -1,12 +1,12 @@
 //! The map on the device: changed leaves go to fresh places, and the catalog names them.
 //!
-//! Order of durable steps: the records of all that took effect; leaves; the catalog (its area, its root, twice). Only then
-//! are the leaves of before, and logs of which nothing is needed any more, free. A crash before leaves the map of before,
-//! and the logs that go with it.
+//! Order of durable steps: the records of all that took effect; leaves; the catalog (its area, its root, twice). Only
+//! then are the leaves of before, and logs of which nothing is needed any more, free. A crash before leaves the map of
+//! before, and the logs that go with it.
 
 use super::apply::{Meta, needs};
 use super::logs::{LogRecord, MANY_OPEN};
-use super::record::Change;
+use super::record::{Change, encode};
 use super::rows::{BLOCK, Key, Row};
 use super::space::Run;
 use super::tree::Cut;
@@ -15,6 +15,10 @@ use crate::catalog::{GroupClass, ObjectsRecord};
 use forebay_env::Buffer;
 use forebay_model::{Error, Kind, Result};
 
+/// Blocks for leaves that are free beside those that the next checkpoint takes.
+const SPARE: u64 = 64;
+/// Blocks that a change adds to those at most for each leaf that it touches.
+const OF_A_LEAF: u64 = 16;
 /// Groups that are taken at once.
 const GROUPS_AT_ONCE: u32 = 4;
 
@@ -45,14 +49,17 @@ impl Objects {
     async fn checkpoint_alone(&self, held: bool) -> Result<()> {
         // Room for the leaves, with some to spare for what still takes effect.
         loop {
-            let short = {
+            let (wanted, free) = {
                 let work = self.work.borrow();
-                work.meta.tree.cut_blocks() + 64 > work.meta.tables.free()
+                (work.meta.tree.cut_blocks(), work.meta.tables.free())
             };
-            if !short {
+            if wanted + SPARE <= free {
                 break;
             }
-            self.take_groups(GroupClass::Tables).await?;
+            match self.take_groups(GroupClass::Tables).await {
+                Err(error) if error.kind == Kind::Full && wanted <= free => break,
+                taken => taken?,
+            }
         }
         self.work.borrow_mut().gate_closed = true;
         self.drained().await?;
@@ -96,8 +103,8 @@ impl Objects {
         Ok(())
     }
 
-    /// Makes changes that no log has room for durable with the map itself: nothing else takes effect meanwhile, and what
-    /// they free is free when that is durable.
+    /// Makes changes that no log has room for durable with the map itself: nothing else takes effect meanwhile, and
+    /// what they free is free when that is durable.
     pub(super) async fn enact_in_map(&self, changes: &[Change], check: impl Fn(&Meta) -> Result<()>) -> Result<()> {
         let free = || {
             let work = self.work.borrow();
@@ -139,6 +146,29 @@ impl Objects {
         result
     }
 
+    /// Waits until the rows that changes make find room with the next checkpoint: what is in the logs and finds none
+    /// could not be opened again. What `removes` goes on as long as it can.
+    pub(super) async fn room_for_rows(&self, changes: &[Change], removes: bool) -> Result<()> {
+        let leaves = changes.iter().flat_map(needs).count() as u64;
+        let added = if removes { 0 } else { OF_A_LEAF * leaves + 2 * (encode(changes)?.len() as u64 / BLOCK.0) };
+        let short = || {
+            let work = self.work.borrow();
+            work.meta.tree.cut_blocks() + 2 * SPARE + added > work.meta.tables.free()
+        };
+        if short() {
+            match self.take_groups(GroupClass::Tables).await {
+                Err(error) if error.kind == Kind::Full => {
+                    self.checkpoint().await?;
+                    if short() && !removes {
+                        return Err(error);
+                    }
+                }
+                taken => taken?,
+            }
+        }
+        Ok(())
+    }
+
     /// Waits until all that took effect is in the logs.
     async fn drained(&self) -> Result<()> {
         loop {
@@ -165,8 +195,8 @@ impl Objects {
 }
 
 impl Work {
-    /// The map as it is now, with places for what has changed, the number of the last record in it, and what the catalog
-    /// says of the logs. If there is no room for it, nothing has happened.
+    /// The map as it is now, with places for what has changed, the number of the last record in it, and what the
+    /// catalog says of the logs. If there is no room for it, nothing has happened.
     fn cut(&mut self, open: Option<u32>, held: bool) -> Result<(Cut, u64, Vec<LogRecord>, Vec<u32>)> {
         // What commands took that have not taken effect, and what waits for a step home to end.
         let limbo = self.limbo.iter().flat_map(|(_, runs)| runs);

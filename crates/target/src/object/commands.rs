@@ -123,6 +123,7 @@ impl Objects {
         check: impl Fn(&super::apply::Meta) -> Result<()>,
     ) -> Result<u64> {
         let removes = changes.iter().all(|change| matches!(change, Change::Remove { .. }));
+        self.room_for_rows(changes, removes).await?;
         for attempt in 0.. {
             let full = match self.prepared(changes).await {
                 Ok(()) => {

@@ -1,8 +1,8 @@
 //! What lies in logs goes home: lazily, sorted, in steps.
 //!
-//! Order of durable steps: blocks at home, flush, the record that says so. Until that record is durable the blocks in the
-//! log count, so that a step that was cut off is done again. Nothing is locked: what users change meanwhile is left out of
-//! the record, and blocks that they free are not taken by others before the step ends.
+//! Order of durable steps: blocks at home, flush, the record that says so. Until that record is durable the blocks in
+//! the log count, so that a step that was cut off is done again. Nothing is locked: what users change meanwhile is left
+//! out of the record, and blocks that they free are not taken by others before the step ends.
 
 use super::apply::touching;
 use super::record::{Change, Found};

@@ -7,7 +7,7 @@ use super::record::{Change, Stamp, encode, finish};
 use super::rows::BLOCK;
 use super::{CHANGED_ROWS, Objects, ROWS_IN_MEMORY, Work, apply, logs};
 use forebay_env::Buffer;
-use forebay_model::{Bytes, Error, Result, TargetId};
+use forebay_model::{Bytes, Error, Kind, Result, TargetId};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -64,12 +64,13 @@ impl Objects {
                 }
                 continue;
             }
-            let work = self.work.borrow();
-            let waits = work.gate_closed;
-            if !waits && !ranges.iter().any(|(from, to)| work.meta.tree.missing(*from, *to).is_some()) {
-                return Ok(());
-            }
-            drop(work);
+            let waits = {
+                let work = self.work.borrow();
+                if !work.gate_closed && !ranges.iter().any(|(from, to)| work.meta.tree.missing(*from, *to).is_some()) {
+                    return Ok(());
+                }
+                work.gate_closed
+            };
             if waits {
                 self.changed.changed().await;
             }
@@ -77,8 +78,8 @@ impl Objects {
     }
 
     /// Makes changes take effect and queues their record, with `content` as the blocks it redirects. After
-    /// [`Objects::prepared`], without a wait between. What empties logs or makes room may use their `reserve`. The record's
-    /// number.
+    /// [`Objects::prepared`], without a wait between. What empties logs or makes room may use their `reserve`. The
+    /// record's number.
     pub(super) fn enact(&self, changes: &[Change], content: &[u8], reserve: bool) -> Result<u64> {
         let mut work = self.work.borrow_mut();
         let record = encode(changes)?;
@@ -166,8 +167,10 @@ impl Objects {
             if crowded && !checkpointing {
                 let this = self.clone();
                 self.core.disk.env().spawner.detach(async move {
-                    if let Err(error) = this.checkpoint().await {
-                        this.fail(error);
+                    match this.checkpoint().await {
+                        // Commands that need it are refused; the logs keep what there is.
+                        Err(error) if error.kind != Kind::Full => this.fail(error),
+                        _ => {}
                     }
                 });
             }
@@ -271,7 +274,8 @@ impl Work {
     /// Queues the record that names logs to which others are about to be written.
     pub(super) fn open(&mut self, groups: Vec<u32>) -> Result<()> {
         let record = encode(&[Change::Opens(groups.clone())])?;
-        // Twice: nothing else leads to those logs, and if one record rots the other leads to what proves that it was there.
+        // Twice: nothing else leads to those logs, and if one record rots the other leads to what proves that it was
+        // there.
         let places = [self.meta.logs.place_opening(), self.meta.logs.place_opening()];
         assert!(places[0].is_some(), "a log is open, and keeps blocks for this");
         self.meta.logs.named(&groups);

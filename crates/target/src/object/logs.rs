@@ -1,5 +1,5 @@
-//! Which log a record goes to: the one nearest to where the device's arm is (Manylogs, 2016, section 3.1: the log of the
-//! group in which the last I/O that is not logged ended), or, where that is full, the nearest with room.
+//! Which log a record goes to: the one nearest to where the device's arm is (Manylogs, 2016, section 3.1: the log of
+//! the group in which the last I/O that is not logged ended), or, where that is full, the nearest with room.
 //!
 //! Owns how far each log is filled, how many of its blocks are still needed, and which logs opening would read.
 
@@ -17,8 +17,8 @@ pub const MOST_OPEN: usize = 16;
 const NEAR: u32 = 3;
 /// Blocks that each log keeps for the records that open others.
 const OPENING: u32 = 2;
-/// Logs that are opened at once, in the direction in which the arm moves, each so far from the other that it is the next
-/// one to be used.
+/// Logs that are opened at once, in the direction in which the arm moves, each so far from the other that it is the
+/// next one to be used.
 pub const OPEN_AHEAD: u32 = 4;
 
 /// A log as the catalog knows it.
@@ -170,8 +170,8 @@ impl Logs {
         Spot { group, block, opens }
     }
 
-    /// A place of one block for the record that opens other logs: in one that is open already. There always is one, since
-    /// each log that is open keeps a block for it, and each that is opened brings another.
+    /// A place of one block for the record that opens other logs: in one that is open already. There always is one,
+    /// since each log that is open keeps a block for it, and each that is opened brings another.
     pub fn place_opening(&mut self) -> Option<(u32, u32)> {
         let capacity = self.capacity();
         let current = self.current.filter(|group| self.open.contains(group));
@@ -240,9 +240,9 @@ impl Logs {
         self.current.filter(|group| room(*group)).or_else(nearest)
     }
 
-    /// What the catalog of a checkpoint is to name, taken when nothing is on its way: the logs with something in them, and
-    /// `open`, the one that opening would read. Others have to be named again before they are written to. Until that
-    /// catalog is durable the one before counts, so `open` must have been named since that one.
+    /// What the catalog of a checkpoint is to name, taken when nothing is on its way: the logs with something in them,
+    /// and `open`, the one that opening would read. Others have to be named again before they are written to. Until
+    /// that catalog is durable the one before counts, so `open` must have been named since that one.
     pub fn cut(&mut self, open: Option<u32>) -> (Vec<LogRecord>, Vec<u32>) {
         self.current = open;
         self.open = open.into_iter().collect();

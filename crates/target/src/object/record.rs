@@ -2,8 +2,8 @@
 //!
 //! A record tells of itself: which target, log, place, number and run of the program, a checksum for its header and one
 //! for its body; the checksums of its blocks are in the body. It also says up to which number all records were durable
-//! when it was written: so a record that rotted in the middle of a log is told from a torn tail that nobody was told of.
-//! Bytes: `docs/format/log.md`.
+//! when it was written: so a record that rotted in the middle of a log is told from a torn tail that nobody was told
+//! of. Bytes: `docs/format/log.md`.
 
 use super::rows::{BLOCK, Crcs, Head, Piece, Quota};
 use forebay_model::block::crc32c;
@@ -156,7 +156,8 @@ fn header_crc(bytes: &[u8]) -> u32 {
     crc32c(&bytes[..12]) ^ crc32c(&bytes[16..HEADER])
 }
 
-/// What begins at the first byte of `bytes`, which is block `block` of the log of `group`; `bytes` goes to the log's end.
+/// What begins at the first byte of `bytes`, which is block `block` of the log of `group`; `bytes` goes to the log's
+/// end.
 pub fn decode(target: TargetId, group: u32, block: u32, bytes: &[u8]) -> Found {
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));

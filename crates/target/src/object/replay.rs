@@ -37,9 +37,10 @@ impl Objects {
         for (number, found) in harvest.records.range(record.number + 1..last + 1) {
             self.again(*number, found).await?;
         }
-        let mut work = self.work.borrow_mut();
-        (work.last, work.durable) = (last, last);
-        drop(work);
+        {
+            let mut work = self.work.borrow_mut();
+            (work.last, work.durable) = (last, last);
+        }
         self.checkpoint().await
     }
 

@@ -527,3 +527,31 @@ fn a_failed_write_is_said_to_all_and_nothing_more_is_written() {
     assert_eq!(read(&fake, &target, 1, 0, 9).unwrap(), b"kept");
     assert_eq!(read(&fake, &target, 2, 0, 9).unwrap(), [0u8; 0]);
 }
+
+#[test]
+fn a_device_full_of_bytes_keeps_room_for_what_is_known_of_them() {
+    let (fake, target) = device();
+    let last = fill(&fake, &target, 200);
+    // Attributes of many objects are more than the tables had room for when the device became full.
+    let mut refusal = None;
+    for object in 1..=last {
+        let set = |page| (0..8).map(|number| (page, number, Some(vec![1; 4000]))).collect();
+        for page in 0..8 {
+            match fake.run(target.objects().set_attributes(id(object), set(page))) {
+                Ok(()) => {}
+                Err(error) => refusal = Some(error),
+            }
+        }
+    }
+    // Whatever is refused is refused for want of room, and that is not the end of anything.
+    if let Some(error) = &refusal {
+        assert_eq!(error.kind, Kind::Full, "{error}");
+    }
+    assert!(read(&fake, &target, 1, 0, 1 << 20).unwrap() == numbered(200));
+    let target = again(&fake, target);
+    assert!(read(&fake, &target, 1, 0, 1 << 20).unwrap() == numbered(200));
+    for object in 1..=last {
+        fake.run(target.objects().remove(id(object))).unwrap_or_else(|e| panic!("removing {object}: {e}"));
+    }
+    fake.run(target.close()).unwrap();
+}

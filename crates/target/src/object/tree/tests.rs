@@ -78,7 +78,7 @@ fn a_tree_is_a_map_whatever_is_put_taken_cut_forgotten_and_read_again() {
         let (mut named, mut durable) = (Vec::new(), Rows::new());
         // Growing, then shrinking, so that leaves are split and joined.
         for step in 0..1200 {
-            let growing = step < 500 || step > 1000;
+            let growing = !(500..=1000).contains(&step);
             match random.below(100) {
                 0..70 if growing || random.once_in(6) => {
                     let (key, row) = (key(random), row(random));
