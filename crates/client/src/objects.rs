@@ -11,7 +11,7 @@ mod stream;
 
 pub use forebay_model::object::{Content as Place, Durability, ObjectHead, Placement, Quota, VolumeUse};
 pub use forebay_wire::object::{MOST_AT_ONCE, ObjectInfo};
-pub use names::{Listing, Named, Put, Unfinished};
+pub use names::{Listing, Named, Put, Unfinished, is_under};
 pub use stream::{ObjectReader, ObjectWriter};
 
 use crate::cluster::unexpected;

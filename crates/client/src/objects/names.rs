@@ -360,7 +360,8 @@ fn content_of(info: &ObjectInfo) -> Option<Place> {
     Place::from_bytes(attribute(info, CONTENT)?)
 }
 
-fn is_under(name: &str, prefix: &str) -> bool {
+/// Whether `name` is `prefix` or lies under it; everything lies under `/`.
+pub fn is_under(name: &str, prefix: &str) -> bool {
     let prefix = prefix.trim_end_matches('/');
     name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
