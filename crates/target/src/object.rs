@@ -80,6 +80,8 @@ struct Work {
     /// A step from a log home is under way: what is freed meanwhile is not free before its end.
     homing: bool,
     making_room: bool,
+    /// Somebody sees to it that what lies in logs goes home.
+    tending: bool,
     stopping: bool,
     failure: Option<Error>,
     counters: Counters,
@@ -132,6 +134,7 @@ impl Objects {
                 checkpointing: false,
                 homing: false,
                 making_room: false,
+                tending: false,
                 stopping: false,
                 failure: None,
                 counters: Counters::default(),

@@ -99,6 +99,11 @@ impl Core {
         !matches!(self.catalog.borrow().groups[group as usize], GroupClass::Free | GroupClass::RingWithoutLog(_))
     }
 
+    /// How many groups have a log.
+    pub(crate) fn logs(&self) -> u64 {
+        (0..self.layout().groups).filter(|group| self.has_log(*group)).count() as u64
+    }
+
     /// Makes `most` free groups, or as many as there are, those of `class`, durably.
     pub(crate) async fn take_groups(self: &Rc<Self>, class: GroupClass, most: u32) -> Result<Vec<u32>> {
         let free = self.groups_of(GroupClass::Free);
@@ -380,7 +385,11 @@ impl Target {
         for ring in rings {
             ring.close().await?;
         }
-        self.objects.close().await?;
+        match self.objects.close().await {
+            // What is damaged was said, and stays as it is.
+            Err(error) if error.kind == forebay_model::Kind::Damaged => {}
+            closed => closed?,
+        }
         self.core.catalog.borrow_mut().closed = true;
         self.core.commit().await
     }

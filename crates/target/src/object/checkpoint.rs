@@ -4,6 +4,7 @@
 //! are the leaves of before, and logs of which nothing is needed any more, free. A crash before leaves the map of before,
 //! and the logs that go with it.
 
+use super::logs::MANY_OPEN;
 use super::rows::{BLOCK, Key, Row};
 use super::space::Run;
 use super::{Objects, Work};
@@ -20,7 +21,15 @@ impl Objects {
         self.changed.until(|| !self.work.borrow().checkpointing || self.work.borrow().failure.is_some()).await;
         self.alive()?;
         self.work.borrow_mut().checkpointing = true;
+        // Commands will soon wait for it.
+        let pressing = self.work.borrow().meta.logs.open() >= MANY_OPEN;
+        if pressing {
+            self.core.disk.hurry(true);
+        }
         let result = self.checkpoint_alone().await;
+        if pressing {
+            self.core.disk.hurry(false);
+        }
         let mut work = self.work.borrow_mut();
         work.checkpointing = false;
         work.gate_closed = false;
@@ -47,7 +56,8 @@ impl Objects {
             let mut work = self.work.borrow_mut();
             let open = work.meta.logs.stays_open(self.core.disk.tracker(), |group| self.core.has_log(group));
             // While opening nobody was told of anything that relies on it.
-            if let Some(open) = open.filter(|open| work.ready && !work.meta.logs.is_named(*open)) {
+            let reached = |logs: &super::logs::Logs, group| logs.open() == 0 || logs.is_open(group);
+            if let Some(open) = open.filter(|open| work.ready && !reached(&work.meta.logs, *open)) {
                 work.open(vec![open])?;
             }
             open

@@ -10,6 +10,7 @@ use crate::catalog::GroupClass;
 use crate::schedule::StreamId;
 use forebay_env::Buffer;
 use forebay_model::{Bytes, Error, ObjectId, Result};
+use std::collections::VecDeque;
 
 /// The most bytes that one command writes.
 pub const MOST_WRITTEN: Bytes = Bytes::mib(64);
@@ -20,7 +21,9 @@ const MOST_ATTRIBUTES: usize = 256;
 /// The largest object: what offsets are checked against.
 const LARGEST: u64 = 1 << 60;
 /// Bytes written home at once.
-const HOME_AT_ONCE: usize = Bytes::mib(4).0 as usize;
+const HOME_AT_ONCE: usize = Bytes::kib(512).0 as usize;
+/// How many such writes of a command wait for the device.
+const HOME_UNDER_WAY: usize = 16;
 
 /// Where a write's bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -427,14 +430,28 @@ impl Objects {
 
     /// Writes bytes to a run of blocks.
     pub(super) async fn write_home(&self, stream: StreamId, at: u64, bytes: &[u8]) -> Result<()> {
+        let mut writing = VecDeque::new();
         for (n, part) in bytes.chunks(HOME_AT_ONCE).enumerate() {
             let mut buffer = Buffer::alone(Bytes(part.len() as u64))?;
             buffer.copy_from_slice(part);
-            let offset = BLOCK * at + Bytes((n * HOME_AT_ONCE) as u64);
-            self.core.disk.write(stream, offset, buffer).await.1?;
-            self.work.borrow_mut().written_home += 1;
+            let (disk, offset) = (self.core.disk.clone(), BLOCK * at + Bytes((n * HOME_AT_ONCE) as u64));
+            let write = async move { disk.write(stream, offset, buffer).await.1 };
+            writing.push_back(self.core.disk.env().spawner.spawn(write));
+            if writing.len() == HOME_UNDER_WAY
+                && let Some(first) = writing.pop_front()
+            {
+                self.wrote_home(first.await)?;
+            }
+        }
+        for write in writing {
+            self.wrote_home(write.await)?;
         }
         Ok(())
+    }
+
+    fn wrote_home(&self, result: Result<()>) -> Result<()> {
+        self.work.borrow_mut().written_home += 1;
+        result
     }
 }
 

@@ -12,9 +12,13 @@ use super::{Objects, Work, replay};
 use forebay_model::block::crc32c;
 use forebay_model::{ObjectId, Result, TargetId};
 use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
 
 /// Blocks that are taken home in one step: what cannot be taken back is kept small.
 const STEP: usize = 1024;
+/// How long nothing else is done before what lies in logs goes home.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// A block in a log: whose, which, where on the device, its checksum and bytes.
 struct Lying<'a> {
@@ -42,6 +46,59 @@ impl Objects {
             }
         }
         Ok(homed)
+    }
+
+    /// Takes home what lies in logs for as long as there is something: when nothing else was done for a while, or when
+    /// half of the room for records is filled.
+    pub(super) async fn tend(self: Rc<Self>) {
+        let mut before = self.core.disk.counters();
+        while self.alive().is_ok() && !self.work.borrow().stopping && self.work.borrow().meta.logs.live() > 0 {
+            self.core.disk.env().clock.sleep(QUIET).await;
+            let now = self.core.disk.counters();
+            let moved = |c: &crate::schedule::Counters| c.guaranteed + c.normal + c.logged;
+            let quiet = moved(&now) == moved(&before);
+            before = now;
+            let fullest = {
+                let work = self.work.borrow();
+                let logs = &work.meta.logs;
+                let crowded = logs.filled_in_all() * 2 > u64::from(logs.capacity()) * self.core.logs();
+                logs.fullest().filter(|_| quiet || crowded)
+            };
+            let Some((group, filled)) = fullest else { continue };
+            let step = async {
+                self.empty_log(group, filled).await?;
+                self.checkpoint().await
+            };
+            match step.await {
+                // A record had no room: after the next checkpoint it has.
+                Err(error) if error.kind == forebay_model::Kind::Full => {}
+                Err(error) => return self.fail(error),
+                Ok(()) => {}
+            }
+            before = self.core.disk.counters();
+        }
+        self.work.borrow_mut().tending = false;
+    }
+
+    /// Leaves the logs of groups that are free now: what counts in them goes home, and opening does not look there.
+    pub(crate) async fn leave_logs(&self, groups: &[u32]) -> Result<()> {
+        if !groups.iter().any(|group| self.uses_log(*group)) {
+            return Ok(());
+        }
+        self.ready().await?;
+        for group in groups {
+            let (filled, live) = self.work.borrow().meta.logs.state(*group);
+            if live > 0 {
+                self.empty_log(*group, filled).await?;
+            }
+        }
+        self.checkpoint().await
+    }
+
+    /// Whether anything in the log of a group may count.
+    pub(crate) fn uses_log(&self, group: u32) -> bool {
+        let work = self.work.borrow();
+        work.meta.logs.state(group).0 > 0 || work.meta.logs.is_open(group)
     }
 
     /// Empties the logs, so that there is room for a record: for all who wait for that at once.

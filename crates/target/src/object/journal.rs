@@ -46,11 +46,8 @@ impl Objects {
         loop {
             self.alive()?;
             self.bring(&ranges).await?;
-            if !self.work.borrow().meta.logs.is_open() {
-                self.checkpoint().await?;
-                continue;
-            }
-            if self.work.borrow().meta.logs.open() + logs::OPEN_AHEAD as usize > logs::MOST_OPEN {
+            let open = self.work.borrow().meta.logs.open();
+            if open == 0 || open + logs::OPEN_AHEAD as usize > logs::MOST_OPEN {
                 self.checkpoint().await?;
                 continue;
             }
@@ -136,6 +133,11 @@ impl Objects {
                 let crowded = work.meta.logs.open() >= logs::MANY_OPEN || work.meta.tree.dirty() > CHANGED_ROWS;
                 (crowded, work.checkpointing)
             };
+            let tended = self.work.borrow().tending || self.work.borrow().meta.logs.live() == 0;
+            if !tended {
+                self.work.borrow_mut().tending = true;
+                self.core.disk.env().spawner.detach(self.clone().tend());
+            }
             if crowded && !checkpointing {
                 let this = self.clone();
                 self.core.disk.env().spawner.detach(async move {

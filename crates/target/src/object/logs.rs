@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Logs that are opened until a checkpoint is made.
-pub const MANY_OPEN: usize = 8;
+pub const MANY_OPEN: usize = 10;
 /// Logs that are opened until commands wait for it: opening reads no more than these.
 pub const MOST_OPEN: usize = 16;
 /// Logs that are opened at once, in the direction in which the arm moves.
@@ -136,9 +136,14 @@ impl Logs {
         group.min(u64::from(self.layout.groups.saturating_sub(1))) as u32
     }
 
-    /// Whether records can be written at all: some log is named where opening looks.
-    pub fn is_open(&self) -> bool {
-        !self.open.is_empty()
+    /// How many blocks of a log are filled, and how many of them are needed.
+    pub fn state(&self, group: u32) -> (u32, u32) {
+        self.logs.get(&group).map_or((0, 0), |log| (log.filled, log.live))
+    }
+
+    /// Whether opening would read the log of `group`.
+    pub fn is_open(&self, group: u32) -> bool {
+        self.open.contains(&group)
     }
 
     fn nearest(&self, from: u32, wanted: impl Fn(u32) -> bool) -> Option<u32> {
@@ -190,7 +195,7 @@ impl Logs {
         self.logs.entry(group).or_default().live += 1;
     }
 
-    /// How many logs opening would read.
+    /// How many logs opening would read; none until the first checkpoint.
     pub fn open(&self) -> usize {
         self.open.len()
     }
@@ -198,6 +203,11 @@ impl Logs {
     /// All blocks in logs that are still needed.
     pub fn live(&self) -> u64 {
         self.logs.values().map(|log| u64::from(log.live)).sum()
+    }
+
+    /// Blocks in logs that are filled.
+    pub fn filled_in_all(&self) -> u64 {
+        self.logs.values().map(|log| u64::from(log.filled)).sum()
     }
 
     /// The log with the most blocks to be taken home: the fullest one with something in it.
@@ -212,11 +222,6 @@ impl Logs {
         let some = |group: u32| usable(group) && self.filled(group) < self.capacity();
         let nearest = || self.nearest(self.near(tracker), room).or_else(|| self.nearest(self.near(tracker), some));
         self.current.filter(|group| room(*group)).or_else(nearest)
-    }
-
-    /// Whether opening would read the log of `group`, or there is none that it would.
-    pub fn is_named(&self, group: u32) -> bool {
-        self.open.is_empty() || self.open.contains(&group)
     }
 
     /// What the catalog of a checkpoint is to name, taken when nothing is on its way: the logs with something in them, and

@@ -12,8 +12,8 @@ use forebay_model::block::crc32c;
 use forebay_model::{Error, ObjectId, Result};
 use std::rc::Rc;
 
-/// Bytes read from the device at once.
-const MOST_AT_ONCE: u64 = 1024;
+/// Blocks read from the device at once: records wait for what is under way, and that is not to be long.
+const MOST_AT_ONCE: u64 = 128;
 
 /// Where blocks of an object are now.
 enum Source {
@@ -80,6 +80,7 @@ impl Objects {
     /// Brings `blocks` into `bytes`; the first that does not match its checksum.
     async fn fill(&self, stream: StreamId, blocks: &[Block], bytes: &mut [u8]) -> Result<Option<usize>> {
         let size = BLOCK.0 as usize;
+        let mut reading = Vec::new();
         let mut from = 0;
         while from < blocks.len() {
             let first = &blocks[from];
@@ -91,25 +92,32 @@ impl Objects {
                     bytes[from * size..to * size].copy_from_slice(&content.bytes[skip..skip + size]);
                 }
                 Source::Device => {
-                    let follows =
-                        |n: usize| matches!(blocks[n].source, Source::Device) && blocks[n].at == blocks[n - 1].at + 1;
+                    let follows = |n: usize| {
+                        matches!(blocks[n].source, Source::Device) && blocks[n].at == blocks[n - 1].at + 1
+                    };
                     while to < blocks.len() && ((to - from) as u64) < MOST_AT_ONCE && follows(to) {
                         to += 1;
                     }
                     let buffer = Buffer::alone(BLOCK * (to - from) as u64)?;
-                    let (buffer, result) = self.core.disk.read(stream, BLOCK * first.at, buffer).await;
-                    result?;
-                    let match_ =
-                        |n: &usize| crc32c(&buffer[(n - from) * size..(n - from + 1) * size]) != blocks[*n].crc;
-                    if let Some(wrong) = (from..to).find(match_) {
-                        return Ok(Some(wrong));
-                    }
-                    bytes[from * size..to * size].copy_from_slice(&buffer);
+                    let (disk, at) = (self.core.disk.clone(), BLOCK * first.at);
+                    // All at once, so that the scheduler sees how the stream goes on.
+                    let read = self.core.disk.env().spawner.spawn(async move { disk.read(stream, at, buffer).await });
+                    reading.push((from..to, read));
                 }
             }
             from = to;
         }
-        Ok(None)
+        let mut wrong = None;
+        for (range, read) in reading {
+            let (buffer, result) = read.await;
+            result?;
+            let content = &mut bytes[range.start * size..range.end * size];
+            content.copy_from_slice(&buffer);
+            let matches = |(block, bytes): (&Block, &[u8])| crc32c(bytes) == block.crc;
+            let first = blocks[range.clone()].iter().zip(content.chunks(size)).position(|pair| !matches(pair));
+            wrong = wrong.or(first.map(|n| range.start + n));
+        }
+        Ok(wrong)
     }
 
     /// Blocks `first..end` of an object as they are now, zeros where there is nothing.
