@@ -185,7 +185,8 @@ pub fn run(seed: u64, load: &Load) -> Result<Outcome> {
     let places = Places::new(array.size(), load.disks)?;
     let streams = |windows: &[Window; 2]| Streams::new(array.clone(), windows.clone());
     let users = [(load.reader, &places.read), (load.writer, &places.written)];
-    let streamed: Vec<_> = users.into_iter().filter(|(user, _)| user.is_some()).map(|(_, range)| range.clone()).collect();
+    let streamed: Vec<_> =
+        users.into_iter().filter(|(user, _)| user.is_some()).map(|(_, range)| range.clone()).collect();
     let system = match (load.policy, &disks[..]) {
         (Policy::Nearest, [disk]) => nearest::Nearest::build(&world, disk, &streamed)?,
         (Policy::Nearest, _) => return Err(Error::usage("nearest is one target, and that is one disk; say --disks 1")),

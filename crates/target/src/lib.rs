@@ -2,8 +2,8 @@
 //!
 //! Layers, top down: [`target`] (names, pins, resizing) and [`ring`] (blocks, segments, durability) decide *what*;
 //! [`admission`] decides what may be promised and [`schedule`] keeps it; [`checkpoint`], [`superblock`], [`segment`]
-//! and `forebay_model::block` are the bytes; [`layout`] is where they lie. [`query`] reads beside all of this; [`verify`] looks over
-//! all of it without changing anything.
+//! and `forebay_model::block` are the bytes; [`layout`] is where they lie. [`query`] reads beside all of this; [`verify`]
+//! looks over all of it without changing anything.
 //! One thread owns a target; inside it there are no locks.
 
 pub mod admission;
@@ -20,6 +20,8 @@ pub mod query;
 pub mod ring;
 mod salvage;
 pub mod schedule;
+#[cfg(test)]
+mod seeds;
 pub mod segment;
 pub mod superblock;
 pub mod target;

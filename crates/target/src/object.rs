@@ -207,10 +207,20 @@ impl Objects {
 
     async fn read_leaf(&self, record: &LeafRecord) -> Result<rows::Rows> {
         let LeafRecord { first, place } = *record;
-        let buffer = forebay_env::Buffer::alone(BLOCK * u64::from(place.blocks))?;
-        let (buffer, result) = self.core.disk.read(self.stream, BLOCK * place.at, buffer).await;
-        result?;
-        rows::decode_leaf(forebay_model::TargetId(self.core.target_id()), first, place.crc, &buffer)
+        let mut bytes = vec![0; (BLOCK * u64::from(place.blocks)).0 as usize];
+        let mut read = self.read_blocks(self.stream, place.at, &mut bytes).await;
+        if read.is_err() {
+            read = self.read_blocks(self.stream, place.at, &mut bytes).await;
+        }
+        let at = |error: Error| Error {
+            message: format!("{} ({} of the device)", error.message, BLOCK * place.at),
+            ..error
+        };
+        if let Err(error) = read {
+            let why = format!("the table of objects from {} on cannot be read: {}", first.id, error.message);
+            return Err(at(self.core.disk.failure().unwrap_or(Error::damaged(why))));
+        }
+        rows::decode_leaf(forebay_model::TargetId(self.core.target_id()), first, place.crc, &bytes).map_err(at)
     }
 
     /// Waits for everything that was given, takes nothing home, and ends.

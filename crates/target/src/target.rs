@@ -107,7 +107,9 @@ impl Core {
     /// Makes `most` free groups, or as many as there are, those of `class`, durably.
     pub(crate) async fn take_groups(self: &Rc<Self>, class: GroupClass, most: u32) -> Result<Vec<u32>> {
         let free = self.groups_of(GroupClass::Free);
-        let taken: Vec<u32> = free.into_iter().take(most as usize).collect();
+        // Some are left for rows: what is removed changes rows, too.
+        let kept = if class == GroupClass::Objects { (self.layout().groups / 64).max(2) as usize } else { 0 };
+        let taken: Vec<u32> = free.iter().copied().take(free.len().saturating_sub(kept).min(most as usize)).collect();
         if taken.is_empty() {
             return Err(Error::full(format!(
                 "no group of the target's {} is free for objects; remove some, or a ring (nothing was changed)",

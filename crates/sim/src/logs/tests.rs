@@ -133,9 +133,24 @@ fn loads_that_cannot_be_run_are_refused_with_the_remedy() {
     assert_eq!(message(|load| load.iops = 100_001), "100001 writes a second for each disk; give at most 100000");
     assert_eq!(
         Policy::parse("nearer").unwrap_err().message,
-        "no policy is called 'nearer'; the names are home, ordered, data, adaptive, single"
+        "no policy is called 'nearer'; the names are home, ordered, data, adaptive, single, nearest"
     );
     for (name, policy) in Policy::ALL {
         assert_eq!((Policy::parse(name).unwrap(), policy.name()), (policy, name));
+    }
+}
+
+#[test]
+fn the_nearest_log_costs_a_reader_little_and_is_soon_durable() {
+    let beside = |iops| {
+        let mut load = Load::beside_reader(presets::cheetah15k(), Policy::Nearest, iops);
+        load.span = Duration::from_secs(12);
+        run(1, &load).unwrap()
+    };
+    for (iops, least) in [(40, 0.96), (320, 0.84)] {
+        let outcome = beside(iops);
+        assert!(share(&outcome) > least, "{iops}: {}", share(&outcome));
+        assert!(millis(&outcome) < 20.0, "{iops}: {} ms", millis(&outcome));
+        assert_eq!(outcome.latencies.len() as u64, outcome.due, "{iops}");
     }
 }

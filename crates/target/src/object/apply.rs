@@ -239,3 +239,6 @@ impl Meta {
         dropped
     }
 }
+
+#[cfg(test)]
+mod tests;

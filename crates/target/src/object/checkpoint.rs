@@ -4,13 +4,16 @@
 //! are the leaves of before, and logs of which nothing is needed any more, free. A crash before leaves the map of before,
 //! and the logs that go with it.
 
-use super::logs::MANY_OPEN;
+use super::apply::{Meta, needs};
+use super::logs::{LogRecord, MANY_OPEN};
+use super::record::Change;
 use super::rows::{BLOCK, Key, Row};
 use super::space::Run;
+use super::tree::Cut;
 use super::{Objects, Work};
 use crate::catalog::{GroupClass, ObjectsRecord};
 use forebay_env::Buffer;
-use forebay_model::{Error, Result};
+use forebay_model::{Error, Kind, Result};
 
 /// Groups that are taken at once.
 const GROUPS_AT_ONCE: u32 = 4;
@@ -26,7 +29,7 @@ impl Objects {
         if pressing {
             self.core.disk.hurry(true);
         }
-        let result = self.checkpoint_alone().await;
+        let result = self.checkpoint_alone(false).await;
         if pressing {
             self.core.disk.hurry(false);
         }
@@ -38,7 +41,8 @@ impl Objects {
         result
     }
 
-    async fn checkpoint_alone(&self) -> Result<()> {
+    /// Commands take effect again when the map is cut, or only at the end if the gate is to be `held`.
+    async fn checkpoint_alone(&self, held: bool) -> Result<()> {
         // Room for the leaves, with some to spare for what still takes effect.
         loop {
             let short = {
@@ -64,29 +68,16 @@ impl Objects {
         };
         self.queued.notify();
         self.drained().await?;
-        let ranges: Vec<(Key, Key)> = {
+        let (cut, number, logs, open) = loop {
             let groups = self.core.groups_of(GroupClass::Objects);
-            groups.into_iter().map(|group| (Key::free(group), Key::free(group))).collect()
-        };
-        self.bring(&ranges).await?;
-        let (cut, number, logs, open) = {
-            let mut work = self.work.borrow_mut();
-            let work = &mut *work;
-            // What commands took that have not taken effect, and what waits for a step home to end.
-            let limbo = work.limbo.iter().flat_map(|(_, runs)| runs);
-            let free: Vec<Run> = work.taken.values().flatten().chain(limbo).copied().collect();
-            for (group, runs) in work.meta.data.changed_rows(&free) {
-                work.meta.tree.put(Key::free(group), Row::Free(runs));
+            let ranges: Vec<(Key, Key)> = groups.into_iter().map(|g| (Key::free(g), Key::free(g))).collect();
+            self.bring(&ranges).await?;
+            match self.work.borrow_mut().cut(open, held) {
+                // What is free lies too scattered for a leaf.
+                Err(error) if error.kind == Kind::Full => {}
+                cut => break cut?,
             }
-            let tables = &mut work.meta.tables;
-            let mut allocate = |blocks: u32| {
-                let runs = tables.allocate(u64::from(blocks), None).filter(|runs| runs.len() == 1);
-                runs.map(|runs| runs[0].at).ok_or_else(|| Error::full("no room is left for the tables of objects"))
-            };
-            let cut = work.meta.tree.cut(&mut allocate)?;
-            let (logs, open) = work.meta.logs.cut(open);
-            work.gate_closed = false;
-            (cut, work.last, logs, open)
+            self.take_groups(GroupClass::Tables).await?;
         };
         self.changed.notify();
         for (at, bytes) in &cut.writes {
@@ -103,6 +94,49 @@ impl Objects {
         cut.left.iter().for_each(|p| meta.tables.give(Run { at: p.at, blocks: u64::from(p.blocks) }));
         meta.logs.settle();
         Ok(())
+    }
+
+    /// Makes changes that no log has room for durable with the map itself: nothing else takes effect meanwhile, and what
+    /// they free is free when that is durable.
+    pub(super) async fn enact_in_map(&self, changes: &[Change], check: impl Fn(&Meta) -> Result<()>) -> Result<()> {
+        let free = || {
+            let work = self.work.borrow();
+            !work.checkpointing && !work.homing || work.failure.is_some()
+        };
+        self.changed.until(free).await;
+        self.alive()?;
+        let set = |busy: bool| {
+            let mut work = self.work.borrow_mut();
+            (work.checkpointing, work.gate_closed, work.homing) = (busy, busy, busy);
+        };
+        set(true);
+        let result = self.enact_alone(changes, check).await;
+        set(false);
+        self.release();
+        self.changed.notify();
+        result
+    }
+
+    async fn enact_alone(&self, changes: &[Change], check: impl Fn(&Meta) -> Result<()>) -> Result<()> {
+        self.drained().await?;
+        let ranges: Vec<_> = changes.iter().flat_map(needs).collect();
+        self.bring(&ranges).await?;
+        {
+            let mut work = self.work.borrow_mut();
+            check(&work.meta)?;
+            let mut freed = Vec::new();
+            for change in changes {
+                freed.extend(work.meta.apply(change, &mut 0)?);
+            }
+            let last = work.last;
+            work.limbo.push_back((last, freed));
+        }
+        let result = self.checkpoint_alone(true).await;
+        if let Err(error) = &result {
+            // It has taken effect in memory, and nobody knows whether it has on the device.
+            self.fail(error.clone());
+        }
+        result
     }
 
     /// Waits until all that took effect is in the logs.
@@ -127,5 +161,39 @@ impl Objects {
         let space = if class == GroupClass::Objects { &mut work.meta.data } else { &mut work.meta.tables };
         groups.iter().for_each(|group| space.add(*group, None));
         Ok(())
+    }
+}
+
+impl Work {
+    /// The map as it is now, with places for what has changed, the number of the last record in it, and what the catalog
+    /// says of the logs. If there is no room for it, nothing has happened.
+    fn cut(&mut self, open: Option<u32>, held: bool) -> Result<(Cut, u64, Vec<LogRecord>, Vec<u32>)> {
+        // What commands took that have not taken effect, and what waits for a step home to end.
+        let limbo = self.limbo.iter().flat_map(|(_, runs)| runs);
+        let free: Vec<Run> = self.taken.values().flatten().chain(limbo).copied().collect();
+        let Work { meta, .. } = self;
+        for (group, runs) in meta.data.changed_rows(&free) {
+            meta.tree.put(Key::free(group), Row::Free(runs));
+        }
+        let tables = &mut meta.tables;
+        let mut taken = Vec::new();
+        let allocate = |blocks: u32| {
+            taken.extend(tables.allocate(u64::from(blocks), None).unwrap_or_default());
+            match taken.last() {
+                Some(run) if run.blocks == u64::from(blocks) => Ok(run.at),
+                _ => Err(Error::full("no room is left for the tables of objects")),
+            }
+        };
+        match meta.tree.cut(allocate) {
+            Ok(cut) => {
+                let (logs, open) = meta.logs.cut(open);
+                self.gate_closed = held;
+                Ok((cut, self.last, logs, open))
+            }
+            Err(error) => {
+                taken.into_iter().for_each(|run| meta.tables.give(run));
+                Err(error)
+            }
+        }
     }
 }

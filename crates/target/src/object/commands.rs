@@ -9,7 +9,7 @@ use super::space::Run;
 use crate::catalog::GroupClass;
 use crate::schedule::StreamId;
 use forebay_env::Buffer;
-use forebay_model::{Bytes, Error, ObjectId, Result};
+use forebay_model::{Bytes, Error, Kind, ObjectId, Result};
 use std::collections::VecDeque;
 
 /// The most bytes that one command writes.
@@ -20,6 +20,8 @@ pub const LONGEST_ATTRIBUTE: Bytes = Bytes::kib(4);
 const MOST_ATTRIBUTES: usize = 256;
 /// The largest object: what offsets are checked against.
 const LARGEST: u64 = 1 << 60;
+/// How often a command that finds the logs full has them emptied.
+const MOST_ATTEMPTS: u32 = 8;
 /// Bytes written home at once.
 const HOME_AT_ONCE: usize = Bytes::kib(512).0 as usize;
 /// How many such writes of a command wait for the device.
@@ -120,14 +122,30 @@ impl Objects {
         content: &[u8],
         check: impl Fn(&super::apply::Meta) -> Result<()>,
     ) -> Result<u64> {
+        let removes = changes.iter().all(|change| matches!(change, Change::Remove { .. }));
         for attempt in 0.. {
-            self.prepared(changes).await?;
-            check(&self.work.borrow().meta)?;
-            match self.enact(changes, content) {
-                Ok(number) => return Ok(number),
-                // The logs are full: some of them are emptied, and then there is room, if ever.
-                Err(error) if error.kind == forebay_model::Kind::Full && attempt < 8 => self.make_room().await?,
-                Err(error) => return Err(error),
+            let full = match self.prepared(changes).await {
+                Ok(()) => {
+                    check(&self.work.borrow().meta)?;
+                    match self.enact(changes, content, false) {
+                        Ok(number) => return Ok(number),
+                        Err(error) => error,
+                    }
+                }
+                Err(error) => error,
+            };
+            if full.kind != Kind::Full || attempt == MOST_ATTEMPTS && !removes {
+                return Err(full);
+            }
+            // The logs are full: some of them are emptied, and then there is room, if ever.
+            let made = if attempt < MOST_ATTEMPTS { self.make_room().await } else { Err(full) };
+            match made {
+                // Nothing can be emptied before something is removed.
+                Err(error) if error.kind == Kind::Full && removes => {
+                    self.enact_in_map(changes, check).await?;
+                    return Ok(self.work.borrow().durable);
+                }
+                made => made?,
             }
         }
         unreachable!("the loop returns")
@@ -224,9 +242,7 @@ impl Objects {
         if length > MOST_WRITTEN.0 {
             return Err(Error::usage(format!("{length} bytes at once are too many; write {MOST_WRITTEN} at most")));
         }
-        if !id.is_user() {
-            return Err(Error::usage(format!("{id} holds no bytes; write to an object of a volume")));
-        }
+        holds_bytes(id)?;
         let size = self.head(id).await?.size;
         if length == 0 {
             return Ok(());
@@ -293,6 +309,7 @@ impl Objects {
     pub async fn truncate(&self, id: ObjectId, size: u64) -> Result<()> {
         let _lock = self.lock(id).await?;
         check_range(id, size, 0)?;
+        holds_bytes(id)?;
         let before = self.head(id).await?.size;
         let mut write = self.empty_write(id, size);
         let mut content = Vec::new();
@@ -311,6 +328,7 @@ impl Objects {
     pub async fn punch(&self, id: ObjectId, offset: u64, length: u64) -> Result<()> {
         let _lock = self.lock(id).await?;
         check_range(id, offset, length)?;
+        holds_bytes(id)?;
         let size = self.head(id).await?.size;
         let end = (offset + length).min(size);
         if offset >= end {
@@ -377,12 +395,12 @@ impl Objects {
         let last = ObjectId { volume, object: u64::MAX };
         while found.len() < most && next.volume == volume {
             // A leaf at a time: pieces of large objects lie between the heads.
-            let end = self.work.borrow().meta.tree.leaf_end(Key::head(next), Key::end_of(last));
             self.bring(&[(Key::head(next), Key::head(next))]).await?;
             let work = self.work.borrow();
-            let rows = work.meta.tree.range(Key::head(next), end.unwrap_or(Key::end_of(last)));
-            for (key, row) in rows.take_while(|(key, _)| end.is_none_or(|end| **key < end)) {
+            let end = work.meta.tree.leaf_end(Key::head(next), Key::end_of(last));
+            for (key, row) in work.meta.tree.rest_of_leaf(Key::head(next)) {
                 if let Row::Head(head) = row
+                    && key.id.volume == volume
                     && found.len() < most
                 {
                     found.push(Found { id: key.id, head: head.clone() });
@@ -457,6 +475,13 @@ impl Objects {
 
 fn exists(meta: &super::apply::Meta, id: ObjectId) -> Result<()> {
     meta.head(id).map(|_| ()).ok_or_else(|| missing(id))
+}
+
+fn holds_bytes(id: ObjectId) -> Result<()> {
+    if id.is_user() {
+        return Ok(());
+    }
+    Err(Error::usage(format!("{id} holds no bytes; objects of volumes do")))
 }
 
 fn check_range(id: ObjectId, offset: u64, length: u64) -> Result<()> {

@@ -10,7 +10,7 @@ use super::rows::{BLOCK, Crcs, Key, PIECE_BLOCKS, Part, Piece, Row};
 use super::space::Run;
 use super::{Objects, Work, replay};
 use forebay_model::block::crc32c;
-use forebay_model::{ObjectId, Result, TargetId};
+use forebay_model::{Kind, ObjectId, Result, TargetId};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -41,7 +41,8 @@ impl Objects {
             self.checkpoint().await?;
             let now = self.counters().homed - before;
             homed += now;
-            if now == 0 {
+            // What is not durable yet does not go home; what is damaged does not either, and then the next log is next.
+            if now == 0 && self.work.borrow().meta.logs.fullest().is_some_and(|(next, _)| next == group) {
                 break;
             }
         }
@@ -71,7 +72,8 @@ impl Objects {
             };
             match step.await {
                 // A record had no room: after the next checkpoint it has.
-                Err(error) if error.kind == forebay_model::Kind::Full => {}
+                Err(error) if error.kind == Kind::Full => {}
+                Err(_) if self.work.borrow().stopping => return,
                 Err(error) => return self.fail(error),
                 Ok(()) => {}
             }
@@ -108,16 +110,25 @@ impl Objects {
             return self.alive();
         }
         self.work.borrow_mut().making_room = true;
-        let result = match self.take_home().await {
-            Ok(_) => self.checkpoint().await,
-            Err(error) => Err(error),
-        };
+        let result = self.make_room_alone().await;
         self.work.borrow_mut().making_room = false;
         self.changed.notify();
         result
     }
 
-    async fn empty_log(&self, group: u32, filled: u32) -> Result<()> {
+    async fn make_room_alone(&self) -> Result<()> {
+        let filled = || self.work.borrow().meta.logs.filled_in_all();
+        let before = filled();
+        let homed = match self.take_home().await {
+            Err(error) if error.kind != Kind::Full => return Err(error),
+            homed => homed,
+        };
+        // Where there is no room at home, logs of which nothing is needed any more are some.
+        self.checkpoint().await?;
+        if filled() < before { Ok(()) } else { homed.map(|_| ()) }
+    }
+
+    pub(super) async fn empty_log(&self, group: u32, filled: u32) -> Result<()> {
         self.changed.until(|| !self.work.borrow().homing || self.work.borrow().failure.is_some()).await;
         self.work.borrow_mut().homing = true;
         let result = self.empty_log_alone(group, filled).await;
@@ -128,7 +139,7 @@ impl Objects {
     }
 
     async fn empty_log_alone(&self, group: u32, filled: u32) -> Result<()> {
-        let bytes = self.read_log(group, 0, filled).await?;
+        let (bytes, _) = self.read_log(group, 0, filled).await?;
         let start = self.work.borrow().meta.logs.at(group, 0);
         let mut lying = Vec::new();
         replay::scan(TargetId(self.core.target_id()), group, 0, &bytes, |found| {
@@ -150,6 +161,13 @@ impl Objects {
         lying.sort_by_key(|l| (l.id, l.block, l.at));
         for step in lying.chunks(STEP) {
             self.step_home(step).await?;
+        }
+        let mut work = self.work.borrow_mut();
+        let Work { meta, unwritten, .. } = &mut *work;
+        let whole = meta.logs.at(group, 0)..meta.logs.at(group, meta.logs.capacity());
+        let (now, live) = meta.logs.state(group);
+        if live > 0 && now == filled && unwritten.range(whole).next().is_none() {
+            meta.logs.set_stuck(group);
         }
         Ok(())
     }
@@ -201,7 +219,7 @@ impl Objects {
         if changes.is_empty() {
             return Ok(());
         }
-        let number = self.enact(&changes, &[])?;
+        let number = self.enact(&changes, &[], true)?;
         if let Some(taken) = &taken {
             taken.keep();
             let mut work = self.work.borrow_mut();

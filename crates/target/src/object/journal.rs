@@ -9,9 +9,13 @@ use super::{CHANGED_ROWS, Objects, ROWS_IN_MEMORY, Work, apply, logs};
 use forebay_env::Buffer;
 use forebay_model::{Bytes, Error, Result, TargetId};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Bytes written to a log at once.
 const MOST_AT_ONCE: u64 = Bytes::mib(1).0;
+
+/// How long records are gathered where each write costs a turn.
+const GATHER: Duration = Duration::from_micros(200);
 
 /// The blocks that one record redirects, until they are durable.
 pub(super) struct Content {
@@ -45,10 +49,19 @@ impl Objects {
         let ranges: Vec<_> = changes.iter().flat_map(apply::needs).collect();
         loop {
             self.alive()?;
+            if self.work.borrow().stopping {
+                return Err(Error::busy("the target is being closed; open it again"));
+            }
             self.bring(&ranges).await?;
             let open = self.work.borrow().meta.logs.open();
             if open == 0 || open + logs::OPEN_AHEAD as usize > logs::MOST_OPEN {
-                self.checkpoint().await?;
+                // One checkpoint for all who wait for it.
+                let under_way = self.work.borrow().checkpointing;
+                if under_way {
+                    self.changed.changed().await
+                } else {
+                    self.checkpoint().await?
+                }
                 continue;
             }
             let work = self.work.borrow();
@@ -64,15 +77,23 @@ impl Objects {
     }
 
     /// Makes changes take effect and queues their record, with `content` as the blocks it redirects. After
-    /// [`Objects::prepared`], without a wait between. The record's number.
-    pub(super) fn enact(&self, changes: &[Change], content: &[u8]) -> Result<u64> {
+    /// [`Objects::prepared`], without a wait between. What empties logs or makes room may use their `reserve`. The record's
+    /// number.
+    pub(super) fn enact(&self, changes: &[Change], content: &[u8], reserve: bool) -> Result<u64> {
         let mut work = self.work.borrow_mut();
         let record = encode(changes)?;
         let (head, data) = ((record.len() as u64 / BLOCK.0) as u32, (content.len() as u64 / BLOCK.0) as u32);
         let stay = !work.queue.is_empty();
         let usable = |group: u32| self.core.has_log(group);
-        let empties = changes.iter().all(|change| matches!(change, Change::Move { .. }));
-        let place = work.meta.logs.place(head + data, self.core.disk.tracker(), stay, empties, usable);
+        let largest = u64::from(work.meta.logs.largest());
+        if u64::from(head + data) > largest {
+            return Err(Error::usage(format!(
+                "a record of {} is too large for a log of this target, which takes {}; ask for less at once",
+                BLOCK * u64::from(head + data),
+                BLOCK * largest
+            )));
+        }
+        let place = work.meta.logs.place(head + data, self.core.disk.tracker(), stay, reserve, usable);
         let Some(logs::Spot { group, block, opens }) = place else {
             return Err(Error::full(format!(
                 "no log of the target has room for a record of {}; wait until blocks were taken home",
@@ -125,6 +146,10 @@ impl Objects {
                 }
                 self.queued.changed().await;
                 continue;
+            }
+            if self.core.disk.rotates() {
+                // What comes together goes together: a turn of a disk is fifty times as long.
+                self.core.disk.env().clock.sleep(GATHER).await;
             }
             self.write_queued().await?;
             let (crowded, checkpointing) = {
@@ -246,12 +271,15 @@ impl Work {
     /// Queues the record that names logs to which others are about to be written.
     pub(super) fn open(&mut self, groups: Vec<u32>) -> Result<()> {
         let record = encode(&[Change::Opens(groups.clone())])?;
-        let (group, block) = self.meta.logs.place_opening().expect("a log is open, and keeps a block for this");
+        // Twice: nothing else leads to those logs, and if one record rots the other leads to what proves that it was there.
+        let places = [self.meta.logs.place_opening(), self.meta.logs.place_opening()];
+        assert!(places[0].is_some(), "a log is open, and keeps blocks for this");
         self.meta.logs.named(&groups);
-        self.last += 1;
-        let number = self.last;
-        let after_home = self.written_home;
-        self.queue.push_back(Queued { number, group, block, record, content: None, after_home });
+        for (group, block) in places.into_iter().flatten() {
+            self.last += 1;
+            let (number, after_home, record) = (self.last, self.written_home, record.clone());
+            self.queue.push_back(Queued { number, group, block, record, content: None, after_home });
+        }
         Ok(())
     }
 }

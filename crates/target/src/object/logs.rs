@@ -10,10 +10,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Logs that are opened until a checkpoint is made.
-pub const MANY_OPEN: usize = 10;
+pub const MANY_OPEN: usize = 8;
 /// Logs that are opened until commands wait for it: opening reads no more than these.
 pub const MOST_OPEN: usize = 16;
-/// Logs that are opened at once, in the direction in which the arm moves.
+/// A log that is less than so many groups away is near enough: the arm hardly moves, and fewer logs are opened.
+const NEAR: u32 = 3;
+/// Blocks that each log keeps for the records that open others.
+const OPENING: u32 = 2;
+/// Logs that are opened at once, in the direction in which the arm moves, each so far from the other that it is the next
+/// one to be used.
 pub const OPEN_AHEAD: u32 = 4;
 
 /// A log as the catalog knows it.
@@ -43,6 +48,8 @@ pub struct Logs {
     /// Logs that are empty once the checkpoint under way is durable; until then nothing is written to them.
     emptied: BTreeSet<u32>,
     current: Option<u32>,
+    /// Logs of which something is needed that cannot be taken home, since it is damaged.
+    stuck: BTreeSet<u32>,
 }
 
 /// Where a record goes.
@@ -66,6 +73,7 @@ impl Logs {
             open: open.iter().copied().collect(),
             emptied: BTreeSet::new(),
             current: open.first().copied(),
+            stuck: BTreeSet::new(),
         }
     }
 
@@ -94,7 +102,7 @@ impl Logs {
         self.open.iter().map(|group| (*group, self.filled(*group))).collect()
     }
 
-    /// Blocks that are left in each log for what empties logs, and one for the record that opens others.
+    /// Blocks that are left in each log for what empties logs, and for the records that open others.
     fn reserve(&self) -> u32 {
         (self.capacity() / 4).clamp(2, 16)
     }
@@ -115,17 +123,18 @@ impl Logs {
         empties: bool,
         usable: impl Fn(u32) -> bool,
     ) -> Option<Spot> {
-        let most = if empties { self.capacity() - 1 } else { self.largest() };
+        let most = if empties { self.capacity() - OPENING } else { self.largest() };
         let fits = |logs: &Logs, group: u32| logs.filled(group) + blocks <= most && !logs.emptied.contains(&group);
         let current = self.current.filter(|group| usable(*group) && fits(self, *group));
-        if let Some(group) = current.filter(|_| stay) {
+        let near = self.near(tracker);
+        if let Some(group) = current.filter(|group| stay || group.abs_diff(near) < NEAR) {
             return Some(self.put(group, blocks, Vec::new()));
         }
-        let group = self.nearest(self.near(tracker), |group| usable(group) && fits(self, group))?;
+        let group = self.nearest(near, |group| usable(group) && fits(self, group))?;
         if self.open.contains(&group) {
             return Some(self.put(group, blocks, Vec::new()));
         }
-        let ahead = (group..self.layout.groups).take(OPEN_AHEAD as usize);
+        let ahead = (group..self.layout.groups).step_by(NEAR as usize).take(OPEN_AHEAD as usize);
         let fresh = ahead.filter(|g| *g == group || usable(*g) && fits(self, *g) && !self.open.contains(g)).collect();
         Some(self.put(group, blocks, fresh))
     }
@@ -188,11 +197,13 @@ impl Logs {
     pub fn dropped(&mut self, group: u32) {
         let log = self.logs.get_mut(&group).expect("a block that was needed is in a log");
         log.live -= 1;
+        self.stuck.remove(&group);
     }
 
     /// A block in the log of `group` is needed (again).
     pub fn needed(&mut self, group: u32) {
         self.logs.entry(group).or_default().live += 1;
+        self.stuck.remove(&group);
     }
 
     /// How many logs opening would read; none until the first checkpoint.
@@ -210,16 +221,21 @@ impl Logs {
         self.logs.values().map(|log| u64::from(log.filled)).sum()
     }
 
-    /// The log with the most blocks to be taken home: the fullest one with something in it.
+    /// What is needed in the log of `group` cannot be taken home.
+    pub fn set_stuck(&mut self, group: u32) {
+        self.stuck.insert(group);
+    }
+
+    /// The log with the most blocks to be taken home: the fullest one with something in it that can be.
     pub fn fullest(&self) -> Option<(u32, u32)> {
-        let full = self.logs.iter().filter(|(_, log)| log.live > 0);
+        let full = self.logs.iter().filter(|(group, log)| log.live > 0 && !self.stuck.contains(group));
         full.max_by_key(|(_, log)| log.filled).map(|(group, log)| (*group, log.filled))
     }
 
     /// The log that stays open over a checkpoint: the one written to, or one near the arm with room.
     pub fn stays_open(&self, tracker: Bytes, usable: impl Fn(u32) -> bool) -> Option<u32> {
         let room = |group: u32| usable(group) && self.filled(group) < self.largest();
-        let some = |group: u32| usable(group) && self.filled(group) < self.capacity();
+        let some = |group: u32| usable(group) && self.filled(group) + OPENING <= self.capacity();
         let nearest = || self.nearest(self.near(tracker), room).or_else(|| self.nearest(self.near(tracker), some));
         self.current.filter(|group| room(*group)).or_else(nearest)
     }

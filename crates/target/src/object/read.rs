@@ -9,11 +9,13 @@ use super::{Objects, Work, journal};
 use crate::schedule::StreamId;
 use forebay_env::Buffer;
 use forebay_model::block::crc32c;
-use forebay_model::{Error, ObjectId, Result};
+use forebay_model::{Bytes, Error, ObjectId, Result};
 use std::rc::Rc;
 
 /// Blocks read from the device at once: records wait for what is under way, and that is not to be long.
 const MOST_AT_ONCE: u64 = 128;
+/// The most bytes that one command reads.
+pub const MOST_READ: Bytes = Bytes::mib(64);
 
 /// Where blocks of an object are now.
 enum Source {
@@ -32,24 +34,28 @@ struct Block {
 impl Objects {
     /// Bytes of an object from `offset` on, `length` of them or as many as there are.
     pub async fn read(&self, stream: StreamId, id: ObjectId, offset: u64, length: u64) -> Result<Vec<u8>> {
-        self.ready().await?;
-        let last = offset.saturating_add(length).max(1) - 1;
-        let (first, end) = (offset / BLOCK.0, last / BLOCK.0 + 1);
-        let mut ranges = touching(id, first, end).to_vec();
-        ranges.push((Key::head(id), Key::head(id)));
         loop {
-            self.bring(&ranges).await?;
-            let (size, blocks) = {
-                let work = self.work.borrow();
-                let size = work.meta.head(id).ok_or_else(|| missing(id))?.size;
-                if length == 0 || offset >= size {
-                    return Ok(Vec::new());
-                }
-                (size, work.blocks_of(id, first, end.min(size.div_ceil(BLOCK.0))))
-            };
+            let size = self.head(id).await?.size;
+            if length == 0 || offset >= size {
+                return Ok(Vec::new());
+            }
             let length = length.min(size - offset);
+            if length > MOST_READ.0 {
+                return Err(Error::usage(format!("{length} bytes at once are too many; read {MOST_READ} at most")));
+            }
+            let (first, end) = (offset / BLOCK.0, (offset + length).div_ceil(BLOCK.0));
+            let mut ranges = touching(id, first, end).to_vec();
+            ranges.push((Key::head(id), Key::head(id)));
+            self.bring(&ranges).await?;
+            let blocks = {
+                let work = self.work.borrow();
+                if work.meta.head(id).is_none_or(|head| head.size < size) {
+                    continue;
+                }
+                work.blocks_of(id, first, end)
+            };
             let mut bytes = vec![0; ((blocks.len() as u64) * BLOCK.0) as usize];
-            let wrong = self.fill(stream, &blocks, &mut bytes).await?;
+            let wrong = self.fill(stream, &blocks, &mut bytes).await;
             self.bring(&ranges).await?;
             let same = {
                 let work = self.work.borrow();
@@ -57,15 +63,19 @@ impl Objects {
                 let same = |(before, now): (&Block, &Block)| before.at == now.at && before.crc == now.crc;
                 work.meta.head(id).is_some_and(|head| head.size >= size) && blocks.iter().zip(&now).all(same)
             };
+            let place = |n: usize| {
+                format!(
+                    "{id} is damaged at offset {} ({} of the device)",
+                    (first + n as u64) * BLOCK.0,
+                    BLOCK * blocks[n].at
+                )
+            };
             match wrong {
                 _ if !same => continue,
-                Some(block) => {
+                Some((block, why)) => {
+                    self.alive()?;
                     self.work.borrow_mut().counters.damaged += 1;
-                    return Err(Error::damaged(format!(
-                        "{id} is damaged at offset {} ({} of the device): its checksum does not match",
-                        (first + block as u64) * BLOCK.0,
-                        BLOCK * blocks[block].at
-                    )));
+                    return Err(Error::damaged(format!("{}: {why}", place(block))));
                 }
                 None => {
                     let from = (offset - first * BLOCK.0) as usize;
@@ -77,8 +87,8 @@ impl Objects {
         }
     }
 
-    /// Brings `blocks` into `bytes`; the first that does not match its checksum.
-    async fn fill(&self, stream: StreamId, blocks: &[Block], bytes: &mut [u8]) -> Result<Option<usize>> {
+    /// Brings `blocks` into `bytes`; the first that cannot be read or does not match its checksum, and why.
+    async fn fill(&self, stream: StreamId, blocks: &[Block], bytes: &mut [u8]) -> Option<(usize, String)> {
         let size = BLOCK.0 as usize;
         let mut reading = Vec::new();
         let mut from = 0;
@@ -92,13 +102,15 @@ impl Objects {
                     bytes[from * size..to * size].copy_from_slice(&content.bytes[skip..skip + size]);
                 }
                 Source::Device => {
-                    let follows = |n: usize| {
-                        matches!(blocks[n].source, Source::Device) && blocks[n].at == blocks[n - 1].at + 1
-                    };
+                    let follows =
+                        |n: usize| matches!(blocks[n].source, Source::Device) && blocks[n].at == blocks[n - 1].at + 1;
                     while to < blocks.len() && ((to - from) as u64) < MOST_AT_ONCE && follows(to) {
                         to += 1;
                     }
-                    let buffer = Buffer::alone(BLOCK * (to - from) as u64)?;
+                    let buffer = match Buffer::alone(BLOCK * (to - from) as u64) {
+                        Ok(buffer) => buffer,
+                        Err(error) => return Some((from, error.message)),
+                    };
                     let (disk, at) = (self.core.disk.clone(), BLOCK * first.at);
                     // All at once, so that the scheduler sees how the stream goes on.
                     let read = self.core.disk.env().spawner.spawn(async move { disk.read(stream, at, buffer).await });
@@ -110,14 +122,34 @@ impl Objects {
         let mut wrong = None;
         for (range, read) in reading {
             let (buffer, result) = read.await;
-            result?;
+            if wrong.is_some() {
+                continue;
+            }
             let content = &mut bytes[range.start * size..range.end * size];
             content.copy_from_slice(&buffer);
-            let matches = |(block, bytes): (&Block, &[u8])| crc32c(bytes) == block.crc;
-            let first = blocks[range.clone()].iter().zip(content.chunks(size)).position(|pair| !matches(pair));
-            wrong = wrong.or(first.map(|n| range.start + n));
+            if result.is_err() {
+                // Which one it is, and perhaps none a second time.
+                for (n, block) in range.clone().zip(content.chunks_mut(size)) {
+                    if let Err(error) = self.read_blocks(stream, blocks[n].at, block).await {
+                        wrong = Some((n, error.message));
+                        break;
+                    }
+                }
+            }
+            let differs = |(block, bytes): (&Block, &[u8])| crc32c(bytes) != block.crc;
+            let first = blocks[range.clone()].iter().zip(content.chunks(size)).position(differs);
+            wrong = wrong.or(first.map(|n| (range.start + n, "its checksum does not match".to_owned())));
         }
-        Ok(wrong)
+        wrong
+    }
+
+    /// Reads what lies from block `at` of the device on.
+    pub(super) async fn read_blocks(&self, stream: StreamId, at: u64, bytes: &mut [u8]) -> Result<()> {
+        let buffer = Buffer::alone(Bytes(bytes.len() as u64))?;
+        let (buffer, result) = self.core.disk.read(stream, BLOCK * at, buffer).await;
+        result?;
+        bytes.copy_from_slice(&buffer);
+        Ok(())
     }
 
     /// Blocks `first..end` of an object as they are now, zeros where there is nothing.

@@ -119,6 +119,8 @@ pub enum Found {
     Record(Box<Record>),
     /// Its header is whole, and its body is not: what it changed is not known.
     Torn(Stamp),
+    /// Something that a newer version of the program wrote.
+    Newer(u32),
     /// Nothing that was written there.
     Nothing,
 }
@@ -158,8 +160,11 @@ fn header_crc(bytes: &[u8]) -> u32 {
 pub fn decode(target: TargetId, group: u32, block: u32, bytes: &[u8]) -> Found {
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-    if bytes.len() < HEADER || bytes[..8] != MAGIC || word(12) != header_crc(bytes) || word(8) != VERSION {
+    if bytes.len() < HEADER || bytes[..8] != MAGIC || word(12) != header_crc(bytes) || word(8) < VERSION {
         return Found::Nothing;
+    }
+    if word(8) > VERSION {
+        return Found::Newer(word(8));
     }
     let of = TargetId(u128::from_le_bytes(bytes[16..32].try_into().expect("sixteen bytes")));
     if of != target || word(56) != group || word(60) != block {

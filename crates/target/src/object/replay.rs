@@ -9,7 +9,6 @@ use super::record::{Change, Found, Record, decode};
 use super::rows::{BLOCK, Key, Row};
 use super::{apply, record};
 use crate::catalog::GroupClass;
-use forebay_env::Buffer;
 use forebay_model::{Bytes, Error, Result, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,41 +84,69 @@ impl Objects {
             read.insert(group);
             // To the end of it: what lies behind a record that is not whole tells whether that was acknowledged.
             let to = self.work.borrow().meta.logs.capacity();
-            let bytes = self.read_log(group, from, to).await?;
-            scan(TargetId(self.core.target_id()), group, from, &bytes, |found| match found {
-                Found::Record(record) if record.stamp.epoch == epoch && record.stamp.number > number => {
-                    harvest.proven = harvest.proven.max(record.stamp.durable);
-                    let mut work = self.work.borrow_mut();
-                    for change in &record.changes {
-                        if let Change::Opens(groups) = change {
-                            work.meta.logs.named(groups);
+            let (bytes, unreadable) = self.read_log(group, from, to).await?;
+            let mut newer = None;
+            let mut block = from;
+            let mut hidden = None;
+            scan(TargetId(self.core.target_id()), group, from, &bytes, |found| {
+                let at = block;
+                block += length(&found);
+                match found {
+                    Found::Record(record) if record.stamp.epoch == epoch && record.stamp.number > number => {
+                        harvest.proven = harvest.proven.max(record.stamp.durable);
+                        let mut work = self.work.borrow_mut();
+                        for change in &record.changes {
+                            if let Change::Opens(groups) = change {
+                                work.meta.logs.named(groups);
+                            }
                         }
+                        harvest.records.insert(record.stamp.number, *record);
                     }
-                    harvest.records.insert(record.stamp.number, *record);
+                    Found::Torn(stamp) if stamp.epoch == epoch && stamp.number > number => {
+                        harvest.proven = harvest.proven.max(stamp.durable);
+                        harvest.torn.insert(stamp.number, stamp);
+                    }
+                    Found::Newer(version) => newer = Some(version),
+                    Found::Nothing if unreadable.contains(&at) => hidden = Some(at),
+                    _ => {}
                 }
-                Found::Torn(stamp) if stamp.epoch == epoch && stamp.number > number => {
-                    harvest.proven = harvest.proven.max(stamp.durable);
-                    harvest.torn.insert(stamp.number, stamp);
-                }
-                _ => {}
             });
+            if let Some(version) = newer {
+                return Err(Error::version(format!(
+                    "a record of the logs has version {version}, and this Forebay knows {}; use the newer one",
+                    record::VERSION
+                )));
+            }
+            if let Some(block) = hidden {
+                return Err(Error::damaged(format!(
+                    "block {block} of the log of group {group} cannot be read, and may hold what was acknowledged; \
+                     objects are not served, rings are; look at it with `forebay check`"
+                )));
+            }
         }
     }
 
-    /// Blocks `from..to` of the log of `group`.
-    pub(super) async fn read_log(&self, group: u32, from: u32, to: u32) -> Result<Vec<u8>> {
+    /// Blocks `from..to` of the log of `group`, and which of them cannot be read: those are zeros.
+    pub(super) async fn read_log(&self, group: u32, from: u32, to: u32) -> Result<(Vec<u8>, BTreeSet<u32>)> {
         let start = self.work.borrow().meta.logs.at(group, 0);
         let length = BLOCK * u64::from(to - from);
         let mut bytes: Vec<u8> = Vec::with_capacity(length.0 as usize);
+        let mut unreadable = BTreeSet::new();
         while (bytes.len() as u64) < length.0 {
             let have = Bytes(bytes.len() as u64);
-            let part = Buffer::alone(READ_AT_ONCE.min(length - have))?;
-            let at = BLOCK * (start + u64::from(from)) + have;
-            let (buffer, result) = self.core.disk.read(self.stream, at, part).await;
-            result?;
-            bytes.extend_from_slice(&buffer);
+            let at = start + u64::from(from) + have / BLOCK;
+            let mut part = vec![0; READ_AT_ONCE.min(length - have).0 as usize];
+            if self.read_blocks(self.stream, at, &mut part).await.is_err() {
+                for (at, block) in (at..).zip(part.chunks_mut(BLOCK.0 as usize)) {
+                    if self.read_blocks(self.stream, at, block).await.is_err() {
+                        block.fill(0);
+                        unreadable.insert((at - start) as u32);
+                    }
+                }
+            }
+            bytes.extend_from_slice(&part);
         }
-        Ok(bytes)
+        Ok((bytes, unreadable))
     }
 
     /// The last record that counts.
@@ -162,6 +189,11 @@ impl Objects {
                 let run = super::space::Run { at: piece.at, blocks: piece.blocks() };
                 if meta.data.claim(run) {
                     taken.push(run);
+                } else if matches!(change, Change::Move { .. }) {
+                    // A part of it may have been taken anew, beside what was at home already.
+                    for at in run.at..run.end() {
+                        meta.data.claim(super::space::Run { at, blocks: 1 });
+                    }
                 }
             }
             for run in meta.apply(change, &mut data_at)? {
@@ -176,15 +208,20 @@ impl Objects {
     }
 }
 
+/// Blocks of what was found in a log.
+fn length(found: &Found) -> u32 {
+    match found {
+        Found::Record(record) => record.blocks + record.data,
+        _ => 1,
+    }
+}
+
 /// Shows `look` all records in `bytes`, which are the log of `group` from block `from` on.
 pub(super) fn scan(target: TargetId, group: u32, from: u32, bytes: &[u8], mut look: impl FnMut(Found)) {
     let mut block = 0;
     while let Some(rest) = bytes.get(block * BLOCK.0 as usize..).filter(|rest| !rest.is_empty()) {
         let found = decode(target, group, from + block as u32, rest);
-        block += match &found {
-            Found::Record(record) => (record.blocks + record.data) as usize,
-            _ => 1,
-        };
+        block += length(&found) as usize;
         look(found);
     }
 }

@@ -46,6 +46,8 @@ pub struct Tree {
     target: TargetId,
     leaves: BTreeMap<Key, Leaf>,
     looks: u64,
+    /// Places of leaves that were joined to others since the last cut.
+    left: Vec<Place>,
 }
 
 /// Leaves to be written, and what they leave behind.
@@ -73,7 +75,7 @@ impl Tree {
             dirty: false,
             looked: 0,
         });
-        Tree { target, leaves, looks: 0 }
+        Tree { target, leaves, looks: 0, left: Vec::new() }
     }
 
     /// The first leaf with keys in `from..=to` that is not in memory.
@@ -119,6 +121,12 @@ impl Tree {
         self.leaves
             .range(first..=to)
             .flat_map(move |(_, leaf)| leaf.rows.as_ref().expect("it was brought").range(within))
+    }
+
+    /// The rows from `from` on that are in the same leaf, which must be in memory.
+    pub fn rest_of_leaf(&self, from: Key) -> impl Iterator<Item = (&Key, &Row)> {
+        let leaf = self.leaves.range(..=from).next_back().expect("the first leaf has every low key").1;
+        leaf.rows.as_ref().expect("it was brought").range(from..)
     }
 
     /// The first key of the leaf behind that of `from`, if it is not above `to`.
@@ -183,22 +191,24 @@ impl Tree {
         }
     }
 
-    /// All leaves with their places: those that changed are cut to size and get new ones from `allocate`.
+    /// All leaves with their places: those that changed are cut to size and get new ones from `allocate`. If that has
+    /// no room, what has changed is still to be written.
     pub fn cut(&mut self, mut allocate: impl FnMut(u32) -> Result<u64>) -> Result<Cut> {
-        let mut left = Vec::new();
-        self.join(&mut left);
+        self.join();
         self.split();
         let mut writes = Vec::new();
-        for (first, leaf) in &mut self.leaves {
-            if !leaf.dirty {
-                continue;
-            }
+        let mut places = Vec::new();
+        for (first, leaf) in self.leaves.iter().filter(|(_, leaf)| leaf.dirty) {
             let bytes = encode_leaf(self.target, *first, leaf.rows.as_ref().expect("what changed is in memory"))?;
             let blocks = (bytes.len() as u64 / BLOCK.0) as u32;
             let place = Place { at: allocate(blocks)?, blocks, crc: crc32c(&bytes) };
+            writes.push((place.at, bytes));
+            places.push(place);
+        }
+        let mut left = std::mem::take(&mut self.left);
+        for (leaf, place) in self.leaves.values_mut().filter(|leaf| leaf.dirty).zip(places) {
             left.extend(leaf.place.replace(place));
             leaf.dirty = false;
-            writes.push((place.at, bytes));
         }
         let named =
             self.leaves.iter().filter_map(|(first, leaf)| Some(LeafRecord { first: *first, place: leaf.place? }));
@@ -207,12 +217,18 @@ impl Tree {
 
     /// Blocks that the next cut takes at most.
     pub fn cut_blocks(&self) -> u64 {
-        let blocks = |leaf: &Leaf| Bytes(leaf.weight as u64 + 64).align_up(BLOCK).0 / BLOCK.0 + 1;
+        let blocks = |leaf: &Leaf| {
+            // Two that follow one another are together larger than what they were cut at.
+            let parts = leaf.weight / (LEAF_SPLIT * 3 / 8) + 1;
+            // And one that has not changed may be joined to it.
+            let joined = if leaf.weight < LEAF_SPLIT / 2 { LEAF_SPLIT / 2 } else { leaf.weight };
+            Bytes((joined + 128 * parts) as u64).align_up(BLOCK).0 / BLOCK.0 + parts as u64
+        };
         self.leaves.values().filter(|leaf| leaf.dirty).map(blocks).sum()
     }
 
     /// Joins leaves that changed and have become small with the one before, if that is in memory.
-    fn join(&mut self, left: &mut Vec<Place>) {
+    fn join(&mut self) {
         let firsts: Vec<Key> = self.leaves.keys().copied().collect();
         for pair in firsts.windows(2).rev() {
             let [before, after] = pair else { continue };
@@ -220,7 +236,7 @@ impl Tree {
             let small = high.dirty && high.rows.is_some() && low.rows.is_some();
             if small && low.weight + high.weight < LEAF_SPLIT / 2 {
                 let high = self.leaves.remove(after).expect("it was there");
-                left.extend(high.place);
+                self.left.extend(high.place);
                 let low = self.leaves.get_mut(before).expect("it was there");
                 low.weight += high.weight;
                 low.dirty = true;

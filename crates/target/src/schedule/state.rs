@@ -267,10 +267,13 @@ impl State {
             }
         }
         let turn = self.streams.turn(now, true);
+        // A drive would put off a record for as long as reads follow one another.
+        let record = self.log_in_flight > 0;
         if !backlog {
             self.sweeping = false;
             self.current_ring = None;
             return match turn {
+                _ if record => Choice::Wait(None),
                 Turn::Ready if self.normal_in_flight < NORMAL_IN_FLIGHT_ROTATING => self.start_normal(),
                 Turn::Expected(moment) => Choice::Wait(Some(moment)),
                 _ => Choice::Wait(None),
@@ -281,7 +284,7 @@ impl State {
             match turn {
                 Turn::Ready if slack > self.next_normal_worst(profile) => {
                     // The arm belongs to the readers until slack runs out; their next end will ask again.
-                    if self.normal_in_flight >= NORMAL_IN_FLIGHT_ROTATING {
+                    if record || self.normal_in_flight >= NORMAL_IN_FLIGHT_ROTATING {
                         return Choice::Wait(None);
                     }
                     self.note_slack(slack);
