@@ -41,6 +41,11 @@ fn broken() -> Error {
 }
 
 impl State {
+    /// Whether a link breaks now; more seldom by this factor.
+    fn breaks(&mut self, seldom: u64) -> bool {
+        self.breaks > 0 && self.chance.below(self.breaks * seldom) == 0
+    }
+
     fn answer(&mut self, request: &ObjectRequest, payload: &[u8]) -> Result<ObjectAnswer> {
         let missing = |id: ObjectId| Error::missing(format!("there is no {id}"));
         let objects = &mut self.objects;
@@ -127,7 +132,7 @@ fn info(id: ObjectId, kept: &Kept) -> ObjectInfo {
 impl ObjectLink for Link {
     fn send(&mut self, request: &ObjectRequest, payload: &Arc<Vec<u8>>) -> Result<()> {
         let mut state = self.store.0.lock().expect("no panic");
-        if self.broken || state.breaks > 0 && state.chance.below(state.breaks * 2) == 0 {
+        if self.broken || state.breaks(2) {
             self.broken = true;
             return Err(broken());
         }
@@ -140,7 +145,7 @@ impl ObjectLink for Link {
 
     fn receive(&mut self) -> Result<Result<ObjectAnswer>> {
         let mut state = self.store.0.lock().expect("no panic");
-        if !self.broken && state.breaks > 0 && state.chance.below(state.breaks) == 0 {
+        if !self.broken && state.breaks(1) {
             // Some of what was asked takes effect before nobody hears of it.
             self.broken = true;
             let some = state.chance.below(self.under_way.len() as u64 + 1) as usize;
