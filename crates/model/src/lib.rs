@@ -5,6 +5,7 @@ pub mod error;
 pub mod gap;
 pub mod ids;
 pub mod key;
+pub mod object;
 pub mod packet;
 pub mod plan;
 pub mod profile;
