@@ -5,6 +5,7 @@
 //! and `forebay_model::block` are the bytes; [`layout`] is where they lie. [`query`] reads beside all of this; [`verify`]
 //! looks over all of it without changing anything; [`rebuild`] makes superblock and checkpoint anew where both copies are
 //! gone.
+//! One thread owns a target; inside it there are no locks.
 
 pub mod admission;
 pub mod catalog;
