@@ -201,7 +201,7 @@ fn what_a_killed_put_leaves_is_named_and_can_be_removed() {
     put.kill().unwrap();
     put.wait().unwrap();
     place.refused(&["get", "/x", "-"], 1, &["there is no object /x"]);
-    let left = json(&place.ok(&["ls", "--json"]).lines().last().unwrap());
+    let left = json(place.ok(&["ls", "--json"]).lines().last().unwrap());
     assert_eq!((&left["type"], &left["name"]), (&"unfinished".into(), &"/x".into()));
     let listed = place.run(&["ls"]);
     assert!(String::from_utf8_lossy(&listed.stderr).contains("forebay rm --unfinished /x"), "{listed:?}");
