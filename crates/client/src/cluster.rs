@@ -1,6 +1,7 @@
 //! A cluster, as a program holds it.
 
 use crate::answer::{Answer, Event, conjunction};
+use crate::objects::Objects;
 use crate::peer::Peer;
 use crate::recorder::{Recorder, RecorderOptions};
 use forebay_model::ring::{Pin, Pinned, RingSpec, RingState, RingStatus};
@@ -60,6 +61,10 @@ impl Cluster {
     /// Creates a ring, on the first target that can promise it.
     pub fn create_ring(&self, spec: RingSpec) -> Result<RingStatus> {
         spec.check()?;
+        // Names are shared with objects. What cannot be asked for now is no reason to record nothing.
+        if self.objects().find(&spec.name).is_ok() {
+            return Err(Error::exists(format!("{} is an object; take another name, or remove it first", spec.name)));
+        }
         match self.peer.call(Request::CreateRing(spec))? {
             Reply::Ring(ring) => Ok(*ring),
             other => Err(unexpected(&other)),
@@ -202,6 +207,11 @@ impl Cluster {
         Recorder::open(self.peer.clone(), ring, options)
     }
 
+    /// The objects.
+    pub fn objects(&self) -> Objects {
+        Objects::over(self.peer.clone())
+    }
+
     /// Monotonic time, as recorders count it.
     pub fn now(&self) -> Moment {
         self.peer.now()
@@ -227,7 +237,7 @@ impl Cluster {
 }
 
 /// A reply of another shape than its request has.
-fn unexpected(reply: &Reply) -> Error {
+pub(crate) fn unexpected(reply: &Reply) -> Error {
     let shape = match reply {
         Reply::Done => "done",
         Reply::Info(_) => "info",

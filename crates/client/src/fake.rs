@@ -1,6 +1,6 @@
 //! A peer for tests: a ring in memory whose other side can be slow, and can go away.
 
-use crate::peer::{AnswerLink, Block, Part, Peer, WriterLink};
+use crate::peer::{AnswerLink, Block, ObjectLink, Part, Peer, WriterLink};
 use crate::stopper::Stopper;
 use forebay_env::{Buffer, Slab};
 use forebay_model::block::View;
@@ -193,6 +193,10 @@ impl Peer for Arc<Fake> {
         let rest = parts(&mut state, from, request.limit);
         state.queries.push(request);
         Ok(Box::new(FakeAnswer(rest)))
+    }
+
+    fn objects(&self) -> Result<Box<dyn ObjectLink>> {
+        Err(Error::usage("it has no objects"))
     }
 
     fn now(&self) -> Moment {

@@ -1,6 +1,8 @@
-//! The public Rust API: [`Cluster`] is what a program holds; [`Recorder`] writes into a ring, [`Answer`] reads from it.
+//! The public Rust API: [`Cluster`] is what a program holds; [`Recorder`] writes into a ring, [`Answer`] reads from it;
+//! [`Objects`] are bytes under names.
 //!
 //! - [`cluster`]: everything that is asked once; [`recorder`] and [`answer`]: streams in and out.
+//! - [`objects`]: bytes under an id or a name.
 //! - [`peer`]: what a cluster is reached by: in this process, or through a connection ([`remote`]).
 //! - [`again`]: what is asked twice takes effect once.
 //! - [`stopper`]: how another thread ends a wait.
@@ -14,6 +16,7 @@ pub mod answer;
 pub mod cluster;
 #[cfg(test)]
 mod fake;
+pub mod objects;
 pub mod peer;
 pub mod recorder;
 pub mod remote;
@@ -23,6 +26,7 @@ pub use answer::{Answer, Event};
 pub use cluster::{Cluster, QueryOptions};
 pub use forebay_model::PlanRequest;
 pub use forebay_wire::command::{Activity, Durable, Info, TargetInfo, TargetPlan, TargetProfile};
+pub use objects::Objects;
 pub use peer::Peer;
 pub use recorder::{Recorder, RecorderOptions, RecorderProgress};
 pub use remote::{Patience, Remote};

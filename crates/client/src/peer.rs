@@ -5,12 +5,14 @@ use forebay_env::Buffer;
 use forebay_model::ring::{Batch, QuerySummary};
 use forebay_model::{Moment, Result, Timestamp};
 use forebay_wire::command::{Durable, QueryRequest, Reply, Request, WriterOpened};
+use forebay_wire::object::{ObjectAnswer, ObjectRequest};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A way to a cluster: in this process, or in another. Calls block.
 ///
 /// A peer whose other side goes away finds another by itself: an error of kind disconnected means that it tried and
-/// gave up, or that a stream ([`WriterLink`], [`AnswerLink`]) broke and has to be opened again.
+/// gave up, or that a stream ([`WriterLink`], [`AnswerLink`], [`ObjectLink`]) broke and has to be opened again.
 pub trait Peer: Send + Sync {
     /// Asks once.
     fn call(&self, request: Request) -> Result<Reply>;
@@ -20,6 +22,9 @@ pub trait Peer: Send + Sync {
 
     /// Begins a query.
     fn query(&self, request: QueryRequest) -> Result<Box<dyn AnswerLink>>;
+
+    /// A way to the objects.
+    fn objects(&self) -> Result<Box<dyn ObjectLink>>;
 
     /// Monotonic time.
     fn now(&self) -> Moment;
@@ -86,4 +91,14 @@ pub trait AnswerLink: Send {
 
     /// What ends the query early, from any thread: its answer ends soon.
     fn canceller(&self) -> Box<dyn Fn() + Send + Sync>;
+}
+
+/// Requests about objects, several of them under way. Whoever uses it keeps within the window of
+/// [`forebay_wire::object`].
+pub trait ObjectLink: Send {
+    /// Hands over a request with what it writes; the answer is not waited for.
+    fn send(&mut self, request: &ObjectRequest, payload: &Arc<Vec<u8>>) -> Result<()>;
+
+    /// Waits for the answer to the oldest request that has none. An error of the outer kind means that the link broke.
+    fn receive(&mut self) -> Result<Result<ObjectAnswer>>;
 }

@@ -4,10 +4,11 @@
 //! once shares one. A connection that broke is not mended here: whoever owns the [`Remote`] finds out who serves now.
 
 mod answer;
+mod objects;
 mod patient;
 mod writer;
 
-use crate::peer::{AnswerLink, Peer, WriterLink};
+use crate::peer::{AnswerLink, ObjectLink, Peer, WriterLink};
 use answer::RemoteAnswer;
 use forebay_env::Network;
 use forebay_env::network::Stream;
@@ -16,6 +17,7 @@ use forebay_model::{Error, Kind, Moment, Result, Timestamp};
 use forebay_wire::command::{QueryRequest, Reply, Request};
 use forebay_wire::handshake::{self, ServerHello};
 use forebay_wire::{Flags, FrameReader, FrameWriter, RequestId};
+use objects::RemoteObjects;
 use patient::{IsThere, Patient, Vigil, Wait};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -134,6 +136,10 @@ impl Peer for Remote {
             Connection::open_unless(&*network, &address, patience, cancelled.clone()).map(drop)
         });
         Ok(Box::new(RemoteAnswer::open(self.connection()?, is_there, &request)?))
+    }
+
+    fn objects(&self) -> Result<Box<dyn ObjectLink>> {
+        Ok(Box::new(RemoteObjects::over(self.connection()?)))
     }
 
     fn now(&self) -> Moment {

@@ -1,12 +1,14 @@
 //! The targets of this process, as a peer.
 
 use forebay_client::Stopper;
-use forebay_client::peer::{AnswerLink, Block, Part, Peer, WriterLink};
+use forebay_client::peer::{AnswerLink, Block, ObjectLink, Part, Peer, WriterLink};
 use forebay_env::Buffer;
 use forebay_env::real::{clock, random};
-use forebay_model::{Moment, Result, Timestamp};
+use forebay_model::{Error, Kind, Moment, Result, Timestamp};
+use forebay_node::objects::Pending;
 use forebay_node::{Answer, Host, Writer, answer};
 use forebay_wire::command::{Durable, OpenWriter, QueryRequest, Reply, Request, WriterOpened};
+use forebay_wire::object::{ObjectAnswer, ObjectRequest};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -25,6 +27,10 @@ impl Peer for LocalPeer {
 
     fn query(&self, request: QueryRequest) -> Result<Box<dyn AnswerLink>> {
         Ok(Box::new(LocalAnswer(self.0.query(request)?)))
+    }
+
+    fn objects(&self) -> Result<Box<dyn ObjectLink>> {
+        Ok(Box::new(LocalObjects { link: self.0.objects(), pending: VecDeque::new() }))
     }
 
     fn now(&self) -> Moment {
@@ -110,5 +116,32 @@ impl AnswerLink for LocalAnswer {
 
     fn canceller(&self) -> Box<dyn Fn() + Send + Sync> {
         Box::new(self.0.canceller())
+    }
+}
+
+/// Requests about objects in this process.
+struct LocalObjects {
+    link: forebay_node::ObjectLink,
+    pending: VecDeque<Result<Pending>>,
+}
+
+impl ObjectLink for LocalObjects {
+    fn send(&mut self, request: &ObjectRequest, payload: &Arc<Vec<u8>>) -> Result<()> {
+        match self.link.ask(request.clone(), payload.clone()) {
+            Err(error) if error.kind == Kind::Disconnected => Err(error),
+            // What is refused at once is refused in its turn.
+            pending => {
+                self.pending.push_back(pending);
+                Ok(())
+            }
+        }
+    }
+
+    fn receive(&mut self) -> Result<Result<ObjectAnswer>> {
+        let nothing = || Err(Error::usage("nothing was asked over this link"));
+        match self.pending.pop_front().unwrap_or_else(nothing).and_then(Pending::wait) {
+            Err(error) if error.kind == Kind::Disconnected => Err(error),
+            answer => Ok(answer),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! `forebay bench`: measures what is promised, beside the limit of the device it ran on.
 
+mod logs;
 mod real;
 mod simulated;
 
@@ -16,12 +17,14 @@ pub enum BenchCommand {
     /// reader in turns with writing at the same rate; on a real disk without readers, or at rate 0, what raw large
     /// sequential writes reach
     Ring(RingArgs),
+    /// Small durable writes beside a streaming user
+    Logs(logs::LogsArgs),
 }
 
 /// How a ring is measured.
 #[derive(Args)]
 pub struct RingArgs {
-    /// `sim:wd15ears` (or cheetah15k, sata7200, ssd), or a directory in which a device file is made
+    /// `sim:wd15ears` (or cheetah15k, sata7200, ssd, smr), or a directory in which a device file is made
     #[arg(long)]
     pub disk: String,
     /// Simulated disks: divide the capacity by this
@@ -96,7 +99,10 @@ pub struct Figures {
 
 /// Runs the measurement and shows it.
 pub fn run(context: &mut Context, command: &BenchCommand) -> Result<()> {
-    let BenchCommand::Ring(args) = command;
+    let args = match command {
+        BenchCommand::Ring(args) => args,
+        BenchCommand::Logs(args) => return logs::run(context, args),
+    };
     let mut figures = match forebay_sim::disk::presets::parse(&args.disk) {
         Some(spec) => simulated::run(args, spec?)?,
         None => real::run(args, PathBuf::from(&args.disk))?,

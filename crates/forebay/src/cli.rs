@@ -1,7 +1,8 @@
 //! What can be asked on the command line.
 
 use crate::args::span;
-use crate::commands::{check, demo, export, format, gaps, pin, plan, profile, query, record, ring, status};
+use crate::commands::status;
+use crate::commands::{check, demo, export, format, gaps, get, object, pin, plan, profile, put, query, record, ring};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -60,6 +61,16 @@ pub enum Command {
     Pins(pin::PinsArgs),
     /// List what could not be stored, and why
     Gaps(gaps::GapsArgs),
+    /// Keep a file, or standard input, as an object with a name
+    Put(put::PutArgs),
+    /// Write an object, or a part of it, to a file or standard output
+    Get(get::GetArgs),
+    /// List objects and rings
+    Ls(object::LsArgs),
+    /// Everything about one object
+    Stat(object::StatArgs),
+    /// Remove an object
+    Rm(object::RmArgs),
     /// Rings, promises, losses, headroom and health
     Status(status::StatusArgs),
     /// The same, refreshed

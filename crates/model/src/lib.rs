@@ -5,6 +5,7 @@ pub mod error;
 pub mod gap;
 pub mod ids;
 pub mod key;
+pub mod object;
 pub mod packet;
 pub mod plan;
 pub mod profile;
@@ -15,7 +16,7 @@ pub mod time;
 
 pub use error::{Error, Kind, Result};
 pub use gap::{Cause, Gap};
-pub use ids::{RingId, TargetId};
+pub use ids::{ObjectId, RingId, TargetId};
 pub use plan::{Plan, PlanRequest};
 pub use profile::Profile;
 pub use size::{Bytes, Rate};

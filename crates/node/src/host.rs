@@ -1,7 +1,8 @@
 //! Targets on their threads, and which of them has a name.
 
 use crate::answer::Answer;
-use crate::service::{self, Order, QueryId, SessionId};
+use crate::objects::ObjectLink;
+use crate::service::{self, LinkId, Order, QueryId, SessionId};
 use crate::writer::Writer;
 use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::pipe::{Inlet, Outlet, pipe};
@@ -50,7 +51,7 @@ impl TargetHandle {
         self.failing().clone()
     }
 
-    fn gone(&self) -> Error {
+    pub(crate) fn gone(&self) -> Error {
         self.failure().unwrap_or_else(going_away)
     }
 
@@ -135,6 +136,12 @@ impl Host {
         let (end, end_out) = pipe(0);
         target.order(Order::Query { query, request, batches, end })?;
         Ok(Answer::new(target, query, batches_out, end_out))
+    }
+
+    /// A way to the objects of all targets.
+    pub fn objects(&self) -> ObjectLink {
+        let link = LinkId(self.next.fetch_add(1, Ordering::Relaxed));
+        ObjectLink::new(link, self.targets.iter().map(|target| (target.id, target.handle.clone())).collect())
     }
 
     /// Makes everything durable and closes the targets. Whoever still records or reads is told that this process goes

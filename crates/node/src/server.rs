@@ -1,6 +1,7 @@
 //! Serves a host's targets to other processes: one thread a connection, and one for each stream on it.
 
 mod connection;
+mod objects;
 
 use crate::host::Host;
 use connection::Connection;

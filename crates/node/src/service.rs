@@ -2,6 +2,7 @@
 //! that none waits for another.
 
 mod asks;
+pub(crate) mod objects;
 mod queries;
 mod sessions;
 
@@ -14,6 +15,9 @@ use forebay_model::ring::{Batch, QuerySummary};
 use forebay_model::{Moment, Result};
 use forebay_target::Target;
 use forebay_wire::command::{OpenWriter, QueryRequest, Reply, Request};
+use forebay_wire::object::{ObjectAnswer, ObjectRequest};
+pub use objects::LinkId;
+use objects::Links;
 use queries::Queries;
 use sessions::Sessions;
 use std::cell::Cell;
@@ -81,6 +85,19 @@ pub enum Order {
     },
     /// End a query.
     CancelQuery(QueryId),
+    /// One request about objects, one answer.
+    Object {
+        /// Whose I/O it is.
+        link: LinkId,
+        /// The request.
+        request: ObjectRequest,
+        /// What it writes.
+        payload: Arc<Vec<u8>>,
+        /// Where the answer goes.
+        answer: Inlet<Result<ObjectAnswer>>,
+    },
+    /// Nobody asks over this link any more.
+    EndLink(LinkId),
     /// Make everything durable and end.
     Stop(Inlet<Result<()>>),
 }
@@ -91,14 +108,15 @@ struct Service {
     target: Rc<Target>,
     sessions: Sessions,
     queries: Queries,
+    links: Links,
     /// The device is being measured, past the scheduler.
     measuring: Cell<bool>,
 }
 
 /// Carries out orders until it is told to stop, or nobody can give one any more.
 pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
-    let (sessions, queries) = (Sessions::default(), Queries::default());
-    let service = Rc::new(Service { env, target, sessions, queries, measuring: Cell::new(false) });
+    let (sessions, queries, links) = (Sessions::default(), Queries::default(), Links::default());
+    let service = Rc::new(Service { env, target, sessions, queries, links, measuring: Cell::new(false) });
     while let Some(order) = orders.receive().await {
         match order {
             Order::Ask { request, answer } => {
@@ -127,6 +145,16 @@ pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
             Order::CloseWriter(session) => sessions::close(&service, session),
             Order::Query { query, request, batches, end } => queries::start(&service, query, request, batches, end),
             Order::CancelQuery(query) => queries::cancel(&service, query),
+            Order::Object { link, request, payload, answer } => {
+                let this = service.clone();
+                service.env.spawner.detach(async move {
+                    let result = objects::ask(&this, link, request, &payload).await;
+                    // Whoever gave it has it to themselves again.
+                    drop(payload);
+                    answer.send(result, 0).await;
+                });
+            }
+            Order::EndLink(link) => objects::end(&service, link),
             Order::Stop(answer) => {
                 let result = service.target.close().await;
                 sessions::end_all(&service);

@@ -10,8 +10,10 @@ mod counters;
 mod faults;
 mod flight;
 mod mechanics;
+mod media_cache;
 pub mod presets;
 mod rotating;
+mod shingled;
 pub mod spec;
 mod ssd;
 mod store;
@@ -21,7 +23,7 @@ mod unflushed;
 pub use counters::Counters;
 pub use faults::Fault;
 pub use mechanics::Op;
-pub use spec::{DiskSpec, Mechanism, RotatingSpec, SeekCurve, SsdSpec};
+pub use spec::{DiskSpec, Mechanism, RotatingSpec, SeekCurve, ShingledSpec, SsdSpec};
 pub use store::Generator;
 pub use unflushed::Survival;
 
@@ -83,6 +85,7 @@ impl SimDisk {
         let cache = spec.write_cache.map(|room| room.0);
         let mechanics: Box<dyn Mechanics> = match &spec.mechanism {
             Mechanism::Rotating(rotating) => Box::new(rotating::Rotating::new(rotating, size, cache)),
+            Mechanism::Shingled(shingled) => Box::new(shingled::Shingled::new(shingled, size, cache)),
             Mechanism::Ssd(ssd) => Box::new(ssd::Ssd::new(ssd, cache)),
         };
         // A stream of its own, so that what a disk does by chance does not depend on what others draw.
@@ -105,7 +108,7 @@ impl SimDisk {
         let geometry = Geometry {
             size: spec.size,
             block: spec.block,
-            rotates: matches!(spec.mechanism, Mechanism::Rotating(_)),
+            rotates: spec.rotating().is_some(),
             name: format!("sim:{}", spec.name),
         };
         SimDisk { inner: Rc::new(Inner { timeline, number, spec, geometry, state }) }

@@ -26,6 +26,8 @@ pub mod disk;
 pub mod feeder;
 pub mod life;
 pub mod limit;
+pub mod logs;
+pub mod objects;
 pub mod promise;
 pub mod reader;
 pub mod seeds;

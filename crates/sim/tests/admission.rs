@@ -6,7 +6,7 @@ use forebay_env::{Buffer, Env};
 use forebay_model::ring::RingSpec;
 use forebay_model::{Bytes, Profile, Rate};
 use forebay_sim::World;
-use forebay_sim::disk::{DiskSpec, Mechanism, presets};
+use forebay_sim::disk::{DiskSpec, presets};
 use forebay_sim::feeder::Feeder;
 use forebay_target::profile::{MeasureOptions, measure};
 use forebay_target::schedule::StreamId;
@@ -163,7 +163,7 @@ async fn saturate(target: Rc<Target>, env: Env, reader: u64) {
 }
 
 fn scenario(disk: DiskSpec, rings: &[(u64, u64)], readers: u64) -> Scenario {
-    let rotates = matches!(disk.mechanism, Mechanism::Rotating(_));
+    let rotates = disk.rotating().is_some();
     let rings = rings.iter().map(|(from, to)| *from..*to).collect();
     Scenario { disk, rotates, rings, readers, span: Duration::from_secs(60) }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 fn profile(spec: DiskSpec, change: impl FnOnce(&mut MeasureOptions)) -> (Profile, SimDisk, Duration) {
     let world = World::new(11);
-    let rotates = matches!(spec.mechanism, Mechanism::Rotating(_));
+    let rotates = spec.rotating().is_some();
     let mut options = MeasureOptions::for_extent(spec.size, rotates, true);
     change(&mut options);
     let size = spec.size;
@@ -30,7 +30,7 @@ fn check_rates(spec: &DiskSpec, profile: &Profile, tolerance: f64) {
         let built = spec.rate_at(point.offset).0 as f64;
         let write = match &spec.mechanism {
             Mechanism::Ssd(ssd) => ssd.write_rate.0 as f64,
-            Mechanism::Rotating(_) => built,
+            Mechanism::Rotating(_) | Mechanism::Shingled(_) => built,
         };
         for (what, measured, built) in [("read", point.read, built), ("write", point.write, write)] {
             let off = measured.0 as f64 / built - 1.0;

@@ -13,6 +13,7 @@ use forebay_sim::reader::{Event, read};
 use forebay_sim::seeds;
 use forebay_sim::stage::{Ending, NAME, Scene, Stage, element};
 use forebay_target::Target;
+use forebay_target::object::rows::Quota;
 use forebay_target::rebuild::{self, Plan};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -532,4 +533,26 @@ fn where_one_superblock_and_the_other_checkpoint_are_whole_nothing_is_lost() {
         stage.world.kill();
         assert!(read_all(&stage) == before);
     }
+}
+
+#[test]
+fn objects_are_seen_since_they_are_not_rebuilt() {
+    let stage = two_rings(11);
+    let before = record(&stage, [300, 200], Ending::Closed);
+    assert_eq!(look_at_wiped(&stage).tables, 0);
+    let stage = two_rings(11);
+    assert_eq!(record(&stage, [300, 200], Ending::Closed).len(), before.len());
+    stage.world.run(async {
+        let target = Target::open(stage.env()).await.unwrap();
+        target.objects().create_volume(1, Quota::default()).await.unwrap();
+        target.close().await.unwrap();
+    });
+    stage.world.kill();
+    let plan = look_at_wiped(&stage);
+    assert!(plan.tables > 0 && plan.rings.len() == 2, "{} tables, {} rings", plan.tables, plan.rings.len());
+}
+
+fn look_at_wiped(stage: &Stage) -> Plan {
+    wipe(stage);
+    look(stage, None).unwrap()
 }

@@ -4,6 +4,8 @@
 //! Segment summaries may be older than the ring itself: opening walks from the last checkpoint to the tail.
 
 use crate::layout::Layout;
+use crate::object::logs::LogRecord;
+use crate::object::tree::LeafRecord;
 use forebay_model::ring::{Losses, Pin, RingSpec};
 use forebay_model::{Bytes, RingId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,25 @@ pub enum GroupClass {
     Ring(RingId),
     /// A ring that also uses the log area: the group is formatted without a log.
     RingWithoutLog(RingId),
+    /// Objects' bytes; its log area is kept for logs.
+    Objects,
+    /// Rows of objects; its log area is kept for logs.
+    Tables,
+}
+
+/// Everything that is kept of objects beside their rows and the records since.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ObjectsRecord {
+    /// Where their rows lie, in the order of their keys.
+    pub leaves: Vec<LeafRecord>,
+    /// The last record that these rows include.
+    pub number: u64,
+    /// The epoch of the records that follow it.
+    pub epoch: u64,
+    /// Logs with something in them.
+    pub logs: Vec<LogRecord>,
+    /// Groups whose logs may hold records that follow; records name more.
+    pub open: Vec<u32>,
 }
 
 /// A summary of one segment that holds data.
@@ -160,6 +181,8 @@ pub struct Catalog {
     pub groups: Vec<GroupClass>,
     /// Rings by id.
     pub rings: BTreeMap<RingId, RingRecord>,
+    /// Objects.
+    pub objects: ObjectsRecord,
 }
 
 impl Catalog {
@@ -172,6 +195,7 @@ impl Catalog {
             closed: false,
             groups: vec![GroupClass::Free; layout.groups as usize],
             rings: BTreeMap::new(),
+            objects: ObjectsRecord::default(),
         }
     }
 

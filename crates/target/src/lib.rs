@@ -2,8 +2,9 @@
 //!
 //! Layers, top down: [`target`] (names, pins, resizing) and [`ring`] (blocks, segments, durability) decide *what*;
 //! [`admission`] decides what may be promised and [`schedule`] keeps it; [`checkpoint`], [`superblock`], [`segment`]
-//! and `forebay_model::block` are the bytes; [`layout`] is where they lie. [`query`] reads beside all of this; [`verify`] looks over
-//! all of it without changing anything; [`rebuild`] makes superblock and checkpoint anew where both copies are gone.
+//! and `forebay_model::block` are the bytes; [`layout`] is where they lie. [`query`] reads beside all of this; [`verify`]
+//! looks over all of it without changing anything; [`rebuild`] makes superblock and checkpoint anew where both copies are
+//! gone.
 //! One thread owns a target; inside it there are no locks.
 
 pub mod admission;
@@ -12,6 +13,7 @@ mod checkpoint;
 #[cfg(test)]
 mod fake;
 pub mod layout;
+pub mod object;
 pub mod plan;
 pub mod profile;
 mod promise;
@@ -20,10 +22,13 @@ pub mod rebuild;
 pub mod ring;
 mod salvage;
 pub mod schedule;
+#[cfg(test)]
+mod seeds;
 pub mod segment;
 pub mod superblock;
 pub mod target;
 pub mod verify;
 
+pub use object::Objects;
 pub use ring::{Arrival, Progress, Ring};
 pub use target::Target;

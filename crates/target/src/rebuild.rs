@@ -4,7 +4,7 @@
 //! divides its groups; `order` decides which group is at which place and what a ring holds. What is made out of it is a
 //! catalog as a checkpoint would have had it, so that opening finds the tails as it always does. Nothing but superblocks
 //! and checkpoints is written, in the order of every commit: cut off anywhere, it is refused or rebuilt, and can be run
-//! again. Names, keys, guarantees and pins were in the catalog and nowhere else: they are lost, unless a checkpoint is
+//! again. Objects are not made anew. Names, keys, guarantees and pins were in the catalog and nowhere else: they are lost, unless a checkpoint is
 //! whole whose own superblock copy is not.
 
 mod order;
@@ -79,6 +79,8 @@ pub struct Plan {
     pub checkpoint_kept: bool,
     /// Bytes that the device did not read.
     pub unreadable: Bytes,
+    /// Tables of objects that were found. They are not made anew: their space would be free.
+    pub tables: u64,
     superblock: Superblock,
     catalog: Catalog,
     /// The pair to write first.
@@ -163,6 +165,7 @@ pub async fn look(env: Env, wanted: Option<TargetId>, progress: &mut dyn FnMut(B
         superblock_kept,
         checkpoint_kept: false,
         unreadable: salvage.lost(),
+        tables: sightings.tables(),
         superblock,
         catalog,
         first,
@@ -195,6 +198,7 @@ fn keep(which: usize, superblock: Superblock, catalog: Catalog) -> Plan {
         superblock_kept: true,
         checkpoint_kept: true,
         unreadable: Bytes::ZERO,
+        tables: 0,
         superblock,
         catalog,
         first: 1 - which,

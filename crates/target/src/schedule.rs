@@ -59,6 +59,7 @@ struct Inner {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Class {
     Guaranteed,
+    Latency,
     Metadata,
     Normal,
 }
@@ -89,6 +90,8 @@ pub struct Counters {
     pub normal: Bytes,
     /// Bytes of metadata.
     pub metadata: Bytes,
+    /// Bytes of records in logs.
+    pub logged: Bytes,
     /// Guaranteed writes that ended after their deadline.
     pub missed_deadlines: u64,
     /// Normal I/Os that had to wait for slack.
@@ -202,19 +205,53 @@ impl Scheduler {
         wanted: Option<Box<dyn Fn() -> bool>>,
     ) -> Outcome {
         let (done, result) = promise();
-        let pending = Pending {
-            direction: Direction::Read,
-            offset,
-            buffer,
-            deadline: Moment(u64::MAX),
-            stream: Some(stream),
-            wanted,
-            done,
-        };
+        self.normal(Direction::Read, stream, offset, buffer, wanted, done);
+        result.await
+    }
+
+    /// Writes for `stream`, when there is slack.
+    pub async fn write(&self, stream: StreamId, offset: Bytes, buffer: Buffer) -> Outcome {
+        if let Some(error) = self.failure() {
+            return (buffer, Err(error));
+        }
+        let (done, result) = promise();
+        self.normal(Direction::Write, stream, offset, buffer, None, done);
+        result.await
+    }
+
+    fn normal(
+        &self,
+        direction: Direction,
+        stream: StreamId,
+        offset: Bytes,
+        buffer: Buffer,
+        wanted: Option<Box<dyn Fn() -> bool>>,
+        done: Giver<Outcome>,
+    ) {
+        let deadline = Moment(u64::MAX);
+        let pending = Pending { direction, offset, buffer, deadline, stream: Some(stream), wanted, done };
         let rotates = self.rotates();
         self.inner.state.borrow_mut().streams.push(stream, pending, rotates);
         self.pump();
+    }
+
+    /// Writes records to a log, before all that has no guarantee.
+    pub async fn write_log(&self, offset: Bytes, buffer: Buffer) -> Outcome {
+        if let Some(error) = self.failure() {
+            return (buffer, Err(error));
+        }
+        let (done, result) = promise();
+        let deadline = Moment(u64::MAX);
+        let pending =
+            Pending { direction: Direction::Write, offset, buffer, deadline, stream: None, wanted: None, done };
+        self.inner.state.borrow_mut().log.push_back(pending);
+        self.pump();
         result.await
+    }
+
+    /// Where the last I/O ends that was neither a record nor metadata: records go near there.
+    pub fn tracker(&self) -> Bytes {
+        self.inner.state.borrow().tracker
     }
 
     /// Forgets a stream that will read no more.

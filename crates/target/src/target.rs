@@ -8,9 +8,10 @@ mod pins;
 mod rings;
 
 use crate::admission;
-use crate::catalog::{Catalog, RingRecord};
+use crate::catalog::{Catalog, GroupClass, ObjectsRecord, RingRecord};
 use crate::checkpoint;
 use crate::layout::Layout;
+use crate::object::Objects;
 use crate::promise::{Giver, promise};
 use crate::ring::Ring;
 use crate::schedule::{Expected, Scheduler, StreamId};
@@ -46,6 +47,7 @@ pub(crate) struct Core {
 pub struct Target {
     core: Rc<Core>,
     rings: RefCell<BTreeMap<RingId, Rc<Ring>>>,
+    objects: Rc<Objects>,
     complaints: Vec<String>,
 }
 
@@ -76,6 +78,47 @@ impl Core {
 
     pub(crate) fn with_ring_mut<T>(&self, id: RingId, change: impl FnOnce(&mut RingRecord) -> T) -> T {
         change(self.catalog.borrow_mut().rings.get_mut(&id).expect("a ring that works is in the catalog"))
+    }
+
+    pub(crate) fn with_objects<T>(&self, look: impl FnOnce(&ObjectsRecord) -> T) -> T {
+        look(&self.catalog.borrow().objects)
+    }
+
+    pub(crate) fn with_objects_mut<T>(&self, change: impl FnOnce(&mut ObjectsRecord) -> T) -> T {
+        change(&mut self.catalog.borrow_mut().objects)
+    }
+
+    /// The groups of a class, in order.
+    pub(crate) fn groups_of(&self, class: GroupClass) -> Vec<u32> {
+        let catalog = self.catalog.borrow();
+        (0..).zip(&catalog.groups).filter(|(_, owner)| **owner == class).map(|(group, _)| group).collect()
+    }
+
+    /// Whether records may lie in the log area of a group.
+    pub(crate) fn has_log(&self, group: u32) -> bool {
+        !matches!(self.catalog.borrow().groups[group as usize], GroupClass::Free | GroupClass::RingWithoutLog(_))
+    }
+
+    /// How many groups have a log.
+    pub(crate) fn logs(&self) -> u64 {
+        (0..self.layout().groups).filter(|group| self.has_log(*group)).count() as u64
+    }
+
+    /// Makes `most` free groups, or as many as there are, those of `class`, durably.
+    pub(crate) async fn take_groups(self: &Rc<Self>, class: GroupClass, most: u32) -> Result<Vec<u32>> {
+        let free = self.groups_of(GroupClass::Free);
+        // Some are left for rows: what is removed changes rows, too.
+        let kept = if class == GroupClass::Objects { (self.layout().groups / 64).max(2) as usize } else { 0 };
+        let taken: Vec<u32> = free.iter().copied().take(free.len().saturating_sub(kept).min(most as usize)).collect();
+        if taken.is_empty() {
+            return Err(Error::full(format!(
+                "no group of the target's {} is free for objects; remove some, or a ring (nothing was changed)",
+                self.layout().groups
+            )));
+        }
+        taken.iter().for_each(|group| self.catalog.borrow_mut().groups[*group as usize] = class);
+        self.commit().await?;
+        Ok(taken)
     }
 
     pub(crate) fn ring_ids(&self) -> Vec<RingId> {
@@ -229,7 +272,10 @@ impl Target {
         let (core, complaints) = load(env).await?;
         let ids = core.ring_ids();
         core.commit().await?;
-        let target = Rc::new(Target { core, rings: RefCell::default(), complaints });
+        let objects = Objects::new(core.clone());
+        let work = objects.clone();
+        core.disk.env().spawner.detach(async move { work.run().await });
+        let target = Rc::new(Target { core, rings: RefCell::default(), objects, complaints });
         for id in ids {
             target.start(id)?;
         }
@@ -308,6 +354,16 @@ impl Target {
         self.rings.borrow().get(&id).cloned().ok_or_else(|| Error::busy(format!("{name} is being deleted")))
     }
 
+    /// The objects.
+    pub fn objects(&self) -> &Rc<Objects> {
+        &self.objects
+    }
+
+    /// A stream of I/O of its own, for [`Objects::read`] and the like.
+    pub fn stream(&self) -> StreamId {
+        self.core.next_stream()
+    }
+
     /// All rings, as they say of themselves.
     pub fn status(&self) -> Vec<RingStatus> {
         self.rings.borrow().values().map(|r| r.status()).collect()
@@ -330,6 +386,11 @@ impl Target {
         let rings: Vec<Rc<Ring>> = self.rings.borrow().values().cloned().collect();
         for ring in rings {
             ring.close().await?;
+        }
+        match self.objects.close().await {
+            // What is damaged was said, and stays as it is.
+            Err(error) if error.kind == forebay_model::Kind::Damaged => {}
+            closed => closed?,
         }
         self.core.catalog.borrow_mut().closed = true;
         self.core.commit().await

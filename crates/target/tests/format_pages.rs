@@ -3,9 +3,15 @@
 use forebay_model::block::crc32c;
 use forebay_model::key::KeySet;
 use forebay_model::ring::RingSpec;
-use forebay_model::{Bytes, Profile, TargetId, Timestamp};
-use forebay_target::catalog::{Catalog, RingRecord, Segment, Writers};
+use forebay_model::{Bytes, ObjectId, Profile, RingId, TargetId, Timestamp};
+use forebay_target::catalog::{Catalog, GroupClass, ObjectsRecord, RingRecord, Segment, Writers};
 use forebay_target::layout::Layout;
+use forebay_target::object::logs::LogRecord;
+use forebay_target::object::record::{self, Change, Stamp, Write};
+use forebay_target::object::rows::{
+    self, Crcs, Head, Key, LEAF_MAGIC, LEAF_VERSION, Logged, Part, Piece, Quota, Row, Rows, Volume, encode_leaf,
+};
+use forebay_target::object::tree::{LeafRecord, Place};
 use forebay_target::segment::{Builder, IndexBudget, KeyIndex, Span, Trailer, encode_footer};
 use forebay_target::superblock::Superblock;
 use std::fmt::Debug;
@@ -142,4 +148,136 @@ fn the_page_of_the_segment_has_its_fields() {
     assert_eq!(u64::from(start) + footer.len() as u64, segment.0, "a footer ends with the segment");
     assert_eq!((&end[..8], end[8]), (&b"FBRTRAIL"[..], 1));
     assert_eq!(Trailer::decode(end).unwrap().summary.sequence, 5);
+}
+
+fn head() -> Head {
+    let now = Timestamp(0);
+    Head { size: 0, created: now, modified: now, changed: now, version: 0, blocks: 0, volume: None }
+}
+
+/// The number of a case, as postcard writes it.
+fn case(value: &impl serde::Serialize) -> u8 {
+    postcard::to_stdvec(value).expect("it can be encoded")[0]
+}
+
+#[test]
+fn the_page_of_objects_has_their_fields_and_cases() {
+    let page = include_str!("../../../docs/format/objects.md");
+    let part = |title: &str| page.split_once(title).unwrap_or_else(|| panic!("there is no {title}")).1;
+    names_in_order(part("\nHead:"), "", &fields(&head()));
+    let volume = Volume::default();
+    names_in_order(part("\nVolume:"), "", &fields(&volume)[..2]);
+    names_in_order(part("\nVolume:"), "quota.", &fields(&volume.quota));
+    let piece = Piece { at: 1, crcs: Crcs(vec![2]) };
+    names_in_order(part("\nPiece:"), "", &fields(&piece));
+    let logged = Logged { at: 1, crc: 2 };
+    names_in_order(part("\nLogged:"), "", &fields(&logged));
+    names_in_order(part("## In the catalog"), "", &fields(&ObjectsRecord::default()));
+    let record = LeafRecord { first: Key::FIRST, place: Place { at: 1, blocks: 2, crc: 3 } };
+    assert_eq!(fields(&record), ["first", "place"]);
+    names_in_order(part("\nNamed leaf:"), "place.", &fields(&record.place));
+    names_in_order(part("\nLog:"), "", &fields(&LogRecord { group: 1, filled: 2, live: 3 }));
+    let rows =
+        [Row::Head(head()), Row::Attribute(Vec::new()), Row::Piece(piece), Row::Logged(logged), Row::Free(Vec::new())];
+    let parts = [Part::Head, Part::Attribute { page: 0, number: 0 }, Part::Piece(0), Part::Logged(0), Part::Free(0)];
+    let words = ["head", "attribute(", "piece(", "logged(", "free("];
+    let mut rest = part("Key: `id.volume` `u64`, `id.object` `u64`, then `part`");
+    for (n, (row, (part, word))) in (0..).zip(rows.iter().zip(parts.iter().zip(words))) {
+        assert_eq!((case(row), case(part)), (n, n));
+        let name = format!("{row:?}");
+        let name = &name[..name.find('(').unwrap()];
+        assert!(page.contains(&format!("| {n} `{name}` |")), "case {n} of a row is {name}");
+        rest = rest.split_once(&format!("{n} {word}")).unwrap_or_else(|| panic!("case {n} of a key is {word}")).1;
+    }
+    let key = Key { id: ObjectId { volume: 300, object: 5 }, part: Part::Logged(7) };
+    assert_eq!(postcard::to_stdvec(&key).unwrap(), [0xac, 2, 5, 3, 7]);
+}
+
+#[test]
+fn the_page_of_objects_has_the_bytes_of_a_leaf() {
+    let page = include_str!("../../../docs/format/objects.md");
+    let rows = Rows::from([(Key::free(2), Row::Free(vec![(3, 4)]))]);
+    let leaf = encode_leaf(TargetId(5), Key::FIRST, &rows).unwrap();
+    let word = |at: usize| u32::from_le_bytes(leaf[at..at + 4].try_into().unwrap());
+    assert_eq!((&leaf[..8], word(8), leaf.len()), (&LEAF_MAGIC[..], LEAF_VERSION, 4096));
+    assert_eq!((&LEAF_MAGIC, LEAF_VERSION), (b"FBLEAF\0\0", 1));
+    let body = &leaf[20..20 + word(12) as usize];
+    assert_eq!(word(16), crc32c(&leaf[..16]) ^ crc32c(body));
+    // The target, the leaf's key, one row: its key, its case, its runs.
+    assert_eq!(body, [5, 0, 0, 0, 1, 0, 0, 4, 2, 4, 1, 3, 4]);
+    assert!(leaf[20 + body.len()..].iter().all(|byte| *byte == 0));
+    assert!(page.contains("| 0 | 8 | magic: `FBLEAF` and two zero bytes |"));
+    assert_eq!((rows::BLOCK, rows::PIECE_BLOCKS, rows::LEAF_SPLIT), (Bytes(4096), 1024, 48 << 10));
+}
+
+#[test]
+fn the_page_of_logs_has_the_bytes_of_a_record_and_all_changes() {
+    let page = include_str!("../../../docs/format/log.md");
+    let (id, time) = (ObjectId { volume: 1, object: 2 }, Timestamp(0));
+    let write = Write { id, time, size: 0, dropped: None, logged: Vec::new(), pieces: Vec::new() };
+    names_in_order(page.split_once("Write:").unwrap().1, "", &fields(&write));
+    let changes = [
+        Change::Create { id, head: head() },
+        Change::Remove { id },
+        Change::Write(write),
+        Change::Move { id, pieces: Vec::new() },
+        Change::Attributes { id, time, set: Vec::new() },
+        Change::Quota { id, time, quota: Quota::default() },
+        Change::Opens(vec![7]),
+    ];
+    for (n, change) in (0..).zip(&changes) {
+        assert_eq!(case(change), n);
+        let debug = format!("{change:?}");
+        let name = debug.split([' ', '(']).next().unwrap();
+        let row = page.lines().find(|line| line.starts_with(&format!("| {n} `{name}` |")));
+        let row = row.unwrap_or_else(|| panic!("case {n} of a change is {name}"));
+        if !matches!(change, Change::Write(_) | Change::Opens(_)) {
+            names_in_order(row, "", &fields(change));
+        }
+    }
+    let stamp = Stamp { target: TargetId(1 << 100 | 16), epoch: 32, number: 40, durable: 48, group: 56, block: 60 };
+    let mut bytes = record::encode(&changes).unwrap();
+    record::finish(&mut bytes, &stamp, 72);
+    let table = page.split_once("| at | bytes | field |").unwrap().1;
+    names_in_order(table, "", &fields(&stamp));
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    assert_eq!((&bytes[..8], word(8), bytes.len()), (&b"FBLOGREC"[..], 1, 4096));
+    assert_eq!(word(12), crc32c(&bytes[..12]) ^ crc32c(&bytes[16..80]));
+    assert_eq!((long(16), long(24)), (16, 1 << 36));
+    let mut next = 16;
+    for (name, at, length) in [
+        ("target", 16, 16),
+        ("epoch", 32, 8),
+        ("number", 40, 8),
+        ("durable", 48, 8),
+        ("group", 56, 4),
+        ("block", 60, 4),
+    ] {
+        assert!(table.contains(&format!("| {at} | {length} | `{name}`")), "{name}");
+        let value = if length == 4 { u64::from(word(at)) } else { long(at) };
+        assert_eq!((value, next), (at as u64, at), "{name}");
+        next += length;
+    }
+    let body = &bytes[80..80 + word(64) as usize];
+    assert_eq!((word(68), word(72), word(76)), (crc32c(body), 72, 0));
+    assert_eq!(body[0] as usize, changes.len());
+    assert_eq!(record::HEADER, 80);
+}
+
+#[test]
+fn the_page_of_the_checkpoint_has_all_owners_of_groups() {
+    let page = include_str!("../../../docs/format/checkpoint.md");
+    let owners = [
+        (GroupClass::Free, "0 free"),
+        (GroupClass::Ring(RingId(1)), "1 ring("),
+        (GroupClass::RingWithoutLog(RingId(1)), "2 ring without logs("),
+        (GroupClass::Objects, "3 objects' bytes"),
+        (GroupClass::Tables, "4 tables of objects"),
+    ];
+    let mut rest = page.split_once("| `groups` | [owner] |").unwrap().1;
+    for (owner, words) in owners {
+        assert_eq!(case(&owner).to_string(), words[..1]);
+        rest = rest.split_once(words).unwrap_or_else(|| panic!("{words} is missing")).1;
+    }
 }

@@ -1,5 +1,5 @@
 use super::again;
-use crate::peer::{AnswerLink, Peer, WriterLink};
+use crate::peer::{AnswerLink, ObjectLink, Peer, WriterLink};
 use forebay_model::ring::{Pin, Pinned, RingSpec, RingState, RingStatus};
 use forebay_model::{Bytes, Error, Kind, Moment, Rate, Result, Timestamp};
 use forebay_wire::command::{QueryRequest, Reply, Request};
@@ -35,6 +35,10 @@ impl Peer for Script {
 
     fn query(&self, _: QueryRequest) -> Result<Box<dyn AnswerLink>> {
         Err(Error::busy("not in this script"))
+    }
+
+    fn objects(&self) -> Result<Box<dyn ObjectLink>> {
+        Err(Error::usage("it has no objects"))
     }
 
     fn now(&self) -> Moment {

@@ -32,6 +32,9 @@ pub struct CheckArgs {
     /// Write what was made anew
     #[arg(long, requires = "rebuild")]
     write: bool,
+    /// Rebuild although objects were found, which are lost by that
+    #[arg(long, requires = "rebuild")]
+    without_objects: bool,
     /// The target that is meant, where segments of several lie on the device
     #[arg(long, value_name = "ID", requires = "rebuild", value_parser = rebuild::target_id)]
     target: Option<TargetId>,
@@ -40,7 +43,7 @@ pub struct CheckArgs {
 /// Looks. The exit code is 1 if anything is wrong, also what opening would repair.
 pub fn run(context: &mut Context, args: &CheckArgs) -> Result<ExitCode> {
     if let Some(device) = args.device.as_ref().filter(|_| args.rebuild) {
-        rebuild::run(context, device, args.target, args.write)?;
+        rebuild::run(context, device, args.target, args.write, args.without_objects)?;
         return Ok(ExitCode::SUCCESS);
     }
     let devices = match &args.device {

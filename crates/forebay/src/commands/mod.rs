@@ -5,9 +5,12 @@ pub mod demo;
 pub mod export;
 pub mod format;
 pub mod gaps;
+pub mod get;
+pub mod object;
 pub mod pin;
 pub mod plan;
 pub mod profile;
+pub mod put;
 pub mod query;
 pub mod record;
 pub mod ring;
@@ -35,6 +38,11 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Unpin(args) => pin::unpin(context, &args)?,
         Command::Pins(args) => pin::pins(context, &args)?,
         Command::Gaps(args) => gaps::run(context, &args)?,
+        Command::Put(args) => put::run(context, &args)?,
+        Command::Get(args) => get::run(context, &args)?,
+        Command::Ls(args) => object::ls(context, &args)?,
+        Command::Stat(args) => object::stat(context, &args)?,
+        Command::Rm(args) => object::rm(context, &args)?,
         Command::Status(args) => status::run(context, &args)?,
         Command::Top(args) => status::top(context, &args)?,
         Command::Check(args) => return check::run(context, &args),

@@ -49,6 +49,14 @@ fn trouble(error: &std::io::Error) -> Error {
     match error.kind() {
         ErrorKind::BrokenPipe => Error::disconnected(CLOSED),
         ErrorKind::StorageFull => Error::full("standard output is a file on a full file system; make room"),
-        _ => Error::device(format!("writing to standard output failed: {error}")),
+        _ => trouble_with("standard output", error),
+    }
+}
+
+/// What is said of a file that cannot be written.
+pub fn trouble_with(name: impl Display, error: &std::io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::StorageFull => Error::full(format!("{name} is on a full file system; make room")),
+        _ => Error::device(format!("writing to {name} failed: {error}")),
     }
 }

@@ -1,8 +1,10 @@
 //! One connection: requests in, answers out. What a peer sends wrong ends its connection, with the reason.
 
+use super::objects::ObjectRequests;
 use crate::answer::{Answer, Part};
 use crate::check::Expected;
 use crate::host::Host;
+use crate::service::objects::too_much;
 use crate::writer::Writer;
 use forebay_env::network::Stream;
 use forebay_env::real::{clock, process, thread};
@@ -13,6 +15,7 @@ use forebay_wire::command::{
     send_items, send_summary,
 };
 use forebay_wire::handshake::{self, PROTOCOL_VERSION, ServerHello};
+use forebay_wire::object::{MOST_AT_ONCE, ObjectRequest};
 use forebay_wire::{Command, Flags, FrameReader, FrameWriter, Head, RequestId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,16 +27,16 @@ type Frames = FrameWriter<Box<dyn Stream>>;
 
 /// The way out, shared by all who answer on this connection.
 #[derive(Clone)]
-struct Out {
+pub(super) struct Out {
     frames: Arc<Mutex<Frames>>,
 }
 
 impl Out {
-    fn lock(&self) -> MutexGuard<'_, Frames> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Frames> {
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn error(&self, id: RequestId, command: Command, error: &Error) -> Result<()> {
+    pub(super) fn error(&self, id: RequestId, command: Command, error: &Error) -> Result<()> {
         self.lock().send_error(id, command, error)
     }
 }
@@ -46,6 +49,8 @@ pub(super) struct Connection<'a> {
     queries: BTreeMap<RequestId, Box<dyn Fn() + Send + Sync>>,
     /// Who answers on this connection besides its own thread, and the query that each answers, if it is one.
     streams: Vec<(thread::JoinHandle<()>, Option<RequestId>)>,
+    /// Once it has asked for objects.
+    objects: Option<ObjectRequests>,
 }
 
 /// A writer session of a peer.
@@ -68,6 +73,7 @@ impl Connection<'_> {
             recorders: BTreeMap::new(),
             queries: BTreeMap::new(),
             streams: Vec::new(),
+            objects: None,
         };
         if let Err(error) = connection.talk()
             && error.kind != Kind::Disconnected
@@ -108,6 +114,9 @@ impl Connection<'_> {
     }
 
     fn ask(&mut self, head: &Head) -> Result<()> {
+        if let Some(request) = ObjectRequest::receive(&mut self.reader, head)? {
+            return self.object(head, request);
+        }
         let Some(request) = Request::receive(&mut self.reader, head)? else {
             let error = Error::usage(format!("this Forebay does not know {}; use a newer one", head.command));
             return self.out.error(head.request, head.command, &error);
@@ -116,6 +125,25 @@ impl Connection<'_> {
             Ok(reply) => self.reply(head.request, head.command, &reply),
             Err(error) => self.out.error(head.request, head.command, &error),
         }
+    }
+
+    fn object(&mut self, head: &Head, request: ObjectRequest) -> Result<()> {
+        let objects = match &mut self.objects {
+            Some(objects) => objects,
+            none => none.insert(ObjectRequests::new(self.host.objects(), self.out.clone())?),
+        };
+        let length = head.payload as usize;
+        if length as u64 > MOST_AT_ONCE.0 {
+            objects.make_room(0);
+            objects.refuse(head.request, 0, head.command, too_much(length));
+            return Ok(());
+        }
+        let weight = request.weight(length);
+        objects.make_room(weight);
+        let mut payload = vec![0; length];
+        self.reader.payload_into(&mut payload)?;
+        objects.ask(head.request, weight, request, payload);
+        Ok(())
     }
 
     fn reply(&self, id: RequestId, command: Command, reply: &Reply) -> Result<()> {
@@ -270,6 +298,7 @@ impl Connection<'_> {
     fn end(mut self) {
         self.queries.values().for_each(|cancel| cancel());
         self.recorders.clear();
+        self.objects = None;
         for (thread, _) in self.streams.drain(..) {
             // A thread that panicked has said so.
             let _ = thread.join();

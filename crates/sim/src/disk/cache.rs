@@ -110,9 +110,15 @@ impl WriteCache {
         Some(start..dirty.end.min(start + most))
     }
 
-    /// Takes out `range`, which [`WriteCache::next`] named, to be written; its bytes count until [`WriteCache::done`].
+    /// As [`WriteCache::next`], but only of `epoch` and earlier ones.
+    pub(super) fn next_until(&self, epoch: u64, from: u64, most: u64) -> Option<Range<u64>> {
+        let mut of_epoch = self.dirty.range(from..).chain(self.dirty.range(..from)).filter(|(_, d)| d.epoch <= epoch);
+        of_epoch.next().map(|(&start, dirty)| start..dirty.end.min(start + most))
+    }
+
+    /// Takes out `range`, which [`WriteCache::next`] or [`WriteCache::next_until`] named, to be written; its bytes count until [`WriteCache::done`].
     pub(super) fn take(&mut self, range: &Range<u64>) -> u64 {
-        let Dirty { end, epoch } = self.dirty.remove(&range.start).expect("the range that next named is here");
+        let Dirty { end, epoch } = self.dirty.remove(&range.start).expect("the range that was named is here");
         if end > range.end {
             self.dirty.insert(range.end, Dirty { end, epoch });
         }

@@ -242,10 +242,7 @@ fn small_writes(spec: DiskSpec, flushed: bool) -> Duration {
 #[test]
 fn a_small_durable_write_costs_a_turn_and_a_cached_one_next_to_nothing() {
     for spec in rotating() {
-        let turn = match &spec.mechanism {
-            super::Mechanism::Rotating(rotating) => rotating.turn() as f64,
-            super::Mechanism::Ssd(_) => unreachable!(),
-        };
+        let turn = spec.rotating().unwrap().turn() as f64;
         let off = small_writes(spec.clone().with_write_cache(None), false);
         let on = small_writes(spec.clone().with_write_cache(Some(Bytes::mib(16))), false);
         let synced = small_writes(spec.clone().with_write_cache(Some(Bytes::mib(16))), true);

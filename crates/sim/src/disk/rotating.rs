@@ -18,6 +18,8 @@ use std::ops::Range;
 const CATCH: u64 = 2_000;
 /// The largest piece of the write cache that is written at once, so that reads need not wait long.
 const DRAIN: u64 = 1 << 20;
+/// A flush that has waited so many times the disk's patience comes before what was written after it.
+const OVERDUE: u64 = 4;
 
 #[derive(Clone, Copy)]
 struct Queued {
@@ -304,7 +306,13 @@ impl Rotating {
         let mut drain = None;
         if let Some(cache) = &self.cache {
             let from = self.ahead.as_ref().map_or(self.head, |ahead| ahead.frontier(now.nanos));
-            drain = cache.next(self.surface.offset(from), DRAIN);
+            let from = self.surface.offset(from);
+            // A stream that the sweep follows must not keep a flush waiting for what lies elsewhere. Only late, since
+            // with less to choose from the arm is slower.
+            let late = OVERDUE * self.spec.patience.as_nanos() as u64;
+            let overdue = self.flushes.first().filter(|(_, _, arrived)| now.nanos - arrived > late);
+            drain = overdue.and_then(|(_, epoch, _)| cache.next_until(*epoch, from, DRAIN));
+            drain = drain.or_else(|| cache.next(from, DRAIN));
             if cache.used() > cache.room() / 4 * 3 {
                 self.emptying.get_or_insert(now.nanos);
             } else if cache.used() <= cache.room() / 4 {

@@ -27,6 +27,8 @@ pub struct DiskSpec {
 pub enum Mechanism {
     /// Platters and an arm.
     Rotating(RotatingSpec),
+    /// Platters and an arm, with tracks that overlap.
+    Shingled(ShingledSpec),
     /// Flash behind channels.
     Ssd(SsdSpec),
 }
@@ -59,6 +61,21 @@ pub struct RotatingSpec {
     pub read_ahead: Bytes,
     /// How many separate ranges the disk remembers from earlier reads, each up to twice the read-ahead.
     pub segments: usize,
+}
+
+/// Platters and an arm, with tracks that overlap in bands, which the disk hides from the host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ShingledSpec {
+    /// Platters and arm. The first byte on them is the media cache's.
+    pub rotating: RotatingSpec,
+    /// Tracks that overlap up to its end, so that changing some means writing all of it.
+    pub band: Bytes,
+    /// Of so many bands, the last has tracks that do not overlap and can be written anywhere.
+    pub plain: u64,
+    /// Room for writes that cannot be placed at once, before the first band, beside the size of the disk.
+    pub media_cache: Bytes,
+    /// After how long without a command it cleans.
+    pub quiet: Duration,
 }
 
 /// Seek time over a fraction `d` of the stroke, for `d` above 0: `fixed + sqrt * d.sqrt() + linear * d`.
@@ -99,6 +116,10 @@ impl DiskSpec {
     pub fn scaled(mut self, n: u64) -> DiskSpec {
         assert!(n > 0, "a disk scaled by 0");
         self.size = Bytes(self.size.0 / n).align_down(Bytes::mib(1)).max(Bytes::mib(1));
+        if let Mechanism::Shingled(spec) = &mut self.mechanism {
+            let least = spec.band * 8;
+            spec.media_cache = Bytes(spec.media_cache.0 / n).align_down(Bytes::mib(1)).max(least);
+        }
         self
     }
 
@@ -108,10 +129,23 @@ impl DiskSpec {
         self
     }
 
+    /// The platters and the arm, if it has them.
+    pub fn rotating(&self) -> Option<&RotatingSpec> {
+        match &self.mechanism {
+            Mechanism::Rotating(spec) => Some(spec),
+            Mechanism::Shingled(spec) => Some(&spec.rotating),
+            Mechanism::Ssd(_) => None,
+        }
+    }
+
     /// The sustained sequential read rate at `offset`.
     pub fn rate_at(&self, offset: Bytes) -> Rate {
         match &self.mechanism {
             Mechanism::Rotating(spec) => spec.rate_at(offset.0 as f64 / self.size.0 as f64),
+            Mechanism::Shingled(spec) => {
+                let before = spec.media_cache.0;
+                spec.rotating.rate_at((before + offset.0) as f64 / (before + self.size.0) as f64)
+            }
             Mechanism::Ssd(spec) => Rate(spec.read_rate.0.min(spec.interface.0)),
         }
     }
@@ -130,6 +164,13 @@ impl RotatingSpec {
     /// Nanoseconds of one rotation.
     pub fn turn(&self) -> u64 {
         60_000_000_000 / u64::from(self.rpm)
+    }
+}
+
+impl ShingledSpec {
+    /// Whether the tracks of the `band`th band do not overlap.
+    pub fn is_plain(&self, band: u64) -> bool {
+        band % self.plain == self.plain - 1
     }
 }
 

@@ -7,6 +7,7 @@
 use super::shape::{Shape, shape};
 use crate::catalog::Segment;
 use crate::layout::Layout;
+use crate::object::rows::LEAF_MAGIC;
 use crate::salvage::Salvage;
 use crate::segment::{TRAILER_LEN, Trailer};
 use forebay_model::block::{BLOCK_ALIGN, Header, MAX_BLOCK, View};
@@ -77,11 +78,16 @@ pub(super) enum What {
     Trail(Box<Trail>),
 }
 
-/// All that was seen.
+/// All that was seen: of segments, and how many tables of objects.
 #[derive(Default)]
-pub(super) struct Sightings(Vec<Sighting>);
+pub(super) struct Sightings(Vec<Sighting>, u64);
 
 impl Sightings {
+    /// Tables of objects, of whichever target.
+    pub(super) fn tables(&self) -> u64 {
+        self.1
+    }
+
     pub(super) fn all(&self) -> impl Iterator<Item = &Sighting> {
         self.0.iter()
     }
@@ -228,6 +234,8 @@ impl<'a> Sweep<'a> {
                 self.note_header(&header, pos, whole.as_ref());
             } else if let Some(trailer) = read_trailer(&here[..BLOCK_ALIGN])? {
                 self.note_trailer(group, trailer, pos + BLOCK_ALIGN as u64);
+            } else if here[..LEAF_MAGIC.len()] == LEAF_MAGIC {
+                self.sightings.1 += 1;
             }
             pos += step;
         }

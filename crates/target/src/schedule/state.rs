@@ -56,6 +56,9 @@ pub(super) struct State {
     pub(super) guaranteed: BTreeMap<RingId, VecDeque<Pending>>,
     pub(super) expected: BTreeMap<RingId, Expected>,
     pub(super) metadata: VecDeque<Pending>,
+    /// Records on their way to logs.
+    pub(super) log: VecDeque<Pending>,
+    log_in_flight: usize,
     /// How many cannot go on before metadata is durable.
     hurried: usize,
     pub(super) streams: Streams,
@@ -80,6 +83,8 @@ pub(super) struct State {
     flush_moves: bool,
     /// Where the last dispatched I/O ends.
     head: Bytes,
+    /// Where the last one ends that was neither a record nor metadata: what logs are chosen by.
+    pub(super) tracker: Bytes,
     sweeping: bool,
     /// When the platters have taken all that was written, by the profile.
     platters_free: Moment,
@@ -137,6 +142,11 @@ impl State {
         if !self.flushing && (!self.flushes.is_empty() || self.is_moment_for_polite_flush(backlog, &slack)) {
             return self.begin_flush(backlog);
         }
+        if self.is_moment_for_log(&slack)
+            && let Some(pending) = self.log.pop_front()
+        {
+            return Choice::Start(Class::Latency, pending);
+        }
         if self.is_moment_for_metadata(backlog, &slack)
             && let Some(pending) = self.metadata.pop_front()
         {
@@ -178,6 +188,16 @@ impl State {
         // The best moment is in a sweep that has time for it: the flush to come covers it.
         let best = self.sweeping || now >= self.last_guaranteed_end + LULL;
         !slack.profile.rotates || self.hurried > 0 || now >= first.deadline || best && self.is_between(backlog, slack)
+    }
+
+    /// Whether a record, at its worst, leaves the guaranteed writes enough time.
+    fn is_moment_for_log(&self, slack: &Slack<'_>) -> bool {
+        let free = self.log_in_flight == 0 && !(self.flushing && slack.profile.rotates);
+        let Some(next) = self.log.front().filter(|_| free) else { return false };
+        let length = Bytes(next.buffer.len() as u64);
+        let way = slack.profile.position_time(self.head, next.offset);
+        let worst = way + slack.profile.write_rate(next.offset).time_for(length);
+        slack.of(self) > worst * 2 + slack.profile.flush
     }
 
     /// When metadata that waits for a better moment has to be looked at again.
@@ -247,10 +267,13 @@ impl State {
             }
         }
         let turn = self.streams.turn(now, true);
+        // A drive would put off a record for as long as reads follow one another.
+        let record = self.log_in_flight > 0;
         if !backlog {
             self.sweeping = false;
             self.current_ring = None;
             return match turn {
+                _ if record => Choice::Wait(None),
                 Turn::Ready if self.normal_in_flight < NORMAL_IN_FLIGHT_ROTATING => self.start_normal(),
                 Turn::Expected(moment) => Choice::Wait(Some(moment)),
                 _ => Choice::Wait(None),
@@ -261,7 +284,7 @@ impl State {
             match turn {
                 Turn::Ready if slack > self.next_normal_worst(profile) => {
                     // The arm belongs to the readers until slack runs out; their next end will ask again.
-                    if self.normal_in_flight >= NORMAL_IN_FLIGHT_ROTATING {
+                    if record || self.normal_in_flight >= NORMAL_IN_FLIGHT_ROTATING {
                         return Choice::Wait(None);
                     }
                     self.note_slack(slack);
@@ -356,6 +379,9 @@ impl State {
         let worst = profile.position_time(self.head, offset) + takes;
         self.busy += worst;
         self.head = offset + length;
+        if matches!(class, Class::Guaranteed | Class::Normal) {
+            self.tracker = self.head;
+        }
         let mut ticket = 0;
         match class {
             Class::Guaranteed => {
@@ -370,6 +396,13 @@ impl State {
                 self.normal_busy += worst;
                 self.normal_in_flight += 1;
                 self.counters.normal += length;
+                if pending.direction == Direction::Write {
+                    self.platters_free = self.platters_free.max(now) + takes;
+                }
+            }
+            Class::Latency => {
+                self.log_in_flight += 1;
+                self.counters.logged += length;
             }
             Class::Metadata => {
                 self.metadata_in_flight += 1;
@@ -396,6 +429,7 @@ impl State {
                 self.normal_busy -= io.worst;
                 self.normal_in_flight -= 1;
             }
+            Class::Latency => self.log_in_flight -= 1,
             Class::Metadata => self.metadata_in_flight -= 1,
         }
         if io.direction == Direction::Write

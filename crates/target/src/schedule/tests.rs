@@ -15,6 +15,7 @@ enum Did {
     Write(u64),
     Read(u64),
     Metadata(u64),
+    Log(u64),
     Flush,
     Refuse,
     Wait,
@@ -85,6 +86,7 @@ impl Rig {
                 match class {
                     Class::Guaranteed => Did::Write(mib),
                     Class::Normal => Did::Read(mib),
+                    Class::Latency => Did::Log(mib),
                     Class::Metadata => Did::Metadata(mib),
                 }
             }

@@ -66,6 +66,7 @@ impl Target {
             placed => placed,
         }?;
         let (groups, without_logs) = (groups_in(&layout, &placed.places), placed.without_logs);
+        self.check_logs(&groups, without_logs)?;
         spec.segment = segment_size(&layout, &spec, without_logs)?;
         spec.capacity = layout.group * groups.len() as u64;
         let mut record = RingRecord {
@@ -90,6 +91,14 @@ impl Target {
         Ok(record)
     }
 
+    /// A ring without logs would write over them.
+    fn check_logs(&self, groups: &[u32], without_logs: bool) -> Result<()> {
+        match groups.iter().find(|group| without_logs && self.objects.uses_log(**group)) {
+            Some(group) => Err(Error::busy(format!("the log of group {group} is just being taken home; try again"))),
+            None => Ok(()),
+        }
+    }
+
     /// Deletes a ring with everything in it.
     pub async fn delete_ring(&self, name: &str) -> Result<()> {
         let ring = self.ring(name)?;
@@ -106,9 +115,12 @@ impl Target {
         }
         ring.close().await?;
         self.rings.borrow_mut().remove(&ring.id);
+        let freed =
+            self.core.with_ring(ring.id, |record| record.groups.iter().flatten().copied().collect::<Vec<u32>>());
         self.forget(ring.id);
         self.core.disk.expect_nothing(ring.id);
         self.set_patience();
+        self.objects.leave_logs(&freed).await?;
         self.core.commit().await
     }
 
@@ -152,8 +164,9 @@ impl Target {
         self.core.commit().await?;
         {
             let mut catalog = self.core.catalog.borrow_mut();
-            freed.into_iter().for_each(|group| catalog.groups[group as usize] = GroupClass::Free);
+            freed.iter().for_each(|group| catalog.groups[*group as usize] = GroupClass::Free);
         }
+        self.objects.leave_logs(&freed).await?;
         self.core.commit().await?;
         ring.progressed.notify();
         Ok(size)
@@ -172,6 +185,7 @@ impl Target {
         let others = self.core.demands(Some(id));
         let placed = admission::place(&self.core.profile(), &others, &layout, &self.free_runs(), &wish)?;
         let groups = groups_in(&layout, &placed.places);
+        self.check_logs(&groups, placed.without_logs)?;
         self.core.with_ring_mut(id, |r| {
             let per_group = r.segments_per_group(&layout) as usize;
             r.groups.extend(groups.iter().copied().map(Some));

@@ -11,7 +11,13 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// Looks, says, and writes if that is wanted.
-pub fn run(context: &mut Context, device: &Path, target: Option<TargetId>, write: bool) -> Result<()> {
+pub fn run(
+    context: &mut Context,
+    device: &Path,
+    target: Option<TargetId>,
+    write: bool,
+    without_objects: bool,
+) -> Result<()> {
     let opened = real::open(device, if write { OpenMode::Exclusive } else { OpenMode::Inspect })?;
     if !write && !opened.hold_still() {
         return Err(Error::busy(format!("{} is in use by another process; end that first", device.display())));
@@ -27,6 +33,12 @@ pub fn run(context: &mut Context, device: &Path, target: Option<TargetId>, write
         let plan = look(env.clone(), target, &mut progress).await?;
         drop(live);
         let said = Said::of(&plan);
+        if write && plan.tables > 0 && !without_objects {
+            return Err(Error::refused(format!(
+                "{} tables of objects were found, and objects are not rebuilt: their space would be given to others; say --without-objects if that is meant (nothing was changed)",
+                plan.tables
+            )));
+        }
         if write {
             plan.write(env).await?;
         }
@@ -56,6 +68,7 @@ struct Said {
     groups: (u32, u32),
     kept: (bool, bool),
     unreadable: Bytes,
+    tables: u64,
 }
 
 impl Said {
@@ -67,6 +80,7 @@ impl Said {
             groups: (plan.free_groups, plan.groups),
             kept: (plan.superblock_kept, plan.checkpoint_kept),
             unreadable: plan.unreadable,
+            tables: plan.tables,
         }
     }
 
@@ -84,6 +98,12 @@ impl Said {
         }
         if self.unreadable > Bytes::ZERO {
             out.line(format_args!("  {} could not be read", self.unreadable))?;
+        }
+        if self.tables > 0 {
+            let n = human::count(self.tables);
+            out.line(format_args!(
+                "  {n} tables of objects are left out: objects are not rebuilt, and their space is free"
+            ))?;
         }
         out.line(match (checkpoint_kept, superblock_kept) {
             (true, _) => "One superblock and the checkpoint of the other are whole: nothing is lost.",
@@ -122,7 +142,7 @@ impl Said {
         json!({
             "device": name, "target": self.target.to_string(), "rebuilt": rings.collect::<Vec<Value>>(),
             "others": others.collect::<Vec<Value>>(), "free_groups": self.groups.0, "groups": self.groups.1,
-            "superblock_kept": self.kept.0, "checkpoint_kept": self.kept.1, "unreadable_bytes": self.unreadable.0,
+            "superblock_kept": self.kept.0, "checkpoint_kept": self.kept.1, "unreadable_bytes": self.unreadable.0, "object_tables": self.tables,
             "written": written,
         })
     }

@@ -76,3 +76,16 @@ fn the_sweep_goes_up_and_starts_over() {
     assert_eq!(cache.next(36, 2), Some(50..52));
     assert_eq!(cache.next(51, 100), Some(10..15));
 }
+
+#[test]
+fn a_flush_is_for_what_came_before_it_wherever_the_sweep_is() {
+    let mut cache = WriteCache::new(1 << 20);
+    cache.insert(9000..9100);
+    let epoch = cache.close().unwrap();
+    cache.insert(100..200);
+    assert_eq!(cache.next(0, 50), Some(100..150));
+    assert_eq!(cache.next_until(epoch, 0, 50), Some(9000..9050));
+    assert_eq!(cache.next_until(epoch, 9001, 500), Some(9000..9100));
+    cache.discard(9000..9100);
+    assert_eq!(cache.next_until(epoch, 0, 50), None);
+}

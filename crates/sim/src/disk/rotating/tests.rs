@@ -95,6 +95,19 @@ fn a_flush_waits_for_writes_before_it_and_not_for_ever_for_those_after_it() {
 }
 
 #[test]
+fn a_flush_does_not_wait_for_a_stream_that_never_ends() {
+    for at in [FAR, FAR / 2, FAR / 9 * 8, 1000 * MIB] {
+        let mut commands = vec![(200_000_000, Op::Write, MIB, 4096), (210_000_000, Op::Flush, 0, 0)];
+        // Faster than the platters take it, so that the cache always has more of it where the head is.
+        commands.extend((0..2000).map(|i| (i * 3_000_000, Op::Write, at + i * MIB / 2, MIB / 2)));
+        commands.sort_by_key(|(at, ..)| *at);
+        let flush = commands.iter().position(|(_, op, ..)| *op == Op::Flush).unwrap();
+        let done = run(Some(16 * MIB), 1.0, &commands);
+        assert!(done[flush] < 2_000_000_000, "{} ns beside a stream at {at}", done[flush]);
+    }
+}
+
+#[test]
 fn what_the_head_just_missed_costs_a_turn() {
     let done = run(None, 1.0, &[(0, Op::Write, 0, 4096), (TURN * 4, Op::Write, 4096, 4096)]);
     let second = run(None, 1.0, &[(0, Op::Write, 0, 4096), (done[0], Op::Write, 4096, 4096)])[1] - done[0];

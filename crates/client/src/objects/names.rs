@@ -1,0 +1,375 @@
+//! Objects by name. A name is an object of its own that points to the one with the bytes ([`forebay_model::object`]), so
+//! what a name means comes to be, and changes, in one step: bytes are written to a fresh object, which gets the name last.
+
+use super::{ObjectReader, ObjectWriter, Objects, Place, WriteOptions, place};
+use forebay_model::object::{
+    CONTENT, DEFAULT_VOLUME, DEFAULT_VOLUME_NAME, NAME, NAMES, ObjectHead, Quota, name_number,
+};
+use forebay_model::ring::check_name;
+use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
+use forebay_wire::command::{Reply, Request};
+use forebay_wire::object::ObjectInfo;
+use std::collections::BTreeMap;
+
+/// How often a name is looked up that means something else by the time its bytes are looked for.
+const LOOKS: u32 = 8;
+
+/// A name, and what it means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// The name.
+    pub name: String,
+    /// Where its bytes are.
+    pub place: Place,
+    /// What is known of them.
+    pub head: ObjectHead,
+}
+
+/// Bytes that were written for a name and do not have it: they are being written, or were left behind by a process that
+/// was killed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfinished {
+    /// The name that they were written for.
+    pub name: String,
+    /// Where they are.
+    pub place: Place,
+    /// What is known of them.
+    pub head: ObjectHead,
+}
+
+/// What there is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// Names, in their order.
+    pub names: Vec<Named>,
+    /// Bytes without a name, in the order of the names that they were written for.
+    pub unfinished: Vec<Unfinished>,
+}
+
+/// A name as it was found: the target that has it, and where it leads.
+#[derive(Clone, Copy)]
+struct Entry {
+    target: TargetId,
+    content: Place,
+}
+
+impl Objects {
+    /// What `name` means.
+    pub fn find(&self, name: &str) -> Result<Named> {
+        check_name(name)?;
+        let targets = self.target_ids()?;
+        for _ in 0..LOOKS {
+            let entry = self.entry(name, &targets)?.ok_or_else(|| missing(name))?;
+            match self.stat(entry.content, None) {
+                Ok(info) => return Ok(Named { name: name.to_string(), place: entry.content, head: info.head }),
+                // It means something else by now, or nothing.
+                Err(error) if error.kind == Kind::Missing => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::damaged(format!("{name} leads to bytes that are not there; `forebay rm {name}` removes the name")))
+    }
+
+    /// Begins to write what `name` will mean; if it means something already, only with `replace`.
+    pub fn put(&self, name: &str, replace: bool) -> Result<Put> {
+        check_name(name)?;
+        if self.is_ring(name)? {
+            return Err(Error::exists(format!("{name} is a ring; take another name for the object")));
+        }
+        let mut targets = self.targets()?;
+        let ids: Vec<TargetId> = targets.iter().map(|target| target.id).collect();
+        if self.entry(name, &ids)?.is_some() && !replace {
+            return Err(taken(name));
+        }
+        targets.sort_by_key(|target| std::cmp::Reverse(target.free));
+        let target = targets.first().ok_or_else(|| Error::missing("there are no targets"))?.id;
+        for _ in 0..LOOKS {
+            let at = place(target, DEFAULT_VOLUME, self.links.peer.random().max(1));
+            match self.create_in_volume(at, vec![(NAMES, NAME, name.as_bytes().to_vec())]) {
+                Ok(()) => {
+                    let writer = Some(self.writer(at, 0, WriteOptions::default()));
+                    return Ok(Put {
+                        objects: self.clone(),
+                        name: name.to_string(),
+                        at: Some(at),
+                        writer,
+                        written: 0,
+                        replace,
+                    });
+                }
+                // Somebody else has the number.
+                Err(error) if error.kind == Kind::Exists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::busy(format!("no free number was found for {name}; try again")))
+    }
+
+    /// The bytes of `name` from `offset` on, `length` of them or as many as there are.
+    pub fn get(&self, name: &str, offset: u64, length: u64) -> Result<(Named, ObjectReader)> {
+        let named = self.find(name)?;
+        let length = length.min(named.head.size.saturating_sub(offset));
+        let reader = self.reader(named.place, offset, length);
+        Ok((named, reader))
+    }
+
+    /// Ends a name and its bytes.
+    pub fn remove_name(&self, name: &str) -> Result<()> {
+        check_name(name)?;
+        let entry = self.entry(name, &self.target_ids()?)?.ok_or_else(|| missing(name))?;
+        match self.remove(name_place(entry.target, name)) {
+            Err(error) if error.kind == Kind::Missing => return Err(missing(name)),
+            removed => removed?,
+        }
+        self.remove_if_there(entry.content)
+    }
+
+    /// All names that are `prefix` or lie under it; `/` is above all.
+    pub fn names(&self, prefix: &str) -> Result<Listing> {
+        let mut entries: BTreeMap<String, Place> = BTreeMap::new();
+        let mut bytes: BTreeMap<Place, (String, ObjectHead)> = BTreeMap::new();
+        for target in self.target_ids()? {
+            let mut from = Some(1);
+            while let Some(first) = from {
+                let (objects, next) = match self.list(target, DEFAULT_VOLUME, first, Some(NAMES)) {
+                    // Nothing was ever put there.
+                    Err(error) if error.kind == Kind::Missing => break,
+                    listed => listed?,
+                };
+                for info in objects {
+                    let Some(name) = name_of(&info).filter(|name| is_under(name, prefix)) else { continue };
+                    match content_of(&info) {
+                        Some(content) => {
+                            entries.insert(name, content);
+                        }
+                        None => {
+                            bytes.insert(Place { target, id: info.id }, (name, info.head));
+                        }
+                    }
+                }
+                from = next.filter(|next| *next > first);
+            }
+        }
+        let mut listing = Listing::default();
+        for (name, at) in entries {
+            if let Some((_, head)) = bytes.remove(&at) {
+                listing.names.push(Named { name, place: at, head });
+            } else {
+                // It came to mean other bytes, or was removed, while they were listed.
+                match self.find(&name) {
+                    Ok(named) => {
+                        bytes.remove(&named.place);
+                        listing.names.push(named);
+                    }
+                    Err(error) if error.kind == Kind::Missing => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        for (at, (name, head)) in bytes {
+            listing.unfinished.push(Unfinished { name, place: at, head });
+        }
+        listing.unfinished.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(listing)
+    }
+
+    /// Ends bytes that nobody writes any more and that have no name; false if they are gone, or have it by now.
+    pub fn remove_unfinished(&self, unfinished: &Unfinished) -> Result<bool> {
+        if self.entry(&unfinished.name, &self.target_ids()?)?.is_some_and(|entry| entry.content == unfinished.place) {
+            return Ok(false);
+        }
+        match self.remove(unfinished.place) {
+            Err(error) if error.kind == Kind::Missing => Ok(false),
+            removed => removed.map(|()| true),
+        }
+    }
+
+    fn target_ids(&self) -> Result<Vec<TargetId>> {
+        Ok(self.targets()?.into_iter().map(|target| target.id).collect())
+    }
+
+    fn is_ring(&self, name: &str) -> Result<bool> {
+        match self.links.peer.call(Request::Status { ring: None })? {
+            Reply::Rings(rings) => Ok(rings.iter().any(|ring| ring.spec.name == name)),
+            other => Err(crate::cluster::unexpected(&other)),
+        }
+    }
+
+    /// The name, wherever it is.
+    fn entry(&self, name: &str, targets: &[TargetId]) -> Result<Option<Entry>> {
+        for target in targets {
+            let info = match self.stat(name_place(*target, name), Some(NAMES)) {
+                Err(error) if error.kind == Kind::Missing => continue,
+                info => info?,
+            };
+            match (name_of(&info), content_of(&info)) {
+                (Some(other), Some(content)) if other == name => return Ok(Some(Entry { target: *target, content })),
+                (other, _) => {
+                    let other = other.unwrap_or_else(|| info.id.to_string());
+                    return Err(Error::refused(format!(
+                        "{name} cannot be used: its number is the same as that of {other}; take another name"
+                    )));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes `name` lead to `content`; where it led before.
+    fn give_name(&self, name: &str, content: Place, replace: bool) -> Result<Option<Place>> {
+        let mut targets = self.target_ids()?;
+        targets.sort_unstable();
+        for _ in 0..LOOKS {
+            let Some(before) = self.entry(name, &targets)? else {
+                // All who make this name make it there, and so one of them only.
+                let target = targets[(name_number(name) % targets.len() as u64) as usize];
+                let attributes = vec![(NAMES, NAME, name.as_bytes().to_vec()), (NAMES, CONTENT, content.to_bytes())];
+                match self.create_in_volume(name_place(target, name), attributes) {
+                    Err(error) if error.kind == Kind::Exists => continue,
+                    created => return created.map(|()| None),
+                }
+            };
+            if before.content == content {
+                return Ok(None);
+            }
+            if !replace {
+                return Err(taken(name));
+            }
+            let change = vec![(NAMES, CONTENT, Some(content.to_bytes()))];
+            match self.set_attributes(name_place(before.target, name), change) {
+                // Somebody removed it.
+                Err(error) if error.kind == Kind::Missing => {}
+                changed => return changed.map(|()| Some(before.content)),
+            }
+        }
+        Err(Error::busy(format!("others make and remove {name} all the time; try again")))
+    }
+
+    /// Makes an object in the default volume, and that first where there is none.
+    fn create_in_volume(&self, at: Place, attributes: Vec<(u32, u32, Vec<u8>)>) -> Result<()> {
+        match self.create(at, attributes.clone()) {
+            Err(error) if error.kind == Kind::Missing => {}
+            created => return created,
+        }
+        match self.create_volume(at.target, DEFAULT_VOLUME, Quota::default()) {
+            // Somebody else was faster.
+            Err(error) if error.kind == Kind::Exists => {}
+            created => {
+                created?;
+                let called = vec![(NAMES, NAME, Some(DEFAULT_VOLUME_NAME.as_bytes().to_vec()))];
+                self.set_attributes(Place { target: at.target, id: ObjectId::volume(DEFAULT_VOLUME) }, called)?;
+            }
+        }
+        self.create(at, attributes)
+    }
+
+    fn remove_if_there(&self, at: Place) -> Result<()> {
+        match self.remove(at) {
+            Err(error) if error.kind == Kind::Missing => Ok(()),
+            removed => removed,
+        }
+    }
+}
+
+/// Bytes that are written to get a name. Unless it is finished, nothing of it stays.
+pub struct Put {
+    objects: Objects,
+    name: String,
+    /// What is removed unless it gets its name.
+    at: Option<Place>,
+    writer: Option<ObjectWriter>,
+    written: u64,
+    replace: bool,
+}
+
+impl Put {
+    /// Takes bytes in; waits while as much is under way as may be.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let Some(writer) = &mut self.writer else {
+            return Err(Error::usage(format!("{} could not be written, and no more can be", self.name)));
+        };
+        let result = writer.write(bytes);
+        match &result {
+            Ok(()) => self.written += bytes.len() as u64,
+            Err(_) => self.writer = None,
+        }
+        result
+    }
+
+    /// Bytes that were taken in.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Waits until all is durable and has its name. What the name meant before is gone then.
+    pub fn finish(mut self) -> Result<Named> {
+        let (Some(writer), Some(place)) = (self.writer.take(), self.at) else {
+            return Err(Error::usage(format!("{} was not written", self.name)));
+        };
+        writer.finish()?;
+        let head = self.objects.stat(place, None)?.head;
+        match self.objects.give_name(&self.name, place, self.replace) {
+            Ok(before) => {
+                self.at = None;
+                // What cannot be removed now is listed as unfinished.
+                let _ = before.map(|before| self.objects.remove_if_there(before));
+                Ok(Named { name: self.name.clone(), place, head })
+            }
+            Err(error) => {
+                if matches!(error.kind, Kind::Busy | Kind::Damaged | Kind::Device | Kind::Disconnected) {
+                    // Perhaps it has its name.
+                    self.at = None;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes what was written.
+    pub fn abandon(mut self) -> Result<()> {
+        self.remove()
+    }
+
+    fn remove(&mut self) -> Result<()> {
+        // What is under way ends with its link, and finds no object if it comes late.
+        self.writer = None;
+        self.at.take().map_or(Ok(()), |at| self.objects.remove_if_there(at))
+    }
+}
+
+impl Drop for Put {
+    fn drop(&mut self) {
+        // Who wants to know abandons it. What cannot be removed is listed as unfinished.
+        let _ = self.remove();
+    }
+}
+
+fn name_place(target: TargetId, name: &str) -> Place {
+    place(target, DEFAULT_VOLUME, name_number(name))
+}
+
+fn attribute(info: &ObjectInfo, number: u32) -> Option<&[u8]> {
+    info.attributes.iter().find(|(n, _)| *n == number).map(|(_, value)| value.as_slice())
+}
+
+fn name_of(info: &ObjectInfo) -> Option<String> {
+    String::from_utf8(attribute(info, NAME)?.to_vec()).ok()
+}
+
+fn content_of(info: &ObjectInfo) -> Option<Place> {
+    Place::from_bytes(attribute(info, CONTENT)?)
+}
+
+/// Whether `name` is `prefix` or lies under it; everything lies under `/`.
+pub fn is_under(name: &str, prefix: &str) -> bool {
+    let prefix = prefix.trim_end_matches('/');
+    name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn missing(name: &str) -> Error {
+    Error::missing(format!("there is no object {name}; `forebay ls` lists what there is"))
+}
+
+fn taken(name: &str) -> Error {
+    Error::exists(format!("{name} exists already; take another name, or --force to replace it"))
+}

@@ -1,0 +1,57 @@
+//! Requests about objects to another process.
+
+use super::patient::{Vigil, Wait};
+use super::{Connection, hung_up};
+use crate::peer::ObjectLink;
+use forebay_env::network::Stream;
+use forebay_model::{Error, Result};
+use forebay_wire::object::{ObjectAnswer, ObjectRequest};
+use forebay_wire::{Flags, FrameReader, FrameWriter, RequestId};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A connection for requests about objects.
+pub(super) struct RemoteObjects {
+    reader: FrameReader<Box<dyn Stream>>,
+    writer: FrameWriter<Box<dyn Stream>>,
+    vigil: Arc<Vigil>,
+    /// The numbers of the next request and of the next answer.
+    next: u64,
+    answered: u64,
+}
+
+impl RemoteObjects {
+    pub(super) fn over(connection: Connection) -> RemoteObjects {
+        let Connection { reader, writer, vigil, next, .. } = connection;
+        vigil.expect(Wait::Answer(Duration::ZERO));
+        RemoteObjects { reader, writer, vigil, next, answered: next }
+    }
+
+    fn answer(&mut self) -> Result<Result<ObjectAnswer>> {
+        let head = self.reader.receive()?.ok_or_else(hung_up)?;
+        let asked = RequestId(self.answered);
+        if head.request != asked {
+            return Err(Error::damaged(format!(
+                "a node answered {} when {asked} was next: it is broken",
+                head.request
+            )));
+        }
+        self.answered += 1;
+        if head.flags.has(Flags::ERROR) {
+            return Ok(Err(self.reader.decode::<Error>()?));
+        }
+        ObjectAnswer::receive(&mut self.reader, &head).map(Ok)
+    }
+}
+
+impl ObjectLink for RemoteObjects {
+    fn send(&mut self, request: &ObjectRequest, payload: &Arc<Vec<u8>>) -> Result<()> {
+        let id = RequestId(self.next);
+        self.next += 1;
+        request.send(&mut self.writer, id, payload)
+    }
+
+    fn receive(&mut self) -> Result<Result<ObjectAnswer>> {
+        self.answer().map_err(|error| self.vigil.explain(error))
+    }
+}

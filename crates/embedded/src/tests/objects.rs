@@ -1,0 +1,80 @@
+//! Every command of objects, for the process that has the targets and for one that talks to it.
+
+use super::{enter, fresh};
+use forebay_client::Cluster;
+use forebay_client::objects::{Durability, Placement, Quota, WriteOptions, place};
+use forebay_model::{Bytes, Kind, ObjectId, TargetId};
+
+const PLAIN: WriteOptions = WriteOptions { placement: Placement::Auto, durability: Durability::Durable };
+const LOGGED: WriteOptions = WriteOptions { placement: Placement::Log, durability: Durability::Buffered };
+
+#[test]
+fn every_command_does_the_same_for_the_owner_and_for_its_guest() {
+    let dir = fresh();
+    let (owner, guest) = (enter(dir.path()), enter(dir.path()));
+    for (volume, cluster) in [(8, &owner), (9, &guest)] {
+        every_command(cluster, volume);
+    }
+    for cluster in [guest, owner] {
+        cluster.close().expect("closed");
+    }
+}
+
+fn every_command(cluster: &Cluster, volume: u64) {
+    let target = cluster.info().expect("who serves").targets[0].id;
+    let objects = cluster.objects();
+    let quota = Quota { hard_objects: 2, ..Quota::default() };
+    objects.create_volume(target, volume, quota).expect("a volume");
+    assert_eq!(objects.create_volume(target, volume, quota).expect_err("twice").kind, Kind::Exists);
+    let (one, two) = (place(target, volume, 1), place(target, volume, u64::MAX));
+    objects.create(one, vec![(2, 5, b"five".to_vec()), (2, 9, b"nine".to_vec())]).expect("the first");
+    objects.create(two, Vec::new()).expect("the last that there can be");
+    let third = objects.create(place(target, volume, 3), Vec::new()).expect_err("beyond the quota");
+    assert_eq!(third.kind, Kind::Refused, "{third}");
+    objects.set_quota(target, volume, Quota { hard_bytes: Bytes::mib(20), ..Quota::default() }).expect("more");
+    // Larger than a request, and not where blocks begin.
+    let bytes: Vec<u8> = (0..9_000_000_u32).map(|n| (n ^ n >> 8) as u8).collect();
+    objects.write_at(one, 777, &bytes, PLAIN).expect("written");
+    objects.write_at(one, 700, &[7; 177], LOGGED).expect("over its beginning");
+    let mut expected = [vec![0; 777], bytes].concat();
+    expected[700..877].fill(7);
+    assert_eq!(objects.append(one, b"the end", PLAIN).expect("appended"), expected.len() as u64);
+    expected.extend_from_slice(b"the end");
+    objects.punch(one, 4000, 100_000).expect("punched");
+    expected[4000..104_000].fill(0);
+    assert!(objects.read_at(one, 0, u64::MAX).expect("all of it") == expected);
+    objects.truncate(one, 5000).expect("shorter");
+    objects.truncate(one, 6000).expect("longer");
+    expected.truncate(5000);
+    expected.resize(6000, 0);
+    assert!(objects.read_at(one, 0, 10_000).expect("all of it") == expected);
+    assert_eq!(objects.read_at(one, 6000, 1).expect("nothing is behind"), []);
+    for at in [one, place(target, volume, 0), forebay_client::objects::Place { target, id: ObjectId::ROOT }] {
+        objects.flush(at).expect("flushed");
+    }
+    objects.set_attributes(one, vec![(2, 5, None), (2, 7, Some(b"seven".to_vec()))]).expect("set");
+    let left = vec![(7, b"seven".to_vec()), (9, b"nine".to_vec())];
+    assert_eq!(objects.attributes(one, 2).expect("attributes"), left);
+    let info = objects.stat(one, Some(2)).expect("known");
+    assert_eq!((info.head.size, info.attributes), (6000, left));
+    let held = objects.stat(place(target, volume, 0), None).expect("the volume").head.volume.expect("it is one");
+    assert_eq!((held.objects, held.quota.hard_bytes), (2, Bytes::mib(20)));
+    let (listed, next) = objects.list(target, volume, 1, None).expect("a list");
+    assert_eq!(listed.iter().map(|info| info.id.object).collect::<Vec<_>>(), [1, u64::MAX]);
+    assert_eq!(next, None);
+    // What is wrong is refused, and changes nothing.
+    let beyond = objects.write_at(one, 1 << 61, b"x", PLAIN).expect_err("beyond the largest");
+    assert_eq!(beyond.kind, Kind::Usage, "{beyond}");
+    let large = objects.append(one, &vec![0; 5 << 20], PLAIN).expect_err("too much at once");
+    assert_eq!(large.kind, Kind::Usage, "{large}");
+    let full = objects.write_at(one, 6000, &vec![1; 21 << 20], PLAIN).expect_err("beyond the quota");
+    assert_eq!(full.kind, Kind::Refused, "{full}");
+    let nowhere = objects.stat(place(TargetId(1), volume, 1), None).expect_err("no such target");
+    assert_eq!(nowhere.kind, Kind::Missing, "{nowhere}");
+    let not_empty = objects.remove(place(target, volume, 0)).expect_err("it holds two");
+    assert_eq!(not_empty.kind, Kind::Usage, "{not_empty}");
+    for at in [one, two, place(target, volume, 0)] {
+        objects.remove(at).expect("removed");
+        assert_eq!(objects.remove(at).expect_err("twice").kind, Kind::Missing);
+    }
+}

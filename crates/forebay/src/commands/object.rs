@@ -1,0 +1,175 @@
+//! `forebay ls`, `forebay stat` and `forebay rm`: what objects there are.
+
+use crate::context::Context;
+use crate::show::{human, json, say};
+use clap::Args;
+use forebay_client::Cluster;
+use forebay_client::objects::{Listing, Named};
+use forebay_model::ring::{RingStatus, check_name};
+use forebay_model::{Bytes, Error, Kind, Result};
+use serde_json::{Value, json};
+
+/// What to list.
+#[derive(Args)]
+pub struct LsArgs {
+    /// Only this name, and those under it
+    #[arg(default_value = "/")]
+    prefix: String,
+}
+
+/// An object.
+#[derive(Args)]
+pub struct StatArgs {
+    /// The name
+    name: String,
+}
+
+/// What to remove.
+#[derive(Args)]
+pub struct RmArgs {
+    /// The name
+    name: String,
+    /// Not the name, but what was written for it, and for the names under it, by processes that were killed
+    #[arg(long)]
+    unfinished: bool,
+}
+
+/// The number of the object that has the bytes, as people and programs see it.
+pub fn number(named: &Named) -> String {
+    format!("{:x}/{:x}", named.place.id.volume, named.place.id.object)
+}
+
+fn object(named: &Named) -> Value {
+    let head = &named.head;
+    json!({
+        "type": "object", "name": named.name, "size_bytes": head.size, "used_bytes": head.used.0,
+        "created": json::time(head.created), "modified": json::time(head.modified), "version": head.version,
+        "target": named.place.target.to_string(), "object": number(named),
+    })
+}
+
+/// Lists objects, and rings, which have names of the same kind.
+pub fn ls(context: &mut Context, args: &LsArgs) -> Result<()> {
+    let prefix = prefix(&args.prefix)?;
+    context.with_cluster(|context, cluster| {
+        let (listing, rings) = (cluster.objects().names(prefix)?, rings(cluster, prefix)?);
+        if context.json {
+            for ring in &rings {
+                let (name, capacity) = (&ring.spec.name, ring.spec.capacity.0);
+                context.out.json(&json!({ "type": "ring", "name": name, "capacity_bytes": capacity }))?;
+            }
+            for named in &listing.names {
+                context.out.json(&object(named))?;
+            }
+            return listing.unfinished.iter().try_for_each(|found| {
+                context.out.json(&json!({
+                    "type": "unfinished", "name": found.name, "size_bytes": found.head.size,
+                    "used_bytes": found.head.used.0, "modified": json::time(found.head.modified),
+                }))
+            });
+        }
+        table(&listing, &rings).iter().try_for_each(|line| context.out.line(line))?;
+        context.out.flush()?;
+        if !listing.unfinished.is_empty() {
+            let used: Bytes = listing.unfinished.iter().map(|found| found.head.used).sum();
+            say(&format!(
+                "{} in {used} without a name: being put just now, or left behind by a process that was killed; \
+                 `forebay rm --unfinished {}` removes what nobody writes any more",
+                human::some(listing.unfinished.len() as u64, "object"),
+                listing.unfinished[0].name
+            ));
+        }
+        Ok(())
+    })
+}
+
+fn table(listing: &Listing, rings: &[RingStatus]) -> Vec<String> {
+    if listing.names.is_empty() && rings.is_empty() {
+        return vec!["Nothing here; `forebay put FILE /name` makes an object.".to_string()];
+    }
+    let mut rows = Vec::new();
+    for ring in rings {
+        let newest = ring.newest.map_or_else(|| "-".to_string(), human::clock);
+        rows.push([ring.spec.name.clone(), "ring".to_string(), ring.spec.capacity.to_string(), newest]);
+    }
+    for named in &listing.names {
+        let (size, modified) = (Bytes(named.head.size).to_string(), human::clock(named.head.modified));
+        rows.push([named.name.clone(), "object".to_string(), size, modified]);
+    }
+    rows.sort();
+    let mut table = human::table(&["name", "what", "size", "modified"], &[2]);
+    rows.into_iter().for_each(|row| table.add_row(row));
+    human::lines(&table)
+}
+
+/// Everything about one object.
+pub fn stat(context: &mut Context, args: &StatArgs) -> Result<()> {
+    context.with_cluster(|context, cluster| {
+        let named = cluster.objects().find(&args.name).map_err(|error| unless_ring(cluster, &args.name, error))?;
+        if context.json {
+            return context.out.json(&object(&named));
+        }
+        let head = &named.head;
+        context.out.line(&named.name)?;
+        context.out.line(format_args!("  size      {} ({} bytes)", Bytes(head.size), human::count(head.size)))?;
+        context.out.line(format_args!("  space     {}", head.used))?;
+        context.out.line(format_args!("  created   {}", human::clock(head.created)))?;
+        context.out.line(format_args!("  modified  {}", human::clock(head.modified)))?;
+        context.out.line(format_args!("  object    {} on target {}", number(&named), named.place.target))
+    })
+}
+
+/// Removes an object, or what was left behind.
+pub fn rm(context: &mut Context, args: &RmArgs) -> Result<()> {
+    if args.unfinished {
+        return rm_unfinished(context, prefix(&args.name)?);
+    }
+    context.with_cluster(|context, cluster| {
+        let removed = cluster.objects().remove_name(&args.name);
+        removed.map_err(|error| unless_ring(cluster, &args.name, error))?;
+        if context.json {
+            context.out.json(&json!({ "removed": args.name }))
+        } else {
+            context.out.line(format_args!("Removed {}.", args.name))
+        }
+    })
+}
+
+fn rm_unfinished(context: &mut Context, prefix: &str) -> Result<()> {
+    context.with_cluster(|context, cluster| {
+        let objects = cluster.objects();
+        let (mut removed, mut used) = (0, Bytes::ZERO);
+        for unfinished in objects.names(prefix)?.unfinished {
+            if objects.remove_unfinished(&unfinished)? {
+                (removed, used) = (removed + 1, used + unfinished.head.used);
+            }
+        }
+        if context.json {
+            return context.out.json(&json!({ "removed_unfinished": removed, "used_bytes": used.0 }));
+        }
+        context.out.line(format_args!("Removed {} in {used} without a name.", human::some(removed, "object")))
+    })
+}
+
+fn prefix(text: &str) -> Result<&str> {
+    if text != "/" {
+        check_name(text.trim_end_matches('/'))?;
+    }
+    Ok(text)
+}
+
+fn rings(cluster: &Cluster, prefix: &str) -> Result<Vec<RingStatus>> {
+    let mut rings = cluster.status()?;
+    rings.retain(|ring| forebay_client::objects::is_under(&ring.spec.name, prefix));
+    Ok(rings)
+}
+
+/// The error, unless the name is that of a ring, which has commands of its own.
+fn unless_ring(cluster: &Cluster, name: &str, error: Error) -> Error {
+    match error.kind {
+        Kind::Missing if cluster.ring(name).is_ok() => {
+            Error::usage(format!("{name} is a ring; see `forebay ring show {name}` and `forebay ring delete {name}`"))
+        }
+        _ => error,
+    }
+}

@@ -1,0 +1,113 @@
+//! `forebay put`: a file, or standard input, becomes an object with a name. It has the name when all of it is durable.
+
+use crate::context::Context;
+use crate::show::live::{Live, bar};
+use crate::show::say;
+use clap::Args;
+use forebay_client::objects::{MOST_AT_ONCE, Put};
+use forebay_env::real::clock;
+use forebay_env::real::file::{self, File};
+use forebay_env::real::signal::{Ready, Stop};
+use forebay_model::{Bytes, Error, Moment, Rate, Result};
+use serde_json::json;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+/// What to keep, and under which name.
+#[derive(Args)]
+pub struct PutArgs {
+    /// The file; - is standard input
+    file: PathBuf,
+    /// The name, such as /data/x
+    name: String,
+    /// Replace what has the name already; it stays until the new one is there as a whole
+    #[arg(long)]
+    force: bool,
+}
+
+/// Keeps it.
+pub fn run(context: &mut Context, args: &PutArgs) -> Result<()> {
+    let (source, from, size) = open(&args.file)?;
+    let stop = Stop::on_signals()?;
+    context.with_cluster(|context, cluster| {
+        let began = clock::now();
+        let mut put = cluster.objects().put(&args.name, args.force)?;
+        let live = Live::new(!context.json);
+        match copy(source, &from, size, &mut put, &stop, live, began) {
+            Ok(true) => {}
+            Ok(false) => {
+                put.abandon()?;
+                return Err(Error::busy(format!(
+                    "putting {} was stopped before its end; nothing of it stays",
+                    args.name
+                )));
+            }
+            Err(error) => {
+                if let Err(second) = put.abandon() {
+                    say(&format!("forebay: what was written of {} was not removed: {second}", args.name));
+                }
+                return Err(error);
+            }
+        }
+        let named = put.finish()?;
+        let seconds = clock::now().since(began).as_secs_f64();
+        if context.json {
+            return context.out.json(&json!({
+                "name": named.name, "size_bytes": named.head.size, "target": named.place.target.to_string(),
+                "object": super::object::number(&named), "seconds": seconds,
+            }));
+        }
+        context.out.line(format_args!("Put {} into {}.", Bytes(named.head.size), named.name))
+    })
+}
+
+/// The source, what people call it, and its size if that is known.
+fn open(path: &Path) -> Result<(File, String, Option<u64>)> {
+    if path == Path::new("-") {
+        return Ok((file::stdin()?, "standard input".to_string(), None));
+    }
+    if file::is_directory(path) {
+        return Err(Error::usage(format!("{} is a directory; name a file", path.display())));
+    }
+    let source = File::open(path)?;
+    // A pipe has no size.
+    let size = source.size().ok().map(|size| size.0).filter(|size| *size > 0);
+    Ok((source, path.display().to_string(), size))
+}
+
+/// Copies to the end of the source; false if it was stopped before.
+fn copy(
+    mut source: File,
+    from: &str,
+    size: Option<u64>,
+    put: &mut Put,
+    stop: &Stop,
+    mut live: Live,
+    began: Moment,
+) -> Result<bool> {
+    let mut buffer = vec![0; MOST_AT_ONCE.0 as usize];
+    loop {
+        if stop.wait_input(&source, None)? == Ready::Stopped {
+            return Ok(false);
+        }
+        let count = match source.read(&mut buffer) {
+            Ok(0) => return Ok(true),
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Error::device(format!("reading {from} failed: {error}"))),
+        };
+        put.write(&buffer[..count])?;
+        if live.is_due() {
+            live.show(&progress("putting", put.written(), size, began));
+        }
+    }
+}
+
+/// A line about what is under way.
+pub fn progress(doing: &str, done: u64, size: Option<u64>, began: Moment) -> String {
+    let rate = Rate::of(Bytes(done), clock::now().since(began));
+    match size {
+        Some(size) => format!("{doing} {}  {} of {}, {rate}", bar(done, size, 40), Bytes(done), Bytes(size)),
+        None => format!("{doing} {}, {rate}", Bytes(done)),
+    }
+}

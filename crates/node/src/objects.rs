@@ -1,0 +1,53 @@
+//! Requests about the objects of the targets of this process, from any thread.
+//!
+//! What is under way is bounded by whoever asks: a request holds its payload, and the answer to a read its bytes.
+
+use crate::host::TargetHandle;
+use crate::service::{LinkId, Order};
+use forebay_env::pipe::{Outlet, pipe};
+use forebay_model::{Error, Result, TargetId};
+use forebay_wire::object::{ObjectAnswer, ObjectRequest};
+use std::sync::Arc;
+
+/// A way to the objects of all targets; on each of them its I/O is one stream.
+pub struct ObjectLink {
+    link: LinkId,
+    targets: Vec<(TargetId, TargetHandle)>,
+}
+
+/// An answer that will come.
+pub struct Pending {
+    target: TargetHandle,
+    answer: Outlet<Result<ObjectAnswer>>,
+}
+
+impl ObjectLink {
+    pub(crate) fn new(link: LinkId, targets: Vec<(TargetId, TargetHandle)>) -> ObjectLink {
+        ObjectLink { link, targets }
+    }
+
+    /// Asks; the payload is free again when the answer is there.
+    pub fn ask(&self, request: ObjectRequest, payload: Arc<Vec<u8>>) -> Result<Pending> {
+        let found = self.targets.iter().find(|(id, _)| *id == request.target);
+        let (_, target) = found.ok_or_else(|| Error::missing(format!("there is no target {}", request.target)))?;
+        let (inlet, answer) = pipe(0);
+        target.order(Order::Object { link: self.link, request, payload, answer: inlet })?;
+        Ok(Pending { target: target.clone(), answer })
+    }
+}
+
+impl Drop for ObjectLink {
+    fn drop(&mut self) {
+        for (_, target) in &self.targets {
+            // A target that is gone has no streams.
+            let _ = target.order(Order::EndLink(self.link));
+        }
+    }
+}
+
+impl Pending {
+    /// Waits for the answer.
+    pub fn wait(mut self) -> Result<ObjectAnswer> {
+        self.answer.receive_blocking().unwrap_or_else(|| Err(self.target.gone()))
+    }
+}

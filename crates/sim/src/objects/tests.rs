@@ -1,0 +1,20 @@
+use super::{Tally, live};
+use crate::life::disk;
+use crate::seeds;
+use std::cell::Cell;
+
+#[test]
+fn objects_survive_any_crash_with_everything_that_was_acknowledged() {
+    let total = Cell::new(Tally::default());
+    seeds::each(60, |seed| {
+        let mut tally = total.get();
+        tally.add(&live(seed, disk(seed), 6));
+        total.set(tally);
+    });
+    let tally = total.get();
+    if !seeds::is_replay() {
+        // A search that hardly crashed, or never within a command, has shown nothing.
+        let enough = tally.crashes >= 360 && tally.there > 20 && tally.absent > 20 && tally.homed > 100;
+        assert!(enough && tally.commands > 2000 && tally.compared > 1 << 30, "{tally:?}");
+    }
+}

@@ -1,0 +1,283 @@
+//! Every structure that objects have on a device, damaged in every way, one at a time: what it costs is what
+//! `docs/format/objects.md` says that it costs. Never wrong bytes.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
+use forebay_model::{Bytes, Kind, ObjectId};
+use forebay_sim::disk::{Fault, presets};
+use forebay_sim::stage::{Scene, Stage};
+use forebay_target::Target;
+use forebay_target::object::Placement::{Home, Log};
+use forebay_target::object::record::{HEADER, MAGIC};
+use forebay_target::object::rows::Quota;
+use std::fmt::Write;
+
+/// What is done to a structure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Harm {
+    Zeroed,
+    Flipped,
+    Old,
+    Unreadable,
+    Misplaced,
+    Torn,
+}
+
+const HARMS: [(Harm, &str); 6] = [
+    (Harm::Zeroed, "zeroed"),
+    (Harm::Flipped, "one bit flipped"),
+    (Harm::Old, "as it was before"),
+    (Harm::Unreadable, "unreadable"),
+    (Harm::Misplaced, "another of its kind"),
+    (Harm::Torn, "half of it old"),
+];
+
+const OBJECTS: u64 = 8;
+const PAGE: u64 = 4096;
+
+fn id(object: u64) -> ObjectId {
+    ObjectId { volume: 1, object }
+}
+
+/// What object `object` holds after its `round`th writing: each block is like no other.
+fn content(object: u64, round: u64, blocks: u64) -> Vec<u8> {
+    let word = |block: u64, n: u64| (object << 48 | round << 32 | block << 16 | n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (0..blocks).flat_map(|block| (0..512).flat_map(move |n| word(block, n).to_le_bytes())).collect()
+}
+
+/// A structure: where it lies, and another one like it.
+struct Part {
+    name: &'static str,
+    at: Bytes,
+    length: u64,
+    other: Bytes,
+    /// The object that it concerns, if it is only one.
+    object: Option<u64>,
+}
+
+/// Objects of which some lie at home and some in logs, after a kill; the disk as it was a while before.
+fn scene() -> (Scene, Vec<Part>, Vec<u8>) {
+    let stage = Stage::new(5, presets::ssd().scaled(15_000), |_| ());
+    let env = stage.env();
+    stage.world.run(async move {
+        let target = Target::open(env).await.unwrap();
+        let objects = target.objects();
+        objects.create_volume(1, Quota::default()).await.unwrap();
+        for object in 1..=OBJECTS {
+            objects.create(id(object), Vec::new()).await.unwrap();
+            objects.write(target.stream(), id(object), 0, &content(object, 0, 4), Home).await.unwrap();
+            // Enough rows for some leaves.
+            let set = |page| (0..40).map(|number| (page, number, Some(vec![1; 200]))).collect();
+            for page in 1..=3 {
+                objects.set_attributes(id(object), set(page)).await.unwrap();
+            }
+        }
+        // The places of the next round have had something else in them.
+        for object in OBJECTS + 1..=OBJECTS + 4 {
+            objects.create(id(object), Vec::new()).await.unwrap();
+            objects.write(target.stream(), id(object), 0, &content(object, 0, 4), Home).await.unwrap();
+            objects.remove(id(object)).await.unwrap();
+        }
+        objects.take_home().await.unwrap();
+        objects.checkpoint().await.unwrap();
+    });
+    stage.world.kill();
+    let before = stage.image();
+    let env = stage.env();
+    stage.world.run(async move {
+        let target = Target::open(env).await.unwrap();
+        let objects = target.objects();
+        for object in 1..=4 {
+            objects.write(target.stream(), id(object), 0, &content(object, 1, 4), Home).await.unwrap();
+        }
+        objects.checkpoint().await.unwrap();
+        for object in 5..=OBJECTS {
+            objects.write(target.stream(), id(object), 0, &content(object, 1, 2), Log).await.unwrap();
+        }
+    });
+    stage.world.kill();
+    let parts = parts(&stage);
+    (stage.scene(), parts, before)
+}
+
+fn parts(stage: &Stage) -> Vec<Part> {
+    let image = stage.image();
+    let page = |at: u64| &image[at as usize..(at + PAGE) as usize];
+    let (_, catalog, _) = stage.world.run(Target::inspect(stage.env())).unwrap();
+    let find = |bytes: &[u8]| (0..image.len() as u64 / PAGE).map(|n| n * PAGE).find(|at| page(*at) == bytes).unwrap();
+    let long = |at: u64, field: usize| u64::from_le_bytes(page(at)[field..field + 8].try_into().unwrap());
+    let word = |at: u64, field: usize| u32::from_le_bytes(page(at)[field..field + 4].try_into().unwrap());
+    let counts = |at: &u64| {
+        let objects = &catalog.objects;
+        page(*at)[..8] == MAGIC && long(*at, 32) == objects.epoch && long(*at, 40) > objects.number && word(*at, 72) > 0
+    };
+    let mut records: Vec<u64> = (0..image.len() as u64 / PAGE).map(|n| n * PAGE).filter(counts).collect();
+    records.sort_unstable_by_key(|at| long(*at, 40));
+    assert_eq!(records.len() as u64, OBJECTS - 4);
+    let leaves = &catalog.objects.leaves;
+    let leaf = |n: usize| (leaves[n].place.at * PAGE, u64::from(leaves[n].place.blocks));
+    // The records since do not need the rows in this one.
+    assert!(leaves[2].first.id < id(5), "it has {:?}", leaves[2].first);
+    let part = |name, at, length, other, object| Part { name, at: Bytes(at), length, other: Bytes(other), object };
+    let (header, last) = (HEADER as u64, records[records.len() - 1]);
+    vec![
+        part("first leaf", leaf(0).0, leaf(0).1 * PAGE, leaf(1).0, None),
+        part("leaf", leaf(1).0, leaf(1).1 * PAGE, leaf(0).0, None),
+        part("record header", records[1], header, records[0], None),
+        part("record body", records[1] + header, u64::from(word(records[1], 64)), records[0] + header, None),
+        part("header of the last record", last, header, records[0], None),
+        part("body of the last record", last + header, u64::from(word(last, 64)), records[0] + header, None),
+        part("logged block", records[1] + PAGE, PAGE, records[0] + PAGE, Some(6)),
+        part("logged block of the last record", last + PAGE, PAGE, records[0] + PAGE, Some(8)),
+        part("home block", find(&content(2, 1, 4)[4096..8192]), PAGE, find(&content(3, 1, 4)[..4096]), Some(2)),
+    ]
+}
+
+fn harm(stage: &Stage, part: &Part, before: &[u8], harm: Harm) {
+    let length = part.length as usize;
+    let mut then = vec![0; length];
+    stage.disk.peek(part.at, &mut then);
+    let now = then.clone();
+    let old = &before[part.at.0 as usize..part.at.0 as usize + length];
+    match harm {
+        Harm::Zeroed => then.fill(0),
+        Harm::Flipped => then[length / 2] ^= 16,
+        Harm::Old => then.copy_from_slice(old),
+        Harm::Torn => then[length / 2..].copy_from_slice(&old[length / 2..]),
+        Harm::Misplaced => stage.disk.peek(part.other, &mut then),
+        Harm::Unreadable => {
+            let at = Bytes(part.at.0 / 512 * 512);
+            let end = Bytes((part.at.0 + part.length).next_multiple_of(512));
+            return stage.disk.inject(Fault::Unreadable { offset: at, length: end - at, permanent: false });
+        }
+    }
+    assert!(then != now, "{harm:?} changes nothing of the {}", part.name);
+    stage.disk.poke(part.at, &then);
+}
+
+/// What is read of an object after the damage: its bytes are right, or why there are none.
+async fn cost(target: &Target, part: &Part) -> Result<&'static str, String> {
+    let objects = target.objects();
+    if let Err(error) = objects.ready().await {
+        let named = error.message.contains("record ") || error.message.contains("log of group");
+        let named = named || error.message.contains("table of objects") && error.message.contains("of the device");
+        return match error.kind == Kind::Damaged && named {
+            true => Ok("objects are not served, said"),
+            false => Err(format!("it is not said where: {error}")),
+        };
+    }
+    let (mut damaged, mut torn) = (Vec::new(), false);
+    for object in 1..=OBJECTS {
+        let mut expected = content(object, 0, 4);
+        let newer = content(object, 1, if object <= 4 { 4 } else { 2 });
+        let older = expected.clone();
+        expected[..newer.len()].copy_from_slice(&newer);
+        match objects.read(target.stream(), id(object), 0, 1 << 20).await {
+            Ok(bytes) if bytes == expected => {}
+            Ok(bytes) if bytes == older && object == OBJECTS => torn = true,
+            Ok(_) => return Err(format!("{} returned wrong bytes", id(object))),
+            Err(error) => {
+                let place = error.message.contains("of the device");
+                let named = |what: &str| error.message.contains(what);
+                let named = named(&id(object).to_string()) || named("table of objects");
+                if error.kind != Kind::Damaged || !named || !place {
+                    return Err(format!("it is not said which and where: {error}"));
+                }
+                damaged.push(object);
+            }
+        }
+    }
+    match (damaged.is_empty(), torn) {
+        (true, true) => Ok("torn tail"),
+        (true, false) => Ok("nothing"),
+        (false, false) if part.object.is_none() => Ok("its objects, said"),
+        (false, false) if damaged == [part.object.unwrap()] => Ok("its object, said"),
+        _ => Err(format!("{damaged:?} are damaged, torn: {torn}")),
+    }
+}
+
+fn cell(part: &Part, (scene, before): (&Scene, &[u8]), harm_: Harm) -> Result<&'static str, String> {
+    let stage = scene.begin(7);
+    harm(&stage, part, before, harm_);
+    let env = stage.env();
+    stage.world.run(async {
+        let target = Target::open(env).await.map_err(|e| format!("the target does not open: {e}"))?;
+        let first = cost(&target, part).await?;
+        // A ring is served all the same.
+        let ring = target.ring(forebay_sim::stage::NAME).map_err(|e| e.to_string())?;
+        ring.ready().await.map_err(|e| format!("a ring is not served: {e}"))?;
+        let again = cost(&target, part).await?;
+        if again != first { Err(format!("{first} at first, then {again}")) } else { Ok(first) }
+    })
+}
+
+#[test]
+fn every_damage_to_a_structure_of_objects_costs_what_the_page_says() {
+    let (scene, parts, before) = scene();
+    let mut table = String::from("| structure |");
+    HARMS.iter().for_each(|(_, name)| write!(table, " {name} |").unwrap());
+    table += "\n|---|";
+    table += &"---|".repeat(HARMS.len());
+    table.push('\n');
+    let mut wrong = Vec::new();
+    for part in &parts {
+        write!(table, "| {} |", part.name).unwrap();
+        for (harm, name) in HARMS {
+            match cell(part, (&scene, &before), harm) {
+                Ok(cost) => write!(table, " {cost} |").unwrap(),
+                Err(error) => wrong.push(format!("{}, {name}: {error}", part.name)),
+            }
+        }
+        table.push('\n');
+    }
+    assert!(wrong.is_empty(), "{}\n{table}", wrong.join("\n"));
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format/objects.md");
+    let page = std::fs::read_to_string(path).unwrap_or_default();
+    let (head, rest) = page.split_once("<!-- table -->\n").unwrap_or(("", ""));
+    let tail = rest.split_once("<!-- end -->").map_or("", |(_, tail)| tail);
+    let expected = format!("{head}<!-- table -->\n{table}<!-- end -->{tail}");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, &expected).unwrap();
+    }
+    assert!(
+        page == expected || std::env::var_os("UPDATE").is_some(),
+        "the page differs; write it anew with UPDATE=1:\n{table}"
+    );
+}
+
+#[test]
+fn a_write_home_that_was_lost_or_went_elsewhere_is_noticed_when_it_is_read() {
+    for lost in [true, false] {
+        for nth in 0..3 {
+            let stage = Stage::new(5, presets::ssd().scaled(15_000), |_| ());
+            let (env, disk) = (stage.env(), stage.disk.clone());
+            let noticed = stage.world.run(async move {
+                let target = Target::open(env).await.unwrap();
+                let (objects, stream) = (target.objects(), target.stream());
+                objects.create_volume(1, Quota::default()).await.unwrap();
+                for object in 1..=3 {
+                    objects.create(id(object), Vec::new()).await.unwrap();
+                    objects.write(stream, id(object), 0, &content(object, 0, 4), Home).await.unwrap();
+                }
+                let to = Bytes::mib(8);
+                let fault = if lost { Fault::LoseWrite { nth } } else { Fault::MisdirectWrite { nth, to } };
+                disk.inject(fault);
+                // The blocks at home, and what their record needs.
+                let written = objects.write(stream, id(2), 0, &content(2, 1, 4), Home).await;
+                disk.calm();
+                written.unwrap();
+                let result = objects.read(stream, id(2), 0, 1 << 20).await;
+                match &result {
+                    Ok(bytes) => assert!(*bytes == content(2, 1, 4), "wrong bytes"),
+                    Err(error) => {
+                        assert!(error.kind == Kind::Damaged && error.message.contains("object 1/2"), "{error}");
+                    }
+                }
+                assert!(objects.read(stream, id(1), 0, 1 << 20).await.unwrap() == content(1, 0, 4));
+                result.is_err()
+            });
+            // The first write is the one of the blocks.
+            assert_eq!(noticed, nth == 0, "lost: {lost}, write {nth}");
+        }
+    }
+}

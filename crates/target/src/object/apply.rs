@@ -1,0 +1,244 @@
+//! What a record changes in the rows, the space and the logs: the same when a command is given and when opening reads
+//! the record again.
+//!
+//! Pure: no waiting, no I/O. The leaves that a change touches must be in memory ([`needs`]).
+
+use super::logs::Logs;
+use super::record::{Change, Write};
+use super::rows::{Head, Key, Logged, PIECE_BLOCKS, Part, Piece, Row};
+use super::space::{Run, Space};
+use super::tree::Tree;
+use forebay_model::{Error, ObjectId, Result};
+
+/// Everything that is known of objects.
+pub struct Meta {
+    /// Rows.
+    pub tree: Tree,
+    /// Where their bytes lie.
+    pub data: Space,
+    /// Where the rows lie.
+    pub tables: Space,
+    /// Where records lie.
+    pub logs: Logs,
+}
+
+/// The ranges of keys whose rows `change` may look at.
+pub fn needs(change: &Change) -> Vec<(Key, Key)> {
+    let head = |id: ObjectId| (Key::head(id), Key::head(id));
+    let of_volume = |id: ObjectId| head(ObjectId::volume(id.volume));
+    match change {
+        Change::Opens(_) => Vec::new(),
+        Change::Create { id, .. } => vec![head(*id), of_volume(*id)],
+        Change::Quota { id, .. } => vec![head(*id)],
+        Change::Remove { id } => vec![(Key::head(*id), Key::end_of(*id)), of_volume(*id)],
+        Change::Attributes { id, set, .. } => {
+            let at = |page, number| Key { id: *id, part: Part::Attribute { page, number } };
+            set.iter().map(|(page, number, _)| (at(*page, *number), at(*page, *number))).chain([head(*id)]).collect()
+        }
+        Change::Write(write) => {
+            let runs = write.dropped.into_iter().chain(write.logged.iter().map(|(at, c)| (*at, at + c.0.len() as u64)));
+            let runs = runs.chain(write.pieces.iter().map(|(at, piece)| (*at, at + piece.blocks())));
+            let mut ranges: Vec<(Key, Key)> = runs.flat_map(|(from, to)| touching(write.id, from, to)).collect();
+            ranges.extend([head(write.id), of_volume(write.id)]);
+            ranges
+        }
+        Change::Move { id, pieces } => {
+            let runs = pieces.iter().flat_map(|(at, piece)| touching(*id, *at, at + piece.blocks()));
+            runs.chain([head(*id), of_volume(*id)]).collect()
+        }
+    }
+}
+
+/// Where the rows lie that tell of blocks `from..to` of an object, and of what follows them at home.
+pub fn touching(id: ObjectId, from: u64, to: u64) -> [(Key, Key); 2] {
+    let to = to.max(from + 1);
+    let before = from.saturating_sub(u64::from(PIECE_BLOCKS) - 1);
+    [(Key::piece(id, before), Key::piece(id, to)), (Key::logged(id, from), Key::logged(id, to - 1))]
+}
+
+impl Meta {
+    /// What is known of an object.
+    pub fn head(&self, id: ObjectId) -> Option<&Head> {
+        match self.tree.get(&Key::head(id)) {
+            Some(Row::Head(head)) => Some(head),
+            _ => None,
+        }
+    }
+
+    /// Makes a change. `data_at` is the device's block where the record's logged blocks begin. The runs that are free
+    /// when the record is durable.
+    pub fn apply(&mut self, change: &Change, data_at: &mut u64) -> Result<Vec<Run>> {
+        let mut freed = Vec::new();
+        match change {
+            Change::Opens(groups) => self.logs.named(groups),
+            Change::Create { id, head } => {
+                self.tree.put(Key::head(*id), Row::Head(head.clone()));
+                if id.is_user() {
+                    self.change_volume(*id, |volume| volume.objects += 1);
+                }
+            }
+            Change::Remove { id } => {
+                let blocks = self.need_head(*id)?.blocks;
+                self.drop_blocks(*id, 0, u64::MAX, &mut freed);
+                let keys: Vec<Key> = self.tree.range(Key::head(*id), Key::end_of(*id)).map(|(key, _)| *key).collect();
+                keys.iter().for_each(|key| drop(self.tree.take(key)));
+                if id.is_user() {
+                    self.change_volume(*id, |volume| {
+                        volume.objects -= 1;
+                        volume.blocks -= blocks;
+                    });
+                }
+            }
+            Change::Write(write) => self.write(write, data_at, &mut freed)?,
+            Change::Move { id, pieces } => {
+                let mut head = self.need_head(*id)?.clone();
+                let before = head.blocks;
+                for (at, piece) in pieces {
+                    head.blocks -= self.drop_blocks(*id, *at, at + piece.blocks(), &mut freed);
+                    head.blocks += piece.blocks();
+                    self.put_piece(*id, *at, piece.clone());
+                }
+                let after = head.blocks;
+                self.tree.put(Key::head(*id), Row::Head(head));
+                self.change_volume(*id, |volume| volume.blocks = volume.blocks + after - before);
+                // Blocks that went home to where they were before stay taken.
+                let stays = |run: &Run| !pieces.iter().any(|(_, p)| p.at <= run.at && run.end() <= p.at + p.blocks());
+                freed.retain(stays);
+            }
+            Change::Attributes { id, time, set } => {
+                for (page, number, value) in set {
+                    let key = Key { id: *id, part: Part::Attribute { page: *page, number: *number } };
+                    match value {
+                        Some(value) => self.tree.put(key, Row::Attribute(value.clone())),
+                        None => drop(self.tree.take(&key)),
+                    }
+                }
+                let mut head = self.need_head(*id)?.clone();
+                (head.changed, head.version) = (*time, head.version + 1);
+                self.tree.put(Key::head(*id), Row::Head(head));
+            }
+            Change::Quota { id, time, quota } => {
+                let mut head = self.need_head(*id)?.clone();
+                (head.changed, head.version) = (*time, head.version + 1);
+                head.volume.get_or_insert_default().quota = *quota;
+                self.tree.put(Key::head(*id), Row::Head(head));
+            }
+        }
+        Ok(freed)
+    }
+
+    fn need_head(&self, id: ObjectId) -> Result<&Head> {
+        self.head(id).ok_or_else(|| Error::damaged(format!("a record tells of {id}, which does not exist")))
+    }
+
+    fn change_volume(&mut self, id: ObjectId, change: impl FnOnce(&mut super::rows::Volume)) {
+        let key = Key::head(ObjectId::volume(id.volume));
+        if let Some(Row::Head(mut head)) = self.tree.take(&key) {
+            change(head.volume.get_or_insert_default());
+            self.tree.put(key, Row::Head(head));
+        }
+    }
+
+    fn write(&mut self, write: &Write, data_at: &mut u64, freed: &mut Vec<Run>) -> Result<()> {
+        let id = write.id;
+        let mut head = self.need_head(id)?.clone();
+        let before = head.blocks;
+        if let Some((from, to)) = write.dropped {
+            head.blocks -= self.drop_blocks(id, from, to, freed);
+        }
+        for (first, piece) in &write.pieces {
+            head.blocks -= self.drop_blocks(id, *first, first + piece.blocks(), freed);
+            head.blocks += piece.blocks();
+            self.put_piece(id, *first, piece.clone());
+        }
+        for (first, crcs) in &write.logged {
+            head.blocks -= self.drop_logged(id, *first, first + crcs.0.len() as u64);
+            head.blocks += crcs.0.len() as u64;
+            for (block, crc) in (*first..).zip(&crcs.0) {
+                self.tree.put(Key::logged(id, block), Row::Logged(Logged { at: *data_at, crc: *crc }));
+                self.logs.needed(self.logs.log_of(*data_at));
+                *data_at += 1;
+            }
+        }
+        head.size = write.size;
+        (head.modified, head.changed, head.version) = (write.time, write.time, head.version + 1);
+        let after = head.blocks;
+        self.tree.put(Key::head(id), Row::Head(head));
+        self.change_volume(id, |volume| volume.blocks = volume.blocks + after - before);
+        Ok(())
+    }
+
+    /// Puts a piece, as one with those beside it that it continues.
+    fn put_piece(&mut self, id: ObjectId, mut first: u64, mut piece: Piece) {
+        let joins =
+            |a: &Piece, b: &Piece| a.at + a.blocks() == b.at && a.blocks() + b.blocks() <= u64::from(PIECE_BLOCKS);
+        let [(from, to), _] = touching(id, first, first + piece.blocks());
+        let beside = |(key, row): (&Key, &Row)| match (key.part, row) {
+            (Part::Piece(begins), Row::Piece(other)) if begins + other.blocks() == first && joins(other, &piece) => {
+                Some(begins)
+            }
+            _ => None,
+        };
+        let begins = self.tree.range(from, to).find_map(beside);
+        if let Some(begins) = begins
+            && let Some(Row::Piece(mut before)) = self.tree.take(&Key::piece(id, begins))
+        {
+            before.crcs.0.append(&mut piece.crcs.0);
+            (first, piece) = (begins, before);
+        }
+        let behind = Key::piece(id, first + piece.blocks());
+        if let Some(Row::Piece(other)) = self.tree.get(&behind)
+            && joins(&piece, other)
+            && let Some(Row::Piece(mut other)) = self.tree.take(&behind)
+        {
+            piece.crcs.0.append(&mut other.crcs.0);
+        }
+        self.tree.put(Key::piece(id, first), Row::Piece(piece));
+    }
+
+    /// Drops what lies in blocks `from..to` of an object, at home and in logs; how many blocks that were.
+    fn drop_blocks(&mut self, id: ObjectId, from: u64, to: u64, freed: &mut Vec<Run>) -> u64 {
+        self.drop_logged(id, from, to) + self.drop_pieces(id, from, to, freed)
+    }
+
+    fn drop_logged(&mut self, id: ObjectId, from: u64, to: u64) -> u64 {
+        let [_, (low, high)] = touching(id, from, to);
+        let keys: Vec<Key> = self.tree.range(low, high).map(|(key, _)| *key).collect();
+        for key in &keys {
+            if let Some(Row::Logged(logged)) = self.tree.take(key) {
+                self.logs.dropped(self.logs.log_of(logged.at));
+            }
+        }
+        keys.len() as u64
+    }
+
+    fn drop_pieces(&mut self, id: ObjectId, from: u64, to: u64, freed: &mut Vec<Run>) -> u64 {
+        let [(low, high), _] = touching(id, from, to);
+        let mut over = Vec::new();
+        for (key, row) in self.tree.range(low, high) {
+            if let (Part::Piece(first), Row::Piece(piece)) = (key.part, row)
+                && first < to
+                && first + piece.blocks() > from
+            {
+                over.push(first);
+            }
+        }
+        let mut dropped = 0;
+        for first in over {
+            let Some(Row::Piece(piece)) = self.tree.take(&Key::piece(id, first)) else { continue };
+            let (cut, rest) = (from.max(first) - first, to.min(first + piece.blocks()) - first);
+            if cut > 0 {
+                self.tree.put(Key::piece(id, first), Row::Piece(piece.part(0, cut)));
+            }
+            if rest < piece.blocks() {
+                self.tree.put(Key::piece(id, first + rest), Row::Piece(piece.part(rest, piece.blocks())));
+            }
+            freed.push(Run { at: piece.at + cut, blocks: rest - cut });
+            dropped += rest - cut;
+        }
+        dropped
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! The map on the device: changed leaves go to fresh places, and the catalog names them.
+//!
+//! Order of durable steps: the records of all that took effect; leaves; the catalog (its area, its root, twice). Only
+//! then are the leaves of before, and logs of which nothing is needed any more, free. A crash before leaves the map of
+//! before, and the logs that go with it.
+
+use super::apply::{Meta, needs};
+use super::logs::{LogRecord, MANY_OPEN};
+use super::record::{Change, encode};
+use super::rows::{BLOCK, Key, Row};
+use super::space::Run;
+use super::tree::Cut;
+use super::{Objects, Work};
+use crate::catalog::{GroupClass, ObjectsRecord};
+use forebay_env::Buffer;
+use forebay_model::{Error, Kind, Result};
+
+/// Blocks for leaves that are free beside those that the next checkpoint takes.
+const SPARE: u64 = 64;
+/// Blocks that a change adds to those at most for each leaf that it touches.
+const OF_A_LEAF: u64 = 16;
+/// Groups that are taken at once.
+const GROUPS_AT_ONCE: u32 = 4;
+
+impl Objects {
+    /// Makes the map durable as it is now. Commands wait only until what took effect before is in the logs.
+    pub async fn checkpoint(&self) -> Result<()> {
+        self.changed.until(|| !self.work.borrow().checkpointing || self.work.borrow().failure.is_some()).await;
+        self.alive()?;
+        self.work.borrow_mut().checkpointing = true;
+        // Commands will soon wait for it.
+        let pressing = self.work.borrow().meta.logs.open() >= MANY_OPEN;
+        if pressing {
+            self.core.disk.hurry(true);
+        }
+        let result = self.checkpoint_alone(false).await;
+        if pressing {
+            self.core.disk.hurry(false);
+        }
+        let mut work = self.work.borrow_mut();
+        work.checkpointing = false;
+        work.gate_closed = false;
+        drop(work);
+        self.changed.notify();
+        result
+    }
+
+    /// Commands take effect again when the map is cut, or only at the end if the gate is to be `held`.
+    async fn checkpoint_alone(&self, held: bool) -> Result<()> {
+        // Room for the leaves, with some to spare for what still takes effect.
+        loop {
+            let (wanted, free) = {
+                let work = self.work.borrow();
+                (work.meta.tree.cut_blocks(), work.meta.tables.free())
+            };
+            if wanted + SPARE <= free {
+                break;
+            }
+            match self.take_groups(GroupClass::Tables).await {
+                Err(error) if error.kind == Kind::Full && wanted <= free => break,
+                taken => taken?,
+            }
+        }
+        self.work.borrow_mut().gate_closed = true;
+        self.drained().await?;
+        let open = {
+            let mut work = self.work.borrow_mut();
+            let open = work.meta.logs.stays_open(self.core.disk.tracker(), |group| self.core.has_log(group));
+            // While opening nobody was told of anything that relies on it.
+            let reached = |logs: &super::logs::Logs, group| logs.open() == 0 || logs.is_open(group);
+            if let Some(open) = open.filter(|open| work.ready && !reached(&work.meta.logs, *open)) {
+                work.open(vec![open])?;
+            }
+            open
+        };
+        self.queued.notify();
+        self.drained().await?;
+        let (cut, number, logs, open) = loop {
+            let groups = self.core.groups_of(GroupClass::Objects);
+            let ranges: Vec<(Key, Key)> = groups.into_iter().map(|g| (Key::free(g), Key::free(g))).collect();
+            self.bring(&ranges).await?;
+            match self.work.borrow_mut().cut(open, held) {
+                // What is free lies too scattered for a leaf.
+                Err(error) if error.kind == Kind::Full => {}
+                cut => break cut?,
+            }
+            self.take_groups(GroupClass::Tables).await?;
+        };
+        self.changed.notify();
+        for (at, bytes) in &cut.writes {
+            let mut buffer = Buffer::alone(forebay_model::Bytes(bytes.len() as u64))?;
+            buffer.copy_from_slice(bytes);
+            self.core.disk.write_metadata(BLOCK * *at, buffer).await.1?;
+        }
+        let record = ObjectsRecord { leaves: cut.leaves, number, epoch: self.core.epoch(), logs, open };
+        self.core.with_objects_mut(|objects| *objects = record);
+        self.core.commit().await?;
+        let mut work = self.work.borrow_mut();
+        let Work { meta, counters, .. } = &mut *work;
+        counters.checkpoints += 1;
+        cut.left.iter().for_each(|p| meta.tables.give(Run { at: p.at, blocks: u64::from(p.blocks) }));
+        meta.logs.settle();
+        Ok(())
+    }
+
+    /// Makes changes that no log has room for durable with the map itself: nothing else takes effect meanwhile, and
+    /// what they free is free when that is durable.
+    pub(super) async fn enact_in_map(&self, changes: &[Change], check: impl Fn(&Meta) -> Result<()>) -> Result<()> {
+        let free = || {
+            let work = self.work.borrow();
+            !work.checkpointing && !work.homing || work.failure.is_some()
+        };
+        self.changed.until(free).await;
+        self.alive()?;
+        let set = |busy: bool| {
+            let mut work = self.work.borrow_mut();
+            (work.checkpointing, work.gate_closed, work.homing) = (busy, busy, busy);
+        };
+        set(true);
+        let result = self.enact_alone(changes, check).await;
+        set(false);
+        self.release();
+        self.changed.notify();
+        result
+    }
+
+    async fn enact_alone(&self, changes: &[Change], check: impl Fn(&Meta) -> Result<()>) -> Result<()> {
+        self.drained().await?;
+        let ranges: Vec<_> = changes.iter().flat_map(needs).collect();
+        self.bring(&ranges).await?;
+        {
+            let mut work = self.work.borrow_mut();
+            check(&work.meta)?;
+            let mut freed = Vec::new();
+            for change in changes {
+                freed.extend(work.meta.apply(change, &mut 0)?);
+            }
+            let last = work.last;
+            work.limbo.push_back((last, freed));
+        }
+        let result = self.checkpoint_alone(true).await;
+        if let Err(error) = &result {
+            // It has taken effect in memory, and nobody knows whether it has on the device.
+            self.fail(error.clone());
+        }
+        result
+    }
+
+    /// Waits until the rows that changes make find room with the next checkpoint: what is in the logs and finds none
+    /// could not be opened again. What `removes` goes on as long as it can.
+    pub(super) async fn room_for_rows(&self, changes: &[Change], removes: bool) -> Result<()> {
+        let leaves = changes.iter().flat_map(needs).count() as u64;
+        let added = if removes { 0 } else { OF_A_LEAF * leaves + 2 * (encode(changes)?.len() as u64 / BLOCK.0) };
+        let short = || {
+            let work = self.work.borrow();
+            work.meta.tree.cut_blocks() + 2 * SPARE + added > work.meta.tables.free()
+        };
+        if short() {
+            match self.take_groups(GroupClass::Tables).await {
+                Err(error) if error.kind == Kind::Full => {
+                    self.checkpoint().await?;
+                    if short() && !removes {
+                        return Err(error);
+                    }
+                }
+                taken => taken?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all that took effect is in the logs.
+    async fn drained(&self) -> Result<()> {
+        loop {
+            let last = self.work.borrow().last;
+            self.durable(last).await?;
+            if self.work.borrow().last == last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes some groups more for `class`, durably.
+    pub(super) async fn take_groups(&self, class: GroupClass) -> Result<()> {
+        let groups = self.core.take_groups(class, GROUPS_AT_ONCE).await?;
+        if class == GroupClass::Objects {
+            let ranges: Vec<(Key, Key)> = groups.iter().map(|group| (Key::free(*group), Key::free(*group))).collect();
+            self.bring(&ranges).await?;
+        }
+        let mut work = self.work.borrow_mut();
+        let space = if class == GroupClass::Objects { &mut work.meta.data } else { &mut work.meta.tables };
+        groups.iter().for_each(|group| space.add(*group, None));
+        Ok(())
+    }
+}
+
+impl Work {
+    /// The map as it is now, with places for what has changed, the number of the last record in it, and what the
+    /// catalog says of the logs. If there is no room for it, nothing has happened.
+    fn cut(&mut self, open: Option<u32>, held: bool) -> Result<(Cut, u64, Vec<LogRecord>, Vec<u32>)> {
+        // What commands took that have not taken effect, and what waits for a step home to end.
+        let limbo = self.limbo.iter().flat_map(|(_, runs)| runs);
+        let free: Vec<Run> = self.taken.values().flatten().chain(limbo).copied().collect();
+        let Work { meta, .. } = self;
+        for (group, runs) in meta.data.changed_rows(&free) {
+            meta.tree.put(Key::free(group), Row::Free(runs));
+        }
+        let tables = &mut meta.tables;
+        let mut taken = Vec::new();
+        let allocate = |blocks: u32| {
+            taken.extend(tables.allocate(u64::from(blocks), None).unwrap_or_default());
+            match taken.last() {
+                Some(run) if run.blocks == u64::from(blocks) => Ok(run.at),
+                _ => Err(Error::full("no room is left for the tables of objects")),
+            }
+        };
+        match meta.tree.cut(allocate) {
+            Ok(cut) => {
+                let (logs, open) = meta.logs.cut(open);
+                self.gate_closed = held;
+                Ok((cut, self.last, logs, open))
+            }
+            Err(error) => {
+                taken.into_iter().for_each(|run| meta.tables.give(run));
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Records on their way to the logs: many commands, one write, one flush.
+//!
+//! Order of durable steps: writes home that a record points to, flush, the record, flush. A record counts only when all
+//! before it do, so records may be in several logs.
+
+use super::record::{Change, Stamp, encode, finish};
+use super::rows::BLOCK;
+use super::{CHANGED_ROWS, Objects, ROWS_IN_MEMORY, Work, apply, logs};
+use forebay_env::Buffer;
+use forebay_model::{Bytes, Error, Kind, Result, TargetId};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Bytes written to a log at once.
+const MOST_AT_ONCE: u64 = Bytes::mib(1).0;
+
+/// How long records are gathered where each write costs a turn.
+const GATHER: Duration = Duration::from_micros(200);
+
+/// The blocks that one record redirects, until they are durable.
+pub(super) struct Content {
+    /// Where the first of them will lie.
+    pub(super) at: u64,
+    /// Their bytes.
+    pub(super) bytes: Vec<u8>,
+}
+
+/// A record that has taken effect in memory.
+pub(super) struct Queued {
+    number: u64,
+    group: u32,
+    block: u32,
+    /// Header and body.
+    record: Vec<u8>,
+    content: Option<Rc<Content>>,
+    /// How many writes home have to be durable before it.
+    after_home: u64,
+}
+
+impl Queued {
+    fn blocks(&self) -> u64 {
+        (self.record.len() + self.content.as_ref().map_or(0, |c| c.bytes.len())) as u64 / BLOCK.0
+    }
+}
+
+impl Objects {
+    /// Waits until nothing stands in the way of a command, and the leaves that its changes touch are in memory.
+    pub(super) async fn prepared(&self, changes: &[Change]) -> Result<()> {
+        let ranges: Vec<_> = changes.iter().flat_map(apply::needs).collect();
+        loop {
+            self.alive()?;
+            if self.work.borrow().stopping {
+                return Err(Error::busy("the target is being closed; open it again"));
+            }
+            self.bring(&ranges).await?;
+            let open = self.work.borrow().meta.logs.open();
+            if open == 0 || open + logs::OPEN_AHEAD as usize > logs::MOST_OPEN {
+                // One checkpoint for all who wait for it.
+                let under_way = self.work.borrow().checkpointing;
+                if under_way {
+                    self.changed.changed().await
+                } else {
+                    self.checkpoint().await?
+                }
+                continue;
+            }
+            let waits = {
+                let work = self.work.borrow();
+                if !work.gate_closed && !ranges.iter().any(|(from, to)| work.meta.tree.missing(*from, *to).is_some()) {
+                    return Ok(());
+                }
+                work.gate_closed
+            };
+            if waits {
+                self.changed.changed().await;
+            }
+        }
+    }
+
+    /// Makes changes take effect and queues their record, with `content` as the blocks it redirects. After
+    /// [`Objects::prepared`], without a wait between. What empties logs or makes room may use their `reserve`. The
+    /// record's number.
+    pub(super) fn enact(&self, changes: &[Change], content: &[u8], reserve: bool) -> Result<u64> {
+        let mut work = self.work.borrow_mut();
+        let record = encode(changes)?;
+        let (head, data) = ((record.len() as u64 / BLOCK.0) as u32, (content.len() as u64 / BLOCK.0) as u32);
+        let stay = !work.queue.is_empty();
+        let usable = |group: u32| self.core.has_log(group);
+        let largest = u64::from(work.meta.logs.largest());
+        if u64::from(head + data) > largest {
+            return Err(Error::usage(format!(
+                "a record of {} is too large for a log of this target, which takes {}; ask for less at once",
+                BLOCK * u64::from(head + data),
+                BLOCK * largest
+            )));
+        }
+        let place = work.meta.logs.place(head + data, self.core.disk.tracker(), stay, reserve, usable);
+        let Some(logs::Spot { group, block, opens }) = place else {
+            return Err(Error::full(format!(
+                "no log of the target has room for a record of {}; wait until blocks were taken home",
+                BLOCK * u64::from(head + data)
+            )));
+        };
+        if !opens.is_empty() {
+            work.open(opens)?;
+        }
+        let number = work.last + 1;
+        work.last = number;
+        let at = work.meta.logs.at(group, block) + u64::from(head);
+        let mut data_at = at;
+        let mut freed = Vec::new();
+        for change in changes {
+            freed.extend(work.meta.apply(change, &mut data_at)?);
+        }
+        if !freed.is_empty() {
+            work.limbo.push_back((number, freed));
+        }
+        let content = (data > 0).then(|| Rc::new(Content { at, bytes: content.to_vec() }));
+        if let Some(content) = &content {
+            (0..u64::from(data)).for_each(|n| drop(work.unwritten.insert(at + n, content.clone())));
+        }
+        let after_home = work.written_home;
+        work.queue.push_back(Queued { number, group, block, record, content, after_home });
+        drop(work);
+        self.queued.notify();
+        Ok(number)
+    }
+
+    /// Waits until record `number` is durable.
+    pub(super) async fn durable(&self, number: u64) -> Result<()> {
+        loop {
+            if self.work.borrow().durable >= number {
+                return Ok(());
+            }
+            self.alive()?;
+            self.changed.changed().await;
+        }
+    }
+
+    /// Writes what is queued, for as long as the target is open.
+    pub(super) async fn write_records(self: &Rc<Self>) -> Result<()> {
+        loop {
+            self.alive()?;
+            if self.work.borrow().queue.is_empty() {
+                if self.work.borrow().stopping {
+                    return Ok(());
+                }
+                self.queued.changed().await;
+                continue;
+            }
+            if self.core.disk.rotates() {
+                // What comes together goes together: a turn of a disk is fifty times as long.
+                self.core.disk.env().clock.sleep(GATHER).await;
+            }
+            self.write_queued().await?;
+            let (crowded, checkpointing) = {
+                let mut work = self.work.borrow_mut();
+                work.meta.tree.shrink(ROWS_IN_MEMORY);
+                let crowded = work.meta.logs.open() >= logs::MANY_OPEN || work.meta.tree.dirty() > CHANGED_ROWS;
+                (crowded, work.checkpointing)
+            };
+            let tended = self.work.borrow().tending || self.work.borrow().meta.logs.live() == 0;
+            if !tended {
+                self.work.borrow_mut().tending = true;
+                self.core.disk.env().spawner.detach(self.clone().tend());
+            }
+            if crowded && !checkpointing {
+                let this = self.clone();
+                self.core.disk.env().spawner.detach(async move {
+                    match this.checkpoint().await {
+                        // Commands that need it are refused; the logs keep what there is.
+                        Err(error) if error.kind != Kind::Full => this.fail(error),
+                        _ => {}
+                    }
+                });
+            }
+        }
+    }
+
+    async fn write_queued(&self) -> Result<()> {
+        let (batch, home) = {
+            let mut work = self.work.borrow_mut();
+            let mut size = 0;
+            let mut batch = Vec::new();
+            while let Some(next) = work.queue.front()
+                && (batch.is_empty() || size + next.blocks() * BLOCK.0 <= MOST_AT_ONCE)
+            {
+                size += next.blocks() * BLOCK.0;
+                batch.extend(work.queue.pop_front());
+            }
+            let home = batch.iter().map(|queued| queued.after_home).max().unwrap_or(0);
+            (batch, home)
+        };
+        if self.work.borrow().flushed_home < home {
+            self.flush().await?;
+        }
+        let durable = self.work.borrow().durable;
+        let mut from = 0;
+        while from < batch.len() {
+            let mut to = from + 1;
+            let follows =
+                |a: &Queued, b: &Queued| a.group == b.group && u64::from(a.block) + a.blocks() == u64::from(b.block);
+            while to < batch.len() && follows(&batch[to - 1], &batch[to]) {
+                to += 1;
+            }
+            self.write_run(&batch[from..to], durable).await?;
+            from = to;
+        }
+        self.flush().await?;
+        let mut work = self.work.borrow_mut();
+        let Work { unwritten, durable, counters, .. } = &mut *work;
+        *durable = batch.last().map_or(*durable, |last| last.number);
+        counters.records += batch.len() as u64;
+        counters.syncs += 1;
+        for content in batch.iter().filter_map(|queued| queued.content.as_ref()) {
+            let blocks = content.bytes.len() as u64 / BLOCK.0;
+            (content.at..content.at + blocks).for_each(|at| drop(unwritten.remove(&at)));
+        }
+        drop(work);
+        self.release();
+        self.changed.notify();
+        Ok(())
+    }
+
+    /// Makes free what was freed by records that are durable, unless something may still be written there.
+    pub(super) fn release(&self) {
+        let mut work = self.work.borrow_mut();
+        let Work { limbo, meta, durable, homing, .. } = &mut *work;
+        while let Some((number, _)) = limbo.front()
+            && number <= durable
+            && !*homing
+        {
+            let (_, runs) = limbo.pop_front().expect("it is there");
+            runs.into_iter().for_each(|run| meta.data.give(run));
+        }
+    }
+
+    /// Records that follow one another in a log.
+    async fn write_run(&self, run: &[Queued], durable: u64) -> Result<()> {
+        let blocks: u64 = run.iter().map(Queued::blocks).sum();
+        let mut buffer = Buffer::alone(BLOCK * blocks)?;
+        let mut at = 0;
+        for queued in run {
+            let content: &[u8] = queued.content.as_ref().map_or(&[], |c| &c.bytes);
+            let end = at + queued.record.len();
+            buffer[at..end].copy_from_slice(&queued.record);
+            let stamp = Stamp {
+                target: TargetId(self.core.target_id()),
+                epoch: self.core.epoch(),
+                number: queued.number,
+                durable,
+                group: queued.group,
+                block: queued.block,
+            };
+            finish(&mut buffer[at..end], &stamp, (content.len() as u64 / BLOCK.0) as u32);
+            buffer[end..end + content.len()].copy_from_slice(content);
+            at = end + content.len();
+        }
+        let at = self.work.borrow().meta.logs.at(run[0].group, run[0].block);
+        self.core.disk.write_log(BLOCK * at, buffer).await.1
+    }
+
+    /// Makes durable what was written.
+    pub(super) async fn flush(&self) -> Result<()> {
+        let home = self.work.borrow().written_home;
+        self.core.disk.flush().await?;
+        let mut work = self.work.borrow_mut();
+        work.flushed_home = work.flushed_home.max(home);
+        Ok(())
+    }
+}
+
+impl Work {
+    /// Queues the record that names logs to which others are about to be written.
+    pub(super) fn open(&mut self, groups: Vec<u32>) -> Result<()> {
+        let record = encode(&[Change::Opens(groups.clone())])?;
+        // Twice: nothing else leads to those logs, and if one record rots the other leads to what proves that it was
+        // there.
+        let places = [self.meta.logs.place_opening(), self.meta.logs.place_opening()];
+        assert!(places[0].is_some(), "a log is open, and keeps blocks for this");
+        self.meta.logs.named(&groups);
+        for (group, block) in places.into_iter().flatten() {
+            self.last += 1;
+            let (number, after_home, record) = (self.last, self.written_home, record.clone());
+            self.queue.push_back(Queued { number, group, block, record, content: None, after_home });
+        }
+        Ok(())
+    }
+}

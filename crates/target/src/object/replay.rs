@@ -1,0 +1,228 @@
+//! Opening: the map as of the last checkpoint, and the records since.
+//!
+//! Reads only the logs that the catalog names and those that records in them name. Records count in the order of their
+//! numbers, up to the first that is not there whole: nobody was told of that one, unless a later record proves that it
+//! was durable; then it is damage, and is said. Ends with a checkpoint, so that what lies behind never counts again.
+
+use super::Objects;
+use super::record::{Change, Found, Record, decode};
+use super::rows::{BLOCK, Key, Row};
+use super::{apply, record};
+use crate::catalog::GroupClass;
+use forebay_model::{Bytes, Error, Result, TargetId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes of a log that are read at once.
+const READ_AT_ONCE: Bytes = Bytes::mib(1);
+
+/// What the logs hold.
+#[derive(Default)]
+struct Harvest {
+    records: BTreeMap<u64, Record>,
+    /// Records whose body is not whole.
+    torn: BTreeMap<u64, record::Stamp>,
+    /// All records up to this one were durable.
+    proven: u64,
+}
+
+impl Objects {
+    pub(super) async fn replay(&self) -> Result<()> {
+        let record = self.core.with_objects(Clone::clone);
+        self.load_space(&record.leaves).await?;
+        if record.open.is_empty() {
+            return Ok(());
+        }
+        let harvest = self.harvest(record.epoch, record.number).await?;
+        let last = self.count(&harvest, record.number)?;
+        for (number, found) in harvest.records.range(record.number + 1..last + 1) {
+            self.again(*number, found).await?;
+        }
+        {
+            let mut work = self.work.borrow_mut();
+            (work.last, work.durable) = (last, last);
+        }
+        self.checkpoint().await
+    }
+
+    /// What is free, as of the checkpoint.
+    async fn load_space(&self, leaves: &[super::tree::LeafRecord]) -> Result<()> {
+        let groups = self.core.groups_of(GroupClass::Objects);
+        if let (Some(first), Some(last)) = (groups.first(), groups.last()) {
+            self.bring(&[(Key::free(*first), Key::free(*last))]).await?;
+        }
+        let tables = self.core.groups_of(GroupClass::Tables);
+        let mut work = self.work.borrow_mut();
+        let meta = &mut work.meta;
+        for group in groups {
+            match meta.tree.get(&Key::free(group)) {
+                Some(Row::Free(runs)) => meta.data.add(group, Some(runs)),
+                _ => meta.data.add(group, None),
+            }
+        }
+        tables.into_iter().for_each(|group| meta.tables.add(group, None));
+        for leaf in leaves {
+            let run = super::space::Run { at: leaf.place.at, blocks: u64::from(leaf.place.blocks) };
+            if !meta.tables.claim(run) {
+                return Err(Error::damaged(format!(
+                    "the catalog has two tables of objects at one place, or one outside of its groups ({})",
+                    BLOCK * leaf.place.at
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the logs that may hold records after `number`.
+    async fn harvest(&self, epoch: u64, number: u64) -> Result<Harvest> {
+        let mut harvest = Harvest { proven: number, ..Harvest::default() };
+        let mut read = BTreeSet::new();
+        loop {
+            let next = {
+                let work = self.work.borrow();
+                work.meta.logs.to_read().into_iter().find(|(group, _)| !read.contains(group))
+            };
+            let Some((group, from)) = next else { return Ok(harvest) };
+            read.insert(group);
+            // To the end of it: what lies behind a record that is not whole tells whether that was acknowledged.
+            let to = self.work.borrow().meta.logs.capacity();
+            let (bytes, unreadable) = self.read_log(group, from, to).await?;
+            let mut newer = None;
+            let mut block = from;
+            let mut hidden = None;
+            scan(TargetId(self.core.target_id()), group, from, &bytes, |found| {
+                let at = block;
+                block += length(&found);
+                match found {
+                    Found::Record(record) if record.stamp.epoch == epoch && record.stamp.number > number => {
+                        harvest.proven = harvest.proven.max(record.stamp.durable);
+                        let mut work = self.work.borrow_mut();
+                        for change in &record.changes {
+                            if let Change::Opens(groups) = change {
+                                work.meta.logs.named(groups);
+                            }
+                        }
+                        harvest.records.insert(record.stamp.number, *record);
+                    }
+                    Found::Torn(stamp) if stamp.epoch == epoch && stamp.number > number => {
+                        harvest.proven = harvest.proven.max(stamp.durable);
+                        harvest.torn.insert(stamp.number, stamp);
+                    }
+                    Found::Newer(version) => newer = Some(version),
+                    Found::Nothing if unreadable.contains(&at) => hidden = Some(at),
+                    _ => {}
+                }
+            });
+            if let Some(version) = newer {
+                return Err(Error::version(format!(
+                    "a record of the logs has version {version}, and this Forebay knows {}; use the newer one",
+                    record::VERSION
+                )));
+            }
+            if let Some(block) = hidden {
+                return Err(Error::damaged(format!(
+                    "block {block} of the log of group {group} cannot be read, and may hold what was acknowledged; \
+                     objects are not served, rings are; look at it with `forebay check`"
+                )));
+            }
+        }
+    }
+
+    /// Blocks `from..to` of the log of `group`, and which of them cannot be read: those are zeros.
+    pub(super) async fn read_log(&self, group: u32, from: u32, to: u32) -> Result<(Vec<u8>, BTreeSet<u32>)> {
+        let start = self.work.borrow().meta.logs.at(group, 0);
+        let length = BLOCK * u64::from(to - from);
+        let mut bytes: Vec<u8> = Vec::with_capacity(length.0 as usize);
+        let mut unreadable = BTreeSet::new();
+        while (bytes.len() as u64) < length.0 {
+            let have = Bytes(bytes.len() as u64);
+            let at = start + u64::from(from) + have / BLOCK;
+            let mut part = vec![0; READ_AT_ONCE.min(length - have).0 as usize];
+            if self.read_blocks(self.stream, at, &mut part).await.is_err() {
+                for (at, block) in (at..).zip(part.chunks_mut(BLOCK.0 as usize)) {
+                    if self.read_blocks(self.stream, at, block).await.is_err() {
+                        block.fill(0);
+                        unreadable.insert((at - start) as u32);
+                    }
+                }
+            }
+            bytes.extend_from_slice(&part);
+        }
+        Ok((bytes, unreadable))
+    }
+
+    /// The last record that counts.
+    fn count(&self, harvest: &Harvest, checkpointed: u64) -> Result<u64> {
+        let mut last = checkpointed;
+        while harvest.records.get(&(last + 1)).is_some_and(|r| r.whole || r.stamp.number <= harvest.proven) {
+            last += 1;
+        }
+        if last < harvest.proven {
+            let place = harvest.torn.get(&(last + 1)).map_or(String::new(), |stamp| {
+                format!(" (in the log of group {}, block {})", stamp.group, stamp.block)
+            });
+            return Err(Error::damaged(format!(
+                "record {} of the logs is damaged{place}, and {} after it were acknowledged; objects are not served, rings are; look at it with `forebay check`",
+                last + 1,
+                harvest.proven - last - 1
+            )));
+        }
+        Ok(last)
+    }
+
+    /// Lets a record take effect again.
+    async fn again(&self, number: u64, record: &Record) -> Result<()> {
+        let ranges: Vec<_> = record.changes.iter().flat_map(apply::needs).collect();
+        self.bring(&ranges).await?;
+        let mut work = self.work.borrow_mut();
+        let meta = &mut work.meta;
+        let (group, end) = (record.stamp.group, record.stamp.block + record.blocks + record.data);
+        meta.logs.found(group, end);
+        let mut data_at = meta.logs.at(record.stamp.group, record.stamp.block + record.blocks);
+        for change in &record.changes {
+            let pieces = match change {
+                Change::Write(write) => &write.pieces,
+                Change::Move { pieces, .. } => pieces,
+                _ => &Vec::new(),
+            };
+            // What it takes was free, or is what it frees itself.
+            let mut taken = Vec::new();
+            for (_, piece) in pieces {
+                let run = super::space::Run { at: piece.at, blocks: piece.blocks() };
+                if meta.data.claim(run) {
+                    taken.push(run);
+                } else if matches!(change, Change::Move { .. }) {
+                    // A part of it may have been taken anew, beside what was at home already.
+                    for at in run.at..run.end() {
+                        meta.data.claim(super::space::Run { at, blocks: 1 });
+                    }
+                }
+            }
+            for run in meta.apply(change, &mut data_at)? {
+                meta.data.give(run);
+            }
+            let stray = matches!(change, Change::Write(_)) && taken.len() != pieces.len();
+            if stray {
+                return Err(Error::damaged(format!("record {number} of the logs takes blocks that are not free")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Blocks of what was found in a log.
+fn length(found: &Found) -> u32 {
+    match found {
+        Found::Record(record) => record.blocks + record.data,
+        _ => 1,
+    }
+}
+
+/// Shows `look` all records in `bytes`, which are the log of `group` from block `from` on.
+pub(super) fn scan(target: TargetId, group: u32, from: u32, bytes: &[u8], mut look: impl FnMut(Found)) {
+    let mut block = 0;
+    while let Some(rest) = bytes.get(block * BLOCK.0 as usize..).filter(|rest| !rest.is_empty()) {
+        let found = decode(target, group, from + block as u32, rest);
+        block += length(&found) as usize;
+        look(found);
+    }
+}

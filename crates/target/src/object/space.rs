@@ -1,0 +1,220 @@
+//! Free blocks in the groups that objects own: in runs, first those that continue what is there.
+//!
+//! Owns what is free, nothing else: what was freed and may still be read, or is not durably free yet, is not here.
+
+use super::rows::BLOCK;
+use crate::layout::Layout;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Blocks that follow one another on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Run {
+    /// The first.
+    pub at: u64,
+    /// How many.
+    pub blocks: u64,
+}
+
+impl Run {
+    /// The block behind the last.
+    pub fn end(self) -> u64 {
+        self.at + self.blocks
+    }
+}
+
+/// Free runs by their first block, counted from the group's.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Group {
+    runs: BTreeMap<u32, u32>,
+    free: u64,
+    largest: u32,
+}
+
+impl Group {
+    fn changed(&mut self) {
+        self.largest = self.runs.values().copied().max().unwrap_or(0);
+    }
+
+    fn give(&mut self, mut at: u32, mut blocks: u32) {
+        self.free += u64::from(blocks);
+        if let Some((&before, &length)) = self.runs.range(..at).next_back() {
+            assert!(before + length <= at, "blocks are freed that are free");
+            if before + length == at {
+                self.runs.remove(&before);
+                (at, blocks) = (before, length + blocks);
+            }
+        }
+        if let Some((&after, &length)) = self.runs.range(at..).next() {
+            assert!(at + blocks <= after, "blocks are freed that are free");
+            if at + blocks == after {
+                self.runs.remove(&after);
+                blocks += length;
+            }
+        }
+        self.runs.insert(at, blocks);
+        self.changed();
+    }
+
+    /// Takes `blocks` from `at` on; whether they were free.
+    fn take(&mut self, at: u32, blocks: u32) -> bool {
+        let Some((&first, &length)) = self.runs.range(..=at).next_back() else { return false };
+        if at + blocks > first + length {
+            return false;
+        }
+        self.runs.remove(&first);
+        if at > first {
+            self.runs.insert(first, at - first);
+        }
+        if first + length > at + blocks {
+            self.runs.insert(at + blocks, first + length - at - blocks);
+        }
+        self.free -= u64::from(blocks);
+        self.changed();
+        true
+    }
+}
+
+/// What is free in some groups of a target.
+pub struct Space {
+    layout: Layout,
+    groups: BTreeMap<u32, Group>,
+    /// Groups whose free runs have changed since they were last asked for.
+    dirty: BTreeSet<u32>,
+}
+
+impl Space {
+    /// No groups yet.
+    pub fn new(layout: Layout) -> Space {
+        Space { layout, groups: BTreeMap::new(), dirty: BTreeSet::new() }
+    }
+
+    fn group_blocks(&self) -> u64 {
+        self.layout.data(true).0 / BLOCK.0
+    }
+
+    fn first_block(&self, group: u32) -> u64 {
+        self.layout.group_at(group).0 / BLOCK.0
+    }
+
+    fn locate(&self, at: u64) -> (u32, u32) {
+        let from = at - self.layout.groups_at.0 / BLOCK.0;
+        let blocks = self.layout.group.0 / BLOCK.0;
+        ((from / blocks) as u32, (from % blocks) as u32)
+    }
+
+    /// Adds a group with these free runs; all of it is free if there are none.
+    pub fn add(&mut self, group: u32, runs: Option<&[(u32, u32)]>) {
+        let all = [(0, self.group_blocks() as u32)];
+        let mut entry = Group::default();
+        runs.unwrap_or(&all).iter().for_each(|(at, blocks)| entry.give(*at, *blocks));
+        self.groups.insert(group, entry);
+        self.dirty.insert(group);
+    }
+
+    /// Free blocks.
+    pub fn free(&self) -> u64 {
+        self.groups.values().map(|group| group.free).sum()
+    }
+
+    /// Blocks, free or not.
+    pub fn capacity(&self) -> u64 {
+        self.group_blocks() * self.groups.len() as u64
+    }
+
+    /// Groups that are wholly free.
+    pub fn empty_groups(&self) -> Vec<u32> {
+        let all = self.group_blocks();
+        self.groups.iter().filter(|(_, group)| group.free == all).map(|(number, _)| *number).collect()
+    }
+
+    /// Gives a group away, which must be wholly free.
+    pub fn remove(&mut self, group: u32) {
+        let entry = self.groups.remove(&group).expect("it was there");
+        assert_eq!(entry.free, self.group_blocks(), "group {group} is given away with what is in it");
+        self.dirty.remove(&group);
+    }
+
+    /// Takes `blocks`, all of them or none: what follows block `near` if that is free, else a run that holds all of
+    /// them, in the same group if there is one and else in the nearest; else the largest runs there are.
+    pub fn allocate(&mut self, blocks: u64, near: Option<u64>) -> Option<Vec<Run>> {
+        if blocks > self.free() {
+            return None;
+        }
+        let mut taken = Vec::new();
+        let mut wanted = blocks;
+        let mut home = 0;
+        if let Some(near) = near.filter(|near| *near >= self.layout.groups_at.0 / BLOCK.0) {
+            let (group, at) = self.locate(near);
+            home = group;
+            let length = self.groups.get(&group).and_then(|g| g.runs.get(&at)).map_or(0, |l| u64::from(*l).min(wanted));
+            if length > 0 {
+                self.take(group, at, length as u32, &mut taken);
+                wanted -= length;
+            }
+        }
+        while wanted > 0 {
+            let (group, at, length) = self.best(wanted, home).expect("enough is free");
+            self.take(group, at, length, &mut taken);
+            wanted -= u64::from(length);
+        }
+        Some(taken)
+    }
+
+    fn take(&mut self, group: u32, at: u32, blocks: u32, taken: &mut Vec<Run>) {
+        let entry = self.groups.get_mut(&group).expect("it was there");
+        assert!(entry.take(at, blocks), "blocks are taken that are not free");
+        self.dirty.insert(group);
+        taken.push(Run { at: self.first_block(group) + u64::from(at), blocks: u64::from(blocks) });
+    }
+
+    /// A run of at most `wanted` blocks: whole if there is such a run, the nearest one to `home`; else the largest.
+    fn best(&self, wanted: u64, home: u32) -> Option<(u32, u32, u32)> {
+        let whole = self.groups.iter().filter(|(_, g)| u64::from(g.largest) >= wanted);
+        if let Some((number, group)) = whole.min_by_key(|(number, _)| number.abs_diff(home)) {
+            let (at, _) = group.runs.iter().find(|(_, length)| u64::from(**length) >= wanted)?;
+            return Some((*number, *at, wanted as u32));
+        }
+        let (number, group) = self.groups.iter().max_by_key(|(_, g)| g.largest)?;
+        let (at, length) = group.runs.iter().max_by_key(|(_, length)| **length)?;
+        Some((*number, *at, *length))
+    }
+
+    /// Takes exactly this run, which a record of a log says was taken; whether it was free.
+    pub fn claim(&mut self, run: Run) -> bool {
+        let (group, at) = self.locate(run.at);
+        self.dirty.insert(group);
+        self.groups.get_mut(&group).is_some_and(|entry| entry.take(at, run.blocks as u32))
+    }
+
+    /// Makes a run free.
+    pub fn give(&mut self, run: Run) {
+        let (group, at) = self.locate(run.at);
+        self.dirty.insert(group);
+        self.groups.get_mut(&group).expect("what is freed is in a group of objects").give(at, run.blocks as u32);
+    }
+
+    /// The free runs of each group that has changed since the last call, were `also` free too; and notes that those
+    /// with some of `also` will change again.
+    pub fn changed_rows(&mut self, also: &[Run]) -> Vec<(u32, Vec<(u32, u32)>)> {
+        let mut with: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
+        for run in also {
+            let (group, at) = self.locate(run.at);
+            with.entry(group).or_default().push((at, run.blocks as u32));
+        }
+        let changed: BTreeSet<u32> = std::mem::take(&mut self.dirty).into_iter().chain(with.keys().copied()).collect();
+        let mut rows = Vec::new();
+        for number in changed {
+            let Some(group) = self.groups.get(&number) else { continue };
+            let mut group = group.clone();
+            for (at, blocks) in with.get(&number).into_iter().flatten() {
+                group.give(*at, *blocks);
+                self.dirty.insert(number);
+            }
+            rows.push((number, group.runs.into_iter().collect()));
+        }
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,275 @@
+//! All rows of a target, in leaves: those that were looked at lately or changed are in memory, the rest on the device.
+//!
+//! Owns which leaf has which keys, where each lies, and which have changed. Two levels: the catalog names the leaves.
+//! Leaves are never overwritten: [`Tree::cut`] says where the changed ones are to go, and the old places are free once
+//! a catalog that names the new ones is durable. Nothing here waits; whoever needs a leaf that is not in memory is told
+//! its place ([`Tree::missing`]) and brings it ([`Tree::bring`]).
+
+use super::rows::{BLOCK, Key, LEAF_SPLIT, Row, Rows, encode_leaf};
+use forebay_model::block::crc32c;
+use forebay_model::{Bytes, Result, TargetId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// Where a leaf lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The device's block where it begins.
+    pub at: u64,
+    /// Its length in blocks.
+    pub blocks: u32,
+    /// CRC-32C of all its bytes.
+    pub crc: u32,
+}
+
+/// A leaf as the catalog names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeafRecord {
+    /// No key in it is below.
+    pub first: Key,
+    /// Where it lies.
+    pub place: Place,
+}
+
+struct Leaf {
+    rows: Option<Rows>,
+    weight: usize,
+    place: Option<Place>,
+    dirty: bool,
+    /// When it was last looked at, in looks.
+    looked: u64,
+}
+
+/// The rows of a target.
+pub struct Tree {
+    target: TargetId,
+    leaves: BTreeMap<Key, Leaf>,
+    looks: u64,
+    /// Places of leaves that were joined to others since the last cut.
+    left: Vec<Place>,
+}
+
+/// Leaves to be written, and what they leave behind.
+pub struct Cut {
+    /// Places and bytes of the changed leaves.
+    pub writes: Vec<(u64, Vec<u8>)>,
+    /// All leaves as the catalog is to name them.
+    pub leaves: Vec<LeafRecord>,
+    /// Places that are free when that catalog is durable.
+    pub left: Vec<Place>,
+}
+
+impl Tree {
+    /// The tree that the catalog names; an empty one if it names no leaf.
+    pub fn new(target: TargetId, records: &[LeafRecord]) -> Tree {
+        let known = |record: &LeafRecord| {
+            let leaf = Leaf { rows: None, weight: 0, place: Some(record.place), dirty: false, looked: 0 };
+            (record.first, leaf)
+        };
+        let mut leaves: BTreeMap<Key, Leaf> = records.iter().map(known).collect();
+        leaves.entry(Key::FIRST).or_insert_with(|| Leaf {
+            rows: Some(Rows::new()),
+            weight: 0,
+            place: None,
+            dirty: false,
+            looked: 0,
+        });
+        Tree { target, leaves, looks: 0, left: Vec::new() }
+    }
+
+    /// The first leaf with keys in `from..=to` that is not in memory.
+    pub fn missing(&self, from: Key, to: Key) -> Option<LeafRecord> {
+        let first = *self.leaves.range(..=from).next_back().map_or(&Key::FIRST, |(key, _)| key);
+        let absent = self.leaves.range(first..=to).find(|(_, leaf)| leaf.rows.is_none());
+        absent.map(|(first, leaf)| LeafRecord {
+            first: *first,
+            place: leaf.place.expect("a leaf is in memory or has a place"),
+        })
+    }
+
+    /// Takes the rows of a leaf that was missing, unless it has come or changed meanwhile.
+    pub fn bring(&mut self, record: &LeafRecord, rows: Rows) {
+        if let Some(leaf) = self.leaves.get_mut(&record.first)
+            && leaf.rows.is_none()
+            && leaf.place == Some(record.place)
+        {
+            leaf.weight = rows.values().map(Row::weight).sum();
+            leaf.rows = Some(rows);
+            self.looks += 1;
+            leaf.looked = self.looks;
+        }
+    }
+
+    fn leaf_mut(&mut self, key: &Key) -> &mut Leaf {
+        self.looks += 1;
+        let leaf = self.leaves.range_mut(..=*key).next_back().expect("the first leaf has every low key").1;
+        leaf.looked = self.looks;
+        leaf
+    }
+
+    /// The row at `key`. Its leaf must be in memory.
+    pub fn get(&self, key: &Key) -> Option<&Row> {
+        let leaf = self.leaves.range(..=*key).next_back().expect("the first leaf has every low key").1;
+        leaf.rows.as_ref().expect("it was brought").get(key)
+    }
+
+    /// The rows in `range`, in order. Their leaves must be in memory.
+    pub fn range(&self, from: Key, to: Key) -> impl DoubleEndedIterator<Item = (&Key, &Row)> {
+        let first = *self.leaves.range(..=from).next_back().expect("the first leaf has every low key").0;
+        let within = (Bound::Included(from), Bound::Included(to));
+        self.leaves
+            .range(first..=to)
+            .flat_map(move |(_, leaf)| leaf.rows.as_ref().expect("it was brought").range(within))
+    }
+
+    /// The rows from `from` on that are in the same leaf, which must be in memory.
+    pub fn rest_of_leaf(&self, from: Key) -> impl Iterator<Item = (&Key, &Row)> {
+        let leaf = self.leaves.range(..=from).next_back().expect("the first leaf has every low key").1;
+        leaf.rows.as_ref().expect("it was brought").range(from..)
+    }
+
+    /// The first key of the leaf behind that of `from`, if it is not above `to`.
+    pub fn leaf_end(&self, from: Key, to: Key) -> Option<Key> {
+        self.leaves.range((Bound::Excluded(from), Bound::Included(to))).next().map(|(key, _)| *key)
+    }
+
+    /// Puts a row. Its leaf must be in memory.
+    pub fn put(&mut self, key: Key, row: Row) {
+        let leaf = self.leaf_mut(&key);
+        leaf.dirty = true;
+        leaf.weight += row.weight();
+        if let Some(old) = leaf.rows.as_mut().expect("it was brought").insert(key, row) {
+            leaf.weight -= old.weight();
+        }
+    }
+
+    /// Takes a row away. Its leaf must be in memory.
+    pub fn take(&mut self, key: &Key) -> Option<Row> {
+        let leaf = self.leaf_mut(key);
+        let old = leaf.rows.as_mut().expect("it was brought").remove(key)?;
+        leaf.dirty = true;
+        leaf.weight -= old.weight();
+        Some(old)
+    }
+
+    /// Bytes of rows in memory, about.
+    pub fn memory(&self) -> usize {
+        self.leaves.values().filter(|leaf| leaf.rows.is_some()).map(|leaf| leaf.weight * 2 + 200).sum()
+    }
+
+    /// Whether anything has changed since the last cut.
+    pub fn is_dirty(&self) -> bool {
+        self.leaves.values().any(|leaf| leaf.dirty)
+    }
+
+    /// Bytes of rows that have changed since the last cut.
+    pub fn dirty(&self) -> usize {
+        self.leaves.values().filter(|leaf| leaf.dirty).map(|leaf| leaf.weight).sum()
+    }
+
+    /// Forgets leaves that have not changed, those not looked at for longest first, until `most` bytes are left.
+    pub fn shrink(&mut self, most: usize) {
+        let mut memory = self.memory();
+        if memory <= most {
+            return;
+        }
+        let mut clean: Vec<(u64, Key)> = Vec::new();
+        for (key, leaf) in &self.leaves {
+            if leaf.rows.is_some() && !leaf.dirty && leaf.place.is_some() {
+                clean.push((leaf.looked, *key));
+            }
+        }
+        clean.sort_unstable();
+        for (_, key) in clean {
+            if memory <= most {
+                return;
+            }
+            let leaf = self.leaves.get_mut(&key).expect("it was there");
+            memory -= leaf.weight * 2 + 200;
+            leaf.rows = None;
+        }
+    }
+
+    /// All leaves with their places: those that changed are cut to size and get new ones from `allocate`. If that has
+    /// no room, what has changed is still to be written.
+    pub fn cut(&mut self, mut allocate: impl FnMut(u32) -> Result<u64>) -> Result<Cut> {
+        self.join();
+        self.split();
+        let mut writes = Vec::new();
+        let mut places = Vec::new();
+        for (first, leaf) in self.leaves.iter().filter(|(_, leaf)| leaf.dirty) {
+            let bytes = encode_leaf(self.target, *first, leaf.rows.as_ref().expect("what changed is in memory"))?;
+            let blocks = (bytes.len() as u64 / BLOCK.0) as u32;
+            let place = Place { at: allocate(blocks)?, blocks, crc: crc32c(&bytes) };
+            writes.push((place.at, bytes));
+            places.push(place);
+        }
+        let mut left = std::mem::take(&mut self.left);
+        for (leaf, place) in self.leaves.values_mut().filter(|leaf| leaf.dirty).zip(places) {
+            left.extend(leaf.place.replace(place));
+            leaf.dirty = false;
+        }
+        let named =
+            self.leaves.iter().filter_map(|(first, leaf)| Some(LeafRecord { first: *first, place: leaf.place? }));
+        Ok(Cut { writes, leaves: named.collect(), left })
+    }
+
+    /// Blocks that the next cut takes at most.
+    pub fn cut_blocks(&self) -> u64 {
+        let blocks = |leaf: &Leaf| {
+            // Two that follow one another are together larger than what they were cut at.
+            let parts = leaf.weight / (LEAF_SPLIT * 3 / 8) + 1;
+            // And one that has not changed may be joined to it.
+            let joined = if leaf.weight < LEAF_SPLIT / 2 { LEAF_SPLIT / 2 } else { leaf.weight };
+            Bytes((joined + 128 * parts) as u64).align_up(BLOCK).0 / BLOCK.0 + parts as u64
+        };
+        self.leaves.values().filter(|leaf| leaf.dirty).map(blocks).sum()
+    }
+
+    /// Joins leaves that changed and have become small with the one before, if that is in memory.
+    fn join(&mut self) {
+        let firsts: Vec<Key> = self.leaves.keys().copied().collect();
+        for pair in firsts.windows(2).rev() {
+            let [before, after] = pair else { continue };
+            let (low, high) = (&self.leaves[before], &self.leaves[after]);
+            let small = high.dirty && high.rows.is_some() && low.rows.is_some();
+            if small && low.weight + high.weight < LEAF_SPLIT / 2 {
+                let high = self.leaves.remove(after).expect("it was there");
+                self.left.extend(high.place);
+                let low = self.leaves.get_mut(before).expect("it was there");
+                low.weight += high.weight;
+                low.dirty = true;
+                low.rows.as_mut().expect("it is in memory").extend(high.rows.expect("it is in memory"));
+            }
+        }
+    }
+
+    fn split(&mut self) {
+        let large = |(_, leaf): &(&Key, &Leaf)| leaf.dirty && leaf.weight > LEAF_SPLIT;
+        let firsts: Vec<Key> = self.leaves.iter().filter(large).map(|(first, _)| *first).collect();
+        for first in firsts {
+            let leaf = self.leaves.get_mut(&first).expect("it was there");
+            let rows = std::mem::take(leaf.rows.as_mut().expect("what changed is in memory"));
+            let looked = leaf.looked;
+            let mut parts: Vec<(Key, Rows, usize)> = vec![(first, Rows::new(), 0)];
+            for (key, row) in rows {
+                let weight = row.weight();
+                let (_, part, size) = parts.last().expect("there is one");
+                if !part.is_empty() && size + weight > LEAF_SPLIT * 3 / 4 {
+                    parts.push((key, Rows::new(), 0));
+                }
+                let (_, part, size) = parts.last_mut().expect("there is one");
+                *size += weight;
+                part.insert(key, row);
+            }
+            for (key, rows, weight) in parts {
+                let place = (key == first).then(|| self.leaves[&first].place).flatten();
+                self.leaves.insert(key, Leaf { rows: Some(rows), weight, place, dirty: true, looked });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

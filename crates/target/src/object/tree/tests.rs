@@ -1,0 +1,197 @@
+use super::{LeafRecord, Place, Tree};
+use crate::object::rows::{BLOCK, Key, LEAF_SPLIT, Part, Row, Rows, decode_leaf};
+use crate::seeds::{Chance, each};
+use forebay_model::{Error, ObjectId, TargetId};
+use std::collections::{BTreeMap, BTreeSet};
+
+const TARGET: TargetId = TargetId(9);
+
+/// Leaves on a device, by their first block.
+#[derive(Default)]
+struct Device {
+    leaves: BTreeMap<u64, Vec<u8>>,
+    next: u64,
+}
+
+impl Device {
+    fn rows(&self, record: &LeafRecord) -> Rows {
+        let bytes = &self.leaves[&record.place.at];
+        assert_eq!(bytes.len() as u64, BLOCK.0 * u64::from(record.place.blocks));
+        decode_leaf(TARGET, record.first, record.place.crc, bytes).expect("a leaf that is named is whole")
+    }
+
+    fn bring(&self, tree: &mut Tree, from: Key, to: Key) {
+        while let Some(record) = tree.missing(from, to) {
+            let rows = self.rows(&record);
+            tree.bring(&record, rows);
+        }
+    }
+
+    /// Makes what has changed durable; the leaves as they are named then.
+    fn cut(&mut self, tree: &mut Tree, named: &[LeafRecord]) -> Vec<LeafRecord> {
+        let expected = tree.cut_blocks();
+        let mut next = self.next;
+        let cut = tree.cut(|blocks| {
+            next += u64::from(blocks);
+            Ok(next - u64::from(blocks))
+        });
+        let cut = cut.expect("there is room");
+        assert!(next - self.next <= expected, "{} blocks instead of {expected}", next - self.next);
+        self.next = next;
+        for (at, bytes) in cut.writes {
+            assert!(bytes.len() <= LEAF_SPLIT + 8192, "a leaf of {} bytes", bytes.len());
+            assert!(self.leaves.insert(at, bytes).is_none(), "a leaf is overwritten");
+        }
+        // What is left behind is exactly what is not named any more, each once.
+        let places = |records: &[LeafRecord]| records.iter().map(|r| r.place.at).collect::<BTreeSet<u64>>();
+        let gone: Vec<u64> = places(named).difference(&places(&cut.leaves)).copied().collect();
+        let mut left: Vec<u64> = cut.left.iter().map(|place| place.at).collect();
+        left.sort_unstable();
+        assert_eq!(left, gone);
+        left.iter().for_each(|at| drop(self.leaves.remove(at)));
+        assert!(cut.leaves.is_sorted_by(|a, b| a.first < b.first));
+        assert!(!tree.is_dirty() && tree.dirty() == 0 && tree.cut_blocks() == 0);
+        cut.leaves
+    }
+}
+
+fn key(random: &Chance) -> Key {
+    let id = ObjectId { volume: 1, object: random.below(30) };
+    Key { id, part: Part::Attribute { page: 1, number: random.below(12) as u32 } }
+}
+
+fn row(random: &Chance) -> Row {
+    let length = if random.once_in(8) { 4096 } else { random.below(900) };
+    Row::Attribute(vec![random.next() as u8; length as usize])
+}
+
+fn compare(device: &Device, tree: &mut Tree, model: &Rows, from: Key, to: Key) {
+    device.bring(tree, from, to);
+    let got: Vec<(&Key, &Row)> = tree.range(from, to).collect();
+    assert_eq!(got, model.range(from..=to).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_tree_is_a_map_whatever_is_put_taken_cut_forgotten_and_read_again() {
+    each(60, |random| {
+        let (mut device, mut tree, mut model) = (Device::default(), Tree::new(TARGET, &[]), Rows::new());
+        let (mut named, mut durable) = (Vec::new(), Rows::new());
+        // Growing, then shrinking, so that leaves are split and joined.
+        for step in 0..1200 {
+            let growing = !(500..=1000).contains(&step);
+            match random.below(100) {
+                0..70 if growing || random.once_in(6) => {
+                    let (key, row) = (key(random), row(random));
+                    device.bring(&mut tree, key, key);
+                    tree.put(key, row.clone());
+                    model.insert(key, row);
+                }
+                0..80 => {
+                    let key = key(random);
+                    device.bring(&mut tree, key, key);
+                    assert_eq!(tree.take(&key), model.remove(&key));
+                    assert_eq!(tree.get(&key), None);
+                }
+                80..86 => {
+                    named = device.cut(&mut tree, &named);
+                    durable = model.clone();
+                }
+                86..90 => tree.shrink(random.below(200_000) as usize),
+                90 => {
+                    tree = Tree::new(TARGET, &named);
+                    model = durable.clone();
+                }
+                _ => {
+                    let (a, b) = (key(random), key(random));
+                    compare(&device, &mut tree, &model, a.min(b), a.max(b));
+                    device.bring(&mut tree, a, a);
+                    assert_eq!(tree.get(&a), model.get(&a));
+                }
+            }
+        }
+        compare(&device, &mut tree, &model, Key::FIRST, Key::end_of(ObjectId::LAST));
+        named = device.cut(&mut tree, &named);
+        compare(&device, &mut Tree::new(TARGET, &named), &model, Key::FIRST, Key::end_of(ObjectId::LAST));
+        assert_eq!(device.leaves.len(), named.len(), "leaves that nobody names");
+    });
+}
+
+#[test]
+fn leaves_are_cut_in_two_when_they_grow_and_joined_when_they_shrink() {
+    let (mut device, mut tree) = (Device::default(), Tree::new(TARGET, &[]));
+    let key = |n: u64| Key::head(ObjectId { volume: 1, object: n });
+    (0..300).for_each(|n| tree.put(key(n), Row::Attribute(vec![1; 1000])));
+    let named = device.cut(&mut tree, &[]);
+    assert!(named.len() > 6 && named.len() < 20, "{} leaves", named.len());
+    (0..295).for_each(|n| drop(tree.take(&key(n))));
+    let named = device.cut(&mut tree, &named);
+    assert_eq!(named.len(), 1);
+    compare(
+        &device,
+        &mut Tree::new(TARGET, &named),
+        &(295..300).map(|n| (key(n), Row::Attribute(vec![1; 1000]))).collect(),
+        Key::FIRST,
+        key(400),
+    );
+}
+
+#[test]
+fn only_what_has_changed_is_written() {
+    let (mut device, mut tree) = (Device::default(), Tree::new(TARGET, &[]));
+    let key = |n: u64| Key::head(ObjectId { volume: 1, object: n });
+    (0..300).for_each(|n| tree.put(key(n), Row::Attribute(vec![1; 1000])));
+    let before = device.cut(&mut tree, &[]);
+    tree.put(key(150), Row::Attribute(vec![2; 1000]));
+    let after = device.cut(&mut tree, &before);
+    assert_eq!(before.iter().filter(|record| !after.contains(record)).count(), 1);
+    assert_eq!(device.cut(&mut tree, &after), after);
+}
+
+#[test]
+fn what_has_changed_is_never_forgotten_and_the_rest_is_bounded() {
+    let (mut device, mut tree) = (Device::default(), Tree::new(TARGET, &[]));
+    let key = |n: u64| Key::head(ObjectId { volume: 1, object: n });
+    (0..300).for_each(|n| tree.put(key(n), Row::Attribute(vec![1; 1000])));
+    tree.shrink(0);
+    assert_eq!(tree.missing(Key::FIRST, key(300)), None, "nothing of it is on the device");
+    let named = device.cut(&mut tree, &[]);
+    tree.put(key(7), Row::Attribute(vec![2; 10]));
+    tree.shrink(0);
+    assert_eq!(tree.get(&key(7)), Some(&Row::Attribute(vec![2; 10])));
+    assert!(tree.memory() < 120_000, "{} bytes in memory", tree.memory());
+    assert!(tree.missing(Key::FIRST, key(300)).is_some());
+    // What is brought too late does not replace what has changed since.
+    let stale = LeafRecord { first: named[0].first, place: Place { at: 1 << 40, ..named[0].place } };
+    tree.bring(&stale, Rows::new());
+    assert_eq!(tree.get(&key(7)), Some(&Row::Attribute(vec![2; 10])));
+}
+
+#[test]
+fn a_cut_that_finds_no_room_leaves_everything_as_it_was() {
+    each(40, |random| {
+        let (mut device, mut tree, mut model) = (Device::default(), Tree::new(TARGET, &[]), Rows::new());
+        let mut named = Vec::new();
+        for _ in 0..4 {
+            for _ in 0..200 {
+                let (key, row) = (key(random), row(random));
+                device.bring(&mut tree, key, key);
+                tree.put(key, row.clone());
+                model.insert(key, row);
+            }
+            let mut left = random.below(8);
+            let refused = tree.cut(|_| {
+                left = left.checked_sub(1).ok_or_else(|| Error::full("no room"))?;
+                Ok((1 << 40) + left)
+            });
+            if refused.is_err() {
+                assert!(tree.is_dirty());
+                tree.shrink(0);
+                compare(&device, &mut tree, &model, Key::FIRST, Key::end_of(ObjectId::LAST));
+                named = device.cut(&mut tree, &named);
+            } else {
+                return;
+            }
+        }
+        compare(&device, &mut Tree::new(TARGET, &named), &model, Key::FIRST, Key::end_of(ObjectId::LAST));
+    });
+}
