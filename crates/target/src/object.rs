@@ -227,7 +227,11 @@ impl Objects {
     /// Waits for everything that was given, takes nothing home, and ends.
     pub(crate) async fn close(&self) -> Result<()> {
         self.ready().await?;
-        self.checkpoint().await?;
+        let checkpointed = self.core.with_objects(|objects| objects.number);
+        let changed = self.work.borrow().last != checkpointed || self.work.borrow().meta.tree.is_dirty();
+        if changed {
+            self.checkpoint().await?;
+        }
         self.work.borrow_mut().stopping = true;
         self.queued.notify();
         Ok(())

@@ -555,3 +555,14 @@ fn a_device_full_of_bytes_keeps_room_for_what_is_known_of_them() {
     }
     fake.run(target.close()).unwrap();
 }
+
+#[test]
+fn a_target_without_objects_gives_them_no_space() {
+    let fake = Fake::new(Bytes::mib(64), false);
+    let target = fake.target();
+    let free = target.free_runs();
+    fake.run(target.close()).unwrap();
+    assert_eq!(target.free_runs(), free);
+    let target = again(&fake, target);
+    assert_eq!(target.free_runs(), free);
+}
