@@ -1,6 +1,13 @@
 use super::{Arrivals, Elements, Load, run};
+use crate::World;
 use crate::disk::presets;
-use forebay_model::{Bytes, Rate};
+use forebay_model::{Bytes, ObjectId, Rate};
+use forebay_target::Target;
+use forebay_target::object::Placement;
+use forebay_target::object::rows::Quota;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
 
 #[test]
 fn sixty_megabytes_a_second_are_kept_beside_eight_readers_on_a_full_aged_pinned_disk() {
@@ -73,4 +80,57 @@ fn a_second_counts_what_came_in_it_of_elements_that_were_kept() {
     assert_eq!(arrivals.worst(420), Rate(80));
     assert_eq!(arrivals.worst(500), Rate(20));
     assert_eq!(arrivals.worst(600), Rate(0));
+}
+
+/// Writes 4 KiB to each of 20 objects, 16 times a second; counts what is durable.
+async fn write_small(target: Rc<Target>, done: Rc<Cell<u64>>) {
+    let env = target.disk().env().clone();
+    loop {
+        env.clock.sleep(Duration::from_millis(1000 / 16)).await;
+        for object in 1..=20 {
+            let (target, done, at) = (target.clone(), done.clone(), env.random.below(1000) * 4096);
+            env.spawner.detach(async move {
+                let id = ObjectId { volume: 1, object };
+                target.objects().write(target.stream(), id, at, &[1; 4096], Placement::Auto).await.unwrap();
+                done.set(done.get() + 1);
+            });
+        }
+    }
+}
+
+/// Writes one object over and over, 4 MiB at a time.
+async fn write_large(target: Rc<Target>, done: Rc<Cell<u64>>) {
+    let (stream, id) = (target.stream(), ObjectId { volume: 1, object: 21 });
+    for n in 0.. {
+        let bytes = vec![1; 4 << 20];
+        target.objects().write(stream, id, n % 500 << 22, &bytes, Placement::Home).await.unwrap();
+        done.set(done.get() + 1);
+    }
+}
+
+#[test]
+fn a_promise_is_kept_beside_durable_writes_large_ones_and_readers() {
+    for large in [false, true] {
+        let mut load = Load::headline(presets::wd15ears().scaled(100));
+        (load.fill_percent, load.readers, load.seconds, load.pins_percent) = (60.0, 4, Some(20), 0);
+        let world = World::new(1);
+        let disk = world.disk(load.disk.clone());
+        let (target, ring) = world.run(super::set_up(world.env(disk.clone()), &load)).unwrap();
+        world.run(async {
+            target.objects().create_volume(1, Quota::default()).await.unwrap();
+            for object in 1..=21 {
+                target.objects().create(ObjectId { volume: 1, object }, Vec::new()).await.unwrap();
+            }
+        });
+        let (few, many) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+        world.spawner().detach(write_small(target.clone(), few.clone()));
+        if large {
+            world.spawner().detach(write_large(target.clone(), many.clone()));
+        }
+        let outcome = world.run(super::measure(&world, &disk, target.clone(), ring.clone(), &load)).unwrap();
+        assert_eq!((outcome.missed_deadlines, outcome.lost_elements), (0, 0), "large: {large}");
+        let (least, due) = (few.get(), world.now().0 / 1_000_000_000 * 300);
+        assert!(least > due, "{least} durable writes of more than {due}");
+        assert!(outcome.read > Rate(0) && (many.get() > 0) == large, "{} read, {} large", outcome.read, many.get());
+    }
 }
