@@ -103,7 +103,7 @@ async fn write_large(target: Rc<Target>, done: Rc<Cell<u64>>) {
     let (stream, id) = (target.stream(), ObjectId { volume: 1, object: 21 });
     for n in 0.. {
         let bytes = vec![1; 4 << 20];
-        target.objects().write(stream, id, n % 500 << 22, &bytes, Placement::Home).await.unwrap();
+        target.objects().write(stream, id, (n % 500) << 22, &bytes, Placement::Home).await.unwrap();
         done.set(done.get() + 1);
     }
 }
