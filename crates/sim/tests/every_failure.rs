@@ -12,6 +12,7 @@ use forebay_sim::disk::{Fault, Op, presets};
 use forebay_sim::feeder::Feeder;
 use forebay_sim::stage::{Book, Ending, NAME, Scene, Stage, element, look, record};
 use forebay_target::Target;
+use forebay_target::profile::{MeasureOptions, measure};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -238,4 +239,29 @@ fn a_disk_that_becomes_a_hundred_times_slower_is_noticed_within_ten_seconds() {
     let (state, missed, _, after) = recorded_through(|from| Fault::Slow { factor: 100.0, from });
     assert!(state != RingState::Failed && missed > 0, "{state:?}, {missed} missed");
     assert!(after <= Duration::from_secs(10), "noticed after {after:?}");
+}
+
+#[test]
+fn a_disk_that_becomes_slow_is_noticed_without_any_guarantee_and_not_before() {
+    let stage = Stage::new(10, presets::sata7200().scaled(5000), |spec| spec.capacity = Bytes::mib(20));
+    let (env, book, disk) = (stage.env(), stage.book.clone(), stage.disk.clone());
+    stage.world.run(async move {
+        let target = Target::open(env.clone()).await.unwrap();
+        let layout = target.layout();
+        let extent = layout.groups_at..layout.groups_at + layout.group * u64::from(layout.groups);
+        let options = MeasureOptions::for_extent(extent.end - extent.start, true, false);
+        let measured = measure(&env, extent, options, &mut |_| ()).await.unwrap();
+        target.set_profile(measured).await.unwrap();
+        let spawner = env.spawner.clone();
+        let (env_, target_) = (env.clone(), target.clone());
+        let _recorder = spawner.spawn(async move { pour(&env_, &target_, &book, 80_000).await });
+        env.clock.sleep(Duration::from_secs(20)).await;
+        assert_eq!(target.disk().slower(), 0);
+        let begins = env.clock.now();
+        disk.inject(Fault::Slow { factor: 100.0, from: begins });
+        while target.disk().slower() == 0 {
+            env.clock.sleep(Duration::from_millis(100)).await;
+            assert!(env.clock.now().since(begins) <= Duration::from_secs(10), "nothing was said");
+        }
+    });
 }

@@ -19,6 +19,7 @@
 //! After the device has failed a write or a flush once, everything but reads is refused until the target is opened
 //! again: what the device still holds is unknown.
 
+mod pace;
 mod slack;
 mod state;
 mod streams;
@@ -140,6 +141,11 @@ impl Scheduler {
     /// What has been done so far.
     pub fn counters(&self) -> Counters {
         self.inner.state.borrow().counters
+    }
+
+    /// How many times longer than at its worst by the profile the device takes; 0 if that is not worth a word.
+    pub fn slower(&self) -> u32 {
+        self.inner.state.borrow().pace.slower(self.inner.env.clock.now())
     }
 
     /// Why writes are refused, if they are.
@@ -385,11 +391,17 @@ impl Scheduler {
 
     fn start_flush(&self, waiting: Vec<Giver<Result<()>>>) {
         let io = self.inner.env.device.flush();
+        let worst = self.inner.profile.borrow().flush;
+        self.inner.state.borrow_mut().pace.started(worst, self.inner.env.clock.now());
         let this = self.clone();
         self.inner.env.spawner.detach(async move {
             let result = io.await;
             let now = this.inner.env.clock.now();
-            this.inner.state.borrow_mut().flushed(&result, now);
+            {
+                let mut state = this.inner.state.borrow_mut();
+                state.pace.ended(worst, now);
+                state.flushed(&result, now);
+            }
             // Who waited for this flush must not believe an earlier failure undone.
             let result = this.failure().map_or(result, Err);
             for waiter in waiting {

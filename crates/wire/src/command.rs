@@ -200,6 +200,8 @@ pub struct Activity {
     pub missed_deadlines: u64,
     /// Reads that had to wait for slack.
     pub throttled: u64,
+    /// How many times longer than at its worst by the profile the device takes; 0 if it does not.
+    pub slower: u32,
 }
 
 /// A target and what was measured of it.

@@ -113,6 +113,7 @@ pub fn info(info: &Info) -> Value {
                 "written_bytes": target.activity.guaranteed.0, "read_bytes": target.activity.read.0,
                 "metadata_bytes": target.activity.metadata.0,
                 "missed_deadlines": target.activity.missed_deadlines, "throttled": target.activity.throttled,
+                "times_slower_than_profile": target.activity.slower,
             })
         })
         .collect();

@@ -137,6 +137,16 @@ pub fn health(rings: &[RingStatus], info: &Info) -> Health {
             remedy: format!("everything in {} is pinned, so nothing can be recorded; unpin something", ring.spec.name),
         };
     }
+    if let Some(target) = info.targets.iter().find(|target| target.activity.slower > 0) {
+        return Health {
+            code: "slow_device",
+            remedy: format!(
+                "{} takes {} times as long as at its worst by its profile, and reports no error; replace it, or measure it \
+                 anew with `forebay profile` if it is meant to be so",
+                target.device, target.activity.slower
+            ),
+        };
+    }
     let missed: u64 = rings.iter().map(|ring| ring.missed_deadlines).sum();
     if missed > 0 {
         return Health {

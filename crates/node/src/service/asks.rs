@@ -144,6 +144,7 @@ fn info(service: &Service) -> TargetInfo {
             metadata: counters.metadata,
             missed_deadlines: counters.missed_deadlines,
             throttled: counters.throttled,
+            slower: target.disk().slower(),
         },
     }
 }

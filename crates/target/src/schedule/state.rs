@@ -1,5 +1,6 @@
 //! What the scheduler knows, and what it decides from that: no I/O, no waiting.
 
+use super::pace::Pace;
 use super::slack;
 use super::streams::{ANTICIPATION, Streams, Turn};
 use super::{Class, Counters, Direction, Pending};
@@ -95,6 +96,7 @@ pub(super) struct State {
     pub(super) timer: Option<Moment>,
     pub(super) failed: Option<Error>,
     pub(super) counters: Counters,
+    pub(super) pace: Pace,
 }
 
 /// The slack of one decision: found out if somebody asks, and once.
@@ -378,6 +380,7 @@ impl State {
         let takes = rate.time_for(length);
         let worst = profile.position_time(self.head, offset) + takes;
         self.busy += worst;
+        self.pace.started(worst, now);
         self.head = offset + length;
         if matches!(class, Class::Guaranteed | Class::Normal) {
             self.tracker = self.head;
@@ -416,6 +419,7 @@ impl State {
     /// Counts it as ended.
     pub(super) fn ended(&mut self, io: &Started, result: &Result<()>, now: Moment) {
         self.busy -= io.worst;
+        self.pace.ended(io.worst, now);
         match io.class {
             Class::Guaranteed => {
                 self.guaranteed_in_flight -= io.length;

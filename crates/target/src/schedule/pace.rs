@@ -1,0 +1,68 @@
+//! Whether the device is as quick as its profile says: disks become slow before they die, and report no error.
+//!
+//! The time in which something was under way is held against what all of it takes at its worst by the profile. Queues,
+//! seeks and turns are in that worst already, so a device that takes several times as long is not the one that was
+//! measured. Nothing is changed by this: it is said, and somebody replaces the disk or measures it anew.
+
+use forebay_model::Moment;
+use std::time::Duration;
+
+/// How many times the worst is too long.
+const FACTOR: u32 = 4;
+/// How long something has to have been under way before anything is said.
+const SPAN: Duration = Duration::from_secs(5);
+/// No I/O counts for less: what is shorter has to do with the machine, and not with the device.
+const LEAST: Duration = Duration::from_millis(1);
+
+#[derive(Default)]
+pub(super) struct Pace {
+    in_flight: usize,
+    /// Since when the device has not been idle.
+    since: Option<Moment>,
+    /// What is under way takes this long at the worst.
+    under_way: Duration,
+    /// Of this span: how long the device was not idle, and what ended meanwhile takes at the worst.
+    taken: Duration,
+    worth: Duration,
+    /// What was found in the last whole span.
+    found: u32,
+}
+
+impl Pace {
+    /// Something that takes `worst` by the profile begins.
+    pub(super) fn started(&mut self, worst: Duration, now: Moment) {
+        self.in_flight += 1;
+        self.under_way += worst.max(LEAST);
+        self.since.get_or_insert(now);
+    }
+
+    /// It has ended.
+    pub(super) fn ended(&mut self, worst: Duration, now: Moment) {
+        let worst = worst.max(LEAST);
+        self.in_flight -= 1;
+        self.under_way -= worst;
+        self.worth += worst;
+        if let Some(since) = self.since {
+            self.taken += now.since(since);
+        }
+        self.since = (self.in_flight > 0).then_some(now);
+        if self.taken >= SPAN {
+            self.found = self.slower(now);
+            (self.taken, self.worth) = (Duration::ZERO, Duration::ZERO);
+        }
+    }
+
+    /// How many times longer than at its worst by the profile the device takes; 0 if that is not worth a word.
+    pub(super) fn slower(&self, now: Moment) -> u32 {
+        let taken = self.taken + self.since.map_or(Duration::ZERO, |since| now.since(since));
+        if taken < SPAN {
+            return self.found;
+        }
+        let worth = (self.worth + self.under_way).max(LEAST);
+        let times = (taken.as_nanos() / worth.as_nanos()).min(u128::from(u32::MAX)) as u32;
+        if times >= FACTOR { times } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests;

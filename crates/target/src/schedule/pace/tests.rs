@@ -1,0 +1,51 @@
+use super::*;
+
+const WORST: Duration = Duration::from_millis(10);
+
+fn at(milliseconds: u64) -> Moment {
+    Moment(milliseconds * 1_000_000)
+}
+
+/// One I/O after the other, each taking `takes` ms, for `span` ms; what is said then.
+fn one_by_one(pace: &mut Pace, from: u64, takes: u64, span: u64) -> u32 {
+    for begin in (from..from + span).step_by(takes as usize) {
+        pace.started(WORST, at(begin));
+        pace.ended(WORST, at(begin + takes));
+    }
+    pace.slower(at(from + span))
+}
+
+#[test]
+fn a_device_that_keeps_to_its_profile_is_not_called_slow() {
+    let mut pace = Pace::default();
+    assert_eq!(one_by_one(&mut pace, 0, 10, 60_000), 0);
+    assert_eq!(one_by_one(&mut pace, 60_000, 30, 60_000), 0, "three times is within what neighbours do");
+}
+
+#[test]
+fn a_device_a_hundred_times_slower_is_called_so_within_ten_seconds_and_no_longer_when_it_is_over() {
+    let mut pace = Pace::default();
+    one_by_one(&mut pace, 0, 10, 20_000);
+    let said = one_by_one(&mut pace, 20_000, 1000, 10_000);
+    assert!((50..=101).contains(&said), "{said}");
+    assert_eq!(one_by_one(&mut pace, 30_000, 10, 12_000), 0);
+}
+
+#[test]
+fn what_never_ends_is_said_while_it_lasts() {
+    let mut pace = Pace::default();
+    pace.started(WORST, at(0));
+    assert_eq!(pace.slower(at(4_000)), 0);
+    assert_eq!(pace.slower(at(8_000)), 800);
+}
+
+#[test]
+fn many_at_once_share_the_time_and_idle_time_counts_for_nothing() {
+    let mut pace = Pace::default();
+    for round in 0..100 {
+        let begin = round * 10_000;
+        (0..8).for_each(|_| pace.started(WORST, at(begin)));
+        (1..=8).for_each(|n| pace.ended(WORST, at(begin + n * 10)));
+    }
+    assert_eq!(pace.slower(at(2_000_000)), 0);
+}
