@@ -93,6 +93,8 @@ struct Work {
 pub struct Counters {
     /// Records made durable.
     pub records: u64,
+    /// Commands in them: those that came together share a record.
+    pub commands: u64,
     /// Flushes that made them so.
     pub syncs: u64,
     /// Blocks taken home from logs.

@@ -6,7 +6,7 @@
 
 use super::apply::{Meta, needs};
 use super::logs::{LogRecord, MANY_OPEN};
-use super::record::{Change, encode};
+use super::record::{Change, Draft};
 use super::rows::{BLOCK, Key, Row};
 use super::space::Run;
 use super::tree::Cut;
@@ -150,7 +150,7 @@ impl Objects {
     /// could not be opened again. What `removes` goes on as long as it can.
     pub(super) async fn room_for_rows(&self, changes: &[Change], removes: bool) -> Result<()> {
         let leaves = changes.iter().flat_map(needs).count() as u64;
-        let added = if removes { 0 } else { OF_A_LEAF * leaves + 2 * (encode(changes)?.len() as u64 / BLOCK.0) };
+        let added = if removes { 0 } else { OF_A_LEAF * leaves + 2 * u64::from(Draft::of(changes)?.blocks()) };
         let short = || {
             let work = self.work.borrow();
             work.meta.tree.cut_blocks() + 2 * SPARE + added > work.meta.tables.free()

@@ -3,7 +3,7 @@
 //! Order of durable steps: writes home that a record points to, flush, the record, flush. A record counts only when all
 //! before it do, so records may be in several logs.
 
-use super::record::{Change, Stamp, encode, finish};
+use super::record::{Change, Draft, Stamp, finish};
 use super::rows::BLOCK;
 use super::{CHANGED_ROWS, Objects, ROWS_IN_MEMORY, Work, apply, logs};
 use forebay_env::Buffer;
@@ -25,21 +25,29 @@ pub(super) struct Content {
     pub(super) bytes: Vec<u8>,
 }
 
-/// A record that has taken effect in memory.
+/// A record that has taken effect in memory. Until it is written, commands may join it.
 pub(super) struct Queued {
     number: u64,
     group: u32,
     block: u32,
     /// Header and body.
-    record: Vec<u8>,
-    content: Option<Rc<Content>>,
+    record: Draft,
+    contents: Vec<Rc<Content>>,
+    /// Blocks of content.
+    data: u32,
+    commands: u64,
     /// How many writes home have to be durable before it.
     after_home: u64,
 }
 
 impl Queued {
-    fn blocks(&self) -> u64 {
-        (self.record.len() + self.content.as_ref().map_or(0, |c| c.bytes.len())) as u64 / BLOCK.0
+    fn blocks(&self) -> u32 {
+        self.record.blocks() + self.data
+    }
+
+    /// Whether a command with so many blocks may share the header.
+    fn takes(&self, record: &Draft, data: u32) -> bool {
+        self.record.has_room_for(record) && u64::from(self.blocks() + data) * BLOCK.0 <= MOST_AT_ONCE
     }
 }
 
@@ -77,36 +85,42 @@ impl Objects {
         }
     }
 
-    /// Makes changes take effect and queues their record, with `content` as the blocks it redirects. After
+    /// Makes changes take effect and queues their record, with `content` as the blocks it redirects; or adds both to the
+    /// last record, if that still waits and has room: one header is enough for all that goes out together. After
     /// [`Objects::prepared`], without a wait between. What empties logs or makes room may use their `reserve`. The
     /// record's number.
     pub(super) fn enact(&self, changes: &[Change], content: &[u8], reserve: bool) -> Result<u64> {
         let mut work = self.work.borrow_mut();
-        let record = encode(changes)?;
-        let (head, data) = ((record.len() as u64 / BLOCK.0) as u32, (content.len() as u64 / BLOCK.0) as u32);
-        let stay = !work.queue.is_empty();
+        let record = Draft::of(changes)?;
+        let (head, data) = (record.blocks(), (content.len() as u64 / BLOCK.0) as u32);
         let usable = |group: u32| self.core.has_log(group);
-        let largest = u64::from(work.meta.logs.largest());
-        if u64::from(head + data) > largest {
-            return Err(Error::usage(format!(
-                "a record of {} is too large for a log of this target, which takes {}; ask for less at once",
-                BLOCK * u64::from(head + data),
-                BLOCK * largest
-            )));
-        }
-        let place = work.meta.logs.place(head + data, self.core.disk.tracker(), stay, reserve, usable);
-        let Some(logs::Spot { group, block, opens }) = place else {
-            return Err(Error::full(format!(
-                "no log of the target has room for a record of {}; wait until blocks were taken home",
-                BLOCK * u64::from(head + data)
-            )));
+        let joined = work.join(&record, data, reserve, usable);
+        let (number, at) = match joined {
+            Some(at) => (work.last, at),
+            None => {
+                let largest = u64::from(work.meta.logs.largest());
+                if u64::from(head + data) > largest {
+                    return Err(Error::usage(format!(
+                        "a record of {} is too large for a log of this target, which takes {}; ask for less at once",
+                        BLOCK * u64::from(head + data),
+                        BLOCK * largest
+                    )));
+                }
+                let stay = !work.queue.is_empty();
+                let place = work.meta.logs.place(head + data, self.core.disk.tracker(), stay, reserve, usable);
+                let Some(logs::Spot { group, block, opens }) = place else {
+                    return Err(Error::full(format!(
+                        "no log of the target has room for a record of {}; wait until blocks were taken home",
+                        BLOCK * u64::from(head + data)
+                    )));
+                };
+                if !opens.is_empty() {
+                    work.open(opens)?;
+                }
+                let at = work.meta.logs.at(group, block) + u64::from(head);
+                (work.queue_at(group, block, Draft::of(&[])?), at)
+            }
         };
-        if !opens.is_empty() {
-            work.open(opens)?;
-        }
-        let number = work.last + 1;
-        work.last = number;
-        let at = work.meta.logs.at(group, block) + u64::from(head);
         let mut data_at = at;
         let mut freed = Vec::new();
         for change in changes {
@@ -115,12 +129,17 @@ impl Objects {
         if !freed.is_empty() {
             work.limbo.push_back((number, freed));
         }
+        let after_home = work.written_home;
         let content = (data > 0).then(|| Rc::new(Content { at, bytes: content.to_vec() }));
         if let Some(content) = &content {
             (0..u64::from(data)).for_each(|n| drop(work.unwritten.insert(at + n, content.clone())));
         }
-        let after_home = work.written_home;
-        work.queue.push_back(Queued { number, group, block, record, content, after_home });
+        let queued = work.queue.back_mut().expect("it was queued, or is the one that was joined");
+        queued.record.append(record);
+        queued.data += data;
+        queued.commands += 1;
+        queued.contents.extend(content);
+        queued.after_home = after_home;
         drop(work);
         self.queued.notify();
         Ok(number)
@@ -183,9 +202,9 @@ impl Objects {
             let mut size = 0;
             let mut batch = Vec::new();
             while let Some(next) = work.queue.front()
-                && (batch.is_empty() || size + next.blocks() * BLOCK.0 <= MOST_AT_ONCE)
+                && (batch.is_empty() || size + u64::from(next.blocks()) * BLOCK.0 <= MOST_AT_ONCE)
             {
-                size += next.blocks() * BLOCK.0;
+                size += u64::from(next.blocks()) * BLOCK.0;
                 batch.extend(work.queue.pop_front());
             }
             let home = batch.iter().map(|queued| queued.after_home).max().unwrap_or(0);
@@ -199,7 +218,7 @@ impl Objects {
         while from < batch.len() {
             let mut to = from + 1;
             let follows =
-                |a: &Queued, b: &Queued| a.group == b.group && u64::from(a.block) + a.blocks() == u64::from(b.block);
+                |a: &Queued, b: &Queued| a.group == b.group && a.block + a.blocks() == b.block;
             while to < batch.len() && follows(&batch[to - 1], &batch[to]) {
                 to += 1;
             }
@@ -211,8 +230,9 @@ impl Objects {
         let Work { unwritten, durable, counters, .. } = &mut *work;
         *durable = batch.last().map_or(*durable, |last| last.number);
         counters.records += batch.len() as u64;
+        counters.commands += batch.iter().map(|queued| queued.commands).sum::<u64>();
         counters.syncs += 1;
-        for content in batch.iter().filter_map(|queued| queued.content.as_ref()) {
+        for content in batch.iter().flat_map(|queued| &queued.contents) {
             let blocks = content.bytes.len() as u64 / BLOCK.0;
             (content.at..content.at + blocks).for_each(|at| drop(unwritten.remove(&at)));
         }
@@ -237,13 +257,13 @@ impl Objects {
 
     /// Records that follow one another in a log.
     async fn write_run(&self, run: &[Queued], durable: u64) -> Result<()> {
-        let blocks: u64 = run.iter().map(Queued::blocks).sum();
+        let blocks: u64 = run.iter().map(|queued| u64::from(queued.blocks())).sum();
         let mut buffer = Buffer::alone(BLOCK * blocks)?;
         let mut at = 0;
         for queued in run {
-            let content: &[u8] = queued.content.as_ref().map_or(&[], |c| &c.bytes);
-            let end = at + queued.record.len();
-            buffer[at..end].copy_from_slice(&queued.record);
+            let record = queued.record.encode()?;
+            let end = at + record.len();
+            buffer[at..end].copy_from_slice(&record);
             let stamp = Stamp {
                 target: TargetId(self.core.target_id()),
                 epoch: self.core.epoch(),
@@ -252,9 +272,12 @@ impl Objects {
                 group: queued.group,
                 block: queued.block,
             };
-            finish(&mut buffer[at..end], &stamp, (content.len() as u64 / BLOCK.0) as u32);
-            buffer[end..end + content.len()].copy_from_slice(content);
-            at = end + content.len();
+            finish(&mut buffer[at..end], &stamp, queued.data);
+            at = end;
+            for content in &queued.contents {
+                buffer[at..at + content.bytes.len()].copy_from_slice(&content.bytes);
+                at += content.bytes.len();
+            }
         }
         let at = self.work.borrow().meta.logs.at(run[0].group, run[0].block);
         self.core.disk.write_log(BLOCK * at, buffer).await.1
@@ -271,18 +294,31 @@ impl Objects {
 }
 
 impl Work {
+    /// The device's block for the content of a command that joins the last record, if that takes it.
+    fn join(&mut self, record: &Draft, data: u32, reserve: bool, usable: impl Fn(u32) -> bool) -> Option<u64> {
+        let last = self.queue.back().filter(|last| last.takes(record, data) && usable(last.group))?;
+        let (group, end) = (last.group, last.block + last.blocks());
+        self.meta.logs.extend(group, end, data, reserve).then(|| self.meta.logs.at(group, end))
+    }
+
+    /// Queues a record at its place, as the next one; its number.
+    fn queue_at(&mut self, group: u32, block: u32, record: Draft) -> u64 {
+        self.last += 1;
+        let (number, after_home, contents) = (self.last, self.written_home, Vec::new());
+        self.queue.push_back(Queued { number, group, block, record, contents, data: 0, commands: 0, after_home });
+        number
+    }
+
     /// Queues the record that names logs to which others are about to be written.
     pub(super) fn open(&mut self, groups: Vec<u32>) -> Result<()> {
-        let record = encode(&[Change::Opens(groups.clone())])?;
         // Twice: nothing else leads to those logs, and if one record rots the other leads to what proves that it was
         // there.
         let places = [self.meta.logs.place_opening(), self.meta.logs.place_opening()];
         assert!(places[0].is_some(), "a log is open, and keeps blocks for this");
         self.meta.logs.named(&groups);
         for (group, block) in places.into_iter().flatten() {
-            self.last += 1;
-            let (number, after_home, record) = (self.last, self.written_home, record.clone());
-            self.queue.push_back(Queued { number, group, block, record, content: None, after_home });
+            let record = Draft::of(&[Change::Opens(groups.clone())])?;
+            self.queue_at(group, block, record);
         }
         Ok(())
     }

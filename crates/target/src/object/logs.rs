@@ -170,6 +170,16 @@ impl Logs {
         Spot { group, block, opens }
     }
 
+    /// Makes a record that ends at block `end` longer by `blocks`, if nothing follows it and there is room.
+    pub fn extend(&mut self, group: u32, end: u32, blocks: u32, empties: bool) -> bool {
+        let most = if empties { self.capacity() - OPENING } else { self.largest() };
+        let fits = self.current == Some(group) && self.filled(group) == end && end + blocks <= most;
+        if fits {
+            self.logs.entry(group).or_default().filled += blocks;
+        }
+        fits
+    }
+
     /// A place of one block for the record that opens other logs: in one that is open already. There always is one,
     /// since each log that is open keeps a block for it, and each that is opened brings another.
     pub fn place_opening(&mut self) -> Option<(u32, u32)> {

@@ -1,4 +1,5 @@
-//! A record in a log: one command's changes, whole or not there, and the blocks that it redirects.
+//! A record in a log: the changes of the commands that one write makes durable, whole or not there, and the blocks that
+//! they redirect.
 //!
 //! A record tells of itself: which target, log, place, number and run of the program, a checksum for its header and one
 //! for its body; the checksums of its blocks are in the body. It also says up to which number all records were durable
@@ -7,7 +8,7 @@
 
 use super::rows::{BLOCK, Crcs, Head, Piece, Quota};
 use forebay_model::block::crc32c;
-use forebay_model::{Bytes, Error, ObjectId, Result, TargetId, Timestamp};
+use forebay_model::{Error, ObjectId, Result, TargetId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// First bytes of a record.
@@ -125,15 +126,71 @@ pub enum Found {
     Nothing,
 }
 
-/// A record's body, padded to whole blocks behind room for the header; [`finish`] fills that in.
+/// A record that is being put together: the changes of one command, and of those that come before it is written. They
+/// share a header, and so are there together or not at all.
+pub struct Draft {
+    count: u64,
+    /// The changes, one behind the other.
+    body: Vec<u8>,
+}
+
+impl Draft {
+    /// A record of `changes`.
+    pub fn of(changes: &[Change]) -> Result<Draft> {
+        let mut draft = Draft { count: 0, body: Vec::new() };
+        draft.add(changes)?;
+        Ok(draft)
+    }
+
+    /// The length of the body: the number of changes, as postcard has it, and these.
+    fn length(count: u64, body: usize) -> usize {
+        (u64::BITS - count.max(1).leading_zeros()).div_ceil(7) as usize + body
+    }
+
+    /// Blocks of header and body.
+    pub fn blocks(&self) -> u32 {
+        (HEADER + Draft::length(self.count, self.body.len())).div_ceil(BLOCK.0 as usize) as u32
+    }
+
+    /// Whether `other` would find room in the blocks that this one takes anyway.
+    pub fn has_room_for(&self, other: &Draft) -> bool {
+        let both = Draft::length(self.count + other.count, self.body.len() + other.body.len());
+        HEADER + both <= self.blocks() as usize * BLOCK.0 as usize
+    }
+
+    /// Adds what another has, behind what is there.
+    pub fn append(&mut self, other: Draft) {
+        self.count += other.count;
+        self.body.extend(other.body);
+    }
+
+    fn add(&mut self, changes: &[Change]) -> Result<()> {
+        for change in changes {
+            let body = std::mem::take(&mut self.body);
+            self.body = postcard::to_extend(change, body)
+                .map_err(|e| Error::usage(format!("a record cannot be encoded: {e}")))?;
+            self.count += 1;
+        }
+        Ok(())
+    }
+
+    /// Its bytes, padded to whole blocks behind room for the header; [`finish`] fills that in.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let mut body = Vec::with_capacity(Draft::length(self.count, self.body.len()));
+        body = postcard::to_extend(&self.count, body)
+            .map_err(|e| Error::usage(format!("a record cannot be encoded: {e}")))?;
+        body.extend(&self.body);
+        let mut bytes = vec![0; self.blocks() as usize * BLOCK.0 as usize];
+        bytes[HEADER..HEADER + body.len()].copy_from_slice(&body);
+        bytes[64..68].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        bytes[68..72].copy_from_slice(&crc32c(&body).to_le_bytes());
+        Ok(bytes)
+    }
+}
+
+/// A record of one command, as [`Draft::encode`] gives it.
 pub fn encode(changes: &[Change]) -> Result<Vec<u8>> {
-    let body = postcard::to_stdvec(changes).map_err(|e| Error::usage(format!("a record cannot be encoded: {e}")))?;
-    let length = Bytes((HEADER + body.len()) as u64).align_up(BLOCK);
-    let mut bytes = vec![0; length.0 as usize];
-    bytes[HEADER..HEADER + body.len()].copy_from_slice(&body);
-    bytes[64..68].copy_from_slice(&(body.len() as u32).to_le_bytes());
-    bytes[68..72].copy_from_slice(&crc32c(&body).to_le_bytes());
-    Ok(bytes)
+    Draft::of(changes)?.encode()
 }
 
 /// Writes the header of an encoded record with `data` blocks behind it.

@@ -244,10 +244,13 @@ fn a_device_whose_logs_are_full_too_still_removes() {
 }
 
 #[test]
-fn writers_at_once_share_their_flushes() {
-    let (fake, target) = device();
+fn writers_at_once_share_their_flushes_and_the_headers_of_their_records() {
+    let fake = Fake::new(Bytes::mib(640), false);
+    let target = fake.target();
+    fake.run(target.objects().create_volume(1, Quota::default())).unwrap();
     (1..=64).for_each(|object| create(&fake, &target, object));
-    let before = target.objects().counters();
+    let filled = || target.objects().work.borrow().meta.logs.filled_in_all();
+    let (before, filled_before) = (target.objects().counters(), filled());
     fake.run(async {
         let writers: Vec<_> = (1..=64)
             .map(|object| {
@@ -263,7 +266,9 @@ fn writers_at_once_share_their_flushes() {
         }
     });
     let after = target.objects().counters();
-    assert!(after.records - before.records >= 64);
+    assert_eq!(after.commands - before.commands, 64);
+    assert!(after.records - before.records <= 8, "{} records", after.records - before.records);
+    assert!(filled() - filled_before <= 72, "{} blocks for 64", filled() - filled_before);
     assert!(after.syncs - before.syncs <= 8, "{} flushes for 64 writes", after.syncs - before.syncs);
     let target = again(&fake, target);
     (1..=64).for_each(|object| assert_eq!(read(&fake, &target, object, 0, 200).unwrap(), [object as u8; 100]));
