@@ -8,23 +8,28 @@
 //! overwritten that a durable record still points to: freed blocks are taken again only when the record that freed them
 //! is durable.
 //!
-//! [`rows`], [`tree`], [`space`], [`record`], [`logs`] and [`apply`] do not wait and do no I/O; [`journal`], [`read`],
+//! [`rows`], [`tree`], [`space`], [`record`], [`logs`], [`apply`], [`ahead`] and [`cache`] do not wait and do no I/O; [`journal`], [`read`],
 //! [`commands`], [`checkpoint`], [`home`] and [`replay`] do.
 
+pub mod ahead;
 pub mod apply;
+pub mod cache;
 mod checkpoint;
 mod commands;
 mod home;
 mod journal;
 pub mod logs;
+mod pool;
 mod read;
 pub mod record;
 mod replay;
 pub mod rows;
 pub mod space;
+mod stretch;
 pub mod tree;
 
 pub use commands::{Attribute, Found, Placement};
+pub use read::{CACHE, MOST_READ, ReadCounters};
 
 use crate::promise::Signal;
 use crate::schedule::StreamId;
@@ -49,6 +54,10 @@ pub struct Objects {
     core: Rc<Core>,
     stream: StreamId,
     work: RefCell<Work>,
+    /// Who reads on, and what was read ahead for them.
+    reading: RefCell<read::Reading>,
+    /// Something that was read ahead has come, or will not.
+    came: Signal,
     /// Something changed that somebody may wait for: a record is durable, a command has ended, a gate has opened.
     changed: Signal,
     queued: Signal,
@@ -142,6 +151,8 @@ impl Objects {
                 failure: None,
                 counters: Counters::default(),
             }),
+            reading: read::Reading::new(CACHE),
+            came: Signal::default(),
             changed: Signal::default(),
             queued: Signal::default(),
         })

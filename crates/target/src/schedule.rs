@@ -1,9 +1,10 @@
 //! The scheduler: the only way to the device, and where the promise is kept.
 //!
 //! Classes: *guaranteed* (ring writes, each with a deadline), *metadata* (checkpoints; few, part of admission, between
-//! sweeps if they can wait) and *normal* (reads, fair shares in bytes per stream). A normal I/O starts only if its worst
-//! case by the profile fits in the slack that the guaranteed deadlines leave; what has been started cannot be taken back,
-//! so it is kept small.
+//! sweeps if they can wait), *latency* (records of objects), *normal* (fair shares in bytes per stream) and *background*
+//! (what nobody waits for: it is done while nothing else is, and beside other work for a thirty-second of the time, so
+//! that it ends). A normal or background I/O starts only if its worst case by the profile fits in the slack that the
+//! guaranteed deadlines leave; what has been started cannot be taken back, so it is kept small.
 //!
 //! On a device that rotates, the two classes take turns in long runs instead of mixing: guaranteed writes collect in
 //! memory while readers read, until the slack is used up; then all of them go out in one sweep. That is what makes the
@@ -37,6 +38,9 @@ use std::time::Duration;
 /// How long metadata waits for a moment between sweeps before it goes anyway, if no ring needs it sooner.
 const METADATA_PATIENCE: Duration = Duration::from_secs(2);
 
+/// The most bytes of one I/O in the background: what others may have to wait for.
+pub const MOST_IN_BACKGROUND: Bytes = Bytes::mib(4);
+
 /// Who a normal I/O belongs to: shares are fair between streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StreamId(pub u64);
@@ -63,6 +67,7 @@ enum Class {
     Latency,
     Metadata,
     Normal,
+    Background,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,6 +98,8 @@ pub struct Counters {
     pub metadata: Bytes,
     /// Bytes of records in logs.
     pub logged: Bytes,
+    /// Bytes of what nobody waited for.
+    pub background: Bytes,
     /// Guaranteed writes that ended after their deadline.
     pub missed_deadlines: u64,
     /// Normal I/Os that had to wait for slack.
@@ -239,6 +246,40 @@ impl Scheduler {
         let rotates = self.rotates();
         self.inner.state.borrow_mut().streams.push(stream, pending, rotates);
         self.pump();
+    }
+
+    /// Reads when nothing else is to be done, or for a small share of the time beside it; at most
+    /// [`MOST_IN_BACKGROUND`] at once.
+    pub async fn read_background(&self, offset: Bytes, buffer: Buffer) -> Outcome {
+        self.background(Direction::Read, offset, buffer).await
+    }
+
+    /// Writes like [`Scheduler::read_background`] reads.
+    pub async fn write_background(&self, offset: Bytes, buffer: Buffer) -> Outcome {
+        if let Some(error) = self.failure() {
+            return (buffer, Err(error));
+        }
+        self.background(Direction::Write, offset, buffer).await
+    }
+
+    async fn background(&self, direction: Direction, offset: Bytes, buffer: Buffer) -> Outcome {
+        if buffer.len() as u64 > MOST_IN_BACKGROUND.0 {
+            let why = format!("{} at once are too many in the background", Bytes(buffer.len() as u64));
+            return (buffer, Err(Error::usage(why)));
+        }
+        let (done, result) = promise();
+        let deadline = Moment(u64::MAX);
+        let pending = Pending { direction, offset, buffer, deadline, stream: None, wanted: None, done };
+        self.inner.state.borrow_mut().background.push_back(pending);
+        self.pump();
+        result.await
+    }
+
+    /// How many bytes at `offset` could be read in half of the time that guaranteed writes leave now.
+    pub fn spare(&self, offset: Bytes) -> Bytes {
+        let profile = self.inner.profile.borrow();
+        let slack = slack::slack(&self.inner.state.borrow(), &profile, self.inner.env.clock.now());
+        if slack == Duration::MAX { Bytes(u64::MAX) } else { profile.read_rate(offset).bytes_in(slack / 2) }
     }
 
     /// Writes records to a log, before all that has no guarantee.

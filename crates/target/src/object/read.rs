@@ -2,38 +2,169 @@
 //!
 //! Nothing is locked. What was read counts only if the rows still say the same afterwards: blocks that were freed
 //! meanwhile may be somebody else's by then. A checksum that does not match although the rows say the same is damage.
+//!
+//! Bytes that were read ahead are found by where they lie on the device, and are compared with the checksum that the
+//! rows have when they are returned, as all others: if they do not match, they are of before, and the device is asked.
+//! What comes from the device is copied once, from the buffer of the I/O into the answer.
 
 use super::apply::touching;
-use super::rows::{BLOCK, Key, Part, Row};
-use super::{Objects, Work, journal};
+use super::pool::Pool;
+use super::rows::{BLOCK, Key};
+use super::stretch::Source;
+use super::stretch::{Stretch, same};
+use super::{Objects, ahead, cache, journal};
 use crate::schedule::StreamId;
-use forebay_env::Buffer;
+use forebay_env::{Buffer, Task};
 use forebay_model::block::crc32c;
 use forebay_model::{Bytes, Error, ObjectId, Result};
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// Blocks read from the device at once: records wait for what is under way, and that is not to be long.
-const MOST_AT_ONCE: u64 = 128;
+const MOST_AT_ONCE: u64 = super::pool::LARGE.0 / BLOCK.0;
+/// Such reads that one command has under way at most.
+const MOST_UNDER_WAY: usize = 32;
 /// The most bytes that one command reads.
 pub const MOST_READ: Bytes = Bytes::mib(64);
+/// What is kept of what was read ahead, unless told otherwise.
+pub const CACHE: Bytes = Bytes(150_000_000);
+/// Memory for I/O beside that.
+const FOR_READS: Bytes = Bytes::mib(32);
 
-/// Where blocks of an object are now.
-enum Source {
-    Nowhere,
-    Memory(Rc<journal::Content>),
-    Device,
+/// What has been read since opening.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReadCounters {
+    /// Reads of bytes that lie on the device.
+    pub reads: u64,
+    /// Those of them for which nothing had to be asked of the device, since all of it had been read ahead.
+    pub ahead: u64,
+    /// Those of these for which some of it was still on its way.
+    pub awaited: u64,
+    /// Bytes read ahead.
+    pub read_ahead: Bytes,
+    /// Blocks read ahead that had been overwritten when they were to be returned.
+    pub stale: u64,
+    /// What had to go from the cache, read and unread.
+    pub evicted: cache::Evicted,
 }
 
-/// A block of an object as the rows say.
-struct Block {
-    source: Source,
+/// What readers have in common.
+pub(super) struct Reading {
+    contexts: ahead::Contexts,
+    cache: cache::Cache<Rc<Buffer>>,
+    pool: Pool,
+    counters: ReadCounters,
+}
+
+impl Reading {
+    pub(super) fn new(cache: Bytes) -> RefCell<Reading> {
+        RefCell::new(Reading {
+            contexts: ahead::Contexts::default(),
+            cache: cache::Cache::new(cache),
+            pool: Pool::new(cache + FOR_READS),
+            counters: ReadCounters::default(),
+        })
+    }
+}
+
+/// A part of an answer, at most [`MOST_AT_ONCE`] blocks of a stretch.
+struct Piece<'a> {
+    stretch: &'a Stretch,
+    /// Blocks of the stretch before it, and in it.
+    skip: u64,
+    blocks: u64,
+    from: From,
+}
+
+/// Where its bytes come from.
+enum From {
+    Nowhere,
+    Memory(Rc<journal::Content>),
+    /// Read ahead, from so many blocks of it on.
+    Ahead(Rc<Buffer>, u64),
+    /// Being read ahead.
+    Awaited,
+    Device(Task<(Buffer, Result<()>)>),
+}
+
+impl Piece<'_> {
+    fn at(&self) -> u64 {
+        self.stretch.at + self.skip
+    }
+
+    fn crcs(&self) -> &[u32] {
+        &self.stretch.crcs[self.skip as usize..(self.skip + self.blocks) as usize]
+    }
+
+    /// The first block whose checksum is not the one that the rows have.
+    fn differs(&self, bytes: &[u8]) -> Option<u64> {
+        let blocks = bytes.chunks(BLOCK.0 as usize).zip(self.crcs());
+        blocks.map(|(block, crc)| crc32c(block) == *crc).position(|same| !same).map(|n| n as u64)
+    }
+}
+
+/// What could not be brought: which block of the object, where it lies, and why.
+struct Wrong {
+    block: u64,
     at: u64,
-    crc: u32,
+    why: String,
 }
 
 impl Objects {
-    /// Bytes of an object from `offset` on, `length` of them or as many as there are.
-    pub async fn read(&self, stream: StreamId, id: ObjectId, offset: u64, length: u64) -> Result<Vec<u8>> {
+    /// Bytes of an object from `offset` on, `length` of them or as many as there are. Who goes on reading finds what
+    /// follows read ahead.
+    pub async fn read(self: &Rc<Self>, stream: StreamId, id: ObjectId, offset: u64, length: u64) -> Result<Vec<u8>> {
+        let size = self.head(id).await?.size;
+        let end = offset.saturating_add(length).min(size);
+        if offset >= end {
+            return Ok(Vec::new());
+        }
+        let now = self.core.disk.env().clock.now();
+        let most = self.core.disk.spare(self.core.disk.tracker());
+        let touched = {
+            let mut reading = self.reading.borrow_mut();
+            let Reading { contexts, cache, .. } = &mut *reading;
+            let touched = contexts.read((id, size), offset, end - offset, now, (cache.most(), most));
+            touched.forgotten.iter().for_each(|owner| cache.forget(*owner));
+            touched
+        };
+        let mut wanted = Some(touched.ahead).filter(|ahead| !ahead.is_empty());
+        let go_ahead = || {
+            let Some(range) = wanted.take() else { return };
+            let (this, number) = (self.clone(), touched.number);
+            let work = async move { this.read_ahead(stream, id, number, range.start, range.end).await };
+            self.core.disk.env().spawner.detach(work);
+        };
+        let bytes = self.collect(stream, id, offset, length, go_ahead).await;
+        self.reading.borrow_mut().cache.pass(touched.number, end, now);
+        bytes
+    }
+
+    /// What readers found, since opening.
+    pub fn read_counters(&self) -> ReadCounters {
+        let reading = self.reading.borrow();
+        ReadCounters { evicted: reading.cache.evicted(), ..reading.counters }
+    }
+
+    /// What is read ahead takes at most this much memory from now on; what there was is forgotten.
+    pub fn set_cache(&self, most: Bytes) {
+        let counters = self.read_counters();
+        let mut reading = Reading::new(most).into_inner();
+        reading.counters = counters;
+        self.reading.replace(reading);
+    }
+
+    /// As [`Objects::read`]; `asked` is called when everything that the answer needs has been asked for, or nearly.
+    async fn collect(
+        &self,
+        stream: StreamId,
+        id: ObjectId,
+        offset: u64,
+        length: u64,
+        mut asked: impl FnMut(),
+    ) -> Result<Vec<u8>> {
+        let mut first_time = true;
         loop {
             let size = self.head(id).await?.size;
             if length == 0 || offset >= size {
@@ -47,100 +178,299 @@ impl Objects {
             let mut ranges = touching(id, first, end).to_vec();
             ranges.push((Key::head(id), Key::head(id)));
             self.bring(&ranges).await?;
-            let blocks = {
+            let stretches = {
                 let work = self.work.borrow();
                 if work.meta.head(id).is_none_or(|head| head.size < size) {
                     continue;
                 }
-                work.blocks_of(id, first, end)
+                work.stretches(id, first, end)
             };
-            let mut bytes = vec![0; ((blocks.len() as u64) * BLOCK.0) as usize];
-            let wrong = self.fill(stream, &blocks, &mut bytes).await;
+            if std::mem::take(&mut first_time) {
+                self.note(&stretches);
+            }
+            let mut bytes = Vec::with_capacity(length as usize);
+            let wanted = (offset - first * BLOCK.0) as usize..(offset - first * BLOCK.0 + length) as usize;
+            let wrong = self.fill(stream, &stretches, wanted, &mut bytes, &mut asked).await;
             self.bring(&ranges).await?;
-            let same = {
+            let still = {
                 let work = self.work.borrow();
-                let now = work.blocks_of(id, first, first + blocks.len() as u64);
-                let same = |(before, now): (&Block, &Block)| before.at == now.at && before.crc == now.crc;
-                work.meta.head(id).is_some_and(|head| head.size >= size) && blocks.iter().zip(&now).all(same)
-            };
-            let place = |n: usize| {
-                format!(
-                    "{id} is damaged at offset {} ({} of the device)",
-                    (first + n as u64) * BLOCK.0,
-                    BLOCK * blocks[n].at
-                )
+                work.meta.head(id).is_some_and(|head| head.size >= size)
+                    && same(&stretches, &work.stretches(id, first, end))
             };
             match wrong {
-                _ if !same => continue,
-                Some((block, why)) => {
+                _ if !still => continue,
+                Some(Wrong { block, at, why }) => {
                     self.alive()?;
                     self.work.borrow_mut().counters.damaged += 1;
-                    return Err(Error::damaged(format!("{}: {why}", place(block))));
+                    return Err(Error::damaged(format!(
+                        "{id} is damaged at offset {} ({} of the device): {why}",
+                        block * BLOCK.0,
+                        BLOCK * at
+                    )));
                 }
-                None => {
-                    let from = (offset - first * BLOCK.0) as usize;
-                    bytes.truncate(from + length as usize);
-                    bytes.drain(..from);
-                    return Ok(bytes);
-                }
+                None => return Ok(bytes),
             }
         }
     }
 
-    /// Brings `blocks` into `bytes`; the first that cannot be read or does not match its checksum, and why.
-    async fn fill(&self, stream: StreamId, blocks: &[Block], bytes: &mut [u8]) -> Option<(usize, String)> {
-        let size = BLOCK.0 as usize;
-        let mut reading = Vec::new();
-        let mut from = 0;
-        while from < blocks.len() {
-            let first = &blocks[from];
-            let mut to = from + 1;
-            match &first.source {
-                Source::Nowhere => {}
-                Source::Memory(content) => {
-                    let skip = (first.at - content.at) as usize * size;
-                    bytes[from * size..to * size].copy_from_slice(&content.bytes[skip..skip + size]);
-                }
-                Source::Device => {
-                    let follows =
-                        |n: usize| matches!(blocks[n].source, Source::Device) && blocks[n].at == blocks[n - 1].at + 1;
-                    while to < blocks.len() && ((to - from) as u64) < MOST_AT_ONCE && follows(to) {
-                        to += 1;
+    /// Counts a read, and whether it was foreseen.
+    fn note(&self, stretches: &[Stretch]) {
+        let mut reading = self.reading.borrow_mut();
+        let Reading { cache, counters, .. } = &mut *reading;
+        let mut device = stretches.iter().filter(|stretch| matches!(stretch.source, Source::Device)).peekable();
+        if device.peek().is_none() {
+            return;
+        }
+        counters.reads += 1;
+        let mut awaited = false;
+        for stretch in device {
+            let (mut at, end) = (stretch.at, stretch.at + stretch.blocks);
+            while at < end {
+                let Some((first, blocks, content)) = cache.find(at) else { return };
+                awaited |= content.is_none();
+                at = first + blocks;
+            }
+        }
+        counters.ahead += 1;
+        counters.awaited += u64::from(awaited);
+    }
+
+    /// Appends what is `wanted` of the stretches to `bytes`; the first that cannot be read or does not match its
+    /// checksum, and why.
+    async fn fill(
+        &self,
+        stream: StreamId,
+        stretches: &[Stretch],
+        wanted: std::ops::Range<usize>,
+        bytes: &mut Vec<u8>,
+        asked: &mut impl FnMut(),
+    ) -> Option<Wrong> {
+        let mut cuts = stretches.iter().flat_map(Stretch::cuts).peekable();
+        let mut under_way: VecDeque<Piece<'_>> = VecDeque::new();
+        // Bytes of the blocks before the piece that is next.
+        let mut done = 0;
+        loop {
+            // All at once, so that the scheduler sees how the stream goes on.
+            while under_way.len() < MOST_UNDER_WAY
+                && let Some((stretch, skip, blocks)) = cuts.next()
+            {
+                match self.begin(stream, stretch, skip, blocks, &mut under_way) {
+                    Ok(()) => {}
+                    Err(error) => {
+                        return Some(Wrong { block: stretch.first + skip, at: stretch.at + skip, why: error.message });
                     }
-                    let buffer = match Buffer::alone(BLOCK * (to - from) as u64) {
-                        Ok(buffer) => buffer,
-                        Err(error) => return Some((from, error.message)),
-                    };
-                    let (disk, at) = (self.core.disk.clone(), BLOCK * first.at);
-                    // All at once, so that the scheduler sees how the stream goes on.
-                    let read = self.core.disk.env().spawner.spawn(async move { disk.read(stream, at, buffer).await });
-                    reading.push((from..to, read));
                 }
             }
-            from = to;
+            if cuts.peek().is_none() {
+                asked();
+            }
+            let piece = under_way.pop_front()?;
+            let length = (piece.blocks * BLOCK.0) as usize;
+            let part = wanted.start.max(done) - done..wanted.end.min(done + length) - done;
+            if let Err(wrong) = self.finish(stream, piece, part, bytes).await {
+                return Some(wrong);
+            }
+            done += length;
         }
-        let mut wrong = None;
-        for (range, read) in reading {
-            let (buffer, result) = read.await;
-            if wrong.is_some() {
+    }
+
+    /// Finds these blocks of a stretch, or asks the device for them.
+    fn begin<'a>(
+        &self,
+        stream: StreamId,
+        stretch: &'a Stretch,
+        skip: u64,
+        blocks: u64,
+        under_way: &mut VecDeque<Piece<'a>>,
+    ) -> Result<()> {
+        let mut put = |skip, blocks, from| under_way.push_back(Piece { stretch, skip, blocks, from });
+        match &stretch.source {
+            Source::Nowhere => put(skip, blocks, From::Nowhere),
+            Source::Memory(content) => put(skip, blocks, From::Memory(content.clone())),
+            Source::Device => {
+                let (mut from, end) = (skip, skip + blocks);
+                while from < end {
+                    let at = stretch.at + from;
+                    let mut reading = self.reading.borrow_mut();
+                    let found = reading.cache.find(at).map(|(first, held, content)| {
+                        let here = content.map_or(From::Awaited, |buffer| From::Ahead(buffer.clone(), at - first));
+                        ((first + held - at).min(end - from), here)
+                    });
+                    if let Some((blocks, here)) = found {
+                        put(from, blocks, here);
+                        from += blocks;
+                        continue;
+                    }
+                    let (_, blocks) = reading.cache.missing(at, end - from)[0];
+                    let buffer = reading.pool.take_or_make(blocks)?;
+                    drop(reading);
+                    put(from, blocks, From::Device(self.ask(stream, at, buffer)));
+                    from += blocks;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&self, stream: StreamId, at: u64, buffer: Buffer) -> Task<(Buffer, Result<()>)> {
+        let disk = self.core.disk.clone();
+        self.core.disk.env().spawner.spawn(async move { disk.read(stream, BLOCK * at, buffer).await })
+    }
+
+    /// Appends bytes `part` of a piece.
+    async fn finish(
+        &self,
+        stream: StreamId,
+        mut piece: Piece<'_>,
+        part: std::ops::Range<usize>,
+        bytes: &mut Vec<u8>,
+    ) -> std::result::Result<(), Wrong> {
+        let wrong = |n: u64, why: &str| Wrong {
+            block: piece.stretch.first + piece.skip + n,
+            at: piece.stretch.at + piece.skip + n,
+            why: why.to_owned(),
+        };
+        let length = (piece.blocks * BLOCK.0) as usize;
+        let (buffer, result) = match std::mem::replace(&mut piece.from, From::Nowhere) {
+            From::Nowhere => {
+                bytes.resize(bytes.len() + part.len(), 0);
+                return Ok(());
+            }
+            From::Memory(content) => {
+                let skip = (piece.at() - content.at) as usize * BLOCK.0 as usize;
+                bytes.extend_from_slice(&content.bytes[skip..skip + length][part]);
+                return Ok(());
+            }
+            From::Device(read) => read.await,
+            From::Ahead(buffer, skip) => {
+                let skip = skip as usize * BLOCK.0 as usize;
+                let held = &buffer[skip..skip + length];
+                if piece.differs(held).is_none() {
+                    bytes.extend_from_slice(&held[part]);
+                    return Ok(());
+                }
+                self.read_again(stream, &piece).await.map_err(|error| wrong(0, &error.message))?
+            }
+            From::Awaited => {
+                let at = piece.at();
+                self.came.until(|| self.reading.borrow().cache.find(at).is_none_or(|(.., c)| c.is_some())).await;
+                let held = {
+                    let reading = self.reading.borrow();
+                    let held = reading.cache.find(at).filter(|(first, held, _)| first + held >= at + piece.blocks);
+                    held.and_then(|(first, _, buffer)| Some((buffer?.clone(), (at - first) as usize)))
+                };
+                if let Some((buffer, skip)) = held {
+                    let held = &buffer[skip * BLOCK.0 as usize..skip * BLOCK.0 as usize + length];
+                    if piece.differs(held).is_none() {
+                        bytes.extend_from_slice(&held[part]);
+                        return Ok(());
+                    }
+                }
+                self.read_again(stream, &piece).await.map_err(|error| wrong(0, &error.message))?
+            }
+        };
+        if result.is_err() {
+            // Which one it is, and perhaps none a second time.
+            let mut again = vec![0; length];
+            for (n, block) in (0..).zip(again.chunks_mut(BLOCK.0 as usize)) {
+                if let Err(error) = self.read_blocks(stream, piece.at() + n, block).await {
+                    return Err(wrong(n, &error.message));
+                }
+            }
+            if let Some(n) = piece.differs(&again) {
+                return Err(wrong(n, MISMATCH));
+            }
+            bytes.extend_from_slice(&again[part]);
+            return Ok(());
+        }
+        if let Some(n) = piece.differs(&buffer) {
+            return Err(wrong(n, MISMATCH));
+        }
+        bytes.extend_from_slice(&buffer[part]);
+        Ok(())
+    }
+
+    /// What had been read ahead is of before, or did not come: reads it from the device.
+    async fn read_again(&self, stream: StreamId, piece: &Piece<'_>) -> Result<(Buffer, Result<()>)> {
+        let buffer = {
+            let mut reading = self.reading.borrow_mut();
+            let (mut at, end) = (piece.at(), piece.at() + piece.blocks);
+            while at < end {
+                match reading.cache.find(at).map(|(first, blocks, content)| (first, blocks, content.is_some())) {
+                    Some((first, blocks, here)) => {
+                        if here {
+                            reading.cache.drop_entry(first);
+                            reading.counters.stale += 1;
+                        }
+                        at = first + blocks;
+                    }
+                    None => at += 1,
+                }
+            }
+            reading.pool.take_or_make(piece.blocks)?
+        };
+        Ok(self.core.disk.read(stream, BLOCK * piece.at(), buffer).await)
+    }
+
+    /// Reads bytes `from..to` of an object ahead, for the context `number`, as far as there is room.
+    async fn read_ahead(&self, stream: StreamId, id: ObjectId, number: u64, from: u64, to: u64) {
+        let (first, end) = (from / BLOCK.0, to.div_ceil(BLOCK.0));
+        // Whoever reads it will be told what is wrong.
+        if self.bring(&touching(id, first, end)).await.is_err() {
+            return;
+        }
+        let stretches = self.work.borrow().stretches(id, first, end);
+        let mut reads = Vec::new();
+        for (stretch, skip, blocks) in stretches.iter().flat_map(Stretch::cuts) {
+            if !matches!(stretch.source, Source::Device) {
                 continue;
             }
-            let content = &mut bytes[range.start * size..range.end * size];
-            content.copy_from_slice(&buffer);
-            if result.is_err() {
-                // Which one it is, and perhaps none a second time.
-                for (n, block) in range.clone().zip(content.chunks_mut(size)) {
-                    if let Err(error) = self.read_blocks(stream, blocks[n].at, block).await {
-                        wrong = Some((n, error.message));
-                        break;
-                    }
+            let missing = self.reading.borrow().cache.missing(stretch.at + skip, blocks);
+            for (at, blocks) in missing {
+                let block = stretch.first + (at - stretch.at);
+                let Some(buffer) = self.room_ahead(number, at, block, blocks) else {
+                    self.reading.borrow_mut().contexts.cut(number, block * BLOCK.0);
+                    return self.take_in(reads).await;
+                };
+                reads.push((at, self.ask(stream, at, buffer)));
+            }
+        }
+        self.take_in(reads).await;
+    }
+
+    /// Room in the cache for these blocks, and a buffer for them.
+    fn room_ahead(&self, owner: u64, at: u64, block: u64, blocks: u64) -> Option<Buffer> {
+        let now = self.core.disk.env().clock.now();
+        let mut reading = self.reading.borrow_mut();
+        let Reading { contexts, cache, pool, counters } = &mut *reading;
+        let (from, to) = (block * BLOCK.0, (block + blocks) * BLOCK.0);
+        let wanted = cache::Wanted { at, blocks, weight: Pool::weight(blocks), owner, from, to };
+        let mut lost = Vec::new();
+        let room = cache.reserve(wanted, contexts.share(cache.most()), now, &mut lost);
+        lost.into_iter().for_each(|(owner, from)| contexts.cut(owner, from));
+        if !room {
+            return None;
+        }
+        let buffer = pool.take(blocks);
+        match buffer {
+            Some(_) => counters.read_ahead += BLOCK * blocks,
+            None => cache.drop_entry(at),
+        }
+        buffer
+    }
+
+    async fn take_in(&self, reads: Vec<(u64, Task<(Buffer, Result<()>)>)>) {
+        for (at, read) in reads {
+            let (buffer, result) = read.await;
+            {
+                let mut reading = self.reading.borrow_mut();
+                match result {
+                    Ok(()) => reading.cache.fill(at, Rc::new(buffer)),
+                    Err(_) => reading.cache.drop_entry(at),
                 }
             }
-            let differs = |(block, bytes): (&Block, &[u8])| crc32c(bytes) != block.crc;
-            let first = blocks[range.clone()].iter().zip(content.chunks(size)).position(differs);
-            wrong = wrong.or(first.map(|n| (range.start + n, "its checksum does not match".to_owned())));
+            self.came.notify();
         }
-        wrong
     }
 
     /// Reads what lies from block `at` of the device on.
@@ -154,38 +484,22 @@ impl Objects {
 
     /// Blocks `first..end` of an object as they are now, zeros where there is nothing.
     pub(super) async fn whole_blocks(&self, id: ObjectId, first: u64, end: u64) -> Result<Vec<u8>> {
-        let mut bytes = self.read(self.stream, id, first * BLOCK.0, (end - first) * BLOCK.0).await?;
+        let mut bytes =
+            self.collect(self.stream, id, first * BLOCK.0, (end - first) * BLOCK.0, || ()).await?;
         bytes.resize(((end - first) * BLOCK.0) as usize, 0);
         Ok(bytes)
     }
 }
 
-impl Work {
-    /// Where blocks `first..end` are. The rows must be in memory.
-    fn blocks_of(&self, id: ObjectId, first: u64, end: u64) -> Vec<Block> {
-        let nowhere = || Block { source: Source::Nowhere, at: u64::MAX, crc: 0 };
-        let mut blocks: Vec<Block> = (first..end).map(|_| nowhere()).collect();
-        if first >= end {
-            return blocks;
-        }
-        let [home, logged] = touching(id, first, end);
-        for (key, row) in self.meta.tree.range(home.0, home.1) {
-            let (Part::Piece(begins), Row::Piece(piece)) = (key.part, row) else { continue };
-            for block in begins.max(first)..(begins + piece.blocks()).min(end) {
-                let n = block - begins;
-                let crc = piece.crcs.0[n as usize];
-                blocks[(block - first) as usize] = Block { source: Source::Device, at: piece.at + n, crc };
-            }
-        }
-        for (key, row) in self.meta.tree.range(logged.0, logged.1) {
-            let (Part::Logged(block), Row::Logged(logged)) = (key.part, row) else { continue };
-            let source = match self.unwritten.get(&logged.at) {
-                Some(content) => Source::Memory(content.clone()),
-                None => Source::Device,
-            };
-            blocks[(block - first) as usize] = Block { source, at: logged.at, crc: logged.crc };
-        }
-        blocks
+/// What is said of a block that is not what the rows say.
+const MISMATCH: &str = "its checksum does not match";
+
+impl Stretch {
+    /// Parts of it that are read at once: blocks before each, and in it.
+    fn cuts(&self) -> impl Iterator<Item = (&Stretch, u64, u64)> {
+        let most = if matches!(self.source, Source::Device) { MOST_AT_ONCE } else { self.blocks };
+        let step = most.max(1) as usize;
+        (0..self.blocks).step_by(step).map(move |skip| (self, skip, most.min(self.blocks - skip)))
     }
 }
 

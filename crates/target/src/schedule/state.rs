@@ -25,6 +25,14 @@ pub(crate) const AHEAD: Duration = Duration::from_millis(30);
 const BESIDE_FLUSH: Duration = Duration::from_millis(60);
 /// How long after the last guaranteed write another one is counted on, and with it another flush.
 const LULL: Duration = Duration::from_millis(1500);
+/// How long nothing but background I/O was done before more of it is begun at once: a closed loop of reads or durable
+/// writes pauses less, where a turn of the arm would cost it something.
+const QUIET_ROTATING: Duration = Duration::from_millis(20);
+const QUIET_FLAT: Duration = Duration::from_millis(1);
+/// Beside other work background I/O takes one part in so many of the time.
+const BACKGROUND_PART: u32 = 32;
+/// The most background I/Os in flight, on a device that rotates and on one that does not.
+const BACKGROUND_IN_FLIGHT: [usize; 2] = [1, 2];
 /// Bytes of one ring's writes that another ring's deadline lets pass first.
 const BEFORE_OTHERS: Bytes = Bytes::mib(4);
 
@@ -60,6 +68,12 @@ pub(super) struct State {
     /// Records on their way to logs.
     pub(super) log: VecDeque<Pending>,
     log_in_flight: usize,
+    /// What nobody waits for.
+    pub(super) background: VecDeque<Pending>,
+    background_in_flight: usize,
+    /// When the last I/O ended that was not that; and from when on some of it is begun beside others.
+    foreground_end: Moment,
+    background_due: Moment,
     /// How many cannot go on before metadata is durable.
     hurried: usize,
     pub(super) streams: Streams,
@@ -156,9 +170,62 @@ impl State {
         }
         let choice = if rotates { self.choose_sweep_or_reads(backlog, &slack) } else { self.choose_both(&slack) };
         match choice {
-            Choice::Wait(moment) => Choice::Wait(moment.into_iter().chain(self.metadata_wakes(now)).min()),
+            Choice::Wait(moment) => {
+                if self.is_background_due(&slack)
+                    && let Some(pending) = self.background.pop_front()
+                {
+                    return Choice::Start(Class::Background, pending);
+                }
+                let wakes = self.metadata_wakes(now).into_iter().chain(self.background_wakes(&slack));
+                Choice::Wait(moment.into_iter().chain(wakes).min())
+            }
             started => started,
         }
+    }
+
+    /// Whether the device has nothing to do but what can wait.
+    fn is_idle(&self) -> bool {
+        let waiting = self.streams.next().is_some() || !self.log.is_empty() || !self.metadata.is_empty();
+        let in_flight = self.normal_in_flight + self.log_in_flight + self.metadata_in_flight;
+        let guaranteed =
+            self.guaranteed_in_flight > Bytes::ZERO || self.guaranteed.values().any(|waiting| !waiting.is_empty());
+        !waiting && in_flight == 0 && !guaranteed && !self.flushing
+    }
+
+    fn quiet(profile: &Profile) -> Duration {
+        if profile.rotates { QUIET_ROTATING } else { QUIET_FLAT }
+    }
+
+    /// Whether background I/O may begin: nothing else was done for a while, or its share of the time is due; and
+    /// guaranteed writes can wait for it. It does not come into a sweep, nor in the way of a flush.
+    fn is_background_due(&self, slack: &Slack<'_>) -> bool {
+        let Slack { profile, now, .. } = *slack;
+        let Some(next) = self.background.front() else { return false };
+        let most = BACKGROUND_IN_FLIGHT[usize::from(!profile.rotates)];
+        if self.background_in_flight >= most || profile.rotates && (self.flushing || self.sweeping) {
+            return false;
+        }
+        let quiet = self.is_idle() && now >= self.foreground_end + State::quiet(profile);
+        if !quiet && (now < self.background_due || self.background_in_flight > 0) {
+            return false;
+        }
+        let length = Bytes(next.buffer.len() as u64);
+        let rate = match next.direction {
+            Direction::Read => profile.read_rate(next.offset),
+            Direction::Write => profile.write_rate(next.offset),
+        };
+        let worst = profile.position_time(self.head, next.offset) + rate.time_for(length);
+        slack.of(self) > worst * 2 + profile.full_seek * 2 + profile.flush
+    }
+
+    /// When background I/O has to be looked at again; other I/O that ends asks, too.
+    fn background_wakes(&self, slack: &Slack<'_>) -> Option<Moment> {
+        let Slack { profile, now, .. } = *slack;
+        if self.background.is_empty() {
+            return None;
+        }
+        let quiet = self.foreground_end + State::quiet(profile);
+        [quiet, self.background_due].into_iter().filter(|moment| *moment > now).min()
     }
 
     /// One more cannot go on before metadata is durable, or one less.
@@ -407,6 +474,15 @@ impl State {
                 self.log_in_flight += 1;
                 self.counters.logged += length;
             }
+            Class::Background => {
+                self.normal_busy += worst;
+                self.background_in_flight += 1;
+                self.background_due = now + worst * BACKGROUND_PART;
+                self.counters.background += length;
+                if pending.direction == Direction::Write {
+                    self.platters_free = self.platters_free.max(now) + takes;
+                }
+            }
             Class::Metadata => {
                 self.metadata_in_flight += 1;
                 self.metadata_dirty |= pending.direction == Direction::Write;
@@ -420,6 +496,9 @@ impl State {
     pub(super) fn ended(&mut self, io: &Started, result: &Result<()>, now: Moment) {
         self.busy -= io.worst;
         self.pace.ended(io.worst, now);
+        if io.class != Class::Background {
+            self.foreground_end = now;
+        }
         match io.class {
             Class::Guaranteed => {
                 self.guaranteed_in_flight -= io.length;
@@ -434,6 +513,10 @@ impl State {
                 self.normal_in_flight -= 1;
             }
             Class::Latency => self.log_in_flight -= 1,
+            Class::Background => {
+                self.normal_busy -= io.worst;
+                self.background_in_flight -= 1;
+            }
             Class::Metadata => self.metadata_in_flight -= 1,
         }
         if io.direction == Direction::Write

@@ -1,4 +1,6 @@
-//! Fair shares of normal I/O: streams take turns, each with a slice of bytes.
+//! Fair shares of normal I/O: streams take turns, each with a slice of bytes. What an I/O takes beyond the slice counts
+//! against the next one, so that shares do not depend on the size of requests (deficit round robin, Shreedhar and
+//! Varghese, 1995).
 //!
 //! Where a turn costs a seek, slices are long, and the stream whose turn it is keeps it through a short pause, as
 //! readers think between reads. A new stream comes next, with a short slice: who asks for little does not wait until
@@ -21,8 +23,12 @@ const SLICE_FLAT: Bytes = Bytes::mib(1);
 struct Stream {
     id: StreamId,
     queue: VecDeque<Pending>,
-    /// Bytes left of its slice.
-    slice: u64,
+    /// Bytes left of its slice; below zero what it has had beyond.
+    slice: i64,
+    /// It has had something in this turn.
+    begun: bool,
+    /// It is forgotten when all it asked for has ended.
+    ended: bool,
     in_flight: usize,
     last_end: Moment,
     /// It had no turn yet.
@@ -54,7 +60,9 @@ impl Streams {
                 let stream = Stream {
                     id,
                     queue: VecDeque::from([pending]),
-                    slice: slice(rotates).min(SLICE_FIRST.0),
+                    slice: slice(rotates).min(SLICE_FIRST.0 as i64),
+                    begun: false,
+                    ended: false,
                     in_flight: 0,
                     last_end: Moment(0),
                     new: true,
@@ -65,34 +73,57 @@ impl Streams {
         }
     }
 
-    /// Forgets a stream that will read no more.
+    /// Forgets a stream that will read no more, when all it asked for has ended.
     pub(super) fn end(&mut self, id: StreamId) {
-        self.streams.retain(|s| s.id != id || !s.queue.is_empty() || s.in_flight > 0);
+        if let Some(stream) = self.streams.iter_mut().find(|s| s.id == id) {
+            stream.ended = true;
+        }
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.streams.retain(|s| !s.ended || !s.queue.is_empty() || s.in_flight > 0);
     }
 
     /// An I/O of the stream has ended.
     pub(super) fn ended(&mut self, id: StreamId, now: Moment) {
-        if let Some(stream) = self.streams.iter_mut().find(|s| s.id == id) {
-            stream.in_flight -= 1;
-            stream.last_end = now;
+        let Some(stream) = self.streams.iter_mut().find(|s| s.id == id) else { return };
+        stream.in_flight -= 1;
+        stream.last_end = now;
+        if stream.ended {
+            self.forget();
         }
     }
 
     /// Whose turn it is, and whether it wants something.
     pub(super) fn turn(&mut self, now: Moment, rotates: bool) -> Turn {
         let slice = slice(rotates);
-        for _ in 0..self.streams.len() {
-            let Some(stream) = self.streams.front_mut() else { break };
+        let mut left = self.streams.len();
+        while left > 0
+            && let Some(stream) = self.streams.front_mut()
+        {
             stream.slice = stream.slice.min(slice);
+            if stream.slice <= 0 {
+                stream.slice += slice;
+                if stream.slice <= 0 {
+                    // What it had takes more than one turn.
+                    self.streams.rotate_left(1);
+                    left = self.streams.len();
+                    continue;
+                }
+            }
             if !stream.queue.is_empty() {
                 return Turn::Ready;
             }
             let until = if stream.in_flight > 0 { now + ANTICIPATION } else { stream.last_end + ANTICIPATION };
-            if rotates && stream.slice < slice && now < until {
+            if rotates && stream.begun && now < until {
                 return Turn::Expected(until);
             }
-            stream.slice = slice;
+            if std::mem::take(&mut stream.begun) {
+                stream.slice = slice;
+            }
             self.streams.rotate_left(1);
+            left -= 1;
         }
         Turn::Nobody
     }
@@ -101,7 +132,9 @@ impl Streams {
     pub(super) fn take_unwanted(&mut self) -> Option<Pending> {
         let unwanted =
             |pending: &Pending| !pending.done.is_awaited() || pending.wanted.as_ref().is_some_and(|wanted| !wanted());
-        self.streams.iter_mut().find(|s| s.queue.front().is_some_and(unwanted))?.queue.pop_front()
+        let found = self.streams.iter_mut().find(|s| s.queue.front().is_some_and(unwanted))?.queue.pop_front();
+        self.forget();
+        found
     }
 
     /// What comes next: the first of the stream whose turn it is.
@@ -115,18 +148,16 @@ impl Streams {
         let pending = stream.queue.pop_front().expect("it wants something");
         stream.in_flight += 1;
         stream.new = false;
-        let used = pending.buffer.len() as u64;
-        if stream.slice > used {
-            stream.slice -= used;
-        } else {
-            // Whoever's turn ends begins the next one with a whole slice, which `turn` gives.
-            stream.slice = u64::MAX;
+        stream.slice -= pending.buffer.len() as i64;
+        stream.begun = stream.slice > 0;
+        if !stream.begun {
             self.streams.rotate_left(1);
         }
         pending
     }
 }
 
-fn slice(rotates: bool) -> u64 {
-    if rotates { SLICE_ROTATING.0 } else { SLICE_FLAT.0 }
+fn slice(rotates: bool) -> i64 {
+    let slice = if rotates { SLICE_ROTATING } else { SLICE_FLAT };
+    slice.0 as i64
 }

@@ -16,6 +16,7 @@ enum Did {
     Read(u64),
     Metadata(u64),
     Log(u64),
+    Background(u64),
     Flush,
     Refuse,
     Wait,
@@ -88,6 +89,7 @@ impl Rig {
                     Class::Normal => Did::Read(mib),
                     Class::Latency => Did::Log(mib),
                     Class::Metadata => Did::Metadata(mib),
+                    Class::Background => Did::Background(mib),
                 }
             }
             Choice::Flush(_) => Did::Flush,
