@@ -15,6 +15,10 @@ pub trait Stream: Read + Write + Send {
     /// Ends both directions; a read under way on any handle returns 0.
     fn shutdown(&self);
 
+    /// Ends reading: a read under way on any handle returns 0 once what has arrived is read, and what is written still
+    /// goes out.
+    fn end_reading(&self);
+
     /// Waits until there is something to read, or the end; false if that took longer than `limit`.
     fn wait_readable(&self, limit: Duration) -> io::Result<bool>;
 
@@ -27,13 +31,16 @@ pub trait Listener: Send {
     /// Waits for the next connection; `None` once closed.
     fn accept(&self) -> Option<Box<dyn Stream>>;
 
+    /// Where it listens, as those who connect call it.
+    fn address(&self) -> &str;
+
     /// What makes a waiting [`Listener::accept`] return `None`.
     fn closer(&self) -> Box<dyn Fn() + Send + Sync>;
 }
 
-/// Makes and takes connections. An address is a path (a Unix socket).
+/// Makes and takes connections. An address is a path (a Unix socket), or a number and a port, as the network says.
 pub trait Network: Send + Sync {
-    /// Listens at `address`, replacing a stale socket there.
+    /// Listens at `address`, replacing a stale socket there. Port 0 is any that is free.
     fn listen(&self, address: &str) -> Result<Box<dyn Listener>>;
 
     /// Connects to `address`.

@@ -2,7 +2,9 @@
 
 use crate::args::span;
 use crate::commands::status;
-use crate::commands::{check, demo, export, format, gaps, get, object, pin, plan, profile, put, query, record, ring};
+use crate::commands::{
+    check, demo, export, format, gaps, get, nbd, object, pin, plan, profile, put, query, record, ring,
+};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -71,6 +73,8 @@ pub enum Command {
     Stat(object::StatArgs),
     /// Remove an object
     Rm(object::RmArgs),
+    /// Serve an object as a block device over NBD, until stopped
+    Nbd(nbd::NbdArgs),
     /// Rings, promises, losses, headroom and health
     Status(status::StatusArgs),
     /// The same, refreshed

@@ -14,8 +14,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("client", &["wire", "env", "model"]),
     ("embedded", &["node", "client", "target", "wire", "env", "model"]),
     ("capture", &["client", "env", "model"]),
+    ("nbd", &["client", "env", "model"]),
     ("sim", &["target", "client", "node", "wire", "env", "model"]),
-    ("forebay", &["sim", "capture", "embedded", "client", "node", "target", "wire", "env", "model"]),
+    ("forebay", &["sim", "nbd", "capture", "embedded", "client", "node", "target", "wire", "env", "model"]),
     ("x", &[]),
 ];
 

@@ -7,8 +7,8 @@ use forebay_wire::object::{Ask, MOST_PENDING, ObjectAnswer, ObjectRequest, WINDO
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Links that wait for the next who asks.
-const MOST_IDLE: usize = 4;
+/// Links that wait for the next who asks: as many as a face keeps busy at once.
+const MOST_IDLE: usize = 16;
 /// Links that may break one after another without an answer between them.
 const MOST_BROKEN: u32 = 20;
 

@@ -296,6 +296,14 @@ impl Put {
         result
     }
 
+    /// Makes it `size` bytes long, zeros where nothing is written; before the first byte is taken in.
+    pub fn extend_to(&mut self, size: u64) -> Result<()> {
+        match self.at {
+            Some(at) if self.written == 0 => self.objects.truncate(at, size),
+            _ => Err(Error::usage(format!("{} has bytes already", self.name))),
+        }
+    }
+
     /// Bytes that were taken in.
     pub fn written(&self) -> u64 {
         self.written

@@ -208,6 +208,10 @@ impl Stream for Patient {
         self.stream.shutdown();
     }
 
+    fn end_reading(&self) {
+        self.stream.end_reading();
+    }
+
     fn wait_readable(&self, limit: Duration) -> io::Result<bool> {
         self.stream.wait_readable(limit)
     }

@@ -25,7 +25,7 @@ pub mod udp;
 mod uring;
 
 pub use clock::RealClock;
-pub use network::UnixNetwork;
+pub use network::{TcpNetwork, UnixNetwork};
 pub use open::{OpenMode, Opened, SMALLEST, create_file, open};
 pub use random::KernelRandom;
 pub use reactor::{Options, run, run_on};

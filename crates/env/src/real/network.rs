@@ -1,6 +1,10 @@
 //! Unix sockets between processes of one user on one machine. A peer must have the same user id as we, or be root,
 //! by what the kernel says of it; root may also connect to what a user serves.
 
+mod tcp;
+
+pub use tcp::TcpNetwork;
+
 use super::io_error;
 use crate::network::{Listener, Network, Stream};
 use forebay_model::{Error, Result};
@@ -8,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -26,6 +30,7 @@ pub struct UnixNetwork;
 struct UnixPeer(UnixStream);
 
 struct UnixDoor {
+    address: String,
     listener: Arc<UnixListener>,
     closed: Arc<AtomicBool>,
 }
@@ -53,7 +58,8 @@ impl Network for UnixNetwork {
         let listener = UnixListener::bind(&short.path).map_err(|e| io_error("listening at", address, &e))?;
         std::fs::set_permissions(address, std::fs::Permissions::from_mode(0o600))
             .map_err(|e| io_error("closing to others", address, &e))?;
-        Ok(Box::new(UnixDoor { listener: Arc::new(listener), closed: Arc::default() }))
+        let address = address.to_string();
+        Ok(Box::new(UnixDoor { address, listener: Arc::new(listener), closed: Arc::default() }))
     }
 
     fn connect(&self, address: &str) -> Result<Box<dyn Stream>> {
@@ -97,6 +103,10 @@ impl Listener for UnixDoor {
         }
     }
 
+    fn address(&self) -> &str {
+        &self.address
+    }
+
     fn closer(&self) -> Box<dyn Fn() + Send + Sync> {
         let (listener, closed) = (self.listener.clone(), self.closed.clone());
         Box::new(move || {
@@ -118,17 +128,13 @@ impl Stream for UnixPeer {
         let _ = self.0.shutdown(Shutdown::Both);
     }
 
+    fn end_reading(&self) {
+        // As above.
+        let _ = self.0.shutdown(Shutdown::Read);
+    }
+
     fn wait_readable(&self, limit: Duration) -> io::Result<bool> {
-        let end = super::clock::now() + limit;
-        loop {
-            let left = end.since(super::clock::now());
-            let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-            match rustix::event::poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&left)) {
-                Ok(ready) => return Ok(ready > 0),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
+        wait_readable(&self.0, limit)
     }
 
     fn peer_process(&self) -> Option<u32> {
@@ -183,6 +189,19 @@ impl Address {
             return Err(bad());
         }
         Ok(Address { path, _folder: Some(folder) })
+    }
+}
+
+fn wait_readable(socket: impl AsFd, limit: Duration) -> io::Result<bool> {
+    let end = super::clock::now() + limit;
+    loop {
+        let left = end.since(super::clock::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        match rustix::event::poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&left)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
     }
 }
 

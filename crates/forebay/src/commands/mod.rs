@@ -6,6 +6,7 @@ pub mod export;
 pub mod format;
 pub mod gaps;
 pub mod get;
+pub mod nbd;
 pub mod object;
 pub mod pin;
 pub mod plan;
@@ -43,6 +44,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Ls(args) => object::ls(context, &args)?,
         Command::Stat(args) => object::stat(context, &args)?,
         Command::Rm(args) => object::rm(context, &args)?,
+        Command::Nbd(args) => nbd::run(context, &args)?,
         Command::Status(args) => status::run(context, &args)?,
         Command::Top(args) => status::top(context, &args)?,
         Command::Check(args) => return check::run(context, &args),

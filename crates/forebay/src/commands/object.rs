@@ -165,7 +165,7 @@ fn rings(cluster: &Cluster, prefix: &str) -> Result<Vec<RingStatus>> {
 }
 
 /// The error, unless the name is that of a ring, which has commands of its own.
-fn unless_ring(cluster: &Cluster, name: &str, error: Error) -> Error {
+pub(super) fn unless_ring(cluster: &Cluster, name: &str, error: Error) -> Error {
     match error.kind {
         Kind::Missing if cluster.ring(name).is_ok() => {
             Error::usage(format!("{name} is a ring; see `forebay ring show {name}` and `forebay ring delete {name}`"))
