@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::Place;
+use common::{Dice, Place};
 use forebay_env::Network;
 use forebay_env::real::{TcpNetwork, UnixNetwork};
 use forebay_nbd::client::Client;
@@ -55,26 +55,6 @@ impl Served {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
         assert_eq!(self.child.wait().unwrap().code(), Some(0), "it ends in order");
-    }
-}
-
-/// Numbers by chance, from a seed: splitmix64.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-
-    fn bytes(&mut self, length: usize) -> Vec<u8> {
-        let start = self.below(u64::MAX);
-        (0..length as u64)
-            .map(|n| (start.wrapping_add(n / 7).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8)
-            .collect()
     }
 }
 
@@ -363,7 +343,7 @@ impl Mounted {
             command
         };
         // Whoever may not mount ends at once and never opens the pipe.
-        if !std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok() {
+        if std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
             return None;
         }
         let nbdfuse = command().spawn().unwrap();

@@ -56,9 +56,11 @@ impl Tally {
 
 /// What the model knows of one object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Known {
-    bytes: Vec<u8>,
-    attribute: Option<Vec<u8>>,
+pub struct Known {
+    /// All of its bytes.
+    pub bytes: Vec<u8>,
+    /// Its one attribute.
+    pub attribute: Option<Vec<u8>>,
 }
 
 /// The plain model: what each object is, and what it is if the command under way took effect.
@@ -217,7 +219,8 @@ fn content(random: &Rc<dyn Random>, length: u64) -> Vec<u8> {
     (0..length).map(|n| (start.wrapping_add(n / 7).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8 | 1).collect()
 }
 
-fn put(bytes: &mut Vec<u8>, offset: u64, new: &[u8]) {
+/// What a write makes of an object's bytes.
+pub fn put(bytes: &mut Vec<u8>, offset: u64, new: &[u8]) {
     let end = offset as usize + new.len();
     if bytes.len() < end {
         bytes.resize(end, 0);

@@ -6,6 +6,26 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+/// Numbers by chance, from a seed: splitmix64.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+
+    pub fn bytes(&mut self, length: usize) -> Vec<u8> {
+        let start = self.below(u64::MAX);
+        (0..length as u64)
+            .map(|n| (start.wrapping_add(n / 7).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8)
+            .collect()
+    }
+}
+
 /// A directory with a cluster in it, or room for one.
 pub struct Place {
     dir: tempfile::TempDir,

@@ -205,6 +205,9 @@ fn who_speaks_another_protocol_is_hung_up_on() {
     assert_eq!(place.client().read(1, 2).unwrap(), Ok(vec![1, 2]), "others are served");
 }
 
+/// Flags, command, offset, length, payload, and the number that it is refused with.
+type Refused<'a> = (u16, u16, u64, u32, &'a [u8], u32);
+
 #[test]
 fn what_cannot_be_done_is_refused_by_its_number_and_changes_nothing() {
     let place = Place::new();
@@ -212,7 +215,7 @@ fn what_cannot_be_done_is_refused_by_its_number_and_changes_nothing() {
     let mut client = place.client();
     let (before, end) = (place.bytes(), SIZE as u64);
     let much = vec![0; (32 << 20) + 1];
-    let table: [(u16, u16, u64, u32, &[u8], u32); 19] = [
+    let table: [Refused<'_>; 19] = [
         (0, command::READ, end, 1, &[], 22),
         (0, command::READ, end - 1, 2, &[], 22),
         (0, command::READ, u64::MAX, 1, &[], 22),
