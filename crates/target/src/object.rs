@@ -12,19 +12,25 @@
 //! [`commands`], [`checkpoint`], [`home`] and [`replay`] do.
 
 pub mod apply;
+pub mod behind;
 mod checkpoint;
 mod commands;
+mod gather;
 mod home;
 mod journal;
 pub mod logs;
+mod quota;
 mod read;
 pub mod record;
 mod replay;
 pub mod rows;
 pub mod space;
 pub mod tree;
+mod write;
 
+pub use behind::Scope;
 pub use commands::{Attribute, Found, Placement};
+pub use write::How;
 
 use crate::promise::Signal;
 use crate::schedule::StreamId;
@@ -52,6 +58,8 @@ pub struct Objects {
     /// Something changed that somebody may wait for: a record is durable, a command has ended, a gate has opened.
     changed: Signal,
     queued: Signal,
+    /// Bytes were buffered.
+    taken_in: Signal,
 }
 
 struct Work {
@@ -72,6 +80,10 @@ struct Work {
     /// Blocks taken by commands that have not taken effect.
     taken: BTreeMap<u64, Vec<Run>>,
     next_ticket: u64,
+    /// Room behind objects that grow: taken by nobody else as long as there is other room.
+    reserved: BTreeMap<ObjectId, Run>,
+    /// What is buffered.
+    behind: behind::Behind,
     /// Objects with a command under way that changes them.
     locked: BTreeSet<ObjectId>,
     /// Writes home that have ended, and how many of them a flush has covered.
@@ -113,6 +125,7 @@ impl Objects {
             data: Space::new(layout),
             tables: Space::new(layout),
             logs: Logs::new(layout, &record.logs, &record.open),
+            buffered: BTreeMap::new(),
         };
         let stream = core.next_stream();
         Rc::new(Objects {
@@ -129,6 +142,8 @@ impl Objects {
                 limbo: VecDeque::new(),
                 taken: BTreeMap::new(),
                 next_ticket: 0,
+                reserved: BTreeMap::new(),
+                behind: behind::Behind::default(),
                 locked: BTreeSet::new(),
                 written_home: 0,
                 flushed_home: 0,
@@ -142,6 +157,7 @@ impl Objects {
             }),
             changed: Signal::default(),
             queued: Signal::default(),
+            taken_in: Signal::default(),
         })
     }
 
@@ -151,6 +167,10 @@ impl Objects {
             Ok(()) => {
                 self.work.borrow_mut().ready = true;
                 self.changed.notify();
+                let spawner = &self.core.disk.env().spawner;
+                let (full, in_time) = (self.clone(), self.clone());
+                spawner.detach(async move { full.flush_when_full().await });
+                spawner.detach(async move { in_time.flush_in_time().await });
                 self.write_records().await
             }
             Err(error) => Err(error),
@@ -191,6 +211,7 @@ impl Objects {
         self.work.borrow_mut().failure.get_or_insert(error);
         self.changed.notify();
         self.queued.notify();
+        self.taken_in.notify();
     }
 
     /// Brings the leaves with these ranges of keys to memory. They stay there until the next wait.
@@ -227,6 +248,7 @@ impl Objects {
     /// Waits for everything that was given, takes nothing home, and ends.
     pub(crate) async fn close(&self) -> Result<()> {
         self.ready().await?;
+        self.end_buffering().await?;
         let checkpointed = self.core.with_objects(|objects| objects.number);
         let changed = self.work.borrow().last != checkpointed || self.work.borrow().meta.tree.is_dirty();
         if changed {

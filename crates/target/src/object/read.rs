@@ -49,7 +49,7 @@ impl Objects {
             self.bring(&ranges).await?;
             let blocks = {
                 let work = self.work.borrow();
-                if work.meta.head(id).is_none_or(|head| head.size < size) {
+                if work.head(id).is_none_or(|head| head.size < size) {
                     continue;
                 }
                 work.blocks_of(id, first, end)
@@ -61,7 +61,7 @@ impl Objects {
                 let work = self.work.borrow();
                 let now = work.blocks_of(id, first, first + blocks.len() as u64);
                 let same = |(before, now): (&Block, &Block)| before.at == now.at && before.crc == now.crc;
-                work.meta.head(id).is_some_and(|head| head.size >= size) && blocks.iter().zip(&now).all(same)
+                work.head(id).is_some_and(|head| head.size >= size) && blocks.iter().zip(&now).all(same)
             };
             let place = |n: usize| {
                 format!(
@@ -185,6 +185,10 @@ impl Work {
             };
             blocks[(block - first) as usize] = Block { source, at: logged.at, crc: logged.crc };
         }
+        self.behind.look(id, first, end, |block, content, crc| {
+            let source = Source::Memory(content.clone());
+            blocks[(block - first) as usize] = Block { source, at: content.at, crc };
+        });
         blocks
     }
 }
