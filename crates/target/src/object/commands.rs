@@ -191,13 +191,14 @@ impl Objects {
         self.change(vec![change], Vec::new(), |meta| exists(meta, id)).await
     }
 
-    /// Sets what rides on a command that changes nothing else.
+    /// Sets what rides on a command that changes nothing else. When it returns, what was buffered before is durable.
     pub(super) async fn set_locked(&self, id: ObjectId, values: Vec<AttributeChange>) -> Result<()> {
+        self.settle(id).await?;
         if values.is_empty() {
-            return Ok(());
+            let last = self.work.borrow().last;
+            return self.durable(last).await;
         }
         let change = set(id, self.core.disk.env().clock.wall(), values)?;
-        self.settle(id).await?;
         self.change(vec![change], Vec::new(), |meta| exists(meta, id)).await
     }
 

@@ -106,7 +106,9 @@ impl Objects {
             && how.placement != Placement::Log
             && how.set.is_empty()
             && length <= BUFFERED_UP_TO;
-        if length == 0 {
+        if length == 0 && buffered {
+            // There is nothing to take in.
+        } else if length == 0 {
             self.set_locked(id, how.set.clone()).await?;
         } else if buffered {
             self.buffer(id, offset, bytes, size).await?;
