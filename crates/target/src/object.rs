@@ -29,7 +29,7 @@ pub mod tree;
 mod write;
 
 pub use behind::Scope;
-pub use commands::{Attribute, Found, Placement};
+pub use commands::{Attribute, Extent, Found, Placement};
 pub use write::How;
 
 use crate::promise::Signal;

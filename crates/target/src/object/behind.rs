@@ -333,8 +333,7 @@ impl Objects {
             let (going, held) = {
                 let mut work = self.work.borrow_mut();
                 let behind = &mut work.behind;
-                let ids: Vec<ObjectId> =
-                    behind.objects.keys().copied().filter(|id| behind.is_in(*id, scope)).collect();
+                let ids: Vec<ObjectId> = behind.objects.keys().copied().filter(|id| behind.is_in(*id, scope)).collect();
                 if ids.is_empty() {
                     return Ok(());
                 }
@@ -373,7 +372,9 @@ impl Objects {
             let mut blocks: Vec<(ObjectId, u64, Rc<Content>, u32)> = Vec::new();
             let mut writes = Vec::new();
             for id in &going.ids {
-                let Some(layer) = work.behind.objects.get(id).and_then(|layers| layers.going.as_ref()) else { continue };
+                let Some(layer) = work.behind.objects.get(id).and_then(|layers| layers.going.as_ref()) else {
+                    continue;
+                };
                 let Layer { size, time, commands, .. } = *layer;
                 let none = (None, Vec::new(), Vec::new());
                 writes.push(Write { id: *id, time, size, commands, dropped: none.0, logged: none.1, pieces: none.2 });

@@ -4,7 +4,7 @@ use super::Objects;
 use super::quota;
 use super::read::missing;
 use super::record::Change;
-use super::rows::{Head, Key, Part, Quota, Row, Volume};
+use super::rows::{BLOCK, Head, Key, Part, Quota, Row, Volume};
 use forebay_model::object::AttributeChange;
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result};
 
@@ -43,6 +43,17 @@ pub struct Found {
     pub id: ObjectId,
     /// What the target keeps of it.
     pub head: Head,
+}
+
+/// Blocks of an object that lie together at home.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Their first byte in the object.
+    pub offset: u64,
+    /// Where it is on the device.
+    pub at: Bytes,
+    /// How many bytes.
+    pub length: Bytes,
 }
 
 /// Keeps an object to one command that changes it.
@@ -215,6 +226,27 @@ impl Objects {
         Ok(work.meta.tree.range(at(0), at(u32::MAX)).filter_map(attribute).collect())
     }
 
+    /// Where the bytes of an object lie that are at home, as long as they can be without a break.
+    pub async fn extents(&self, id: ObjectId) -> Result<Vec<Extent>> {
+        self.head(id).await?;
+        let (mut extents, mut next) = (Vec::<Extent>::new(), Some(Key::piece(id, 0)));
+        let last = Key::piece(id, u64::MAX);
+        while let Some(from) = next {
+            self.bring(&[(from, from)]).await?;
+            let work = self.work.borrow();
+            for (key, row) in work.meta.tree.rest_of_leaf(from).filter(|(key, _)| **key <= last) {
+                let (Part::Piece(first), Row::Piece(piece)) = (key.part, row) else { continue };
+                let (offset, at, length) = (first * BLOCK.0, BLOCK * piece.at, BLOCK * piece.blocks());
+                match extents.last_mut() {
+                    Some(e) if e.offset + e.length.0 == offset && e.at + e.length == at => e.length += length,
+                    _ => extents.push(Extent { offset, at, length }),
+                }
+            }
+            next = work.meta.tree.leaf_end(from, last);
+        }
+        Ok(extents)
+    }
+
     /// What a volume may hold from now on.
     pub async fn set_quota(&self, volume: u64, quota: Quota) -> Result<()> {
         let id = ObjectId::volume(volume);
@@ -264,7 +296,11 @@ pub(super) fn holds_bytes(id: ObjectId) -> Result<()> {
     Err(Error::usage(format!("{id} holds no bytes; objects of volumes do")))
 }
 
-pub(super) fn set(id: ObjectId, time: forebay_model::Timestamp, set: Vec<(u32, u32, Option<Vec<u8>>)>) -> Result<Change> {
+pub(super) fn set(
+    id: ObjectId,
+    time: forebay_model::Timestamp,
+    set: Vec<(u32, u32, Option<Vec<u8>>)>,
+) -> Result<Change> {
     if set.len() > MOST_ATTRIBUTES {
         return Err(Error::usage(format!(
             "{} attributes at once are too many; set {MOST_ATTRIBUTES} at most",
@@ -282,4 +318,3 @@ pub(super) fn set(id: ObjectId, time: forebay_model::Timestamp, set: Vec<(u32, u
     }
     Ok(Change::Attributes { id, time, set })
 }
-

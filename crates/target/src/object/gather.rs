@@ -66,9 +66,7 @@ pub(super) fn newest(loose: &mut Vec<Loose<'_>>) {
 }
 
 /// What a record says of blocks, sorted by object and offset, that are at these places now.
-pub(super) fn pieces<'a>(
-    placed: impl Iterator<Item = (u64, &'a Loose<'a>)>,
-) -> BTreeMap<ObjectId, Vec<(u64, Piece)>> {
+pub(super) fn pieces<'a>(placed: impl Iterator<Item = (u64, &'a Loose<'a>)>) -> BTreeMap<ObjectId, Vec<(u64, Piece)>> {
     let mut all: BTreeMap<ObjectId, Vec<(u64, Piece)>> = BTreeMap::new();
     for (home, l) in placed {
         let pieces = all.entry(l.id).or_default();

@@ -6,10 +6,10 @@
 
 use super::apply::touching;
 use super::gather::{Chunk, Loose, newest, pieces};
-use super::write::Taken;
 use super::record::{Change, Found};
 use super::rows::{BLOCK, Key, Part, Row};
 use super::space::Run;
+use super::write::Taken;
 use super::{Objects, Work, replay};
 use forebay_model::block::crc32c;
 use forebay_model::{Kind, ObjectId, Result, TargetId};
