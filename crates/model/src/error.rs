@@ -30,6 +30,8 @@ pub enum Kind {
     Device,
     /// The other side went away; whether the request took effect is unknown. Reconnect and ask.
     Disconnected,
+    /// The target was opened again since: what was acknowledged as buffered may be lost. Send it again.
+    Restarted,
 }
 
 impl Kind {
@@ -47,6 +49,7 @@ impl Kind {
             Kind::Version => 9,
             Kind::Device => 10,
             Kind::Disconnected => 11,
+            Kind::Restarted => 12,
         }
     }
 }
@@ -85,6 +88,7 @@ macro_rules! constructors {
 constructors! {
     usage => Usage, refused => Refused, missing => Missing, exists => Exists, expired => Expired, busy => Busy,
     full => Full, damaged => Damaged, version => Version, device => Device, disconnected => Disconnected,
+    restarted => Restarted,
 }
 
 impl fmt::Display for Error {

@@ -57,6 +57,21 @@ pub struct VolumeUse {
     pub quota: Quota,
 }
 
+/// A volume holds more than its soft quota: what was asked for was done, and something should be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverQuota {
+    /// The volume.
+    pub volume: u64,
+    /// Space that its objects occupy.
+    pub used: Bytes,
+    /// Bytes beyond which a warning is given.
+    pub soft_bytes: Bytes,
+    /// How many objects it holds.
+    pub objects: u64,
+    /// Objects beyond which a warning is given.
+    pub soft_objects: u64,
+}
+
 /// What a target keeps of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectHead {

@@ -32,6 +32,7 @@ pub mod promise;
 pub mod reader;
 pub mod seeds;
 pub mod stage;
+pub mod streams;
 mod timeline;
 pub mod world;
 

@@ -2,19 +2,22 @@
 //! and the power is cut at any I/O; one life after another on the same disk, each compared with a plain model.
 //!
 //! Checked after every opening: a command that was acknowledged took effect; the one that each user was waiting for
-//! took effect as a whole, or not at all; what a volume says that it holds is what its objects hold. Checked at every
-//! read: the bytes are those of the model.
+//! took effect as a whole, or not at all; of what was acknowledged as buffered and not flushed, each object has all up to
+//! some command, and nothing of those after it; what a volume says that it holds is what its objects hold. Checked at
+//! every read: the bytes are those of the model.
 
 use crate::disk::DiskSpec;
 use crate::world::World;
 use forebay_env::{Env, Random};
+use forebay_model::object::Durability;
 use forebay_model::{Kind, ObjectId, Profile};
 use forebay_target::Target;
-use forebay_target::object::Placement;
 use forebay_target::object::rows::{BLOCK, Quota};
+use forebay_target::object::{How, Placement, Scope};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Users at once.
 const USERS: u64 = 4;
@@ -36,6 +39,10 @@ pub struct Tally {
     pub there: u64,
     /// See [`Tally::there`].
     pub absent: u64,
+    /// Objects of which a crash took commands that were buffered, and those of which it could have taken some.
+    pub lost: u64,
+    /// See [`Tally::lost`].
+    pub at_risk: u64,
     /// Bytes read back and compared.
     pub compared: u64,
     /// Blocks taken home from logs.
@@ -49,6 +56,8 @@ impl Tally {
         self.commands += other.commands;
         self.there += other.there;
         self.absent += other.absent;
+        self.lost += other.lost;
+        self.at_risk += other.at_risk;
         self.compared += other.compared;
         self.homed += other.homed;
     }
@@ -63,12 +72,27 @@ pub struct Known {
     pub attribute: Option<Vec<u8>>,
 }
 
-/// The plain model: what each object is, and what it is if the command under way took effect.
+/// The plain model: what each object is, what it is if the command under way took effect, and what it may be after a
+/// crash.
 #[derive(Default)]
 struct Model {
     objects: BTreeMap<ObjectId, Known>,
     under_way: BTreeMap<ObjectId, Option<Known>>,
+    /// As of each command that was buffered since the last that is durable, and as of that one: numbered, oldest first.
+    perhaps: BTreeMap<ObjectId, Vec<(u64, Known)>>,
+    next: u64,
     tally: Tally,
+}
+
+impl Model {
+    /// A flush has ended that began when commands before `number` were acknowledged.
+    fn flushed(&mut self, number: u64, covers: impl Fn(ObjectId) -> bool) {
+        for (_, states) in self.perhaps.iter_mut().filter(|(id, _)| covers(**id)) {
+            let durable = states.iter().take_while(|(n, _)| *n < number).count();
+            states.drain(..durable.saturating_sub(1));
+        }
+        self.perhaps.retain(|_, states| states.len() > 1);
+    }
 }
 
 /// Lives `lives` lives on a fresh disk of `spec`.
@@ -128,6 +152,7 @@ async fn one_life(env: Env, spawner: forebay_env::Spawner, model: Rc<RefCell<Mod
     }
     if random.below(3) == 0 {
         target.close().await.expect("it closes");
+        model.borrow_mut().perhaps.clear();
     }
 }
 
@@ -150,7 +175,11 @@ async fn command(target: &Rc<Target>, model: &Rc<RefCell<Model>>, random: &Rc<dy
         2 => (1 + random.below(8)) * BLOCK.0,
         _ => 1 + random.below(9000),
     };
-    let place = [Placement::Auto, Placement::Auto, Placement::Home, Placement::Log][random.below(4) as usize];
+    let placement = [Placement::Auto, Placement::Auto, Placement::Home, Placement::Log][random.below(4) as usize];
+    let durability = [Durability::Durable, Durability::Buffered][random.below(2) as usize];
+    let how = How { placement, durability, set: Vec::new() };
+    // What is to lie in a log is durable at once.
+    let buffered = durability == Durability::Buffered && placement != Placement::Log;
     match random.below(100) {
         0..50 => {
             let mut offset = random.below(LARGEST - length);
@@ -160,7 +189,8 @@ async fn command(target: &Rc<Target>, model: &Rc<RefCell<Model>>, random: &Rc<dy
             let bytes = content(random, length);
             put(&mut next.bytes, offset, &bytes);
             begin(model, id, Some(next));
-            objects.write(stream, id, offset, &bytes, place).await.expect("it fits");
+            objects.write_as(stream, id, Some(offset), &bytes, &how).await.expect("it fits");
+            return if buffered { end_buffered(model, id) } else { end(model, id) };
         }
         50..60 => {
             if known.bytes.len() as u64 + length > LARGEST {
@@ -169,8 +199,9 @@ async fn command(target: &Rc<Target>, model: &Rc<RefCell<Model>>, random: &Rc<dy
             let bytes = content(random, length);
             next.bytes.extend(&bytes);
             begin(model, id, Some(next));
-            let at = objects.append(stream, id, &bytes, place).await.expect("it fits");
+            let at = objects.write_as(stream, id, None, &bytes, &how).await.expect("it fits");
             assert_eq!(at, known.bytes.len() as u64, "where it was appended");
+            return if buffered { end_buffered(model, id) } else { end(model, id) };
         }
         60..67 => {
             let size = random.below(LARGEST);
@@ -197,6 +228,23 @@ async fn command(target: &Rc<Target>, model: &Rc<RefCell<Model>>, random: &Rc<dy
             objects.remove(id).await.expect("it exists");
         }
         84..88 => {
+            let length = length.max(1 << 20);
+            let offset = random.below(LARGEST);
+            let (scope, covers): (Scope, &dyn Fn(ObjectId) -> bool) = match random.below(4) {
+                0 => (Scope::Object(id), &|other| other == id),
+                // Where nothing of it is buffered, nothing becomes durable.
+                1 => (Scope::Range(id, offset, length), &|_| false),
+                2 => (Scope::Volume(VOLUME), &|_| true),
+                _ => (Scope::Target, &|_| true),
+            };
+            let number = model.borrow().next;
+            objects.flush_buffered(scope, Some(objects.boot_epoch())).await.expect("it has room");
+            return model.borrow_mut().flushed(number, covers);
+        }
+        88..90 => {
+            return target.disk().env().clock.sleep(Duration::from_millis(random.below(3000))).await;
+        }
+        90..92 => {
             let again = objects.create(id, Vec::new()).await;
             assert_eq!(again.expect_err("it exists").kind, Kind::Exists);
             return;
@@ -232,12 +280,25 @@ fn begin(model: &Rc<RefCell<Model>>, id: ObjectId, next: Option<Known>) {
     model.borrow_mut().under_way.insert(id, next);
 }
 
-/// The command under way was acknowledged.
+/// The command under way was acknowledged as durable.
 fn end(model: &Rc<RefCell<Model>>, id: ObjectId) {
     let mut model = model.borrow_mut();
+    model.perhaps.remove(&id);
     if let Some(next) = model.under_way.remove(&id) {
         settle(&mut model, id, next);
     }
+    model.tally.commands += 1;
+}
+
+/// The command under way was acknowledged as buffered.
+fn end_buffered(model: &Rc<RefCell<Model>>, id: ObjectId) {
+    let mut model = model.borrow_mut();
+    let Some(Some(next)) = model.under_way.remove(&id) else { return };
+    let (before, number) = (model.objects[&id].clone(), model.next);
+    let states = model.perhaps.entry(id).or_insert_with(|| vec![(0, before)]);
+    states.push((number, next.clone()));
+    model.next += 1;
+    settle(&mut model, id, Some(next));
     model.tally.commands += 1;
 }
 
@@ -266,6 +327,18 @@ async fn verify(env: Env, model: Rc<RefCell<Model>>, seed: u64) {
     let volume = objects.head(ObjectId::volume(VOLUME)).await.expect("the volume is there").volume.expect("it is one");
     assert_eq!((volume.objects, volume.blocks), (found.len() as u64, blocks), "seed {seed}: what the volume holds");
     let mut model = model.borrow_mut();
+    for (id, mut states) in std::mem::take(&mut model.perhaps) {
+        model.tally.at_risk += 1;
+        let Some(at) = found.get(&id).and_then(|read| states.iter().position(|(_, known)| known == read)) else {
+            continue;
+        };
+        if at + 1 < states.len() {
+            model.tally.lost += 1;
+            model.under_way.remove(&id);
+            let (_, known) = states.swap_remove(at);
+            settle(&mut model, id, Some(known));
+        }
+    }
     for (id, next) in std::mem::take(&mut model.under_way) {
         let there = found.get(&id) == next.as_ref();
         if there {

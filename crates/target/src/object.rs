@@ -8,18 +8,22 @@
 //! overwritten that a durable record still points to: freed blocks are taken again only when the record that freed them
 //! is durable.
 //!
-//! [`rows`], [`tree`], [`space`], [`record`], [`logs`], [`apply`], [`ahead`] and [`cache`] do not wait and do no I/O; [`journal`], [`read`],
-//! [`commands`], [`checkpoint`], [`home`] and [`replay`] do.
+//! [`rows`], [`tree`], [`space`], [`record`], [`logs`], [`apply`], [`ahead`] and [`cache`] do not wait and do no I/O; the
+//! others do: [`write`] and [`commands`] change objects, [`behind`] buffers, [`gather`] brings together what goes home,
+//! [`read`] reads, [`journal`] makes records durable, [`checkpoint`], [`home`] and [`replay`] see to it that logs are few.
 
 pub mod ahead;
 pub mod apply;
+pub mod behind;
 pub mod cache;
 mod checkpoint;
 mod commands;
+mod gather;
 mod home;
 mod journal;
 pub mod logs;
 mod pool;
+mod quota;
 mod read;
 pub mod record;
 mod replay;
@@ -27,9 +31,12 @@ pub mod rows;
 pub mod space;
 mod stretch;
 pub mod tree;
+mod write;
 
-pub use commands::{Attribute, Found, Placement};
+pub use behind::Scope;
+pub use commands::{Attribute, Extent, Found, Placement};
 pub use read::{CACHE, MOST_READ, ReadCounters};
+pub use write::How;
 
 use crate::promise::Signal;
 use crate::schedule::StreamId;
@@ -61,6 +68,8 @@ pub struct Objects {
     /// Something changed that somebody may wait for: a record is durable, a command has ended, a gate has opened.
     changed: Signal,
     queued: Signal,
+    /// Bytes were buffered.
+    taken_in: Signal,
 }
 
 struct Work {
@@ -81,6 +90,10 @@ struct Work {
     /// Blocks taken by commands that have not taken effect.
     taken: BTreeMap<u64, Vec<Run>>,
     next_ticket: u64,
+    /// Room behind objects that grow: taken by nobody else as long as there is other room.
+    reserved: BTreeMap<ObjectId, Run>,
+    /// What is buffered.
+    behind: behind::Behind,
     /// Objects with a command under way that changes them.
     locked: BTreeSet<ObjectId>,
     /// Writes home that have ended, and how many of them a flush has covered.
@@ -124,6 +137,7 @@ impl Objects {
             data: Space::new(layout),
             tables: Space::new(layout),
             logs: Logs::new(layout, &record.logs, &record.open),
+            buffered: BTreeMap::new(),
         };
         let stream = core.next_stream();
         Rc::new(Objects {
@@ -140,6 +154,8 @@ impl Objects {
                 limbo: VecDeque::new(),
                 taken: BTreeMap::new(),
                 next_ticket: 0,
+                reserved: BTreeMap::new(),
+                behind: behind::Behind::default(),
                 locked: BTreeSet::new(),
                 written_home: 0,
                 flushed_home: 0,
@@ -155,6 +171,7 @@ impl Objects {
             came: Signal::default(),
             changed: Signal::default(),
             queued: Signal::default(),
+            taken_in: Signal::default(),
         })
     }
 
@@ -164,6 +181,10 @@ impl Objects {
             Ok(()) => {
                 self.work.borrow_mut().ready = true;
                 self.changed.notify();
+                let spawner = &self.core.disk.env().spawner;
+                let (full, in_time) = (self.clone(), self.clone());
+                spawner.detach(async move { full.flush_when_full().await });
+                spawner.detach(async move { in_time.flush_in_time().await });
                 self.write_records().await
             }
             Err(error) => Err(error),
@@ -204,6 +225,7 @@ impl Objects {
         self.work.borrow_mut().failure.get_or_insert(error);
         self.changed.notify();
         self.queued.notify();
+        self.taken_in.notify();
     }
 
     /// Brings the leaves with these ranges of keys to memory. They stay there until the next wait.
@@ -240,6 +262,7 @@ impl Objects {
     /// Waits for everything that was given, takes nothing home, and ends.
     pub(crate) async fn close(&self) -> Result<()> {
         self.ready().await?;
+        self.end_buffering().await?;
         let checkpointed = self.core.with_objects(|objects| objects.number);
         let changed = self.work.borrow().last != checkpointed || self.work.borrow().meta.tree.is_dirty();
         if changed {

@@ -9,6 +9,7 @@ use super::rows::{Head, Key, Logged, PIECE_BLOCKS, Part, Piece, Row};
 use super::space::{Run, Space};
 use super::tree::Tree;
 use forebay_model::{Error, ObjectId, Result};
+use std::collections::BTreeMap;
 
 /// Everything that is known of objects.
 pub struct Meta {
@@ -20,6 +21,8 @@ pub struct Meta {
     pub tables: Space,
     /// Where records lie.
     pub logs: Logs,
+    /// Blocks that volumes hold beside what the rows say: those of buffered writes.
+    pub buffered: BTreeMap<u64, u64>,
 }
 
 /// The ranges of keys whose rows `change` may look at.
@@ -63,6 +66,30 @@ impl Meta {
             Some(Row::Head(head)) => Some(head),
             _ => None,
         }
+    }
+
+    /// Which of the blocks `first..end` of an object there are. Their rows must be in memory.
+    pub fn present(&self, id: ObjectId, first: u64, end: u64) -> Vec<bool> {
+        let mut present = vec![false; (end - first) as usize];
+        let [home, logged] = touching(id, first, end);
+        for (key, row) in self.tree.range(home.0, home.1) {
+            let (Part::Piece(begins), Row::Piece(piece)) = (key.part, row) else { continue };
+            let (from, to) = (begins.max(first), (begins + piece.blocks()).min(end));
+            if from < to {
+                present[(from - first) as usize..(to - first) as usize].fill(true);
+            }
+        }
+        for (key, _) in self.tree.range(logged.0, logged.1) {
+            if let Part::Logged(block) = key.part {
+                present[(block - first) as usize] = true;
+            }
+        }
+        present
+    }
+
+    /// How many of the blocks `first..end` of an object there are not. Their rows must be in memory.
+    pub fn absent(&self, id: ObjectId, first: u64, end: u64) -> u64 {
+        self.present(id, first, end).into_iter().filter(|present| !present).count() as u64
     }
 
     /// Makes a change. `data_at` is the device's block where the record's logged blocks begin. The runs that are free
@@ -161,7 +188,7 @@ impl Meta {
             }
         }
         head.size = write.size;
-        (head.modified, head.changed, head.version) = (write.time, write.time, head.version + 1);
+        (head.modified, head.changed, head.version) = (write.time, write.time, head.version + write.commands);
         let after = head.blocks;
         self.tree.put(Key::head(id), Row::Head(head));
         self.change_volume(id, |volume| volume.blocks = volume.blocks + after - before);

@@ -149,7 +149,8 @@ impl Objects {
     /// Waits until the rows that changes make find room with the next checkpoint: what is in the logs and finds none
     /// could not be opened again. What `removes` goes on as long as it can.
     pub(super) async fn room_for_rows(&self, changes: &[Change], removes: bool) -> Result<()> {
-        let leaves = changes.iter().flat_map(needs).count() as u64;
+        let ranges: Vec<_> = changes.iter().flat_map(needs).collect();
+        let leaves = self.work.borrow().meta.tree.leaves_of(&ranges) as u64;
         let added = if removes { 0 } else { OF_A_LEAF * leaves + 2 * u64::from(Draft::of(changes)?.blocks()) };
         let short = || {
             let work = self.work.borrow();
@@ -198,9 +199,10 @@ impl Work {
     /// The map as it is now, with places for what has changed, the number of the last record in it, and what the
     /// catalog says of the logs. If there is no room for it, nothing has happened.
     fn cut(&mut self, open: Option<u32>, held: bool) -> Result<(Cut, u64, Vec<LogRecord>, Vec<u32>)> {
-        // What commands took that have not taken effect, and what waits for a step home to end.
+        // What commands took that have not taken effect, what is kept for them, and what waits for a step home to end.
         let limbo = self.limbo.iter().flat_map(|(_, runs)| runs);
-        let free: Vec<Run> = self.taken.values().flatten().chain(limbo).copied().collect();
+        let reserved = self.reserved.values();
+        let free: Vec<Run> = self.taken.values().flatten().chain(limbo).chain(reserved).copied().collect();
         let Work { meta, .. } = self;
         for (group, runs) in meta.data.changed_rows(&free) {
             meta.tree.put(Key::free(group), Row::Free(runs));

@@ -1,16 +1,12 @@
 //! What users ask of objects: each command is whole or not there, and durable when it returns.
 
 use super::Objects;
-use super::apply::touching;
+use super::quota;
 use super::read::missing;
-use super::record::{Change, Write};
-use super::rows::{BLOCK, Crcs, Head, Key, PIECE_BLOCKS, Part, Piece, Quota, Row, Volume};
-use super::space::Run;
-use crate::catalog::GroupClass;
-use crate::schedule::StreamId;
-use forebay_env::Buffer;
+use super::record::Change;
+use super::rows::{BLOCK, Head, Key, Part, Quota, Row, Volume};
+use forebay_model::object::AttributeChange;
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result};
-use std::collections::VecDeque;
 
 /// The most bytes that one command writes.
 pub const MOST_WRITTEN: Bytes = Bytes::mib(64);
@@ -19,13 +15,9 @@ pub const LONGEST_ATTRIBUTE: Bytes = Bytes::kib(4);
 /// The most attributes that one command sets.
 const MOST_ATTRIBUTES: usize = 256;
 /// The largest object: what offsets are checked against.
-const LARGEST: u64 = 1 << 60;
+pub(super) const LARGEST: u64 = 1 << 60;
 /// How often a command that finds the logs full has them emptied.
 const MOST_ATTEMPTS: u32 = 8;
-/// Bytes written home at once.
-const HOME_AT_ONCE: usize = Bytes::kib(512).0 as usize;
-/// How many such writes of a command wait for the device.
-const HOME_UNDER_WAY: usize = 16;
 
 /// Where a write's bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +45,17 @@ pub struct Found {
     pub head: Head,
 }
 
+/// Blocks of an object that lie together at home.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Their first byte in the object.
+    pub offset: u64,
+    /// Where it is on the device.
+    pub at: Bytes,
+    /// How many bytes.
+    pub length: Bytes,
+}
+
 /// Keeps an object to one command that changes it.
 pub(super) struct Lock<'a> {
     objects: &'a Objects,
@@ -63,29 +66,6 @@ impl Drop for Lock<'_> {
     fn drop(&mut self) {
         self.objects.work.borrow_mut().locked.remove(&self.id);
         self.objects.changed.notify();
-    }
-}
-
-/// Blocks that were taken, and are given back unless a record came to point to them.
-pub(super) struct Taken<'a> {
-    objects: &'a Objects,
-    ticket: u64,
-    pub(super) runs: Vec<Run>,
-}
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        let mut work = self.objects.work.borrow_mut();
-        if let Some(runs) = work.taken.remove(&self.ticket) {
-            runs.into_iter().for_each(|run| work.meta.data.give(run));
-        }
-    }
-}
-
-impl Taken<'_> {
-    /// A record points to them now.
-    pub(super) fn keep(&self) {
-        self.objects.work.borrow_mut().taken.remove(&self.ticket);
     }
 }
 
@@ -101,11 +81,11 @@ impl Objects {
     pub async fn head(&self, id: ObjectId) -> Result<Head> {
         self.ready().await?;
         self.bring(&[(Key::head(id), Key::head(id))]).await?;
-        self.work.borrow().meta.head(id).cloned().ok_or_else(|| missing(id))
+        self.work.borrow().head(id).ok_or_else(|| missing(id))
     }
 
     /// Lets changes take effect when `check` still agrees, and waits until they are durable.
-    async fn change(
+    pub(super) async fn change(
         &self,
         changes: Vec<Change>,
         content: Vec<u8>,
@@ -116,7 +96,7 @@ impl Objects {
     }
 
     /// Lets changes take effect when `check` still agrees; the number of their record.
-    async fn enacted(
+    pub(super) async fn enacted(
         &self,
         changes: &[Change],
         content: &[u8],
@@ -189,7 +169,7 @@ impl Objects {
                 return Err(Error::exists(format!("{id} exists already")));
             }
             if id.is_user() {
-                within_quota(meta, id, 1, 0)?;
+                quota::within(meta, id, 1, 0)?;
             }
             Ok(())
         };
@@ -206,163 +186,29 @@ impl Objects {
             }
             Some(_) => Ok(()),
         };
-        self.change(vec![Change::Remove { id }], Vec::new(), check).await
-    }
-
-    /// Writes `bytes` at `offset`: all of them or none.
-    pub async fn write(
-        &self,
-        stream: StreamId,
-        id: ObjectId,
-        offset: u64,
-        bytes: &[u8],
-        place: Placement,
-    ) -> Result<()> {
-        let _lock = self.lock(id).await?;
-        self.write_locked(stream, id, offset, bytes, place).await
-    }
-
-    /// Writes `bytes` behind the last byte of an object; where they begin.
-    pub async fn append(&self, stream: StreamId, id: ObjectId, bytes: &[u8], place: Placement) -> Result<u64> {
-        let _lock = self.lock(id).await?;
-        let offset = self.head(id).await?.size;
-        self.write_locked(stream, id, offset, bytes, place).await?;
-        Ok(offset)
-    }
-
-    async fn write_locked(
-        &self,
-        stream: StreamId,
-        id: ObjectId,
-        offset: u64,
-        bytes: &[u8],
-        place: Placement,
-    ) -> Result<()> {
-        let length = bytes.len() as u64;
-        check_range(id, offset, length)?;
-        if length > MOST_WRITTEN.0 {
-            return Err(Error::usage(format!("{length} bytes at once are too many; write {MOST_WRITTEN} at most")));
-        }
-        holds_bytes(id)?;
-        let size = self.head(id).await?.size;
-        if length == 0 {
-            return Ok(());
-        }
-        let (first, end) = (offset / BLOCK.0, (offset + length).div_ceil(BLOCK.0));
-        let content = self.widened(id, offset, bytes, size).await?;
-        let time = self.core.disk.env().clock.wall();
-        let mut write =
-            Write { id, time, size: size.max(offset + length), dropped: None, logged: Vec::new(), pieces: Vec::new() };
-        let check = |meta: &super::apply::Meta| within_quota(meta, id, 0, end - first);
-        let logged = match place {
-            Placement::Auto => length <= LOGGED_UP_TO.0.min(self.largest_record()),
-            Placement::Log => length <= self.largest_record(),
-            Placement::Home => false,
-        };
-        if logged {
-            write.logged.push((first, Crcs::of(&content)));
-            return self.change(vec![Change::Write(write)], content, check).await;
-        }
-        self.prepared(&[Change::Write(write.clone())]).await?;
-        check(&self.work.borrow().meta)?;
-        let taken = self.take_blocks(end - first, self.end_of_piece_before(id, first).await?).await?;
-        let mut from = 0;
-        for run in &taken.runs {
-            let length = (run.blocks * BLOCK.0) as usize;
-            let part = &content[from..from + length];
-            self.write_home(stream, run.at, part).await?;
-            for (n, piece) in part.chunks((BLOCK.0 * u64::from(PIECE_BLOCKS)) as usize).enumerate() {
-                let skip = n as u64 * u64::from(PIECE_BLOCKS);
-                let block = first + from as u64 / BLOCK.0 + skip;
-                write.pieces.push((block, Piece { at: run.at + skip, crcs: Crcs::of(piece) }));
-            }
-            from += length;
-        }
-        let number = self.enacted(&[Change::Write(write)], &[], check).await?;
-        taken.keep();
+        // What is buffered ends with it.
+        let held = self.hold(id).await?;
+        self.work.borrow_mut().unreserve(id);
+        let number = self.enacted(&[Change::Remove { id }], &[], check).await?;
+        held.removed();
         self.durable(number).await
     }
 
-    /// The largest write that fits one record.
-    fn largest_record(&self) -> u64 {
-        // Its checksums take a block for each 4 MiB, and it may begin and end within blocks.
-        let blocks = u64::from(self.work.borrow().meta.logs.largest()).min(MOST_WRITTEN.0 / BLOCK.0);
-        BLOCK.0 * blocks.saturating_sub(4 + blocks / 512)
-    }
-
-    /// `bytes` with what is before and behind them in their first and last block.
-    async fn widened(&self, id: ObjectId, offset: u64, bytes: &[u8], size: u64) -> Result<Vec<u8>> {
-        let (first, end) = (offset / BLOCK.0, (offset + bytes.len() as u64).div_ceil(BLOCK.0));
-        let mut content = vec![0; ((end - first) * BLOCK.0) as usize];
-        let (before, behind) = ((offset - first * BLOCK.0) as usize, (offset + bytes.len() as u64).min(end * BLOCK.0));
-        if before > 0 && first * BLOCK.0 < size {
-            content[..BLOCK.0 as usize].copy_from_slice(&self.whole_blocks(id, first, first + 1).await?);
-        }
-        if behind < end * BLOCK.0 && behind < size && (before == 0 || end - first > 1) {
-            let last = content.len() - BLOCK.0 as usize;
-            content[last..].copy_from_slice(&self.whole_blocks(id, end - 1, end).await?);
-        }
-        content[before..before + bytes.len()].copy_from_slice(bytes);
-        Ok(content)
-    }
-
-    /// Makes an object longer, by nothing, or shorter.
-    pub async fn truncate(&self, id: ObjectId, size: u64) -> Result<()> {
-        let _lock = self.lock(id).await?;
-        check_range(id, size, 0)?;
-        holds_bytes(id)?;
-        let before = self.head(id).await?.size;
-        let mut write = self.empty_write(id, size);
-        let mut content = Vec::new();
-        if size < before {
-            write.dropped = Some((size.div_ceil(BLOCK.0), LARGEST));
-            if !size.is_multiple_of(BLOCK.0) {
-                content = self.whole_blocks(id, size / BLOCK.0, size / BLOCK.0 + 1).await?;
-                content[(size % BLOCK.0) as usize..].fill(0);
-                write.logged.push((size / BLOCK.0, Crcs::of(&content)));
-            }
-        }
-        self.change(vec![Change::Write(write)], content, |meta| exists(meta, id)).await
-    }
-
-    /// Makes nothing of `length` bytes at `offset`; the object's size stays.
-    pub async fn punch(&self, id: ObjectId, offset: u64, length: u64) -> Result<()> {
-        let _lock = self.lock(id).await?;
-        check_range(id, offset, length)?;
-        holds_bytes(id)?;
-        let size = self.head(id).await?.size;
-        let end = (offset + length).min(size);
-        if offset >= end {
-            return Ok(());
-        }
-        let mut write = self.empty_write(id, size);
-        let (first, last) = (offset.div_ceil(BLOCK.0), if end == size { end.div_ceil(BLOCK.0) } else { end / BLOCK.0 });
-        write.dropped = (first < last).then_some((first, last));
-        let mut content = Vec::new();
-        let mut edges = vec![offset / BLOCK.0, end / BLOCK.0];
-        edges.dedup();
-        for block in edges {
-            let (from, to) = (offset.max(block * BLOCK.0), end.min((block + 1) * BLOCK.0));
-            let whole = write.dropped.is_some_and(|(first, last)| first <= block && block < last);
-            if from >= to || whole {
-                continue;
-            }
-            let mut bytes = self.whole_blocks(id, block, block + 1).await?;
-            bytes[(from - block * BLOCK.0) as usize..(to - block * BLOCK.0) as usize].fill(0);
-            write.logged.push((block, Crcs::of(&bytes)));
-            content.extend(bytes);
-        }
-        self.change(vec![Change::Write(write)], content, |meta| exists(meta, id)).await
-    }
-
-    fn empty_write(&self, id: ObjectId, size: u64) -> Write {
-        let time = self.core.disk.env().clock.wall();
-        Write { id, time, size, dropped: None, logged: Vec::new(), pieces: Vec::new() }
-    }
-
     /// Sets attributes, and ends those without a value.
-    pub async fn set_attributes(&self, id: ObjectId, values: Vec<(u32, u32, Option<Vec<u8>>)>) -> Result<()> {
+    pub async fn set_attributes(&self, id: ObjectId, values: Vec<AttributeChange>) -> Result<()> {
         let _lock = self.lock(id).await?;
+        let change = set(id, self.core.disk.env().clock.wall(), values)?;
+        self.settle(id).await?;
+        self.change(vec![change], Vec::new(), |meta| exists(meta, id)).await
+    }
+
+    /// Sets what rides on a command that changes nothing else. When it returns, what was buffered before is durable.
+    pub(super) async fn set_locked(&self, id: ObjectId, values: Vec<AttributeChange>) -> Result<()> {
+        self.settle(id).await?;
+        if values.is_empty() {
+            let last = self.work.borrow().last;
+            return self.durable(last).await;
+        }
         let change = set(id, self.core.disk.env().clock.wall(), values)?;
         self.change(vec![change], Vec::new(), |meta| exists(meta, id)).await
     }
@@ -378,6 +224,27 @@ impl Objects {
             _ => None,
         };
         Ok(work.meta.tree.range(at(0), at(u32::MAX)).filter_map(attribute).collect())
+    }
+
+    /// Where the bytes of an object lie that are at home, as long as they can be without a break.
+    pub async fn extents(&self, id: ObjectId) -> Result<Vec<Extent>> {
+        self.head(id).await?;
+        let (mut extents, mut next) = (Vec::<Extent>::new(), Some(Key::piece(id, 0)));
+        let last = Key::piece(id, u64::MAX);
+        while let Some(from) = next {
+            self.bring(&[(from, from)]).await?;
+            let work = self.work.borrow();
+            for (key, row) in work.meta.tree.rest_of_leaf(from).filter(|(key, _)| **key <= last) {
+                let (Part::Piece(first), Row::Piece(piece)) = (key.part, row) else { continue };
+                let (offset, at, length) = (first * BLOCK.0, BLOCK * piece.at, BLOCK * piece.blocks());
+                match extents.last_mut() {
+                    Some(e) if e.offset + e.length.0 == offset && e.at + e.length == at => e.length += length,
+                    _ => extents.push(Extent { offset, at, length }),
+                }
+            }
+            next = work.meta.tree.leaf_end(from, last);
+        }
+        Ok(extents)
     }
 
     /// What a volume may hold from now on.
@@ -404,7 +271,8 @@ impl Objects {
                     && key.id.volume == volume
                     && found.len() < most
                 {
-                    found.push(Found { id: key.id, head: head.clone() });
+                    let head = work.head(key.id).unwrap_or_else(|| head.clone());
+                    found.push(Found { id: key.id, head });
                 }
             }
             match end {
@@ -415,84 +283,24 @@ impl Objects {
         }
         Ok(found)
     }
-
-    /// Takes blocks for what is written home.
-    pub(super) async fn take_blocks(&self, blocks: u64, near: Option<u64>) -> Result<Taken<'_>> {
-        loop {
-            let taken = {
-                let mut work = self.work.borrow_mut();
-                work.meta.data.allocate(blocks, near).map(|runs| {
-                    work.next_ticket += 1;
-                    let ticket = work.next_ticket;
-                    work.taken.insert(ticket, runs.clone());
-                    Taken { objects: self, ticket, runs }
-                })
-            };
-            match taken {
-                Some(taken) => return Ok(taken),
-                None => self.take_groups(GroupClass::Objects).await?,
-            }
-        }
-    }
-
-    /// The block behind the piece that lies before `block` of an object: where what is appended goes best.
-    async fn end_of_piece_before(&self, id: ObjectId, block: u64) -> Result<Option<u64>> {
-        let [home, _] = touching(id, block, block + 1);
-        self.bring(&[home]).await?;
-        let work = self.work.borrow();
-        let end = |(key, row): (&Key, &Row)| match (key.part, row) {
-            (Part::Piece(first), Row::Piece(piece)) if first < block => Some(piece.at + piece.blocks()),
-            _ => None,
-        };
-        Ok(work.meta.tree.range(home.0, home.1).filter_map(end).next_back())
-    }
-
-    /// Writes bytes to a run of blocks.
-    pub(super) async fn write_home(&self, stream: StreamId, at: u64, bytes: &[u8]) -> Result<()> {
-        let mut writing = VecDeque::new();
-        for (n, part) in bytes.chunks(HOME_AT_ONCE).enumerate() {
-            let mut buffer = Buffer::alone(Bytes(part.len() as u64))?;
-            buffer.copy_from_slice(part);
-            let (disk, offset) = (self.core.disk.clone(), BLOCK * at + Bytes((n * HOME_AT_ONCE) as u64));
-            let write = async move { disk.write(stream, offset, buffer).await.1 };
-            writing.push_back(self.core.disk.env().spawner.spawn(write));
-            if writing.len() == HOME_UNDER_WAY
-                && let Some(first) = writing.pop_front()
-            {
-                self.wrote_home(first.await)?;
-            }
-        }
-        for write in writing {
-            self.wrote_home(write.await)?;
-        }
-        Ok(())
-    }
-
-    fn wrote_home(&self, result: Result<()>) -> Result<()> {
-        self.work.borrow_mut().written_home += 1;
-        result
-    }
 }
 
-fn exists(meta: &super::apply::Meta, id: ObjectId) -> Result<()> {
+pub(super) fn exists(meta: &super::apply::Meta, id: ObjectId) -> Result<()> {
     meta.head(id).map(|_| ()).ok_or_else(|| missing(id))
 }
 
-fn holds_bytes(id: ObjectId) -> Result<()> {
+pub(super) fn holds_bytes(id: ObjectId) -> Result<()> {
     if id.is_user() {
         return Ok(());
     }
     Err(Error::usage(format!("{id} holds no bytes; objects of volumes do")))
 }
 
-fn check_range(id: ObjectId, offset: u64, length: u64) -> Result<()> {
-    match offset.checked_add(length) {
-        Some(end) if end <= LARGEST => Ok(()),
-        _ => Err(Error::usage(format!("{length} bytes at offset {offset} of {id} lie beyond the largest object"))),
-    }
-}
-
-fn set(id: ObjectId, time: forebay_model::Timestamp, set: Vec<(u32, u32, Option<Vec<u8>>)>) -> Result<Change> {
+pub(super) fn set(
+    id: ObjectId,
+    time: forebay_model::Timestamp,
+    set: Vec<(u32, u32, Option<Vec<u8>>)>,
+) -> Result<Change> {
     if set.len() > MOST_ATTRIBUTES {
         return Err(Error::usage(format!(
             "{} attributes at once are too many; set {MOST_ATTRIBUTES} at most",
@@ -509,29 +317,4 @@ fn set(id: ObjectId, time: forebay_model::Timestamp, set: Vec<(u32, u32, Option<
         }
     }
     Ok(Change::Attributes { id, time, set })
-}
-
-/// Whether a volume may hold that much more.
-fn within_quota(meta: &super::apply::Meta, id: ObjectId, objects: u64, blocks: u64) -> Result<()> {
-    let volume = ObjectId::volume(id.volume);
-    let head = meta
-        .head(volume)
-        .ok_or_else(|| Error::missing(format!("there is no volume {:x}; create it first", id.volume)))?;
-    let Some(held) = &head.volume else { return Ok(()) };
-    let bytes = BLOCK * (held.blocks + blocks);
-    if bytes.0 > held.quota.hard_bytes {
-        return Err(Error::refused(format!(
-            "volume {:x} may hold {}, holds {}, and would hold {bytes}; remove something or raise its quota (nothing was changed)",
-            id.volume,
-            Bytes(held.quota.hard_bytes),
-            BLOCK * held.blocks
-        )));
-    }
-    if held.objects + objects > held.quota.hard_objects {
-        return Err(Error::refused(format!(
-            "volume {:x} may hold {} objects and holds {}; remove some or raise its quota (nothing was changed)",
-            id.volume, held.quota.hard_objects, held.objects
-        )));
-    }
-    Ok(())
 }

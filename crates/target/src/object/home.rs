@@ -5,13 +5,14 @@
 //! out of the record, and blocks that they free are not taken by others before the step ends.
 
 use super::apply::touching;
+use super::gather::{Chunk, Loose, newest, pieces};
 use super::record::{Change, Found};
-use super::rows::{BLOCK, Crcs, Key, PIECE_BLOCKS, Part, Piece, Row};
+use super::rows::{BLOCK, Key, Part, Row};
 use super::space::Run;
+use super::write::Taken;
 use super::{Objects, Work, replay};
 use forebay_model::block::crc32c;
 use forebay_model::{Kind, ObjectId, Result, TargetId};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -19,15 +20,6 @@ use std::time::Duration;
 const STEP: usize = 1024;
 /// How long nothing else is done before what lies in logs goes home.
 const QUIET: Duration = Duration::from_secs(1);
-
-/// A block in a log: whose, which, where on the device, its checksum and bytes.
-struct Lying<'a> {
-    id: ObjectId,
-    block: u64,
-    at: u64,
-    crc: u32,
-    bytes: &'a [u8],
-}
 
 impl Objects {
     /// Takes home what lies in the logs, the fullest log first, and frees them. Blocks taken home.
@@ -152,13 +144,13 @@ impl Objects {
                         let from = block_in_log as usize * BLOCK.0 as usize;
                         let bytes = &bytes[from..from + BLOCK.0 as usize];
                         let at = start + u64::from(block_in_log);
-                        lying.push(Lying { id: write.id, block: first + n, at, crc: crc32c(bytes), bytes });
+                        lying.push(Loose { id: write.id, block: first + n, at, crc: crc32c(bytes), bytes });
                         block_in_log += 1;
                     }
                 }
             }
         });
-        lying.sort_by_key(|l| (l.id, l.block, l.at));
+        newest(&mut lying);
         for step in lying.chunks(STEP) {
             self.step_home(step).await?;
         }
@@ -173,26 +165,28 @@ impl Objects {
     }
 
     /// Takes those of `lying` home that still count.
-    async fn step_home(&self, lying: &[Lying<'_>]) -> Result<()> {
+    async fn step_home(&self, lying: &[Loose<'_>]) -> Result<()> {
         let ranges: Vec<(Key, Key)> = lying.iter().flat_map(|l| touching(l.id, l.block, l.block + 1)).collect();
         self.bring(&ranges).await?;
         // Where each goes: over what lies at home already, or to fresh blocks.
-        let mut homes: Vec<(&Lying<'_>, Option<u64>)> = {
+        let mut homes: Vec<(&Loose<'_>, Option<u64>)> = {
             let work = self.work.borrow();
             let counting = lying.iter().filter(|l| work.counts(l));
             counting.map(|l| (l, work.meta.home_of(l.id, l.block))).collect()
         };
         let known: Vec<bool> = homes.iter().map(|(_, home)| home.is_some()).collect();
-        let fresh = known.iter().filter(|known| !**known).count() as u64;
-        let taken = if fresh > 0 { Some(self.take_blocks(fresh, None).await?) } else { None };
+        let fresh: Vec<&Loose<'_>> = homes.iter().filter(|(_, home)| home.is_none()).map(|(l, _)| *l).collect();
+        let chunk = |of: &[&Loose<'_>]| {
+            let size = self.work.borrow().head(of[0].id).map_or(0, |head| head.size.div_ceil(BLOCK.0));
+            let at_end = of.last().is_some_and(|last| last.block + 1 == size);
+            Chunk { id: of[0].id, first: of[0].block, blocks: of.len() as u64, at_end }
+        };
+        let chunks: Vec<Chunk> = fresh.chunk_by(|a, b| a.id == b.id).map(chunk).collect();
+        let taken = self.places(&chunks, false).await?;
         let mut blocks = taken.iter().flat_map(|taken| &taken.runs).flat_map(|run| run.at..run.end());
         homes.iter_mut().filter(|(_, home)| home.is_none()).for_each(|(_, home)| *home = blocks.next());
-        let mut by_place: Vec<(u64, &Lying<'_>)> = homes.iter().filter_map(|(l, home)| Some(((*home)?, *l))).collect();
-        by_place.sort_unstable_by_key(|(home, _)| *home);
-        for run in by_place.chunk_by(|a, b| a.0 + 1 == b.0) {
-            let content: Vec<u8> = run.iter().flat_map(|(_, l)| l.bytes).copied().collect();
-            self.write_home(self.stream, run[0].0, &content).await?;
-        }
+        let placed: Vec<(u64, Loose<'_>)> = homes.iter().filter_map(|(l, home)| Some(((*home)?, **l))).collect();
+        self.write_placed(self.stream, &placed).await?;
         let all = moves(homes.iter().filter_map(|(l, home)| Some((*l, (*home)?))));
         if all.is_empty() {
             return Ok(());
@@ -201,7 +195,7 @@ impl Objects {
         // Users may have been quicker: what they changed stays as they made it.
         let (changes, homed, unused) = {
             let work = self.work.borrow();
-            let still = |l: &Lying<'_>, known: bool, home: u64| {
+            let still = |l: &Loose<'_>, known: bool, home: u64| {
                 work.counts(l) && work.meta.home_of(l.id, l.block) == known.then_some(home)
             };
             let mut kept = Vec::new();
@@ -220,8 +214,8 @@ impl Objects {
             return Ok(());
         }
         let number = self.enact(&changes, &[], true)?;
-        if let Some(taken) = &taken {
-            taken.keep();
+        taken.iter().for_each(Taken::keep);
+        {
             let mut work = self.work.borrow_mut();
             unused.into_iter().for_each(|run| work.meta.data.give(run));
         }
@@ -232,25 +226,14 @@ impl Objects {
 }
 
 /// What a record says of blocks that are at these places now.
-fn moves<'a>(homes: impl Iterator<Item = (&'a Lying<'a>, u64)>) -> Vec<Change> {
-    let mut changes: BTreeMap<ObjectId, Vec<(u64, Piece)>> = BTreeMap::new();
-    for (l, home) in homes {
-        let pieces = changes.entry(l.id).or_default();
-        let follows = |(first, piece): &&mut (u64, Piece)| {
-            let blocks = piece.blocks();
-            *first + blocks == l.block && piece.at + blocks == home && blocks < u64::from(PIECE_BLOCKS)
-        };
-        match pieces.last_mut().filter(|last| follows(last)) {
-            Some((_, piece)) => piece.crcs.0.push(l.crc),
-            None => pieces.push((l.block, Piece { at: home, crcs: Crcs(vec![l.crc]) })),
-        }
-    }
-    changes.into_iter().map(|(id, pieces)| Change::Move { id, pieces }).collect()
+fn moves<'a>(homes: impl Iterator<Item = (&'a Loose<'a>, u64)>) -> Vec<Change> {
+    let pieces = pieces(homes.map(|(l, home)| (home, l)));
+    pieces.into_iter().map(|(id, pieces)| Change::Move { id, pieces }).collect()
 }
 
 impl Work {
     /// Whether what lies there is what its object has there now, durably.
-    fn counts(&self, l: &Lying<'_>) -> bool {
+    fn counts(&self, l: &Loose<'_>) -> bool {
         let row = self.meta.tree.get(&Key::logged(l.id, l.block));
         matches!(row, Some(Row::Logged(row)) if row.at == l.at && row.crc == l.crc)
             && !self.unwritten.contains_key(&l.at)

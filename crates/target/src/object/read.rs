@@ -180,7 +180,7 @@ impl Objects {
             self.bring(&ranges).await?;
             let stretches = {
                 let work = self.work.borrow();
-                if work.meta.head(id).is_none_or(|head| head.size < size) {
+                if work.head(id).is_none_or(|head| head.size < size) {
                     continue;
                 }
                 work.stretches(id, first, end)
@@ -194,8 +194,7 @@ impl Objects {
             self.bring(&ranges).await?;
             let still = {
                 let work = self.work.borrow();
-                work.meta.head(id).is_some_and(|head| head.size >= size)
-                    && same(&stretches, &work.stretches(id, first, end))
+                work.head(id).is_some_and(|head| head.size >= size) && same(&stretches, &work.stretches(id, first, end))
             };
             match wrong {
                 _ if !still => continue,
@@ -484,8 +483,7 @@ impl Objects {
 
     /// Blocks `first..end` of an object as they are now, zeros where there is nothing.
     pub(super) async fn whole_blocks(&self, id: ObjectId, first: u64, end: u64) -> Result<Vec<u8>> {
-        let mut bytes =
-            self.collect(self.stream, id, first * BLOCK.0, (end - first) * BLOCK.0, || ()).await?;
+        let mut bytes = self.collect(self.stream, id, first * BLOCK.0, (end - first) * BLOCK.0, || ()).await?;
         bytes.resize(((end - first) * BLOCK.0) as usize, 0);
         Ok(bytes)
     }

@@ -73,6 +73,8 @@ pub struct Write {
     pub time: Timestamp,
     /// Its size from now on.
     pub size: u64,
+    /// How many commands it is of: several where they were buffered.
+    pub commands: u64,
     /// Blocks that are no more, from the first to before the second.
     pub dropped: Option<(u64, u64)>,
     /// Runs of blocks that follow this record: the first of each, and checksums.

@@ -160,6 +160,30 @@ impl Space {
         Some(taken)
     }
 
+    /// Takes what is free from block `at` on without a hole, `most` blocks of it at most.
+    pub fn following(&mut self, at: u64, most: u64) -> Option<Run> {
+        if at < self.layout.groups_at.0 / BLOCK.0 {
+            return None;
+        }
+        let (group, from) = self.locate(at);
+        let length = u64::from(*self.groups.get(&group)?.runs.get(&from)?).min(most);
+        let mut taken = Vec::new();
+        self.take(group, from, length as u32, &mut taken);
+        taken.pop()
+    }
+
+    /// Takes `blocks` that follow one another, in the group of block `near` or the nearest to it that has so many.
+    pub fn whole(&mut self, blocks: u64, near: Option<u64>) -> Option<Run> {
+        let near = near.filter(|near| *near >= self.layout.groups_at.0 / BLOCK.0);
+        let (group, at, length) = self.best(blocks, near.map_or(0, |near| self.locate(near).0))?;
+        if u64::from(length) < blocks {
+            return None;
+        }
+        let mut taken = Vec::new();
+        self.take(group, at, length, &mut taken);
+        taken.pop()
+    }
+
     fn take(&mut self, group: u32, at: u32, blocks: u32, taken: &mut Vec<Run>) {
         let entry = self.groups.get_mut(&group).expect("it was there");
         assert!(entry.take(at, blocks), "blocks are taken that are not free");

@@ -4,6 +4,7 @@ use super::apply::touching;
 use super::rows::{Part, Row};
 use super::{Work, journal};
 use forebay_model::ObjectId;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Where blocks of an object are now.
@@ -56,27 +57,32 @@ impl Work {
             }
             _ => None,
         });
-        let mut blocks = self.meta.tree.range(logged.0, logged.1).filter_map(|(key, row)| match (key.part, row) {
-            (Part::Logged(block), Row::Logged(logged)) => Some((block, logged)),
-            _ => None,
+        // What lies by itself, the newest of each: in a log, or buffered.
+        let mut alone: BTreeMap<u64, (Source, u64, u32)> = BTreeMap::new();
+        for (key, row) in self.meta.tree.range(logged.0, logged.1) {
+            let (Part::Logged(block), Row::Logged(logged)) = (key.part, row) else { continue };
+            let source = match self.unwritten.get(&logged.at) {
+                Some(content) => Source::Memory(content.clone()),
+                None => Source::Device,
+            };
+            alone.insert(block, (source, logged.at, logged.crc));
+        }
+        self.behind.look(id, first, end, |block, content, crc| {
+            alone.insert(block, (Source::Memory(content.clone()), content.at, crc));
         });
-        let (mut piece, mut block) = (pieces.next(), blocks.next());
+        let mut blocks = alone.into_iter().peekable();
+        let mut piece = pieces.next();
         let mut next = first;
         while next < end {
-            if let Some((at, logged)) = block.filter(|(at, _)| *at == next) {
-                let source = match self.unwritten.get(&logged.at) {
-                    Some(content) => Source::Memory(content.clone()),
-                    None => Source::Device,
-                };
-                add(&mut stretches, Stretch { source, first: at, blocks: 1, at: logged.at, crcs: vec![logged.crc] });
+            if let Some((first, (source, at, crc))) = blocks.next_if(|(at, _)| *at == next) {
+                add(&mut stretches, Stretch { source, first, blocks: 1, at, crcs: vec![crc] });
                 next += 1;
-                block = blocks.next();
                 continue;
             }
             while piece.as_ref().is_some_and(|(begins, piece)| begins + piece.blocks() <= next) {
                 piece = pieces.next();
             }
-            let until = block.map_or(end, |(at, _)| at.min(end));
+            let until = blocks.peek().map_or(end, |(at, _)| *at.min(&end));
             match piece {
                 Some((begins, piece)) if begins <= next => {
                     let to = until.min(begins + piece.blocks());

@@ -9,7 +9,7 @@ use super::rows::{BLOCK, Key, LEAF_SPLIT, Row, Rows, encode_leaf};
 use forebay_model::block::crc32c;
 use forebay_model::{Bytes, Result, TargetId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 /// Where a leaf lies.
@@ -86,6 +86,13 @@ impl Tree {
             first: *first,
             place: leaf.place.expect("a leaf is in memory or has a place"),
         })
+    }
+
+    /// How many leaves have keys in any of these ranges.
+    pub fn leaves_of(&self, ranges: &[(Key, Key)]) -> usize {
+        let first = |from: &Key| *self.leaves.range(..=*from).next_back().map_or(&Key::FIRST, |(key, _)| key);
+        let of = |(from, to): &(Key, Key)| self.leaves.range(first(from)..=*to).map(|(key, _)| *key);
+        ranges.iter().flat_map(of).collect::<BTreeSet<Key>>().len()
     }
 
     /// Takes the rows of a leaf that was missing, unless it has come or changed meanwhile.

@@ -30,7 +30,7 @@ fn meta() -> Meta {
     let mut data = Space::new(layout());
     (0..20).for_each(|group| data.add(group, None));
     let (tree, tables, logs) = (Tree::new(TARGET, &[]), Space::new(layout()), Logs::new(layout(), &[], &[]));
-    let mut meta = Meta { tree, data, tables, logs };
+    let mut meta = Meta { tree, data, tables, logs, buffered: BTreeMap::new() };
     give(&mut meta, &Change::Create { id: VOLUME, head: head(Some(Volume::default())) });
     meta
 }
@@ -42,7 +42,7 @@ fn give(meta: &mut Meta, change: &Change) {
 }
 
 fn write(id: ObjectId) -> Write {
-    Write { id, time: Timestamp(2), size: 0, dropped: None, logged: Vec::new(), pieces: Vec::new() }
+    Write { id, time: Timestamp(2), size: 0, commands: 1, dropped: None, logged: Vec::new(), pieces: Vec::new() }
 }
 
 /// What a plain map knows of a block: where it lies at home, and where in a log, each with its checksum.

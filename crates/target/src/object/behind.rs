@@ -1,0 +1,500 @@
+//! Write-behind: bytes that were acknowledged as buffered, in memory until they go home together.
+//!
+//! Owns what is buffered: for each object whole blocks, with the size that it has by them. Reads and all that is said of
+//! an object take them in at once. Bounded in bytes ([`MOST_BUFFERED`]): who writes beyond that waits. At home there is
+//! room for all of it before it is acknowledged, and a flush writes it through [`super::gather`], each object's in one
+//! record. So of what is lost in a crash, each write is whole or absent, and no write of an object is there without
+//! those before it.
+//!
+//! Nothing that an object's other commands do comes before what was buffered: they flush it first ([`Objects::settle`]).
+//! A flush takes a layer of blocks and locks nothing; what is written meanwhile begins the next layer.
+
+use super::gather::{Chunk, Loose, newest, pieces};
+use super::journal::Content;
+use super::read::missing;
+use super::record::{Change, Write};
+use super::rows::{BLOCK, Head, Key};
+use super::{Objects, Work, apply};
+use crate::catalog::GroupClass;
+use forebay_model::block::crc32c;
+use forebay_model::{Bytes, Error, Kind, Moment, ObjectId, Result, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The most bytes that are buffered on a target (Panasas, FAST 2008, section 4.2: 32 MB).
+pub const MOST_BUFFERED: Bytes = Bytes::mib(32);
+/// Buffered blocks at which a flush begins, so that there is room while it is under way.
+const MANY: u64 = MOST_BUFFERED.0 / BLOCK.0 / 2;
+/// How long bytes stay buffered at most when nobody asks for a flush.
+const LONGEST: Duration = Duration::from_secs(5);
+/// How often that is looked at; bytes go home when nothing else was done for so long.
+const LOOK: Duration = Duration::from_secs(1);
+/// Places of blocks in memory begin here: behind every device.
+const IN_MEMORY: u64 = 1 << 48;
+/// Bytes that a block takes in a record at most, when it lies apart from all others.
+const IN_RECORD: u64 = 28;
+
+/// What a flush makes durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// What is buffered of an object.
+    Object(ObjectId),
+    /// What is buffered of an object, if any of it is in these bytes: from the first on, so many.
+    Range(ObjectId, u64, u64),
+    /// What is buffered of a volume's objects.
+    Volume(u64),
+    /// All that is buffered.
+    Target,
+}
+
+/// Blocks that go home together.
+#[derive(Default)]
+struct Layer {
+    blocks: BTreeMap<u64, (Rc<Content>, u32)>,
+    /// The object's size by them.
+    size: u64,
+    /// When the last of them was written.
+    time: Timestamp,
+    /// How many commands they come from.
+    commands: u64,
+    /// How many of them are beside what the rows and earlier layers have.
+    grows: u64,
+}
+
+#[derive(Default)]
+struct Layers {
+    now: Layer,
+    /// On its way home.
+    going: Option<Layer>,
+}
+
+/// What is buffered.
+#[derive(Default)]
+pub(super) struct Behind {
+    objects: BTreeMap<ObjectId, Layers>,
+    blocks: u64,
+    next_at: u64,
+    flushing: bool,
+    /// Objects that are being removed: what is buffered of them ends with them.
+    held: BTreeSet<ObjectId>,
+    /// Nothing more is taken in.
+    closed: bool,
+    /// Since when something has been buffered.
+    since: Option<Moment>,
+}
+
+impl Behind {
+    /// Blocks that are buffered: as many are promised room at home.
+    pub(super) fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn layers(&self, id: ObjectId) -> impl Iterator<Item = &Layer> {
+        let layers = self.objects.get(&id);
+        layers.into_iter().flat_map(|layers| layers.going.iter().chain([&layers.now]))
+    }
+
+    fn has(&self, id: ObjectId, block: u64) -> bool {
+        self.layers(id).any(|layer| layer.blocks.contains_key(&block))
+    }
+
+    /// Shows the blocks `first..end` of an object that are buffered, the oldest first.
+    pub(super) fn look(&self, id: ObjectId, first: u64, end: u64, mut look: impl FnMut(u64, &Rc<Content>, u32)) {
+        for layer in self.layers(id) {
+            for (block, (content, crc)) in layer.blocks.range(first..end) {
+                look(*block, content, *crc);
+            }
+        }
+    }
+
+    fn is_in(&self, id: ObjectId, scope: Scope) -> bool {
+        match scope {
+            Scope::Target => true,
+            Scope::Volume(volume) => id.volume == volume,
+            Scope::Object(of) => id == of,
+            Scope::Range(of, offset, length) => {
+                let (first, end) = (offset / BLOCK.0, offset.saturating_add(length).div_ceil(BLOCK.0));
+                id == of && first < end && self.layers(id).any(|l| l.blocks.range(first..end).next().is_some())
+            }
+        }
+    }
+
+    fn forget(&mut self, id: ObjectId) {
+        self.objects.remove(&id);
+        if self.objects.is_empty() {
+            self.since = None;
+        }
+    }
+}
+
+impl Work {
+    /// What is known of an object, with what is buffered of it.
+    pub(super) fn head(&self, id: ObjectId) -> Option<Head> {
+        let mut head = self.meta.head(id)?.clone();
+        for layer in self.behind.layers(id).filter(|layer| layer.commands > 0) {
+            head.size = head.size.max(layer.size);
+            head.blocks += layer.grows;
+            head.version += layer.commands;
+            (head.modified, head.changed) = (layer.time, layer.time);
+        }
+        if let Some(volume) = &mut head.volume {
+            volume.blocks += self.meta.buffered.get(&id.volume).copied().unwrap_or(0);
+        }
+        Some(head)
+    }
+
+    fn end_layer(&mut self, id: ObjectId, layer: &Layer) {
+        self.behind.blocks -= layer.blocks.len() as u64;
+        let of_volume = self.meta.buffered.entry(id.volume).or_default();
+        *of_volume -= layer.grows;
+        if *of_volume == 0 {
+            self.meta.buffered.remove(&id.volume);
+        }
+    }
+
+    /// Drops what is buffered of an object that was removed.
+    fn drop_buffered(&mut self, id: ObjectId) {
+        if let Some(layers) = self.behind.objects.get_mut(&id) {
+            let now = std::mem::take(&mut layers.now);
+            self.end_layer(id, &now);
+            self.behind.forget(id);
+        }
+    }
+}
+
+/// Layers on their way home; what did not arrive is buffered as before.
+struct Going<'a> {
+    objects: &'a Objects,
+    ids: Vec<ObjectId>,
+}
+
+impl Drop for Going<'_> {
+    fn drop(&mut self) {
+        let mut work = self.objects.work.borrow_mut();
+        for id in &self.ids {
+            let Some(layers) = work.behind.objects.get_mut(id) else { continue };
+            let Some(mut old) = layers.going.take() else { continue };
+            let now = std::mem::take(&mut layers.now);
+            let before = old.blocks.len() + now.blocks.len();
+            old.size = old.size.max(now.size);
+            old.commands += now.commands;
+            old.grows += now.grows;
+            old.time = old.time.max(now.time);
+            old.blocks.extend(now.blocks);
+            let same = before - old.blocks.len();
+            layers.now = old;
+            work.behind.blocks -= same as u64;
+        }
+        work.behind.flushing = false;
+        drop(work);
+        self.objects.changed.notify();
+    }
+}
+
+/// Keeps what is buffered of an object from going home while the object is removed.
+pub(super) struct Held<'a> {
+    objects: &'a Objects,
+    id: ObjectId,
+}
+
+impl Held<'_> {
+    /// It is removed.
+    pub(super) fn removed(self) {
+        self.objects.work.borrow_mut().drop_buffered(self.id);
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.objects.work.borrow_mut().behind.held.remove(&self.id);
+        self.objects.changed.notify();
+    }
+}
+
+impl Objects {
+    /// The boot epoch: it changes whenever the target is opened. What was buffered in an earlier one may be lost.
+    pub fn boot_epoch(&self) -> u64 {
+        self.core.epoch()
+    }
+
+    /// Bytes that are buffered.
+    pub fn buffered(&self) -> Bytes {
+        BLOCK * self.work.borrow().behind.blocks
+    }
+
+    /// Makes durable what was buffered in `scope` before. With the boot `epoch` of the acknowledgements that is counted
+    /// on, if any: where the target was opened anew since, what they were for may be lost, and that is said as
+    /// [`Kind::Restarted`]. The boot epoch.
+    pub async fn flush_buffered(&self, scope: Scope, epoch: Option<u64>) -> Result<u64> {
+        self.ready().await?;
+        let now = self.boot_epoch();
+        if let Some(then) = epoch.filter(|epoch| *epoch != now) {
+            return Err(Error::restarted(format!(
+                "the target was opened again (boot epoch {now}) since these bytes were buffered (boot epoch {then}); \
+                 what was not flushed before may be lost: send it again"
+            )));
+        }
+        match scope {
+            Scope::Object(id) | Scope::Range(id, ..) => drop(self.head(id).await?),
+            Scope::Volume(volume) => drop(self.head(ObjectId::volume(volume)).await?),
+            Scope::Target => {}
+        }
+        self.bring_home(scope).await?;
+        let last = self.work.borrow().last;
+        self.durable(last).await?;
+        Ok(now)
+    }
+
+    /// What was buffered of a locked object goes home, so that a record about it may follow.
+    pub(super) async fn settle(&self, id: ObjectId) -> Result<()> {
+        self.bring_home(Scope::Object(id)).await
+    }
+
+    /// Waits until nothing of a locked object is on its way home, and keeps it so.
+    pub(super) async fn hold(&self, id: ObjectId) -> Result<Held<'_>> {
+        loop {
+            {
+                let mut work = self.work.borrow_mut();
+                if work.behind.objects.get(&id).is_none_or(|layers| layers.going.is_none()) {
+                    work.behind.held.insert(id);
+                    return Ok(Held { objects: self, id });
+                }
+            }
+            self.alive()?;
+            self.changed.changed().await;
+        }
+    }
+
+    /// Takes nothing more in, and makes durable what there is.
+    pub(super) async fn end_buffering(&self) -> Result<()> {
+        self.work.borrow_mut().behind.closed = true;
+        self.taken_in.notify();
+        self.bring_home(Scope::Target).await
+    }
+
+    /// Takes in a write to a locked object.
+    pub(super) async fn buffer(&self, id: ObjectId, offset: u64, bytes: &[u8], size: u64) -> Result<()> {
+        let (first, end) = (offset / BLOCK.0, (offset + bytes.len() as u64).div_ceil(BLOCK.0));
+        let time = self.core.disk.env().clock.wall();
+        let write = Write { id, time, size, commands: 1, dropped: None, logged: Vec::new(), pieces: Vec::new() };
+        let mut dropped = write.clone();
+        dropped.dropped = Some((first, end));
+        let changes = [Change::Write(dropped)];
+        let content = self.widened(id, offset, bytes, size).await?;
+        let crcs: Vec<u32> = content.chunks(BLOCK.0 as usize).map(crc32c).collect();
+        let ranges: Vec<_> = changes.iter().flat_map(apply::needs).collect();
+        self.room_for_rows(&changes, false).await?;
+        loop {
+            self.prepared(&changes).await?;
+            let mut work = self.work.borrow_mut();
+            if work.behind.closed {
+                return Err(Error::busy("the target is being closed; open it again"));
+            }
+            if ranges.iter().any(|(from, to): &(Key, Key)| work.meta.tree.missing(*from, *to).is_some()) {
+                continue;
+            }
+            if work.meta.head(id).is_none() {
+                return Err(missing(id));
+            }
+            let present = work.meta.present(id, first, end);
+            let fresh = |(block, present): &(u64, bool)| !present && !work.behind.has(id, *block);
+            let grows = (first..end).zip(present).filter(fresh).count() as u64;
+            super::quota::within(&work.meta, id, 0, grows)?;
+            let held = work.behind.objects.get(&id).map_or(0, |layers| layers.now.blocks.len() as u64);
+            let most_held = BLOCK.0 * u64::from(work.meta.logs.largest().saturating_sub(1)) / IN_RECORD;
+            if held > 0 && held + end - first > most_held {
+                drop(work);
+                self.bring_home(Scope::Object(id)).await?;
+                continue;
+            }
+            if work.behind.blocks + end - first > MOST_BUFFERED.0 / BLOCK.0 {
+                drop(work);
+                self.bring_home(Scope::Target).await?;
+                continue;
+            }
+            if work.available() < end - first {
+                drop(work);
+                self.take_groups(GroupClass::Objects).await?;
+                continue;
+            }
+            work.take_in(&write, offset + bytes.len() as u64, first, &content, &crcs, grows);
+            work.behind.since.get_or_insert(self.core.disk.env().clock.now());
+            drop(work);
+            self.taken_in.notify();
+            return Ok(());
+        }
+    }
+
+    /// Takes home what is buffered in `scope` now; its records are queued when this returns.
+    async fn bring_home(&self, scope: Scope) -> Result<()> {
+        loop {
+            self.alive()?;
+            let (going, held) = {
+                let mut work = self.work.borrow_mut();
+                let behind = &mut work.behind;
+                let ids: Vec<ObjectId> = behind.objects.keys().copied().filter(|id| behind.is_in(*id, scope)).collect();
+                if ids.is_empty() {
+                    return Ok(());
+                }
+                // What is being removed is gone soon, or still there.
+                let (held, free): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| behind.held.contains(id));
+                let begins = !behind.flushing && !free.is_empty();
+                if begins {
+                    behind.flushing = true;
+                    for id in &free {
+                        let layers = behind.objects.get_mut(id).expect("it is there");
+                        layers.going = Some(std::mem::take(&mut layers.now));
+                    }
+                }
+                (begins.then(|| Going { objects: self, ids: free }), !held.is_empty())
+            };
+            match going {
+                None => self.changed.changed().await,
+                Some(going) => {
+                    if let Err(error) = self.write_layers(&going).await {
+                        if self.core.disk.failure().is_some() {
+                            self.fail(error.clone());
+                        }
+                        return Err(error);
+                    }
+                    if !held {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    async fn write_layers(&self, going: &Going<'_>) -> Result<()> {
+        let (blocks, mut writes) = {
+            let work = self.work.borrow();
+            let mut blocks: Vec<(ObjectId, u64, Rc<Content>, u32)> = Vec::new();
+            let mut writes = Vec::new();
+            for id in &going.ids {
+                let Some(layer) = work.behind.objects.get(id).and_then(|layers| layers.going.as_ref()) else {
+                    continue;
+                };
+                let Layer { size, time, commands, .. } = *layer;
+                let none = (None, Vec::new(), Vec::new());
+                writes.push(Write { id: *id, time, size, commands, dropped: none.0, logged: none.1, pieces: none.2 });
+                blocks.extend(layer.blocks.iter().map(|(n, (content, crc))| (*id, *n, content.clone(), *crc)));
+            }
+            (blocks, writes)
+        };
+        let loose = |(id, block, content, crc): &(ObjectId, u64, Rc<Content>, u32)| (*id, *block, content.at, *crc);
+        let mut loose: Vec<Loose<'_>> = blocks
+            .iter()
+            .map(|entry| {
+                let (id, block, at, crc) = loose(entry);
+                Loose { id, block, at, crc, bytes: &entry.2.bytes }
+            })
+            .collect();
+        newest(&mut loose);
+        let chunk = |of: &[Loose<'_>], write: &Write| Chunk {
+            id: write.id,
+            first: of[0].block,
+            blocks: of.len() as u64,
+            at_end: of.last().is_some_and(|last| last.block + 1 == write.size.div_ceil(BLOCK.0)),
+        };
+        let chunks: Vec<Chunk> =
+            loose.chunk_by(|a, b| a.id == b.id).zip(&writes).map(|(of, write)| chunk(of, write)).collect();
+        let taken = self.places(&chunks, true).await?;
+        let homes = taken.iter().flat_map(|taken| &taken.runs).flat_map(|run| run.at..run.end());
+        let placed: Vec<(u64, Loose<'_>)> = homes.zip(loose.iter().copied()).collect();
+        self.write_placed(self.stream, &placed).await?;
+        let mut pieces = pieces(placed.iter().map(|(home, l)| (*home, l)));
+        for (write, taken) in writes.drain(..).zip(taken) {
+            let id = write.id;
+            let write = Write { pieces: pieces.remove(&id).unwrap_or_default(), ..write };
+            self.enacted(&[Change::Write(write)], &[], |meta| super::commands::exists(meta, id)).await?;
+            taken.keep();
+            let mut work = self.work.borrow_mut();
+            let layers = work.behind.objects.get_mut(&id).expect("what is on its way is not dropped");
+            let gone = layers.going.take().expect("it was on its way");
+            let empty = layers.now.commands == 0;
+            work.end_layer(id, &gone);
+            if empty {
+                work.behind.forget(id);
+            }
+            work.behind.since = work.behind.since.map(|_| self.core.disk.env().clock.now());
+            drop(work);
+            self.changed.notify();
+        }
+        Ok(())
+    }
+
+    /// Begins flushes in time, so that who writes need not wait, for as long as the target is open.
+    pub(super) async fn flush_when_full(&self) {
+        loop {
+            self.taken_in.until(|| self.work.borrow().behind.blocks >= MANY || self.ends_buffering()).await;
+            if self.ends_buffering() {
+                return;
+            }
+            if let Err(error) = self.bring_home(Scope::Target).await {
+                self.not_home(error);
+                self.core.disk.env().clock.sleep(LOOK).await;
+            }
+        }
+    }
+
+    /// Flushes what has been buffered for long, or when nothing else is done, for as long as the target is open.
+    pub(super) async fn flush_in_time(&self) {
+        loop {
+            self.taken_in.until(|| self.work.borrow().behind.since.is_some() || self.ends_buffering()).await;
+            if self.ends_buffering() {
+                return;
+            }
+            let moved = || {
+                let counters = self.core.disk.counters();
+                counters.guaranteed + counters.normal + counters.logged
+            };
+            let (before, taken_in) = (moved(), self.work.borrow().behind.next_at);
+            self.core.disk.env().clock.sleep(LOOK).await;
+            let due = {
+                let work = self.work.borrow();
+                let quiet = moved() == before && work.behind.next_at == taken_in;
+                let now = self.core.disk.env().clock.now();
+                work.behind.since.is_some_and(|since| quiet || now >= since + LONGEST) && !work.behind.closed
+            };
+            if due && let Err(error) = self.bring_home(Scope::Target).await {
+                self.not_home(error);
+            }
+        }
+    }
+
+    fn ends_buffering(&self) -> bool {
+        let work = self.work.borrow();
+        work.behind.closed || work.failure.is_some()
+    }
+
+    /// Nobody waits for it: what has no room, or lies beside what is damaged, stays buffered, and the next who flushes is
+    /// told.
+    fn not_home(&self, error: Error) {
+        if !matches!(error.kind, Kind::Full | Kind::Busy | Kind::Damaged) {
+            self.fail(error);
+        }
+    }
+}
+
+impl Work {
+    fn take_in(&mut self, write: &Write, end: u64, first: u64, content: &[u8], crcs: &[u32], grows: u64) {
+        let id = write.id;
+        let behind = &mut self.behind;
+        let layer = &mut behind.objects.entry(id).or_default().now;
+        for (block, (bytes, crc)) in (first..).zip(content.chunks(BLOCK.0 as usize).zip(crcs)) {
+            let at = IN_MEMORY + behind.next_at;
+            behind.next_at += 1;
+            let content = Rc::new(Content { at, bytes: bytes.to_vec() });
+            behind.blocks += u64::from(layer.blocks.insert(block, (content, *crc)).is_none());
+        }
+        layer.size = layer.size.max(write.size).max(end);
+        layer.time = write.time;
+        layer.commands += 1;
+        layer.grows += grows;
+        *self.meta.buffered.entry(id.volume).or_default() += grows;
+    }
+}
+
+#[cfg(test)]
+mod tests;

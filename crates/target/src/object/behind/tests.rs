@@ -1,0 +1,255 @@
+use super::super::rows::{BLOCK, Quota};
+use super::super::{How, Placement, Scope};
+use super::MOST_BUFFERED;
+use crate::Target;
+use crate::fake::Fake;
+use forebay_model::object::Durability;
+use forebay_model::{Bytes, Kind, ObjectId, Result};
+use std::rc::Rc;
+use std::time::Duration;
+
+const VOLUME: ObjectId = ObjectId::volume(1);
+
+fn id(object: u64) -> ObjectId {
+    ObjectId { volume: 1, object }
+}
+
+/// A device with a volume and `objects` empty objects on it.
+fn device(size: Bytes, objects: u64) -> (Fake, Rc<Target>) {
+    let fake = Fake::new(size, false);
+    let target = fake.target();
+    fake.run(target.objects().create_volume(1, Quota::default())).unwrap();
+    (1..=objects).for_each(|object| fake.run(target.objects().create(id(object), Vec::new())).unwrap());
+    (fake, target)
+}
+
+async fn buffer(target: &Target, object: u64, offset: Option<u64>, bytes: &[u8]) -> Result<u64> {
+    let how = How { durability: Durability::Buffered, ..How::default() };
+    target.objects().write_as(target.stream(), id(object), offset, bytes, &how).await
+}
+
+fn read(fake: &Fake, target: &Target, object: u64) -> Vec<u8> {
+    fake.run(target.objects().read(target.stream(), id(object), 0, 64 << 20)).expect("it can be read")
+}
+
+fn again(fake: &Fake, target: Rc<Target>) -> Rc<Target> {
+    drop(target);
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).expect("it opens");
+    fake.run(target.objects().ready()).expect("the logs are read");
+    target
+}
+
+/// Bytes that are written home or to logs by `doing`.
+fn written(fake: &Fake, target: &Target, doing: impl Future<Output = ()>) -> Bytes {
+    let before = target.disk().counters();
+    fake.run(doing);
+    let after = target.disk().counters();
+    after.normal + after.logged - before.normal - before.logged
+}
+
+#[test]
+fn what_is_buffered_is_read_and_counted_at_once_and_costs_the_device_nothing() {
+    let (fake, target) = device(Bytes::mib(64), 2);
+    let objects = target.objects();
+    let moved = written(&fake, &target, async {
+        assert_eq!(buffer(&target, 1, Some(5), b"one").await, Ok(5));
+        assert_eq!(buffer(&target, 1, None, b"two").await, Ok(8));
+        assert_eq!(buffer(&target, 1, Some(6), b"N").await, Ok(6));
+        assert_eq!(buffer(&target, 2, Some(3 * BLOCK.0), &[7; 9000]).await, Ok(3 * BLOCK.0));
+    });
+    assert_eq!(moved, Bytes::ZERO);
+    assert_eq!(read(&fake, &target, 1), b"\0\0\0\0\0oNetwo");
+    let head = fake.run(objects.head(id(2))).unwrap();
+    assert_eq!((head.size, head.blocks, head.version), (3 * BLOCK.0 + 9000, 3, 2));
+    assert_eq!(fake.run(objects.head(VOLUME)).unwrap().volume.unwrap().blocks, 4);
+    assert_eq!(fake.run(objects.list(1, 0, 9)).unwrap()[0].head.size, 11);
+    assert_eq!(objects.buffered(), BLOCK * 4);
+    let before = fake.run(objects.list(1, 0, 9)).unwrap();
+    let epoch = fake.run(objects.flush_buffered(Scope::Target, Some(objects.boot_epoch()))).unwrap();
+    assert_eq!((epoch, objects.buffered()), (objects.boot_epoch(), Bytes::ZERO));
+    assert_eq!(fake.run(objects.list(1, 0, 9)).unwrap(), before, "nothing that is said of them changes");
+    let target = again(&fake, target);
+    assert_eq!(read(&fake, &target, 1), b"\0\0\0\0\0oNetwo");
+    assert_eq!(fake.run(target.objects().list(1, 0, 9)).unwrap(), before);
+}
+
+#[test]
+fn a_flush_makes_durable_what_is_in_its_scope_and_leaves_the_rest() {
+    let (fake, target) = device(Bytes::mib(64), 3);
+    fake.run(target.objects().create_volume(2, Quota::default())).unwrap();
+    fake.run(target.objects().create(ObjectId { volume: 2, object: 1 }, Vec::new())).unwrap();
+    let fill = async |target: &Target| {
+        for object in 1..=3 {
+            buffer(target, object, Some(BLOCK.0), &[object as u8; 5000]).await.unwrap();
+        }
+        let how = How { durability: Durability::Buffered, ..How::default() };
+        let other = ObjectId { volume: 2, object: 1 };
+        target.objects().write_as(target.stream(), other, Some(0), b"other", &how).await.unwrap();
+    };
+    let left = |scope: Scope| {
+        fake.run(fill(&target));
+        fake.run(target.objects().flush_buffered(scope, None)).unwrap();
+        let left = target.objects().buffered() / BLOCK;
+        fake.run(target.objects().flush_buffered(Scope::Target, None)).unwrap();
+        left
+    };
+    assert_eq!(left(Scope::Object(id(1))), 5);
+    assert_eq!(left(Scope::Range(id(1), 0, BLOCK.0)), 7, "nothing is buffered there");
+    assert_eq!(left(Scope::Range(id(1), 2 * BLOCK.0, 1)), 5);
+    assert_eq!(left(Scope::Volume(2)), 6);
+    assert_eq!(left(Scope::Volume(1)), 1);
+    assert_eq!(left(Scope::Target), 0);
+    let refused = |scope| fake.run(target.objects().flush_buffered(scope, None)).expect_err("it is refused").kind;
+    assert_eq!((refused(Scope::Object(id(9))), refused(Scope::Volume(9))), (Kind::Missing, Kind::Missing));
+}
+
+#[test]
+fn what_was_not_flushed_is_lost_with_the_process_and_a_flush_with_the_old_epoch_says_to_send_it_again() {
+    let (fake, target) = device(Bytes::mib(64), 1);
+    fake.run(buffer(&target, 1, Some(0), b"kept")).unwrap();
+    let epoch = fake.run(target.objects().flush_buffered(Scope::Object(id(1)), None)).unwrap();
+    fake.run(buffer(&target, 1, Some(0), b"lost")).unwrap();
+    let target = again(&fake, target);
+    assert_eq!(read(&fake, &target, 1), b"kept");
+    let error = fake.run(target.objects().flush_buffered(Scope::Object(id(1)), Some(epoch))).expect_err("it is told");
+    assert_eq!(error.kind, Kind::Restarted, "{error}");
+    assert!(error.message.contains("send it again") && error.message.contains(&epoch.to_string()), "{error}");
+    assert!(target.objects().boot_epoch() > epoch);
+}
+
+#[test]
+fn closing_makes_all_durable_and_so_does_time() {
+    let (fake, target) = device(Bytes::mib(64), 1);
+    fake.run(buffer(&target, 1, Some(0), b"first")).unwrap();
+    fake.run(target.close()).unwrap();
+    let target = again(&fake, target);
+    assert_eq!(read(&fake, &target, 1), b"first");
+    fake.run(buffer(&target, 1, Some(0), b"FIRST")).unwrap();
+    fake.run(target.disk().env().clock.sleep(Duration::from_secs(8)));
+    assert_eq!(target.objects().buffered(), Bytes::ZERO);
+    let target = again(&fake, target);
+    assert_eq!(read(&fake, &target, 1), b"FIRST");
+}
+
+#[test]
+fn no_more_is_buffered_than_may_be_and_all_of_it_arrives() {
+    let (fake, target) = device(Bytes::mib(256), 12);
+    let most = std::cell::Cell::new(Bytes::ZERO);
+    fake.run(async {
+        for round in 0..8_u64 {
+            for object in 1..=12 {
+                let bytes = vec![(round + object) as u8; 1 << 20];
+                buffer(&target, object, None, &bytes).await.unwrap();
+                most.set(most.get().max(target.objects().buffered()));
+            }
+        }
+    });
+    assert!(most.get() <= MOST_BUFFERED && most.get() > Bytes::mib(8), "{} were buffered", most.get());
+    fake.run(target.objects().flush_buffered(Scope::Volume(1), None)).unwrap();
+    let target = again(&fake, target);
+    for object in 1..=12 {
+        let bytes = read(&fake, &target, object);
+        let first = bytes.chunks(1 << 20).map(|part| (part[0], part.iter().all(|b| *b == part[0])));
+        assert!(first.eq((0..8).map(|round| ((round + object) as u8, true))), "object {object}");
+    }
+}
+
+#[test]
+fn whatever_changes_an_object_comes_after_what_was_buffered_before() {
+    let (fake, target) = device(Bytes::mib(64), 4);
+    let objects = target.objects();
+    fake.run(async {
+        buffer(&target, 1, Some(0), &[1; 9000]).await.unwrap();
+        objects.write(target.stream(), id(1), 100, b"durable", Placement::Auto).await.unwrap();
+        buffer(&target, 2, Some(0), &[2; 9000]).await.unwrap();
+        objects.truncate(id(2), 5).await.unwrap();
+        buffer(&target, 3, Some(0), &[3; 9000]).await.unwrap();
+        objects.punch(id(3), 10, 8900).await.unwrap();
+        buffer(&target, 4, Some(0), &[4; 9000]).await.unwrap();
+        objects.set_attributes(id(4), vec![(1, 1, Some(vec![4]))]).await.unwrap();
+    });
+    let target = again(&fake, target);
+    let mut one = [1; 9000];
+    one[100..107].copy_from_slice(b"durable");
+    assert_eq!(read(&fake, &target, 1), one);
+    assert_eq!(read(&fake, &target, 2), [2; 5]);
+    let mut three = [3; 9000];
+    three[10..8910].fill(0);
+    assert_eq!(read(&fake, &target, 3), three);
+    assert_eq!(read(&fake, &target, 4), [4; 9000]);
+}
+
+#[test]
+fn removing_an_object_ends_what_is_buffered_of_it_unwritten() {
+    let (fake, target) = device(Bytes::mib(64), 2);
+    let moved = written(&fake, &target, async {
+        buffer(&target, 1, Some(0), &[1; 1 << 20]).await.unwrap();
+        target.objects().remove(id(1)).await.unwrap();
+    });
+    assert!(moved <= Bytes::kib(16), "{moved} were written");
+    assert_eq!(target.objects().buffered(), Bytes::ZERO);
+    assert_eq!(fake.run(target.objects().head(VOLUME)).unwrap().volume.unwrap().blocks, 0);
+    fake.run(target.objects().create(id(1), Vec::new())).unwrap();
+    assert_eq!(read(&fake, &target, 1), [0_u8; 0]);
+}
+
+#[test]
+fn what_has_no_room_is_refused_when_it_is_written_and_what_was_taken_in_has_it() {
+    let (fake, target) = device(Bytes::mib(64), 3);
+    let fill = vec![9; 1 << 20];
+    let mut full = None;
+    fake.run(async {
+        while full.is_none() {
+            full = buffer(&target, 1, None, &fill).await.err();
+        }
+    });
+    assert_eq!(full.expect("it is full").kind, Kind::Full);
+    let quarter = |n: usize| vec![n as u8; 4000];
+    fake.run(async {
+        for n in 0..1000 {
+            if buffer(&target, 2, None, &quarter(n)).await.is_err() {
+                break;
+            }
+        }
+    });
+    fake.run(target.objects().flush_buffered(Scope::Target, None)).expect("what was taken in has room");
+    let sizes = [1, 2].map(|object| read(&fake, &target, object).len());
+    let target = again(&fake, target);
+    assert_eq!([1, 2].map(|object| read(&fake, &target, object).len()), sizes);
+    fake.run(target.objects().remove(id(1))).unwrap();
+    fake.run(buffer(&target, 3, Some(0), &fill)).expect("there is room again");
+}
+
+#[test]
+fn a_hard_quota_counts_what_is_buffered_and_counts_what_is_overwritten_once() {
+    let (fake, target) = device(Bytes::mib(64), 2);
+    let quota = Quota { hard_bytes: 10 * BLOCK.0, soft_bytes: 8 * BLOCK.0, ..Quota::default() };
+    fake.run(target.objects().set_quota(1, quota)).unwrap();
+    fake.run(buffer(&target, 1, Some(0), &[1; 8 * 4096])).unwrap();
+    assert_eq!(fake.run(target.objects().over_quota(id(1))), Ok(None));
+    fake.run(buffer(&target, 1, None, &[1; 4096])).unwrap();
+    let over = fake.run(target.objects().over_quota(id(1))).unwrap().expect("it is said");
+    assert_eq!((over.used, over.soft_bytes), (BLOCK * 9, BLOCK * 8));
+    fake.run(buffer(&target, 2, Some(0), &[1; 4096])).unwrap();
+    let refused = fake.run(buffer(&target, 2, Some(4096), &[1; 1])).expect_err("it is too much");
+    assert_eq!(refused.kind, Kind::Refused, "{refused}");
+    for how in [Durability::Buffered, Durability::Durable] {
+        for placement in [Placement::Auto, Placement::Home, Placement::Log] {
+            let how = How { durability: how, placement, ..How::default() };
+            let write = target.objects().write_as(target.stream(), id(1), Some(0), &[2; 9 * 4096], &how);
+            fake.run(write).expect("overwriting adds nothing");
+        }
+    }
+}
+
+#[test]
+fn a_failed_write_on_the_way_home_is_said_to_who_flushes_and_the_target_stops() {
+    let (fake, target) = device(Bytes::mib(64), 1);
+    fake.run(buffer(&target, 1, Some(0), &[1; 9000])).unwrap();
+    fake.disk.fail_writes(true);
+    let error = fake.run(target.objects().flush_buffered(Scope::Target, None)).expect_err("it fails");
+    assert_eq!(error.kind, Kind::Device, "{error}");
+    let error = fake.run(buffer(&target, 1, Some(0), b"more")).expect_err("it has stopped");
+    assert_eq!(error.kind, Kind::Device, "{error}");
+}

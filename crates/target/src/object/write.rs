@@ -1,0 +1,331 @@
+//! Commands that change an object's bytes, with attributes that ride on them: each is one record, whole or not there.
+//!
+//! Large bytes go to fresh blocks at home before their record; small ones are in it. Bytes that may be buffered wait in
+//! memory ([`super::behind`]).
+
+use super::Objects;
+use super::commands::{LARGEST, LOGGED_UP_TO, MOST_WRITTEN, Placement, exists, holds_bytes, set};
+use super::record::{Change, Write};
+use super::rows::{BLOCK, Crcs, PIECE_BLOCKS, Piece};
+use super::space::Run;
+use super::{apply::Meta, quota};
+use crate::catalog::GroupClass;
+use crate::schedule::StreamId;
+use forebay_env::Buffer;
+use forebay_model::object::{AttributeChange, Durability};
+use forebay_model::{Bytes, Error, ObjectId, Result};
+use std::collections::VecDeque;
+
+/// Bytes written home at once.
+const HOME_AT_ONCE: usize = Bytes::kib(512).0 as usize;
+/// How many such writes of a command wait for the device.
+const HOME_UNDER_WAY: usize = 16;
+/// What is larger is not buffered: it would fill a good part of what may be.
+const BUFFERED_UP_TO: u64 = Bytes::mib(8).0;
+
+/// How bytes are written.
+#[derive(Debug, Clone)]
+pub struct How {
+    /// Where they go. What is buffered goes home, whatever is said here; what is to lie in a log is not buffered.
+    pub placement: Placement,
+    /// When the command returns. More than 8 MiB, and what attributes ride on, is durable then, whatever is said here.
+    pub durability: Durability,
+    /// Attributes that are set in the same step.
+    pub set: Vec<AttributeChange>,
+}
+
+impl Default for How {
+    fn default() -> How {
+        How { placement: Placement::Auto, durability: Durability::Durable, set: Vec::new() }
+    }
+}
+
+/// Blocks that were taken, and are given back unless a record came to point to them.
+pub(super) struct Taken<'a> {
+    objects: &'a Objects,
+    ticket: u64,
+    pub(super) runs: Vec<Run>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let mut work = self.objects.work.borrow_mut();
+        if let Some(runs) = work.taken.remove(&self.ticket) {
+            runs.into_iter().for_each(|run| work.meta.data.give(run));
+        }
+    }
+}
+
+impl Taken<'_> {
+    /// A record points to them now.
+    pub(super) fn keep(&self) {
+        self.objects.work.borrow_mut().taken.remove(&self.ticket);
+    }
+}
+
+impl Objects {
+    /// Writes `bytes` at `offset`: all of them or none, durable when this returns.
+    pub async fn write(
+        &self,
+        stream: StreamId,
+        id: ObjectId,
+        offset: u64,
+        bytes: &[u8],
+        placement: Placement,
+    ) -> Result<()> {
+        let how = How { placement, ..How::default() };
+        self.write_as(stream, id, Some(offset), bytes, &how).await.map(drop)
+    }
+
+    /// Writes `bytes` behind the last byte of an object; where they begin.
+    pub async fn append(&self, stream: StreamId, id: ObjectId, bytes: &[u8], placement: Placement) -> Result<u64> {
+        let how = How { placement, ..How::default() };
+        self.write_as(stream, id, None, bytes, &how).await
+    }
+
+    /// Writes `bytes` at `offset`, or behind the last byte where there is none; where they begin.
+    pub async fn write_as(
+        &self,
+        stream: StreamId,
+        id: ObjectId,
+        offset: Option<u64>,
+        bytes: &[u8],
+        how: &How,
+    ) -> Result<u64> {
+        let _lock = self.lock(id).await?;
+        let length = bytes.len() as u64;
+        check_range(id, offset.unwrap_or(0), length)?;
+        if length > MOST_WRITTEN.0 {
+            return Err(Error::usage(format!("{length} bytes at once are too many; write {MOST_WRITTEN} at most")));
+        }
+        holds_bytes(id)?;
+        let size = self.head(id).await?.size;
+        let offset = offset.unwrap_or(size);
+        check_range(id, offset, length)?;
+        let buffered = how.durability == Durability::Buffered
+            && how.placement != Placement::Log
+            && how.set.is_empty()
+            && length <= BUFFERED_UP_TO;
+        if length == 0 && buffered {
+            // There is nothing to take in.
+        } else if length == 0 {
+            self.set_locked(id, how.set.clone()).await?;
+        } else if buffered {
+            self.buffer(id, offset, bytes, size).await?;
+        } else {
+            self.settle(id).await?;
+            self.write_durably(stream, id, (offset, size), bytes, how).await?;
+        }
+        Ok(offset)
+    }
+
+    async fn write_durably(
+        &self,
+        stream: StreamId,
+        id: ObjectId,
+        (offset, size): (u64, u64),
+        bytes: &[u8],
+        how: &How,
+    ) -> Result<()> {
+        let length = bytes.len() as u64;
+        let (first, end) = (offset / BLOCK.0, (offset + length).div_ceil(BLOCK.0));
+        let content = self.widened(id, offset, bytes, size).await?;
+        let mut write = self.empty_write(id, size.max(offset + length));
+        let check = |meta: &Meta| {
+            exists(meta, id)?;
+            quota::within(meta, id, 0, meta.absent(id, first, end))
+        };
+        let logged = match how.placement {
+            Placement::Auto => length <= LOGGED_UP_TO.0.min(self.largest_record()),
+            Placement::Log => length <= self.largest_record(),
+            Placement::Home => false,
+        };
+        if logged {
+            write.logged.push((first, Crcs::of(&content)));
+            return self.change(riding(write, &how.set)?, content, check).await;
+        }
+        riding(write.clone(), &how.set)?;
+        self.prepared(&[Change::Write(Write { dropped: Some((first, end)), ..write.clone() })]).await?;
+        check(&self.work.borrow().meta)?;
+        let taken = self.place_beside(id, first, end - first).await?;
+        let mut from = 0;
+        for run in &taken.runs {
+            let length = (run.blocks * BLOCK.0) as usize;
+            let part = &content[from..from + length];
+            self.write_home(stream, run.at, part).await?;
+            for (n, piece) in part.chunks((BLOCK.0 * u64::from(PIECE_BLOCKS)) as usize).enumerate() {
+                let skip = n as u64 * u64::from(PIECE_BLOCKS);
+                let block = first + from as u64 / BLOCK.0 + skip;
+                write.pieces.push((block, Piece { at: run.at + skip, crcs: Crcs::of(piece) }));
+            }
+            from += length;
+        }
+        let number = self.enacted(&riding(write, &how.set)?, &[], check).await?;
+        taken.keep();
+        self.durable(number).await
+    }
+
+    /// The largest write that fits one record.
+    fn largest_record(&self) -> u64 {
+        // Its checksums take a block for each 4 MiB, and it may begin and end within blocks.
+        let blocks = u64::from(self.work.borrow().meta.logs.largest()).min(MOST_WRITTEN.0 / BLOCK.0);
+        BLOCK.0 * blocks.saturating_sub(4 + blocks / 512)
+    }
+
+    /// `bytes` with what is before and behind them in their first and last block.
+    pub(super) async fn widened(&self, id: ObjectId, offset: u64, bytes: &[u8], size: u64) -> Result<Vec<u8>> {
+        let (first, end) = (offset / BLOCK.0, (offset + bytes.len() as u64).div_ceil(BLOCK.0));
+        let mut content = vec![0; ((end - first) * BLOCK.0) as usize];
+        let (before, behind) = ((offset - first * BLOCK.0) as usize, (offset + bytes.len() as u64).min(end * BLOCK.0));
+        if before > 0 && first * BLOCK.0 < size {
+            content[..BLOCK.0 as usize].copy_from_slice(&self.whole_blocks(id, first, first + 1).await?);
+        }
+        if behind < end * BLOCK.0 && behind < size && (before == 0 || end - first > 1) {
+            let last = content.len() - BLOCK.0 as usize;
+            content[last..].copy_from_slice(&self.whole_blocks(id, end - 1, end).await?);
+        }
+        content[before..before + bytes.len()].copy_from_slice(bytes);
+        Ok(content)
+    }
+
+    /// Makes an object longer, by nothing, or shorter.
+    pub async fn truncate(&self, id: ObjectId, size: u64) -> Result<()> {
+        self.truncate_as(id, size, &[]).await
+    }
+
+    /// Makes an object longer, by nothing, or shorter, and sets attributes in the same step.
+    pub async fn truncate_as(&self, id: ObjectId, size: u64, set: &[AttributeChange]) -> Result<()> {
+        let _lock = self.lock(id).await?;
+        check_range(id, size, 0)?;
+        holds_bytes(id)?;
+        self.settle(id).await?;
+        let before = self.head(id).await?.size;
+        let mut write = self.empty_write(id, size);
+        let mut content = Vec::new();
+        if size < before {
+            write.dropped = Some((size.div_ceil(BLOCK.0), LARGEST));
+            if !size.is_multiple_of(BLOCK.0) {
+                content = self.whole_blocks(id, size / BLOCK.0, size / BLOCK.0 + 1).await?;
+                content[(size % BLOCK.0) as usize..].fill(0);
+                write.logged.push((size / BLOCK.0, Crcs::of(&content)));
+            }
+            self.work.borrow_mut().unreserve(id);
+        }
+        self.change(riding(write, set)?, content, |meta| exists(meta, id)).await
+    }
+
+    /// Makes nothing of `length` bytes at `offset`; the object's size stays.
+    pub async fn punch(&self, id: ObjectId, offset: u64, length: u64) -> Result<()> {
+        self.punch_as(id, offset, length, &[]).await
+    }
+
+    /// Makes nothing of `length` bytes at `offset`, and sets attributes in the same step; the object's size stays.
+    pub async fn punch_as(&self, id: ObjectId, offset: u64, length: u64, set: &[AttributeChange]) -> Result<()> {
+        let _lock = self.lock(id).await?;
+        check_range(id, offset, length)?;
+        holds_bytes(id)?;
+        self.settle(id).await?;
+        let size = self.head(id).await?.size;
+        let end = (offset + length).min(size);
+        if offset >= end {
+            return self.set_locked(id, set.to_vec()).await;
+        }
+        let mut write = self.empty_write(id, size);
+        let (first, last) = (offset.div_ceil(BLOCK.0), if end == size { end.div_ceil(BLOCK.0) } else { end / BLOCK.0 });
+        write.dropped = (first < last).then_some((first, last));
+        let mut content = Vec::new();
+        let mut edges = vec![offset / BLOCK.0, end / BLOCK.0];
+        edges.dedup();
+        for block in edges {
+            let (from, to) = (offset.max(block * BLOCK.0), end.min((block + 1) * BLOCK.0));
+            let whole = write.dropped.is_some_and(|(first, last)| first <= block && block < last);
+            if from >= to || whole {
+                continue;
+            }
+            let mut bytes = self.whole_blocks(id, block, block + 1).await?;
+            bytes[(from - block * BLOCK.0) as usize..(to - block * BLOCK.0) as usize].fill(0);
+            write.logged.push((block, Crcs::of(&bytes)));
+            content.extend(bytes);
+        }
+        self.change(riding(write, set)?, content, |meta| exists(meta, id)).await
+    }
+
+    fn empty_write(&self, id: ObjectId, size: u64) -> Write {
+        let time = self.core.disk.env().clock.wall();
+        Write { id, time, size, commands: 1, dropped: None, logged: Vec::new(), pieces: Vec::new() }
+    }
+
+    /// What was taken, until a record points to it.
+    pub(super) fn take(&self, runs: Vec<Run>) -> Taken<'_> {
+        let mut work = self.work.borrow_mut();
+        work.next_ticket += 1;
+        let ticket = work.next_ticket;
+        work.taken.insert(ticket, runs.clone());
+        Taken { objects: self, ticket, runs }
+    }
+
+    /// Takes blocks behind what lies before them in their object, as far as that can be.
+    async fn place_beside(&self, id: ObjectId, first: u64, blocks: u64) -> Result<Taken<'_>> {
+        let [home, _] = super::apply::touching(id, first, first + 1);
+        loop {
+            self.bring(&[home]).await?;
+            let runs = {
+                let mut work = self.work.borrow_mut();
+                if work.meta.tree.missing(home.0, home.1).is_some() {
+                    continue;
+                }
+                let near = work.end_of_piece_before(id, first);
+                // Whoever writes much at once needs no room kept behind it.
+                work.unreserve(id);
+                work.allocate(blocks, near)
+            };
+            match runs {
+                Some(runs) => return Ok(self.take(runs)),
+                None => self.take_groups(GroupClass::Objects).await?,
+            }
+        }
+    }
+
+    /// Writes bytes to a run of blocks.
+    pub(super) async fn write_home(&self, stream: StreamId, at: u64, bytes: &[u8]) -> Result<()> {
+        let mut writing = VecDeque::new();
+        for (n, part) in bytes.chunks(HOME_AT_ONCE).enumerate() {
+            let mut buffer = Buffer::alone(Bytes(part.len() as u64))?;
+            buffer.copy_from_slice(part);
+            let (disk, offset) = (self.core.disk.clone(), BLOCK * at + Bytes((n * HOME_AT_ONCE) as u64));
+            let write = async move { disk.write(stream, offset, buffer).await.1 };
+            writing.push_back(self.core.disk.env().spawner.spawn(write));
+            if writing.len() == HOME_UNDER_WAY
+                && let Some(first) = writing.pop_front()
+            {
+                self.wrote_home(first.await)?;
+            }
+        }
+        for write in writing {
+            self.wrote_home(write.await)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn wrote_home(&self, result: Result<()>) -> Result<()> {
+        self.work.borrow_mut().written_home += 1;
+        result
+    }
+}
+
+fn check_range(id: ObjectId, offset: u64, length: u64) -> Result<()> {
+    match offset.checked_add(length) {
+        Some(end) if end <= LARGEST => Ok(()),
+        _ => Err(Error::usage(format!("{length} bytes at offset {offset} of {id} lie beyond the largest object"))),
+    }
+}
+
+/// A write, and the attributes that ride on it.
+fn riding(write: Write, changes: &[AttributeChange]) -> Result<Vec<Change>> {
+    let (id, time) = (write.id, write.time);
+    let mut all = vec![Change::Write(write)];
+    if !changes.is_empty() {
+        all.push(set(id, time, changes.to_vec())?);
+    }
+    Ok(all)
+}
