@@ -8,11 +8,12 @@
 //! overwritten that a durable record still points to: freed blocks are taken again only when the record that freed them
 //! is durable.
 //!
-//! [`rows`], [`tree`], [`space`], [`record`], [`logs`], [`apply`], [`ahead`] and [`cache`] do not wait and do no I/O; [`journal`], [`read`],
+//! [`rows`], [`tree`], [`space`], [`record`], [`logs`], [`apply`], [`ahead`], [`audit`] and [`cache`] do not wait and do no I/O; [`journal`], [`read`],
 //! [`commands`], [`checkpoint`], [`home`] and [`replay`] do.
 
 pub mod ahead;
 pub mod apply;
+pub mod audit;
 pub mod cache;
 mod checkpoint;
 mod commands;
@@ -24,6 +25,7 @@ mod read;
 pub mod record;
 mod replay;
 pub mod rows;
+mod scrub;
 pub mod space;
 mod stretch;
 pub mod tree;
@@ -63,8 +65,8 @@ pub struct Objects {
     queued: Signal,
 }
 
-struct Work {
-    meta: Meta,
+pub(crate) struct Work {
+    pub(crate) meta: Meta,
     /// Whether the logs were read; before, nothing is known.
     ready: bool,
     /// Commands do not take effect while it is closed.
@@ -190,6 +192,16 @@ impl Objects {
     /// Blocks in logs that have not been taken home, as bytes.
     pub fn redirected(&self) -> Bytes {
         BLOCK * self.work.borrow().meta.logs.live()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn work(&self) -> std::cell::Ref<'_, Work> {
+        self.work.borrow()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn work_mut(&self) -> std::cell::RefMut<'_, Work> {
+        self.work.borrow_mut()
     }
 
     fn alive(&self) -> Result<()> {

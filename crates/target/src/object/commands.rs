@@ -8,7 +8,6 @@ use super::rows::{BLOCK, Crcs, Head, Key, PIECE_BLOCKS, Part, Piece, Quota, Row,
 use super::space::Run;
 use crate::catalog::GroupClass;
 use crate::schedule::StreamId;
-use forebay_env::Buffer;
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result};
 use std::collections::VecDeque;
 
@@ -23,7 +22,7 @@ const LARGEST: u64 = 1 << 60;
 /// How often a command that finds the logs full has them emptied.
 const MOST_ATTEMPTS: u32 = 8;
 /// Bytes written home at once.
-const HOME_AT_ONCE: usize = Bytes::kib(512).0 as usize;
+const HOME_AT_ONCE: usize = super::pool::LARGE.0 as usize;
 /// How many such writes of a command wait for the device.
 const HOME_UNDER_WAY: usize = 16;
 
@@ -451,7 +450,7 @@ impl Objects {
     pub(super) async fn write_home(&self, stream: StreamId, at: u64, bytes: &[u8]) -> Result<()> {
         let mut writing = VecDeque::new();
         for (n, part) in bytes.chunks(HOME_AT_ONCE).enumerate() {
-            let mut buffer = Buffer::alone(Bytes(part.len() as u64))?;
+            let mut buffer = self.buffer(part.len() as u64 / BLOCK.0)?;
             buffer.copy_from_slice(part);
             let (disk, offset) = (self.core.disk.clone(), BLOCK * at + Bytes((n * HOME_AT_ONCE) as u64));
             let write = async move { disk.write(stream, offset, buffer).await.1 };

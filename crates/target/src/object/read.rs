@@ -473,6 +473,11 @@ impl Objects {
         }
     }
 
+    /// Memory for an I/O of so many blocks, at most [`MOST_AT_ONCE`].
+    pub(super) fn buffer(&self, blocks: u64) -> Result<Buffer> {
+        self.reading.borrow_mut().pool.take_or_make(blocks)
+    }
+
     /// Reads what lies from block `at` of the device on.
     pub(super) async fn read_blocks(&self, stream: StreamId, at: u64, bytes: &mut [u8]) -> Result<()> {
         let buffer = Buffer::alone(Bytes(bytes.len() as u64))?;
@@ -484,15 +489,14 @@ impl Objects {
 
     /// Blocks `first..end` of an object as they are now, zeros where there is nothing.
     pub(super) async fn whole_blocks(&self, id: ObjectId, first: u64, end: u64) -> Result<Vec<u8>> {
-        let mut bytes =
-            self.collect(self.stream, id, first * BLOCK.0, (end - first) * BLOCK.0, || ()).await?;
+        let mut bytes = self.collect(self.stream, id, first * BLOCK.0, (end - first) * BLOCK.0, || ()).await?;
         bytes.resize(((end - first) * BLOCK.0) as usize, 0);
         Ok(bytes)
     }
 }
 
 /// What is said of a block that is not what the rows say.
-const MISMATCH: &str = "its checksum does not match";
+pub(super) const MISMATCH: &str = "its checksum does not match";
 
 impl Stretch {
     /// Parts of it that are read at once: blocks before each, and in it.
@@ -507,3 +511,6 @@ impl Stretch {
 pub(super) fn missing(id: ObjectId) -> Error {
     Error::missing(format!("there is no {id}"))
 }
+
+#[cfg(test)]
+mod tests;
