@@ -5,7 +5,8 @@ use crate::objects::Objects;
 use crate::peer::Peer;
 use crate::recorder::{Recorder, RecorderOptions};
 use forebay_model::ring::{Pin, Pinned, RingSpec, RingState, RingStatus};
-use forebay_model::{Bytes, Error, Gap, Moment, PlanRequest, Profile, Result, TargetId, Timestamp};
+use forebay_model::scrub::Scrubbed;
+use forebay_model::{Bytes, Error, Gap, Moment, PlanRequest, Profile, Rate, Result, TargetId, Timestamp};
 use forebay_wire::command::{Info, QueryRequest, Reply, Request, TargetPlan, TargetProfile};
 use std::sync::Arc;
 use std::time::Duration;
@@ -163,6 +164,16 @@ impl Cluster {
         }
     }
 
+    /// Goes on for `span` with looking over all that is kept on a target, beside all other work, at `rate` at most. To
+    /// be called until it says that it has finished; it goes on where the last call ended, also after a crash, unless it
+    /// is to begin `anew`.
+    pub fn scrub(&self, target: TargetId, rate: Option<Rate>, span: Duration, anew: bool) -> Result<Scrubbed> {
+        match self.peer.call(Request::Scrub { target, rate, span, anew })? {
+            Reply::Scrubbed(scrubbed) => Ok(*scrubbed),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Everything kept in `ring` that matches `text`, in order, with the gaps in their places.
     pub fn query(&self, ring: &str, text: &str) -> Result<Answer> {
         self.query_with(ring, text, QueryOptions::default())
@@ -248,6 +259,7 @@ pub(crate) fn unexpected(reply: &Reply) -> Error {
         Reply::Pins(_) => "pins",
         Reply::Profiles(_) => "profiles",
         Reply::Plans(_) => "plans",
+        Reply::Scrubbed(_) => "how far a scrub is",
     };
     Error::damaged(format!("a node answered with {shape} what it was not asked: use the same release on both sides"))
 }

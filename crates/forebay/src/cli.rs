@@ -1,6 +1,7 @@
 //! What can be asked on the command line.
 
 use crate::args::span;
+use crate::commands::scrub;
 use crate::commands::status;
 use crate::commands::{
     check, demo, export, format, gaps, get, nbd, object, pin, plan, profile, put, query, record, ring,
@@ -81,6 +82,8 @@ pub enum Command {
     Top(status::TopArgs),
     /// Look over a device without changing anything
     Check(check::CheckArgs),
+    /// Read all that a cluster keeps and compare it with its checksums, beside all other work
+    Scrub(scrub::ScrubArgs),
     /// Measure what is promised, beside the device's limit
     #[command(subcommand)]
     Bench(crate::bench::BenchCommand),

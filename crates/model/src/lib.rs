@@ -11,6 +11,7 @@ pub mod plan;
 pub mod profile;
 pub mod query;
 pub mod ring;
+pub mod scrub;
 pub mod size;
 pub mod time;
 

@@ -27,6 +27,7 @@ pub mod feeder;
 pub mod life;
 pub mod limit;
 pub mod logs;
+pub mod many;
 pub mod objects;
 pub mod promise;
 pub mod reader;

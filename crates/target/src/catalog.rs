@@ -5,6 +5,7 @@
 
 use crate::layout::Layout;
 use crate::object::logs::LogRecord;
+use crate::object::rows::Key;
 use crate::object::tree::LeafRecord;
 use forebay_model::ring::{Losses, Pin, RingSpec};
 use forebay_model::{Bytes, RingId, Timestamp};
@@ -40,6 +41,28 @@ pub struct ObjectsRecord {
     pub logs: Vec<LogRecord>,
     /// Groups whose logs may hold records that follow; records name more.
     pub open: Vec<u32>,
+}
+
+/// How far a scrub of the target is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubRecord {
+    /// When it began.
+    pub began: Timestamp,
+    /// What it looks at next.
+    pub place: ScrubPlace,
+    /// Bytes that it has read.
+    pub done: u64,
+    /// What it has found damaged.
+    pub damaged: u64,
+}
+
+/// What a scrub looks at next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ScrubPlace {
+    /// The first segment of this ring, or of one with a higher id, that has this sequence or a higher one.
+    Ring(RingId, u64),
+    /// Objects, from this key on.
+    Objects(Key),
 }
 
 /// A summary of one segment that holds data.
@@ -183,6 +206,8 @@ pub struct Catalog {
     pub rings: BTreeMap<RingId, RingRecord>,
     /// Objects.
     pub objects: ObjectsRecord,
+    /// How far a scrub is that has not ended.
+    pub scrub: Option<ScrubRecord>,
 }
 
 impl Catalog {
@@ -196,6 +221,7 @@ impl Catalog {
             groups: vec![GroupClass::Free; layout.groups as usize],
             rings: BTreeMap::new(),
             objects: ObjectsRecord::default(),
+            scrub: None,
         }
     }
 

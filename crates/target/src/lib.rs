@@ -22,6 +22,7 @@ pub mod rebuild;
 pub mod ring;
 mod salvage;
 pub mod schedule;
+pub mod scrub;
 #[cfg(test)]
 mod seeds;
 pub mod segment;

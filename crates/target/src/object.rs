@@ -8,12 +8,14 @@
 //! overwritten that a durable record still points to: freed blocks are taken again only when the record that freed them
 //! is durable.
 //!
-//! [`rows`], [`tree`], [`space`], [`record`], [`logs`], [`apply`], [`ahead`] and [`cache`] do not wait and do no I/O; the
-//! others do: [`write`] and [`commands`] change objects, [`behind`] buffers, [`gather`] brings together what goes home,
-//! [`read`] reads, [`journal`] makes records durable, [`checkpoint`], [`home`] and [`replay`] see to it that logs are few.
+//! [`rows`], [`tree`], [`space`], [`record`], [`logs`], [`apply`], [`ahead`], [`cache`] and [`audit`] do not wait and do
+//! no I/O; the others do: [`write`] and [`commands`] change objects, [`behind`] buffers, [`gather`] brings together what
+//! goes home, [`read`] reads, [`scrub`] looks for rot, [`journal`] makes records durable, [`checkpoint`], [`home`] and
+//! [`replay`] see to it that logs are few.
 
 pub mod ahead;
 pub mod apply;
+pub mod audit;
 pub mod behind;
 pub mod cache;
 mod checkpoint;
@@ -28,6 +30,7 @@ mod read;
 pub mod record;
 mod replay;
 pub mod rows;
+mod scrub;
 pub mod space;
 mod stretch;
 pub mod tree;
@@ -72,8 +75,8 @@ pub struct Objects {
     taken_in: Signal,
 }
 
-struct Work {
-    meta: Meta,
+pub(crate) struct Work {
+    pub(crate) meta: Meta,
     /// Whether the logs were read; before, nothing is known.
     ready: bool,
     /// Commands do not take effect while it is closed.
@@ -213,6 +216,16 @@ impl Objects {
     /// Blocks in logs that have not been taken home, as bytes.
     pub fn redirected(&self) -> Bytes {
         BLOCK * self.work.borrow().meta.logs.live()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn work(&self) -> std::cell::Ref<'_, Work> {
+        self.work.borrow()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn work_mut(&self) -> std::cell::RefMut<'_, Work> {
+        self.work.borrow_mut()
     }
 
     fn alive(&self) -> Result<()> {

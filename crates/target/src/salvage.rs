@@ -1,6 +1,6 @@
 //! Reads around what cannot be read.
 
-use crate::schedule::{Scheduler, StreamId};
+use crate::schedule::{MOST_IN_BACKGROUND, Scheduler, StreamId};
 use forebay_env::Buffer;
 use forebay_model::block::MAX_BLOCK;
 use forebay_model::{Bytes, Error, Kind, Result};
@@ -14,7 +14,8 @@ const WINDOW: usize = 2 * MAX_BLOCK;
 /// Reads for one stream that give zeros for what the device does not.
 pub(crate) struct Salvage {
     disk: Scheduler,
-    stream: StreamId,
+    /// The background if there is none.
+    stream: Option<StreamId>,
     /// How many more reads may be spent on finding out what exactly cannot be read.
     patience: Cell<u32>,
     /// Bytes given up so far.
@@ -24,7 +25,19 @@ pub(crate) struct Salvage {
 impl Salvage {
     /// Spends at most `patience` extra reads; when they are used up, a read that fails is given up as a whole.
     pub(crate) fn new(disk: Scheduler, stream: StreamId, patience: u32) -> Salvage {
-        Salvage { disk, stream, patience: Cell::new(patience), lost: Cell::new(0) }
+        Salvage { disk, stream: Some(stream), patience: Cell::new(patience), lost: Cell::new(0) }
+    }
+
+    /// The same, when nothing else is to be done.
+    pub(crate) fn in_background(disk: Scheduler, patience: u32) -> Salvage {
+        Salvage { disk, stream: None, patience: Cell::new(patience), lost: Cell::new(0) }
+    }
+
+    async fn ask(&self, at: Bytes, buffer: Buffer) -> (Buffer, Result<()>) {
+        match self.stream {
+            Some(stream) => self.disk.read(stream, at, buffer).await,
+            None => self.disk.read_background(at, buffer).await,
+        }
     }
 
     /// Bytes that could not be read so far.
@@ -34,11 +47,27 @@ impl Salvage {
 
     /// Reads `length` bytes at `at`; what cannot be read is zeros.
     pub(crate) async fn read(&self, at: Bytes, length: usize) -> Result<Buffer> {
-        let (buffer, result) = self.disk.read(self.stream, at, Buffer::alone(Bytes(length as u64))?).await;
+        if self.stream.is_none() && length as u64 > MOST_IN_BACKGROUND.0 {
+            return self.read_in_parts(at, length).await;
+        }
+        let (buffer, result) = self.ask(at, Buffer::alone(Bytes(length as u64))?).await;
         match result {
             Ok(()) => Ok(buffer),
             Err(error) => self.again(at, length, &error).await,
         }
+    }
+
+    async fn read_in_parts(&self, at: Bytes, length: usize) -> Result<Buffer> {
+        let mut whole = Buffer::alone(Bytes(length as u64))?;
+        for (n, part) in (0..).zip(whole.chunks_mut(MOST_IN_BACKGROUND.0 as usize)) {
+            let at = at + MOST_IN_BACKGROUND * n;
+            let (buffer, result) = self.ask(at, Buffer::alone(Bytes(part.len() as u64))?).await;
+            match result {
+                Ok(()) => part.copy_from_slice(&buffer),
+                Err(error) => part.copy_from_slice(&self.again(at, part.len(), &error).await?),
+            }
+        }
+        Ok(whole)
     }
 
     /// Reads what can be read of a place where a read has failed.
@@ -61,7 +90,7 @@ impl Salvage {
                 };
                 self.patience.set(left);
                 let buffer = Buffer::alone(Bytes(part as u64))?;
-                let (buffer, result) = self.disk.read(self.stream, at + Bytes(from as u64), buffer).await;
+                let (buffer, result) = self.ask(at + Bytes(from as u64), buffer).await;
                 match result {
                     Ok(()) => whole[from..from + part].copy_from_slice(&buffer),
                     Err(_) if length > UNIT => failed.push((from, part)),

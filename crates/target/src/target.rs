@@ -8,7 +8,7 @@ mod pins;
 mod rings;
 
 use crate::admission;
-use crate::catalog::{Catalog, GroupClass, ObjectsRecord, RingRecord};
+use crate::catalog::{Catalog, GroupClass, ObjectsRecord, RingRecord, ScrubRecord};
 use crate::checkpoint;
 use crate::layout::Layout;
 use crate::object::Objects;
@@ -19,7 +19,7 @@ use crate::segment::IndexBudget;
 use crate::superblock::Superblock;
 use forebay_env::{Env, Slab};
 use forebay_model::ring::{RingSpec, RingStatus};
-use forebay_model::{Bytes, Error, Profile, Rate, Result, RingId, TargetId};
+use forebay_model::{Bytes, Error, Moment, Profile, Rate, Result, RingId, TargetId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -41,6 +41,11 @@ pub(crate) struct Core {
     first_pair: Cell<usize>,
     /// Whether the target was closed properly before it was opened.
     pub(crate) was_closed: bool,
+    /// Whether a scrub is under way, and when its place was last made durable for its own sake.
+    pub(crate) scrubbing: Cell<bool>,
+    pub(crate) scrub_kept: Cell<Moment>,
+    /// When it may read on, by its rate.
+    pub(crate) scrub_due: Cell<Moment>,
 }
 
 /// A target, open. Stays on its loop.
@@ -86,6 +91,10 @@ impl Core {
 
     pub(crate) fn with_objects_mut<T>(&self, change: impl FnOnce(&mut ObjectsRecord) -> T) -> T {
         change(&mut self.catalog.borrow_mut().objects)
+    }
+
+    pub(crate) fn with_scrub<T>(&self, change: impl FnOnce(&mut Option<ScrubRecord>) -> T) -> T {
+        change(&mut self.catalog.borrow_mut().scrub)
     }
 
     /// The groups of a class, in order.
@@ -292,6 +301,10 @@ impl Target {
         &self.core.disk
     }
 
+    pub(crate) fn core(&self) -> Rc<Core> {
+        self.core.clone()
+    }
+
     /// The device's layout.
     pub fn layout(&self) -> Layout {
         self.core.layout()
@@ -405,6 +418,7 @@ pub(crate) async fn load(env: Env) -> Result<(Rc<Core>, Vec<String>)> {
     disk.set_profile(superblock.profile.clone());
     catalog.epoch += 1;
     catalog.free_strays();
+    let started = disk.env().clock.now();
     let was_closed = std::mem::replace(&mut catalog.closed, false);
     let core = Core {
         disk,
@@ -416,6 +430,9 @@ pub(crate) async fn load(env: Env) -> Result<(Rc<Core>, Vec<String>)> {
         streams: Cell::new(0),
         first_pair: Cell::new(1 - pair),
         was_closed,
+        scrubbing: Cell::new(false),
+        scrub_kept: Cell::new(started),
+        scrub_due: Cell::new(started),
     };
     Ok((Rc::new(core), complaints))
 }

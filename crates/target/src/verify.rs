@@ -1,10 +1,13 @@
 //! Looks over everything on a target without changing anything: superblocks, checkpoints, and of every segment blocks,
-//! index, tables and trailer, each against its checksum and its place.
+//! index, tables and trailer, each against its checksum and its place; of objects rows, records and bytes, and whether
+//! they agree.
 //!
 //! What is found is judged as opening and reading judge it: by the same survey of the rings' tails (`ring/recover.rs`),
 //! the same stamps and the same checksums. Nobody may write the device meanwhile.
 
-use crate::catalog::Segment;
+use crate::catalog::{GroupClass, Segment};
+use crate::object::Objects;
+use crate::object::audit::ObjectsFound;
 use crate::ring::Ring;
 use crate::ring::recover::standings;
 use crate::salvage::{Salvage, Window};
@@ -60,6 +63,8 @@ pub struct Found {
     pub complaints: Vec<String>,
     /// Its rings.
     pub rings: Vec<RingFound>,
+    /// Its objects.
+    pub objects: ObjectsFound,
     /// Bytes that the device did not read.
     pub unreadable: Bytes,
 }
@@ -76,7 +81,9 @@ pub async fn verify(env: Env, progress: &mut dyn FnMut(Bytes, Bytes)) -> Result<
         let (segments, ring_found) = verifier.list(&ring, spec.name).await?;
         work.push((verifier, segments, ring_found));
     }
-    let total: Bytes = work.iter().map(|(v, segments, _)| v.size * segments.len() as u64).sum();
+    let objects = Objects::new(core.clone());
+    let of_rings: Bytes = work.iter().map(|(v, segments, _)| v.size * segments.len() as u64).sum();
+    let total = of_rings + core.layout().data(true) * core.groups_of(GroupClass::Objects).len() as u64;
     let mut done = Bytes::ZERO;
     for (verifier, segments, mut ring_found) in work {
         for segment in segments {
@@ -87,6 +94,11 @@ pub async fn verify(env: Env, progress: &mut dyn FnMut(Bytes, Bytes)) -> Result<
         found.unreadable += verifier.salvage.lost();
         found.rings.push(ring_found);
     }
+    let mut of_objects = |bytes: Bytes| {
+        done += bytes;
+        progress(done.min(total), total);
+    };
+    found.objects = objects.look_over(&mut of_objects).await?;
     Ok(found)
 }
 
@@ -106,7 +118,7 @@ struct Place {
     doubtful: bool,
 }
 
-struct Verifier {
+pub(crate) struct Verifier {
     core: Rc<Core>,
     id: RingId,
     size: Bytes,
@@ -114,6 +126,23 @@ struct Verifier {
 }
 
 impl Verifier {
+    /// For the ring `id` with segments of `size`, beside all other work.
+    pub(crate) fn in_background(core: Rc<Core>, id: RingId, size: Bytes) -> Verifier {
+        let salvage = Salvage::in_background(core.disk.clone(), PATIENCE);
+        Verifier { core, id, size, salvage }
+    }
+
+    /// Looks at a segment that is durable as a whole.
+    pub(crate) async fn sealed(
+        &self,
+        slot: u32,
+        summary: Segment,
+        doubtful: bool,
+        found: &mut RingFound,
+    ) -> Result<()> {
+        self.segment(Place { slot, summary, end: None, sealed: true, doubtful }, found).await
+    }
+
     /// The segments of the ring in their order, with what is known already.
     async fn list(&self, ring: &Rc<Ring>, name: String) -> Result<(Vec<Place>, RingFound)> {
         let (standing, repairs, lost_end) = standings(ring, salvage(&self.core)).await?;

@@ -4,7 +4,9 @@ use forebay_model::block::crc32c;
 use forebay_model::key::KeySet;
 use forebay_model::ring::RingSpec;
 use forebay_model::{Bytes, ObjectId, Profile, RingId, TargetId, Timestamp};
-use forebay_target::catalog::{Catalog, GroupClass, ObjectsRecord, RingRecord, Segment, Writers};
+use forebay_target::catalog::{
+    Catalog, GroupClass, ObjectsRecord, RingRecord, ScrubPlace, ScrubRecord, Segment, Writers,
+};
 use forebay_target::layout::Layout;
 use forebay_target::object::logs::LogRecord;
 use forebay_target::object::record::{self, Change, Stamp, Write};
@@ -107,6 +109,14 @@ fn the_page_of_the_checkpoint_has_its_fields() {
         writers: Writers::default(),
     };
     names_in_order(page.split_once("`spec.relatives`").unwrap().1, "", &fields(&record)[1..]);
+    let place = ScrubPlace::Ring(RingId(1), 1);
+    let scrub = ScrubRecord { began: Timestamp(0), place, done: 0, damaged: 0 };
+    names_in_order(page.split_once("Scrub:").unwrap().1, "", &fields(&scrub));
+    let places = [place, ScrubPlace::Objects(Key::FIRST)];
+    for (place, words) in places.iter().zip(["0 ring(", "1 objects("]) {
+        assert_eq!(case(place).to_string(), words[..1]);
+        assert!(page.contains(words), "{words} is missing");
+    }
     let segment = fields(&Segment::opened(1, 2));
     names_in_order(page.split_once("Segment (also").unwrap().1, "", &segment);
 }

@@ -8,7 +8,8 @@ use crate::frame::{Command, Flags, Head, RequestId};
 use crate::reader::FrameReader;
 use crate::writer::FrameWriter;
 use forebay_model::ring::{Item, Pin, Pinned, QuerySummary, RingSpec, RingStatus};
-use forebay_model::{Bytes, Plan, PlanRequest, Profile, Result, TargetId, Timestamp};
+use forebay_model::scrub::Scrubbed;
+use forebay_model::{Bytes, Plan, PlanRequest, Profile, Rate, Result, TargetId, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -44,6 +45,8 @@ impl Command {
     pub const PLAN: Command = Command(27);
     /// [`Request::RelateRing`].
     pub const RELATE_RING: Command = Command(28);
+    /// [`Request::Scrub`].
+    pub const SCRUB: Command = Command(29);
     /// [`QueryRequest`].
     pub const QUERY: Command = Command(32);
     /// [`CancelQuery`].
@@ -128,6 +131,17 @@ pub enum Request {
     },
     /// What could be promised now: [`Reply::Plans`], one for each target.
     Plan(PlanRequest),
+    /// Goes on with looking over all that is kept, beside all other work: [`Reply::Scrubbed`].
+    Scrub {
+        /// The target.
+        target: TargetId,
+        /// Bytes a second at most; as fast as other work leaves if `None`.
+        rate: Option<Rate>,
+        /// How long this step may take, about.
+        span: Duration,
+        /// Whether to begin anew.
+        anew: bool,
+    },
 }
 
 /// The answer to a [`Request`].
@@ -151,6 +165,8 @@ pub enum Reply {
     Profiles(Vec<TargetProfile>),
     /// What could be promised.
     Plans(Vec<TargetPlan>),
+    /// How far a scrub is.
+    Scrubbed(Box<Scrubbed>),
 }
 
 /// Who serves a cluster, and which targets.
@@ -329,6 +345,7 @@ impl Request {
             Request::SetProfile { .. } => Command::SET_PROFILE,
             Request::Measure { .. } => Command::MEASURE,
             Request::Plan(_) => Command::PLAN,
+            Request::Scrub { .. } => Command::SCRUB,
         }
     }
 
@@ -347,6 +364,9 @@ impl Request {
             Request::SetProfile { target, profile } => writer.send(id, command, none, &(target, profile), &[]),
             Request::Measure { target, budget } => writer.send(id, command, none, &(target, budget), &[]),
             Request::Plan(plan) => writer.send(id, command, none, plan, &[]),
+            Request::Scrub { target, rate, span, anew } => {
+                writer.send(id, command, none, &(target, rate, span, anew), &[])
+            }
         }
     }
 
@@ -366,6 +386,10 @@ impl Request {
             Command::SET_PROFILE => reader.decode().map(|(target, profile)| Request::SetProfile { target, profile })?,
             Command::MEASURE => reader.decode().map(|(target, budget)| Request::Measure { target, budget })?,
             Command::PLAN => Request::Plan(reader.decode()?),
+            Command::SCRUB => {
+                let (target, rate, span, anew) = reader.decode()?;
+                Request::Scrub { target, rate, span, anew }
+            }
             _ => return Ok(None),
         }))
     }

@@ -9,9 +9,11 @@ use crate::show::live::{Live, bar};
 use clap::Args;
 use forebay_embedded::Settings;
 use forebay_env::real::{self, OpenMode};
+use forebay_model::scrub::Finding;
 use forebay_model::{Bytes, Error, Rate, Result, TargetId};
 use forebay_target::Target;
 use forebay_target::catalog::Catalog;
+use forebay_target::object::audit::ObjectsFound;
 use forebay_target::superblock::Superblock;
 use forebay_target::verify::{Damage, Found, RingFound, verify};
 use serde_json::{Value, json};
@@ -89,6 +91,8 @@ fn one(context: &mut Context, device: &Path, quick: bool) -> Result<bool> {
     let (superblock, catalog, mut found, read) = inspected.map_err(named)?;
     found.complaints.extend(contradictions(&superblock, &catalog));
     let damage: usize = found.rings.iter().map(|ring| ring.damage.len()).sum();
+    let objects = &found.objects;
+    let damage = damage + objects.damage.len() + objects.contradictions.len();
     let sound = found.complaints.is_empty() && damage == 0;
     if context.json {
         let rings: Vec<&str> = catalog.rings.values().map(|ring| ring.spec.name.as_str()).collect();
@@ -98,6 +102,7 @@ fn one(context: &mut Context, device: &Path, quick: bool) -> Result<bool> {
             "groups": superblock.layout.groups, "rings": rings, "complaints": found.complaints,
             "in_use": in_use, "read": read, "unreadable_bytes": found.unreadable.0,
             "found": found.rings.iter().map(ring_json).collect::<Vec<Value>>(),
+            "objects": objects_json(&found.objects),
         }))?;
         return Ok(sound);
     }
@@ -123,7 +128,9 @@ fn one(context: &mut Context, device: &Path, quick: bool) -> Result<bool> {
             ring.pins.len()
         ))?;
     }
-    for line in found.complaints.iter().map(String::clone).chain(found.rings.iter().flat_map(ring_lines)) {
+    let of_rings = found.rings.iter().flat_map(ring_lines);
+    let of_objects = Some(objects).filter(|_| read).into_iter().flat_map(objects_lines);
+    for line in found.complaints.iter().cloned().chain(of_rings).chain(of_objects) {
         context.out.line(format_args!("  {line}"))?;
     }
     if in_use && !quick {
@@ -134,7 +141,7 @@ fn one(context: &mut Context, device: &Path, quick: bool) -> Result<bool> {
         (1, 0) => "1 complaint; opening the target repairs what can be repaired.".to_string(),
         (n, 0) => format!("{n} complaints; opening the target repairs what can be repaired."),
         (complaints, damage) => format!(
-            "{complaints} complaints and {damage} damaged places; queries tell what is gone, and return all the rest."
+            "{complaints} complaints and {damage} damaged places; what is gone is told where it is asked for, and all the rest is returned."
         ),
     })?;
     Ok(sound)
@@ -155,6 +162,37 @@ fn ring_lines(ring: &RingFound) -> Vec<String> {
     lines.extend(ring.repairs.iter().map(|repair| format!("{}: {repair}", ring.name)));
     lines.extend(ring.damage.iter().map(|damage| format!("{}: {}", ring.name, damage_line(damage))));
     lines
+}
+
+fn objects_lines(found: &ObjectsFound) -> Vec<String> {
+    let mut lines = Vec::new();
+    if found.volumes > 0 || found.blocks > 0 {
+        lines.push(format!(
+            "objects: read {} of them in {} volumes, {} blocks",
+            human::count(found.objects),
+            human::count(found.volumes),
+            human::count(found.blocks)
+        ));
+    }
+    if found.records > 0 {
+        lines.push(format!("objects: opening lets {} records in logs take effect", human::count(found.records)));
+    }
+    for Finding { owner, what, at, length, remedy } in &found.damage {
+        lines.push(format!("{owner}: {what} ({} bytes at {}); {remedy}", length.0, at.0));
+    }
+    let told = found.contradictions.iter().map(|what| format!("objects: {what}; this is not repaired"));
+    lines.extend(told);
+    lines
+}
+
+fn objects_json(found: &ObjectsFound) -> Value {
+    let damage = found.damage.iter().map(|Finding { owner, what, at, length, .. }| {
+        json!({"owner": owner, "what": what, "offset_bytes": at.0, "length_bytes": length.0})
+    });
+    json!({
+        "volumes": found.volumes, "objects": found.objects, "blocks": found.blocks, "records": found.records,
+        "damage": damage.collect::<Vec<Value>>(), "contradictions": found.contradictions,
+    })
 }
 
 fn damage_line(damage: &Damage) -> String {

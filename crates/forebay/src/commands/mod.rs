@@ -15,6 +15,7 @@ pub mod put;
 pub mod query;
 pub mod record;
 pub mod ring;
+pub mod scrub;
 pub mod status;
 
 use crate::cli::{Cli, Command};
@@ -48,6 +49,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Status(args) => status::run(context, &args)?,
         Command::Top(args) => status::top(context, &args)?,
         Command::Check(args) => return check::run(context, &args),
+        Command::Scrub(args) => return scrub::run(context, &args),
         Command::Bench(command) => crate::bench::run(context, &command)?,
         Command::Demo(args) => return demo::run(context, &args),
     }

@@ -4,11 +4,14 @@ use super::Service;
 use super::sessions::TAIL_PATIENCE;
 use crate::race::race;
 use forebay_model::{Bytes, Error, PlanRequest, Profile, Result, TargetId};
-use forebay_target::plan;
 use forebay_target::profile::{MeasureOptions, measure};
+use forebay_target::{plan, scrub};
 use forebay_wire::command::{Activity, Info, Reply, Request, TargetInfo, TargetPlan, TargetProfile};
 use std::ops::Range;
 use std::time::Duration;
+
+/// The longest step of a scrub: who asked may be gone before it ends.
+const LONGEST_STEP: Duration = Duration::from_secs(10);
 
 pub(super) async fn ask(service: &Service, request: Request) -> Result<Reply> {
     let target = &service.target;
@@ -46,6 +49,11 @@ pub(super) async fn ask(service: &Service, request: Request) -> Result<Reply> {
             let measured = measure_again(service, budget).await?;
             target.set_profile(measured).await?;
             Ok(Reply::Profiles(vec![profile(service)]))
+        }
+        Request::Scrub { target: id, rate, span, anew } => {
+            mine(service, id)?;
+            let options = scrub::Options { rate, span: span.min(LONGEST_STEP), anew };
+            Ok(Reply::Scrubbed(Box::new(target.scrub(options).await?)))
         }
         Request::Plan(request) => Ok(Reply::Plans(vec![plan(service, &request)])),
     }

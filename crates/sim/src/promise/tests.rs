@@ -134,3 +134,39 @@ fn a_promise_is_kept_beside_durable_writes_large_ones_and_readers() {
         assert!(outcome.read > Rate(0) && (many.get() > 0) == large, "{} read, {} large", outcome.read, many.get());
     }
 }
+
+#[test]
+fn a_promise_is_kept_beside_a_scrub_durable_writes_and_readers_and_the_scrub_gets_on() {
+    let mut load = Load::headline(presets::wd15ears().scaled(100));
+    (load.fill_percent, load.readers, load.seconds, load.pins_percent) = (60.0, 8, Some(60), 0);
+    let world = World::new(1);
+    let disk = world.disk(load.disk.clone());
+    let (target, ring) = world.run(super::set_up(world.env(disk.clone()), &load)).unwrap();
+    world.run(async {
+        target.objects().create_volume(1, Quota::default()).await.unwrap();
+        for object in 1..=21 {
+            target.objects().create(ObjectId { volume: 1, object }, Vec::new()).await.unwrap();
+        }
+    });
+    let few = Rc::new(Cell::new(0));
+    world.spawner().detach(write_small(target.clone(), few.clone()));
+    let (scrubbed, found) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    {
+        let (target, scrubbed, found) = (target.clone(), scrubbed.clone(), found.clone());
+        world.spawner().detach(async move {
+            let options = forebay_target::scrub::Options { rate: None, span: Duration::from_secs(1), anew: false };
+            loop {
+                let before = target.disk().counters().background;
+                let step = target.scrub(options).await.unwrap();
+                scrubbed.set(scrubbed.get() + (target.disk().counters().background - before).0);
+                found.set(found.get() + step.found.len());
+            }
+        });
+    }
+    let outcome = world.run(super::measure(&world, &disk, target.clone(), ring.clone(), &load)).unwrap();
+    let told = format!("{} MB scrubbed, {} read, {outcome:?}", scrubbed.get() / 1_000_000, outcome.read);
+    println!("{told}");
+    assert_eq!((outcome.missed_deadlines, outcome.lost_elements, found.get()), (0, 0, 0), "{told}");
+    let due = world.now().0 / 1_000_000_000 * 300;
+    assert!(few.get() > due && outcome.read > Rate(0) && scrubbed.get() > 10_000_000, "{told}");
+}

@@ -14,7 +14,6 @@ use super::write::Taken;
 use super::{Objects, Work};
 use crate::catalog::GroupClass;
 use crate::schedule::StreamId;
-use forebay_env::Buffer;
 use forebay_model::{Bytes, ObjectId, Result};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -109,7 +108,7 @@ impl Objects {
         order.sort_unstable_by_key(|(home, _)| *home);
         let mut writing = VecDeque::new();
         for run in order.chunk_by(|a, b| a.0 + 1 == b.0).flat_map(|run| run.chunks(AT_ONCE as usize)) {
-            let mut buffer = Buffer::alone(BLOCK * run.len() as u64)?;
+            let mut buffer = self.pooled(run.len() as u64)?;
             for ((_, l), to) in run.iter().zip(buffer.chunks_mut(BLOCK.0 as usize)) {
                 to.copy_from_slice(l.bytes);
             }

@@ -472,6 +472,11 @@ impl Objects {
         }
     }
 
+    /// Memory for an I/O of so many blocks, at most [`MOST_AT_ONCE`].
+    pub(super) fn pooled(&self, blocks: u64) -> Result<Buffer> {
+        self.reading.borrow_mut().pool.take_or_make(blocks)
+    }
+
     /// Reads what lies from block `at` of the device on.
     pub(super) async fn read_blocks(&self, stream: StreamId, at: u64, bytes: &mut [u8]) -> Result<()> {
         let buffer = Buffer::alone(Bytes(bytes.len() as u64))?;
@@ -490,7 +495,7 @@ impl Objects {
 }
 
 /// What is said of a block that is not what the rows say.
-const MISMATCH: &str = "its checksum does not match";
+pub(super) const MISMATCH: &str = "its checksum does not match";
 
 impl Stretch {
     /// Parts of it that are read at once: blocks before each, and in it.
@@ -505,3 +510,6 @@ impl Stretch {
 pub(super) fn missing(id: ObjectId) -> Error {
     Error::missing(format!("there is no {id}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,10 +27,19 @@ struct Harvest {
 
 impl Objects {
     pub(super) async fn replay(&self) -> Result<()> {
+        match self.replay_in_memory().await? {
+            Some(_) => self.checkpoint().await,
+            None => Ok(()),
+        }
+    }
+
+    /// As [`Objects::replay`], without changing anything on the device. How many records there were; nothing if no log
+    /// may have any.
+    pub(super) async fn replay_in_memory(&self) -> Result<Option<u64>> {
         let record = self.core.with_objects(Clone::clone);
         self.load_space(&record.leaves).await?;
         if record.open.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let harvest = self.harvest(record.epoch, record.number).await?;
         let last = self.count(&harvest, record.number)?;
@@ -41,7 +50,7 @@ impl Objects {
             let mut work = self.work.borrow_mut();
             (work.last, work.durable) = (last, last);
         }
-        self.checkpoint().await
+        Ok(Some(last - record.number))
     }
 
     /// What is free, as of the checkpoint.

@@ -55,6 +55,9 @@ impl Key {
     /// Before all others.
     pub const FIRST: Key = Key { id: ObjectId::ROOT, part: Part::Head };
 
+    /// Behind all others.
+    pub const LAST: Key = Key { id: ObjectId { volume: u64::MAX, object: u64::MAX }, part: Part::Free(u32::MAX) };
+
     /// The head of `id`.
     pub const fn head(id: ObjectId) -> Key {
         Key { id, part: Part::Head }

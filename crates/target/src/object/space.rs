@@ -121,6 +121,11 @@ impl Space {
         self.group_blocks() * self.groups.len() as u64
     }
 
+    /// The free runs of a group, counted from its first block; nothing if it is not here.
+    pub fn runs(&self, group: u32) -> Option<Vec<(u32, u32)>> {
+        self.groups.get(&group).map(|group| group.runs.iter().map(|(at, blocks)| (*at, *blocks)).collect())
+    }
+
     /// Groups that are wholly free.
     pub fn empty_groups(&self) -> Vec<u32> {
         let all = self.group_blocks();

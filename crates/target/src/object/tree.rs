@@ -141,6 +141,12 @@ impl Tree {
         self.leaves.range((Bound::Excluded(from), Bound::Included(to))).next().map(|(key, _)| *key)
     }
 
+    /// Where the leaf that has `key` lies, if it lies anywhere.
+    pub fn leaf_of(&self, key: Key) -> Option<LeafRecord> {
+        let (first, leaf) = self.leaves.range(..=key).next_back()?;
+        Some(LeafRecord { first: *first, place: leaf.place? })
+    }
+
     /// Puts a row. Its leaf must be in memory.
     pub fn put(&mut self, key: Key, row: Row) {
         let leaf = self.leaf_mut(&key);

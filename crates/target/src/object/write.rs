@@ -11,13 +11,12 @@ use super::space::Run;
 use super::{apply::Meta, quota};
 use crate::catalog::GroupClass;
 use crate::schedule::StreamId;
-use forebay_env::Buffer;
 use forebay_model::object::{AttributeChange, Durability};
 use forebay_model::{Bytes, Error, ObjectId, Result};
 use std::collections::VecDeque;
 
 /// Bytes written home at once.
-const HOME_AT_ONCE: usize = Bytes::kib(512).0 as usize;
+const HOME_AT_ONCE: usize = super::pool::LARGE.0 as usize;
 /// How many such writes of a command wait for the device.
 const HOME_UNDER_WAY: usize = 16;
 /// What is larger is not buffered: it would fill a good part of what may be.
@@ -290,7 +289,7 @@ impl Objects {
     pub(super) async fn write_home(&self, stream: StreamId, at: u64, bytes: &[u8]) -> Result<()> {
         let mut writing = VecDeque::new();
         for (n, part) in bytes.chunks(HOME_AT_ONCE).enumerate() {
-            let mut buffer = Buffer::alone(Bytes(part.len() as u64))?;
+            let mut buffer = self.pooled(part.len() as u64 / BLOCK.0)?;
             buffer.copy_from_slice(part);
             let (disk, offset) = (self.core.disk.clone(), BLOCK * at + Bytes((n * HOME_AT_ONCE) as u64));
             let write = async move { disk.write(stream, offset, buffer).await.1 };

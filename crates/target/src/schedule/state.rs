@@ -146,6 +146,13 @@ pub(super) struct Started {
     ticket: u64,
 }
 
+#[cfg(test)]
+impl Started {
+    pub(super) fn length(&self) -> Bytes {
+        self.length
+    }
+}
+
 impl State {
     /// The next thing to do at `now`. Whatever is chosen to be started has been taken off its queue.
     pub(super) fn choose(&mut self, profile: &Profile, now: Moment) -> Choice {

@@ -13,8 +13,13 @@ use std::time::Duration;
 
 /// How long a stream may pause between reads before the arm is taken away from it.
 pub(super) const ANTICIPATION: Duration = Duration::from_millis(3);
-/// Bytes a stream may read before the next one's turn, where turns cost a seek.
+/// Bytes a stream may read before the next one's turn, where turns cost a seek, if few streams want something.
 const SLICE_ROTATING: Bytes = Bytes::mib(64);
+/// Bytes of all of their turns together, if many do: each has its turn again within seconds, so that what was read
+/// ahead for a slow reader lasts until then.
+const ROUND: Bytes = Bytes::mib(512);
+/// Bytes of a slice at least, however many they are: seeks take no more than a sixth of the time.
+const SLICE_LEAST: Bytes = Bytes::mib(8);
 /// Bytes of a new stream's first slice there.
 const SLICE_FIRST: Bytes = Bytes::mib(4);
 /// Bytes of a slice where turns cost nothing.
@@ -60,7 +65,7 @@ impl Streams {
                 let stream = Stream {
                     id,
                     queue: VecDeque::from([pending]),
-                    slice: slice(rotates).min(SLICE_FIRST.0 as i64),
+                    slice: if rotates { SLICE_FIRST.0 } else { SLICE_FLAT.0 } as i64,
                     begun: false,
                     ended: false,
                     in_flight: 0,
@@ -97,7 +102,7 @@ impl Streams {
 
     /// Whose turn it is, and whether it wants something.
     pub(super) fn turn(&mut self, now: Moment, rotates: bool) -> Turn {
-        let slice = slice(rotates);
+        let slice = self.slice(rotates);
         let mut left = self.streams.len();
         while left > 0
             && let Some(stream) = self.streams.front_mut()
@@ -137,6 +142,11 @@ impl Streams {
         found
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.streams.len()
+    }
+
     /// What comes next: the first of the stream whose turn it is.
     pub(super) fn next(&self) -> Option<&Pending> {
         self.streams.iter().find(|s| !s.queue.is_empty()).and_then(|s| s.queue.front())
@@ -155,9 +165,14 @@ impl Streams {
         }
         pending
     }
-}
 
-fn slice(rotates: bool) -> i64 {
-    let slice = if rotates { SLICE_ROTATING } else { SLICE_FLAT };
-    slice.0 as i64
+    fn slice(&self, rotates: bool) -> i64 {
+        let slice = if rotates {
+            let asking = self.streams.iter().filter(|s| !s.queue.is_empty() || s.in_flight > 0).count() as u64;
+            (ROUND / asking.max(1)).clamp(SLICE_LEAST, SLICE_ROTATING)
+        } else {
+            SLICE_FLAT
+        };
+        slice.0 as i64
+    }
 }

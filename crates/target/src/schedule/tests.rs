@@ -358,3 +358,130 @@ fn after_a_failure_reads_have_all_the_time_and_say_nothing_of_deadlines() {
     assert!(told.contains("broken") && told.contains("open the target again"), "{told}");
     assert_eq!(super::slack::slack(&rig.state, &rig.profile, rig.now), Duration::MAX);
 }
+
+impl Rig {
+    fn background(&mut self, mib: u64, length: Bytes) {
+        let pending = self.pending(Direction::Read, mib, length, Moment(u64::MAX));
+        self.state.background.push_back(pending);
+    }
+
+    fn read_of(&mut self, stream: u64, mib: u64, length: Bytes) {
+        let pending = self.pending(Direction::Read, mib, length, Moment(u64::MAX));
+        let stream = StreamId(stream);
+        self.state.streams.push(stream, Pending { stream: Some(stream), ..pending }, self.profile.rotates);
+    }
+}
+
+#[test]
+fn what_nobody_waits_for_begins_when_nothing_else_was_done_for_a_while() {
+    for rotates in [true, false] {
+        let mut rig = Rig::new(rotates);
+        rig.read(1, 10);
+        assert_eq!(rig.all(), [Did::Read(10)]);
+        (20..24).for_each(|mib| rig.background(mib, Bytes::mib(1)));
+        rig.pass(1);
+        // Its share of the time is due after a start: then it waits for quiet, or for the next one.
+        rig.state.choose(&rig.profile.clone(), rig.now);
+        rig.end();
+        rig.pass(100);
+        let begun = rig.all().len();
+        assert!((1..=2).contains(&begun), "{begun} at once");
+        let mut ended = begun;
+        while !rig.in_flight.is_empty() {
+            rig.pass(30);
+            rig.end();
+            ended += rig.all().len();
+        }
+        assert!(ended >= 3, "the rest follows at once: {ended}");
+    }
+}
+
+#[test]
+fn what_nobody_waits_for_gets_a_small_share_beside_readers_and_not_less() {
+    for rotates in [true, false] {
+        let mut rig = Rig::new(rotates);
+        (0..1000).for_each(|n| rig.background(10_000 + n, Bytes::kib(512)));
+        let (mut reads, mut others) = (0, 0);
+        for n in 0..2000 {
+            rig.read(1, n);
+            for did in rig.all() {
+                match did {
+                    Did::Read(_) => reads += 1,
+                    Did::Background(_) => others += 1,
+                    did => panic!("{did:?}"),
+                }
+            }
+            rig.pass(10);
+            rig.end();
+        }
+        // Half a MiB takes 13 ms and up to 40 ms of seek, or 5 ms; of 20 s one part in 32 is for that.
+        let due = if rotates { 11..=48 } else { 100..=125 };
+        assert!(reads >= 1900 && due.contains(&others), "rotates {rotates}: {reads} reads beside {others}");
+    }
+}
+
+#[test]
+fn what_nobody_waits_for_never_takes_slack_that_a_promise_needs() {
+    for rotates in [true, false] {
+        let mut rig = Rig::new(rotates);
+        // 500 ms of writes within 560 ms: 4 MiB at 40 or 100 MB/s do not fit beside them.
+        let mib = if rotates { 19 } else { 21 };
+        (0..mib).for_each(|n| rig.write(RING, n, 560));
+        rig.background(10_000, Bytes::mib(4));
+        let mut written = 0;
+        while written < mib {
+            for did in rig.all() {
+                match did {
+                    Did::Write(_) => written += 1,
+                    did => panic!("rotates {rotates}: {did:?} after {written} of {mib}"),
+                }
+            }
+            rig.pass(27);
+            if !rig.in_flight.is_empty() {
+                rig.end();
+            }
+        }
+    }
+}
+
+#[test]
+fn streams_get_equal_bytes_whatever_they_ask_for_at_once() {
+    for rotates in [true, false] {
+        let mut rig = Rig::new(rotates);
+        let sizes = [Bytes::kib(64), Bytes::kib(768), Bytes::mib(3)];
+        let mut got = [0; 3];
+        for round in 0..40_000 {
+            for (stream, size) in (0..).zip(sizes) {
+                if round % (size / Bytes::kib(64)) == 0 {
+                    rig.read_of(stream, 1000 * stream, size);
+                }
+            }
+        }
+        while got.iter().sum::<u64>() < Bytes::mib(2000).0 {
+            for did in rig.all() {
+                assert!(matches!(did, Did::Read(_)), "{did:?}");
+            }
+            let (started, stream) = rig.in_flight.front().expect("something is under way");
+            got[stream.expect("it is a stream's").0 as usize] += started.length().0;
+            rig.pass(1);
+            rig.end();
+        }
+        let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
+        let slice = if rotates { Bytes::mib(67) } else { Bytes::mib(4) };
+        assert!(most - least <= slice.0, "rotates {rotates}: {got:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_ends_is_forgotten_when_what_it_asked_for_has_ended() {
+    let mut rig = Rig::new(false);
+    rig.read(1, 10);
+    rig.all();
+    rig.read(1, 11);
+    rig.state.streams.end(StreamId(1));
+    rig.all();
+    rig.end();
+    assert_eq!(rig.state.streams.len(), 1);
+    rig.end();
+    assert_eq!(rig.state.streams.len(), 0);
+}

@@ -30,6 +30,7 @@ fn one_of_each() -> Vec<Request> {
             block: Bytes::mib(1),
             keys: 6,
         }),
+        Request::Scrub { target: TargetId(9), rate: Some(Rate::mb(50)), span: Duration::from_secs(1), anew: true },
     ]
 }
 

@@ -12,17 +12,23 @@ use std::path::Path;
 use std::time::Duration;
 
 /// What raw large sequential writes reach on the device: 1 MiB each, eight in flight, for at most one pass.
-pub(super) fn writes(path: &Path, size: Bytes, seconds: Duration) -> Result<Rate> {
+pub(in crate::bench) fn writes(path: &Path, size: Bytes, seconds: Duration) -> Result<Rate> {
     let opened = real::open(path, OpenMode::Exclusive)?;
-    real::run(Options { device: opened }, move |env| write_through(env, size, seconds))?
+    real::run(Options { device: opened }, move |env| go_through(env, size, seconds, true))?
 }
 
-async fn write_through(env: Env, size: Bytes, seconds: Duration) -> Result<Rate> {
+/// The same of reads.
+pub(in crate::bench) fn reads(path: &Path, size: Bytes, seconds: Duration) -> Result<Rate> {
+    let opened = real::open(path, OpenMode::Inspect)?;
+    real::run(Options { device: opened }, move |env| go_through(env, size, seconds, false))?
+}
+
+async fn go_through(env: Env, size: Bytes, seconds: Duration, writes: bool) -> Result<Rate> {
     let slab = Slab::new(Bytes::mib(1), 8)?;
     let start = env.clock.now();
     let mut in_flight = VecDeque::new();
     let mut at = Bytes::ZERO;
-    let mut written = Bytes::ZERO;
+    let mut moved = Bytes::ZERO;
     loop {
         let over = env.clock.now().since(start) >= seconds || at + Bytes::mib(1) > size;
         if over && in_flight.is_empty() {
@@ -30,8 +36,13 @@ async fn write_through(env: Env, size: Bytes, seconds: Duration) -> Result<Rate>
         }
         match (over, slab.try_take()) {
             (false, Some(mut buffer)) => {
-                fill(&mut buffer, at);
-                in_flight.push_back(env.spawner.spawn(env.device.write(at, buffer)));
+                let io = if writes {
+                    fill(&mut buffer, at);
+                    env.device.write(at, buffer)
+                } else {
+                    env.device.read(at, buffer)
+                };
+                in_flight.push_back(env.spawner.spawn(io));
                 at += Bytes::mib(1);
             }
             (_, buffer) => {
@@ -39,13 +50,15 @@ async fn write_through(env: Env, size: Bytes, seconds: Duration) -> Result<Rate>
                 if let Some(io) = in_flight.pop_front() {
                     let (_buffer, result) = io.await;
                     result?;
-                    written += Bytes::mib(1);
+                    moved += Bytes::mib(1);
                 }
             }
         }
     }
-    env.device.flush().await?;
-    Ok(Rate::of(written, env.clock.now().since(start)))
+    if writes {
+        env.device.flush().await?;
+    }
+    Ok(Rate::of(moved, env.clock.now().since(start)))
 }
 
 /// No two blocks alike, so that nothing below saves work that real data would cost.

@@ -1,0 +1,106 @@
+//! `forebay scrub`: reads all that a cluster keeps and compares it with its checksums, beside all other work.
+
+use crate::context::Context;
+use crate::show::live::{Live, bar};
+use clap::Args;
+use forebay_client::Cluster;
+use forebay_env::real::signal::Stop;
+use forebay_model::scrub::{Finding, Scrubbed};
+use forebay_model::{Rate, Result, TargetId};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long one step takes: how often progress is told.
+const STEP: Duration = Duration::from_millis(500);
+
+/// How to look.
+#[derive(Args)]
+pub struct ScrubArgs {
+    /// Bytes a second at most for each target; as fast as other work leaves if left out
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+    /// Begin anew, instead of where the last scrub ended or was stopped
+    #[arg(long)]
+    restart: bool,
+}
+
+/// Looks. The exit code is 1 if anything is damaged, also what was found before it was stopped and went on.
+pub fn run(context: &mut Context, args: &ScrubArgs) -> Result<ExitCode> {
+    let stop = Stop::on_signals()?;
+    let damaged = context.with_cluster(|context, cluster| {
+        let targets: Vec<TargetId> = cluster.info()?.targets.iter().map(|target| target.id).collect();
+        let mut damaged = 0;
+        for target in targets {
+            let Some(last) = one(context, cluster, args, target, &stop)? else { break };
+            damaged += last.damaged;
+        }
+        Ok(damaged)
+    })?;
+    context.out.flush()?;
+    Ok(if damaged == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Scrubs a target to its end; what it said last, unless somebody stopped it.
+fn one(
+    context: &mut Context,
+    cluster: &Cluster,
+    args: &ScrubArgs,
+    target: TargetId,
+    stop: &Stop,
+) -> Result<Option<Scrubbed>> {
+    let mut live = Live::new(!context.json);
+    let mut anew = args.restart;
+    loop {
+        let step = cluster.scrub(target, args.rate, STEP, std::mem::take(&mut anew))?;
+        if live.is_due() {
+            let Scrubbed { device, done, total, .. } = &step;
+            live.show(&format!("scrubbing {device} {} {done} of {total}", bar(done.0, total.0, 30)));
+        }
+        if !step.found.is_empty() {
+            live.clear();
+        }
+        for finding in &step.found {
+            tell(context, &step, finding)?;
+        }
+        if step.finished || stop.is_set() {
+            live.clear();
+            sum_up(context, &step)?;
+            return Ok(step.finished.then_some(step));
+        }
+    }
+}
+
+fn tell(context: &mut Context, step: &Scrubbed, finding: &Finding) -> Result<()> {
+    let Finding { owner, what, at, length, remedy } = finding;
+    if context.json {
+        return context.out.json(&json!({
+            "device": step.device, "target": step.target.to_string(), "owner": owner, "what": what,
+            "offset_bytes": at.0, "length_bytes": length.0, "remedy": remedy,
+        }));
+    }
+    context.out.line(format_args!("{owner}: {what} ({} bytes at {} of {}); {remedy}", length.0, at.0, step.device))
+}
+
+fn sum_up(context: &mut Context, step: &Scrubbed) -> Result<()> {
+    let Scrubbed { target, device, began, done, total, finished, damaged, .. } = step;
+    if context.json {
+        let sum: Value = json!({
+            "device": device, "target": target.to_string(), "began": began.to_string(), "done_bytes": done.0,
+            "total_bytes": total.0, "finished": finished, "damaged": damaged,
+        });
+        return context.out.json(&sum);
+    }
+    let found = match damaged {
+        0 => "nothing is damaged".to_string(),
+        1 => "1 damaged place".to_string(),
+        n => format!("{n} damaged places"),
+    };
+    if *finished {
+        context.out.line(format_args!("{device}: read {done} since {began}: {found}."))
+    } else {
+        context.out.line(format_args!(
+            "{device}: stopped after {done} of {total}: {found}; scrub again to go on, or with --restart from the beginning."
+        ))
+    }
+}

@@ -1,0 +1,237 @@
+//! Whether the rows of all objects agree with one another, with the free space and with the logs.
+//!
+//! Pure: rows are shown in the order of their keys, each once. Memory: a bit for each block in a group of objects (32
+//! MiB for a TiB).
+
+use super::logs::Logs;
+use super::rows::{BLOCK, Head, Key, Part, Row, Volume};
+use super::space::Space;
+use crate::layout::Layout;
+use forebay_model::ObjectId;
+use forebay_model::scrub::Finding;
+use std::collections::BTreeMap;
+
+/// Contradictions that are told one by one.
+const MOST_TOLD: usize = 64;
+
+/// What was found of the objects of a target.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ObjectsFound {
+    /// Volumes.
+    pub volumes: u64,
+    /// Users' objects.
+    pub objects: u64,
+    /// Blocks of bytes that were compared with their checksums.
+    pub blocks: u64,
+    /// Records in logs that opening will let take effect.
+    pub records: u64,
+    /// What is damaged.
+    pub damage: Vec<Finding>,
+    /// What the rows say against one another; nothing repairs that.
+    pub contradictions: Vec<String>,
+}
+
+/// The object whose rows are shown.
+struct Shown {
+    id: ObjectId,
+    head: Option<Head>,
+    blocks: u64,
+    /// Behind its last piece.
+    end: u64,
+}
+
+/// What the rows have said so far.
+pub struct Audit {
+    layout: Layout,
+    /// A bit for each block of a group that some object has at home.
+    owned: BTreeMap<u32, Vec<u64>>,
+    /// Blocks in the log of each group that objects point to, by their place.
+    logged: BTreeMap<u32, Vec<u32>>,
+    shown: Option<Shown>,
+    /// What each volume holds by its head, and by its objects.
+    volumes: BTreeMap<u64, (Option<Volume>, Volume)>,
+    objects: u64,
+    /// Some rows could not be read: what is missing in sums says nothing.
+    partial: bool,
+    contradictions: Vec<String>,
+    more: usize,
+}
+
+impl Audit {
+    /// Of a target with this layout.
+    pub fn new(layout: Layout) -> Audit {
+        Audit {
+            layout,
+            owned: BTreeMap::new(),
+            logged: BTreeMap::new(),
+            shown: None,
+            volumes: BTreeMap::new(),
+            objects: 0,
+            partial: false,
+            contradictions: Vec::new(),
+            more: 0,
+        }
+    }
+
+    fn say(&mut self, what: String) {
+        if self.contradictions.len() < MOST_TOLD {
+            self.contradictions.push(what);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// Rows that follow could not be read.
+    pub fn skipped(&mut self) {
+        self.partial = true;
+        // What was shown of the object may not be all.
+        self.shown = None;
+    }
+
+    /// The next row.
+    pub fn row(&mut self, key: &Key, row: &Row, logs: &Logs) {
+        let id = key.id;
+        if self.shown.as_ref().is_none_or(|shown| shown.id != id) {
+            self.finish();
+            self.shown = Some(Shown { id, head: None, blocks: 0, end: 0 });
+        }
+        let Some(shown) = &mut self.shown else { return };
+        match (key.part, row) {
+            (Part::Head, Row::Head(head)) => shown.head = Some(head.clone()),
+            (Part::Attribute { .. }, Row::Attribute(_)) | (Part::Free(_), Row::Free(_)) => {}
+            (Part::Piece(first), Row::Piece(piece)) => {
+                let overlaps = first < shown.end;
+                shown.end = first + piece.blocks();
+                shown.blocks += piece.blocks();
+                if overlaps {
+                    self.say(format!("{id} has two pieces for its block {first}"));
+                }
+                self.own(id, piece.at, piece.blocks());
+            }
+            (Part::Logged(block), Row::Logged(logged)) => {
+                shown.blocks += 1;
+                let group = logs.log_of(logged.at);
+                let start = logs.at(group, 0);
+                match logged.at.checked_sub(start).filter(|at| *at < u64::from(logs.filled(group))) {
+                    Some(at) => self.logged.entry(group).or_default().push(at as u32),
+                    None => {
+                        self.say(format!("block {block} of {id} is in no log ({} of the device)", BLOCK * logged.at))
+                    }
+                }
+            }
+            _ => self.say(format!("{id} has a row that is not what its key says")),
+        }
+    }
+
+    fn own(&mut self, id: ObjectId, at: u64, blocks: u64) {
+        let per_group = self.layout.group.0 / BLOCK.0;
+        let data = self.layout.data(true).0 / BLOCK.0;
+        let outside = || format!("{id} has blocks outside of all groups ({} of the device)", BLOCK * at);
+        let Some(from) = at.checked_sub(self.layout.groups_at.0 / BLOCK.0) else { return self.say(outside()) };
+        let (group, first) = (from / per_group, from % per_group);
+        if group >= u64::from(self.layout.groups) || first + blocks > data {
+            return self.say(outside());
+        }
+        let bits = self.owned.entry(group as u32).or_insert_with(|| vec![0; data.div_ceil(64) as usize]);
+        let mut twice = 0;
+        for n in first..first + blocks {
+            let (word, bit) = (&mut bits[(n / 64) as usize], 1 << (n % 64));
+            twice += u64::from(*word & bit != 0);
+            *word |= bit;
+        }
+        if twice > 0 {
+            self.say(format!("{twice} blocks of {id} belong to another one, too ({} of the device)", BLOCK * at));
+        }
+    }
+
+    /// The object that was shown is over.
+    fn finish(&mut self) {
+        let Some(Shown { id, head, blocks, .. }) = self.shown.take() else { return };
+        if id == ObjectId::ROOT {
+            return;
+        }
+        let Some(head) = head else {
+            if !self.partial {
+                self.say(format!("{id} has rows and no head"));
+            }
+            return;
+        };
+        if head.blocks != blocks && !self.partial {
+            self.say(format!("{id} says that it has {} blocks, and has {blocks}", head.blocks));
+        }
+        let (of_head, summed) = self.volumes.entry(id.volume).or_default();
+        if id.is_user() {
+            self.objects += 1;
+            summed.objects += 1;
+            summed.blocks += head.blocks;
+        } else {
+            *of_head = Some(head.volume.unwrap_or_default());
+        }
+    }
+
+    /// All rows were shown: compares them with `space` in `groups`, and with `logs`.
+    pub fn end(mut self, groups: &[u32], space: &Space, logs: &Logs, found: &mut ObjectsFound) {
+        self.finish();
+        for (volume, (of_head, summed)) in std::mem::take(&mut self.volumes) {
+            match of_head {
+                _ if self.partial => {}
+                None => self.say(format!("{} objects are in volume {volume:x}, which does not exist", summed.objects)),
+                Some(says) if (says.objects, says.blocks) != (summed.objects, summed.blocks) => self.say(format!(
+                    "volume {volume:x} says that it holds {} objects with {} blocks, and holds {} with {}",
+                    says.objects, says.blocks, summed.objects, summed.blocks
+                )),
+                Some(_) => {}
+            }
+            found.volumes += 1;
+        }
+        for (group, bits) in &std::mem::take(&mut self.owned) {
+            if !groups.contains(group) {
+                self.say(format!("objects have blocks in group {group}, which is not theirs"));
+                continue;
+            }
+            self.compare_free(*group, bits, space);
+        }
+        for (group, mut places) in std::mem::take(&mut self.logged) {
+            let all = places.len();
+            places.sort_unstable();
+            places.dedup();
+            if places.len() < all {
+                self.say(format!("{} blocks in the log of group {group} belong to two", all - places.len()));
+            }
+            let live = logs.state(group).1 as usize;
+            if live != all && !self.partial {
+                self.say(format!("{live} blocks in the log of group {group} are said to be needed, and {all} are"));
+            }
+        }
+        if self.more > 0 {
+            self.contradictions.push(format!("and {} contradictions more", self.more));
+        }
+        found.objects = self.objects;
+        found.contradictions.append(&mut self.contradictions);
+    }
+
+    fn compare_free(&mut self, group: u32, bits: &[u64], space: &Space) {
+        let data = (self.layout.data(true).0 / BLOCK.0) as u32;
+        let mut free = vec![false; data as usize];
+        for (at, blocks) in space.runs(group).unwrap_or_default() {
+            free[at as usize..(at + blocks) as usize].fill(true);
+        }
+        let (mut both, mut neither) = (0u64, 0u64);
+        for (n, free) in free.iter().enumerate() {
+            match (*free, bits[n / 64] >> (n % 64) & 1 != 0) {
+                (true, true) => both += 1,
+                (false, false) => neither += 1,
+                _ => {}
+            }
+        }
+        if both > 0 {
+            self.say(format!("{both} blocks of group {group} are said to be free, and objects have them"));
+        }
+        if neither > 0 && !self.partial {
+            self.say(format!("{neither} blocks of group {group} are not free, and no object has them"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
