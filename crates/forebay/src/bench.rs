@@ -1,6 +1,7 @@
 //! `forebay bench`: measures what is promised, beside the limit of the device it ran on.
 
 mod logs;
+mod promise;
 mod real;
 mod simulated;
 
@@ -19,6 +20,8 @@ pub enum BenchCommand {
     Ring(RingArgs),
     /// Small durable writes beside a streaming user
     Logs(logs::LogsArgs),
+    /// A promise beside everything else at once: readers, pins, an aged and full disk, small durable writes, large ones
+    Promise(promise::PromiseArgs),
 }
 
 /// How a ring is measured.
@@ -102,6 +105,7 @@ pub fn run(context: &mut Context, command: &BenchCommand) -> Result<()> {
     let args = match command {
         BenchCommand::Ring(args) => args,
         BenchCommand::Logs(args) => return logs::run(context, args),
+        BenchCommand::Promise(args) => return promise::run(context, args),
     };
     let mut figures = match forebay_sim::disk::presets::parse(&args.disk) {
         Some(spec) => simulated::run(args, spec?)?,
