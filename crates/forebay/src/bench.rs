@@ -2,6 +2,7 @@
 
 mod logs;
 mod objects;
+mod promise;
 mod real;
 mod simulated;
 
@@ -22,6 +23,8 @@ pub enum BenchCommand {
     Logs(logs::LogsArgs),
     /// Objects: large sequential writes and reads on a real disk, or many readers at once on a simulated one
     Objects(objects::ObjectsArgs),
+    /// A promise beside everything else at once: readers, pins, an aged and full disk, small durable writes, large ones
+    Promise(promise::PromiseArgs),
 }
 
 /// How a ring is measured.
@@ -106,6 +109,7 @@ pub fn run(context: &mut Context, command: &BenchCommand) -> Result<()> {
         BenchCommand::Ring(args) => args,
         BenchCommand::Logs(args) => return logs::run(context, args),
         BenchCommand::Objects(args) => return objects::run(context, args),
+        BenchCommand::Promise(args) => return promise::run(context, args),
     };
     let mut figures = match forebay_sim::disk::presets::parse(&args.disk) {
         Some(spec) => simulated::run(args, spec?)?,

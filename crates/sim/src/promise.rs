@@ -3,6 +3,8 @@
 //!
 //! Not checked here: crashes (see `life`).
 
+pub mod beside;
+
 use crate::disk::{DiskSpec, SimDisk};
 use crate::feeder::Feeder;
 use crate::limit;
@@ -128,7 +130,7 @@ pub fn run(seed: u64, load: &Load) -> Result<Outcome> {
     let disk = world.disk(load.disk.clone());
     let env = world.env(disk.clone());
     let (target, ring) = world.run(set_up(env, load))?;
-    let mut outcome = world.run(measure(&world, &disk, target.clone(), ring.clone(), load))?;
+    let mut outcome = world.run(measure(&world, &disk, target.clone(), ring.clone(), load, &|| ()))?;
     let places = places(&target, &ring)?;
     let sample = limit::Sample { places, write: load.rate, seconds: 6 };
     outcome.limit = limit::alternating(seed, &load.disk, &sample);
@@ -273,7 +275,15 @@ async fn feed(source: &mut Source, until: impl Fn(u64) -> bool, arrivals: &mut A
     Ok(given)
 }
 
-async fn measure(world: &World, disk: &SimDisk, target: Rc<Target>, ring: Rc<Ring>, load: &Load) -> Result<Outcome> {
+/// Brings the ring to where the load wants it, calls `begin`, and measures.
+async fn measure(
+    world: &World,
+    disk: &SimDisk,
+    target: Rc<Target>,
+    ring: Rc<Ring>,
+    load: &Load,
+    begin: &dyn Fn(),
+) -> Result<Outcome> {
     let clock = world.clock();
     let largest = match load.elements {
         Elements::Fixed(size) => size.0 as usize,
@@ -315,9 +325,10 @@ async fn measure(world: &World, disk: &SimDisk, target: Rc<Target>, ring: Rc<Rin
         tasks.push(world.spawner().spawn(reader.saturate()));
     }
     let (counters, device) = (target.disk().counters(), disk.counters());
+    begin();
     let (start, first_count) = (clock.now(), source.count);
     source.lost = 0;
-    let lap = capacity.0 * load.laps;
+    let lap = capacity.0.saturating_mul(load.laps);
     let mut arrivals = Arrivals::new(load.rate);
     let limit = load.seconds.map(Duration::from_secs);
     let enough = |given: u64| given >= lap || limit.is_some_and(|l| clock.now().since(start) >= l);

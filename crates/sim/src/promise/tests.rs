@@ -1,13 +1,8 @@
+use super::beside::{self, State};
 use super::{Arrivals, Elements, Load, run};
-use crate::World;
 use crate::disk::presets;
-use forebay_model::{Bytes, ObjectId, Rate};
-use forebay_target::Target;
-use forebay_target::object::Placement;
-use forebay_target::object::rows::Quota;
-use std::cell::Cell;
-use std::rc::Rc;
-use std::time::Duration;
+use forebay_model::{Bytes, Rate};
+use std::collections::BTreeSet;
 
 #[test]
 fn sixty_megabytes_a_second_are_kept_beside_eight_readers_on_a_full_aged_pinned_disk() {
@@ -82,56 +77,38 @@ fn a_second_counts_what_came_in_it_of_elements_that_were_kept() {
     assert_eq!(arrivals.worst(600), Rate(0));
 }
 
-/// Writes 4 KiB to each of 20 objects, 16 times a second; counts what is durable.
-async fn write_small(target: Rc<Target>, done: Rc<Cell<u64>>) {
-    let env = target.disk().env().clone();
-    loop {
-        env.clock.sleep(Duration::from_millis(1000 / 16)).await;
-        for object in 1..=20 {
-            let (target, done, at) = (target.clone(), done.clone(), env.random.below(1000) * 4096);
-            env.spawner.detach(async move {
-                let id = ObjectId { volume: 1, object };
-                target.objects().write(target.stream(), id, at, &[1; 4096], Placement::Auto).await.unwrap();
-                done.set(done.get() + 1);
-            });
+#[test]
+fn a_promise_is_kept_beside_durable_writes_large_ones_and_readers() {
+    for large in [false, true] {
+        let mut states = BTreeSet::from([State::Readers, State::SmallWrites]);
+        if large {
+            states.insert(State::LargeWrites);
         }
-    }
-}
-
-/// Writes one object over and over, 4 MiB at a time.
-async fn write_large(target: Rc<Target>, done: Rc<Cell<u64>>) {
-    let (stream, id) = (target.stream(), ObjectId { volume: 1, object: 21 });
-    for n in 0.. {
-        let bytes = vec![1; 4 << 20];
-        target.objects().write(stream, id, (n % 500) << 22, &bytes, Placement::Home).await.unwrap();
-        done.set(done.get() + 1);
+        let mut load = Load::headline(presets::wd15ears().scaled(100));
+        (load.fill_percent, load.readers, load.seconds, load.pins_percent) = (60.0, 4, Some(20), 0);
+        let (outcome, others) = beside::run(1, &load, &states).unwrap();
+        assert_eq!((outcome.missed_deadlines, outcome.lost_elements), (0, 0), "large: {large}");
+        let (done, due) = (others.small.len() as u64, others.small_due);
+        assert!(done > 300 * 19 && others.small_waiting == 0, "{done} durable of {due}, {}", others.small_waiting);
+        assert!(outcome.read > Rate(0) && (others.large > Rate(0)) == large, "{} read, {}", outcome.read, others.large);
     }
 }
 
 #[test]
-fn a_promise_is_kept_beside_durable_writes_large_ones_and_readers() {
-    for large in [false, true] {
-        let mut load = Load::headline(presets::wd15ears().scaled(100));
-        (load.fill_percent, load.readers, load.seconds, load.pins_percent) = (60.0, 4, Some(20), 0);
-        let world = World::new(1);
-        let disk = world.disk(load.disk.clone());
-        let (target, ring) = world.run(super::set_up(world.env(disk.clone()), &load)).unwrap();
-        world.run(async {
-            target.objects().create_volume(1, Quota::default()).await.unwrap();
-            for object in 1..=21 {
-                target.objects().create(ObjectId { volume: 1, object }, Vec::new()).await.unwrap();
-            }
-        });
-        let (few, many) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
-        world.spawner().detach(write_small(target.clone(), few.clone()));
-        if large {
-            world.spawner().detach(write_large(target.clone(), many.clone()));
-        }
-        let outcome = world.run(super::measure(&world, &disk, target.clone(), ring.clone(), &load)).unwrap();
-        assert_eq!((outcome.missed_deadlines, outcome.lost_elements), (0, 0), "large: {large}");
-        let (least, due) = (few.get(), world.now().0 / 1_000_000_000 * 300);
-        assert!(least > due, "{least} durable writes of more than {due}");
-        assert!(outcome.read > Rate(0) && (many.get() > 0) == large, "{} read, {} large", outcome.read, many.get());
+fn a_promise_is_kept_beside_pins_small_writes_and_large_ones_and_on_a_full_disk() {
+    let all_but = |left_out| State::ALL.into_iter().filter(|state| *state != left_out).collect::<BTreeSet<_>>();
+    for left_out in [State::Aged, State::SmallWrites] {
+        let states = all_but(left_out);
+        let load = beside::load(presets::wd15ears().scaled(100), &states, 20);
+        let (outcome, others) = beside::run(2, &load, &states).unwrap();
+        let shown = format!("without {left_out:?}: {outcome:?}, {} waiting", others.small_waiting);
+        assert_eq!((outcome.missed_deadlines, outcome.lost_elements), (0, 0), "{shown}");
+        assert!(outcome.worst_second >= load.guarantee && outcome.read > Rate(0), "{shown}");
+        assert!(others.large > Rate(0) && others.small_waiting == 0, "{shown}");
+        // An empty ring has nothing to pin.
+        let full = others.filled > Bytes::mib(256) && outcome.pinned > 0;
+        let small = others.small.len() > 300 * 19;
+        assert_eq!((small, full), (left_out == State::Aged, left_out == State::SmallWrites), "{shown}");
     }
 }
 
