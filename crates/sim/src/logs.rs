@@ -187,14 +187,13 @@ pub fn run(seed: u64, load: &Load) -> Result<Outcome> {
     let users = [(load.reader, &places.read), (load.writer, &places.written)];
     let streamed: Vec<_> =
         users.into_iter().filter(|(user, _)| user.is_some()).map(|(_, range)| range.clone()).collect();
-    let system = match (load.policy, &disks[..]) {
-        (Policy::Nearest, [disk]) => nearest::Nearest::build(&world, disk, &streamed)?,
-        (Policy::Nearest, _) => return Err(Error::usage("nearest is one target, and that is one disk; say --disks 1")),
-        (Policy::Home, _) => Rc::new(home::Home::new(array.clone(), streams(&load.windows))),
-        (Policy::Single, _) => {
+    let system = match load.policy {
+        Policy::Nearest => nearest::Nearest::build(&world, &disks, &streamed)?,
+        Policy::Home => Rc::new(home::Home::new(array.clone(), streams(&load.windows))),
+        Policy::Single => {
             Rc::new(single::Single::new(&world, array.clone(), places.log.clone(), streams(&load.windows)))
         }
-        (journal, _) => {
+        journal => {
             Rc::new(journal::Journal::new(&world, journal, array.clone(), places.log.clone(), streams(&load.windows)))
         }
     };

@@ -49,32 +49,12 @@ impl Array {
         let batch = Rc::new(Batch::default());
         let mut parts = vec![Vec::new(); self.elevators.len()];
         for &(at, length) in ranges {
-            self.split(at, length, &mut parts);
+            split(self.width(), at, length, &mut parts);
         }
         for (elevator, part) in self.elevators.iter().zip(&parts) {
             elevator.submit(op, part, &batch);
         }
         Ended(batch)
-    }
-
-    /// The parts of a range on each disk, neighbours as one.
-    fn split(&self, at: u64, length: u64, parts: &mut [Vec<(u64, u64)>]) {
-        let width = self.width();
-        if width == 1 {
-            parts[0].push((at, length));
-            return;
-        }
-        let (mut at, end) = (at, at + length);
-        while at < end {
-            let next = ((at / STRIPE.0 + 1) * STRIPE.0).min(end);
-            let unit = at / STRIPE.0;
-            let (disk, offset) = ((unit % width) as usize, unit / width * STRIPE.0 + at % STRIPE.0);
-            match parts[disk].last_mut() {
-                Some((start, length)) if *start + *length == offset => *length += next - at,
-                _ => parts[disk].push((offset, next - at)),
-            }
-            at = next;
-        }
     }
 
     /// Makes all that has been written durable: a barrier, where the disks have volatile caches.
@@ -84,6 +64,25 @@ impl Array {
             self.elevators.iter().for_each(|elevator| elevator.flush(&batch));
         }
         Ended(batch)
+    }
+}
+
+/// The parts of a range on each of `width` disks, neighbours as one.
+pub(super) fn split(width: u64, at: u64, length: u64, parts: &mut [Vec<(u64, u64)>]) {
+    if width == 1 {
+        parts[0].push((at, length));
+        return;
+    }
+    let (mut at, end) = (at, at + length);
+    while at < end {
+        let next = ((at / STRIPE.0 + 1) * STRIPE.0).min(end);
+        let unit = at / STRIPE.0;
+        let (disk, offset) = ((unit % width) as usize, unit / width * STRIPE.0 + at % STRIPE.0);
+        match parts[disk].last_mut() {
+            Some((start, length)) if *start + *length == offset => *length += next - at,
+            _ => parts[disk].push((offset, next - at)),
+        }
+        at = next;
     }
 }
 

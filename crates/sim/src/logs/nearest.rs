@@ -1,10 +1,12 @@
-//! Ours: objects on a target, whose small durable writes go to the log nearest to where the arm is.
+//! Ours: objects on targets, one for each disk, whose small durable writes go to the log nearest to where the arm is. On
+//! several disks each file has a component object on each of them, striped as files are.
 
+use super::array::split;
 use super::place::{BLOCK, SmallWrite};
 use super::system::{Doing, System, Tally};
 use crate::disk::{Op, SimDisk};
 use crate::world::World;
-use forebay_env::Clock;
+use forebay_env::{Clock, Env, Spawner};
 use forebay_model::{Bytes, Error, ObjectId, Result};
 use forebay_target::object::Placement;
 use forebay_target::object::rows::Quota;
@@ -19,58 +21,75 @@ use std::time::Duration;
 
 /// The volume of all objects.
 const VOLUME: u64 = 1;
-/// What the streaming user reads or writes at once, and how much of it is under way.
+/// What the streaming user reads or writes at once on each disk, and how much of it is under way.
 const PIECE: Bytes = Bytes::mib(4);
 const DEPTH: usize = 2;
 
-pub(super) struct Nearest {
+/// One disk's.
+struct Disk {
     target: Rc<Target>,
-    clock: Rc<dyn Clock>,
     stream: StreamId,
+}
+
+impl Disk {
+    fn objects(&self) -> &Rc<Objects> {
+        self.target.objects()
+    }
+}
+
+pub(super) struct Nearest {
+    disks: Vec<Disk>,
+    clock: Rc<dyn Clock>,
+    spawner: Spawner,
     /// Where the file of the streaming user begins, for each that was met.
     files: RefCell<BTreeMap<u64, ObjectId>>,
     checkpoint: Cell<Duration>,
 }
 
 impl Nearest {
-    /// Formats the disk, and writes the streaming user's files.
-    pub(super) fn build(world: &World, disk: &SimDisk, streamed: &[Range<u64>]) -> Result<Rc<dyn System>> {
-        let env = world.env(disk.clone());
-        let clock = world.clock();
-        let streamed = streamed.to_vec();
+    /// Formats the disks, and writes the streaming user's files.
+    pub(super) fn build(world: &World, disks: &[SimDisk], streamed: &[Range<u64>]) -> Result<Rc<dyn System>> {
+        let mut nearest = Nearest {
+            disks: Vec::new(),
+            clock: world.clock(),
+            spawner: world.spawner(),
+            files: RefCell::default(),
+            checkpoint: Cell::default(),
+        };
+        for disk in disks {
+            nearest.disks.push(world.run(open(world.env(disk.clone())))?);
+        }
+        let (nearest, streamed) = (Rc::new(nearest), streamed.to_vec());
         world.run(async move {
-            let geometry = env.device.geometry();
-            let mut options = MeasureOptions::for_extent(geometry.size, geometry.rotates, true);
-            options.budget = Duration::from_secs(60);
-            let profile = measure(&env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await?;
-            Target::format(env.clone(), profile).await?;
-            let target = Target::open(env).await?;
-            target.objects().create_volume(VOLUME, Quota::default()).await?;
-            let stream = target.stream();
-            let nearest = Nearest { target, clock, stream, files: RefCell::default(), checkpoint: Cell::default() };
             for range in streamed {
-                let id = nearest.file(range.start).await?;
-                let mut at = 0;
-                while at < range.end - range.start {
-                    let part = vec![7; (range.end - range.start - at).min(Bytes::mib(64).0) as usize];
-                    nearest.objects().write(stream, id, at, &part, Placement::Home).await?;
-                    at += part.len() as u64;
+                nearest.file(range.start).await?;
+                let mut at = range.start;
+                while at < range.end {
+                    let length = (range.end - at).min(Bytes::mib(64).0);
+                    let moved = Rc::new(Cell::new(0));
+                    nearest.stream(Op::Write, Bytes(at), Bytes(length), moved).await?;
+                    at += length;
                 }
             }
-            nearest.objects().take_home().await?;
-            Ok(Rc::new(Rc::new(nearest)) as Rc<dyn System>)
+            nearest.settle().await?;
+            nearest.checkpoint.set(Duration::ZERO);
+            Ok(Rc::new(nearest) as Rc<dyn System>)
         })
     }
 
-    fn objects(&self) -> &Rc<Objects> {
-        self.target.objects()
-    }
-
-    /// The object that stands for the file that begins at `start` of the disk; made when it is first met.
+    /// The object that stands for the file that begins at `start` of the disks; made when it is first met.
     async fn file(&self, start: u64) -> Result<ObjectId> {
         let id = ObjectId { volume: VOLUME, object: start / BLOCK.0 + 1 };
         if self.files.borrow_mut().insert(start, id).is_none() {
-            self.objects().create(id, Vec::new()).await?;
+            // On all disks at once: who comes next finds it being made on each.
+            let create = |disk: &Disk| {
+                let objects = disk.objects().clone();
+                self.spawner.spawn(async move { objects.create(id, Vec::new()).await })
+            };
+            let under_way: Vec<_> = self.disks.iter().map(create).collect();
+            for created in under_way {
+                created.await?;
+            }
         }
         Ok(id)
     }
@@ -81,29 +100,68 @@ impl Nearest {
         let (start, id) = files.range(..=at.0).next_back().ok_or_else(|| Error::missing("no file lies there"))?;
         Ok((*id, at.0 - start))
     }
+
+    /// The parts of a range of a file on each disk.
+    fn parts(&self, at: u64, length: u64) -> Vec<Vec<(u64, u64)>> {
+        let mut parts = vec![Vec::new(); self.disks.len()];
+        split(self.disks.len() as u64, at, length, &mut parts);
+        parts
+    }
+
+    /// Moves a range of a file, on all disks at once.
+    async fn piece(self: Rc<Self>, op: Op, id: ObjectId, at: u64, length: u64) -> Result<u64> {
+        let mut under_way = Vec::new();
+        for (disk, parts) in self.parts(at, length).into_iter().enumerate() {
+            let this = self.clone();
+            under_way.push(self.spawner.spawn(async move {
+                let Disk { target, stream } = &this.disks[disk];
+                let mut moved = 0;
+                for (at, length) in parts {
+                    moved += match op {
+                        Op::Write => {
+                            let bytes = vec![9; length as usize];
+                            target.objects().write(*stream, id, at, &bytes, Placement::Home).await?;
+                            length
+                        }
+                        _ => target.objects().read(*stream, id, at, length).await?.len() as u64,
+                    };
+                }
+                Ok(moved)
+            }));
+        }
+        let mut moved = 0;
+        for part in under_way {
+            moved += part.await?;
+        }
+        Ok(moved)
+    }
+}
+
+/// Formats a disk, by what it measures, and opens it.
+async fn open(env: Env) -> Result<Disk> {
+    let geometry = env.device.geometry();
+    let mut options = MeasureOptions::for_extent(geometry.size, geometry.rotates, true);
+    options.budget = Duration::from_secs(60);
+    let profile = measure(&env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await?;
+    Target::format(env.clone(), profile).await?;
+    let target = Target::open(env).await?;
+    target.objects().create_volume(VOLUME, Quota::default()).await?;
+    let stream = target.stream();
+    Ok(Disk { target, stream })
 }
 
 impl System for Rc<Nearest> {
     fn stream(&self, op: Op, at: Bytes, length: Bytes, moved: Rc<Cell<u64>>) -> Doing {
         let this = self.clone();
-        let spawner = self.target.disk().env().spawner.clone();
         Box::pin(async move {
             let (id, first) = this.streamed(at)?;
             let (mut from, end) = (first, first + length.0);
+            let piece = PIECE.0 * this.disks.len() as u64;
             let mut under_way: VecDeque<forebay_env::Task<Result<u64>>> = VecDeque::new();
             loop {
                 while from < end && under_way.len() < DEPTH {
-                    let (this, part) = (this.clone(), PIECE.0.min(end - from));
-                    under_way.push_back(spawner.spawn(async move {
-                        match op {
-                            Op::Write => {
-                                let bytes = vec![9; part as usize];
-                                this.objects().write(this.stream, id, from, &bytes, Placement::Home).await?;
-                                Ok(part)
-                            }
-                            _ => Ok(this.objects().read(this.stream, id, from, part).await?.len() as u64),
-                        }
-                    }));
+                    let part = piece.min(end - from);
+                    under_way.push_back(this.spawner.spawn(this.clone().piece(op, id, from, part)));
                     from += part;
                 }
                 let Some(next) = under_way.pop_front() else { return Ok(()) };
@@ -114,15 +172,20 @@ impl System for Rc<Nearest> {
 
     fn round(&self, writes: Vec<SmallWrite>) -> Doing {
         let this = self.clone();
-        let spawner = self.target.disk().env().spawner.clone();
         Box::pin(async move {
             let mut under_way = Vec::new();
             for write in writes {
-                let this = this.clone();
-                under_way.push(spawner.spawn(async move {
-                    let id = this.file(write.file.0).await?;
+                let nearest = this.clone();
+                under_way.push(this.spawner.spawn(async move {
+                    let id = nearest.file(write.file.0).await?;
                     let bytes = vec![5; BLOCK.0 as usize];
-                    this.objects().write(this.stream, id, write.at.0 - write.file.0, &bytes, Placement::Auto).await
+                    for (disk, parts) in nearest.parts(write.at.0 - write.file.0, BLOCK.0).into_iter().enumerate() {
+                        let Disk { target, stream } = &nearest.disks[disk];
+                        for (at, _) in parts {
+                            target.objects().write(*stream, id, at, &bytes, Placement::Auto).await?;
+                        }
+                    }
+                    Ok(())
                 }));
             }
             for write in under_way {
@@ -136,7 +199,14 @@ impl System for Rc<Nearest> {
         let this = self.clone();
         Box::pin(async move {
             let begin = this.clock.now();
-            this.objects().take_home().await?;
+            let homing = |disk: &Disk| {
+                let objects = disk.objects().clone();
+                this.spawner.spawn(async move { objects.take_home().await })
+            };
+            let under_way: Vec<_> = this.disks.iter().map(homing).collect();
+            for homing in under_way {
+                homing.await?;
+            }
             this.checkpoint.set(this.clock.now().since(begin));
             Ok(())
         })

@@ -140,17 +140,35 @@ fn loads_that_cannot_be_run_are_refused_with_the_remedy() {
     }
 }
 
+fn nearest(iops: u64, seconds: u64, change: impl FnOnce(&mut Load)) -> Outcome {
+    let mut load = Load::beside_reader(presets::cheetah15k(), Policy::Nearest, iops);
+    load.span = Duration::from_secs(seconds);
+    change(&mut load);
+    let outcome = run(1, &load).unwrap();
+    assert_eq!(outcome.latencies.len() as u64, outcome.due, "{iops}");
+    outcome
+}
+
 #[test]
 fn the_nearest_log_costs_a_reader_little_and_is_soon_durable() {
-    let beside = |iops| {
-        let mut load = Load::beside_reader(presets::cheetah15k(), Policy::Nearest, iops);
-        load.span = Duration::from_secs(12);
-        run(1, &load).unwrap()
-    };
-    for (iops, least) in [(40, 0.96), (320, 0.84)] {
-        let outcome = beside(iops);
+    for (iops, seconds, least) in [(40, 30, 0.98), (320, 12, 0.86)] {
+        let outcome = nearest(iops, seconds, |_| ());
         assert!(share(&outcome) > least, "{iops}: {}", share(&outcome));
         assert!(millis(&outcome) < 20.0, "{iops}: {} ms", millis(&outcome));
-        assert_eq!(outcome.latencies.len() as u64, outcome.due, "{iops}");
     }
+}
+
+#[test]
+fn the_nearest_log_costs_a_sequential_writer_little() {
+    let outcome = nearest(320, 20, |load| (load.reader, load.writer) = (None, load.reader));
+    assert!(share(&outcome) > 0.9, "{}", share(&outcome));
+    assert!(millis(&outcome) < 20.0, "{} ms", millis(&outcome));
+}
+
+#[test]
+fn four_targets_that_are_striped_lose_hardly_more_to_small_writes_than_one() {
+    let outcome = nearest(320, 8, |load| load.disks = 4);
+    assert!(outcome.read.unwrap().alone > Rate::mb(400), "{:?}", outcome.read);
+    assert!(share(&outcome) > 0.84, "{}", share(&outcome));
+    assert!(millis(&outcome) < 25.0, "{} ms", millis(&outcome));
 }

@@ -13,12 +13,15 @@ use super::tree::Cut;
 use super::{Objects, Work};
 use crate::catalog::{GroupClass, ObjectsRecord};
 use forebay_env::Buffer;
-use forebay_model::{Error, Kind, Result};
+use forebay_model::{Bytes, Error, Kind, Result};
+use std::collections::VecDeque;
 
 /// Blocks for leaves that are free beside those that the next checkpoint takes.
 const SPARE: u64 = 64;
 /// Blocks that a change adds to those at most for each leaf that it touches.
 const OF_A_LEAF: u64 = 16;
+/// Leaves that are written at once.
+const LEAVES_UNDER_WAY: usize = 8;
 /// Groups that are taken at once.
 const GROUPS_AT_ONCE: u32 = 4;
 
@@ -79,7 +82,7 @@ impl Objects {
             let groups = self.core.groups_of(GroupClass::Objects);
             let ranges: Vec<(Key, Key)> = groups.into_iter().map(|g| (Key::free(g), Key::free(g))).collect();
             self.bring(&ranges).await?;
-            match self.work.borrow_mut().cut(open, held) {
+            match self.work.borrow_mut().cut(open, |group| self.core.has_log(group), held) {
                 // What is free lies too scattered for a leaf.
                 Err(error) if error.kind == Kind::Full => {}
                 cut => break cut?,
@@ -87,11 +90,7 @@ impl Objects {
             self.take_groups(GroupClass::Tables).await?;
         };
         self.changed.notify();
-        for (at, bytes) in &cut.writes {
-            let mut buffer = Buffer::alone(forebay_model::Bytes(bytes.len() as u64))?;
-            buffer.copy_from_slice(bytes);
-            self.core.disk.write_metadata(BLOCK * *at, buffer).await.1?;
-        }
+        self.write_leaves(&cut.writes).await?;
         let record = ObjectsRecord { leaves: cut.leaves, number, epoch: self.core.epoch(), logs, open };
         self.core.with_objects_mut(|objects| *objects = record);
         self.core.commit().await?;
@@ -101,6 +100,25 @@ impl Objects {
         cut.left.iter().for_each(|p| meta.tables.give(Run { at: p.at, blocks: u64::from(p.blocks) }));
         meta.logs.settle();
         Ok(())
+    }
+
+    /// Writes leaves, several at once: they lie near each other, and each way of the arm costs a reader.
+    async fn write_leaves(&self, leaves: &[(u64, Vec<u8>)]) -> Result<()> {
+        let mut writing = VecDeque::new();
+        let mut leaves = leaves.iter();
+        loop {
+            while writing.len() < LEAVES_UNDER_WAY
+                && let Some((at, bytes)) = leaves.next()
+            {
+                let mut buffer = Buffer::alone(Bytes(bytes.len() as u64))?;
+                buffer.copy_from_slice(bytes);
+                let (disk, offset) = (self.core.disk.clone(), BLOCK * *at);
+                let write = async move { disk.write_metadata(offset, buffer).await.1 };
+                writing.push_back(self.core.disk.env().spawner.spawn(write));
+            }
+            let Some(first) = writing.pop_front() else { return Ok(()) };
+            first.await?;
+        }
     }
 
     /// Makes changes that no log has room for durable with the map itself: nothing else takes effect meanwhile, and
@@ -198,7 +216,12 @@ impl Objects {
 impl Work {
     /// The map as it is now, with places for what has changed, the number of the last record in it, and what the
     /// catalog says of the logs. If there is no room for it, nothing has happened.
-    fn cut(&mut self, open: Option<u32>, held: bool) -> Result<(Cut, u64, Vec<LogRecord>, Vec<u32>)> {
+    fn cut(
+        &mut self,
+        open: Option<u32>,
+        has_log: impl Fn(u32) -> bool,
+        held: bool,
+    ) -> Result<(Cut, u64, Vec<LogRecord>, Vec<u32>)> {
         // What commands took that have not taken effect, what is kept for them, and what waits for a step home to end.
         let limbo = self.limbo.iter().flat_map(|(_, runs)| runs);
         let reserved = self.reserved.values();
@@ -218,7 +241,7 @@ impl Work {
         };
         match meta.tree.cut(allocate) {
             Ok(cut) => {
-                let (logs, open) = meta.logs.cut(open);
+                let (logs, open) = meta.logs.cut(open, has_log);
                 self.gate_closed = held;
                 Ok((cut, self.last, logs, open))
             }

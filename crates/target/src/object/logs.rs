@@ -10,13 +10,16 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Logs that are opened until a checkpoint is made.
-pub const MANY_OPEN: usize = 8;
+pub const MANY_OPEN: usize = 12;
 /// Logs that are opened until commands wait for it: opening reads no more than these.
 pub const MOST_OPEN: usize = 16;
 /// A log that is less than so many groups away is near enough: the arm hardly moves, and fewer logs are opened.
 const NEAR: u32 = 3;
 /// Blocks that each log keeps for the records that open others.
 const OPENING: u32 = 2;
+/// Logs that stay open over a checkpoint since the arm came back to them: who reads the same again and again, or goes to
+/// and fro, needs no others.
+const KEPT_OPEN: usize = 8;
 /// Logs that are opened at once, in the direction in which the arm moves, each so far from the other that it is the
 /// next one to be used.
 pub const OPEN_AHEAD: u32 = 4;
@@ -48,6 +51,10 @@ pub struct Logs {
     /// Logs that are empty once the checkpoint under way is durable; until then nothing is written to them.
     emptied: BTreeSet<u32>,
     current: Option<u32>,
+    /// Logs that were written to since the last checkpoint, and those of the two periods before: what was written to
+    /// again stays open.
+    used: BTreeSet<u32>,
+    used_before: [BTreeSet<u32>; 2],
     /// Logs of which something is needed that cannot be taken home, since it is damaged.
     stuck: BTreeSet<u32>,
 }
@@ -73,6 +80,8 @@ impl Logs {
             open: open.iter().copied().collect(),
             emptied: BTreeSet::new(),
             current: open.first().copied(),
+            used: BTreeSet::new(),
+            used_before: Default::default(),
             stuck: BTreeSet::new(),
         }
     }
@@ -134,7 +143,8 @@ impl Logs {
         if self.open.contains(&group) {
             return Some(self.put(group, blocks, Vec::new()));
         }
-        let ahead = (group..self.layout.groups).step_by(NEAR as usize).take(OPEN_AHEAD as usize);
+        let most = MANY_OPEN.saturating_sub(self.open.len()).clamp(1, OPEN_AHEAD as usize);
+        let ahead = (group..self.layout.groups).step_by(NEAR as usize).take(most);
         let fresh = ahead.filter(|g| *g == group || usable(*g) && fits(self, *g) && !self.open.contains(g)).collect();
         Some(self.put(group, blocks, fresh))
     }
@@ -164,6 +174,7 @@ impl Logs {
 
     fn put(&mut self, group: u32, blocks: u32, opens: Vec<u32>) -> Spot {
         self.current = Some(group);
+        self.used.insert(group);
         let log = self.logs.entry(group).or_default();
         let block = log.filled;
         log.filled += blocks;
@@ -251,11 +262,18 @@ impl Logs {
     }
 
     /// What the catalog of a checkpoint is to name, taken when nothing is on its way: the logs with something in them,
-    /// and `open`, the one that opening would read. Others have to be named again before they are written to. Until
-    /// that catalog is durable the one before counts, so `open` must have been named since that one.
-    pub fn cut(&mut self, open: Option<u32>) -> (Vec<LogRecord>, Vec<u32>) {
+    /// and those that opening would read: `open`, which is written to next, and with it those with room to which the
+    /// arm came back. Others have to be named again before they are written to. Until that catalog is durable the one
+    /// before counts, so `open` must have been named since that one.
+    pub fn cut(&mut self, open: Option<u32>, usable: impl Fn(u32) -> bool) -> (Vec<LogRecord>, Vec<u32>) {
         self.current = open;
-        self.open = open.into_iter().collect();
+        let used = std::mem::take(&mut self.used);
+        let again = |group: &u32| used.contains(group) && self.used_before.iter().any(|before| before.contains(group));
+        let room = |group: &u32| usable(*group) && self.filled(*group) < self.largest();
+        let kept: Vec<u32> = self.open.iter().copied().filter(|g| again(g) && room(g)).take(KEPT_OPEN).collect();
+        self.open = open.into_iter().chain(kept).collect();
+        self.used_before.swap(0, 1);
+        self.used_before[0] = used;
         let needed = |(group, log): &(&u32, &Log)| log.live > 0 || self.open.contains(group);
         self.emptied = self.logs.iter().filter(|entry| !needed(entry)).map(|(group, _)| *group).collect();
         let record = |(group, log): (&u32, &Log)| LogRecord { group: *group, filled: log.filled, live: log.live };

@@ -8,7 +8,7 @@ fn array(world: &World, disks: usize) -> Array {
 
 fn parts(array: &Array, at: u64, length: u64) -> Vec<Vec<(u64, u64)>> {
     let mut parts = vec![Vec::new(); array.width() as usize];
-    array.split(at, length, &mut parts);
+    split(array.width(), at, length, &mut parts);
     parts
 }
 

@@ -96,7 +96,7 @@ fn a_log_is_empty_only_when_the_checkpoint_is_durable() {
     assert_eq!((logs.live(), logs.fullest()), (3, Some((5, 4))));
     (0..3).for_each(|_| logs.dropped(5));
     assert_eq!((logs.live(), logs.fullest()), (0, None));
-    let (named, open) = logs.cut(Some(6));
+    let (named, open) = logs.cut(Some(6), anywhere);
     assert_eq!((named, open), (Vec::new(), vec![6]));
     // The catalog before still counts, and with it what lies there.
     assert_eq!(logs.filled(5), 4);
@@ -104,7 +104,7 @@ fn a_log_is_empty_only_when_the_checkpoint_is_durable() {
     assert_ne!(spot.group, 5, "it is written to before it is empty");
     logs.settle();
     assert_eq!(logs.filled(5), 0);
-    let (_, open) = logs.cut(Some(30));
+    let (_, open) = logs.cut(Some(30), anywhere);
     assert_eq!(open, [30]);
     assert_eq!(place(&mut logs, 1, within(5)).unwrap(), Spot { group: 5, block: 0, opens: vec![5, 8, 11, 14] });
 }
@@ -114,7 +114,7 @@ fn a_log_with_something_in_it_is_named_with_what_is_needed_and_goes_on_where_it_
     let mut logs = logs();
     place(&mut logs, 4, within(5)).unwrap();
     logs.needed(5);
-    let (named, open) = logs.cut(Some(5));
+    let (named, open) = logs.cut(Some(5), anywhere);
     logs.settle();
     assert_eq!(named, [LogRecord { group: 5, filled: 4, live: 1 }]);
     let mut again = Logs::new(layout(), &named, &open);
@@ -122,6 +122,34 @@ fn a_log_with_something_in_it_is_named_with_what_is_needed_and_goes_on_where_it_
     assert_eq!(again.live(), 1);
     again.found(5, 9);
     assert_eq!(place(&mut again, 1, within(5)).unwrap(), Spot { group: 5, block: 9, opens: Vec::new() });
+}
+
+#[test]
+fn logs_to_which_the_arm_comes_back_stay_open_over_checkpoints_and_those_that_it_passed_do_not() {
+    let mut logs = logs();
+    let visit = |logs: &mut Logs, groups: &[u32]| {
+        groups.iter().for_each(|group| drop(place(logs, 1, within(*group))));
+        let mut open = logs.cut(Some(60), anywhere).1;
+        logs.settle();
+        open.retain(|group| *group != 60);
+        open
+    };
+    assert_eq!(visit(&mut logs, &[3, 9]), [0; 0], "it was there once");
+    assert_eq!(visit(&mut logs, &[3, 20, 26]), [3]);
+    assert_eq!(visit(&mut logs, &[9, 20, 32]), [9, 20]);
+    assert_eq!(visit(&mut logs, &[38, 44, 50]), [0; 0], "a stream passes, and nothing comes back");
+    // However many there are, opening does not read more than it should.
+    let many: Vec<u32> = (0..12).map(|n| n * 3).collect();
+    visit(&mut logs, &many[..6]);
+    visit(&mut logs, &many[6..]);
+    logs.named(&many);
+    assert_eq!(visit(&mut logs, &many).len(), 8);
+    // Full ones, and those that are no logs any more, are left.
+    let full = logs.largest() - logs.filled(3);
+    assert_eq!(place(&mut logs, full, within(3)).unwrap().group, 3);
+    place(&mut logs, 1, within(9)).unwrap();
+    place(&mut logs, 1, within(21)).unwrap();
+    assert_eq!(logs.cut(Some(60), |group| group != 9).1, [21, 60]);
 }
 
 #[test]
@@ -141,7 +169,7 @@ fn no_block_of_a_log_is_given_twice_and_others_can_always_be_named() {
     each(200, |random| {
         let mut logs = logs();
         let first = logs.stays_open(within(0), anywhere);
-        let (_, mut open) = logs.cut(first);
+        let (_, mut open) = logs.cut(first, anywhere);
         logs.settle();
         // Blocks in use, by log, and how many of them are needed.
         let mut used: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
@@ -161,7 +189,7 @@ fn no_block_of_a_log_is_given_twice_and_others_can_always_be_named() {
                     }
                     logs.named(&[group]);
                 }
-                let (named, now) = logs.cut(stays);
+                let (named, now) = logs.cut(stays, anywhere);
                 for record in &named {
                     assert_eq!(record.live, live.get(&record.group).copied().unwrap_or(0));
                 }
