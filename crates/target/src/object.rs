@@ -28,8 +28,8 @@ pub mod space;
 pub mod tree;
 mod write;
 
-pub use behind::Scope;
 pub use commands::{Attribute, Extent, Found, Placement};
+pub use forebay_model::object::Scope;
 pub use write::How;
 
 use crate::promise::Signal;

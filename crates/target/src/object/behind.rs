@@ -17,6 +17,7 @@ use super::rows::{BLOCK, Head, Key};
 use super::{Objects, Work, apply};
 use crate::catalog::GroupClass;
 use forebay_model::block::crc32c;
+use forebay_model::object::Scope;
 use forebay_model::{Bytes, Error, Kind, Moment, ObjectId, Result, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -34,19 +35,6 @@ const LOOK: Duration = Duration::from_secs(1);
 const IN_MEMORY: u64 = 1 << 48;
 /// Bytes that a block takes in a record at most, when it lies apart from all others.
 const IN_RECORD: u64 = 28;
-
-/// What a flush makes durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// What is buffered of an object.
-    Object(ObjectId),
-    /// What is buffered of an object, if any of it is in these bytes: from the first on, so many.
-    Range(ObjectId, u64, u64),
-    /// What is buffered of a volume's objects.
-    Volume(u64),
-    /// All that is buffered.
-    Target,
-}
 
 /// Blocks that go home together.
 #[derive(Default)]
