@@ -231,6 +231,21 @@ impl Objects {
         done(self.ask(at.target, Ask::SetAttributes { id: at.id, changes }, Vec::new())?.answer)
     }
 
+    /// Makes object `id` on the same target, in the same volume or another, of the bytes and attributes that `of` has
+    /// now, with `set` changed of these. They share their blocks until one of them is written to.
+    pub fn snapshot(&self, of: Place, id: ObjectId, set: Vec<AttributeChange>) -> Result<()> {
+        let riders = Riders { set, get: None };
+        let Answered { repeated, answer, .. } =
+            self.ask_with(of.target, riders, Ask::Snapshot { id, of: of.id }, Vec::new())?;
+        match answer {
+            Err(error) if repeated && error.kind == Kind::Exists => Err(Error::exists(format!(
+                "{}; it may be this snapshot, made before the connection ended",
+                error.message
+            ))),
+            answer => done(answer),
+        }
+    }
+
     /// The targets, as they say of themselves.
     fn targets(&self) -> Result<Vec<TargetInfo>> {
         match self.links.peer.call(Request::Info)? {

@@ -53,6 +53,8 @@ impl Command {
     pub const ATTRIBUTES: Command = Command(60);
     /// [`Ask::SetAttributes`].
     pub const SET_ATTRIBUTES: Command = Command(61);
+    /// [`Ask::Snapshot`].
+    pub const SNAPSHOT_OBJECT: Command = Command(62);
 }
 
 /// What is asked, and of which target.
@@ -69,7 +71,8 @@ pub struct ObjectRequest {
 /// Attributes that ride on a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Riders {
-    /// Attributes that change in the same step: on [`Ask::Write`], [`Ask::Append`], [`Ask::Truncate`] and [`Ask::Punch`].
+    /// Attributes that change in the same step: on [`Ask::Write`], [`Ask::Append`], [`Ask::Truncate`], [`Ask::Punch`]
+    /// and [`Ask::Snapshot`], where they are those of the new object.
     pub set: Vec<AttributeChange>,
     /// The page of which the first attributes are brought along, on what is asked of one object: with [`Ask::Read`] as
     /// they were when the bytes were, else as they are afterwards. See [`Receipt::attributes`].
@@ -192,6 +195,13 @@ pub enum Ask {
         /// What is set.
         changes: Vec<AttributeChange>,
     },
+    /// Makes an object of the bytes and attributes that another has now, and shares its blocks: [`ObjectReply::Done`].
+    Snapshot {
+        /// The object, which must not exist.
+        id: ObjectId,
+        /// The other one, in the same volume or another.
+        of: ObjectId,
+    },
 }
 
 /// An object that was found.
@@ -284,6 +294,7 @@ impl ObjectRequest {
             Ask::Flush { .. } => Command::FLUSH_OBJECTS,
             Ask::Attributes { .. } => Command::ATTRIBUTES,
             Ask::SetAttributes { .. } => Command::SET_ATTRIBUTES,
+            Ask::Snapshot { .. } => Command::SNAPSHOT_OBJECT,
         }
     }
 
@@ -327,6 +338,7 @@ impl ObjectRequest {
                 writer.send(id, command, none, &(target, of, page, from), payload)
             }
             Ask::SetAttributes { id: of, changes } => writer.send(id, command, none, &(target, of, changes), payload),
+            Ask::Snapshot { id: new, of } => writer.send(id, command, none, &(target, new, of), payload),
         }
     }
 
@@ -380,6 +392,7 @@ impl ObjectRequest {
             Command::SET_ATTRIBUTES => {
                 reader.decode().map(|(target, id, changes)| (target, Ask::SetAttributes { id, changes }))?
             }
+            Command::SNAPSHOT_OBJECT => reader.decode().map(|(target, id, of)| (target, Ask::Snapshot { id, of }))?,
             _ => return Ok(None),
         };
         Ok(Some(Ok(ObjectRequest { target, riders, ask })))

@@ -85,6 +85,13 @@ fn every_command(cluster: &Cluster, volume: u64) {
         objects.flush(at).expect("flushed");
     }
     buffered_and_riding(cluster, one, &expected);
+    let copy = place(target, volume, 77);
+    objects.snapshot(one, copy.id, vec![(2, 9, None)]).expect("a snapshot");
+    objects.write_at(copy, 0, b"other", PLAIN).expect("written");
+    assert_eq!(objects.attributes(copy, 2).expect("attributes"), [(5, b"five".to_vec())]);
+    assert!(objects.read_at(one, 0, u64::MAX).expect("as before") == expected);
+    assert_eq!(objects.snapshot(one, copy.id, Vec::new()).expect_err("twice").kind, Kind::Exists);
+    objects.remove(copy).expect("removed");
     objects.set_attributes(one, vec![(2, 5, None), (2, 7, Some(b"seven".to_vec()))]).expect("set");
     let left = vec![(7, b"seven".to_vec()), (9, b"nine".to_vec())];
     assert_eq!(objects.attributes(one, 2).expect("attributes"), left);

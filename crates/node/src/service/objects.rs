@@ -120,6 +120,7 @@ async fn change_or_tell(
         Ask::Flush { scope, epoch } => objects.flush_buffered(scope, epoch).await.map(|_| ObjectReply::Done),
         Ask::Attributes { id, page, from } => attributes(objects, id, page, from).await,
         Ask::SetAttributes { id, changes } => objects.set_attributes(id, changes).await.map(done),
+        Ask::Snapshot { id, of } => objects.snapshot(of, id, set).await.map(done),
     }
 }
 
@@ -128,7 +129,7 @@ fn object_of(ask: &Ask) -> Option<ObjectId> {
     match ask {
         Ask::Create { id, .. } | Ask::Stat { id, .. } | Ask::Read { id, .. } | Ask::Write { id, .. } => Some(*id),
         Ask::Append { id, .. } | Ask::Truncate { id, .. } | Ask::Punch { id, .. } => Some(*id),
-        Ask::Attributes { id, .. } | Ask::SetAttributes { id, .. } => Some(*id),
+        Ask::Attributes { id, .. } | Ask::SetAttributes { id, .. } | Ask::Snapshot { id, .. } => Some(*id),
         Ask::CreateVolume { .. } | Ask::SetQuota { .. } | Ask::Remove { .. } | Ask::List { .. } => None,
         Ask::Flush { scope: Scope::Object(id) | Scope::Range(id, ..), .. } => Some(*id),
         Ask::Flush { .. } => None,
@@ -137,12 +138,14 @@ fn object_of(ask: &Ask) -> Option<ObjectId> {
 
 /// Whether it may take space or make an object.
 fn grows(ask: &Ask) -> bool {
-    matches!(ask, Ask::Create { .. } | Ask::Write { .. } | Ask::Append { .. } | Ask::Truncate { .. })
+    let makes = matches!(ask, Ask::Create { .. } | Ask::Snapshot { .. });
+    makes || matches!(ask, Ask::Write { .. } | Ask::Append { .. } | Ask::Truncate { .. })
 }
 
 /// Whether attributes may be set along with it.
 fn takes_riders(ask: &Ask) -> bool {
-    matches!(ask, Ask::Write { .. } | Ask::Append { .. } | Ask::Truncate { .. } | Ask::Punch { .. })
+    let bytes = matches!(ask, Ask::Write { .. } | Ask::Append { .. } | Ask::Truncate { .. } | Ask::Punch { .. });
+    bytes || matches!(ask, Ask::Snapshot { .. })
 }
 
 /// As many attributes as ride on an answer.

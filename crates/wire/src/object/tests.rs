@@ -27,6 +27,7 @@ fn one_of_each() -> Vec<ObjectRequest> {
         Ask::Flush { scope: Scope::Target, epoch: None },
         Ask::Attributes { id, page: 1, from: 0 },
         Ask::SetAttributes { id, changes: vec![(1, 1, None), (2, 0, Some(vec![7; 300]))] },
+        Ask::Snapshot { id, of: ObjectId { volume: 2, object: 3 } },
     ];
     let riding = Riders { set: vec![(7, 1, Some(vec![3; 20])), (7, 2, None)], get: Some(u32::MAX) };
     let riders = [Riders::default(), riding].into_iter().cycle();
