@@ -9,18 +9,20 @@ mod flight;
 pub mod names;
 mod stream;
 
-pub use forebay_model::object::{Content as Place, Durability, ObjectHead, Placement, Quota, VolumeUse};
-pub use forebay_wire::object::{MOST_AT_ONCE, ObjectInfo};
+pub use forebay_model::object::{
+    AttributeChange, Content as Place, Durability, ObjectHead, OverQuota, Placement, Quota, Scope, VolumeUse,
+};
+pub use forebay_wire::object::{MOST_AT_ONCE, ObjectInfo, Receipt};
 pub use names::{Listing, Named, Put, Unfinished, is_under};
 pub use stream::{ObjectReader, ObjectWriter};
 
 use crate::cluster::unexpected;
 use crate::peer::Peer;
 use flight::{Answered, Flight, Links};
-use forebay_model::object::{Attribute, AttributeChange};
+use forebay_model::object::Attribute;
 use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
 use forebay_wire::command::{Reply, Request, TargetInfo};
-use forebay_wire::object::{Ask, ObjectAnswer, ObjectReply, ObjectRequest};
+use forebay_wire::object::{Ask, ObjectAnswer, ObjectReply, ObjectRequest, Riders};
 use std::sync::Arc;
 
 /// Objects that one request lists.
@@ -137,6 +139,33 @@ impl Objects {
         done(self.ask(at.target, Ask::Write { id: at.id, offset, placement, durability }, bytes.to_vec())?.answer)
     }
 
+    /// Writes bytes at `offset`, [`MOST_AT_ONCE`] at most, and sets attributes in the same step. With the boot epoch
+    /// that a flush of buffered bytes is to be asked with.
+    pub fn write_with(
+        &self,
+        at: Place,
+        offset: u64,
+        bytes: &[u8],
+        options: WriteOptions,
+        set: Vec<AttributeChange>,
+    ) -> Result<Receipt> {
+        let WriteOptions { placement, durability } = options;
+        let ask = Ask::Write { id: at.id, offset, placement, durability };
+        let answer = self.ask_with(at.target, Riders { set, get: None }, ask, bytes.to_vec())?.answer?;
+        let receipt = answer.receipt.clone();
+        done(Ok(answer)).map(|()| receipt)
+    }
+
+    /// Bytes of an object, [`MOST_AT_ONCE`] at most, with the first attributes of `page` as they were at that moment.
+    pub fn read_with(&self, at: Place, offset: u64, length: u32, page: u32) -> Result<(Vec<u8>, Vec<(u32, Vec<u8>)>)> {
+        let riders = Riders { set: Vec::new(), get: Some(page) };
+        let answer = self.ask_with(at.target, riders, Ask::Read { id: at.id, offset, length }, Vec::new())?.answer?;
+        match answer.reply {
+            ObjectReply::Bytes => Ok((answer.payload, answer.receipt.attributes)),
+            other => Err(strange(&other)),
+        }
+    }
+
     /// Writes bytes as they come, from `offset` on.
     pub fn writer(&self, at: Place, offset: u64, options: WriteOptions) -> ObjectWriter {
         ObjectWriter::new(Flight::new(&self.links), at, offset, options)
@@ -165,7 +194,21 @@ impl Objects {
 
     /// Makes durable what was written as buffered: of an object, of a volume, or of all ([`ObjectId::ROOT`]).
     pub fn flush(&self, at: Place) -> Result<()> {
-        done(self.ask(at.target, Ask::Flush { id: at.id }, Vec::new())?.answer)
+        let scope = match at.id {
+            ObjectId::ROOT => Scope::Target,
+            id if id.is_user() => Scope::Object(id),
+            id => Scope::Volume(id.volume),
+        };
+        self.flush_scope(at.target, scope, None).map(drop)
+    }
+
+    /// Makes durable what was written as buffered in `scope`. With the boot `epoch` of the receipts that is counted on:
+    /// if the target was opened again since, an error of kind restarted says that the bytes have to be sent again. The
+    /// boot epoch.
+    pub fn flush_scope(&self, target: TargetId, scope: Scope, epoch: Option<u64>) -> Result<u64> {
+        let answer = self.ask(target, Ask::Flush { scope, epoch }, Vec::new())?.answer?;
+        let now = answer.receipt.epoch;
+        done(Ok(answer)).map(|()| now)
     }
 
     /// The attributes on a page: numbers and values.
@@ -188,6 +231,21 @@ impl Objects {
         done(self.ask(at.target, Ask::SetAttributes { id: at.id, changes }, Vec::new())?.answer)
     }
 
+    /// Makes object `id` on the same target, in the same volume or another, of the bytes and attributes that `of` has
+    /// now, with `set` changed of these. They share their blocks until one of them is written to.
+    pub fn snapshot(&self, of: Place, id: ObjectId, set: Vec<AttributeChange>) -> Result<()> {
+        let riders = Riders { set, get: None };
+        let Answered { repeated, answer, .. } =
+            self.ask_with(of.target, riders, Ask::Snapshot { id, of: of.id }, Vec::new())?;
+        match answer {
+            Err(error) if repeated && error.kind == Kind::Exists => Err(Error::exists(format!(
+                "{}; it may be this snapshot, made before the connection ended",
+                error.message
+            ))),
+            answer => done(answer),
+        }
+    }
+
     /// The targets, as they say of themselves.
     fn targets(&self) -> Result<Vec<TargetInfo>> {
         match self.links.peer.call(Request::Info)? {
@@ -197,8 +255,12 @@ impl Objects {
     }
 
     fn ask(&self, target: TargetId, ask: Ask, payload: Vec<u8>) -> Result<Answered> {
+        self.ask_with(target, Riders::default(), ask, payload)
+    }
+
+    fn ask_with(&self, target: TargetId, riders: Riders, ask: Ask, payload: Vec<u8>) -> Result<Answered> {
         let mut flight = Flight::new(&self.links);
-        flight.send(ObjectRequest { target, ask }, Arc::new(payload))?;
+        flight.send(ObjectRequest { target, riders, ask }, Arc::new(payload))?;
         flight.receive()
     }
 }

@@ -113,6 +113,19 @@ pub enum Durability {
     Buffered,
 }
 
+/// What a flush makes durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Scope {
+    /// What is buffered of an object.
+    Object(ObjectId),
+    /// What is buffered of an object, if any of it is in these bytes: from the first on, so many.
+    Range(ObjectId, u64, u64),
+    /// What is buffered of a volume's objects.
+    Volume(u64),
+    /// All that is buffered.
+    Target,
+}
+
 /// Where the bytes of a name are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Content {

@@ -47,6 +47,8 @@ pub struct Tally {
     pub compared: u64,
     /// Blocks taken home from logs.
     pub homed: u64,
+    /// Snapshots made.
+    pub snapshots: u64,
 }
 
 impl Tally {
@@ -60,6 +62,7 @@ impl Tally {
         self.at_risk += other.at_risk;
         self.compared += other.compared;
         self.homed += other.homed;
+        self.snapshots += other.snapshots;
     }
 }
 
@@ -162,6 +165,20 @@ async fn command(target: &Rc<Target>, model: &Rc<RefCell<Model>>, random: &Rc<dy
     let stream = target.stream();
     let now = model.borrow().objects.get(&id).cloned();
     let Some(known) = now else {
+        // One of the same user's that exist, as it is now.
+        let first = id.object - (id.object - 1) % OBJECTS;
+        let of = ObjectId { object: first + random.below(OBJECTS), ..id };
+        let known = model.borrow().objects.get(&of).cloned();
+        if let Some(known) = known {
+            begin(model, id, Some(known));
+            objects.snapshot(of, id, Vec::new()).await.expect("it does not exist");
+            // What was buffered of the other one went before.
+            let mut now = model.borrow_mut();
+            now.perhaps.remove(&of);
+            now.tally.snapshots += 1;
+            drop(now);
+            return end(model, id);
+        }
         let attribute = (random.below(2) == 0).then(|| vec![7; random.below(300) as usize]);
         begin(model, id, Some(Known { bytes: Vec::new(), attribute: attribute.clone() }));
         let attributes = attribute.into_iter().map(|value| (9, 1, value)).collect();
@@ -177,9 +194,11 @@ async fn command(target: &Rc<Target>, model: &Rc<RefCell<Model>>, random: &Rc<dy
     };
     let placement = [Placement::Auto, Placement::Auto, Placement::Home, Placement::Log][random.below(4) as usize];
     let durability = [Durability::Durable, Durability::Buffered][random.below(2) as usize];
-    let how = How { placement, durability, set: Vec::new() };
-    // What is to lie in a log is durable at once.
-    let buffered = durability == Durability::Buffered && placement != Placement::Log;
+    let ride = (random.below(6) == 0).then(|| vec![random.below(256) as u8; random.below(500) as usize]);
+    let set = ride.iter().map(|value| (9, 1, Some(value.clone()))).collect();
+    // What is to lie in a log, and what attributes ride on, is durable at once.
+    let buffered = durability == Durability::Buffered && placement != Placement::Log && ride.is_none();
+    let how = How { placement, durability, set };
     match random.below(100) {
         0..50 => {
             let mut offset = random.below(LARGEST - length);
@@ -188,6 +207,7 @@ async fn command(target: &Rc<Target>, model: &Rc<RefCell<Model>>, random: &Rc<dy
             }
             let bytes = content(random, length);
             put(&mut next.bytes, offset, &bytes);
+            next.attribute = ride.or(next.attribute);
             begin(model, id, Some(next));
             objects.write_as(stream, id, Some(offset), &bytes, &how).await.expect("it fits");
             return if buffered { end_buffered(model, id) } else { end(model, id) };
@@ -198,6 +218,7 @@ async fn command(target: &Rc<Target>, model: &Rc<RefCell<Model>>, random: &Rc<dy
             }
             let bytes = content(random, length);
             next.bytes.extend(&bytes);
+            next.attribute = ride.or(next.attribute);
             begin(model, id, Some(next));
             let at = objects.write_as(stream, id, None, &bytes, &how).await.expect("it fits");
             assert_eq!(at, known.bytes.len() as u64, "where it was appended");
@@ -206,8 +227,9 @@ async fn command(target: &Rc<Target>, model: &Rc<RefCell<Model>>, random: &Rc<dy
         60..67 => {
             let size = random.below(LARGEST);
             next.bytes.resize(size as usize, 0);
+            next.attribute = ride.or(next.attribute);
             begin(model, id, Some(next));
-            objects.truncate(id, size).await.expect("it exists");
+            objects.truncate_as(id, size, &how.set).await.expect("it exists");
         }
         67..75 => {
             let offset = random.below(LARGEST);
@@ -215,8 +237,9 @@ async fn command(target: &Rc<Target>, model: &Rc<RefCell<Model>>, random: &Rc<dy
             if offset < end {
                 next.bytes[offset as usize..end as usize].fill(0);
             }
+            next.attribute = ride.or(next.attribute);
             begin(model, id, Some(next));
-            objects.punch(id, offset, length).await.expect("it exists");
+            objects.punch_as(id, offset, length, &how.set).await.expect("it exists");
         }
         75..80 => {
             next.attribute = (random.below(3) > 0).then(|| vec![random.below(256) as u8; random.below(500) as usize]);
@@ -251,7 +274,8 @@ async fn command(target: &Rc<Target>, model: &Rc<RefCell<Model>>, random: &Rc<dy
         }
         _ => {
             let offset = random.below(LARGEST);
-            let bytes = objects.read(stream, id, offset, length).await.expect("it can be read");
+            let (bytes, riding) = objects.read_with(stream, id, offset, length, 9).await.expect("it can be read");
+            assert_eq!(riding.into_iter().next().map(|(_, value)| value), known.attribute, "what rides on a read");
             let from = (offset as usize).min(known.bytes.len());
             let to = (from + length as usize).min(known.bytes.len());
             assert!(bytes == known.bytes[from..to], "{id} reads differently at {offset}, {length} bytes");

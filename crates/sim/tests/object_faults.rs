@@ -4,12 +4,14 @@
 #![allow(clippy::unwrap_used)]
 
 use forebay_env::Env;
+use forebay_model::object::Durability;
 use forebay_model::{Kind, ObjectId, Result};
 use forebay_sim::disk::{Fault, Op, presets};
 use forebay_sim::stage::{Scene, Stage};
 use forebay_target::Target;
 use forebay_target::object::Placement::{self, Home, Log};
 use forebay_target::object::rows::Quota;
+use forebay_target::object::{How, Scope};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -64,6 +66,24 @@ impl User {
         self.try_to(object, Some(next), write).await;
     }
 
+    /// Buffers two writes, and flushes them: each may be there before, and the second never without the first.
+    async fn buffer(&self, object: u64, offset: usize, length: usize) {
+        let how = How { durability: Durability::Buffered, ..How::default() };
+        let objects = self.target.objects();
+        let mut next = self.now(object);
+        for tag in [250, 251] {
+            let (at, bytes) = (offset + usize::from(tag) * 100, vec![tag; length]);
+            next.resize(next.len().max(at + length), 0);
+            next[at..at + length].copy_from_slice(&bytes);
+            let write = objects.write_as(self.target.stream(), id(object), Some(at as u64), &bytes, &how);
+            let tried = write.await.map(drop);
+            self.book.borrow_mut().entry(object).or_default().push(Some(next.clone()));
+            self.told.borrow_mut().errors.extend(tried.err().map(|error| error.to_string()));
+        }
+        let flush = objects.flush_buffered(Scope::Object(id(object)), Some(objects.boot_epoch()));
+        self.try_to(object, Some(next), async { flush.await.map(drop) }).await;
+    }
+
     async fn truncate(&self, object: u64, size: usize) {
         let mut next = self.now(object);
         next.resize(size, 0);
@@ -91,6 +111,12 @@ async fn workload(env: Env, book: Book, told: Rc<RefCell<Told>>) {
     user.write(3, 0, 300_000, Home).await;
     user.try_to(3, None, objects.remove(id(3))).await;
     user.write(4, 0, 50_000, Home).await;
+    user.buffer(2, 3000, 7000).await;
+    user.try_to(5, Some(user.now(2)), objects.snapshot(id(2), id(5), Vec::new())).await;
+    user.write(2, 2000, 3000, Log).await;
+    user.write(5, 9000, 9000, Home).await;
+    note(objects.take_home().await.map(|_| ()));
+    user.try_to(2, None, objects.remove(id(2))).await;
     note(objects.checkpoint().await);
     user.write(1, 0, 100, Log).await;
     note(target.close().await);

@@ -31,13 +31,15 @@ pub mod record;
 mod replay;
 pub mod rows;
 mod scrub;
+pub mod share;
+pub mod snapshot;
 pub mod space;
 mod stretch;
 pub mod tree;
 mod write;
 
-pub use behind::Scope;
 pub use commands::{Attribute, Extent, Found, Placement};
+pub use forebay_model::object::Scope;
 pub use read::{CACHE, MOST_READ, ReadCounters};
 pub use write::How;
 
@@ -111,6 +113,13 @@ pub(crate) struct Work {
     stopping: bool,
     failure: Option<Error>,
     counters: Counters,
+}
+
+impl Work {
+    /// Whether a leaf with keys in any of these ranges is not in memory.
+    fn lacks(&self, ranges: &[(Key, Key)]) -> bool {
+        ranges.iter().any(|(from, to)| self.meta.tree.missing(*from, *to).is_some())
+    }
 }
 
 /// What has been done since opening.
@@ -251,6 +260,26 @@ impl Objects {
             let Some(record) = missing else { return Ok(()) };
             let rows = self.read_leaf(&record).await?;
             self.work.borrow_mut().meta.tree.bring(&record, rows);
+        }
+    }
+
+    /// Brings what `changes` look at and let go to memory: it is there when this returns, until the next wait.
+    async fn bring_for(&self, changes: &[record::Change]) -> Result<()> {
+        let ranges: Vec<_> = changes.iter().flat_map(apply::needs).collect();
+        loop {
+            self.bring(&ranges).await?;
+            let sharing = {
+                let work = self.work.borrow();
+                if work.lacks(&ranges) {
+                    continue;
+                }
+                let sharing = work.meta.sharing(changes);
+                if !work.lacks(&sharing) {
+                    return Ok(());
+                }
+                sharing
+            };
+            self.bring(&sharing).await?;
         }
     }
 

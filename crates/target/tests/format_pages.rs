@@ -11,7 +11,7 @@ use forebay_target::layout::Layout;
 use forebay_target::object::logs::LogRecord;
 use forebay_target::object::record::{self, Change, Stamp, Write};
 use forebay_target::object::rows::{
-    self, Crcs, Head, Key, LEAF_MAGIC, LEAF_VERSION, Logged, Part, Piece, Quota, Row, Rows, Volume, encode_leaf,
+    self, Crcs, Head, Key, LEAF_MAGIC, LEAF_VERSION, Logged, Part, Piece, Quota, Row, Rows, Shared, Volume, encode_leaf,
 };
 use forebay_target::object::tree::{LeafRecord, Place};
 use forebay_target::segment::{Builder, IndexBudget, KeyIndex, Span, Trailer, encode_footer};
@@ -182,15 +182,30 @@ fn the_page_of_objects_has_their_fields_and_cases() {
     names_in_order(part("\nPiece:"), "", &fields(&piece));
     let logged = Logged { at: 1, crc: 2 };
     names_in_order(part("\nLogged:"), "", &fields(&logged));
+    let shared = Shared { blocks: 1, more: 2 };
+    names_in_order(part("\nShared:"), "", &fields(&shared));
     names_in_order(part("## In the catalog"), "", &fields(&ObjectsRecord::default()));
     let record = LeafRecord { first: Key::FIRST, place: Place { at: 1, blocks: 2, crc: 3 } };
     assert_eq!(fields(&record), ["first", "place"]);
     names_in_order(part("\nNamed leaf:"), "place.", &fields(&record.place));
     names_in_order(part("\nLog:"), "", &fields(&LogRecord { group: 1, filled: 2, live: 3 }));
-    let rows =
-        [Row::Head(head()), Row::Attribute(Vec::new()), Row::Piece(piece), Row::Logged(logged), Row::Free(Vec::new())];
-    let parts = [Part::Head, Part::Attribute { page: 0, number: 0 }, Part::Piece(0), Part::Logged(0), Part::Free(0)];
-    let words = ["head", "attribute(", "piece(", "logged(", "free("];
+    let rows = [
+        Row::Head(head()),
+        Row::Attribute(Vec::new()),
+        Row::Piece(piece),
+        Row::Logged(logged),
+        Row::Free(Vec::new()),
+        Row::Shared(shared),
+    ];
+    let parts = [
+        Part::Head,
+        Part::Attribute { page: 0, number: 0 },
+        Part::Piece(0),
+        Part::Logged(0),
+        Part::Free(0),
+        Part::Shared(0),
+    ];
+    let words = ["head", "attribute(", "piece(", "logged(", "free(", "shared("];
     let mut rest = part("Key: `id.volume` `u64`, `id.object` `u64`, then `part`");
     for (n, (row, (part, word))) in (0..).zip(rows.iter().zip(parts.iter().zip(words))) {
         assert_eq!((case(row), case(part)), (n, n));
@@ -234,6 +249,7 @@ fn the_page_of_logs_has_the_bytes_of_a_record_and_all_changes() {
         Change::Attributes { id, time, set: Vec::new() },
         Change::Quota { id, time, quota: Quota::default() },
         Change::Opens(vec![7]),
+        Change::Snapshot { id, of: id, time },
     ];
     for (n, change) in (0..).zip(&changes) {
         assert_eq!(case(change), n);

@@ -7,8 +7,8 @@
 use crate::frame::{Command, Flags, Head, RequestId};
 use crate::reader::FrameReader;
 use crate::writer::FrameWriter;
-use forebay_model::object::{Attribute, AttributeChange, Durability, ObjectHead, Placement, Quota};
-use forebay_model::{Bytes, ObjectId, Result, TargetId};
+use forebay_model::object::{Attribute, AttributeChange, Durability, ObjectHead, OverQuota, Placement, Quota, Scope};
+use forebay_model::{Bytes, Error, ObjectId, Result, TargetId};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 
@@ -53,6 +53,8 @@ impl Command {
     pub const ATTRIBUTES: Command = Command(60);
     /// [`Ask::SetAttributes`].
     pub const SET_ATTRIBUTES: Command = Command(61);
+    /// [`Ask::Snapshot`].
+    pub const SNAPSHOT_OBJECT: Command = Command(62);
 }
 
 /// What is asked, and of which target.
@@ -60,8 +62,21 @@ impl Command {
 pub struct ObjectRequest {
     /// The target.
     pub target: TargetId,
+    /// What rides on it.
+    pub riders: Riders,
     /// What is asked of it.
     pub ask: Ask,
+}
+
+/// Attributes that ride on a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Riders {
+    /// Attributes that change in the same step: on [`Ask::Write`], [`Ask::Append`], [`Ask::Truncate`], [`Ask::Punch`]
+    /// and [`Ask::Snapshot`], where they are those of the new object.
+    pub set: Vec<AttributeChange>,
+    /// The page of which the first attributes are brought along, on what is asked of one object: with [`Ask::Read`] as
+    /// they were when the bytes were, else as they are afterwards. See [`Receipt::attributes`].
+    pub get: Option<u32>,
 }
 
 /// What is asked of a target's objects.
@@ -156,11 +171,13 @@ pub enum Ask {
         /// How many.
         length: u64,
     },
-    /// Makes durable what was answered as buffered, of an object, or of a volume (whose object is 0), or of the whole
-    /// target (volume 0, object 0): [`ObjectReply::Done`].
+    /// Makes durable what was answered as buffered: [`ObjectReply::Done`].
     Flush {
-        /// The object.
-        id: ObjectId,
+        /// Of what.
+        scope: Scope,
+        /// The boot epoch of those answers ([`Receipt::epoch`]): if the target was opened again since, what they were for
+        /// may be lost, and the error is [`forebay_model::Kind::Restarted`].
+        epoch: Option<u64>,
     },
     /// The attributes on a page: [`ObjectReply::Attributes`].
     Attributes {
@@ -177,6 +194,13 @@ pub enum Ask {
         id: ObjectId,
         /// What is set.
         changes: Vec<AttributeChange>,
+    },
+    /// Makes an object of the bytes and attributes that another has now, and shares its blocks: [`ObjectReply::Done`].
+    Snapshot {
+        /// The object, which must not exist.
+        id: ObjectId,
+        /// The other one, in the same volume or another.
+        of: ObjectId,
     },
 }
 
@@ -218,22 +242,41 @@ pub enum ObjectReply {
     },
 }
 
+/// What comes with every reply.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// The boot epoch of the target, which changes whenever it is opened: what was buffered in an earlier one may be
+    /// lost.
+    pub epoch: u64,
+    /// After a command that may have taken space: the volume holds more than its soft quota.
+    pub over: Option<OverQuota>,
+    /// Numbers and values, where [`Riders::get`] asked for them: [`MOST_RIDING`] bytes at most.
+    pub attributes: Vec<(u32, Vec<u8>)>,
+}
+
 /// A reply with the bytes that come with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectAnswer {
     /// The reply.
     pub reply: ObjectReply,
+    /// What comes with every reply.
+    pub receipt: Receipt,
     /// Its payload.
     pub payload: Vec<u8>,
 }
 
 impl From<ObjectReply> for ObjectAnswer {
     fn from(reply: ObjectReply) -> ObjectAnswer {
-        ObjectAnswer { reply, payload: Vec::new() }
+        ObjectAnswer { reply, receipt: Receipt::default(), payload: Vec::new() }
     }
 }
 
 impl ObjectRequest {
+    /// Asks without riders.
+    pub fn new(target: TargetId, ask: Ask) -> ObjectRequest {
+        ObjectRequest { target, riders: Riders::default(), ask }
+    }
+
     /// Its number on the wire.
     pub fn command(&self) -> Command {
         match self.ask {
@@ -251,6 +294,7 @@ impl ObjectRequest {
             Ask::Flush { .. } => Command::FLUSH_OBJECTS,
             Ask::Attributes { .. } => Command::ATTRIBUTES,
             Ask::SetAttributes { .. } => Command::SET_ATTRIBUTES,
+            Ask::Snapshot { .. } => Command::SNAPSHOT_OBJECT,
         }
     }
 
@@ -264,14 +308,15 @@ impl ObjectRequest {
 
     /// Sends it as request `id`, with what it writes.
     pub fn send(&self, writer: &mut FrameWriter<impl Write>, id: RequestId, payload: &[u8]) -> Result<()> {
-        let (command, none, target) = (self.command(), Flags::NONE, self.target);
+        let (command, none, target) = (self.command(), Flags::NONE, (self.target, &self.riders));
         let payload = &[payload][..];
         match &self.ask {
             Ask::CreateVolume { volume, quota } | Ask::SetQuota { volume, quota } => {
                 writer.send(id, command, none, &(target, volume, quota), payload)
             }
             Ask::Create { id: of, attributes } => writer.send(id, command, none, &(target, of, attributes), payload),
-            Ask::Remove { id: of } | Ask::Flush { id: of } => writer.send(id, command, none, &(target, of), payload),
+            Ask::Remove { id: of } => writer.send(id, command, none, &(target, of), payload),
+            Ask::Flush { scope, epoch } => writer.send(id, command, none, &(target, scope, epoch), payload),
             Ask::Stat { id: of, page } => writer.send(id, command, none, &(target, of, page), payload),
             Ask::List { volume, from, most, page } => {
                 writer.send(id, command, none, &(target, volume, from, most, page), payload)
@@ -293,13 +338,14 @@ impl ObjectRequest {
                 writer.send(id, command, none, &(target, of, page, from), payload)
             }
             Ask::SetAttributes { id: of, changes } => writer.send(id, command, none, &(target, of, changes), payload),
+            Ask::Snapshot { id: new, of } => writer.send(id, command, none, &(target, new, of), payload),
         }
     }
 
     /// The request that a frame with this head brought, whose payload has not been taken; `None` if its command is none
-    /// of these.
-    pub fn receive(reader: &mut FrameReader<impl Read>, head: &Head) -> Result<Option<ObjectRequest>> {
-        let (target, ask) = match head.command {
+    /// of these. The inner error is of a request that is well formed, and asks for what is not known.
+    pub fn receive(reader: &mut FrameReader<impl Read>, head: &Head) -> Result<Option<Result<ObjectRequest>>> {
+        let ((target, riders), ask): ((TargetId, Riders), Ask) = match head.command {
             Command::CREATE_VOLUME => {
                 reader.decode().map(|(target, volume, quota)| (target, Ask::CreateVolume { volume, quota }))?
             }
@@ -317,43 +363,74 @@ impl ObjectRequest {
             Command::READ_OBJECT => {
                 reader.decode().map(|(target, id, offset, length)| (target, Ask::Read { id, offset, length }))?
             }
-            Command::WRITE_OBJECT => reader.decode().map(|(target, id, offset, placement, durability)| {
-                (target, Ask::Write { id, offset, placement, durability })
-            })?,
-            Command::APPEND_OBJECT => reader
-                .decode()
-                .map(|(target, id, placement, durability)| (target, Ask::Append { id, placement, durability }))?,
+            Command::WRITE_OBJECT => {
+                let (target, id, offset, placement, level) = reader.decode()?;
+                match ways(placement, level) {
+                    Ok((placement, durability)) => (target, Ask::Write { id, offset, placement, durability }),
+                    Err(error) => return Ok(Some(Err(error))),
+                }
+            }
+            Command::APPEND_OBJECT => {
+                let (target, id, placement, level) = reader.decode()?;
+                match ways(placement, level) {
+                    Ok((placement, durability)) => (target, Ask::Append { id, placement, durability }),
+                    Err(error) => return Ok(Some(Err(error))),
+                }
+            }
             Command::TRUNCATE_OBJECT => {
                 reader.decode().map(|(target, id, size)| (target, Ask::Truncate { id, size }))?
             }
             Command::PUNCH_OBJECT => {
                 reader.decode().map(|(target, id, offset, length)| (target, Ask::Punch { id, offset, length }))?
             }
-            Command::FLUSH_OBJECTS => reader.decode().map(|(target, id)| (target, Ask::Flush { id }))?,
+            Command::FLUSH_OBJECTS => {
+                reader.decode().map(|(target, scope, epoch)| (target, Ask::Flush { scope, epoch }))?
+            }
             Command::ATTRIBUTES => {
                 reader.decode().map(|(target, id, page, from)| (target, Ask::Attributes { id, page, from }))?
             }
             Command::SET_ATTRIBUTES => {
                 reader.decode().map(|(target, id, changes)| (target, Ask::SetAttributes { id, changes }))?
             }
+            Command::SNAPSHOT_OBJECT => reader.decode().map(|(target, id, of)| (target, Ask::Snapshot { id, of }))?,
             _ => return Ok(None),
         };
-        Ok(Some(ObjectRequest { target, ask }))
+        Ok(Some(Ok(ObjectRequest { target, riders, ask })))
     }
+}
+
+/// The placement and the level of durability with these numbers, which are those of their cases.
+fn ways(placement: u32, level: u32) -> Result<(Placement, Durability)> {
+    let placement = match placement {
+        0 => Placement::Auto,
+        1 => Placement::Log,
+        2 => Placement::Home,
+        other => return Err(unknown("placement", other, "0 auto, 1 log, 2 home")),
+    };
+    let durability = match level {
+        0 => Durability::Durable,
+        1 => Durability::Buffered,
+        other => return Err(unknown("level of durability", other, "0 durable, 1 buffered")),
+    };
+    Ok((placement, durability))
+}
+
+fn unknown(what: &str, number: u32, known: &str) -> Error {
+    Error::usage(format!("there is no {what} {number}; take one of {known} (nothing was changed)"))
 }
 
 impl ObjectAnswer {
     /// Sends it as the answer to request `id`.
     pub fn send(&self, writer: &mut FrameWriter<impl Write>, id: RequestId, command: Command) -> Result<()> {
-        writer.send(id, command, Flags::RESPONSE.and(Flags::END), &self.reply, &[&self.payload])
+        writer.send(id, command, Flags::RESPONSE.and(Flags::END), &(&self.reply, &self.receipt), &[&self.payload])
     }
 
     /// The answer that a frame with this head brought, or the error that the other side sent.
     pub fn receive(reader: &mut FrameReader<impl Read>, head: &Head) -> Result<ObjectAnswer> {
-        let reply = reader.answer(head)?;
+        let (reply, receipt) = reader.answer(head)?;
         let mut payload = vec![0; head.payload as usize];
         reader.payload_into(&mut payload)?;
-        Ok(ObjectAnswer { reply, payload })
+        Ok(ObjectAnswer { reply, receipt, payload })
     }
 }
 

@@ -171,6 +171,7 @@ fn the_kinds_of_errors_keep_their_numbers() {
         Kind::Version,
         Kind::Device,
         Kind::Disconnected,
+        Kind::Restarted,
     ];
     for (number, kind) in kinds.into_iter().enumerate() {
         let bytes = postcard::to_allocvec(&Error::new(kind, "why")).expect("it fits");

@@ -1,7 +1,7 @@
 //! Objects by name. A name is an object of its own that points to the one with the bytes ([`forebay_model::object`]), so
 //! what a name means comes to be, and changes, in one step: bytes are written to a fresh object, which gets the name last.
 
-use super::{ObjectReader, ObjectWriter, Objects, Place, WriteOptions, place};
+use super::{ObjectReader, ObjectWriter, Objects, OverQuota, Place, WriteOptions, place};
 use forebay_model::object::{
     CONTENT, DEFAULT_VOLUME, DEFAULT_VOLUME_NAME, NAME, NAMES, ObjectHead, Quota, name_number,
 };
@@ -23,6 +23,8 @@ pub struct Named {
     pub place: Place,
     /// What is known of them.
     pub head: ObjectHead,
+    /// When they were written just now: their volume holds more than it should.
+    pub over: Option<OverQuota>,
 }
 
 /// Bytes that were written for a name and do not have it: they are being written, or were left behind by a process that
@@ -61,7 +63,9 @@ impl Objects {
         for _ in 0..LOOKS {
             let entry = self.entry(name, &targets)?.ok_or_else(|| missing(name))?;
             match self.stat(entry.content, None) {
-                Ok(info) => return Ok(Named { name: name.to_string(), place: entry.content, head: info.head }),
+                Ok(info) => {
+                    return Ok(Named { name: name.to_string(), place: entry.content, head: info.head, over: None });
+                }
                 // It means something else by now, or nothing.
                 Err(error) if error.kind == Kind::Missing => {}
                 Err(error) => return Err(error),
@@ -153,7 +157,7 @@ impl Objects {
         let mut listing = Listing::default();
         for (name, at) in entries {
             if let Some((_, head)) = bytes.remove(&at) {
-                listing.names.push(Named { name, place: at, head });
+                listing.names.push(Named { name, place: at, head, over: None });
             } else {
                 // It came to mean other bytes, or was removed, while they were listed.
                 match self.find(&name) {
@@ -311,17 +315,18 @@ impl Put {
 
     /// Waits until all is durable and has its name. What the name meant before is gone then.
     pub fn finish(mut self) -> Result<Named> {
-        let (Some(writer), Some(place)) = (self.writer.take(), self.at) else {
+        let (Some(mut writer), Some(place)) = (self.writer.take(), self.at) else {
             return Err(Error::usage(format!("{} was not written", self.name)));
         };
-        writer.finish()?;
+        writer.complete()?;
+        let over = writer.over_quota();
         let head = self.objects.stat(place, None)?.head;
         match self.objects.give_name(&self.name, place, self.replace) {
             Ok(before) => {
                 self.at = None;
                 // What cannot be removed now is listed as unfinished.
                 let _ = before.map(|before| self.objects.remove_if_there(before));
-                Ok(Named { name: self.name.clone(), place, head })
+                Ok(Named { name: self.name.clone(), place, head, over })
             }
             Err(error) => {
                 if matches!(error.kind, Kind::Busy | Kind::Damaged | Kind::Device | Kind::Disconnected) {

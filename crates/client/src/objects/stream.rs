@@ -2,6 +2,7 @@
 
 use super::flight::Flight;
 use super::{MOST_AT_ONCE, Place, WriteOptions, done, strange};
+use forebay_model::object::{Durability, OverQuota, Scope};
 use forebay_model::{Error, Result};
 use forebay_wire::object::{Ask, ObjectReply, ObjectRequest};
 use std::collections::VecDeque;
@@ -31,7 +32,7 @@ impl ObjectReader {
         while self.next < self.end {
             let length = CHUNK.min(self.end - self.next);
             let ask = Ask::Read { id: self.at.id, offset: self.next, length: length as u32 };
-            let request = ObjectRequest { target: self.at.target, ask };
+            let request = ObjectRequest::new(self.at.target, ask);
             if !self.flight.has_room(&request, 0) {
                 break;
             }
@@ -66,11 +67,14 @@ pub struct ObjectWriter {
     buffer: Vec<u8>,
     spare: Vec<Vec<u8>>,
     options: WriteOptions,
+    /// The boot epoch in which the first bytes were taken in.
+    epoch: Option<u64>,
+    over: Option<OverQuota>,
 }
 
 impl ObjectWriter {
     pub(super) fn new(flight: Flight, at: Place, offset: u64, options: WriteOptions) -> ObjectWriter {
-        ObjectWriter { flight, at, offset, buffer: Vec::new(), spare: Vec::new(), options }
+        ObjectWriter { flight, at, offset, buffer: Vec::new(), spare: Vec::new(), options, epoch: None, over: None }
     }
 
     /// Takes bytes in; waits while as much is under way as may be. After an error it is of no more use.
@@ -87,13 +91,29 @@ impl ObjectWriter {
         Ok(())
     }
 
-    /// Waits until everything is written; the offset behind the last byte.
+    /// The volume holds more than it should, as said when bytes were last written.
+    pub fn over_quota(&self) -> Option<OverQuota> {
+        self.over
+    }
+
+    /// Waits until everything is durable; the offset behind the last byte. If bytes were buffered and the target was
+    /// opened again meanwhile, an error of kind restarted says that all of them have to be written again.
     pub fn finish(mut self) -> Result<u64> {
+        self.complete()
+    }
+
+    /// As [`ObjectWriter::finish`], and it can be asked afterwards.
+    pub(super) fn complete(&mut self) -> Result<u64> {
         if !self.buffer.is_empty() {
             self.send()?;
         }
         while self.flight.pending() > 0 {
             self.settle()?;
+        }
+        if let Some(epoch) = self.epoch.filter(|_| self.options.durability == Durability::Buffered) {
+            let ask = Ask::Flush { scope: Scope::Object(self.at.id), epoch: Some(epoch) };
+            self.flight.send(ObjectRequest::new(self.at.target, ask), Arc::default())?;
+            done(self.flight.receive()?.answer)?;
         }
         Ok(self.offset)
     }
@@ -101,7 +121,7 @@ impl ObjectWriter {
     fn send(&mut self) -> Result<()> {
         let WriteOptions { placement, durability } = self.options;
         let ask = Ask::Write { id: self.at.id, offset: self.offset, placement, durability };
-        let request = ObjectRequest { target: self.at.target, ask };
+        let request = ObjectRequest::new(self.at.target, ask);
         while !self.flight.has_room(&request, self.buffer.len()) {
             self.settle()?;
         }
@@ -114,7 +134,10 @@ impl ObjectWriter {
 
     fn settle(&mut self) -> Result<()> {
         let answered = self.flight.receive()?;
-        done(answered.answer)?;
+        let answer = answered.answer?;
+        self.epoch.get_or_insert(answer.receipt.epoch);
+        self.over = answer.receipt.over;
+        done(Ok(answer))?;
         self.spare.extend(Arc::into_inner(answered.payload));
         Ok(())
     }

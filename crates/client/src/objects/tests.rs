@@ -4,7 +4,7 @@ use crate::peer::{AnswerLink, ObjectLink, Peer, WriterLink};
 use forebay_model::object::{ObjectHead, name_number};
 use forebay_model::{Bytes, Error, Kind, Moment, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::command::{Info, QueryRequest, Reply, Request, TargetInfo};
-use forebay_wire::object::{Ask, MOST_PENDING, ObjectAnswer, ObjectInfo, ObjectReply, ObjectRequest, WINDOW};
+use forebay_wire::object::{Ask, MOST_PENDING, ObjectAnswer, ObjectInfo, ObjectReply, ObjectRequest, Receipt, WINDOW};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
@@ -87,7 +87,11 @@ impl State {
                 let bytes = &objects.get(id).ok_or_else(|| missing(*id))?.bytes;
                 let from = (*offset as usize).min(bytes.len());
                 let to = (from + *length as usize).min(bytes.len());
-                ObjectAnswer { reply: ObjectReply::Bytes, payload: bytes[from..to].to_vec() }
+                ObjectAnswer {
+                    reply: ObjectReply::Bytes,
+                    receipt: Receipt::default(),
+                    payload: bytes[from..to].to_vec(),
+                }
             }
             Ask::Write { id, offset, .. } => {
                 let bytes = &mut objects.get_mut(id).ok_or_else(|| missing(*id))?.bytes;

@@ -2,7 +2,7 @@
 
 use super::{enter, fresh};
 use forebay_client::Cluster;
-use forebay_client::objects::{Durability, Placement, Quota, WriteOptions, place};
+use forebay_client::objects::{Durability, Place, Placement, Quota, Scope, WriteOptions, place};
 use forebay_model::{Bytes, Kind, ObjectId, TargetId};
 
 const PLAIN: WriteOptions = WriteOptions { placement: Placement::Auto, durability: Durability::Durable };
@@ -18,6 +18,38 @@ fn every_command_does_the_same_for_the_owner_and_for_its_guest() {
     for cluster in [guest, owner] {
         cluster.close().expect("closed");
     }
+}
+
+/// Writes as buffered, with attributes along; the object has `before` and 10 bytes more afterwards, then `before` again.
+fn buffered_and_riding(cluster: &Cluster, one: Place, before: &[u8]) {
+    let objects = cluster.objects();
+    let size = before.len() as u64;
+    let buffered = WriteOptions { durability: Durability::Buffered, ..PLAIN };
+    let receipt = objects.write_with(one, size, b"0123456789", buffered, Vec::new()).expect("taken in");
+    assert_eq!(receipt.over, None);
+    assert_eq!(objects.read_at(one, size, 99).expect("it is there"), b"0123456789");
+    for scope in [Scope::Range(one.id, size, 3), Scope::Object(one.id), Scope::Volume(one.id.volume), Scope::Target] {
+        assert_eq!(objects.flush_scope(one.target, scope, Some(receipt.epoch)), Ok(receipt.epoch));
+    }
+    let old = objects.flush_scope(one.target, Scope::Target, Some(receipt.epoch - 1)).expect_err("another epoch");
+    assert_eq!(old.kind, Kind::Restarted, "{old}");
+    let mut writer = objects.writer(one, size, buffered);
+    writer.write(b"9876543210").expect("taken in");
+    assert_eq!(writer.finish(), Ok(size + 10));
+    let set = vec![(7, 1, Some(b"rides".to_vec()))];
+    objects.write_with(one, size, b"abc", PLAIN, set.clone()).expect("written");
+    let (bytes, riding) = objects.read_with(one, size, 5, 7).expect("read");
+    assert_eq!((bytes, riding), (b"abc65".to_vec(), vec![(1, b"rides".to_vec())]));
+    let too_long = vec![(7, 1, Some(vec![0; 5000]))];
+    assert_eq!(objects.write_with(one, size, b"xyz", PLAIN, too_long).expect_err("too long").kind, Kind::Usage);
+    assert_eq!(objects.read_at(one, size, 3).expect("nothing was changed"), b"abc");
+    // The volume may hold less than it does, and is told of by whoever writes.
+    let soft = |soft_bytes| Quota { soft_bytes, hard_bytes: Bytes::mib(20), ..Quota::default() };
+    objects.set_quota(one.target, one.id.volume, soft(Bytes::kib(1))).expect("less");
+    let over = objects.write_with(one, size, b"ABC", buffered, Vec::new()).expect("written").over.expect("a warning");
+    assert!(over.used > over.soft_bytes && over.soft_bytes == Bytes::kib(1), "{over:?}");
+    objects.set_quota(one.target, one.id.volume, soft(Bytes(u64::MAX))).expect("more");
+    objects.truncate(one, size).expect("as before");
 }
 
 fn every_command(cluster: &Cluster, volume: u64) {
@@ -52,6 +84,14 @@ fn every_command(cluster: &Cluster, volume: u64) {
     for at in [one, place(target, volume, 0), forebay_client::objects::Place { target, id: ObjectId::ROOT }] {
         objects.flush(at).expect("flushed");
     }
+    buffered_and_riding(cluster, one, &expected);
+    let copy = place(target, volume, 77);
+    objects.snapshot(one, copy.id, vec![(2, 9, None)]).expect("a snapshot");
+    objects.write_at(copy, 0, b"other", PLAIN).expect("written");
+    assert_eq!(objects.attributes(copy, 2).expect("attributes"), [(5, b"five".to_vec())]);
+    assert!(objects.read_at(one, 0, u64::MAX).expect("as before") == expected);
+    assert_eq!(objects.snapshot(one, copy.id, Vec::new()).expect_err("twice").kind, Kind::Exists);
+    objects.remove(copy).expect("removed");
     objects.set_attributes(one, vec![(2, 5, None), (2, 7, Some(b"seven".to_vec()))]).expect("set");
     let left = vec![(7, b"seven".to_vec()), (9, b"nine".to_vec())];
     assert_eq!(objects.attributes(one, 2).expect("attributes"), left);

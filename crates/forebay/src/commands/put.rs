@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::show::live::{Live, bar};
 use crate::show::say;
 use clap::Args;
-use forebay_client::objects::{MOST_AT_ONCE, Put};
+use forebay_client::objects::{MOST_AT_ONCE, OverQuota, Put};
 use forebay_env::real::clock;
 use forebay_env::real::file::{self, File};
 use forebay_env::real::signal::{Ready, Stop};
@@ -52,13 +52,42 @@ pub fn run(context: &mut Context, args: &PutArgs) -> Result<()> {
         let named = put.finish()?;
         let seconds = clock::now().since(began).as_secs_f64();
         if context.json {
+            let over = named.over.map(|over| {
+                json!({
+                    "volume": over.volume, "used_bytes": over.used.0, "soft_bytes": limit(over.soft_bytes.0),
+                    "objects": over.objects, "soft_objects": limit(over.soft_objects),
+                })
+            });
             return context.out.json(&json!({
                 "name": named.name, "size_bytes": named.head.size, "target": named.place.target.to_string(),
-                "object": super::object::number(&named), "seconds": seconds,
+                "object": super::object::number(&named), "seconds": seconds, "over_quota": over,
             }));
+        }
+        if let Some(over) = named.over {
+            say(&format!("forebay: {}", warning(&over)));
         }
         context.out.line(format_args!("Put {} into {}.", Bytes(named.head.size), named.name))
     })
+}
+
+/// A limit that is one.
+fn limit(most: u64) -> Option<u64> {
+    Some(most).filter(|most| *most < u64::MAX)
+}
+
+fn warning(over: &OverQuota) -> String {
+    let mut said = Vec::new();
+    if over.used > over.soft_bytes {
+        said.push(format!("{} of {}", over.used, over.soft_bytes));
+    }
+    if over.objects > over.soft_objects {
+        said.push(format!("{} of {} objects", over.objects, over.soft_objects));
+    }
+    format!(
+        "volume {:x} holds more than its soft quota: {}; remove something before it is full",
+        over.volume,
+        said.join(" and ")
+    )
 }
 
 /// The source, what people call it, and its size if that is known.

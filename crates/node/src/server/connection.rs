@@ -127,7 +127,7 @@ impl Connection<'_> {
         }
     }
 
-    fn object(&mut self, head: &Head, request: ObjectRequest) -> Result<()> {
+    fn object(&mut self, head: &Head, request: Result<ObjectRequest>) -> Result<()> {
         let objects = match &mut self.objects {
             Some(objects) => objects,
             none => none.insert(ObjectRequests::new(self.host.objects(), self.out.clone())?),
@@ -138,6 +138,14 @@ impl Connection<'_> {
             objects.refuse(head.request, 0, head.command, too_much(length));
             return Ok(());
         }
+        let request = match request {
+            Ok(request) => request,
+            Err(error) => {
+                objects.make_room(0);
+                objects.refuse(head.request, 0, head.command, error);
+                return Ok(());
+            }
+        };
         let weight = request.weight(length);
         objects.make_room(weight);
         let mut payload = vec![0; length];

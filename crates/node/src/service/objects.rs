@@ -1,13 +1,13 @@
 //! What is asked of a target's objects.
 
 use super::Service;
-use forebay_model::object::{ObjectHead, Quota, VolumeUse};
+use forebay_model::object::{AttributeChange, ObjectHead, Quota, Scope, VolumeUse};
 use forebay_model::{Bytes, Error, ObjectId, Result, TargetId};
 use forebay_target::object::rows::{self, BLOCK};
-use forebay_target::object::{self, Objects};
+use forebay_target::object::{self, How, Objects};
 use forebay_target::schedule::StreamId;
 use forebay_wire::object::{Ask, MOST_AT_ONCE, MOST_ATTRIBUTES, MOST_RIDING};
-use forebay_wire::object::{ObjectAnswer, ObjectInfo, ObjectReply, ObjectRequest};
+use forebay_wire::object::{ObjectAnswer, ObjectInfo, ObjectReply, ObjectRequest, Receipt, Riders};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -45,40 +45,114 @@ pub(super) async fn ask(
     payload: &[u8],
 ) -> Result<ObjectAnswer> {
     let (objects, stream) = (service.target.objects(), service.links.stream(service, link));
-    let done = |()| ObjectReply::Done;
     check(request.target, service.target.id(), payload)?;
-    let reply = match request.ask {
-        Ask::CreateVolume { volume, quota } => objects.create_volume(volume, limits(quota)).await.map(done),
-        Ask::SetQuota { volume, quota } => objects.set_quota(volume, limits(quota)).await.map(done),
-        Ask::Create { id, attributes } => objects.create(id, attributes).await.map(done),
-        Ask::Remove { id } => objects.remove(id).await.map(done),
-        Ask::Stat { id, page } => info(objects, id, page).await.map(|info| ObjectReply::Info(Box::new(info))),
-        Ask::List { volume, from, most, page } => list(objects, volume, from, most, page).await,
+    let ObjectRequest { riders: Riders { set, get }, ask, .. } = request;
+    let (of, grows) = (object_of(&ask), grows(&ask));
+    if !set.is_empty() && !takes_riders(&ask) {
+        return Err(Error::usage(
+            "attributes ride on what changes an object's bytes; here they do not (nothing was changed)",
+        ));
+    }
+    if get.is_some() && of.is_none() {
+        return Err(Error::usage("attributes are brought along by what is asked of one object (nothing was changed)"));
+    }
+    let (mut payload_back, mut attributes) = (Vec::new(), None);
+    let reply = match ask {
         Ask::Read { id, offset, length } => {
             if u64::from(length) > MOST_AT_ONCE.0 {
                 return Err(Error::usage(format!(
                     "{length} bytes at once are too many to read; read {MOST_AT_ONCE} at most"
                 )));
             }
-            let payload = objects.read(stream, id, offset, u64::from(length)).await?;
-            return Ok(ObjectAnswer { reply: ObjectReply::Bytes, payload });
+            payload_back = match get {
+                Some(page) => {
+                    let (bytes, riding) = objects.read_with(stream, id, offset, u64::from(length), page).await?;
+                    attributes = Some(riding);
+                    bytes
+                }
+                None => objects.read(stream, id, offset, u64::from(length)).await?,
+            };
+            ObjectReply::Bytes
         }
-        // Writes are durable when they return, whatever was asked for.
-        Ask::Write { id, offset, placement, durability: _ } => {
-            objects.write(stream, id, offset, payload, place(placement)).await.map(done)
+        ask => change_or_tell(objects, stream, ask, set, payload).await?,
+    };
+    let attributes = match (attributes, get, of) {
+        (Some(attributes), ..) => attributes,
+        (None, Some(page), Some(id)) => objects.attributes(id, page).await?,
+        _ => Vec::new(),
+    };
+    let over = match of.filter(|_| grows) {
+        // What was done is done, whether or not this is known.
+        Some(id) => objects.over_quota(id).await.unwrap_or(None),
+        None => None,
+    };
+    let receipt = Receipt { epoch: objects.boot_epoch(), over, attributes: riding(attributes) };
+    Ok(ObjectAnswer { reply, receipt, payload: payload_back })
+}
+
+/// Does what is asked, but for reading; `set` rides on it.
+async fn change_or_tell(
+    objects: &Objects,
+    stream: StreamId,
+    ask: Ask,
+    set: Vec<AttributeChange>,
+    payload: &[u8],
+) -> Result<ObjectReply> {
+    let done = |()| ObjectReply::Done;
+    match ask {
+        Ask::CreateVolume { volume, quota } => objects.create_volume(volume, limits(quota)).await.map(done),
+        Ask::SetQuota { volume, quota } => objects.set_quota(volume, limits(quota)).await.map(done),
+        Ask::Create { id, attributes } => objects.create(id, attributes).await.map(done),
+        Ask::Remove { id } => objects.remove(id).await.map(done),
+        Ask::Stat { id, page } => info(objects, id, page).await.map(|info| ObjectReply::Info(Box::new(info))),
+        Ask::List { volume, from, most, page } => list(objects, volume, from, most, page).await,
+        Ask::Read { .. } => Err(Error::usage("reading changes nothing")),
+        Ask::Write { id, offset, placement, durability } => {
+            let how = How { placement: place(placement), durability, set };
+            objects.write_as(stream, id, Some(offset), payload, &how).await.map(|_| ObjectReply::Done)
         }
-        Ask::Append { id, placement, durability: _ } => {
-            objects.append(stream, id, payload, place(placement)).await.map(ObjectReply::At)
+        Ask::Append { id, placement, durability } => {
+            let how = How { placement: place(placement), durability, set };
+            objects.write_as(stream, id, None, payload, &how).await.map(ObjectReply::At)
         }
-        Ask::Truncate { id, size } => objects.truncate(id, size).await.map(done),
-        Ask::Punch { id, offset, length } => objects.punch(id, offset, length).await.map(done),
-        // There is nothing to flush; an object that does not exist is told of, and a target that stopped.
-        Ask::Flush { id: ObjectId::ROOT } => objects.ready().await.map(done),
-        Ask::Flush { id } => objects.head(id).await.map(|_| ObjectReply::Done),
+        Ask::Truncate { id, size } => objects.truncate_as(id, size, &set).await.map(done),
+        Ask::Punch { id, offset, length } => objects.punch_as(id, offset, length, &set).await.map(done),
+        Ask::Flush { scope, epoch } => objects.flush_buffered(scope, epoch).await.map(|_| ObjectReply::Done),
         Ask::Attributes { id, page, from } => attributes(objects, id, page, from).await,
         Ask::SetAttributes { id, changes } => objects.set_attributes(id, changes).await.map(done),
-    };
-    reply.map(ObjectAnswer::from)
+        Ask::Snapshot { id, of } => objects.snapshot(of, id, set).await.map(done),
+    }
+}
+
+/// The object that is there afterwards, of what is asked of one.
+fn object_of(ask: &Ask) -> Option<ObjectId> {
+    match ask {
+        Ask::Create { id, .. } | Ask::Stat { id, .. } | Ask::Read { id, .. } | Ask::Write { id, .. } => Some(*id),
+        Ask::Append { id, .. } | Ask::Truncate { id, .. } | Ask::Punch { id, .. } => Some(*id),
+        Ask::Attributes { id, .. } | Ask::SetAttributes { id, .. } | Ask::Snapshot { id, .. } => Some(*id),
+        Ask::CreateVolume { .. } | Ask::SetQuota { .. } | Ask::Remove { .. } | Ask::List { .. } => None,
+        Ask::Flush { scope: Scope::Object(id) | Scope::Range(id, ..), .. } => Some(*id),
+        Ask::Flush { .. } => None,
+    }
+}
+
+/// Whether it may take space or make an object.
+fn grows(ask: &Ask) -> bool {
+    let makes = matches!(ask, Ask::Create { .. } | Ask::Snapshot { .. });
+    makes || matches!(ask, Ask::Write { .. } | Ask::Append { .. } | Ask::Truncate { .. })
+}
+
+/// Whether attributes may be set along with it.
+fn takes_riders(ask: &Ask) -> bool {
+    let bytes = matches!(ask, Ask::Write { .. } | Ask::Append { .. } | Ask::Truncate { .. } | Ask::Punch { .. });
+    bytes || matches!(ask, Ask::Snapshot { .. })
+}
+
+/// As many attributes as ride on an answer.
+fn riding(mut attributes: Vec<(u32, Vec<u8>)>) -> Vec<(u32, Vec<u8>)> {
+    let fits = fitting(&attributes, MOST_RIDING);
+    attributes.truncate(fits);
+    attributes
 }
 
 fn check(asked: TargetId, own: TargetId, payload: &[u8]) -> Result<()> {
@@ -98,13 +172,11 @@ pub(crate) fn too_much(length: usize) -> Error {
 
 async fn info(objects: &Objects, id: ObjectId, page: Option<u32>) -> Result<ObjectInfo> {
     let head = head(&objects.head(id).await?);
-    let mut attributes = match page {
+    let attributes = match page {
         Some(page) => objects.attributes(id, page).await?,
         None => Vec::new(),
     };
-    let fits = fitting(&attributes, MOST_RIDING);
-    attributes.truncate(fits);
-    Ok(ObjectInfo { id, head, attributes })
+    Ok(ObjectInfo { id, head, attributes: riding(attributes) })
 }
 
 /// How many of the attributes have `most` bytes together at most.

@@ -8,6 +8,7 @@ use forebay_model::{Bytes, Error, Kind, Moment, ObjectId, Rate, Result};
 use forebay_target::Target;
 use forebay_target::object::Placement;
 use forebay_target::object::rows::Quota;
+use forebay_target::scrub::Options;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -27,11 +28,14 @@ pub enum State {
     SmallWrites,
     /// Objects that are written 4 MiB at a time, as fast as they can.
     LargeWrites,
+    /// Everything that is kept is read and compared with its checksums, over and over, as fast as that can.
+    Scrub,
 }
 
 impl State {
     /// All of them.
-    pub const ALL: [State; 5] = [State::Readers, State::Pins, State::Aged, State::SmallWrites, State::LargeWrites];
+    pub const ALL: [State; 6] =
+        [State::Readers, State::Pins, State::Aged, State::SmallWrites, State::LargeWrites, State::Scrub];
 
     /// What people call it.
     pub fn name(self) -> &'static str {
@@ -41,6 +45,7 @@ impl State {
             State::Aged => "aged",
             State::SmallWrites => "small-writes",
             State::LargeWrites => "large-writes",
+            State::Scrub => "scrub",
         }
     }
 
@@ -83,6 +88,8 @@ pub struct Others {
     pub filled: Bytes,
     /// Bytes of large writes, per second.
     pub large: Rate,
+    /// Bytes that were scrubbed, per second.
+    pub scrubbed: Rate,
 }
 
 impl Others {
@@ -122,6 +129,7 @@ struct Counts {
     /// When those came that are not durable.
     waiting: RefCell<BTreeMap<u64, Moment>>,
     large: Cell<u64>,
+    scrubbed: Cell<u64>,
     failure: RefCell<Option<Error>>,
     stopped: Cell<bool>,
 }
@@ -145,6 +153,7 @@ pub fn run(seed: u64, load: &Load, states: &BTreeSet<State>) -> Result<(Outcome,
         due: Cell::default(),
         waiting: RefCell::default(),
         large: Cell::default(),
+        scrubbed: Cell::default(),
         failure: RefCell::default(),
         stopped: Cell::default(),
     });
@@ -162,11 +171,15 @@ pub fn run(seed: u64, load: &Load, states: &BTreeSet<State>) -> Result<(Outcome,
     if states.contains(&State::LargeWrites) {
         world.spawner().detach(write_large(target.clone(), counts.clone()));
     }
+    if states.contains(&State::Scrub) {
+        world.spawner().detach(scrub(target.clone(), counts.clone()));
+    }
     let begin = || {
         counts.began.set(world.now());
         counts.small.borrow_mut().clear();
         counts.due.set(0);
         counts.large.set(0);
+        counts.scrubbed.set(0);
     };
     let outcome = world.run(measure(&world, &disk, target.clone(), ring, load, &begin))?;
     counts.stopped.set(true);
@@ -178,8 +191,9 @@ pub fn run(seed: u64, load: &Load, states: &BTreeSet<State>) -> Result<(Outcome,
     let (small_due, now) = (counts.due.get(), world.now());
     let waits = |came: &&Moment| now.since(**came) > PATIENCE;
     let small_waiting = counts.waiting.borrow().values().filter(waits).count() as u64;
-    let large = Rate::of(Bytes(counts.large.get()), now.since(counts.began.get()));
-    Ok((outcome, Others { small, small_due, small_waiting, large, filled }))
+    let rate = |bytes: &Cell<u64>| Rate::of(Bytes(bytes.get()), now.since(counts.began.get()));
+    let (large, scrubbed) = (rate(&counts.large), rate(&counts.scrubbed));
+    Ok((outcome, Others { small, small_due, small_waiting, large, scrubbed, filled }))
 }
 
 /// Fills the disk with objects and then makes room for those who write; how much stays.
@@ -244,5 +258,20 @@ async fn write_large(target: Rc<Target>, counts: Rc<Counts>) {
             return counts.failed(written);
         }
         counts.large.set(counts.large.get() + LARGE.0);
+    }
+}
+
+async fn scrub(target: Rc<Target>, counts: Rc<Counts>) {
+    let options = Options { rate: None, span: Duration::from_secs(1), anew: false };
+    while !counts.stopped.get() {
+        let before = target.disk().counters().background;
+        let found = match target.scrub(options).await {
+            Ok(step) => step.found,
+            Err(error) => return counts.failed(Err(error)),
+        };
+        counts.scrubbed.set(counts.scrubbed.get() + (target.disk().counters().background - before).0);
+        if let Some(damage) = found.first() {
+            return counts.failed(Err(Error::damaged(format!("on a disk without faults: {damage:?}"))));
+        }
     }
 }

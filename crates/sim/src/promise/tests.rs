@@ -3,6 +3,7 @@ use super::{Arrivals, Elements, Load, run};
 use crate::disk::presets;
 use forebay_model::{Bytes, Rate};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 #[test]
 fn sixty_megabytes_a_second_are_kept_beside_eight_readers_on_a_full_aged_pinned_disk() {
@@ -114,36 +115,12 @@ fn a_promise_is_kept_beside_pins_small_writes_and_large_ones_and_on_a_full_disk(
 
 #[test]
 fn a_promise_is_kept_beside_a_scrub_durable_writes_and_readers_and_the_scrub_gets_on() {
+    let states = BTreeSet::from([State::Readers, State::SmallWrites, State::Scrub]);
     let mut load = Load::headline(presets::wd15ears().scaled(100));
     (load.fill_percent, load.readers, load.seconds, load.pins_percent) = (60.0, 8, Some(60), 0);
-    let world = World::new(1);
-    let disk = world.disk(load.disk.clone());
-    let (target, ring) = world.run(super::set_up(world.env(disk.clone()), &load)).unwrap();
-    world.run(async {
-        target.objects().create_volume(1, Quota::default()).await.unwrap();
-        for object in 1..=21 {
-            target.objects().create(ObjectId { volume: 1, object }, Vec::new()).await.unwrap();
-        }
-    });
-    let few = Rc::new(Cell::new(0));
-    world.spawner().detach(write_small(target.clone(), few.clone()));
-    let (scrubbed, found) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
-    {
-        let (target, scrubbed, found) = (target.clone(), scrubbed.clone(), found.clone());
-        world.spawner().detach(async move {
-            let options = forebay_target::scrub::Options { rate: None, span: Duration::from_secs(1), anew: false };
-            loop {
-                let before = target.disk().counters().background;
-                let step = target.scrub(options).await.unwrap();
-                scrubbed.set(scrubbed.get() + (target.disk().counters().background - before).0);
-                found.set(found.get() + step.found.len());
-            }
-        });
-    }
-    let outcome = world.run(super::measure(&world, &disk, target.clone(), ring.clone(), &load)).unwrap();
-    let told = format!("{} MB scrubbed, {} read, {outcome:?}", scrubbed.get() / 1_000_000, outcome.read);
-    println!("{told}");
-    assert_eq!((outcome.missed_deadlines, outcome.lost_elements, found.get()), (0, 0, 0), "{told}");
-    let due = world.now().0 / 1_000_000_000 * 300;
-    assert!(few.get() > due && outcome.read > Rate(0) && scrubbed.get() > 10_000_000, "{told}");
+    let (outcome, others) = beside::run(1, &load, &states).unwrap();
+    let shown = format!("{outcome:?}, {} scrubbed, {} waiting", others.scrubbed, others.small_waiting);
+    assert_eq!((outcome.missed_deadlines, outcome.lost_elements, others.small_waiting), (0, 0, 0), "{shown}");
+    assert!(others.small.len() > 300 * 59 && outcome.read > Rate(0), "{shown}");
+    assert!(others.scrubbed.bytes_in(Duration::from_secs(60)) > Bytes::mib(10), "{shown}");
 }

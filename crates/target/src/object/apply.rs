@@ -8,7 +8,7 @@ use super::record::{Change, Write};
 use super::rows::{Head, Key, Logged, PIECE_BLOCKS, Part, Piece, Row};
 use super::space::{Run, Space};
 use super::tree::Tree;
-use forebay_model::{Error, ObjectId, Result};
+use forebay_model::{Error, ObjectId, Result, Timestamp};
 use std::collections::BTreeMap;
 
 /// Everything that is known of objects.
@@ -37,6 +37,9 @@ pub fn needs(change: &Change) -> Vec<(Key, Key)> {
         Change::Attributes { id, set, .. } => {
             let at = |page, number| Key { id: *id, part: Part::Attribute { page, number } };
             set.iter().map(|(page, number, _)| (at(*page, *number), at(*page, *number))).chain([head(*id)]).collect()
+        }
+        Change::Snapshot { id, of, .. } => {
+            vec![(Key::head(*of), Key::end_of(*of)), (Key::head(*id), Key::end_of(*id)), of_volume(*id)]
         }
         Change::Write(write) => {
             let runs = write.dropped.into_iter().chain(write.logged.iter().map(|(at, c)| (*at, at + c.0.len() as u64)));
@@ -87,6 +90,30 @@ impl Meta {
         present
     }
 
+    /// How many of the blocks `from..to` of an object there are, at home or in logs.
+    fn occupied(&self, id: ObjectId, from: u64, to: u64) -> u64 {
+        let [home, logged] = touching(id, from, to);
+        let mut pieces = Vec::new();
+        for (key, row) in self.tree.range(home.0, home.1) {
+            if let (Part::Piece(first), Row::Piece(piece)) = (key.part, row)
+                && first < to
+                && first + piece.blocks() > from
+            {
+                pieces.push((first.max(from), (first + piece.blocks()).min(to)));
+            }
+        }
+        let at_home = |block: u64| {
+            let next = pieces.partition_point(|(first, _)| *first <= block);
+            next > 0 && block < pieces[next - 1].1
+        };
+        let apart = self.tree.range(logged.0, logged.1).filter(|(key, _)| match key.part {
+            Part::Logged(block) => !at_home(block),
+            _ => false,
+        });
+        let apart = apart.count() as u64;
+        apart + pieces.iter().map(|(first, end)| end - first).sum::<u64>()
+    }
+
     /// How many of the blocks `first..end` of an object there are not. Their rows must be in memory.
     pub fn absent(&self, id: ObjectId, first: u64, end: u64) -> u64 {
         self.present(id, first, end).into_iter().filter(|present| !present).count() as u64
@@ -121,8 +148,8 @@ impl Meta {
                 let mut head = self.need_head(*id)?.clone();
                 let before = head.blocks;
                 for (at, piece) in pieces {
-                    head.blocks -= self.drop_blocks(*id, *at, at + piece.blocks(), &mut freed);
-                    head.blocks += piece.blocks();
+                    head.blocks += piece.blocks() - self.occupied(*id, *at, at + piece.blocks());
+                    self.drop_blocks(*id, *at, at + piece.blocks(), &mut freed);
                     self.put_piece(*id, *at, piece.clone());
                 }
                 let after = head.blocks;
@@ -144,6 +171,7 @@ impl Meta {
                 (head.changed, head.version) = (*time, head.version + 1);
                 self.tree.put(Key::head(*id), Row::Head(head));
             }
+            Change::Snapshot { id, of, time } => self.snapshot(*id, *of, *time)?,
             Change::Quota { id, time, quota } => {
                 let mut head = self.need_head(*id)?.clone();
                 (head.changed, head.version) = (*time, head.version + 1);
@@ -152,6 +180,29 @@ impl Meta {
             }
         }
         Ok(freed)
+    }
+
+    fn snapshot(&mut self, id: ObjectId, of: ObjectId, time: Timestamp) -> Result<()> {
+        let head = Head { created: time, changed: time, version: 1, ..self.need_head(of)?.clone() };
+        let blocks = head.blocks;
+        let rows: Vec<(Part, Row)> = self
+            .tree
+            .range(Key::head(of), Key::end_of(of))
+            .filter(|(_, row)| matches!(row, Row::Attribute(_) | Row::Piece(_)))
+            .map(|(key, row)| (key.part, row.clone()))
+            .collect();
+        for (part, row) in rows {
+            if let Row::Piece(piece) = &row {
+                self.share(piece);
+            }
+            self.tree.put(Key { id, part }, row);
+        }
+        self.tree.put(Key::head(id), Row::Head(head));
+        self.change_volume(id, |volume| {
+            volume.objects += 1;
+            volume.blocks += blocks;
+        });
+        Ok(())
     }
 
     fn need_head(&self, id: ObjectId) -> Result<&Head> {
@@ -171,16 +222,18 @@ impl Meta {
         let mut head = self.need_head(id)?.clone();
         let before = head.blocks;
         if let Some((from, to)) = write.dropped {
-            head.blocks -= self.drop_blocks(id, from, to, freed);
+            head.blocks -= self.occupied(id, from, to);
+            self.drop_blocks(id, from, to, freed);
         }
         for (first, piece) in &write.pieces {
-            head.blocks -= self.drop_blocks(id, *first, first + piece.blocks(), freed);
-            head.blocks += piece.blocks();
+            head.blocks += piece.blocks() - self.occupied(id, *first, first + piece.blocks());
+            self.drop_blocks(id, *first, first + piece.blocks(), freed);
             self.put_piece(id, *first, piece.clone());
         }
         for (first, crcs) in &write.logged {
-            head.blocks -= self.drop_logged(id, *first, first + crcs.0.len() as u64);
-            head.blocks += crcs.0.len() as u64;
+            let end = first + crcs.0.len() as u64;
+            head.blocks += end - first - self.occupied(id, *first, end);
+            self.drop_logged(id, *first, end);
             for (block, crc) in (*first..).zip(&crcs.0) {
                 self.tree.put(Key::logged(id, block), Row::Logged(Logged { at: *data_at, crc: *crc }));
                 self.logs.needed(self.logs.log_of(*data_at));
@@ -188,7 +241,9 @@ impl Meta {
             }
         }
         head.size = write.size;
-        (head.modified, head.changed, head.version) = (write.time, write.time, head.version + write.commands);
+        if write.commands > 0 {
+            (head.modified, head.changed, head.version) = (write.time, write.time, head.version + write.commands);
+        }
         let after = head.blocks;
         self.tree.put(Key::head(id), Row::Head(head));
         self.change_volume(id, |volume| volume.blocks = volume.blocks + after - before);
@@ -223,12 +278,13 @@ impl Meta {
         self.tree.put(Key::piece(id, first), Row::Piece(piece));
     }
 
-    /// Drops what lies in blocks `from..to` of an object, at home and in logs; how many blocks that were.
-    fn drop_blocks(&mut self, id: ObjectId, from: u64, to: u64, freed: &mut Vec<Run>) -> u64 {
-        self.drop_logged(id, from, to) + self.drop_pieces(id, from, to, freed)
+    /// Drops what lies in blocks `from..to` of an object, at home and in logs.
+    fn drop_blocks(&mut self, id: ObjectId, from: u64, to: u64, freed: &mut Vec<Run>) {
+        self.drop_logged(id, from, to);
+        self.drop_pieces(id, from, to, freed);
     }
 
-    fn drop_logged(&mut self, id: ObjectId, from: u64, to: u64) -> u64 {
+    fn drop_logged(&mut self, id: ObjectId, from: u64, to: u64) {
         let [_, (low, high)] = touching(id, from, to);
         let keys: Vec<Key> = self.tree.range(low, high).map(|(key, _)| *key).collect();
         for key in &keys {
@@ -236,10 +292,9 @@ impl Meta {
                 self.logs.dropped(self.logs.log_of(logged.at));
             }
         }
-        keys.len() as u64
     }
 
-    fn drop_pieces(&mut self, id: ObjectId, from: u64, to: u64, freed: &mut Vec<Run>) -> u64 {
+    fn drop_pieces(&mut self, id: ObjectId, from: u64, to: u64, freed: &mut Vec<Run>) {
         let [(low, high), _] = touching(id, from, to);
         let mut over = Vec::new();
         for (key, row) in self.tree.range(low, high) {
@@ -250,7 +305,6 @@ impl Meta {
                 over.push(first);
             }
         }
-        let mut dropped = 0;
         for first in over {
             let Some(Row::Piece(piece)) = self.tree.take(&Key::piece(id, first)) else { continue };
             let (cut, rest) = (from.max(first) - first, to.min(first + piece.blocks()) - first);
@@ -260,10 +314,8 @@ impl Meta {
             if rest < piece.blocks() {
                 self.tree.put(Key::piece(id, first + rest), Row::Piece(piece.part(rest, piece.blocks())));
             }
-            freed.push(Run { at: piece.at + cut, blocks: rest - cut });
-            dropped += rest - cut;
+            freed.extend(self.unshare(Run { at: piece.at + cut, blocks: rest - cut }));
         }
-        dropped
     }
 }
 

@@ -1,11 +1,11 @@
 //! Whether the rows of all objects agree with one another, with the free space and with the logs.
 //!
 //! Pure: rows are shown in the order of their keys, each once. Memory: a bit for each block in a group of objects (32
-//! MiB for a TiB).
+//! MiB for a TiB), and 16 bytes for each run of blocks that several objects share, once for each of them.
 
 use super::logs::Logs;
-use super::rows::{BLOCK, Head, Key, Part, Row, Volume};
-use super::space::Space;
+use super::rows::{BLOCK, Head, Key, Part, Row, Shared, Volume};
+use super::space::{Run, Space};
 use crate::layout::Layout;
 use forebay_model::ObjectId;
 use forebay_model::scrub::Finding;
@@ -36,8 +36,8 @@ struct Shown {
     id: ObjectId,
     head: Option<Head>,
     blocks: u64,
-    /// Behind its last piece.
-    end: u64,
+    /// What of it has a place at home, neighbours as one.
+    home: Vec<(u64, u64)>,
 }
 
 /// What the rows have said so far.
@@ -45,6 +45,9 @@ pub struct Audit {
     layout: Layout,
     /// A bit for each block of a group that some object has at home.
     owned: BTreeMap<u32, Vec<u64>>,
+    /// Runs that an object has beside another one, and runs that are said to be shared, with how many more have them.
+    again: Vec<Run>,
+    shared: Vec<(Run, u32)>,
     /// Blocks in the log of each group that objects point to, by their place.
     logged: BTreeMap<u32, Vec<u32>>,
     shown: Option<Shown>,
@@ -63,6 +66,8 @@ impl Audit {
         Audit {
             layout,
             owned: BTreeMap::new(),
+            again: Vec::new(),
+            shared: Vec::new(),
             logged: BTreeMap::new(),
             shown: None,
             volumes: BTreeMap::new(),
@@ -93,15 +98,22 @@ impl Audit {
         let id = key.id;
         if self.shown.as_ref().is_none_or(|shown| shown.id != id) {
             self.finish();
-            self.shown = Some(Shown { id, head: None, blocks: 0, end: 0 });
+            self.shown = Some(Shown { id, head: None, blocks: 0, home: Vec::new() });
         }
         let Some(shown) = &mut self.shown else { return };
         match (key.part, row) {
             (Part::Head, Row::Head(head)) => shown.head = Some(head.clone()),
             (Part::Attribute { .. }, Row::Attribute(_)) | (Part::Free(_), Row::Free(_)) => {}
+            (Part::Shared(at), Row::Shared(Shared { blocks, more })) => {
+                self.shared.push((Run { at, blocks: u64::from(*blocks) }, *more));
+            }
             (Part::Piece(first), Row::Piece(piece)) => {
-                let overlaps = first < shown.end;
-                shown.end = first + piece.blocks();
+                let (behind, end) = (shown.home.last().map_or(0, |last| last.1), first + piece.blocks());
+                let overlaps = first < behind;
+                match shown.home.last_mut().filter(|last| last.1 == first) {
+                    Some(last) => last.1 = end,
+                    None => shown.home.push((first, end)),
+                }
                 shown.blocks += piece.blocks();
                 if overlaps {
                     self.say(format!("{id} has two pieces for its block {first}"));
@@ -109,7 +121,9 @@ impl Audit {
                 self.own(id, piece.at, piece.blocks());
             }
             (Part::Logged(block), Row::Logged(logged)) => {
-                shown.blocks += 1;
+                // What has a place at home, too, counts once.
+                let before = shown.home.partition_point(|(first, _)| *first <= block);
+                shown.blocks += u64::from(before == 0 || block >= shown.home[before - 1].1);
                 let group = logs.log_of(logged.at);
                 let start = logs.at(group, 0);
                 match logged.at.checked_sub(start).filter(|at| *at < u64::from(logs.filled(group))) {
@@ -133,14 +147,16 @@ impl Audit {
             return self.say(outside());
         }
         let bits = self.owned.entry(group as u32).or_insert_with(|| vec![0; data.div_ceil(64) as usize]);
-        let mut twice = 0;
         for n in first..first + blocks {
             let (word, bit) = (&mut bits[(n / 64) as usize], 1 << (n % 64));
-            twice += u64::from(*word & bit != 0);
+            if *word & bit != 0 {
+                let block = at + (n - first);
+                match self.again.last_mut().filter(|run| run.end() == block) {
+                    Some(run) => run.blocks += 1,
+                    None => self.again.push(Run { at: block, blocks: 1 }),
+                }
+            }
             *word |= bit;
-        }
-        if twice > 0 {
-            self.say(format!("{twice} blocks of {id} belong to another one, too ({} of the device)", BLOCK * at));
         }
     }
 
@@ -184,6 +200,7 @@ impl Audit {
             }
             found.volumes += 1;
         }
+        self.compare_shared();
         for (group, bits) in &std::mem::take(&mut self.owned) {
             if !groups.contains(group) {
                 self.say(format!("objects have blocks in group {group}, which is not theirs"));
@@ -208,6 +225,39 @@ impl Audit {
         }
         found.objects = self.objects;
         found.contradictions.append(&mut self.contradictions);
+    }
+
+    /// Holds what objects have in common against what is said to be shared.
+    fn compare_shared(&mut self) {
+        let mut steps: BTreeMap<u64, i64> = BTreeMap::new();
+        let had = std::mem::take(&mut self.again).into_iter().map(|run| (run, 1));
+        let said = std::mem::take(&mut self.shared).into_iter().map(|(run, more)| (run, -i64::from(more)));
+        for (run, owners) in had.chain(said) {
+            *steps.entry(run.at).or_default() += owners;
+            *steps.entry(run.end()).or_default() -= owners;
+        }
+        let (mut beyond, mut wrong): (i64, Vec<(Run, i64)>) = (0, Vec::new());
+        let ends = steps.keys().skip(1).copied().collect::<Vec<_>>();
+        for ((at, step), end) in steps.iter().zip(ends) {
+            beyond += step;
+            if beyond != 0 {
+                wrong.push((Run { at: *at, blocks: end - at }, beyond));
+            }
+        }
+        for (Run { at, blocks }, beyond) in wrong {
+            if beyond > 0 {
+                self.say(format!(
+                    "{blocks} blocks belong to {beyond} objects more than is said ({} of the device)",
+                    BLOCK * at
+                ));
+            } else if !self.partial {
+                self.say(format!(
+                    "{blocks} blocks are said to belong to {} objects more than have them ({} of the device)",
+                    -beyond,
+                    BLOCK * at
+                ));
+            }
+        }
     }
 
     fn compare_free(&mut self, group: u32, bits: &[u64], space: &Space) {

@@ -13,10 +13,11 @@ use super::gather::{Chunk, Loose, newest, pieces};
 use super::journal::Content;
 use super::read::missing;
 use super::record::{Change, Write};
-use super::rows::{BLOCK, Head, Key};
-use super::{Objects, Work, apply};
+use super::rows::{BLOCK, Head};
+use super::{Objects, Work};
 use crate::catalog::GroupClass;
 use forebay_model::block::crc32c;
+use forebay_model::object::Scope;
 use forebay_model::{Bytes, Error, Kind, Moment, ObjectId, Result, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -34,19 +35,6 @@ const LOOK: Duration = Duration::from_secs(1);
 const IN_MEMORY: u64 = 1 << 48;
 /// Bytes that a block takes in a record at most, when it lies apart from all others.
 const IN_RECORD: u64 = 28;
-
-/// What a flush makes durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// What is buffered of an object.
-    Object(ObjectId),
-    /// What is buffered of an object, if any of it is in these bytes: from the first on, so many.
-    Range(ObjectId, u64, u64),
-    /// What is buffered of a volume's objects.
-    Volume(u64),
-    /// All that is buffered.
-    Target,
-}
 
 /// Blocks that go home together.
 #[derive(Default)]
@@ -283,16 +271,12 @@ impl Objects {
         let changes = [Change::Write(dropped)];
         let content = self.widened(id, offset, bytes, size).await?;
         let crcs: Vec<u32> = content.chunks(BLOCK.0 as usize).map(crc32c).collect();
-        let ranges: Vec<_> = changes.iter().flat_map(apply::needs).collect();
         self.room_for_rows(&changes, false).await?;
         loop {
             self.prepared(&changes).await?;
             let mut work = self.work.borrow_mut();
             if work.behind.closed {
                 return Err(Error::busy("the target is being closed; open it again"));
-            }
-            if ranges.iter().any(|(from, to): &(Key, Key)| work.meta.tree.missing(*from, *to).is_some()) {
-                continue;
             }
             if work.meta.head(id).is_none() {
                 return Err(missing(id));
@@ -323,6 +307,32 @@ impl Objects {
             drop(work);
             self.taken_in.notify();
             return Ok(());
+        }
+    }
+
+    /// Takes blocks of a locked object as they are into what is buffered, so that they go home anew.
+    pub(super) async fn rewrite(&self, id: ObjectId, first: u64, content: &[u8]) -> Result<()> {
+        let blocks = content.len() as u64 / BLOCK.0;
+        let crcs: Vec<u32> = content.chunks(BLOCK.0 as usize).map(crc32c).collect();
+        let Head { size, modified: time, .. } = self.head(id).await?;
+        let write = Write { id, time, size, commands: 0, dropped: None, logged: Vec::new(), pieces: Vec::new() };
+        loop {
+            self.alive()?;
+            let mut work = self.work.borrow_mut();
+            if work.behind.closed {
+                return Err(Error::busy("the target is being closed; open it again"));
+            }
+            if work.behind.blocks + blocks > MOST_BUFFERED.0 / BLOCK.0 {
+                drop(work);
+                self.bring_home(Scope::Target).await?;
+            } else if work.available() < blocks {
+                drop(work);
+                self.take_groups(GroupClass::Objects).await?;
+            } else {
+                work.take_in(&write, size, first, content, &crcs, 0);
+                work.behind.since.get_or_insert(self.core.disk.env().clock.now());
+                return Ok(());
+            }
         }
     }
 
@@ -412,7 +422,7 @@ impl Objects {
             let mut work = self.work.borrow_mut();
             let layers = work.behind.objects.get_mut(&id).expect("what is on its way is not dropped");
             let gone = layers.going.take().expect("it was on its way");
-            let empty = layers.now.commands == 0;
+            let empty = layers.now.blocks.is_empty();
             work.end_layer(id, &gone);
             if empty {
                 work.behind.forget(id);
@@ -490,7 +500,7 @@ impl Work {
         }
         layer.size = layer.size.max(write.size).max(end);
         layer.time = write.time;
-        layer.commands += 1;
+        layer.commands += write.commands;
         layer.grows += grows;
         *self.meta.buffered.entry(id.volume).or_default() += grows;
     }

@@ -144,8 +144,7 @@ impl Objects {
 
     async fn enact_alone(&self, changes: &[Change], check: impl Fn(&Meta) -> Result<()>) -> Result<()> {
         self.drained().await?;
-        let ranges: Vec<_> = changes.iter().flat_map(needs).collect();
-        self.bring(&ranges).await?;
+        self.bring_for(changes).await?;
         {
             let mut work = self.work.borrow_mut();
             check(&work.meta)?;

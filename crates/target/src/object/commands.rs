@@ -5,8 +5,10 @@ use super::quota;
 use super::read::missing;
 use super::record::Change;
 use super::rows::{BLOCK, Head, Key, Part, Quota, Row, Volume};
+use crate::schedule::StreamId;
 use forebay_model::object::AttributeChange;
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result};
+use std::rc::Rc;
 
 /// The most bytes that one command writes.
 pub const MOST_WRITTEN: Bytes = Bytes::mib(64);
@@ -245,6 +247,31 @@ impl Objects {
             next = work.meta.tree.leaf_end(from, last);
         }
         Ok(extents)
+    }
+
+    /// Bytes of an object, and the attributes on a page as they were when the bytes were.
+    pub async fn read_with(
+        self: &Rc<Self>,
+        stream: StreamId,
+        id: ObjectId,
+        offset: u64,
+        length: u64,
+        page: u32,
+    ) -> Result<(Vec<u8>, Vec<(u32, Vec<u8>)>)> {
+        let state = |head: Head| (head.created, head.version);
+        let mut lock = None;
+        loop {
+            let before = state(self.head(id).await?);
+            let attributes = self.attributes(id, page).await?;
+            let bytes = self.read(stream, id, offset, length).await?;
+            if state(self.head(id).await?) == before {
+                return Ok((bytes, attributes));
+            }
+            // Whoever changes it all the time waits for once.
+            if lock.is_none() {
+                lock = Some(self.lock(id).await?);
+            }
+        }
     }
 
     /// What a volume may hold from now on.

@@ -7,7 +7,7 @@
 use super::apply::touching;
 use super::gather::{Chunk, Loose, newest, pieces};
 use super::record::{Change, Found};
-use super::rows::{BLOCK, Key, Part, Row};
+use super::rows::{BLOCK, Crcs, Key, Part, Piece, Row};
 use super::space::Run;
 use super::write::Taken;
 use super::{Objects, Work, replay};
@@ -167,15 +167,19 @@ impl Objects {
     /// Takes those of `lying` home that still count.
     async fn step_home(&self, lying: &[Loose<'_>]) -> Result<()> {
         let ranges: Vec<(Key, Key)> = lying.iter().flat_map(|l| touching(l.id, l.block, l.block + 1)).collect();
+        let ids = lying.chunk_by(|a, b| a.id == b.id && a.block + 1 == b.block);
+        let all: Vec<Change> = ids.map(|run| over(run[0].id, run[0].block, run.len() as u64)).collect();
         self.bring(&ranges).await?;
-        // Where each goes: over what lies at home already, or to fresh blocks.
-        let mut homes: Vec<(&Loose<'_>, Option<u64>)> = {
+        self.bring_for(&all).await?;
+        // Where each lies at home, and where it goes: over that if it is its own alone, or to fresh blocks.
+        let mut homes: Vec<(&Loose<'_>, Option<u64>, Option<u64>)> = {
             let work = self.work.borrow();
-            let counting = lying.iter().filter(|l| work.counts(l));
-            counting.map(|l| (l, work.meta.home_of(l.id, l.block))).collect()
+            let home = |l: &Loose<'_>| work.meta.home_of(l.id, l.block);
+            let own = |home: &u64| !work.meta.is_shared(*home);
+            lying.iter().filter(|l| work.counts(l)).map(|l| (l, home(l), home(l).filter(own))).collect()
         };
-        let known: Vec<bool> = homes.iter().map(|(_, home)| home.is_some()).collect();
-        let fresh: Vec<&Loose<'_>> = homes.iter().filter(|(_, home)| home.is_none()).map(|(l, _)| *l).collect();
+        let in_place: Vec<bool> = homes.iter().map(|(_, _, to)| to.is_some()).collect();
+        let fresh: Vec<&Loose<'_>> = homes.iter().filter(|(_, _, to)| to.is_none()).map(|(l, ..)| *l).collect();
         let chunk = |of: &[&Loose<'_>]| {
             let size = self.work.borrow().head(of[0].id).map_or(0, |head| head.size.div_ceil(BLOCK.0));
             let at_end = of.last().is_some_and(|last| last.block + 1 == size);
@@ -184,10 +188,10 @@ impl Objects {
         let chunks: Vec<Chunk> = fresh.chunk_by(|a, b| a.id == b.id).map(chunk).collect();
         let taken = self.places(&chunks, false).await?;
         let mut blocks = taken.iter().flat_map(|taken| &taken.runs).flat_map(|run| run.at..run.end());
-        homes.iter_mut().filter(|(_, home)| home.is_none()).for_each(|(_, home)| *home = blocks.next());
-        let placed: Vec<(u64, Loose<'_>)> = homes.iter().filter_map(|(l, home)| Some(((*home)?, **l))).collect();
+        homes.iter_mut().filter(|(_, _, to)| to.is_none()).for_each(|(_, _, to)| *to = blocks.next());
+        let placed: Vec<(u64, Loose<'_>)> = homes.iter().filter_map(|(l, _, to)| Some(((*to)?, **l))).collect();
         self.write_placed(self.stream, &placed).await?;
-        let all = moves(homes.iter().filter_map(|(l, home)| Some((*l, (*home)?))));
+        let all = moves(homes.iter().filter_map(|(l, _, to)| Some((*l, (*to)?))));
         if all.is_empty() {
             return Ok(());
         }
@@ -195,17 +199,15 @@ impl Objects {
         // Users may have been quicker: what they changed stays as they made it.
         let (changes, homed, unused) = {
             let work = self.work.borrow();
-            let still = |l: &Loose<'_>, known: bool, home: u64| {
-                work.counts(l) && work.meta.home_of(l.id, l.block) == known.then_some(home)
-            };
+            let still = |l: &Loose<'_>, was: Option<u64>| work.counts(l) && work.meta.home_of(l.id, l.block) == was;
             let mut kept = Vec::new();
             let mut unused = Vec::new();
-            for ((l, home), known) in homes.iter().zip(&known) {
-                let Some(home) = *home else { continue };
-                if still(l, *known, home) {
-                    kept.push((*l, home));
-                } else if !*known {
-                    unused.push(Run { at: home, blocks: 1 });
+            for ((l, was, to), in_place) in homes.iter().zip(&in_place) {
+                let Some(to) = *to else { continue };
+                if still(l, *was) {
+                    kept.push((*l, to));
+                } else if !*in_place {
+                    unused.push(Run { at: to, blocks: 1 });
                 }
             }
             (moves(kept.iter().copied()), kept.len() as u64, unused)
@@ -223,6 +225,11 @@ impl Objects {
         self.work.borrow_mut().counters.homed += homed;
         Ok(())
     }
+}
+
+/// A change that lets go what lies at home in `blocks` blocks of an object: what has to be in memory for that.
+fn over(id: ObjectId, first: u64, blocks: u64) -> Change {
+    Change::Move { id, pieces: vec![(first, Piece { at: 0, crcs: Crcs(vec![0; blocks as usize]) })] }
 }
 
 /// What a record says of blocks that are at these places now.

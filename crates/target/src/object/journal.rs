@@ -5,7 +5,7 @@
 
 use super::record::{Change, Draft, Stamp, finish};
 use super::rows::BLOCK;
-use super::{CHANGED_ROWS, Objects, ROWS_IN_MEMORY, Work, apply, logs};
+use super::{CHANGED_ROWS, Objects, ROWS_IN_MEMORY, Work, logs};
 use forebay_env::Buffer;
 use forebay_model::{Bytes, Error, Kind, Result, TargetId};
 use std::rc::Rc;
@@ -54,13 +54,12 @@ impl Queued {
 impl Objects {
     /// Waits until nothing stands in the way of a command, and the leaves that its changes touch are in memory.
     pub(super) async fn prepared(&self, changes: &[Change]) -> Result<()> {
-        let ranges: Vec<_> = changes.iter().flat_map(apply::needs).collect();
         loop {
             self.alive()?;
             if self.work.borrow().stopping {
                 return Err(Error::busy("the target is being closed; open it again"));
             }
-            self.bring(&ranges).await?;
+            self.bring_for(changes).await?;
             let open = self.work.borrow().meta.logs.open();
             if open == 0 || open + logs::OPEN_AHEAD as usize > logs::MOST_OPEN {
                 // One checkpoint for all who wait for it.
@@ -72,16 +71,11 @@ impl Objects {
                 }
                 continue;
             }
-            let waits = {
-                let work = self.work.borrow();
-                if !work.gate_closed && !ranges.iter().any(|(from, to)| work.meta.tree.missing(*from, *to).is_some()) {
-                    return Ok(());
-                }
-                work.gate_closed
-            };
-            if waits {
-                self.changed.changed().await;
+            // Nothing was waited for since they were brought.
+            if !self.work.borrow().gate_closed {
+                return Ok(());
             }
+            self.changed.changed().await;
         }
     }
 

@@ -62,6 +62,15 @@ pub enum Change {
     },
     /// Records may also be in the logs of these groups.
     Opens(Vec<u32>),
+    /// An object comes to be that has what another has, and shares its blocks. None of those is in a log.
+    Snapshot {
+        /// Which.
+        id: ObjectId,
+        /// Of which.
+        of: ObjectId,
+        /// When.
+        time: Timestamp,
+    },
 }
 
 /// A change of an object's bytes.

@@ -5,9 +5,9 @@
 //! was durable; then it is damage, and is said. Ends with a checkpoint, so that what lies behind never counts again.
 
 use super::Objects;
+use super::record;
 use super::record::{Change, Found, Record, decode};
 use super::rows::{BLOCK, Key, Row};
-use super::{apply, record};
 use crate::catalog::GroupClass;
 use forebay_model::{Bytes, Error, Result, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -180,8 +180,7 @@ impl Objects {
 
     /// Lets a record take effect again.
     async fn again(&self, number: u64, record: &Record) -> Result<()> {
-        let ranges: Vec<_> = record.changes.iter().flat_map(apply::needs).collect();
-        self.bring(&ranges).await?;
+        self.bring_for(&record.changes).await?;
         let mut work = self.work.borrow_mut();
         let meta = &mut work.meta;
         let (group, end) = (record.stamp.group, record.stamp.block + record.blocks + record.data);

@@ -49,6 +49,8 @@ pub enum Part {
     Logged(u64),
     /// Of the root object: what is free in a group.
     Free(u32),
+    /// Of the root object: how many objects share blocks of the device, from this one on.
+    Shared(u64),
 }
 
 impl Key {
@@ -78,9 +80,14 @@ impl Key {
         Key { id: ObjectId::ROOT, part: Part::Free(group) }
     }
 
+    /// Who shares blocks of the device from `at` on.
+    pub const fn shared(at: u64) -> Key {
+        Key { id: ObjectId::ROOT, part: Part::Shared(at) }
+    }
+
     /// Behind everything of `id`, and before everything of the next.
     pub const fn end_of(id: ObjectId) -> Key {
-        Key { id, part: Part::Free(u32::MAX) }
+        Key { id, part: Part::Shared(u64::MAX) }
     }
 }
 
@@ -97,6 +104,17 @@ pub enum Row {
     Logged(Logged),
     /// See [`Part::Free`]: first block and number of blocks of each run, counted from the group's first block.
     Free(Vec<(u32, u32)>),
+    /// See [`Part::Shared`].
+    Shared(Shared),
+}
+
+/// Blocks at home that belong to several objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shared {
+    /// How many blocks; [`PIECE_BLOCKS`] at most.
+    pub blocks: u32,
+    /// To how many more than one they belong.
+    pub more: u32,
 }
 
 /// What the target itself keeps of an object.
@@ -226,7 +244,7 @@ impl Row {
             Row::Head(_) => 160,
             Row::Attribute(bytes) => bytes.len() + 8,
             Row::Piece(piece) => 16 + 4 * piece.crcs.0.len(),
-            Row::Logged(_) => 16,
+            Row::Logged(_) | Row::Shared(_) => 16,
             Row::Free(runs) => 8 + 10 * runs.len(),
         }
     }

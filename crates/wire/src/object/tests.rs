@@ -1,8 +1,8 @@
 use super::{Ask, MOST_AT_ONCE, MOST_ATTRIBUTES, MOST_PENDING, MOST_RIDING, ObjectAnswer, ObjectInfo, ObjectReply};
-use super::{ObjectRequest, WINDOW};
+use super::{ObjectRequest, Receipt, Riders, WINDOW};
 use crate::frame::{Command, Flags, HEADER, RequestId};
 use crate::{FrameReader, FrameWriter};
-use forebay_model::object::{Durability, ObjectHead, Placement, Quota, VolumeUse};
+use forebay_model::object::{Durability, ObjectHead, OverQuota, Placement, Quota, Scope, VolumeUse};
 use forebay_model::{Bytes, Error, Kind, ObjectId, TargetId, Timestamp};
 
 fn one_of_each() -> Vec<ObjectRequest> {
@@ -21,11 +21,18 @@ fn one_of_each() -> Vec<ObjectRequest> {
         Ask::Append { id, placement: Placement::Auto, durability: Durability::Durable },
         Ask::Truncate { id, size: 0 },
         Ask::Punch { id, offset: 7, length: u64::MAX },
-        Ask::Flush { id: ObjectId::ROOT },
+        Ask::Flush { scope: Scope::Object(id), epoch: Some(u64::MAX) },
+        Ask::Flush { scope: Scope::Range(id, 1, u64::MAX), epoch: None },
+        Ask::Flush { scope: Scope::Volume(3), epoch: Some(0) },
+        Ask::Flush { scope: Scope::Target, epoch: None },
         Ask::Attributes { id, page: 1, from: 0 },
         Ask::SetAttributes { id, changes: vec![(1, 1, None), (2, 0, Some(vec![7; 300]))] },
+        Ask::Snapshot { id, of: ObjectId { volume: 2, object: 3 } },
     ];
-    asks.into_iter().map(|ask| ObjectRequest { target: TargetId(u128::MAX - 1), ask }).collect()
+    let riding = Riders { set: vec![(7, 1, Some(vec![3; 20])), (7, 2, None)], get: Some(u32::MAX) };
+    let riders = [Riders::default(), riding].into_iter().cycle();
+    let target = TargetId(u128::MAX - 1);
+    asks.into_iter().zip(riders).map(|(ask, riders)| ObjectRequest { target, riders, ask }).collect()
 }
 
 fn frame(request: &ObjectRequest, payload: &[u8]) -> Vec<u8> {
@@ -42,7 +49,7 @@ fn every_request_arrives_as_it_was_sent_with_its_payload() {
         let mut reader = FrameReader::new(bytes.as_slice());
         let head = reader.receive().expect("a good frame").expect("a frame");
         assert_eq!((head.request, head.command), (RequestId(7), request.command()));
-        assert_eq!(ObjectRequest::receive(&mut reader, &head).expect("a good body"), Some(request));
+        assert_eq!(ObjectRequest::receive(&mut reader, &head).expect("a good body"), Some(Ok(request)));
         let mut taken = vec![0; head.payload as usize];
         reader.payload_into(&mut taken).expect("a good payload");
         assert_eq!(taken, payload);
@@ -82,15 +89,21 @@ fn with_body(command: Command, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_level_of_durability_that_is_not_known_is_refused() {
+fn a_level_of_durability_that_is_not_known_is_refused_and_the_stream_stays_in_step() {
     let id = ObjectId { volume: 1, object: 1 };
     let ask = Ask::Append { id, placement: Placement::Auto, durability: Durability::Durable };
-    let bytes = frame(&ObjectRequest { target: TargetId(1), ask }, &[]);
+    let request = ObjectRequest::new(TargetId(1), ask);
+    let bytes = frame(&request, &[]);
     let mut body = bytes[HEADER..].to_vec();
     *body.last_mut().expect("the level is the last byte") = 9;
-    let mut reader = FrameReader::new(std::io::Cursor::new(with_body(Command::APPEND_OBJECT, &body)));
+    let both = [with_body(Command::APPEND_OBJECT, &body), bytes].concat();
+    let mut reader = FrameReader::new(std::io::Cursor::new(both));
     let head = reader.receive().expect("a good frame").expect("a frame");
-    assert_eq!(ObjectRequest::receive(&mut reader, &head).expect_err("level 9").kind, Kind::Damaged);
+    let refused = ObjectRequest::receive(&mut reader, &head).expect("a good body").expect("a request");
+    let error = refused.expect_err("level 9");
+    assert!(error.kind == Kind::Usage && error.message.contains("level of durability 9"), "{error}");
+    let head = reader.receive().expect("a good frame").expect("a frame");
+    assert_eq!(ObjectRequest::receive(&mut reader, &head), Ok(Some(Ok(request))));
 }
 
 fn info(attributes: usize) -> ObjectInfo {
@@ -108,6 +121,12 @@ fn info(attributes: usize) -> ObjectInfo {
     ObjectInfo { id: ObjectId::LAST, head, attributes: vec![(u32::MAX, vec![1; attributes])] }
 }
 
+fn receipt() -> Receipt {
+    let (used, soft_bytes) = (Bytes(u64::MAX), Bytes::mib(1));
+    let over = OverQuota { volume: 1, used, soft_bytes, objects: 7, soft_objects: u64::MAX };
+    Receipt { epoch: u64::MAX, over: Some(over), attributes: vec![(u32::MAX, vec![5; MOST_RIDING - 16])] }
+}
+
 #[test]
 fn every_answer_arrives_as_it_was_sent_and_so_does_an_error() {
     let replies = vec![
@@ -120,7 +139,7 @@ fn every_answer_arrives_as_it_was_sent_and_so_does_an_error() {
     ];
     let mut writer = FrameWriter::new(Vec::new());
     for reply in &replies {
-        let answer = ObjectAnswer { reply: reply.clone(), payload: vec![3; 70] };
+        let answer = ObjectAnswer { reply: reply.clone(), receipt: receipt(), payload: vec![3; 70] };
         answer.send(&mut writer, RequestId(1), Command::READ_OBJECT).expect("it fits");
     }
     let error = Error::missing("there is no object 1/2");
@@ -130,7 +149,7 @@ fn every_answer_arrives_as_it_was_sent_and_so_does_an_error() {
     for reply in replies {
         let head = reader.receive().expect("a good frame").expect("a frame");
         let answer = ObjectAnswer::receive(&mut reader, &head).expect("an answer");
-        assert_eq!(answer, ObjectAnswer { reply, payload: vec![3; 70] });
+        assert_eq!(answer, ObjectAnswer { reply, receipt: receipt(), payload: vec![3; 70] });
     }
     let head = reader.receive().expect("a good frame").expect("a frame");
     assert_eq!(ObjectAnswer::receive(&mut reader, &head), Err(error));
@@ -142,7 +161,7 @@ fn the_largest_answers_fit_a_frame() {
     let list = ObjectReply::List { objects: vec![info(MOST_RIDING); listed], next: Some(u64::MAX) };
     let values = vec![(u32::MAX, vec![1; MOST_ATTRIBUTES])];
     for reply in [list, ObjectReply::Attributes { values, next: Some(7) }] {
-        let answer = ObjectAnswer { reply, payload: vec![0; MOST_AT_ONCE.0 as usize] };
+        let answer = ObjectAnswer { reply, receipt: receipt(), payload: vec![0; MOST_AT_ONCE.0 as usize] };
         answer.send(&mut FrameWriter::new(Vec::new()), RequestId(1), Command::LIST_OBJECTS).expect("it fits");
     }
 }

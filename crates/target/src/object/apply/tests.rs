@@ -2,12 +2,12 @@ use super::{Meta, needs, touching};
 use crate::layout::Layout;
 use crate::object::logs::Logs;
 use crate::object::record::{Change, Write};
-use crate::object::rows::{BLOCK, Crcs, Head, Key, PIECE_BLOCKS, Part, Piece, Quota, Row, Volume, decode_leaf};
+use crate::object::rows::{BLOCK, Crcs, Head, Key, PIECE_BLOCKS, Part, Piece, Quota, Row, Shared, Volume, decode_leaf};
 use crate::object::space::{Run, Space};
 use crate::object::tree::Tree;
 use crate::seeds::{Chance, each};
 use forebay_model::{Bytes, Kind, ObjectId, TargetId, Timestamp};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 const VOLUME: ObjectId = ObjectId::volume(1);
 const TARGET: TargetId = TargetId(1);
@@ -85,21 +85,29 @@ fn put_home(known: &mut Blocks, pieces: &[(u64, Piece)]) {
 }
 
 fn compare(meta: &Meta, model: &Model) {
-    let mut at_home = BTreeSet::new();
+    let mut at_home: BTreeMap<u64, u32> = BTreeMap::new();
     let (mut blocks, mut in_logs) = (0, 0);
     for (object, known) in model {
         assert_eq!(&rows_of(meta, *object), known, "object {object}");
-        let counted: u64 = known.values().map(|k| u64::from(k.home.is_some()) + u64::from(k.logged.is_some())).sum();
+        let counted: u64 = known.len() as u64;
         assert_eq!(meta.head(id(*object)).expect("it is there").blocks, counted, "object {object}");
         blocks += counted;
         in_logs += known.values().filter(|k| k.logged.is_some()).count() as u64;
         for (at, _) in known.values().filter_map(|k| k.home) {
-            assert!(at_home.insert(at), "block {at} belongs to two");
+            *at_home.entry(at).or_default() += 1;
         }
     }
     let volume = meta.head(VOLUME).and_then(|head| head.volume.clone()).expect("the volume is there");
     assert_eq!((volume.objects, volume.blocks), (model.len() as u64, blocks));
     assert_eq!(meta.data.free(), meta.data.capacity() - at_home.len() as u64);
+    let mut sharers = BTreeMap::new();
+    for (key, row) in meta.tree.range(Key::shared(0), Key::shared(u64::MAX)) {
+        let (Part::Shared(at), Row::Shared(Shared { blocks, more })) = (key.part, row) else { panic!("{key:?}") };
+        assert!(*blocks > 0 && *blocks <= PIECE_BLOCKS && *more > 0, "{blocks} blocks belong to {more} more");
+        (at..at + u64::from(*blocks)).for_each(|at| assert_eq!(sharers.insert(at, more + 1), None));
+    }
+    at_home.retain(|_, objects| *objects > 1);
+    assert_eq!(sharers, at_home, "blocks that belong to several");
     assert_eq!(meta.logs.live(), in_logs);
 }
 
@@ -120,7 +128,8 @@ fn homed<'a>(meta: &mut Meta, known: impl Iterator<Item = (&'a u64, &'a mut Know
     let mut pieces: Vec<(u64, Piece)> = Vec::new();
     for (block, k) in known {
         let Some((_, crc)) = k.logged.take() else { continue };
-        let (at, _) = k.home.unwrap_or_else(|| (meta.data.allocate(1, None).expect("there is room")[0].at, 0));
+        let own = k.home.filter(|(at, _)| !meta.is_shared(*at));
+        let (at, _) = own.unwrap_or_else(|| (meta.data.allocate(1, None).expect("there is room")[0].at, 0));
         k.home = Some((at, crc));
         let follows =
             |(first, piece): &&mut (u64, Piece)| *first + piece.blocks() == *block && piece.at + piece.blocks() == at;
@@ -140,8 +149,17 @@ fn writes_drops_and_moves_do_to_the_rows_what_they_do_to_a_plain_map() {
         for step in 0..250 {
             let object = 1 + random.below(4);
             let Some(known) = model.get_mut(&object) else {
-                give(&mut meta, &Change::Create { id: id(object), head: head(None) });
-                model.insert(object, Blocks::new());
+                let Some(of) = model.keys().copied().find(|_| random.once_in(3)) else {
+                    give(&mut meta, &Change::Create { id: id(object), head: head(None) });
+                    model.insert(object, Blocks::new());
+                    continue;
+                };
+                let mut blocks = model[&of].clone();
+                let pieces = homed(&mut meta, blocks.iter_mut());
+                give(&mut meta, &Change::Move { id: id(of), pieces });
+                give(&mut meta, &Change::Snapshot { id: id(object), of: id(of), time: Timestamp(3) });
+                model.extend([(of, blocks.clone()), (object, blocks)]);
+                compare(&meta, &model);
                 continue;
             };
             let (from, blocks) = (random.below(60), 1 + random.below(20));

@@ -31,6 +31,7 @@ fn device(below: impl Fn(u64) -> u64) -> (Fake, Rc<Target>) {
             1 => fake.run(objects.truncate(object, below(200_000))).unwrap(),
             2 => fake.run(objects.punch(object, below(200_000), 40_000)).unwrap(),
             3 => fake.run(objects.checkpoint()).unwrap(),
+            4 if n > 30 => fake.run(objects.snapshot(object, id(100 + n), Vec::new())).unwrap(),
             _ => {}
         }
     }
@@ -52,7 +53,7 @@ fn whatever_was_done_the_rows_agree_also_after_a_kill() {
     each(24, |random| {
         let (fake, target) = device(|bound| random.below(bound));
         let found = look(&fake, target, random.once_in(2));
-        assert_eq!((found.volumes, found.objects), (1, 8));
+        assert!(found.volumes == 1 && found.objects >= 8);
         assert_eq!((&found.damage, &found.contradictions), (&vec![], &vec![]));
         assert!(found.blocks > 0);
     });
@@ -111,7 +112,7 @@ fn rows_that_contradict_one_another_are_told() {
                 let Some(Row::Piece(piece)) = tree.get(&Key::piece(id(2), 0)).cloned() else { panic!("no piece") };
                 tree.put(Key::piece(id(2), 500), Row::Piece(piece));
             },
-            "belong to another one",
+            "objects more than is said",
         ),
         (|tree| drop(tree.take(&Key::piece(id(2), 0))), "no object has them"),
         (
