@@ -23,6 +23,7 @@ mod replay;
 pub mod rows;
 pub mod space;
 pub mod tree;
+mod volumes;
 
 pub use commands::{Attribute, Found, Placement};
 
