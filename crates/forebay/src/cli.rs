@@ -1,11 +1,10 @@
 //! What can be asked on the command line.
 
 use crate::args::span;
-use crate::commands::scrub;
-use crate::commands::status;
 use crate::commands::{
     check, demo, export, format, gaps, get, nbd, object, pin, plan, profile, put, query, record, ring,
 };
+use crate::commands::{scrub, status, volume};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -74,6 +73,9 @@ pub enum Command {
     Stat(object::StatArgs),
     /// Remove an object
     Rm(object::RmArgs),
+    /// Create, list and remove volumes, and limit what their objects take
+    #[command(subcommand)]
+    Volume(volume::VolumeCommand),
     /// Serve an object as a block device over NBD, until stopped
     Nbd(nbd::NbdArgs),
     /// Rings, promises, losses, headroom and health

@@ -245,7 +245,7 @@ fn start(device: Opened) -> Result<Starting> {
     let name = device.geometry().name.clone();
     let thread = thread::spawn("target", move || {
         let loop_name = name.clone();
-        let ended = real::run(real::Options { device }, move |env| async move {
+        let ended = real::run_or_end(real::Options { device }, move |env| async move {
             match Target::open(env.clone()).await {
                 Ok(target) => {
                     tell.send(Ok(target.id()), 0).await;

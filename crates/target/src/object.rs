@@ -36,6 +36,7 @@ pub mod snapshot;
 pub mod space;
 mod stretch;
 pub mod tree;
+mod volumes;
 mod write;
 
 pub use commands::{Attribute, Extent, Found, Placement};

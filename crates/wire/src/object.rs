@@ -115,7 +115,7 @@ pub enum Ask {
         /// The page of attributes that rides along.
         page: Option<u32>,
     },
-    /// The objects of a volume in the order of their numbers: [`ObjectReply::List`].
+    /// The objects of a volume in the order of their numbers, or, of volume 0, the volumes: [`ObjectReply::List`].
     List {
         /// The volume.
         volume: u64,

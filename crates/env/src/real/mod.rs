@@ -28,7 +28,7 @@ pub use clock::RealClock;
 pub use network::{TcpNetwork, UnixNetwork};
 pub use open::{OpenMode, Opened, SMALLEST, create_file, open};
 pub use random::KernelRandom;
-pub use reactor::{Options, run, run_on};
+pub use reactor::{Options, run, run_on, run_or_end};
 pub use uring::{Registration, UringDevice};
 
 use forebay_model::{Error, Kind};

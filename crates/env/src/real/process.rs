@@ -1,7 +1,7 @@
 //! What this process costs, and what it talks to.
 
 use forebay_model::Bytes;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
@@ -36,6 +36,21 @@ pub fn peak_memory() -> Bytes {
 /// The number of this process.
 pub fn id() -> u32 {
     std::process::id()
+}
+
+/// Does `work`, and if that panics, says so and ends the process at once. For work whose thread others wait for, and which
+/// holds what must not be written to after a panic: they would wait for ever.
+pub fn or_end<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        // Where it cannot be said, it still ends.
+        let _ = writeln!(
+            std::io::stderr(),
+            "forebay: {what} panicked, as said above: that is a fault of Forebay. This process ends at once, so that nothing \
+             is written by what cannot be trusted any more; what was acknowledged as durable is on the device, and the next \
+             process goes on"
+        );
+        std::process::abort()
+    })
 }
 
 /// Whether a process of this machine is stopped: by a signal, or by a debugger.

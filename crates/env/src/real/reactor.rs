@@ -6,6 +6,7 @@
 
 use super::clock::{self, RealClock};
 use super::open::Opened;
+use super::process;
 use super::random::KernelRandom;
 use super::uring::{UringDevice, Wait};
 use crate::Env;
@@ -45,8 +46,33 @@ where
     drive(UringDevice::new(options.device)?, make)
 }
 
+/// As [`run`], on a thread that others wait for: a panic of any task ends the process, before anything of the loop is
+/// dropped.
+pub fn run_or_end<T, F>(options: Options, make: impl FnOnce(Env) -> F) -> Result<T>
+where
+    T: 'static,
+    F: Future<Output = T> + 'static,
+{
+    let name = options.device.geometry().name.clone();
+    let guard = |turns: &dyn Fn() -> Result<()>| process::or_end(&format!("the loop of the target on {name}"), turns);
+    drive_under(UringDevice::new(options.device)?, |env, _| make(env), guard)
+}
+
 /// The loop itself.
 pub(super) fn drive<T, F>(device: UringDevice, make: impl FnOnce(Env, Rc<UringDevice>) -> F) -> Result<T>
+where
+    T: 'static,
+    F: Future<Output = T> + 'static,
+{
+    drive_under(device, make, |turns| turns())
+}
+
+/// The same; `guard` is what its turns run under.
+fn drive_under<T, F>(
+    device: UringDevice,
+    make: impl FnOnce(Env, Rc<UringDevice>) -> F,
+    guard: impl FnOnce(&dyn Fn() -> Result<()>) -> Result<()>,
+) -> Result<T>
 where
     T: 'static,
     F: Future<Output = T> + 'static,
@@ -79,7 +105,7 @@ where
             *outcome.borrow_mut() = Some(value);
         })
     };
-    let ended = turn_until(&executor, &clock, &device, &asleep, || main.is_finished());
+    let ended = guard(&|| turn_until(&executor, &clock, &device, &asleep, || main.is_finished()));
     drop(main);
     executor.kill_all();
     let drained = device.drain();

@@ -17,6 +17,7 @@ pub mod record;
 pub mod ring;
 pub mod scrub;
 pub mod status;
+pub mod volume;
 
 use crate::cli::{Cli, Command};
 use crate::context::Context;
@@ -46,6 +47,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Stat(args) => object::stat(context, &args)?,
         Command::Rm(args) => object::rm(context, &args)?,
         Command::Nbd(args) => nbd::run(context, &args)?,
+        Command::Volume(command) => volume::run(context, command)?,
         Command::Status(args) => status::run(context, &args)?,
         Command::Top(args) => status::top(context, &args)?,
         Command::Check(args) => return check::run(context, &args),

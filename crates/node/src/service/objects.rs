@@ -210,14 +210,18 @@ async fn list(objects: &Objects, volume: u64, from: u64, most: u32, page: Option
         if wanted == 0 {
             break;
         }
-        let some = objects.list(volume, first, wanted).await?;
+        // The objects of the target itself are its volumes.
+        let (some, number): (_, fn(&ObjectId) -> u64) = match volume {
+            0 => (objects.volumes(first, wanted).await?, |id| id.volume),
+            _ => (objects.list(volume, first, wanted).await?, |id| id.object),
+        };
         next = match some.last() {
-            Some(last) if some.len() == wanted => last.id.object.checked_add(1),
+            Some(last) if some.len() == wanted => number(&last.id).checked_add(1),
             _ => None,
         };
         for object in some {
             if sum + MOST_RIDING > MOST_ATTRIBUTES {
-                return Ok(ObjectReply::List { objects: found, next: Some(object.id.object) });
+                return Ok(ObjectReply::List { objects: found, next: Some(number(&object.id)) });
             }
             match info(objects, object.id, page).await {
                 Ok(info) => {

@@ -26,3 +26,24 @@ fn questions_about_the_terminal_have_an_answer_everywhere() {
     assert!(terminal_width().is_none_or(|columns| columns > 0));
     assert_eq!(id(), std::process::id());
 }
+
+/// Not a test: the process that ends.
+#[test]
+#[ignore = "started by another test"]
+fn panic_while_others_wait() {
+    let (_tell, told) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(|| or_end("the loop", || panic!("as a test wants it")));
+    told.recv().unwrap();
+}
+
+#[test]
+fn a_panic_that_others_would_wait_for_ends_the_process_and_says_why() {
+    assert_eq!(or_end("this", || 5), 5);
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "real::process::tests::panic_while_others_wait", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(libc::SIGABRT), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("as a test wants it") && said.contains("forebay: the loop panicked"), "{said}");
+}

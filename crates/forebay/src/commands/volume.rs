@@ -1,0 +1,237 @@
+//! `forebay volume`: what objects may take together.
+
+use crate::context::Context;
+use crate::show::human;
+use clap::{Args, Subcommand};
+use forebay_client::Cluster;
+use forebay_client::objects::{ObjectInfo, Place, Quota, VolumeUse};
+use forebay_model::object::{DEFAULT_VOLUME, DEFAULT_VOLUME_NAME, NAME, NAMES};
+use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
+use serde_json::{Value, json};
+
+/// What to do with volumes.
+#[derive(Subcommand)]
+pub enum VolumeCommand {
+    /// Make a volume on every target
+    Create(LimitedArgs),
+    /// List the volumes of every target
+    List,
+    /// Give a volume another quota on every target; what is not named stays as it is
+    Quota(LimitedArgs),
+    /// Remove an empty volume from every target
+    Rm(VolumeArgs),
+}
+
+/// A volume.
+#[derive(Args)]
+pub struct VolumeArgs {
+    /// Its number from 1 on; `default` is that of objects with names
+    #[arg(value_parser = number)]
+    volume: u64,
+}
+
+/// A volume and what it may hold on each target.
+#[derive(Args)]
+pub struct LimitedArgs {
+    /// The volume.
+    #[command(flatten)]
+    which: VolumeArgs,
+    /// Refuse what would take more than this; or `none`
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    hard: Option<Bytes>,
+    /// Warn beyond this; or `none`
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    soft: Option<Bytes>,
+    /// Refuse more objects than this; or `none`
+    #[arg(long, value_name = "N", value_parser = count)]
+    hard_objects: Option<u64>,
+    /// Warn beyond so many objects; or `none`
+    #[arg(long, value_name = "N", value_parser = count)]
+    soft_objects: Option<u64>,
+}
+
+impl LimitedArgs {
+    /// The quota as it was before, but for what is named.
+    fn quota(&self, before: Quota) -> Result<Quota> {
+        let quota = Quota {
+            soft_bytes: self.soft.unwrap_or(before.soft_bytes),
+            hard_bytes: self.hard.unwrap_or(before.hard_bytes),
+            soft_objects: self.soft_objects.unwrap_or(before.soft_objects),
+            hard_objects: self.hard_objects.unwrap_or(before.hard_objects),
+        };
+        let none = Quota::default();
+        if quota.soft_bytes != none.soft_bytes && quota.soft_bytes > quota.hard_bytes
+            || quota.soft_objects != none.soft_objects && quota.soft_objects > quota.hard_objects
+        {
+            return Err(Error::usage("a warning beyond what is refused never comes; let --soft be less than --hard"));
+        }
+        Ok(quota)
+    }
+}
+
+fn number(text: &str) -> Result<u64> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ if text == DEFAULT_VOLUME_NAME => Ok(DEFAULT_VOLUME),
+        _ => Err(Error::usage(format!("'{text}' is no volume; give a number from 1 on, or {DEFAULT_VOLUME_NAME}"))),
+    }
+}
+
+fn bytes(text: &str) -> Result<Bytes> {
+    if text == "none" { Ok(Quota::default().hard_bytes) } else { Bytes::parse(text) }
+}
+
+fn count(text: &str) -> Result<u64> {
+    if text == "none" {
+        return Ok(Quota::default().hard_objects);
+    }
+    text.parse().map_err(|_| Error::usage(format!("'{text}' is not a number of objects; write it like 1000, or none")))
+}
+
+/// Does it.
+pub fn run(context: &mut Context, command: VolumeCommand) -> Result<()> {
+    context.with_cluster(|context, cluster| match command {
+        VolumeCommand::Create(args) => create(context, cluster, &args),
+        VolumeCommand::List => list(context, cluster),
+        VolumeCommand::Quota(args) => quota(context, cluster, &args),
+        VolumeCommand::Rm(args) => remove(context, cluster, args.volume),
+    })
+}
+
+fn targets(cluster: &Cluster) -> Result<Vec<TargetId>> {
+    Ok(cluster.info()?.targets.into_iter().map(|target| target.id).collect())
+}
+
+fn at(target: TargetId, volume: u64) -> Place {
+    Place { target, id: ObjectId::volume(volume) }
+}
+
+/// The volume on every target that has it.
+fn find(cluster: &Cluster, volume: u64) -> Result<Vec<(TargetId, ObjectInfo)>> {
+    let (objects, mut found) = (cluster.objects(), Vec::new());
+    for target in targets(cluster)? {
+        match objects.stat(at(target, volume), Some(NAMES)) {
+            Err(error) if error.kind == Kind::Missing => {}
+            info => found.push((target, info?)),
+        }
+    }
+    if found.is_empty() {
+        return Err(Error::missing(format!("there is no volume {volume}; `forebay volume list` lists what there is")));
+    }
+    Ok(found)
+}
+
+fn create(context: &mut Context, cluster: &Cluster, args: &LimitedArgs) -> Result<()> {
+    let (volume, quota) = (args.which.volume, args.quota(Quota::default())?);
+    let mut created = 0;
+    for target in targets(cluster)? {
+        match cluster.objects().create_volume(target, volume, quota) {
+            Err(error) if error.kind == Kind::Exists => {}
+            done => {
+                done?;
+                created += 1;
+            }
+        }
+    }
+    if created == 0 {
+        return Err(Error::exists(format!("there is a volume {volume} already; `forebay volume quota` changes it")));
+    }
+    show(context, cluster, volume)
+}
+
+fn quota(context: &mut Context, cluster: &Cluster, args: &LimitedArgs) -> Result<()> {
+    let volume = args.which.volume;
+    for (target, info) in find(cluster, volume)? {
+        let before = info.head.volume.map(|held| held.quota).unwrap_or_default();
+        cluster.objects().set_quota(target, volume, args.quota(before)?)?;
+    }
+    show(context, cluster, volume)
+}
+
+fn remove(context: &mut Context, cluster: &Cluster, volume: u64) -> Result<()> {
+    let found = find(cluster, volume)?;
+    let holds = |info: &ObjectInfo| info.head.volume.map_or(0, |held| held.objects);
+    let objects: u64 = found.iter().map(|(_, info)| holds(info)).sum();
+    if objects > 0 {
+        let held = human::some(objects, "object");
+        return Err(Error::usage(format!("volume {volume} holds {held}; remove them first (nothing was changed)")));
+    }
+    for (target, _) in found {
+        cluster.objects().remove(at(target, volume))?;
+    }
+    if context.json {
+        return context.out.json(&json!({ "removed_volume": volume }));
+    }
+    context.out.line(format_args!("Removed volume {volume}."))
+}
+
+fn show(context: &mut Context, cluster: &Cluster, volume: u64) -> Result<()> {
+    let found = find(cluster, volume)?;
+    table(context, &found)
+}
+
+fn list(context: &mut Context, cluster: &Cluster) -> Result<()> {
+    let mut found = Vec::new();
+    for target in targets(cluster)? {
+        let mut from = Some(1);
+        while let Some(first) = from {
+            let (volumes, next) = cluster.objects().list(target, 0, first, Some(NAMES))?;
+            found.extend(volumes.into_iter().map(|info| (target, info)));
+            from = next.filter(|next| *next > first);
+        }
+    }
+    if found.is_empty() && !context.json {
+        return context.out.line("No volume yet; the first `forebay put` makes the default one.");
+    }
+    table(context, &found)
+}
+
+fn table(context: &mut Context, found: &[(TargetId, ObjectInfo)]) -> Result<()> {
+    if context.json {
+        return found.iter().try_for_each(|(target, info)| context.out.json(&object(*target, info)));
+    }
+    let mut table =
+        human::table(&["volume", "name", "target", "objects", "space", "warned beyond", "refused beyond"], &[]);
+    for (target, info) in found {
+        let VolumeUse { objects, used, quota } = held(info);
+        let limit = |bytes: Bytes, objects: u64| match (unless_none(bytes.0), unless_none(objects)) {
+            (None, None) => "-".to_string(),
+            (Some(_), None) => bytes.to_string(),
+            (None, Some(_)) => human::some(objects, "object"),
+            (Some(_), Some(_)) => format!("{bytes}, {}", human::some(objects, "object")),
+        };
+        table.add_row([
+            info.id.volume.to_string(),
+            name(info).unwrap_or_default(),
+            target.to_string(),
+            objects.to_string(),
+            used.to_string(),
+            limit(quota.soft_bytes, quota.soft_objects),
+            limit(quota.hard_bytes, quota.hard_objects),
+        ]);
+    }
+    human::lines(&table).iter().try_for_each(|line| context.out.line(line))
+}
+
+fn held(info: &ObjectInfo) -> VolumeUse {
+    info.head.volume.unwrap_or(VolumeUse { objects: 0, used: Bytes::ZERO, quota: Quota::default() })
+}
+
+/// A limit, if it is one.
+fn unless_none(limit: u64) -> Option<u64> {
+    (limit != u64::MAX).then_some(limit)
+}
+
+fn name(info: &ObjectInfo) -> Option<String> {
+    let (_, value) = info.attributes.iter().find(|(number, _)| *number == NAME)?;
+    String::from_utf8(value.clone()).ok()
+}
+
+fn object(target: TargetId, info: &ObjectInfo) -> Value {
+    let VolumeUse { objects, used, quota } = held(info);
+    json!({
+        "volume": info.id.volume, "name": name(info), "target": target.to_string(), "objects": objects,
+        "used_bytes": used.0, "soft_bytes": unless_none(quota.soft_bytes.0), "hard_bytes": unless_none(quota.hard_bytes.0),
+        "soft_objects": unless_none(quota.soft_objects), "hard_objects": unless_none(quota.hard_objects),
+    })
+}

@@ -1,0 +1,57 @@
+//! Volumes through the real binary: what they hold, and what they refuse.
+
+// A test drives the real program through real files.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod common;
+
+use common::{Dice, Place};
+use serde_json::{Value, json};
+
+fn values(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn volumes_are_made_listed_limited_and_removed() {
+    let place = Place::formatted("256MiB");
+    assert!(place.ok(&["volume", "list"]).contains("No volume yet"));
+    assert_eq!(place.ok(&["volume", "list", "--json"]), "");
+    place.ok_fed(&["put", "-", "/a"], &Dice(1).bytes(1 << 20));
+    for volume in ["18446744073709551615", "7", "300"] {
+        place.ok(&["volume", "create", volume]);
+    }
+    let made = values(&place.ok(&["volume", "create", "9", "--hard", "1GiB", "--soft-objects", "10", "--json"]));
+    let limits =
+        |value: &Value| ["soft_bytes", "hard_bytes", "soft_objects", "hard_objects"].map(|name| value[name].clone());
+    assert_eq!(limits(&made[0]), [Value::Null, json!(1 << 30), json!(10), Value::Null]);
+    let all = values(&place.ok(&["volume", "list", "--json"]));
+    let numbers: Vec<u64> = all.iter().map(|value| value["volume"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [1, 7, 9, 300, u64::MAX]);
+    assert_eq!((&all[0]["name"], &all[0]["objects"], &all[1]["name"]), (&json!("default"), &json!(2), &Value::Null));
+    let changed = values(&place.ok(&["volume", "quota", "9", "--hard", "none", "--hard-objects", "20", "--json"]));
+    assert_eq!(limits(&changed[0]), [Value::Null, Value::Null, json!(10), json!(20)]);
+    assert!(place.ok(&["volume", "list"]).contains("20 objects"));
+    assert_eq!(values(&place.ok(&["volume", "rm", "9", "--json"])), [json!({ "removed_volume": 9 })]);
+    place.refused(&["volume", "rm", "9"], 1, &["there is no volume 9", "volume list"]);
+    place.refused(&["volume", "quota", "9"], 1, &["there is no volume 9"]);
+    place.refused(&["volume", "rm", "default"], 2, &["volume 1 holds 2 objects"]);
+    place.refused(&["volume", "create", "7"], 1, &["a volume 7 already", "volume quota"]);
+    place.refused(&["volume", "create", "0"], 2, &["is no volume"]);
+    place.refused(&["volume", "create", "8", "--soft", "2GiB", "--hard", "1GiB"], 2, &["never comes"]);
+    place.refused(&["volume", "create", "8", "--hard", "much"], 2, &["not a size"]);
+    assert_eq!(values(&place.ok(&["volume", "list", "--json"])).len(), 4);
+}
+
+#[test]
+fn what_would_go_beyond_a_hard_quota_is_refused_and_leaves_nothing() {
+    let place = Place::formatted("256MiB");
+    place.ok_fed(&["put", "-", "/a"], &Dice(1).bytes(1 << 20));
+    place.ok(&["volume", "quota", "default", "--hard", "10MiB"]);
+    std::fs::write(place.path("big"), Dice(2).bytes(20 << 20)).unwrap();
+    place.refused(&["put", "big", "/big"], 1, &["may hold 10 MiB", "raise its quota"]);
+    assert_eq!(values(&place.ok(&["ls", "--json"])).len(), 1, "nothing of it stays");
+    place.ok(&["volume", "quota", "default", "--hard", "30MiB", "--hard-objects", "4"]);
+    place.ok(&["put", "big", "/big"]);
+    place.refused(&["put", "big", "/one-more"], 1, &["4 objects"]);
+}
