@@ -34,6 +34,9 @@ pub struct Objects {
     links: Arc<Links>,
 }
 
+/// Attributes on a page: numbers and values.
+pub type OnPage = Vec<(u32, Vec<u8>)>;
+
 /// How bytes are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WriteOptions {
@@ -157,7 +160,7 @@ impl Objects {
     }
 
     /// Bytes of an object, [`MOST_AT_ONCE`] at most, with the first attributes of `page` as they were at that moment.
-    pub fn read_with(&self, at: Place, offset: u64, length: u32, page: u32) -> Result<(Vec<u8>, Vec<(u32, Vec<u8>)>)> {
+    pub fn read_with(&self, at: Place, offset: u64, length: u32, page: u32) -> Result<(Vec<u8>, OnPage)> {
         let riders = Riders { set: Vec::new(), get: Some(page) };
         let answer = self.ask_with(at.target, riders, Ask::Read { id: at.id, offset, length }, Vec::new())?.answer?;
         match answer.reply {

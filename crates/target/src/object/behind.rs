@@ -36,6 +36,14 @@ const IN_MEMORY: u64 = 1 << 48;
 /// Bytes that a block takes in a record at most, when it lies apart from all others.
 const IN_RECORD: u64 = 28;
 
+/// What is wanting before bytes can be taken in.
+enum Room {
+    /// What is buffered there has to go home.
+    InMemory(Scope),
+    /// Blocks that are free.
+    AtHome,
+}
+
 /// Blocks that go home together.
 #[derive(Default)]
 struct Layer {
@@ -224,8 +232,8 @@ impl Objects {
             )));
         }
         match scope {
-            Scope::Object(id) | Scope::Range(id, ..) => drop(self.head(id).await?),
-            Scope::Volume(volume) => drop(self.head(ObjectId::volume(volume)).await?),
+            Scope::Object(id) | Scope::Range(id, ..) => self.head(id).await.map(|_| ())?,
+            Scope::Volume(volume) => self.head(ObjectId::volume(volume)).await.map(|_| ())?,
             Scope::Target => {}
         }
         self.bring_home(scope).await?;
@@ -274,39 +282,57 @@ impl Objects {
         self.room_for_rows(&changes, false).await?;
         loop {
             self.prepared(&changes).await?;
-            let mut work = self.work.borrow_mut();
-            if work.behind.closed {
-                return Err(Error::busy("the target is being closed; open it again"));
+            match self.try_to_take_in(&write, offset + bytes.len() as u64, first, &content, &crcs)? {
+                None => return Ok(()),
+                Some(room) => self.make_room_for(room).await?,
             }
-            if work.meta.head(id).is_none() {
-                return Err(missing(id));
-            }
-            let present = work.meta.present(id, first, end);
-            let fresh = |(block, present): &(u64, bool)| !present && !work.behind.has(id, *block);
-            let grows = (first..end).zip(present).filter(fresh).count() as u64;
-            super::quota::within(&work.meta, id, 0, grows)?;
-            let held = work.behind.objects.get(&id).map_or(0, |layers| layers.now.blocks.len() as u64);
-            let most_held = BLOCK.0 * u64::from(work.meta.logs.largest().saturating_sub(1)) / IN_RECORD;
-            if held > 0 && held + end - first > most_held {
-                drop(work);
-                self.bring_home(Scope::Object(id)).await?;
-                continue;
-            }
-            if work.behind.blocks + end - first > MOST_BUFFERED.0 / BLOCK.0 {
-                drop(work);
-                self.bring_home(Scope::Target).await?;
-                continue;
-            }
-            if work.available() < end - first {
-                drop(work);
-                self.take_groups(GroupClass::Objects).await?;
-                continue;
-            }
-            work.take_in(&write, offset + bytes.len() as u64, first, &content, &crcs, grows);
-            work.behind.since.get_or_insert(self.core.disk.env().clock.now());
-            drop(work);
-            self.taken_in.notify();
-            return Ok(());
+        }
+    }
+
+    /// Takes blocks in, which end at byte `end` of their object, or says what has to be done before. The rows must be in
+    /// memory.
+    fn try_to_take_in(
+        &self,
+        write: &Write,
+        end: u64,
+        first: u64,
+        content: &[u8],
+        crcs: &[u32],
+    ) -> Result<Option<Room>> {
+        let (id, blocks) = (write.id, crcs.len() as u64);
+        let mut work = self.work.borrow_mut();
+        if work.behind.closed {
+            return Err(Error::busy("the target is being closed; open it again"));
+        }
+        if work.meta.head(id).is_none() {
+            return Err(missing(id));
+        }
+        let present = work.meta.present(id, first, first + blocks);
+        let fresh = |(block, present): &(u64, bool)| !present && !work.behind.has(id, *block);
+        let grows = (first..).zip(present).filter(fresh).count() as u64;
+        super::quota::within(&work.meta, id, 0, grows)?;
+        let held = work.behind.objects.get(&id).map_or(0, |layers| layers.now.blocks.len() as u64);
+        let most_held = BLOCK.0 * u64::from(work.meta.logs.largest().saturating_sub(1)) / IN_RECORD;
+        if held > 0 && held + blocks > most_held {
+            return Ok(Some(Room::InMemory(Scope::Object(id))));
+        }
+        if work.behind.blocks + blocks > MOST_BUFFERED.0 / BLOCK.0 {
+            return Ok(Some(Room::InMemory(Scope::Target)));
+        }
+        if work.available() < blocks {
+            return Ok(Some(Room::AtHome));
+        }
+        work.take_in(write, end, first, content, crcs, grows);
+        work.behind.since.get_or_insert(self.core.disk.env().clock.now());
+        drop(work);
+        self.taken_in.notify();
+        Ok(None)
+    }
+
+    async fn make_room_for(&self, room: Room) -> Result<()> {
+        match room {
+            Room::InMemory(scope) => self.bring_home(scope).await,
+            Room::AtHome => self.take_groups(GroupClass::Objects).await,
         }
     }
 
@@ -317,21 +343,10 @@ impl Objects {
         let Head { size, modified: time, .. } = self.head(id).await?;
         let write = Write { id, time, size, commands: 0, dropped: None, logged: Vec::new(), pieces: Vec::new() };
         loop {
-            self.alive()?;
-            let mut work = self.work.borrow_mut();
-            if work.behind.closed {
-                return Err(Error::busy("the target is being closed; open it again"));
-            }
-            if work.behind.blocks + blocks > MOST_BUFFERED.0 / BLOCK.0 {
-                drop(work);
-                self.bring_home(Scope::Target).await?;
-            } else if work.available() < blocks {
-                drop(work);
-                self.take_groups(GroupClass::Objects).await?;
-            } else {
-                work.take_in(&write, size, first, content, &crcs, 0);
-                work.behind.since.get_or_insert(self.core.disk.env().clock.now());
-                return Ok(());
+            self.prepared(&[Change::Write(Write { dropped: Some((first, first + blocks)), ..write.clone() })]).await?;
+            match self.try_to_take_in(&write, size, first, content, &crcs)? {
+                None => return Ok(()),
+                Some(room) => self.make_room_for(room).await?,
             }
         }
     }

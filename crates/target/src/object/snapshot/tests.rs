@@ -128,3 +128,26 @@ fn a_snapshot_that_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!(fake.run(objects.list(1, 0, 99)).unwrap().len(), 2);
     assert_eq!(fake.run(objects.list(2, 0, 99)).unwrap().len(), 0);
 }
+
+#[test]
+fn a_damaged_block_is_said_by_all_who_share_it_and_by_nobody_who_wrote_it_anew() {
+    let (fake, target, bytes) = device();
+    let objects = target.objects();
+    fake.run(objects.snapshot(id(1), id(2), Vec::new())).unwrap();
+    fake.run(objects.snapshot(id(1), id(3), Vec::new())).unwrap();
+    let extents = fake.run(objects.extents(id(1))).unwrap();
+    assert_eq!(extents, fake.run(objects.extents(id(2))).unwrap());
+    let of_block = |block: u64| extents.iter().find(|e| (e.offset..e.offset + e.length.0).contains(&(block * BLOCK.0)));
+    let extent = of_block(10).expect("it is at home");
+    fake.disk.flip(extent.at + Bytes(10 * BLOCK.0 - extent.offset + 5));
+    fake.run(objects.write(target.stream(), id(3), 10 * BLOCK.0, &[9; 4096], Placement::Log)).unwrap();
+    for object in [1, 2] {
+        let read = fake.run(objects.read(target.stream(), id(object), 0, 1 << 20)).expect_err("it is damaged");
+        assert!(read.kind == Kind::Damaged && read.message.contains(&format!("1/{object}")), "{read}");
+    }
+    assert!(read(&fake, &target, id(3))[11 * 4096..] == bytes[11 * 4096..]);
+    // Taking home does not write over what others have.
+    fake.run(objects.take_home()).unwrap();
+    assert_eq!(read(&fake, &target, id(3))[10 * 4096..11 * 4096], [9; 4096]);
+    assert_eq!(fake.run(objects.extents(id(1))).unwrap(), extents);
+}
