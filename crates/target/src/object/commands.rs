@@ -9,6 +9,7 @@ use super::space::Run;
 use crate::catalog::GroupClass;
 use crate::schedule::StreamId;
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 /// The most bytes that one command writes.
@@ -260,7 +261,7 @@ impl Objects {
         };
         if logged {
             write.logged.push((first, Crcs::of(&content)));
-            return self.change(vec![Change::Write(write)], content, check).await;
+            return self.change(vec![Change::Write(write)], content.into_owned(), check).await;
         }
         self.prepared(&[Change::Write(write.clone())]).await?;
         check(&self.work.borrow().meta)?;
@@ -290,7 +291,10 @@ impl Objects {
     }
 
     /// `bytes` with what is before and behind them in their first and last block.
-    async fn widened(&self, id: ObjectId, offset: u64, bytes: &[u8], size: u64) -> Result<Vec<u8>> {
+    async fn widened<'a>(&self, id: ObjectId, offset: u64, bytes: &'a [u8], size: u64) -> Result<Cow<'a, [u8]>> {
+        if offset.is_multiple_of(BLOCK.0) && (bytes.len() as u64).is_multiple_of(BLOCK.0) {
+            return Ok(Cow::Borrowed(bytes));
+        }
         let (first, end) = (offset / BLOCK.0, (offset + bytes.len() as u64).div_ceil(BLOCK.0));
         let mut content = vec![0; ((end - first) * BLOCK.0) as usize];
         let (before, behind) = ((offset - first * BLOCK.0) as usize, (offset + bytes.len() as u64).min(end * BLOCK.0));
@@ -302,7 +306,7 @@ impl Objects {
             content[last..].copy_from_slice(&self.whole_blocks(id, end - 1, end).await?);
         }
         content[before..before + bytes.len()].copy_from_slice(bytes);
-        Ok(content)
+        Ok(Cow::Owned(content))
     }
 
     /// Makes an object longer, by nothing, or shorter.
