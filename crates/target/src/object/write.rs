@@ -13,6 +13,7 @@ use crate::catalog::GroupClass;
 use crate::schedule::StreamId;
 use forebay_model::object::{AttributeChange, Durability};
 use forebay_model::{Bytes, Error, ObjectId, Result};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 /// Bytes written home at once.
@@ -141,7 +142,7 @@ impl Objects {
         };
         if logged {
             write.logged.push((first, Crcs::of(&content)));
-            return self.change(riding(write, &how.set)?, content, check).await;
+            return self.change(riding(write, &how.set)?, content.into_owned(), check).await;
         }
         riding(write.clone(), &how.set)?;
         self.prepared(&[Change::Write(Write { dropped: Some((first, end)), ..write.clone() })]).await?;
@@ -172,7 +173,16 @@ impl Objects {
     }
 
     /// `bytes` with what is before and behind them in their first and last block.
-    pub(super) async fn widened(&self, id: ObjectId, offset: u64, bytes: &[u8], size: u64) -> Result<Vec<u8>> {
+    pub(super) async fn widened<'a>(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        bytes: &'a [u8],
+        size: u64,
+    ) -> Result<Cow<'a, [u8]>> {
+        if offset.is_multiple_of(BLOCK.0) && (bytes.len() as u64).is_multiple_of(BLOCK.0) {
+            return Ok(Cow::Borrowed(bytes));
+        }
         let (first, end) = (offset / BLOCK.0, (offset + bytes.len() as u64).div_ceil(BLOCK.0));
         let mut content = vec![0; ((end - first) * BLOCK.0) as usize];
         let (before, behind) = ((offset - first * BLOCK.0) as usize, (offset + bytes.len() as u64).min(end * BLOCK.0));
@@ -184,7 +194,7 @@ impl Objects {
             content[last..].copy_from_slice(&self.whole_blocks(id, end - 1, end).await?);
         }
         content[before..before + bytes.len()].copy_from_slice(bytes);
-        Ok(content)
+        Ok(Cow::Owned(content))
     }
 
     /// Makes an object longer, by nothing, or shorter.
