@@ -15,6 +15,7 @@ use forebay_target::object::rows::{BLOCK, Quota};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Users at once.
 const USERS: u64 = 4;
@@ -40,6 +41,8 @@ pub struct Tally {
     pub compared: u64,
     /// Blocks taken home from logs.
     pub homed: u64,
+    /// Logs that were emptied into others.
+    pub swaps: u64,
 }
 
 impl Tally {
@@ -51,6 +54,7 @@ impl Tally {
         self.absent += other.absent;
         self.compared += other.compared;
         self.homed += other.homed;
+        self.swaps += other.swaps;
     }
 }
 
@@ -115,6 +119,10 @@ async fn one_life(env: Env, spawner: forebay_env::Spawner, model: Rc<RefCell<Mod
             for _ in 0..random.below(40) {
                 let id = ObjectId { volume: VOLUME, object: 1 + user * OBJECTS + random.below(OBJECTS) };
                 command(&target, &model, &random, id).await;
+                if random.below(12) == 0 {
+                    // In a pause logs change places.
+                    target.disk().env().clock.sleep(Duration::from_millis(random.below(400))).await;
+                }
             }
         }));
     }
@@ -124,6 +132,7 @@ async fn one_life(env: Env, spawner: forebay_env::Spawner, model: Rc<RefCell<Mod
             model.borrow_mut().tally.homed += target.objects().take_home().await.expect("a healthy disk takes it");
         }
     }
+    model.borrow_mut().tally.swaps += target.objects().counters().swaps;
     if random.below(3) == 0 {
         target.close().await.expect("it closes");
     }

@@ -9,7 +9,7 @@
 //! is durable.
 //!
 //! [`rows`], [`tree`], [`space`], [`record`], [`logs`] and [`apply`] do not wait and do no I/O; [`journal`], [`read`],
-//! [`commands`], [`checkpoint`], [`home`] and [`replay`] do.
+//! [`commands`], [`checkpoint`], [`home`], [`swap`] and [`replay`] do.
 
 pub mod apply;
 mod checkpoint;
@@ -21,7 +21,9 @@ mod read;
 pub mod record;
 mod replay;
 pub mod rows;
+pub mod settings;
 pub mod space;
+mod swap;
 pub mod tree;
 
 pub use commands::{Attribute, Found, Placement};
@@ -99,6 +101,10 @@ pub struct Counters {
     pub syncs: u64,
     /// Blocks taken home from logs.
     pub homed: u64,
+    /// Logs that were emptied into others, and the blocks that were copied for that.
+    pub swaps: u64,
+    /// See [`Counters::swaps`].
+    pub swapped: u64,
     /// Checkpoints of the map.
     pub checkpoints: u64,
     /// Blocks whose checksum did not match.
@@ -110,12 +116,13 @@ impl Objects {
     pub(crate) fn new(core: Rc<Core>) -> Rc<Objects> {
         let layout = core.layout();
         let record = core.with_objects(Clone::clone);
-        let meta = Meta {
+        let mut meta = Meta {
             tree: Tree::new(forebay_model::TargetId(core.target_id()), &record.leaves),
             data: Space::new(layout),
             tables: Space::new(layout),
             logs: Logs::new(layout, &record.logs, &record.open),
         };
+        meta.logs.set_near(record.settings.near_groups);
         let stream = core.next_stream();
         Rc::new(Objects {
             core,

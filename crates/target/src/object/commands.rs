@@ -4,6 +4,7 @@ use super::Objects;
 use super::apply::touching;
 use super::read::missing;
 use super::record::{Change, Write};
+use super::settings::{self, Logging};
 use super::rows::{BLOCK, Crcs, Head, Key, PIECE_BLOCKS, Part, Piece, Quota, Row, Volume};
 use super::space::Run;
 use crate::catalog::GroupClass;
@@ -30,16 +31,13 @@ const HOME_UNDER_WAY: usize = 16;
 /// Where a write's bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// To the nearest log if it is small, else home.
+    /// To the nearest log if it is small ([`super::settings`] say how small), else home.
     Auto,
     /// To a log, whatever its size: of an object that needs durability and is hardly read.
     Log,
     /// Home, whatever its size.
     Home,
 }
-
-/// Writes up to this many bytes go to a log unless told otherwise (Manylogs, 2016: 256 KiB for raw blocks).
-pub const LOGGED_UP_TO: Bytes = Bytes::kib(256);
 
 /// An attribute: its page, its number on it, its value.
 pub type Attribute = (u32, u32, Vec<u8>);
@@ -255,7 +253,10 @@ impl Objects {
             Write { id, time, size: size.max(offset + length), dropped: None, logged: Vec::new(), pieces: Vec::new() };
         let check = |meta: &super::apply::Meta| within_quota(meta, id, 0, end - first);
         let logged = match place {
-            Placement::Auto => length <= LOGGED_UP_TO.0.min(self.largest_record()),
+            Placement::Auto => match self.logging(id).await? {
+                Logging::UpTo(most) => length <= most.0.min(self.largest_record()),
+                Logging::Always => length <= self.largest_record(),
+            },
             Placement::Log => length <= self.largest_record(),
             Placement::Home => false,
         };
@@ -500,6 +501,7 @@ fn set(id: ObjectId, time: forebay_model::Timestamp, set: Vec<(u32, u32, Option<
         )));
     }
     for (page, number, value) in &set {
+        settings::check(*page, *number, value.as_deref())?;
         let length = value.as_ref().map_or(0, Vec::len) as u64;
         if length > LONGEST_ATTRIBUTE.0 {
             return Err(Error::usage(format!(
