@@ -1,7 +1,7 @@
 //! The bench on a real disk: a device file in a directory, the whole path from recorder to io_uring.
 
 mod elements;
-mod raw;
+pub(super) mod raw;
 mod readers;
 mod seconds;
 

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// What raw large sequential writes reach on the device: 1 MiB each, eight in flight, for at most one pass.
-pub(super) fn writes(path: &Path, size: Bytes, seconds: Duration) -> Result<Rate> {
+pub(in crate::bench) fn writes(path: &Path, size: Bytes, seconds: Duration) -> Result<Rate> {
     let opened = real::open(path, OpenMode::Exclusive)?;
     real::run(Options { device: opened }, move |env| write_through(env, size, seconds))?
 }
