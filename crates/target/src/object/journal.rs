@@ -250,8 +250,7 @@ impl Objects {
         let mut from = 0;
         while from < batch.len() {
             let mut to = from + 1;
-            let follows =
-                |a: &Queued, b: &Queued| a.group == b.group && a.block + a.blocks() == b.block;
+            let follows = |a: &Queued, b: &Queued| a.group == b.group && a.block + a.blocks() == b.block;
             while to < batch.len() && follows(&batch[to - 1], &batch[to]) {
                 to += 1;
             }

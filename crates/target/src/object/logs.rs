@@ -377,16 +377,14 @@ impl Logs {
     /// is `all`, that is not to stay.
     pub fn fullest(&self, all: bool) -> Option<(u32, u32)> {
         let staying = |group: &u32| if all { 0 } else { self.staying.get(group).copied().unwrap_or(0) };
-        let full =
-            self.logs.iter().filter(|(group, log)| log.live > staying(group) && !self.stuck.contains(group));
+        let full = self.logs.iter().filter(|(group, log)| log.live > staying(group) && !self.stuck.contains(group));
         full.max_by_key(|(_, log)| log.filled).map(|(group, log)| (*group, log.filled))
     }
 
     /// Whether a checkpoint would make a log empty.
     pub fn any_to_settle(&self) -> bool {
-        let spent = |(group, log): (&u32, &Log)| {
-            log.live == 0 && !self.open.contains(group) && !self.emptied.contains(group)
-        };
+        let spent =
+            |(group, log): (&u32, &Log)| log.live == 0 && !self.open.contains(group) && !self.emptied.contains(group);
         self.logs.iter().any(spent)
     }
 
@@ -407,9 +405,7 @@ impl Logs {
         self.current = open;
         let used = std::mem::take(&mut self.used);
         let again = |group: &u32| used.contains(group) && self.used_before.iter().any(|before| before.contains(group));
-        let room = |group: &u32| {
-            usable(*group) && !self.barred.contains(group) && self.filled(*group) < self.largest()
-        };
+        let room = |group: &u32| usable(*group) && !self.barred.contains(group) && self.filled(*group) < self.largest();
         let kept: Vec<u32> = self.open.iter().copied().filter(|g| again(g) && room(g)).take(KEPT_OPEN).collect();
         self.open = open.into_iter().chain(kept).collect();
         self.used_before.swap(0, 1);
