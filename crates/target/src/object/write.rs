@@ -4,9 +4,10 @@
 //! memory ([`super::behind`]).
 
 use super::Objects;
-use super::commands::{LARGEST, LOGGED_UP_TO, MOST_WRITTEN, Placement, exists, holds_bytes, set};
+use super::commands::{LARGEST, MOST_WRITTEN, Placement, exists, holds_bytes, set};
 use super::record::{Change, Write};
 use super::rows::{BLOCK, Crcs, PIECE_BLOCKS, Piece};
+use super::settings::Logging;
 use super::space::Run;
 use super::{apply::Meta, quota};
 use crate::catalog::GroupClass;
@@ -105,7 +106,8 @@ impl Objects {
         let buffered = how.durability == Durability::Buffered
             && how.placement != Placement::Log
             && how.set.is_empty()
-            && length <= BUFFERED_UP_TO;
+            && length <= BUFFERED_UP_TO
+            && self.logging(id).await? != Logging::Always;
         if length == 0 && buffered {
             // There is nothing to take in.
         } else if length == 0 {
@@ -136,7 +138,10 @@ impl Objects {
             quota::within(meta, id, 0, meta.absent(id, first, end))
         };
         let logged = match how.placement {
-            Placement::Auto => length <= LOGGED_UP_TO.0.min(self.largest_record()),
+            Placement::Auto => match self.logging(id).await? {
+                Logging::UpTo(most) => length <= most.0.min(self.largest_record()),
+                Logging::Always => length <= self.largest_record(),
+            },
             Placement::Log => length <= self.largest_record(),
             Placement::Home => false,
         };
