@@ -11,6 +11,7 @@ use super::rows::{BLOCK, Crcs, Key, Part, Piece, Row};
 use super::space::Run;
 use super::write::Taken;
 use super::{Objects, Work, replay};
+use crate::schedule::StreamId;
 use forebay_model::block::crc32c;
 use forebay_model::{Kind, ObjectId, Result, TargetId};
 use std::rc::Rc;
@@ -27,12 +28,14 @@ impl Objects {
     /// Takes home what lies in the logs, the fullest log first, and frees them; but for what is to stay there. Blocks
     /// taken home.
     pub async fn take_home(&self) -> Result<u64> {
-        self.take_home_of(false).await
+        self.take_home_of(false, 0).await
     }
 
-    async fn take_home_of(&self, all: bool) -> Result<u64> {
+    /// As [`Objects::take_home`], of `all` that lies in logs or of what may go; until the logs are filled with less than
+    /// `enough` blocks.
+    async fn take_home_of(&self, all: bool, enough: u64) -> Result<u64> {
         let mut homed = 0;
-        loop {
+        while self.work.borrow().meta.logs.filled_in_all() >= enough {
             let Some((group, filled)) = self.work.borrow().meta.logs.fullest(all) else { break };
             let before = self.counters().homed;
             self.empty_log(group, filled, all).await?;
@@ -137,7 +140,7 @@ impl Objects {
         let mut homed = Ok(0);
         // What is to stay in logs goes home only if nothing else makes room.
         for all in [false, true] {
-            homed = match self.take_home_of(all).await {
+            homed = match self.take_home_of(all, before).await {
                 Err(error) if error.kind != Kind::Full => return Err(error),
                 homed => homed,
             };
@@ -167,15 +170,21 @@ impl Objects {
     }
 
     async fn empty_log_alone(&self, group: u32, filled: u32, all: bool) -> Result<()> {
-        let (bytes, _) = self.read_log(group, 0, filled).await?;
+        let (stream, _turn) = self.stream_home();
+        let (bytes, _) = self.read_log(stream, group, 0, filled).await?;
         let mut lying = self.lying_in(group, &bytes);
         let mut staying = Vec::new();
         if !all {
             let stay = self.staying(lying.iter().map(|l| l.id).collect()).await?;
             (staying, lying) = lying.into_iter().partition(|l| stay.contains(&l.id));
         }
+        let mut last = None;
         for step in lying.chunks(STEP) {
-            self.step_home(step).await?;
+            let (stream, _turn) = self.stream_home();
+            last = self.step_home(stream, step).await?.or(last);
+        }
+        if let Some(number) = last {
+            self.durable(number).await?;
         }
         let keys = |l: &Loose<'_>| (Key::logged(l.id, l.block), Key::logged(l.id, l.block));
         self.bring(&staying.iter().map(keys).collect::<Vec<_>>()).await?;
@@ -213,8 +222,18 @@ impl Objects {
         lying
     }
 
-    /// Takes those of `lying` home that still count.
-    async fn step_home(&self, lying: &[Loose<'_>]) -> Result<()> {
+    /// Whose turn a step home takes. Where somebody waits for room in the logs it is a new stream's, which comes before
+    /// those that had theirs.
+    fn stream_home(&self) -> (StreamId, Option<Turn<'_>>) {
+        if !self.work.borrow().making_room {
+            return (self.stream, None);
+        }
+        let stream = self.core.next_stream();
+        (stream, Some(Turn { objects: self, stream }))
+    }
+
+    /// Takes those of `lying` home that still count. The number of the record that says so, if there is one.
+    async fn step_home(&self, stream: StreamId, lying: &[Loose<'_>]) -> Result<Option<u64>> {
         let ranges: Vec<(Key, Key)> = lying.iter().flat_map(|l| touching(l.id, l.block, l.block + 1)).collect();
         let ids = lying.chunk_by(|a, b| a.id == b.id && a.block + 1 == b.block);
         let all: Vec<Change> = ids.map(|run| over(run[0].id, run[0].block, run.len() as u64)).collect();
@@ -239,10 +258,10 @@ impl Objects {
         let mut blocks = taken.iter().flat_map(|taken| &taken.runs).flat_map(|run| run.at..run.end());
         homes.iter_mut().filter(|(_, _, to)| to.is_none()).for_each(|(_, _, to)| *to = blocks.next());
         let placed: Vec<(u64, Loose<'_>)> = homes.iter().filter_map(|(l, _, to)| Some(((*to)?, **l))).collect();
-        self.write_placed(self.stream, &placed).await?;
+        self.write_placed(stream, &placed).await?;
         let all = moves(homes.iter().filter_map(|(l, _, to)| Some((*l, (*to)?))));
         if all.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         self.prepared(&all).await?;
         // Users may have been quicker: what they changed stays as they made it.
@@ -262,7 +281,7 @@ impl Objects {
             (moves(kept.iter().copied()), kept.len() as u64, unused)
         };
         if changes.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let number = self.enact(&changes, &[], true)?;
         taken.iter().for_each(Taken::keep);
@@ -270,9 +289,20 @@ impl Objects {
             let mut work = self.work.borrow_mut();
             unused.into_iter().for_each(|run| work.meta.data.give(run));
         }
-        self.durable(number).await?;
         self.work.borrow_mut().counters.homed += homed;
-        Ok(())
+        Ok(Some(number))
+    }
+}
+
+/// A stream for one step.
+struct Turn<'a> {
+    objects: &'a Objects,
+    stream: StreamId,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.objects.core.disk.end_stream(self.stream);
     }
 }
 

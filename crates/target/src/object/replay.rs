@@ -9,6 +9,7 @@ use super::record;
 use super::record::{Change, Found, Record, decode};
 use super::rows::{BLOCK, Key, Row};
 use crate::catalog::GroupClass;
+use crate::schedule::StreamId;
 use forebay_model::{Bytes, Error, Result, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,7 +95,7 @@ impl Objects {
             read.insert(group);
             // To the end of it: what lies behind a record that is not whole tells whether that was acknowledged.
             let to = self.work.borrow().meta.logs.capacity();
-            let (bytes, unreadable) = self.read_log(group, from, to).await?;
+            let (bytes, unreadable) = self.read_log(self.stream, group, from, to).await?;
             let mut newer = None;
             let mut block = from;
             let mut hidden = None;
@@ -137,7 +138,13 @@ impl Objects {
     }
 
     /// Blocks `from..to` of the log of `group`, and which of them cannot be read: those are zeros.
-    pub(super) async fn read_log(&self, group: u32, from: u32, to: u32) -> Result<(Vec<u8>, BTreeSet<u32>)> {
+    pub(super) async fn read_log(
+        &self,
+        stream: StreamId,
+        group: u32,
+        from: u32,
+        to: u32,
+    ) -> Result<(Vec<u8>, BTreeSet<u32>)> {
         let start = self.work.borrow().meta.logs.at(group, 0);
         let length = BLOCK * u64::from(to - from);
         let mut bytes: Vec<u8> = Vec::with_capacity(length.0 as usize);
@@ -146,9 +153,9 @@ impl Objects {
             let have = Bytes(bytes.len() as u64);
             let at = start + u64::from(from) + have / BLOCK;
             let mut part = vec![0; READ_AT_ONCE.min(length - have).0 as usize];
-            if self.read_blocks(self.stream, at, &mut part).await.is_err() {
+            if self.read_blocks(stream, at, &mut part).await.is_err() {
                 for (at, block) in (at..).zip(part.chunks_mut(BLOCK.0 as usize)) {
-                    if self.read_blocks(self.stream, at, block).await.is_err() {
+                    if self.read_blocks(stream, at, block).await.is_err() {
                         block.fill(0);
                         unreadable.insert((at - start) as u32);
                     }

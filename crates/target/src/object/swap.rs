@@ -45,7 +45,7 @@ impl Objects {
     }
 
     async fn swap(&self, group: u32, filled: u32, gives_up: bool) -> Result<()> {
-        let (bytes, _) = self.read_log(group, 0, filled).await?;
+        let (bytes, _) = self.read_log(self.stream, group, 0, filled).await?;
         let mut lying = self.lying_in(group, &bytes);
         let keys = |l: &Loose<'_>| (Key::logged(l.id, l.block), Key::logged(l.id, l.block));
         self.bring(&lying.iter().map(keys).collect::<Vec<_>>()).await?;

@@ -58,7 +58,7 @@ fn records(fake: &Fake, target: &Target) -> Vec<(u64, Bytes, u64, u32)> {
     let groups: Vec<u32> = objects.work.borrow().meta.logs.to_read().iter().map(|(group, _)| *group).collect();
     for group in groups {
         let capacity = objects.work.borrow().meta.logs.capacity();
-        let (bytes, _) = fake.run(objects.read_log(group, 0, capacity)).unwrap();
+        let (bytes, _) = fake.run(objects.read_log(objects.stream, group, 0, capacity)).unwrap();
         let start = objects.work.borrow().meta.logs.at(group, 0);
         replay::scan(TargetId(objects.core.target_id()), group, 0, &bytes, |entry| {
             if let Found::Record(record) = entry {
@@ -481,7 +481,7 @@ fn opening(fake: &Fake, target: &Target, before: u64) -> Bytes {
     let mut opening = None;
     for group in groups {
         let capacity = objects.work.borrow().meta.logs.capacity();
-        let (bytes, _) = fake.run(objects.read_log(group, 0, capacity)).unwrap();
+        let (bytes, _) = fake.run(objects.read_log(objects.stream, group, 0, capacity)).unwrap();
         let start = objects.work.borrow().meta.logs.at(group, 0);
         replay::scan(TargetId(objects.core.target_id()), group, 0, &bytes, |entry| {
             if let Found::Record(record) = entry

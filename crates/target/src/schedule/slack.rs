@@ -56,7 +56,8 @@ fn to_first_flush(expected: Expected, profile: &Profile, growth: f64) -> Duratio
     (expected.lag / FIRST_FLUSH).max((profile.short_seek * 4).mul_f64(growth - 1.0))
 }
 
-/// How long guaranteed writes can wait from `now` on, behind what is in flight; zero if they must start.
+/// How long guaranteed writes can wait from `now` on, behind what is in flight and what the drive owes; zero if they must
+/// start.
 pub(super) fn slack(state: &State, profile: &Profile, now: Moment) -> Duration {
     if state.failed.is_some() {
         // No deadline is kept any more; what can be read has all the time.
@@ -68,7 +69,7 @@ pub(super) fn slack(state: &State, profile: &Profile, now: Moment) -> Duration {
     let waiting = state.guaranteed.iter().filter(|(_, q)| !q.is_empty());
     let mut rings: Vec<(Moment, Duration)> = waiting.map(|(ring, _)| one(state, profile, *ring)).collect();
     rings.sort();
-    let mut start = now + state.busy;
+    let mut start = (now + state.busy).max(state.owed_until);
     let mut least = Duration::MAX;
     for (latest, takes) in rings {
         least = least.min(latest.since(start));

@@ -35,6 +35,8 @@ const QUIET_FLAT: Duration = Duration::from_millis(1);
 const BACKGROUND_PART: u32 = 32;
 /// The most background I/Os in flight, on a device that rotates and on one that does not.
 const BACKGROUND_IN_FLIGHT: [usize; 2] = [1, 2];
+/// How long records gather at most while others have the arm.
+const MOST_GATHERED: Duration = Duration::from_millis(500);
 /// Bytes of one ring's writes that another ring's deadline lets pass first.
 const BEFORE_OTHERS: Bytes = Bytes::mib(4);
 
@@ -70,6 +72,9 @@ pub(super) struct State {
     /// Records on their way to logs.
     pub(super) log: VecDeque<Pending>,
     log_in_flight: usize,
+    /// When the record began that no flush has covered yet, and until when the next one leaves the arm to others.
+    log_began: Option<Moment>,
+    log_due: Moment,
     /// What nobody waits for.
     pub(super) background: VecDeque<Pending>,
     background_in_flight: usize,
@@ -105,6 +110,10 @@ pub(super) struct State {
     sweeping: bool,
     /// When the platters have taken all that was written, by the profile.
     platters_free: Moment,
+    /// Until when the platters are busy with normal writes that the drive has taken, by the profile; and whether there
+    /// were any since the last flush began.
+    pub(super) owed_until: Moment,
+    owed_anew: bool,
     /// Whether anything was written since the last flush began, and when that ended.
     dirty: bool,
     last_guaranteed_end: Moment,
@@ -185,7 +194,11 @@ impl State {
                 {
                     return Choice::Start(Class::Background, pending);
                 }
-                let wakes = self.metadata_wakes(now).into_iter().chain(self.background_wakes(&slack));
+                let wakes = self
+                    .metadata_wakes(now)
+                    .into_iter()
+                    .chain(self.background_wakes(&slack))
+                    .chain(self.log_wakes(&slack));
                 Choice::Wait(moment.into_iter().chain(wakes).min())
             }
             started => started,
@@ -224,7 +237,7 @@ impl State {
             Direction::Write => profile.write_rate(next.offset),
         };
         let worst = profile.position_time(self.head, next.offset) + rate.time_for(length);
-        slack.of(self) > worst * 2 + profile.full_seek * 2 + profile.flush
+        slack.of(self) > worst * 2
     }
 
     /// When background I/O has to be looked at again; other I/O that ends asks, too.
@@ -271,11 +284,19 @@ impl State {
     /// Whether a record, at its worst, leaves the guaranteed writes enough time.
     fn is_moment_for_log(&self, slack: &Slack<'_>) -> bool {
         let free = self.log_in_flight == 0 && !(self.flushing && slack.profile.rotates);
-        let Some(next) = self.log.front().filter(|_| free) else { return false };
+        let Some(next) = self.log.front().filter(|_| free && self.log_wakes(slack).is_none()) else { return false };
         let length = Bytes(next.buffer.len() as u64);
         let way = slack.profile.position_time(self.head, next.offset);
         let worst = way + slack.profile.write_rate(next.offset).time_for(length);
         slack.of(self) > worst * 2 + slack.profile.flush
+    }
+
+    /// Until when records gather, where a promise leaves so little that they and others have to share it: they have the
+    /// arm for half of the time at most.
+    fn log_wakes(&self, slack: &Slack<'_>) -> Option<Moment> {
+        let shared = slack.profile.rotates && self.expected.values().any(|expected| expected.rate > Rate(0));
+        let others = shared && !self.log.is_empty() && self.streams.next().is_some();
+        Some(self.log_due).filter(|due| others && slack.now < *due)
     }
 
     /// When metadata that waits for a better moment has to be looked at again.
@@ -302,6 +323,7 @@ impl State {
 
     fn begin_flush(&mut self, backlog: bool) -> Choice {
         self.flushing = true;
+        self.owed_anew = false;
         self.dirty = self.guaranteed_in_flight > Bytes::ZERO;
         self.flush_moves = std::mem::replace(&mut self.metadata_dirty, self.metadata_in_flight > 0);
         self.flush_covers = self.first_undurable + self.undurable.iter().take_while(|w| w.ended).count() as u64;
@@ -318,6 +340,14 @@ impl State {
                 let covered = (self.flush_covers - self.first_undurable) as usize;
                 self.undurable.drain(..covered);
                 self.first_undurable = self.flush_covers;
+                if self.log_in_flight == 0
+                    && let Some(began) = self.log_began.take()
+                {
+                    self.log_due = now + now.since(began).min(MOST_GATHERED);
+                }
+                if !self.owed_anew {
+                    self.owed_until = now;
+                }
                 if !self.flush_moves {
                     // Where the drive is slower than its profile, or had to seek, what it still owes is known again.
                     self.platters_free = self.platters_free.max(now + self.not_covered());
@@ -455,7 +485,10 @@ impl State {
             Direction::Write => profile.write_rate(offset),
         };
         let takes = rate.time_for(length);
-        let worst = profile.position_time(self.head, offset) + takes;
+        let position = profile.position_time(self.head, offset);
+        let worst = position + takes;
+        // A drive puts what it has taken in order: over a small gap the platters pass, and the arm stays.
+        let way = if offset >= self.head { position.min(rate.time_for(offset - self.head)) } else { position };
         self.busy += worst;
         self.pace.started(worst, now);
         self.head = offset + length;
@@ -478,10 +511,13 @@ impl State {
                 self.counters.normal += length;
                 if pending.direction == Direction::Write {
                     self.platters_free = self.platters_free.max(now) + takes;
+                    self.owed_until = self.owed_until.max(now) + way + takes;
+                    self.owed_anew = true;
                 }
             }
             Class::Latency => {
                 self.log_in_flight += 1;
+                self.log_began.get_or_insert(now);
                 self.counters.logged += length;
             }
             Class::Background => {
