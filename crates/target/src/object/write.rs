@@ -93,7 +93,7 @@ impl Objects {
         bytes: &[u8],
         how: &How,
     ) -> Result<u64> {
-        let _lock = self.lock(id).await?;
+        let lock = self.lock(id).await?;
         let length = bytes.len() as u64;
         check_range(id, offset.unwrap_or(0), length)?;
         if length > MOST_WRITTEN.0 {
@@ -116,19 +116,23 @@ impl Objects {
             self.buffer(id, offset, bytes, size).await?;
         } else {
             self.settle(id).await?;
-            self.write_durably(stream, id, (offset, size), bytes, how).await?;
+            let number = self.write_through(stream, id, (offset, size), bytes, how).await?;
+            // It has taken effect, and what follows comes behind it in the logs: it may come with it in one flush.
+            drop(lock);
+            self.durable(number).await?;
         }
         Ok(offset)
     }
 
-    async fn write_durably(
+    /// Lets a write take effect; the number of the record that makes it durable.
+    async fn write_through(
         &self,
         stream: StreamId,
         id: ObjectId,
         (offset, size): (u64, u64),
         bytes: &[u8],
         how: &How,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let length = bytes.len() as u64;
         let (first, end) = (offset / BLOCK.0, (offset + length).div_ceil(BLOCK.0));
         let content = self.widened(id, offset, bytes, size).await?;
@@ -147,7 +151,7 @@ impl Objects {
         };
         if logged {
             write.logged.push((first, Crcs::of(&content)));
-            return self.change(riding(write, &how.set)?, content.into_owned(), check).await;
+            return self.enacted(&riding(write, &how.set)?, &content, check).await;
         }
         riding(write.clone(), &how.set)?;
         self.prepared(&[Change::Write(Write { dropped: Some((first, end)), ..write.clone() })]).await?;
@@ -167,7 +171,7 @@ impl Objects {
         }
         let number = self.enacted(&riding(write, &how.set)?, &[], check).await?;
         taken.keep();
-        self.durable(number).await
+        Ok(number)
     }
 
     /// The largest write that fits one record.
