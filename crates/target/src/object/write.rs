@@ -1,6 +1,7 @@
 //! Commands that change an object's bytes, with attributes that ride on them: each is one record, whole or not there.
 //!
-//! Large bytes go to fresh blocks at home before their record; small ones are in it. Bytes that may be buffered wait in
+//! Large bytes go to fresh blocks at home before their record; small ones follow it, and those of small objects are in
+//! it. Bytes that may be buffered wait in
 //! memory ([`super::behind`]).
 
 use super::Objects;
@@ -8,7 +9,7 @@ use super::commands::{LARGEST, LOGGED_UP_TO, MOST_WRITTEN, Placement, exists, ho
 use super::record::{Change, Write};
 use super::rows::{BLOCK, Crcs, PIECE_BLOCKS, Piece};
 use super::space::Run;
-use super::{apply::Meta, quota};
+use super::{apply::Meta, inline, quota};
 use crate::catalog::GroupClass;
 use crate::schedule::StreamId;
 use forebay_model::object::{AttributeChange, Durability};
@@ -128,7 +129,7 @@ impl Objects {
     ) -> Result<()> {
         let length = bytes.len() as u64;
         let (first, end) = (offset / BLOCK.0, (offset + length).div_ceil(BLOCK.0));
-        let content = self.widened(id, offset, bytes, size).await?;
+        let mut content = self.widened(id, offset, bytes, size).await?;
         let mut write = self.empty_write(id, size.max(offset + length));
         let check = |meta: &Meta| {
             exists(meta, id)?;
@@ -141,6 +142,9 @@ impl Objects {
         };
         if logged {
             write.logged.push((first, Crcs::of(&content)));
+            if how.placement == Placement::Auto {
+                inline::settle(&mut write, &mut content);
+            }
             return self.change(riding(write, &how.set)?, content, check).await;
         }
         riding(write.clone(), &how.set)?;
@@ -210,6 +214,7 @@ impl Objects {
             }
             self.work.borrow_mut().unreserve(id);
         }
+        inline::settle(&mut write, &mut content);
         self.change(riding(write, set)?, content, |meta| exists(meta, id)).await
     }
 
@@ -246,12 +251,13 @@ impl Objects {
             write.logged.push((block, Crcs::of(&bytes)));
             content.extend(bytes);
         }
+        inline::settle(&mut write, &mut content);
         self.change(riding(write, set)?, content, |meta| exists(meta, id)).await
     }
 
     fn empty_write(&self, id: ObjectId, size: u64) -> Write {
         let time = self.core.disk.env().clock.wall();
-        Write { id, time, size, commands: 1, dropped: None, logged: Vec::new(), pieces: Vec::new() }
+        Write { id, time, size, commands: 1, dropped: None, logged: Vec::new(), inline: None, pieces: Vec::new() }
     }
 
     /// What was taken, until a record points to it.
