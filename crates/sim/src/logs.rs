@@ -2,10 +2,11 @@
 //! them. Published ways are modelled here as opponents: file systems that journal, above a kernel's elevator.
 //!
 //! - [`system`]: what competes; `home`, `journal` and `single` are the systems, `group` and `log` what they share.
-//! - `users`: who uses them, `place`: where; `array`, [`elevator`], `batch`: the kernel between a system and its disks.
+//! - `users`: who uses them, `clients`: many at once on any device, `place`: where; `array`, [`elevator`], `batch`: the kernel between a system and its disks.
 
 mod array;
 mod batch;
+mod clients;
 pub mod elevator;
 mod group;
 mod home;
@@ -18,6 +19,7 @@ pub mod system;
 mod users;
 
 pub use array::STRIPE;
+pub use clients::{Durable, durable_writes};
 pub use place::{BLOCK, FILES, SmallWrite};
 
 use crate::disk::{DiskSpec, Op, RotatingSpec};

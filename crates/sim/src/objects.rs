@@ -49,6 +49,8 @@ pub struct Tally {
     pub homed: u64,
     /// Snapshots made.
     pub snapshots: u64,
+    /// Logs that were emptied into others.
+    pub swaps: u64,
 }
 
 impl Tally {
@@ -63,6 +65,7 @@ impl Tally {
         self.compared += other.compared;
         self.homed += other.homed;
         self.snapshots += other.snapshots;
+        self.swaps += other.swaps;
     }
 }
 
@@ -144,6 +147,10 @@ async fn one_life(env: Env, spawner: forebay_env::Spawner, model: Rc<RefCell<Mod
             for _ in 0..random.below(40) {
                 let id = ObjectId { volume: VOLUME, object: 1 + user * OBJECTS + random.below(OBJECTS) };
                 command(&target, &model, &random, id).await;
+                if random.below(12) == 0 {
+                    // In a pause logs change places.
+                    target.disk().env().clock.sleep(Duration::from_millis(random.below(400))).await;
+                }
             }
         }));
     }
@@ -153,6 +160,7 @@ async fn one_life(env: Env, spawner: forebay_env::Spawner, model: Rc<RefCell<Mod
             model.borrow_mut().tally.homed += target.objects().take_home().await.expect("a healthy disk takes it");
         }
     }
+    model.borrow_mut().tally.swaps += target.objects().counters().swaps;
     if random.below(3) == 0 {
         target.close().await.expect("it closes");
         model.borrow_mut().perhaps.clear();

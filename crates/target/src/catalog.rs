@@ -4,7 +4,7 @@
 //! Segment summaries may be older than the ring itself: opening walks from the last checkpoint to the tail.
 
 use crate::layout::Layout;
-use crate::object::logs::LogRecord;
+use crate::object::logs::{LogRecord, Settings};
 use crate::object::rows::Key;
 use crate::object::tree::LeafRecord;
 use forebay_model::ring::{Losses, Pin, RingSpec};
@@ -41,6 +41,8 @@ pub struct ObjectsRecord {
     pub logs: Vec<LogRecord>,
     /// Groups whose logs may hold records that follow; records name more.
     pub open: Vec<u32>,
+    /// What was chosen of logs.
+    pub settings: Settings,
 }
 
 /// How far a scrub of the target is.

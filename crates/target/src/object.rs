@@ -9,9 +9,9 @@
 //! is durable.
 //!
 //! [`rows`], [`tree`], [`space`], [`record`], [`logs`], [`apply`], [`inline`], [`ahead`], [`cache`] and [`audit`] do not
-//! wait and do no I/O; the others do: [`write`] and [`commands`] change objects, [`behind`] buffers, [`gather`] brings together what
-//! goes home, [`read`] reads, [`scrub`] looks for rot, [`journal`] makes records durable, [`checkpoint`], [`home`] and
-//! [`replay`] see to it that logs are few.
+//! wait and do no I/O; the others do: [`write`] and [`commands`] change objects, [`behind`] buffers, [`gather`] brings
+//! together what goes home, [`read`] reads, [`scrub`] looks for rot, [`journal`] makes records durable, [`checkpoint`],
+//! [`home`], [`swap`] and [`replay`] see to it that logs are few.
 
 pub mod ahead;
 pub mod apply;
@@ -32,10 +32,12 @@ pub mod record;
 mod replay;
 pub mod rows;
 mod scrub;
+pub mod settings;
 pub mod share;
 pub mod snapshot;
 pub mod space;
 mod stretch;
+mod swap;
 pub mod tree;
 mod volumes;
 mod write;
@@ -135,6 +137,10 @@ pub struct Counters {
     pub syncs: u64,
     /// Blocks taken home from logs.
     pub homed: u64,
+    /// Logs that were emptied into others, and the blocks that were copied for that.
+    pub swaps: u64,
+    /// See [`Counters::swaps`].
+    pub swapped: u64,
     /// Checkpoints of the map.
     pub checkpoints: u64,
     /// Blocks whose checksum did not match.
@@ -146,13 +152,14 @@ impl Objects {
     pub(crate) fn new(core: Rc<Core>) -> Rc<Objects> {
         let layout = core.layout();
         let record = core.with_objects(Clone::clone);
-        let meta = Meta {
+        let mut meta = Meta {
             tree: Tree::new(forebay_model::TargetId(core.target_id()), &record.leaves),
             data: Space::new(layout),
             tables: Space::new(layout),
             logs: Logs::new(layout, &record.logs, &record.open),
             buffered: BTreeMap::new(),
         };
+        meta.logs.set_near(record.settings.near_groups);
         let stream = core.next_stream();
         Rc::new(Objects {
             core,

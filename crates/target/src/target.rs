@@ -105,7 +105,7 @@ impl Core {
 
     /// Whether records may lie in the log area of a group.
     pub(crate) fn has_log(&self, group: u32) -> bool {
-        !matches!(self.catalog.borrow().groups[group as usize], GroupClass::Free | GroupClass::RingWithoutLog(_))
+        !matches!(self.catalog.borrow().groups[group as usize], GroupClass::RingWithoutLog(_))
     }
 
     /// How many groups have a log.

@@ -252,6 +252,7 @@ fn the_page_of_logs_has_the_bytes_of_a_record_and_all_changes() {
         Change::Quota { id, time, quota: Quota::default() },
         Change::Opens(vec![7]),
         Change::Snapshot { id, of: id, time },
+        Change::Copy { id, logged: vec![(1, Crcs(vec![2]))] },
     ];
     for (n, change) in (0..).zip(&changes) {
         assert_eq!(case(change), n);

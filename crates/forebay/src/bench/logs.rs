@@ -1,19 +1,29 @@
-//! `forebay bench logs`: small durable writes beside a streaming user, on simulated disks.
+//! `forebay bench logs`: small durable writes beside a streaming user, on simulated disks; or of many clients at once,
+//! also on a real one.
 
 use crate::context::Context;
 use clap::Args;
+use forebay_env::real::{self, OpenMode, Options, file, process};
 use forebay_model::{Bytes, Error, Result};
-use forebay_sim::disk::presets;
-use forebay_sim::logs::{Load, Outcome, Policy, Share, run as run_load};
+use forebay_sim::disk::{DiskSpec, presets};
+use forebay_sim::logs::{Durable, Load, Outcome, Policy, Share, durable_writes, run as run_load};
+use forebay_sim::world::World;
 use serde::Serialize;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What is measured.
 #[derive(Args)]
 pub struct LogsArgs {
-    /// `sim:cheetah15k` (or sata7200, wd15ears, ssd, smr)
+    /// `sim:cheetah15k` (or sata7200, wd15ears, ssd, smr); with --clients also a directory on a real disk
     #[arg(long)]
     disk: String,
+    /// Clients that each write 4 KiB and wait until that is durable, as fast as they can, instead of all else
+    #[arg(long, value_name = "N", conflicts_with_all = ["iops", "reader", "writer", "disks"])]
+    clients: Option<u64>,
+    /// The file on a real disk that stands for a device
+    #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = Bytes::parse)]
+    size: Bytes,
     /// How small writes are made durable: home, ordered, data, adaptive, single or nearest
     #[arg(long, value_parser = Policy::parse)]
     policy: Policy,
@@ -29,7 +39,7 @@ pub struct LogsArgs {
     /// Disks, striped with a unit of 64 KiB
     #[arg(long, default_value_t = 1, value_name = "N")]
     disks: u64,
-    /// Virtual seconds measured
+    /// Seconds measured, virtual on simulated disks
     #[arg(long, default_value_t = 60, value_name = "N")]
     seconds: u64,
     /// Seed of the simulation
@@ -84,21 +94,34 @@ struct Latency {
     max: f64,
 }
 
+/// The fields of the JSON with clients.
+#[derive(Debug, Serialize)]
+struct ClientFigures {
+    disk: String,
+    policy: &'static str,
+    clients: u64,
+    seconds: f64,
+    writes: u64,
+    writes_per_second: f64,
+    flushes: u64,
+    sync_latency_ms: Latency,
+}
+
 /// Runs the measurement and shows it.
 pub fn run(context: &mut Context, args: &LogsArgs) -> Result<()> {
-    let disk = presets::parse(&args.disk).ok_or_else(|| {
-        Error::usage(format!("{} is no simulated disk; the names are sim:{}", args.disk, presets::NAMES.join(", sim:")))
-    })??;
-    let load = Load {
-        disks: args.disks,
-        reader: args.reader.0,
-        writer: args.writer.0,
-        span: Duration::from_secs(args.seconds),
-        ..Load::beside_reader(disk, args.policy, args.iops)
+    let disk = presets::parse(&args.disk).transpose()?;
+    let json = match (args.clients, disk) {
+        (Some(clients), disk) => serde_json::to_value(of_clients(args, clients, disk)?),
+        (None, Some(disk)) => serde_json::to_value(beside_streams(args, disk)?),
+        (None, None) => {
+            return Err(Error::usage(format!(
+                "{} is no simulated disk; the names are sim:{}; on a real one give --clients",
+                args.disk,
+                presets::NAMES.join(", sim:")
+            )));
+        }
     };
-    let outcome = run_load(args.seed, &load)?;
-    let json = serde_json::to_value(figures(args, &outcome))
-        .map_err(|e| Error::usage(format!("the figures cannot be shown: {e}")))?;
+    let json = json.map_err(|e| Error::usage(format!("the figures cannot be shown: {e}")))?;
     if context.json {
         context.out.json(&json)?;
     } else {
@@ -107,6 +130,66 @@ pub fn run(context: &mut Context, args: &LogsArgs) -> Result<()> {
         }
     }
     context.out.flush()
+}
+
+fn beside_streams(args: &LogsArgs, disk: DiskSpec) -> Result<Figures> {
+    let load = Load {
+        disks: args.disks,
+        reader: args.reader.0,
+        writer: args.writer.0,
+        span: Duration::from_secs(args.seconds),
+        ..Load::beside_reader(disk, args.policy, args.iops)
+    };
+    Ok(figures(args, &run_load(args.seed, &load)?))
+}
+
+fn of_clients(args: &LogsArgs, clients: u64, disk: Option<DiskSpec>) -> Result<ClientFigures> {
+    if args.policy != Policy::Nearest {
+        return Err(Error::usage("clients write to a target; say --policy nearest"));
+    }
+    let span = Duration::from_secs(args.seconds);
+    let durable = match disk {
+        Some(disk) => {
+            let world = World::new(args.seed);
+            let disk = world.disk(disk);
+            world.run(durable_writes(world.env(disk), clients, span))?
+        }
+        None => {
+            let dir = PathBuf::from(&args.disk).join(format!("bench-{}.forebay-tmp", process::id()));
+            file::make_directory(&dir)?;
+            let durable = on_file(&dir.join("target"), args.size, clients, span);
+            file::remove_directory(&dir)?;
+            durable?
+        }
+    };
+    let millis = |share: f64| {
+        let rank = ((durable.latencies.len() as f64 * share).ceil() as usize).max(1) - 1;
+        rounded(durable.latencies.get(rank).map_or(0.0, |latency| latency.as_secs_f64() * 1e3))
+    };
+    let all: Duration = durable.latencies.iter().sum();
+    Ok(ClientFigures {
+        disk: args.disk.clone(),
+        policy: args.policy.name(),
+        clients,
+        seconds: rounded(durable.span.as_secs_f64()),
+        writes: durable.latencies.len() as u64,
+        writes_per_second: rounded(durable.rate()),
+        flushes: durable.syncs,
+        sync_latency_ms: Latency {
+            mean: rounded(all.as_secs_f64() * 1e3 / durable.latencies.len().max(1) as f64),
+            p50: millis(0.5),
+            p99: millis(0.99),
+            max: millis(1.0),
+        },
+    })
+}
+
+/// On a file whose blocks are written once before anything is timed: first writes to unwritten extents cost more.
+fn on_file(path: &Path, size: Bytes, clients: u64, span: Duration) -> Result<Durable> {
+    drop(real::create_file(path, size)?);
+    super::real::raw::writes(path, size, Duration::from_secs(120))?;
+    let device = real::open(path, OpenMode::Exclusive)?;
+    real::run(Options { device }, move |env| durable_writes(env, clients, span))?
 }
 
 fn figures(args: &LogsArgs, outcome: &Outcome) -> Figures {

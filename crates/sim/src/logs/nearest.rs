@@ -213,6 +213,7 @@ impl System for Rc<Nearest> {
     }
 
     fn tally(&self) -> Tally {
-        Tally { checkpoint: self.checkpoint.get(), ..Tally::default() }
+        let log_swaps = self.disks.iter().map(|disk| disk.objects().counters().swaps).sum();
+        Tally { checkpoint: self.checkpoint.get(), log_swaps }
     }
 }

@@ -172,3 +172,19 @@ fn four_targets_that_are_striped_lose_hardly_more_to_small_writes_than_one() {
     assert!(share(&outcome) > 0.84, "{}", share(&outcome));
     assert!(millis(&outcome) < 25.0, "{} ms", millis(&outcome));
 }
+
+#[test]
+fn many_clients_share_what_makes_their_writes_durable() {
+    let durable = |clients| {
+        let world = World::new(1);
+        let disk = world.disk(presets::sata7200());
+        world.run(durable_writes(world.env(disk), clients, Duration::from_secs(5))).unwrap()
+    };
+    let (one, many) = (durable(1), durable(64));
+    assert!(many.rate() > 20.0 * one.rate(), "{} and {} a second", one.rate(), many.rate());
+    assert!(many.syncs * 20 < many.latencies.len() as u64, "{} flushes for {}", many.syncs, many.latencies.len());
+    let world = World::new(1);
+    let disk = world.disk(presets::sata7200());
+    let error = world.run(durable_writes(world.env(disk), 0, Duration::from_secs(1))).unwrap_err();
+    assert_eq!(error.message, "0 clients at once; give 1 to 4096");
+}

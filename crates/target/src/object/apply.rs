@@ -5,7 +5,7 @@
 
 use super::logs::Logs;
 use super::record::{Change, Write};
-use super::rows::{Head, Key, Logged, PIECE_BLOCKS, Part, Piece, Row};
+use super::rows::{Crcs, Head, Key, Logged, PIECE_BLOCKS, Part, Piece, Row};
 use super::space::{Run, Space};
 use super::tree::Tree;
 use forebay_model::{Error, ObjectId, Result, Timestamp};
@@ -48,6 +48,10 @@ pub fn needs(change: &Change) -> Vec<(Key, Key)> {
             let mut ranges: Vec<(Key, Key)> = runs.flat_map(|(from, to)| touching(write.id, from, to)).collect();
             ranges.extend([head(write.id), of_volume(write.id)]);
             ranges
+        }
+        Change::Copy { id, logged } => {
+            let runs = logged.iter().flat_map(|(at, crcs)| touching(*id, *at, at + crcs.0.len() as u64));
+            runs.chain([head(*id)]).collect()
         }
         Change::Move { id, pieces } => {
             let runs = pieces.iter().flat_map(|(at, piece)| touching(*id, *at, at + piece.blocks()));
@@ -165,6 +169,12 @@ impl Meta {
                 let stays = |run: &Run| !pieces.iter().any(|(_, p)| p.at <= run.at && run.end() <= p.at + p.blocks());
                 freed.retain(stays);
             }
+            Change::Copy { id, logged } => {
+                for (first, crcs) in logged {
+                    self.drop_logged(*id, *first, first + crcs.0.len() as u64);
+                    self.put_logged(*id, *first, crcs, data_at);
+                }
+            }
             Change::Attributes { id, time, set } => {
                 for (page, number, value) in set {
                     let key = Key { id: *id, part: Part::Attribute { page: *page, number: *number } };
@@ -241,11 +251,7 @@ impl Meta {
             head.blocks += end - first - self.occupied(id, *first, end);
             self.drop_logged(id, *first, end);
             self.drop_inline(id, *first);
-            for (block, crc) in (*first..).zip(&crcs.0) {
-                self.tree.put(Key::logged(id, block), Row::Logged(Logged { at: *data_at, crc: *crc }));
-                self.logs.needed(self.logs.log_of(*data_at));
-                *data_at += 1;
-            }
+            self.put_logged(id, *first, crcs, data_at);
         }
         if let Some(bytes) = &write.inline {
             head.blocks += 1 - self.occupied(id, 0, 1);
@@ -259,6 +265,15 @@ impl Meta {
         self.tree.put(Key::head(id), Row::Head(head));
         self.change_volume(id, |volume| volume.blocks = volume.blocks + after - before);
         Ok(())
+    }
+
+    /// Blocks from `first` on are in a log from `data_at` on.
+    fn put_logged(&mut self, id: ObjectId, first: u64, crcs: &Crcs, data_at: &mut u64) {
+        for (block, crc) in (first..).zip(&crcs.0) {
+            self.tree.put(Key::logged(id, block), Row::Logged(Logged { at: *data_at, crc: *crc }));
+            self.logs.needed(self.logs.log_of(*data_at));
+            *data_at += 1;
+        }
     }
 
     /// Puts a piece, as one with those beside it that it continues.

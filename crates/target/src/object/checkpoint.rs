@@ -91,8 +91,10 @@ impl Objects {
         };
         self.changed.notify();
         self.write_leaves(&cut.writes).await?;
-        let record = ObjectsRecord { leaves: cut.leaves, number, epoch: self.core.epoch(), logs, open };
-        self.core.with_objects_mut(|objects| *objects = record);
+        let (leaves, epoch) = (cut.leaves, self.core.epoch());
+        self.core.with_objects_mut(|objects| {
+            *objects = ObjectsRecord { leaves, number, epoch, logs, open, settings: objects.settings };
+        });
         self.core.commit().await?;
         let mut work = self.work.borrow_mut();
         let Work { meta, counters, .. } = &mut *work;

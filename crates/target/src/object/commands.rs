@@ -5,6 +5,7 @@ use super::quota;
 use super::read::missing;
 use super::record::Change;
 use super::rows::{BLOCK, Head, Key, Part, Quota, Row, Volume};
+use super::settings;
 use crate::schedule::StreamId;
 use forebay_model::object::AttributeChange;
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result};
@@ -24,16 +25,14 @@ const MOST_ATTEMPTS: u32 = 8;
 /// Where a write's bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// Inline if the object stays small ([`super::inline`]), to the nearest log if the write is, else home.
+    /// Inline if the object stays small ([`super::inline`]), to the nearest log if the write is ([`super::settings`] say
+    /// how small), else home.
     Auto,
     /// To a log, whatever its size: of an object that needs durability and is hardly read.
     Log,
     /// Home, whatever its size.
     Home,
 }
-
-/// Writes up to this many bytes go to a log unless told otherwise (Manylogs, 2016: 256 KiB for raw blocks).
-pub const LOGGED_UP_TO: Bytes = Bytes::kib(256);
 
 /// An attribute: its page, its number on it, its value.
 pub type Attribute = (u32, u32, Vec<u8>);
@@ -335,6 +334,7 @@ pub(super) fn set(
         )));
     }
     for (page, number, value) in &set {
+        settings::check(*page, *number, value.as_deref())?;
         let length = value.as_ref().map_or(0, Vec::len) as u64;
         if length > LONGEST_ATTRIBUTE.0 {
             return Err(Error::usage(format!(

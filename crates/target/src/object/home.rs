@@ -20,61 +20,84 @@ use std::time::Duration;
 const STEP: usize = 1024;
 /// How long nothing else is done before what lies in logs goes home.
 const QUIET: Duration = Duration::from_secs(1);
+/// How long nothing else is done before logs change places (Manylogs, 2016: 100 ms).
+const PAUSE: Duration = Duration::from_millis(100);
 
 impl Objects {
-    /// Takes home what lies in the logs, the fullest log first, and frees them. Blocks taken home.
+    /// Takes home what lies in the logs, the fullest log first, and frees them; but for what is to stay there. Blocks
+    /// taken home.
     pub async fn take_home(&self) -> Result<u64> {
+        self.take_home_of(false).await
+    }
+
+    async fn take_home_of(&self, all: bool) -> Result<u64> {
         let mut homed = 0;
         loop {
-            let Some((group, filled)) = self.work.borrow().meta.logs.fullest() else { break };
+            let Some((group, filled)) = self.work.borrow().meta.logs.fullest(all) else { break };
             let before = self.counters().homed;
-            self.empty_log(group, filled).await?;
+            self.empty_log(group, filled, all).await?;
             // What was emptied is free only after this, and the next one may need the room.
             self.checkpoint().await?;
             let now = self.counters().homed - before;
             homed += now;
             // What is not durable yet does not go home; what is damaged does not either, and then the next log is next.
-            if now == 0 && self.work.borrow().meta.logs.fullest().is_some_and(|(next, _)| next == group) {
+            if now == 0 && self.work.borrow().meta.logs.fullest(all).is_some_and(|(next, _)| next == group) {
                 break;
             }
         }
         Ok(homed)
     }
 
-    /// Takes home what lies in logs for as long as there is something: when nothing else was done for a while, or when
-    /// half of the room for records is filled.
+    /// Sees to what lies in logs for as long as there is something: takes it home when nothing else was done for a
+    /// while, or when half of the room for records is filled; has logs change places in shorter pauses.
     pub(super) async fn tend(self: Rc<Self>) {
+        let clock = self.core.disk.env().clock.clone();
+        let moved = |c: &crate::schedule::Counters| c.guaranteed + c.normal + c.logged;
         let mut before = self.core.disk.counters();
+        let mut busy = clock.now();
         while self.alive().is_ok() && !self.work.borrow().stopping && self.work.borrow().meta.logs.live() > 0 {
-            self.core.disk.env().clock.sleep(QUIET).await;
+            clock.sleep(PAUSE).await;
             let now = self.core.disk.counters();
-            let moved = |c: &crate::schedule::Counters| c.guaranteed + c.normal + c.logged;
-            let quiet = moved(&now) == moved(&before);
+            if moved(&now) != moved(&before) {
+                busy = clock.now();
+            }
+            let promised = now.guaranteed != before.guaranteed;
             before = now;
+            let idle = clock.now().since(busy);
             let fullest = {
                 let work = self.work.borrow();
                 let logs = &work.meta.logs;
                 let crowded = logs.filled_in_all() * 2 > u64::from(logs.capacity()) * self.core.logs();
-                logs.fullest().filter(|_| quiet || crowded)
+                logs.fullest(false).filter(|_| idle >= QUIET || crowded)
             };
-            let Some((group, filled)) = fullest else { continue };
             let step = async {
-                self.empty_log(group, filled).await?;
-                self.checkpoint().await
+                match fullest {
+                    Some((group, filled)) => {
+                        self.empty_log(group, filled, false).await?;
+                        self.checkpoint().await.map(|()| true)
+                    }
+                    None => self.swap_one(idle >= PAUSE, promised).await,
+                }
             };
             match step.await {
                 // A record had no room: after the next checkpoint it has.
                 Err(error) if error.kind == Kind::Full => {}
                 Err(_) if self.work.borrow().stopping => return,
                 Err(error) => return self.fail(error),
-                Ok(()) => {}
+                // What others did meanwhile is seen in the next pause.
+                Ok(true) => before = self.core.disk.counters(),
+                Ok(false) => {}
             }
-            before = self.core.disk.counters();
         }
         self.work.borrow_mut().tending = false;
     }
 
-    /// Leaves the logs of groups that are free now: what counts in them goes home, and opening does not look there.
+    /// Nothing more is written to the logs of these groups until they are let go: they are about to be none.
+    pub(crate) fn bar_logs(&self, groups: &[u32], barred: bool) {
+        self.work.borrow_mut().meta.logs.bar(groups, barred);
+    }
+
+    /// Leaves the logs of groups: what counts in them goes home, and opening does not look there.
     pub(crate) async fn leave_logs(&self, groups: &[u32]) -> Result<()> {
         if !groups.iter().any(|group| self.uses_log(*group)) {
             return Ok(());
@@ -83,7 +106,7 @@ impl Objects {
         for group in groups {
             let (filled, live) = self.work.borrow().meta.logs.state(*group);
             if live > 0 {
-                self.empty_log(*group, filled).await?;
+                self.empty_log(*group, filled, true).await?;
             }
         }
         self.checkpoint().await
@@ -111,57 +134,83 @@ impl Objects {
     async fn make_room_alone(&self) -> Result<()> {
         let filled = || self.work.borrow().meta.logs.filled_in_all();
         let before = filled();
-        let homed = match self.take_home().await {
-            Err(error) if error.kind != Kind::Full => return Err(error),
-            homed => homed,
-        };
-        // Where there is no room at home, logs of which nothing is needed any more are some.
-        self.checkpoint().await?;
-        if filled() < before { Ok(()) } else { homed.map(|_| ()) }
+        let mut homed = Ok(0);
+        // What is to stay in logs goes home only if nothing else makes room.
+        for all in [false, true] {
+            homed = match self.take_home_of(all).await {
+                Err(error) if error.kind != Kind::Full => return Err(error),
+                homed => homed,
+            };
+            // Where there is no room at home, logs of which nothing is needed any more are some.
+            self.checkpoint().await?;
+            if filled() < before {
+                return Ok(());
+            }
+        }
+        homed.map(|_| ())
     }
 
-    pub(super) async fn empty_log(&self, group: u32, filled: u32) -> Result<()> {
+    /// Takes home what lies in a log; what is to stay in logs only if it is `all`.
+    pub(super) async fn empty_log(&self, group: u32, filled: u32, all: bool) -> Result<()> {
+        self.homing_alone(self.empty_log_alone(group, filled, all)).await
+    }
+
+    /// Does one step that moves what lies in logs, when no other is under way.
+    pub(super) async fn homing_alone<T>(&self, step: impl Future<Output = Result<T>>) -> Result<T> {
         self.changed.until(|| !self.work.borrow().homing || self.work.borrow().failure.is_some()).await;
         self.work.borrow_mut().homing = true;
-        let result = self.empty_log_alone(group, filled).await;
+        let result = step.await;
         self.work.borrow_mut().homing = false;
         self.release();
         self.changed.notify();
         result
     }
 
-    async fn empty_log_alone(&self, group: u32, filled: u32) -> Result<()> {
+    async fn empty_log_alone(&self, group: u32, filled: u32, all: bool) -> Result<()> {
         let (bytes, _) = self.read_log(group, 0, filled).await?;
+        let mut lying = self.lying_in(group, &bytes);
+        let mut staying = Vec::new();
+        if !all {
+            let stay = self.staying(lying.iter().map(|l| l.id).collect()).await?;
+            (staying, lying) = lying.into_iter().partition(|l| stay.contains(&l.id));
+        }
+        for step in lying.chunks(STEP) {
+            self.step_home(step).await?;
+        }
+        let keys = |l: &Loose<'_>| (Key::logged(l.id, l.block), Key::logged(l.id, l.block));
+        self.bring(&staying.iter().map(keys).collect::<Vec<_>>()).await?;
+        let mut work = self.work.borrow_mut();
+        let stays = staying.iter().filter(|l| work.counts(l)).count() as u32;
+        if stays > 0 {
+            work.meta.logs.set_staying(group, stays);
+        } else {
+            work.leave_if_stuck(group, filled);
+        }
+        Ok(())
+    }
+
+    /// The blocks that lie in a log, whether they still count or not, in the order of their objects.
+    pub(super) fn lying_in<'a>(&self, group: u32, bytes: &'a [u8]) -> Vec<Loose<'a>> {
         let start = self.work.borrow().meta.logs.at(group, 0);
         let mut lying = Vec::new();
-        replay::scan(TargetId(self.core.target_id()), group, 0, &bytes, |found| {
+        replay::scan(TargetId(self.core.target_id()), group, 0, bytes, |found| {
             let Found::Record(record) = found else { return };
             let mut block_in_log = record.stamp.block + record.blocks;
             for change in &record.changes {
-                let Change::Write(write) = change else { continue };
-                for (first, crcs) in &write.logged {
+                let Some((id, logged)) = change.logged() else { continue };
+                for (first, crcs) in logged {
                     for n in 0..crcs.0.len() as u64 {
                         let from = block_in_log as usize * BLOCK.0 as usize;
                         let bytes = &bytes[from..from + BLOCK.0 as usize];
                         let at = start + u64::from(block_in_log);
-                        lying.push(Loose { id: write.id, block: first + n, at, crc: crc32c(bytes), bytes });
+                        lying.push(Loose { id, block: first + n, at, crc: crc32c(bytes), bytes });
                         block_in_log += 1;
                     }
                 }
             }
         });
         newest(&mut lying);
-        for step in lying.chunks(STEP) {
-            self.step_home(step).await?;
-        }
-        let mut work = self.work.borrow_mut();
-        let Work { meta, unwritten, .. } = &mut *work;
-        let whole = meta.logs.at(group, 0)..meta.logs.at(group, meta.logs.capacity());
-        let (now, live) = meta.logs.state(group);
-        if live > 0 && now == filled && unwritten.range(whole).next().is_none() {
-            meta.logs.set_stuck(group);
-        }
-        Ok(())
+        lying
     }
 
     /// Takes those of `lying` home that still count.
@@ -239,8 +288,18 @@ fn moves<'a>(homes: impl Iterator<Item = (&'a Loose<'a>, u64)>) -> Vec<Change> {
 }
 
 impl Work {
+    /// After all was taken out of a log that can be: what is left in it cannot.
+    pub(super) fn leave_if_stuck(&mut self, group: u32, filled: u32) {
+        let Work { meta, unwritten, .. } = self;
+        let whole = meta.logs.at(group, 0)..meta.logs.at(group, meta.logs.capacity());
+        let (now, live) = meta.logs.state(group);
+        if live > 0 && now == filled && unwritten.range(whole).next().is_none() {
+            meta.logs.set_stuck(group);
+        }
+    }
+
     /// Whether what lies there is what its object has there now, durably.
-    fn counts(&self, l: &Loose<'_>) -> bool {
+    pub(super) fn counts(&self, l: &Loose<'_>) -> bool {
         let row = self.meta.tree.get(&Key::logged(l.id, l.block));
         matches!(row, Some(Row::Logged(row)) if row.at == l.at && row.crc == l.crc)
             && !self.unwritten.contains_key(&l.at)

@@ -115,6 +115,41 @@ impl Objects {
                 (work.queue_at(group, block, Draft::of(&[])?), at)
             }
         };
+        self.put(&mut work, changes, content, record, (number, at))?;
+        drop(work);
+        self.queued.notify();
+        Ok(number)
+    }
+
+    /// As [`Objects::enact`], in a log away from the arm; the record's number, if there is such a log.
+    pub(super) fn enact_away(&self, changes: &[Change], content: &[u8]) -> Result<Option<u64>> {
+        let mut work = self.work.borrow_mut();
+        let record = Draft::of(changes)?;
+        let (head, data) = (record.blocks(), (content.len() as u64 / BLOCK.0) as u32);
+        let cold = work.meta.logs.cold(self.core.disk.tracker(), head + data, |group| self.core.has_log(group));
+        let Some(spot) = cold.and_then(|group| work.meta.logs.place_in(group, head + data)) else { return Ok(None) };
+        if !spot.opens.is_empty() {
+            work.open(spot.opens)?;
+        }
+        let at = work.meta.logs.at(spot.group, spot.block) + u64::from(head);
+        let number = work.queue_at(spot.group, spot.block, Draft::of(&[])?);
+        self.put(&mut work, changes, content, record, (number, at))?;
+        drop(work);
+        self.queued.notify();
+        Ok(Some(number))
+    }
+
+    /// Makes changes take effect, and puts them with their content into the last record, which has `number`; the
+    /// content will lie at block `at` of the device.
+    fn put(
+        &self,
+        work: &mut Work,
+        changes: &[Change],
+        content: &[u8],
+        record: Draft,
+        (number, at): (u64, u64),
+    ) -> Result<()> {
+        let data = (content.len() as u64 / BLOCK.0) as u32;
         let mut data_at = at;
         let mut freed = Vec::new();
         for change in changes {
@@ -134,9 +169,7 @@ impl Objects {
         queued.commands += 1;
         queued.contents.extend(content);
         queued.after_home = after_home;
-        drop(work);
-        self.queued.notify();
-        Ok(number)
+        Ok(())
     }
 
     /// Waits until record `number` is durable.

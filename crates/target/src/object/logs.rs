@@ -5,7 +5,7 @@
 
 use super::rows::BLOCK;
 use crate::layout::Layout;
-use forebay_model::Bytes;
+use forebay_model::{Bytes, Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const MANY_OPEN: usize = 12;
 /// Logs that are opened until commands wait for it: opening reads no more than these.
 pub const MOST_OPEN: usize = 16;
-/// A log that is less than so many groups away is near enough: the arm hardly moves, and fewer logs are opened.
-const NEAR: u32 = 3;
+/// Logs up to so many groups away are hot: a few cylinders in a thousand.
+const HOT_ZONE: u32 = 32;
 /// Blocks that each log keeps for the records that open others.
 const OPENING: u32 = 2;
 /// Logs that stay open over a checkpoint since the arm came back to them: who reads the same again and again, or goes to
@@ -35,6 +35,40 @@ pub struct LogRecord {
     pub live: u32,
 }
 
+/// What may be chosen of logs. Kept in the catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Writes of up to so many bytes go to a log, where neither the object nor its volume says otherwise.
+    pub logged_up_to: u64,
+    /// A log near the arm that is filled to so many percent is emptied into another one when there is a pause.
+    pub hot_percent: u32,
+    /// A log that is less than so many groups away is near enough: the arm hardly moves, and fewer logs are opened.
+    pub near_groups: u32,
+}
+
+impl Default for Settings {
+    /// As published (Manylogs, 2016): 256 KiB for raw blocks, 80 %; three groups by measurement.
+    fn default() -> Settings {
+        Settings { logged_up_to: Bytes::kib(256).0, hot_percent: 80, near_groups: 3 }
+    }
+}
+
+impl Settings {
+    /// Whether they can be.
+    pub fn check(&self) -> Result<()> {
+        if !(1..=100).contains(&self.hot_percent) {
+            return Err(Error::usage(format!("a log is hot at {} percent; give 1 to 100", self.hot_percent)));
+        }
+        if !(1..=1000).contains(&self.near_groups) {
+            return Err(Error::usage(format!(
+                "logs less than {} groups away are near; give 1 to 1000",
+                self.near_groups
+            )));
+        }
+        Ok(())
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Log {
     filled: u32,
@@ -44,6 +78,8 @@ struct Log {
 /// The logs of a target.
 pub struct Logs {
     layout: Layout,
+    /// See [`Settings::near_groups`].
+    near_groups: u32,
     /// Those that are not empty, and those that are open.
     logs: BTreeMap<u32, Log>,
     /// Where opening would look for records.
@@ -57,6 +93,10 @@ pub struct Logs {
     used_before: [BTreeSet<u32>; 2],
     /// Logs of which something is needed that cannot be taken home, since it is damaged.
     stuck: BTreeSet<u32>,
+    /// Blocks that are to stay in a log, as many as were found when it was emptied.
+    staying: BTreeMap<u32, u32>,
+    /// Logs that are about to be none.
+    barred: BTreeSet<u32>,
 }
 
 /// Where a record goes.
@@ -76,6 +116,7 @@ impl Logs {
         let log = |r: &LogRecord| (r.group, Log { filled: r.filled, live: r.live });
         Logs {
             layout,
+            near_groups: Settings::default().near_groups,
             logs: records.iter().map(log).collect(),
             open: open.iter().copied().collect(),
             emptied: BTreeSet::new(),
@@ -83,7 +124,14 @@ impl Logs {
             used: BTreeSet::new(),
             used_before: Default::default(),
             stuck: BTreeSet::new(),
+            staying: BTreeMap::new(),
+            barred: BTreeSet::new(),
         }
+    }
+
+    /// See [`Settings::near_groups`].
+    pub fn set_near(&mut self, groups: u32) {
+        self.near_groups = groups.max(1);
     }
 
     /// Blocks of a log.
@@ -133,10 +181,10 @@ impl Logs {
         usable: impl Fn(u32) -> bool,
     ) -> Option<Spot> {
         let most = if empties { self.capacity() - OPENING } else { self.largest() };
-        let fits = |logs: &Logs, group: u32| logs.filled(group) + blocks <= most && !logs.emptied.contains(&group);
+        let fits = |logs: &Logs, group: u32| logs.filled(group) + blocks <= most && logs.takes(group);
         let current = self.current.filter(|group| usable(*group) && fits(self, *group));
         let near = self.near(tracker);
-        if let Some(group) = current.filter(|group| stay || group.abs_diff(near) < NEAR) {
+        if let Some(group) = current.filter(|group| stay || group.abs_diff(near) < self.near_groups) {
             return Some(self.put(group, blocks, Vec::new()));
         }
         let group = self.nearest(near, |group| usable(group) && fits(self, group))?;
@@ -144,9 +192,78 @@ impl Logs {
             return Some(self.put(group, blocks, Vec::new()));
         }
         let most = MANY_OPEN.saturating_sub(self.open.len()).clamp(1, OPEN_AHEAD as usize);
-        let ahead = (group..self.layout.groups).step_by(NEAR as usize).take(most);
+        let ahead = (group..self.layout.groups).step_by(self.near_groups as usize).take(most);
         let fresh = ahead.filter(|g| *g == group || usable(*g) && fits(self, *g) && !self.open.contains(g)).collect();
         Some(self.put(group, blocks, fresh))
+    }
+
+    /// A place for a record of `blocks` in one log, which stays beside the one that is written to.
+    pub fn place_in(&mut self, group: u32, blocks: u32) -> Option<Spot> {
+        if self.filled(group) + blocks > self.largest() || !self.takes(group) {
+            return None;
+        }
+        let opens = if self.open.contains(&group) { Vec::new() } else { vec![group] };
+        let (current, used) = (self.current, self.used.contains(&group));
+        let spot = self.put(group, blocks, opens);
+        self.current = current;
+        if !used {
+            self.used.remove(&group);
+        }
+        Some(spot)
+    }
+
+    /// Whether anything may be written to the log of a group now.
+    fn takes(&self, group: u32) -> bool {
+        !self.emptied.contains(&group) && !self.barred.contains(&group)
+    }
+
+    /// Nothing more is written to the logs of these groups, or is again.
+    pub fn bar(&mut self, groups: &[u32], barred: bool) {
+        if barred {
+            self.barred.extend(groups);
+        } else {
+            self.barred.retain(|group| !groups.contains(group));
+        }
+    }
+
+    /// How far from the arm logs are hot: the arm hardly moves to them.
+    fn zone(&self) -> u32 {
+        HOT_ZONE.min(self.layout.groups / 8)
+    }
+
+    /// Whether the nearest log with room is so far from the arm that records cost more than they should.
+    pub fn pressed(&self, tracker: Bytes, usable: impl Fn(u32) -> bool) -> bool {
+        let near = self.near(tracker);
+        let room = |group: u32| usable(group) && self.takes(group) && self.filled(group) < self.largest();
+        self.nearest(near, room).is_some_and(|group| group.abs_diff(near) > self.zone())
+    }
+
+    /// A log near the arm that is filled to `percent` at least and is not written to, with the least in it that is
+    /// needed: it is to change places with a cold one. How far it is filled.
+    pub fn hot(&self, tracker: Bytes, percent: u32) -> Option<(u32, u32)> {
+        let (near, full) = (self.near(tracker), u64::from(self.largest()) * u64::from(percent));
+        let hot = |(group, log): &(&u32, &Log)| {
+            group.abs_diff(near) <= self.zone()
+                && u64::from(log.filled) * 100 >= full
+                && log.live > 0
+                && self.current != Some(**group)
+                && !self.stuck.contains(group)
+        };
+        self.logs.iter().filter(hot).min_by_key(|(_, log)| log.live).map(|(group, log)| (*group, log.filled))
+    }
+
+    /// A log with room for `blocks` away from the arm, but no further than need be: one that is open if there is one,
+    /// else one that is nearly empty.
+    pub fn cold(&self, tracker: Bytes, blocks: u32, usable: impl Fn(u32) -> bool) -> Option<u32> {
+        let near = self.near(tracker);
+        let away = |group: u32| {
+            group.abs_diff(near) > 2 * self.zone()
+                && usable(group)
+                && self.takes(group)
+                && self.filled(group) + blocks <= self.largest()
+        };
+        let open = self.open.iter().copied().find(|group| away(*group));
+        open.or_else(|| self.nearest(near, |group| away(group) && self.filled(group) < self.largest() / 5))
     }
 
     /// The group in which `tracker` lies, or nearly.
@@ -219,6 +336,10 @@ impl Logs {
         let log = self.logs.get_mut(&group).expect("a block that was needed is in a log");
         log.live -= 1;
         self.stuck.remove(&group);
+        // It may have been one of those.
+        if let Some(staying) = self.staying.get_mut(&group) {
+            *staying = staying.saturating_sub(1);
+        }
     }
 
     /// A block in the log of `group` is needed (again).
@@ -247,14 +368,29 @@ impl Logs {
         self.stuck.insert(group);
     }
 
-    /// The log with the most blocks to be taken home: the fullest one with something in it that can be.
-    pub fn fullest(&self) -> Option<(u32, u32)> {
-        let full = self.logs.iter().filter(|(group, log)| log.live > 0 && !self.stuck.contains(group));
+    /// So many blocks in the log of `group` are to stay there.
+    pub fn set_staying(&mut self, group: u32, blocks: u32) {
+        self.staying.insert(group, blocks);
+    }
+
+    /// The log with the most blocks to be taken home: the fullest one with something in it that can be, and unless it
+    /// is `all`, that is not to stay.
+    pub fn fullest(&self, all: bool) -> Option<(u32, u32)> {
+        let staying = |group: &u32| if all { 0 } else { self.staying.get(group).copied().unwrap_or(0) };
+        let full = self.logs.iter().filter(|(group, log)| log.live > staying(group) && !self.stuck.contains(group));
         full.max_by_key(|(_, log)| log.filled).map(|(group, log)| (*group, log.filled))
+    }
+
+    /// Whether a checkpoint would make a log empty.
+    pub fn any_to_settle(&self) -> bool {
+        let spent =
+            |(group, log): (&u32, &Log)| log.live == 0 && !self.open.contains(group) && !self.emptied.contains(group);
+        self.logs.iter().any(spent)
     }
 
     /// The log that stays open over a checkpoint: the one written to, or one near the arm with room.
     pub fn stays_open(&self, tracker: Bytes, usable: impl Fn(u32) -> bool) -> Option<u32> {
+        let usable = |group: u32| usable(group) && !self.barred.contains(&group);
         let room = |group: u32| usable(group) && self.filled(group) < self.largest();
         let some = |group: u32| usable(group) && self.filled(group) + OPENING <= self.capacity();
         let nearest = || self.nearest(self.near(tracker), room).or_else(|| self.nearest(self.near(tracker), some));
@@ -269,7 +405,7 @@ impl Logs {
         self.current = open;
         let used = std::mem::take(&mut self.used);
         let again = |group: &u32| used.contains(group) && self.used_before.iter().any(|before| before.contains(group));
-        let room = |group: &u32| usable(*group) && self.filled(*group) < self.largest();
+        let room = |group: &u32| usable(*group) && !self.barred.contains(group) && self.filled(*group) < self.largest();
         let kept: Vec<u32> = self.open.iter().copied().filter(|g| again(g) && room(g)).take(KEPT_OPEN).collect();
         self.open = open.into_iter().chain(kept).collect();
         self.used_before.swap(0, 1);
@@ -284,6 +420,7 @@ impl Logs {
     pub fn settle(&mut self) {
         for group in std::mem::take(&mut self.emptied) {
             self.logs.remove(&group);
+            self.staying.remove(&group);
         }
     }
 }

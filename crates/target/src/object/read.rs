@@ -32,6 +32,9 @@ pub const CACHE: Bytes = Bytes(150_000_000);
 /// Memory for I/O beside that.
 const FOR_READS: Bytes = Bytes::mib(32);
 
+/// A read of the device.
+type UnderWay = Task<(Buffer, Result<()>)>;
+
 /// What has been read since opening.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadCounters {
@@ -85,7 +88,7 @@ enum From {
     Ahead(Rc<Buffer>, u64),
     /// Being read ahead.
     Awaited,
-    Device(Task<(Buffer, Result<()>)>),
+    Device(UnderWay),
 }
 
 impl Piece<'_> {
@@ -311,7 +314,7 @@ impl Objects {
         Ok(())
     }
 
-    fn ask(&self, stream: StreamId, at: u64, buffer: Buffer) -> Task<(Buffer, Result<()>)> {
+    fn ask(&self, stream: StreamId, at: u64, buffer: Buffer) -> UnderWay {
         let disk = self.core.disk.clone();
         self.core.disk.env().spawner.spawn(async move { disk.read(stream, BLOCK * at, buffer).await })
     }
@@ -458,7 +461,7 @@ impl Objects {
         buffer
     }
 
-    async fn take_in(&self, reads: Vec<(u64, Task<(Buffer, Result<()>)>)>) {
+    async fn take_in(&self, reads: Vec<(u64, UnderWay)>) {
         for (at, read) in reads {
             let (buffer, result) = read.await;
             {

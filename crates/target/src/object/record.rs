@@ -71,6 +71,24 @@ pub enum Change {
         /// When.
         time: Timestamp,
     },
+    /// Blocks of an object that were in another log follow the record now, unchanged.
+    Copy {
+        /// Whose.
+        id: ObjectId,
+        /// First block and checksums of each run, in the order of the data behind the record.
+        logged: Vec<(u64, Crcs)>,
+    },
+}
+
+impl Change {
+    /// Whose blocks follow the record for this change, and which they are.
+    pub fn logged(&self) -> Option<(ObjectId, &[(u64, Crcs)])> {
+        match self {
+            Change::Write(write) => Some((write.id, &write.logged)),
+            Change::Copy { id, logged } => Some((*id, logged)),
+            _ => None,
+        }
+    }
 }
 
 /// A change of an object's bytes.
@@ -252,11 +270,8 @@ pub fn decode(target: TargetId, group: u32, block: u32, bytes: &[u8]) -> Found {
         let blocks = (HEADER + length).div_ceil(BLOCK.0 as usize);
         let from = blocks * BLOCK.0 as usize;
         let content = bytes.get(from..from.checked_add(data as usize * BLOCK.0 as usize)?)?;
-        let crcs = changes.iter().filter_map(|change| match change {
-            Change::Write(write) => Some(write.logged.iter().flat_map(|(_, crcs)| &crcs.0)),
-            _ => None,
-        });
-        let whole = crcs.flatten().copied().eq(content.chunks(BLOCK.0 as usize).map(crc32c));
+        let crcs = changes.iter().filter_map(Change::logged).flat_map(|(_, logged)| logged);
+        let whole = crcs.flat_map(|(_, crcs)| &crcs.0).copied().eq(content.chunks(BLOCK.0 as usize).map(crc32c));
         Some(Record { stamp, changes, blocks: blocks as u32, data, whole })
     };
     read().map_or(Found::Torn(stamp), |record| Found::Record(Box::new(record)))

@@ -5,15 +5,17 @@
 //! memory ([`super::behind`]).
 
 use super::Objects;
-use super::commands::{LARGEST, LOGGED_UP_TO, MOST_WRITTEN, Placement, exists, holds_bytes, set};
+use super::commands::{LARGEST, MOST_WRITTEN, Placement, exists, holds_bytes, set};
 use super::record::{Change, Write};
 use super::rows::{BLOCK, Crcs, PIECE_BLOCKS, Piece};
+use super::settings::Logging;
 use super::space::Run;
 use super::{apply::Meta, inline, quota};
 use crate::catalog::GroupClass;
 use crate::schedule::StreamId;
 use forebay_model::object::{AttributeChange, Durability};
 use forebay_model::{Bytes, Error, ObjectId, Result};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 /// Bytes written home at once.
@@ -105,7 +107,8 @@ impl Objects {
         let buffered = how.durability == Durability::Buffered
             && how.placement != Placement::Log
             && how.set.is_empty()
-            && length <= BUFFERED_UP_TO;
+            && length <= BUFFERED_UP_TO
+            && self.logging(id).await? != Logging::Always;
         if length == 0 && buffered {
             // There is nothing to take in.
         } else if length == 0 {
@@ -129,19 +132,23 @@ impl Objects {
     ) -> Result<()> {
         let length = bytes.len() as u64;
         let (first, end) = (offset / BLOCK.0, (offset + length).div_ceil(BLOCK.0));
-        let mut content = self.widened(id, offset, bytes, size).await?;
+        let content = self.widened(id, offset, bytes, size).await?;
         let mut write = self.empty_write(id, size.max(offset + length));
         let check = |meta: &Meta| {
             exists(meta, id)?;
             quota::within(meta, id, 0, meta.absent(id, first, end))
         };
         let logged = match how.placement {
-            Placement::Auto => length <= LOGGED_UP_TO.0.min(self.largest_record()),
+            Placement::Auto => match self.logging(id).await? {
+                Logging::UpTo(most) => length <= most.0.min(self.largest_record()),
+                Logging::Always => length <= self.largest_record(),
+            },
             Placement::Log => length <= self.largest_record(),
             Placement::Home => false,
         };
         if logged {
             write.logged.push((first, Crcs::of(&content)));
+            let mut content = content.into_owned();
             if how.placement == Placement::Auto {
                 inline::settle(&mut write, &mut content);
             }
@@ -176,7 +183,16 @@ impl Objects {
     }
 
     /// `bytes` with what is before and behind them in their first and last block.
-    pub(super) async fn widened(&self, id: ObjectId, offset: u64, bytes: &[u8], size: u64) -> Result<Vec<u8>> {
+    pub(super) async fn widened<'a>(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        bytes: &'a [u8],
+        size: u64,
+    ) -> Result<Cow<'a, [u8]>> {
+        if offset.is_multiple_of(BLOCK.0) && (bytes.len() as u64).is_multiple_of(BLOCK.0) {
+            return Ok(Cow::Borrowed(bytes));
+        }
         let (first, end) = (offset / BLOCK.0, (offset + bytes.len() as u64).div_ceil(BLOCK.0));
         let mut content = vec![0; ((end - first) * BLOCK.0) as usize];
         let (before, behind) = ((offset - first * BLOCK.0) as usize, (offset + bytes.len() as u64).min(end * BLOCK.0));
@@ -188,7 +204,7 @@ impl Objects {
             content[last..].copy_from_slice(&self.whole_blocks(id, end - 1, end).await?);
         }
         content[before..before + bytes.len()].copy_from_slice(bytes);
-        Ok(content)
+        Ok(Cow::Owned(content))
     }
 
     /// Makes an object longer, by nothing, or shorter.

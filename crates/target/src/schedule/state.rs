@@ -16,6 +16,8 @@ const GUARANTEED_IN_FLIGHT: Bytes = Bytes::mib(8);
 const NORMAL_IN_FLIGHT_ROTATING: usize = 2;
 /// The same on one that does not: its channels want work.
 const NORMAL_IN_FLIGHT_FLAT: usize = 8;
+/// And where there is no ring, so that nothing is promised that would have to wait for them.
+const NORMAL_IN_FLIGHT_FREE: usize = 32;
 /// The most metadata I/Os in flight.
 const METADATA_IN_FLIGHT: usize = 4;
 /// How far writes may run ahead of what the platters take by the profile.
@@ -386,7 +388,8 @@ impl State {
     /// On a device without position, writes go out as they come, and reads as far as slack allows.
     fn choose_both(&mut self, slack: &Slack<'_>) -> Choice {
         let Slack { profile, now, .. } = *slack;
-        if self.streams.turn(now, false) == Turn::Ready && self.normal_in_flight < NORMAL_IN_FLIGHT_FLAT {
+        let most = if self.expected.is_empty() { NORMAL_IN_FLIGHT_FREE } else { NORMAL_IN_FLIGHT_FLAT };
+        if self.streams.turn(now, false) == Turn::Ready && self.normal_in_flight < most {
             let slack = slack.of(self);
             if slack > self.next_normal_worst(profile) {
                 if slack < Duration::MAX {

@@ -7,11 +7,24 @@ use super::{Target, overhead};
 use crate::admission;
 use crate::catalog::{Catalog, GroupClass, RingRecord, Writers};
 use crate::layout::Layout;
+use crate::object::Objects;
 use crate::ring::Ring;
 use forebay_model::ring::{RingSpec, default_index_percent};
 use forebay_model::{Bytes, Error, Rate, Result, RingId};
 use std::ops::Range;
 use std::rc::Rc;
+
+/// Logs to which nothing more is written.
+struct Barred {
+    objects: Rc<Objects>,
+    groups: Vec<u32>,
+}
+
+impl Drop for Barred {
+    fn drop(&mut self) {
+        self.objects.bar_logs(&self.groups, false);
+    }
+}
 
 impl Target {
     /// Whether a ring could be created now so that all its pin budget can be used, without creating it.
@@ -21,9 +34,20 @@ impl Target {
 
     /// Creates a ring, if its guarantee can be kept beside all others.
     pub async fn create_ring(&self, spec: RingSpec) -> Result<Rc<Ring>> {
-        let record = self.lay_out(spec, false)?;
+        let mut record = self.lay_out(spec.clone(), false)?;
         let without_logs = record.without_logs;
         let groups: Vec<u32> = record.groups.iter().flatten().copied().collect();
+        let _barred = if without_logs {
+            // What lies in their logs goes elsewhere first.
+            let barred = self.leave_logs(&groups).await?;
+            record = self.lay_out(spec, false)?;
+            if !record.groups.iter().flatten().eq(&groups) {
+                return Err(Error::busy("another ring was made at the same time; try again"));
+            }
+            Some(barred)
+        } else {
+            None
+        };
         let id = {
             let mut catalog = self.core.catalog.borrow_mut();
             let id = RingId(catalog.next_ring);
@@ -66,7 +90,6 @@ impl Target {
             placed => placed,
         }?;
         let (groups, without_logs) = (groups_in(&layout, &placed.places), placed.without_logs);
-        self.check_logs(&groups, without_logs)?;
         spec.segment = segment_size(&layout, &spec, without_logs)?;
         spec.capacity = layout.group * groups.len() as u64;
         let mut record = RingRecord {
@@ -97,6 +120,15 @@ impl Target {
             Some(group) => Err(Error::busy(format!("the log of group {group} is just being taken home; try again"))),
             None => Ok(()),
         }
+    }
+
+    /// Empties the logs of groups that are about to have none, and bars them for as long as the answer lives.
+    async fn leave_logs(&self, groups: &[u32]) -> Result<Barred> {
+        self.objects.bar_logs(groups, true);
+        let barred = Barred { objects: self.objects.clone(), groups: groups.to_vec() };
+        self.objects.leave_logs(groups).await?;
+        self.check_logs(groups, true)?;
+        Ok(barred)
     }
 
     /// Deletes a ring with everything in it.
@@ -149,6 +181,10 @@ impl Target {
         // Places that were given back are counted, too: nothing else ever takes them.
         let places = before.groups.len() + wanted.saturating_sub(have);
         check_slots(&layout, &before, wanted, places)?;
+        let _barred = match self.growth(ring.id, wanted.saturating_sub(have))? {
+            Some((groups, true)) => Some(self.leave_logs(&groups).await?),
+            _ => None,
+        };
         let freed = if wanted >= have {
             self.grow(ring.id, wanted - have)?;
             Vec::new()
@@ -172,20 +208,26 @@ impl Target {
         Ok(size)
     }
 
-    fn grow(&self, id: RingId, more: usize) -> Result<()> {
-        let layout = self.core.layout();
-        let (class, wish) = self.core.with_ring(id, |r| {
-            let class = if r.without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
-            let wish = wish(&layout, &r.spec, layout.group * more as u64, 0, Some(r.without_logs));
-            (class, admission::Wish { beside: r.spec.capacity, ..wish })
-        });
+    /// The groups that a ring would take to grow by so many, and whether they would have no logs.
+    fn growth(&self, id: RingId, more: usize) -> Result<Option<(Vec<u32>, bool)>> {
         if more == 0 {
-            return Ok(());
+            return Ok(None);
         }
+        let layout = self.core.layout();
+        let wish = self.core.with_ring(id, |r| {
+            let wish = wish(&layout, &r.spec, layout.group * more as u64, 0, Some(r.without_logs));
+            admission::Wish { beside: r.spec.capacity, ..wish }
+        });
         let others = self.core.demands(Some(id));
         let placed = admission::place(&self.core.profile(), &others, &layout, &self.free_runs(), &wish)?;
-        let groups = groups_in(&layout, &placed.places);
-        self.check_logs(&groups, placed.without_logs)?;
+        Ok(Some((groups_in(&layout, &placed.places), placed.without_logs)))
+    }
+
+    fn grow(&self, id: RingId, more: usize) -> Result<()> {
+        let layout = self.core.layout();
+        let Some((groups, without_logs)) = self.growth(id, more)? else { return Ok(()) };
+        let class = if without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
+        self.check_logs(&groups, without_logs)?;
         self.core.with_ring_mut(id, |r| {
             let per_group = r.segments_per_group(&layout) as usize;
             r.groups.extend(groups.iter().copied().map(Some));

@@ -1,0 +1,76 @@
+use crate::Target;
+use crate::fake::Fake;
+use crate::object::Placement;
+use crate::object::rows::{BLOCK, Quota};
+use forebay_model::{Bytes, ObjectId};
+use std::rc::Rc;
+use std::time::Duration;
+
+const ONE: ObjectId = ObjectId { volume: 1, object: 1 };
+
+/// A device of 64 MiB with logs of 16 blocks, an object on it, and `blocks` of that in logs near the arm.
+fn device(blocks: u64) -> (Fake, Rc<Target>) {
+    let fake = Fake::new(Bytes::mib(64), false);
+    let target = fake.target();
+    fake.run(async {
+        target.objects().create_volume(1, Quota::default()).await.unwrap();
+        target.objects().create(ONE, Vec::new()).await.unwrap();
+    });
+    (0..blocks).for_each(|n| write(&fake, &target, n));
+    (fake, target)
+}
+
+fn write(fake: &Fake, target: &Target, block: u64) {
+    let bytes = vec![block as u8 + 1; BLOCK.0 as usize];
+    fake.run(target.objects().write(target.stream(), ONE, block * BLOCK.0, &bytes, Placement::Log)).unwrap();
+}
+
+fn whole(fake: &Fake, target: &Target, blocks: u64) {
+    let bytes = fake.run(target.objects().read(target.stream(), ONE, 0, 1 << 20)).unwrap();
+    assert_eq!(bytes.len() as u64, blocks * BLOCK.0);
+    for (n, block) in bytes.chunks(BLOCK.0 as usize).enumerate() {
+        assert!(block.iter().all(|byte| *byte == n as u8 + 1), "block {n}");
+    }
+}
+
+/// Logs with something in them that is needed.
+fn logs(target: &Target) -> Vec<u32> {
+    let work = target.objects().work.borrow();
+    (0..target.objects().core.layout().groups).filter(|group| work.meta.logs.state(*group).1 > 0).collect()
+}
+
+#[test]
+fn in_a_pause_what_counts_in_a_full_log_goes_to_one_further_away_and_nothing_of_it_home() {
+    let (fake, target) = device(14);
+    let before = logs(&target);
+    // A few of them are written anew: the old ones need not be copied.
+    (0..3).for_each(|n| write(&fake, &target, n));
+    fake.run(fake.env().clock.sleep(Duration::from_millis(700)));
+    let counters = target.objects().counters();
+    assert!(counters.swaps > 0 && counters.swapped < 14 && counters.homed == 0, "{counters:?}");
+    let after = logs(&target);
+    assert!(after.iter().any(|group| !before.contains(group)), "{before:?}, then {after:?}");
+    whole(&fake, &target, 14);
+    drop(target);
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    fake.run(target.objects().ready()).unwrap();
+    whole(&fake, &target, 14);
+    assert_eq!(target.objects().redirected(), BLOCK * 14);
+}
+
+#[test]
+fn what_is_damaged_stays_and_the_rest_changes_places() {
+    let (fake, target) = device(14);
+    let at = {
+        let work = target.objects().work.borrow();
+        let (group, _) = work.meta.logs.fullest(false).unwrap();
+        BLOCK * work.meta.logs.at(group, 1)
+    };
+    fake.disk.flip(at + Bytes(70));
+    fake.run(fake.env().clock.sleep(Duration::from_millis(700)));
+    let read = |n: u64| fake.run(target.objects().read(target.stream(), ONE, n * BLOCK.0, BLOCK.0));
+    let wrong = (0..14).filter(|n| read(*n).is_err()).count();
+    assert!(wrong <= 1, "{wrong} blocks cannot be read");
+    assert!((0..14).all(|n| read(n).map_or(true, |bytes| bytes.iter().all(|byte| *byte == n as u8 + 1))));
+}
