@@ -101,11 +101,6 @@ fn cost(length: usize, place: Placement) -> (f64, f64, f64) {
 fn a_small_object_costs_a_share_of_a_block_and_no_place_of_its_own() {
     let (log, home, rows) = cost(100, Placement::Auto);
     let (log_before, home_before, rows_before) = cost(100, Placement::Log);
-    println!("a share: {log} {home} {rows}, a block: {log_before} {home_before} {rows_before}");
-    for length in [512, 1024, 2048, 3000] {
-        let (a, b) = (cost(length, Placement::Auto), cost(length, Placement::Log));
-        println!("{length}: {a:?} {:.0}, {b:?} {:.0}", a.0 + a.1 + a.2, b.0 + b.1 + b.2);
-    }
     assert!(home == 0.0 && log < 1000.0, "{log} bytes in logs and {home} at home");
     assert!(log_before > 4096.0 && home_before >= 4096.0, "{log_before} and {home_before}");
     assert!(log + rows < (log_before + home_before + rows_before) / 4.0);
