@@ -141,9 +141,13 @@ fn parts(stage: &Stage) -> Vec<Part> {
     };
     let is_small = |at: &u64| {
         let objects = &catalog.objects;
-        page(*at)[..8] == MAGIC && long(*at, 32) == objects.epoch && long(*at, 40) > objects.number && word(*at, 72) == 0
+        page(*at)[..8] == MAGIC
+            && long(*at, 32) == objects.epoch
+            && long(*at, 40) > objects.number
+            && word(*at, 72) == 0
     };
-    let record = (0..image.len() as u64 / PAGE).map(|n| n * PAGE).filter(is_small).min_by_key(|at| long(*at, 40)).unwrap();
+    let record =
+        (0..image.len() as u64 / PAGE).map(|n| n * PAGE).filter(is_small).min_by_key(|at| long(*at, 40)).unwrap();
     let in_record = within(record, PAGE, &small(SMALL[0], 1));
     let in_leaf = within(leaf(of_small).0, leaf(of_small).1 * PAGE, &small(SMALL[2], 1));
     let (header, last) = (HEADER as u64, records[records.len() - 1]);

@@ -241,7 +241,8 @@ fn the_page_of_objects_has_the_bytes_of_a_leaf() {
 fn the_page_of_logs_has_the_bytes_of_a_record_and_all_changes() {
     let page = include_str!("../../../docs/format/log.md");
     let (id, time) = (ObjectId { volume: 1, object: 2 }, Timestamp(0));
-    let write = Write { id, time, size: 0, commands: 1, dropped: None, logged: Vec::new(), inline: None, pieces: Vec::new() };
+    let write =
+        Write { id, time, size: 0, commands: 1, dropped: None, logged: Vec::new(), inline: None, pieces: Vec::new() };
     names_in_order(page.split_once("Write:").unwrap().1, "", &fields(&write));
     let changes = [
         Change::Create { id, head: head() },

@@ -35,7 +35,8 @@ fn a_level_of_durability_that_is_not_known_is_refused_and_the_connection_is_as_g
     objects.write_at(at, 0, b"before", PLAIN).expect("written");
     let (mut reader, mut writer) = frames(dir.path());
     // A number for each placement and level, as a newer client would send it.
-    let write = |offset: u64, placement: u32, level: u32| ((target, Riders::default()), at.id, offset, placement, level);
+    let write =
+        |offset: u64, placement: u32, level: u32| ((target, Riders::default()), at.id, offset, placement, level);
     let append = ((target, Riders::default()), at.id, 0_u32, u32::MAX);
     let large = vec![7; 3 << 20];
     for (number, body) in [(1, write(0, 0, 9)), (2, write(0, 77, 0)), (3, write(6, 0, 0))] {

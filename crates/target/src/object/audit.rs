@@ -3,8 +3,8 @@
 //! Pure: rows are shown in the order of their keys, each once. Memory: a bit for each block in a group of objects (32
 //! MiB for a TiB), and 16 bytes for each run of blocks that several objects share, once for each of them.
 
-use super::logs::Logs;
 use super::inline::INLINE_UP_TO;
+use super::logs::Logs;
 use super::rows::{BLOCK, Head, Key, Part, Row, Shared, Volume};
 use super::space::{Run, Space};
 use crate::layout::Layout;

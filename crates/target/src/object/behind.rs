@@ -288,7 +288,8 @@ impl Objects {
     pub(super) async fn buffer(&self, id: ObjectId, offset: u64, bytes: &[u8], size: u64) -> Result<()> {
         let (first, end) = (offset / BLOCK.0, (offset + bytes.len() as u64).div_ceil(BLOCK.0));
         let time = self.core.disk.env().clock.wall();
-        let write = Write { id, time, size, commands: 1, dropped: None, logged: Vec::new(), inline: None, pieces: Vec::new() };
+        let write =
+            Write { id, time, size, commands: 1, dropped: None, logged: Vec::new(), inline: None, pieces: Vec::new() };
         let mut dropped = write.clone();
         dropped.dropped = Some((first, end));
         let changes = [Change::Write(dropped)];
@@ -356,7 +357,8 @@ impl Objects {
         let blocks = content.len() as u64 / BLOCK.0;
         let crcs: Vec<u32> = content.chunks(BLOCK.0 as usize).map(crc32c).collect();
         let Head { size, modified: time, .. } = self.head(id).await?;
-        let write = Write { id, time, size, commands: 0, dropped: None, logged: Vec::new(), inline: None, pieces: Vec::new() };
+        let write =
+            Write { id, time, size, commands: 0, dropped: None, logged: Vec::new(), inline: None, pieces: Vec::new() };
         loop {
             self.prepared(&[Change::Write(Write { dropped: Some((first, first + blocks)), ..write.clone() })]).await?;
             match self.try_to_take_in(&write, size, first, content, &crcs)? {
@@ -458,8 +460,11 @@ impl Objects {
             at_end: of.last().is_some_and(|last| last.block + 1 == write.size.div_ceil(BLOCK.0)),
         };
         let at_home = |write: &&Write| write.inline.is_none();
-        let chunks: Vec<Chunk> =
-            loose.chunk_by(|a, b| a.id == b.id).zip(writes.iter().filter(at_home)).map(|(of, write)| chunk(of, write)).collect();
+        let chunks: Vec<Chunk> = loose
+            .chunk_by(|a, b| a.id == b.id)
+            .zip(writes.iter().filter(at_home))
+            .map(|(of, write)| chunk(of, write))
+            .collect();
         let taken = self.places(&chunks, true).await?;
         let homes = taken.iter().flat_map(|taken| &taken.runs).flat_map(|run| run.at..run.end());
         let placed: Vec<(u64, Loose<'_>)> = homes.zip(loose.iter().copied()).collect();

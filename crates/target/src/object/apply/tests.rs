@@ -42,7 +42,16 @@ fn give(meta: &mut Meta, change: &Change) {
 }
 
 fn write(id: ObjectId) -> Write {
-    Write { id, time: Timestamp(2), size: 0, commands: 1, dropped: None, logged: Vec::new(), inline: None, pieces: Vec::new() }
+    Write {
+        id,
+        time: Timestamp(2),
+        size: 0,
+        commands: 1,
+        dropped: None,
+        logged: Vec::new(),
+        inline: None,
+        pieces: Vec::new(),
+    }
 }
 
 /// What a plain map knows of a block: where it lies at home, and where in a log, each with its checksum; or its bytes.

@@ -81,8 +81,9 @@ fn many(fake: &Fake, target: &Rc<Target>, objects: u64, length: usize, place: Pl
     }
 }
 
-/// Bytes written to logs, home, and for the rows, when objects of `length` bytes were written and all of it is home.
-fn cost(length: usize, place: Placement) -> (f64, f64, f64) {
+/// Bytes written to logs, home, and for the rows, for each object of `length` bytes that was written and is home; and
+/// how many it occupies then.
+fn cost(length: usize, place: Placement) -> (f64, f64, f64, f64) {
     const OBJECTS: u64 = 2048;
     let (fake, target) = device(Bytes::mib(640));
     let before = target.disk().counters();
@@ -94,14 +95,22 @@ fn cost(length: usize, place: Placement) -> (f64, f64, f64) {
     let after = target.disk().counters();
     let each = |after: Bytes, before: Bytes| (after - before).0 as f64 / OBJECTS as f64;
     let home = each(after.normal, before.normal) + each(after.background, before.background);
-    (each(after.logged, before.logged), home, each(after.metadata, before.metadata))
+    let leaves =
+        |objects: &crate::catalog::ObjectsRecord| objects.leaves.iter().map(|l| u64::from(l.place.blocks)).sum();
+    let leaves: u64 = target.objects().core.with_objects(leaves);
+    let data = target.objects().work().meta.data.capacity() - target.objects().work().meta.data.free();
+    let occupied = each(BLOCK * (leaves + data), Bytes::ZERO);
+    (each(after.logged, before.logged), home, each(after.metadata, before.metadata), occupied)
 }
 
 #[test]
 fn a_small_object_costs_a_share_of_a_block_and_no_place_of_its_own() {
-    let (log, home, rows) = cost(100, Placement::Auto);
-    let (log_before, home_before, rows_before) = cost(100, Placement::Log);
-    assert!(home == 0.0 && log < 1000.0, "{log} bytes in logs and {home} at home");
+    let (log, home, rows, occupied) = cost(100, Placement::Auto);
+    let (log_before, home_before, rows_before, occupied_before) = cost(100, Placement::Log);
+    println!("{:?} {:?}", cost(100, Placement::Auto), cost(100, Placement::Log));
+    println!("{:?}", cost(1024, Placement::Auto));
+    assert!(occupied < 200.0 && occupied_before > 4096.0, "{occupied} and {occupied_before} bytes are occupied");
+    assert!(home == 0.0 && log < 200.0, "{log} bytes in logs and {home} at home");
     assert!(log_before > 4096.0 && home_before >= 4096.0, "{log_before} and {home_before}");
     assert!(log + rows < (log_before + home_before + rows_before) / 4.0);
 }
