@@ -107,8 +107,6 @@ fn cost(length: usize, place: Placement) -> (f64, f64, f64, f64) {
 fn a_small_object_costs_a_share_of_a_block_and_no_place_of_its_own() {
     let (log, home, rows, occupied) = cost(100, Placement::Auto);
     let (log_before, home_before, rows_before, occupied_before) = cost(100, Placement::Log);
-    println!("{:?} {:?}", cost(100, Placement::Auto), cost(100, Placement::Log));
-    println!("{:?}", cost(1024, Placement::Auto));
     assert!(occupied < 200.0 && occupied_before > 4096.0, "{occupied} and {occupied_before} bytes are occupied");
     assert!(home == 0.0 && log < 200.0, "{log} bytes in logs and {home} at home");
     assert!(log_before > 4096.0 && home_before >= 4096.0, "{log_before} and {home_before}");
