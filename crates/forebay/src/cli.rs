@@ -71,6 +71,8 @@ pub enum Command {
     Ls(object::LsArgs),
     /// Everything about one object
     Stat(object::StatArgs),
+    /// Make an object of what another one is now; they share what neither writes to
+    Snapshot(object::SnapshotArgs),
     /// Remove an object
     Rm(object::RmArgs),
     /// Create, list and remove volumes, and limit what their objects take

@@ -124,6 +124,40 @@ fn names_are_listed_shown_replaced_and_removed() {
 }
 
 #[test]
+fn a_snapshot_is_what_the_object_was_whatever_becomes_of_it() {
+    let place = Place::formatted("256MiB");
+    let (large, small) = (content(5, (5 << 20) + 7), content(6, 100));
+    place.ok_fed(&["put", "-", "/large"], &large);
+    place.ok_fed(&["put", "-", "/small"], &small);
+    let made = json(&place.ok(&["snapshot", "/large", "/old/large", "--json"]));
+    assert_eq!((&made["name"], &made["size_bytes"]), (&"/old/large".into(), &large.len().into()));
+    let shown = json(&place.ok(&["stat", "/old/large", "--json"]));
+    assert_eq!(shown, made);
+    place.ok(&["ring", "create", "/r", "--capacity", "32MiB"]);
+    // The other one is made by a process that has the targets.
+    let mut owner = recording(&place, "/r");
+    let said = place.ok(&["snapshot", "/small", "/old/small"]);
+    assert_eq!(said.trim(), "/old/small is what /small is now, 100 B.");
+    place.ok_fed(&["put", "-", "/large", "--force"], b"something else");
+    place.ok(&["rm", "/small"]);
+    drop(owner.stdin.take());
+    assert!(owner.wait().unwrap().success());
+    assert!(place.run(&["get", "/old/large", "-"]).stdout == large);
+    assert!(place.run(&["get", "/old/small", "-"]).stdout == small);
+    assert_eq!(place.run(&["get", "/large", "-"]).stdout, b"something else");
+    place.refused(&["snapshot", "/large", "/old/large"], 1, &["/old/large exists already"]);
+    place.refused(&["snapshot", "/large", "/large"], 1, &["/large exists already"]);
+    place.refused(&["snapshot", "/small", "/x"], 1, &["there is no object /small"]);
+    place.refused(&["snapshot", "/large", "/r"], 1, &["/r is a ring"]);
+    place.refused(&["snapshot", "/r", "/x"], 2, &["/r is a ring"]);
+    place.refused(&["snapshot", "/large", "x"], 2, &["is not a name"]);
+    assert!(place.run(&["get", "/old/large", "-"]).stdout == large);
+    let there = place.ok(&["ls", "--json"]);
+    assert_eq!(there.lines().count(), 4, "{there}");
+    assert_eq!(place.ok(&["check"]).lines().last(), Some("Sound."));
+}
+
+#[test]
 fn what_cannot_be_done_is_refused_with_what_helps_and_changes_nothing() {
     let place = Place::formatted("256MiB");
     place.ok(&["ring", "create", "/ring", "--capacity", "32MiB"]);

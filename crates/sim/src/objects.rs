@@ -12,6 +12,7 @@ use forebay_env::{Env, Random};
 use forebay_model::object::Durability;
 use forebay_model::{Kind, ObjectId, Profile};
 use forebay_target::Target;
+use forebay_target::object::inline::INLINE_UP_TO;
 use forebay_target::object::rows::{BLOCK, Quota};
 use forebay_target::object::{How, Placement, Scope};
 use std::cell::RefCell;
@@ -22,11 +23,13 @@ use std::time::Duration;
 /// Users at once.
 const USERS: u64 = 4;
 /// Objects of each.
-const OBJECTS: u64 = 3;
+const OBJECTS: u64 = 4;
 /// The volume of all.
 const VOLUME: u64 = 1;
 /// The largest object.
 const LARGEST: u64 = 3 << 20;
+/// The largest of those that stay about as small as what is inline: the last ones of each user.
+const LARGEST_SMALL: u64 = 3 << 10;
 
 /// What a run of lives has done, so that a run that did nothing counts as nothing.
 #[derive(Debug, Clone, Copy, Default)]
@@ -49,6 +52,10 @@ pub struct Tally {
     pub homed: u64,
     /// Snapshots made.
     pub snapshots: u64,
+    /// Commands that left an object with bytes and small enough to be inline, and those that made such a one larger.
+    pub small: u64,
+    /// See [`Tally::small`].
+    pub outgrown: u64,
     /// Logs that were emptied into others.
     pub swaps: u64,
 }
@@ -65,6 +72,8 @@ impl Tally {
         self.compared += other.compared;
         self.homed += other.homed;
         self.snapshots += other.snapshots;
+        self.small += other.small;
+        self.outgrown += other.outgrown;
         self.swaps += other.swaps;
     }
 }
@@ -194,7 +203,12 @@ async fn command(target: &Rc<Target>, model: &Rc<RefCell<Model>>, random: &Rc<dy
         return end(model, id);
     };
     let mut next = known.clone();
+    let (small, largest) = match id.object % OBJECTS {
+        0 => (true, LARGEST_SMALL),
+        _ => (false, LARGEST),
+    };
     let length = match random.below(6) {
+        _ if small => 1 + random.below(900),
         0 => 1 + random.below(1 << 20),
         1 => 1 + random.below(300 << 10),
         2 => (1 + random.below(8)) * BLOCK.0,
@@ -209,8 +223,10 @@ async fn command(target: &Rc<Target>, model: &Rc<RefCell<Model>>, random: &Rc<dy
     let how = How { placement, durability, set };
     match random.below(100) {
         0..50 => {
-            let mut offset = random.below(LARGEST - length);
-            if random.below(2) == 0 {
+            let mut offset = random.below(largest - length);
+            if small && random.below(2) == 0 {
+                offset = 0;
+            } else if random.below(2) == 0 {
                 offset = offset / BLOCK.0 * BLOCK.0;
             }
             let bytes = content(random, length);
@@ -233,14 +249,14 @@ async fn command(target: &Rc<Target>, model: &Rc<RefCell<Model>>, random: &Rc<dy
             return if buffered { end_buffered(model, id) } else { end(model, id) };
         }
         60..67 => {
-            let size = random.below(LARGEST);
+            let size = random.below(largest);
             next.bytes.resize(size as usize, 0);
             next.attribute = ride.or(next.attribute);
             begin(model, id, Some(next));
             objects.truncate_as(id, size, &how.set).await.expect("it exists");
         }
         67..75 => {
-            let offset = random.below(LARGEST);
+            let offset = random.below(largest);
             let end = (offset + length).min(next.bytes.len() as u64);
             if offset < end {
                 next.bytes[offset as usize..end as usize].fill(0);
@@ -281,7 +297,7 @@ async fn command(target: &Rc<Target>, model: &Rc<RefCell<Model>>, random: &Rc<dy
             return;
         }
         _ => {
-            let offset = random.below(LARGEST);
+            let offset = random.below(largest);
             let (bytes, riding) = objects.read_with(stream, id, offset, length, 9).await.expect("it can be read");
             assert_eq!(riding.into_iter().next().map(|(_, value)| value), known.attribute, "what rides on a read");
             let from = (offset as usize).min(known.bytes.len());
@@ -335,6 +351,10 @@ fn end_buffered(model: &Rc<RefCell<Model>>, id: ObjectId) {
 }
 
 fn settle(model: &mut Model, id: ObjectId, next: Option<Known>) {
+    let is_small = |known: &Known| (1..=INLINE_UP_TO.0).contains(&(known.bytes.len() as u64));
+    let (was, is) = (model.objects.get(&id).is_some_and(is_small), next.as_ref().is_some_and(is_small));
+    model.tally.small += u64::from(is);
+    model.tally.outgrown += u64::from(was && !is && next.as_ref().is_some_and(|known| !known.bytes.is_empty()));
     match next {
         Some(known) => drop(model.objects.insert(id, known)),
         None => drop(model.objects.remove(&id)),

@@ -7,9 +7,9 @@ use forebay_model::{Bytes, Kind, ObjectId};
 use forebay_sim::disk::{Fault, presets};
 use forebay_sim::stage::{Scene, Stage};
 use forebay_target::Target;
-use forebay_target::object::Placement::{Home, Log};
+use forebay_target::object::Placement::{Auto, Home, Log};
 use forebay_target::object::record::{HEADER, MAGIC};
-use forebay_target::object::rows::Quota;
+use forebay_target::object::rows::{Key, Quota};
 use std::fmt::Write;
 
 /// What is done to a structure.
@@ -45,6 +45,15 @@ fn content(object: u64, round: u64, blocks: u64) -> Vec<u8> {
     (0..blocks).flat_map(|block| (0..512).flat_map(move |n| word(block, n).to_le_bytes())).collect()
 }
 
+/// Small objects: one whose bytes lie in a record, and one whose bytes lie in a leaf that no record needs, with another
+/// between them.
+const SMALL: [u64; 3] = [20, 21, 22];
+
+/// What a small object holds.
+fn small(object: u64, round: u64) -> Vec<u8> {
+    content(object, round, 1)[..500].to_vec()
+}
+
 /// A structure: where it lies, and another one like it.
 struct Part {
     name: &'static str,
@@ -63,9 +72,13 @@ fn scene() -> (Scene, Vec<Part>, Vec<u8>) {
         let target = Target::open(env).await.unwrap();
         let objects = target.objects();
         objects.create_volume(1, Quota::default()).await.unwrap();
-        for object in 1..=OBJECTS {
+        for object in (1..=OBJECTS).chain(SMALL) {
             objects.create(id(object), Vec::new()).await.unwrap();
-            objects.write(target.stream(), id(object), 0, &content(object, 0, 4), Home).await.unwrap();
+            if object <= OBJECTS {
+                objects.write(target.stream(), id(object), 0, &content(object, 0, 4), Home).await.unwrap();
+            } else {
+                objects.write(target.stream(), id(object), 0, &small(object, 0), Auto).await.unwrap();
+            }
             // Enough rows for some leaves.
             let set = |page| (0..40).map(|number| (page, number, Some(vec![1; 200]))).collect();
             for page in 1..=3 {
@@ -90,7 +103,9 @@ fn scene() -> (Scene, Vec<Part>, Vec<u8>) {
         for object in 1..=4 {
             objects.write(target.stream(), id(object), 0, &content(object, 1, 4), Home).await.unwrap();
         }
+        objects.write(target.stream(), id(SMALL[2]), 0, &small(SMALL[2], 1), Auto).await.unwrap();
         objects.checkpoint().await.unwrap();
+        objects.write(target.stream(), id(SMALL[0]), 0, &small(SMALL[0], 1), Auto).await.unwrap();
         for object in 5..=OBJECTS {
             objects.write(target.stream(), id(object), 0, &content(object, 1, 2), Log).await.unwrap();
         }
@@ -119,6 +134,22 @@ fn parts(stage: &Stage) -> Vec<Part> {
     // The records since do not need the rows in this one.
     assert!(leaves[2].first.id < id(5), "it has {:?}", leaves[2].first);
     let part = |name, at, length, other, object| Part { name, at: Bytes(at), length, other: Bytes(other), object };
+    let of_small = leaves.iter().rposition(|leaf| leaf.first <= Key::inline(id(SMALL[2]))).unwrap();
+    let within = |at: u64, length: u64, bytes: &[u8]| {
+        let found = image[at as usize..(at + length) as usize].windows(bytes.len()).position(|part| part == bytes);
+        at + found.unwrap_or_else(|| panic!("it is not at {at}")) as u64
+    };
+    let is_small = |at: &u64| {
+        let objects = &catalog.objects;
+        page(*at)[..8] == MAGIC
+            && long(*at, 32) == objects.epoch
+            && long(*at, 40) > objects.number
+            && word(*at, 72) == 0
+    };
+    let record =
+        (0..image.len() as u64 / PAGE).map(|n| n * PAGE).filter(is_small).min_by_key(|at| long(*at, 40)).unwrap();
+    let in_record = within(record, PAGE, &small(SMALL[0], 1));
+    let in_leaf = within(leaf(of_small).0, leaf(of_small).1 * PAGE, &small(SMALL[2], 1));
     let (header, last) = (HEADER as u64, records[records.len() - 1]);
     vec![
         part("first leaf", leaf(0).0, leaf(0).1 * PAGE, leaf(1).0, None),
@@ -127,6 +158,8 @@ fn parts(stage: &Stage) -> Vec<Part> {
         part("record body", records[1] + header, u64::from(word(records[1], 64)), records[0] + header, None),
         part("header of the last record", last, header, records[0], None),
         part("body of the last record", last + header, u64::from(word(last, 64)), records[0] + header, None),
+        part("small object in its record", in_record, 500, in_leaf, None),
+        part("small object in its leaf", in_leaf, 500, in_record, None),
         part("logged block", records[1] + PAGE, PAGE, records[0] + PAGE, Some(6)),
         part("logged block of the last record", last + PAGE, PAGE, records[0] + PAGE, Some(8)),
         part("home block", find(&content(2, 1, 4)[4096..8192]), PAGE, find(&content(3, 1, 4)[..4096]), Some(2)),
@@ -167,11 +200,14 @@ async fn cost(target: &Target, part: &Part) -> Result<&'static str, String> {
         };
     }
     let (mut damaged, mut torn) = (Vec::new(), false);
-    for object in 1..=OBJECTS {
+    for object in (1..=OBJECTS).chain(SMALL) {
         let mut expected = content(object, 0, 4);
         let newer = content(object, 1, if object <= 4 { 4 } else { 2 });
         let older = expected.clone();
         expected[..newer.len()].copy_from_slice(&newer);
+        if SMALL.contains(&object) {
+            expected = small(object, u64::from(object != SMALL[1]));
+        }
         match objects.read(target.stream(), id(object), 0, 1 << 20).await {
             Ok(bytes) if bytes == expected => {}
             Ok(bytes) if bytes == older && object == OBJECTS => torn = true,

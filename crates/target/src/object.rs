@@ -8,10 +8,10 @@
 //! overwritten that a durable record still points to: freed blocks are taken again only when the record that freed them
 //! is durable.
 //!
-//! [`rows`], [`tree`], [`space`], [`record`], [`logs`], [`apply`], [`ahead`], [`cache`] and [`audit`] do not wait and do
-//! no I/O; the others do: [`write`] and [`commands`] change objects, [`behind`] buffers, [`gather`] brings together what
-//! goes home, [`read`] reads, [`scrub`] looks for rot, [`journal`] makes records durable, [`checkpoint`], [`home`],
-//! [`swap`] and [`replay`] see to it that logs are few.
+//! [`rows`], [`tree`], [`space`], [`record`], [`logs`], [`apply`], [`inline`], [`ahead`], [`cache`] and [`audit`] do not
+//! wait and do no I/O; the others do: [`write`] and [`commands`] change objects, [`behind`] buffers, [`gather`] brings
+//! together what goes home, [`read`] reads, [`scrub`] looks for rot, [`journal`] makes records durable, [`checkpoint`],
+//! [`home`], [`swap`] and [`replay`] see to it that logs are few.
 
 pub mod ahead;
 pub mod apply;
@@ -22,6 +22,7 @@ mod checkpoint;
 mod commands;
 mod gather;
 mod home;
+pub mod inline;
 mod journal;
 pub mod logs;
 mod pool;

@@ -192,6 +192,7 @@ fn the_page_of_objects_has_their_fields_and_cases() {
     let rows = [
         Row::Head(head()),
         Row::Attribute(Vec::new()),
+        Row::Inline(Vec::new()),
         Row::Piece(piece),
         Row::Logged(logged),
         Row::Free(Vec::new()),
@@ -200,12 +201,13 @@ fn the_page_of_objects_has_their_fields_and_cases() {
     let parts = [
         Part::Head,
         Part::Attribute { page: 0, number: 0 },
+        Part::Inline,
         Part::Piece(0),
         Part::Logged(0),
         Part::Free(0),
         Part::Shared(0),
     ];
-    let words = ["head", "attribute(", "piece(", "logged(", "free(", "shared("];
+    let words = ["head", "attribute(", "inline", "piece(", "logged(", "free(", "shared("];
     let mut rest = part("Key: `id.volume` `u64`, `id.object` `u64`, then `part`");
     for (n, (row, (part, word))) in (0..).zip(rows.iter().zip(parts.iter().zip(words))) {
         assert_eq!((case(row), case(part)), (n, n));
@@ -215,7 +217,7 @@ fn the_page_of_objects_has_their_fields_and_cases() {
         rest = rest.split_once(&format!("{n} {word}")).unwrap_or_else(|| panic!("case {n} of a key is {word}")).1;
     }
     let key = Key { id: ObjectId { volume: 300, object: 5 }, part: Part::Logged(7) };
-    assert_eq!(postcard::to_stdvec(&key).unwrap(), [0xac, 2, 5, 3, 7]);
+    assert_eq!(postcard::to_stdvec(&key).unwrap(), [0xac, 2, 5, 4, 7]);
 }
 
 #[test]
@@ -229,7 +231,7 @@ fn the_page_of_objects_has_the_bytes_of_a_leaf() {
     let body = &leaf[20..20 + word(12) as usize];
     assert_eq!(word(16), crc32c(&leaf[..16]) ^ crc32c(body));
     // The target, the leaf's key, one row: its key, its case, its runs.
-    assert_eq!(body, [5, 0, 0, 0, 1, 0, 0, 4, 2, 4, 1, 3, 4]);
+    assert_eq!(body, [5, 0, 0, 0, 1, 0, 0, 5, 2, 5, 1, 3, 4]);
     assert!(leaf[20 + body.len()..].iter().all(|byte| *byte == 0));
     assert!(page.contains("| 0 | 8 | magic: `FBLEAF` and two zero bytes |"));
     assert_eq!((rows::BLOCK, rows::PIECE_BLOCKS, rows::LEAF_SPLIT), (Bytes(4096), 1024, 48 << 10));
@@ -239,7 +241,8 @@ fn the_page_of_objects_has_the_bytes_of_a_leaf() {
 fn the_page_of_logs_has_the_bytes_of_a_record_and_all_changes() {
     let page = include_str!("../../../docs/format/log.md");
     let (id, time) = (ObjectId { volume: 1, object: 2 }, Timestamp(0));
-    let write = Write { id, time, size: 0, commands: 1, dropped: None, logged: Vec::new(), pieces: Vec::new() };
+    let write =
+        Write { id, time, size: 0, commands: 1, dropped: None, logged: Vec::new(), inline: None, pieces: Vec::new() };
     names_in_order(page.split_once("Write:").unwrap().1, "", &fields(&write));
     let changes = [
         Change::Create { id, head: head() },

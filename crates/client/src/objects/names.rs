@@ -117,6 +117,37 @@ impl Objects {
         Ok((named, reader))
     }
 
+    /// Makes `name`, which must mean nothing, mean the bytes and attributes that `of` has now, on the same target; their
+    /// blocks are shared until one of both is written to.
+    pub fn snapshot_name(&self, of: &str, name: &str) -> Result<Named> {
+        check_name(of)?;
+        check_name(name)?;
+        if self.is_ring(name)? {
+            return Err(Error::exists(format!("{name} is a ring; take another name for the snapshot")));
+        }
+        if self.entry(name, &self.target_ids()?)?.is_some() {
+            return Err(Error::exists(format!("{name} exists already; take another name, or remove it before")));
+        }
+        for _ in 0..LOOKS {
+            let source = self.find(of)?.place;
+            let at = Place { id: ObjectId { object: self.links.peer.random().max(1), ..source.id }, ..source };
+            let made = match self.snapshot(source, at.id, vec![(NAMES, NAME, Some(name.as_bytes().to_vec()))]) {
+                // Made before a connection ended, or somebody else's.
+                Err(error) if error.kind == Kind::Exists => {
+                    self.stat(at, Some(NAMES)).is_ok_and(|info| name_of(&info).as_deref() == Some(name))
+                }
+                // The name means other bytes by now.
+                Err(error) if error.kind == Kind::Missing => false,
+                made => made.map(|()| true)?,
+            };
+            if made {
+                let (objects, name) = (self.clone(), name.to_string());
+                return Put { objects, name, at: Some(at), writer: None, written: 0, replace: false }.take_name(None);
+            }
+        }
+        Err(Error::busy(format!("{of} is replaced all the time, or no free number was found for {name}; try again")))
+    }
+
     /// Ends a name and its bytes.
     pub fn remove_name(&self, name: &str) -> Result<()> {
         check_name(name)?;
@@ -315,11 +346,19 @@ impl Put {
 
     /// Waits until all is durable and has its name. What the name meant before is gone then.
     pub fn finish(mut self) -> Result<Named> {
-        let (Some(mut writer), Some(place)) = (self.writer.take(), self.at) else {
+        let Some(mut writer) = self.writer.take() else {
             return Err(Error::usage(format!("{} was not written", self.name)));
         };
         writer.complete()?;
         let over = writer.over_quota();
+        self.take_name(over)
+    }
+
+    /// Gives what is durable its name.
+    fn take_name(mut self, over: Option<OverQuota>) -> Result<Named> {
+        let Some(place) = self.at else {
+            return Err(Error::usage(format!("{} was not written", self.name)));
+        };
         let head = self.objects.stat(place, None)?.head;
         match self.objects.give_name(&self.name, place, self.replace) {
             Ok(before) => {

@@ -113,6 +113,17 @@ impl State {
                 }
                 ObjectReply::Done.into()
             }
+            Ask::Snapshot { id, of } => {
+                if objects.contains_key(id) {
+                    return Err(Error::exists(format!("{id} exists already")));
+                }
+                let mut kept = objects.get(of).ok_or_else(|| missing(*of))?.clone();
+                for (page, number, value) in &request.riders.set {
+                    kept.attributes.insert((*page, *number), value.clone().unwrap_or_default());
+                }
+                objects.insert(*id, kept);
+                ObjectReply::Done.into()
+            }
             Ask::Attributes { id, page, from } => {
                 let kept = objects.get(id).ok_or_else(|| missing(*id))?;
                 let mut values = kept.attributes.range((*page, *from)..=(*page, u32::MAX));
@@ -266,6 +277,28 @@ fn what_is_put_and_got_over_links_that_break_is_whole_and_there_once() {
         for name in kept.keys() {
             objects.remove_name(name).expect("removed");
         }
+        assert_eq!(store.0.lock().expect("no panic").objects.len(), 1, "round {round}: the volume is left");
+    }
+}
+
+#[test]
+fn a_snapshot_by_name_over_links_that_break_is_made_once_and_never_of_a_taken_name() {
+    let seed = seed("OBJECTS_SEED");
+    for round in 0..60 {
+        let (store, objects) = store(4, seed + round);
+        let bytes = content(&mut Chance(seed + round), 5000);
+        put(&objects, "/of", &bytes, false).expect("it is put");
+        let made = objects.snapshot_name("/of", "/new").unwrap_or_else(|e| panic!("round {round}: {e}"));
+        assert_eq!((made.name.as_str(), made.head.size), ("/new", 5000));
+        put(&objects, "/of", b"something else", true).expect("it is replaced");
+        let taken = objects.snapshot_name("/of", "/new").expect_err("it is there");
+        assert_eq!(taken.kind, Kind::Exists, "round {round}: {taken}");
+        assert_eq!(objects.snapshot_name("/none", "/newer").expect_err("it is not there").kind, Kind::Missing);
+        assert!(get(&objects, "/new").expect("it is there") == bytes, "round {round}");
+        let listing = objects.names("/").expect("a list");
+        assert_eq!((listing.names.len(), listing.unfinished), (2, Vec::new()), "round {round}");
+        objects.remove_name("/of").expect("removed");
+        objects.remove_name("/new").expect("removed");
         assert_eq!(store.0.lock().expect("no panic").objects.len(), 1, "round {round}: the volume is left");
     }
 }

@@ -1,9 +1,12 @@
 //! Every command of objects, for the process that has the targets and for one that talks to it.
 
+use super::sharing::frames;
 use super::{enter, fresh};
 use forebay_client::Cluster;
 use forebay_client::objects::{Durability, Place, Placement, Quota, Scope, WriteOptions, place};
 use forebay_model::{Bytes, Kind, ObjectId, TargetId};
+use forebay_wire::object::{ObjectAnswer, Riders};
+use forebay_wire::{Command, Flags, RequestId};
 
 const PLAIN: WriteOptions = WriteOptions { placement: Placement::Auto, durability: Durability::Durable };
 const LOGGED: WriteOptions = WriteOptions { placement: Placement::Log, durability: Durability::Buffered };
@@ -18,6 +21,44 @@ fn every_command_does_the_same_for_the_owner_and_for_its_guest() {
     for cluster in [guest, owner] {
         cluster.close().expect("closed");
     }
+}
+
+#[test]
+fn a_level_of_durability_that_is_not_known_is_refused_and_the_connection_is_as_good_as_before() {
+    let dir = fresh();
+    let owner = enter(dir.path());
+    let objects = owner.objects();
+    let target = owner.info().expect("who serves").targets[0].id;
+    let at = place(target, 8, 1);
+    objects.create_volume(target, 8, Quota::default()).expect("a volume");
+    objects.create(at, Vec::new()).expect("an object");
+    objects.write_at(at, 0, b"before", PLAIN).expect("written");
+    let (mut reader, mut writer) = frames(dir.path());
+    // A number for each placement and level, as a newer client would send it.
+    let write =
+        |offset: u64, placement: u32, level: u32| ((target, Riders::default()), at.id, offset, placement, level);
+    let append = ((target, Riders::default()), at.id, 0_u32, u32::MAX);
+    let large = vec![7; 3 << 20];
+    for (number, body) in [(1, write(0, 0, 9)), (2, write(0, 77, 0)), (3, write(6, 0, 0))] {
+        let payload: &[u8] = if number == 3 { b" after" } else { &large };
+        writer.send(RequestId(number), Command::WRITE_OBJECT, Flags::NONE, &body, &[payload]).expect("sent");
+    }
+    writer.send(RequestId(4), Command::APPEND_OBJECT, Flags::NONE, &append, &[b"never"]).expect("sent");
+    let mut answers = [None, None, None, None];
+    for _ in 0..4 {
+        let head = reader.receive().expect("a good frame").expect("an answer");
+        answers[head.request.0 as usize - 1] = Some(ObjectAnswer::receive(&mut reader, &head));
+    }
+    let [level, placement, good, appended] = answers.map(|answer| answer.expect("each is answered"));
+    good.expect("what is known is done");
+    for (refused, words) in [(level, "level of durability 9"), (placement, "placement 77"), (appended, "4294967295")] {
+        let error = refused.expect_err("it is not known");
+        assert!(error.kind == Kind::Usage && error.message.contains(words), "{error}");
+        assert!(error.message.contains("0 durable, 1 buffered") || words.starts_with("placement"), "{error}");
+    }
+    assert_eq!(objects.read_at(at, 0, 100).expect("read"), b"before after");
+    drop((reader, writer));
+    owner.close().expect("closed");
 }
 
 /// Writes as buffered, with attributes along; the object has `before` and 10 bytes more afterwards, then `before` again.

@@ -24,10 +24,10 @@ fn socket(dir: &Path) -> String {
     dir.join("forebay.sock").to_str().expect("UTF-8").to_string()
 }
 
-type Frames = (FrameReader<Box<dyn Stream>>, FrameWriter<Box<dyn Stream>>);
+pub(super) type Frames = (FrameReader<Box<dyn Stream>>, FrameWriter<Box<dyn Stream>>);
 
 /// A connection by hand, after the handshake.
-fn frames(dir: &Path) -> Frames {
+pub(super) fn frames(dir: &Path) -> Frames {
     let stream = UnixNetwork.connect(&socket(dir)).expect("connected");
     let mut reader = FrameReader::new(stream.try_clone().expect("a handle"));
     let mut writer = FrameWriter::new(stream);

@@ -45,6 +45,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Get(args) => get::run(context, &args)?,
         Command::Ls(args) => object::ls(context, &args)?,
         Command::Stat(args) => object::stat(context, &args)?,
+        Command::Snapshot(args) => object::snapshot(context, &args)?,
         Command::Rm(args) => object::rm(context, &args)?,
         Command::Nbd(args) => nbd::run(context, &args)?,
         Command::Volume(command) => volume::run(context, command)?,

@@ -1,4 +1,4 @@
-//! `forebay ls`, `forebay stat` and `forebay rm`: what objects there are.
+//! `forebay ls`, `forebay stat`, `forebay snapshot` and `forebay rm`: what objects there are.
 
 use crate::context::Context;
 use crate::show::{human, json, say};
@@ -21,6 +21,15 @@ pub struct LsArgs {
 #[derive(Args)]
 pub struct StatArgs {
     /// The name
+    name: String,
+}
+
+/// What is to have a second name, as it is now.
+#[derive(Args)]
+pub struct SnapshotArgs {
+    /// The object
+    of: String,
+    /// The name of the snapshot, which must be free
     name: String,
 }
 
@@ -116,6 +125,19 @@ pub fn stat(context: &mut Context, args: &StatArgs) -> Result<()> {
         context.out.line(format_args!("  created   {}", human::clock(head.created)))?;
         context.out.line(format_args!("  modified  {}", human::clock(head.modified)))?;
         context.out.line(format_args!("  object    {} on target {}", number(&named), named.place.target))
+    })
+}
+
+/// Makes an object of what another one is now; both share their blocks until one of them is written to.
+pub fn snapshot(context: &mut Context, args: &SnapshotArgs) -> Result<()> {
+    context.with_cluster(|context, cluster| {
+        let made = cluster.objects().snapshot_name(&args.of, &args.name);
+        let named = made.map_err(|error| unless_ring(cluster, &args.of, error))?;
+        if context.json {
+            return context.out.json(&object(&named));
+        }
+        let size = Bytes(named.head.size);
+        context.out.line(format_args!("{} is what {} is now, {size}.", args.name, args.of))
     })
 }
 

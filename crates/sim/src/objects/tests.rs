@@ -16,6 +16,7 @@ fn objects_survive_any_crash_with_everything_that_was_acknowledged() {
         // A search that hardly crashed, or never within a command, has shown nothing.
         let enough = tally.crashes >= 360 && tally.there > 20 && tally.absent > 20 && tally.homed > 100;
         let enough = enough && tally.swaps > 20;
+        let enough = enough && tally.small > 200 && tally.outgrown > 50;
         let enough = enough && tally.lost > 20 && tally.at_risk > tally.lost + 20 && tally.snapshots > 100;
         assert!(enough && tally.commands > 2000 && tally.compared > 1 << 30, "{tally:?}");
     }

@@ -44,6 +44,7 @@ pub fn needs(change: &Change) -> Vec<(Key, Key)> {
         Change::Write(write) => {
             let runs = write.dropped.into_iter().chain(write.logged.iter().map(|(at, c)| (*at, at + c.0.len() as u64)));
             let runs = runs.chain(write.pieces.iter().map(|(at, piece)| (*at, at + piece.blocks())));
+            let runs = runs.chain(write.inline.iter().map(|_| (0, 1)));
             let mut ranges: Vec<(Key, Key)> = runs.flat_map(|(from, to)| touching(write.id, from, to)).collect();
             ranges.extend([head(write.id), of_volume(write.id)]);
             ranges
@@ -59,11 +60,13 @@ pub fn needs(change: &Change) -> Vec<(Key, Key)> {
     }
 }
 
-/// Where the rows lie that tell of blocks `from..to` of an object, and of what follows them at home.
+/// Where the rows lie that tell of blocks `from..to` of an object, and of what follows them at home: those of pieces,
+/// with the inline one before them if the first block is near, and those of logged blocks.
 pub fn touching(id: ObjectId, from: u64, to: u64) -> [(Key, Key); 2] {
     let to = to.max(from + 1);
     let before = from.saturating_sub(u64::from(PIECE_BLOCKS) - 1);
-    [(Key::piece(id, before), Key::piece(id, to)), (Key::logged(id, from), Key::logged(id, to - 1))]
+    let low = if before == 0 { Key::inline(id) } else { Key::piece(id, before) };
+    [(low, Key::piece(id, to)), (Key::logged(id, from), Key::logged(id, to - 1))]
 }
 
 impl Meta {
@@ -78,6 +81,9 @@ impl Meta {
     /// Which of the blocks `first..end` of an object there are. Their rows must be in memory.
     pub fn present(&self, id: ObjectId, first: u64, end: u64) -> Vec<bool> {
         let mut present = vec![false; (end - first) as usize];
+        if first == 0 && first < end {
+            present[0] = self.is_inline(id);
+        }
         let [home, logged] = touching(id, first, end);
         for (key, row) in self.tree.range(home.0, home.1) {
             let (Part::Piece(begins), Row::Piece(piece)) = (key.part, row) else { continue };
@@ -114,7 +120,7 @@ impl Meta {
             Part::Logged(block) => !at_home(block),
             _ => false,
         });
-        let apart = apart.count() as u64;
+        let apart = apart.count() as u64 + u64::from(from == 0 && from < to && self.is_inline(id));
         apart + pieces.iter().map(|(first, end)| end - first).sum::<u64>()
     }
 
@@ -198,7 +204,7 @@ impl Meta {
         let rows: Vec<(Part, Row)> = self
             .tree
             .range(Key::head(of), Key::end_of(of))
-            .filter(|(_, row)| matches!(row, Row::Attribute(_) | Row::Piece(_)))
+            .filter(|(_, row)| matches!(row, Row::Attribute(_) | Row::Inline(_) | Row::Piece(_)))
             .map(|(key, row)| (key.part, row.clone()))
             .collect();
         for (part, row) in rows {
@@ -244,7 +250,12 @@ impl Meta {
             let end = first + crcs.0.len() as u64;
             head.blocks += end - first - self.occupied(id, *first, end);
             self.drop_logged(id, *first, end);
+            self.drop_inline(id, *first);
             self.put_logged(id, *first, crcs, data_at);
+        }
+        if let Some(bytes) = &write.inline {
+            head.blocks += 1 - self.occupied(id, 0, 1);
+            self.put_inline(id, bytes.clone(), freed);
         }
         head.size = write.size;
         if write.commands > 0 {
@@ -293,8 +304,9 @@ impl Meta {
         self.tree.put(Key::piece(id, first), Row::Piece(piece));
     }
 
-    /// Drops what lies in blocks `from..to` of an object, at home and in logs.
-    fn drop_blocks(&mut self, id: ObjectId, from: u64, to: u64, freed: &mut Vec<Run>) {
+    /// Drops what lies in blocks `from..to` of an object, inline, at home and in logs.
+    pub(super) fn drop_blocks(&mut self, id: ObjectId, from: u64, to: u64, freed: &mut Vec<Run>) {
+        self.drop_inline(id, from);
         self.drop_logged(id, from, to);
         self.drop_pieces(id, from, to, freed);
     }

@@ -3,6 +3,7 @@
 //! Pure: rows are shown in the order of their keys, each once. Memory: a bit for each block in a group of objects (32
 //! MiB for a TiB), and 16 bytes for each run of blocks that several objects share, once for each of them.
 
+use super::inline::INLINE_UP_TO;
 use super::logs::Logs;
 use super::rows::{BLOCK, Head, Key, Part, Row, Shared, Volume};
 use super::space::{Run, Space};
@@ -36,6 +37,8 @@ struct Shown {
     id: ObjectId,
     head: Option<Head>,
     blocks: u64,
+    /// Whether its first block is inline.
+    inline: bool,
     /// What of it has a place at home, neighbours as one.
     home: Vec<(u64, u64)>,
 }
@@ -98,18 +101,25 @@ impl Audit {
         let id = key.id;
         if self.shown.as_ref().is_none_or(|shown| shown.id != id) {
             self.finish();
-            self.shown = Some(Shown { id, head: None, blocks: 0, home: Vec::new() });
+            self.shown = Some(Shown { id, head: None, blocks: 0, inline: false, home: Vec::new() });
         }
         let Some(shown) = &mut self.shown else { return };
         match (key.part, row) {
             (Part::Head, Row::Head(head)) => shown.head = Some(head.clone()),
             (Part::Attribute { .. }, Row::Attribute(_)) | (Part::Free(_), Row::Free(_)) => {}
+            (Part::Inline, Row::Inline(bytes)) => {
+                (shown.inline, shown.blocks) = (true, shown.blocks + 1);
+                if bytes.len() as u64 > INLINE_UP_TO.0 {
+                    self.say(format!("{id} has {} bytes inline, and {INLINE_UP_TO} is the most", bytes.len()));
+                }
+            }
             (Part::Shared(at), Row::Shared(Shared { blocks, more })) => {
                 self.shared.push((Run { at, blocks: u64::from(*blocks) }, *more));
             }
             (Part::Piece(first), Row::Piece(piece)) => {
                 let (behind, end) = (shown.home.last().map_or(0, |last| last.1), first + piece.blocks());
                 let overlaps = first < behind;
+                let twice = first == 0 && shown.inline;
                 match shown.home.last_mut().filter(|last| last.1 == first) {
                     Some(last) => last.1 = end,
                     None => shown.home.push((first, end)),
@@ -118,12 +128,18 @@ impl Audit {
                 if overlaps {
                     self.say(format!("{id} has two pieces for its block {first}"));
                 }
+                if twice {
+                    self.say(format!("{id} has its first block inline and at home"));
+                }
                 self.own(id, piece.at, piece.blocks());
             }
             (Part::Logged(block), Row::Logged(logged)) => {
                 // What has a place at home, too, counts once.
                 let before = shown.home.partition_point(|(first, _)| *first <= block);
                 shown.blocks += u64::from(before == 0 || block >= shown.home[before - 1].1);
+                if block == 0 && shown.inline {
+                    self.say(format!("{id} has its first block inline and in a log"));
+                }
                 let group = logs.log_of(logged.at);
                 let start = logs.at(group, 0);
                 match logged.at.checked_sub(start).filter(|at| *at < u64::from(logs.filled(group))) {

@@ -3,7 +3,7 @@
 //! Owns what is buffered: for each object whole blocks, with the size that it has by them. Reads and all that is said of
 //! an object take them in at once. Bounded in bytes ([`MOST_BUFFERED`]): who writes beyond that waits. At home there is
 //! room for all of it before it is acknowledged, and a flush writes it through [`super::gather`], each object's in one
-//! record. So of what is lost in a crash, each write is whole or absent, and no write of an object is there without
+//! record; small objects go into rows instead ([`super::inline`]) where these have room. So of what is lost in a crash, each write is whole or absent, and no write of an object is there without
 //! those before it.
 //!
 //! Nothing that an object's other commands do comes before what was buffered: they flush it first ([`Objects::settle`]).
@@ -14,7 +14,8 @@ use super::journal::Content;
 use super::read::missing;
 use super::record::{Change, Write};
 use super::rows::{BLOCK, Head};
-use super::{Objects, Work};
+use super::write::Taken;
+use super::{Objects, Work, inline};
 use crate::catalog::GroupClass;
 use forebay_model::block::crc32c;
 use forebay_model::object::Scope;
@@ -56,6 +57,20 @@ struct Layer {
     commands: u64,
     /// How many of them are beside what the rows and earlier layers have.
     grows: u64,
+}
+
+impl Layer {
+    /// What makes it durable, without its blocks.
+    fn write(&self, id: ObjectId) -> Write {
+        let Layer { size, time, commands, .. } = *self;
+        Write { id, time, size, commands, dropped: None, logged: Vec::new(), inline: None, pieces: Vec::new() }
+    }
+
+    /// What makes it durable with its bytes, if they are inline.
+    fn small(&self, id: ObjectId) -> Option<Write> {
+        let (content, _) = self.blocks.get(&0).filter(|_| self.blocks.len() == 1 && inline::is_small(self.size))?;
+        Some(Write { inline: Some(content.bytes[..self.size as usize].to_vec()), ..self.write(id) })
+    }
 }
 
 #[derive(Default)]
@@ -273,7 +288,8 @@ impl Objects {
     pub(super) async fn buffer(&self, id: ObjectId, offset: u64, bytes: &[u8], size: u64) -> Result<()> {
         let (first, end) = (offset / BLOCK.0, (offset + bytes.len() as u64).div_ceil(BLOCK.0));
         let time = self.core.disk.env().clock.wall();
-        let write = Write { id, time, size, commands: 1, dropped: None, logged: Vec::new(), pieces: Vec::new() };
+        let write =
+            Write { id, time, size, commands: 1, dropped: None, logged: Vec::new(), inline: None, pieces: Vec::new() };
         let mut dropped = write.clone();
         dropped.dropped = Some((first, end));
         let changes = [Change::Write(dropped)];
@@ -341,7 +357,8 @@ impl Objects {
         let blocks = content.len() as u64 / BLOCK.0;
         let crcs: Vec<u32> = content.chunks(BLOCK.0 as usize).map(crc32c).collect();
         let Head { size, modified: time, .. } = self.head(id).await?;
-        let write = Write { id, time, size, commands: 0, dropped: None, logged: Vec::new(), pieces: Vec::new() };
+        let write =
+            Write { id, time, size, commands: 0, dropped: None, logged: Vec::new(), inline: None, pieces: Vec::new() };
         loop {
             self.prepared(&[Change::Write(Write { dropped: Some((first, first + blocks)), ..write.clone() })]).await?;
             match self.try_to_take_in(&write, size, first, content, &crcs)? {
@@ -391,8 +408,26 @@ impl Objects {
         }
     }
 
+    /// Whether what is small of these layers finds room in rows. Blocks at home are promised to it anyway.
+    async fn rows_for_small(&self, going: &Going<'_>) -> Result<bool> {
+        let small: Vec<Change> = {
+            let work = self.work.borrow();
+            let layers = going.ids.iter().filter_map(|id| Some((id, work.behind.objects.get(id)?.going.as_ref()?)));
+            let small = layers.filter_map(|(id, layer)| Some(Change::Write(layer.small(*id)?)));
+            small.collect()
+        };
+        if small.is_empty() {
+            return Ok(false);
+        }
+        match self.room_for_rows(&small, false).await {
+            Err(error) if error.kind == Kind::Full => Ok(false),
+            result => result.map(|()| true),
+        }
+    }
+
     async fn write_layers(&self, going: &Going<'_>) -> Result<()> {
-        let (blocks, mut writes) = {
+        let rows = self.rows_for_small(going).await?;
+        let (blocks, writes) = {
             let work = self.work.borrow();
             let mut blocks: Vec<(ObjectId, u64, Rc<Content>, u32)> = Vec::new();
             let mut writes = Vec::new();
@@ -400,9 +435,11 @@ impl Objects {
                 let Some(layer) = work.behind.objects.get(id).and_then(|layers| layers.going.as_ref()) else {
                     continue;
                 };
-                let Layer { size, time, commands, .. } = *layer;
-                let none = (None, Vec::new(), Vec::new());
-                writes.push(Write { id: *id, time, size, commands, dropped: none.0, logged: none.1, pieces: none.2 });
+                if let Some(write) = layer.small(*id).filter(|_| rows) {
+                    writes.push(write);
+                    continue;
+                }
+                writes.push(layer.write(*id));
                 blocks.extend(layer.blocks.iter().map(|(n, (content, crc))| (*id, *n, content.clone(), *crc)));
             }
             (blocks, writes)
@@ -422,18 +459,24 @@ impl Objects {
             blocks: of.len() as u64,
             at_end: of.last().is_some_and(|last| last.block + 1 == write.size.div_ceil(BLOCK.0)),
         };
-        let chunks: Vec<Chunk> =
-            loose.chunk_by(|a, b| a.id == b.id).zip(&writes).map(|(of, write)| chunk(of, write)).collect();
+        let at_home = |write: &&Write| write.inline.is_none();
+        let chunks: Vec<Chunk> = loose
+            .chunk_by(|a, b| a.id == b.id)
+            .zip(writes.iter().filter(at_home))
+            .map(|(of, write)| chunk(of, write))
+            .collect();
         let taken = self.places(&chunks, true).await?;
         let homes = taken.iter().flat_map(|taken| &taken.runs).flat_map(|run| run.at..run.end());
         let placed: Vec<(u64, Loose<'_>)> = homes.zip(loose.iter().copied()).collect();
         self.write_placed(self.stream, &placed).await?;
         let mut pieces = pieces(placed.iter().map(|(home, l)| (*home, l)));
-        for (write, taken) in writes.drain(..).zip(taken) {
+        let mut taken = taken.into_iter();
+        for write in writes {
             let id = write.id;
+            let own = write.inline.is_none().then(|| taken.next()).flatten();
             let write = Write { pieces: pieces.remove(&id).unwrap_or_default(), ..write };
             self.enacted(&[Change::Write(write)], &[], |meta| super::commands::exists(meta, id)).await?;
-            taken.keep();
+            own.iter().for_each(Taken::keep);
             let mut work = self.work.borrow_mut();
             let layers = work.behind.objects.get_mut(&id).expect("what is on its way is not dropped");
             let gone = layers.going.take().expect("it was on its way");

@@ -25,7 +25,8 @@ const MOST_ATTEMPTS: u32 = 8;
 /// Where a write's bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// To the nearest log if it is small ([`super::settings`] say how small), else home.
+    /// Inline if the object stays small ([`super::inline`]), to the nearest log if the write is ([`super::settings`] say
+    /// how small), else home.
     Auto,
     /// To a log, whatever its size: of an object that needs durability and is hardly read.
     Log,

@@ -106,6 +106,8 @@ pub struct Write {
     pub dropped: Option<(u64, u64)>,
     /// Runs of blocks that follow this record: the first of each, and checksums.
     pub logged: Vec<(u64, Crcs)>,
+    /// All bytes of a small object, instead of its first block.
+    pub inline: Option<Vec<u8>>,
     /// Runs of blocks that were written home.
     pub pieces: Vec<(u64, Piece)>,
 }

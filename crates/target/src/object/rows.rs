@@ -1,7 +1,8 @@
 //! What is kept of objects: rows in the order of their keys, in leaves of some tens of KiB.
 //!
 //! A row is a fact about one object: its head, an attribute, a *piece* (blocks that lie together at home, each with its
-//! checksum), or a block that lies in a log for now (*logged*), which hides the one at home. The free space of each
+//! checksum), a block that lies in a log for now (*logged*), which hides the one at home, or the first block of a small
+//! object itself (*inline*). The free space of each
 //! group is a row, too, of the root object. Checksums are so kept apart from what they cover, and a leaf's own checksum
 //! is kept in the catalog, apart from the leaf. Bytes: `docs/format/objects.md`.
 
@@ -43,6 +44,8 @@ pub enum Part {
         /// The number on it.
         number: u32,
     },
+    /// The first block of a small object, itself.
+    Inline,
     /// Where blocks from this one on lie.
     Piece(u64),
     /// Where this block lies in a log.
@@ -63,6 +66,11 @@ impl Key {
     /// The head of `id`.
     pub const fn head(id: ObjectId) -> Key {
         Key { id, part: Part::Head }
+    }
+
+    /// The inline bytes of `id`.
+    pub const fn inline(id: ObjectId) -> Key {
+        Key { id, part: Part::Inline }
     }
 
     /// The piece of `id` that begins with `block`.
@@ -98,6 +106,8 @@ pub enum Row {
     Head(Head),
     /// See [`Part::Attribute`].
     Attribute(Vec<u8>),
+    /// See [`Part::Inline`]: its bytes; zeros follow to the end of the block.
+    Inline(Vec<u8>),
     /// See [`Part::Piece`].
     Piece(Piece),
     /// See [`Part::Logged`].
@@ -242,7 +252,7 @@ impl Row {
     pub fn weight(&self) -> usize {
         32 + match self {
             Row::Head(_) => 160,
-            Row::Attribute(bytes) => bytes.len() + 8,
+            Row::Attribute(bytes) | Row::Inline(bytes) => bytes.len() + 8,
             Row::Piece(piece) => 16 + 4 * piece.crcs.0.len(),
             Row::Logged(_) | Row::Shared(_) => 16,
             Row::Free(runs) => 8 + 10 * runs.len(),

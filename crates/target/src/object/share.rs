@@ -36,6 +36,7 @@ impl Meta {
                 Change::Write(write) => {
                     write.dropped.iter().for_each(|(from, to)| add(write.id, *from, *to));
                     write.pieces.iter().for_each(|(at, piece)| add(write.id, *at, at + piece.blocks()));
+                    write.inline.iter().for_each(|_| add(write.id, 0, 1));
                 }
                 Change::Move { id, pieces } => {
                     pieces.iter().for_each(|(at, piece)| add(*id, *at, at + piece.blocks()));

@@ -28,6 +28,8 @@ pub(super) struct Stretch {
 
 /// Where zeros lie.
 const NOWHERE: u64 = u64::MAX;
+/// Where inline bytes lie, behind every device.
+pub(super) const INLINE: u64 = u64::MAX - 1;
 
 impl Stretch {
     fn places(&self) -> impl Iterator<Item = (u64, u32)> {
@@ -57,8 +59,13 @@ impl Work {
             }
             _ => None,
         });
-        // What lies by itself, the newest of each: in a log, or buffered.
+        // What lies by itself, the newest of each: inline, in a log, or buffered.
         let mut alone: BTreeMap<u64, (Source, u64, u32)> = BTreeMap::new();
+        if first == 0
+            && let Some((source, crc)) = self.inline(id)
+        {
+            alone.insert(0, (source, INLINE, crc));
+        }
         for (key, row) in self.meta.tree.range(logged.0, logged.1) {
             let (Part::Logged(block), Row::Logged(logged)) = (key.part, row) else { continue };
             let source = match self.unwritten.get(&logged.at) {

@@ -1,6 +1,7 @@
 //! Commands that change an object's bytes, with attributes that ride on them: each is one record, whole or not there.
 //!
-//! Large bytes go to fresh blocks at home before their record; small ones are in it. Bytes that may be buffered wait in
+//! Large bytes go to fresh blocks at home before their record; small ones follow it, and those of small objects are in
+//! it. Bytes that may be buffered wait in
 //! memory ([`super::behind`]).
 
 use super::Objects;
@@ -9,7 +10,7 @@ use super::record::{Change, Write};
 use super::rows::{BLOCK, Crcs, PIECE_BLOCKS, Piece};
 use super::settings::Logging;
 use super::space::Run;
-use super::{apply::Meta, quota};
+use super::{apply::Meta, inline, quota};
 use crate::catalog::GroupClass;
 use crate::schedule::StreamId;
 use forebay_model::object::{AttributeChange, Durability};
@@ -151,6 +152,10 @@ impl Objects {
         };
         if logged {
             write.logged.push((first, Crcs::of(&content)));
+            let mut content = content.into_owned();
+            if how.placement == Placement::Auto {
+                inline::settle(&mut write, &mut content);
+            }
             return self.enacted(&riding(write, &how.set)?, &content, check).await;
         }
         riding(write.clone(), &how.set)?;
@@ -229,6 +234,7 @@ impl Objects {
             }
             self.work.borrow_mut().unreserve(id);
         }
+        inline::settle(&mut write, &mut content);
         self.change(riding(write, set)?, content, |meta| exists(meta, id)).await
     }
 
@@ -265,12 +271,13 @@ impl Objects {
             write.logged.push((block, Crcs::of(&bytes)));
             content.extend(bytes);
         }
+        inline::settle(&mut write, &mut content);
         self.change(riding(write, set)?, content, |meta| exists(meta, id)).await
     }
 
     fn empty_write(&self, id: ObjectId, size: u64) -> Write {
         let time = self.core.disk.env().clock.wall();
-        Write { id, time, size, commands: 1, dropped: None, logged: Vec::new(), pieces: Vec::new() }
+        Write { id, time, size, commands: 1, dropped: None, logged: Vec::new(), inline: None, pieces: Vec::new() }
     }
 
     /// What was taken, until a record points to it.

@@ -186,6 +186,13 @@ impl State {
         {
             return Choice::Start(Class::Metadata, pending);
         }
+        // Where readers never leave a moment, its share would come to nothing.
+        if now >= self.background_due
+            && self.is_background_due(&slack)
+            && let Some(pending) = self.background.pop_front()
+        {
+            return Choice::Start(Class::Background, pending);
+        }
         let choice = if rotates { self.choose_sweep_or_reads(backlog, &slack) } else { self.choose_both(&slack) };
         match choice {
             Choice::Wait(moment) => {

@@ -42,14 +42,24 @@ fn give(meta: &mut Meta, change: &Change) {
 }
 
 fn write(id: ObjectId) -> Write {
-    Write { id, time: Timestamp(2), size: 0, commands: 1, dropped: None, logged: Vec::new(), pieces: Vec::new() }
+    Write {
+        id,
+        time: Timestamp(2),
+        size: 0,
+        commands: 1,
+        dropped: None,
+        logged: Vec::new(),
+        inline: None,
+        pieces: Vec::new(),
+    }
 }
 
-/// What a plain map knows of a block: where it lies at home, and where in a log, each with its checksum.
+/// What a plain map knows of a block: where it lies at home, and where in a log, each with its checksum; or its bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Known {
     home: Option<(u64, u32)>,
     logged: Option<(u64, u32)>,
+    inline: Option<[u8; 4]>,
 }
 
 type Blocks = BTreeMap<u64, Known>;
@@ -70,6 +80,9 @@ fn rows_of(meta: &Meta, object: u64) -> Blocks {
             (Part::Logged(block), Row::Logged(logged)) => {
                 found.entry(block).or_default().logged = Some((logged.at, logged.crc));
             }
+            (Part::Inline, Row::Inline(bytes)) => {
+                found.entry(0).or_default().inline = Some(bytes[..].try_into().expect("four bytes"));
+            }
             _ => {}
         }
     }
@@ -79,7 +92,7 @@ fn rows_of(meta: &Meta, object: u64) -> Blocks {
 fn put_home(known: &mut Blocks, pieces: &[(u64, Piece)]) {
     for (first, piece) in pieces {
         for (n, crc) in (0..).zip(&piece.crcs.0) {
-            known.insert(first + n, Known { home: Some((piece.at + n, *crc)), logged: None });
+            known.insert(first + n, Known { home: Some((piece.at + n, *crc)), ..Known::default() });
         }
     }
 }
@@ -163,7 +176,7 @@ fn writes_drops_and_moves_do_to_the_rows_what_they_do_to_a_plain_map() {
                 continue;
             };
             let (from, blocks) = (random.below(60), 1 + random.below(20));
-            match random.below(20) {
+            match random.below(22) {
                 0..6 => {
                     let before = known.range(..from).next_back().and_then(|(_, k)| k.home).map(|(at, _)| at + 1);
                     let pieces = fresh(&mut meta, random, from, blocks, before);
@@ -182,7 +195,8 @@ fn writes_drops_and_moves_do_to_the_rows_what_they_do_to_a_plain_map() {
                     assert_eq!(meta.apply(&change, &mut next_logged).expect("it is there"), []);
                     for (first, crcs) in logged {
                         for (block, crc) in (first..).zip(crcs.0) {
-                            known.entry(block).or_default().logged = Some((at, crc));
+                            let known = known.entry(block).or_default();
+                            (known.logged, known.inline) = (Some((at, crc)), None);
                             at += 1;
                         }
                     }
@@ -202,6 +216,11 @@ fn writes_drops_and_moves_do_to_the_rows_what_they_do_to_a_plain_map() {
                     let pieces = homed(&mut meta, known.iter_mut().skip(random.below(5) as usize));
                     give(&mut meta, &Change::Move { id: id(object), pieces });
                     assert_eq!(meta.head(id(object)).map(|head| head.version), version, "its bytes are the same");
+                }
+                19..21 => {
+                    let bytes = (random.next() as u32).to_le_bytes();
+                    known.insert(0, Known { inline: Some(bytes), ..Known::default() });
+                    give(&mut meta, &Change::Write(Write { inline: Some(bytes.to_vec()), ..write(id(object)) }));
                 }
                 _ => {
                     model.remove(&object);
@@ -315,13 +334,14 @@ fn the_rows_that_a_change_needs_are_all_that_it_touches() {
         meta.tree = Tree::new(TARGET, &cut.leaves);
         for _ in 0..30 {
             let (object, from) = (id(1 + random.below(39)), random.below(30));
-            let change = match random.below(4) {
+            let change = match random.below(5) {
                 0 => Change::Write(Write { dropped: Some((from, from + 5)), ..write(object) }),
                 1 => {
                     let pieces = fresh(&mut meta, random, from, 3, None);
                     Change::Write(Write { pieces, ..write(object) })
                 }
-                2 => Change::Attributes { id: object, time: Timestamp(1), set: vec![(1, 2, Some(vec![1]))] },
+                2 => Change::Write(Write { inline: Some(vec![1; 9]), ..write(object) }),
+                3 => Change::Attributes { id: object, time: Timestamp(1), set: vec![(1, 2, Some(vec![1]))] },
                 _ => Change::Move { id: object, pieces: fresh(&mut meta, random, from, 1, None) },
             };
             for (low, high) in needs(&change) {

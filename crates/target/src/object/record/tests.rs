@@ -31,7 +31,8 @@ fn record(bytes: &[u8]) -> Record {
 
 fn write(logged: Vec<(u64, Crcs)>) -> Write {
     let pieces = vec![(90, Piece { at: 7000, crcs: Crcs(vec![1, 2, 3]) })];
-    Write { id: id(4), time: Timestamp(-9), size: 12345, commands: 2, dropped: Some((3, 9)), logged, pieces }
+    let inline = Some(vec![5, 6, 7]);
+    Write { id: id(4), time: Timestamp(-9), size: 12345, commands: 2, dropped: Some((3, 9)), logged, inline, pieces }
 }
 
 /// A record with two blocks of data, and the bytes of its body.

@@ -31,6 +31,7 @@ fn rows() -> Rows {
         (Key::head(id(1, 0)), Row::Head(head(Some(Volume { objects: 1, blocks: 4, quota })))),
         (Key::head(id(1, 5)), Row::Head(head(None))),
         (attribute(5, 9, 1), Row::Attribute(b"a value".to_vec())),
+        (Key::inline(id(1, 6)), Row::Inline(b"all of a small object".to_vec())),
         (Key::piece(id(1, 5), 0), Row::Piece(Piece { at: 5000, crcs: Crcs(vec![1, 0x0102_0304, u32::MAX]) })),
         (Key::logged(id(1, 5), 1), Row::Logged(Logged { at: 600, crc: 77 })),
     ])
@@ -91,6 +92,7 @@ fn rows_stand_in_the_order_in_which_they_are_looked_for() {
         attribute(5, 1, 9),
         attribute(5, 2, 0),
         attribute(5, u32::MAX, u32::MAX),
+        Key::inline(id(1, 5)),
         Key::piece(id(1, 5), 0),
         Key::piece(id(1, 5), u64::MAX),
         Key::logged(id(1, 5), 0),
@@ -118,6 +120,7 @@ fn the_weight_of_a_row_is_never_less_than_its_bytes() {
     let rows = [
         Row::Head(head),
         Row::Attribute(vec![255; 4096]),
+        Row::Inline(vec![255; 1024]),
         Row::Piece(Piece { at: u64::MAX, crcs: Crcs(most(1024)) }),
         Row::Logged(Logged { at: u64::MAX, crc: u32::MAX }),
         Row::Free(most(300).into_iter().map(|n| (n, n)).collect()),
