@@ -186,13 +186,6 @@ impl State {
         {
             return Choice::Start(Class::Metadata, pending);
         }
-        // Where readers never leave a moment, its share would come to nothing.
-        if now >= self.background_due
-            && self.is_background_due(&slack)
-            && let Some(pending) = self.background.pop_front()
-        {
-            return Choice::Start(Class::Background, pending);
-        }
         let choice = if rotates { self.choose_sweep_or_reads(backlog, &slack) } else { self.choose_both(&slack) };
         match choice {
             Choice::Wait(moment) => {
@@ -244,7 +237,7 @@ impl State {
             Direction::Write => profile.write_rate(next.offset),
         };
         let worst = profile.position_time(self.head, next.offset) + rate.time_for(length);
-        slack.of(self) > worst * 2
+        slack.of(self) > worst * 2 + profile.full_seek * 2 + profile.flush
     }
 
     /// When background I/O has to be looked at again; other I/O that ends asks, too.
