@@ -103,6 +103,13 @@ impl Device for Broken {
         }
     }
 
+    fn write_durable(&self, offset: Bytes, buffer: Buffer) -> Transferred {
+        match self.fault {
+            Fault::LosesDurableWrites => ready(buffer, Ok(())),
+            _ => self.inner.write_durable(offset, buffer),
+        }
+    }
+
     fn flush(&self) -> DeviceFuture<Result<()>> {
         match self.fault {
             Fault::FailsFlush => Box::pin(std::future::ready(Err(forebay_model::Error::device("no")))),

@@ -18,6 +18,8 @@ const NORMAL_IN_FLIGHT_ROTATING: usize = 2;
 const NORMAL_IN_FLIGHT_FLAT: usize = 8;
 /// And where there is no ring, so that nothing is promised that would have to wait for them.
 const NORMAL_IN_FLIGHT_FREE: usize = 32;
+/// The most writes of records in flight on a device that does not rotate: while one becomes durable, others are gathered.
+pub(crate) const LOGS_IN_FLIGHT: usize = 4;
 /// The most metadata I/Os in flight.
 const METADATA_IN_FLIGHT: usize = 4;
 /// How far writes may run ahead of what the platters take by the profile.
@@ -270,7 +272,9 @@ impl State {
 
     /// Whether a record, at its worst, leaves the guaranteed writes enough time.
     fn is_moment_for_log(&self, slack: &Slack<'_>) -> bool {
-        let free = self.log_in_flight == 0 && !(self.flushing && slack.profile.rotates);
+        // Side by side only where no ring is promised anything.
+        let most = if slack.profile.rotates || !self.expected.is_empty() { 1 } else { LOGS_IN_FLIGHT };
+        let free = self.log_in_flight < most && !(self.flushing && slack.profile.rotates);
         let Some(next) = self.log.front().filter(|_| free) else { return false };
         let length = Bytes(next.buffer.len() as u64);
         let way = slack.profile.position_time(self.head, next.offset);
@@ -455,7 +459,8 @@ impl State {
             Direction::Write => profile.write_rate(offset),
         };
         let takes = rate.time_for(length);
-        let worst = profile.position_time(self.head, offset) + takes;
+        let flush = if pending.durable { profile.flush } else { Duration::ZERO };
+        let worst = profile.position_time(self.head, offset) + takes + flush;
         self.busy += worst;
         self.pace.started(worst, now);
         self.head = offset + length;
