@@ -18,6 +18,7 @@ enum Fault {
     WritesHalf,
     RefusesUnwritten,
     FailsFlush,
+    LosesDurableWrites,
 }
 
 struct Broken {
@@ -188,6 +189,7 @@ fn each_broken_promise_is_found_by_the_check_that_names_it() {
         (Fault::WritesHalf, "long transfers"),
         (Fault::RefusesUnwritten, "never written"),
         (Fault::FailsFlush, "a flush"),
+        (Fault::LosesDurableWrites, "a durable write"),
     ] {
         let failed = failed(fault);
         assert!(failed.iter().any(|name| name.contains(named)), "{fault:?} fails only {failed:?}, not '{named}'");
