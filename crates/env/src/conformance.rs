@@ -63,6 +63,7 @@ checks! {
     "a transfer that nobody waits for happens all the same" => dropped_futures,
     "a transfer proceeds without being polled" => unpolled_futures,
     "a flush after writes succeeds, also several at once and with nothing to do" => flushes,
+    "a durable write is there when it ends, also several at once, and is refused as others are" => durable_writes,
     "long transfers arrive whole" => long_transfers,
     "random transfers agree with a model" => random_transfers,
 }
@@ -358,6 +359,27 @@ async fn unpolled_futures(env: Env) -> Verdict {
         }
     }
     Err(Failure("a write that was not polled has not happened in the time of 100 000 reads".into()))
+}
+
+async fn durable_writes(env: Env) -> Verdict {
+    let slab = slab(&env, 4, 9)?;
+    let unit = block(&env);
+    let mut under_way = Vec::new();
+    for index in 0..8 {
+        let mut buffer = take(&slab, unit * 4)?;
+        paint(&mut buffer, unit * (index * 4), 63);
+        under_way.push(env.device.write_durable(unit * (index * 4), buffer));
+    }
+    for write in under_way {
+        write.await.1?;
+    }
+    for index in 0..8 {
+        read_painted(&env, &slab, unit * (index * 4), unit * 4, 63).await?;
+    }
+    let size = env.device.geometry().size;
+    let (_, result) = env.device.write_durable(size.align_down(unit), take(&slab, unit * 4)?).await;
+    ensure!(matches!(&result, Err(e) if e.kind == Kind::Usage), "a durable write past the end gave {result:?}");
+    Ok(())
 }
 
 async fn flushes(env: Env) -> Verdict {

@@ -55,6 +55,10 @@ pub trait Device {
     /// Writes the buffer at `offset` and gives it back.
     fn write(&self, offset: Bytes, buffer: Buffer) -> DeviceFuture<(Buffer, Result<()>)>;
 
+    /// Writes the buffer at `offset` and gives it back when the write is durable, as if a flush had followed. Of other
+    /// writes it promises nothing.
+    fn write_durable(&self, offset: Bytes, buffer: Buffer) -> DeviceFuture<(Buffer, Result<()>)>;
+
     /// Makes every completed write durable.
     fn flush(&self) -> DeviceFuture<Result<()>>;
 }

@@ -255,7 +255,8 @@ impl SimDisk {
         drop(in_flight);
     }
 
-    fn submit(&self, op: Op, offset: u64, buffer: Option<Buffer>) -> Pending {
+    /// `flushed`: behind a write comes a flush, and it ends with that.
+    fn submit(&self, op: Op, offset: u64, buffer: Option<Buffer>, flushed: bool) -> Pending {
         let ticket = Rc::new(RefCell::new(Ticket::default()));
         let pending = Pending { ticket: ticket.clone() };
         let length = buffer.as_ref().map_or(0, |buffer| buffer.len());
@@ -265,34 +266,46 @@ impl SimDisk {
             ticket.borrow_mut().outcome = Some((buffer, Err(error)));
             return pending;
         }
-        let length = length as u64;
         // Without power, or from the destructors of what was killed, nothing reaches the disk.
         if self.inner.timeline.halted() {
             return pending;
         }
         let mut guard = self.inner.state.borrow_mut();
         let state = &mut *guard;
-        let id = state.next_id;
-        state.next_id += 1;
-        let fate = state.faults.fate(op);
-        let mark = state.unflushed.mark();
-        state.in_flight.insert(id, InFlight { op, offset, fate, mark, buffer, ticket });
-        self.inner.timeline.note(&[self.inner.number, op as u64, self.inner.timeline.nanos(), offset, length]);
-        let now = self.inner.now(state);
-        state.mechanics.submit(now, Request { id, op, offset, length }, &mut state.actions);
-        self.inner.schedule(state);
-        if let Some(left) = &mut state.cut_after {
-            *left -= 1;
-            if *left == 0 {
-                state.cut_after = None;
-                self.inner.timeline.halt();
-            }
-        }
+        self.inner.begin(state, op, offset, buffer, flushed, ticket);
         pending
     }
 }
 
 impl Inner {
+    fn begin(
+        self: &Rc<Self>,
+        state: &mut State,
+        op: Op,
+        offset: u64,
+        buffer: Option<Buffer>,
+        flushed: bool,
+        ticket: Rc<RefCell<Ticket>>,
+    ) {
+        let length = if op == Op::Flush { 0 } else { buffer.as_ref().map_or(0, |buffer| buffer.len() as u64) };
+        let id = state.next_id;
+        state.next_id += 1;
+        let fate = state.faults.fate(op);
+        let mark = state.unflushed.mark();
+        state.in_flight.insert(id, InFlight { op, offset, fate, mark, buffer, flushed, ticket });
+        self.timeline.note(&[self.number, op as u64, self.timeline.nanos(), offset, length]);
+        let now = self.now(state);
+        state.mechanics.submit(now, Request { id, op, offset, length }, &mut state.actions);
+        self.schedule(state);
+        if let Some(left) = &mut state.cut_after {
+            *left -= 1;
+            if *left == 0 {
+                state.cut_after = None;
+                self.timeline.halt();
+            }
+        }
+    }
+
     fn now(&self, state: &State) -> Now {
         let nanos = self.timeline.nanos();
         Now { nanos, slowness: state.faults.slowness(nanos) }
@@ -373,11 +386,12 @@ impl Inner {
     }
 
     /// Ends an I/O; its waker, to be called when the state is free again.
-    fn finish(&self, state: &mut State, id: u64) -> Option<Waker> {
+    fn finish(self: &Rc<Self>, state: &mut State, id: u64) -> Option<Waker> {
         let mut io = state.in_flight.remove(&id)?;
         let (result, hash) = self.carry_out(state, &mut io);
         self.timeline.note(&[self.number, id, self.timeline.nanos(), hash, u64::from(result.is_ok())]);
         let bytes = Bytes(io.bytes().len() as u64);
+        let flushes = io.flushed && result.is_ok();
         let counters = &mut state.counters;
         match io.op {
             _ if result.is_err() => counters.failed += 1,
@@ -386,6 +400,10 @@ impl Inner {
                 (counters.writes, counters.bytes_written) = (counters.writes + 1, counters.bytes_written + bytes);
             }
             Op::Flush => counters.flushes += 1,
+        }
+        if flushes {
+            self.begin(state, Op::Flush, 0, io.buffer, false, io.ticket);
+            return None;
         }
         let mut ticket = io.ticket.borrow_mut();
         ticket.outcome = Some((io.buffer.take(), result));
@@ -419,15 +437,19 @@ impl Device for SimDisk {
     }
 
     fn read(&self, offset: Bytes, buffer: Buffer) -> DeviceFuture<(Buffer, Result<()>)> {
-        with_buffer(self.submit(Op::Read, offset.0, Some(buffer)))
+        with_buffer(self.submit(Op::Read, offset.0, Some(buffer), false))
     }
 
     fn write(&self, offset: Bytes, buffer: Buffer) -> DeviceFuture<(Buffer, Result<()>)> {
-        with_buffer(self.submit(Op::Write, offset.0, Some(buffer)))
+        with_buffer(self.submit(Op::Write, offset.0, Some(buffer), false))
+    }
+
+    fn write_durable(&self, offset: Bytes, buffer: Buffer) -> DeviceFuture<(Buffer, Result<()>)> {
+        with_buffer(self.submit(Op::Write, offset.0, Some(buffer), true))
     }
 
     fn flush(&self) -> DeviceFuture<Result<()>> {
-        let pending = self.submit(Op::Flush, 0, None);
+        let pending = self.submit(Op::Flush, 0, None, false);
         Box::pin(async move { pending.await.1 })
     }
 }

@@ -147,6 +147,14 @@ impl Device for Memory {
         })
     }
 
+    fn write_durable(&self, offset: Bytes, buffer: Buffer) -> DeviceFuture<(Buffer, Result<()>)> {
+        let (write, flush) = (self.write(offset, buffer), self.flush());
+        Box::pin(async move {
+            let (buffer, result) = write.await;
+            (buffer, result.and(flush.await))
+        })
+    }
+
     fn flush(&self) -> DeviceFuture<Result<()>> {
         let done = self.done(Op::Flush, 0);
         Box::pin(async move {

@@ -47,7 +47,7 @@ pub use forebay_model::object::Scope;
 pub use read::{CACHE, MOST_READ, ReadCounters};
 pub use write::How;
 
-use crate::promise::Signal;
+use crate::promise::{Mark, Signal};
 use crate::schedule::StreamId;
 use crate::target::Core;
 use apply::Meta;
@@ -77,6 +77,8 @@ pub struct Objects {
     /// Something changed that somebody may wait for: a record is durable, a command has ended, a gate has opened.
     changed: Signal,
     queued: Signal,
+    /// Up to which record all are durable.
+    written: Mark,
     /// Bytes were buffered.
     taken_in: Signal,
 }
@@ -89,6 +91,8 @@ pub(crate) struct Work {
     gate_closed: bool,
     /// Records to be written, oldest first.
     queue: VecDeque<journal::Queued>,
+    /// Records being written, oldest first.
+    batches: VecDeque<journal::Batch>,
     /// Number of the last record that took effect, and of the last that is durable.
     last: u64,
     durable: u64,
@@ -169,6 +173,7 @@ impl Objects {
                 ready: false,
                 gate_closed: false,
                 queue: VecDeque::new(),
+                batches: VecDeque::new(),
                 last: record.number,
                 durable: record.number,
                 unwritten: BTreeMap::new(),
@@ -192,6 +197,7 @@ impl Objects {
             came: Signal::default(),
             changed: Signal::default(),
             queued: Signal::default(),
+            written: Mark::default(),
             taken_in: Signal::default(),
         })
     }
@@ -256,6 +262,7 @@ impl Objects {
         self.work.borrow_mut().failure.get_or_insert(error);
         self.changed.notify();
         self.queued.notify();
+        self.written.to(u64::MAX);
         self.taken_in.notify();
     }
 

@@ -1,6 +1,7 @@
 //! A value that one task gives and another awaits, on one thread.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -93,5 +94,40 @@ impl Signal {
         while !done() {
             self.changed().await;
         }
+    }
+}
+
+/// A number that grows. Wakes those who wait for what it has reached, and nobody else.
+#[derive(Default)]
+pub struct Mark {
+    at: std::cell::Cell<u64>,
+    waiting: RefCell<BTreeMap<u64, Vec<Waker>>>,
+}
+
+impl Mark {
+    /// It is at `number` now, if that is more than before.
+    pub fn to(&self, number: u64) {
+        self.at.set(self.at.get().max(number));
+        let reached = {
+            let mut waiting = self.waiting.borrow_mut();
+            let rest = number.checked_add(1).map(|next| waiting.split_off(&next)).unwrap_or_default();
+            std::mem::replace(&mut *waiting, rest)
+        };
+        reached.into_values().flatten().for_each(Waker::wake);
+    }
+
+    /// Waits until it has reached `number`.
+    pub fn reached(&self, number: u64) -> impl Future<Output = ()> + '_ {
+        std::future::poll_fn(move |context| {
+            if self.at.get() >= number {
+                return Poll::Ready(());
+            }
+            let mut waiting = self.waiting.borrow_mut();
+            let same = waiting.entry(number).or_default();
+            if !same.iter().any(|waker| waker.will_wake(context.waker())) {
+                same.push(context.waker().clone());
+            }
+            Poll::Pending
+        })
     }
 }

@@ -25,7 +25,7 @@ mod slack;
 mod state;
 mod streams;
 
-pub(crate) use state::{AHEAD, Expected};
+pub(crate) use state::{AHEAD, Expected, LOGS_IN_FLIGHT};
 
 use crate::promise::{Giver, promise};
 use forebay_env::{Buffer, Env, Geometry};
@@ -84,6 +84,8 @@ struct Pending {
     stream: Option<StreamId>,
     /// Asked before it is started: whether somebody still wants it.
     wanted: Option<Box<dyn Fn() -> bool>>,
+    /// Whether it ends only when what it wrote is durable.
+    durable: bool,
     done: Giver<Outcome>,
 }
 
@@ -187,8 +189,16 @@ impl Scheduler {
             return (buffer, Err(error));
         }
         let (done, result) = promise();
-        let pending =
-            Pending { direction: Direction::Write, offset, buffer, deadline, stream: None, wanted: None, done };
+        let pending = Pending {
+            direction: Direction::Write,
+            offset,
+            buffer,
+            deadline,
+            stream: None,
+            wanted: None,
+            durable: false,
+            done,
+        };
         self.inner.state.borrow_mut().guaranteed.entry(ring).or_default().push_back(pending);
         self.pump();
         result.await
@@ -242,7 +252,8 @@ impl Scheduler {
         done: Giver<Outcome>,
     ) {
         let deadline = Moment(u64::MAX);
-        let pending = Pending { direction, offset, buffer, deadline, stream: Some(stream), wanted, done };
+        let pending =
+            Pending { direction, offset, buffer, deadline, stream: Some(stream), wanted, durable: false, done };
         let rotates = self.rotates();
         self.inner.state.borrow_mut().streams.push(stream, pending, rotates);
         self.pump();
@@ -269,7 +280,7 @@ impl Scheduler {
         }
         let (done, result) = promise();
         let deadline = Moment(u64::MAX);
-        let pending = Pending { direction, offset, buffer, deadline, stream: None, wanted: None, done };
+        let pending = Pending { direction, offset, buffer, deadline, stream: None, wanted: None, durable: false, done };
         self.inner.state.borrow_mut().background.push_back(pending);
         self.pump();
         result.await
@@ -282,15 +293,15 @@ impl Scheduler {
         if slack == Duration::MAX { Bytes(u64::MAX) } else { profile.read_rate(offset).bytes_in(slack / 2) }
     }
 
-    /// Writes records to a log, before all that has no guarantee.
-    pub async fn write_log(&self, offset: Bytes, buffer: Buffer) -> Outcome {
+    /// Writes records to a log, before all that has no guarantee. If they are to be `durable` when this ends, there is no
+    /// need of a flush behind them: where nothing rotates, several such writes go on side by side.
+    pub async fn write_log(&self, offset: Bytes, buffer: Buffer, durable: bool) -> Outcome {
         if let Some(error) = self.failure() {
             return (buffer, Err(error));
         }
         let (done, result) = promise();
-        let deadline = Moment(u64::MAX);
-        let pending =
-            Pending { direction: Direction::Write, offset, buffer, deadline, stream: None, wanted: None, done };
+        let (direction, deadline) = (Direction::Write, Moment(u64::MAX));
+        let pending = Pending { direction, offset, buffer, deadline, stream: None, wanted: None, durable, done };
         self.inner.state.borrow_mut().log.push_back(pending);
         self.pump();
         result.await
@@ -323,7 +334,7 @@ impl Scheduler {
     async fn metadata(&self, direction: Direction, offset: Bytes, buffer: Buffer) -> Outcome {
         let (done, result) = promise();
         let deadline = self.inner.env.clock.now() + self.inner.patience.get();
-        let pending = Pending { direction, offset, buffer, deadline, stream: None, wanted: None, done };
+        let pending = Pending { direction, offset, buffer, deadline, stream: None, wanted: None, durable: false, done };
         self.inner.state.borrow_mut().metadata.push_back(pending);
         self.pump();
         result.await
@@ -409,9 +420,10 @@ impl Scheduler {
             let profile = self.inner.profile.borrow();
             self.inner.state.borrow_mut().started(class, &pending, &profile, now)
         };
-        let Pending { direction, offset, buffer, stream, done, .. } = pending;
+        let Pending { direction, offset, buffer, stream, durable, done, .. } = pending;
         let io = match direction {
             Direction::Read => self.inner.env.device.read(offset, buffer),
+            Direction::Write if durable => self.inner.env.device.write_durable(offset, buffer),
             Direction::Write => self.inner.env.device.write(offset, buffer),
         };
         let this = self.clone();

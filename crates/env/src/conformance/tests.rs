@@ -18,6 +18,7 @@ enum Fault {
     WritesHalf,
     RefusesUnwritten,
     FailsFlush,
+    LosesDurableWrites,
 }
 
 struct Broken {
@@ -103,6 +104,13 @@ impl Device for Broken {
         }
     }
 
+    fn write_durable(&self, offset: Bytes, buffer: Buffer) -> Transferred {
+        match self.fault {
+            Fault::LosesDurableWrites => ready(buffer, Ok(())),
+            _ => self.inner.write_durable(offset, buffer),
+        }
+    }
+
     fn flush(&self) -> DeviceFuture<Result<()>> {
         match self.fault {
             Fault::FailsFlush => Box::pin(std::future::ready(Err(forebay_model::Error::device("no")))),
@@ -181,6 +189,7 @@ fn each_broken_promise_is_found_by_the_check_that_names_it() {
         (Fault::WritesHalf, "long transfers"),
         (Fault::RefusesUnwritten, "never written"),
         (Fault::FailsFlush, "a flush"),
+        (Fault::LosesDurableWrites, "a durable write"),
     ] {
         let failed = failed(fault);
         assert!(failed.iter().any(|name| name.contains(named)), "{fault:?} fails only {failed:?}, not '{named}'");

@@ -155,7 +155,7 @@ impl UringDevice {
     }
 
     fn check(&self, action: Action, offset: Bytes, length: usize) -> Result<()> {
-        if action == Action::Write && self.mode != OpenMode::Exclusive {
+        if action != Action::Read && self.mode != OpenMode::Exclusive {
             return Err(Error::usage(format!("{} was opened for reading only", self.geometry.name)));
         }
         self.geometry.check(action.name(), offset, length)
@@ -181,6 +181,10 @@ impl Device for UringDevice {
 
     fn write(&self, offset: Bytes, buffer: Buffer) -> DeviceFuture<(Buffer, Result<()>)> {
         self.transfer(Action::Write, offset, buffer)
+    }
+
+    fn write_durable(&self, offset: Bytes, buffer: Buffer) -> DeviceFuture<(Buffer, Result<()>)> {
+        self.transfer(Action::WriteDurable, offset, buffer)
     }
 
     fn flush(&self) -> DeviceFuture<Result<()>> {

@@ -8,6 +8,7 @@ use forebay_model::{Bytes, Error, Result};
 use forebay_sim::disk::{DiskSpec, presets};
 use forebay_sim::logs::{Durable, Load, Outcome, Policy, Share, durable_writes, run as run_load};
 use forebay_sim::world::World;
+use forebay_target::profile::{MeasureOptions, measure};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -152,7 +153,7 @@ fn of_clients(args: &LogsArgs, clients: u64, disk: Option<DiskSpec>) -> Result<C
         Some(disk) => {
             let world = World::new(args.seed);
             let disk = world.disk(disk);
-            world.run(durable_writes(world.env(disk), clients, span))?
+            world.run(durable_writes(world.env(disk), None, clients, span))?
         }
         None => {
             let dir = PathBuf::from(&args.disk).join(format!("bench-{}.forebay-tmp", process::id()));
@@ -189,7 +190,13 @@ fn on_file(path: &Path, size: Bytes, clients: u64, span: Duration) -> Result<Dur
     drop(real::create_file(path, size)?);
     super::real::raw::writes(path, size, Duration::from_secs(120))?;
     let device = real::open(path, OpenMode::Exclusive)?;
-    real::run(Options { device }, move |env| durable_writes(env, clients, span))?
+    real::run(Options { device }, move |env| async move {
+        // As formatting does: virtual disks often say that they rotate when nothing does.
+        let geometry = env.device.geometry();
+        let options = MeasureOptions::for_extent(geometry.size, geometry.rotates, true);
+        let profile = measure(&env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await?;
+        durable_writes(env, Some(profile), clients, span).await
+    })?
 }
 
 fn figures(args: &LogsArgs, outcome: &Outcome) -> Figures {

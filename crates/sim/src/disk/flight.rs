@@ -18,6 +18,8 @@ pub(super) struct InFlight {
     /// What a flush covers.
     pub(super) mark: u64,
     pub(super) buffer: Option<Buffer>,
+    /// Whether a flush comes behind it, and it ends with that.
+    pub(super) flushed: bool,
     pub(super) ticket: Rc<RefCell<Ticket>>,
 }
 

@@ -36,14 +36,15 @@ impl Durable {
     }
 }
 
-/// Formats the device and has `clients` write for `span`.
-pub async fn durable_writes(env: Env, clients: u64, span: Duration) -> Result<Durable> {
+/// Formats the device, which is as `profile` says, or as it says itself, and has `clients` write for `span`.
+pub async fn durable_writes(env: Env, profile: Option<Profile>, clients: u64, span: Duration) -> Result<Durable> {
     if clients == 0 || clients > MOST {
         return Err(Error::usage(format!("{clients} clients at once; give 1 to {MOST}")));
     }
     let geometry = env.device.geometry();
     let (clock, spawner, random) = (env.clock.clone(), env.spawner.clone(), env.random.clone());
-    Target::format(env.clone(), Profile::guess(geometry.size, geometry.rotates)).await?;
+    let profile = profile.unwrap_or_else(|| Profile::guess(geometry.size, geometry.rotates));
+    Target::format(env.clone(), profile).await?;
     let target = Target::open(env).await?;
     target.objects().create_volume(VOLUME, Quota::default()).await?;
     for object in 1..=clients {

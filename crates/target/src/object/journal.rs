@@ -1,18 +1,24 @@
 //! Records on their way to the logs: many commands, one write, one flush.
 //!
 //! Order of durable steps: writes home that a record points to, flush, the record, flush. A record counts only when all
-//! before it do, so records may be in several logs.
+//! before it do, so records may be in several logs. Where nothing rotates, each batch of records is one write that is
+//! durable when it ends, and several are under way side by side: a device that has one thing to do at a time idles
+//! between. They may end in any order; what is acknowledged, and what may go home, is what has no hole before it.
 
 use super::record::{Change, Draft, Stamp, finish};
 use super::rows::BLOCK;
 use super::{CHANGED_ROWS, Objects, ROWS_IN_MEMORY, Work, logs};
+use crate::schedule::LOGS_IN_FLIGHT;
 use forebay_env::Buffer;
 use forebay_model::{Bytes, Error, Kind, Result, TargetId};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Bytes written to a log at once.
+/// Bytes written to a log at once where each write costs a turn.
 const MOST_AT_ONCE: u64 = Bytes::mib(1).0;
+
+/// The same where nothing turns: what comes together is parted, so that several writes are under way.
+const MOST_AT_ONCE_FLAT: u64 = Bytes::kib(64).0;
 
 /// How long records are gathered where each write costs a turn.
 const GATHER: Duration = Duration::from_micros(200);
@@ -40,14 +46,21 @@ pub(super) struct Queued {
     after_home: u64,
 }
 
+/// Records that are written together.
+pub(super) struct Batch {
+    records: Rc<Vec<Queued>>,
+    /// Whether they are on the device; they are durable when those before them are, too.
+    written: bool,
+}
+
 impl Queued {
     fn blocks(&self) -> u32 {
         self.record.blocks() + self.data
     }
 
     /// Whether a command with so many blocks may share the header.
-    fn takes(&self, record: &Draft, data: u32) -> bool {
-        self.record.has_room_for(record) && u64::from(self.blocks() + data) * BLOCK.0 <= MOST_AT_ONCE
+    fn takes(&self, record: &Draft, data: u32, most: u64) -> bool {
+        self.record.has_room_for(record) && u64::from(self.blocks() + data) * BLOCK.0 <= most
     }
 }
 
@@ -88,7 +101,7 @@ impl Objects {
         let record = Draft::of(changes)?;
         let (head, data) = (record.blocks(), (content.len() as u64 / BLOCK.0) as u32);
         let usable = |group: u32| self.core.has_log(group);
-        let joined = work.join(&record, data, reserve, usable);
+        let joined = work.join(&record, data, self.most_at_once(), reserve, usable);
         let (number, at) = match joined {
             Some(at) => (work.last, at),
             None => {
@@ -179,7 +192,7 @@ impl Objects {
                 return Ok(());
             }
             self.alive()?;
-            self.changed.changed().await;
+            self.written.reached(number).await;
         }
     }
 
@@ -187,60 +200,90 @@ impl Objects {
     pub(super) async fn write_records(self: &Rc<Self>) -> Result<()> {
         loop {
             self.alive()?;
-            if self.work.borrow().queue.is_empty() {
-                if self.work.borrow().stopping {
-                    return Ok(());
-                }
+            // Of what costs turns there is one at a time, with all that came meanwhile.
+            let rotates = self.core.disk.rotates();
+            let most = if rotates { 1 } else { LOGS_IN_FLIGHT };
+            let (empty, under_way) = {
+                let work = self.work.borrow();
+                (work.queue.is_empty(), work.batches.len())
+            };
+            if empty && under_way == 0 && self.work.borrow().stopping {
+                return Ok(());
+            }
+            if empty || under_way >= most {
                 self.queued.changed().await;
                 continue;
             }
-            if self.core.disk.rotates() {
+            if rotates {
                 // What comes together goes together: a turn of a disk is fifty times as long.
                 self.core.disk.env().clock.sleep(GATHER).await;
             }
-            self.write_queued().await?;
-            let (crowded, checkpointing) = {
-                let mut work = self.work.borrow_mut();
-                work.meta.tree.shrink(ROWS_IN_MEMORY);
-                let crowded = work.meta.logs.open() >= logs::MANY_OPEN || work.meta.tree.dirty() > CHANGED_ROWS;
-                (crowded, work.checkpointing)
-            };
-            let tended = self.work.borrow().tending || self.work.borrow().meta.logs.live() == 0;
-            if !tended {
-                self.work.borrow_mut().tending = true;
-                self.core.disk.env().spawner.detach(self.clone().tend());
-            }
-            if crowded && !checkpointing {
-                let this = self.clone();
-                self.core.disk.env().spawner.detach(async move {
-                    match this.checkpoint().await {
-                        // Commands that need it are refused; the logs keep what there is.
-                        Err(error) if error.kind != Kind::Full => this.fail(error),
-                        _ => {}
-                    }
-                });
-            }
+            self.write_queued(rotates);
+            self.see_to_logs();
         }
     }
 
-    async fn write_queued(&self) -> Result<()> {
-        let (batch, home) = {
+    fn most_at_once(&self) -> u64 {
+        if self.core.disk.rotates() { MOST_AT_ONCE } else { MOST_AT_ONCE_FLAT }
+    }
+
+    /// Begins what keeps logs few and what is in memory small, if it is time.
+    fn see_to_logs(self: &Rc<Self>) {
+        let (crowded, idle) = {
+            let mut work = self.work.borrow_mut();
+            work.meta.tree.shrink(ROWS_IN_MEMORY);
+            let crowded = work.meta.logs.open() >= logs::MANY_OPEN || work.meta.tree.dirty() > CHANGED_ROWS;
+            let tends = !work.tending && work.meta.logs.live() > 0;
+            work.tending |= tends;
+            (crowded && !work.checkpointing, tends)
+        };
+        let spawner = &self.core.disk.env().spawner;
+        if idle {
+            spawner.detach(self.clone().tend());
+        }
+        if crowded {
+            let this = self.clone();
+            spawner.detach(async move {
+                match this.checkpoint().await {
+                    // Commands that need it are refused; the logs keep what there is.
+                    Err(error) if error.kind != Kind::Full => this.fail(error),
+                    _ => {}
+                }
+            });
+        }
+    }
+
+    /// Begins to write records that are queued, as many as go out at once.
+    fn write_queued(self: &Rc<Self>, rotates: bool) {
+        let (batch, home, durable) = {
             let mut work = self.work.borrow_mut();
             let mut size = 0;
             let mut batch = Vec::new();
             while let Some(next) = work.queue.front()
-                && (batch.is_empty() || size + u64::from(next.blocks()) * BLOCK.0 <= MOST_AT_ONCE)
+                && (batch.is_empty() || size + u64::from(next.blocks()) * BLOCK.0 <= self.most_at_once())
             {
                 size += u64::from(next.blocks()) * BLOCK.0;
                 batch.extend(work.queue.pop_front());
             }
             let home = batch.iter().map(|queued| queued.after_home).max().unwrap_or(0);
-            (batch, home)
+            let batch = Rc::new(batch);
+            work.batches.push_back(Batch { records: batch.clone(), written: false });
+            (batch, home, work.durable)
         };
+        let this = self.clone();
+        self.core.disk.env().spawner.detach(async move {
+            match this.write_batch(&batch, home, durable, rotates).await {
+                Ok(()) => this.batch_written(&batch),
+                Err(error) => this.fail(error),
+            }
+        });
+    }
+
+    /// Writes records, and makes them durable.
+    async fn write_batch(&self, batch: &[Queued], home: u64, durable: u64, rotates: bool) -> Result<()> {
         if self.work.borrow().flushed_home < home {
             self.flush().await?;
         }
-        let durable = self.work.borrow().durable;
         let mut from = 0;
         while from < batch.len() {
             let mut to = from + 1;
@@ -248,24 +291,40 @@ impl Objects {
             while to < batch.len() && follows(&batch[to - 1], &batch[to]) {
                 to += 1;
             }
-            self.write_run(&batch[from..to], durable).await?;
+            self.write_run(&batch[from..to], durable, !rotates).await?;
             from = to;
         }
-        self.flush().await?;
-        let mut work = self.work.borrow_mut();
-        let Work { unwritten, durable, counters, .. } = &mut *work;
-        *durable = batch.last().map_or(*durable, |last| last.number);
-        counters.records += batch.len() as u64;
-        counters.commands += batch.iter().map(|queued| queued.commands).sum::<u64>();
-        counters.syncs += 1;
-        for content in batch.iter().flat_map(|queued| &queued.contents) {
-            let blocks = content.bytes.len() as u64 / BLOCK.0;
-            (content.at..content.at + blocks).for_each(|at| drop(unwritten.remove(&at)));
+        if rotates {
+            self.flush().await?;
         }
-        drop(work);
-        self.release();
-        self.changed.notify();
         Ok(())
+    }
+
+    /// A batch is on the device. It counts when all before it are, too.
+    fn batch_written(&self, batch: &Rc<Vec<Queued>>) {
+        let durable = {
+            let mut work = self.work.borrow_mut();
+            let Work { batches, unwritten, durable, counters, .. } = &mut *work;
+            if let Some(this) = batches.iter_mut().find(|b| Rc::ptr_eq(&b.records, batch)) {
+                this.written = true;
+            }
+            while batches.front().is_some_and(|batch| batch.written) {
+                let Batch { records, .. } = batches.pop_front().expect("it is there");
+                *durable = records.last().map_or(*durable, |last| last.number);
+                counters.records += records.len() as u64;
+                counters.commands += records.iter().map(|queued| queued.commands).sum::<u64>();
+                counters.syncs += 1;
+                for content in records.iter().flat_map(|queued| &queued.contents) {
+                    let blocks = content.bytes.len() as u64 / BLOCK.0;
+                    (content.at..content.at + blocks).for_each(|at| drop(unwritten.remove(&at)));
+                }
+            }
+            *durable
+        };
+        self.release();
+        self.written.to(durable);
+        self.queued.notify();
+        self.changed.notify();
     }
 
     /// Makes free what was freed by records that are durable, unless something may still be written there.
@@ -282,9 +341,10 @@ impl Objects {
     }
 
     /// Records that follow one another in a log.
-    async fn write_run(&self, run: &[Queued], durable: u64) -> Result<()> {
+    async fn write_run(&self, run: &[Queued], durable: u64, durably: bool) -> Result<()> {
         let blocks: u64 = run.iter().map(|queued| u64::from(queued.blocks())).sum();
-        let mut buffer = Buffer::alone(BLOCK * blocks)?;
+        let fits = BLOCK * blocks <= super::pool::LARGE;
+        let mut buffer = if fits { self.pooled(blocks)? } else { Buffer::alone(BLOCK * blocks)? };
         let mut at = 0;
         for queued in run {
             let record = queued.record.encode()?;
@@ -306,7 +366,7 @@ impl Objects {
             }
         }
         let at = self.work.borrow().meta.logs.at(run[0].group, run[0].block);
-        self.core.disk.write_log(BLOCK * at, buffer).await.1
+        self.core.disk.write_log(BLOCK * at, buffer, durably).await.1
     }
 
     /// Makes durable what was written.
@@ -321,8 +381,15 @@ impl Objects {
 
 impl Work {
     /// The device's block for the content of a command that joins the last record, if that takes it.
-    fn join(&mut self, record: &Draft, data: u32, reserve: bool, usable: impl Fn(u32) -> bool) -> Option<u64> {
-        let last = self.queue.back().filter(|last| last.takes(record, data) && usable(last.group))?;
+    fn join(
+        &mut self,
+        record: &Draft,
+        data: u32,
+        most: u64,
+        reserve: bool,
+        usable: impl Fn(u32) -> bool,
+    ) -> Option<u64> {
+        let last = self.queue.back().filter(|last| last.takes(record, data, most) && usable(last.group))?;
         let (group, end) = (last.group, last.block + last.blocks());
         self.meta.logs.extend(group, end, data, reserve).then(|| self.meta.logs.at(group, end))
     }
@@ -349,3 +416,6 @@ impl Work {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,10 +41,52 @@ struct Leaf {
     looked: u64,
 }
 
+/// What leaves take: kept up with each change, since every command asks, and a large target has many leaves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Sums {
+    /// Bytes of rows in memory, about.
+    memory: usize,
+    /// Bytes of rows that have changed.
+    dirty: usize,
+    /// Blocks that the next cut takes at most.
+    blocks: u64,
+}
+
+impl Leaf {
+    fn sums(&self) -> Sums {
+        let memory = if self.rows.is_some() { self.weight * 2 + 200 } else { 0 };
+        if !self.dirty {
+            return Sums { memory, ..Sums::default() };
+        }
+        // Two that follow one another are together larger than what they were cut at.
+        let parts = self.weight / (LEAF_SPLIT * 3 / 8) + 1;
+        // And one that has not changed may be joined to it.
+        let joined = if self.weight < LEAF_SPLIT / 2 { LEAF_SPLIT / 2 } else { self.weight };
+        let blocks = Bytes((joined + 128 * parts) as u64).align_up(BLOCK).0 / BLOCK.0 + parts as u64;
+        Sums { memory, dirty: self.weight, blocks }
+    }
+}
+
+impl Sums {
+    fn of(leaves: &BTreeMap<Key, Leaf>) -> Sums {
+        leaves.values().fold(Sums::default(), |all, leaf| all.changed(Sums::default(), leaf.sums()))
+    }
+
+    /// These, with a leaf that had `before` and has `after`.
+    fn changed(self, before: Sums, after: Sums) -> Sums {
+        Sums {
+            memory: self.memory - before.memory + after.memory,
+            dirty: self.dirty - before.dirty + after.dirty,
+            blocks: self.blocks - before.blocks + after.blocks,
+        }
+    }
+}
+
 /// The rows of a target.
 pub struct Tree {
     target: TargetId,
     leaves: BTreeMap<Key, Leaf>,
+    sums: Sums,
     looks: u64,
     /// Places of leaves that were joined to others since the last cut.
     left: Vec<Place>,
@@ -75,7 +117,8 @@ impl Tree {
             dirty: false,
             looked: 0,
         });
-        Tree { target, leaves, looks: 0, left: Vec::new() }
+        let sums = Sums::of(&leaves);
+        Tree { target, leaves, sums, looks: 0, left: Vec::new() }
     }
 
     /// The first leaf with keys in `from..=to` that is not in memory.
@@ -101,18 +144,24 @@ impl Tree {
             && leaf.rows.is_none()
             && leaf.place == Some(record.place)
         {
+            let before = leaf.sums();
             leaf.weight = rows.values().map(Row::weight).sum();
             leaf.rows = Some(rows);
             self.looks += 1;
             leaf.looked = self.looks;
+            self.sums = self.sums.changed(before, leaf.sums());
         }
     }
 
-    fn leaf_mut(&mut self, key: &Key) -> &mut Leaf {
+    /// Changes the leaf with `key`.
+    fn change<T>(&mut self, key: &Key, change: impl FnOnce(&mut Leaf) -> T) -> T {
         self.looks += 1;
         let leaf = self.leaves.range_mut(..=*key).next_back().expect("the first leaf has every low key").1;
         leaf.looked = self.looks;
-        leaf
+        let before = leaf.sums();
+        let result = change(leaf);
+        self.sums = self.sums.changed(before, leaf.sums());
+        result
     }
 
     /// The row at `key`. Its leaf must be in memory.
@@ -149,26 +198,28 @@ impl Tree {
 
     /// Puts a row. Its leaf must be in memory.
     pub fn put(&mut self, key: Key, row: Row) {
-        let leaf = self.leaf_mut(&key);
-        leaf.dirty = true;
-        leaf.weight += row.weight();
-        if let Some(old) = leaf.rows.as_mut().expect("it was brought").insert(key, row) {
-            leaf.weight -= old.weight();
-        }
+        self.change(&key, |leaf| {
+            leaf.dirty = true;
+            leaf.weight += row.weight();
+            if let Some(old) = leaf.rows.as_mut().expect("it was brought").insert(key, row) {
+                leaf.weight -= old.weight();
+            }
+        });
     }
 
     /// Takes a row away. Its leaf must be in memory.
     pub fn take(&mut self, key: &Key) -> Option<Row> {
-        let leaf = self.leaf_mut(key);
-        let old = leaf.rows.as_mut().expect("it was brought").remove(key)?;
-        leaf.dirty = true;
-        leaf.weight -= old.weight();
-        Some(old)
+        self.change(key, |leaf| {
+            let old = leaf.rows.as_mut().expect("it was brought").remove(key)?;
+            leaf.dirty = true;
+            leaf.weight -= old.weight();
+            Some(old)
+        })
     }
 
     /// Bytes of rows in memory, about.
     pub fn memory(&self) -> usize {
-        self.leaves.values().filter(|leaf| leaf.rows.is_some()).map(|leaf| leaf.weight * 2 + 200).sum()
+        self.sums.memory
     }
 
     /// Whether anything has changed since the last cut.
@@ -178,13 +229,12 @@ impl Tree {
 
     /// Bytes of rows that have changed since the last cut.
     pub fn dirty(&self) -> usize {
-        self.leaves.values().filter(|leaf| leaf.dirty).map(|leaf| leaf.weight).sum()
+        self.sums.dirty
     }
 
     /// Forgets leaves that have not changed, those not looked at for longest first, until `most` bytes are left.
     pub fn shrink(&mut self, most: usize) {
-        let mut memory = self.memory();
-        if memory <= most {
+        if self.memory() <= most {
             return;
         }
         let mut clean: Vec<(u64, Key)> = Vec::new();
@@ -195,12 +245,13 @@ impl Tree {
         }
         clean.sort_unstable();
         for (_, key) in clean {
-            if memory <= most {
+            if self.memory() <= most {
                 return;
             }
             let leaf = self.leaves.get_mut(&key).expect("it was there");
-            memory -= leaf.weight * 2 + 200;
+            let before = leaf.sums();
             leaf.rows = None;
+            self.sums = self.sums.changed(before, leaf.sums());
         }
     }
 
@@ -209,6 +260,7 @@ impl Tree {
     pub fn cut(&mut self, mut allocate: impl FnMut(u32) -> Result<u64>) -> Result<Cut> {
         self.join();
         self.split();
+        self.sums = Sums::of(&self.leaves);
         let mut writes = Vec::new();
         let mut places = Vec::new();
         for (first, leaf) in self.leaves.iter().filter(|(_, leaf)| leaf.dirty) {
@@ -223,6 +275,7 @@ impl Tree {
             left.extend(leaf.place.replace(place));
             leaf.dirty = false;
         }
+        self.sums = Sums::of(&self.leaves);
         let named =
             self.leaves.iter().filter_map(|(first, leaf)| Some(LeafRecord { first: *first, place: leaf.place? }));
         Ok(Cut { writes, leaves: named.collect(), left })
@@ -230,14 +283,7 @@ impl Tree {
 
     /// Blocks that the next cut takes at most.
     pub fn cut_blocks(&self) -> u64 {
-        let blocks = |leaf: &Leaf| {
-            // Two that follow one another are together larger than what they were cut at.
-            let parts = leaf.weight / (LEAF_SPLIT * 3 / 8) + 1;
-            // And one that has not changed may be joined to it.
-            let joined = if leaf.weight < LEAF_SPLIT / 2 { LEAF_SPLIT / 2 } else { leaf.weight };
-            Bytes((joined + 128 * parts) as u64).align_up(BLOCK).0 / BLOCK.0 + parts as u64
-        };
-        self.leaves.values().filter(|leaf| leaf.dirty).map(blocks).sum()
+        self.sums.blocks
     }
 
     /// Joins leaves that changed and have become small with the one before, if that is in memory.

@@ -18,6 +18,8 @@ const NORMAL_IN_FLIGHT_ROTATING: usize = 2;
 const NORMAL_IN_FLIGHT_FLAT: usize = 8;
 /// And where there is no ring, so that nothing is promised that would have to wait for them.
 const NORMAL_IN_FLIGHT_FREE: usize = 32;
+/// The most writes of records in flight on a device that does not rotate: while one becomes durable, others are gathered.
+pub(crate) const LOGS_IN_FLIGHT: usize = 4;
 /// The most metadata I/Os in flight.
 const METADATA_IN_FLIGHT: usize = 4;
 /// How far writes may run ahead of what the platters take by the profile.
@@ -283,7 +285,9 @@ impl State {
 
     /// Whether a record, at its worst, leaves the guaranteed writes enough time.
     fn is_moment_for_log(&self, slack: &Slack<'_>) -> bool {
-        let free = self.log_in_flight == 0 && !(self.flushing && slack.profile.rotates);
+        // Side by side only where no ring is promised anything.
+        let most = if slack.profile.rotates || !self.expected.is_empty() { 1 } else { LOGS_IN_FLIGHT };
+        let free = self.log_in_flight < most && !(self.flushing && slack.profile.rotates);
         let Some(next) = self.log.front().filter(|_| free && self.log_wakes(slack).is_none()) else { return false };
         let length = Bytes(next.buffer.len() as u64);
         let way = slack.profile.position_time(self.head, next.offset);
@@ -485,8 +489,9 @@ impl State {
             Direction::Write => profile.write_rate(offset),
         };
         let takes = rate.time_for(length);
+        let flush = if pending.durable { profile.flush } else { Duration::ZERO };
         let position = profile.position_time(self.head, offset);
-        let worst = position + takes;
+        let worst = position + takes + flush;
         // A drive puts what it has taken in order: over a small gap the platters pass, and the arm stays.
         let way = if offset >= self.head { position.min(rate.time_for(offset - self.head)) } else { position };
         self.busy += worst;

@@ -50,7 +50,16 @@ impl Rig {
         self.awaited.push(awaited);
         let mut buffer = Buffer::alone(length).unwrap();
         buffer.set_len(length.0 as usize);
-        Pending { direction, offset: Bytes::mib(mib), buffer, deadline, stream: None, wanted: None, done }
+        Pending {
+            direction,
+            offset: Bytes::mib(mib),
+            buffer,
+            deadline,
+            stream: None,
+            wanted: None,
+            durable: false,
+            done,
+        }
     }
 
     /// A MiB of a ring that has to be durable in so many milliseconds.

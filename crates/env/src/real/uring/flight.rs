@@ -22,6 +22,8 @@ const ATTEMPTS: u8 = 100;
 pub(super) enum Action {
     Read,
     Write,
+    /// A write that has ended when it is durable: the kernel flushes behind it, or tells the device to.
+    WriteDurable,
     Flush,
 }
 
@@ -58,6 +60,7 @@ impl Flight {
             Some(buffer) => (buffer.address().wrapping_add(self.done), (buffer.len() - self.done).min(LONGEST) as u32),
             None => (std::ptr::null_mut(), 0),
         };
+        let flags = if self.action == Action::WriteDurable { libc::RWF_DSYNC } else { 0 };
         macro_rules! entry {
             ($file:expr) => {
                 match (self.action, self.slot) {
@@ -65,10 +68,12 @@ impl Flight {
                         opcode::ReadFixed::new($file, address, length, slot).offset(offset).build()
                     }
                     (Action::Read, None) => opcode::Read::new($file, address, length).offset(offset).build(),
-                    (Action::Write, Some(slot)) => {
-                        opcode::WriteFixed::new($file, address, length, slot).offset(offset).build()
+                    (Action::Write | Action::WriteDurable, Some(slot)) => {
+                        opcode::WriteFixed::new($file, address, length, slot).offset(offset).rw_flags(flags).build()
                     }
-                    (Action::Write, None) => opcode::Write::new($file, address, length).offset(offset).build(),
+                    (Action::Write | Action::WriteDurable, None) => {
+                        opcode::Write::new($file, address, length).offset(offset).rw_flags(flags).build()
+                    }
                     (Action::Flush, _) => opcode::Fsync::new($file).flags(types::FsyncFlags::DATASYNC).build(),
                 }
             };
@@ -119,7 +124,7 @@ impl Action {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Action::Read => "reading",
-            Action::Write => "writing",
+            Action::Write | Action::WriteDurable => "writing",
             Action::Flush => "flushing",
         }
     }

@@ -1,4 +1,4 @@
-use super::{LeafRecord, Place, Tree};
+use super::{LeafRecord, Place, Sums, Tree};
 use crate::object::rows::{BLOCK, Key, LEAF_SPLIT, Part, Row, Rows, decode_leaf};
 use crate::seeds::{Chance, each};
 use forebay_model::{Error, ObjectId, TargetId};
@@ -29,6 +29,7 @@ impl Device {
 
     /// Makes what has changed durable; the leaves as they are named then.
     fn cut(&mut self, tree: &mut Tree, named: &[LeafRecord]) -> Vec<LeafRecord> {
+        assert_eq!(tree.sums, Sums::of(&tree.leaves), "what is kept up is what a count gives");
         let expected = tree.cut_blocks();
         let mut next = self.next;
         let cut = tree.cut(|blocks| {
