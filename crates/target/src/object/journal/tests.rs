@@ -19,7 +19,16 @@ fn records_written_side_by_side_count_only_when_all_before_them_do() {
         let content = vec![block as u8 + 1; BLOCK.0 as usize];
         let logged = vec![(block, Crcs::of(&content))];
         let (time, size) = (Timestamp(0), (block + 1) * BLOCK.0);
-        let change = Change::Write(Write { id, time, size, commands: 1, dropped: None, logged, pieces: Vec::new() });
+        let change = Change::Write(Write {
+            id,
+            time,
+            size,
+            commands: 1,
+            dropped: None,
+            logged,
+            inline: None,
+            pieces: Vec::new(),
+        });
         objects.enact(&[change], &content, false).unwrap();
         let mut work = objects.work_mut();
         let records = Rc::new(work.queue.drain(..).collect::<Vec<_>>());
