@@ -13,7 +13,7 @@ pub(super) const HOT: [u32; 3] = [3, 8, 13];
 /// The one that is read in sequence, and the one that is written in sequence.
 pub(super) const READ: u32 = 5;
 pub(super) const WRITTEN: u32 = 11;
-/// Regions are written in pieces of this before the load begins, and what is left of a group is less.
+/// Regions are written in pieces of this before the load begins.
 pub(super) const PIECE: u64 = Bytes::mib(8).0;
 /// Groups that a target does not give to objects lie behind the last region.
 const KEPT: u32 = 64;
@@ -24,7 +24,7 @@ const LOG: u64 = Bytes::gib(24).0;
 #[derive(Debug, Clone)]
 pub(super) struct Regions {
     pub(super) layout: Layout,
-    /// The group of a target in which each lies; it fills its data area as far as whole pieces go.
+    /// The group of a target whose data area each fills.
     pub(super) groups: Vec<u32>,
     /// The first group behind the last region that is kept free.
     pub(super) behind: u32,
@@ -51,7 +51,7 @@ impl Regions {
             layout,
             groups: (0..REGIONS).map(|n| unit * n + unit / 2).collect(),
             behind,
-            length: layout.data(true).0 / PIECE * PIECE,
+            length: layout.data(true).0,
             log: layout.areas_at.0..layout.areas_at.0 + log,
         })
     }

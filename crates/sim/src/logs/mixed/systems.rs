@@ -1,7 +1,7 @@
 //! Who serves the mixed load: blocks in place, blocks behind one log, and objects on a target.
 
 use super::LOGGED;
-use super::place::{PIECE, REGIONS, Regions};
+use super::place::{PIECE, REGIONS, Regions, WRITTEN};
 use super::trace::Access;
 use crate::disk::{Op, SimDisk};
 use crate::logs::array::Array;
@@ -36,7 +36,7 @@ fn written(world: &World, disk: &SimDisk, regions: &Regions) -> Result<Rc<Array>
     world.run(async {
         for region in 0..REGIONS {
             for at in (0..regions.length).step_by(PIECE as usize) {
-                array.transfer(Op::Write, regions.at(region) + at, PIECE).await?;
+                array.transfer(Op::Write, regions.at(region) + at, PIECE.min(regions.length - at)).await?;
             }
         }
         array.flush().await
@@ -138,8 +138,8 @@ const VOLUME: u64 = 1;
 /// Ours: an object for each region.
 pub(super) struct Nearest {
     target: Rc<Target>,
-    random: StreamId,
-    sequential: [StreamId; 2],
+    /// One user's accesses: nobody tells the opponents apart, either.
+    stream: StreamId,
 }
 
 impl Nearest {
@@ -158,8 +158,7 @@ impl Nearest {
             target.set_profile(profile).await?;
             // Opponents have no memory for what was read, either.
             target.objects().set_cache(Bytes::ZERO);
-            let stream = || target.stream();
-            Ok(Nearest { random: stream(), sequential: [stream(), stream()], target })
+            Ok(Nearest { stream: target.stream(), target })
         })
     }
 }
@@ -181,46 +180,41 @@ async fn fill(target: &Rc<Target>, regions: &Regions) -> Result<()> {
     let mut end = regions.behind;
     ring(gap(REGIONS), layout.groups - end).await?;
     for region in (0..REGIONS).rev() {
-        let group = regions.groups[region as usize];
-        ring(format!("/used{region}"), end - group - 1).await?;
-        ring(gap(region), 1).await?;
+        // What is written over goes to fresh blocks: beside the old ones.
+        let (group, groups) = (regions.groups[region as usize], if region == WRITTEN { 2 } else { 1 });
+        ring(format!("/used{region}"), end - group - groups).await?;
+        ring(gap(region), groups).await?;
         end = group;
     }
     let left: u64 = target.free_runs().iter().map(|run| (run.end - run.start) / layout.group).sum();
     ring("/front".into(), left as u32).await?;
-    for n in 0..=REGIONS {
+    for n in (0..=REGIONS).filter(|n| *n != WRITTEN) {
         target.delete_ring(&gap(n)).await?;
     }
-    let (objects, stream) = (target.objects(), target.stream());
-    let bytes = vec![7; PIECE as usize];
+    // Groups are taken by four; the last of these is filled, too, so that nothing else finds room in them.
+    for region in (0..REGIONS).filter(|n| *n != WRITTEN).chain([REGIONS]) {
+        write_region(target, region, regions).await?;
+    }
+    target.delete_ring(&gap(WRITTEN)).await?;
+    write_region(target, WRITTEN, regions).await?;
     for region in 0..REGIONS {
-        let id = object(region);
-        objects.create(id, Vec::new()).await?;
-        for at in (0..regions.length).step_by(PIECE as usize) {
-            objects.write(stream, id, at, &bytes, Placement::Home).await?;
-        }
-        let begins = objects.extents(id).await?.first().map(|extent| extent.at);
+        let begins = target.objects().extents(object(region)).await?.first().map(|extent| extent.at);
         if begins != Some(Bytes(regions.at(region))) {
             return Err(Error::usage(format!("region {region} lies at {begins:?}, not at {}", regions.at(region))));
         }
     }
-    objects.take_home().await.map(drop)
+    target.objects().take_home().await.map(drop)
 }
 
-impl System for Nearest {
-    fn access(&self, access: Access) -> Doing {
-        let objects = self.target.objects().clone();
-        let stream = match access {
-            Access { sequential: false, .. } => self.random,
-            Access { op: Op::Read, .. } => self.sequential[0],
-            _ => self.sequential[1],
-        };
-        Box::pin(async move {
-            let (id, Access { at, length, .. }) = (object(access.region), access);
-            if access.op == Op::Read {
-                return objects.read(stream, id, at, length).await.map(drop);
-            }
-            objects.write(stream, id, at, &vec![5; length as usize], Placement::Auto).await
-        })
+async fn write_region(target: &Rc<Target>, region: u32, regions: &Regions) -> Result<()> {
+    let (objects, stream, id) = (target.objects(), target.stream(), object(region));
+    let bytes = vec![7; PIECE as usize];
+    objects.create(id, Vec::new()).await?;
+    for at in (0..regions.length).step_by(PIECE as usize) {
+        let length = PIECE.min(regions.length - at) as usize;
+        objects.write(stream, id, at, &bytes[..length], Placement::Home).await?;
     }
+    Ok(())
 }
+
+impl System for Nearest {}

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 /// Of a hundred accesses, so many read at places of chance, write there, and read in sequence; the others write in
 /// sequence.
-const READS: u64 = 40;
-const WRITES: u64 = 45;
+const READS: u64 = 42;
+const WRITES: u64 = 48;
 const SEQUENTIAL_READS: u64 = 8;
 /// Of a hundred random accesses, so many go to hot regions.
 const HOT_PERCENT: u64 = 80;
@@ -17,7 +17,7 @@ const HOT_PERCENT: u64 = 80;
 const SIZES: u64 = 5;
 /// One access in sequence.
 const READ_AT_ONCE: u64 = Bytes::kib(256).0;
-const WRITTEN_AT_ONCE: u64 = Bytes::mib(1).0;
+const WRITTEN_AT_ONCE: u64 = Bytes::mib(4).0;
 
 /// One access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
