@@ -202,7 +202,9 @@ impl Logs {
         if let Some(group) = current.filter(|group| stay || group.abs_diff(near) < beside) {
             return Some(self.put(group, blocks, Vec::new()));
         }
-        let opened = self.open.iter().copied().filter(|group| usable(*group) && fits(self, *group));
+        // Where logs are far between, an open one costs less than one that would have to be opened.
+        let spread = self.near_groups > HOT_ZONE;
+        let opened = self.open.iter().copied().filter(|group| spread && usable(*group) && fits(self, *group));
         let nearest = opened.min_by_key(|group| group.abs_diff(near));
         if let Some(group) = nearest.filter(|group| group.abs_diff(near) < self.near_groups) {
             return Some(self.put(group, blocks, Vec::new()));
