@@ -25,10 +25,10 @@ def read_catalog(device):  # superblock.md, checkpoint.md
         device.seek(which << 16)
         magic, version, length, crc, body = struct.unpack("<8s3I65516s", root := device.read(1 << 16))
         if (magic, version) == (b"FOREBAY\0", 1) and crc32c(body[:length]) ^ crc32c(root[:16]) == crc:
-            target, _, _, area, *layout = (p := Postcard(body)).ints(8)
-            roots.append((p.ints(3), which, target, area, layout))
-    for (_, length, crc), which, target, area, layout in sorted(roots, reverse=True):
-        device.seek((2 << 16) + area * which)
+            target, _, _, area, areas_at, *layout = (p := Postcard(body)).ints(9)
+            roots.append((p.ints(3), which, target, areas_at + area * which, layout))
+    for (_, length, crc), _, target, area_at, layout in sorted(roots, reverse=True):
+        device.seek(area_at)
         p = Postcard(device.read(length))
         if crc32c(p.data) == crc:
             p.ints(4), p.many(lambda: p.int() and p.int())  # epoch, next ring, next pin, closed; who owns each group

@@ -5,8 +5,8 @@
 
 use crate::occupied::nothing_to_lose;
 use crate::settings::{self, Settings};
-use forebay_env::Geometry;
 use forebay_env::real::{self, OpenMode, Opened, file};
+use forebay_env::{Geometry, PlainZones};
 use forebay_model::{Bytes, Error, Profile, Result, TargetId};
 use forebay_target::Target;
 use forebay_target::layout::Layout;
@@ -37,6 +37,8 @@ pub struct FormatOptions {
     pub measure: Measure,
     /// Format over what is there: a cluster, targets of another one, file systems, partitions.
     pub force: bool,
+    /// Where tracks of the devices do not overlap, if others do and the devices hide it: logs go there.
+    pub plain_zones: Option<PlainZones>,
 }
 
 /// A target that was formatted.
@@ -93,14 +95,14 @@ fn locked(dir: &Path, options: &FormatOptions) -> Result<Vec<Formatted>> {
     }
     let targets = match options.size {
         Some(size) => {
-            Layout::for_device(size)?;
+            layout(size, options)?;
             vec![(PathBuf::from(FILE), fresh_file(&dir.join(FILE), size, options.force)?)]
         }
-        None => options.devices.iter().map(|path| device(path, options.force)).collect::<Result<Vec<_>>>()?,
+        None => options.devices.iter().map(|path| device(path, options)).collect::<Result<Vec<_>>>()?,
     };
     let mut formatted = Vec::new();
     for (path, opened) in targets {
-        let done = one(path, opened, options.measure).inspect_err(|_| {
+        let done = one(path, opened, options).inspect_err(|_| {
             if options.size.is_some() {
                 // What matters is why it cannot be a target; a file that stays is in the way, no more.
                 let _ = file::remove(dir.join(FILE));
@@ -133,18 +135,27 @@ fn fresh_file(path: &Path, size: Bytes, force: bool) -> Result<Opened> {
 }
 
 /// A named device, opened. All of them are looked at before the first is changed.
-fn device(path: &Path, force: bool) -> Result<(PathBuf, Opened)> {
+fn device(path: &Path, options: &FormatOptions) -> Result<(PathBuf, Opened)> {
     let path = file::absolute(path)?;
     let opened = real::open(&path, OpenMode::Exclusive)?;
     let Geometry { size, name, .. } = opened.geometry();
-    Layout::for_device(*size).map_err(|e| e.of(name))?;
-    let opened = if force { opened } else { nothing_to_lose(opened, "formatting")? };
+    layout(*size, options).map_err(|e| e.of(name))?;
+    let opened = if options.force { opened } else { nothing_to_lose(opened, "formatting")? };
     Ok((path, opened))
 }
 
+/// Where things will lie on a device of `size`.
+fn layout(size: Bytes, options: &FormatOptions) -> Result<Layout> {
+    match options.plain_zones {
+        Some(zones) => Layout::with_plain_zones(size, zones),
+        None => Layout::for_device(size),
+    }
+}
+
 /// Formats one device on a loop of this thread.
-fn one(path: PathBuf, opened: Opened, measure: Measure) -> Result<Formatted> {
-    let size = opened.geometry().size;
+fn one(path: PathBuf, opened: Opened, options: &FormatOptions) -> Result<Formatted> {
+    let (size, measure) = (opened.geometry().size, options.measure);
+    let layout = layout(size, options)?;
     let (target, profile) = real::run(real::Options { device: opened }, move |env| async move {
         let profile = match measure {
             Measure::Guess => Profile::guess(env.device.geometry().size, env.device.geometry().rotates),
@@ -155,7 +166,7 @@ fn one(path: PathBuf, opened: Opened, measure: Measure) -> Result<Formatted> {
                 measure_profile(&env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await?
             }
         };
-        Target::format(env.clone(), profile.clone()).await?;
+        Target::format_as(env.clone(), profile.clone(), layout).await?;
         let (superblock, _, _) = Target::inspect(env).await?;
         Ok((superblock.target, profile))
     })??;

@@ -21,7 +21,13 @@ fn fresh() -> tempfile::TempDir {
 }
 
 fn small() -> FormatOptions {
-    FormatOptions { size: Some(Bytes::mib(64)), devices: Vec::new(), measure: Measure::Guess, force: false }
+    FormatOptions {
+        size: Some(Bytes::mib(64)),
+        devices: Vec::new(),
+        measure: Measure::Guess,
+        force: false,
+        plain_zones: None,
+    }
 }
 
 fn spec(name: &str) -> RingSpec {

@@ -14,8 +14,30 @@ pub struct Geometry {
     pub block: Bytes,
     /// Whether the position of the last I/O matters for the next.
     pub rotates: bool,
+    /// Where tracks do not overlap, on a device with others that do, if that is known. Devices that hide it say nothing.
+    pub plain: Option<PlainZones>,
     /// What people call it (a path, or `sim:wd15ears`).
     pub name: String,
+}
+
+/// Where anything can be written at any time, on a device whose other tracks overlap like shingles: of each `every`
+/// bytes, from the device's first on, the last `length`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlainZones {
+    /// From the beginning of one stretch to that of the next.
+    pub every: Bytes,
+    /// Of each stretch.
+    pub length: Bytes,
+}
+
+impl PlainZones {
+    /// Reads `LENGTH/EVERY`, as in `32MiB/320MiB`.
+    pub fn parse(text: &str) -> Result<PlainZones> {
+        let Some((length, every)) = text.split_once('/') else {
+            return Err(Error::usage(format!("'{text}' are no zones; give LENGTH/EVERY, as in 32MiB/320MiB")));
+        };
+        Ok(PlainZones { every: Bytes::parse(every)?, length: Bytes::parse(length)? })
+    }
 }
 
 impl Geometry {

@@ -19,7 +19,7 @@ pub mod real;
 
 pub use buffer::{Buffer, Slab};
 pub use clock::Clock;
-pub use device::{Device, DeviceFuture, Geometry};
+pub use device::{Device, DeviceFuture, Geometry, PlainZones};
 pub use executor::{Executor, Spawner, Task};
 pub use network::Network;
 pub use random::Random;

@@ -109,6 +109,7 @@ impl SimDisk {
             size: spec.size,
             block: spec.block,
             rotates: spec.rotating().is_some(),
+            plain: spec.plain_zones(),
             name: format!("sim:{}", spec.name),
         };
         SimDisk { inner: Rc::new(Inner { timeline, number, spec, geometry, state }) }

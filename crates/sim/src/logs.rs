@@ -2,7 +2,8 @@
 //! them. Published ways are modelled here as opponents: file systems that journal, above a kernel's elevator.
 //!
 //! - [`system`]: what competes; `home`, `journal` and `single` are the systems, `group` and `log` what they share.
-//! - `users`: who uses them, `clients`: many at once on any device, `place`: where; `array`, [`elevator`], `batch`: the kernel between a system and its disks.
+//! - `users`: who uses them, `clients`: many at once on any device, `mixed`: a load
+//!   of all kinds of access, `place`: where; `array`, [`elevator`], `batch`: the kernel between a system and its disks.
 
 mod array;
 mod batch;
@@ -12,6 +13,7 @@ mod group;
 mod home;
 mod journal;
 mod log;
+mod mixed;
 mod nearest;
 mod place;
 mod single;
@@ -20,6 +22,7 @@ mod users;
 
 pub use array::STRIPE;
 pub use clients::{Durable, durable_writes};
+pub use mixed::{MixedLoad, MixedOutcome, mean, run_mixed};
 pub use place::{BLOCK, FILES, SmallWrite};
 
 use crate::disk::{DiskSpec, Op, RotatingSpec};

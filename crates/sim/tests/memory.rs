@@ -57,7 +57,7 @@ impl Hollow {
 
 impl Device for Hollow {
     fn geometry(&self) -> Geometry {
-        Geometry { size: self.size, block: Bytes(4096), rotates: false, name: "hollow".to_owned() }
+        Geometry { size: self.size, block: Bytes(4096), rotates: false, plain: None, name: "hollow".to_owned() }
     }
 
     fn read(&self, offset: Bytes, mut buffer: Buffer) -> DeviceFuture<(Buffer, Result<()>)> {

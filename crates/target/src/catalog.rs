@@ -222,7 +222,7 @@ impl Catalog {
             closed: false,
             groups: vec![GroupClass::Free; layout.groups as usize],
             rings: BTreeMap::new(),
-            objects: ObjectsRecord::default(),
+            objects: ObjectsRecord { settings: Settings::for_layout(layout), ..ObjectsRecord::default() },
             scrub: None,
         }
     }

@@ -113,7 +113,7 @@ impl Memory {
 
 impl Device for Memory {
     fn geometry(&self) -> Geometry {
-        Geometry { size: self.size, block: Bytes(4096), rotates: self.rotates, name: "memory".to_owned() }
+        Geometry { size: self.size, block: Bytes(4096), rotates: self.rotates, plain: None, name: "memory".to_owned() }
     }
 
     fn read(&self, offset: Bytes, mut buffer: Buffer) -> DeviceFuture<(Buffer, Result<()>)> {

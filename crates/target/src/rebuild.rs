@@ -119,7 +119,7 @@ pub async fn look(env: Env, wanted: Option<TargetId>, progress: &mut dyn FnMut(B
     }
     let layout = match &root {
         Some((_, superblock)) => superblock.layout,
-        None => Layout::for_device(geometry.size)?,
+        None => Layout::for_geometry(&geometry)?,
     };
     let stream = StreamId(u64::MAX);
     let salvage = Salvage::new(disk.clone(), stream, PATIENCE);

@@ -249,10 +249,14 @@ impl Core {
 }
 
 impl Target {
-    /// Formats the device: nothing that was on it is kept. The profile is kept in the superblock.
+    /// Formats the device as it describes itself: nothing that was on it is kept. The profile is kept in the superblock.
     pub async fn format(env: Env, profile: Profile) -> Result<()> {
-        let geometry = env.device.geometry();
-        let layout = Layout::for_device(geometry.size)?;
+        let layout = Layout::for_geometry(&env.device.geometry())?;
+        Target::format_as(env, profile, layout).await
+    }
+
+    /// Formats the device with a layout for its size.
+    pub async fn format_as(env: Env, profile: Profile, layout: Layout) -> Result<()> {
         let target = u128::from(env.random.next_u64()) << 64 | u128::from(env.random.next_u64());
         let mut superblock = Superblock {
             target: TargetId(target),

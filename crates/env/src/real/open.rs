@@ -202,7 +202,7 @@ fn measure(file: File, name: String, mode: OpenMode) -> Result<Opened> {
     if size < SMALLEST {
         return Err(too_small(&name, size));
     }
-    let geometry = Geometry { size, block, rotates: inspect::rotates(&metadata), name };
+    let geometry = Geometry { size, block, rotates: inspect::rotates(&metadata), plain: None, name };
     Ok(Opened { file, geometry, mode })
 }
 

@@ -2,11 +2,13 @@
 //! also on a real one.
 
 use crate::context::Context;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use forebay_env::real::{self, OpenMode, Options, file, process};
 use forebay_model::{Bytes, Error, Result};
 use forebay_sim::disk::{DiskSpec, presets};
-use forebay_sim::logs::{Durable, Load, Outcome, Policy, Share, durable_writes, run as run_load};
+use forebay_sim::logs::{
+    Durable, Load, MixedLoad, Outcome, Policy, Share, durable_writes, mean, run as run_load, run_mixed,
+};
 use forebay_sim::world::World;
 use forebay_target::profile::{MeasureOptions, measure};
 use serde::Serialize;
@@ -22,6 +24,10 @@ pub struct LogsArgs {
     /// Clients that each write 4 KiB and wait until that is durable, as fast as they can, instead of all else
     #[arg(long, value_name = "N", conflicts_with_all = ["iops", "reader", "writer", "disks"])]
     clients: Option<u64>,
+    /// Instead of small writes beside streams: mixed, random and sequential reads and writes that come --iops times a
+    /// second, on one simulated disk
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["clients", "reader", "writer", "disks"])]
+    trace: Option<Trace>,
     /// The file on a real disk that stands for a device
     #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = Bytes::parse)]
     size: Bytes,
@@ -46,6 +52,13 @@ pub struct LogsArgs {
     /// Seed of the simulation
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
+}
+
+/// A load that is not made of streams.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Trace {
+    /// All kinds of access, hot and cold regions, open loop.
+    Mixed,
 }
 
 /// The size of a streaming user's requests, if there is one.
@@ -108,10 +121,26 @@ struct ClientFigures {
     sync_latency_ms: Latency,
 }
 
+/// The fields of the JSON with a trace.
+#[derive(Debug, Serialize)]
+struct TraceFigures {
+    disk: String,
+    policy: &'static str,
+    trace: &'static str,
+    iops: u64,
+    seconds: u64,
+    seed: u64,
+    accesses: u64,
+    latency_ms: Latency,
+    read_latency_ms: Latency,
+    write_latency_ms: Latency,
+}
+
 /// Runs the measurement and shows it.
 pub fn run(context: &mut Context, args: &LogsArgs) -> Result<()> {
     let disk = presets::parse(&args.disk).transpose()?;
     let json = match (args.clients, disk) {
+        (None, Some(disk)) if args.trace.is_some() => serde_json::to_value(of_trace(args, disk)?),
         (Some(clients), disk) => serde_json::to_value(of_clients(args, clients, disk)?),
         (None, Some(disk)) => serde_json::to_value(beside_streams(args, disk)?),
         (None, None) => {
@@ -144,6 +173,34 @@ fn beside_streams(args: &LogsArgs, disk: DiskSpec) -> Result<Figures> {
     Ok(figures(args, &run_load(args.seed, &load)?))
 }
 
+fn of_trace(args: &LogsArgs, disk: DiskSpec) -> Result<TraceFigures> {
+    let span = Duration::from_secs(args.seconds);
+    let outcome = run_mixed(args.seed, &MixedLoad { disk, policy: args.policy, iops: args.iops, span })?;
+    let all = outcome.all();
+    Ok(TraceFigures {
+        disk: args.disk.clone(),
+        policy: args.policy.name(),
+        trace: "mixed",
+        iops: args.iops,
+        seconds: args.seconds,
+        seed: args.seed,
+        accesses: all.len() as u64,
+        latency_ms: latency(&all),
+        read_latency_ms: latency(&outcome.reads),
+        write_latency_ms: latency(&outcome.writes),
+    })
+}
+
+/// Of latencies, the shortest first.
+fn latency(sorted: &[Duration]) -> Latency {
+    let millis = |span: Duration| rounded(span.as_secs_f64() * 1e3);
+    let of = |share: f64| {
+        let rank = ((sorted.len() as f64 * share).ceil() as usize).max(1) - 1;
+        millis(sorted.get(rank).copied().unwrap_or_default())
+    };
+    Latency { mean: millis(mean(sorted)), p50: of(0.5), p99: of(0.99), max: of(1.0) }
+}
+
 fn of_clients(args: &LogsArgs, clients: u64, disk: Option<DiskSpec>) -> Result<ClientFigures> {
     if args.policy != Policy::Nearest {
         return Err(Error::usage("clients write to a target; say --policy nearest"));
@@ -163,11 +220,6 @@ fn of_clients(args: &LogsArgs, clients: u64, disk: Option<DiskSpec>) -> Result<C
             durable?
         }
     };
-    let millis = |share: f64| {
-        let rank = ((durable.latencies.len() as f64 * share).ceil() as usize).max(1) - 1;
-        rounded(durable.latencies.get(rank).map_or(0.0, |latency| latency.as_secs_f64() * 1e3))
-    };
-    let all: Duration = durable.latencies.iter().sum();
     Ok(ClientFigures {
         disk: args.disk.clone(),
         policy: args.policy.name(),
@@ -176,12 +228,7 @@ fn of_clients(args: &LogsArgs, clients: u64, disk: Option<DiskSpec>) -> Result<C
         writes: durable.latencies.len() as u64,
         writes_per_second: rounded(durable.rate()),
         flushes: durable.syncs,
-        sync_latency_ms: Latency {
-            mean: rounded(all.as_secs_f64() * 1e3 / durable.latencies.len().max(1) as f64),
-            p50: millis(0.5),
-            p99: millis(0.99),
-            max: millis(1.0),
-        },
+        sync_latency_ms: latency(&durable.latencies),
     })
 }
 
@@ -211,12 +258,7 @@ fn figures(args: &LogsArgs, outcome: &Outcome) -> Figures {
         seed: args.seed,
         read_share: share(&outcome.read),
         write_share: share(&outcome.written),
-        sync_latency_ms: Latency {
-            mean: millis(outcome.mean()),
-            p50: millis(outcome.percentile(0.5)),
-            p99: millis(outcome.percentile(0.99)),
-            max: millis(outcome.percentile(1.0)),
-        },
+        sync_latency_ms: latency(&outcome.latencies),
         rounds: outcome.latencies.len() as u64,
         rounds_due: outcome.due,
         log_swaps: outcome.log_swaps,

@@ -45,6 +45,7 @@ fn in_directory(args: &RingArgs, dir: &Path) -> Result<Figures> {
         // Measured below, once it is written.
         measure: Measure::Guess,
         force: true,
+        plain_zones: None,
     };
     forebay_embedded::format(dir, &format)?;
     let seconds = Duration::from_secs(args.seconds.unwrap_or(10));
@@ -74,6 +75,7 @@ fn reformat(dir: &Path) -> FormatOptions {
         devices: vec![dir.join("target.0")],
         measure: Measure::For(Duration::from_secs(2)),
         force: true,
+        plain_zones: None,
     }
 }
 

@@ -241,6 +241,7 @@ fn target(place: &Path, named: bool) -> Result<(Temporary, Formatted)> {
         devices: Vec::new(),
         measure: Measure::For(Duration::from_secs(4)),
         force: false,
+        plain_zones: None,
     };
     let mut formatted = forebay_embedded::format(&dir.0, &options)?;
     match formatted.pop() {

@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::show::{json, say};
 use clap::Args;
 use forebay_embedded::{FormatOptions, Formatted, Measure};
+use forebay_env::PlainZones;
 use forebay_model::{Bytes, Error, Result};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,10 @@ pub struct FormatArgs {
     /// How long each device is measured; 0 for a cautious guess
     #[arg(long, value_name = "TIME", value_parser = span)]
     measure: Option<Duration>,
+    /// Zones where tracks do not overlap, on devices that hide that others do (drive-managed SMR): each so long, one at
+    /// the end of every so many bytes
+    #[arg(long, value_name = "LENGTH/EVERY", value_parser = PlainZones::parse)]
+    plain_zones: Option<PlainZones>,
     /// Format over what is there
     #[arg(long)]
     force: bool,
@@ -36,7 +41,13 @@ pub fn run(context: &mut Context, args: &FormatArgs) -> Result<()> {
         Duration::ZERO => Measure::Guess,
         time => Measure::For(time),
     };
-    let options = FormatOptions { size: args.size, devices: args.devices.clone(), measure, force: args.force };
+    let options = FormatOptions {
+        size: args.size,
+        devices: args.devices.clone(),
+        measure,
+        force: args.force,
+        plain_zones: args.plain_zones,
+    };
     let dir = context.dir()?.to_path_buf();
     let formatted = forebay_embedded::format(&dir, &options).map_err(with_option)?;
     for target in &formatted {
@@ -55,7 +66,13 @@ pub fn run(context: &mut Context, args: &FormatArgs) -> Result<()> {
 
 /// Makes a cluster of one file, quickly, and says so to people: for commands that make what they need.
 pub fn make(dir: &Path, size: Bytes) -> Result<()> {
-    let options = FormatOptions { size: Some(size), devices: Vec::new(), measure: Measure::For(QUICK), force: false };
+    let options = FormatOptions {
+        size: Some(size),
+        devices: Vec::new(),
+        measure: Measure::For(QUICK),
+        force: false,
+        plain_zones: None,
+    };
     for target in forebay_embedded::format(dir, &options)? {
         say(&sentence(dir, &target));
     }

@@ -55,7 +55,7 @@ fn of_device(context: &mut Context, args: &PlanArgs, device: &Path) -> Result<bo
                 "{} is not formatted, so this rests on a cautious guess; `forebay profile` measures it",
                 geometry.name
             ));
-            let layout = Layout::for_device(geometry.size)?;
+            let layout = Layout::for_geometry(&geometry)?;
             let end = layout.groups_at + layout.group * u64::from(layout.groups);
             (Profile::guess(geometry.size, geometry.rotates), layout, Vec::from([layout.groups_at..end]))
         }

@@ -1,5 +1,6 @@
 //! What a simulated disk is: its size, mechanics and caches, as numbers.
 
+use forebay_env::PlainZones;
 use forebay_model::{Bytes, Rate};
 use std::time::Duration;
 
@@ -135,6 +136,14 @@ impl DiskSpec {
             Mechanism::Rotating(spec) => Some(spec),
             Mechanism::Shingled(spec) => Some(&spec.rotating),
             Mechanism::Ssd(_) => None,
+        }
+    }
+
+    /// Where tracks do not overlap, if others do.
+    pub fn plain_zones(&self) -> Option<PlainZones> {
+        match &self.mechanism {
+            Mechanism::Shingled(spec) => Some(PlainZones { every: spec.band * spec.plain, length: spec.band }),
+            _ => None,
         }
     }
 

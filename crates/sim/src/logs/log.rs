@@ -61,8 +61,8 @@ impl Log {
         })
     }
 
-    /// Appends so many blocks. A log that is nearly full is emptied first.
-    pub(super) async fn append(&self, blocks: usize) -> Result<()> {
+    /// Appends so many blocks; where the first of them lies. A log that is nearly full is emptied first.
+    pub(super) async fn append(&self, blocks: usize) -> Result<u64> {
         let length = blocks as u64 * BLOCK.0;
         let room = self.space.end - self.space.start;
         if self.appended.get() - self.home.get() + length > room / 4 * 3 {
@@ -74,7 +74,7 @@ impl Log {
         }
         self.head.set(at + length);
         self.appended.set(self.appended.get() + length);
-        self.array.transfer(Op::Write, at, length).await
+        self.array.transfer(Op::Write, at, length).await.map(|()| at)
     }
 
     /// These home places now have their newest content in the log, from one commit.
@@ -83,6 +83,11 @@ impl Log {
         self.commits.set(commit + 1);
         self.kept.set(self.appended.get());
         self.away.borrow_mut().extend(homes.into_iter().map(|home| (home, commit)));
+    }
+
+    /// Whether the newest content of a block is in the log alone.
+    pub(super) fn holds(&self, home: u64) -> bool {
+        self.away.borrow().contains_key(&home)
     }
 
     /// Writes all blocks home, neighbours as one; or waits for whoever does so already.

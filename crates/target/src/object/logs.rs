@@ -20,6 +20,10 @@ const OPENING: u32 = 2;
 /// Logs that stay open over a checkpoint since the arm came back to them: who reads the same again and again, or goes to
 /// and fro, needs no others.
 const KEPT_OPEN: usize = 8;
+/// The most groups that may be called near.
+const FARTHEST_NEAR: u32 = 10_000;
+/// In zones, logs are opened so far from each other that there are no more than this on the device.
+const FAR_BETWEEN: u32 = 8;
 /// Logs that are opened at once, in the direction in which the arm moves, each so far from the other that it is the
 /// next one to be used.
 pub const OPEN_AHEAD: u32 = 4;
@@ -54,14 +58,24 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The usual ones for a layout. Where the small writes of a whole device go to logs in zones, few logs are open at
+    /// a time, and spread over it.
+    pub fn for_layout(layout: &Layout) -> Settings {
+        let usual = Settings::default();
+        if !layout.is_zoned() {
+            return usual;
+        }
+        Settings { near_groups: (layout.groups / FAR_BETWEEN).clamp(1, FARTHEST_NEAR), ..usual }
+    }
+
     /// Whether they can be.
     pub fn check(&self) -> Result<()> {
         if !(1..=100).contains(&self.hot_percent) {
             return Err(Error::usage(format!("a log is hot at {} percent; give 1 to 100", self.hot_percent)));
         }
-        if !(1..=1000).contains(&self.near_groups) {
+        if !(1..=FARTHEST_NEAR).contains(&self.near_groups) {
             return Err(Error::usage(format!(
-                "logs less than {} groups away are near; give 1 to 1000",
+                "logs less than {} groups away are near; give 1 to {FARTHEST_NEAR}",
                 self.near_groups
             )));
         }
@@ -184,7 +198,15 @@ impl Logs {
         let fits = |logs: &Logs, group: u32| logs.filled(group) + blocks <= most && logs.takes(group);
         let current = self.current.filter(|group| usable(*group) && fits(self, *group));
         let near = self.near(tracker);
-        if let Some(group) = current.filter(|group| stay || group.abs_diff(near) < self.near_groups) {
+        let beside = self.near_groups.min(HOT_ZONE);
+        if let Some(group) = current.filter(|group| stay || group.abs_diff(near) < beside) {
+            return Some(self.put(group, blocks, Vec::new()));
+        }
+        // Where logs are far between, an open one costs less than one that would have to be opened.
+        let spread = self.near_groups > HOT_ZONE;
+        let opened = self.open.iter().copied().filter(|group| spread && usable(*group) && fits(self, *group));
+        let nearest = opened.min_by_key(|group| group.abs_diff(near));
+        if let Some(group) = nearest.filter(|group| group.abs_diff(near) < self.near_groups) {
             return Some(self.put(group, blocks, Vec::new()));
         }
         let group = self.nearest(near, |group| usable(group) && fits(self, group))?;

@@ -14,6 +14,10 @@ use std::time::Duration;
 const GUARANTEED_IN_FLIGHT: Bytes = Bytes::mib(8);
 /// The most normal I/Os in flight on a device that rotates: two, so that the second is queued when the first ends.
 const NORMAL_IN_FLIGHT_ROTATING: usize = 2;
+/// The same of small reads, while nothing is promised: a drive finds short ways between those that it knows.
+const LIGHT_IN_FLIGHT: usize = 4;
+/// What is small there: the arm takes longer to come than to read it.
+const LIGHT: usize = Bytes::kib(256).0 as usize;
 /// The same on one that does not: its channels want work.
 const NORMAL_IN_FLIGHT_FLAT: usize = 8;
 /// And where there is no ring, so that nothing is promised that would have to wait for them.
@@ -364,7 +368,8 @@ impl State {
     /// On a device that rotates, reads and sweeps of writes take turns.
     fn choose_sweep_or_reads(&mut self, backlog: bool, slack: &Slack<'_>) -> Choice {
         let Slack { profile, now, .. } = *slack;
-        if self.flushing && !self.goes_on_beside_flush() {
+        let light = !backlog && self.is_light();
+        if self.flushing && !light && !self.goes_on_beside_flush() {
             // Whatever a drive is given while it empties its cache makes that last longer, and acknowledgements wait for it.
             return Choice::Wait(None);
         }
@@ -384,9 +389,10 @@ impl State {
         if !backlog {
             self.sweeping = false;
             self.current_ring = None;
+            let most = if light { LIGHT_IN_FLIGHT } else { NORMAL_IN_FLIGHT_ROTATING };
             return match turn {
-                _ if record => Choice::Wait(None),
-                Turn::Ready if self.normal_in_flight < NORMAL_IN_FLIGHT_ROTATING => self.start_normal(),
+                _ if record && !light => Choice::Wait(None),
+                Turn::Ready if self.normal_in_flight < most => self.start_normal(),
                 Turn::Expected(moment) => Choice::Wait(Some(moment)),
                 _ => Choice::Wait(None),
             };
@@ -417,6 +423,14 @@ impl State {
             return Choice::Wait(Some(self.platters_free - AHEAD));
         }
         self.start_guaranteed(profile, now)
+    }
+
+    /// Whether what is next is a small read, and nothing is promised that could suffer: it goes out beside records and
+    /// flushes, too, since the drive reads it on its way. Long ones would hold up both.
+    fn is_light(&self) -> bool {
+        let promised = self.guaranteed_in_flight > Bytes::ZERO || self.expected.values().any(|e| e.rate > Rate(0));
+        let small = |next: &Pending| matches!(next.direction, Direction::Read) && next.buffer.len() <= LIGHT;
+        !promised && self.streams.next().is_some_and(small)
     }
 
     /// On a device without position, writes go out as they come, and reads as far as slack allows.

@@ -244,3 +244,12 @@ fn no_block_of_a_log_is_given_twice_and_others_can_always_be_named() {
         }
     });
 }
+
+#[test]
+fn where_logs_are_far_between_the_nearest_open_one_is_taken_before_another_is_opened() {
+    let mut logs = logs();
+    logs.set_near(40);
+    assert_eq!(place(&mut logs, 1, within(5)).unwrap().opens, [5, 45]);
+    assert_eq!(place(&mut logs, 1, within(30)).unwrap().group, 5, "the one that is written to is near");
+    assert_eq!(place(&mut logs, 1, within(40)).unwrap(), Spot { group: 45, block: 0, opens: Vec::new() });
+}
