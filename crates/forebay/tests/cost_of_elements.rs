@@ -55,7 +55,7 @@ fn cluster(keys: &[&str]) -> (tempfile::TempDir, Cluster) {
     let size = Some(Bytes::mib(256));
     // By a guess writes would be paced as on an old disk, and waiting costs work of its own.
     let measure = Measure::For(Duration::from_secs(1));
-    let format = FormatOptions { size, devices: Vec::new(), measure, force: false };
+    let format = FormatOptions { size, devices: Vec::new(), plain_zones: None, measure, force: false };
     forebay_embedded::format(dir.path().join("cluster"), &format).unwrap();
     let cluster = forebay_embedded::open(dir.path().join("cluster"), Options::default()).unwrap();
     let mut spec = RingSpec::new("/r", Bytes::mib(128));
