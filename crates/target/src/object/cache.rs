@@ -1,4 +1,4 @@
-//! What was read ahead, until it is consumed and its room is needed, or more than a little of it is consumed.
+//! What was read ahead, until it is consumed and its room is needed.
 //!
 //! Owns which blocks of the device are in memory or on their way there, for which reader, and what goes when room is
 //! needed: first what its reader has passed, the oldest first; then what belongs to readers that were not heard of for
@@ -13,10 +13,6 @@
 use super::ahead::ACTIVE;
 use forebay_model::{Bytes, Moment};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Bytes that stay though their reader has passed them, for another close behind: no more, since memory that is used
-/// again at once is warm, and what a stream goes through is hardly read twice.
-const KEPT: Bytes = Bytes::mib(16);
 
 /// Something that is to be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +62,6 @@ pub struct Cache<T> {
     weight: u64,
     entries: BTreeMap<u64, Entry<T>>,
     consumed: BTreeSet<(u64, u64)>,
-    consumed_weight: u64,
     passed: u64,
     owners: BTreeMap<u64, Owner>,
     evicted: Evicted,
@@ -80,7 +75,6 @@ impl<T> Cache<T> {
             weight: 0,
             entries: BTreeMap::new(),
             consumed: BTreeSet::new(),
-            consumed_weight: 0,
             passed: 0,
             owners: BTreeMap::new(),
             evicted: Evicted::default(),
@@ -173,20 +167,8 @@ impl<T> Cache<T> {
             if !self.owners.get(&owner).is_some_and(|o| o.entries.contains(&(entry.wanted.to, at))) {
                 entry.consumed = Some(number);
                 self.consumed.insert((number, at));
-                self.consumed_weight += entry.wanted.weight.0;
                 self.passed += 1;
-                self.keep_few();
             }
-        }
-    }
-
-    /// Lets go what was consumed first, until what is left is little.
-    fn keep_few(&mut self) {
-        while self.consumed_weight > KEPT.0
-            && let Some((_, at)) = self.consumed.first().copied()
-        {
-            self.remove(at);
-            self.evicted.consumed += 1;
         }
     }
 
@@ -200,7 +182,6 @@ impl<T> Cache<T> {
         self.weight -= entry.wanted.weight.0;
         if let Some(number) = entry.consumed {
             self.consumed.remove(&(number, at));
-            self.consumed_weight -= entry.wanted.weight.0;
         }
         self.disown(&entry.wanted);
         Some(entry)
@@ -239,12 +220,10 @@ impl<T> Cache<T> {
             if entry.content.is_some() {
                 entry.consumed = Some(self.passed);
                 self.consumed.insert((self.passed, *at));
-                self.consumed_weight += wanted.weight.0;
                 self.passed += 1;
             }
             self.disown(&wanted);
         }
-        self.keep_few();
     }
 }
 

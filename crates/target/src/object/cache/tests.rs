@@ -159,22 +159,3 @@ fn a_cache_does_what_a_plain_list_does_and_never_holds_more_than_its_bound() {
         }
     });
 }
-
-#[test]
-fn what_was_passed_makes_room_soon_also_where_nobody_asks_for_it() {
-    let mut cache = Cache::new(Bytes::mib(150));
-    let large = |n: u64| {
-        let (from, to) = (n << 20, (n + 1) << 20);
-        Wanted { at: n * 256, blocks: 256, weight: Bytes::mib(1), owner: 1, from, to }
-    };
-    for n in 0..100 {
-        assert!(put(&mut cache, large(n), 100, at(0)));
-        cache.pass(1, (n + 1) << 20, at(0));
-        assert!(cache.weight() <= Bytes::mib(16), "{} after {n}", cache.weight());
-    }
-    assert!(
-        cache.find(99 * 256).is_some() && cache.find(0).is_none(),
-        "the last of it stays for who comes close behind"
-    );
-    assert_eq!((cache.evicted().consumed, cache.evicted().unconsumed), (84, 0));
-}
