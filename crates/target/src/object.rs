@@ -149,6 +149,8 @@ pub struct Counters {
     pub checkpoints: u64,
     /// Blocks whose checksum did not match.
     pub damaged: u64,
+    /// Blocks of logs that were read to find what the map did not have.
+    pub replayed: u64,
 }
 
 impl Objects {

@@ -73,8 +73,12 @@ impl Objects {
                 return Err(Error::busy("the target is being closed; open it again"));
             }
             self.bring_for(changes).await?;
-            let open = self.work.borrow().meta.logs.open();
-            if open == 0 || open + logs::OPEN_AHEAD as usize > logs::MOST_OPEN {
+            let (open, looked_at) = {
+                let work = self.work.borrow();
+                (work.meta.logs.open(), work.meta.logs.looked_at())
+            };
+            // A command opens one more, and so does a checkpoint.
+            if open == 0 || looked_at + 2 > logs::MOST_OPEN {
                 // One checkpoint for all who wait for it.
                 let under_way = self.work.borrow().checkpointing;
                 if under_way {

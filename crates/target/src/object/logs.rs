@@ -98,6 +98,8 @@ pub struct Logs {
     logs: BTreeMap<u32, Log>,
     /// Where opening would look for records.
     open: BTreeSet<u32>,
+    /// Where it would look, too, until the catalog that was cut last is durable.
+    open_before: BTreeSet<u32>,
     /// Logs that are empty once the checkpoint under way is durable; until then nothing is written to them.
     emptied: BTreeSet<u32>,
     current: Option<u32>,
@@ -133,6 +135,7 @@ impl Logs {
             near_groups: Settings::default().near_groups,
             logs: records.iter().map(log).collect(),
             open: open.iter().copied().collect(),
+            open_before: BTreeSet::new(),
             emptied: BTreeSet::new(),
             current: open.first().copied(),
             used: BTreeSet::new(),
@@ -213,10 +216,15 @@ impl Logs {
         if self.open.contains(&group) {
             return Some(self.put(group, blocks, Vec::new()));
         }
-        let most = MANY_OPEN.saturating_sub(self.open.len()).clamp(1, OPEN_AHEAD as usize);
+        let most = MANY_OPEN.saturating_sub(self.looked_at()).clamp(1, OPEN_AHEAD as usize);
         let ahead = (group..self.layout.groups).step_by(self.near_groups as usize).take(most);
         let fresh = ahead.filter(|g| *g == group || usable(*g) && fits(self, *g) && !self.open.contains(g)).collect();
         Some(self.put(group, blocks, fresh))
+    }
+
+    /// Logs that opening would look at after a crash now: at most [`MOST_OPEN`].
+    pub fn looked_at(&self) -> usize {
+        self.open.union(&self.open_before).count()
     }
 
     /// A place for a record of `blocks` in one log, which stays beside the one that is written to.
@@ -429,7 +437,8 @@ impl Logs {
         let again = |group: &u32| used.contains(group) && self.used_before.iter().any(|before| before.contains(group));
         let room = |group: &u32| usable(*group) && !self.barred.contains(group) && self.filled(*group) < self.largest();
         let kept: Vec<u32> = self.open.iter().copied().filter(|g| again(g) && room(g)).take(KEPT_OPEN).collect();
-        self.open = open.into_iter().chain(kept).collect();
+        let before = std::mem::replace(&mut self.open, open.into_iter().chain(kept).collect());
+        self.open_before.extend(before);
         self.used_before.swap(0, 1);
         self.used_before[0] = used;
         let needed = |(group, log): &(&u32, &Log)| log.live > 0 || self.open.contains(group);
@@ -440,6 +449,7 @@ impl Logs {
 
     /// The checkpoint is durable: logs of which nothing is needed are empty again.
     pub fn settle(&mut self) {
+        self.open_before.clear();
         for group in std::mem::take(&mut self.emptied) {
             self.logs.remove(&group);
             self.staying.remove(&group);

@@ -96,6 +96,7 @@ impl Objects {
             // To the end of it: what lies behind a record that is not whole tells whether that was acknowledged.
             let to = self.work.borrow().meta.logs.capacity();
             let (bytes, unreadable) = self.read_log(self.stream, group, from, to).await?;
+            self.work.borrow_mut().counters.replayed += u64::from(to - from);
             let mut newer = None;
             let mut block = from;
             let mut hidden = None;
