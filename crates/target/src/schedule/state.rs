@@ -504,10 +504,7 @@ impl State {
         };
         let takes = rate.time_for(length);
         let flush = if pending.durable { profile.flush } else { Duration::ZERO };
-        let position = profile.position_time(self.head, offset);
-        let worst = position + takes + flush;
-        // A drive puts what it has taken in order: over a small gap the platters pass, and the arm stays.
-        let way = if offset >= self.head { position.min(rate.time_for(offset - self.head)) } else { position };
+        let worst = profile.position_time(self.head, offset) + takes + flush;
         self.busy += worst;
         self.pace.started(worst, now);
         self.head = offset + length;
@@ -530,7 +527,8 @@ impl State {
                 self.counters.normal += length;
                 if pending.direction == Direction::Write {
                     self.platters_free = self.platters_free.max(now) + takes;
-                    self.owed_until = self.owed_until.max(now) + way + takes;
+                    // Each at its worst: reckoned by the gaps between them, deadlines were missed.
+                    self.owed_until = self.owed_until.max(now) + worst;
                     self.owed_anew = true;
                 }
             }
