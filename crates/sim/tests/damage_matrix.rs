@@ -8,7 +8,9 @@ use forebay_sim::anatomy::{Kind, Part};
 use forebay_sim::audit::runs;
 use forebay_sim::disk::{Fault, presets};
 use forebay_sim::stage::{Ending, Look, Scene, Stage};
-use std::collections::BTreeSet;
+use forebay_target::segment::TRAILER_LEN;
+use forebay_target::verify::Cause;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// What is done to a structure.
@@ -150,6 +152,39 @@ fn a_check_finds_every_flipped_bit_of_every_structure() {
         assert_eq!(gone, part.elements.clone().collect::<Vec<u64>>(), "{place} of part {at}, {:?}", part.kind);
         stage.disk.inject(flip);
     }
+}
+
+#[test]
+fn a_check_tells_lost_and_misdirected_writes_apart_from_rot() {
+    let (scene, parts, before) = &scene(Ending::Closed);
+    let stage = scene.begin(1);
+    // A trailer moves with all of its place: another one may be longer.
+    let mut places = parts.clone();
+    places.iter_mut().filter(|p| p.kind == Kind::Trailer).for_each(|p| p.length = Bytes(TRAILER_LEN));
+    let sealed = |part: &Part| !part.open && matches!(part.kind, Kind::Header | Kind::Trailer);
+    let mut seen = BTreeMap::new();
+    for which in (0..parts.len()).filter(|which| sealed(&parts[*which])) {
+        let place = &places[which];
+        let at = place.at.0 as usize;
+        let mut now = vec![0; place.length.0 as usize];
+        stage.disk.peek(place.at, &mut now);
+        // Blocks are of many lengths: where one begins now, the middle of another may have been.
+        let began = before[at..at + 8] == now[..8];
+        for harm_ in [Harm::Flipped, Harm::Old, Harm::Misplaced] {
+            harm(&stage, if harm_ == Harm::Flipped { parts } else { &places }, which, before, harm_);
+            let cause = match harm_ {
+                Harm::Old if began => Cause::LostWrite,
+                Harm::Misplaced => Cause::Misdirected,
+                _ => Cause::Rot,
+            };
+            let found = stage.verify().rings.remove(0).damage;
+            let causes: Vec<_> = found.iter().map(|d| d.cause).collect();
+            assert_eq!(causes, [cause], "{:?} {harm_:?}: {found:?}", place.kind);
+            *seen.entry((place.kind, cause)).or_insert(0) += 1;
+            stage.disk.poke(place.at, &now);
+        }
+    }
+    assert!(seen.len() == 6 && seen.values().all(|n| *n > 3), "{seen:?}");
 }
 
 /// A ring in its second lap, the parts of it, and the disk as it was a while before.

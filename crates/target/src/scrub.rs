@@ -192,14 +192,14 @@ impl Step<'_> {
 }
 
 fn finding(ring: &str, damage: &Damage) -> Finding {
-    let Damage { what, segment, at, length, elements } = damage;
+    let Damage { what, segment, at, length, elements, cause } = damage;
     let cost = match elements.end - elements.start {
         0 => "no element is gone".to_string(),
         n => format!("elements {} to {} are gone ({n})", elements.start, elements.end - 1),
     };
     Finding {
         owner: ring.to_string(),
-        what: format!("{what} of segment {segment} is damaged: {cost}"),
+        what: format!("{what} of segment {segment} is {}: {cost}", cause.meaning()),
         at: *at,
         length: *length,
         remedy: "queries tell what is gone and return all the rest; export what is still needed, and look at the disk's own health".into(),

@@ -13,6 +13,7 @@ use crate::ring::recover::standings;
 use crate::salvage::{Salvage, Window};
 use crate::segment::{Owner, PAGE_LEN, TRAILER_LEN, Tables, Trailer, is_whole};
 use crate::target::{Core, load};
+use cause::Spot;
 use forebay_env::{Env, Slab};
 use forebay_model::block::{BLOCK_ALIGN, parse_stamped};
 use forebay_model::{Bytes, Result, RingId};
@@ -21,6 +22,9 @@ use std::rc::Rc;
 
 /// Reads that may be spent on finding out what exactly cannot be read.
 const PATIENCE: u32 = 65_536;
+
+mod cause;
+pub use cause::Cause;
 
 /// Something that is not as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +39,8 @@ pub struct Damage {
     pub length: Bytes,
     /// The elements that are gone with it: none for what only serves to find others.
     pub elements: Range<u64>,
+    /// How it came to be so, as far as what lies there tells.
+    pub cause: Cause,
 }
 
 /// What was found of a ring.
@@ -175,7 +181,8 @@ impl Verifier {
             let end = places.last().map_or(0, |p| p.summary.end);
             let segment = places.last().map_or(0, |p| p.summary.sequence);
             let elements = end..end + lost_end;
-            found.damage.push(Damage { what: "end", segment, at: Bytes::ZERO, length: Bytes::ZERO, elements });
+            let (at, length, cause) = (Bytes::ZERO, Bytes::ZERO, Cause::Rot);
+            found.damage.push(Damage { what: "end", segment, at, length, elements, cause });
         }
         Ok((places, found))
     }
@@ -194,18 +201,24 @@ impl Verifier {
         Ok(())
     }
 
+    /// What belongs to a segment's place.
+    fn spot(&self, place: &Place) -> Spot {
+        Spot { target: self.core.target_id(), ring: self.id.0, segment: place.summary.sequence, slot: place.slot }
+    }
+
     /// Looks at trailer, tables and index; where the blocks end, if the tables are whole.
     async fn footer(&self, place: &Place, at: Bytes, found: &mut RingFound) -> Result<Option<u32>> {
         let sequence = place.summary.sequence;
-        let mut damaged = |what, at, length| {
-            found.damage.push(Damage { what, segment: sequence, at, length, elements: 0..0 });
+        let mut damaged = |what, at, length, cause| {
+            found.damage.push(Damage { what, segment: sequence, at, length, elements: 0..0, cause });
         };
         let trailer_at = at + self.size - Bytes(TRAILER_LEN);
         let bytes = self.salvage.read(trailer_at, TRAILER_LEN as usize).await?;
-        let trailer = Trailer::decode(&bytes);
-        let belongs = |t: &Trailer| t.is_at(self.core.target_id(), self.id.0, place.slot, sequence);
-        let Some(trailer) = trailer.ok().filter(belongs) else {
-            damaged("trailer", trailer_at, Bytes(TRAILER_LEN));
+        let trailer = Trailer::decode(&bytes).ok();
+        let spot = self.spot(place);
+        let Some(trailer) = trailer.as_ref().filter(|t| t.is_at(spot.target, spot.ring, spot.slot, sequence)) else {
+            let cause = trailer.map_or(Cause::Rot, |trailer| spot.instead_of_trailer(&trailer));
+            damaged("trailer", trailer_at, Bytes(TRAILER_LEN), cause);
             return Ok(None);
         };
         let (from, length) = (u64::from(trailer.tables_at), u64::from(trailer.tables_len));
@@ -213,8 +226,8 @@ impl Verifier {
         let whole = (from + length).next_multiple_of(BLOCK_ALIGN as u64) - aligned;
         let bytes = self.salvage.read(at + Bytes(aligned), whole as usize).await?;
         let start = (from - aligned) as usize;
-        let Ok(tables) = Tables::decode(&bytes[start..start + length as usize], &trailer) else {
-            damaged("tables", at + Bytes(from), Bytes(length));
+        let Ok(tables) = Tables::decode(&bytes[start..start + length as usize], trailer) else {
+            damaged("tables", at + Bytes(from), Bytes(length), Cause::Rot);
             return Ok(None);
         };
         let owner = Owner { ring: self.id.0, segment: sequence };
@@ -227,7 +240,8 @@ impl Verifier {
             };
             for (number, page) in pages.iter().flat_map(|pages| pages.chunks(PAGE_LEN)).enumerate() {
                 if !is_whole(key, number, page, owner) {
-                    damaged("index page", pages_at + Bytes((number * PAGE_LEN) as u64), Bytes(PAGE_LEN as u64));
+                    let page_at = pages_at + Bytes((number * PAGE_LEN) as u64);
+                    damaged("index page", page_at, Bytes(PAGE_LEN as u64), Cause::Rot);
                 }
             }
         }
@@ -240,17 +254,19 @@ impl Verifier {
     async fn blocks(&self, place: &Place, at: Bytes, end: Option<u32>, found: &mut RingFound) -> Result<()> {
         let Segment { sequence, first, end: last, .. } = place.summary;
         let limit = end.map_or(self.size.0 as usize, |end| end as usize);
-        let mut damaged = |from: usize, to: usize, elements: Range<u64>| {
+        let mut damaged = |from: usize, to: usize, elements: Range<u64>, cause: Cause| {
             let (at, length) = (at + Bytes(from as u64), Bytes((to - from) as u64));
-            found.damage.push(Damage { what: "block", segment: sequence, at, length, elements });
+            found.damage.push(Damage { what: "block", segment: sequence, at, length, elements, cause });
         };
+        let spot = self.spot(place);
         let mut window = Window::new(&self.salvage, at, limit);
         let (mut pos, mut next, mut index, mut epoch) = (0usize, first, 0u32, 0u64);
         let mut hole: Option<usize> = None;
+        let mut cause = Cause::Rot;
         let (mut blocks, mut elements) = (0, 0);
         while pos + BLOCK_ALIGN <= limit {
             let here = window.from(pos).await?;
-            let view = parse_stamped(here, self.core.target_id(), self.id.0, sequence, place.slot, pos as u32);
+            let view = parse_stamped(here, spot.target, spot.ring, sequence, spot.slot, pos as u32);
             let view = view.ok().filter(|view| {
                 let h = view.header();
                 h.index.get() >= index
@@ -261,6 +277,8 @@ impl Verifier {
             });
             let Some(view) = view else {
                 hole.get_or_insert(pos);
+                // What tells more counts: the rest of an older block lies behind its header.
+                cause = cause.max(spot.instead_of_block(here, pos as u32));
                 pos += BLOCK_ALIGN;
                 continue;
             };
@@ -268,7 +286,7 @@ impl Verifier {
             if hole.is_some() || header.index.get() > index || header.first_sequence.get() > next {
                 // An element that goes on behind the hole has lost its beginning, and is gone with it.
                 let gone = header.first_sequence.get() + u64::from(header.starts_within());
-                damaged(hole.take().unwrap_or(pos), pos, next..gone);
+                damaged(hole.take().unwrap_or(pos), pos, next..gone, std::mem::take(&mut cause));
             }
             (next, index, epoch) = (header.next_sequence(), header.index.get() + 1, header.epoch.get());
             pos += header.total_len.get() as usize;
@@ -277,7 +295,9 @@ impl Verifier {
                 u64::from(header.entries.get()) - u64::from(header.starts_within().min(header.entries.get() > 0));
         }
         if next < last || hole.is_some() && end.is_some() {
-            damaged(hole.unwrap_or(pos.min(limit)), limit, next..last);
+            // Without tables, blocks of the lap before lie behind the last one, and tell nothing.
+            let cause = if end.is_some() { cause } else { Cause::Rot };
+            damaged(hole.unwrap_or(pos.min(limit)), limit, next..last, cause);
         }
         found.blocks += blocks;
         found.elements += elements;

@@ -196,7 +196,7 @@ fn objects_json(found: &ObjectsFound) -> Value {
 }
 
 fn damage_line(damage: &Damage) -> String {
-    let Damage { what, segment, at, length, elements } = damage;
+    let Damage { what, segment, at, length, elements, cause } = damage;
     let cost = match elements.end - elements.start {
         0 => "no element is gone".to_string(),
         1 => format!("element {} is gone", elements.start),
@@ -204,7 +204,7 @@ fn damage_line(damage: &Damage) -> String {
     };
     match *what {
         "end" => format!("blocks behind segment {segment} are missing: {cost}"),
-        _ => format!("{what} of segment {segment} damaged, {} bytes at {}: {cost}", length.0, at.0),
+        _ => format!("{what} of segment {segment} {}, {} bytes at {}: {cost}", cause.meaning(), length.0, at.0),
     }
 }
 
@@ -215,7 +215,7 @@ fn ring_json(ring: &RingFound) -> Value {
         .map(|d| {
             json!({
                 "what": d.what, "segment": d.segment, "offset_bytes": d.at.0, "length_bytes": d.length.0,
-                "from": d.elements.start, "to": d.elements.end,
+                "from": d.elements.start, "to": d.elements.end, "cause": d.cause.name(),
             })
         })
         .collect();
