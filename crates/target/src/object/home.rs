@@ -1,5 +1,10 @@
 //! What lies in logs goes home: lazily, sorted, in steps.
 //!
+//! Several logs go together: what newer ones supersede drops out, and what is near each other at home is written in one
+//! go. As long as there is time each block goes to where its object has it. When the logs are nearly full, what would lie
+//! scattered over a disk that turns goes to fresh places in one run instead: a reader finds it as far away as it was in
+//! the log, and whoever writes need not wait for a thousand ways of the arm.
+//!
 //! Order of durable steps: blocks at home, flush, the record that says so. Until that record is durable the blocks in
 //! the log count, so that a step that was cut off is done again. Nothing is locked: what users change meanwhile is left
 //! out of the record, and blocks that they free are not taken by others before the step ends.
@@ -11,21 +16,29 @@ use super::rows::{BLOCK, Crcs, Key, Part, Piece, Row};
 use super::space::Run;
 use super::write::Taken;
 use super::{Objects, Work, replay};
-use crate::schedule::StreamId;
+use crate::schedule::{Counters, StreamId};
 use forebay_model::block::crc32c;
-use forebay_model::{Kind, ObjectId, Result, TargetId};
+use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
 use std::rc::Rc;
 use std::time::Duration;
 
 /// Blocks that are taken home in one step: what cannot be taken back is kept small.
 const STEP: usize = 1024;
+/// Blocks of logs that are read into memory to be taken home together: 32 MiB.
+const TOGETHER: u32 = 8192;
+/// From here on logs are emptied beside everything else: percent of their room that is filled.
+const CROWDED: u64 = 50;
+/// From here on what is scattered does not go where it was.
+const PRESSED: u64 = 75;
+/// Blocks that lie together at home are not scattered: they take longer than the way to them.
+const GATHERED: usize = 32;
 /// How long nothing else is done before what lies in logs goes home.
 const QUIET: Duration = Duration::from_secs(1);
 /// How long nothing else is done before logs change places (Manylogs, 2016: 100 ms).
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Objects {
-    /// Takes home what lies in the logs, the fullest log first, and frees them; but for what is to stay there. Blocks
+    /// Takes home what lies in the logs, the fullest logs first, and frees them; but for what is to stay there. Blocks
     /// taken home.
     pub async fn take_home(&self) -> Result<u64> {
         self.take_home_of(false, 0).await
@@ -36,15 +49,16 @@ impl Objects {
     async fn take_home_of(&self, all: bool, enough: u64) -> Result<u64> {
         let mut homed = 0;
         while self.work.borrow().meta.logs.filled_in_all() >= enough {
-            let Some((group, filled)) = self.work.borrow().meta.logs.fullest(all) else { break };
-            let before = self.counters().homed;
-            self.empty_log(group, filled, all).await?;
-            // What was emptied is free only after this, and the next one may need the room.
-            self.checkpoint().await?;
-            let now = self.counters().homed - before;
+            let logs = self.work.borrow().meta.logs.fullest(all, TOGETHER);
+            if logs.is_empty() {
+                break;
+            }
+            let now = self.empty_logs(&logs, all, || false).await?;
             homed += now;
-            // What is not durable yet does not go home; what is damaged does not either, and then the next log is next.
-            if now == 0 && self.work.borrow().meta.logs.fullest(all).is_some_and(|(next, _)| next == group) {
+            // What was emptied is free only after this, and the next ones may need the room.
+            self.checkpoint().await?;
+            // What is not durable yet does not go home; what is damaged does not either, and then others are next.
+            if now == 0 && self.work.borrow().meta.logs.fullest(all, TOGETHER) == logs {
                 break;
             }
         }
@@ -55,11 +69,14 @@ impl Objects {
     /// while, or when half of the room for records is filled; has logs change places in shorter pauses.
     pub(super) async fn tend(self: Rc<Self>) {
         let clock = self.core.disk.env().clock.clone();
-        let moved = |c: &crate::schedule::Counters| c.guaranteed + c.normal + c.logged;
         let mut before = self.core.disk.counters();
         let mut busy = clock.now();
+        let mut waits = true;
         while self.alive().is_ok() && !self.work.borrow().stopping && self.work.borrow().meta.logs.live() > 0 {
-            clock.sleep(PAUSE).await;
+            // Where nothing turns, what is scattered costs no more: there it goes on until there is room.
+            if waits || self.core.disk.rotates() || !self.logs_filled_to(CROWDED) {
+                clock.sleep(PAUSE).await;
+            }
             let now = self.core.disk.counters();
             if moved(&now) != moved(&before) {
                 busy = clock.now();
@@ -67,32 +84,41 @@ impl Objects {
             let promised = now.guaranteed != before.guaranteed;
             before = now;
             let idle = clock.now().since(busy);
-            let fullest = {
-                let work = self.work.borrow();
-                let logs = &work.meta.logs;
-                let crowded = logs.filled_in_all() * 2 > u64::from(logs.capacity()) * self.core.logs();
-                logs.fullest(false).filter(|_| idle >= QUIET || crowded)
+            let crowded = self.logs_filled_to(CROWDED);
+            let logs = match crowded || idle >= QUIET {
+                true => self.work.borrow().meta.logs.fullest(false, TOGETHER),
+                false => Vec::new(),
             };
             let step = async {
-                match fullest {
-                    Some((group, filled)) => {
-                        self.empty_log(group, filled, false).await?;
-                        self.checkpoint().await.map(|()| true)
-                    }
-                    None => self.swap_one(idle >= PAUSE, promised).await,
+                if logs.is_empty() {
+                    return Ok::<_, Error>((self.swap_one(idle >= PAUSE, promised).await?, 0));
                 }
+                let logged = self.core.disk.counters().logged;
+                // Done only since nobody else was there.
+                let gives_up = || !crowded && self.core.disk.counters().logged != logged;
+                let homed = self.empty_logs(&logs, false, gives_up).await?;
+                self.checkpoint().await?;
+                Ok((true, homed))
             };
+            waits = true;
             match step.await {
                 // A record had no room: after the next checkpoint it has.
                 Err(error) if error.kind == Kind::Full => {}
                 Err(_) if self.work.borrow().stopping => return,
                 Err(error) => return self.fail(error),
                 // What others did meanwhile is seen in the next pause.
-                Ok(true) => before = self.core.disk.counters(),
-                Ok(false) => {}
+                Ok((true, homed)) => {
+                    before = self.core.disk.counters();
+                    waits = homed == 0;
+                }
+                Ok((false, _)) => {}
             }
         }
         self.work.borrow_mut().tending = false;
+    }
+
+    fn logs_filled_to(&self, percent: u64) -> bool {
+        self.work.borrow().meta.logs.filled_to(percent, self.core.logs())
     }
 
     /// Nothing more is written to the logs of these groups until they are let go: they are about to be none.
@@ -109,7 +135,7 @@ impl Objects {
         for group in groups {
             let (filled, live) = self.work.borrow().meta.logs.state(*group);
             if live > 0 {
-                self.empty_log(*group, filled, true).await?;
+                self.empty_logs(&[(*group, filled)], true, || false).await?;
             }
         }
         self.checkpoint().await
@@ -153,9 +179,10 @@ impl Objects {
         homed.map(|_| ())
     }
 
-    /// Takes home what lies in a log; what is to stay in logs only if it is `all`.
-    pub(super) async fn empty_log(&self, group: u32, filled: u32, all: bool) -> Result<()> {
-        self.homing_alone(self.empty_log_alone(group, filled, all)).await
+    /// Takes home what lies in logs that are filled so far; what is to stay in logs only if it is `all`; until it
+    /// `gives_up`. Blocks taken home.
+    pub(super) async fn empty_logs(&self, logs: &[(u32, u32)], all: bool, gives_up: impl Fn() -> bool) -> Result<u64> {
+        self.homing_alone(self.empty_logs_alone(logs, all, gives_up)).await
     }
 
     /// Does one step that moves what lies in logs, when no other is under way.
@@ -169,10 +196,17 @@ impl Objects {
         result
     }
 
-    async fn empty_log_alone(&self, group: u32, filled: u32, all: bool) -> Result<()> {
-        let (stream, _turn) = self.stream_home();
-        let (bytes, _) = self.read_log(stream, group, 0, filled).await?;
-        let mut lying = self.lying_in(group, &bytes);
+    async fn empty_logs_alone(&self, logs: &[(u32, u32)], all: bool, gives_up: impl Fn() -> bool) -> Result<u64> {
+        let before = self.counters().homed;
+        let mut contents = Vec::new();
+        for (group, filled) in logs {
+            let (stream, _turn) = self.stream_home();
+            contents.push(self.read_log(stream, *group, 0, *filled).await?.0);
+        }
+        let in_logs = logs.iter().zip(&contents);
+        let mut lying: Vec<Loose<'_>> = in_logs.flat_map(|((group, _), bytes)| self.lying_in(*group, bytes)).collect();
+        // Of one that lies in several logs only the newest counts, wherever that is.
+        lying.sort_by_key(|l| (l.id, l.block));
         let mut staying = Vec::new();
         if !all {
             let stay = self.staying(lying.iter().map(|l| l.id).collect()).await?;
@@ -182,6 +216,9 @@ impl Objects {
         for step in lying.chunks(STEP) {
             let (stream, _turn) = self.stream_home();
             last = self.step_home(stream, step).await?.or(last);
+            if gives_up() {
+                break;
+            }
         }
         if let Some(number) = last {
             self.durable(number).await?;
@@ -189,13 +226,16 @@ impl Objects {
         let keys = |l: &Loose<'_>| (Key::logged(l.id, l.block), Key::logged(l.id, l.block));
         self.bring(&staying.iter().map(keys).collect::<Vec<_>>()).await?;
         let mut work = self.work.borrow_mut();
-        let stays = staying.iter().filter(|l| work.counts(l)).count() as u32;
-        if stays > 0 {
-            work.meta.logs.set_staying(group, stays);
-        } else {
-            work.leave_if_stuck(group, filled);
+        for (group, filled) in logs {
+            let (start, end) = (work.meta.logs.at(*group, 0), work.meta.logs.at(*group, *filled));
+            let stays = staying.iter().filter(|l| (start..end).contains(&l.at) && work.counts(l)).count() as u32;
+            if stays > 0 {
+                work.meta.logs.set_staying(*group, stays);
+            } else {
+                work.leave_if_stuck(*group, *filled);
+            }
         }
-        Ok(())
+        Ok(work.counters.homed - before)
     }
 
     /// The blocks that lie in a log, whether they still count or not, in the order of their objects.
@@ -240,12 +280,17 @@ impl Objects {
         self.bring(&ranges).await?;
         self.bring_for(&all).await?;
         // Where each lies at home, and where it goes: over that if it is its own alone, or to fresh blocks.
-        let mut homes: Vec<(&Loose<'_>, Option<u64>, Option<u64>)> = {
+        let mut homes: Vec<Home<'_, '_>> = {
             let work = self.work.borrow();
             let home = |l: &Loose<'_>| work.meta.home_of(l.id, l.block);
             let own = |home: &u64| !work.meta.is_shared(*home);
             lying.iter().filter(|l| work.counts(l)).map(|l| (l, home(l), home(l).filter(own))).collect()
         };
+        if self.core.disk.rotates() && self.logs_filled_to(PRESSED) {
+            let together = |a: &Home<'_, '_>, b: &Home<'_, '_>| a.2.is_some() && a.2.map(|at| at + 1) == b.2;
+            let scattered = homes.chunk_by_mut(together).filter(|run| run.len() < GATHERED);
+            scattered.flatten().for_each(|(_, _, to)| *to = None);
+        }
         let in_place: Vec<bool> = homes.iter().map(|(_, _, to)| to.is_some()).collect();
         let fresh: Vec<&Loose<'_>> = homes.iter().filter(|(_, _, to)| to.is_none()).map(|(l, ..)| *l).collect();
         let chunk = |of: &[&Loose<'_>]| {
@@ -292,6 +337,14 @@ impl Objects {
         self.work.borrow_mut().counters.homed += homed;
         Ok(Some(number))
     }
+}
+
+/// A block, where it lies at home, and where it goes.
+type Home<'a, 'b> = (&'a Loose<'b>, Option<u64>, Option<u64>);
+
+/// What a device did for others than those who move what lies in logs.
+fn moved(counters: &Counters) -> Bytes {
+    counters.guaranteed + counters.normal + counters.logged
 }
 
 /// A stream for one step.

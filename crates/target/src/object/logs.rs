@@ -403,12 +403,26 @@ impl Logs {
         self.staying.insert(group, blocks);
     }
 
-    /// The log with the most blocks to be taken home: the fullest one with something in it that can be, and unless it
-    /// is `all`, that is not to stay.
-    pub fn fullest(&self, all: bool) -> Option<(u32, u32)> {
+    /// The logs with the most blocks to be taken home, the fullest first: those with something in them that can be, and
+    /// unless it is `all`, that is not to stay. As many as are filled with `most` blocks together, and at least one.
+    pub fn fullest(&self, all: bool, most: u32) -> Vec<(u32, u32)> {
         let staying = |group: &u32| if all { 0 } else { self.staying.get(group).copied().unwrap_or(0) };
         let full = self.logs.iter().filter(|(group, log)| log.live > staying(group) && !self.stuck.contains(group));
-        full.max_by_key(|(_, log)| log.filled).map(|(group, log)| (*group, log.filled))
+        let mut full: Vec<(u32, u32)> = full.map(|(group, log)| (*group, log.filled)).collect();
+        full.sort_by_key(|(_, filled)| std::cmp::Reverse(*filled));
+        let mut together = full.first().map_or(0, |(_, filled)| *filled);
+        let fit = full.iter().skip(1).take_while(|(_, filled)| {
+            together += filled;
+            together <= most
+        });
+        let logs = full.len().min(1 + fit.count());
+        full.truncate(logs);
+        full
+    }
+
+    /// Whether so many percent of the room in `logs` logs is filled.
+    pub fn filled_to(&self, percent: u64, logs: u64) -> bool {
+        self.filled_in_all() * 100 > u64::from(self.capacity()) * logs * percent
     }
 
     /// Whether a checkpoint would make a log empty.

@@ -31,10 +31,6 @@ struct Group {
 }
 
 impl Group {
-    fn changed(&mut self) {
-        self.largest = self.runs.values().copied().max().unwrap_or(0);
-    }
-
     fn give(&mut self, mut at: u32, mut blocks: u32) {
         self.free += u64::from(blocks);
         if let Some((&before, &length)) = self.runs.range(..at).next_back() {
@@ -52,7 +48,7 @@ impl Group {
             }
         }
         self.runs.insert(at, blocks);
-        self.changed();
+        self.largest = self.largest.max(blocks);
     }
 
     /// Takes `blocks` from `at` on; whether they were free.
@@ -69,7 +65,10 @@ impl Group {
             self.runs.insert(at + blocks, first + length - at - blocks);
         }
         self.free -= u64::from(blocks);
-        self.changed();
+        // Looked for only when it may have gone: a group may have thousands of runs.
+        if length == self.largest {
+            self.largest = self.runs.values().copied().max().unwrap_or(0);
+        }
         true
     }
 }
@@ -78,6 +77,8 @@ impl Group {
 pub struct Space {
     layout: Layout,
     groups: BTreeMap<u32, Group>,
+    /// Free blocks of all groups together.
+    free: u64,
     /// Groups whose free runs have changed since they were last asked for.
     dirty: BTreeSet<u32>,
 }
@@ -85,7 +86,7 @@ pub struct Space {
 impl Space {
     /// No groups yet.
     pub fn new(layout: Layout) -> Space {
-        Space { layout, groups: BTreeMap::new(), dirty: BTreeSet::new() }
+        Space { layout, groups: BTreeMap::new(), free: 0, dirty: BTreeSet::new() }
     }
 
     fn group_blocks(&self) -> u64 {
@@ -107,13 +108,14 @@ impl Space {
         let all = [(0, self.group_blocks() as u32)];
         let mut entry = Group::default();
         runs.unwrap_or(&all).iter().for_each(|(at, blocks)| entry.give(*at, *blocks));
+        self.free += entry.free;
         self.groups.insert(group, entry);
         self.dirty.insert(group);
     }
 
     /// Free blocks.
     pub fn free(&self) -> u64 {
-        self.groups.values().map(|group| group.free).sum()
+        self.free
     }
 
     /// Blocks, free or not.
@@ -136,6 +138,7 @@ impl Space {
     pub fn remove(&mut self, group: u32) {
         let entry = self.groups.remove(&group).expect("it was there");
         assert_eq!(entry.free, self.group_blocks(), "group {group} is given away with what is in it");
+        self.free -= entry.free;
         self.dirty.remove(&group);
     }
 
@@ -192,6 +195,7 @@ impl Space {
     fn take(&mut self, group: u32, at: u32, blocks: u32, taken: &mut Vec<Run>) {
         let entry = self.groups.get_mut(&group).expect("it was there");
         assert!(entry.take(at, blocks), "blocks are taken that are not free");
+        self.free -= u64::from(blocks);
         self.dirty.insert(group);
         taken.push(Run { at: self.first_block(group) + u64::from(at), blocks: u64::from(blocks) });
     }
@@ -212,7 +216,9 @@ impl Space {
     pub fn claim(&mut self, run: Run) -> bool {
         let (group, at) = self.locate(run.at);
         self.dirty.insert(group);
-        self.groups.get_mut(&group).is_some_and(|entry| entry.take(at, run.blocks as u32))
+        let free = self.groups.get_mut(&group).is_some_and(|entry| entry.take(at, run.blocks as u32));
+        self.free -= if free { run.blocks } else { 0 };
+        free
     }
 
     /// Makes a run free.
@@ -220,6 +226,7 @@ impl Space {
         let (group, at) = self.locate(run.at);
         self.dirty.insert(group);
         self.groups.get_mut(&group).expect("what is freed is in a group of objects").give(at, run.blocks as u32);
+        self.free += run.blocks;
     }
 
     /// The free runs of each group that has changed since the last call, were `also` free too; and notes that those

@@ -93,9 +93,9 @@ fn a_log_is_empty_only_when_the_checkpoint_is_durable() {
     let mut logs = logs();
     place(&mut logs, 4, within(5)).unwrap();
     (0..3).for_each(|_| logs.needed(5));
-    assert_eq!((logs.live(), logs.fullest(false)), (3, Some((5, 4))));
+    assert_eq!((logs.live(), logs.fullest(false, 1)), (3, vec![(5, 4)]));
     (0..3).for_each(|_| logs.dropped(5));
-    assert_eq!((logs.live(), logs.fullest(false)), (0, None));
+    assert_eq!((logs.live(), logs.fullest(false, 1)), (0, vec![]));
     let (named, open) = logs.cut(Some(6), anywhere);
     assert_eq!((named, open), (Vec::new(), vec![6]));
     // The catalog before still counts, and with it what lies there.
@@ -217,7 +217,7 @@ fn no_block_of_a_log_is_given_twice_and_others_can_always_be_named() {
                 continue;
             }
             if random.once_in(3) {
-                if let Some((group, _)) = logs.fullest(false) {
+                if let Some((group, _)) = logs.fullest(false, 1).first().copied() {
                     let needed = live.get_mut(&group).unwrap();
                     (0..*needed).for_each(|_| logs.dropped(group));
                     *needed = 0;

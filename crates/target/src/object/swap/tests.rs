@@ -64,7 +64,7 @@ fn what_is_damaged_stays_and_the_rest_changes_places() {
     let (fake, target) = device(14);
     let at = {
         let work = target.objects().work.borrow();
-        let (group, _) = work.meta.logs.fullest(false).unwrap();
+        let (group, _) = work.meta.logs.fullest(false, 1)[0];
         BLOCK * work.meta.logs.at(group, 1)
     };
     fake.disk.flip(at + Bytes(70));
