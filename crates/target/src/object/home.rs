@@ -401,3 +401,6 @@ impl super::apply::Meta {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

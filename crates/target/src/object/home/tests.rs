@@ -1,0 +1,140 @@
+use super::{GATHERED, PRESSED, STEP, TOGETHER};
+use crate::Target;
+use crate::fake::Fake;
+use crate::object::Placement;
+use crate::object::apply::touching;
+use crate::object::rows::{BLOCK, Quota};
+use forebay_model::{Bytes, ObjectId};
+use std::rc::Rc;
+
+const ONE: ObjectId = ObjectId { volume: 1, object: 1 };
+/// Blocks of the object.
+const BLOCKS: u64 = 8192;
+
+/// A device that turns, or not, and an object of 32 MiB at home on it.
+fn device(size: Bytes, rotates: bool) -> (Fake, Rc<Target>) {
+    let fake = Fake::new(size, rotates);
+    let target = fake.target();
+    fake.run(async {
+        target.objects().create_volume(1, Quota::default()).await.unwrap();
+        target.objects().create(ONE, Vec::new()).await.unwrap();
+        let bytes = vec![1; (BLOCKS * BLOCK.0) as usize];
+        target.objects().write(target.stream(), ONE, 0, &bytes, Placement::Home).await.unwrap();
+        target.objects().checkpoint().await.unwrap();
+    });
+    (fake, target)
+}
+
+/// Writes a block of the object to a log.
+fn write(fake: &Fake, target: &Target, block: u64, byte: u8) {
+    let bytes = [byte; BLOCK.0 as usize];
+    fake.run(target.objects().write(target.stream(), ONE, block * BLOCK.0, &bytes, Placement::Log)).unwrap();
+}
+
+/// Where the blocks of the object lie at home.
+fn homes(fake: &Fake, target: &Target) -> Vec<Option<u64>> {
+    fake.run(target.objects().bring(&touching(ONE, 0, BLOCKS))).unwrap();
+    let work = target.objects().work.borrow();
+    (0..BLOCKS).map(|block| work.meta.home_of(ONE, block)).collect()
+}
+
+fn bytes_of(fake: &Fake, target: &Target) -> Vec<u8> {
+    let bytes = fake.run(target.objects().read(target.stream(), ONE, 0, BLOCKS * BLOCK.0)).unwrap();
+    bytes.chunks(BLOCK.0 as usize).map(|block| block[0]).collect()
+}
+
+/// Writes one block in five of the object to logs, one after the other, as long as `more`; nothing is taken home
+/// meanwhile. What each block holds.
+fn fill(fake: &Fake, target: &Target, mut more: impl FnMut(u64) -> bool) -> Vec<u8> {
+    target.objects().work.borrow_mut().tending = true;
+    let mut bytes = vec![1; BLOCKS as usize];
+    for n in (0..).take_while(|n| more(*n)) {
+        let (block, byte) = (n * 5 % BLOCKS, 2 + (n % 250) as u8);
+        write(fake, target, block, byte);
+        bytes[block as usize] = byte;
+    }
+    bytes
+}
+
+fn full_logs(target: &Target) -> Vec<(u32, u32)> {
+    target.objects().work.borrow().meta.logs.fullest(false, TOGETHER)
+}
+
+#[test]
+fn when_logs_are_nearly_full_what_is_scattered_goes_to_fresh_places_in_one_run() {
+    let (fake, target) = device(Bytes::mib(128), true);
+    let bytes = fill(&fake, &target, |_| !target.objects().logs_filled_to(PRESSED));
+    let before = homes(&fake, &target);
+    let live = target.objects().work.borrow().meta.logs.live();
+    assert_eq!(fake.run(target.objects().take_home()).unwrap(), live);
+    let after = homes(&fake, &target);
+    let mut moved: Vec<u64> = after.iter().zip(&before).filter(|(a, b)| a != b).filter_map(|(a, _)| *a).collect();
+    moved.sort_unstable();
+    assert_eq!(moved.len() as u64, live, "all of them were scattered");
+    let runs = moved.chunk_by(|a, b| a + 1 == *b).count() as u64;
+    assert!(runs * 100 < live, "{live} blocks lie in {runs} runs");
+    assert!(bytes_of(&fake, &target) == bytes);
+    drop(target);
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    fake.run(target.objects().ready()).unwrap();
+    assert!(bytes_of(&fake, &target) == bytes);
+    assert_eq!(homes(&fake, &target), after);
+}
+
+#[test]
+fn what_has_time_and_what_costs_no_turn_goes_where_it_was() {
+    for (rotates, percent) in [(true, PRESSED - 20), (false, PRESSED)] {
+        let (fake, target) = device(Bytes::mib(128), rotates);
+        let bytes = fill(&fake, &target, |_| !target.objects().logs_filled_to(percent));
+        let before = homes(&fake, &target);
+        assert!(fake.run(target.objects().take_home()).unwrap() > 0);
+        assert!(bytes_of(&fake, &target) == bytes);
+        assert!(homes(&fake, &target) == before, "rotates: {rotates}");
+    }
+}
+
+#[test]
+fn what_lies_together_goes_where_it_was_even_when_logs_are_nearly_full() {
+    let (fake, target) = device(Bytes::mib(256), true);
+    target.objects().work.borrow_mut().tending = true;
+    // Two of them fill a log.
+    let run = vec![8; (GATHERED + 6) * BLOCK.0 as usize];
+    for first in (0..BLOCKS).step_by(60).take_while(|_| !target.objects().logs_filled_to(PRESSED)) {
+        let at = first * BLOCK.0;
+        fake.run(target.objects().write(target.stream(), ONE, at, &run, Placement::Log)).unwrap();
+    }
+    assert!(target.objects().logs_filled_to(PRESSED));
+    let before = homes(&fake, &target);
+    let homed = fake.run(target.objects().take_home()).unwrap() as usize;
+    let moved = homes(&fake, &target).iter().zip(before).filter(|(after, before)| *after != before).count();
+    assert!(moved <= homed / STEP * GATHERED, "{moved} of {homed}: more than the ends of steps cut off");
+}
+
+#[test]
+fn of_what_lies_in_several_logs_only_the_newest_goes_home() {
+    let (fake, target) = device(Bytes::mib(128), true);
+    target.objects().work.borrow_mut().tending = true;
+    let left = |byte: u8| 18 - 2 * u64::from(byte);
+    for byte in 2..8 {
+        (0..left(byte)).for_each(|n| write(&fake, &target, n * 9, byte));
+    }
+    assert!(full_logs(&target).len() > 1);
+    let checkpoints = target.objects().counters().checkpoints;
+    assert_eq!(fake.run(target.objects().take_home()).unwrap(), left(2));
+    assert_eq!(target.objects().counters().checkpoints, checkpoints + 1, "one for all logs");
+    let bytes = bytes_of(&fake, &target);
+    for n in 0..left(2) {
+        assert_eq!(Some(bytes[n as usize * 9]), (2..8).rev().find(|byte| n < left(*byte)));
+    }
+}
+
+#[test]
+fn who_is_in_the_way_of_others_ends_after_a_step() {
+    let (fake, target) = device(Bytes::mib(256), true);
+    let bytes = fill(&fake, &target, |n| n < STEP as u64 + 300);
+    let live = target.objects().work.borrow().meta.logs.live();
+    let homed = fake.run(target.objects().empty_logs(&full_logs(&target), false, || true)).unwrap();
+    assert_eq!((live, homed), (820 + 504, STEP as u64));
+    assert!(bytes_of(&fake, &target) == bytes);
+}
