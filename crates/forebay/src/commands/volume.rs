@@ -218,7 +218,7 @@ fn held(info: &ObjectInfo) -> VolumeUse {
 }
 
 /// A limit, if it is one.
-fn unless_none(limit: u64) -> Option<u64> {
+pub(super) fn unless_none(limit: u64) -> Option<u64> {
     (limit != u64::MAX).then_some(limit)
 }
 
