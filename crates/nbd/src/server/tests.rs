@@ -345,3 +345,17 @@ fn one_connection_too_many_is_closed_and_makes_room_when_another_ends() {
     drop(shared.connections.wait_while(connections, |all| all.open.len() >= MOST_CONNECTIONS));
     assert_eq!(place.client().read(1, 1).unwrap(), Ok(vec![1]));
 }
+
+#[test]
+fn who_goes_away_within_a_write_leaves_no_connection_behind() {
+    let place = Place::new();
+    // One that could be done, and one that is refused.
+    for offset in [4096, SIZE as u64] {
+        let mut client = place.client();
+        client.send(0, command::WRITE, offset, 100, b"half of it").unwrap();
+        drop(client);
+    }
+    let connections = &place.server.as_ref().unwrap().shared.connections;
+    drop(connections.wait_while(connections.lock(), |all| !all.open.is_empty()));
+    assert!(place.bytes().iter().enumerate().all(|(n, byte)| usize::from(*byte) == n % 251));
+}
