@@ -13,7 +13,7 @@ pub use forebay_model::object::{
     AttributeChange, Content as Place, Durability, ObjectHead, OverQuota, Placement, Quota, Scope, VolumeUse,
 };
 pub use forebay_wire::object::{MOST_AT_ONCE, ObjectInfo, Receipt};
-pub use names::{Listing, Named, Put, Unfinished, is_under};
+pub use names::{Listing, Named, Put, Unfinished, is_under, name_of};
 pub use stream::{ObjectReader, ObjectWriter};
 
 use crate::cluster::unexpected;
@@ -215,7 +215,7 @@ impl Objects {
     }
 
     /// The attributes on a page: numbers and values.
-    pub fn attributes(&self, at: Place, page: u32) -> Result<Vec<(u32, Vec<u8>)>> {
+    pub fn attributes(&self, at: Place, page: u32) -> Result<OnPage> {
         let (mut all, mut from) = (Vec::new(), Some(0));
         while let Some(number) = from {
             match self.ask(at.target, Ask::Attributes { id: at.id, page, from: number }, Vec::new())?.answer?.reply {

@@ -3,6 +3,7 @@
 //!
 //! - [`device`]: blocks on a device; [`clock`]: time; [`random`]: chance; [`network`]: other processes.
 //! - [`buffer`]: aligned memory that devices read and write without a copy.
+//! - [`watched`], [`mailbox`], [`pipe`], [`window`]: what threads share, and how they hand things over.
 //! - [`executor`]: the one loop of a target, single-threaded, the same in reality and in simulation.
 //! - [`real`]: the implementations for a real machine; [`conformance`]: what every device is held to.
 
@@ -16,6 +17,8 @@ pub mod network;
 pub mod pipe;
 pub mod random;
 pub mod real;
+pub mod watched;
+pub mod window;
 
 pub use buffer::{Buffer, Slab};
 pub use clock::Clock;

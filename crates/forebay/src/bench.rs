@@ -1,5 +1,6 @@
 //! `forebay bench`: measures what is promised, beside the limit of the device it ran on.
 
+mod figures;
 mod logs;
 mod objects;
 mod promise;
@@ -8,9 +9,8 @@ mod simulated;
 
 use crate::context::Context;
 use clap::{Args, Subcommand};
-use forebay_model::{Bytes, Error, Rate, Result};
+use forebay_model::{Bytes, Rate, Result};
 use serde::Serialize;
-use std::path::PathBuf;
 
 /// What can be measured.
 #[derive(Subcommand)]
@@ -105,25 +105,21 @@ pub struct Figures {
 
 /// Runs the measurement and shows it.
 pub fn run(context: &mut Context, command: &BenchCommand) -> Result<()> {
-    let args = match command {
-        BenchCommand::Ring(args) => args,
-        BenchCommand::Logs(args) => return logs::run(context, args),
-        BenchCommand::Objects(args) => return objects::run(context, args),
-        BenchCommand::Promise(args) => return promise::run(context, args),
+    let fields = match command {
+        BenchCommand::Ring(args) => figures::fields(ring(args)?),
+        BenchCommand::Logs(args) => logs::run(args),
+        BenchCommand::Objects(args) => objects::run(args),
+        BenchCommand::Promise(args) => promise::run(args),
     };
+    figures::show(context, &fields?)
+}
+
+fn ring(args: &RingArgs) -> Result<Figures> {
     let mut figures = match forebay_sim::disk::presets::parse(&args.disk) {
         Some(spec) => simulated::run(args, spec?)?,
-        None => real::run(args, PathBuf::from(&args.disk))?,
+        None => figures::in_directory(&args.disk, |dir| real::run(args, dir))?,
     };
     figures.disk.clone_from(&args.disk);
     figures.element.clone_from(&args.element);
-    let json = serde_json::to_value(&figures).map_err(|e| Error::usage(format!("the figures cannot be shown: {e}")))?;
-    if context.json {
-        context.out.json(&json)?;
-    } else {
-        for (name, value) in json.as_object().into_iter().flatten() {
-            context.out.line(format!("{name:32} {value}"))?;
-        }
-    }
-    context.out.flush()
+    Ok(figures)
 }

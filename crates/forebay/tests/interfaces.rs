@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::Place;
+use common::{Place, signal};
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::process::{Child, Command};
@@ -94,8 +94,7 @@ fn found(place: &Place, name: &str) -> Vec<String> {
 
 /// Ends a recording in order.
 fn end(mut recording: Child) {
-    let status = Command::new("kill").args(["-INT", &recording.id().to_string()]).status().unwrap();
-    assert!(status.success());
+    signal(&recording, "INT");
     let mut said = String::new();
     recording.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(recording.wait().unwrap().success(), "{said}");

@@ -11,7 +11,7 @@
 
 mod common;
 
-use common::Place;
+use common::{Dice, Place, itself, pass, said};
 use forebay_client::{Cluster, Event, Recorder};
 use forebay_embedded::{Options, open};
 use forebay_model::ring::{Overflow, RingSpec, RingState, RingStatus};
@@ -20,7 +20,7 @@ use forebay_sim::seeds;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -41,29 +41,6 @@ const RATE: Rate = Rate::mb(4);
 /// Whoever waits longer than this waits for nothing. (That opening takes no longer than promised is shown in virtual time;
 /// here it is measured and printed.)
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Numbers by chance, from a seed: splitmix64.
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    /// From nothing to 30 ms, as often shorter than 100 us as longer.
-    fn moment(&mut self) -> Duration {
-        let power = self.below(15);
-        Duration::from_micros(self.below(2 << power))
-    }
-}
 
 /// Element number `n` of a ring.
 fn element(role: u64, n: u64) -> Vec<u8> {
@@ -376,29 +353,21 @@ struct Life {
 
 impl Life {
     fn begin(dir: &Path, role: u64, chance: u64, steps: u64) -> Life {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "live_until_killed", "--ignored", "--nocapture", "--test-threads=1"])
+        let mut child = itself("live_until_killed")
             .envs([(DIRECTORY, dir.as_os_str().to_owned()), (ROLE, role.to_string().into())])
             .envs([(CHANCE, chance.to_string()), (STEPS, steps.to_string())])
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let (tell, said): (Sender<String>, _) = channel();
+        let (tell, heard): (Sender<String>, _) = channel();
         let lines = Arc::new(Mutex::new(vec!["started".to_owned()]));
         tell.send("started".to_owned()).unwrap();
         let all = lines.clone();
-        let reader = std::thread::spawn(move || {
-            for line in output.lines().map_while(Result::ok) {
-                // The harness speaks too; a line that the kill cut off was not said.
-                if let Some((_, said)) = line.split_once("! ") {
-                    all.lock().unwrap().push(said.to_owned());
-                    let _ = tell.send(said.to_owned());
-                }
-            }
+        let reader = said(child.stdout.take().unwrap(), move |line| {
+            all.lock().unwrap().push(line.to_owned());
+            let _ = tell.send(line.to_owned());
         });
-        Life { role, child, lines, said, reader: Some(reader) }
+        Life { role, child, lines, said: heard, reader: Some(reader) }
     }
 
     /// Waits until it says `point`, if it has not said so before.
@@ -456,14 +425,6 @@ fn as_flash(dir: &Path) {
     let target = cluster.info().unwrap().targets[0].clone();
     cluster.set_profile(target.id, Profile::guess(target.size, false)).unwrap();
     cluster.close().unwrap();
-}
-
-/// Waits, for a time that has no event.
-fn pass(span: Duration) {
-    let began = Instant::now();
-    while began.elapsed() < span {
-        std::hint::spin_loop();
-    }
 }
 
 #[test]

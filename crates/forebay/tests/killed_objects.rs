@@ -11,16 +11,16 @@
 
 mod common;
 
-use common::{Dice, Place};
+use common::{Dice, Place, itself, pass, said};
 use forebay_client::objects::{Objects, Place as At, Placement, Quota, WriteOptions};
 use forebay_embedded::{Options, open};
 use forebay_model::{Kind, ObjectId};
 use forebay_sim::objects::{Known, put};
 use forebay_sim::seeds;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -231,25 +231,11 @@ struct Life {
 
 impl Life {
     fn begin(dir: &Path) -> Life {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "obey_until_killed", "--ignored", "--nocapture", "--test-threads=1"])
-            .env(DIRECTORY, dir)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (tell, said) = channel();
-        let output: BufReader<ChildStdout> = BufReader::new(child.stdout.take().unwrap());
-        let listening = std::thread::spawn(move || {
-            for line in output.lines().map_while(Result::ok) {
-                // The harness speaks too; a line that the kill cut off was not said.
-                if let Some((_, said)) = line.split_once("! ") {
-                    let _ = tell.send(said.to_owned());
-                }
-            }
-        });
+        let mut child = itself("obey_until_killed").env(DIRECTORY, dir).stdin(Stdio::piped()).spawn().unwrap();
+        let (tell, heard) = channel();
+        let listening = said(child.stdout.take().unwrap(), move |line| drop(tell.send(line.to_owned())));
         let input = child.stdin.take().unwrap();
-        Life { child, input, said, listening: Some(listening), waiting: BTreeMap::new() }
+        Life { child, input, said: heard, listening: Some(listening), waiting: BTreeMap::new() }
     }
 
     fn wait_for(&self, what: &str) {
@@ -357,16 +343,6 @@ fn other_input() -> ChildStdin {
     input
 }
 
-/// From nothing to 16 ms, as often shorter than 100 us as longer. There is no event to wait for: the moment is the point.
-fn pass(dice: &mut Dice) {
-    let power = dice.below(14);
-    let span = Duration::from_micros(dice.below(2 << power));
-    let began = std::time::Instant::now();
-    while began.elapsed() < span {
-        std::hint::spin_loop();
-    }
-}
-
 #[test]
 fn killed_at_any_moment_objects_have_everything_that_was_acknowledged() {
     let mut total = Tally::default();
@@ -385,7 +361,7 @@ fn killed_at_any_moment_objects_have_everything_that_was_acknowledged() {
             let mut life = Life::begin(&dir);
             life.wait_for("opening");
             if point == "opening" {
-                pass(&mut dice);
+                pass(dice.moment());
                 life.kill(&mut model);
                 continue;
             }
@@ -397,7 +373,7 @@ fn killed_at_any_moment_objects_have_everything_that_was_acknowledged() {
                 guest.wait_for("open");
                 let count = dice.below(40);
                 guest.run(&mut dice, &mut model, count, Some(point).filter(|point| *point != "any"));
-                pass(&mut dice);
+                pass(dice.moment());
                 life.kill(&mut model);
                 life = guest;
             }
@@ -406,7 +382,7 @@ fn killed_at_any_moment_objects_have_everything_that_was_acknowledged() {
             if dice.below(8) == 0 {
                 life.close(&mut model);
             } else {
-                pass(&mut dice);
+                pass(dice.moment());
                 life.kill(&mut model);
             }
             // Sometimes the next one finds what this one left.

@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::{Dice, Place};
+use common::{Dice, Place, signal};
 use forebay_env::Network;
 use forebay_env::real::{TcpNetwork, UnixNetwork};
 use forebay_nbd::client::Client;
@@ -52,8 +52,7 @@ impl Served {
 
     /// Ends it in order.
     fn stop(mut self) {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        signal(&self.child, "TERM");
         assert_eq!(self.child.wait().unwrap().code(), Some(0), "it ends in order");
     }
 }

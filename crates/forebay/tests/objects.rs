@@ -5,26 +5,13 @@
 
 mod common;
 
-use common::Place;
+use common::{Dice, Place, signal};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 /// Bytes that follow from `seed`, and look like none other.
 fn content(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
-}
-
-fn signal(child: &Child, name: &str) {
-    assert!(Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap().success());
+    Dice(seed).bytes(length)
 }
 
 /// A recorder in a process of its own, which so has the targets and serves others.

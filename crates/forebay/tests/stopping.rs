@@ -5,13 +5,9 @@
 
 mod common;
 
-use common::Place;
+use common::{Place, signal};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
-
-fn signal(child: &Child, name: &str) {
-    assert!(Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap().success());
-}
 
 /// Whether the process is stopped, as its machine says.
 fn is_stopped(child: &Child) -> bool {

@@ -94,7 +94,7 @@ pub struct ObjectHead {
 /// Where a write's bytes go.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Placement {
-    /// To the nearest log if it is small, else home.
+    /// Into the table of objects if the object stays small, to the nearest log if the write is small, else home.
     #[default]
     Auto,
     /// To a log, whatever its size: of an object that needs durability and is hardly read.

@@ -8,11 +8,11 @@ use crate::pool::Jobs;
 use crate::protocol::{Errno, REPLY_LEN, Request, command, command_flag, read_head, reply, skip};
 use forebay_env::network::Stream;
 use forebay_env::real::thread;
+use forebay_env::window::{Room, Window};
 use forebay_model::{Error, Kind, Result};
-use std::collections::VecDeque;
 use std::io::{self, Read};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of requests without an answer, and always one request.
 pub(crate) const WINDOW: usize = 32 << 20;
@@ -23,59 +23,17 @@ const HEAD: usize = 256;
 /// Zeros that are written at once, where a hole will not do.
 const ZEROS_AT_ONCE: usize = 4 << 20;
 
-/// Requests under way and answers that wait to be sent.
-#[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    answers: VecDeque<(Vec<u8>, usize)>,
-    count: usize,
-    bytes: usize,
-    /// Nothing more is asked.
-    closed: bool,
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until the window has room, before memory is taken.
-    fn make_room(&self, weight: usize) {
-        let mut state = self.lock();
-        while state.count >= MOST_PENDING || state.count > 0 && state.bytes + weight > WINDOW {
-            state = self.wait(state);
-        }
-        state.count += 1;
-        state.bytes += weight;
-    }
-
-    fn answer(&self, bytes: Vec<u8>, weight: usize) {
-        self.lock().answers.push_back((bytes, weight));
-        self.changed.notify_all();
-    }
-}
-
 /// Serves a client that has chosen the device, until it goes away or `stopping` is set and its reading end is closed;
 /// then until everything that it asked is answered.
 pub(crate) fn serve(stream: &mut dyn Stream, disk: &Arc<dyn Disk>, jobs: &Jobs, stopping: &AtomicBool) -> Result<()> {
-    let shared = Arc::new(Shared::default());
+    let window = Window::new(MOST_PENDING, WINDOW);
     let answering = {
-        let (shared, stream) = (shared.clone(), stream.try_clone()?);
-        thread::spawn("nbd-answer", move || send_answers(&shared, stream))?
+        let (window, stream) = (window.clone(), stream.try_clone()?);
+        thread::spawn("nbd-answer", move || send_answers(&window, stream))?
     };
     // What ended it does not matter: the client is gone, or is not one.
-    let _ = take_requests(stream, disk, jobs, &shared, stopping);
-    shared.lock().closed = true;
-    shared.changed.notify_all();
+    let _ = take_requests(stream, disk, jobs, &window, stopping);
+    window.close();
     // A thread that panicked has said so.
     let _ = answering.join();
     Ok(())
@@ -85,7 +43,7 @@ fn take_requests(
     stream: &mut dyn Stream,
     disk: &Arc<dyn Disk>,
     jobs: &Jobs,
-    shared: &Arc<Shared>,
+    window: &Arc<Window<Vec<u8>>>,
     stopping: &AtomicBool,
 ) -> io::Result<()> {
     let mut stream = io::BufReader::with_capacity(64 << 10, stream);
@@ -103,22 +61,18 @@ fn take_requests(
             Err(errno) => Some(errno),
         };
         if let Some(errno) = refused {
-            shared.make_room(HEAD);
+            let room = window.make_room(HEAD);
             if carries {
                 skip(&mut stream, u64::from(request.length))?;
             }
-            shared.answer(reply(request.cookie, Some(errno)).to_vec(), HEAD);
+            room.fill(reply(request.cookie, Some(errno)).to_vec());
             continue;
         }
-        let weight = weight(&request);
-        shared.make_room(weight);
+        let room = window.make_room(weight(&request));
         let mut payload = vec![0; if carries { request.length as usize } else { 0 }];
-        if let Err(error) = stream.read_exact(&mut payload) {
-            // Half a request does nothing, and holds nothing.
-            shared.answer(Vec::new(), weight);
-            return Err(error);
-        }
-        let answer = Answer { shared: shared.clone(), cookie: request.cookie, weight, sent: false };
+        // Half a request does nothing.
+        stream.read_exact(&mut payload)?;
+        let answer = Answer { room: Some(room), cookie: request.cookie };
         let disk = disk.clone();
         jobs.push(Box::new(move || answer.send(done(&*disk, &request, &payload))));
     }
@@ -160,24 +114,24 @@ fn weight(request: &Request) -> usize {
 
 /// An answer that will be sent, whatever happens to who does the work.
 struct Answer {
-    shared: Arc<Shared>,
+    /// Until there is an answer.
+    room: Option<Room<Vec<u8>>>,
     cookie: u64,
-    weight: usize,
-    sent: bool,
 }
 
 impl Answer {
     fn send(mut self, result: Result<Vec<u8>>) {
-        self.sent = true;
         let bytes = result.unwrap_or_else(|error| reply(self.cookie, Some(errno(&error))).to_vec());
-        self.shared.answer(bytes, self.weight);
+        if let Some(room) = self.room.take() {
+            room.fill(bytes);
+        }
     }
 }
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        if !self.sent {
-            self.shared.answer(reply(self.cookie, Some(Errno::Io)).to_vec(), self.weight);
+        if let Some(room) = self.room.take() {
+            room.fill(reply(self.cookie, Some(Errno::Io)).to_vec());
         }
     }
 }
@@ -219,27 +173,15 @@ fn errno(error: &Error) -> Errno {
 }
 
 /// Sends answers as they come, until nothing more is asked and everything is answered.
-fn send_answers(shared: &Shared, mut stream: Box<dyn Stream>) {
+fn send_answers(window: &Arc<Window<Vec<u8>>>, mut stream: Box<dyn Stream>) {
     let mut gone = false;
-    let mut state = shared.lock();
-    loop {
-        let Some((bytes, weight)) = state.answers.pop_front() else {
-            if state.closed && state.count == 0 {
-                return;
-            }
-            state = shared.wait(state);
-            continue;
-        };
-        drop(state);
+    while let Some((bytes, room)) = window.take() {
         if !gone && io::Write::write_all(&mut stream, &bytes).is_err() {
             // Nobody is there any more: who reads requests notices as well.
             gone = true;
             stream.shutdown();
         }
-        drop(bytes);
-        state = shared.lock();
-        state.count -= 1;
-        state.bytes -= weight;
-        shared.changed.notify_all();
+        // The memory first, and then the room for it.
+        drop((bytes, room));
     }
 }

@@ -1,6 +1,6 @@
 //! What is served: bytes by offset, and an object that has them.
 
-use forebay_client::objects::{MOST_AT_ONCE, Objects, Place, WriteOptions};
+use forebay_client::objects::{Objects, Place, WriteOptions};
 use forebay_model::{Error, Result};
 
 /// A device. Called by many threads at once; ranges lie within [`Disk::size`].
@@ -53,12 +53,7 @@ impl Disk for ObjectDisk {
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let mut at = offset;
-        for part in bytes.chunks(MOST_AT_ONCE.0 as usize) {
-            self.objects.write_at(self.at, at, part, WriteOptions::default())?;
-            at += part.len() as u64;
-        }
-        Ok(())
+        self.objects.write_at(self.at, offset, bytes, WriteOptions::default())
     }
 
     fn punch(&self, offset: u64, length: u64) -> Result<()> {

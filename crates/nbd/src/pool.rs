@@ -2,9 +2,10 @@
 //! the connection's own thread.
 
 use forebay_env::real::thread;
+use forebay_env::watched::Watched;
 use forebay_model::Result;
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Requests that are done at once. In a process that is not the cluster's owner each takes a connection to that.
 const WORKERS: usize = 16;
@@ -14,14 +15,8 @@ pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// The threads. What waits is bounded by the connections, each by its window.
 pub(crate) struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<Watched<State>>,
     threads: Vec<thread::JoinHandle<()>>,
-}
-
-#[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -32,13 +27,7 @@ struct State {
 
 /// Gives jobs to the threads.
 #[derive(Clone)]
-pub(crate) struct Jobs(Arc<Shared>);
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+pub(crate) struct Jobs(Arc<Watched<State>>);
 
 impl Pool {
     pub(crate) fn start() -> Result<Pool> {
@@ -58,8 +47,7 @@ impl Pool {
 impl Drop for Pool {
     /// Everything that was given is done first.
     fn drop(&mut self) {
-        self.shared.lock().closed = true;
-        self.shared.changed.notify_all();
+        self.shared.change(|state| state.closed = true);
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so.
             let _ = thread.join();
@@ -70,11 +58,11 @@ impl Drop for Pool {
 impl Jobs {
     pub(crate) fn push(&self, job: Job) {
         self.0.lock().jobs.push_back(job);
-        self.0.changed.notify_one();
+        self.0.tell_one();
     }
 }
 
-fn work(shared: &Shared) {
+fn work(shared: &Watched<State>) {
     let mut state = shared.lock();
     loop {
         match state.jobs.pop_front() {
@@ -84,7 +72,7 @@ fn work(shared: &Shared) {
                 state = shared.lock();
             }
             None if state.closed => return,
-            None => state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            None => state = shared.wait(state),
         }
     }
 }

@@ -6,10 +6,11 @@ use crate::negotiation::{Export, negotiate};
 use crate::pool::{Jobs, Pool};
 use forebay_env::network::{Listener, Stream};
 use forebay_env::real::thread;
+use forebay_env::watched::Watched;
 use forebay_model::Result;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Connections at once; more are closed as they come.
@@ -28,8 +29,7 @@ struct Shared {
     disk: Arc<dyn Disk>,
     export: Export,
     jobs: Jobs,
-    connections: Mutex<Connections>,
-    ended: Condvar,
+    connections: Watched<Connections>,
     stopping: AtomicBool,
 }
 
@@ -38,12 +38,6 @@ struct Connections {
     next: u64,
     /// A handle on each, to end it.
     open: BTreeMap<u64, Box<dyn Stream>>,
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Connections> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Server {
@@ -57,8 +51,7 @@ impl Server {
             disk,
             export,
             jobs: pool.jobs(),
-            connections: Mutex::default(),
-            ended: Condvar::new(),
+            connections: Watched::default(),
             stopping: AtomicBool::new(false),
         });
         let accepting = {
@@ -82,10 +75,9 @@ impl Server {
     pub fn close(mut self, patience: Duration) {
         self.stop_accepting();
         self.shared.stopping.store(true, Ordering::SeqCst);
-        let connections = self.shared.lock();
+        let connections = self.shared.connections.lock();
         connections.open.values().for_each(|stream| stream.end_reading());
-        let waited = self.shared.ended.wait_timeout_while(connections, patience, |all| !all.open.is_empty());
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        drop(self.shared.connections.wait_while_within(connections, patience, |all| !all.open.is_empty()));
     }
 
     fn stop_accepting(&mut self) {
@@ -101,11 +93,9 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop_accepting();
         self.shared.stopping.store(true, Ordering::SeqCst);
-        let mut connections = self.shared.lock();
+        let connections = self.shared.connections.lock();
         connections.open.values().for_each(|stream| stream.shutdown());
-        while !connections.open.is_empty() {
-            connections = self.shared.ended.wait(connections).unwrap_or_else(PoisonError::into_inner);
-        }
+        drop(self.shared.connections.wait_while(connections, |all| !all.open.is_empty()));
     }
 }
 
@@ -117,8 +107,7 @@ struct Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.shared.lock().open.remove(&self.id);
-        self.shared.ended.notify_all();
+        self.shared.connections.change(|connections| connections.open.remove(&self.id));
     }
 }
 
@@ -127,7 +116,7 @@ impl Drop for Open {
 fn take_in(shared: &Arc<Shared>, mut stream: Box<dyn Stream>) {
     let Ok(handle) = stream.try_clone() else { return };
     let open = {
-        let mut connections = shared.lock();
+        let mut connections = shared.connections.lock();
         if connections.open.len() >= MOST_CONNECTIONS {
             return;
         }

@@ -7,10 +7,11 @@ use crate::host::Host;
 use connection::Connection;
 use forebay_env::network::{Listener, Stream};
 use forebay_env::real::thread;
+use forebay_env::watched::Watched;
 use forebay_model::{Error, Result};
 use forebay_wire::{Command, FrameWriter, RequestId};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Connections at once. A process has one for what it asks, and one for each recorder and each query.
 pub const MOST_CONNECTIONS: usize = 64;
@@ -24,8 +25,7 @@ pub struct Server {
 
 struct Shared {
     host: Arc<Host>,
-    connections: Mutex<Connections>,
-    ended: Condvar,
+    connections: Watched<Connections>,
 }
 
 #[derive(Default)]
@@ -36,17 +36,11 @@ struct Connections {
     closing: bool,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Connections> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Server {
     /// Serves `host` to whoever comes to `listener`.
     pub fn start(host: Arc<Host>, listener: Box<dyn Listener>) -> Result<Server> {
         let closer = listener.closer();
-        let shared = Arc::new(Shared { host, connections: Mutex::default(), ended: Condvar::new() });
+        let shared = Arc::new(Shared { host, connections: Watched::default() });
         let accepting = {
             let shared = shared.clone();
             thread::spawn("serve", move || {
@@ -60,7 +54,7 @@ impl Server {
 
     /// Connections that are open.
     pub fn connections(&self) -> usize {
-        self.shared.lock().open.len()
+        self.shared.connections.lock().open.len()
     }
 
     /// Takes no more connections.
@@ -76,12 +70,10 @@ impl Server {
     /// Ends all connections and waits until nothing of them is left.
     pub fn close(&self) {
         self.stop_accepting();
-        let mut connections = self.shared.lock();
+        let mut connections = self.shared.connections.lock();
         connections.closing = true;
         connections.open.values().for_each(|stream| stream.shutdown());
-        while !connections.open.is_empty() {
-            connections = self.shared.ended.wait(connections).unwrap_or_else(PoisonError::into_inner);
-        }
+        drop(self.shared.connections.wait_while(connections, |all| !all.open.is_empty()));
     }
 }
 
@@ -94,14 +86,12 @@ fn take_in(shared: &Arc<Shared>, stream: Box<dyn Stream>) {
             let refused = stream.try_clone();
             let spawned = thread::spawn("connection", move || {
                 Connection::serve(&serving.host, stream);
-                serving.lock().open.remove(&id);
-                serving.ended.notify_all();
+                serving.connections.change(|connections| connections.open.remove(&id));
             });
             match (spawned, refused) {
                 (Ok(_), _) => return,
                 (Err(error), stream) => {
-                    shared.lock().open.remove(&id);
-                    shared.ended.notify_all();
+                    shared.connections.change(|connections| connections.open.remove(&id));
                     stream.map(|stream| (stream, error))
                 }
             }
@@ -116,7 +106,7 @@ fn take_in(shared: &Arc<Shared>, stream: Box<dyn Stream>) {
 
 fn admit(shared: &Shared, stream: &dyn Stream) -> Result<u64> {
     let handle = stream.try_clone()?;
-    let mut connections = shared.lock();
+    let mut connections = shared.connections.lock();
     if connections.open.len() >= MOST_CONNECTIONS {
         return Err(Error::busy(format!(
             "{MOST_CONNECTIONS} connections are open already; end a recorder, a query or a process"

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod harm;
+
 use forebay_model::Bytes;
 use forebay_sim::anatomy::{Kind, Part};
 use forebay_sim::audit::runs;
@@ -10,28 +12,8 @@ use forebay_sim::disk::{Fault, presets};
 use forebay_sim::stage::{Ending, Look, Scene, Stage};
 use forebay_target::segment::TRAILER_LEN;
 use forebay_target::verify::Cause;
+use harm::{Harm, costs_what_the_page_says};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
-
-/// What is done to a structure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Harm {
-    Zeroed,
-    Flipped,
-    Old,
-    Unreadable,
-    Misplaced,
-    Torn,
-}
-
-const HARMS: [(Harm, &str); 6] = [
-    (Harm::Zeroed, "zeroed"),
-    (Harm::Flipped, "one bit flipped"),
-    (Harm::Old, "as it was before"),
-    (Harm::Unreadable, "unreadable"),
-    (Harm::Misplaced, "another of its kind"),
-    (Harm::Torn, "half of it old"),
-];
 
 /// A row of the table: its name, how the target was left, and which part is damaged.
 struct Row {
@@ -170,16 +152,17 @@ fn a_check_tells_lost_and_misdirected_writes_apart_from_rot() {
         stage.disk.peek(place.at, &mut now);
         // Blocks are of many lengths: where one begins now, the middle of another may have been.
         let began = before[at..at + 8] == now[..8];
-        for harm_ in [Harm::Flipped, Harm::Old, Harm::Misplaced] {
-            harm(&stage, if harm_ == Harm::Flipped { parts } else { &places }, which, before, harm_);
-            let cause = match harm_ {
+        for harm in [Harm::Flipped, Harm::Old, Harm::Misplaced] {
+            let of = if harm == Harm::Flipped { parts } else { &places };
+            damage(&stage, of, &of[which], before, harm);
+            let cause = match harm {
                 Harm::Old if began => Cause::LostWrite,
                 Harm::Misplaced => Cause::Misdirected,
                 _ => Cause::Rot,
             };
             let found = stage.verify().rings.remove(0).damage;
             let causes: Vec<_> = found.iter().map(|d| d.cause).collect();
-            assert_eq!(causes, [cause], "{:?} {harm_:?}: {found:?}", place.kind);
+            assert_eq!(causes, [cause], "{:?} {harm:?}: {found:?}", place.kind);
             *seen.entry((place.kind, cause)).or_insert(0) += 1;
             stage.disk.poke(place.at, &now);
         }
@@ -199,43 +182,22 @@ fn scene(ending: Ending) -> (Scene, Vec<Part>, Vec<u8>) {
 }
 
 /// Damages a part. Whether anything of it is different now.
-fn harm(stage: &Stage, parts: &[Part], which: usize, before: &[u8], harm: Harm) -> bool {
-    let part = &parts[which];
-    let length = part.length.0 as usize;
-    let mut now = vec![0; length];
-    stage.disk.peek(part.at, &mut now);
-    let old = &before[part.at.0 as usize..part.at.0 as usize + length];
-    let mut then = now.clone();
-    match harm {
-        Harm::Zeroed => then.fill(0),
-        Harm::Flipped => then[length / 2] ^= 16,
-        Harm::Old => then.copy_from_slice(old),
-        Harm::Torn => then[length / 2..].copy_from_slice(&old[length / 2..]),
-        Harm::Misplaced => {
-            // The same of another segment, or the other copy; not a neighbour that may be shorter than its place.
-            let other = parts.iter().find(|p| p.kind == part.kind && p.owner != part.owner && p.length >= part.length);
-            let other = other.or_else(|| parts.iter().find(|p| p.kind == part.kind && p.owner != part.owner)).unwrap();
-            let common = length.min(other.length.0 as usize);
-            stage.disk.peek(other.at, &mut then[..common]);
-        }
-        Harm::Unreadable => {
-            let at = Bytes(part.at.0 / 512 * 512);
-            let end = Bytes((part.at.0 + part.length.0).next_multiple_of(512));
-            stage.disk.inject(Fault::Unreadable { offset: at, length: end - at, permanent: false });
-            return true;
-        }
-    }
-    stage.disk.poke(part.at, &then);
-    then != now
+fn damage(stage: &Stage, parts: &[Part], part: &Part, before: &[u8], harm: Harm) -> bool {
+    harm.harm(stage, (part.at, part.length.0), before, |then| {
+        // The same of another segment, or the other copy; not a neighbour that may be shorter than its place.
+        let other = parts.iter().find(|p| p.kind == part.kind && p.owner != part.owner && p.length >= part.length);
+        let other = other.or_else(|| parts.iter().find(|p| p.kind == part.kind && p.owner != part.owner)).unwrap();
+        let common = then.len().min(other.length.0 as usize);
+        stage.disk.peek(other.at, &mut then[..common]);
+    })
 }
 
-fn cell(row: &Row, harm_: Harm, (scene, parts, before): &(Scene, Vec<Part>, Vec<u8>)) -> Result<&'static str, String> {
+fn cell(row: &Row, harm: Harm, (scene, parts, before): &(Scene, Vec<Part>, Vec<u8>)) -> Result<&'static str, String> {
     let stage = scene.begin(7);
-    let which = (row.choose)(parts);
-    let part = parts[which].clone();
+    let part = &parts[(row.choose)(parts)];
     // What is told without any damage: what a crash may have begun to overwrite.
     let acknowledged = stage.book.borrow().acknowledged;
-    let changed = harm(&stage, parts, which, before, harm_);
+    let changed = damage(&stage, parts, part, before, harm);
     let seen = stage.verify();
     let Look { answer, complaints, status } = stage.look()?;
     let elements: BTreeSet<u64> = part.elements.clone().collect();
@@ -267,7 +229,7 @@ fn cell(row: &Row, harm_: Harm, (scene, parts, before): &(Scene, Vec<Part>, Vec<
     let said = seen.rings[0].damage.len() + seen.rings[0].repairs.len() + seen.complaints.len();
     // In the oldest segments after a crash it may be what the crash undid.
     let said = said + seen.rings[0].half_expired as usize;
-    let unseen = tail || part.kind == Kind::Root && matches!(harm_, Harm::Old | Harm::Misplaced);
+    let unseen = tail || part.kind == Kind::Root && matches!(harm, Harm::Old | Harm::Misplaced);
     if said == 0 && changed && !unseen {
         return Err("a check does not find it".to_string());
     }
@@ -287,35 +249,7 @@ fn cell(row: &Row, harm_: Harm, (scene, parts, before): &(Scene, Vec<Part>, Vec<
 
 #[test]
 fn every_damage_to_every_structure_costs_what_the_page_says() {
-    let mut table = String::from("| structure |");
-    HARMS.iter().for_each(|(_, name)| write!(table, " {name} |").unwrap());
-    table += "\n|---|";
-    table += &"---|".repeat(HARMS.len());
-    table.push('\n');
-    let mut wrong = Vec::new();
     let scenes = [Ending::Closed, Ending::Killed].map(|ending| (ending, scene(ending)));
-    for row in ROWS {
-        let (_, scene) = scenes.iter().find(|(ending, _)| *ending == row.ending).unwrap();
-        write!(table, "| {} |", row.name).unwrap();
-        for (harm, name) in HARMS {
-            match cell(row, harm, scene) {
-                Ok(cost) => write!(table, " {cost} |").unwrap(),
-                Err(error) => wrong.push(format!("{}, {name}: {error}", row.name)),
-            }
-        }
-        table.push('\n');
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format/damage.md");
-    let page = std::fs::read_to_string(path).unwrap_or_default();
-    let (head, rest) = page.split_once("<!-- table -->\n").unwrap_or(("", ""));
-    let tail = rest.split_once("<!-- end -->").map_or("", |(_, tail)| tail);
-    let expected = format!("{head}<!-- table -->\n{table}<!-- end -->{tail}");
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(path, &expected).unwrap();
-    }
-    assert!(
-        page == expected || std::env::var_os("UPDATE").is_some(),
-        "the page differs; write it anew with UPDATE=1:\n{table}"
-    );
+    let scene = |row: &Row| &scenes.iter().find(|(ending, _)| *ending == row.ending).unwrap().1;
+    costs_what_the_page_says("damage.md", ROWS, |row| row.name, |row, harm| cell(row, harm, scene(row)));
 }

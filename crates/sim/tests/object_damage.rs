@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod harm;
+
 use forebay_model::{Bytes, Kind, ObjectId};
 use forebay_sim::disk::{Fault, presets};
 use forebay_sim::stage::{Scene, Stage};
@@ -10,27 +12,7 @@ use forebay_target::Target;
 use forebay_target::object::Placement::{Auto, Home, Log};
 use forebay_target::object::record::{HEADER, MAGIC};
 use forebay_target::object::rows::{Key, Quota};
-use std::fmt::Write;
-
-/// What is done to a structure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Harm {
-    Zeroed,
-    Flipped,
-    Old,
-    Unreadable,
-    Misplaced,
-    Torn,
-}
-
-const HARMS: [(Harm, &str); 6] = [
-    (Harm::Zeroed, "zeroed"),
-    (Harm::Flipped, "one bit flipped"),
-    (Harm::Old, "as it was before"),
-    (Harm::Unreadable, "unreadable"),
-    (Harm::Misplaced, "another of its kind"),
-    (Harm::Torn, "half of it old"),
-];
+use harm::{Harm, costs_what_the_page_says};
 
 const OBJECTS: u64 = 8;
 const PAGE: u64 = 4096;
@@ -166,28 +148,6 @@ fn parts(stage: &Stage) -> Vec<Part> {
     ]
 }
 
-fn harm(stage: &Stage, part: &Part, before: &[u8], harm: Harm) {
-    let length = part.length as usize;
-    let mut then = vec![0; length];
-    stage.disk.peek(part.at, &mut then);
-    let now = then.clone();
-    let old = &before[part.at.0 as usize..part.at.0 as usize + length];
-    match harm {
-        Harm::Zeroed => then.fill(0),
-        Harm::Flipped => then[length / 2] ^= 16,
-        Harm::Old => then.copy_from_slice(old),
-        Harm::Torn => then[length / 2..].copy_from_slice(&old[length / 2..]),
-        Harm::Misplaced => stage.disk.peek(part.other, &mut then),
-        Harm::Unreadable => {
-            let at = Bytes(part.at.0 / 512 * 512);
-            let end = Bytes((part.at.0 + part.length).next_multiple_of(512));
-            return stage.disk.inject(Fault::Unreadable { offset: at, length: end - at, permanent: false });
-        }
-    }
-    assert!(then != now, "{harm:?} changes nothing of the {}", part.name);
-    stage.disk.poke(part.at, &then);
-}
-
 /// What is read of an object after the damage: its bytes are right, or why there are none.
 async fn cost(target: &Target, part: &Part) -> Result<&'static str, String> {
     let objects = target.objects();
@@ -232,9 +192,10 @@ async fn cost(target: &Target, part: &Part) -> Result<&'static str, String> {
     }
 }
 
-fn cell(part: &Part, (scene, before): (&Scene, &[u8]), harm_: Harm) -> Result<&'static str, String> {
+fn cell(part: &Part, (scene, before): (&Scene, &[u8]), harm: Harm) -> Result<&'static str, String> {
     let stage = scene.begin(7);
-    harm(&stage, part, before, harm_);
+    let changed = harm.harm(&stage, (part.at, part.length), before, |then| stage.disk.peek(part.other, then));
+    assert!(changed, "{harm:?} changes nothing of the {}", part.name);
     let env = stage.env();
     stage.world.run(async {
         let target = Target::open(env).await.map_err(|e| format!("the target does not open: {e}"))?;
@@ -250,35 +211,7 @@ fn cell(part: &Part, (scene, before): (&Scene, &[u8]), harm_: Harm) -> Result<&'
 #[test]
 fn every_damage_to_a_structure_of_objects_costs_what_the_page_says() {
     let (scene, parts, before) = scene();
-    let mut table = String::from("| structure |");
-    HARMS.iter().for_each(|(_, name)| write!(table, " {name} |").unwrap());
-    table += "\n|---|";
-    table += &"---|".repeat(HARMS.len());
-    table.push('\n');
-    let mut wrong = Vec::new();
-    for part in &parts {
-        write!(table, "| {} |", part.name).unwrap();
-        for (harm, name) in HARMS {
-            match cell(part, (&scene, &before), harm) {
-                Ok(cost) => write!(table, " {cost} |").unwrap(),
-                Err(error) => wrong.push(format!("{}, {name}: {error}", part.name)),
-            }
-        }
-        table.push('\n');
-    }
-    assert!(wrong.is_empty(), "{}\n{table}", wrong.join("\n"));
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format/objects.md");
-    let page = std::fs::read_to_string(path).unwrap_or_default();
-    let (head, rest) = page.split_once("<!-- table -->\n").unwrap_or(("", ""));
-    let tail = rest.split_once("<!-- end -->").map_or("", |(_, tail)| tail);
-    let expected = format!("{head}<!-- table -->\n{table}<!-- end -->{tail}");
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(path, &expected).unwrap();
-    }
-    assert!(
-        page == expected || std::env::var_os("UPDATE").is_some(),
-        "the page differs; write it anew with UPDATE=1:\n{table}"
-    );
+    costs_what_the_page_says("objects.md", &parts, |part| part.name, |part, harm| cell(part, (&scene, &before), harm));
 }
 
 #[test]

@@ -249,6 +249,24 @@ impl Catalog {
 const SEGMENT_RECORD: u64 = 96;
 
 impl RingRecord {
+    /// A ring of which nothing is written yet; its slots are still to be laid out.
+    pub fn empty(spec: RingSpec, groups: Vec<Option<u32>>, without_logs: bool) -> RingRecord {
+        RingRecord {
+            segment: spec.segment,
+            spec,
+            groups,
+            without_logs,
+            slots: Vec::new(),
+            path: Vec::new(),
+            path_segment: 1,
+            path_element: 0,
+            durable_end: 0,
+            doubtful_before: 0,
+            pins: Vec::new(),
+            writers: Writers::default(),
+        }
+    }
+
     /// The most slots of a ring: what its part of the catalog may take.
     pub fn most_slots(layout: &Layout) -> u64 {
         layout.area.0 / 2 / SEGMENT_RECORD

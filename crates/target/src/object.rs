@@ -335,4 +335,6 @@ impl Objects {
 }
 
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;

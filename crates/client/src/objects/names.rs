@@ -3,7 +3,7 @@
 
 use super::{ObjectReader, ObjectWriter, Objects, OverQuota, Place, WriteOptions, place};
 use forebay_model::object::{
-    CONTENT, DEFAULT_VOLUME, DEFAULT_VOLUME_NAME, NAME, NAMES, ObjectHead, Quota, name_number,
+    Attribute, CONTENT, DEFAULT_VOLUME, DEFAULT_VOLUME_NAME, NAME, NAMES, ObjectHead, Quota, name_number,
 };
 use forebay_model::ring::check_name;
 use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
@@ -80,13 +80,14 @@ impl Objects {
         if self.is_ring(name)? {
             return Err(Error::exists(format!("{name} is a ring; take another name for the object")));
         }
-        let mut targets = self.targets()?;
+        let targets = self.targets()?;
         let ids: Vec<TargetId> = targets.iter().map(|target| target.id).collect();
         if self.entry(name, &ids)?.is_some() && !replace {
             return Err(taken(name));
         }
-        targets.sort_by_key(|target| std::cmp::Reverse(target.free));
-        let target = targets.first().ok_or_else(|| Error::missing("there are no targets"))?.id;
+        // The first of those with the most space.
+        let target = targets.iter().min_by_key(|target| std::cmp::Reverse(target.free));
+        let target = target.ok_or_else(|| Error::missing("there are no targets"))?.id;
         for _ in 0..LOOKS {
             let at = place(target, DEFAULT_VOLUME, self.links.peer.random().max(1));
             match self.create_in_volume(at, vec![(NAMES, NAME, name.as_bytes().to_vec())]) {
@@ -281,7 +282,7 @@ impl Objects {
     }
 
     /// Makes an object in the default volume, and that first where there is none.
-    fn create_in_volume(&self, at: Place, attributes: Vec<(u32, u32, Vec<u8>)>) -> Result<()> {
+    fn create_in_volume(&self, at: Place, attributes: Vec<Attribute>) -> Result<()> {
         match self.create(at, attributes.clone()) {
             Err(error) if error.kind == Kind::Missing => {}
             created => return created,
@@ -404,7 +405,8 @@ fn attribute(info: &ObjectInfo, number: u32) -> Option<&[u8]> {
     info.attributes.iter().find(|(n, _)| *n == number).map(|(_, value)| value.as_slice())
 }
 
-fn name_of(info: &ObjectInfo) -> Option<String> {
+/// The name that something was given, or its bytes were written for, if its attributes on [`NAMES`] came with it.
+pub fn name_of(info: &ObjectInfo) -> Option<String> {
     String::from_utf8(attribute(info, NAME)?.to_vec()).ok()
 }
 

@@ -10,12 +10,13 @@ use crate::peer::{Block, WriterLink};
 use crate::stopper::Stopper;
 use forebay_env::network::Stream;
 use forebay_env::real::{clock, thread};
+use forebay_env::watched::Watched;
 use forebay_env::{Buffer, Slab};
 use forebay_model::{Error, Result};
 use forebay_wire::command::{Append, CloseWriter, Durable, OpenWriter, WriterEvent, WriterOpened};
 use forebay_wire::{Command, Flags, FrameReader, FrameWriter, RequestId};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 const OPEN: RequestId = RequestId(1);
@@ -27,17 +28,12 @@ const LEAST_BUFFERS: usize = 4;
 pub(super) struct RemoteWriter {
     opened: WriterOpened,
     slab: Slab,
-    shared: Arc<Shared>,
+    shared: Arc<Watched<State>>,
     stream: Box<dyn Stream>,
     vigil: Arc<Vigil>,
     /// How much silence is borne by whoever waits for what was recorded to be durable.
     limit: Duration,
     threads: Vec<thread::JoinHandle<()>>,
-}
-
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
 }
 
 struct State {
@@ -53,18 +49,10 @@ struct State {
     failure: Option<Error>,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn fail(&self, error: Error) {
-        self.lock().failure.get_or_insert(error);
-        self.changed.notify_all();
+impl State {
+    /// The first reason counts.
+    fn fail(&mut self, error: Error) {
+        self.failure.get_or_insert(error);
     }
 }
 
@@ -93,11 +81,10 @@ impl RemoteWriter {
             silent: Duration::ZERO,
             failure: None,
         };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let shared = Arc::new(Watched::new(state));
         let beats = shared.clone();
         vigil.expect(Wait::Beats(Box::new(move |silent| {
-            beats.lock().silent = silent;
-            beats.changed.notify_all();
+            beats.change(|state| state.silent = silent);
         })));
         let mut this = RemoteWriter {
             opened: *opened,
@@ -111,12 +98,12 @@ impl RemoteWriter {
         let sending = shared.clone();
         this.threads.push(thread::spawn("record-send", move || {
             if let Err(error) = send_all(&sending, &mut frames, writer) {
-                sending.fail(error);
+                sending.change(|state| state.fail(error));
             }
         })?);
         this.threads.push(thread::spawn("record-ack", move || {
             if let Err(error) = receive_all(&shared, &mut reader) {
-                shared.fail(error);
+                shared.change(|state| state.fail(error));
             }
         })?);
         Ok(this)
@@ -132,7 +119,7 @@ impl RemoteWriter {
     }
 
     fn end(&mut self) {
-        self.shared.fail(Error::disconnected("the session was ended"));
+        self.shared.change(|state| state.fail(Error::disconnected("the session was ended")));
         self.stream.shutdown();
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so.
@@ -142,7 +129,7 @@ impl RemoteWriter {
 }
 
 /// Sends blocks as they come, until the session is closed or fails.
-fn send_all(shared: &Shared, frames: &mut FrameWriter<Box<dyn Stream>>, writer: u64) -> Result<()> {
+fn send_all(shared: &Watched<State>, frames: &mut FrameWriter<Box<dyn Stream>>, writer: u64) -> Result<()> {
     let mut state = shared.lock();
     loop {
         if let Some(error) = &state.failure {
@@ -155,7 +142,7 @@ fn send_all(shared: &Shared, frames: &mut FrameWriter<Box<dyn Stream>>, writer: 
             frames.send(APPEND, Command::APPEND, Flags::NONE, &Append { writer, age }, &[&block.buffer])?;
             drop(block);
             // The other side may have been faster: then this was the last handle on the buffer.
-            shared.changed.notify_all();
+            shared.tell();
             state = shared.lock();
         } else if state.closing {
             return frames.send(CLOSE, Command::CLOSE_WRITER, Flags::NONE, &CloseWriter { writer }, &[]);
@@ -166,13 +153,12 @@ fn send_all(shared: &Shared, frames: &mut FrameWriter<Box<dyn Stream>>, writer: 
 }
 
 /// Takes note of what is durable, until the session is closed or fails.
-fn receive_all(shared: &Shared, reader: &mut FrameReader<Box<dyn Stream>>) -> Result<()> {
+fn receive_all(shared: &Watched<State>, reader: &mut FrameReader<Box<dyn Stream>>) -> Result<()> {
     loop {
         let head = reader.receive()?.ok_or_else(hung_up)?;
         if head.request == CLOSE {
             reader.answer::<forebay_wire::command::Reply>(&head)?;
-            shared.lock().closed = true;
-            shared.changed.notify_all();
+            shared.change(|state| state.closed = true);
             return Ok(());
         }
         let WriterEvent::Durable(durable) = reader.answer(&head)? else {
@@ -185,7 +171,7 @@ fn receive_all(shared: &Shared, reader: &mut FrameReader<Box<dyn Stream>>) -> Re
         state.sent = state.sent.saturating_sub(settled);
         drop(state);
         drop(freed);
-        shared.changed.notify_all();
+        shared.tell();
     }
 }
 
@@ -199,7 +185,7 @@ impl WriterLink for RemoteWriter {
         if wait {
             stopper.on_stop(move || {
                 drop(shared.lock());
-                shared.changed.notify_all();
+                shared.tell();
             });
         }
         let mut state = self.shared.lock();
@@ -222,7 +208,7 @@ impl WriterLink for RemoteWriter {
         state.kept.push_back(Arc::new(block));
         let failure = state.failure.clone();
         drop(state);
-        self.shared.changed.notify_all();
+        self.shared.tell();
         failure.map_or(Ok(()), Err)
     }
 
@@ -252,8 +238,7 @@ impl WriterLink for RemoteWriter {
     }
 
     fn close(mut self: Box<Self>) -> Result<()> {
-        self.shared.lock().closing = true;
-        self.shared.changed.notify_all();
+        self.shared.change(|state| state.closing = true);
         let mut state = self.shared.lock();
         let result = loop {
             if state.closed {

@@ -1,18 +1,17 @@
 //! `forebay bench logs`: small durable writes beside a streaming user, on simulated disks; or of many clients at once,
 //! also on a real one.
 
-use crate::context::Context;
+use super::figures::{self, Latency, fields, millis, rounded};
 use clap::{Args, ValueEnum};
-use forebay_env::real::{self, OpenMode, Options, file, process};
+use forebay_env::real::{self, OpenMode, Options};
 use forebay_model::{Bytes, Error, Result};
 use forebay_sim::disk::{DiskSpec, presets};
-use forebay_sim::logs::{
-    Durable, Load, MixedLoad, Outcome, Policy, Share, durable_writes, mean, run as run_load, run_mixed,
-};
+use forebay_sim::logs::{Durable, Load, MixedLoad, Outcome, Policy, Share, durable_writes, run as run_load, run_mixed};
 use forebay_sim::world::World;
 use forebay_target::profile::{MeasureOptions, measure};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use serde_json::Value;
+use std::path::Path;
 use std::time::Duration;
 
 /// What is measured.
@@ -100,14 +99,6 @@ struct Figures {
     limit_turn_ms: f64,
 }
 
-#[derive(Debug, Serialize)]
-struct Latency {
-    mean: f64,
-    p50: f64,
-    p99: f64,
-    max: f64,
-}
-
 /// The fields of the JSON with clients.
 #[derive(Debug, Serialize)]
 struct ClientFigures {
@@ -136,30 +127,16 @@ struct TraceFigures {
     write_latency_ms: Latency,
 }
 
-/// Runs the measurement and shows it.
-pub fn run(context: &mut Context, args: &LogsArgs) -> Result<()> {
-    let disk = presets::parse(&args.disk).transpose()?;
-    let json = match (args.clients, disk) {
-        (None, Some(disk)) if args.trace.is_some() => serde_json::to_value(of_trace(args, disk)?),
-        (Some(clients), disk) => serde_json::to_value(of_clients(args, clients, disk)?),
-        (None, Some(disk)) => serde_json::to_value(beside_streams(args, disk)?),
-        (None, None) => {
-            return Err(Error::usage(format!(
-                "{} is no simulated disk; the names are sim:{}; on a real one give --clients",
-                args.disk,
-                presets::NAMES.join(", sim:")
-            )));
-        }
-    };
-    let json = json.map_err(|e| Error::usage(format!("the figures cannot be shown: {e}")))?;
-    if context.json {
-        context.out.json(&json)?;
-    } else {
-        for (name, value) in json.as_object().into_iter().flatten() {
-            context.out.line(format!("{name:32} {value}"))?;
-        }
+/// Runs the measurement.
+pub fn run(args: &LogsArgs) -> Result<Value> {
+    if let Some(clients) = args.clients {
+        return fields(of_clients(args, clients, presets::parse(&args.disk).transpose()?)?);
     }
-    context.out.flush()
+    let disk = figures::simulated(&args.disk, "; on a real one give --clients")?;
+    match args.trace {
+        Some(Trace::Mixed) => fields(of_trace(args, disk)?),
+        None => fields(beside_streams(args, disk)?),
+    }
 }
 
 fn beside_streams(args: &LogsArgs, disk: DiskSpec) -> Result<Figures> {
@@ -185,20 +162,10 @@ fn of_trace(args: &LogsArgs, disk: DiskSpec) -> Result<TraceFigures> {
         seconds: args.seconds,
         seed: args.seed,
         accesses: all.len() as u64,
-        latency_ms: latency(&all),
-        read_latency_ms: latency(&outcome.reads),
-        write_latency_ms: latency(&outcome.writes),
+        latency_ms: Latency::of(&all),
+        read_latency_ms: Latency::of(&outcome.reads),
+        write_latency_ms: Latency::of(&outcome.writes),
     })
-}
-
-/// Of latencies, the shortest first.
-fn latency(sorted: &[Duration]) -> Latency {
-    let millis = |span: Duration| rounded(span.as_secs_f64() * 1e3);
-    let of = |share: f64| {
-        let rank = ((sorted.len() as f64 * share).ceil() as usize).max(1) - 1;
-        millis(sorted.get(rank).copied().unwrap_or_default())
-    };
-    Latency { mean: millis(mean(sorted)), p50: of(0.5), p99: of(0.99), max: of(1.0) }
 }
 
 fn of_clients(args: &LogsArgs, clients: u64, disk: Option<DiskSpec>) -> Result<ClientFigures> {
@@ -212,13 +179,7 @@ fn of_clients(args: &LogsArgs, clients: u64, disk: Option<DiskSpec>) -> Result<C
             let disk = world.disk(disk);
             world.run(durable_writes(world.env(disk), None, clients, span))?
         }
-        None => {
-            let dir = PathBuf::from(&args.disk).join(format!("bench-{}.forebay-tmp", process::id()));
-            file::make_directory(&dir)?;
-            let durable = on_file(&dir.join("target"), args.size, clients, span);
-            file::remove_directory(&dir)?;
-            durable?
-        }
+        None => figures::in_directory(&args.disk, |dir| on_file(&dir.join("target"), args.size, clients, span))?,
     };
     Ok(ClientFigures {
         disk: args.disk.clone(),
@@ -228,7 +189,7 @@ fn of_clients(args: &LogsArgs, clients: u64, disk: Option<DiskSpec>) -> Result<C
         writes: durable.latencies.len() as u64,
         writes_per_second: rounded(durable.rate()),
         flushes: durable.syncs,
-        sync_latency_ms: latency(&durable.latencies),
+        sync_latency_ms: Latency::of(&durable.latencies),
     })
 }
 
@@ -247,7 +208,6 @@ fn on_file(path: &Path, size: Bytes, clients: u64, span: Duration) -> Result<Dur
 }
 
 fn figures(args: &LogsArgs, outcome: &Outcome) -> Figures {
-    let millis = |span: Duration| rounded(span.as_secs_f64() * 1e3);
     let share = |share: &Option<Share>| share.map(|share| rounded(share.share()));
     Figures {
         disk: args.disk.clone(),
@@ -258,7 +218,7 @@ fn figures(args: &LogsArgs, outcome: &Outcome) -> Figures {
         seed: args.seed,
         read_share: share(&outcome.read),
         write_share: share(&outcome.written),
-        sync_latency_ms: latency(&outcome.latencies),
+        sync_latency_ms: Latency::of(&outcome.latencies),
         rounds: outcome.latencies.len() as u64,
         rounds_due: outcome.due,
         log_swaps: outcome.log_swaps,
@@ -270,9 +230,4 @@ fn figures(args: &LogsArgs, outcome: &Outcome) -> Figures {
         limit_bytes_per_second: outcome.disk_rate.0,
         limit_turn_ms: millis(outcome.turn),
     }
-}
-
-/// To a thousandth: more says nothing.
-fn rounded(value: f64) -> f64 {
-    (value * 1e3).round() / 1e3
 }

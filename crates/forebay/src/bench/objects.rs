@@ -1,11 +1,11 @@
 //! `forebay bench objects`: large sequential I/O of objects on a real disk, through a target in this process, beside
 //! what the device gives to raw I/O; or many readers at once on a simulated one.
 
+use super::figures::{self, fields};
 use super::real::raw;
-use crate::context::Context;
 use clap::Args;
 use forebay_env::Env;
-use forebay_env::real::{self, OpenMode, Options, file, process};
+use forebay_env::real::{self, OpenMode, Options, process};
 use forebay_model::{Bytes, Error, ObjectId, Profile, Rate, Result};
 use forebay_sim::disk::{DiskSpec, presets};
 use forebay_sim::many;
@@ -13,8 +13,9 @@ use forebay_target::Target;
 use forebay_target::object::Placement;
 use forebay_target::object::rows::Quota;
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -88,24 +89,15 @@ struct Simulated {
     fairness: f64,
 }
 
-/// Runs the measurement and shows it.
-pub fn run(context: &mut Context, args: &ObjectsArgs) -> Result<()> {
+/// Runs the measurement.
+pub fn run(args: &ObjectsArgs) -> Result<Value> {
     if args.request == Bytes::ZERO || args.request > Bytes::mib(64) || args.depth == 0 {
         return Err(Error::usage(format!("{} at once; ask for 1 B to 64 MiB, at least one under way", args.request)));
     }
-    let json = match presets::parse(&args.disk) {
-        Some(disk) => serde_json::to_value(simulated(args, disk?)?),
-        None => serde_json::to_value(on_disk(args, &PathBuf::from(&args.disk))?),
-    };
-    let json = json.map_err(|e| Error::usage(format!("the figures cannot be shown: {e}")))?;
-    if context.json {
-        context.out.json(&json)?;
-    } else {
-        for (name, value) in json.as_object().into_iter().flatten() {
-            context.out.line(format!("{name:32} {value}"))?;
-        }
+    match presets::parse(&args.disk) {
+        Some(disk) => fields(simulated(args, disk?)?),
+        None => fields(figures::in_directory(&args.disk, |dir| on_disk(args, &dir.join("target.0")))?),
     }
-    context.out.flush()
 }
 
 fn simulated(args: &ObjectsArgs, disk: DiskSpec) -> Result<Simulated> {
@@ -136,21 +128,7 @@ fn simulated(args: &ObjectsArgs, disk: DiskSpec) -> Result<Simulated> {
     })
 }
 
-fn on_disk(args: &ObjectsArgs, parent: &Path) -> Result<Figures> {
-    if !file::is_directory(parent) {
-        return Err(Error::usage(format!(
-            "{} is not a directory; name one on the disk to be measured",
-            parent.display()
-        )));
-    }
-    let dir = parent.join(format!("bench-{}.forebay-tmp", process::id()));
-    file::make_directory(&dir)?;
-    let figures = in_directory(args, &dir.join("target.0"));
-    file::remove_directory(&dir)?;
-    figures
-}
-
-fn in_directory(args: &ObjectsArgs, path: &Path) -> Result<Figures> {
+fn on_disk(args: &ObjectsArgs, path: &Path) -> Result<Figures> {
     // Beside objects there are logs, rows, and what a target keeps free.
     let device = Bytes(args.size.0 + args.size.0 / 3) + Bytes::mib(512);
     drop(real::create_file(path, device)?);
@@ -208,7 +186,8 @@ impl Sequence {
         for object in 1..=self.size.0.div_ceil(OBJECT.0) {
             objects.create(ObjectId { volume: VOLUME, object }, Vec::new()).await?;
         }
-        let bytes: Rc<[u8]> = (0..self.request.0 / 8).flat_map(|n| (n * 0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();
+        let bytes: Rc<[u8]> =
+            (0..self.request.0 / 8).flat_map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();
         let stream = self.target.stream();
         let written = self
             .pass(|target, id, offset, length| {

@@ -1,14 +1,13 @@
 //! `forebay bench promise`: a ring with a guarantee on a simulated disk, beside everything else at once.
 
-use crate::context::Context;
+use super::figures::{self, Latency, rounded};
 use clap::Args;
 use forebay_model::{Bytes, Error, Rate, Result};
-use forebay_sim::disk::presets;
 use forebay_sim::promise::Elements;
 use forebay_sim::promise::beside::{self, State};
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 /// What is measured.
 #[derive(Args)]
@@ -61,19 +60,9 @@ struct Figures {
     device_busy_share: f64,
 }
 
-#[derive(Debug, Serialize)]
-struct Latency {
-    mean: f64,
-    p50: f64,
-    p99: f64,
-    max: f64,
-}
-
-/// Runs the measurement and shows it.
-pub fn run(context: &mut Context, args: &PromiseArgs) -> Result<()> {
-    let disk = presets::parse(&args.disk).ok_or_else(|| {
-        Error::usage(format!("{} is no simulated disk; the names are sim:{}", args.disk, presets::NAMES.join(", sim:")))
-    })??;
+/// Runs the measurement.
+pub fn run(args: &PromiseArgs) -> Result<Value> {
+    let disk = figures::simulated(&args.disk, "")?;
     if args.rate == Rate(0) {
         return Err(Error::usage("a promise of nothing is always kept; give a --rate, such as 60MB/s"));
     }
@@ -82,9 +71,8 @@ pub fn run(context: &mut Context, args: &PromiseArgs) -> Result<()> {
     (load.guarantee, load.rate) = (args.rate, args.rate);
     let Elements::Fixed(element) = load.elements else { unreachable!("the headline has elements of one size") };
     let (outcome, others) = beside::run(args.seed, &load, &states)?;
-    let millis = |span: Duration| (span.as_secs_f64() * 1e6).round() / 1e3;
     let per_second = |bytes: Bytes| Rate::of(bytes, outcome.elapsed).0;
-    let figures = Figures {
+    figures::fields(Figures {
         disk: args.disk.clone(),
         states: states.iter().map(|state| state.name()).collect(),
         seconds: outcome.elapsed.as_secs_f64(),
@@ -100,26 +88,12 @@ pub fn run(context: &mut Context, args: &PromiseArgs) -> Result<()> {
         small_writes: others.small.len() as u64,
         small_writes_due: others.small_due,
         small_writes_waiting: others.small_waiting,
-        small_latency_ms: Latency {
-            mean: millis(others.mean()),
-            p50: millis(others.percentile(0.5)),
-            p99: millis(others.percentile(0.99)),
-            max: millis(others.percentile(1.0)),
-        },
+        small_latency_ms: Latency::of(&others.small),
         capacity_bytes: outcome.capacity.0,
         filled_bytes: others.filled.0,
         pinned_segments: outcome.pinned,
         device_read_bytes_per_second: per_second(outcome.device_read),
         device_written_bytes_per_second: per_second(outcome.device_written),
-        device_busy_share: (outcome.device_busy.as_secs_f64() / outcome.elapsed.as_secs_f64() * 1e3).round() / 1e3,
-    };
-    let json = serde_json::to_value(figures).map_err(|e| Error::usage(format!("the figures cannot be shown: {e}")))?;
-    if context.json {
-        context.out.json(&json)?;
-    } else {
-        for (name, value) in json.as_object().into_iter().flatten() {
-            context.out.line(format!("{name:32} {value}"))?;
-        }
-    }
-    context.out.flush()
+        device_busy_share: rounded(outcome.device_busy.as_secs_f64() / outcome.elapsed.as_secs_f64()),
+    })
 }

@@ -11,13 +11,13 @@ use elements::Elements;
 use forebay_capture::LinkType;
 use forebay_client::{Cluster, PlanRequest, Recorder, RecorderOptions};
 use forebay_embedded::{FormatOptions, Measure, Options};
-use forebay_env::real::{clock, file, process};
+use forebay_env::real::{clock, process};
 use forebay_model::key::KeySet;
 use forebay_model::ring::{Content, Overflow, RingSpec};
-use forebay_model::{Bytes, Error, Rate, Result, Timestamp};
+use forebay_model::{Bytes, Rate, Result, Timestamp};
 use readers::Readers;
 use seconds::Seconds;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// The ring's name.
@@ -25,20 +25,7 @@ const NAME: &str = "/bench";
 /// At most so many elements, or bytes, between two looks at the clock.
 const BATCH: (usize, usize) = (512, 32 << 10);
 
-pub(super) fn run(args: &RingArgs, parent: PathBuf) -> Result<Figures> {
-    if !file::is_directory(&parent) {
-        return Err(Error::usage(format!(
-            "{} is not a directory; name one on the disk to be measured",
-            parent.display()
-        )));
-    }
-    let dir = parent.join(format!("bench-{}.forebay-tmp", process::id()));
-    let figures = in_directory(args, &dir);
-    file::remove_directory(&dir)?;
-    figures
-}
-
-fn in_directory(args: &RingArgs, dir: &Path) -> Result<Figures> {
+pub(super) fn run(args: &RingArgs, dir: &Path) -> Result<Figures> {
     let format = FormatOptions {
         size: Some(args.size),
         devices: Vec::new(),

@@ -5,7 +5,7 @@ mod rebuild;
 
 use crate::context::Context;
 use crate::show::human;
-use crate::show::live::{Live, bar};
+use crate::show::live::Live;
 use clap::Args;
 use forebay_embedded::Settings;
 use forebay_env::real::{self, OpenMode};
@@ -78,18 +78,12 @@ fn one(context: &mut Context, device: &Path, quick: bool) -> Result<bool> {
             let complaints = complaints.into_iter().chain(contradictions).collect();
             return Ok::<_, Error>((superblock, catalog, Found { complaints, ..Found::default() }, false));
         }
-        let mut progress = |done: Bytes, total: Bytes| {
-            if live.is_due() {
-                live.show(&format!("reading {name} {} {done} of {total}", bar(done.0, total.0, 30)));
-            }
-        };
+        let mut progress = |done, total| live.progress(format_args!("reading {name}"), done, total);
         let found = verify(env, &mut progress).await?;
         Ok((superblock, catalog, found, true))
     })?;
     let name = device.display().to_string();
-    let named = |e: Error| if e.message.contains(&name) { e } else { e.of(&name) };
-    let (superblock, catalog, mut found, read) = inspected.map_err(named)?;
-    found.complaints.extend(contradictions(&superblock, &catalog));
+    let (superblock, catalog, found, read) = inspected.map_err(|error| named(error, &name))?;
     let damage: usize = found.rings.iter().map(|ring| ring.damage.len()).sum();
     let objects = &found.objects;
     let damage = damage + objects.damage.len() + objects.contradictions.len();
@@ -145,6 +139,11 @@ fn one(context: &mut Context, device: &Path, quick: bool) -> Result<bool> {
         ),
     })?;
     Ok(sound)
+}
+
+/// The error, which names the device then.
+fn named(error: Error, device: &str) -> Error {
+    if error.message.contains(device) { error } else { error.of(device) }
 }
 
 fn ring_lines(ring: &RingFound) -> Vec<String> {

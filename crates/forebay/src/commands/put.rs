@@ -1,5 +1,6 @@
 //! `forebay put`: a file, or standard input, becomes an object with a name. It has the name when all of it is durable.
 
+use super::volume::unless_none;
 use crate::context::Context;
 use crate::show::live::{Live, bar};
 use crate::show::say;
@@ -54,8 +55,8 @@ pub fn run(context: &mut Context, args: &PutArgs) -> Result<()> {
         if context.json {
             let over = named.over.map(|over| {
                 json!({
-                    "volume": over.volume, "used_bytes": over.used.0, "soft_bytes": limit(over.soft_bytes.0),
-                    "objects": over.objects, "soft_objects": limit(over.soft_objects),
+                    "volume": over.volume, "used_bytes": over.used.0, "soft_bytes": unless_none(over.soft_bytes.0),
+                    "objects": over.objects, "soft_objects": unless_none(over.soft_objects),
                 })
             });
             return context.out.json(&json!({
@@ -70,11 +71,6 @@ pub fn run(context: &mut Context, args: &PutArgs) -> Result<()> {
     })
 }
 
-/// A limit that is one.
-fn limit(most: u64) -> Option<u64> {
-    Some(most).filter(|most| *most < u64::MAX)
-}
-
 fn warning(over: &OverQuota) -> String {
     let mut said = Vec::new();
     if over.used > over.soft_bytes {
@@ -84,7 +80,7 @@ fn warning(over: &OverQuota) -> String {
         said.push(format!("{} of {} objects", over.objects, over.soft_objects));
     }
     format!(
-        "volume {:x} holds more than its soft quota: {}; remove something before it is full",
+        "volume {} holds more than its soft quota: {}; remove something before it is full",
         over.volume,
         said.join(" and ")
     )

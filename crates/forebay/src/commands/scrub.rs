@@ -1,13 +1,14 @@
 //! `forebay scrub`: reads all that a cluster keeps and compares it with its checksums, beside all other work.
 
 use crate::context::Context;
-use crate::show::live::{Live, bar};
+use crate::show::human;
+use crate::show::live::Live;
 use clap::Args;
 use forebay_client::Cluster;
 use forebay_env::real::signal::Stop;
 use forebay_model::scrub::{Finding, Scrubbed};
 use forebay_model::{Rate, Result, TargetId};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -53,10 +54,7 @@ fn one(
     let mut anew = args.restart;
     loop {
         let step = cluster.scrub(target, args.rate, STEP, std::mem::take(&mut anew))?;
-        if live.is_due() {
-            let Scrubbed { device, done, total, .. } = &step;
-            live.show(&format!("scrubbing {device} {} {done} of {total}", bar(done.0, total.0, 30)));
-        }
+        live.progress(format_args!("scrubbing {}", step.device), step.done, step.total);
         if !step.found.is_empty() {
             live.clear();
         }
@@ -85,16 +83,14 @@ fn tell(context: &mut Context, step: &Scrubbed, finding: &Finding) -> Result<()>
 fn sum_up(context: &mut Context, step: &Scrubbed) -> Result<()> {
     let Scrubbed { target, device, began, done, total, finished, damaged, .. } = step;
     if context.json {
-        let sum: Value = json!({
+        return context.out.json(&json!({
             "device": device, "target": target.to_string(), "began": began.to_string(), "done_bytes": done.0,
             "total_bytes": total.0, "finished": finished, "damaged": damaged,
-        });
-        return context.out.json(&sum);
+        }));
     }
     let found = match damaged {
         0 => "nothing is damaged".to_string(),
-        1 => "1 damaged place".to_string(),
-        n => format!("{n} damaged places"),
+        n => human::some(*n, "damaged place"),
     };
     if *finished {
         context.out.line(format_args!("{device}: read {done} since {began}: {found}."))

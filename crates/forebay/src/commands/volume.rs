@@ -4,8 +4,8 @@ use crate::context::Context;
 use crate::show::human;
 use clap::{Args, Subcommand};
 use forebay_client::Cluster;
-use forebay_client::objects::{ObjectInfo, Place, Quota, VolumeUse};
-use forebay_model::object::{DEFAULT_VOLUME, DEFAULT_VOLUME_NAME, NAME, NAMES};
+use forebay_client::objects::{ObjectInfo, Place, Quota, VolumeUse, name_of};
+use forebay_model::object::{DEFAULT_VOLUME, DEFAULT_VOLUME_NAME, NAMES};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
 use serde_json::{Value, json};
 
@@ -202,7 +202,7 @@ fn table(context: &mut Context, found: &[(TargetId, ObjectInfo)]) -> Result<()> 
         };
         table.add_row([
             info.id.volume.to_string(),
-            name(info).unwrap_or_default(),
+            name_of(info).unwrap_or_default(),
             target.to_string(),
             objects.to_string(),
             used.to_string(),
@@ -218,19 +218,14 @@ fn held(info: &ObjectInfo) -> VolumeUse {
 }
 
 /// A limit, if it is one.
-fn unless_none(limit: u64) -> Option<u64> {
+pub(super) fn unless_none(limit: u64) -> Option<u64> {
     (limit != u64::MAX).then_some(limit)
-}
-
-fn name(info: &ObjectInfo) -> Option<String> {
-    let (_, value) = info.attributes.iter().find(|(number, _)| *number == NAME)?;
-    String::from_utf8(value.clone()).ok()
 }
 
 fn object(target: TargetId, info: &ObjectInfo) -> Value {
     let VolumeUse { objects, used, quota } = held(info);
     json!({
-        "volume": info.id.volume, "name": name(info), "target": target.to_string(), "objects": objects,
+        "volume": info.id.volume, "name": name_of(info), "target": target.to_string(), "objects": objects,
         "used_bytes": used.0, "soft_bytes": unless_none(quota.soft_bytes.0), "hard_bytes": unless_none(quota.hard_bytes.0),
         "soft_objects": unless_none(quota.soft_objects), "hard_objects": unless_none(quota.hard_objects),
     })

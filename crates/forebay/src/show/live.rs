@@ -3,7 +3,8 @@
 use forebay_env::real::clock;
 use forebay_env::real::file::{self, File};
 use forebay_env::real::process::{self, Standard};
-use forebay_model::Moment;
+use forebay_model::{Bytes, Moment};
+use std::fmt::Display;
 use std::io::Write;
 use std::time::Duration;
 
@@ -45,6 +46,13 @@ impl Live {
         // A terminal that is gone is no reason to stop what it showed.
         let _ = terminal.write_all(format!("\r\x1b[K{cut}").as_bytes());
         self.shown = true;
+    }
+
+    /// Shows how much of `total` is done, if it is time to.
+    pub fn progress(&mut self, doing: impl Display, done: Bytes, total: Bytes) {
+        if self.is_due() {
+            self.show(&format!("{doing} {} {done} of {total}", bar(done.0, total.0, 30)));
+        }
     }
 
     /// Takes the line away.

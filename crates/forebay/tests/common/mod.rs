@@ -2,20 +2,32 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Numbers by chance, from a seed: splitmix64.
 pub struct Dice(pub u64);
 
 impl Dice {
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    /// From nothing to 30 ms, as often shorter than 100 us as longer.
+    pub fn moment(&mut self) -> Duration {
+        let power = self.below(15);
+        Duration::from_micros(self.below(2 << power))
     }
 
     pub fn bytes(&mut self, length: usize) -> Vec<u8> {
@@ -24,6 +36,38 @@ impl Dice {
             .map(|n| (start.wrapping_add(n / 7).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8)
             .collect()
     }
+}
+
+/// Sends a process a signal by its name.
+pub fn signal(child: &Child, name: &str) {
+    assert!(Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap().success());
+}
+
+/// Waits, for a time that has no event.
+pub fn pass(span: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < span {
+        std::hint::spin_loop();
+    }
+}
+
+/// A process of one test of this program, which only others start, and whose output is for [`said`].
+pub fn itself(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]).stdout(Stdio::piped());
+    command
+}
+
+/// Hands on what such a process says after `! `, line by line, until its end.
+pub fn said(output: ChildStdout, mut hear: impl FnMut(&str) + Send + 'static) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            // The harness speaks too; a line that the kill cut off was not said.
+            if let Some((_, said)) = line.split_once("! ") {
+                hear(said);
+            }
+        }
+    })
 }
 
 /// A directory with a cluster in it, or room for one.

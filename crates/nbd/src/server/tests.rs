@@ -5,13 +5,14 @@ use crate::protocol::{command, command_flag, handshake, info, option, option_rep
 use forebay_env::Network;
 use forebay_env::real::UnixNetwork;
 use forebay_model::Error;
+use std::sync::Mutex;
 
 /// Bytes in memory. What touches the first byte waits until it is let go.
 struct Memory {
     bytes: Mutex<Vec<u8>>,
-    gate: Mutex<bool>,
-    opened: Condvar,
-    /// The most bytes and the most requests at once.
+    /// Whether the first byte is let go.
+    open: Watched<bool>,
+    /// How often it was flushed.
     flushes: Mutex<u64>,
 }
 
@@ -19,13 +20,11 @@ const SIZE: usize = 1 << 20;
 
 impl Memory {
     fn open(&self) {
-        *self.gate.lock().unwrap() = true;
-        self.opened.notify_all();
+        self.open.change(|open| *open = true);
     }
 
     fn pass(&self, offset: u64) {
-        let gate = self.gate.lock().unwrap();
-        drop(self.opened.wait_while(gate, |open| offset == 0 && !*open).unwrap());
+        drop(self.open.wait_while(self.open.lock(), |open| offset == 0 && !*open));
     }
 }
 
@@ -74,8 +73,7 @@ impl Place {
         let address = folder.path().join("socket").display().to_string();
         let disk = Arc::new(Memory {
             bytes: Mutex::new((0..SIZE).map(|n| (n % 251) as u8).collect()),
-            gate: Mutex::default(),
-            opened: Condvar::new(),
+            open: Watched::default(),
             flushes: Mutex::default(),
         });
         let server = Server::start(UnixNetwork.listen(&address).unwrap(), "/disk", disk.clone()).unwrap();
@@ -343,7 +341,21 @@ fn one_connection_too_many_is_closed_and_makes_room_when_another_ends() {
     assert!(is_at_end(&mut *place.stream()));
     clients.pop().unwrap().send(0, command::DISCONNECT, 0, 0, &[]).unwrap();
     let shared = &place.server.as_ref().unwrap().shared;
-    let open = shared.lock();
-    drop(shared.ended.wait_while(open, |all| all.open.len() >= MOST_CONNECTIONS).unwrap());
+    let connections = shared.connections.lock();
+    drop(shared.connections.wait_while(connections, |all| all.open.len() >= MOST_CONNECTIONS));
     assert_eq!(place.client().read(1, 1).unwrap(), Ok(vec![1]));
+}
+
+#[test]
+fn who_goes_away_within_a_write_leaves_no_connection_behind() {
+    let place = Place::new();
+    // One that could be done, and one that is refused.
+    for offset in [4096, SIZE as u64] {
+        let mut client = place.client();
+        client.send(0, command::WRITE, offset, 100, b"half of it").unwrap();
+        drop(client);
+    }
+    let connections = &place.server.as_ref().unwrap().shared.connections;
+    drop(connections.wait_while(connections.lock(), |all| !all.open.is_empty()));
+    assert!(place.bytes().iter().enumerate().all(|(n, byte)| usize::from(*byte) == n % 251));
 }

@@ -134,23 +134,20 @@ impl Connection<'_> {
         };
         let length = head.payload as usize;
         if length as u64 > MOST_AT_ONCE.0 {
-            objects.make_room(0);
-            objects.refuse(head.request, 0, head.command, too_much(length));
+            objects.refuse(head.request, head.command, too_much(length));
             return Ok(());
         }
         let request = match request {
             Ok(request) => request,
             Err(error) => {
-                objects.make_room(0);
-                objects.refuse(head.request, 0, head.command, error);
+                objects.refuse(head.request, head.command, error);
                 return Ok(());
             }
         };
-        let weight = request.weight(length);
-        objects.make_room(weight);
+        let room = objects.make_room(request.weight(length));
         let mut payload = vec![0; length];
         self.reader.payload_into(&mut payload)?;
-        objects.ask(head.request, weight, request, payload);
+        objects.ask(head.request, room, request, payload);
         Ok(())
     }
 

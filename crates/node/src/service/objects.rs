@@ -4,7 +4,7 @@ use super::Service;
 use forebay_model::object::{AttributeChange, ObjectHead, Quota, Scope, VolumeUse};
 use forebay_model::{Bytes, Error, ObjectId, Result, TargetId};
 use forebay_target::object::rows::{self, BLOCK};
-use forebay_target::object::{self, How, Objects};
+use forebay_target::object::{How, Objects};
 use forebay_target::schedule::StreamId;
 use forebay_wire::object::{Ask, MOST_AT_ONCE, MOST_ATTRIBUTES, MOST_RIDING};
 use forebay_wire::object::{ObjectAnswer, ObjectInfo, ObjectReply, ObjectRequest, Receipt, Riders};
@@ -104,15 +104,18 @@ async fn change_or_tell(
         Ask::SetQuota { volume, quota } => objects.set_quota(volume, limits(quota)).await.map(done),
         Ask::Create { id, attributes } => objects.create(id, attributes).await.map(done),
         Ask::Remove { id } => objects.remove(id).await.map(done),
-        Ask::Stat { id, page } => info(objects, id, page).await.map(|info| ObjectReply::Info(Box::new(info))),
+        Ask::Stat { id, page } => {
+            let info = info(objects, id, &objects.head(id).await?, page).await?;
+            Ok(ObjectReply::Info(Box::new(info)))
+        }
         Ask::List { volume, from, most, page } => list(objects, volume, from, most, page).await,
         Ask::Read { .. } => Err(Error::usage("reading changes nothing")),
         Ask::Write { id, offset, placement, durability } => {
-            let how = How { placement: place(placement), durability, set };
+            let how = How { placement, durability, set };
             objects.write_as(stream, id, Some(offset), payload, &how).await.map(|_| ObjectReply::Done)
         }
         Ask::Append { id, placement, durability } => {
-            let how = How { placement: place(placement), durability, set };
+            let how = How { placement, durability, set };
             objects.write_as(stream, id, None, payload, &how).await.map(ObjectReply::At)
         }
         Ask::Truncate { id, size } => objects.truncate_as(id, size, &set).await.map(done),
@@ -170,13 +173,13 @@ pub(crate) fn too_much(length: usize) -> Error {
     Error::usage(format!("{length} bytes at once are too many to write; write {MOST_AT_ONCE} at most"))
 }
 
-async fn info(objects: &Objects, id: ObjectId, page: Option<u32>) -> Result<ObjectInfo> {
-    let head = head(&objects.head(id).await?);
+/// What is known of an object whose head was read, with the first attributes of `page`.
+async fn info(objects: &Objects, id: ObjectId, known: &rows::Head, page: Option<u32>) -> Result<ObjectInfo> {
     let attributes = match page {
         Some(page) => objects.attributes(id, page).await?,
         None => Vec::new(),
     };
-    Ok(ObjectInfo { id, head, attributes: riding(attributes) })
+    Ok(ObjectInfo { id, head: head(known), attributes: riding(attributes) })
 }
 
 /// How many of the attributes have `most` bytes together at most.
@@ -223,7 +226,7 @@ async fn list(objects: &Objects, volume: u64, from: u64, most: u32, page: Option
             if sum + MOST_RIDING > MOST_ATTRIBUTES {
                 return Ok(ObjectReply::List { objects: found, next: Some(number(&object.id)) });
             }
-            match info(objects, object.id, page).await {
+            match info(objects, object.id, &object.head, page).await {
                 Ok(info) => {
                     // What is known without attributes has about the size of a few.
                     sum += 128 + info.attributes.iter().map(|(_, value)| weight(value)).sum::<usize>();
@@ -236,14 +239,6 @@ async fn list(objects: &Objects, volume: u64, from: u64, most: u32, page: Option
         }
     }
     Ok(ObjectReply::List { objects: found, next })
-}
-
-fn place(placement: forebay_model::object::Placement) -> object::Placement {
-    match placement {
-        forebay_model::object::Placement::Auto => object::Placement::Auto,
-        forebay_model::object::Placement::Log => object::Placement::Log,
-        forebay_model::object::Placement::Home => object::Placement::Home,
-    }
 }
 
 fn limits(quota: Quota) -> rows::Quota {

@@ -8,6 +8,7 @@ use super::rows::{BLOCK, Head, Key, Part, Quota, Row, Volume};
 use super::settings;
 use crate::schedule::StreamId;
 use forebay_model::object::AttributeChange;
+pub use forebay_model::object::{Attribute, Placement};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result};
 use std::rc::Rc;
 
@@ -21,21 +22,6 @@ const MOST_ATTRIBUTES: usize = 256;
 pub(super) const LARGEST: u64 = 1 << 60;
 /// How often a command that finds the logs full has them emptied.
 const MOST_ATTEMPTS: u32 = 8;
-
-/// Where a write's bytes go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Placement {
-    /// Inline if the object stays small ([`super::inline`]), to the nearest log if the write is ([`super::settings`] say
-    /// how small), else home.
-    Auto,
-    /// To a log, whatever its size: of an object that needs durability and is hardly read.
-    Log,
-    /// Home, whatever its size.
-    Home,
-}
-
-/// An attribute: its page, its number on it, its value.
-pub type Attribute = (u32, u32, Vec<u8>);
 
 /// An object that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 use super::record::{Found, HEADER};
 use super::rows::{BLOCK, Quota};
+use super::testing::{self, again, id, opened};
 use super::{Objects, Placement, commands, logs, replay};
 use crate::Target;
 use crate::fake::{Fake, Op, Writer, sequences, small};
@@ -10,24 +11,8 @@ use std::time::Duration;
 
 const VOLUME: ObjectId = ObjectId::volume(1);
 
-fn id(object: u64) -> ObjectId {
-    ObjectId { volume: 1, object }
-}
-
-/// A device of 64 MiB, with groups of 1 MiB and logs of 16 blocks, and a volume on it.
 fn device() -> (Fake, Rc<Target>) {
-    let fake = Fake::new(Bytes::mib(64), false);
-    let target = fake.target();
-    fake.run(target.objects().create_volume(1, Quota::default())).unwrap();
-    (fake, target)
-}
-
-fn again(fake: &Fake, target: Rc<Target>) -> Rc<Target> {
-    drop(target);
-    fake.kill();
-    let target = fake.run(Target::open(fake.env())).expect("it opens");
-    fake.run(target.objects().ready()).expect("the logs are read");
-    target
+    testing::device(Bytes::mib(64))
 }
 
 fn create(fake: &Fake, target: &Target, object: u64) {
@@ -424,7 +409,7 @@ fn a_damaged_block_of_a_log_costs_its_object_only_and_is_said_when_it_is_read() 
     let (_, place, length, data) = records[6];
     assert_eq!(data, 2);
     fake.disk.flip(place + Bytes(length) + BLOCK + Bytes(9));
-    let target = again_damaged(&fake);
+    let target = opened(&fake);
     for object in (1..=10).filter(|object| *object != 7) {
         assert_eq!(read(&fake, &target, object, 0, 100).unwrap(), vec![object as u8; 40]);
     }
@@ -442,12 +427,6 @@ fn a_damaged_block_of_a_log_costs_its_object_only_and_is_said_when_it_is_read() 
     // Written anew, it is whole.
     write(&fake, &target, 7, 0, &numbered(2), Placement::Log).unwrap();
     assert!(read(&fake, &target, 7, 0, 1 << 20).unwrap() == numbered(2));
-}
-
-fn again_damaged(fake: &Fake) -> Rc<Target> {
-    let target = fake.run(Target::open(fake.env())).unwrap();
-    fake.run(target.objects().ready()).unwrap();
-    target
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use super::RingFound;
 use super::shape::{Shape, shape};
 use super::sweep::{Blocks, Sighting, Sightings, Trail, What, lost};
-use crate::catalog::{RingRecord, Segment, Writers};
+use crate::catalog::{RingRecord, Segment};
 use crate::layout::Layout;
 use forebay_model::gap::Cause;
 use forebay_model::ring::RingSpec;
@@ -144,20 +144,9 @@ fn record(
     (spec.block, spec.segment) = (block.max(Bytes(u64::from(largest))), shape.segment);
     let length = groups.last_key_value().map_or(0, |(place, _)| place + 1);
     let (known, mut path) = chain(entries.into_values().collect(), spec.block, length * shape.per_group);
-    let mut record = RingRecord {
-        segment: shape.segment,
-        groups: (0..length).map(|place| groups.get(&place).copied()).collect(),
-        without_logs: shape.without_logs,
-        slots: vec![None; (length * shape.per_group) as usize],
-        path: Vec::new(),
-        path_segment: 1,
-        path_element: 0,
-        durable_end: 0,
-        doubtful_before: 0,
-        pins: Vec::new(),
-        writers: Writers::default(),
-        spec,
-    };
+    let of_places = (0..length).map(|place| groups.get(&place).copied()).collect();
+    let mut record = RingRecord::empty(spec, of_places, shape.without_logs);
+    record.slots = vec![None; (length * shape.per_group) as usize];
     let without_trailer = known.iter().chain(&path).filter(|entry| entry.trailer().is_none()).count();
     let next_first = path.first().and_then(Entry::first);
     let mut summaries = summaries(&known, path.first());

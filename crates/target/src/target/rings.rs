@@ -5,7 +5,7 @@
 
 use super::{Target, overhead};
 use crate::admission;
-use crate::catalog::{Catalog, GroupClass, RingRecord, Writers};
+use crate::catalog::{Catalog, GroupClass, RingRecord};
 use crate::layout::Layout;
 use crate::object::Objects;
 use crate::ring::Ring;
@@ -92,20 +92,7 @@ impl Target {
         let (groups, without_logs) = (groups_in(&layout, &placed.places), placed.without_logs);
         spec.segment = segment_size(&layout, &spec, without_logs)?;
         spec.capacity = layout.group * groups.len() as u64;
-        let mut record = RingRecord {
-            segment: spec.segment,
-            spec,
-            groups: groups.iter().copied().map(Some).collect(),
-            without_logs,
-            slots: Vec::new(),
-            path: Vec::new(),
-            path_segment: 1,
-            path_element: 0,
-            durable_end: 0,
-            doubtful_before: 0,
-            pins: Vec::new(),
-            writers: Writers::default(),
-        };
+        let mut record = RingRecord::empty(spec, groups.iter().copied().map(Some).collect(), without_logs);
         check_slots(&layout, &record, groups.len(), groups.len())?;
         record.slots = vec![None; groups.len() * record.segments_per_group(&layout) as usize];
         if record.spec.guarantee > Rate(0) {

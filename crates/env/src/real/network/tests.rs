@@ -105,7 +105,7 @@ fn only_the_same_user_and_root_are_let_in() {
     assert!(admits(1000, 1000) && admits(0, 1000) && admits(0, 0));
     assert!(!admits(1001, 1000) && !admits(1000, 0));
     let (near, _far) = UnixStream::pair().unwrap();
-    assert_eq!(peer_user(&near).unwrap(), own_user());
+    assert_eq!(peer(&near).unwrap().uid.as_raw(), own_user());
 }
 
 #[test]

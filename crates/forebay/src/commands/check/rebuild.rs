@@ -3,7 +3,7 @@
 
 use crate::context::Context;
 use crate::show::human;
-use crate::show::live::{Live, bar};
+use crate::show::live::Live;
 use forebay_env::real::{self, OpenMode};
 use forebay_model::{Bytes, Error, Result, TargetId};
 use forebay_target::rebuild::{Candidate, Plan, RingFound, look};
@@ -25,11 +25,7 @@ pub fn run(
     let mut live = Live::new(!context.json);
     let name = device.display().to_string();
     let done = real::run(real::Options { device: opened }, move |env| async move {
-        let mut progress = |done: Bytes, total: Bytes| {
-            if live.is_due() {
-                live.show(&format!("reading {name} {} {done} of {total}", bar(done.0, total.0, 30)));
-            }
-        };
+        let mut progress = |done, total| live.progress(format_args!("reading {name}"), done, total);
         let plan = look(env.clone(), target, &mut progress).await?;
         drop(live);
         let said = Said::of(&plan);
@@ -45,7 +41,7 @@ pub fn run(
         Ok::<_, Error>(said)
     })?;
     let name = device.display().to_string();
-    let said = done.map_err(|e| if e.message.contains(&name) { e } else { e.of(&name) })?;
+    let said = done.map_err(|error| super::named(error, &name))?;
     if context.json {
         context.out.json(&said.json(&name, write))?
     } else {

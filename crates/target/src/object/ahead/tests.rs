@@ -1,6 +1,7 @@
 use super::{ACTIVE, Contexts, FURTHEST, SKIP, Touched};
+use crate::object::testing::id;
 use crate::seeds::each;
-use forebay_model::{Bytes, Moment, ObjectId};
+use forebay_model::{Bytes, Moment};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,10 +9,6 @@ const CACHE: Bytes = Bytes(150_000_000);
 const ALL: Bytes = Bytes(u64::MAX);
 const SIZE: u64 = 1 << 40;
 const PIECE: u64 = 64 << 10;
-
-fn id(object: u64) -> ObjectId {
-    ObjectId { volume: 1, object }
-}
 
 fn at(seconds: u64) -> Moment {
     Moment(0) + Duration::from_secs(seconds)

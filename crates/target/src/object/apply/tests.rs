@@ -4,6 +4,7 @@ use crate::object::logs::Logs;
 use crate::object::record::{Change, Write};
 use crate::object::rows::{BLOCK, Crcs, Head, Key, PIECE_BLOCKS, Part, Piece, Quota, Row, Shared, Volume, decode_leaf};
 use crate::object::space::{Run, Space};
+use crate::object::testing::id;
 use crate::object::tree::Tree;
 use crate::seeds::{Chance, each};
 use forebay_model::{Bytes, Kind, ObjectId, TargetId, Timestamp};
@@ -14,10 +15,6 @@ const TARGET: TargetId = TargetId(1);
 
 fn layout() -> Layout {
     Layout::for_device(Bytes::mib(64)).expect("64 MiB can be formatted")
-}
-
-fn id(object: u64) -> ObjectId {
-    ObjectId { volume: 1, object }
 }
 
 fn head(volume: Option<Volume>) -> Head {

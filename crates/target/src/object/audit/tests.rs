@@ -3,21 +3,16 @@ use crate::fake::Fake;
 use crate::object::Placement;
 use crate::object::audit::ObjectsFound;
 use crate::object::rows::{BLOCK, Key, Part, Quota, Row};
+use crate::object::testing::{self, id};
 use crate::seeds::each;
 use crate::verify::verify;
-use forebay_model::{Bytes, ObjectId};
+use forebay_model::Bytes;
 use std::rc::Rc;
-
-fn id(object: u64) -> ObjectId {
-    ObjectId { volume: 1, object }
-}
 
 /// A device with objects after a life of random commands.
 fn device(below: impl Fn(u64) -> u64) -> (Fake, Rc<Target>) {
-    let fake = Fake::new(Bytes::mib(64), false);
-    let target = fake.target();
+    let (fake, target) = testing::device(Bytes::mib(64));
     let objects = target.objects();
-    fake.run(objects.create_volume(1, Quota::default())).unwrap();
     for object in 1..=8 {
         fake.run(objects.create(id(object), vec![(1, 1, vec![1; 30])])).unwrap();
     }

@@ -1,4 +1,5 @@
 use super::super::rows::{BLOCK, Quota};
+use super::super::testing::{self, again, id, read};
 use super::super::{How, Placement, Scope};
 use super::MOST_BUFFERED;
 use crate::Target;
@@ -10,15 +11,9 @@ use std::time::Duration;
 
 const VOLUME: ObjectId = ObjectId::volume(1);
 
-fn id(object: u64) -> ObjectId {
-    ObjectId { volume: 1, object }
-}
-
 /// A device with a volume and `objects` empty objects on it.
 fn device(size: Bytes, objects: u64) -> (Fake, Rc<Target>) {
-    let fake = Fake::new(size, false);
-    let target = fake.target();
-    fake.run(target.objects().create_volume(1, Quota::default())).unwrap();
+    let (fake, target) = testing::device(size);
     (1..=objects).for_each(|object| fake.run(target.objects().create(id(object), Vec::new())).unwrap());
     (fake, target)
 }
@@ -26,18 +21,6 @@ fn device(size: Bytes, objects: u64) -> (Fake, Rc<Target>) {
 async fn buffer(target: &Target, object: u64, offset: Option<u64>, bytes: &[u8]) -> Result<u64> {
     let how = How { durability: Durability::Buffered, ..How::default() };
     target.objects().write_as(target.stream(), id(object), offset, bytes, &how).await
-}
-
-fn read(fake: &Fake, target: &Target, object: u64) -> Vec<u8> {
-    fake.run(target.objects().read(target.stream(), id(object), 0, 64 << 20)).expect("it can be read")
-}
-
-fn again(fake: &Fake, target: Rc<Target>) -> Rc<Target> {
-    drop(target);
-    fake.kill();
-    let target = fake.run(Target::open(fake.env())).expect("it opens");
-    fake.run(target.objects().ready()).expect("the logs are read");
-    target
 }
 
 /// Bytes that are written home or to logs by `doing`.

@@ -1,4 +1,5 @@
 use super::super::rows::{BLOCK, Key, Quota, Row};
+use super::super::testing::{again, device, id, read};
 use super::super::{How, Placement, Scope};
 use super::INLINE_UP_TO;
 use crate::Target;
@@ -11,29 +12,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 const MOST: u64 = INLINE_UP_TO.0;
-
-fn id(object: u64) -> ObjectId {
-    ObjectId { volume: 1, object }
-}
-
-fn device(size: Bytes) -> (Fake, Rc<Target>) {
-    let fake = Fake::new(size, false);
-    let target = fake.target();
-    fake.run(target.objects().create_volume(1, Quota::default())).unwrap();
-    (fake, target)
-}
-
-fn again(fake: &Fake, target: Rc<Target>) -> Rc<Target> {
-    drop(target);
-    fake.kill();
-    let target = fake.run(Target::open(fake.env())).expect("it opens");
-    fake.run(target.objects().ready()).expect("the logs are read");
-    target
-}
-
-fn read(fake: &Fake, target: &Target, object: u64) -> Vec<u8> {
-    fake.run(target.objects().read(target.stream(), id(object), 0, 1 << 20)).expect("it can be read")
-}
 
 fn write(fake: &Fake, target: &Target, object: u64, offset: u64, bytes: &[u8]) {
     fake.run(target.objects().write(target.stream(), id(object), offset, bytes, Placement::Auto)).unwrap();

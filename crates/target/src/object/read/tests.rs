@@ -1,6 +1,7 @@
 use crate::Target;
 use crate::fake::Fake;
-use crate::object::rows::{BLOCK, Quota};
+use crate::object::rows::BLOCK;
+use crate::object::testing;
 use crate::object::{Objects, Placement};
 use crate::seeds::each;
 use forebay_model::{Bytes, Kind, ObjectId};
@@ -12,9 +13,7 @@ const STEP: u64 = 16 << 10;
 
 /// A device of 64 MiB with an object of `blocks` that lies at home, each block of its own bytes.
 fn device(blocks: u64) -> (Fake, Rc<Target>, Vec<u8>) {
-    let fake = Fake::new(Bytes::mib(64), false);
-    let target = fake.target();
-    fake.run(target.objects().create_volume(1, Quota::default())).unwrap();
+    let (fake, target) = testing::device(Bytes::mib(64));
     fake.run(target.objects().create(ONE, Vec::new())).unwrap();
     let bytes: Vec<u8> = (0..blocks * BLOCK.0).map(|at| (at / BLOCK.0 * 7 + at % 251) as u8).collect();
     fake.run(target.objects().write(target.stream(), ONE, 0, &bytes, Placement::Home)).unwrap();

@@ -1,14 +1,11 @@
 use super::{Change, Found, HEADER, Record, Stamp, VERSION, Write, decode, encode, finish, header_crc};
 use crate::object::rows::{BLOCK, Crcs, Head, Piece, Quota};
+use crate::object::testing::id;
 use crate::seeds::each;
-use forebay_model::{ObjectId, TargetId, Timestamp};
+use forebay_model::{TargetId, Timestamp};
 
 const TARGET: TargetId = TargetId(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
 const STAMP: Stamp = Stamp { target: TARGET, epoch: 3, number: 1000, durable: 990, group: 5, block: 11 };
-
-fn id(object: u64) -> ObjectId {
-    ObjectId { volume: 1, object }
-}
 
 /// A record of `changes` with `content` behind it, as it lies in a log.
 fn written(changes: &[Change], content: &[u8]) -> Vec<u8> {

@@ -1,4 +1,5 @@
 use super::super::rows::{BLOCK, Quota};
+use super::super::testing::{self, again, id};
 use super::super::{How, Placement, Scope};
 use crate::Target;
 use crate::fake::Fake;
@@ -6,21 +7,15 @@ use forebay_model::object::Durability;
 use forebay_model::{Bytes, Kind, ObjectId};
 use std::rc::Rc;
 
-fn id(object: u64) -> ObjectId {
-    ObjectId { volume: 1, object }
-}
-
 /// In another volume.
 const FAR: ObjectId = ObjectId { volume: 2, object: 9 };
 
 /// A device with two volumes, and an object with bytes at home, in a log, in memory, and an attribute.
 fn device() -> (Fake, Rc<Target>, Vec<u8>) {
-    let fake = Fake::new(Bytes::mib(64), false);
-    let target = fake.target();
+    let (fake, target) = testing::device(Bytes::mib(64));
     let mut bytes: Vec<u8> = (0..40 * BLOCK.0).map(|at| (at / BLOCK.0 + 1) as u8).collect();
     fake.run(async {
         let (objects, stream) = (target.objects(), target.stream());
-        objects.create_volume(1, Quota::default()).await.unwrap();
         objects.create_volume(2, Quota::default()).await.unwrap();
         objects.create(id(1), vec![(3, 4, b"old".to_vec())]).await.unwrap();
         objects.write(stream, id(1), 0, &bytes, Placement::Home).await.unwrap();
@@ -31,14 +26,6 @@ fn device() -> (Fake, Rc<Target>, Vec<u8>) {
     bytes[5 * 4096 + 7..][..9000].fill(55);
     bytes[20 * 4096..][..100].fill(66);
     (fake, target, bytes)
-}
-
-fn again(fake: &Fake, target: Rc<Target>) -> Rc<Target> {
-    drop(target);
-    fake.kill();
-    let target = fake.run(Target::open(fake.env())).expect("it opens");
-    fake.run(target.objects().ready()).expect("the logs are read");
-    target
 }
 
 fn read(fake: &Fake, target: &Target, id: ObjectId) -> Vec<u8> {

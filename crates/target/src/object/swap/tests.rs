@@ -1,7 +1,8 @@
 use crate::Target;
 use crate::fake::Fake;
 use crate::object::Placement;
-use crate::object::rows::{BLOCK, Quota};
+use crate::object::rows::BLOCK;
+use crate::object::testing::{self, again};
 use forebay_model::{Bytes, ObjectId};
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,12 +11,8 @@ const ONE: ObjectId = ObjectId { volume: 1, object: 1 };
 
 /// A device of 64 MiB with logs of 16 blocks, an object on it, and `blocks` of that in logs near the arm.
 fn device(blocks: u64) -> (Fake, Rc<Target>) {
-    let fake = Fake::new(Bytes::mib(64), false);
-    let target = fake.target();
-    fake.run(async {
-        target.objects().create_volume(1, Quota::default()).await.unwrap();
-        target.objects().create(ONE, Vec::new()).await.unwrap();
-    });
+    let (fake, target) = testing::device(Bytes::mib(64));
+    fake.run(target.objects().create(ONE, Vec::new())).unwrap();
     (0..blocks).for_each(|n| write(&fake, &target, n));
     (fake, target)
 }
@@ -51,10 +48,7 @@ fn in_a_pause_what_counts_in_a_full_log_goes_to_one_further_away_and_nothing_of_
     let after = logs(&target);
     assert!(after.iter().any(|group| !before.contains(group)), "{before:?}, then {after:?}");
     whole(&fake, &target, 14);
-    drop(target);
-    fake.kill();
-    let target = fake.run(Target::open(fake.env())).unwrap();
-    fake.run(target.objects().ready()).unwrap();
+    let target = again(&fake, target);
     whole(&fake, &target, 14);
     assert_eq!(target.objects().redirected(), BLOCK * 14);
 }

@@ -28,7 +28,8 @@ fn block(change: impl FnOnce(&mut Stamp)) -> Vec<u8> {
 
 #[test]
 fn what_lies_there_tells_how_it_came_there() {
-    let cases: [(fn(&mut Stamp), Cause); 7] = [
+    type Change = fn(&mut Stamp);
+    let cases: [(Change, Cause); 7] = [
         (|_| (), Cause::Rot),
         (|stamp| stamp.segment = 2, Cause::LostWrite),
         (|stamp| stamp.segment = 10, Cause::Misdirected),
