@@ -106,5 +106,18 @@ impl Spawner {
     }
 }
 
+/// Lets others run: who computes for long between pieces of I/O asks for the next one first.
+pub async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return std::task::Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await
+}
+
 #[cfg(test)]
 mod tests;

@@ -23,7 +23,7 @@ pub mod window;
 pub use buffer::{Buffer, Slab};
 pub use clock::Clock;
 pub use device::{Device, DeviceFuture, Geometry, PlainZones};
-pub use executor::{Executor, Spawner, Task};
+pub use executor::{Executor, Spawner, Task, yield_now};
 pub use network::Network;
 pub use random::Random;
 

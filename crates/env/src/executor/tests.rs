@@ -10,18 +10,6 @@ fn executor() -> Executor {
     Executor::new(|| {})
 }
 
-async fn yield_now() {
-    let mut yielded = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut yielded, true) {
-            return std::task::Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        std::task::Poll::Pending
-    })
-    .await
-}
-
 /// Adds one to its counter when dropped.
 struct Dropped(Rc<Cell<usize>>);
 

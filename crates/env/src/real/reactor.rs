@@ -77,6 +77,7 @@ where
     T: 'static,
     F: Future<Output = T> + 'static,
 {
+    process::keep_freed_memory();
     let device = Rc::new(device);
     let asleep = Arc::new(AtomicBool::new(false));
     let executor = Executor::new({

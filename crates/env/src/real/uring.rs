@@ -31,6 +31,9 @@ pub use slabs::Registration;
 /// Marks the completion of the poll on the wake-up descriptor.
 const WAKE: u64 = u64::MAX;
 
+/// What is so large is handed over at once, and not with the rest of the turn: the device has it while the next is copied.
+const LARGE: usize = 256 << 10;
+
 /// How long a turn may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
@@ -165,7 +168,14 @@ impl UringDevice {
         if let Err(error) = self.check(action, offset, buffer.len()) {
             return Box::pin(std::future::ready((buffer, Err(error))));
         }
-        let reply = self.core.borrow_mut().start(action, offset.0, Some(buffer));
+        let large = buffer.len() >= LARGE;
+        let mut core = self.core.borrow_mut();
+        let reply = core.start(action, offset.0, Some(buffer));
+        if large {
+            core.fill();
+            // Whatever is wrong is seen at the end of the turn.
+            let _ = core.enter(Wait::No);
+        }
         Box::pin(Transfer { reply })
     }
 }

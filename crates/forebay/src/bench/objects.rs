@@ -190,7 +190,7 @@ impl Sequence {
             (0..self.request.0 / 8).flat_map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();
         let stream = self.target.stream();
         let written = self
-            .pass(|target, id, offset, length| {
+            .pass(self.size, |target, id, offset, length| {
                 let bytes = bytes.clone();
                 async move {
                     let bytes = &bytes[..length as usize];
@@ -199,15 +199,17 @@ impl Sequence {
                 }
             })
             .await?;
-        let read = self
-            .pass(|target, id, offset, length| async move {
-                Ok(target.objects().read(stream, id, offset, length).await?.len() as u64)
-            })
-            .await?;
+        let read = |target: Rc<Target>, id, offset, length| async move {
+            Ok(target.objects().read(stream, id, offset, length).await?.len() as u64)
+        };
+        // The cache takes its memory once, in the first seconds of a process.
+        self.pass(self.size.min(OBJECT), read).await?;
+        let read = self.pass(self.size, read).await?;
         Ok((written, read))
     }
 
-    async fn pass<F>(&self, ask: impl Fn(Rc<Target>, ObjectId, u64, u64) -> F) -> Result<Pass>
+    /// Asks for the first `size` bytes.
+    async fn pass<F>(&self, size: Bytes, ask: impl Fn(Rc<Target>, ObjectId, u64, u64) -> F) -> Result<Pass>
     where
         F: Future<Output = Result<u64>> + 'static,
     {
@@ -215,9 +217,9 @@ impl Sequence {
         let (mut at, mut moved) = (0, 0);
         let mut under_way = VecDeque::new();
         loop {
-            while at < self.size.0 && under_way.len() < self.depth {
+            while at < size.0 && under_way.len() < self.depth {
                 let (object, offset) = (1 + at / OBJECT.0, at % OBJECT.0);
-                let length = self.request.0.min(OBJECT.0 - offset).min(self.size.0 - at);
+                let length = self.request.0.min(OBJECT.0 - offset).min(size.0 - at);
                 let id = ObjectId { volume: VOLUME, object };
                 under_way.push_back(self.env.spawner.spawn(ask(self.target.clone(), id, offset, length)));
                 at += length;

@@ -13,6 +13,8 @@ use super::space::Run;
 use super::{apply::Meta, inline, quota};
 use crate::catalog::GroupClass;
 use crate::schedule::StreamId;
+use forebay_env::yield_now;
+use forebay_model::block::crc32c;
 use forebay_model::object::{AttributeChange, Durability};
 use forebay_model::{Bytes, Error, ObjectId, Result};
 use std::borrow::Cow;
@@ -166,11 +168,11 @@ impl Objects {
         for run in &taken.runs {
             let length = (run.blocks * BLOCK.0) as usize;
             let part = &content[from..from + length];
-            self.write_home(stream, run.at, part).await?;
-            for (n, piece) in part.chunks((BLOCK.0 * u64::from(PIECE_BLOCKS)) as usize).enumerate() {
+            let crcs = self.write_home(stream, run.at, part).await?;
+            for (n, piece) in crcs.chunks(PIECE_BLOCKS as usize).enumerate() {
                 let skip = n as u64 * u64::from(PIECE_BLOCKS);
                 let block = first + from as u64 / BLOCK.0 + skip;
-                write.pieces.push((block, Piece { at: run.at + skip, crcs: Crcs::of(piece) }));
+                write.pieces.push((block, Piece { at: run.at + skip, crcs: Crcs(piece.to_vec()) }));
             }
             from += length;
         }
@@ -311,8 +313,9 @@ impl Objects {
         }
     }
 
-    /// Writes bytes to a run of blocks.
-    pub(super) async fn write_home(&self, stream: StreamId, at: u64, bytes: &[u8]) -> Result<()> {
+    /// Writes bytes to a run of blocks; the checksums of these. Both while the device has what came before.
+    async fn write_home(&self, stream: StreamId, at: u64, bytes: &[u8]) -> Result<Vec<u32>> {
+        let mut crcs = Vec::with_capacity(bytes.len() / BLOCK.0 as usize);
         let mut writing = VecDeque::new();
         for (n, part) in bytes.chunks(HOME_AT_ONCE).enumerate() {
             let mut buffer = self.pooled(part.len() as u64 / BLOCK.0)?;
@@ -320,6 +323,8 @@ impl Objects {
             let (disk, offset) = (self.core.disk.clone(), BLOCK * at + Bytes((n * HOME_AT_ONCE) as u64));
             let write = async move { disk.write(stream, offset, buffer).await.1 };
             writing.push_back(self.core.disk.env().spawner.spawn(write));
+            yield_now().await;
+            crcs.extend(part.chunks(BLOCK.0 as usize).map(crc32c));
             if writing.len() == HOME_UNDER_WAY
                 && let Some(first) = writing.pop_front()
             {
@@ -329,7 +334,7 @@ impl Objects {
         for write in writing {
             self.wrote_home(write.await)?;
         }
-        Ok(())
+        Ok(crcs)
     }
 
     pub(super) fn wrote_home(&self, result: Result<()>) -> Result<()> {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::yield_now;
 use crate::mailbox::mailbox;
 use crate::real::{create_file, thread};
 use crate::{Buffer, Slab};
@@ -107,18 +108,6 @@ fn a_busy_task_holds_up_neither_timers_nor_io() {
             yield_now().await;
         }
     });
-}
-
-async fn yield_now() {
-    let mut yielded = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut yielded, true) {
-            return std::task::Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        std::task::Poll::Pending
-    })
-    .await
 }
 
 #[test]
