@@ -122,3 +122,16 @@ fn a_promise_is_kept_beside_a_scrub_eight_readers_and_durable_writes() {
     assert_eq!((outcome.missed_deadlines, outcome.lost_elements, others.small_waiting), (0, 0, 0), "{shown}");
     assert!(others.small.len() > 300 * 59 && outcome.read > Rate(0), "{shown}");
 }
+
+#[test]
+fn a_scrub_gets_on_beside_a_ring_that_leaves_little_and_readers_who_want_all_of_that() {
+    for others in [&[State::Scrub][..], &[State::Scrub, State::Aged, State::Pins], &[State::Scrub, State::SmallWrites]]
+    {
+        let states: BTreeSet<State> = others.iter().copied().chain([State::Readers]).collect();
+        let load = beside::load(presets::wd15ears().scaled(100), &states, 30);
+        let (outcome, others) = beside::run(1, &load, &states).unwrap();
+        let shown = format!("{states:?}: {outcome:?}, {} scrubbed", others.scrubbed);
+        assert_eq!((outcome.missed_deadlines, outcome.lost_elements, others.small_waiting), (0, 0, 0), "{shown}");
+        assert!(outcome.read > Rate::mb(15) && others.scrubbed.0 * 20 >= outcome.read.0, "{shown}");
+    }
+}

@@ -39,6 +39,9 @@ const QUIET_ROTATING: Duration = Duration::from_millis(20);
 const QUIET_FLAT: Duration = Duration::from_millis(1);
 /// Beside other work background I/O takes one part in so many of the time.
 const BACKGROUND_PART: u32 = 32;
+/// For how long its share is kept for it while there is no moment: sweeps and records come first, and what passed with
+/// them is made up for in between.
+const BACKGROUND_SAVED: Duration = Duration::from_secs(8);
 /// The most background I/Os in flight, on a device that rotates and on one that does not.
 const BACKGROUND_IN_FLIGHT: [usize; 2] = [1, 2];
 /// How long records gather at most while others have the arm.
@@ -87,6 +90,8 @@ pub(super) struct State {
     /// When the last I/O ended that was not that; and from when on some of it is begun beside others.
     foreground_end: Moment,
     background_due: Moment,
+    /// Since when the first of it has waited.
+    background_asked: Option<Moment>,
     /// How many cannot go on before metadata is durable.
     hurried: usize,
     pub(super) streams: Streams,
@@ -177,6 +182,9 @@ impl State {
         if let Some(unwanted) = self.streams.take_unwanted() {
             return Choice::Refuse(unwanted);
         }
+        if !self.background.is_empty() {
+            self.background_asked.get_or_insert(now);
+        }
         let backlog = self.guaranteed.values().any(|q| !q.is_empty());
         let slack = Slack { profile, now, found: OnceCell::new() };
         if !self.flushing && (!self.flushes.is_empty() || self.is_moment_for_polite_flush(backlog, &slack)) {
@@ -243,7 +251,9 @@ impl State {
             Direction::Write => profile.write_rate(next.offset),
         };
         let worst = profile.position_time(self.head, next.offset) + rate.time_for(length);
-        slack.of(self) > worst * 2 + profile.full_seek * 2 + profile.flush
+        // A drive that looks for short ways comes twice to where others are; records that lie there may want a flush.
+        let flush = if self.log_began.is_some() || self.metadata_dirty { profile.flush } else { Duration::ZERO };
+        slack.of(self) > worst + profile.full_seek * 2 + flush
     }
 
     /// When background I/O has to be looked at again; other I/O that ends asks, too.
@@ -540,7 +550,11 @@ impl State {
             Class::Background => {
                 self.normal_busy += worst;
                 self.background_in_flight += 1;
-                self.background_due = now + worst * BACKGROUND_PART;
+                // What goes on while nothing else is done costs nothing of the share.
+                let asked = self.background_asked.take().unwrap_or(now);
+                let since = self.background_due.max(asked).clamp(now - BACKGROUND_SAVED, now);
+                // On the way to where it is the arm takes half of the worst, on average.
+                self.background_due = since + (takes + (worst - takes) / 2) * BACKGROUND_PART;
                 self.counters.background += length;
                 if pending.direction == Direction::Write {
                     self.platters_free = self.platters_free.max(now) + takes;
