@@ -19,6 +19,7 @@ use crate::catalog::{RingRecord, Segment, Writers};
 use crate::promise::Signal;
 use crate::segment::{Builder, Tables};
 use crate::target::Core;
+use durable::Due;
 use forebay_env::{Buffer, Slab};
 use forebay_model::block::{Header, Stamp, View};
 use forebay_model::key::KeySet;
@@ -444,25 +445,26 @@ impl Ring {
         drop(work);
         self.publish_summary();
         let due = self.due(arrival.accepted, Bytes(u64::from(header.payload_len.get())));
-        self.start(at, arrival.buffer, due);
+        self.start(at, arrival.buffer, &due);
         Ok(())
     }
 
-    fn start(self: &Rc<Self>, at: Bytes, buffer: Buffer, due: Moment) {
+    fn start(self: &Rc<Self>, at: Bytes, buffer: Buffer, due: &Due) {
+        let Due { by, given, promised } = *due;
         let number = {
             let mut work = self.work.borrow_mut();
             work.at_risk += buffer.len() as u64;
             work.in_flight.back_mut().expect("it was just added").length = buffer.len() as u64;
             let number = work.first_in_flight + work.in_flight.len() as u64 - 1;
-            work.in_flight.back_mut().expect("it was just added").due = due;
+            work.in_flight.back_mut().expect("it was just added").due = by;
             number
         };
         let lag = self.core.with_ring(self.id, |r| r.spec.flush_interval);
-        let deadline = due - self.flush_reserve(lag);
+        let deadline = by + given - self.flush_reserve(lag);
         let this = self.clone();
         let disk = self.core.disk.clone();
         self.core.disk.env().spawner.detach(async move {
-            let (buffer, result) = disk.write_guaranteed(this.id, at, buffer, deadline).await;
+            let (buffer, result) = disk.write_promised(this.id, at, buffer, deadline, promised).await;
             drop(buffer);
             match result {
                 Ok(()) => this.written(number),

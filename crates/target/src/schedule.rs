@@ -20,11 +20,13 @@
 //! After the device has failed a write or a flush once, everything but reads is refused until the target is opened
 //! again: what the device still holds is unknown.
 
+mod beyond;
 mod pace;
 mod slack;
 mod state;
 mod streams;
 
+pub(crate) use beyond::Promised;
 pub(crate) use state::{AHEAD, Expected, LOGS_IN_FLIGHT};
 
 use crate::promise::{Giver, promise};
@@ -82,6 +84,8 @@ struct Pending {
     buffer: Buffer,
     deadline: Moment,
     stream: Option<StreamId>,
+    /// How it counts against its ring's promised rate.
+    promised: Option<Promised>,
     /// Asked before it is started: whether somebody still wants it.
     wanted: Option<Box<dyn Fn() -> bool>>,
     /// Whether it ends only when what it wrote is durable.
@@ -94,6 +98,8 @@ struct Pending {
 pub struct Counters {
     /// Bytes of guaranteed writes.
     pub guaranteed: Bytes,
+    /// Those of them that were beyond what their rings were promised.
+    pub beyond: Bytes,
     /// Bytes of normal reads.
     pub normal: Bytes,
     /// Bytes of metadata.
@@ -169,7 +175,10 @@ impl Scheduler {
 
     /// A ring that writes no more.
     pub(crate) fn expect_nothing(&self, ring: RingId) {
-        self.inner.state.borrow_mut().expected.remove(&ring);
+        let mut state = self.inner.state.borrow_mut();
+        state.expected.remove(&ring);
+        state.given.remove(&ring);
+        state.streams.end(beyond::stream(ring));
     }
 
     /// Metadata waits for a moment between sweeps no longer than `patience` from now on.
@@ -183,8 +192,26 @@ impl Scheduler {
         self.pump();
     }
 
+    /// How much sooner than counted at its promised rate a ring's writes are due, since it wrote so much beyond.
+    pub(crate) fn given(&self, ring: RingId) -> Duration {
+        self.inner.state.borrow().given(ring)
+    }
+
     /// Writes ring data by `deadline`. Writes of one ring start in the order in which they were handed in.
     pub async fn write_guaranteed(&self, ring: RingId, offset: Bytes, buffer: Buffer, deadline: Moment) -> Outcome {
+        self.write_promised(ring, offset, buffer, deadline, None).await
+    }
+
+    /// As [`Scheduler::write_guaranteed`], of a ring that may come faster than it was promised: `deadline` is counted at
+    /// the promised rate, [`Scheduler::given`] included.
+    pub(crate) async fn write_promised(
+        &self,
+        ring: RingId,
+        offset: Bytes,
+        buffer: Buffer,
+        deadline: Moment,
+        promised: Option<Promised>,
+    ) -> Outcome {
         if let Some(error) = self.failure() {
             return (buffer, Err(error));
         }
@@ -195,6 +222,7 @@ impl Scheduler {
             buffer,
             deadline,
             stream: None,
+            promised,
             wanted: None,
             durable: false,
             done,
@@ -252,8 +280,17 @@ impl Scheduler {
         done: Giver<Outcome>,
     ) {
         let deadline = Moment(u64::MAX);
-        let pending =
-            Pending { direction, offset, buffer, deadline, stream: Some(stream), wanted, durable: false, done };
+        let pending = Pending {
+            direction,
+            offset,
+            buffer,
+            deadline,
+            stream: Some(stream),
+            promised: None,
+            wanted,
+            durable: false,
+            done,
+        };
         let rotates = self.rotates();
         self.inner.state.borrow_mut().streams.push(stream, pending, rotates);
         self.pump();
@@ -280,7 +317,17 @@ impl Scheduler {
         }
         let (done, result) = promise();
         let deadline = Moment(u64::MAX);
-        let pending = Pending { direction, offset, buffer, deadline, stream: None, wanted: None, durable: false, done };
+        let pending = Pending {
+            direction,
+            offset,
+            buffer,
+            deadline,
+            stream: None,
+            promised: None,
+            wanted: None,
+            durable: false,
+            done,
+        };
         self.inner.state.borrow_mut().background.push_back(pending);
         self.pump();
         result.await
@@ -301,7 +348,8 @@ impl Scheduler {
         }
         let (done, result) = promise();
         let (direction, deadline) = (Direction::Write, Moment(u64::MAX));
-        let pending = Pending { direction, offset, buffer, deadline, stream: None, wanted: None, durable, done };
+        let pending =
+            Pending { direction, offset, buffer, deadline, stream: None, promised: None, wanted: None, durable, done };
         self.inner.state.borrow_mut().log.push_back(pending);
         self.pump();
         result.await
@@ -334,7 +382,17 @@ impl Scheduler {
     async fn metadata(&self, direction: Direction, offset: Bytes, buffer: Buffer) -> Outcome {
         let (done, result) = promise();
         let deadline = self.inner.env.clock.now() + self.inner.patience.get();
-        let pending = Pending { direction, offset, buffer, deadline, stream: None, wanted: None, durable: false, done };
+        let pending = Pending {
+            direction,
+            offset,
+            buffer,
+            deadline,
+            stream: None,
+            promised: None,
+            wanted: None,
+            durable: false,
+            done,
+        };
         self.inner.state.borrow_mut().metadata.push_back(pending);
         self.pump();
         result.await

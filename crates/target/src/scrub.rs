@@ -46,10 +46,15 @@ pub(crate) struct Pace {
 impl Pace {
     /// So many more bytes were read: waits until the next are due, but not beyond the step.
     pub(crate) async fn moved(&mut self, bytes: Bytes) {
+        self.moved_among(bytes, bytes).await;
+    }
+
+    /// As [`Pace::moved`], of `bytes` that were read among others, `all` together.
+    pub(crate) async fn moved_among(&mut self, bytes: Bytes, all: Bytes) {
         self.moved += bytes;
         if let Some(rate) = self.rate.filter(|rate| *rate > Rate(0)) {
             let (clock, due) = (&self.core.disk.env().clock, &self.core.scrub_due);
-            due.set(due.get().max(clock.now()) + rate.time_for(bytes));
+            due.set(due.get().max(clock.now()) + rate.time_for(all));
             clock.sleep_until(due.get().min(self.until)).await;
         }
     }
@@ -130,7 +135,7 @@ impl Target {
 }
 
 impl Step<'_> {
-    /// Looks at one segment, or one leaf of rows; where to go on.
+    /// Looks at one segment, or some leaves of rows; where to go on.
     async fn go_on(&mut self, place: ScrubPlace) -> Result<Option<ScrubPlace>> {
         match place {
             ScrubPlace::Ring(from, sequence) => {

@@ -129,6 +129,7 @@ struct Counts {
     /// When those came that are not durable.
     waiting: RefCell<BTreeMap<u64, Moment>>,
     large: Cell<u64>,
+    /// What was read in the background before the measurement.
     scrubbed: Cell<u64>,
     failure: RefCell<Option<Error>>,
     stopped: Cell<bool>,
@@ -179,7 +180,7 @@ pub fn run(seed: u64, load: &Load, states: &BTreeSet<State>) -> Result<(Outcome,
         counts.small.borrow_mut().clear();
         counts.due.set(0);
         counts.large.set(0);
-        counts.scrubbed.set(0);
+        counts.scrubbed.set(target.disk().counters().background.0);
     };
     let outcome = world.run(measure(&world, &disk, target.clone(), ring, load, &begin))?;
     counts.stopped.set(true);
@@ -192,7 +193,10 @@ pub fn run(seed: u64, load: &Load, states: &BTreeSet<State>) -> Result<(Outcome,
     let waits = |came: &&Moment| now.since(**came) > PATIENCE;
     let small_waiting = counts.waiting.borrow().values().filter(waits).count() as u64;
     let rate = |bytes: &Cell<u64>| Rate::of(Bytes(bytes.get()), now.since(counts.began.get()));
-    let (large, scrubbed) = (rate(&counts.large), rate(&counts.scrubbed));
+    let large = rate(&counts.large);
+    // Nothing but the scrub works in the background; a step of it may last longer than what is measured.
+    counts.scrubbed.set(target.disk().counters().background.0 - counts.scrubbed.get());
+    let scrubbed = rate(&counts.scrubbed);
     Ok((outcome, Others { small, small_due, small_waiting, large, scrubbed, filled }))
 }
 
@@ -264,12 +268,10 @@ async fn write_large(target: Rc<Target>, counts: Rc<Counts>) {
 async fn scrub(target: Rc<Target>, counts: Rc<Counts>) {
     let options = Options { rate: None, span: Duration::from_secs(1), anew: false };
     while !counts.stopped.get() {
-        let before = target.disk().counters().background;
         let found = match target.scrub(options).await {
             Ok(step) => step.found,
             Err(error) => return counts.failed(Err(error)),
         };
-        counts.scrubbed.set(counts.scrubbed.get() + (target.disk().counters().background - before).0);
         if let Some(damage) = found.first() {
             return counts.failed(Err(Error::damaged(format!("on a disk without faults: {damage:?}"))));
         }

@@ -1,8 +1,13 @@
 use super::beside::{self, State};
-use super::{Arrivals, Elements, Load, run};
-use crate::disk::presets;
+use super::{Arrivals, Elements, Load, Reader, run, set_up};
+use crate::disk::{DiskSpec, presets};
+use crate::feeder::Feeder;
+use crate::world::World;
 use forebay_model::{Bytes, Rate};
+use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
 
 #[test]
 fn sixty_megabytes_a_second_are_kept_beside_eight_readers_on_a_full_aged_pinned_disk() {
@@ -121,4 +126,68 @@ fn a_promise_is_kept_beside_a_scrub_eight_readers_and_durable_writes() {
     let shown = format!("{outcome:?}, {} scrubbed, {} waiting", others.scrubbed, others.small_waiting);
     assert_eq!((outcome.missed_deadlines, outcome.lost_elements, others.small_waiting), (0, 0, 0), "{shown}");
     assert!(others.small.len() > 300 * 59 && outcome.read > Rate(0), "{shown}");
+}
+
+#[test]
+fn a_scrub_gets_on_beside_a_ring_that_leaves_little_and_readers_who_want_all_of_that() {
+    for others in [&[State::Scrub][..], &[State::Scrub, State::Aged, State::Pins], &[State::Scrub, State::SmallWrites]]
+    {
+        let states: BTreeSet<State> = others.iter().copied().chain([State::Readers]).collect();
+        let load = beside::load(presets::wd15ears().scaled(100), &states, 30);
+        let (outcome, others) = beside::run(1, &load, &states).unwrap();
+        let shown = format!("{states:?}: {outcome:?}, {} scrubbed", others.scrubbed);
+        assert_eq!((outcome.missed_deadlines, outcome.lost_elements, others.small_waiting), (0, 0, 0), "{shown}");
+        assert!(outcome.read > Rate::mb(15) && others.scrubbed.0 * 20 >= outcome.read.0, "{shown}");
+    }
+}
+
+/// What a ring with a guarantee of 30 MB/s got whose producer always has more and waits, and what readers got beside it.
+fn flooded(spec: DiskSpec, readers: u64) -> (Rate, Rate) {
+    let world = World::new(1);
+    let disk = world.disk(spec.clone());
+    let load = Load { guarantee: Rate::mb(30), fill_percent: 60.0, ..Load::headline(spec) };
+    world.run(async {
+        let (target, ring) = set_up(world.env(disk.clone()), &load).await.unwrap();
+        let clock = world.clock();
+        let mut feeder = Feeder::new(ring.clone(), clock.clone(), 1).unwrap();
+        let payload = vec![7; 1 << 20];
+        let flood = async |feeder: &mut Feeder, span: Duration| {
+            let until = clock.now() + span;
+            while clock.now() < until {
+                feeder.element(clock.wall(), &[&payload]).await.unwrap();
+            }
+        };
+        flood(&mut feeder, Duration::from_secs(60)).await;
+        let (stop, read) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0u64)));
+        for _ in 0..readers {
+            let reader = Reader {
+                ring: ring.clone(),
+                random: world.random(),
+                clock: clock.clone(),
+                history: Duration::from_secs(50),
+                stop: stop.clone(),
+                read: read.clone(),
+            };
+            world.spawner().detach(reader.saturate());
+        }
+        flood(&mut feeder, Duration::from_secs(5)).await;
+        let (start, before, read_before) = (clock.now(), ring.status(), read.get());
+        let missed_before = target.disk().counters().missed_deadlines;
+        flood(&mut feeder, Duration::from_secs(40)).await;
+        let (took, after) = (clock.now().since(start), ring.status());
+        stop.set(true);
+        let missed = target.disk().counters().missed_deadlines - missed_before;
+        assert_eq!((after.missed_deadlines, missed), (0, 0));
+        (Rate::of(after.written - before.written, took), Rate::of(Bytes(read.get() - read_before), took))
+    })
+}
+
+#[test]
+fn a_ring_that_writes_more_than_was_promised_shares_the_rest_with_readers_and_alone_has_all_of_it() {
+    let (alone, _) = flooded(presets::wd15ears().scaled(100), 0);
+    // What it got when nothing was shared: 62 MB/s.
+    assert!(alone >= Rate::mb(56), "{alone} alone");
+    let (written, read) = flooded(presets::wd15ears().scaled(100), 2);
+    let beside = Rate((written.0 + read.0).saturating_sub(Rate::mb(30).0));
+    assert!(written >= Rate::mb(30) && read.0 * 3 >= beside.0, "{written} written, {read} read");
 }

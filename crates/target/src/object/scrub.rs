@@ -1,20 +1,45 @@
-//! Objects against their checksums, a leaf of rows at a time, in the order of the rows.
+//! Objects against their checksums, some leaves of rows at a time, in the order of the rows.
 //!
-//! Nothing is locked: what is not as the rows say is looked at again, and counts only if the rows still say the same.
+//! What the rows tell of lies scattered, the more so in logs: of what some leaves tell together, what lies near each other
+//! is read at once, in the order of the disk. Nothing is locked: what is not as the rows say is looked at again, and counts
+//! only if the rows still say the same.
 
 use super::audit::{Audit, ObjectsFound};
 use super::rows::{BLOCK, Key, Part, Row};
 use super::stretch::Source;
 use super::{Objects, read};
 use crate::catalog::GroupClass;
+use crate::schedule::MOST_IN_BACKGROUND;
 use crate::scrub::Pace;
 use forebay_env::Buffer;
 use forebay_model::block::crc32c;
 use forebay_model::scrub::Finding;
 use forebay_model::{Bytes, Kind, ObjectId, Result};
 
-/// Blocks read at once: what others may have to wait for.
-const AT_ONCE: u64 = Bytes::mib(1).0 / BLOCK.0;
+/// What is read together of what lies scattered.
+struct Reach {
+    /// Blocks read at once, at most: what others may have to wait for.
+    at_once: u64,
+    /// Blocks between two others that are read with them rather than passed over: that takes no longer.
+    between: u64,
+    /// Blocks that are put in the order of the disk, about: what is looked at twice where a scrub is cut off.
+    together: u64,
+}
+
+/// Where an arm has to come.
+const ROTATING: Reach = Reach {
+    at_once: MOST_IN_BACKGROUND.0 / BLOCK.0,
+    between: Bytes::kib(512).0 / BLOCK.0,
+    together: Bytes::mib(32).0 / BLOCK.0,
+};
+/// Where none has to.
+const FLAT: Reach = Reach {
+    at_once: Bytes::mib(1).0 / BLOCK.0,
+    between: Bytes::kib(32).0 / BLOCK.0,
+    together: Bytes::mib(1).0 / BLOCK.0,
+};
+/// Leaves that tell of blocks that are looked at together, at most.
+const LEAVES: usize = 32;
 
 /// Blocks of an object that lie together.
 struct Lying {
@@ -31,8 +56,7 @@ impl Objects {
         BLOCK * (work.meta.data.capacity() - work.meta.data.free() + work.meta.logs.live())
     }
 
-    /// Looks at the leaf that has `from`, and at what it tells of from there on, as long as the step lasts; where to go
-    /// on.
+    /// Looks at the leaf that has `from` and some behind it, and at what they tell of from there on; where to go on.
     pub(crate) async fn scrub(&self, from: Key, pace: &mut Pace, found: &mut Vec<Finding>) -> Result<Option<Key>> {
         match self.ready().await {
             // What cannot be opened was said, and says so to everybody who asks.
@@ -48,6 +72,26 @@ impl Objects {
             }
             ready => ready?,
         }
+        let (mut lying, mut next) = (Vec::new(), Some(from));
+        for _ in 0..LEAVES {
+            let Some(from) = next else { break };
+            next = self.scrub_leaf(from, pace, &mut lying, found).await?;
+            if pace.is_over() || blocks(&lying) >= self.reach().together {
+                break;
+            }
+        }
+        self.compare_all(&lying, Some(pace), found).await?;
+        Ok(next)
+    }
+
+    /// Looks at the leaf that has `from`, and adds what it tells of from there on to `lying`; where to go on.
+    async fn scrub_leaf(
+        &self,
+        from: Key,
+        pace: &mut Pace,
+        lying: &mut Vec<Lying>,
+        found: &mut Vec<Finding>,
+    ) -> Result<Option<Key>> {
         // One that was begun already is not read again.
         let record = self.work.borrow().meta.tree.leaf_of(from).filter(|leaf| leaf.first == from);
         if let Some(record) = record {
@@ -73,18 +117,16 @@ impl Objects {
             }
         }
         self.bring(&[(from, from)]).await?;
-        let (lying, next) = {
-            let work = self.work.borrow();
-            let lying: Vec<Lying> = work.meta.tree.rest_of_leaf(from).filter_map(lying).collect();
-            (lying, work.meta.tree.leaf_end(from, Key::LAST))
-        };
-        for (n, run) in lying.into_iter().enumerate() {
-            if n > 0 && pace.is_over() {
+        let work = self.work.borrow();
+        let mut room = self.reach().together.saturating_sub(blocks(lying));
+        for run in work.meta.tree.rest_of_leaf(from).filter_map(Lying::of) {
+            if room == 0 {
                 return Ok(Some(run.key));
             }
-            self.compare_all(&run, Some(pace), found).await?;
+            room = room.saturating_sub(run.crcs.len() as u64);
+            lying.push(run);
         }
-        Ok(next)
+        Ok(work.meta.tree.leaf_end(from, Key::LAST))
     }
 
     /// Looks over all objects of a target that nobody uses, without changing anything: what opening would find in the
@@ -122,13 +164,11 @@ impl Objects {
             let lying: Vec<Lying> = {
                 let work = self.work.borrow();
                 work.meta.tree.rest_of_leaf(from).for_each(|(key, row)| audit.row(key, row, &work.meta.logs));
-                work.meta.tree.rest_of_leaf(from).filter_map(lying).collect()
+                work.meta.tree.rest_of_leaf(from).filter_map(Lying::of).collect()
             };
-            for run in lying {
-                self.compare_all(&run, None, &mut found.damage).await?;
-                found.blocks += run.crcs.len() as u64;
-                progress(BLOCK * run.crcs.len() as u64);
-            }
+            self.compare_all(&lying, None, &mut found.damage).await?;
+            found.blocks += blocks(&lying);
+            progress(BLOCK * blocks(&lying));
             self.work.borrow_mut().meta.tree.shrink(super::ROWS_IN_MEMORY);
         }
         let groups = self.core.groups_of(GroupClass::Objects);
@@ -137,50 +177,54 @@ impl Objects {
         Ok(found)
     }
 
-    async fn compare_all(&self, run: &Lying, mut pace: Option<&mut Pace>, found: &mut Vec<Finding>) -> Result<()> {
-        for skip in (0..run.crcs.len() as u64).step_by(AT_ONCE as usize) {
-            let blocks = AT_ONCE.min(run.crcs.len() as u64 - skip);
-            self.compare(run, skip, blocks, found).await?;
+    fn reach(&self) -> &'static Reach {
+        if self.core.disk.rotates() { &ROTATING } else { &FLAT }
+    }
+
+    /// Compares blocks with their checksums, in the order in which they lie.
+    async fn compare_all(&self, runs: &[Lying], mut pace: Option<&mut Pace>, found: &mut Vec<Finding>) -> Result<()> {
+        for read in reads(runs, self.reach()) {
+            self.compare(&read, found).await?;
             if let Some(pace) = &mut pace {
-                pace.moved(BLOCK * blocks).await;
+                pace.moved_among(BLOCK * read.counts, BLOCK * (read.to - read.from)).await;
             }
         }
         Ok(())
     }
 
-    /// Compares some blocks with their checksums.
-    async fn compare(&self, run: &Lying, skip: u64, blocks: u64, found: &mut Vec<Finding>) -> Result<()> {
-        let at = run.at + skip;
+    async fn compare(&self, read: &Read<'_>, found: &mut Vec<Finding>) -> Result<()> {
+        let buffer = Buffer::alone(BLOCK * (read.to - read.from))?;
+        let (buffer, result) = self.core.disk.read_background(BLOCK * read.from, buffer).await;
+        for part in &read.parts {
+            for (at, (block, crc)) in (part.at..).zip((part.first..).zip(part.crcs)) {
+                let from = (BLOCK * (at - read.from)).0 as usize;
+                if result.is_ok() && crc32c(&buffer[from..from + BLOCK.0 as usize]) == *crc {
+                    continue;
+                }
+                self.look_again(part.id, block, at, *crc, found).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at a block once more, alone: a failure may pass, and one block does not hide the others.
+    async fn look_again(&self, id: ObjectId, block: u64, at: u64, crc: u32, found: &mut Vec<Finding>) -> Result<()> {
+        // A record on its way is in memory.
         if self.work.borrow().unwritten.contains_key(&at) {
             return Ok(());
         }
-        let buffer = Buffer::alone(BLOCK * blocks)?;
-        let (buffer, result) = self.core.disk.read_background(BLOCK * at, buffer).await;
-        let crcs = &run.crcs[skip as usize..(skip + blocks) as usize];
-        for (n, crc) in (0..).zip(crcs) {
-            let from = (n * BLOCK.0) as usize;
-            if result.is_ok() && crc32c(&buffer[from..from + BLOCK.0 as usize]) == *crc {
-                continue;
-            }
-            // Once more, alone: a failure may pass, and one block does not hide the others.
-            let alone = Buffer::alone(BLOCK)?;
-            let (bytes, again) = self.core.disk.read_background(BLOCK * (at + n), alone).await;
-            if again.is_ok() && crc32c(&bytes) == *crc {
-                continue;
-            }
-            let block = run.first + skip + n;
-            if !self.says(run.key.id, block, at + n, *crc).await? {
-                continue;
-            }
-            let why = again.err().map_or_else(|| read::MISMATCH.to_owned(), |error| error.message);
-            found.push(Finding {
-                owner: run.key.id.to_string(),
-                what: format!("damaged at offset {}: {why}", block * BLOCK.0),
-                at: BLOCK * (at + n),
-                length: BLOCK,
-                remedy: "reading there says damaged; write these bytes again, or put the object anew".into(),
-            });
+        let (bytes, again) = self.core.disk.read_background(BLOCK * at, Buffer::alone(BLOCK)?).await;
+        if again.is_ok() && crc32c(&bytes) == crc || !self.says(id, block, at, crc).await? {
+            return Ok(());
         }
+        let why = again.err().map_or_else(|| read::MISMATCH.to_owned(), |error| error.message);
+        found.push(Finding {
+            owner: id.to_string(),
+            what: format!("damaged at offset {}: {why}", block * BLOCK.0),
+            at: BLOCK * at,
+            length: BLOCK,
+            remedy: "reading there says damaged; write these bytes again, or put the object anew".into(),
+        });
         Ok(())
     }
 
@@ -194,11 +238,65 @@ impl Objects {
     }
 }
 
-fn lying((key, row): (&Key, &Row)) -> Option<Lying> {
-    let key = *key;
-    match (key.part, row) {
-        (Part::Piece(first), Row::Piece(piece)) => Some(Lying { key, first, at: piece.at, crcs: piece.crcs.0.clone() }),
-        (Part::Logged(first), Row::Logged(logged)) => Some(Lying { key, first, at: logged.at, crcs: vec![logged.crc] }),
-        _ => None,
+impl Lying {
+    fn of((key, row): (&Key, &Row)) -> Option<Lying> {
+        let key = *key;
+        match (key.part, row) {
+            (Part::Piece(first), Row::Piece(piece)) => {
+                Some(Lying { key, first, at: piece.at, crcs: piece.crcs.0.clone() })
+            }
+            (Part::Logged(first), Row::Logged(logged)) => {
+                Some(Lying { key, first, at: logged.at, crcs: vec![logged.crc] })
+            }
+            _ => None,
+        }
     }
+}
+
+fn blocks(runs: &[Lying]) -> u64 {
+    runs.iter().map(|run| run.crcs.len() as u64).sum()
+}
+
+/// What is read at once.
+struct Read<'a> {
+    from: u64,
+    to: u64,
+    /// Blocks of these that somebody has.
+    counts: u64,
+    parts: Vec<Held<'a>>,
+}
+
+/// What one object has there.
+struct Held<'a> {
+    id: ObjectId,
+    /// The first block, in the object and on the device.
+    first: u64,
+    at: u64,
+    crcs: &'a [u32],
+}
+
+/// How `runs` are read: in the order in which they lie, those that lie near each other at once. What several have is
+/// read once.
+fn reads<'a>(runs: &'a [Lying], reach: &Reach) -> Vec<Read<'a>> {
+    let Reach { at_once: most, between, .. } = *reach;
+    let mut parts: Vec<Held<'_>> = Vec::new();
+    for run in runs {
+        for (skip, crcs) in (0..).step_by(most as usize).zip(run.crcs.chunks(most as usize)) {
+            parts.push(Held { id: run.key.id, first: run.first + skip, at: run.at + skip, crcs });
+        }
+    }
+    parts.sort_unstable_by_key(|part| part.at);
+    let mut reads: Vec<Read<'_>> = Vec::new();
+    for part in parts {
+        let end = part.at + part.crcs.len() as u64;
+        match reads.last_mut() {
+            Some(read) if part.at <= read.to + between && end.max(read.to) - read.from <= most => {
+                read.counts += end.saturating_sub(part.at.max(read.to));
+                read.to = read.to.max(end);
+                read.parts.push(part);
+            }
+            _ => reads.push(Read { from: part.at, to: end, counts: end - part.at, parts: vec![part] }),
+        }
+    }
+    reads
 }

@@ -3,9 +3,18 @@
 
 use super::Ring;
 use crate::admission;
+use crate::schedule::Promised;
 use forebay_model::{Bytes, Moment, Rate};
 use std::rc::Rc;
 use std::time::Duration;
+
+/// When a block has to be durable.
+pub(super) struct Due {
+    /// By then, if no more is written beyond the guaranteed rate than was so far: by `given`, in time at that rate.
+    pub(super) by: Moment,
+    pub(super) given: Duration,
+    pub(super) promised: Option<Promised>,
+}
 
 impl Ring {
     /// The most bytes that may be on their way to durability: staging memory twice (in memory, and in a write cache),
@@ -16,15 +25,18 @@ impl Ring {
 
     /// When a block with `promised` bytes of elements must be durable: blocks beyond the guaranteed rate have the
     /// deadlines that they would have had at that rate.
-    pub(super) fn due(&self, accepted: Moment, promised: Bytes) -> Moment {
+    pub(super) fn due(&self, accepted: Moment, promised: Bytes) -> Due {
         let (rate, lag) = self.core.with_ring(self.id, |r| (r.spec.guarantee, r.spec.flush_interval));
         if rate == Rate(0) {
-            return accepted + lag;
+            return Due { by: accepted + lag, given: Duration::ZERO, promised: None };
         }
+        // What was written beyond the rate has used up nothing of it.
+        let given = self.core.disk.given(self.id);
         let mut work = self.work.borrow_mut();
-        let start = work.paced_until.max(accepted);
-        work.paced_until = start + rate.time_for(promised);
-        start + lag
+        let (start, worth) = (work.paced_until.max(accepted + given), rate.time_for(promised));
+        work.paced_until = start + worth;
+        let soonest = accepted + lag - self.flush_reserve(lag);
+        Due { by: start - given + lag, given, promised: Some(Promised { soonest, worth }) }
     }
 
     /// What of the flush interval is kept for the flush at the end of a sweep.

@@ -144,14 +144,14 @@ impl Ring {
                 number: 0,
                 end_sequence: open.summary.end,
                 length: 0,
-                due,
+                due: due.by,
                 accepted,
                 seals: i + 1 == n,
                 done: false,
             });
             drop(work);
             let at = open.at + Bytes(u64::from(start)) + Bytes::mib(1) * i as u64;
-            self.start(at, buffer, due);
+            self.start(at, buffer, &due);
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ fn one(state: &State, profile: &Profile, ring: RingId) -> (Moment, Duration) {
         let rate = profile.write_rate(pending.offset);
         slowest = slowest.min(rate.0);
         spent += rate.time_for(length);
-        due = due.min(pending.deadline);
+        due = due.min(state.deadline(ring, pending));
     }
     let arriving: u64 = state.expected.values().map(|e| e.rate.0).sum();
     let expected = state.expected.get(&ring).copied().unwrap_or(Expected::NOTHING);
@@ -84,9 +84,10 @@ pub(super) fn slack(state: &State, profile: &Profile, now: Moment) -> Duration {
 /// the one under way and one of metadata, each as long as what is owed now.
 fn slack_flat(state: &State, profile: &Profile, now: Moment) -> Duration {
     let owed = state.undurable.iter().map(|w| (w.deadline, w.takes));
-    let waiting = state.guaranteed.values().flatten().map(|pending| {
+    let of_rings = state.guaranteed.iter().flat_map(|(ring, waiting)| waiting.iter().map(move |p| (*ring, p)));
+    let waiting = of_rings.map(|(ring, pending)| {
         let length = Bytes(pending.buffer.len() as u64);
-        (pending.deadline, profile.write_rate(pending.offset).time_for(length))
+        (state.deadline(ring, pending), profile.write_rate(pending.offset).time_for(length))
     });
     let mut least = Duration::MAX;
     let mut done = now + state.normal_busy + state.undurable.iter().map(|w| w.takes).sum::<Duration>() * 2;

@@ -39,6 +39,9 @@ const QUIET_ROTATING: Duration = Duration::from_millis(20);
 const QUIET_FLAT: Duration = Duration::from_millis(1);
 /// Beside other work background I/O takes one part in so many of the time.
 const BACKGROUND_PART: u32 = 32;
+/// For how long its share is kept for it while there is no moment: sweeps and records come first, and what passed with
+/// them is made up for in between.
+const BACKGROUND_SAVED: Duration = Duration::from_secs(8);
 /// The most background I/Os in flight, on a device that rotates and on one that does not.
 const BACKGROUND_IN_FLIGHT: [usize; 2] = [1, 2];
 /// How long records gather at most while others have the arm.
@@ -73,6 +76,8 @@ pub(super) struct Undurable {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) guaranteed: BTreeMap<RingId, VecDeque<Pending>>,
+    /// What rings have written beyond what they were promised, in time at the promised rate.
+    pub(super) given: BTreeMap<RingId, Duration>,
     pub(super) expected: BTreeMap<RingId, Expected>,
     pub(super) metadata: VecDeque<Pending>,
     /// Records on their way to logs.
@@ -87,6 +92,8 @@ pub(super) struct State {
     /// When the last I/O ended that was not that; and from when on some of it is begun beside others.
     foreground_end: Moment,
     background_due: Moment,
+    /// Since when the first of it has waited.
+    background_asked: Option<Moment>,
     /// How many cannot go on before metadata is durable.
     hurried: usize,
     pub(super) streams: Streams,
@@ -177,6 +184,9 @@ impl State {
         if let Some(unwanted) = self.streams.take_unwanted() {
             return Choice::Refuse(unwanted);
         }
+        if !self.background.is_empty() {
+            self.background_asked.get_or_insert(now);
+        }
         let backlog = self.guaranteed.values().any(|q| !q.is_empty());
         let slack = Slack { profile, now, found: OnceCell::new() };
         if !self.flushing && (!self.flushes.is_empty() || self.is_moment_for_polite_flush(backlog, &slack)) {
@@ -192,6 +202,7 @@ impl State {
         {
             return Choice::Start(Class::Metadata, pending);
         }
+        self.see_beyond(rotates, now);
         let choice = if rotates { self.choose_sweep_or_reads(backlog, &slack) } else { self.choose_both(&slack) };
         match choice {
             Choice::Wait(moment) => {
@@ -204,7 +215,8 @@ impl State {
                     .metadata_wakes(now)
                     .into_iter()
                     .chain(self.background_wakes(&slack))
-                    .chain(self.log_wakes(&slack));
+                    .chain(self.log_wakes(&slack))
+                    .chain(self.within_at().filter(|moment| *moment > now));
                 Choice::Wait(moment.into_iter().chain(wakes).min())
             }
             started => started,
@@ -234,7 +246,7 @@ impl State {
             return false;
         }
         let quiet = self.is_idle() && now >= self.foreground_end + State::quiet(profile);
-        if !quiet && (now < self.background_due || self.background_in_flight > 0) {
+        if !quiet && !self.is_share_due(now) {
             return false;
         }
         let length = Bytes(next.buffer.len() as u64);
@@ -243,7 +255,14 @@ impl State {
             Direction::Write => profile.write_rate(next.offset),
         };
         let worst = profile.position_time(self.head, next.offset) + rate.time_for(length);
-        slack.of(self) > worst * 2 + profile.full_seek * 2 + profile.flush
+        // A drive that looks for short ways comes twice to where others are; records that lie there may want a flush.
+        let flush = if self.log_began.is_some() || self.metadata_dirty { profile.flush } else { Duration::ZERO };
+        slack.of(self) > worst + profile.full_seek * 2 + flush
+    }
+
+    /// Whether it is the background's turn beside others.
+    pub(super) fn is_share_due(&self, now: Moment) -> bool {
+        now >= self.background_due && self.background_in_flight == 0
     }
 
     /// When background I/O has to be looked at again; other I/O that ends asks, too.
@@ -373,7 +392,10 @@ impl State {
             // Whatever a drive is given while it empties its cache makes that last longer, and acknowledgements wait for it.
             return Choice::Wait(None);
         }
-        if self.sweeping && !backlog {
+        // What is beyond what was promised belongs to no sweep where somebody else wants something.
+        let others = backlog && self.is_wanted_by_others(now);
+        let beyond = others && self.within_at().is_some_and(|moment| moment > now);
+        if self.sweeping && (!backlog || beyond) {
             // The sweep is over once it is durable; the flush comes from who waits for that, at once.
             let expected = self.last_guaranteed_end + ANTICIPATION;
             if self.guaranteed_in_flight > Bytes::ZERO {
@@ -382,6 +404,10 @@ impl State {
             if self.dirty && now < expected {
                 return Choice::Wait(Some(expected));
             }
+        }
+        if beyond {
+            self.sweeping = false;
+            self.current_ring = None;
         }
         let turn = self.streams.turn(now, true);
         // A drive would put off a record for as long as reads follow one another.
@@ -402,7 +428,8 @@ impl State {
             match turn {
                 Turn::Ready if slack > self.next_normal_worst(profile) => {
                     // The arm belongs to the readers until slack runs out; their next end will ask again.
-                    if record || self.normal_in_flight >= NORMAL_IN_FLIGHT_ROTATING {
+                    let writing = self.guaranteed_in_flight > Bytes::ZERO;
+                    if record || writing || self.normal_in_flight >= NORMAL_IN_FLIGHT_ROTATING {
                         return Choice::Wait(None);
                     }
                     self.note_slack(slack);
@@ -411,6 +438,16 @@ impl State {
                 Turn::Ready => self.counters.throttled += 1,
                 Turn::Expected(moment) if slack > moment.since(now) + profile.full_seek => {
                     return Choice::Wait(Some(moment));
+                }
+                Turn::Beyond(ring) if others && slack > self.next_of_ring_worst(ring, profile) => {
+                    let full = self.guaranteed_in_flight >= GUARANTEED_IN_FLIGHT;
+                    if record || full || self.normal_in_flight > 0 {
+                        return Choice::Wait(None);
+                    }
+                    if self.platters_free > now + AHEAD {
+                        return Choice::Wait(Some(self.platters_free - AHEAD));
+                    }
+                    return self.start_in_turn(ring, now);
                 }
                 _ => {}
             }
@@ -437,7 +474,14 @@ impl State {
     fn choose_both(&mut self, slack: &Slack<'_>) -> Choice {
         let Slack { profile, now, .. } = *slack;
         let most = if self.expected.is_empty() { NORMAL_IN_FLIGHT_FREE } else { NORMAL_IN_FLIGHT_FLAT };
-        if self.streams.turn(now, false) == Turn::Ready && self.normal_in_flight < most {
+        let turn = self.streams.turn(now, false);
+        if let Turn::Beyond(ring) = turn
+            && self.is_wanted_by_others(now)
+            && self.guaranteed_in_flight < GUARANTEED_IN_FLIGHT
+        {
+            return self.start_in_turn(ring, now);
+        }
+        if turn == Turn::Ready && self.normal_in_flight < most {
             let slack = slack.of(self);
             if slack > self.next_normal_worst(profile) {
                 if slack < Duration::MAX {
@@ -478,8 +522,9 @@ impl State {
         let mut waiting = self.guaranteed.iter().filter(|(_, q)| !q.is_empty()).map(|(ring, _)| *ring);
         let first = waiting.next()?;
         let ring = if waiting.next().is_none() { first } else { self.most_urgent(profile, now)? };
+        let ring = if self.is_wanted_by_others(now) { self.within_first(ring, now)? } else { ring };
         self.current_ring = Some(ring);
-        self.guaranteed.get_mut(&ring)?.pop_front()
+        self.take_of(ring, now).map(|(pending, _)| pending)
     }
 
     fn most_urgent(&self, profile: &Profile, now: Moment) -> Option<RingId> {
@@ -540,7 +585,11 @@ impl State {
             Class::Background => {
                 self.normal_busy += worst;
                 self.background_in_flight += 1;
-                self.background_due = now + worst * BACKGROUND_PART;
+                // What goes on while nothing else is done costs nothing of the share.
+                let asked = self.background_asked.take().unwrap_or(now);
+                let since = self.background_due.max(asked).clamp(now - BACKGROUND_SAVED, now);
+                // On the way to where it is the arm takes half of the worst, on average.
+                self.background_due = since + (takes + (worst - takes) / 2) * BACKGROUND_PART;
                 self.counters.background += length;
                 if pending.direction == Direction::Write {
                     self.platters_free = self.platters_free.max(now) + takes;

@@ -6,8 +6,8 @@
 //! readers think between reads. A new stream comes next, with a short slice: who asks for little does not wait until
 //! all who ask for much had their turns.
 
-use super::{Pending, StreamId};
-use forebay_model::{Bytes, Moment};
+use super::{Pending, StreamId, beyond};
+use forebay_model::{Bytes, Moment, RingId};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -38,6 +38,9 @@ struct Stream {
     last_end: Moment,
     /// It had no turn yet.
     new: bool,
+    /// The ring that it is, and whether that has more to write than it was promised.
+    ring: Option<RingId>,
+    beyond: bool,
 }
 
 /// What a normal I/O could be started.
@@ -45,6 +48,8 @@ struct Stream {
 pub(super) enum Turn {
     /// The first of the first stream's queue.
     Ready,
+    /// What a ring writes beyond what it was promised.
+    Beyond(RingId),
     /// The stream whose turn it is has a moment to ask for more; until then nothing is started.
     Expected(Moment),
     /// Nobody wants anything.
@@ -61,21 +66,50 @@ impl Streams {
     pub(super) fn push(&mut self, id: StreamId, pending: Pending, rotates: bool) {
         match self.streams.iter_mut().find(|s| s.id == id) {
             Some(stream) => stream.queue.push_back(pending),
-            None => {
-                let stream = Stream {
-                    id,
-                    queue: VecDeque::from([pending]),
-                    slice: if rotates { SLICE_FIRST.0 } else { SLICE_FLAT.0 } as i64,
-                    begun: false,
-                    ended: false,
-                    in_flight: 0,
-                    last_end: Moment(0),
-                    new: true,
-                };
-                let at = 1 + self.streams.iter().skip(1).take_while(|s| s.new).count();
-                self.streams.insert(at.min(self.streams.len()), stream);
-            }
+            None => self.insert(id, None, rotates).queue.push_back(pending),
         }
+    }
+
+    fn insert(&mut self, id: StreamId, ring: Option<RingId>, rotates: bool) -> &mut Stream {
+        let stream = Stream {
+            id,
+            queue: VecDeque::new(),
+            slice: if rotates { SLICE_FIRST.0 } else { SLICE_FLAT.0 } as i64,
+            begun: false,
+            ended: false,
+            in_flight: 0,
+            last_end: Moment(0),
+            new: true,
+            ring,
+            beyond: false,
+        };
+        let at = 1 + self.streams.iter().skip(1).take_while(|s| s.new).count();
+        let at = at.min(self.streams.len());
+        self.streams.insert(at, stream);
+        &mut self.streams[at]
+    }
+
+    /// Whether `ring` has more to write than it was promised: then it has its turns, too.
+    pub(super) fn set_beyond(&mut self, ring: RingId, has: bool, rotates: bool) {
+        let found = self.streams.iter().position(|s| s.ring == Some(ring));
+        match found {
+            Some(at) => self.streams[at].beyond = has,
+            None if has => self.insert(beyond::stream(ring), Some(ring), rotates).beyond = true,
+            None => {}
+        }
+    }
+
+    /// Whether any that is no ring wants something, or has a moment to ask for more.
+    pub(super) fn is_asked(&self, now: Moment) -> bool {
+        let pauses = |s: &Stream| s.begun && now < s.last_end + ANTICIPATION;
+        self.streams.iter().any(|s| s.ring.is_none() && (!s.queue.is_empty() || s.in_flight > 0 || pauses(s)))
+    }
+
+    /// Takes a write of the ring whose turn it is, of which so many bytes count; after [`Turn::Beyond`].
+    pub(super) fn take_beyond(&mut self, counts: i64) {
+        let stream = self.streams.front_mut().expect("a ring has its turn");
+        stream.in_flight += 1;
+        self.spend(counts);
     }
 
     /// Forgets a stream that will read no more, when all it asked for has ended.
@@ -120,6 +154,9 @@ impl Streams {
             if !stream.queue.is_empty() {
                 return Turn::Ready;
             }
+            if let Some(ring) = stream.ring.filter(|_| stream.beyond) {
+                return Turn::Beyond(ring);
+            }
             let until = if stream.in_flight > 0 { now + ANTICIPATION } else { stream.last_end + ANTICIPATION };
             if rotates && stream.begun && now < until {
                 return Turn::Expected(until);
@@ -157,18 +194,25 @@ impl Streams {
         let stream = self.streams.front_mut().expect("a stream has its turn");
         let pending = stream.queue.pop_front().expect("it wants something");
         stream.in_flight += 1;
+        self.spend(pending.buffer.len() as i64);
+        pending
+    }
+
+    /// The stream whose turn it is has had so many bytes more of its slice.
+    fn spend(&mut self, bytes: i64) {
+        let stream = self.streams.front_mut().expect("a stream has its turn");
         stream.new = false;
-        stream.slice -= pending.buffer.len() as i64;
+        stream.slice -= bytes;
         stream.begun = stream.slice > 0;
         if !stream.begun {
             self.streams.rotate_left(1);
         }
-        pending
     }
 
     fn slice(&self, rotates: bool) -> i64 {
         let slice = if rotates {
-            let asking = self.streams.iter().filter(|s| !s.queue.is_empty() || s.in_flight > 0).count() as u64;
+            let asking =
+                self.streams.iter().filter(|s| !s.queue.is_empty() || s.in_flight > 0 || s.beyond).count() as u64;
             (ROUND / asking.max(1)).clamp(SLICE_LEAST, SLICE_ROTATING)
         } else {
             SLICE_FLAT

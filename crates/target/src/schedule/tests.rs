@@ -56,6 +56,7 @@ impl Rig {
             buffer,
             deadline,
             stream: None,
+            promised: None,
             wanted: None,
             durable: false,
             done,

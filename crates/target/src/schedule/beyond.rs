@@ -1,0 +1,103 @@
+//! What a ring writes beyond the rate that it was promised: as soon as others want something, it takes turns with them, in
+//! bytes, like a stream of normal I/O. A ring whose producer never pauses would otherwise never end a sweep.
+//!
+//! The rate is kept as a bucket of tokens, as deep as a flush interval: a write whose turn at the promised rate comes
+//! later than that is beyond. What is written beyond uses up nothing of what is promised: all that follows is due sooner by
+//! as much, and never sooner than if it had come alone. Writes of a ring keep their order in all this.
+
+use super::state::{Choice, State};
+use super::{Class, Pending, StreamId};
+use forebay_model::{Bytes, Moment, Profile, Rate, RingId};
+use std::time::Duration;
+
+/// How a guaranteed write counts against the promised rate.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Promised {
+    /// Its deadline is never sooner than this.
+    pub(crate) soonest: Moment,
+    /// How long its bytes take at the promised rate.
+    pub(crate) worth: Duration,
+}
+
+/// What a ring takes turns as.
+pub(super) fn stream(ring: RingId) -> StreamId {
+    StreamId(u64::MAX - ring.0)
+}
+
+impl State {
+    /// When a write that waits has to be done.
+    pub(super) fn deadline(&self, ring: RingId, pending: &Pending) -> Moment {
+        let Some(promised) = pending.promised else { return pending.deadline };
+        (pending.deadline - self.given(ring)).max(promised.soonest)
+    }
+
+    /// How much sooner than counted at the promised rate alone a ring's writes are due.
+    pub(super) fn given(&self, ring: RingId) -> Duration {
+        self.given.get(&ring).copied().unwrap_or_default()
+    }
+
+    /// From when on a write is within what its ring was promised.
+    fn within_from(&self, ring: RingId, pending: &Pending) -> Moment {
+        match self.expected.get(&ring).filter(|expected| expected.rate > Rate(0)) {
+            Some(expected) if pending.promised.is_some() => self.deadline(ring, pending) - expected.lag * 2,
+            _ => Moment(0),
+        }
+    }
+
+    /// Tells the streams which rings have more than was promised.
+    pub(super) fn see_beyond(&mut self, rotates: bool, now: Moment) {
+        for (ring, waiting) in &self.guaranteed {
+            let beyond = waiting.back().is_some_and(|last| self.within_from(*ring, last) > now);
+            self.streams.set_beyond(*ring, beyond, rotates);
+        }
+    }
+
+    /// Whether somebody else wants what a ring would take beyond what it was promised.
+    pub(super) fn is_wanted_by_others(&self, now: Moment) -> bool {
+        self.streams.is_asked(now) || !self.background.is_empty() && self.is_share_due(now)
+    }
+
+    /// When the first of what waits is within what was promised; nothing if nothing waits.
+    pub(super) fn within_at(&self) -> Option<Moment> {
+        let firsts = self.guaranteed.iter().filter_map(|(ring, waiting)| Some((ring, waiting.front()?)));
+        firsts.map(|(ring, first)| self.within_from(*ring, first)).min()
+    }
+
+    /// A ring with something within what was promised: `ring` if that has.
+    pub(super) fn within_first(&self, ring: RingId, now: Moment) -> Option<RingId> {
+        let is_within = |ring: &RingId| {
+            let first = self.guaranteed.get(ring).and_then(|waiting| waiting.front());
+            first.is_some_and(|first| self.within_from(*ring, first) <= now)
+        };
+        if is_within(&ring) { Some(ring) } else { self.guaranteed.keys().copied().find(is_within) }
+    }
+
+    /// Takes the next write of `ring` off its queue, and counts it. Whether it is beyond what was promised.
+    pub(super) fn take_of(&mut self, ring: RingId, now: Moment) -> Option<(Pending, bool)> {
+        let first = self.guaranteed.get(&ring)?.front()?;
+        let (beyond, deadline) = (self.within_from(ring, first) > now, self.deadline(ring, first));
+        let mut pending = self.guaranteed.get_mut(&ring)?.pop_front()?;
+        pending.deadline = deadline;
+        if beyond {
+            let worth = pending.promised.map_or(Duration::ZERO, |promised| promised.worth);
+            *self.given.entry(ring).or_default() += worth;
+            self.counters.beyond += Bytes(pending.buffer.len() as u64);
+        }
+        Some((pending, beyond))
+    }
+
+    /// The next write of `ring` in its turn: what is within on its way costs nothing of the turn.
+    pub(super) fn start_in_turn(&mut self, ring: RingId, now: Moment) -> Choice {
+        let Some((mut pending, beyond)) = self.take_of(ring, now) else { return Choice::Wait(None) };
+        let counts = if beyond { pending.buffer.len() } else { 0 };
+        self.streams.take_beyond(counts as i64);
+        pending.stream = Some(stream(ring));
+        Choice::Start(Class::Guaranteed, pending)
+    }
+
+    /// How long the next write of `ring` takes at the worst.
+    pub(super) fn next_of_ring_worst(&self, ring: RingId, profile: &Profile) -> Duration {
+        let first = self.guaranteed.get(&ring).and_then(|waiting| waiting.front());
+        first.map_or(Duration::ZERO, |p| profile.worst_write(p.offset, Bytes(p.buffer.len() as u64)))
+    }
+}
