@@ -1,7 +1,7 @@
 use super::*;
-use crate::yield_now;
 use crate::mailbox::mailbox;
 use crate::real::{create_file, thread};
+use crate::yield_now;
 use crate::{Buffer, Slab};
 use forebay_model::Bytes;
 use std::cell::Cell;
