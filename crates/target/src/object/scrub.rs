@@ -129,7 +129,7 @@ impl Objects {
                 found.blocks += run.crcs.len() as u64;
                 progress(BLOCK * run.crcs.len() as u64);
             }
-            self.work.borrow_mut().meta.tree.shrink(super::ROWS_IN_MEMORY);
+            self.work.borrow_mut().meta.tree.trim(super::ROWS_IN_MEMORY);
         }
         let groups = self.core.groups_of(GroupClass::Objects);
         let work = self.work.borrow();
