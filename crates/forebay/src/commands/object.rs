@@ -82,7 +82,7 @@ pub fn ls(context: &mut Context, args: &LsArgs) -> Result<()> {
             empty &= lines.is_empty();
             first = first.take().or_else(|| listing.unfinished.first().map(|found| found.name.clone()));
             unfinished += listing.unfinished.len() as u64;
-            used = used + listing.unfinished.iter().map(|found| found.head.used).sum();
+            used += listing.unfinished.iter().map(|found| found.head.used).sum::<Bytes>();
             Ok(())
         })?;
         if empty {
