@@ -6,6 +6,7 @@ use crate::peer::Peer;
 use crate::recorder::{Recorder, RecorderOptions};
 use forebay_model::ring::{Pin, Pinned, RingSpec, RingState, RingStatus};
 use forebay_model::scrub::Scrubbed;
+use forebay_model::settings::{SettingsChange, TargetSettings};
 use forebay_model::{Bytes, Error, Gap, Moment, PlanRequest, Profile, Rate, Result, TargetId, Timestamp};
 use forebay_wire::command::{Info, QueryRequest, Reply, Request, TargetPlan, TargetProfile};
 use std::sync::Arc;
@@ -174,6 +175,14 @@ impl Cluster {
         }
     }
 
+    /// Chooses how a target keeps objects, durably; what is chosen then. An empty change only asks.
+    pub fn settings(&self, target: TargetId, change: SettingsChange) -> Result<TargetSettings> {
+        match self.peer.call(Request::Settings { target, change })? {
+            Reply::Settings(settings) => Ok(settings),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Everything kept in `ring` that matches `text`, in order, with the gaps in their places.
     pub fn query(&self, ring: &str, text: &str) -> Result<Answer> {
         self.query_with(ring, text, QueryOptions::default())
@@ -260,6 +269,7 @@ pub(crate) fn unexpected(reply: &Reply) -> Error {
         Reply::Profiles(_) => "profiles",
         Reply::Plans(_) => "plans",
         Reply::Scrubbed(_) => "how far a scrub is",
+        Reply::Settings(_) => "settings",
     };
     Error::damaged(format!("a node answered with {shape} what it was not asked: use the same release on both sides"))
 }

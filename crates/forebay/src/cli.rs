@@ -4,7 +4,7 @@ use crate::args::span;
 use crate::commands::{
     check, demo, export, format, gaps, get, nbd, object, pin, plan, profile, put, query, record, ring,
 };
-use crate::commands::{scrub, status, volume};
+use crate::commands::{scrub, status, target, volume};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -75,9 +75,12 @@ pub enum Command {
     Snapshot(object::SnapshotArgs),
     /// Remove an object
     Rm(object::RmArgs),
-    /// Create, list and remove volumes, and limit what their objects take
+    /// Create, list and remove volumes, limit what their objects take, and say which of their writes go to logs
     #[command(subcommand)]
     Volume(volume::VolumeCommand),
+    /// Show and choose how targets keep objects: what goes to logs, and memory for reading ahead
+    #[command(subcommand)]
+    Target(target::TargetCommand),
     /// Serve an object as a block device over NBD, until stopped
     Nbd(nbd::NbdArgs),
     /// Rings, promises, losses, headroom and health

@@ -393,3 +393,46 @@ fn a_file_system_lives_on_it() {
         assert!(std::fs::read(&out).unwrap() == *bytes, "file{n}");
     }
 }
+
+#[test]
+fn what_small_writes_made_durable_on_a_target_with_plain_zones_is_there_after_a_kill() {
+    let place = Place::new();
+    let format = |zones| ["format", "--size", "512MiB", "--measure", "0", "--plain-zones", zones];
+    for (zones, words) in [("2MiB/300MiB", "8 are needed"), ("1KiB/32MiB", "multiples of 1 MiB"), ("2MiB", "no zones")]
+    {
+        place.refused(&format(zones), 2, &[words]);
+    }
+    place.ok(&format("2MiB/32MiB"));
+    let mut dice = Dice(17);
+    let (mut large, mut disk) = (Vec::new(), vec![0; 8 << 20]);
+    for life in 0..4 {
+        let served = Served::new(&place, &["/disk", "--size", "8MiB", "--listen", "127.0.0.1:0"]);
+        let mut client = served.client();
+        let now = client.read(0, disk.len() as u32).unwrap().unwrap();
+        assert!(now == disk, "life {life}: what was answered is there");
+        // The server has the cluster; this one comes to it.
+        if life > 0 {
+            place.ok(&["get", "/large", "out", "--force"]);
+            assert!(std::fs::read(place.path("out")).unwrap() == large, "life {life}");
+        }
+        large = dice.bytes((20 << 20) + 5);
+        std::fs::write(place.path("in"), &large).unwrap();
+        place.ok(&["put", "in", "/large", "--force"]);
+        for _ in 0..300 {
+            let blocks = 1 + dice.below(8) as usize;
+            let bytes = dice.bytes(4096 * blocks);
+            let at = dice.below((disk.len() - bytes.len()) as u64 + 1) as usize;
+            client.write(at as u64, &bytes).unwrap().unwrap();
+            disk[at..at + bytes.len()].copy_from_slice(&bytes);
+        }
+        // Killed.
+        drop(served);
+    }
+    let target = std::fs::read_dir(place.cluster()).unwrap().map(|entry| entry.unwrap().path());
+    let target =
+        target.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("target")).last().unwrap();
+    let found = place.ok(&["check", target.to_str().unwrap(), "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+    assert_eq!((&found["groups"], &found["objects"]["damage"]), (&15.into(), &serde_json::json!([])), "{found}");
+    assert_eq!(found["objects"]["contradictions"], serde_json::json!([]), "{found}");
+}

@@ -55,3 +55,49 @@ fn what_would_go_beyond_a_hard_quota_is_refused_and_leaves_nothing() {
     place.ok(&["put", "big", "/big"]);
     place.refused(&["put", "big", "/one-more"], 1, &["4 objects"]);
 }
+
+#[test]
+fn what_is_chosen_for_targets_and_volumes_is_kept_whoever_has_the_cluster() {
+    let place = Place::formatted("256MiB");
+    let chosen = |args: &[&str]| {
+        let all = values(&place.ok(&[&["target", "settings", "--json"], args].concat()));
+        assert_eq!(all.len(), 1);
+        let names = ["logged_up_to_bytes", "hot_percent", "near_groups", "cache_bytes"];
+        names.map(|name| all[0][name].as_u64().unwrap())
+    };
+    assert_eq!(chosen(&[]), [256 << 10, 80, 3, 150_000_000]);
+    assert_eq!(chosen(&["--logged-up-to", "32KiB", "--cache", "10MiB"]), [32 << 10, 80, 3, 10 << 20]);
+    let id = values(&place.ok(&["target", "settings", "--json"]))[0]["target"].as_str().unwrap().to_string();
+    place.ok(&["volume", "create", "7"]);
+    // Another process has the cluster.
+    let mut owner = place.start(&["nbd", "/disk", "--size", "8MiB", "--listen", "127.0.0.1:0", "--json"]);
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(owner.stdout.as_mut().unwrap()), &mut line).unwrap();
+    assert!(line.contains("listening"), "{line}");
+    assert_eq!(chosen(&[&id[..8], "--hot-percent", "70", "--near-groups", "5"]), [32 << 10, 70, 5, 10 << 20]);
+    let policy = |args: &[&str]| {
+        let all = values(&place.ok(&[&["volume", "policy", "7", "--json"], args].concat()));
+        (all[0]["logged_up_to_bytes"].as_u64(), all[0]["logged_always"].as_bool().unwrap())
+    };
+    assert_eq!(policy(&[]), (None, false));
+    assert_eq!(policy(&["--logged", "32KiB"]), (Some(32 << 10), false));
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    assert_eq!(chosen(&[]), [32 << 10, 70, 5, 10 << 20]);
+    assert_eq!(policy(&[]), (Some(32 << 10), false));
+    assert_eq!(policy(&["--logged", "always"]), (None, true));
+    assert_eq!(policy(&["--logged", "inherit"]), (None, false));
+    for (args, words) in [
+        (&["--hot-percent", "101"][..], &["101 percent", "1 to 100"][..]),
+        (&["--near-groups", "0"], &["give 1 to"]),
+        (&["--logged-up-to", "1GiB"], &["64 MiB"]),
+        (&["--cache", "1TiB"], &["64 GiB"]),
+        (&["--cache", "much"], &["not a size"]),
+    ] {
+        place.refused(&[&["target", "settings"], args].concat(), 2, words);
+    }
+    place.refused(&["target", "settings", "nobody"], 1, &["no target nobody"]);
+    place.refused(&["volume", "policy", "8"], 1, &["there is no volume 8"]);
+    place.refused(&["volume", "policy", "7", "--logged", "65MiB"], 2, &["64 MiB"]);
+    assert_eq!(chosen(&[]), [32 << 10, 70, 5, 10 << 20]);
+}

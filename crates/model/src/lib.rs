@@ -12,6 +12,7 @@ pub mod profile;
 pub mod query;
 pub mod ring;
 pub mod scrub;
+pub mod settings;
 pub mod size;
 pub mod time;
 

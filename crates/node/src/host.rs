@@ -105,7 +105,10 @@ impl Host {
         match &request {
             Request::CreateRing(spec) => self.create_ring(spec),
             Request::Info | Request::Status { ring: None } | Request::Profiles | Request::Plan(_) => self.all(&request),
-            Request::SetProfile { target, .. } | Request::Measure { target, .. } | Request::Scrub { target, .. } => {
+            Request::SetProfile { target, .. }
+            | Request::Measure { target, .. }
+            | Request::Scrub { target, .. }
+            | Request::Settings { target, .. } => {
                 let found = self.targets.iter().find(|t| t.id == *target);
                 let found = found.ok_or_else(|| Error::missing(format!("there is no target {target}")))?;
                 found.handle.call(&request)

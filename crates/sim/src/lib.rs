@@ -20,6 +20,7 @@
 //! - [`seeds`]: many seeds for one test, and how to replay one.
 
 pub mod anatomy;
+pub mod appender;
 pub mod audit;
 pub mod damage;
 pub mod disk;

@@ -136,8 +136,11 @@ pub struct Outcome {
     pub due: u64,
     /// Logs that changed places.
     pub log_swaps: u64,
-    /// How long it took to bring all home that was in logs, in the run and after it.
+    /// How long it took to bring all home that was in logs, in the run and after it; with us also how long checkpoints
+    /// of the map and swaps took. Counted on the clock, whatever went on beside it.
     pub checkpoint: Duration,
+    /// The part of it that was in the run.
+    pub checkpoint_in_run: Duration,
     /// The sustained rate of all disks where the streaming user is.
     pub disk_rate: Rate,
     /// One rotation.
@@ -268,6 +271,7 @@ async fn measure(
         }
     }
     [outcome.read, outcome.written] = shares;
+    outcome.checkpoint_in_run = system.tally().checkpoint;
     system.settle().await?;
     let tally = system.tally();
     (outcome.log_swaps, outcome.checkpoint) = (tally.log_swaps, tally.checkpoint);

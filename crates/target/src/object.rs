@@ -25,6 +25,7 @@ mod home;
 pub mod inline;
 mod journal;
 pub mod logs;
+pub mod memory;
 mod pool;
 mod quota;
 mod read;
@@ -39,6 +40,7 @@ pub mod space;
 mod stretch;
 mod swap;
 pub mod tree;
+mod upkeep;
 mod volumes;
 mod write;
 
@@ -58,11 +60,12 @@ use space::{Run, Space};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 use tree::{LeafRecord, Tree};
 
-/// Rows that are kept in memory though they have not changed.
-const ROWS_IN_MEMORY: usize = 32 << 20;
-/// Changed rows at which a checkpoint is made, whatever else is to be done.
+/// Bytes of memory for rows: beyond it those are forgotten that have not changed.
+const ROWS_IN_MEMORY: usize = 64 << 20;
+/// Bytes of changed rows, as they are written, at which a checkpoint is made, whatever else is to be done.
 const CHANGED_ROWS: usize = 16 << 20;
 
 /// The objects of a target, on its loop.
@@ -120,6 +123,7 @@ pub(crate) struct Work {
     tending: bool,
     stopping: bool,
     failure: Option<Error>,
+    upkeep: upkeep::Upkeep,
     counters: Counters,
 }
 
@@ -147,6 +151,8 @@ pub struct Counters {
     pub swapped: u64,
     /// Checkpoints of the map.
     pub checkpoints: u64,
+    /// Time in which such a checkpoint, a step home or a change of logs was under way, whatever went on beside it.
+    pub upkeep: Duration,
     /// Blocks whose checksum did not match.
     pub damaged: u64,
     /// Blocks of logs that were read to find what the map did not have.
@@ -193,9 +199,10 @@ impl Objects {
                 tending: false,
                 stopping: false,
                 failure: None,
+                upkeep: upkeep::Upkeep::default(),
                 counters: Counters::default(),
             }),
-            reading: read::Reading::new(CACHE),
+            reading: read::Reading::new(Bytes(record.settings.cache)),
             came: Signal::default(),
             changed: Signal::default(),
             queued: Signal::default(),
@@ -270,12 +277,18 @@ impl Objects {
 
     /// Brings the leaves with these ranges of keys to memory. They stay there until the next wait.
     async fn bring(&self, ranges: &[(Key, Key)]) -> Result<()> {
+        let mut first = true;
         loop {
             let missing = {
                 let work = self.work.borrow();
                 ranges.iter().find_map(|(from, to)| work.meta.tree.missing(*from, *to))
             };
             let Some(record) = missing else { return Ok(()) };
+            // What is brought here has to be there at once, however much it is.
+            if std::mem::take(&mut first) {
+                self.work.borrow_mut().meta.tree.trim(ROWS_IN_MEMORY);
+                continue;
+            }
             let rows = self.read_leaf(&record).await?;
             self.work.borrow_mut().meta.tree.bring(&record, rows);
         }
@@ -295,8 +308,9 @@ impl Objects {
                 if !work.lacks(&sharing) {
                     return Ok(());
                 }
-                sharing
+                [&ranges[..], &sharing].concat()
             };
+            // Together: what is brought alone may have the other forgotten.
             self.bring(&sharing).await?;
         }
     }

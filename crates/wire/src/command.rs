@@ -9,6 +9,7 @@ use crate::reader::FrameReader;
 use crate::writer::FrameWriter;
 use forebay_model::ring::{Item, Pin, Pinned, QuerySummary, RingSpec, RingStatus};
 use forebay_model::scrub::Scrubbed;
+use forebay_model::settings::{SettingsChange, TargetSettings};
 use forebay_model::{Bytes, Plan, PlanRequest, Profile, Rate, Result, TargetId, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
@@ -47,6 +48,8 @@ impl Command {
     pub const RELATE_RING: Command = Command(28);
     /// [`Request::Scrub`].
     pub const SCRUB: Command = Command(29);
+    /// [`Request::Settings`].
+    pub const SETTINGS: Command = Command(30);
     /// [`QueryRequest`].
     pub const QUERY: Command = Command(32);
     /// [`CancelQuery`].
@@ -142,6 +145,14 @@ pub enum Request {
         /// Whether to begin anew.
         anew: bool,
     },
+    /// Chooses how a target keeps objects, durably; nothing if the change is empty: [`Reply::Settings`], what is chosen
+    /// then.
+    Settings {
+        /// The target.
+        target: TargetId,
+        /// What is chosen anew.
+        change: SettingsChange,
+    },
 }
 
 /// The answer to a [`Request`].
@@ -167,6 +178,8 @@ pub enum Reply {
     Plans(Vec<TargetPlan>),
     /// How far a scrub is.
     Scrubbed(Box<Scrubbed>),
+    /// What is chosen for a target.
+    Settings(TargetSettings),
 }
 
 /// Who serves a cluster, and which targets.
@@ -201,6 +214,10 @@ pub struct TargetInfo {
     pub complaints: Vec<String>,
     /// What it has done since it was opened.
     pub activity: Activity,
+    /// Memory that rows of objects take now.
+    pub map_memory: Bytes,
+    /// The most memory that all maps of objects take, whatever is kept.
+    pub map_memory_limit: Bytes,
 }
 
 /// What a target has done since it was opened.
@@ -346,6 +363,7 @@ impl Request {
             Request::Measure { .. } => Command::MEASURE,
             Request::Plan(_) => Command::PLAN,
             Request::Scrub { .. } => Command::SCRUB,
+            Request::Settings { .. } => Command::SETTINGS,
         }
     }
 
@@ -367,6 +385,7 @@ impl Request {
             Request::Scrub { target, rate, span, anew } => {
                 writer.send(id, command, none, &(target, rate, span, anew), &[])
             }
+            Request::Settings { target, change } => writer.send(id, command, none, &(target, change), &[]),
         }
     }
 
@@ -390,6 +409,7 @@ impl Request {
                 let (target, rate, span, anew) = reader.decode()?;
                 Request::Scrub { target, rate, span, anew }
             }
+            Command::SETTINGS => reader.decode().map(|(target, change)| Request::Settings { target, change })?,
             _ => return Ok(None),
         }))
     }

@@ -226,6 +226,8 @@ fn target() -> TargetInfo {
         largest_free: size,
         complaints: Vec::new(),
         activity: Default::default(),
+        map_memory: Bytes::ZERO,
+        map_memory_limit: Bytes::ZERO,
     }
 }
 
@@ -271,7 +273,7 @@ fn what_is_put_and_got_over_links_that_break_is_whole_and_there_once() {
         for (name, bytes) in &kept {
             assert!(get(&objects, name).expect("it is there") == *bytes, "round {round}: {name}");
         }
-        let listing = objects.names("/").expect("a list");
+        let listing = objects.names("/", None, 1000).expect("a list");
         assert_eq!(listing.names.len(), kept.len(), "round {round}");
         assert_eq!(listing.unfinished, [], "round {round}: what was replaced is gone");
         for name in kept.keys() {
@@ -295,7 +297,7 @@ fn a_snapshot_by_name_over_links_that_break_is_made_once_and_never_of_a_taken_na
         assert_eq!(taken.kind, Kind::Exists, "round {round}: {taken}");
         assert_eq!(objects.snapshot_name("/none", "/newer").expect_err("it is not there").kind, Kind::Missing);
         assert!(get(&objects, "/new").expect("it is there") == bytes, "round {round}");
-        let listing = objects.names("/").expect("a list");
+        let listing = objects.names("/", None, 1000).expect("a list");
         assert_eq!((listing.names.len(), listing.unfinished), (2, Vec::new()), "round {round}");
         objects.remove_name("/of").expect("removed");
         objects.remove_name("/new").expect("removed");
@@ -347,7 +349,7 @@ fn a_put_that_is_dropped_or_cannot_have_its_name_leaves_nothing() {
     let before = count();
     let mut dropped = objects.put("/y", false).expect("it begins");
     dropped.write(&[1; 9 << 20]).expect("taken in");
-    assert_eq!(objects.names("/").expect("a list").unfinished.len(), 1);
+    assert_eq!(objects.names("/", None, 1000).expect("a list").unfinished.len(), 1);
     drop(dropped);
     assert_eq!(count(), before);
     // Two at once: the second to finish is told, and leaves nothing.
@@ -387,6 +389,45 @@ fn attributes_and_lists_that_come_in_parts_are_whole() {
     for n in 0..7 {
         put(&objects, &format!("/{n}"), b"", false).expect("it is put");
     }
-    let names: Vec<String> = objects.names("/").expect("a list").names.into_iter().map(|n| n.name).collect();
+    let names: Vec<String> =
+        objects.names("/", None, 1000).expect("a list").names.into_iter().map(|n| n.name).collect();
     assert_eq!(names, ["/0", "/1", "/2", "/3", "/4", "/5", "/6"]);
+}
+
+#[test]
+fn many_names_come_in_parts_of_few_and_are_all_there_in_order() {
+    let (_, objects) = store(0, 1);
+    let name = |n: u64| format!("/{}/{}", n % 7, n * 7919 % 307);
+    let mut all: Vec<String> = (0..307).map(name).collect();
+    for name in &all {
+        put(&objects, name, b"", false).expect("it is put");
+    }
+    all.sort_unstable();
+    // Bytes without a name beside them, several for one.
+    let puts: Vec<_> = ["/3/5", "/3/5", "/3/5", "/new"].map(|name| objects.put(name, true).expect("it begins")).into();
+    for (prefix, most) in [("/", 40), ("/", 9), ("/3", 5), ("/none", 1), ("/", 10_000)] {
+        let expected: Vec<&String> = all.iter().filter(|name| super::is_under(name, prefix)).collect();
+        let (mut found, mut unfinished, mut from) = (Vec::new(), Vec::new(), None::<String>);
+        loop {
+            let listing = objects.names(prefix, from.as_deref(), most).expect("a list");
+            assert!(listing.names.len() <= 2 * most && listing.unfinished.len() <= 2 * most, "{most}");
+            found.extend(listing.names.into_iter().map(|named| named.name));
+            unfinished.extend(listing.unfinished.into_iter().map(|found| found.name));
+            assert!(listing.next > from || listing.next.is_none(), "it goes on");
+            from = listing.next;
+            if from.is_none() {
+                break;
+            }
+        }
+        assert!(found.iter().eq(expected), "{prefix}, {most} at once: {} found", found.len());
+        let of = |name: &str| unfinished.iter().filter(|found| *found == name).count();
+        let all_of = |name: &str, there| if super::is_under(name, prefix) { there } else { 0 };
+        assert_eq!((of("/3/5"), of("/new")), (all_of("/3/5", 3), all_of("/new", 1)), "{prefix}, {most} at once");
+    }
+    drop(puts);
+    // Of one name no more than was asked for.
+    let puts: Vec<_> = (0..5).map(|_| objects.put("/one", false).expect("it begins")).collect();
+    let listing = objects.names("/one", None, 2).expect("a list");
+    assert_eq!((listing.unfinished.len(), listing.next), (2, None));
+    drop(puts);
 }

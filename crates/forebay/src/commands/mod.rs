@@ -17,6 +17,7 @@ pub mod record;
 pub mod ring;
 pub mod scrub;
 pub mod status;
+pub mod target;
 pub mod volume;
 
 use crate::cli::{Cli, Command};
@@ -49,6 +50,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Rm(args) => object::rm(context, &args)?,
         Command::Nbd(args) => nbd::run(context, &args)?,
         Command::Volume(command) => volume::run(context, command)?,
+        Command::Target(command) => target::run(context, command)?,
         Command::Status(args) => status::run(context, &args)?,
         Command::Top(args) => status::top(context, &args)?,
         Command::Check(args) => return check::run(context, &args),

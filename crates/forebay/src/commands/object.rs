@@ -61,40 +61,76 @@ fn object(named: &Named) -> Value {
 pub fn ls(context: &mut Context, args: &LsArgs) -> Result<()> {
     let prefix = prefix(&args.prefix)?;
     context.with_cluster(|context, cluster| {
-        let (listing, rings) = (cluster.objects().names(prefix)?, rings(cluster, prefix)?);
+        let mut rings = rings(cluster, prefix)?;
         if context.json {
             for ring in &rings {
                 let (name, capacity) = (&ring.spec.name, ring.spec.capacity.0);
                 context.out.json(&json!({ "type": "ring", "name": name, "capacity_bytes": capacity }))?;
             }
-            for named in &listing.names {
-                context.out.json(&object(named))?;
-            }
-            return listing.unfinished.iter().try_for_each(|found| {
-                context.out.json(&json!({
-                    "type": "unfinished", "name": found.name, "size_bytes": found.head.size,
-                    "used_bytes": found.head.used.0, "modified": json::time(found.head.modified),
-                }))
-            });
+            return pages(cluster, prefix, |listing| list_json(context, listing));
         }
-        table(&listing, &rings).iter().try_for_each(|line| context.out.line(line))?;
+        let (mut first, mut unfinished, mut used) = (None, 0, Bytes::ZERO);
+        let mut empty = true;
+        pages(cluster, prefix, |listing| {
+            let next = listing.next.as_deref();
+            let (here, later) =
+                rings.drain(..).partition(|ring| next.is_none_or(|next| ring.spec.name.as_str() < next));
+            rings = later;
+            let lines = table(listing, &here);
+            // One heading is enough.
+            lines.iter().skip(usize::from(!empty)).try_for_each(|line| context.out.line(line))?;
+            empty &= lines.is_empty();
+            first = first.take().or_else(|| listing.unfinished.first().map(|found| found.name.clone()));
+            unfinished += listing.unfinished.len() as u64;
+            used += listing.unfinished.iter().map(|found| found.head.used).sum::<Bytes>();
+            Ok(())
+        })?;
+        if empty {
+            context.out.line("Nothing here; `forebay put FILE /name` makes an object.")?;
+        }
         context.out.flush()?;
-        if !listing.unfinished.is_empty() {
-            let used: Bytes = listing.unfinished.iter().map(|found| found.head.used).sum();
+        if let Some(name) = first {
             say(&format!(
                 "{} in {used} without a name: being put just now, or left behind by a process that was killed; \
-                 `forebay rm --unfinished {}` removes what nobody writes any more",
-                human::some(listing.unfinished.len() as u64, "object"),
-                listing.unfinished[0].name
+                 `forebay rm --unfinished {name}` removes what nobody writes any more",
+                human::some(unfinished, "object"),
             ));
         }
         Ok(())
     })
 }
 
+/// Names that are held in memory at once: some tens of megabytes.
+const NAMES_AT_ONCE: usize = 50_000;
+
+/// Shows what there is, one part after the other.
+fn pages(cluster: &Cluster, prefix: &str, mut show: impl FnMut(&Listing) -> Result<()>) -> Result<()> {
+    let mut from: Option<String> = None;
+    loop {
+        let listing = cluster.objects().names(prefix, from.as_deref(), NAMES_AT_ONCE)?;
+        show(&listing)?;
+        from = listing.next;
+        if from.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+fn list_json(context: &mut Context, listing: &Listing) -> Result<()> {
+    for named in &listing.names {
+        context.out.json(&object(named))?;
+    }
+    listing.unfinished.iter().try_for_each(|found| {
+        context.out.json(&json!({
+            "type": "unfinished", "name": found.name, "size_bytes": found.head.size,
+            "used_bytes": found.head.used.0, "modified": json::time(found.head.modified),
+        }))
+    })
+}
+
 fn table(listing: &Listing, rings: &[RingStatus]) -> Vec<String> {
     if listing.names.is_empty() && rings.is_empty() {
-        return vec!["Nothing here; `forebay put FILE /name` makes an object.".to_string()];
+        return Vec::new();
     }
     let mut rows = Vec::new();
     for ring in rings {
@@ -161,11 +197,14 @@ fn rm_unfinished(context: &mut Context, prefix: &str) -> Result<()> {
     context.with_cluster(|context, cluster| {
         let objects = cluster.objects();
         let (mut removed, mut used) = (0, Bytes::ZERO);
-        for unfinished in objects.names(prefix)?.unfinished {
-            if objects.remove_unfinished(&unfinished)? {
-                (removed, used) = (removed + 1, used + unfinished.head.used);
+        pages(cluster, prefix, |listing| {
+            for unfinished in &listing.unfinished {
+                if objects.remove_unfinished(unfinished)? {
+                    (removed, used) = (removed + 1, used + unfinished.head.used);
+                }
             }
-        }
+            Ok(())
+        })?;
         if context.json {
             return context.out.json(&json!({ "removed_unfinished": removed, "used_bytes": used.0 }));
         }

@@ -1,4 +1,4 @@
-//! `forebay volume`: what objects may take together.
+//! `forebay volume`: what objects may take together, and which of their writes go to logs.
 
 use crate::context::Context;
 use crate::show::human;
@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use forebay_client::Cluster;
 use forebay_client::objects::{ObjectInfo, Place, Quota, VolumeUse, name_of};
 use forebay_model::object::{DEFAULT_VOLUME, DEFAULT_VOLUME_NAME, NAMES};
+use forebay_model::settings::{LOGGING, Logging, PAGE};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
 use serde_json::{Value, json};
 
@@ -18,6 +19,8 @@ pub enum VolumeCommand {
     List,
     /// Give a volume another quota on every target; what is not named stays as it is
     Quota(LimitedArgs),
+    /// Show which writes of a volume go to logs, or choose, on every target
+    Policy(PolicyArgs),
     /// Remove an empty volume from every target
     Rm(VolumeArgs),
 }
@@ -28,6 +31,30 @@ pub struct VolumeArgs {
     /// Its number from 1 on; `default` is that of objects with names
     #[arg(value_parser = number)]
     volume: u64,
+}
+
+/// A volume and which of its writes go to logs.
+#[derive(Args)]
+pub struct PolicyArgs {
+    /// The volume.
+    #[command(flatten)]
+    which: VolumeArgs,
+    /// Durable writes of up to this go to a log; `always`: all that fit one, and they stay there while there is room;
+    /// `inherit`: as the target has it. An object that has a choice of its own keeps it
+    #[arg(long, value_name = "SIZE", value_parser = logged)]
+    logged: Option<Logged>,
+}
+
+/// A volume's choice, or none.
+#[derive(Debug, Clone, Copy)]
+struct Logged(Option<Logging>);
+
+fn logged(text: &str) -> Result<Logged> {
+    match text {
+        "always" => Ok(Logged(Some(Logging::Always))),
+        "inherit" => Ok(Logged(None)),
+        size => Bytes::parse(size).map(|size| Logged(Some(Logging::UpTo(size)))),
+    }
 }
 
 /// A volume and what it may hold on each target.
@@ -94,6 +121,7 @@ pub fn run(context: &mut Context, command: VolumeCommand) -> Result<()> {
         VolumeCommand::Create(args) => create(context, cluster, &args),
         VolumeCommand::List => list(context, cluster),
         VolumeCommand::Quota(args) => quota(context, cluster, &args),
+        VolumeCommand::Policy(args) => policy(context, cluster, &args),
         VolumeCommand::Rm(args) => remove(context, cluster, args.volume),
     })
 }
@@ -146,6 +174,37 @@ fn quota(context: &mut Context, cluster: &Cluster, args: &LimitedArgs) -> Result
         cluster.objects().set_quota(target, volume, args.quota(before)?)?;
     }
     show(context, cluster, volume)
+}
+
+fn policy(context: &mut Context, cluster: &Cluster, args: &PolicyArgs) -> Result<()> {
+    let volume = args.which.volume;
+    for (target, _) in find(cluster, volume)? {
+        if let Some(Logged(chosen)) = args.logged {
+            let change = vec![(PAGE, LOGGING, chosen.map(Logging::encode))];
+            cluster.objects().set_attributes(at(target, volume), change)?;
+        }
+        let attributes = cluster.objects().attributes(at(target, volume), PAGE)?;
+        let value = attributes.iter().find(|(number, _)| *number == LOGGING);
+        let logging = value.and_then(|(_, value)| Logging::decode(value));
+        if context.json {
+            let (bytes, always) = match logging {
+                Some(Logging::UpTo(most)) => (Some(most.0), false),
+                Some(Logging::Always) => (None, true),
+                None => (None, false),
+            };
+            context.out.json(&json!({
+                "volume": volume, "target": target.to_string(), "logged_up_to_bytes": bytes, "logged_always": always,
+            }))?;
+            continue;
+        }
+        let goes = match logging {
+            Some(Logging::UpTo(most)) => format!("writes of up to {most} go to logs"),
+            Some(Logging::Always) => "all writes that fit go to logs, and stay there while there is room".to_string(),
+            None => "as the target has it (`forebay target settings`)".to_string(),
+        };
+        context.out.line(format_args!("volume {volume} on {target}: {goes}"))?;
+    }
+    Ok(())
 }
 
 fn remove(context: &mut Context, cluster: &Cluster, volume: u64) -> Result<()> {

@@ -55,6 +55,10 @@ pub(super) async fn ask(service: &Service, request: Request) -> Result<Reply> {
             let options = scrub::Options { rate, span: span.min(LONGEST_STEP), anew };
             Ok(Reply::Scrubbed(Box::new(target.scrub(options).await?)))
         }
+        Request::Settings { target: id, change } => {
+            mine(service, id)?;
+            target.objects().change_settings(change).await.map(Reply::Settings)
+        }
         Request::Plan(request) => Ok(Reply::Plans(vec![plan(service, &request)])),
     }
 }
@@ -130,6 +134,7 @@ fn info(service: &Service) -> TargetInfo {
     let runs = target.free_runs();
     let size = |run: &Range<Bytes>| run.end - run.start;
     let counters = target.disk().counters();
+    let maps = target.objects().map_memory();
     TargetInfo {
         id: target.id(),
         device: geometry.name.clone(),
@@ -154,5 +159,7 @@ fn info(service: &Service) -> TargetInfo {
             throttled: counters.throttled,
             slower: target.disk().slower(),
         },
+        map_memory: maps.used,
+        map_memory_limit: maps.limit,
     }
 }

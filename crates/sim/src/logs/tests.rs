@@ -159,6 +159,15 @@ fn the_nearest_log_costs_a_reader_little_and_is_soon_durable() {
 }
 
 #[test]
+fn what_is_done_with_logs_beside_a_reader_counts_as_checkpoint_work() {
+    // A disk of few logs, that are crowded soon.
+    let outcome = nearest(320, 30, |load| load.disk = presets::cheetah15k().scaled(30));
+    let (all, in_run) = (outcome.checkpoint, outcome.checkpoint_in_run);
+    println!("{all:?}, {in_run:?} in the run");
+    assert!(in_run > Duration::ZERO && in_run < all && in_run < Duration::from_secs(30), "{all:?}, {in_run:?}");
+}
+
+#[test]
 fn the_nearest_log_costs_a_sequential_writer_little() {
     let outcome = nearest(320, 20, |load| (load.reader, load.writer) = (None, load.reader));
     assert!(share(&outcome) > 0.9, "{}", share(&outcome));

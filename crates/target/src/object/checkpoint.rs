@@ -31,6 +31,7 @@ impl Objects {
         self.changed.until(|| !self.work.borrow().checkpointing || self.work.borrow().failure.is_some()).await;
         self.alive()?;
         self.work.borrow_mut().checkpointing = true;
+        let _counted = self.at_work();
         // Commands will soon wait for it.
         let pressing = self.work.borrow().meta.logs.open() >= MANY_OPEN;
         if pressing {
@@ -79,9 +80,17 @@ impl Objects {
         self.queued.notify();
         self.drained().await?;
         let (cut, number, logs, open) = loop {
-            let groups = self.core.groups_of(GroupClass::Objects);
-            let ranges: Vec<(Key, Key)> = groups.into_iter().map(|g| (Key::free(g), Key::free(g))).collect();
-            self.bring(&ranges).await?;
+            // Another one may change while the rows of these are brought.
+            loop {
+                let groups = self.work.borrow().groups_to_cut();
+                let ranges: Vec<(Key, Key)> = groups.into_iter().map(|g| (Key::free(g), Key::free(g))).collect();
+                self.bring(&ranges).await?;
+                let work = self.work.borrow();
+                let changed: Vec<_> = work.groups_to_cut().into_iter().map(|g| (Key::free(g), Key::free(g))).collect();
+                if !work.lacks(&changed) {
+                    break;
+                }
+            }
             match self.work.borrow_mut().cut(open, |group| self.core.has_log(group), held) {
                 // What is free lies too scattered for a leaf.
                 Err(error) if error.kind == Kind::Full => {}
@@ -215,6 +224,18 @@ impl Objects {
 }
 
 impl Work {
+    /// What is free as far as rows say: what commands took that have not taken effect, what is kept for them, and what
+    /// waits for a step home to end.
+    fn free_in_rows(&self) -> Vec<Run> {
+        let limbo = self.limbo.iter().flat_map(|(_, runs)| runs);
+        self.taken.values().flatten().chain(limbo).chain(self.reserved.values()).copied().collect()
+    }
+
+    /// Groups whose rows the next cut writes.
+    fn groups_to_cut(&self) -> std::collections::BTreeSet<u32> {
+        self.meta.data.changed(&self.free_in_rows())
+    }
+
     /// The map as it is now, with places for what has changed, the number of the last record in it, and what the
     /// catalog says of the logs. If there is no room for it, nothing has happened.
     fn cut(
@@ -223,10 +244,7 @@ impl Work {
         has_log: impl Fn(u32) -> bool,
         held: bool,
     ) -> Result<(Cut, u64, Vec<LogRecord>, Vec<u32>)> {
-        // What commands took that have not taken effect, what is kept for them, and what waits for a step home to end.
-        let limbo = self.limbo.iter().flat_map(|(_, runs)| runs);
-        let reserved = self.reserved.values();
-        let free: Vec<Run> = self.taken.values().flatten().chain(limbo).chain(reserved).copied().collect();
+        let free = self.free_in_rows();
         let Work { meta, .. } = self;
         for (group, runs) in meta.data.changed_rows(&free) {
             meta.tree.put(Key::free(group), Row::Free(runs));

@@ -189,7 +189,9 @@ impl Objects {
     pub(super) async fn homing_alone<T>(&self, step: impl Future<Output = Result<T>>) -> Result<T> {
         self.changed.until(|| !self.work.borrow().homing || self.work.borrow().failure.is_some()).await;
         self.work.borrow_mut().homing = true;
+        let counted = self.at_work();
         let result = step.await;
+        drop(counted);
         self.work.borrow_mut().homing = false;
         self.release();
         self.changed.notify();

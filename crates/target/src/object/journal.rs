@@ -235,8 +235,8 @@ impl Objects {
     fn see_to_logs(self: &Rc<Self>) {
         let (crowded, idle) = {
             let mut work = self.work.borrow_mut();
-            work.meta.tree.shrink(ROWS_IN_MEMORY);
-            let crowded = work.meta.logs.open() >= logs::MANY_OPEN || work.meta.tree.dirty() > CHANGED_ROWS;
+            work.meta.tree.trim(ROWS_IN_MEMORY);
+            let crowded = work.meta.logs.open() >= logs::MANY_OPEN || work.changed_rows() > CHANGED_ROWS;
             let tends = !work.tending && work.meta.logs.live() > 0;
             work.tending |= tends;
             (crowded && !work.checkpointing, tends)

@@ -3,8 +3,11 @@
 //!
 //! Owns how far each log is filled, how many of its blocks are still needed, and which logs opening would read.
 
+use super::commands::MOST_WRITTEN;
+use super::read::CACHE;
 use super::rows::BLOCK;
 use crate::layout::Layout;
+use forebay_model::settings::TargetSettings;
 use forebay_model::{Bytes, Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +23,8 @@ const OPENING: u32 = 2;
 /// Logs that stay open over a checkpoint since the arm came back to them: who reads the same again and again, or goes to
 /// and fro, needs no others.
 const KEPT_OPEN: usize = 8;
+/// The most memory that may be chosen for what is read ahead.
+const MOST_CACHE: Bytes = Bytes::gib(64);
 /// The most groups that may be called near.
 const FARTHEST_NEAR: u32 = 10_000;
 /// In zones, logs are opened so far from each other that there are no more than this on the device.
@@ -39,7 +44,7 @@ pub struct LogRecord {
     pub live: u32,
 }
 
-/// What may be chosen of logs. Kept in the catalog.
+/// What may be chosen of logs, and of memory. Kept in the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Writes of up to so many bytes go to a log, where neither the object nor its volume says otherwise.
@@ -48,12 +53,14 @@ pub struct Settings {
     pub hot_percent: u32,
     /// A log that is less than so many groups away is near enough: the arm hardly moves, and fewer logs are opened.
     pub near_groups: u32,
+    /// Bytes that what is read ahead takes in memory at most.
+    pub cache: u64,
 }
 
 impl Default for Settings {
     /// As published (Manylogs, 2016): 256 KiB for raw blocks, 80 %; three groups by measurement.
     fn default() -> Settings {
-        Settings { logged_up_to: Bytes::kib(256).0, hot_percent: 80, near_groups: 3 }
+        Settings { logged_up_to: Bytes::kib(256).0, hot_percent: 80, near_groups: 3, cache: CACHE.0 }
     }
 }
 
@@ -79,7 +86,38 @@ impl Settings {
                 self.near_groups
             )));
         }
+        check_threshold(Bytes(self.logged_up_to))?;
+        if self.cache > MOST_CACHE.0 {
+            return Err(Error::usage(format!(
+                "{} cannot be kept of what is read ahead; give {MOST_CACHE} at most",
+                Bytes(self.cache)
+            )));
+        }
         Ok(())
+    }
+}
+
+/// Refuses a size up to which writes are to go to logs if no write is as long.
+pub(super) fn check_threshold(most: Bytes) -> Result<()> {
+    if most > MOST_WRITTEN {
+        return Err(Error::usage(format!(
+            "writes of up to {most} cannot go to logs, since none is longer than {MOST_WRITTEN}; give that at most"
+        )));
+    }
+    Ok(())
+}
+
+impl From<TargetSettings> for Settings {
+    fn from(chosen: TargetSettings) -> Settings {
+        let TargetSettings { logged_up_to, hot_percent, near_groups, cache } = chosen;
+        Settings { logged_up_to: logged_up_to.0, hot_percent, near_groups, cache: cache.0 }
+    }
+}
+
+impl From<Settings> for TargetSettings {
+    fn from(chosen: Settings) -> TargetSettings {
+        let Settings { logged_up_to, hot_percent, near_groups, cache } = chosen;
+        TargetSettings { logged_up_to: Bytes(logged_up_to), hot_percent, near_groups, cache: Bytes(cache) }
     }
 }
 

@@ -150,6 +150,11 @@ impl Objects {
         ReadCounters { evicted: reading.cache.evicted(), ..reading.counters }
     }
 
+    /// Memory for what is read ahead, at most.
+    pub fn cache(&self) -> Bytes {
+        self.reading.borrow().cache.most()
+    }
+
     /// What is read ahead takes at most this much memory from now on; what there was is forgotten.
     pub fn set_cache(&self, most: Bytes) {
         let counters = self.read_counters();

@@ -56,19 +56,20 @@ impl Objects {
 
     /// What is free, as of the checkpoint.
     async fn load_space(&self, leaves: &[super::tree::LeafRecord]) -> Result<()> {
-        let groups = self.core.groups_of(GroupClass::Objects);
-        if let (Some(first), Some(last)) = (groups.first(), groups.last()) {
-            self.bring(&[(Key::free(*first), Key::free(*last))]).await?;
-        }
-        let tables = self.core.groups_of(GroupClass::Tables);
-        let mut work = self.work.borrow_mut();
-        let meta = &mut work.meta;
-        for group in groups {
-            match meta.tree.get(&Key::free(group)) {
+        // One after the other: all of these rows need not fit in memory.
+        for group in self.core.groups_of(GroupClass::Objects) {
+            let row = Key::free(group);
+            self.bring(&[(row, row)]).await?;
+            let mut work = self.work.borrow_mut();
+            let meta = &mut work.meta;
+            match meta.tree.get(&row) {
                 Some(Row::Free(runs)) => meta.data.add(group, Some(runs)),
                 _ => meta.data.add(group, None),
             }
         }
+        let tables = self.core.groups_of(GroupClass::Tables);
+        let mut work = self.work.borrow_mut();
+        let meta = &mut work.meta;
         tables.into_iter().for_each(|group| meta.tables.add(group, None));
         for leaf in leaves {
             let run = super::space::Run { at: leaf.place.at, blocks: u64::from(leaf.place.blocks) };

@@ -3,45 +3,14 @@
 //!
 //! Invariant: an attribute on the target's own page is one that it understands.
 
+pub use forebay_model::settings::{LOGGING, Logging, PAGE};
+
 use super::Objects;
-use super::logs::Settings;
+use super::logs::{Settings, check_threshold};
 use super::rows::{Key, Part, Row};
+use forebay_model::settings::{SettingsChange, TargetSettings};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result};
 use std::collections::BTreeSet;
-
-/// The page of attributes that the target looks at.
-pub const PAGE: u32 = u32::MAX;
-/// The number of the one that says which writes go to a log.
-pub const LOGGING: u32 = 1;
-
-/// Which writes of an object go to a log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Logging {
-    /// Those of up to so many bytes; they go home when there is time.
-    UpTo(Bytes),
-    /// All that fit a log, and they stay there until logs are full: for what is to be durable and is hardly ever read,
-    /// as a database's commit log (Manylogs, 2016, section 3.5).
-    Always,
-}
-
-impl Logging {
-    /// As the attribute has it: 0 and the bytes as `u64`, or 1.
-    pub fn encode(self) -> Vec<u8> {
-        match self {
-            Logging::UpTo(bytes) => [&[0][..], &bytes.0.to_le_bytes()].concat(),
-            Logging::Always => vec![1],
-        }
-    }
-
-    /// Reads an attribute.
-    pub fn decode(value: &[u8]) -> Option<Logging> {
-        match value {
-            [0, bytes @ ..] => Some(Logging::UpTo(Bytes(u64::from_le_bytes(bytes.try_into().ok()?)))),
-            [1] => Some(Logging::Always),
-            _ => None,
-        }
-    }
-}
 
 /// Refuses an attribute on the target's own page that it does not understand.
 pub(super) fn check(page: u32, number: u32, value: Option<&[u8]>) -> Result<()> {
@@ -50,7 +19,10 @@ pub(super) fn check(page: u32, number: u32, value: Option<&[u8]>) -> Result<()> 
             "attribute {page}/{number} is the target's own, and it knows no such value; take another page"
         )));
     }
-    Ok(())
+    match value.filter(|_| page == PAGE).and_then(Logging::decode) {
+        Some(Logging::UpTo(most)) => check_threshold(most),
+        _ => Ok(()),
+    }
 }
 
 impl Objects {
@@ -63,9 +35,23 @@ impl Objects {
     pub async fn set_settings(&self, settings: Settings) -> Result<()> {
         settings.check()?;
         self.ready().await?;
-        self.core.with_objects_mut(|objects| objects.settings = settings);
+        let before = self.core.with_objects_mut(|objects| std::mem::replace(&mut objects.settings, settings));
         self.work.borrow_mut().meta.logs.set_near(settings.near_groups);
+        if settings.cache != before.cache {
+            self.set_cache(Bytes(settings.cache));
+        }
         self.core.commit().await
+    }
+
+    /// Chooses some of it anew, durably, unless that is nothing; what is chosen then.
+    pub async fn change_settings(&self, change: SettingsChange) -> Result<TargetSettings> {
+        self.ready().await?;
+        let before = self.settings();
+        let chosen = change.over(TargetSettings::from(before));
+        if Settings::from(chosen) != before {
+            self.set_settings(chosen.into()).await?;
+        }
+        Ok(chosen)
     }
 
     /// Chooses for an object, or for all of a volume; `None` leaves it to the volume, or to the target.

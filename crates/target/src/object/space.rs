@@ -2,8 +2,11 @@
 //!
 //! Owns what is free, nothing else: what was freed and may still be read, or is not durably free yet, is not here.
 
+mod group;
+
 use super::rows::BLOCK;
 use crate::layout::Layout;
+use group::Group;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Blocks that follow one another on the device.
@@ -19,57 +22,6 @@ impl Run {
     /// The block behind the last.
     pub fn end(self) -> u64 {
         self.at + self.blocks
-    }
-}
-
-/// Free runs by their first block, counted from the group's.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Group {
-    runs: BTreeMap<u32, u32>,
-    free: u64,
-    largest: u32,
-}
-
-impl Group {
-    fn give(&mut self, mut at: u32, mut blocks: u32) {
-        self.free += u64::from(blocks);
-        if let Some((&before, &length)) = self.runs.range(..at).next_back() {
-            assert!(before + length <= at, "blocks are freed that are free");
-            if before + length == at {
-                self.runs.remove(&before);
-                (at, blocks) = (before, length + blocks);
-            }
-        }
-        if let Some((&after, &length)) = self.runs.range(at..).next() {
-            assert!(at + blocks <= after, "blocks are freed that are free");
-            if at + blocks == after {
-                self.runs.remove(&after);
-                blocks += length;
-            }
-        }
-        self.runs.insert(at, blocks);
-        self.largest = self.largest.max(blocks);
-    }
-
-    /// Takes `blocks` from `at` on; whether they were free.
-    fn take(&mut self, at: u32, blocks: u32) -> bool {
-        let Some((&first, &length)) = self.runs.range(..=at).next_back() else { return false };
-        if at + blocks > first + length {
-            return false;
-        }
-        self.runs.remove(&first);
-        if at > first {
-            self.runs.insert(first, at - first);
-        }
-        if first + length > at + blocks {
-            self.runs.insert(at + blocks, first + length - at - blocks);
-        }
-        self.free -= u64::from(blocks);
-        // Looked for only when it may have gone: a group may have thousands of runs.
-        if length == self.largest {
-            self.largest = self.runs.values().copied().max().unwrap_or(0);
-        }
-        true
     }
 }
 
@@ -106,9 +58,8 @@ impl Space {
     /// Adds a group with these free runs; all of it is free if there are none.
     pub fn add(&mut self, group: u32, runs: Option<&[(u32, u32)]>) {
         let all = [(0, self.group_blocks() as u32)];
-        let mut entry = Group::default();
-        runs.unwrap_or(&all).iter().for_each(|(at, blocks)| entry.give(*at, *blocks));
-        self.free += entry.free;
+        let entry = Group::of(all[0].1, runs.unwrap_or(&all));
+        self.free += entry.free();
         self.groups.insert(group, entry);
         self.dirty.insert(group);
     }
@@ -125,20 +76,20 @@ impl Space {
 
     /// The free runs of a group, counted from its first block; nothing if it is not here.
     pub fn runs(&self, group: u32) -> Option<Vec<(u32, u32)>> {
-        self.groups.get(&group).map(|group| group.runs.iter().map(|(at, blocks)| (*at, *blocks)).collect())
+        self.groups.get(&group).map(|group| group.runs().collect())
     }
 
     /// Groups that are wholly free.
     pub fn empty_groups(&self) -> Vec<u32> {
         let all = self.group_blocks();
-        self.groups.iter().filter(|(_, group)| group.free == all).map(|(number, _)| *number).collect()
+        self.groups.iter().filter(|(_, group)| group.free() == all).map(|(number, _)| *number).collect()
     }
 
     /// Gives a group away, which must be wholly free.
     pub fn remove(&mut self, group: u32) {
         let entry = self.groups.remove(&group).expect("it was there");
-        assert_eq!(entry.free, self.group_blocks(), "group {group} is given away with what is in it");
-        self.free -= entry.free;
+        assert_eq!(entry.free(), self.group_blocks(), "group {group} is given away with what is in it");
+        self.free -= entry.free();
         self.dirty.remove(&group);
     }
 
@@ -154,7 +105,7 @@ impl Space {
         if let Some(near) = near.filter(|near| *near >= self.layout.groups_at.0 / BLOCK.0) {
             let (group, at) = self.locate(near);
             home = group;
-            let length = self.groups.get(&group).and_then(|g| g.runs.get(&at)).map_or(0, |l| u64::from(*l).min(wanted));
+            let length = self.groups.get(&group).and_then(|g| g.run_at(at)).map_or(0, |l| u64::from(l).min(wanted));
             if length > 0 {
                 self.take(group, at, length as u32, &mut taken);
                 wanted -= length;
@@ -174,7 +125,7 @@ impl Space {
             return None;
         }
         let (group, from) = self.locate(at);
-        let length = u64::from(*self.groups.get(&group)?.runs.get(&from)?).min(most);
+        let length = u64::from(self.groups.get(&group)?.run_at(from)?).min(most);
         let mut taken = Vec::new();
         self.take(group, from, length as u32, &mut taken);
         taken.pop()
@@ -202,14 +153,14 @@ impl Space {
 
     /// A run of at most `wanted` blocks: whole if there is such a run, the nearest one to `home`; else the largest.
     fn best(&self, wanted: u64, home: u32) -> Option<(u32, u32, u32)> {
-        let whole = self.groups.iter().filter(|(_, g)| u64::from(g.largest) >= wanted);
+        let whole = self.groups.iter().filter(|(_, g)| u64::from(g.largest()) >= wanted);
         if let Some((number, group)) = whole.min_by_key(|(number, _)| number.abs_diff(home)) {
-            let (at, _) = group.runs.iter().find(|(_, length)| u64::from(**length) >= wanted)?;
-            return Some((*number, *at, wanted as u32));
+            let (at, _) = group.runs().find(|(_, length)| u64::from(*length) >= wanted)?;
+            return Some((*number, at, wanted as u32));
         }
-        let (number, group) = self.groups.iter().max_by_key(|(_, g)| g.largest)?;
-        let (at, length) = group.runs.iter().max_by_key(|(_, length)| **length)?;
-        Some((*number, *at, *length))
+        let (number, group) = self.groups.iter().max_by_key(|(_, g)| g.largest())?;
+        let (at, length) = group.runs().max_by_key(|(_, length)| *length)?;
+        Some((*number, at, length))
     }
 
     /// Takes exactly this run, which a record of a log says was taken; whether it was free.
@@ -229,15 +180,26 @@ impl Space {
         self.free += run.blocks;
     }
 
+    /// Groups whose rows [`Space::changed_rows`] would say.
+    pub fn changed(&self, also: &[Run]) -> BTreeSet<u32> {
+        self.dirty.iter().copied().chain(also.iter().map(|run| self.locate(run.at).0)).collect()
+    }
+
+    /// Free runs in groups that have changed since their rows were asked for.
+    pub fn changed_runs(&self) -> usize {
+        self.dirty.iter().filter_map(|group| self.groups.get(group)).map(|group| group.count() as usize).sum()
+    }
+
     /// The free runs of each group that has changed since the last call, were `also` free too; and notes that those
     /// with some of `also` will change again.
     pub fn changed_rows(&mut self, also: &[Run]) -> Vec<(u32, Vec<(u32, u32)>)> {
+        let changed = self.changed(also);
+        self.dirty.clear();
         let mut with: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
         for run in also {
             let (group, at) = self.locate(run.at);
             with.entry(group).or_default().push((at, run.blocks as u32));
         }
-        let changed: BTreeSet<u32> = std::mem::take(&mut self.dirty).into_iter().chain(with.keys().copied()).collect();
         let mut rows = Vec::new();
         for number in changed {
             let Some(group) = self.groups.get(&number) else { continue };
@@ -246,7 +208,7 @@ impl Space {
                 group.give(*at, *blocks);
                 self.dirty.insert(number);
             }
-            rows.push((number, group.runs.into_iter().collect()));
+            rows.push((number, group.runs().collect()));
         }
         rows
     }

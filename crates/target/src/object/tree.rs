@@ -32,6 +32,11 @@ pub struct LeafRecord {
     pub place: Place,
 }
 
+/// What a row takes in memory beside its own bytes: a place in a node of a tree that is half full at worst.
+const ROW_IN_MEMORY: usize = 2 * size_of::<(Key, Row)>();
+/// What a leaf in memory takes beside its rows.
+const LEAF_IN_MEMORY: usize = 200;
+
 struct Leaf {
     rows: Option<Rows>,
     weight: usize,
@@ -44,8 +49,10 @@ struct Leaf {
 /// What leaves take: kept up with each change, since every command asks, and a large target has many leaves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Sums {
-    /// Bytes of rows in memory, about.
+    /// Bytes that rows in memory take there.
     memory: usize,
+    /// Those of them that take leaves which have not changed, and so may be forgotten.
+    clean: usize,
     /// Bytes of rows that have changed.
     dirty: usize,
     /// Blocks that the next cut takes at most.
@@ -54,16 +61,16 @@ struct Sums {
 
 impl Leaf {
     fn sums(&self) -> Sums {
-        let memory = if self.rows.is_some() { self.weight * 2 + 200 } else { 0 };
+        let memory = self.rows.as_ref().map_or(0, |rows| self.weight + rows.len() * ROW_IN_MEMORY + LEAF_IN_MEMORY);
         if !self.dirty {
-            return Sums { memory, ..Sums::default() };
+            return Sums { memory, clean: memory, ..Sums::default() };
         }
         // Two that follow one another are together larger than what they were cut at.
         let parts = self.weight / (LEAF_SPLIT * 3 / 8) + 1;
         // And one that has not changed may be joined to it.
         let joined = if self.weight < LEAF_SPLIT / 2 { LEAF_SPLIT / 2 } else { self.weight };
         let blocks = Bytes((joined + 128 * parts) as u64).align_up(BLOCK).0 / BLOCK.0 + parts as u64;
-        Sums { memory, dirty: self.weight, blocks }
+        Sums { memory, clean: 0, dirty: self.weight, blocks }
     }
 }
 
@@ -76,6 +83,7 @@ impl Sums {
     fn changed(self, before: Sums, after: Sums) -> Sums {
         Sums {
             memory: self.memory - before.memory + after.memory,
+            clean: self.clean - before.clean + after.clean,
             dirty: self.dirty - before.dirty + after.dirty,
             blocks: self.blocks - before.blocks + after.blocks,
         }
@@ -217,9 +225,21 @@ impl Tree {
         })
     }
 
-    /// Bytes of rows in memory, about.
+    /// Bytes that rows in memory take there.
     pub fn memory(&self) -> usize {
         self.sums.memory
+    }
+
+    /// Leaves, in memory or not.
+    pub fn leaves(&self) -> usize {
+        self.leaves.len()
+    }
+
+    /// As [`Tree::shrink`], if more than `most` bytes are in memory and it is worth looking for what may be forgotten.
+    pub fn trim(&mut self, most: usize) {
+        if self.sums.memory > most && self.sums.clean > most / 8 {
+            self.shrink(most / 8 * 7);
+        }
     }
 
     /// Whether anything has changed since the last cut.

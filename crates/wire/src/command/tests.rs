@@ -2,6 +2,7 @@ use super::{ITEMS_PER_FRAME, PlanRequest, Request};
 use crate::frame::{MAX_BODY, RequestId};
 use crate::{FrameReader, FrameWriter};
 use forebay_model::ring::{Item, RingSpec};
+use forebay_model::settings::SettingsChange;
 use forebay_model::{Bytes, Cause, Gap, Profile, Rate, TargetId, Timestamp};
 use std::time::Duration;
 
@@ -31,6 +32,10 @@ fn one_of_each() -> Vec<Request> {
             keys: 6,
         }),
         Request::Scrub { target: TargetId(9), rate: Some(Rate::mb(50)), span: Duration::from_secs(1), anew: true },
+        Request::Settings {
+            target: TargetId(9),
+            change: SettingsChange { logged_up_to: Some(Bytes::kib(32)), hot_percent: Some(70), ..Default::default() },
+        },
     ]
 }
 

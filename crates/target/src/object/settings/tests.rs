@@ -4,6 +4,7 @@ use crate::fake::Fake;
 use crate::object::Placement;
 use crate::object::logs::Settings;
 use crate::object::rows::{BLOCK, Quota};
+use forebay_model::settings::{SettingsChange, TargetSettings};
 use forebay_model::{Bytes, Kind, ObjectId};
 use std::rc::Rc;
 
@@ -89,7 +90,13 @@ fn what_is_only_to_be_durable_stays_in_logs_until_they_are_full_and_goes_with_it
 fn what_the_target_does_not_understand_is_refused_and_nothing_changes() {
     let (fake, target) = device();
     let objects = target.objects();
-    for (number, value) in [(LOGGING, vec![9]), (LOGGING, vec![0, 1]), (LOGGING, Vec::new()), (7, vec![1])] {
+    for (number, value) in [
+        (LOGGING, vec![9]),
+        (LOGGING, vec![0, 1]),
+        (LOGGING, Vec::new()),
+        (7, vec![1]),
+        (LOGGING, Logging::UpTo(Bytes(u64::MAX)).encode()),
+    ] {
         let error = fake.run(objects.set_attributes(ONE, vec![(PAGE, number, Some(value))])).unwrap_err();
         assert_eq!(error.kind, Kind::Usage, "{error}");
     }
@@ -97,9 +104,29 @@ fn what_the_target_does_not_understand_is_refused_and_nothing_changes() {
         Settings { hot_percent: 0, ..Settings::default() },
         Settings { hot_percent: 101, ..Settings::default() },
         Settings { near_groups: 0, ..Settings::default() },
+        Settings { logged_up_to: (64 << 20) + 1, ..Settings::default() },
+        Settings { cache: (64 << 30) + 1, ..Settings::default() },
     ] {
         assert_eq!(fake.run(objects.set_settings(settings)).unwrap_err().kind, Kind::Usage);
     }
     assert_eq!(objects.settings(), Settings::default());
     assert_eq!(fake.run(objects.logging(ONE)).unwrap(), Logging::UpTo(Bytes::kib(256)));
+}
+
+#[test]
+fn what_is_not_named_stays_and_the_cache_is_of_the_chosen_size_after_opening() {
+    let (fake, target) = device();
+    let objects = target.objects();
+    let change = SettingsChange { cache: Some(Bytes::mib(3)), ..SettingsChange::default() };
+    let chosen = fake.run(objects.change_settings(change)).unwrap();
+    assert_eq!(chosen, TargetSettings { cache: Bytes::mib(3), ..TargetSettings::from(Settings::default()) });
+    assert_eq!(objects.cache(), Bytes::mib(3));
+    let change = SettingsChange { near_groups: Some(5), hot_percent: Some(101), ..SettingsChange::default() };
+    assert_eq!(fake.run(objects.change_settings(change)).unwrap_err().kind, Kind::Usage);
+    assert_eq!(fake.run(objects.change_settings(SettingsChange::default())).unwrap(), chosen);
+    drop(target);
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    fake.run(target.objects().ready()).unwrap();
+    assert_eq!((target.objects().settings(), target.objects().cache()), (chosen.into(), Bytes::mib(3)));
 }
