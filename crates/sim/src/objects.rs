@@ -10,7 +10,7 @@ use crate::disk::DiskSpec;
 use crate::world::World;
 use forebay_env::{Env, Random};
 use forebay_model::object::Durability;
-use forebay_model::{Kind, ObjectId, Profile};
+use forebay_model::{Bytes, Kind, ObjectId, Profile};
 use forebay_target::Target;
 use forebay_target::object::inline::INLINE_UP_TO;
 use forebay_target::object::rows::{BLOCK, Quota};
@@ -149,6 +149,10 @@ async fn one_life(env: Env, spawner: forebay_env::Spawner, model: Rc<RefCell<Mod
     let random = env.random.clone();
     let target = Target::open(env).await.expect("the target opens");
     target.objects().ready().await.expect("the logs are read");
+    if random.below(2) == 0 {
+        // Rows come and go as on a large target.
+        target.objects().set_rows_in_memory(Bytes::ZERO);
+    }
     let mut users = Vec::new();
     for user in 0..USERS {
         let (target, model, random) = (target.clone(), model.clone(), random.clone());

@@ -63,8 +63,6 @@ use std::rc::Rc;
 use std::time::Duration;
 use tree::{LeafRecord, Tree};
 
-/// Bytes of memory for rows: beyond it those are forgotten that have not changed.
-const ROWS_IN_MEMORY: usize = 64 << 20;
 /// Bytes of changed rows, as they are written, at which a checkpoint is made, whatever else is to be done.
 const CHANGED_ROWS: usize = 16 << 20;
 
@@ -246,6 +244,11 @@ impl Objects {
         self.work.borrow().counters
     }
 
+    /// Rows that have not changed take at most this much memory from now on.
+    pub fn set_rows_in_memory(&self, most: Bytes) {
+        self.work.borrow_mut().meta.tree.set_most(most);
+    }
+
     /// Blocks in logs that have not been taken home, as bytes.
     pub fn redirected(&self) -> Bytes {
         BLOCK * self.work.borrow().meta.logs.live()
@@ -286,11 +289,17 @@ impl Objects {
             let Some(record) = missing else { return Ok(()) };
             // What is brought here has to be there at once, however much it is.
             if std::mem::take(&mut first) {
-                self.work.borrow_mut().meta.tree.trim(ROWS_IN_MEMORY);
+                self.work.borrow_mut().meta.tree.trim();
                 continue;
             }
-            let rows = self.read_leaf(&record).await?;
-            self.work.borrow_mut().meta.tree.bring(&record, rows);
+            let read = self.read_leaf(&record).await;
+            let tree = &mut self.work.borrow_mut().meta.tree;
+            match read {
+                Ok(rows) => tree.bring(&record, rows),
+                // It came meanwhile, and may have been changed and gone elsewhere.
+                Err(_) if tree.missing(record.first, record.first) != Some(record) => {}
+                Err(error) => return Err(error),
+            }
         }
     }
 

@@ -100,6 +100,7 @@ impl Objects {
         };
         self.changed.notify();
         self.write_leaves(&cut.writes).await?;
+        self.work.borrow_mut().meta.tree.written();
         let (leaves, epoch) = (cut.leaves, self.core.epoch());
         self.core.with_objects_mut(|objects| {
             *objects = ObjectsRecord { leaves, number, epoch, logs, open, settings: objects.settings };
@@ -271,3 +272,6 @@ impl Work {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

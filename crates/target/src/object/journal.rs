@@ -7,7 +7,7 @@
 
 use super::record::{Change, Draft, Stamp, finish};
 use super::rows::BLOCK;
-use super::{CHANGED_ROWS, Objects, ROWS_IN_MEMORY, Work, logs};
+use super::{CHANGED_ROWS, Objects, Work, logs};
 use crate::schedule::LOGS_IN_FLIGHT;
 use forebay_env::Buffer;
 use forebay_model::{Bytes, Error, Kind, Result, TargetId};
@@ -235,7 +235,7 @@ impl Objects {
     fn see_to_logs(self: &Rc<Self>) {
         let (crowded, idle) = {
             let mut work = self.work.borrow_mut();
-            work.meta.tree.trim(ROWS_IN_MEMORY);
+            work.meta.tree.trim();
             let crowded = work.meta.logs.open() >= logs::MANY_OPEN || work.changed_rows() > CHANGED_ROWS;
             let tends = !work.tending && work.meta.logs.live() > 0;
             work.tending |= tends;

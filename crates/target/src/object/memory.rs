@@ -4,7 +4,8 @@
 //! are named in a checkpoint area, which bounds their number. Free blocks take a bit each at worst.
 
 use super::rows::{BLOCK, LEAF_SPLIT};
-use super::{CHANGED_ROWS, Objects, ROWS_IN_MEMORY, Work};
+use super::tree::ROWS_IN_MEMORY;
+use super::{CHANGED_ROWS, Objects, Work};
 use crate::layout::Layout;
 use forebay_model::Bytes;
 

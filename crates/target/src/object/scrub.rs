@@ -169,7 +169,7 @@ impl Objects {
             self.compare_all(&lying, None, &mut found.damage).await?;
             found.blocks += blocks(&lying);
             progress(BLOCK * blocks(&lying));
-            self.work.borrow_mut().meta.tree.trim(super::ROWS_IN_MEMORY);
+            self.work.borrow_mut().meta.tree.trim();
         }
         let groups = self.core.groups_of(GroupClass::Objects);
         let work = self.work.borrow();

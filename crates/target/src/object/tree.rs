@@ -32,6 +32,8 @@ pub struct LeafRecord {
     pub place: Place,
 }
 
+/// Bytes of memory for rows, unless told otherwise.
+pub const ROWS_IN_MEMORY: usize = 64 << 20;
 /// What a row takes in memory beside its own bytes: a place in a node of a tree that is half full at worst.
 const ROW_IN_MEMORY: usize = 2 * size_of::<(Key, Row)>();
 /// What a leaf in memory takes beside its rows.
@@ -42,6 +44,8 @@ struct Leaf {
     weight: usize,
     place: Option<Place>,
     dirty: bool,
+    /// Whether it was cut and is not on the device yet: until then it cannot be brought from there.
+    writing: bool,
     /// When it was last looked at, in looks.
     looked: u64,
 }
@@ -63,7 +67,8 @@ impl Leaf {
     fn sums(&self) -> Sums {
         let memory = self.rows.as_ref().map_or(0, |rows| self.weight + rows.len() * ROW_IN_MEMORY + LEAF_IN_MEMORY);
         if !self.dirty {
-            return Sums { memory, clean: memory, ..Sums::default() };
+            let clean = if self.writing { 0 } else { memory };
+            return Sums { memory, clean, ..Sums::default() };
         }
         // Two that follow one another are together larger than what they were cut at.
         let parts = self.weight / (LEAF_SPLIT * 3 / 8) + 1;
@@ -96,6 +101,8 @@ pub struct Tree {
     leaves: BTreeMap<Key, Leaf>,
     sums: Sums,
     looks: u64,
+    /// Bytes of memory for rows: beyond it those are forgotten that have not changed.
+    most: usize,
     /// Places of leaves that were joined to others since the last cut.
     left: Vec<Place>,
 }
@@ -114,7 +121,8 @@ impl Tree {
     /// The tree that the catalog names; an empty one if it names no leaf.
     pub fn new(target: TargetId, records: &[LeafRecord]) -> Tree {
         let known = |record: &LeafRecord| {
-            let leaf = Leaf { rows: None, weight: 0, place: Some(record.place), dirty: false, looked: 0 };
+            let leaf =
+                Leaf { rows: None, weight: 0, place: Some(record.place), dirty: false, writing: false, looked: 0 };
             (record.first, leaf)
         };
         let mut leaves: BTreeMap<Key, Leaf> = records.iter().map(known).collect();
@@ -123,10 +131,11 @@ impl Tree {
             weight: 0,
             place: None,
             dirty: false,
+            writing: false,
             looked: 0,
         });
         let sums = Sums::of(&leaves);
-        Tree { target, leaves, sums, looks: 0, left: Vec::new() }
+        Tree { target, leaves, sums, looks: 0, most: ROWS_IN_MEMORY, left: Vec::new() }
     }
 
     /// The first leaf with keys in `from..=to` that is not in memory.
@@ -235,10 +244,15 @@ impl Tree {
         self.leaves.len()
     }
 
-    /// As [`Tree::shrink`], if more than `most` bytes are in memory and it is worth looking for what may be forgotten.
-    pub fn trim(&mut self, most: usize) {
-        if self.sums.memory > most && self.sums.clean > most / 8 {
-            self.shrink(most / 8 * 7);
+    /// See [`ROWS_IN_MEMORY`].
+    pub fn set_most(&mut self, most: Bytes) {
+        self.most = most.0 as usize;
+    }
+
+    /// As [`Tree::shrink`], if more is in memory than may be and it is worth looking for what may be forgotten.
+    pub fn trim(&mut self) {
+        if self.sums.memory > self.most && self.sums.clean > self.most / 8 {
+            self.shrink(self.most / 8 * 7);
         }
     }
 
@@ -259,7 +273,7 @@ impl Tree {
         }
         let mut clean: Vec<(u64, Key)> = Vec::new();
         for (key, leaf) in &self.leaves {
-            if leaf.rows.is_some() && !leaf.dirty && leaf.place.is_some() {
+            if leaf.rows.is_some() && !leaf.dirty && !leaf.writing && leaf.place.is_some() {
                 clean.push((leaf.looked, *key));
             }
         }
@@ -294,11 +308,18 @@ impl Tree {
         for (leaf, place) in self.leaves.values_mut().filter(|leaf| leaf.dirty).zip(places) {
             left.extend(leaf.place.replace(place));
             leaf.dirty = false;
+            leaf.writing = true;
         }
         self.sums = Sums::of(&self.leaves);
         let named =
             self.leaves.iter().filter_map(|(first, leaf)| Some(LeafRecord { first: *first, place: leaf.place? }));
         Ok(Cut { writes, leaves: named.collect(), left })
+    }
+
+    /// What was cut is on the device, and may be forgotten.
+    pub fn written(&mut self) {
+        self.leaves.values_mut().for_each(|leaf| leaf.writing = false);
+        self.sums = Sums::of(&self.leaves);
     }
 
     /// Blocks that the next cut takes at most.
@@ -344,7 +365,7 @@ impl Tree {
             }
             for (key, rows, weight) in parts {
                 let place = (key == first).then(|| self.leaves[&first].place).flatten();
-                self.leaves.insert(key, Leaf { rows: Some(rows), weight, place, dirty: true, looked });
+                self.leaves.insert(key, Leaf { rows: Some(rows), weight, place, dirty: true, writing: false, looked });
             }
         }
     }

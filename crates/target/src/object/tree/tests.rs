@@ -156,6 +156,9 @@ fn what_has_changed_is_never_forgotten_and_the_rest_is_bounded() {
     tree.shrink(0);
     assert_eq!(tree.missing(Key::FIRST, key(300)), None, "nothing of it is on the device");
     let named = device.cut(&mut tree, &[]);
+    tree.shrink(0);
+    assert_eq!(tree.missing(Key::FIRST, key(300)), None, "it is on its way to the device");
+    tree.written();
     tree.put(key(7), Row::Attribute(vec![2; 10]));
     tree.shrink(0);
     assert_eq!(tree.get(&key(7)), Some(&Row::Attribute(vec![2; 10])));
