@@ -14,6 +14,7 @@ use forebay_target::object::Placement;
 use forebay_target::object::rows::Quota;
 use serde::Serialize;
 use serde_json::Value;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::rc::Rc;
@@ -186,16 +187,20 @@ impl Sequence {
         for object in 1..=self.size.0.div_ceil(OBJECT.0) {
             objects.create(ObjectId { volume: VOLUME, object }, Vec::new()).await?;
         }
-        let bytes: Rc<[u8]> =
-            (0..self.request.0 / 8).flat_map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();
         let stream = self.target.stream();
+        // One for each request under way. No two places hold the same: what is below may know that it has it already.
+        let byte = |n: u64| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
+        let made = (0..self.depth).map(|_| (0..self.request.0).map(byte).collect()).collect();
+        let buffers: Rc<RefCell<Vec<Vec<u8>>>> = Rc::new(RefCell::new(made));
         let written = self
             .pass(self.size, |target, id, offset, length| {
-                let bytes = bytes.clone();
+                let buffers = buffers.clone();
                 async move {
-                    let bytes = &bytes[..length as usize];
-                    target.objects().write(stream, id, offset, bytes, Placement::Home).await?;
-                    Ok(length)
+                    let mut bytes = buffers.borrow_mut().pop().expect("there are as many as requests under way");
+                    raw::fill(&mut bytes, Bytes(id.object * OBJECT.0 + offset));
+                    let result = target.objects().write(stream, id, offset, &bytes[..length as usize], Placement::Home).await;
+                    buffers.borrow_mut().push(bytes);
+                    result.map(|()| length)
                 }
             })
             .await?;

@@ -62,7 +62,7 @@ async fn go_through(env: Env, size: Bytes, seconds: Duration, writes: bool) -> R
 }
 
 /// No two blocks alike, so that nothing below saves work that real data would cost.
-fn fill(buffer: &mut Buffer, at: Bytes) {
+pub(in crate::bench) fn fill(buffer: &mut [u8], at: Bytes) {
     for (i, part) in buffer.chunks_exact_mut(512).enumerate() {
         part[..8].copy_from_slice(&(at.0 + i as u64 * 512).to_le_bytes());
     }
@@ -75,7 +75,10 @@ pub(super) fn alternating(path: &Path, ring: &str, write: Rate, span: Duration) 
     let opened = real::open(path, OpenMode::Exclusive)?;
     real::run(Options { device: opened }, move |env| async move {
         let at = Cell::new(Bytes::ZERO);
-        let fill_next = |buffer: &mut Buffer| fill(buffer, at.replace(at.get() + Bytes(buffer.len() as u64)));
+        let fill_next = |buffer: &mut Buffer| {
+            let next = at.get() + Bytes(buffer.len() as u64);
+            fill(buffer, at.replace(next));
+        };
         limit::on_device(&env, &places, write, span, &fill_next).await
     })?
 }
