@@ -32,8 +32,9 @@ pub struct LeafRecord {
     pub place: Place,
 }
 
-/// Bytes of memory for rows, unless told otherwise.
-pub const ROWS_IN_MEMORY: usize = 64 << 20;
+/// Bytes of memory for rows, unless told otherwise: those of a million blocks in logs, since a small write whose rows
+/// are not there waits for a read.
+pub const ROWS_IN_MEMORY: usize = 256 << 20;
 /// What a row takes in memory beside its own bytes: a place in a node of a tree that is half full at worst.
 const ROW_IN_MEMORY: usize = 2 * size_of::<(Key, Row)>();
 /// What a leaf in memory takes beside its rows.

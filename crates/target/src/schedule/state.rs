@@ -255,9 +255,7 @@ impl State {
             Direction::Write => profile.write_rate(next.offset),
         };
         let worst = profile.position_time(self.head, next.offset) + rate.time_for(length);
-        // A drive that looks for short ways comes twice to where others are; records that lie there may want a flush.
-        let flush = if self.log_began.is_some() || self.metadata_dirty { profile.flush } else { Duration::ZERO };
-        slack.of(self) > worst + profile.full_seek * 2 + flush
+        slack.of(self) > worst * 2 + profile.full_seek * 2 + profile.flush
     }
 
     /// Whether it is the background's turn beside others.
