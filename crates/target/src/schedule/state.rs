@@ -549,6 +549,10 @@ impl State {
         let flush = if pending.durable { profile.flush } else { Duration::ZERO };
         let worst = profile.position_time(self.head, offset) + takes + flush;
         self.busy += worst;
+        if pending.direction == Direction::Read && self.owed_until > now {
+            // A drive reads first, and what it owes waits.
+            self.owed_until = self.owed_until + worst;
+        }
         self.pace.started(worst, now);
         self.head = offset + length;
         if matches!(class, Class::Guaranteed | Class::Normal) {
