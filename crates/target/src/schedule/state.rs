@@ -550,8 +550,8 @@ impl State {
         let worst = profile.position_time(self.head, offset) + takes + flush;
         self.busy += worst;
         if pending.direction == Direction::Read && self.owed_until > now {
-            // A drive reads first, and what it owes waits.
-            self.owed_until = self.owed_until + worst;
+            // A drive reads first; what it owes waits, and the arm has to go there and back.
+            self.owed_until = self.owed_until + worst + profile.full_seek * 2;
         }
         self.pace.started(worst, now);
         self.head = offset + length;
