@@ -198,7 +198,8 @@ impl Sequence {
                 async move {
                     let mut bytes = buffers.borrow_mut().pop().expect("there are as many as requests under way");
                     raw::fill(&mut bytes, Bytes(id.object * OBJECT.0 + offset));
-                    let result = target.objects().write(stream, id, offset, &bytes[..length as usize], Placement::Home).await;
+                    let result =
+                        target.objects().write(stream, id, offset, &bytes[..length as usize], Placement::Home).await;
                     buffers.borrow_mut().push(bytes);
                     result.map(|()| length)
                 }

@@ -118,6 +118,18 @@ fn a_promise_is_kept_beside_pins_small_writes_and_large_ones_and_on_a_full_disk(
 }
 
 #[test]
+fn a_promise_is_kept_in_all_states_at_once_and_small_writes_become_durable() {
+    let states = BTreeSet::from(State::ALL);
+    for seed in [2, 3] {
+        let load = beside::load(presets::wd15ears().scaled(100), &states, 20);
+        let (outcome, others) = beside::run(seed, &load, &states).unwrap();
+        let shown = format!("seed {seed}: {outcome:?}, {} large, {} waiting", others.large, others.small_waiting);
+        assert_eq!((outcome.missed_deadlines, outcome.lost_elements, others.small_waiting), (0, 0, 0), "{shown}");
+        assert!(others.small.len() > 300 * 19 && outcome.read > Rate(0) && others.large > Rate(0), "{shown}");
+    }
+}
+
+#[test]
 fn a_promise_is_kept_beside_a_scrub_eight_readers_and_durable_writes() {
     let states = BTreeSet::from([State::Readers, State::SmallWrites, State::Scrub]);
     let mut load = Load::headline(presets::wd15ears().scaled(100));
