@@ -20,6 +20,7 @@
 //! After the device has failed a write or a flush once, everything but reads is refused until the target is opened
 //! again: what the device still holds is unknown.
 
+mod background;
 mod beyond;
 mod pace;
 mod slack;
@@ -29,7 +30,7 @@ mod streams;
 pub(crate) use beyond::Promised;
 pub(crate) use state::{AHEAD, Expected, LOGS_IN_FLIGHT};
 
-use crate::promise::{Giver, promise};
+use crate::promise::{Giver, Promise, promise};
 use forebay_env::{Buffer, Env, Geometry};
 use forebay_model::{Bytes, Error, Moment, Profile, Result, RingId};
 use state::{Choice, State};
@@ -91,6 +92,16 @@ struct Pending {
     /// Whether it ends only when what it wrote is durable.
     durable: bool,
     done: Giver<Outcome>,
+}
+
+impl Pending {
+    /// What may wait for ever and belongs to nobody; and how it will end.
+    fn new(direction: Direction, offset: Bytes, buffer: Buffer) -> (Pending, Promise<Outcome>) {
+        let (done, result) = promise();
+        let deadline = Moment(u64::MAX);
+        let (stream, promised, wanted, durable) = (None, None, None, false);
+        (Pending { direction, offset, buffer, deadline, stream, promised, wanted, durable, done }, result)
+    }
 }
 
 /// What the scheduler has done since it was started.
@@ -215,18 +226,8 @@ impl Scheduler {
         if let Some(error) = self.failure() {
             return (buffer, Err(error));
         }
-        let (done, result) = promise();
-        let pending = Pending {
-            direction: Direction::Write,
-            offset,
-            buffer,
-            deadline,
-            stream: None,
-            promised,
-            wanted: None,
-            durable: false,
-            done,
-        };
+        let (pending, result) = Pending::new(Direction::Write, offset, buffer);
+        let pending = Pending { deadline, promised, ..pending };
         self.inner.state.borrow_mut().guaranteed.entry(ring).or_default().push_back(pending);
         self.pump();
         result.await
@@ -255,8 +256,8 @@ impl Scheduler {
         buffer: Buffer,
         wanted: Option<Box<dyn Fn() -> bool>>,
     ) -> Outcome {
-        let (done, result) = promise();
-        self.normal(Direction::Read, stream, offset, buffer, wanted, done);
+        let (pending, result) = Pending::new(Direction::Read, offset, buffer);
+        self.normal(stream, Pending { wanted, ..pending });
         result.await
     }
 
@@ -265,32 +266,13 @@ impl Scheduler {
         if let Some(error) = self.failure() {
             return (buffer, Err(error));
         }
-        let (done, result) = promise();
-        self.normal(Direction::Write, stream, offset, buffer, None, done);
+        let (pending, result) = Pending::new(Direction::Write, offset, buffer);
+        self.normal(stream, pending);
         result.await
     }
 
-    fn normal(
-        &self,
-        direction: Direction,
-        stream: StreamId,
-        offset: Bytes,
-        buffer: Buffer,
-        wanted: Option<Box<dyn Fn() -> bool>>,
-        done: Giver<Outcome>,
-    ) {
-        let deadline = Moment(u64::MAX);
-        let pending = Pending {
-            direction,
-            offset,
-            buffer,
-            deadline,
-            stream: Some(stream),
-            promised: None,
-            wanted,
-            durable: false,
-            done,
-        };
+    fn normal(&self, stream: StreamId, pending: Pending) {
+        let pending = Pending { stream: Some(stream), ..pending };
         let rotates = self.rotates();
         self.inner.state.borrow_mut().streams.push(stream, pending, rotates);
         self.pump();
@@ -315,19 +297,7 @@ impl Scheduler {
             let why = format!("{} at once are too many in the background", Bytes(buffer.len() as u64));
             return (buffer, Err(Error::usage(why)));
         }
-        let (done, result) = promise();
-        let deadline = Moment(u64::MAX);
-        let pending = Pending {
-            direction,
-            offset,
-            buffer,
-            deadline,
-            stream: None,
-            promised: None,
-            wanted: None,
-            durable: false,
-            done,
-        };
+        let (pending, result) = Pending::new(direction, offset, buffer);
         self.inner.state.borrow_mut().background.push_back(pending);
         self.pump();
         result.await
@@ -346,11 +316,8 @@ impl Scheduler {
         if let Some(error) = self.failure() {
             return (buffer, Err(error));
         }
-        let (done, result) = promise();
-        let (direction, deadline) = (Direction::Write, Moment(u64::MAX));
-        let pending =
-            Pending { direction, offset, buffer, deadline, stream: None, promised: None, wanted: None, durable, done };
-        self.inner.state.borrow_mut().log.push_back(pending);
+        let (pending, result) = Pending::new(Direction::Write, offset, buffer);
+        self.inner.state.borrow_mut().log.push_back(Pending { durable, ..pending });
         self.pump();
         result.await
     }
@@ -380,20 +347,9 @@ impl Scheduler {
     }
 
     async fn metadata(&self, direction: Direction, offset: Bytes, buffer: Buffer) -> Outcome {
-        let (done, result) = promise();
+        let (pending, result) = Pending::new(direction, offset, buffer);
         let deadline = self.inner.env.clock.now() + self.inner.patience.get();
-        let pending = Pending {
-            direction,
-            offset,
-            buffer,
-            deadline,
-            stream: None,
-            promised: None,
-            wanted: None,
-            durable: false,
-            done,
-        };
-        self.inner.state.borrow_mut().metadata.push_back(pending);
+        self.inner.state.borrow_mut().metadata.push_back(Pending { deadline, ..pending });
         self.pump();
         result.await
     }

@@ -14,13 +14,13 @@ use super::write::Taken;
 use super::{Objects, Work};
 use crate::catalog::GroupClass;
 use crate::schedule::StreamId;
-use forebay_model::{Bytes, ObjectId, Result};
+use forebay_model::{ObjectId, Result};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Bytes written home at once.
-const AT_ONCE: u64 = Bytes::kib(512).0 / BLOCK.0;
+/// Blocks written home at once.
+pub(super) const AT_ONCE: usize = (super::pool::LARGE.0 / BLOCK.0) as usize;
 /// How many such writes wait for the device.
-const UNDER_WAY: usize = 16;
+pub(super) const UNDER_WAY: usize = 16;
 /// An object that grew by so many blocks at once is likely to grow on.
 const GROWING: u64 = 16;
 /// Room behind a growing object: so many times what it grew by, up to [`MOST_RESERVED`].
@@ -107,7 +107,7 @@ impl Objects {
         let mut order: Vec<&(u64, Loose<'_>)> = placed.iter().collect();
         order.sort_unstable_by_key(|(home, _)| *home);
         let mut writing = VecDeque::new();
-        for run in order.chunk_by(|a, b| a.0 + 1 == b.0).flat_map(|run| run.chunks(AT_ONCE as usize)) {
+        for run in order.chunk_by(|a, b| a.0 + 1 == b.0).flat_map(|run| run.chunks(AT_ONCE)) {
             let mut buffer = self.pooled(run.len() as u64)?;
             for ((_, l), to) in run.iter().zip(buffer.chunks_mut(BLOCK.0 as usize)) {
                 to.copy_from_slice(l.bytes);

@@ -6,6 +6,7 @@
 
 use super::Objects;
 use super::commands::{LARGEST, MOST_WRITTEN, Placement, exists, holds_bytes, set};
+use super::gather::{AT_ONCE, UNDER_WAY};
 use super::record::{Change, Write};
 use super::rows::{BLOCK, Crcs, PIECE_BLOCKS, Piece};
 use super::settings::Logging;
@@ -20,10 +21,6 @@ use forebay_model::{Bytes, Error, ObjectId, Result};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-/// Bytes written home at once.
-const HOME_AT_ONCE: usize = super::pool::LARGE.0 as usize;
-/// How many such writes of a command wait for the device.
-const HOME_UNDER_WAY: usize = 16;
 /// What is larger is not buffered: it would fill a good part of what may be.
 const BUFFERED_UP_TO: u64 = Bytes::mib(8).0;
 
@@ -317,15 +314,15 @@ impl Objects {
     async fn write_home(&self, stream: StreamId, at: u64, bytes: &[u8]) -> Result<Vec<u32>> {
         let mut crcs = Vec::with_capacity(bytes.len() / BLOCK.0 as usize);
         let mut writing = VecDeque::new();
-        for (n, part) in bytes.chunks(HOME_AT_ONCE).enumerate() {
+        for (at, part) in (at..).step_by(AT_ONCE).zip(bytes.chunks(AT_ONCE * BLOCK.0 as usize)) {
             let mut buffer = self.pooled(part.len() as u64 / BLOCK.0)?;
             buffer.copy_from_slice(part);
-            let (disk, offset) = (self.core.disk.clone(), BLOCK * at + Bytes((n * HOME_AT_ONCE) as u64));
+            let (disk, offset) = (self.core.disk.clone(), BLOCK * at);
             let write = async move { disk.write(stream, offset, buffer).await.1 };
             writing.push_back(self.core.disk.env().spawner.spawn(write));
             yield_now().await;
             crcs.extend(part.chunks(BLOCK.0 as usize).map(crc32c));
-            if writing.len() == HOME_UNDER_WAY
+            if writing.len() == UNDER_WAY
                 && let Some(first) = writing.pop_front()
             {
                 self.wrote_home(first.await)?;

@@ -33,17 +33,6 @@ pub(crate) const AHEAD: Duration = Duration::from_millis(30);
 const BESIDE_FLUSH: Duration = Duration::from_millis(60);
 /// How long after the last guaranteed write another one is counted on, and with it another flush.
 const LULL: Duration = Duration::from_millis(1500);
-/// How long nothing but background I/O was done before more of it is begun at once: a closed loop of reads or durable
-/// writes pauses less, where a turn of the arm would cost it something.
-const QUIET_ROTATING: Duration = Duration::from_millis(20);
-const QUIET_FLAT: Duration = Duration::from_millis(1);
-/// Beside other work background I/O takes one part in so many of the time.
-const BACKGROUND_PART: u32 = 32;
-/// For how long its share is kept for it while there is no moment: sweeps and records come first, and what passed with
-/// them is made up for in between.
-const BACKGROUND_SAVED: Duration = Duration::from_secs(8);
-/// The most background I/Os in flight, on a device that rotates and on one that does not.
-const BACKGROUND_IN_FLIGHT: [usize; 2] = [1, 2];
 /// How long records gather at most while others have the arm.
 const MOST_GATHERED: Duration = Duration::from_millis(500);
 /// Bytes of one ring's writes that another ring's deadline lets pass first.
@@ -88,12 +77,12 @@ pub(super) struct State {
     log_due: Moment,
     /// What nobody waits for.
     pub(super) background: VecDeque<Pending>,
-    background_in_flight: usize,
+    pub(super) background_in_flight: usize,
     /// When the last I/O ended that was not that; and from when on some of it is begun beside others.
-    foreground_end: Moment,
-    background_due: Moment,
+    pub(super) foreground_end: Moment,
+    pub(super) background_due: Moment,
     /// Since when the first of it has waited.
-    background_asked: Option<Moment>,
+    pub(super) background_asked: Option<Moment>,
     /// How many cannot go on before metadata is durable.
     hurried: usize,
     pub(super) streams: Streams,
@@ -101,7 +90,7 @@ pub(super) struct State {
     /// Flushes of metadata, and until when they can wait for a moment between sweeps.
     pub(super) polite_flushes: VecDeque<Giver<Result<()>>>,
     pub(super) polite_until: Moment,
-    flushing: bool,
+    pub(super) flushing: bool,
     guaranteed_in_flight: Bytes,
     normal_in_flight: usize,
     metadata_in_flight: usize,
@@ -117,10 +106,10 @@ pub(super) struct State {
     metadata_dirty: bool,
     flush_moves: bool,
     /// Where the last dispatched I/O ends.
-    head: Bytes,
+    pub(super) head: Bytes,
     /// Where the last one ends that was neither a record nor metadata: what logs are chosen by.
     pub(super) tracker: Bytes,
-    sweeping: bool,
+    pub(super) sweeping: bool,
     /// When the platters have taken all that was written, by the profile.
     platters_free: Moment,
     /// Until when the platters are busy with normal writes that the drive has taken, by the profile; and whether there
@@ -138,15 +127,15 @@ pub(super) struct State {
 }
 
 /// The slack of one decision: found out if somebody asks, and once.
-struct Slack<'a> {
-    profile: &'a Profile,
-    now: Moment,
+pub(super) struct Slack<'a> {
+    pub(super) profile: &'a Profile,
+    pub(super) now: Moment,
     found: OnceCell<Duration>,
 }
 
 impl Slack<'_> {
     /// Of `state`, whose queues have not changed since the first call.
-    fn of(&self, state: &State) -> Duration {
+    pub(super) fn of(&self, state: &State) -> Duration {
         *self.found.get_or_init(|| slack::slack(state, self.profile, self.now))
     }
 }
@@ -224,53 +213,12 @@ impl State {
     }
 
     /// Whether the device has nothing to do but what can wait.
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         let waiting = self.streams.next().is_some() || !self.log.is_empty() || !self.metadata.is_empty();
         let in_flight = self.normal_in_flight + self.log_in_flight + self.metadata_in_flight;
         let guaranteed =
             self.guaranteed_in_flight > Bytes::ZERO || self.guaranteed.values().any(|waiting| !waiting.is_empty());
         !waiting && in_flight == 0 && !guaranteed && !self.flushing
-    }
-
-    fn quiet(profile: &Profile) -> Duration {
-        if profile.rotates { QUIET_ROTATING } else { QUIET_FLAT }
-    }
-
-    /// Whether background I/O may begin: nothing else was done for a while, or its share of the time is due; and
-    /// guaranteed writes can wait for it. It does not come into a sweep, nor in the way of a flush.
-    fn is_background_due(&self, slack: &Slack<'_>) -> bool {
-        let Slack { profile, now, .. } = *slack;
-        let Some(next) = self.background.front() else { return false };
-        let most = BACKGROUND_IN_FLIGHT[usize::from(!profile.rotates)];
-        if self.background_in_flight >= most || profile.rotates && (self.flushing || self.sweeping) {
-            return false;
-        }
-        let quiet = self.is_idle() && now >= self.foreground_end + State::quiet(profile);
-        if !quiet && !self.is_share_due(now) {
-            return false;
-        }
-        let length = Bytes(next.buffer.len() as u64);
-        let rate = match next.direction {
-            Direction::Read => profile.read_rate(next.offset),
-            Direction::Write => profile.write_rate(next.offset),
-        };
-        let worst = profile.position_time(self.head, next.offset) + rate.time_for(length);
-        slack.of(self) > worst * 2 + profile.full_seek * 2 + profile.flush
-    }
-
-    /// Whether it is the background's turn beside others.
-    pub(super) fn is_share_due(&self, now: Moment) -> bool {
-        now >= self.background_due && self.background_in_flight == 0
-    }
-
-    /// When background I/O has to be looked at again; other I/O that ends asks, too.
-    fn background_wakes(&self, slack: &Slack<'_>) -> Option<Moment> {
-        let Slack { profile, now, .. } = *slack;
-        if self.background.is_empty() {
-            return None;
-        }
-        let quiet = self.foreground_end + State::quiet(profile);
-        [quiet, self.background_due].into_iter().filter(|moment| *moment > now).min()
     }
 
     /// One more cannot go on before metadata is durable, or one less.
@@ -586,12 +534,7 @@ impl State {
             }
             Class::Background => {
                 self.normal_busy += worst;
-                self.background_in_flight += 1;
-                // What goes on while nothing else is done costs nothing of the share.
-                let asked = self.background_asked.take().unwrap_or(now);
-                let since = self.background_due.max(asked).clamp(now - BACKGROUND_SAVED, now);
-                // On the way to where it is the arm takes half of the worst, on average.
-                self.background_due = since + (takes + (worst - takes) / 2) * BACKGROUND_PART;
+                self.background_started(takes, worst, now);
                 self.counters.background += length;
                 if pending.direction == Direction::Write {
                     self.platters_free = self.platters_free.max(now) + takes;

@@ -46,21 +46,11 @@ impl Rig {
     }
 
     fn pending(&mut self, direction: Direction, mib: u64, length: Bytes, deadline: Moment) -> Pending {
-        let (done, awaited) = promise();
-        self.awaited.push(awaited);
         let mut buffer = Buffer::alone(length).unwrap();
         buffer.set_len(length.0 as usize);
-        Pending {
-            direction,
-            offset: Bytes::mib(mib),
-            buffer,
-            deadline,
-            stream: None,
-            promised: None,
-            wanted: None,
-            durable: false,
-            done,
-        }
+        let (pending, awaited) = Pending::new(direction, Bytes::mib(mib), buffer);
+        self.awaited.push(awaited);
+        Pending { deadline, ..pending }
     }
 
     /// A MiB of a ring that has to be durable in so many milliseconds.
