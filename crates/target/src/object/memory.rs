@@ -1,10 +1,9 @@
 //! What a target holds in memory of its maps: rows, which leaves there are, and what is free; and the most that this is.
 //!
-//! Rows are forgotten beyond [`ROWS_IN_MEMORY`] unless they have changed, and written when [`CHANGED_ROWS`] have. Leaves
+//! Rows are forgotten beyond [`ROWS_IN_MEMORY`](super::tree::ROWS_IN_MEMORY) unless they have changed, and written when [`CHANGED_ROWS`] have. Leaves
 //! are named in a checkpoint area, which bounds their number. Free blocks take a bit each at worst.
 
 use super::rows::{BLOCK, LEAF_SPLIT};
-use super::tree::ROWS_IN_MEMORY;
 use super::{CHANGED_ROWS, Objects, Work};
 use crate::layout::Layout;
 use forebay_model::Bytes;
@@ -30,9 +29,9 @@ pub struct MapMemory {
     pub limit: Bytes,
 }
 
-/// The most memory that the maps of a target take.
-pub fn limit(layout: &Layout) -> Bytes {
-    let rows = ROWS_IN_MEMORY as u64 * 9 / 8 + CHANGED_ROWS as u64 * (AS_WRITTEN + 1) + 64 * LEAF_SPLIT as u64;
+/// The most memory that the maps of a target take, where rows are kept up to `most`.
+fn limit(layout: &Layout, most: Bytes) -> Bytes {
+    let rows = most.0 * 9 / 8 + CHANGED_ROWS as u64 * (AS_WRITTEN + 1) + 64 * LEAF_SPLIT as u64;
     // Its bytes beside it, while it is read or written.
     let leaves = layout.area.0 / LEAF_NAMED * LEAF_KNOWN + 2 * layout.area.0;
     let groups = u64::from(layout.groups) * GROUP_KNOWN + layout.device.0 / BLOCK.0 / 8;
@@ -44,7 +43,7 @@ impl Objects {
     pub fn map_memory(&self) -> MapMemory {
         let tree = &self.work.borrow().meta.tree;
         let used = Bytes(tree.memory() as u64 + tree.leaves() as u64 * LEAF_KNOWN);
-        MapMemory { used, limit: limit(&self.core.layout()) }
+        MapMemory { used, limit: limit(&self.core.layout(), tree.most()) }
     }
 }
 

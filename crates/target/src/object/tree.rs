@@ -250,6 +250,11 @@ impl Tree {
         self.most = most.0 as usize;
     }
 
+    /// Memory for rows that have not changed.
+    pub fn most(&self) -> Bytes {
+        Bytes(self.most as u64)
+    }
+
     /// As [`Tree::shrink`], if more is in memory than may be and it is worth looking for what may be forgotten.
     pub fn trim(&mut self) {
         if self.sums.memory > self.most && self.sums.clean > self.most / 8 {
