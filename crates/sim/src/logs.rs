@@ -163,19 +163,6 @@ impl Share {
     }
 }
 
-impl Outcome {
-    /// The mean latency.
-    pub fn mean(&self) -> Duration {
-        self.latencies.iter().sum::<Duration>() / self.latencies.len().max(1) as u32
-    }
-
-    /// The latency that `share` of the rounds do not exceed; zero without rounds.
-    pub fn percentile(&self, share: f64) -> Duration {
-        let rank = (self.latencies.len() as f64 * share).ceil() as usize;
-        self.latencies.get(rank.max(1) - 1).copied().unwrap_or_default()
-    }
-}
-
 /// Runs the load.
 pub fn run(seed: u64, load: &Load) -> Result<Outcome> {
     if load.disks == 0 || load.disks > 64 {

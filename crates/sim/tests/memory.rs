@@ -3,45 +3,17 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod counting;
+
+use counting::{begin, most};
 use forebay_env::{Buffer, Device, DeviceFuture, Env, Geometry};
 use forebay_model::ring::RingSpec;
 use forebay_model::{Bytes, Profile, Rate, Result, Timestamp};
 use forebay_sim::World;
 use forebay_sim::feeder::Feeder;
 use forebay_target::Target;
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Counts bytes in use, and the most that were.
-struct Counting;
-
-static USED: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-fn more(bytes: usize) {
-    let used = USED.fetch_add(bytes, Ordering::Relaxed) + bytes;
-    MOST.fetch_max(used, Ordering::Relaxed);
-}
-
-// SAFETY: all memory comes from the system's allocator, unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        more(layout.size());
-        // SAFETY: as our caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        USED.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as our caller promises.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// A device that keeps its first mebibytes, where roots and checkpoints are, and nothing else.
 struct Hollow {
@@ -95,8 +67,7 @@ struct Case {
 
 async fn record(env: Env, case: &Case) {
     Target::format(env.clone(), Profile::guess(env.device.geometry().size, false)).await.unwrap();
-    let before = USED.load(Ordering::Relaxed);
-    MOST.store(before, Ordering::Relaxed);
+    let before = begin();
     let target = Target::open(env.clone()).await.unwrap();
     let mut spec = RingSpec::new("/a", case.capacity);
     spec.guarantee = Rate::mb(20);
@@ -119,7 +90,7 @@ async fn record(env: Env, case: &Case) {
         index = index.max(ring.status().index_memory);
     }
     feeder.durable().await.unwrap();
-    let heap = Bytes((MOST.load(Ordering::Relaxed) - before) as u64);
+    let heap = most(before);
     let allowed = limit.total() - limit.staging;
     println!(
         "{} of {} B, {} keys, index {} %: {heap} of {allowed} beside {} of staging; index {index} of {}; {limit:?}",

@@ -3,54 +3,19 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod counting;
+
+use counting::{begin, most};
 use forebay_env::{Buffer, Device, DeviceFuture, Env, Geometry};
 use forebay_model::{Bytes, ObjectId, Profile, Result};
 use forebay_sim::World;
 use forebay_target::Target;
 use forebay_target::object::Placement;
 use forebay_target::object::rows::Quota;
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Counts bytes in use, and the most that were.
-struct Counting;
-
-static USED: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: all memory comes from the system's allocator, unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let used = USED.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        MOST.fetch_max(used, Ordering::Relaxed);
-        // SAFETY: as our caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        USED.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as our caller promises.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
-/// The most that was in use beyond `before`, since [`begin`].
-fn most(before: usize) -> Bytes {
-    Bytes((MOST.load(Ordering::Relaxed) - before) as u64)
-}
-
-fn begin() -> usize {
-    let used = USED.load(Ordering::Relaxed);
-    MOST.store(used, Ordering::Relaxed);
-    used
-}
 
 /// A device whose bytes are not in memory.
 struct InFile {

@@ -12,7 +12,7 @@ fn share(outcome: &Outcome) -> f64 {
 }
 
 fn millis(outcome: &Outcome) -> f64 {
-    outcome.mean().as_secs_f64() * 1e3
+    mean(&outcome.latencies).as_secs_f64() * 1e3
 }
 
 const IOPS: [u64; 4] = [40, 80, 160, 320];
@@ -95,7 +95,8 @@ fn a_disk_that_cannot_keep_up_does_fewer_rounds_and_says_so() {
     load.span = Duration::from_secs(30);
     let outcome = run(1, &load).unwrap();
     assert!((outcome.latencies.len() as u64) < outcome.due, "{} of {}", outcome.latencies.len(), outcome.due);
-    assert!(outcome.percentile(1.0) < Duration::from_secs(12), "what waits is bounded: {:?}", outcome.percentile(1.0));
+    let longest = outcome.latencies.last().copied().unwrap_or_default();
+    assert!(longest < Duration::from_secs(12), "what waits is bounded: {longest:?}");
 }
 
 #[test]
@@ -114,7 +115,7 @@ fn without_small_writes_a_streaming_user_gets_all() {
     assert!((0.98..1.02).contains(&share(&outcome)), "{}", share(&outcome));
     let alone = outcome.read.unwrap().alone.0 as f64 / outcome.disk_rate.0 as f64;
     assert!((0.97..1.03).contains(&alone), "{alone}");
-    assert_eq!((outcome.due, outcome.mean()), (0, Duration::ZERO));
+    assert_eq!((outcome.due, mean(&outcome.latencies)), (0, Duration::ZERO));
 }
 
 #[test]

@@ -92,20 +92,6 @@ pub struct Others {
     pub scrubbed: Rate,
 }
 
-impl Others {
-    /// The mean of the small writes.
-    pub fn mean(&self) -> Duration {
-        let sum: Duration = self.small.iter().sum();
-        sum.checked_div(self.small.len() as u32).unwrap_or_default()
-    }
-
-    /// So long took this share of the small writes at most.
-    pub fn percentile(&self, share: f64) -> Duration {
-        let rank = (self.small.len() as f64 * share).ceil() as usize;
-        self.small.get(rank.max(1) - 1).copied().unwrap_or_default()
-    }
-}
-
 /// The load of the headline in these states and no others.
 pub fn load(disk: DiskSpec, states: &BTreeSet<State>, seconds: u64) -> Load {
     let is = |state| states.contains(&state);
