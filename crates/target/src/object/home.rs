@@ -215,13 +215,15 @@ impl Objects {
             (staying, lying) = lying.into_iter().partition(|l| stay.contains(&l.id));
         }
         let mut last = None;
-        for step in lying.chunks(STEP) {
+        let mut steps = lying.chunks(STEP);
+        for step in steps.by_ref() {
             let (stream, _turn) = self.stream_home();
             last = self.step_home(stream, step).await?.or(last);
             if gives_up() {
                 break;
             }
         }
+        let gave_up = steps.next().is_some();
         if let Some(number) = last {
             self.durable(number).await?;
         }
@@ -233,7 +235,7 @@ impl Objects {
             let stays = staying.iter().filter(|l| (start..end).contains(&l.at) && work.counts(l)).count() as u32;
             if stays > 0 {
                 work.meta.logs.set_staying(*group, stays);
-            } else {
+            } else if !gave_up {
                 work.leave_if_stuck(*group, *filled);
             }
         }

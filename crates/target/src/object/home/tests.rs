@@ -136,5 +136,6 @@ fn who_is_in_the_way_of_others_ends_after_a_step() {
     let live = target.objects().work.borrow().meta.logs.live();
     let homed = fake.run(target.objects().empty_logs(&full_logs(&target), false, || true)).unwrap();
     assert_eq!((live, homed), (820 + 504, STEP as u64));
+    assert_eq!(fake.run(target.objects().take_home()).unwrap(), live - homed, "the rest is not taken for damaged");
     assert!(bytes_of(&fake, &target) == bytes);
 }
