@@ -307,12 +307,13 @@ impl Objects {
     async fn bring_for(&self, changes: &[record::Change]) -> Result<()> {
         let ranges: Vec<_> = changes.iter().flat_map(apply::needs).collect();
         loop {
-            self.bring(&ranges).await?;
+            let lacks = self.work.borrow().lacks(&ranges);
+            if lacks {
+                self.bring(&ranges).await?;
+                continue;
+            }
             let sharing = {
                 let work = self.work.borrow();
-                if work.lacks(&ranges) {
-                    continue;
-                }
                 let sharing = work.meta.sharing(changes);
                 if !work.lacks(&sharing) {
                     return Ok(());

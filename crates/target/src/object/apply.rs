@@ -78,20 +78,31 @@ impl Meta {
         }
     }
 
+    /// The pieces of an object that have some of the blocks `from..to`, with the first block of each, in order. Their
+    /// rows must be in memory.
+    pub(super) fn pieces(&self, id: ObjectId, from: u64, to: u64) -> impl DoubleEndedIterator<Item = (u64, &Piece)> {
+        let [(low, high), _] = touching(id, from, to);
+        // They do not overlap: of all that begin before, the last alone may reach so far.
+        let near = self.tree.reaching(low, Key::piece(id, from), high);
+        near.filter_map(move |(key, row)| match (key.part, row) {
+            (Part::Piece(begins), Row::Piece(piece)) if begins < to && begins + piece.blocks() > from => {
+                Some((begins, piece))
+            }
+            _ => None,
+        })
+    }
+
     /// Which of the blocks `first..end` of an object there are. Their rows must be in memory.
     pub fn present(&self, id: ObjectId, first: u64, end: u64) -> Vec<bool> {
         let mut present = vec![false; (end - first) as usize];
         if first == 0 && first < end {
             present[0] = self.is_inline(id);
         }
-        let [home, logged] = touching(id, first, end);
-        for (key, row) in self.tree.range(home.0, home.1) {
-            let (Part::Piece(begins), Row::Piece(piece)) = (key.part, row) else { continue };
+        for (begins, piece) in self.pieces(id, first, end) {
             let (from, to) = (begins.max(first), (begins + piece.blocks()).min(end));
-            if from < to {
-                present[(from - first) as usize..(to - first) as usize].fill(true);
-            }
+            present[(from - first) as usize..(to - first) as usize].fill(true);
         }
+        let [_, logged] = touching(id, first, end);
         for (key, _) in self.tree.range(logged.0, logged.1) {
             if let Part::Logged(block) = key.part {
                 present[(block - first) as usize] = true;
@@ -102,20 +113,13 @@ impl Meta {
 
     /// How many of the blocks `from..to` of an object there are, at home or in logs.
     fn occupied(&self, id: ObjectId, from: u64, to: u64) -> u64 {
-        let [home, logged] = touching(id, from, to);
-        let mut pieces = Vec::new();
-        for (key, row) in self.tree.range(home.0, home.1) {
-            if let (Part::Piece(first), Row::Piece(piece)) = (key.part, row)
-                && first < to
-                && first + piece.blocks() > from
-            {
-                pieces.push((first.max(from), (first + piece.blocks()).min(to)));
-            }
-        }
+        let cut = |(first, piece): (u64, &Piece)| (first.max(from), (first + piece.blocks()).min(to));
+        let pieces: Vec<(u64, u64)> = self.pieces(id, from, to).map(cut).collect();
         let at_home = |block: u64| {
             let next = pieces.partition_point(|(first, _)| *first <= block);
             next > 0 && block < pieces[next - 1].1
         };
+        let [_, logged] = touching(id, from, to);
         let apart = self.tree.range(logged.0, logged.1).filter(|(key, _)| match key.part {
             Part::Logged(block) => !at_home(block),
             _ => false,
@@ -126,7 +130,7 @@ impl Meta {
 
     /// How many of the blocks `first..end` of an object there are not. Their rows must be in memory.
     pub fn absent(&self, id: ObjectId, first: u64, end: u64) -> u64 {
-        self.present(id, first, end).into_iter().filter(|present| !present).count() as u64
+        end - first - self.occupied(id, first, end)
     }
 
     /// Makes a change. `data_at` is the device's block where the record's logged blocks begin. The runs that are free
@@ -155,16 +159,17 @@ impl Meta {
             }
             Change::Write(write) => self.write(write, data_at, &mut freed)?,
             Change::Move { id, pieces } => {
-                let mut head = self.need_head(*id)?.clone();
-                let before = head.blocks;
+                self.need_head(*id)?;
+                let mut more = 0;
                 for (at, piece) in pieces {
-                    head.blocks += piece.blocks() - self.occupied(*id, *at, at + piece.blocks());
+                    more += piece.blocks() - self.occupied(*id, *at, at + piece.blocks());
                     self.drop_blocks(*id, *at, at + piece.blocks(), &mut freed);
                     self.put_piece(*id, *at, piece.clone());
                 }
-                let after = head.blocks;
-                self.tree.put(Key::head(*id), Row::Head(head));
-                self.change_volume(*id, |volume| volume.blocks = volume.blocks + after - before);
+                if more > 0 {
+                    self.change_head(*id, |head| head.blocks += more);
+                    self.change_volume(*id, |volume| volume.blocks += more);
+                }
                 // Blocks that went home to where they were before stay taken.
                 let stays = |run: &Run| !pieces.iter().any(|(_, p)| p.at <= run.at && run.end() <= p.at + p.blocks());
                 freed.retain(stays);
@@ -183,16 +188,16 @@ impl Meta {
                         None => drop(self.tree.take(&key)),
                     }
                 }
-                let mut head = self.need_head(*id)?.clone();
-                (head.changed, head.version) = (*time, head.version + 1);
-                self.tree.put(Key::head(*id), Row::Head(head));
+                self.need_head(*id)?;
+                self.change_head(*id, |head| (head.changed, head.version) = (*time, head.version + 1));
             }
             Change::Snapshot { id, of, time } => self.snapshot(*id, *of, *time)?,
             Change::Quota { id, time, quota } => {
-                let mut head = self.need_head(*id)?.clone();
-                (head.changed, head.version) = (*time, head.version + 1);
-                head.volume.get_or_insert_default().quota = *quota;
-                self.tree.put(Key::head(*id), Row::Head(head));
+                self.need_head(*id)?;
+                self.change_head(*id, |head| {
+                    (head.changed, head.version) = (*time, head.version + 1);
+                    head.volume.get_or_insert_default().quota = *quota;
+                });
             }
         }
         Ok(freed)
@@ -226,44 +231,51 @@ impl Meta {
     }
 
     fn change_volume(&mut self, id: ObjectId, change: impl FnOnce(&mut super::rows::Volume)) {
-        let key = Key::head(ObjectId::volume(id.volume));
-        if let Some(Row::Head(mut head)) = self.tree.take(&key) {
-            change(head.volume.get_or_insert_default());
-            self.tree.put(key, Row::Head(head));
-        }
+        self.change_head(ObjectId::volume(id.volume), |head| change(head.volume.get_or_insert_default()));
+    }
+
+    fn change_head(&mut self, id: ObjectId, change: impl FnOnce(&mut Head)) {
+        self.tree.alter(&Key::head(id), |row| {
+            if let Row::Head(head) = row {
+                change(head);
+            }
+        });
     }
 
     fn write(&mut self, write: &Write, data_at: &mut u64, freed: &mut Vec<Run>) -> Result<()> {
         let id = write.id;
-        let mut head = self.need_head(id)?.clone();
-        let before = head.blocks;
+        self.need_head(id)?;
+        let (mut fewer, mut more) = (0, 0);
         if let Some((from, to)) = write.dropped {
-            head.blocks -= self.occupied(id, from, to);
+            fewer += self.occupied(id, from, to);
             self.drop_blocks(id, from, to, freed);
         }
         for (first, piece) in &write.pieces {
-            head.blocks += piece.blocks() - self.occupied(id, *first, first + piece.blocks());
+            more += piece.blocks() - self.occupied(id, *first, first + piece.blocks());
             self.drop_blocks(id, *first, first + piece.blocks(), freed);
             self.put_piece(id, *first, piece.clone());
         }
         for (first, crcs) in &write.logged {
             let end = first + crcs.0.len() as u64;
-            head.blocks += end - first - self.occupied(id, *first, end);
+            more += end - first - self.occupied(id, *first, end);
             self.drop_logged(id, *first, end);
             self.drop_inline(id, *first);
             self.put_logged(id, *first, crcs, data_at);
         }
         if let Some(bytes) = &write.inline {
-            head.blocks += 1 - self.occupied(id, 0, 1);
+            more += 1 - self.occupied(id, 0, 1);
             self.put_inline(id, bytes.clone(), freed);
         }
-        head.size = write.size;
-        if write.commands > 0 {
-            (head.modified, head.changed, head.version) = (write.time, write.time, head.version + write.commands);
+        self.change_head(id, |head| {
+            head.size = write.size;
+            head.blocks = head.blocks + more - fewer;
+            if write.commands > 0 {
+                (head.modified, head.changed, head.version) = (write.time, write.time, head.version + write.commands);
+            }
+        });
+        if more != fewer {
+            self.change_volume(id, |volume| volume.blocks = volume.blocks + more - fewer);
         }
-        let after = head.blocks;
-        self.tree.put(Key::head(id), Row::Head(head));
-        self.change_volume(id, |volume| volume.blocks = volume.blocks + after - before);
         Ok(())
     }
 
@@ -280,14 +292,8 @@ impl Meta {
     fn put_piece(&mut self, id: ObjectId, mut first: u64, mut piece: Piece) {
         let joins =
             |a: &Piece, b: &Piece| a.at + a.blocks() == b.at && a.blocks() + b.blocks() <= u64::from(PIECE_BLOCKS);
-        let [(from, to), _] = touching(id, first, first + piece.blocks());
-        let beside = |(key, row): (&Key, &Row)| match (key.part, row) {
-            (Part::Piece(begins), Row::Piece(other)) if begins + other.blocks() == first && joins(other, &piece) => {
-                Some(begins)
-            }
-            _ => None,
-        };
-        let begins = self.tree.range(from, to).find_map(beside);
+        let before = first.checked_sub(1).and_then(|last| self.pieces(id, last, first).next());
+        let begins = before.filter(|(_, before)| joins(before, &piece)).map(|(begins, _)| begins);
         if let Some(begins) = begins
             && let Some(Row::Piece(mut before)) = self.tree.take(&Key::piece(id, begins))
         {
@@ -322,16 +328,7 @@ impl Meta {
     }
 
     fn drop_pieces(&mut self, id: ObjectId, from: u64, to: u64, freed: &mut Vec<Run>) {
-        let [(low, high), _] = touching(id, from, to);
-        let mut over = Vec::new();
-        for (key, row) in self.tree.range(low, high) {
-            if let (Part::Piece(first), Row::Piece(piece)) = (key.part, row)
-                && first < to
-                && first + piece.blocks() > from
-            {
-                over.push(first);
-            }
-        }
+        let over: Vec<u64> = self.pieces(id, from, to).map(|(first, _)| first).collect();
         for first in over {
             let Some(Row::Piece(piece)) = self.tree.take(&Key::piece(id, first)) else { continue };
             let (cut, rest) = (from.max(first) - first, to.min(first + piece.blocks()) - first);

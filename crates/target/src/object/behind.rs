@@ -475,7 +475,7 @@ impl Objects {
             let id = write.id;
             let own = write.inline.is_none().then(|| taken.next()).flatten();
             let write = Write { pieces: pieces.remove(&id).unwrap_or_default(), ..write };
-            self.enacted(&[Change::Write(write)], &[], |meta| super::commands::exists(meta, id)).await?;
+            self.enacted(&[Change::Write(write)], Vec::new(), |meta| super::commands::exists(meta, id)).await?;
             own.iter().for_each(Taken::keep);
             let mut work = self.work.borrow_mut();
             let layers = work.behind.objects.get_mut(&id).expect("what is on its way is not dropped");

@@ -78,7 +78,7 @@ impl Objects {
         content: Vec<u8>,
         check: impl Fn(&super::apply::Meta) -> Result<()>,
     ) -> Result<()> {
-        let number = self.enacted(&changes, &content, check).await?;
+        let number = self.enacted(&changes, content, check).await?;
         self.durable(number).await
     }
 
@@ -86,7 +86,7 @@ impl Objects {
     pub(super) async fn enacted(
         &self,
         changes: &[Change],
-        content: &[u8],
+        mut content: Vec<u8>,
         check: impl Fn(&super::apply::Meta) -> Result<()>,
     ) -> Result<u64> {
         let removes = changes.iter().all(|change| matches!(change, Change::Remove { .. }));
@@ -95,7 +95,7 @@ impl Objects {
             let full = match self.prepared(changes).await {
                 Ok(()) => {
                     check(&self.work.borrow().meta)?;
-                    match self.enact(changes, content, false) {
+                    match self.enact(changes, &mut content, false) {
                         Ok(number) => return Ok(number),
                         Err(error) => error,
                     }
@@ -176,7 +176,7 @@ impl Objects {
         // What is buffered ends with it.
         let held = self.hold(id).await?;
         self.work.borrow_mut().unreserve(id);
-        let number = self.enacted(&[Change::Remove { id }], &[], check).await?;
+        let number = self.enacted(&[Change::Remove { id }], Vec::new(), check).await?;
         held.removed();
         self.durable(number).await
     }

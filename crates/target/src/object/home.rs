@@ -12,7 +12,7 @@
 use super::apply::touching;
 use super::gather::{Chunk, Loose, newest, pieces};
 use super::record::{Change, Found};
-use super::rows::{BLOCK, Crcs, Key, Part, Piece, Row};
+use super::rows::{BLOCK, Crcs, Key, Piece, Row};
 use super::space::Run;
 use super::write::Taken;
 use super::{Objects, Work, replay};
@@ -332,7 +332,7 @@ impl Objects {
         if changes.is_empty() {
             return Ok(None);
         }
-        let number = self.enact(&changes, &[], true)?;
+        let number = self.enact(&changes, &mut Vec::new(), true)?;
         taken.iter().for_each(Taken::keep);
         {
             let mut work = self.work.borrow_mut();
@@ -396,13 +396,7 @@ impl Work {
 impl super::apply::Meta {
     /// The device's block where a block of an object lies at home, if it does. Its rows must be in memory.
     fn home_of(&self, id: ObjectId, block: u64) -> Option<u64> {
-        let [(from, to), _] = touching(id, block, block + 1);
-        self.tree.range(from, to).find_map(|(key, row)| match (key.part, row) {
-            (Part::Piece(first), Row::Piece(piece)) if first <= block && block < first + piece.blocks() => {
-                Some(piece.at + block - first)
-            }
-            _ => None,
-        })
+        self.pieces(id, block, block + 1).next().map(|(first, piece)| piece.at + block - first)
     }
 }
 

@@ -99,8 +99,8 @@ impl Objects {
     /// Makes changes take effect and queues their record, with `content` as the blocks it redirects; or adds both to the
     /// last record, if that still waits and has room: one header is enough for all that goes out together. After
     /// [`Objects::prepared`], without a wait between. What empties logs or makes room may use their `reserve`. The
-    /// record's number.
-    pub(super) fn enact(&self, changes: &[Change], content: &[u8], reserve: bool) -> Result<u64> {
+    /// record's number; `content` is taken, unless there is an error.
+    pub(super) fn enact(&self, changes: &[Change], content: &mut Vec<u8>, reserve: bool) -> Result<u64> {
         let mut work = self.work.borrow_mut();
         let record = Draft::of(changes)?;
         let (head, data) = (record.blocks(), (content.len() as u64 / BLOCK.0) as u32);
@@ -139,7 +139,7 @@ impl Objects {
     }
 
     /// As [`Objects::enact`], in a log away from the arm; the record's number, if there is such a log.
-    pub(super) fn enact_away(&self, changes: &[Change], content: &[u8]) -> Result<Option<u64>> {
+    pub(super) fn enact_away(&self, changes: &[Change], content: &mut Vec<u8>) -> Result<Option<u64>> {
         let mut work = self.work.borrow_mut();
         let record = Draft::of(changes)?;
         let (head, data) = (record.blocks(), (content.len() as u64 / BLOCK.0) as u32);
@@ -162,7 +162,7 @@ impl Objects {
         &self,
         work: &mut Work,
         changes: &[Change],
-        content: &[u8],
+        content: &mut Vec<u8>,
         record: Draft,
         (number, at): (u64, u64),
     ) -> Result<()> {
@@ -176,7 +176,7 @@ impl Objects {
             work.limbo.push_back((number, freed));
         }
         let after_home = work.written_home;
-        let content = (data > 0).then(|| Rc::new(Content { at, bytes: content.to_vec() }));
+        let content = (data > 0).then(|| Rc::new(Content { at, bytes: std::mem::take(content) }));
         if let Some(content) = &content {
             (0..u64::from(data)).for_each(|n| drop(work.unwritten.insert(at + n, content.clone())));
         }

@@ -5,7 +5,7 @@
 //!
 //! Pure, as [`super::apply`]: the rows must be in memory ([`Meta::sharing`]).
 
-use super::apply::{Meta, touching};
+use super::apply::Meta;
 use super::record::Change;
 use super::rows::{Key, PIECE_BLOCKS, Part, Piece, Row, Shared};
 use super::space::Run;
@@ -22,12 +22,8 @@ impl Meta {
     pub fn sharing(&self, changes: &[Change]) -> Vec<(Key, Key)> {
         let mut ranges = Vec::new();
         let mut add = |id: ObjectId, from: u64, to: u64| {
-            let [(low, high), _] = touching(id, from, to);
-            let over = self.tree.range(low, high).filter_map(|(key, row)| match (key.part, row) {
-                (Part::Piece(first), Row::Piece(piece)) if first < to && first + piece.blocks() > from => Some(piece),
-                _ => None,
-            });
-            ranges.extend(over.map(|piece| around(Run { at: piece.at, blocks: piece.blocks() })));
+            let runs = self.pieces(id, from, to).map(|(_, piece)| Run { at: piece.at, blocks: piece.blocks() });
+            ranges.extend(runs.map(around));
         };
         for change in changes {
             match change {
@@ -62,7 +58,7 @@ impl Meta {
             }
             _ => None,
         };
-        self.tree.range(low, high).filter_map(part).collect()
+        self.tree.reaching(low, Key::shared(run.at), high).filter_map(part).collect()
     }
 
     /// Ends the row at block `at` of the device, so that one begins there and one ends there.

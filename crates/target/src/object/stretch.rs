@@ -52,13 +52,8 @@ impl Work {
         if first >= end {
             return stretches;
         }
-        let [home, logged] = touching(id, first, end);
-        let mut pieces = self.meta.tree.range(home.0, home.1).filter_map(|(key, row)| match (key.part, row) {
-            (Part::Piece(begins), Row::Piece(piece)) if begins < end && begins + piece.blocks() > first => {
-                Some((begins, piece))
-            }
-            _ => None,
-        });
+        let [_, logged] = touching(id, first, end);
+        let mut pieces = self.meta.pieces(id, first, end);
         // What lies by itself, the newest of each: inline, in a log, or buffered.
         let mut alone: BTreeMap<u64, (Source, u64, u32)> = BTreeMap::new();
         if first == 0

@@ -97,9 +97,9 @@ impl Objects {
         }
         self.prepared(&changes).await?;
         // Users may have been quicker: what they changed stays as they made it.
-        let (changes, content) = counting(lying);
+        let (changes, mut content) = counting(lying);
         let blocks = content.len() as u64 / super::rows::BLOCK.0;
-        let Some(number) = self.enact_away(&changes, &content)? else { return Ok(0) };
+        let Some(number) = self.enact_away(&changes, &mut content)? else { return Ok(0) };
         self.durable(number).await?;
         self.work.borrow_mut().counters.swapped += blocks;
         Ok(blocks)

@@ -9,7 +9,7 @@ use super::rows::{BLOCK, Key, LEAF_SPLIT, Row, Rows, encode_leaf};
 use forebay_model::block::crc32c;
 use forebay_model::{Bytes, Result, TargetId};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// Where a leaf lies.
@@ -62,11 +62,14 @@ struct Sums {
     dirty: usize,
     /// Blocks that the next cut takes at most.
     blocks: u64,
+    /// Leaves that are not in memory.
+    absent: usize,
 }
 
 impl Leaf {
     fn sums(&self) -> Sums {
-        let memory = self.rows.as_ref().map_or(0, |rows| self.weight + rows.len() * ROW_IN_MEMORY + LEAF_IN_MEMORY);
+        let Some(rows) = &self.rows else { return Sums { absent: 1, ..Sums::default() } };
+        let memory = self.weight + rows.len() * ROW_IN_MEMORY + LEAF_IN_MEMORY;
         if !self.dirty {
             let clean = if self.writing { 0 } else { memory };
             return Sums { memory, clean, ..Sums::default() };
@@ -76,7 +79,7 @@ impl Leaf {
         // And one that has not changed may be joined to it.
         let joined = if self.weight < LEAF_SPLIT / 2 { LEAF_SPLIT / 2 } else { self.weight };
         let blocks = Bytes((joined + 128 * parts) as u64).align_up(BLOCK).0 / BLOCK.0 + parts as u64;
-        Sums { memory, clean: 0, dirty: self.weight, blocks }
+        Sums { memory, clean: 0, dirty: self.weight, blocks, absent: 0 }
     }
 }
 
@@ -92,6 +95,7 @@ impl Sums {
             clean: self.clean - before.clean + after.clean,
             dirty: self.dirty - before.dirty + after.dirty,
             blocks: self.blocks - before.blocks + after.blocks,
+            absent: self.absent - before.absent + after.absent,
         }
     }
 }
@@ -141,6 +145,9 @@ impl Tree {
 
     /// The first leaf with keys in `from..=to` that is not in memory.
     pub fn missing(&self, from: Key, to: Key) -> Option<LeafRecord> {
+        if self.sums.absent == 0 {
+            return None;
+        }
         let first = *self.leaves.range(..=from).next_back().map_or(&Key::FIRST, |(key, _)| key);
         let absent = self.leaves.range(first..=to).find(|(_, leaf)| leaf.rows.is_none());
         absent.map(|(first, leaf)| LeafRecord {
@@ -149,11 +156,10 @@ impl Tree {
         })
     }
 
-    /// How many leaves have keys in any of these ranges.
+    /// How many leaves have keys in any of these ranges, at most: one that has keys of several counts for each.
     pub fn leaves_of(&self, ranges: &[(Key, Key)]) -> usize {
-        let first = |from: &Key| *self.leaves.range(..=*from).next_back().map_or(&Key::FIRST, |(key, _)| key);
-        let of = |(from, to): &(Key, Key)| self.leaves.range(first(from)..=*to).map(|(key, _)| *key);
-        ranges.iter().flat_map(of).collect::<BTreeSet<Key>>().len()
+        let of = |(from, to): &(Key, Key)| 1 + self.leaves.range((Bound::Excluded(from), Bound::Included(to))).count();
+        ranges.iter().map(of).sum()
     }
 
     /// Takes the rows of a leaf that was missing, unless it has come or changed meanwhile.
@@ -197,6 +203,13 @@ impl Tree {
             .flat_map(move |(_, leaf)| leaf.rows.as_ref().expect("it was brought").range(within))
     }
 
+    /// The rows in `from..=to`, and before them the last one of those from `low` on: what begins before a range may reach
+    /// into it. Their leaves must be in memory.
+    pub fn reaching(&self, low: Key, from: Key, to: Key) -> impl DoubleEndedIterator<Item = (&Key, &Row)> {
+        let before = self.range(low, from).rev().find(|(key, _)| **key < from);
+        before.into_iter().chain(self.range(from, to))
+    }
+
     /// The rows from `from` on that are in the same leaf, which must be in memory.
     pub fn rest_of_leaf(&self, from: Key) -> impl Iterator<Item = (&Key, &Row)> {
         let leaf = self.leaves.range(..=from).next_back().expect("the first leaf has every low key").1;
@@ -222,6 +235,17 @@ impl Tree {
             if let Some(old) = leaf.rows.as_mut().expect("it was brought").insert(key, row) {
                 leaf.weight -= old.weight();
             }
+        });
+    }
+
+    /// Changes the row at `key`, if there is one. Its leaf must be in memory.
+    pub fn alter(&mut self, key: &Key, alter: impl FnOnce(&mut Row)) {
+        self.change(key, |leaf| {
+            let Some(row) = leaf.rows.as_mut().expect("it was brought").get_mut(key) else { return };
+            leaf.dirty = true;
+            leaf.weight -= row.weight();
+            alter(row);
+            leaf.weight += row.weight();
         });
     }
 

@@ -139,7 +139,8 @@ impl Objects {
         let mut write = self.empty_write(id, size.max(offset + length));
         let check = |meta: &Meta| {
             exists(meta, id)?;
-            quota::within(meta, id, 0, meta.absent(id, first, end))
+            // Where there is room for all of them nobody has to count those that are there.
+            quota::within(meta, id, 0, end - first).or_else(|_| quota::within(meta, id, 0, meta.absent(id, first, end)))
         };
         let logged = match how.placement {
             Placement::Auto => match self.logging(id).await? {
@@ -155,7 +156,7 @@ impl Objects {
             if how.placement == Placement::Auto {
                 inline::settle(&mut write, &mut content);
             }
-            return self.enacted(&riding(write, &how.set)?, &content, check).await;
+            return self.enacted(&riding(write, &how.set)?, content, check).await;
         }
         riding(write.clone(), &how.set)?;
         self.prepared(&[Change::Write(Write { dropped: Some((first, end)), ..write.clone() })]).await?;
@@ -173,7 +174,7 @@ impl Objects {
             }
             from += length;
         }
-        let number = self.enacted(&riding(write, &how.set)?, &[], check).await?;
+        let number = self.enacted(&riding(write, &how.set)?, Vec::new(), check).await?;
         taken.keep();
         Ok(number)
     }

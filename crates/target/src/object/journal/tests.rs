@@ -29,7 +29,7 @@ fn records_written_side_by_side_count_only_when_all_before_them_do() {
             inline: None,
             pieces: Vec::new(),
         });
-        objects.enact(&[change], &content, false).unwrap();
+        objects.enact(&[change], &mut content.to_vec(), false).unwrap();
         let mut work = objects.work_mut();
         let records = Rc::new(work.queue.drain(..).collect::<Vec<_>>());
         work.batches.push_back(Batch { records: records.clone(), written: false });

@@ -93,7 +93,14 @@ fn a_tree_is_a_map_whatever_is_put_taken_cut_forgotten_and_read_again() {
                     assert_eq!(tree.take(&key), model.remove(&key));
                     assert_eq!(tree.get(&key), None);
                 }
-                80..86 => {
+                80..82 => {
+                    let (key, row) = (key(random), row(random));
+                    device.bring(&mut tree, key, key);
+                    tree.alter(&key, |old| *old = row.clone());
+                    model.entry(key).and_modify(|old| *old = row.clone());
+                    assert_eq!(tree.get(&key), model.get(&key));
+                }
+                82..86 => {
                     named = device.cut(&mut tree, &named);
                     durable = model.clone();
                 }
@@ -107,6 +114,14 @@ fn a_tree_is_a_map_whatever_is_put_taken_cut_forgotten_and_read_again() {
                     compare(&device, &mut tree, &model, a.min(b), a.max(b));
                     device.bring(&mut tree, a, a);
                     assert_eq!(tree.get(&a), model.get(&a));
+                    let mut near = [a, b, key(random)];
+                    near.sort();
+                    let [low, from, to] = near;
+                    device.bring(&mut tree, low, to);
+                    assert!(tree.leaves_of(&[(low, to)]) <= tree.leaves());
+                    let before = model.range(low..from).next_back();
+                    let reaching: Vec<(&Key, &Row)> = before.into_iter().chain(model.range(from..=to)).collect();
+                    assert_eq!(tree.reaching(low, from, to).collect::<Vec<_>>(), reaching);
                 }
             }
         }
