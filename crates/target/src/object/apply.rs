@@ -176,7 +176,6 @@ impl Meta {
             }
             Change::Copy { id, logged } => {
                 for (first, crcs) in logged {
-                    self.drop_logged(*id, *first, first + crcs.0.len() as u64);
                     self.put_logged(*id, *first, crcs, data_at);
                 }
             }
@@ -185,8 +184,8 @@ impl Meta {
                     let key = Key { id: *id, part: Part::Attribute { page: *page, number: *number } };
                     match value {
                         Some(value) => self.tree.put(key, Row::Attribute(value.clone())),
-                        None => drop(self.tree.take(&key)),
-                    }
+                        None => self.tree.take(&key),
+                    };
                 }
                 self.need_head(*id)?;
                 self.change_head(*id, |head| (head.changed, head.version) = (*time, head.version + 1));
@@ -256,11 +255,8 @@ impl Meta {
             self.put_piece(id, *first, piece.clone());
         }
         for (first, crcs) in &write.logged {
-            let end = first + crcs.0.len() as u64;
-            more += end - first - self.occupied(id, *first, end);
-            self.drop_logged(id, *first, end);
-            self.drop_inline(id, *first);
-            self.put_logged(id, *first, crcs, data_at);
+            let fresh = self.put_logged(id, *first, crcs, data_at);
+            more += self.absent_at_home(id, &fresh) - u64::from(self.drop_inline(id, *first));
         }
         if let Some(bytes) = &write.inline {
             more += 1 - self.occupied(id, 0, 1);
@@ -279,13 +275,27 @@ impl Meta {
         Ok(())
     }
 
-    /// Blocks from `first` on are in a log from `data_at` on.
-    fn put_logged(&mut self, id: ObjectId, first: u64, crcs: &Crcs, data_at: &mut u64) {
+    /// Blocks from `first` on are in a log from `data_at` on; those of them that were in no log.
+    fn put_logged(&mut self, id: ObjectId, first: u64, crcs: &Crcs, data_at: &mut u64) -> Vec<u64> {
+        let mut fresh = Vec::new();
         for (block, crc) in (first..).zip(&crcs.0) {
-            self.tree.put(Key::logged(id, block), Row::Logged(Logged { at: *data_at, crc: *crc }));
+            let row = Row::Logged(Logged { at: *data_at, crc: *crc });
+            match self.tree.put(Key::logged(id, block), row) {
+                Some(Row::Logged(old)) => self.logs.dropped(self.logs.log_of(old.at)),
+                _ => fresh.push(block),
+            }
             self.logs.needed(self.logs.log_of(*data_at));
             *data_at += 1;
         }
+        fresh
+    }
+
+    /// How many of `blocks` of an object, in order, are in no piece.
+    fn absent_at_home(&self, id: ObjectId, blocks: &[u64]) -> u64 {
+        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return 0 };
+        let below = |end: u64| blocks.partition_point(|block| *block < end);
+        let at_home = |(begins, piece): (u64, &Piece)| below(begins + piece.blocks()) - below(begins);
+        (blocks.len() - self.pieces(id, *first, last + 1).map(at_home).sum::<usize>()) as u64
     }
 
     /// Puts a piece, as one with those beside it that it continues.

@@ -52,11 +52,9 @@ impl Meta {
         self.tree.put(Key::inline(id), Row::Inline(bytes));
     }
 
-    /// Lets what is inline go if it is among the blocks from `first` on.
-    pub(super) fn drop_inline(&mut self, id: ObjectId, first: u64) {
-        if first == 0 {
-            self.tree.take(&Key::inline(id));
-        }
+    /// Lets what is inline go if it is among the blocks from `first` on; whether it was there.
+    pub(super) fn drop_inline(&mut self, id: ObjectId, first: u64) -> bool {
+        first == 0 && self.tree.take(&Key::inline(id)).is_some()
     }
 }
 

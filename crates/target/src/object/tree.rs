@@ -227,15 +227,15 @@ impl Tree {
         Some(LeafRecord { first: *first, place: leaf.place? })
     }
 
-    /// Puts a row. Its leaf must be in memory.
-    pub fn put(&mut self, key: Key, row: Row) {
+    /// Puts a row; what was there. Its leaf must be in memory.
+    pub fn put(&mut self, key: Key, row: Row) -> Option<Row> {
         self.change(&key, |leaf| {
             leaf.dirty = true;
             leaf.weight += row.weight();
-            if let Some(old) = leaf.rows.as_mut().expect("it was brought").insert(key, row) {
-                leaf.weight -= old.weight();
-            }
-        });
+            let old = leaf.rows.as_mut().expect("it was brought").insert(key, row);
+            leaf.weight -= old.as_ref().map_or(0, Row::weight);
+            old
+        })
     }
 
     /// Changes the row at `key`, if there is one. Its leaf must be in memory.

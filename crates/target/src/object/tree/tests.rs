@@ -136,7 +136,7 @@ fn a_tree_is_a_map_whatever_is_put_taken_cut_forgotten_and_read_again() {
 fn leaves_are_cut_in_two_when_they_grow_and_joined_when_they_shrink() {
     let (mut device, mut tree) = (Device::default(), Tree::new(TARGET, &[]));
     let key = |n: u64| Key::head(ObjectId { volume: 1, object: n });
-    (0..300).for_each(|n| tree.put(key(n), Row::Attribute(vec![1; 1000])));
+    (0..300).for_each(|n| drop(tree.put(key(n), Row::Attribute(vec![1; 1000]))));
     let named = device.cut(&mut tree, &[]);
     assert!(named.len() > 6 && named.len() < 20, "{} leaves", named.len());
     (0..295).for_each(|n| drop(tree.take(&key(n))));
@@ -155,7 +155,7 @@ fn leaves_are_cut_in_two_when_they_grow_and_joined_when_they_shrink() {
 fn only_what_has_changed_is_written() {
     let (mut device, mut tree) = (Device::default(), Tree::new(TARGET, &[]));
     let key = |n: u64| Key::head(ObjectId { volume: 1, object: n });
-    (0..300).for_each(|n| tree.put(key(n), Row::Attribute(vec![1; 1000])));
+    (0..300).for_each(|n| drop(tree.put(key(n), Row::Attribute(vec![1; 1000]))));
     let before = device.cut(&mut tree, &[]);
     tree.put(key(150), Row::Attribute(vec![2; 1000]));
     let after = device.cut(&mut tree, &before);
@@ -167,7 +167,7 @@ fn only_what_has_changed_is_written() {
 fn what_has_changed_is_never_forgotten_and_the_rest_is_bounded() {
     let (mut device, mut tree) = (Device::default(), Tree::new(TARGET, &[]));
     let key = |n: u64| Key::head(ObjectId { volume: 1, object: n });
-    (0..300).for_each(|n| tree.put(key(n), Row::Attribute(vec![1; 1000])));
+    (0..300).for_each(|n| drop(tree.put(key(n), Row::Attribute(vec![1; 1000]))));
     tree.shrink(0);
     assert_eq!(tree.missing(Key::FIRST, key(300)), None, "nothing of it is on the device");
     let named = device.cut(&mut tree, &[]);
