@@ -38,6 +38,9 @@ fn a_target_that_was_tampered_with_is_refused_or_repaired() {
     assert_eq!(found.status.code(), Some(1), "a broken copy is told");
     place.ok(&["ring", "show", "/r"]);
     assert_eq!(place.run(&["check"]).status.code(), Some(0), "opening has repaired it");
+    file.write_all_at(&[0xff; 512], 100).unwrap();
+    let repaired = place.ok(&["check", "--write"]);
+    assert!(repaired.contains("put right: ") && repaired.trim_end().ends_with("Sound."), "{repaired}");
 
     file.read_exact_at(&mut both, 0).unwrap();
     for copy in [0, 64 << 10] {
@@ -285,7 +288,7 @@ fn a_target_without_superblocks_and_checkpoints_is_rebuilt_from_its_segments_whe
     assert!(small.len() < 40_000 && large.len() == 3, "a lap and a bit: {}", small.len());
     let disk = "cluster/target.0";
     place.refused(&["check", disk, "--rebuild"], 1, &["nothing to rebuild"]);
-    place.refused(&["check", disk, "--write"], 2, &["--rebuild"]);
+    place.refused(&["check", disk, "--write", "--quick"], 2, &["--quick"]);
 
     let sound = std::fs::read(place.path(disk)).unwrap();
     let wiped = [vec![0; 3 << 20], sound[3 << 20..].to_vec()].concat();

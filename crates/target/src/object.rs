@@ -30,6 +30,7 @@ mod pool;
 mod quota;
 mod read;
 pub mod record;
+pub mod repair;
 mod replay;
 pub mod rows;
 mod scrub;

@@ -1,7 +1,9 @@
 //! `forebay check`: looks over a device without changing anything: superblock and catalog also while it is in use, and
-//! all that is recorded if it is not. With `--rebuild`, for one that has lost both copies of them (`rebuild.rs`).
+//! all that is recorded if it is not. With `--write` what can be put right is, before that (`repair.rs`). With
+//! `--rebuild`, for one that has lost both copies of superblock or checkpoint (`rebuild.rs`).
 
 mod rebuild;
+mod repair;
 
 use crate::context::Context;
 use crate::show::human;
@@ -13,7 +15,7 @@ use forebay_model::scrub::Finding;
 use forebay_model::{Bytes, Error, Rate, Result, TargetId};
 use forebay_target::Target;
 use forebay_target::catalog::Catalog;
-use forebay_target::object::audit::ObjectsFound;
+use forebay_target::object::audit::{Contradiction, ObjectsFound};
 use forebay_target::superblock::Superblock;
 use forebay_target::verify::{Damage, Found, RingFound, verify};
 use serde_json::{Value, json};
@@ -31,8 +33,8 @@ pub struct CheckArgs {
     /// Both copies of superblock or checkpoint are gone: say what can be made anew from the segments
     #[arg(long, requires = "device", conflicts_with = "quick")]
     rebuild: bool,
-    /// Write what was made anew
-    #[arg(long, requires = "rebuild")]
+    /// Put right what can be; with --rebuild, write what was made anew. Without it nothing is changed
+    #[arg(long, conflicts_with = "quick")]
     write: bool,
     /// Rebuild although objects were found, which are lost by that
     #[arg(long, requires = "rebuild")]
@@ -57,13 +59,15 @@ pub fn run(context: &mut Context, args: &CheckArgs) -> Result<ExitCode> {
     };
     let mut sound = true;
     for device in devices {
-        sound &= one(context, &device, args.quick)?;
+        let repaired = if args.write { Some(repair::run(&device, Live::new(!context.json))?) } else { None };
+        sound &= one(context, &device, args.quick, repaired)?;
     }
     context.out.flush()?;
     Ok(if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn one(context: &mut Context, device: &Path, quick: bool) -> Result<bool> {
+/// Looks over one, of which these things were put right if that was wanted; whether it is sound.
+fn one(context: &mut Context, device: &Path, quick: bool, repaired: Option<Vec<String>>) -> Result<bool> {
     let opened = real::open(device, OpenMode::Inspect)?;
     let in_use = !opened.hold_still();
     let mut live = Live::new(!context.json);
@@ -96,7 +100,7 @@ fn one(context: &mut Context, device: &Path, quick: bool) -> Result<bool> {
             "groups": superblock.layout.groups, "rings": rings, "complaints": found.complaints,
             "in_use": in_use, "read": read, "unreadable_bytes": found.unreadable.0,
             "found": found.rings.iter().map(ring_json).collect::<Vec<Value>>(),
-            "objects": objects_json(&found.objects),
+            "objects": objects_json(&found.objects), "repaired": repaired,
         }))?;
         return Ok(sound);
     }
@@ -122,8 +126,11 @@ fn one(context: &mut Context, device: &Path, quick: bool) -> Result<bool> {
             ring.pins.len()
         ))?;
     }
+    for what in repaired.iter().flatten() {
+        context.out.line(format_args!("  put right: {what}"))?;
+    }
     let of_rings = found.rings.iter().flat_map(ring_lines);
-    let of_objects = Some(objects).filter(|_| read).into_iter().flat_map(objects_lines);
+    let of_objects = Some(objects).filter(|_| read).into_iter().flat_map(|found| objects_lines(found, &name));
     for line in found.complaints.iter().cloned().chain(of_rings).chain(of_objects) {
         context.out.line(format_args!("  {line}"))?;
     }
@@ -135,7 +142,7 @@ fn one(context: &mut Context, device: &Path, quick: bool) -> Result<bool> {
         (1, 0) => "1 complaint; opening the target repairs what can be repaired.".to_string(),
         (n, 0) => format!("{n} complaints; opening the target repairs what can be repaired."),
         (complaints, damage) => format!(
-            "{complaints} complaints and {damage} damaged places; what is gone is told where it is asked for, and all the rest is returned."
+            "{complaints} complaints and {damage} places that are damaged or contradict others; what is gone is told where it is asked for, and all the rest is returned."
         ),
     })?;
     Ok(sound)
@@ -163,7 +170,7 @@ fn ring_lines(ring: &RingFound) -> Vec<String> {
     lines
 }
 
-fn objects_lines(found: &ObjectsFound) -> Vec<String> {
+fn objects_lines(found: &ObjectsFound, device: &str) -> Vec<String> {
     let mut lines = Vec::new();
     if found.volumes > 0 || found.blocks > 0 {
         lines.push(format!(
@@ -179,8 +186,10 @@ fn objects_lines(found: &ObjectsFound) -> Vec<String> {
     for Finding { owner, what, at, length, remedy } in &found.damage {
         lines.push(format!("{owner}: {what} ({} bytes at {}); {remedy}", length.0, at.0));
     }
-    let told = found.contradictions.iter().map(|what| format!("objects: {what}; this is not repaired"));
-    lines.extend(told);
+    lines.extend(found.contradictions.iter().map(|Contradiction { what, repairable }| match repairable {
+        true => format!("objects: {what}; `forebay check {device} --write` puts it right"),
+        false => format!("objects: {what}; this cannot be put right"),
+    }));
     lines
 }
 
@@ -188,9 +197,14 @@ fn objects_json(found: &ObjectsFound) -> Value {
     let damage = found.damage.iter().map(|Finding { owner, what, at, length, .. }| {
         json!({"owner": owner, "what": what, "offset_bytes": at.0, "length_bytes": length.0})
     });
+    let contradictions = found
+        .contradictions
+        .iter()
+        .map(|Contradiction { what, repairable }| json!({"what": what, "repairable": repairable}));
     json!({
         "volumes": found.volumes, "objects": found.objects, "blocks": found.blocks, "records": found.records,
-        "damage": damage.collect::<Vec<Value>>(), "contradictions": found.contradictions,
+        "damage": damage.collect::<Vec<Value>>(),
+        "contradictions": contradictions.collect::<Vec<Value>>(),
     })
 }
 

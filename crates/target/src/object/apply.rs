@@ -233,7 +233,7 @@ impl Meta {
         self.change_head(ObjectId::volume(id.volume), |head| change(head.volume.get_or_insert_default()));
     }
 
-    fn change_head(&mut self, id: ObjectId, change: impl FnOnce(&mut Head)) {
+    pub(super) fn change_head(&mut self, id: ObjectId, change: impl FnOnce(&mut Head)) {
         self.tree.alter(&Key::head(id), |row| {
             if let Row::Head(head) = row {
                 change(head);

@@ -5,6 +5,7 @@
 
 use super::inline::INLINE_UP_TO;
 use super::logs::Logs;
+use super::repair::Repair;
 use super::rows::{BLOCK, Head, Key, Part, Row, Shared, Volume};
 use super::space::{Run, Space};
 use crate::layout::Layout;
@@ -28,8 +29,17 @@ pub struct ObjectsFound {
     pub records: u64,
     /// What is damaged.
     pub damage: Vec<Finding>,
-    /// What the rows say against one another; nothing repairs that.
-    pub contradictions: Vec<String>,
+    /// What the rows say against one another.
+    pub contradictions: Vec<Contradiction>,
+}
+
+/// Something that cannot be so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contradiction {
+    /// What is said, and what is so, in a sentence.
+    pub what: String,
+    /// Whether [`super::Objects::repair`] puts it right.
+    pub repairable: bool,
 }
 
 /// The object whose rows are shown.
@@ -59,8 +69,9 @@ pub struct Audit {
     objects: u64,
     /// Some rows could not be read: what is missing in sums says nothing.
     partial: bool,
-    contradictions: Vec<String>,
+    contradictions: Vec<Contradiction>,
     more: usize,
+    repairs: Vec<Repair>,
 }
 
 impl Audit {
@@ -78,12 +89,24 @@ impl Audit {
             partial: false,
             contradictions: Vec::new(),
             more: 0,
+            repairs: Vec::new(),
         }
     }
 
+    /// A contradiction of which nobody knows what is true.
     fn say(&mut self, what: String) {
+        self.tell(what, false);
+    }
+
+    /// A contradiction, and what is true, unless rows are missing that might say otherwise.
+    fn mend(&mut self, what: String, repair: Repair) {
+        self.tell(what, true);
+        self.repairs.push(repair);
+    }
+
+    fn tell(&mut self, what: String, repairable: bool) {
         if self.contradictions.len() < MOST_TOLD {
-            self.contradictions.push(what);
+            self.contradictions.push(Contradiction { what, repairable });
         } else {
             self.more += 1;
         }
@@ -189,40 +212,44 @@ impl Audit {
             return;
         };
         if head.blocks != blocks && !self.partial {
-            self.say(format!("{id} says that it has {} blocks, and has {blocks}", head.blocks));
+            let what = format!("{id} says that it has {} blocks, and has {blocks}", head.blocks);
+            self.mend(what, Repair::Blocks(id, blocks));
         }
         let (of_head, summed) = self.volumes.entry(id.volume).or_default();
         if id.is_user() {
             self.objects += 1;
             summed.objects += 1;
-            summed.blocks += head.blocks;
+            summed.blocks += blocks;
         } else {
             *of_head = Some(head.volume.unwrap_or_default());
         }
     }
 
-    /// All rows were shown: compares them with `space` in `groups`, and with `logs`.
-    pub fn end(mut self, groups: &[u32], space: &Space, logs: &Logs, found: &mut ObjectsFound) {
+    /// All rows were shown: compares them with `space` in `groups`, and with `logs`. What can be put right.
+    pub fn end(mut self, groups: &[u32], space: &Space, logs: &Logs, found: &mut ObjectsFound) -> Vec<Repair> {
         self.finish();
         for (volume, (of_head, summed)) in std::mem::take(&mut self.volumes) {
             match of_head {
                 _ if self.partial => {}
                 None => self.say(format!("{} objects are in volume {volume:x}, which does not exist", summed.objects)),
-                Some(says) if (says.objects, says.blocks) != (summed.objects, summed.blocks) => self.say(format!(
-                    "volume {volume:x} says that it holds {} objects with {} blocks, and holds {} with {}",
-                    says.objects, says.blocks, summed.objects, summed.blocks
-                )),
+                Some(says) if (says.objects, says.blocks) != (summed.objects, summed.blocks) => self.mend(
+                    format!(
+                        "volume {volume:x} says that it holds {} objects with {} blocks, and holds {} with {}",
+                        says.objects, says.blocks, summed.objects, summed.blocks
+                    ),
+                    Repair::Volume(volume, summed.objects, summed.blocks),
+                ),
                 Some(_) => {}
             }
             found.volumes += 1;
         }
         self.compare_shared();
-        for (group, bits) in &std::mem::take(&mut self.owned) {
-            if !groups.contains(group) {
-                self.say(format!("objects have blocks in group {group}, which is not theirs"));
-                continue;
-            }
-            self.compare_free(*group, bits, space);
+        let mut owned = std::mem::take(&mut self.owned);
+        for group in groups {
+            self.compare_free(*group, &owned.remove(group).unwrap_or_default(), space);
+        }
+        for group in owned.keys() {
+            self.say(format!("objects have blocks in group {group}, which is not theirs"));
         }
         for (group, mut places) in std::mem::take(&mut self.logged) {
             let all = places.len();
@@ -233,69 +260,83 @@ impl Audit {
             }
             let live = logs.state(group).1 as usize;
             if live != all && !self.partial {
-                self.say(format!("{live} blocks in the log of group {group} are said to be needed, and {all} are"));
+                let what = format!("{live} blocks in the log of group {group} are said to be needed, and {all} are");
+                self.mend(what, Repair::Log(group, all as u32));
             }
         }
+        if self.partial {
+            self.repairs.clear();
+            self.contradictions.iter_mut().for_each(|contradiction| contradiction.repairable = false);
+        }
         if self.more > 0 {
-            self.contradictions.push(format!("and {} contradictions more", self.more));
+            let what = format!("and {} contradictions more", self.more);
+            self.contradictions.push(Contradiction { what, repairable: !self.repairs.is_empty() });
         }
         found.objects = self.objects;
         found.contradictions.append(&mut self.contradictions);
+        self.repairs
     }
 
     /// Holds what objects have in common against what is said to be shared.
     fn compare_shared(&mut self) {
-        let mut steps: BTreeMap<u64, i64> = BTreeMap::new();
-        let had = std::mem::take(&mut self.again).into_iter().map(|run| (run, 1));
-        let said = std::mem::take(&mut self.shared).into_iter().map(|(run, more)| (run, -i64::from(more)));
-        for (run, owners) in had.chain(said) {
-            *steps.entry(run.at).or_default() += owners;
-            *steps.entry(run.end()).or_default() -= owners;
+        let mut steps: BTreeMap<u64, (i64, i64)> = BTreeMap::new();
+        for run in std::mem::take(&mut self.again) {
+            steps.entry(run.at).or_default().0 += 1;
+            steps.entry(run.end()).or_default().0 -= 1;
         }
-        let (mut beyond, mut wrong): (i64, Vec<(Run, i64)>) = (0, Vec::new());
-        let ends = steps.keys().skip(1).copied().collect::<Vec<_>>();
-        for ((at, step), end) in steps.iter().zip(ends) {
-            beyond += step;
-            if beyond != 0 {
-                wrong.push((Run { at: *at, blocks: end - at }, beyond));
-            }
+        for (run, more) in std::mem::take(&mut self.shared) {
+            steps.entry(run.at).or_default().1 += i64::from(more);
+            steps.entry(run.end()).or_default().1 -= i64::from(more);
         }
-        for (Run { at, blocks }, beyond) in wrong {
-            if beyond > 0 {
-                self.say(format!(
-                    "{blocks} blocks belong to {beyond} objects more than is said ({} of the device)",
-                    BLOCK * at
-                ));
-            } else if !self.partial {
-                self.say(format!(
-                    "{blocks} blocks are said to belong to {} objects more than have them ({} of the device)",
-                    -beyond,
-                    BLOCK * at
-                ));
-            }
+        let (mut have, mut said) = (0, 0);
+        let ends: Vec<u64> = steps.keys().skip(1).copied().collect();
+        for ((at, step), end) in steps.into_iter().zip(ends) {
+            (have, said) = (have + step.0, said + step.1);
+            let (blocks, place) = (end - at, BLOCK * at);
+            let what = match have - said {
+                0 => continue,
+                1.. => format!(
+                    "{blocks} blocks belong to {} objects more than is said ({place} of the device)",
+                    have - said
+                ),
+                _ if self.partial => continue,
+                _ => format!(
+                    "{blocks} blocks are said to belong to {} objects more than have them ({place} of the device)",
+                    said - have
+                ),
+            };
+            self.mend(what, Repair::Shared(Run { at, blocks }, have as u32));
         }
     }
 
+    /// Holds what objects have in a group, a bit for each block, against what is said to be free there.
     fn compare_free(&mut self, group: u32, bits: &[u64], space: &Space) {
         let data = (self.layout.data(true).0 / BLOCK.0) as u32;
+        let owned = |n: usize| bits.get(n / 64).is_some_and(|word| word >> (n % 64) & 1 != 0);
         let mut free = vec![false; data as usize];
         for (at, blocks) in space.runs(group).unwrap_or_default() {
             free[at as usize..(at + blocks) as usize].fill(true);
         }
-        let (mut both, mut neither) = (0u64, 0u64);
-        for (n, free) in free.iter().enumerate() {
-            match (*free, bits[n / 64] >> (n % 64) & 1 != 0) {
-                (true, true) => both += 1,
-                (false, false) => neither += 1,
-                _ => {}
-            }
-        }
+        let both = (0..free.len()).filter(|n| free[*n] && owned(*n)).count();
+        let neither = (0..free.len()).filter(|n| !free[*n] && !owned(*n)).count();
+        let mut wrong = Vec::new();
         if both > 0 {
-            self.say(format!("{both} blocks of group {group} are said to be free, and objects have them"));
+            wrong.push(format!("{both} blocks of group {group} are said to be free, and objects have them"));
         }
         if neither > 0 && !self.partial {
-            self.say(format!("{neither} blocks of group {group} are not free, and no object has them"));
+            wrong.push(format!("{neither} blocks of group {group} are not free, and no object has them"));
         }
+        if wrong.is_empty() {
+            return;
+        }
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for n in (0..data).filter(|n| !owned(*n as usize)) {
+            match runs.last_mut().filter(|(at, length)| at + length == n) {
+                Some((_, length)) => *length += 1,
+                None => runs.push((n, 1)),
+            }
+        }
+        self.mend(wrong.join("; "), Repair::Free(group, runs));
     }
 }
 

@@ -50,7 +50,7 @@ impl Objects {
     }
 
     /// Commands take effect again when the map is cut, or only at the end if the gate is to be `held`.
-    async fn checkpoint_alone(&self, held: bool) -> Result<()> {
+    pub(super) async fn checkpoint_alone(&self, held: bool) -> Result<()> {
         // Room for the leaves, with some to spare for what still takes effect.
         loop {
             let (wanted, free) = {
@@ -136,6 +136,11 @@ impl Objects {
     /// Makes changes that no log has room for durable with the map itself: nothing else takes effect meanwhile, and
     /// what they free is free when that is durable.
     pub(super) async fn enact_in_map(&self, changes: &[Change], check: impl Fn(&Meta) -> Result<()>) -> Result<()> {
+        self.alone(self.enact_alone(changes, check)).await
+    }
+
+    /// Does something while nothing else takes effect, and nothing goes home.
+    pub(super) async fn alone<T>(&self, what: impl Future<Output = Result<T>>) -> Result<T> {
         let free = || {
             let work = self.work.borrow();
             !work.checkpointing && !work.homing || work.failure.is_some()
@@ -146,8 +151,12 @@ impl Objects {
             let mut work = self.work.borrow_mut();
             (work.checkpointing, work.gate_closed, work.homing) = (busy, busy, busy);
         };
+        self.release();
         set(true);
-        let result = self.enact_alone(changes, check).await;
+        let result = match self.drained().await {
+            Ok(()) => what.await,
+            Err(error) => Err(error),
+        };
         set(false);
         self.release();
         self.changed.notify();
@@ -155,7 +164,6 @@ impl Objects {
     }
 
     async fn enact_alone(&self, changes: &[Change], check: impl Fn(&Meta) -> Result<()>) -> Result<()> {
-        self.drained().await?;
         self.bring_for(changes).await?;
         {
             let mut work = self.work.borrow_mut();

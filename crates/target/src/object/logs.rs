@@ -345,6 +345,13 @@ impl Logs {
         self.logs.get(&group).map_or((0, 0), |log| (log.filled, log.live))
     }
 
+    /// So many blocks in the log of `group` are needed, whatever was counted.
+    pub fn recount(&mut self, group: u32, needed: u32) {
+        if let Some(log) = self.logs.get_mut(&group) {
+            log.live = needed;
+        }
+    }
+
     /// Whether opening would read the log of `group`.
     pub fn is_open(&self, group: u32) -> bool {
         self.open.contains(&group)

@@ -4,7 +4,8 @@
 //! is read at once, in the order of the disk. Nothing is locked: what is not as the rows say is looked at again, and counts
 //! only if the rows still say the same.
 
-use super::audit::{Audit, ObjectsFound};
+use super::audit::{Audit, Contradiction, ObjectsFound};
+use super::repair::Repair;
 use super::rows::{BLOCK, Key, Part, Row};
 use super::stretch::Source;
 use super::{Objects, read};
@@ -136,11 +137,23 @@ impl Objects {
         match self.replay_in_memory().await {
             Ok(records) => found.records = records.unwrap_or(0),
             Err(error) if error.kind == Kind::Damaged => {
-                found.contradictions.push(format!("objects are not served: {}", error.message));
+                let what = format!("objects are not served: {}", error.message);
+                found.contradictions.push(Contradiction { what, repairable: false });
                 return Ok(found);
             }
             Err(error) => return Err(error),
         }
+        self.audit(true, &mut found, progress).await?;
+        Ok(found)
+    }
+
+    /// Looks over all rows and what they say of one another, with their `bytes` or without; what can be put right.
+    pub(super) async fn audit(
+        &self,
+        bytes: bool,
+        found: &mut ObjectsFound,
+        progress: &mut dyn FnMut(Bytes),
+    ) -> Result<Vec<Repair>> {
         let layout = self.core.layout();
         let mut audit = Audit::new(layout);
         let mut next = Some(Key::FIRST);
@@ -166,15 +179,16 @@ impl Objects {
                 work.meta.tree.rest_of_leaf(from).for_each(|(key, row)| audit.row(key, row, &work.meta.logs));
                 work.meta.tree.rest_of_leaf(from).filter_map(Lying::of).collect()
             };
-            self.compare_all(&lying, None, &mut found.damage).await?;
-            found.blocks += blocks(&lying);
+            if bytes {
+                self.compare_all(&lying, None, &mut found.damage).await?;
+                found.blocks += blocks(&lying);
+            }
             progress(BLOCK * blocks(&lying));
             self.work.borrow_mut().meta.tree.trim();
         }
         let groups = self.core.groups_of(GroupClass::Objects);
         let work = self.work.borrow();
-        audit.end(&groups, &work.meta.data, &work.meta.logs, &mut found);
-        Ok(found)
+        Ok(audit.end(&groups, &work.meta.data, &work.meta.logs, found))
     }
 
     fn reach(&self) -> &'static Reach {

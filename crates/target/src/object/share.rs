@@ -12,7 +12,7 @@ use super::space::Run;
 use forebay_model::ObjectId;
 
 /// Where the rows lie that tell who shares blocks of this run: each tells of [`PIECE_BLOCKS`] at most.
-fn around(run: Run) -> (Key, Key) {
+pub(super) fn around(run: Run) -> (Key, Key) {
     (Key::shared(run.at.saturating_sub(u64::from(PIECE_BLOCKS) - 1)), Key::shared(run.end() - 1))
 }
 
@@ -88,6 +88,22 @@ impl Meta {
             next = part.end();
         }
         self.share_alone(next, run.end());
+    }
+
+    /// The blocks of a run belong to `more` objects more than one, whatever was said of them.
+    pub(super) fn set_sharers(&mut self, run: Run, more: u32) {
+        self.cut_at(run.at);
+        self.cut_at(run.end());
+        for (part, _) in self.sharers(run) {
+            self.tree.take(&Key::shared(part.at));
+        }
+        if more == 0 {
+            return;
+        }
+        for at in (run.at..run.end()).step_by(PIECE_BLOCKS as usize) {
+            let blocks = (run.end() - at).min(u64::from(PIECE_BLOCKS)) as u32;
+            self.tree.put(Key::shared(at), Row::Shared(Shared { blocks, more }));
+        }
     }
 
     fn share_alone(&mut self, from: u64, to: u64) {

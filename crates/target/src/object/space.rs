@@ -64,6 +64,12 @@ impl Space {
         self.dirty.insert(group);
     }
 
+    /// Of a group these runs are free, and nothing else.
+    pub fn set(&mut self, group: u32, runs: &[(u32, u32)]) {
+        self.free -= self.groups.remove(&group).map_or(0, |entry| entry.free());
+        self.add(group, Some(runs));
+    }
+
     /// Free blocks.
     pub fn free(&self) -> u64 {
         self.free

@@ -85,7 +85,14 @@ fn rotten_bytes_and_rows_are_found_by_looking_over() {
     assert_eq!((found.damage[0].owner.clone(), found.damage[0].at), (id(3).to_string(), BLOCK * piece));
     fake.disk.flip(BLOCK * leaf + Bytes(50));
     let found = fake.run(verify(fake.env(), &mut |_, _| ())).unwrap().objects;
-    assert!(found.contradictions.iter().chain(found.damage.iter().map(|d| &d.what)).any(|w| w.contains("table")));
+    assert!(
+        found
+            .contradictions
+            .iter()
+            .map(|c| &c.what)
+            .chain(found.damage.iter().map(|d| &d.what))
+            .any(|w| w.contains("table"))
+    );
 }
 
 #[test]
@@ -131,6 +138,6 @@ fn rows_that_contradict_one_another_are_told() {
         spoil(&mut objects.work_mut().meta.tree);
         fake.run(objects.checkpoint()).unwrap();
         let found = look(&fake, target, false);
-        assert!(found.contradictions.iter().any(|c| c.contains(words)), "{words}: {:?}", found.contradictions);
+        assert!(found.contradictions.iter().any(|c| c.what.contains(words)), "{words}: {:?}", found.contradictions);
     }
 }

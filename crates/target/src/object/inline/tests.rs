@@ -35,7 +35,7 @@ fn contradictions(fake: &Fake, target: Rc<Target>) -> Vec<String> {
     fake.kill();
     let found = fake.run(verify(fake.env(), &mut |_, _| ())).unwrap().objects;
     assert_eq!(found.damage, []);
-    found.contradictions
+    found.contradictions.into_iter().map(|c| c.what).collect()
 }
 
 /// Creates and writes `objects` objects of `length` bytes, 64 at once.
