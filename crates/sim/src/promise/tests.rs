@@ -1,5 +1,6 @@
 use super::beside::{self, State};
-use super::{Arrivals, Elements, Load, Reader, run, set_up};
+use super::producer::Arrivals;
+use super::{Elements, Load, Reader, run, set_up};
 use crate::disk::{DiskSpec, presets};
 use crate::feeder::Feeder;
 use crate::world::World;
