@@ -10,7 +10,7 @@ pub mod names;
 mod stream;
 
 pub use forebay_model::object::{
-    AttributeChange, Content as Place, Durability, ObjectHead, OverQuota, Placement, Quota, Scope, VolumeUse,
+    AttributeChange, Content as Place, Durability, ObjectHead, OnPage, OverQuota, Placement, Quota, Scope, VolumeUse,
 };
 pub use forebay_wire::object::{MOST_AT_ONCE, ObjectInfo, Receipt};
 pub use names::{Listing, Named, Put, Unfinished, is_under, name_of};
@@ -34,9 +34,6 @@ const LISTED_AT_ONCE: u32 = 1000;
 pub struct Objects {
     links: Arc<Links>,
 }
-
-/// Attributes on a page: numbers and values.
-pub type OnPage = Vec<(u32, Vec<u8>)>;
 
 /// How bytes are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
