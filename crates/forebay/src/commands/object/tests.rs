@@ -15,14 +15,7 @@ const RINGS: [&str; 3] = ["/0", "/5/ring", "/last"];
 /// Objects with names, rings before them, among them and behind them, and bytes without a name: three beside a name that
 /// has others, and one.
 fn cluster(dir: &Path) -> (Cluster, Vec<String>) {
-    let format = FormatOptions {
-        size: Some(Bytes::mib(256)),
-        devices: Vec::new(),
-        measure: Measure::Guess,
-        force: false,
-        plain_zones: None,
-    };
-    forebay_embedded::format(dir, &format).unwrap();
+    forebay_embedded::format(dir, &FormatOptions::file(Bytes::mib(256), Measure::Guess)).unwrap();
     let cluster = forebay_embedded::open(dir, Options::default()).unwrap();
     for name in RINGS {
         cluster.create_ring(RingSpec::new(name, Bytes::mib(16))).unwrap();
@@ -52,7 +45,11 @@ fn what_is_listed_in_parts_is_all_of_it_in_order_under_one_heading() {
     let objects = cluster.objects();
     let puts = [&names[7], &names[7], &names[7], "/new"].map(|name| objects.put(name, true).unwrap());
     let mut count = 0;
-    parts(&cluster, "/", 2, |_| Ok(count += 1)).unwrap();
+    let tally = |_: &Listing| {
+        count += 1;
+        Ok(())
+    };
+    parts(&cluster, "/", 2, tally).unwrap();
     assert!(count > 15, "{count} parts are many");
 
     for (prefix, most) in ["/", "/5", "/new"].into_iter().flat_map(|prefix| AT_ONCE.map(|most| (prefix, most))) {
