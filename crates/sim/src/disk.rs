@@ -253,7 +253,7 @@ impl SimDisk {
         drop(in_flight);
     }
 
-    /// `flushed`: behind a write comes a flush, and it ends with that.
+    /// `flushed`: behind a write comes a flush of it alone, and it ends with that.
     fn submit(&self, op: Op, offset: u64, buffer: Option<Buffer>, flushed: bool) -> Pending {
         let ticket = Rc::new(RefCell::new(Ticket::default()));
         let pending = Pending { ticket: ticket.clone() };

@@ -16,7 +16,8 @@ use std::task::Waker;
 const MOVE: u64 = 1 << 63;
 
 impl Inner {
-    /// Begins an I/O: the mechanics say when it ends. `flushed`: behind a write comes a flush, and it ends with that.
+    /// Begins an I/O: the mechanics say when it ends. `flushed`: behind a write comes a flush, of
+    /// it alone, and it ends with that.
     pub(super) fn begin(
         self: &Rc<Self>,
         state: &mut State,
@@ -111,7 +112,10 @@ impl Inner {
                 if dead || io.fate == Fate::Fails {
                     return (failed(TOLD), 0);
                 }
-                state.unflushed.settle(&mut state.store, io.mark);
+                match io.flushed {
+                    true => state.unflushed.settle_one(&mut state.store, io.mark),
+                    false => state.unflushed.settle(&mut state.store, io.mark),
+                }
                 (Ok(()), 0)
             }
         }
@@ -130,7 +134,7 @@ impl Inner {
         let (result, hash) = self.carry_out(state, &mut io);
         self.timeline.note(&[self.number, id, self.timeline.nanos(), hash, u64::from(result.is_ok())]);
         let bytes = Bytes(io.bytes().len() as u64);
-        let flushes = io.flushed && result.is_ok();
+        let flushes = io.flushed && io.op == Op::Write && result.is_ok();
         let counters = &mut state.counters;
         match io.op {
             _ if result.is_err() => counters.failed += 1,
@@ -141,7 +145,7 @@ impl Inner {
             Op::Flush => counters.flushes += 1,
         }
         if flushes {
-            self.begin(state, Op::Flush, 0, io.buffer, false, io.ticket);
+            self.begin(state, Op::Flush, 0, io.buffer, true, io.ticket);
             return None;
         }
         let mut ticket = io.ticket.borrow_mut();
