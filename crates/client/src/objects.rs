@@ -10,7 +10,7 @@ pub mod names;
 mod stream;
 
 pub use forebay_model::object::{
-    AttributeChange, Content as Place, Durability, ObjectHead, OverQuota, Placement, Quota, Scope, VolumeUse,
+    AttributeChange, Content as Place, Durability, ObjectHead, OnPage, OverQuota, Placement, Quota, Scope, VolumeUse,
 };
 pub use forebay_wire::object::{MOST_AT_ONCE, ObjectInfo, Receipt};
 pub use names::{Listing, Named, Put, Unfinished, is_under, name_of};
@@ -23,6 +23,7 @@ use forebay_model::object::Attribute;
 use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
 use forebay_wire::command::{Reply, Request, TargetInfo};
 use forebay_wire::object::{Ask, ObjectAnswer, ObjectReply, ObjectRequest, Riders};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Objects that one request lists.
@@ -33,9 +34,6 @@ const LISTED_AT_ONCE: u32 = 1000;
 pub struct Objects {
     links: Arc<Links>,
 }
-
-/// Attributes on a page: numbers and values.
-pub type OnPage = Vec<(u32, Vec<u8>)>;
 
 /// How bytes are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -131,15 +129,22 @@ impl Objects {
         ObjectReader::new(Flight::new(&self.links), at, offset, length)
     }
 
-    /// Writes bytes at `offset`: as a whole or not at all, up to [`MOST_AT_ONCE`].
-    pub fn write_at(&self, at: Place, offset: u64, bytes: &[u8], options: WriteOptions) -> Result<()> {
+    /// Writes bytes at `offset`: as a whole or not at all, up to [`MOST_AT_ONCE`]. What is given away is not copied then.
+    pub fn write_at<'a>(
+        &self,
+        at: Place,
+        offset: u64,
+        bytes: impl Into<Cow<'a, [u8]>>,
+        options: WriteOptions,
+    ) -> Result<()> {
+        let bytes = bytes.into();
         if bytes.len() as u64 > MOST_AT_ONCE.0 {
             let mut writer = self.writer(at, offset, options);
-            writer.write(bytes)?;
+            writer.write(&bytes)?;
             return writer.finish().map(drop);
         }
         let WriteOptions { placement, durability } = options;
-        done(self.ask(at.target, Ask::Write { id: at.id, offset, placement, durability }, bytes.to_vec())?.answer)
+        done(self.ask(at.target, Ask::Write { id: at.id, offset, placement, durability }, bytes.into_owned())?.answer)
     }
 
     /// Writes bytes at `offset`, [`MOST_AT_ONCE`] at most, and sets attributes in the same step. With the boot epoch

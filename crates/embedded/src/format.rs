@@ -41,6 +41,18 @@ pub struct FormatOptions {
     pub plain_zones: Option<PlainZones>,
 }
 
+impl FormatOptions {
+    /// A cluster of one file, where nothing is yet.
+    pub fn file(size: Bytes, measure: Measure) -> FormatOptions {
+        FormatOptions { size: Some(size), ..FormatOptions::devices(Vec::new(), measure) }
+    }
+
+    /// A cluster of devices that hold nothing yet.
+    pub fn devices(devices: Vec<PathBuf>, measure: Measure) -> FormatOptions {
+        FormatOptions { size: None, devices, measure, force: false, plain_zones: None }
+    }
+}
+
 /// A target that was formatted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Formatted {

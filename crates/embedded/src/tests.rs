@@ -21,13 +21,7 @@ fn fresh() -> tempfile::TempDir {
 }
 
 fn small() -> FormatOptions {
-    FormatOptions {
-        size: Some(Bytes::mib(64)),
-        devices: Vec::new(),
-        measure: Measure::Guess,
-        force: false,
-        plain_zones: None,
-    }
+    FormatOptions::file(Bytes::mib(64), Measure::Guess)
 }
 
 fn spec(name: &str) -> RingSpec {

@@ -52,11 +52,9 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// A cluster with a ring that has `keys`.
 fn cluster(keys: &[&str]) -> (tempfile::TempDir, Cluster) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let size = Some(Bytes::mib(256));
     // By a guess writes would be paced as on an old disk, and waiting costs work of its own.
     let measure = Measure::For(Duration::from_secs(1));
-    let format = FormatOptions { size, devices: Vec::new(), plain_zones: None, measure, force: false };
-    forebay_embedded::format(dir.path().join("cluster"), &format).unwrap();
+    forebay_embedded::format(dir.path().join("cluster"), &FormatOptions::file(Bytes::mib(256), measure)).unwrap();
     let cluster = forebay_embedded::open(dir.path().join("cluster"), Options::default()).unwrap();
     let mut spec = RingSpec::new("/r", Bytes::mib(128));
     spec.keys = keys.iter().map(ToString::to_string).collect();

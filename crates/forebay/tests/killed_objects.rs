@@ -102,7 +102,7 @@ fn obey(objects: &Objects, at: At, what: &str, numbers: [u64; 3]) -> forebay_mod
     let options = |place: u64| WriteOptions { placement: PLACES[place as usize % 4], ..WriteOptions::default() };
     match what {
         "create" => objects.create(at, vec![(9, 1, content(a, a % 500))]).map(|()| 0),
-        "write" => objects.write_at(at, a, &content(c, b), options(c)).map(|()| 0),
+        "write" => objects.write_at(at, a, content(c, b), options(c)).map(|()| 0),
         "append" => objects.append(at, &content(c, b), options(c)),
         "truncate" => objects.truncate(at, a).map(|()| 0),
         "punch" => objects.punch(at, a, b).map(|()| 0),

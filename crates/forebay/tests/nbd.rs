@@ -428,10 +428,7 @@ fn what_small_writes_made_durable_on_a_target_with_plain_zones_is_there_after_a_
         // Killed.
         drop(served);
     }
-    let target = std::fs::read_dir(place.cluster()).unwrap().map(|entry| entry.unwrap().path());
-    let target =
-        target.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("target")).last().unwrap();
-    let found = place.ok(&["check", target.to_str().unwrap(), "--json"]);
+    let found = place.ok(&["check", "cluster/target.0", "--json"]);
     let found: serde_json::Value = serde_json::from_str(&found).unwrap();
     assert_eq!((&found["groups"], &found["objects"]["damage"]), (&15.into(), &serde_json::json!([])), "{found}");
     assert_eq!(found["objects"]["contradictions"], serde_json::json!([]), "{found}");

@@ -26,6 +26,9 @@ pub type Attribute = (u32, u32, Vec<u8>);
 /// A change of an attribute: its page, its number on it, its value from now on, or none.
 pub type AttributeChange = (u32, u32, Option<Vec<u8>>);
 
+/// Attributes on a page: numbers and values.
+pub type OnPage = Vec<(u32, Vec<u8>)>;
+
 /// The most that a volume may hold. Nothing is limited by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quota {

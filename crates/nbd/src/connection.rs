@@ -10,7 +10,7 @@ use forebay_env::network::Stream;
 use forebay_env::real::thread;
 use forebay_env::window::{Room, Window};
 use forebay_model::{Error, Kind, Result};
-use std::io::{self, Read};
+use std::io::{self, IoSlice, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -43,7 +43,7 @@ fn take_requests(
     stream: &mut dyn Stream,
     disk: &Arc<dyn Disk>,
     jobs: &Jobs,
-    window: &Arc<Window<Vec<u8>>>,
+    window: &Arc<Window<Reply>>,
     stopping: &AtomicBool,
 ) -> io::Result<()> {
     let mut stream = io::BufReader::with_capacity(64 << 10, stream);
@@ -65,7 +65,7 @@ fn take_requests(
             if carries {
                 skip(&mut stream, u64::from(request.length))?;
             }
-            room.fill(reply(request.cookie, Some(errno)).to_vec());
+            room.fill(Reply::refusing(request.cookie, errno));
             continue;
         }
         let room = window.make_room(weight(&request));
@@ -74,7 +74,7 @@ fn take_requests(
         stream.read_exact(&mut payload)?;
         let answer = Answer { room: Some(room), cookie: request.cookie };
         let disk = disk.clone();
-        jobs.push(Box::new(move || answer.send(done(&*disk, &request, &payload))));
+        jobs.push(Box::new(move || answer.send(done(&*disk, &request, payload))));
     }
     Ok(())
 }
@@ -112,18 +112,47 @@ fn weight(request: &Request) -> usize {
     }
 }
 
+/// What is sent to the client: a head, and behind it the bytes that were read, in the parts in which they came.
+struct Reply {
+    head: [u8; REPLY_LEN],
+    parts: Vec<Vec<u8>>,
+}
+
+impl Reply {
+    fn refusing(cookie: u64, errno: Errno) -> Reply {
+        Reply { head: reply(cookie, Some(errno)), parts: Vec::new() }
+    }
+
+    fn send(&self, stream: &mut dyn Stream) -> io::Result<()> {
+        let pieces = std::iter::once(&self.head[..]).chain(self.parts.iter().map(Vec::as_slice));
+        let mut pieces: Vec<IoSlice<'_>> = pieces.map(IoSlice::new).collect();
+        let mut left = &mut pieces[..];
+        while !left.is_empty() {
+            match stream.write_vectored(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(sent) => IoSlice::advance_slices(&mut left, sent),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
 /// An answer that will be sent, whatever happens to who does the work.
 struct Answer {
     /// Until there is an answer.
-    room: Option<Room<Vec<u8>>>,
+    room: Option<Room<Reply>>,
     cookie: u64,
 }
 
 impl Answer {
-    fn send(mut self, result: Result<Vec<u8>>) {
-        let bytes = result.unwrap_or_else(|error| reply(self.cookie, Some(errno(&error))).to_vec());
+    fn send(mut self, result: Result<Vec<Vec<u8>>>) {
         if let Some(room) = self.room.take() {
-            room.fill(bytes);
+            room.fill(match result {
+                Ok(parts) => Reply { head: reply(self.cookie, None), parts },
+                Err(error) => Reply::refusing(self.cookie, errno(&error)),
+            });
         }
     }
 }
@@ -131,36 +160,29 @@ impl Answer {
 impl Drop for Answer {
     fn drop(&mut self) {
         if let Some(room) = self.room.take() {
-            room.fill(reply(self.cookie, Some(Errno::Io)).to_vec());
+            room.fill(Reply::refusing(self.cookie, Errno::Io));
         }
     }
 }
 
-/// Does what is asked; the whole answer.
-fn done(disk: &dyn Disk, request: &Request, payload: &[u8]) -> Result<Vec<u8>> {
+/// Does what is asked; the bytes that were read.
+fn done(disk: &dyn Disk, request: &Request, payload: Vec<u8>) -> Result<Vec<Vec<u8>>> {
     let (offset, length) = (request.offset, u64::from(request.length));
-    let mut answer = reply(request.cookie, None).to_vec();
     match request.command {
-        command::READ => {
-            answer.resize(REPLY_LEN + request.length as usize, 0);
-            disk.read(offset, &mut answer[REPLY_LEN..])?;
-        }
+        command::READ => return disk.read(offset, request.length as usize),
         // Durable when it returns: there is nothing to do for FUA.
         command::WRITE => disk.write(offset, payload)?,
         command::FLUSH => disk.flush()?,
         _ if length == 0 => {}
         command::WRITE_ZEROES if request.flags & command_flag::NO_HOLE != 0 => {
-            let zeros = vec![0; ZEROS_AT_ONCE.min(length as usize)];
-            let mut at = offset;
-            while at < offset + length {
-                let part = (offset + length - at).min(zeros.len() as u64);
-                disk.write(at, &zeros[..part as usize])?;
-                at += part;
+            let end = offset + length;
+            for at in (offset..end).step_by(ZEROS_AT_ONCE) {
+                disk.write(at, vec![0; ZEROS_AT_ONCE.min((end - at) as usize)])?;
             }
         }
         _ => disk.punch(offset, length)?,
     }
-    Ok(answer)
+    Ok(Vec::new())
 }
 
 /// The number of an error for a client.
@@ -173,15 +195,15 @@ fn errno(error: &Error) -> Errno {
 }
 
 /// Sends answers as they come, until nothing more is asked and everything is answered.
-fn send_answers(window: &Arc<Window<Vec<u8>>>, mut stream: Box<dyn Stream>) {
+fn send_answers(window: &Arc<Window<Reply>>, mut stream: Box<dyn Stream>) {
     let mut gone = false;
-    while let Some((bytes, room)) = window.take() {
-        if !gone && io::Write::write_all(&mut stream, &bytes).is_err() {
+    while let Some((reply, room)) = window.take() {
+        if !gone && reply.send(&mut *stream).is_err() {
             // Nobody is there any more: who reads requests notices as well.
             gone = true;
             stream.shutdown();
         }
         // The memory first, and then the room for it.
-        drop((bytes, room));
+        drop((reply, room));
     }
 }

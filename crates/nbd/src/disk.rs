@@ -1,18 +1,18 @@
 //! What is served: bytes by offset, and an object that has them.
 
 use forebay_client::objects::{Objects, Place, WriteOptions};
-use forebay_model::{Error, Result};
+use forebay_model::Result;
 
 /// A device. Called by many threads at once; ranges lie within [`Disk::size`].
 pub trait Disk: Send + Sync {
     /// Bytes of it: always the same.
     fn size(&self) -> u64;
 
-    /// Fills `bytes` from `offset` on.
-    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()>;
+    /// `length` bytes from `offset` on, in the parts in which they come.
+    fn read(&self, offset: u64, length: usize) -> Result<Vec<Vec<u8>>>;
 
     /// Writes `bytes`; durable when it returns.
-    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+    fn write(&self, offset: u64, bytes: Vec<u8>) -> Result<()>;
 
     /// Makes zeros that take no space; durable when it returns.
     fn punch(&self, offset: u64, length: u64) -> Result<()>;
@@ -40,19 +40,20 @@ impl Disk for ObjectDisk {
         self.size
     }
 
-    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        let mut reader = self.objects.reader(self.at, offset, bytes.len() as u64);
-        let mut got = 0;
+    fn read(&self, offset: u64, length: usize) -> Result<Vec<Vec<u8>>> {
+        let mut reader = self.objects.reader(self.at, offset, length as u64);
+        let (mut parts, mut missing) = (Vec::new(), length);
         while let Some(part) = reader.next_bytes()? {
-            let room = bytes.get_mut(got..got + part.len());
-            room.ok_or_else(|| Error::damaged("more bytes came than were asked for"))?.copy_from_slice(&part);
-            got += part.len();
+            missing -= part.len();
+            parts.push(part);
         }
-        bytes[got..].fill(0);
-        Ok(())
+        if missing > 0 {
+            parts.push(vec![0; missing]);
+        }
+        Ok(parts)
     }
 
-    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+    fn write(&self, offset: u64, bytes: Vec<u8>) -> Result<()> {
         self.objects.write_at(self.at, offset, bytes, WriteOptions::default())
     }
 

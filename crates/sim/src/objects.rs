@@ -302,7 +302,8 @@ async fn command(target: &Rc<Target>, model: &Rc<RefCell<Model>>, random: &Rc<dy
         }
         _ => {
             let offset = random.below(largest);
-            let (bytes, riding) = objects.read_with(stream, id, offset, length, 9).await.expect("it can be read");
+            let (bytes, riding) =
+                objects.read_with(stream, id, offset, length, 9, usize::MAX).await.expect("it can be read");
             assert_eq!(riding.into_iter().next().map(|(_, value)| value), known.attribute, "what rides on a read");
             let from = (offset as usize).min(known.bytes.len());
             let to = (from + length as usize).min(known.bytes.len());

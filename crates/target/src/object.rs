@@ -45,7 +45,7 @@ mod upkeep;
 mod volumes;
 mod write;
 
-pub use commands::{Attribute, Extent, Found, Placement};
+pub use commands::{Attribute, Extent, Found, Placement, attribute_weight};
 pub use forebay_model::object::Scope;
 pub use read::{CACHE, MOST_READ, ReadCounters};
 pub use write::How;

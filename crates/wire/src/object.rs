@@ -7,7 +7,9 @@
 use crate::frame::{Command, Flags, Head, RequestId};
 use crate::reader::FrameReader;
 use crate::writer::FrameWriter;
-use forebay_model::object::{Attribute, AttributeChange, Durability, ObjectHead, OverQuota, Placement, Quota, Scope};
+use forebay_model::object::{
+    Attribute, AttributeChange, Durability, ObjectHead, OnPage, OverQuota, Placement, Quota, Scope,
+};
 use forebay_model::{Bytes, Error, ObjectId, Result, TargetId};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
@@ -212,7 +214,7 @@ pub struct ObjectInfo {
     /// What the target keeps of it.
     pub head: ObjectHead,
     /// The first attributes of the page that was asked for: numbers and values, [`MOST_RIDING`] bytes at most.
-    pub attributes: Vec<(u32, Vec<u8>)>,
+    pub attributes: OnPage,
 }
 
 /// The answer to an [`ObjectRequest`].
@@ -236,7 +238,7 @@ pub enum ObjectReply {
     /// Attributes.
     Attributes {
         /// Numbers and values.
-        values: Vec<(u32, Vec<u8>)>,
+        values: OnPage,
         /// Where to go on; none if these were the last.
         next: Option<u32>,
     },
@@ -251,7 +253,7 @@ pub struct Receipt {
     /// After a command that may have taken space: the volume holds more than its soft quota.
     pub over: Option<OverQuota>,
     /// Numbers and values, where [`Riders::get`] asked for them: [`MOST_RIDING`] bytes at most.
-    pub attributes: Vec<(u32, Vec<u8>)>,
+    pub attributes: OnPage,
 }
 
 /// A reply with the bytes that come with it.

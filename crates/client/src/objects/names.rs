@@ -1,7 +1,13 @@
 //! Objects by name. A name is an object of its own that points to the one with the bytes ([`forebay_model::object`]), so
 //! what a name means comes to be, and changes, in one step: bytes are written to a fresh object, which gets the name last.
 
-use super::{ObjectReader, ObjectWriter, Objects, OverQuota, Place, WriteOptions, place};
+mod listing;
+mod put;
+
+pub use listing::{Listing, Unfinished};
+pub use put::Put;
+
+use super::{ObjectReader, Objects, OverQuota, Place, WriteOptions, place};
 use forebay_model::object::{
     Attribute, CONTENT, DEFAULT_VOLUME, DEFAULT_VOLUME_NAME, NAME, NAMES, ObjectHead, Quota, name_number,
 };
@@ -9,7 +15,6 @@ use forebay_model::ring::check_name;
 use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
 use forebay_wire::command::{Reply, Request};
 use forebay_wire::object::ObjectInfo;
-use std::collections::BTreeMap;
 
 /// How often a name is looked up that means something else by the time its bytes are looked for.
 const LOOKS: u32 = 8;
@@ -25,72 +30,6 @@ pub struct Named {
     pub head: ObjectHead,
     /// When they were written just now: their volume holds more than it should.
     pub over: Option<OverQuota>,
-}
-
-/// Bytes that were written for a name and do not have it: they are being written, or were left behind by a process that
-/// was killed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unfinished {
-    /// The name that they were written for.
-    pub name: String,
-    /// Where they are.
-    pub place: Place,
-    /// What is known of them.
-    pub head: ObjectHead,
-}
-
-/// What there is, or a part of it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Listing {
-    /// Names, in their order.
-    pub names: Vec<Named>,
-    /// Bytes without a name, in the order of the names that they were written for. Of those for one name no more than
-    /// were asked for at once: the rest is listed when these are removed.
-    pub unfinished: Vec<Unfinished>,
-    /// From where to go on, if this is not all.
-    pub next: Option<String>,
-}
-
-/// What was found of one name so far.
-#[derive(Default)]
-struct Found {
-    content: Option<Place>,
-    /// Bytes that were written for it.
-    bytes: BTreeMap<Place, ObjectHead>,
-}
-
-/// The first names from one on: those behind them are let go of when others come before.
-#[derive(Default)]
-struct Window {
-    from: String,
-    /// The first name that is not in it, if there is one.
-    to: Option<String>,
-    most: usize,
-    found: BTreeMap<String, Found>,
-    /// Names and bytes in it.
-    held: usize,
-}
-
-impl Window {
-    fn take(&mut self, name: String, at: Place, info: &ObjectInfo) {
-        if name < self.from || self.to.as_ref().is_some_and(|to| name >= *to) {
-            return;
-        }
-        let full = self.found.get(&name).is_some_and(|found| found.bytes.len() >= self.most);
-        let found = self.found.entry(name).or_default();
-        match content_of(info) {
-            Some(content) => found.content = Some(content),
-            None if full => return,
-            None => drop(found.bytes.insert(at, info.head)),
-        }
-        self.held += 1;
-        // Each has bytes.
-        while self.held > 2 * self.most && self.found.len() > 1 {
-            let (name, found) = self.found.pop_last().expect("there are several");
-            self.held -= usize::from(found.content.is_some()) + found.bytes.len();
-            self.to = Some(name);
-        }
-    }
 }
 
 /// A name as it was found: the target that has it, and where it leads.
@@ -137,15 +76,8 @@ impl Objects {
             let at = place(target, DEFAULT_VOLUME, self.links.peer.random().max(1));
             match self.create_in_volume(at, vec![(NAMES, NAME, name.as_bytes().to_vec())]) {
                 Ok(()) => {
-                    let writer = Some(self.writer(at, 0, WriteOptions::default()));
-                    return Ok(Put {
-                        objects: self.clone(),
-                        name: name.to_string(),
-                        at: Some(at),
-                        writer,
-                        written: 0,
-                        replace,
-                    });
+                    let writer = self.writer(at, 0, WriteOptions::default());
+                    return Ok(Put::new(self, name, at, Some(writer), replace));
                 }
                 // Somebody else has the number.
                 Err(error) if error.kind == Kind::Exists => {}
@@ -187,8 +119,7 @@ impl Objects {
                 made => made.map(|()| true)?,
             };
             if made {
-                let (objects, name) = (self.clone(), name.to_string());
-                return Put { objects, name, at: Some(at), writer: None, written: 0, replace: false }.take_name(None);
+                return Put::new(self, name, at, None, false).take_name(None);
             }
         }
         Err(Error::busy(format!("{of} is replaced all the time, or no free number was found for {name}; try again")))
@@ -203,62 +134,6 @@ impl Objects {
             removed => removed?,
         }
         self.remove_if_there(entry.content)
-    }
-
-    /// Names that are `prefix` or lie under it (`/` is above all), from `from` on if that is said: the first of them,
-    /// about `most`, in order. No more than twice that is held in memory; all that there are are looked through for
-    /// that, each time.
-    pub fn names(&self, prefix: &str, from: Option<&str>, most: usize) -> Result<Listing> {
-        let mut window = Window { from: from.unwrap_or("").to_string(), most: most.max(1), ..Window::default() };
-        for target in self.target_ids()? {
-            let mut from = Some(1);
-            while let Some(first) = from {
-                let (objects, next) = match self.list(target, DEFAULT_VOLUME, first, Some(NAMES)) {
-                    // Nothing was ever put there.
-                    Err(error) if error.kind == Kind::Missing => break,
-                    listed => listed?,
-                };
-                for info in objects {
-                    if let Some(name) = name_of(&info).filter(|name| is_under(name, prefix)) {
-                        window.take(name, Place { target, id: info.id }, &info);
-                    }
-                }
-                from = next.filter(|next| *next > first);
-            }
-        }
-        let mut listing = Listing { next: window.to, ..Listing::default() };
-        for (name, found) in window.found {
-            let Found { content, mut bytes } = found;
-            if let Some(at) = content {
-                if let Some(head) = bytes.remove(&at) {
-                    listing.names.push(Named { name: name.clone(), place: at, head, over: None });
-                } else {
-                    // It came to mean other bytes, or was removed, while they were listed.
-                    match self.find(&name) {
-                        Ok(named) => {
-                            bytes.remove(&named.place);
-                            listing.names.push(named);
-                        }
-                        Err(error) if error.kind == Kind::Missing => {}
-                        Err(error) => return Err(error),
-                    }
-                }
-            }
-            let unfinished = bytes.into_iter().map(|(place, head)| Unfinished { name: name.clone(), place, head });
-            listing.unfinished.extend(unfinished);
-        }
-        Ok(listing)
-    }
-
-    /// Ends bytes that nobody writes any more and that have no name; false if they are gone, or have it by now.
-    pub fn remove_unfinished(&self, unfinished: &Unfinished) -> Result<bool> {
-        if self.entry(&unfinished.name, &self.target_ids()?)?.is_some_and(|entry| entry.content == unfinished.place) {
-            return Ok(false);
-        }
-        match self.remove(unfinished.place) {
-            Err(error) if error.kind == Kind::Missing => Ok(false),
-            removed => removed.map(|()| true),
-        }
     }
 
     fn target_ids(&self) -> Result<Vec<TargetId>> {
@@ -345,96 +220,6 @@ impl Objects {
             Err(error) if error.kind == Kind::Missing => Ok(()),
             removed => removed,
         }
-    }
-}
-
-/// Bytes that are written to get a name. Unless it is finished, nothing of it stays.
-pub struct Put {
-    objects: Objects,
-    name: String,
-    /// What is removed unless it gets its name.
-    at: Option<Place>,
-    writer: Option<ObjectWriter>,
-    written: u64,
-    replace: bool,
-}
-
-impl Put {
-    /// Takes bytes in; waits while as much is under way as may be.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let Some(writer) = &mut self.writer else {
-            return Err(Error::usage(format!("{} could not be written, and no more can be", self.name)));
-        };
-        let result = writer.write(bytes);
-        match &result {
-            Ok(()) => self.written += bytes.len() as u64,
-            Err(_) => self.writer = None,
-        }
-        result
-    }
-
-    /// Makes it `size` bytes long, zeros where nothing is written; before the first byte is taken in.
-    pub fn extend_to(&mut self, size: u64) -> Result<()> {
-        match self.at {
-            Some(at) if self.written == 0 => self.objects.truncate(at, size),
-            _ => Err(Error::usage(format!("{} has bytes already", self.name))),
-        }
-    }
-
-    /// Bytes that were taken in.
-    pub fn written(&self) -> u64 {
-        self.written
-    }
-
-    /// Waits until all is durable and has its name. What the name meant before is gone then.
-    pub fn finish(mut self) -> Result<Named> {
-        let Some(mut writer) = self.writer.take() else {
-            return Err(Error::usage(format!("{} was not written", self.name)));
-        };
-        writer.complete()?;
-        let over = writer.over_quota();
-        self.take_name(over)
-    }
-
-    /// Gives what is durable its name.
-    fn take_name(mut self, over: Option<OverQuota>) -> Result<Named> {
-        let Some(place) = self.at else {
-            return Err(Error::usage(format!("{} was not written", self.name)));
-        };
-        let head = self.objects.stat(place, None)?.head;
-        match self.objects.give_name(&self.name, place, self.replace) {
-            Ok(before) => {
-                self.at = None;
-                // What cannot be removed now is listed as unfinished.
-                let _ = before.map(|before| self.objects.remove_if_there(before));
-                Ok(Named { name: self.name.clone(), place, head, over })
-            }
-            Err(error) => {
-                if matches!(error.kind, Kind::Busy | Kind::Damaged | Kind::Device | Kind::Disconnected) {
-                    // Perhaps it has its name.
-                    self.at = None;
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// Removes what was written.
-    pub fn abandon(mut self) -> Result<()> {
-        self.remove()
-    }
-
-    fn remove(&mut self) -> Result<()> {
-        // What is under way ends with its link, and finds no object if it comes late.
-        self.writer = None;
-        self.at.take().map_or(Ok(()), |at| self.objects.remove_if_there(at))
-    }
-}
-
-impl Drop for Put {
-    fn drop(&mut self) {
-        // Who wants to know abandons it. What cannot be removed is listed as unfinished.
-        let _ = self.remove();
     }
 }
 

@@ -148,7 +148,7 @@ fn every_command(cluster: &Cluster, volume: u64) {
     assert_eq!(beyond.kind, Kind::Usage, "{beyond}");
     let large = objects.append(one, &vec![0; 5 << 20], PLAIN).expect_err("too much at once");
     assert_eq!(large.kind, Kind::Usage, "{large}");
-    let full = objects.write_at(one, 6000, &vec![1; 21 << 20], PLAIN).expect_err("beyond the quota");
+    let full = objects.write_at(one, 6000, vec![1; 21 << 20], PLAIN).expect_err("beyond the quota");
     assert_eq!(full.kind, Kind::Refused, "{full}");
     let nowhere = objects.stat(place(TargetId(1), volume, 1), None).expect_err("no such target");
     assert_eq!(nowhere.kind, Kind::Missing, "{nowhere}");

@@ -26,15 +26,8 @@ const NAME: &str = "/bench";
 const BATCH: (usize, usize) = (512, 32 << 10);
 
 pub(super) fn run(args: &RingArgs, dir: &Path) -> Result<Figures> {
-    let format = FormatOptions {
-        size: Some(args.size),
-        devices: Vec::new(),
-        // Measured below, once it is written.
-        measure: Measure::Guess,
-        force: true,
-        plain_zones: None,
-    };
-    forebay_embedded::format(dir, &format)?;
+    // Measured below, once it is written.
+    forebay_embedded::format(dir, &FormatOptions { force: true, ..FormatOptions::file(args.size, Measure::Guess) })?;
     let seconds = Duration::from_secs(args.seconds.unwrap_or(10));
     let file = dir.join("target.0");
     // The file's blocks are written once before anything is timed: first writes to unwritten extents cost more.
@@ -57,13 +50,8 @@ pub(super) fn run(args: &RingArgs, dir: &Path) -> Result<Figures> {
 }
 
 fn reformat(dir: &Path) -> FormatOptions {
-    FormatOptions {
-        size: None,
-        devices: vec![dir.join("target.0")],
-        measure: Measure::For(Duration::from_secs(2)),
-        force: true,
-        plain_zones: None,
-    }
+    let measure = Measure::For(Duration::from_secs(2));
+    FormatOptions { force: true, ..FormatOptions::devices(vec![dir.join("target.0")], measure) }
 }
 
 fn record(args: &RingArgs, cluster: &Cluster, seconds: Duration) -> Result<Figures> {

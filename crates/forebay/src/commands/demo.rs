@@ -237,13 +237,8 @@ fn target(place: &Path, named: bool) -> Result<(Temporary, Formatted)> {
         return Err(Error::full(format!("{} has no room for twice {LEAST}", place.display())));
     }
     let dir = Temporary(file::absolute(place)?.join(format!("forebay-demo-{}", process::id())));
-    let options = FormatOptions {
-        size: Some(Bytes(size).align_down(Bytes::mib(1))),
-        devices: Vec::new(),
-        measure: Measure::For(Duration::from_secs(4)),
-        force: false,
-        plain_zones: None,
-    };
+    let size = Bytes(size).align_down(Bytes::mib(1));
+    let options = FormatOptions::file(size, Measure::For(Duration::from_secs(4)));
     let mut formatted = forebay_embedded::format(&dir.0, &options)?;
     match formatted.pop() {
         Some(formatted) => Ok((dir, formatted)),

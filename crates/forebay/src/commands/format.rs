@@ -66,14 +66,7 @@ pub fn run(context: &mut Context, args: &FormatArgs) -> Result<()> {
 
 /// Makes a cluster of one file, quickly, and says so to people: for commands that make what they need.
 pub fn make(dir: &Path, size: Bytes) -> Result<()> {
-    let options = FormatOptions {
-        size: Some(size),
-        devices: Vec::new(),
-        measure: Measure::For(QUICK),
-        force: false,
-        plain_zones: None,
-    };
-    for target in forebay_embedded::format(dir, &options)? {
+    for target in forebay_embedded::format(dir, &FormatOptions::file(size, Measure::For(QUICK)))? {
         say(&sentence(dir, &target));
     }
     Ok(())

@@ -60,54 +60,20 @@ fn object(named: &Named) -> Value {
 /// Lists objects, and rings, which have names of the same kind.
 pub fn ls(context: &mut Context, args: &LsArgs) -> Result<()> {
     let prefix = prefix(&args.prefix)?;
-    context.with_cluster(|context, cluster| {
-        let mut rings = rings(cluster, prefix)?;
-        if context.json {
-            for ring in &rings {
-                let (name, capacity) = (&ring.spec.name, ring.spec.capacity.0);
-                context.out.json(&json!({ "type": "ring", "name": name, "capacity_bytes": capacity }))?;
-            }
-            return pages(cluster, prefix, |listing| list_json(context, listing));
-        }
-        let (mut first, mut unfinished, mut used) = (None, 0, Bytes::ZERO);
-        let mut empty = true;
-        pages(cluster, prefix, |listing| {
-            let next = listing.next.as_deref();
-            let (here, later) =
-                rings.drain(..).partition(|ring| next.is_none_or(|next| ring.spec.name.as_str() < next));
-            rings = later;
-            let lines = table(listing, &here);
-            // One heading is enough.
-            lines.iter().skip(usize::from(!empty)).try_for_each(|line| context.out.line(line))?;
-            empty &= lines.is_empty();
-            first = first.take().or_else(|| listing.unfinished.first().map(|found| found.name.clone()));
-            unfinished += listing.unfinished.len() as u64;
-            used += listing.unfinished.iter().map(|found| found.head.used).sum::<Bytes>();
-            Ok(())
-        })?;
-        if empty {
-            context.out.line("Nothing here; `forebay put FILE /name` makes an object.")?;
-        }
-        context.out.flush()?;
-        if let Some(name) = first {
-            say(&format!(
-                "{} in {used} without a name: being put just now, or left behind by a process that was killed; \
-                 `forebay rm --unfinished {name}` removes what nobody writes any more",
-                human::some(unfinished, "object"),
-            ));
-        }
-        Ok(())
+    context.with_cluster(|context, cluster| match context.json {
+        true => list_json(context, cluster, prefix, NAMES_AT_ONCE),
+        false => list(context, cluster, prefix, NAMES_AT_ONCE),
     })
 }
 
 /// Names that are held in memory at once: some tens of megabytes.
 const NAMES_AT_ONCE: usize = 50_000;
 
-/// Shows what there is, one part after the other.
-fn pages(cluster: &Cluster, prefix: &str, mut show: impl FnMut(&Listing) -> Result<()>) -> Result<()> {
+/// Shows what there is, one part of about `most` names after the other.
+fn parts(cluster: &Cluster, prefix: &str, most: usize, mut show: impl FnMut(&Listing) -> Result<()>) -> Result<()> {
     let mut from: Option<String> = None;
     loop {
-        let listing = cluster.objects().names(prefix, from.as_deref(), NAMES_AT_ONCE)?;
+        let listing = cluster.objects().names(prefix, from.as_deref(), most)?;
         show(&listing)?;
         from = listing.next;
         if from.is_none() {
@@ -116,7 +82,46 @@ fn pages(cluster: &Cluster, prefix: &str, mut show: impl FnMut(&Listing) -> Resu
     }
 }
 
-fn list_json(context: &mut Context, listing: &Listing) -> Result<()> {
+fn list(context: &mut Context, cluster: &Cluster, prefix: &str, most: usize) -> Result<()> {
+    let mut rings = rings(cluster, prefix)?;
+    let (mut first, mut unfinished, mut used) = (None, 0, Bytes::ZERO);
+    let mut empty = true;
+    parts(cluster, prefix, most, |listing| {
+        let next = listing.next.as_deref();
+        let (here, later) = rings.drain(..).partition(|ring| next.is_none_or(|next| ring.spec.name.as_str() < next));
+        rings = later;
+        let lines = table(listing, &here);
+        // One heading is enough.
+        lines.iter().skip(usize::from(!empty)).try_for_each(|line| context.out.line(line))?;
+        empty &= lines.is_empty();
+        first = first.take().or_else(|| listing.unfinished.first().map(|found| found.name.clone()));
+        unfinished += listing.unfinished.len() as u64;
+        used += listing.unfinished.iter().map(|found| found.head.used).sum::<Bytes>();
+        Ok(())
+    })?;
+    if empty {
+        context.out.line("Nothing here; `forebay put FILE /name` makes an object.")?;
+    }
+    context.out.flush()?;
+    if let Some(name) = first {
+        say(&format!(
+            "{} in {used} without a name: being put just now, or left behind by a process that was killed; \
+             `forebay rm --unfinished {name}` removes what nobody writes any more",
+            human::some(unfinished, "object"),
+        ));
+    }
+    Ok(())
+}
+
+fn list_json(context: &mut Context, cluster: &Cluster, prefix: &str, most: usize) -> Result<()> {
+    for ring in rings(cluster, prefix)? {
+        let (name, capacity) = (&ring.spec.name, ring.spec.capacity.0);
+        context.out.json(&json!({ "type": "ring", "name": name, "capacity_bytes": capacity }))?;
+    }
+    parts(cluster, prefix, most, |listing| part_json(context, listing))
+}
+
+fn part_json(context: &mut Context, listing: &Listing) -> Result<()> {
     for named in &listing.names {
         context.out.json(&object(named))?;
     }
@@ -197,7 +202,7 @@ fn rm_unfinished(context: &mut Context, prefix: &str) -> Result<()> {
     context.with_cluster(|context, cluster| {
         let objects = cluster.objects();
         let (mut removed, mut used) = (0, Bytes::ZERO);
-        pages(cluster, prefix, |listing| {
+        parts(cluster, prefix, NAMES_AT_ONCE, |listing| {
             for unfinished in &listing.unfinished {
                 if objects.remove_unfinished(unfinished)? {
                     (removed, used) = (removed + 1, used + unfinished.head.used);
@@ -234,3 +239,6 @@ pub(super) fn unless_ring(cluster: &Cluster, name: &str, error: Error) -> Error 
         _ => error,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,12 @@ pub struct Out {
 impl Out {
     /// Opens it.
     pub fn new() -> Result<Out> {
-        Ok(Out { writer: BufWriter::with_capacity(64 << 10, file::stdout()?) })
+        Ok(Out::over(file::stdout()?))
+    }
+
+    /// Writes to `file` instead.
+    pub fn over(file: File) -> Out {
+        Out { writer: BufWriter::with_capacity(64 << 10, file) }
     }
 
     /// Writes a line.

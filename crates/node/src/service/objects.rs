@@ -4,7 +4,7 @@ use super::Service;
 use forebay_model::object::{AttributeChange, ObjectHead, Quota, Scope, VolumeUse};
 use forebay_model::{Bytes, Error, ObjectId, Result, TargetId};
 use forebay_target::object::rows::{self, BLOCK};
-use forebay_target::object::{How, Objects};
+use forebay_target::object::{How, Objects, attribute_weight};
 use forebay_target::schedule::StreamId;
 use forebay_wire::object::{Ask, MOST_AT_ONCE, MOST_ATTRIBUTES, MOST_RIDING};
 use forebay_wire::object::{ObjectAnswer, ObjectInfo, ObjectReply, ObjectRequest, Receipt, Riders};
@@ -66,7 +66,8 @@ pub(super) async fn ask(
             }
             payload_back = match get {
                 Some(page) => {
-                    let (bytes, riding) = objects.read_with(stream, id, offset, u64::from(length), page).await?;
+                    let (bytes, riding) =
+                        objects.read_with(stream, id, offset, u64::from(length), page, MOST_RIDING).await?;
                     attributes = Some(riding);
                     bytes
                 }
@@ -78,7 +79,7 @@ pub(super) async fn ask(
     };
     let attributes = match (attributes, get, of) {
         (Some(attributes), ..) => attributes,
-        (None, Some(page), Some(id)) => objects.attributes(id, page).await?,
+        (None, Some(page), Some(id)) => objects.attributes_from(id, page, 0, MOST_RIDING).await?.0,
         _ => Vec::new(),
     };
     let over = match of.filter(|_| grows) {
@@ -86,7 +87,7 @@ pub(super) async fn ask(
         Some(id) => objects.over_quota(id).await.unwrap_or(None),
         None => None,
     };
-    let receipt = Receipt { epoch: objects.boot_epoch(), over, attributes: riding(attributes) };
+    let receipt = Receipt { epoch: objects.boot_epoch(), over, attributes };
     Ok(ObjectAnswer { reply, receipt, payload: payload_back })
 }
 
@@ -121,7 +122,10 @@ async fn change_or_tell(
         Ask::Truncate { id, size } => objects.truncate_as(id, size, &set).await.map(done),
         Ask::Punch { id, offset, length } => objects.punch_as(id, offset, length, &set).await.map(done),
         Ask::Flush { scope, epoch } => objects.flush_buffered(scope, epoch).await.map(|_| ObjectReply::Done),
-        Ask::Attributes { id, page, from } => attributes(objects, id, page, from).await,
+        Ask::Attributes { id, page, from } => {
+            let (values, next) = objects.attributes_from(id, page, from, MOST_ATTRIBUTES).await?;
+            Ok(ObjectReply::Attributes { values, next })
+        }
         Ask::SetAttributes { id, changes } => objects.set_attributes(id, changes).await.map(done),
         Ask::Snapshot { id, of } => objects.snapshot(of, id, set).await.map(done),
     }
@@ -151,13 +155,6 @@ fn takes_riders(ask: &Ask) -> bool {
     bytes || matches!(ask, Ask::Snapshot { .. })
 }
 
-/// As many attributes as ride on an answer.
-fn riding(mut attributes: Vec<(u32, Vec<u8>)>) -> Vec<(u32, Vec<u8>)> {
-    let fits = fitting(&attributes, MOST_RIDING);
-    attributes.truncate(fits);
-    attributes
-}
-
 fn check(asked: TargetId, own: TargetId, payload: &[u8]) -> Result<()> {
     if asked != own {
         return Err(Error::missing(format!("there is no target {asked}")));
@@ -176,34 +173,10 @@ pub(crate) fn too_much(length: usize) -> Error {
 /// What is known of an object whose head was read, with the first attributes of `page`.
 async fn info(objects: &Objects, id: ObjectId, known: &rows::Head, page: Option<u32>) -> Result<ObjectInfo> {
     let attributes = match page {
-        Some(page) => objects.attributes(id, page).await?,
+        Some(page) => objects.attributes_from(id, page, 0, MOST_RIDING).await?.0,
         None => Vec::new(),
     };
-    Ok(ObjectInfo { id, head: head(known), attributes: riding(attributes) })
-}
-
-/// How many of the attributes have `most` bytes together at most.
-fn fitting(attributes: &[(u32, Vec<u8>)], most: usize) -> usize {
-    let mut sum = 0;
-    let fits = |(_, value): &&(u32, Vec<u8>)| {
-        sum += weight(value);
-        sum <= most
-    };
-    attributes.iter().take_while(fits).count()
-}
-
-/// Bytes of an attribute in an answer, with its number and its length.
-fn weight(value: &[u8]) -> usize {
-    value.len() + 8
-}
-
-async fn attributes(objects: &Objects, id: ObjectId, page: u32, from: u32) -> Result<ObjectReply> {
-    let mut values = objects.attributes(id, page).await?;
-    values.retain(|(number, _)| *number >= from);
-    let fits = fitting(&values, MOST_ATTRIBUTES).max(1).min(values.len());
-    let next = values.get(fits).map(|(number, _)| *number);
-    values.truncate(fits);
-    Ok(ObjectReply::Attributes { values, next })
+    Ok(ObjectInfo { id, head: head(known), attributes })
 }
 
 async fn list(objects: &Objects, volume: u64, from: u64, most: u32, page: Option<u32>) -> Result<ObjectReply> {
@@ -229,7 +202,7 @@ async fn list(objects: &Objects, volume: u64, from: u64, most: u32, page: Option
             match info(objects, object.id, &object.head, page).await {
                 Ok(info) => {
                     // What is known without attributes has about the size of a few.
-                    sum += 128 + info.attributes.iter().map(|(_, value)| weight(value)).sum::<usize>();
+                    sum += 128 + info.attributes.iter().map(|(_, value)| attribute_weight(value)).sum::<usize>();
                     found.push(info);
                 }
                 // It was removed meanwhile.

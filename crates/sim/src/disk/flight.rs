@@ -18,7 +18,7 @@ pub(super) struct InFlight {
     /// What a flush covers.
     pub(super) mark: u64,
     pub(super) buffer: Option<Buffer>,
-    /// Whether a flush comes behind it, and it ends with that.
+    /// Whether a flush of it alone comes behind it, and it ends with that; or it is such a flush.
     pub(super) flushed: bool,
     pub(super) ticket: Rc<RefCell<Ticket>>,
 }

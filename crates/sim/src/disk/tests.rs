@@ -38,6 +38,26 @@ fn every_disk_conforms_to_the_device_door() {
 }
 
 #[test]
+fn a_durable_write_survives_a_cut_and_takes_no_other_with_it() {
+    let world = World::new(1);
+    let disk = world.disk(small());
+    let durable = |offset, byte| world.run(disk.write_durable(Bytes(offset), buffer(byte, 4096))).1.unwrap();
+    write(&world, &disk, 0, 1, 4096).unwrap();
+    write(&world, &disk, 4096, 2, 4096).unwrap();
+    durable(4096, 3);
+    write(&world, &disk, 4096, 4, 4096).unwrap();
+    durable(8192, 5);
+    assert_eq!(disk.unflushed(), Bytes(3 * 4096));
+    disk.set_survival(Survival::Nothing);
+    world.crash(&[&disk]);
+    assert_eq!([0, 4096, 8192].map(|offset| first_byte(&disk, offset)), [0, 3, 5]);
+    assert_eq!(disk.decided(), 3);
+    // Where nothing is in doubt before it, nothing is kept of it.
+    durable(0, 6);
+    assert_eq!((disk.unflushed(), first_byte(&disk, 0)), (Bytes::ZERO, 6));
+}
+
+#[test]
 fn names_are_parsed_and_unknown_ones_are_answered_with_the_known() {
     assert_eq!(presets::parse("sim:wd15ears").unwrap().unwrap(), presets::wd15ears());
     assert!(presets::parse("/dev/sda").is_none());

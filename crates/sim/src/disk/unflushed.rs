@@ -86,6 +86,8 @@ struct Entry {
     length: u64,
     before: Vec<Slot>,
     after: Vec<Slot>,
+    /// It was made durable alone; some before it was not.
+    durable: bool,
 }
 
 impl Entry {
@@ -100,6 +102,7 @@ fn pages(offset: u64, length: u64) -> std::ops::Range<u64> {
 
 /// The writes a power cut can take away.
 pub(super) struct Unflushed {
+    /// The most bytes of entries.
     limit: u64,
     bytes: u64,
     serial: u64,
@@ -113,7 +116,11 @@ impl Unflushed {
 
     /// Bytes in completed writes that no flush has covered.
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+        self.in_doubt().map(|entry| entry.length).sum()
+    }
+
+    fn in_doubt(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| !entry.durable)
     }
 
     /// Writes to the store and remembers how to take it back; gives a hash of the data.
@@ -128,7 +135,7 @@ impl Unflushed {
         let hash = store.write(offset, data);
         let after = keep(store);
         self.serial += 1;
-        self.entries.push_back(Entry { serial: self.serial, offset, length, before, after });
+        self.entries.push_back(Entry { serial: self.serial, offset, length, before, after, durable: false });
         self.bytes += length;
         while self.bytes > self.limit {
             self.settle_first(store);
@@ -148,6 +155,16 @@ impl Unflushed {
         }
     }
 
+    /// The write that was the newest at `mark` is durable, and no other.
+    pub(super) fn settle_one(&mut self, store: &mut Store, mark: u64) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.serial == mark) {
+            entry.durable = true;
+        }
+        while self.entries.front().is_some_and(|entry| entry.durable) {
+            self.settle_first(store);
+        }
+    }
+
     fn settle_first(&mut self, store: &mut Store) {
         if let Some(entry) = self.entries.pop_front() {
             self.bytes -= entry.length;
@@ -155,19 +172,20 @@ impl Unflushed {
         }
     }
 
-    /// The sectors of each remembered write, in order of completion.
+    /// The sectors of each write that a cut decides about, in order of completion.
     pub(super) fn sectors(&self) -> Vec<u64> {
-        self.entries.iter().map(|entry| entry.length / SECTOR).collect()
+        self.in_doubt().map(|entry| entry.length / SECTOR).collect()
     }
 
-    /// Makes the store what is durable plus these parts of the remembered writes, and forgets them.
+    /// Makes the store what is durable plus these parts of the writes of [`Unflushed::sectors`], and forgets them.
     pub(super) fn cut(&mut self, store: &mut Store, parts: &[Part], random: &mut ChaCha8Rng) {
         for entry in self.entries.iter().rev() {
             for (page, slot) in entry.pages().zip(&entry.before) {
                 store.restore(page, *slot);
             }
         }
-        for (entry, part) in self.entries.iter().zip(parts) {
+        let mut parts = parts.iter();
+        for entry in &self.entries {
             let mut image = Vec::new();
             for (page, slot) in entry.pages().zip(&entry.after) {
                 let mut bytes = [0; PAGE];
@@ -175,7 +193,8 @@ impl Unflushed {
                 image.extend_from_slice(&bytes);
             }
             let first = (entry.offset % PAGE as u64) as usize;
-            write_part(store, entry.offset, &image[first..first + entry.length as usize], *part, random);
+            let part = if entry.durable { Part::Whole } else { *parts.next().expect("there is one for each in doubt") };
+            write_part(store, entry.offset, &image[first..first + entry.length as usize], part, random);
         }
         let everything = self.serial;
         self.settle(store, everything);

@@ -108,15 +108,15 @@ pub fn load(disk: DiskSpec, states: &BTreeSet<State>, seconds: u64) -> Load {
 
 /// What is being counted.
 struct Counts {
-    /// What counts began to come then.
+    /// When counts began.
     began: Cell<Moment>,
     small: RefCell<Vec<Duration>>,
     due: Cell<u64>,
     /// When those came that are not durable.
     waiting: RefCell<BTreeMap<u64, Moment>>,
     large: Cell<u64>,
-    /// What was read in the background before the measurement.
-    scrubbed: Cell<u64>,
+    /// What was read in the background before counts began.
+    background: Cell<Bytes>,
     failure: RefCell<Option<Error>>,
     stopped: Cell<bool>,
 }
@@ -140,7 +140,7 @@ pub fn run(seed: u64, load: &Load, states: &BTreeSet<State>) -> Result<(Outcome,
         due: Cell::default(),
         waiting: RefCell::default(),
         large: Cell::default(),
-        scrubbed: Cell::default(),
+        background: Cell::default(),
         failure: RefCell::default(),
         stopped: Cell::default(),
     });
@@ -166,7 +166,7 @@ pub fn run(seed: u64, load: &Load, states: &BTreeSet<State>) -> Result<(Outcome,
         counts.small.borrow_mut().clear();
         counts.due.set(0);
         counts.large.set(0);
-        counts.scrubbed.set(target.disk().counters().background.0);
+        counts.background.set(target.disk().counters().background);
     };
     let outcome = world.run(measure(&world, &disk, target.clone(), ring, load, &begin))?;
     counts.stopped.set(true);
@@ -178,11 +178,10 @@ pub fn run(seed: u64, load: &Load, states: &BTreeSet<State>) -> Result<(Outcome,
     let (small_due, now) = (counts.due.get(), world.now());
     let waits = |came: &&Moment| now.since(**came) > PATIENCE;
     let small_waiting = counts.waiting.borrow().values().filter(waits).count() as u64;
-    let rate = |bytes: &Cell<u64>| Rate::of(Bytes(bytes.get()), now.since(counts.began.get()));
-    let large = rate(&counts.large);
+    let rate = |bytes| Rate::of(bytes, now.since(counts.began.get()));
+    let large = rate(Bytes(counts.large.get()));
     // Nothing but the scrub works in the background; a step of it may last longer than what is measured.
-    counts.scrubbed.set(target.disk().counters().background.0 - counts.scrubbed.get());
-    let scrubbed = rate(&counts.scrubbed);
+    let scrubbed = rate(target.disk().counters().background - counts.background.get());
     Ok((outcome, Others { small, small_due, small_waiting, large, scrubbed, filled }))
 }
 

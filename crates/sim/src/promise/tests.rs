@@ -1,9 +1,15 @@
 use super::beside::{self, State};
-use super::{Arrivals, Elements, Load, Reader, run, set_up};
+use super::producer::{Arrivals, Source, feed};
+use super::{Elements, Load, Reader, run, set_up};
 use crate::disk::{DiskSpec, presets};
 use crate::feeder::Feeder;
 use crate::world::World;
-use forebay_model::{Bytes, Rate};
+use forebay_env::Clock;
+use forebay_model::ring::RingSpec;
+use forebay_model::{Bytes, ObjectId, Rate};
+use forebay_target::object::Placement;
+use forebay_target::object::rows::Quota;
+use forebay_target::{Ring, Target};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -153,6 +159,32 @@ fn a_scrub_gets_on_beside_a_ring_that_leaves_little_and_readers_who_want_all_of_
     }
 }
 
+/// Records elements of 1 MiB as fast as there is room for them.
+async fn flood(ring: Rc<Ring>, clock: Rc<dyn Clock>) {
+    let mut feeder = Feeder::new(ring, clock.clone(), 1).unwrap();
+    let payload = vec![7; 1 << 20];
+    loop {
+        feeder.element(clock.wall(), &[&payload]).await.unwrap();
+    }
+}
+
+/// Readers of what came in the last 50 seconds, and what they read.
+fn read(world: &World, ring: &Rc<Ring>, readers: u64) -> Rc<Cell<u64>> {
+    let read = Rc::new(Cell::new(0u64));
+    for _ in 0..readers {
+        let reader = Reader {
+            ring: ring.clone(),
+            random: world.random(),
+            clock: world.clock(),
+            history: Duration::from_secs(50),
+            stop: Rc::default(),
+            read: read.clone(),
+        };
+        world.spawner().detach(reader.saturate());
+    }
+    read
+}
+
 /// What a ring with a guarantee of 30 MB/s got whose producer always has more and waits, and what readers got beside it.
 fn flooded(spec: DiskSpec, readers: u64) -> (Rate, Rate) {
     let world = World::new(1);
@@ -161,33 +193,14 @@ fn flooded(spec: DiskSpec, readers: u64) -> (Rate, Rate) {
     world.run(async {
         let (target, ring) = set_up(world.env(disk.clone()), &load).await.unwrap();
         let clock = world.clock();
-        let mut feeder = Feeder::new(ring.clone(), clock.clone(), 1).unwrap();
-        let payload = vec![7; 1 << 20];
-        let flood = async |feeder: &mut Feeder, span: Duration| {
-            let until = clock.now() + span;
-            while clock.now() < until {
-                feeder.element(clock.wall(), &[&payload]).await.unwrap();
-            }
-        };
-        flood(&mut feeder, Duration::from_secs(60)).await;
-        let (stop, read) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0u64)));
-        for _ in 0..readers {
-            let reader = Reader {
-                ring: ring.clone(),
-                random: world.random(),
-                clock: clock.clone(),
-                history: Duration::from_secs(50),
-                stop: stop.clone(),
-                read: read.clone(),
-            };
-            world.spawner().detach(reader.saturate());
-        }
-        flood(&mut feeder, Duration::from_secs(5)).await;
+        world.spawner().detach(flood(ring.clone(), clock.clone()));
+        clock.sleep(Duration::from_secs(60)).await;
+        let read = read(&world, &ring, readers);
+        clock.sleep(Duration::from_secs(5)).await;
         let (start, before, read_before) = (clock.now(), ring.status(), read.get());
         let missed_before = target.disk().counters().missed_deadlines;
-        flood(&mut feeder, Duration::from_secs(40)).await;
+        clock.sleep(Duration::from_secs(40)).await;
         let (took, after) = (clock.now().since(start), ring.status());
-        stop.set(true);
         let missed = target.disk().counters().missed_deadlines - missed_before;
         assert_eq!((after.missed_deadlines, missed), (0, 0));
         (Rate::of(after.written - before.written, took), Rate::of(Bytes(read.get() - read_before), took))
@@ -202,4 +215,82 @@ fn a_ring_that_writes_more_than_was_promised_shares_the_rest_with_readers_and_al
     let (written, read) = flooded(presets::wd15ears().scaled(100), 2);
     let beside = Rate((written.0 + read.0).saturating_sub(Rate::mb(30).0));
     assert!(written >= Rate::mb(30) && read.0 * 3 >= beside.0, "{written} written, {read} read");
+}
+
+/// What two rings got that were promised the same, and others beside them.
+#[derive(Debug)]
+struct Two {
+    /// The ring whose producer always has more and waits.
+    flooding: Rate,
+    /// The other one, to which comes what it was promised: in the worst second.
+    worst_second: Rate,
+    /// Readers of the other one.
+    read: Rate,
+    /// Who writes objects.
+    objects: Rate,
+}
+
+fn two_rings(spec: DiskSpec, guarantee: Rate) -> Two {
+    let world = World::new(1);
+    let disk = world.disk(spec.clone());
+    let load = Load { guarantee, fill_percent: 30.0, ..Load::headline(spec) };
+    world.run(async {
+        let (target, flooding) = set_up(world.env(disk.clone()), &load).await.unwrap();
+        let spec = RingSpec { name: "/other".into(), ..flooding.status().spec };
+        let other = target.create_ring(spec).await.unwrap();
+        other.ready().await.unwrap();
+        let clock = world.clock();
+        world.spawner().detach(flood(flooding.clone(), clock.clone()));
+        let mut source = Source::new(other.clone(), clock.clone(), 2, load.elements).unwrap();
+        let mut feed = async |seconds| {
+            let (bytes, mut arrivals) = (guarantee.bytes_in(Duration::from_secs(seconds)).0, Arrivals::new(guarantee));
+            let given = feed(&mut source, |given| given >= bytes, &mut arrivals).await.unwrap();
+            arrivals.worst(given)
+        };
+        feed(60).await;
+
+        let read = read(&world, &other, 2);
+        let written = Rc::new(Cell::new(0));
+        world.spawner().detach(write_objects(target.clone(), written.clone()));
+        feed(5).await;
+        let (start, before) = (clock.now(), flooding.status().written);
+        let (read_before, written_before) = (read.get(), written.get());
+        let worst_second = feed(40).await;
+        let took = clock.now().since(start);
+        let rate = |bytes| Rate::of(Bytes(bytes), took);
+        source.durable().await.unwrap();
+        let missed = [&flooding, &other].map(|ring| ring.status().missed_deadlines);
+        assert_eq!((missed, target.disk().counters().missed_deadlines, source.lost()), ([0, 0], 0, 0));
+        Two {
+            flooding: Rate::of(flooding.status().written - before, took),
+            worst_second,
+            read: rate(read.get() - read_before),
+            objects: rate(written.get() - written_before),
+        }
+    })
+}
+
+/// Writes an object over and over, 4 MiB at a time.
+async fn write_objects(target: Rc<Target>, written: Rc<Cell<u64>>) {
+    let (objects, stream, bytes) = (target.objects(), target.stream(), vec![1; 4 << 20]);
+    let id = ObjectId { volume: 1, object: 1 };
+    objects.create_volume(1, Quota::default()).await.unwrap();
+    objects.create(id, Vec::new()).await.unwrap();
+    for n in 0.. {
+        objects.write(stream, id, n % 16 * bytes.len() as u64, &bytes, Placement::Home).await.unwrap();
+        written.set(written.get() + bytes.len() as u64);
+    }
+}
+
+#[test]
+fn beside_a_ring_that_floods_another_one_keeps_its_promise_and_its_readers_and_writers_of_objects_get_their_share() {
+    for (disk, guarantee) in [(presets::wd15ears(), 10), (presets::wd15ears(), 15), (presets::ssd(), 25)] {
+        let guarantee = Rate::mb(guarantee);
+        let shown = format!("{}, {guarantee} each", disk.name);
+        let two = two_rings(disk.scaled(100), guarantee);
+        let shown = format!("{shown}: {two:?}");
+        assert!(two.flooding >= guarantee && two.worst_second >= guarantee, "{shown}");
+        let shared = two.flooding.0 - guarantee.0 + two.read.0 + two.objects.0;
+        assert!(two.read.0 * 4 >= shared && two.objects.0 * 100 >= shared, "{shown}");
+    }
 }

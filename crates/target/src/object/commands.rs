@@ -7,8 +7,8 @@ use super::record::Change;
 use super::rows::{BLOCK, Head, Key, Part, Quota, Row, Volume};
 use super::settings;
 use crate::schedule::StreamId;
-use forebay_model::object::AttributeChange;
 pub use forebay_model::object::{Attribute, Placement};
+use forebay_model::object::{AttributeChange, OnPage};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result};
 use std::rc::Rc;
 
@@ -22,6 +22,11 @@ const MOST_ATTRIBUTES: usize = 256;
 pub(super) const LARGEST: u64 = 1 << 60;
 /// How often a command that finds the logs full has them emptied.
 const MOST_ATTEMPTS: u32 = 8;
+
+/// Bytes of an attribute with its number and its length.
+pub fn attribute_weight(value: &[u8]) -> usize {
+    value.len() + 8
+}
 
 /// An object that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -201,16 +206,33 @@ impl Objects {
     }
 
     /// The attributes on a page, by number.
-    pub async fn attributes(&self, id: ObjectId, page: u32) -> Result<Vec<(u32, Vec<u8>)>> {
+    pub async fn attributes(&self, id: ObjectId, page: u32) -> Result<OnPage> {
+        Ok(self.attributes_from(id, page, 0, usize::MAX).await?.0)
+    }
+
+    /// Attributes on a page by number, from number `from` on: as many as have `most` bytes together
+    /// ([`attribute_weight`]), but always one; and with which number to go on, if these are not all.
+    pub async fn attributes_from(
+        &self,
+        id: ObjectId,
+        page: u32,
+        from: u32,
+        most: usize,
+    ) -> Result<(OnPage, Option<u32>)> {
         self.head(id).await?;
         let at = |number| Key { id, part: Part::Attribute { page, number } };
-        self.bring(&[(at(0), at(u32::MAX))]).await?;
+        self.bring(&[(at(from), at(u32::MAX))]).await?;
         let work = self.work.borrow();
-        let attribute = |(key, row): (&Key, &Row)| match (key.part, row) {
-            (Part::Attribute { number, .. }, Row::Attribute(value)) => Some((number, value.clone())),
-            _ => None,
-        };
-        Ok(work.meta.tree.range(at(0), at(u32::MAX)).filter_map(attribute).collect())
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        for (key, row) in work.meta.tree.range(at(from), at(u32::MAX)) {
+            let (Part::Attribute { number, .. }, Row::Attribute(value)) = (key.part, row) else { continue };
+            bytes += attribute_weight(value);
+            if bytes > most && !found.is_empty() {
+                return Ok((found, Some(number)));
+            }
+            found.push((number, value.clone()));
+        }
+        Ok((found, None))
     }
 
     /// Where the bytes of an object lie that are at home, as long as they can be without a break.
@@ -234,7 +256,7 @@ impl Objects {
         Ok(extents)
     }
 
-    /// Bytes of an object, and the attributes on a page as they were when the bytes were.
+    /// Bytes of an object, and the first attributes on a page, of `most` bytes together, as they were when the bytes were.
     pub async fn read_with(
         self: &Rc<Self>,
         stream: StreamId,
@@ -242,12 +264,13 @@ impl Objects {
         offset: u64,
         length: u64,
         page: u32,
-    ) -> Result<(Vec<u8>, Vec<(u32, Vec<u8>)>)> {
+        most: usize,
+    ) -> Result<(Vec<u8>, OnPage)> {
         let state = |head: Head| (head.created, head.version);
         let mut lock = None;
         loop {
             let before = state(self.head(id).await?);
-            let attributes = self.attributes(id, page).await?;
+            let (attributes, _) = self.attributes_from(id, page, 0, most).await?;
             let bytes = self.read(stream, id, offset, length).await?;
             if state(self.head(id).await?) == before {
                 return Ok((bytes, attributes));

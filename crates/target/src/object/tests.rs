@@ -120,6 +120,34 @@ fn attributes_that_no_log_could_take_at_once_are_refused_as_too_many() {
 }
 
 #[test]
+fn attributes_come_in_parts_of_no_more_than_was_asked_for_but_always_one() {
+    let (fake, target) = device();
+    create(&fake, &target, 1);
+    let objects = target.objects();
+    let value = |number: u32| vec![number as u8; number as usize % 50];
+    for numbers in [0..250, 250..400] {
+        let values = numbers.map(|number| (1, number * 3, Some(value(number))));
+        let others = [(0, 7, Some(vec![1])), (2, 7, Some(vec![1]))];
+        fake.run(objects.set_attributes(id(1), values.chain(others).collect())).unwrap();
+    }
+    let all: Vec<_> = (0..400).map(|number| (number * 3, value(number))).collect();
+    assert_eq!(fake.run(objects.attributes(id(1), 1)).unwrap(), all);
+    for most in [0, 60, 700, usize::MAX] {
+        let (mut found, mut from) = (Vec::new(), Some(0));
+        while let Some(first) = from {
+            let (part, next) = fake.run(objects.attributes_from(id(1), 1, first, most)).unwrap();
+            let bytes: usize = part.iter().map(|(_, value)| value.len() + 8).sum();
+            assert!(part.len() == 1 || bytes <= most, "{bytes} of {most}");
+            found.extend(part);
+            from = next;
+        }
+        assert_eq!(found, all, "{most} at once");
+    }
+    let (bytes, riding) = fake.run(objects.read_with(target.stream(), id(1), 0, 10, 1, 700)).unwrap();
+    assert!(bytes.is_empty() && riding.len() < 100 && all.starts_with(&riding), "{} ride", riding.len());
+}
+
+#[test]
 fn what_was_never_written_reads_as_zeros_and_beyond_the_end_there_is_nothing() {
     let (fake, target) = device();
     for (object, place) in [(1, Placement::Log), (2, Placement::Home)] {

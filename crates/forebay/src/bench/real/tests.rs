@@ -20,7 +20,7 @@ fn recording_reaches_nine_tenths_of_what_fio_reaches_beside_fio() {
     let args = args(&std::env::var("FOREBAY_TEST_ELEMENT").unwrap_or("1MiB".into()));
     let file = dir.join("target.0");
     let measure = Measure::For(Duration::from_secs(2));
-    let format = FormatOptions { size: Some(args.size), devices: Vec::new(), plain_zones: None, measure, force: true };
+    let format = FormatOptions { force: true, ..FormatOptions::file(args.size, measure) };
     forebay_embedded::format(&dir, &format).unwrap();
     // The first pass turns space set aside into written space, which is a cost of its own.
     raw::writes(&file, args.size, Duration::from_secs(60)).unwrap();
