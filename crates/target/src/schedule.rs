@@ -11,6 +11,11 @@
 //! seeks cheap (Mahanaxar, MSST 2010, "large block operations"; disk-time reservation as in `docs/promises/ring.md`).
 //! On a device that does not, writes go out as they come, and reads are held back as long as a flush owes too much.
 //!
+//! Where several rings are promised something, a sweep visits each once and empties it, and the next one begins when
+//! slack is used up, whether or not anybody reads meanwhile: begun for each write, sweeps would spend the time of the
+//! device on the way between rings and on flushes. One ring comes in between another's writes when its own latest
+//! start has come; where both are late, the visits stay long.
+//!
 //! A drive with a write cache takes writes faster than its platters do, and owes the rest. A sweep therefore goes out at
 //! the pace of the platters by the profile, and is over only when the flush that ends it is: reads that came in between
 //! would make the arm commute. Of all things only the blocks of the sweep that lie right behind what was written last may
@@ -201,6 +206,11 @@ impl Scheduler {
     pub(crate) fn hurry(&self, hurried: bool) {
         self.inner.state.borrow_mut().hurry(hurried);
         self.pump();
+    }
+
+    /// Whether a sweep goes over a ring now: then what it writes will soon be more.
+    pub(crate) fn is_sweeping(&self, ring: RingId) -> bool {
+        self.inner.state.borrow().is_sweeping(ring)
     }
 
     /// How much sooner than counted at its promised rate a ring's writes are due, since it wrote so much beyond.

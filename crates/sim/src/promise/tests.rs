@@ -230,17 +230,26 @@ struct Two {
     objects: Rate,
 }
 
-fn two_rings(spec: DiskSpec, guarantee: Rate) -> Two {
+/// Two rings of the same guarantee, each of which takes so much of the disk; one is written as fast as it goes if it is
+/// `flooded`, at its rate otherwise, and the other one at its rate, beside readers of that and a writer of objects.
+fn two_rings(spec: DiskSpec, guarantee: Rate, fill_percent: f64, flooded: bool) -> Two {
     let world = World::new(1);
     let disk = world.disk(spec.clone());
-    let load = Load { guarantee, fill_percent: 30.0, ..Load::headline(spec) };
+    let load = Load { guarantee, fill_percent, ..Load::headline(spec) };
     world.run(async {
         let (target, flooding) = set_up(world.env(disk.clone()), &load).await.unwrap();
         let spec = RingSpec { name: "/other".into(), ..flooding.status().spec };
         let other = target.create_ring(spec).await.unwrap();
         other.ready().await.unwrap();
         let clock = world.clock();
-        world.spawner().detach(flood(flooding.clone(), clock.clone()));
+        let mut first = Source::new(flooding.clone(), clock.clone(), 1, load.elements).unwrap();
+        if flooded {
+            world.spawner().detach(flood(flooding.clone(), clock.clone()));
+        } else {
+            world.spawner().detach(async move {
+                feed(&mut first, |_| false, &mut Arrivals::new(guarantee)).await.unwrap();
+            });
+        }
         let mut source = Source::new(other.clone(), clock.clone(), 2, load.elements).unwrap();
         let mut feed = async |seconds| {
             let (bytes, mut arrivals) = (guarantee.bytes_in(Duration::from_secs(seconds)).0, Arrivals::new(guarantee));
@@ -284,13 +293,33 @@ async fn write_objects(target: Rc<Target>, written: Rc<Cell<u64>>) {
 
 #[test]
 fn beside_a_ring_that_floods_another_one_keeps_its_promise_and_its_readers_and_writers_of_objects_get_their_share() {
-    for (disk, guarantee) in [(presets::wd15ears(), 10), (presets::wd15ears(), 15), (presets::ssd(), 25)] {
-        let guarantee = Rate::mb(guarantee);
-        let shown = format!("{}, {guarantee} each", disk.name);
-        let two = two_rings(disk.scaled(100), guarantee);
-        let shown = format!("{shown}: {two:?}");
+    let disks = [(presets::wd15ears(), vec![10, 20, 30]), (presets::ssd(), vec![25, 50, 75])];
+    for (disk, guarantee) in
+        disks.iter().flat_map(|(disk, rates)| rates.iter().map(move |rate| (disk, Rate::mb(*rate))))
+    {
+        let two = two_rings(disk.clone().scaled(100), guarantee, 30.0, true);
+        let shown = format!("{}, {guarantee} each: {two:?}", disk.name);
         assert!(two.flooding >= guarantee && two.worst_second >= guarantee, "{shown}");
         let shared = two.flooding.0 - guarantee.0 + two.read.0 + two.objects.0;
         assert!(two.read.0 * 4 >= shared && two.objects.0 * 100 >= shared, "{shown}");
+    }
+}
+
+#[test]
+fn two_rings_in_the_slowest_places_that_will_do_keep_their_promises_and_leave_the_rest_to_readers() {
+    for (disk, guarantee, fill) in [
+        (presets::wd15ears(), 20, 10.0),
+        (presets::wd15ears(), 25, 10.0),
+        (presets::wd15ears(), 30, 30.0),
+        (presets::cheetah15k(), 40, 10.0),
+        (presets::sata7200(), 30, 10.0),
+    ] {
+        let guarantee = Rate::mb(guarantee);
+        for flooded in [false, true] {
+            let two = two_rings(disk.clone().scaled(100), guarantee, fill, flooded);
+            let shown = format!("{}, {guarantee} each, {fill} % each, flooded: {flooded}: {two:?}", disk.name);
+            assert!(two.flooding >= guarantee && two.worst_second >= guarantee, "{shown}");
+            assert!(two.read > Rate(0) && two.objects > Rate(0), "{shown}");
+        }
     }
 }

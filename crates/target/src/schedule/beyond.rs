@@ -47,14 +47,27 @@ impl State {
     /// Tells the streams which rings have more than was promised.
     pub(super) fn see_beyond(&mut self, rotates: bool, now: Moment) {
         for (ring, waiting) in &self.guaranteed {
-            let beyond = waiting.back().is_some_and(|last| self.within_from(*ring, last) > now);
+            let beyond = waiting.back().is_some_and(|last| !self.is_within(*ring, last, now));
             self.streams.set_beyond(*ring, beyond, rotates);
         }
     }
 
-    /// Whether somebody else wants what a ring would take beyond what it was promised.
+    /// Whether somebody else wants what a ring would take beyond what it was promised, or may at any time: where several
+    /// rings are promised something, each has to find the arm when its own deadlines call.
     pub(super) fn is_wanted_by_others(&self, now: Moment) -> bool {
-        self.streams.is_asked(now) || !self.background.is_empty() && self.is_share_due(now)
+        self.is_promised_to_several()
+            || self.streams.is_asked(now)
+            || !self.background.is_empty() && self.is_share_due(now)
+    }
+
+    /// Whether more than one ring is promised a rate.
+    pub(super) fn is_promised_to_several(&self) -> bool {
+        self.expected.values().filter(|expected| expected.rate > Rate(0)).count() > 1
+    }
+
+    /// Whether a write that waits is within what its ring was promised.
+    pub(super) fn is_within(&self, ring: RingId, pending: &Pending, now: Moment) -> bool {
+        self.within_from(ring, pending) <= now
     }
 
     /// When the first of what waits is within what was promised; nothing if nothing waits.
@@ -67,7 +80,7 @@ impl State {
     pub(super) fn within_first(&self, ring: RingId, now: Moment) -> Option<RingId> {
         let is_within = |ring: &RingId| {
             let first = self.guaranteed.get(ring).and_then(|waiting| waiting.front());
-            first.is_some_and(|first| self.within_from(*ring, first) <= now)
+            first.is_some_and(|first| self.is_within(*ring, first, now))
         };
         if is_within(&ring) { Some(ring) } else { self.guaranteed.keys().copied().find(is_within) }
     }
@@ -75,7 +88,7 @@ impl State {
     /// Takes the next write of `ring` off its queue, and counts it. Whether it is beyond what was promised.
     pub(super) fn take_of(&mut self, ring: RingId, now: Moment) -> Option<(Pending, bool)> {
         let first = self.guaranteed.get(&ring)?.front()?;
-        let (beyond, deadline) = (self.within_from(ring, first) > now, self.deadline(ring, first));
+        let (beyond, deadline) = (!self.is_within(ring, first, now), self.deadline(ring, first));
         let mut pending = self.guaranteed.get_mut(&ring)?.pop_front()?;
         pending.deadline = deadline;
         if beyond {

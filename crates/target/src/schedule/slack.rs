@@ -1,30 +1,33 @@
 //! How long the guaranteed writes can still wait: pure arithmetic over the queues and the profile.
 
+use super::Pending;
 use super::state::{AHEAD, Expected, State};
 use forebay_model::{Bytes, Moment, Profile, Rate, RingId};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// The share of its flush interval that a ring's sweep may take until its first flush, as a divisor.
 const FIRST_FLUSH: u32 = 8;
 
 /// For each ring with a backlog: the latest moment at which a sweep over it may start, were it alone.
-pub(super) fn latest_starts(state: &State, profile: &Profile) -> Vec<(RingId, Moment)> {
+pub(super) fn latest_starts(state: &State, profile: &Profile, now: Moment) -> Vec<(RingId, Moment)> {
     let waiting = state.guaranteed.iter().filter(|(_, q)| !q.is_empty());
-    waiting.map(|(ring, _)| (*ring, one(state, profile, *ring).0)).collect()
+    waiting.map(|(ring, _)| (*ring, one(state, profile, *ring, now).0)).collect()
 }
 
-/// Latest start of a ring's backlog on a device that rotates, and how long it keeps the arm from then on.
+/// Latest start of a ring's backlog on a device that rotates, and how long it keeps the arm from then on: of what is
+/// within its promise, since the rest of it waits for others.
 ///
 /// Nothing of a sweep is durable before a flush. While a sweep over a backlog lasts, more arrives: at a device rate W
 /// and an arrival rate r it takes W / (W - r) times as long. If that is long, a first flush comes on the way: what was
 /// written by then was written faster than it had arrived, so what follows is due later by more than it takes. Only
 /// the way to that first flush has to fit before the first deadline then.
-fn one(state: &State, profile: &Profile, ring: RingId) -> (Moment, Duration) {
+fn one(state: &State, profile: &Profile, ring: RingId, now: Moment) -> (Moment, Duration) {
     let mut spent = Duration::ZERO;
     let mut due = Moment(u64::MAX);
     let mut end: Option<Bytes> = None;
     let mut slowest = u64::MAX;
-    for pending in &state.guaranteed[&ring] {
+    for pending in state.guaranteed[&ring].iter().take_while(|pending| state.is_within(ring, pending, now)) {
         let length = Bytes(pending.buffer.len() as u64);
         if end.is_some_and(|end| end != pending.offset) {
             spent += profile.short_seek;
@@ -35,19 +38,17 @@ fn one(state: &State, profile: &Profile, ring: RingId) -> (Moment, Duration) {
         spent += rate.time_for(length);
         due = due.min(state.deadline(ring, pending));
     }
-    let arriving: u64 = state.expected.values().map(|e| e.rate.0).sum();
     let expected = state.expected.get(&ring).copied().unwrap_or(Expected::NOTHING);
     // What arrives later also costs a skip at the end of each run.
     let with_skip = Rate(slowest).time_for(expected.run) + profile.short_seek;
     let slowest = Rate::of(expected.run, with_skip).0;
-    let growth = slowest as f64 / slowest.saturating_sub(arriving).max(slowest / 50).max(1) as f64;
+    let growth = slowest as f64 / slowest.saturating_sub(expected.rate.0).max(slowest / 50).max(1) as f64;
     // The queue is empty before the platters are done, by what runs ahead of them; that much arrives for the next sweep.
     let whole = spent.saturating_sub(AHEAD).mul_f64(growth);
-    let others = state.expected.iter().any(|(other, e)| *other != ring && e.rate > Rate(0));
-    // Where another ring may come in between, the whole has to fit.
-    let spent = if others { whole } else { whole.min(to_first_flush(expected, profile, growth)) };
-    let spent = profile.full_seek + spent;
-    (due - spent, spent)
+    let until_durable = whole.min(to_first_flush(expected, profile, growth));
+    // A flush of another ring may be under way when this one's is due.
+    let others = if state.is_promised_to_several() { profile.flush } else { Duration::ZERO };
+    (due - (profile.full_seek + until_durable + others), profile.full_seek + whole + profile.flush)
 }
 
 /// How long a sweep goes on until it is flushed on the way: so long that what each flush costs, a turn of the platters
@@ -66,8 +67,11 @@ pub(super) fn slack(state: &State, profile: &Profile, now: Moment) -> Duration {
     if !profile.rotates {
         return slack_flat(state, profile, now);
     }
-    let waiting = state.guaranteed.iter().filter(|(_, q)| !q.is_empty());
-    let mut rings: Vec<(Moment, Duration)> = waiting.map(|(ring, _)| one(state, profile, *ring)).collect();
+    let within = |(ring, waiting): &(&RingId, &VecDeque<Pending>)| {
+        waiting.front().is_some_and(|first| state.is_within(**ring, first, now))
+    };
+    let waiting = state.guaranteed.iter().filter(within);
+    let mut rings: Vec<(Moment, Duration)> = waiting.map(|(ring, _)| one(state, profile, *ring, now)).collect();
     rings.sort();
     let mut start = (now + state.busy).max(state.owed_until);
     let mut least = Duration::MAX;
@@ -85,7 +89,7 @@ pub(super) fn slack(state: &State, profile: &Profile, now: Moment) -> Duration {
 fn slack_flat(state: &State, profile: &Profile, now: Moment) -> Duration {
     let owed = state.undurable.iter().map(|w| (w.deadline, w.takes));
     let of_rings = state.guaranteed.iter().flat_map(|(ring, waiting)| waiting.iter().map(move |p| (*ring, p)));
-    let waiting = of_rings.map(|(ring, pending)| {
+    let waiting = of_rings.filter(|(ring, pending)| state.is_within(*ring, pending, now)).map(|(ring, pending)| {
         let length = Bytes(pending.buffer.len() as u64);
         (state.deadline(ring, pending), profile.write_rate(pending.offset).time_for(length))
     });

@@ -7,7 +7,7 @@ use super::{Class, Counters, Direction, Pending};
 use crate::promise::Giver;
 use forebay_model::{Bytes, Error, Moment, Profile, Rate, Result, RingId};
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// The most bytes of guaranteed writes in flight: enough for every device we know to stream.
@@ -37,6 +37,9 @@ const LULL: Duration = Duration::from_millis(1500);
 const MOST_GATHERED: Duration = Duration::from_millis(500);
 /// Bytes of one ring's writes that another ring's deadline lets pass first.
 const BEFORE_OTHERS: Bytes = Bytes::mib(4);
+
+/// The share of its flush interval that a late ring leaves to another late one at once, as a divisor.
+const SHARE_OF_LATE: u32 = 4;
 
 /// How a ring's writes will go on coming.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +122,12 @@ pub(super) struct State {
     /// Whether anything was written since the last flush began, and when that ended.
     dirty: bool,
     last_guaranteed_end: Moment,
+    /// The ring that is being written, and its bytes since it was another one: where all are late, an arm that went
+    /// from one to the other with each write would make them all later.
     current_ring: Option<RingId>,
+    run: Bytes,
+    /// Rings that the sweep has left.
+    visited: BTreeSet<RingId>,
     pub(super) timer: Option<Moment>,
     pub(super) failed: Option<Error>,
     pub(super) counters: Counters,
@@ -341,6 +349,7 @@ impl State {
         // What is beyond what was promised belongs to no sweep where somebody else wants something.
         let others = backlog && self.is_wanted_by_others(now);
         let beyond = others && self.within_at().is_some_and(|moment| moment > now);
+        let been = self.sweeping && self.has_been_everywhere();
         if self.sweeping && (!backlog || beyond) {
             // The sweep is over once it is durable; the flush comes from who waits for that, at once.
             let expected = self.last_guaranteed_end + ANTICIPATION;
@@ -351,7 +360,7 @@ impl State {
                 return Choice::Wait(Some(expected));
             }
         }
-        if beyond {
+        if beyond || been {
             self.sweeping = false;
             self.current_ring = None;
         }
@@ -397,7 +406,11 @@ impl State {
                 }
                 _ => {}
             }
+            if self.gathers() && slack > AHEAD {
+                return Choice::Wait(Some(now + (slack - AHEAD)));
+            }
             self.sweeping = true;
+            self.visited.clear();
             self.counters.sweeps += 1;
             // The platters begin when the reads under way have ended.
             self.platters_free = self.platters_free.max(now + self.normal_busy);
@@ -406,6 +419,26 @@ impl State {
             return Choice::Wait(Some(self.platters_free - AHEAD));
         }
         self.start_guaranteed(profile, now)
+    }
+
+    /// Whether a sweep that nobody is in the way of waits all the same: it goes to several rings, and were it begun for
+    /// each write, the arm would do little but go from one to the other.
+    fn gathers(&self) -> bool {
+        let promised = |ring: &RingId| self.expected.get(ring).is_some_and(|expected| expected.rate > Rate(0));
+        self.is_promised_to_several() && self.guaranteed.iter().all(|(ring, queue)| queue.is_empty() || promised(ring))
+    }
+
+    /// Whether a sweep goes over a ring now.
+    pub(super) fn is_sweeping(&self, ring: RingId) -> bool {
+        !self.gathers() || self.sweeping && self.current_ring == Some(ring)
+    }
+
+    /// Whether a sweep over several rings has emptied each of them once: what came to the first meanwhile is for the next.
+    fn has_been_everywhere(&self) -> bool {
+        let waits = |ring: &RingId| self.guaranteed.get(ring).is_some_and(|queue| !queue.is_empty());
+        let goes_on = self.current_ring.is_some_and(|ring| waits(&ring));
+        let left = |ring: &RingId| self.current_ring != Some(*ring) && !self.visited.contains(ring);
+        self.gathers() && !goes_on && !self.guaranteed.keys().any(|ring| left(ring) && waits(ring))
     }
 
     /// Whether what is next is a small read, and nothing is promised that could suffer: it goes out beside records and
@@ -424,6 +457,7 @@ impl State {
         if let Turn::Beyond(ring) = turn
             && self.is_wanted_by_others(now)
             && self.guaranteed_in_flight < GUARANTEED_IN_FLIGHT
+            && slack.of(self) > self.next_of_ring_worst(ring, profile)
         {
             return self.start_in_turn(ring, now);
         }
@@ -469,20 +503,26 @@ impl State {
         let first = waiting.next()?;
         let ring = if waiting.next().is_none() { first } else { self.most_urgent(profile, now)? };
         let ring = if self.is_wanted_by_others(now) { self.within_first(ring, now)? } else { ring };
-        self.current_ring = Some(ring);
-        self.take_of(ring, now).map(|(pending, _)| pending)
+        if let Some(before) = self.current_ring.replace(ring).filter(|before| *before != ring) {
+            self.run = Bytes::ZERO;
+            self.visited.insert(before);
+        }
+        let (pending, _) = self.take_of(ring, now)?;
+        self.run += Bytes(pending.buffer.len() as u64);
+        Some(pending)
     }
 
     fn most_urgent(&self, profile: &Profile, now: Moment) -> Option<RingId> {
-        let latest = slack::latest_starts(self, profile);
+        let latest = slack::latest_starts(self, profile, now);
         let (urgent, start) = latest.iter().copied().min_by_key(|(_, start)| *start)?;
-        Some(match self.current_ring {
-            Some(current) if self.guaranteed.get(&current).is_some_and(|q| !q.is_empty()) => {
-                let in_time = start >= now + profile.worst_write(self.head, BEFORE_OTHERS);
-                if urgent == current || in_time { current } else { urgent }
-            }
-            _ => urgent,
-        })
+        let Some((current, own)) = latest.iter().copied().find(|(ring, _)| self.current_ring == Some(*ring)) else {
+            return Some(urgent);
+        };
+        let calls = |start| start < now + profile.worst_write(self.head, BEFORE_OTHERS);
+        // Where both are late, an arm that went from one to the other would make them later.
+        let lag = self.expected.get(&urgent).map_or(Duration::ZERO, |expected| expected.lag);
+        let stays = calls(own) && self.run < profile.write_rate(self.head).bytes_in(lag / SHARE_OF_LATE);
+        Some(if calls(start) && !stays { urgent } else { current })
     }
 
     /// Counts an I/O as started at `now`.
