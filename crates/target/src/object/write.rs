@@ -173,6 +173,7 @@ impl Objects {
             }
             from += length;
         }
+        self.flush_home().await?;
         let number = self.enacted(&riding(write, &how.set)?, &[], check).await?;
         taken.keep();
         Ok(number)
