@@ -6,7 +6,7 @@
 //! readers think between reads. A new stream comes next, with a short slice: who asks for little does not wait until
 //! all who ask for much had their turns.
 
-use super::{Pending, StreamId, beyond};
+use super::{Direction, Pending, StreamId, beyond};
 use forebay_model::{Bytes, Moment, RingId};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const SLICE_FIRST: Bytes = Bytes::mib(4);
 /// Bytes of a slice where turns cost nothing.
 const SLICE_FLAT: Bytes = Bytes::mib(1);
 
-/// Small reads that are let pass larger I/Os of their stream in a row, and how far back one is looked for.
+/// Small reads that are let pass writes of their stream in a row, and how far back one is looked for.
 const MOST_PASSED: u32 = 16;
 const FAR_LOOKED: usize = 64;
 
@@ -198,14 +198,16 @@ impl Streams {
         self.streams.iter().find(|s| !s.queue.is_empty()).and_then(|s| s.queue.front())
     }
 
-    /// Lets the first I/O that is `quick` pass those before it of the stream that is next, if the first of all is not;
-    /// a few times in a row at most.
+    /// Lets the first read of the stream that is next, if it is `quick`, pass the writes before it; a few times in a row
+    /// at most. Reads keep their order: they are often in sequence.
     pub(super) fn let_pass(&mut self, quick: impl Fn(&Pending) -> bool) {
         let Some(stream) = self.streams.iter_mut().find(|s| !s.queue.is_empty()) else { return };
-        if stream.passed >= MOST_PASSED || stream.queue.front().is_none_or(&quick) {
+        let reads = |pending: &Pending| pending.direction == Direction::Read;
+        if stream.passed >= MOST_PASSED || stream.queue.front().is_none_or(reads) {
             return;
         }
-        if let Some(at) = stream.queue.iter().take(FAR_LOOKED).position(quick)
+        let first = stream.queue.iter().take(FAR_LOOKED).position(reads);
+        if let Some(at) = first.filter(|at| quick(&stream.queue[*at]))
             && let Some(pending) = stream.queue.remove(at)
         {
             stream.queue.push_front(pending);
