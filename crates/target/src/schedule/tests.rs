@@ -539,4 +539,14 @@ fn small_reads_pass_large_writes_of_their_stream_but_not_for_ever() {
     }
     let places: Vec<usize> = (100..103).filter_map(|mib| order.iter().position(|did| *did == Did::Read(mib))).collect();
     assert_eq!(places, [16, 33, 42]);
+    // Reads keep their order: one that is long is not passed.
+    rig.normal(Direction::Write, 1, 200);
+    rig.read(1, 201);
+    rig.normal(Direction::Read, 1, 202);
+    let mut order = Vec::new();
+    while order.len() < 3 {
+        order.extend(rig.all());
+        rig.end();
+    }
+    assert_eq!(order, [200, 201, 202].map(Did::Read));
 }
