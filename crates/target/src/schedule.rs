@@ -31,6 +31,7 @@ mod pace;
 mod slack;
 mod state;
 mod streams;
+mod visits;
 
 pub(crate) use beyond::Promised;
 pub(crate) use state::{AHEAD, Expected, LOGS_IN_FLIGHT};
