@@ -6,6 +6,7 @@
 pub mod beside;
 mod producer;
 mod reader;
+pub mod survey;
 
 use crate::disk::{DiskSpec, SimDisk};
 use crate::limit;

@@ -21,7 +21,8 @@ const USAGE: &str = "usage: cargo x VERB
   check [--rules]                         format, clippy, the house rules, licences; --rules: only what needs no compiler
   test [--quick] [CARGO TEST ARGUMENTS]   the house rules and all tests, after installing what they need;
                                           --quick: unit tests only, nothing is installed
-  sim [SEED] [--seeds N]                  simulate: one seed, or as many as asked for
+  sim [SEED] [--seeds N] [--promise]      simulate: one seed, or as many as asked for; --promise: a ring with a promise
+                                          beside everything else, instead of crashes and damage
   bench ...                               forebay bench, optimised
   dev [--keep] ...                        forebay with a fresh cluster in a temporary directory; --keep leaves it there";
 

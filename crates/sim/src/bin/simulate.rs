@@ -1,8 +1,10 @@
 //! Lives of rings and their sufferings on bad disks by seed, for as many seeds as asked for:
-//! `simulate [SEED] [--seeds N]`. A failing seed panics with its number and how to replay it.
+//! `simulate [SEED] [--seeds N]`; with `--promise` rings with a promise beside everything else. A failing seed panics with
+//! its number and how to replay it.
 
 use forebay_sim::damage::{self, suffer};
 use forebay_sim::life::{self, live};
+use forebay_sim::promise::survey;
 
 /// Lives of one ring.
 const LIVES: u32 = 5;
@@ -18,10 +20,15 @@ fn main() {
         (Some(seed), seeds) => (seed, seeds.unwrap_or(1)),
         (None, Some(seeds)) => (0, seeds),
         (None, None) => {
-            eprintln!("usage: simulate [SEED] [--seeds N]");
+            eprintln!("usage: simulate [SEED] [--seeds N] [--promise]");
             std::process::exit(2);
         }
     };
+    if arguments.iter().any(|argument| argument == "--promise") {
+        let mut kept = survey::Tally::default();
+        (from..from + count).for_each(|seed| kept.add(survey::keep(seed)));
+        return println!("{count} seeds from {from}: {kept:?}");
+    }
     let (mut lives, mut damage) = (life::Tally::default(), damage::Tally::default());
     for seed in from..from + count {
         lives.add(&live(seed, life::disk(seed), LIVES));
