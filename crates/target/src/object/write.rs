@@ -174,7 +174,6 @@ impl Objects {
             }
             from += length;
         }
-        self.flush_home().await?;
         let number = self.enacted(&riding(write, &how.set)?, Vec::new(), check).await?;
         taken.keep();
         Ok(number)
