@@ -1,5 +1,6 @@
 //! Whether the promise is kept whatever the seed: the load of the headline in the states that the seed chooses, so that 64
-//! seeds in a row see all choices of states once, and the next 64 see them with other chances.
+//! seeds in a row see all choices of states once, and the next 64 see them with other chances. Small writes may be slow,
+//! and must not stop.
 
 use super::beside::{self, State};
 use crate::disk::presets;
@@ -42,6 +43,8 @@ pub fn keep(seed: u64) -> Tally {
     let (outcome, others) = beside::run(seed, &load, &states).unwrap_or_else(|error| panic!("{how}: {error}"));
     assert_eq!((outcome.missed_deadlines, outcome.lost_elements), (0, 0), "late blocks and lost elements: {how}");
     assert!(outcome.worst_second >= load.guarantee, "{} in the worst second: {how}", outcome.worst_second);
+    let (waiting, due) = (others.small_waiting, others.small_due);
+    assert!(waiting * 10 <= due, "{waiting} of {due} small writes still wait: {how}");
     Tally { kept: 1, small_writes: (others.small_due, others.small.len() as u64) }
 }
 
