@@ -209,9 +209,9 @@ impl Scheduler {
         self.pump();
     }
 
-    /// Whether a sweep goes over a ring now: then what it writes will soon be more.
-    pub(crate) fn is_sweeping(&self, ring: RingId) -> bool {
-        self.inner.state.borrow().is_sweeping(ring)
+    /// Whether sweeps go to several rings and none is at this one: what it has written will not soon be more.
+    pub(crate) fn is_elsewhere(&self, ring: RingId) -> bool {
+        self.inner.state.borrow().is_elsewhere(ring)
     }
 
     /// How much sooner than counted at its promised rate a ring's writes are due, since it wrote so much beyond.

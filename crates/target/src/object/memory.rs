@@ -1,7 +1,8 @@
 //! What a target holds in memory of its maps: rows, which leaves there are, and what is free; and the most that this is.
 //!
-//! Rows are forgotten beyond [`ROWS_IN_MEMORY`](super::tree::ROWS_IN_MEMORY) unless they have changed, and written when [`CHANGED_ROWS`] have. Leaves
-//! are named in a checkpoint area, which bounds their number. Free blocks take a bit each at worst.
+//! Rows are forgotten beyond [`ROWS_IN_MEMORY`](super::tree::ROWS_IN_MEMORY) unless they have changed, and written when
+//! [`CHANGED_ROWS`] have. Leaves are named in a checkpoint area, which bounds their number. Free blocks take a bit each
+//! at worst.
 
 use super::rows::{BLOCK, LEAF_SPLIT};
 use super::{CHANGED_ROWS, Objects, Work};

@@ -77,33 +77,37 @@ impl Objects {
     async fn copy(&self, lying: &[Loose<'_>]) -> Result<u64> {
         let keys = |l: &Loose<'_>| (Key::logged(l.id, l.block), Key::logged(l.id, l.block));
         self.bring(&lying.iter().map(keys).collect::<Vec<_>>()).await?;
-        let counting = |lying: &[Loose<'_>]| -> (Vec<Change>, Vec<u8>) {
+        let counting = || {
             let work = self.work.borrow();
-            let mut runs: BTreeMap<ObjectId, Vec<(u64, Crcs)>> = BTreeMap::new();
-            let mut content = Vec::new();
-            for l in lying.iter().filter(|l| work.counts(l)) {
-                let of = runs.entry(l.id).or_default();
-                match of.last_mut().filter(|(first, crcs)| first + crcs.0.len() as u64 == l.block) {
-                    Some((_, crcs)) => crcs.0.push(l.crc),
-                    None => of.push((l.block, Crcs(vec![l.crc]))),
-                }
-                content.extend_from_slice(l.bytes);
-            }
-            (runs.into_iter().map(|(id, logged)| Change::Copy { id, logged }).collect(), content)
+            lying.iter().filter(|l| work.counts(l)).collect::<Vec<_>>()
         };
-        let (changes, _) = counting(lying);
+        let changes = copies(&counting());
         if changes.is_empty() {
             return Ok(0);
         }
         self.prepared(&changes).await?;
         // Users may have been quicker: what they changed stays as they made it.
-        let (changes, mut content) = counting(lying);
-        let blocks = content.len() as u64 / super::rows::BLOCK.0;
-        let Some(number) = self.enact_away(&changes, &mut content)? else { return Ok(0) };
+        let still = counting();
+        let mut content = still.iter().map(|l| l.bytes).collect::<Vec<_>>().concat();
+        let blocks = still.len() as u64;
+        let Some(number) = self.enact_away(&copies(&still), &mut content)? else { return Ok(0) };
         self.durable(number).await?;
         self.work.borrow_mut().counters.swapped += blocks;
         Ok(blocks)
     }
+}
+
+/// What a record says of blocks that follow it, in their order.
+fn copies(lying: &[&Loose<'_>]) -> Vec<Change> {
+    let mut runs: BTreeMap<ObjectId, Vec<(u64, Crcs)>> = BTreeMap::new();
+    for l in lying {
+        let of = runs.entry(l.id).or_default();
+        match of.last_mut().filter(|(first, crcs)| first + crcs.0.len() as u64 == l.block) {
+            Some((_, crcs)) => crcs.0.push(l.crc),
+            None => of.push((l.block, Crcs(vec![l.crc]))),
+        }
+    }
+    runs.into_iter().map(|(id, logged)| Change::Copy { id, logged }).collect()
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ const BESIDE_FLUSH: Duration = Duration::from_millis(60);
 const LULL: Duration = Duration::from_millis(1500);
 /// How long records gather at most while others have the arm.
 const MOST_GATHERED: Duration = Duration::from_millis(500);
+
 /// How a ring's writes will go on coming.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expected {

@@ -23,17 +23,20 @@ impl State {
         self.is_promised_to_several() && self.guaranteed.iter().all(|(ring, queue)| queue.is_empty() || promised(ring))
     }
 
-    /// Whether a sweep goes over a ring now.
-    pub(super) fn is_sweeping(&self, ring: RingId) -> bool {
-        !self.gathers() || self.sweeping && self.current_ring == Some(ring)
+    /// Whether sweeps go to several rings and none is at this one: what waits there is for its next visit.
+    pub(super) fn is_elsewhere(&self, ring: RingId) -> bool {
+        self.gathers() && !(self.sweeping && self.current_ring == Some(ring))
     }
 
     /// Whether a sweep over several rings has emptied each of them once: what came to the first meanwhile is for the next.
     pub(super) fn has_been_everywhere(&self) -> bool {
-        let waits = |ring: &RingId| self.guaranteed.get(ring).is_some_and(|queue| !queue.is_empty());
-        let goes_on = self.current_ring.is_some_and(|ring| waits(&ring));
+        let goes_on = self.current_ring.is_some_and(|ring| self.waits(ring));
         let left = |ring: &RingId| self.current_ring != Some(*ring) && !self.visited.contains(ring);
-        self.gathers() && !goes_on && !self.guaranteed.keys().any(|ring| left(ring) && waits(ring))
+        self.gathers() && !goes_on && !self.guaranteed.keys().any(|ring| left(ring) && self.waits(*ring))
+    }
+
+    fn waits(&self, ring: RingId) -> bool {
+        self.guaranteed.get(&ring).is_some_and(|queue| !queue.is_empty())
     }
 
     /// The next write of the sweep: of the ring being written, unless another ring's latest start has come.

@@ -2,7 +2,7 @@ use crate::Target;
 use crate::fake::Fake;
 use crate::object::Placement;
 use crate::object::audit::ObjectsFound;
-use crate::object::rows::{BLOCK, Key, Part, Quota, Row};
+use crate::object::rows::{BLOCK, Key, Part, Row};
 use crate::object::testing::{self, id};
 use crate::seeds::each;
 use crate::verify::verify;
@@ -127,10 +127,8 @@ fn rows_that_contradict_one_another_are_told() {
         ),
     ];
     for (spoil, words) in cases {
-        let fake = Fake::new(Bytes::mib(64), false);
-        let target = fake.target();
+        let (fake, target) = testing::device(Bytes::mib(64));
         let objects = target.objects();
-        fake.run(objects.create_volume(1, Quota::default())).unwrap();
         for object in 1..=3 {
             fake.run(objects.create(id(object), Vec::new())).unwrap();
             fake.run(objects.write(target.stream(), id(object), 0, &[1; 50_000], Placement::Home)).unwrap();

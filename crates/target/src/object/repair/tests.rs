@@ -1,6 +1,6 @@
 use crate::fake::Fake;
 use crate::object::audit::ObjectsFound;
-use crate::object::rows::{BLOCK, Head, Key, Piece, Quota, Row, Shared};
+use crate::object::rows::{BLOCK, Head, Key, Piece, Row, Shared};
 use crate::object::space::Run;
 use crate::object::testing::{self, id};
 use crate::object::{Placement, Work};
@@ -15,10 +15,8 @@ fn content(n: u64) -> Vec<u8> {
 
 /// A device with three objects of some pieces, one in a log, and a snapshot; and its rows made wrong by `spoil`.
 fn spoiled(spoil: impl FnOnce(&mut Work)) -> Fake {
-    let fake = Fake::new(Bytes::mib(64), false);
-    let target = fake.target();
+    let (fake, target) = testing::device(Bytes::mib(64));
     let objects = target.objects();
-    fake.run(objects.create_volume(1, Quota::default())).unwrap();
     for n in 1..=3 {
         fake.run(objects.create(id(n), Vec::new())).unwrap();
         fake.run(objects.write(target.stream(), id(n), 0, &content(n), Placement::Home)).unwrap();
