@@ -43,12 +43,17 @@ pub(crate) fn checksum(prefix: &[u8], body: &[u8]) -> u32 {
 
 /// Puts `body` behind its prefix.
 pub(crate) fn put(out: &mut [u8], magic: [u8; 8], version: u32, body: &[u8]) {
+    out[PREFIX..PREFIX + body.len()].copy_from_slice(body);
+    put_prefix(out, magic, version, body.len());
+}
+
+/// Puts the prefix of the body of `length` bytes that lies behind it.
+pub(crate) fn put_prefix(out: &mut [u8], magic: [u8; 8], version: u32, length: usize) {
     out[..8].copy_from_slice(&magic);
     out[8..12].copy_from_slice(&version.to_le_bytes());
-    out[12..16].copy_from_slice(&(body.len() as u32).to_le_bytes());
-    let checksum = checksum(out, body);
+    out[12..16].copy_from_slice(&(length as u32).to_le_bytes());
+    let checksum = checksum(out, &out[PREFIX..PREFIX + length]);
     out[16..20].copy_from_slice(&checksum.to_le_bytes());
-    out[PREFIX..PREFIX + body.len()].copy_from_slice(body);
 }
 
 impl Superblock {

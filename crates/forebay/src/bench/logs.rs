@@ -3,7 +3,7 @@
 
 use super::figures::{self, Latency, fields, millis, rounded};
 use clap::{Args, ValueEnum};
-use forebay_env::real::{self, OpenMode, Options};
+use forebay_env::real::{self, OpenMode, Options, process};
 use forebay_model::{Bytes, Error, Result};
 use forebay_sim::disk::{DiskSpec, presets};
 use forebay_sim::logs::{Durable, Load, MixedLoad, Outcome, Policy, Share, durable_writes, run as run_load, run_mixed};
@@ -110,6 +110,7 @@ struct ClientFigures {
     writes: u64,
     writes_per_second: f64,
     flushes: u64,
+    cpu_microseconds_per_write: f64,
     sync_latency_ms: Latency,
 }
 
@@ -178,7 +179,7 @@ fn of_clients(args: &LogsArgs, clients: u64, disk: Option<DiskSpec>) -> Result<C
         Some(disk) => {
             let world = World::new(args.seed);
             let disk = world.disk(disk);
-            world.run(durable_writes(world.env(disk), None, clients, span))?
+            world.run(durable_writes(world.env(disk), None, clients, span, process::cpu_time))?
         }
         None => figures::in_directory(&args.disk, |dir| on_file(&dir.join("target"), args.size, clients, span))?,
     };
@@ -190,6 +191,7 @@ fn of_clients(args: &LogsArgs, clients: u64, disk: Option<DiskSpec>) -> Result<C
         writes: durable.latencies.len() as u64,
         writes_per_second: rounded(durable.rate()),
         flushes: durable.syncs,
+        cpu_microseconds_per_write: rounded(durable.cpu.as_secs_f64() * 1e6 / durable.latencies.len().max(1) as f64),
         sync_latency_ms: Latency::of(&durable.latencies),
     })
 }
@@ -204,7 +206,7 @@ fn on_file(path: &Path, size: Bytes, clients: u64, span: Duration) -> Result<Dur
         let geometry = env.device.geometry();
         let options = MeasureOptions::for_extent(geometry.size, geometry.rotates, true);
         let profile = measure(&env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await?;
-        durable_writes(env, Some(profile), clients, span).await
+        durable_writes(env, Some(profile), clients, span, process::cpu_time).await
     })?
 }
 

@@ -27,6 +27,8 @@ pub struct Durable {
     pub span: Duration,
     /// Flushes of the device that made them durable.
     pub syncs: u64,
+    /// What the process took of a processor meanwhile.
+    pub cpu: Duration,
 }
 
 impl Durable {
@@ -37,7 +39,14 @@ impl Durable {
 }
 
 /// Formats the device, which is as `profile` says, or as it says itself, and has `clients` write for `span`.
-pub async fn durable_writes(env: Env, profile: Option<Profile>, clients: u64, span: Duration) -> Result<Durable> {
+/// `cpu_time` is what the process took of a processor so far.
+pub async fn durable_writes(
+    env: Env,
+    profile: Option<Profile>,
+    clients: u64,
+    span: Duration,
+    cpu_time: fn() -> Duration,
+) -> Result<Durable> {
     if clients == 0 || clients > MOST {
         return Err(Error::usage(format!("{clients} clients at once; give 1 to {MOST}")));
     }
@@ -52,7 +61,7 @@ pub async fn durable_writes(env: Env, profile: Option<Profile>, clients: u64, sp
     }
     let before = target.objects().counters().syncs;
     let latencies = Rc::new(RefCell::new(Vec::new()));
-    let begin = clock.now();
+    let (begin, cpu) = (clock.now(), cpu_time());
     let client = |object| {
         let (target, clock, random, latencies) = (target.clone(), clock.clone(), random.clone(), latencies.clone());
         spawner.spawn(async move {
@@ -70,10 +79,10 @@ pub async fn durable_writes(env: Env, profile: Option<Profile>, clients: u64, sp
     for client in under_way {
         client.await?;
     }
-    let span = clock.now().since(begin);
+    let (span, cpu) = (clock.now().since(begin), cpu_time().saturating_sub(cpu));
     let syncs = target.objects().counters().syncs - before;
     target.close().await?;
     let mut latencies = latencies.take();
     latencies.sort_unstable();
-    Ok(Durable { latencies, span, syncs })
+    Ok(Durable { latencies, span, syncs, cpu })
 }

@@ -28,6 +28,8 @@ const STEP: usize = 1024;
 const TOGETHER: u32 = 8192;
 /// From here on logs are emptied beside everything else: percent of their room that is filled.
 const CROWDED: u64 = 50;
+/// Logs that are emptied until a checkpoint where nothing turns: percent of their room.
+const SETTLED_TOGETHER: u64 = 25;
 /// From here on what is scattered does not go where it was.
 const PRESSED: u64 = 75;
 /// Blocks that lie together at home are not scattered: they take longer than the way to them.
@@ -74,7 +76,7 @@ impl Objects {
         let mut waits = true;
         while self.alive().is_ok() && !self.work.borrow().stopping && self.work.borrow().meta.logs.live() > 0 {
             // Where nothing turns, what is scattered costs no more: there it goes on until there is room.
-            if waits || self.core.disk.rotates() || !self.logs_filled_to(CROWDED) {
+            if waits || self.core.disk.rotates() || !self.logs_crowded() {
                 clock.sleep(PAUSE).await;
             }
             let now = self.core.disk.counters();
@@ -84,20 +86,25 @@ impl Objects {
             let promised = now.guaranteed != before.guaranteed;
             before = now;
             let idle = clock.now().since(busy);
-            let crowded = self.logs_filled_to(CROWDED);
+            let crowded = self.logs_crowded();
             let logs = match crowded || idle >= QUIET {
                 true => self.work.borrow().meta.logs.fullest(false, TOGETHER),
                 false => Vec::new(),
             };
             let step = async {
                 if logs.is_empty() {
+                    if self.settles_together() && self.settling_pays() {
+                        self.checkpoint().await?;
+                    }
                     return Ok::<_, Error>((self.swap_one(idle >= PAUSE, promised).await?, 0));
                 }
                 let logged = self.core.disk.counters().logged;
                 // Done only since nobody else was there.
                 let gives_up = || !crowded && self.core.disk.counters().logged != logged;
                 let homed = self.empty_logs(&logs, false, gives_up).await?;
-                self.checkpoint().await?;
+                if !crowded || self.settling_pays() {
+                    self.checkpoint().await?;
+                }
                 Ok((true, homed))
             };
             waits = true;
@@ -117,8 +124,27 @@ impl Objects {
         self.work.borrow_mut().tending = false;
     }
 
+    /// Whether so much lies in logs that it goes home beside everything else.
+    fn logs_crowded(&self) -> bool {
+        let spent = if self.settles_together() { self.work.borrow().meta.logs.spent() } else { 0 };
+        self.work.borrow().meta.logs.filled_to(CROWDED, self.core.logs(), spent)
+    }
+
+    /// Whether one checkpoint makes many emptied logs room again: where nothing turns it is the larger part of going
+    /// home, as it encodes all rows beside those that changed.
+    fn settles_together(&self) -> bool {
+        !self.core.disk.rotates()
+    }
+
+    /// Whether the logs that are empty but for a checkpoint are worth one.
+    fn settling_pays(&self) -> bool {
+        let logs = &self.work.borrow().meta.logs;
+        let much = u64::from(logs.capacity()) * self.core.logs() * SETTLED_TOGETHER / 100;
+        !self.settles_together() || logs.spent() >= much
+    }
+
     fn logs_filled_to(&self, percent: u64) -> bool {
-        self.work.borrow().meta.logs.filled_to(percent, self.core.logs())
+        self.work.borrow().meta.logs.filled_to(percent, self.core.logs(), 0)
     }
 
     /// Nothing more is written to the logs of these groups until they are let go: they are about to be none.

@@ -465,9 +465,15 @@ impl Logs {
         full
     }
 
-    /// Whether so many percent of the room in `logs` logs is filled.
-    pub fn filled_to(&self, percent: u64, logs: u64) -> bool {
-        self.filled_in_all() * 100 > u64::from(self.capacity()) * logs * percent
+    /// Blocks in logs that are filled and of which none is needed: the next checkpoint makes them room.
+    pub fn spent(&self) -> u64 {
+        let spent = self.logs.iter().filter(|(group, log)| log.live == 0 && self.current != Some(**group));
+        spent.map(|(_, log)| u64::from(log.filled)).sum()
+    }
+
+    /// Whether so many percent of the room in `logs` logs is filled, beside `spent` blocks.
+    pub fn filled_to(&self, percent: u64, logs: u64, spent: u64) -> bool {
+        (self.filled_in_all() - spent) * 100 > u64::from(self.capacity()) * logs * percent
     }
 
     /// Whether a checkpoint would make a log empty.

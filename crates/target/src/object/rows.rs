@@ -23,6 +23,9 @@ pub const LEAF_VERSION: u32 = 1;
 /// A leaf that is larger is cut in two when it is written.
 pub const LEAF_SPLIT: usize = 48 << 10;
 
+/// Bytes that a leaf has before its rows at most: the target, its first key and how many rows there are.
+const BEFORE_ROWS: usize = 64;
+
 /// Where a row stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
@@ -265,11 +268,14 @@ pub type Rows = BTreeMap<Key, Row>;
 
 /// A leaf's bytes, padded to whole blocks: prefix, the target's id, rows. `first` is what the catalog finds it by.
 pub fn encode_leaf(target: TargetId, first: Key, rows: &Rows) -> Result<Vec<u8>> {
-    let body = postcard::to_stdvec(&(target, first, rows))
-        .map_err(|e| Error::usage(format!("rows of objects cannot be encoded: {e}")))?;
-    let length = Bytes((superblock::PREFIX + body.len()) as u64).align_up(BLOCK);
-    let mut bytes = vec![0; length.0 as usize];
-    superblock::put(&mut bytes, LEAF_MAGIC, LEAF_VERSION, &body);
+    // In its place at once: a checkpoint encodes thousands of rows while commands wait.
+    let most = superblock::PREFIX + BEFORE_ROWS + rows.values().map(Row::weight).sum::<usize>();
+    let mut bytes = vec![0; Bytes(most as u64).align_up(BLOCK).0 as usize];
+    let length = postcard::to_slice(&(target, first, rows), &mut bytes[superblock::PREFIX..])
+        .map_err(|e| Error::usage(format!("rows of objects cannot be encoded: {e}")))?
+        .len();
+    superblock::put_prefix(&mut bytes, LEAF_MAGIC, LEAF_VERSION, length);
+    bytes.truncate(Bytes((superblock::PREFIX + length) as u64).align_up(BLOCK).0 as usize);
     Ok(bytes)
 }
 

@@ -1,4 +1,4 @@
-use super::{GATHERED, PRESSED, STEP, TOGETHER};
+use super::{GATHERED, PRESSED, QUIET, STEP, TOGETHER};
 use crate::Target;
 use crate::fake::Fake;
 use crate::object::Placement;
@@ -109,6 +109,20 @@ fn what_lies_together_goes_where_it_was_even_when_logs_are_nearly_full() {
     let homed = fake.run(target.objects().take_home()).unwrap() as usize;
     let moved = homes(&fake, &target).iter().zip(before).filter(|(after, before)| *after != before).count();
     assert!(moved <= homed / STEP * GATHERED, "{moved} of {homed}: more than the ends of steps cut off");
+}
+
+#[test]
+fn where_nothing_turns_what_was_emptied_is_room_again_before_anybody_waits_and_nothing_is_left_in_the_end() {
+    let (fake, target) = device(Bytes::gib(1), false);
+    let objects = target.objects();
+    let room = u64::from(objects.work.borrow().meta.logs.capacity()) * objects.core.logs();
+    for n in 0..3 * room {
+        write(&fake, &target, n * 5 % BLOCKS, (n % 250) as u8);
+        assert!(!objects.work.borrow().making_room, "write {n} of {room} waits for room");
+    }
+    fake.run(objects.core.disk.env().clock.sleep(10 * QUIET));
+    let (homed, filled) = (objects.counters().homed, objects.work.borrow().meta.logs.filled_in_all());
+    assert!(homed > room && filled < 10, "{homed} blocks went home, {filled} are left in logs");
 }
 
 #[test]

@@ -253,3 +253,17 @@ fn where_logs_are_far_between_the_nearest_open_one_is_taken_before_another_is_op
     assert_eq!(place(&mut logs, 1, within(30)).unwrap().group, 5, "the one that is written to is near");
     assert_eq!(place(&mut logs, 1, within(40)).unwrap(), Spot { group: 45, block: 0, opens: Vec::new() });
 }
+
+#[test]
+fn what_is_filled_with_nothing_that_is_needed_is_spent_but_for_the_log_being_written() {
+    let mut logs = logs();
+    for (group, blocks) in [(7, 5), (20, 4), (40, 3)] {
+        place(&mut logs, blocks, within(group)).unwrap();
+    }
+    logs.needed(7);
+    assert_eq!((logs.spent(), logs.filled_in_all()), (4, 12), "one block is needed in 7, and 40 is written to");
+    logs.dropped(7);
+    assert_eq!(logs.spent(), 9);
+    // Of 64 logs of 16 blocks, 1 % are ten blocks and a bit.
+    assert!(logs.filled_to(1, 64, 0) && !logs.filled_to(1, 64, logs.spent()));
+}
