@@ -7,13 +7,14 @@
 //! every read: the bytes are those of the model.
 
 use crate::disk::DiskSpec;
+use crate::fresh;
 use crate::world::World;
 use forebay_env::{Env, Random};
 use forebay_model::object::Durability;
-use forebay_model::{Bytes, Kind, ObjectId, Profile};
+use forebay_model::{Bytes, Kind, ObjectId};
 use forebay_target::Target;
 use forebay_target::object::inline::INLINE_UP_TO;
-use forebay_target::object::rows::{BLOCK, Quota};
+use forebay_target::object::rows::BLOCK;
 use forebay_target::object::{How, Placement, Scope};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -118,12 +119,8 @@ pub fn live(seed: u64, spec: DiskSpec, lives: u32) -> Tally {
     let model = Rc::new(RefCell::new(Model::default()));
     world.run(async {
         let env = world.env(disk.clone());
-        let geometry = env.device.geometry();
-        Target::format(env.clone(), Profile::guess(geometry.size, geometry.rotates))
-            .await
-            .expect("it can be formatted");
-        let target = Target::open(env).await.expect("a formatted disk opens");
-        target.objects().create_volume(VOLUME, Quota::default()).await.expect("a volume fits");
+        let profile = fresh::guessed(&env);
+        fresh::target(env, profile, VOLUME).await.expect("a healthy disk can be formatted and opened");
     });
     world.kill();
     for _ in 0..lives {
