@@ -6,7 +6,9 @@
 //! some command, and nothing of those after it; what a volume says that it holds is what its objects hold. Checked at
 //! every read: the bytes are those of the model.
 
-use crate::disk::DiskSpec;
+pub mod rot;
+
+use crate::disk::{DiskSpec, SimDisk};
 use crate::fresh;
 use crate::world::World;
 use forebay_env::{Env, Random};
@@ -113,6 +115,12 @@ impl Model {
 
 /// Lives `lives` lives on a fresh disk of `spec`.
 pub fn live(seed: u64, spec: DiskSpec, lives: u32) -> Tally {
+    let (.., model) = lived(seed, spec, lives);
+    model.take().tally
+}
+
+/// A world in which so many lives were lived, and what has to be on its disk.
+fn lived(seed: u64, spec: DiskSpec, lives: u32) -> (World, SimDisk, Rc<RefCell<Model>>) {
     let world = World::new(seed);
     let disk = world.disk(spec);
     let random = world.random();
@@ -139,7 +147,7 @@ pub fn live(seed: u64, spec: DiskSpec, lives: u32) -> Tally {
         world.run(verify(world.env(disk.clone()), model.clone(), seed));
         world.kill();
     }
-    model.take().tally
+    (world, disk, model)
 }
 
 async fn one_life(env: Env, spawner: forebay_env::Spawner, model: Rc<RefCell<Model>>) {
