@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 
-use forebay_model::{Bytes, ObjectId, Profile};
+use forebay_model::{ObjectId, Profile};
 use forebay_sim::World;
 use forebay_sim::disk::presets;
 use forebay_target::Target;
@@ -21,7 +21,7 @@ const SECOND: usize = MOST / 2 + 100;
 
 /// What write `number` writes: pages that are unlike their neighbours and those of other writes.
 fn content(number: u64) -> Vec<u8> {
-    let word = |page: u64| (number << 32 | page % 509).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let word = |page: u64| (number * 509 + page % 509).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (0..(MOST / PAGE) as u64).flat_map(|page| word(page).to_le_bytes().repeat(PAGE / 8)).collect()
 }
 
@@ -48,7 +48,7 @@ fn two_writes_of_64_mebibytes_that_overlap_are_each_whole_or_absent_wherever_the
     world.kill();
     // What the object is, and in how many rounds each number of the two writes was there.
     let (mut object, mut there) = (Vec::new(), [0; 3]);
-    for (round, cut) in (1..).zip([1, 40, 90, 140, 190, 240, 255, 260, 262, 264, 266, 268, 272, 280]) {
+    for (round, cut) in (1..).zip([1, 90, 190, 240, 255, 260, 264, 268, 272, 280]) {
         let writes = [(0, content(2 * round)), (SECOND, content(2 * round + 1))];
         let acknowledged = Rc::new(RefCell::new(Vec::new()));
         let env = world.env(disk.clone());
@@ -99,6 +99,7 @@ fn two_writes_of_64_mebibytes_that_overlap_are_each_whole_or_absent_wherever_the
         there[made.len()] += 1;
         object = read;
     }
+    println!("none, one and both of them were there: {there:?}");
     // Otherwise nothing was shown.
-    assert!(there.iter().all(|rounds| *rounds > 0), "none, one and both of them were there: {there:?}");
+    assert!(there.iter().all(|rounds| *rounds > 0), "{there:?}");
 }
