@@ -57,6 +57,27 @@ fn what_would_go_beyond_a_hard_quota_is_refused_and_leaves_nothing() {
 }
 
 #[test]
+fn whoever_puts_more_than_a_soft_quota_is_told_of_it_and_it_is_there_all_the_same() {
+    let place = Place::formatted("256MiB");
+    place.ok_fed(&["put", "-", "/a"], &Dice(1).bytes(1 << 20));
+    // A name is an object, too; it comes when its bytes are there.
+    place.ok(&["volume", "quota", "default", "--soft", "2MiB", "--soft-objects", "4"]);
+    let within = values(&place.ok_fed(&["put", "-", "/b", "--json"], &Dice(2).bytes(500_000)));
+    assert_eq!(within[0]["over_quota"], Value::Null);
+    let bytes = Dice(3).bytes(1 << 20);
+    let told = place.feed(&["put", "-", "/c"], &bytes);
+    let words = String::from_utf8(told.stderr).unwrap();
+    assert!(told.status.success(), "{words}");
+    assert!(words.contains("soft quota") && words.contains("of 2 MiB") && words.contains("5 of 4 objects"), "{words}");
+    place.ok(&["get", "/c", "back"]);
+    assert!(std::fs::read(place.path("back")).unwrap() == bytes);
+    place.ok(&["rm", "/a"]);
+    place.ok(&["rm", "/b"]);
+    let objects = values(&place.ok_fed(&["put", "-", "/c", "--force", "--json"], b"less"));
+    assert_eq!(objects[0]["over_quota"], Value::Null, "{objects:?}");
+}
+
+#[test]
 fn what_is_chosen_for_targets_and_volumes_is_kept_whoever_has_the_cluster() {
     let place = Place::formatted("256MiB");
     let chosen = |args: &[&str]| {

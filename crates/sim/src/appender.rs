@@ -2,11 +2,11 @@
 //! or alone: what it gets, what the reader keeps, and what it costs afterwards to have all of it at home.
 
 use crate::disk::DiskSpec;
+use crate::fresh;
 use crate::world::World;
 use forebay_env::Clock;
-use forebay_model::{Bytes, Error, Moment, ObjectId, Profile, Rate, Result};
+use forebay_model::{Bytes, Error, Moment, ObjectId, Rate, Result};
 use forebay_target::object::Placement;
-use forebay_target::object::rows::Quota;
 use forebay_target::{Objects, Target};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -65,11 +65,8 @@ pub fn run(seed: u64, load: &Load) -> Result<Outcome> {
     let clock = world.clock();
     let load = load.clone();
     world.run(async move {
-        let geometry = env.device.geometry();
-        Target::format(env.clone(), Profile::guess(geometry.size, geometry.rotates)).await?;
-        let target = Target::open(env.clone()).await?;
+        let target = fresh::target(env.clone(), fresh::guessed(&env), VOLUME).await?;
         let objects = target.objects();
-        objects.create_volume(VOLUME, Quota::default()).await?;
         objects.create(APPENDED, Vec::new()).await?;
         objects.create(READ, Vec::new()).await?;
         let stream = target.stream();

@@ -270,7 +270,8 @@ impl SimDisk {
         }
         let mut guard = self.inner.state.borrow_mut();
         let state = &mut *guard;
-        self.inner.begin(state, op, offset, buffer, flushed, ticket);
+        let (fate, mark) = (state.faults.fate(op), state.unflushed.mark());
+        self.inner.begin(state, InFlight { op, offset, fate, mark, buffer, flushed, ticket });
         pending
     }
 }

@@ -25,6 +25,7 @@ pub mod audit;
 pub mod damage;
 pub mod disk;
 pub mod feeder;
+mod fresh;
 pub mod life;
 pub mod limit;
 pub mod logs;

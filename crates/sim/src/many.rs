@@ -2,11 +2,11 @@
 //! end and again: what read-ahead finds for them, for a slow one among them, and what all of them get.
 
 use crate::disk::DiskSpec;
+use crate::fresh;
 use crate::world::World;
 use forebay_env::Clock;
-use forebay_model::{Bytes, Error, ObjectId, Profile, Rate, Result};
+use forebay_model::{Bytes, Error, ObjectId, Rate, Result};
 use forebay_target::object::Placement;
-use forebay_target::object::rows::Quota;
 use forebay_target::schedule::StreamId;
 use forebay_target::{Objects, Target};
 use std::cell::Cell;
@@ -105,10 +105,7 @@ pub fn run(seed: u64, load: &Load) -> Result<Outcome> {
     let clock = world.clock();
     let load = load.clone();
     world.run(async move {
-        let geometry = env.device.geometry();
-        Target::format(env.clone(), Profile::guess(geometry.size, geometry.rotates)).await?;
-        let target = Target::open(env.clone()).await?;
-        target.objects().create_volume(VOLUME, Quota::default()).await?;
+        let target = fresh::target(env.clone(), fresh::guessed(&env), VOLUME).await?;
         let all = load.readers + u64::from(load.slow.is_some());
         write_all(&target, all, load.size).await?;
         target.objects().set_cache(load.cache);

@@ -6,14 +6,17 @@
 //! some command, and nothing of those after it; what a volume says that it holds is what its objects hold. Checked at
 //! every read: the bytes are those of the model.
 
-use crate::disk::DiskSpec;
+pub mod rot;
+
+use crate::disk::{DiskSpec, SimDisk};
+use crate::fresh;
 use crate::world::World;
 use forebay_env::{Env, Random};
 use forebay_model::object::Durability;
-use forebay_model::{Bytes, Kind, ObjectId, Profile};
+use forebay_model::{Bytes, Kind, ObjectId};
 use forebay_target::Target;
 use forebay_target::object::inline::INLINE_UP_TO;
-use forebay_target::object::rows::{BLOCK, Quota};
+use forebay_target::object::rows::BLOCK;
 use forebay_target::object::{How, Placement, Scope};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -112,18 +115,20 @@ impl Model {
 
 /// Lives `lives` lives on a fresh disk of `spec`.
 pub fn live(seed: u64, spec: DiskSpec, lives: u32) -> Tally {
+    let (.., model) = lived(seed, spec, lives);
+    model.take().tally
+}
+
+/// A world in which so many lives were lived, and what has to be on its disk.
+fn lived(seed: u64, spec: DiskSpec, lives: u32) -> (World, SimDisk, Rc<RefCell<Model>>) {
     let world = World::new(seed);
     let disk = world.disk(spec);
     let random = world.random();
     let model = Rc::new(RefCell::new(Model::default()));
     world.run(async {
         let env = world.env(disk.clone());
-        let geometry = env.device.geometry();
-        Target::format(env.clone(), Profile::guess(geometry.size, geometry.rotates))
-            .await
-            .expect("it can be formatted");
-        let target = Target::open(env).await.expect("a formatted disk opens");
-        target.objects().create_volume(VOLUME, Quota::default()).await.expect("a volume fits");
+        let profile = fresh::guessed(&env);
+        fresh::target(env, profile, VOLUME).await.expect("a healthy disk can be formatted and opened");
     });
     world.kill();
     for _ in 0..lives {
@@ -142,7 +147,7 @@ pub fn live(seed: u64, spec: DiskSpec, lives: u32) -> Tally {
         world.run(verify(world.env(disk.clone()), model.clone(), seed));
         world.kill();
     }
-    model.take().tally
+    (world, disk, model)
 }
 
 async fn one_life(env: Env, spawner: forebay_env::Spawner, model: Rc<RefCell<Model>>) {

@@ -2,11 +2,10 @@
 //! runs are in which each object lies afterwards (Panasas, FAST 2008, section 4.2, counts the same).
 
 use crate::disk::DiskSpec;
+use crate::fresh;
 use crate::world::World;
 use forebay_model::object::Durability;
-use forebay_model::{Bytes, ObjectId, Profile, Rate, Result};
-use forebay_target::Target;
-use forebay_target::object::rows::Quota;
+use forebay_model::{Bytes, ObjectId, Rate, Result};
 use forebay_target::object::{How, Scope};
 use std::time::Duration;
 
@@ -44,10 +43,8 @@ pub fn run(seed: u64, load: &Load) -> Result<Outcome> {
     let disk = world.disk(load.disk.clone());
     let (env, spawner, clock) = (world.env(disk), world.spawner(), world.clock());
     world.run(async {
-        let geometry = env.device.geometry();
-        Target::format(env.clone(), Profile::guess(geometry.size, geometry.rotates)).await?;
-        let target = Target::open(env).await?;
-        target.objects().create_volume(1, Quota::default()).await?;
+        let profile = fresh::guessed(&env);
+        let target = fresh::target(env, profile, 1).await?;
         let begin = clock.now();
         let mut users = Vec::new();
         for object in 1..=load.streams {

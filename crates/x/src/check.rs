@@ -1,7 +1,7 @@
 //! `cargo x check`: what has to hold before anything lands.
 
 use crate::tree::{Finding, Tree};
-use crate::{doors, layering, links, style};
+use crate::{doors, layering, links, shown, style};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
@@ -15,6 +15,7 @@ const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
     style::finished,
     style::no_dead_code,
     links::links,
+    shown::shown,
 ];
 
 /// Reports every finding of the house rules on stderr. True if there is none.

@@ -12,6 +12,7 @@ mod lexer;
 mod links;
 mod packages;
 mod run;
+mod shown;
 mod style;
 mod tree;
 

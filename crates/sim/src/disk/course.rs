@@ -1,14 +1,12 @@
 //! What becomes of an I/O: it is begun, and when the mechanics are done with it, does to the content what its fate is.
 
 use super::faults::Fate;
-use super::flight::{InFlight, Ticket};
+use super::flight::InFlight;
 use super::mechanics::{Action, Now, Request};
 use super::unflushed::{Part, write_part};
 use super::{DiskSpec, Inner, Op, State};
 use crate::timeline::Handler;
-use forebay_env::Buffer;
 use forebay_model::{Bytes, Error, Result};
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::Waker;
 
@@ -16,23 +14,13 @@ use std::task::Waker;
 const MOVE: u64 = 1 << 63;
 
 impl Inner {
-    /// Begins an I/O: the mechanics say when it ends. `flushed`: behind a write comes a flush, of
-    /// it alone, and it ends with that.
-    pub(super) fn begin(
-        self: &Rc<Self>,
-        state: &mut State,
-        op: Op,
-        offset: u64,
-        buffer: Option<Buffer>,
-        flushed: bool,
-        ticket: Rc<RefCell<Ticket>>,
-    ) {
-        let length = if op == Op::Flush { 0 } else { buffer.as_ref().map_or(0, |buffer| buffer.len() as u64) };
+    /// Begins an I/O: the mechanics say when it ends.
+    pub(super) fn begin(self: &Rc<Self>, state: &mut State, io: InFlight) {
+        let (op, offset) = (io.op, io.offset);
+        let length = if op == Op::Flush { 0 } else { io.bytes().len() as u64 };
         let id = state.next_id;
         state.next_id += 1;
-        let fate = state.faults.fate(op);
-        let mark = state.unflushed.mark();
-        state.in_flight.insert(id, InFlight { op, offset, fate, mark, buffer, flushed, ticket });
+        state.in_flight.insert(id, io);
         self.timeline.note(&[self.number, op as u64, self.timeline.nanos(), offset, length]);
         let now = self.now(state);
         state.mechanics.submit(now, Request { id, op, offset, length }, &mut state.actions);
@@ -145,7 +133,11 @@ impl Inner {
             Op::Flush => counters.flushes += 1,
         }
         if flushes {
-            self.begin(state, Op::Flush, 0, io.buffer, true, io.ticket);
+            // A write that did not arrive as a whole is not made durable by it, and the one before that is not either.
+            let arrived = matches!(io.fate, Fate::Healthy | Fate::Misdirected(_));
+            let mark = if arrived { state.unflushed.mark() } else { 0 };
+            let fate = state.faults.fate(Op::Flush);
+            self.begin(state, InFlight { op: Op::Flush, offset: 0, fate, mark, ..io });
             return None;
         }
         let mut ticket = io.ticket.borrow_mut();

@@ -58,6 +58,21 @@ fn a_durable_write_survives_a_cut_and_takes_no_other_with_it() {
 }
 
 #[test]
+fn a_durable_write_that_is_lost_makes_no_other_durable_in_its_place() {
+    for fault in [Fault::LoseWrite { nth: 0 }, Fault::TearWrite { nth: 0 }] {
+        let world = World::new(1);
+        let disk = world.disk(small());
+        write(&world, &disk, 0, 1, 4096).unwrap();
+        disk.inject(fault);
+        world.run(disk.write_durable(Bytes(8192), buffer(2, 4096))).1.unwrap();
+        assert_eq!(disk.unflushed(), Bytes(4096));
+        disk.set_survival(Survival::Nothing);
+        world.crash(&[&disk]);
+        assert_eq!(first_byte(&disk, 0), 0);
+    }
+}
+
+#[test]
 fn names_are_parsed_and_unknown_ones_are_answered_with_the_known() {
     assert_eq!(presets::parse("sim:wd15ears").unwrap().unwrap(), presets::wd15ears());
     assert!(presets::parse("/dev/sda").is_none());

@@ -2,11 +2,10 @@
 //! fast as it goes: on any device, also a real one.
 
 use super::place::BLOCK;
+use crate::fresh;
 use forebay_env::Env;
 use forebay_model::{Error, ObjectId, Profile, Result};
-use forebay_target::Target;
 use forebay_target::object::Placement;
-use forebay_target::object::rows::Quota;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -50,12 +49,9 @@ pub async fn durable_writes(
     if clients == 0 || clients > MOST {
         return Err(Error::usage(format!("{clients} clients at once; give 1 to {MOST}")));
     }
-    let geometry = env.device.geometry();
     let (clock, spawner, random) = (env.clock.clone(), env.spawner.clone(), env.random.clone());
-    let profile = profile.unwrap_or_else(|| Profile::guess(geometry.size, geometry.rotates));
-    Target::format(env.clone(), profile).await?;
-    let target = Target::open(env).await?;
-    target.objects().create_volume(VOLUME, Quota::default()).await?;
+    let profile = profile.unwrap_or_else(|| fresh::guessed(&env));
+    let target = fresh::target(env, profile, VOLUME).await?;
     for object in 1..=clients {
         target.objects().create(ObjectId { volume: VOLUME, object }, Vec::new()).await?;
     }

@@ -5,12 +5,11 @@ use super::array::split;
 use super::place::{BLOCK, SmallWrite};
 use super::system::{Doing, System, Tally};
 use crate::disk::{Op, SimDisk};
+use crate::fresh;
 use crate::world::World;
 use forebay_env::{Env, Spawner};
 use forebay_model::{Bytes, Error, ObjectId, Result};
 use forebay_target::object::Placement;
-use forebay_target::object::rows::Quota;
-use forebay_target::profile::{MeasureOptions, measure};
 use forebay_target::schedule::StreamId;
 use forebay_target::{Objects, Target};
 use std::cell::{Cell, RefCell};
@@ -139,13 +138,8 @@ impl Nearest {
 
 /// Formats a disk, by what it measures, and opens it.
 async fn open(env: Env) -> Result<Disk> {
-    let geometry = env.device.geometry();
-    let mut options = MeasureOptions::for_extent(geometry.size, geometry.rotates, true);
-    options.budget = Duration::from_secs(60);
-    let profile = measure(&env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await?;
-    Target::format(env.clone(), profile).await?;
-    let target = Target::open(env).await?;
-    target.objects().create_volume(VOLUME, Quota::default()).await?;
+    let profile = fresh::measured(&env).await?;
+    let target = fresh::target(env, profile, VOLUME).await?;
     let stream = target.stream();
     Ok(Disk { target, stream })
 }

@@ -15,8 +15,8 @@ fn sixty_readers_find_nearly_everything_read_ahead_and_a_slow_one_among_them_no_
         assert!(with.share() >= 0.95, "{told}");
         assert!(with.slow_reads > 50 && with.slow_found * 100 >= with.slow_reads * 95, "{told}");
         assert_eq!(without.found, 0, "{told}");
-        // Both get what the disk gives.
-        assert!(with.read.0 as f64 >= 0.995 * without.read.0 as f64, "{told}");
+        // Both get what the disk gives: 1.005 and 0.9993 of one another.
+        assert!(with.read.0 as f64 >= 0.999 * without.read.0 as f64, "{told}");
     }
 }
 
@@ -27,7 +27,8 @@ fn readers_that_come_over_one_connection_get_several_times_what_they_get_without
     let without = run(1, &Load { cache: Bytes::ZERO, ..load.clone() }).unwrap();
     let told = format!("{with:?} ({:.3} found), {without:?} without", with.share());
     println!("{told}");
-    assert!(with.share() >= 0.95 && with.read.0 > 3 * without.read.0, "{told}");
+    // It is 3.63 times as much.
+    assert!(with.share() >= 0.95 && with.read.0 as f64 > 3.5 * without.read.0 as f64, "{told}");
     assert!(with.slow_reads > 50 && with.slow_found * 100 >= with.slow_reads * 95, "{told}");
 }
 

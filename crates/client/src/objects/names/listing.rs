@@ -59,7 +59,8 @@ impl Window {
         let found = self.found.entry(name).or_default();
         match content_of(info) {
             Some(content) => found.content = Some(content),
-            None if found.bytes.len() >= self.most => return,
+            // One of them may have the name, and is not listed with them.
+            None if found.bytes.len() > self.most => return,
             None => drop(found.bytes.insert(at, info.head)),
         }
         self.held += 1;
@@ -74,10 +75,11 @@ impl Window {
 
 impl Objects {
     /// Names that are `prefix` or lie under it (`/` is above all), from `from` on if that is said: the first of them,
-    /// about `most`, in order. No more than twice that is held in memory; all that there are are looked through for
-    /// that, each time.
+    /// about `most`, in order. No more than twice that, and one, is held in memory; all that there are are looked through
+    /// for that, each time.
     pub fn names(&self, prefix: &str, from: Option<&str>, most: usize) -> Result<Listing> {
-        let mut window = Window { from: from.unwrap_or("").to_string(), most: most.max(1), ..Window::default() };
+        let most = most.max(1);
+        let mut window = Window { from: from.unwrap_or("").to_string(), most, ..Window::default() };
         for target in self.target_ids()? {
             let mut from = Some(1);
             while let Some(first) = from {
@@ -113,7 +115,7 @@ impl Objects {
                 }
             }
             let unfinished = bytes.into_iter().map(|(place, head)| Unfinished { name: name.clone(), place, head });
-            listing.unfinished.extend(unfinished);
+            listing.unfinished.extend(unfinished.take(most));
         }
         Ok(listing)
     }

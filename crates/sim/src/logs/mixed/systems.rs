@@ -4,6 +4,7 @@ use super::LOGGED;
 use super::place::{PIECE, REGIONS, Regions, WRITTEN};
 use super::trace::Access;
 use crate::disk::{Op, SimDisk};
+use crate::fresh;
 use crate::logs::array::Array;
 use crate::logs::elevator::ElevatorSpec;
 use crate::logs::group::Group;
@@ -11,18 +12,14 @@ use crate::logs::log::{Log, Order};
 use crate::logs::place::{BLOCK, SmallWrite};
 use crate::logs::system::Doing;
 use crate::world::World;
-use forebay_env::Device;
 use forebay_model::ring::RingSpec;
-use forebay_model::{Bytes, Error, ObjectId, Profile, Result};
+use forebay_model::{Bytes, Error, ObjectId, Result};
 use forebay_target::Target;
 use forebay_target::object::Placement;
-use forebay_target::object::rows::Quota;
-use forebay_target::profile::{MeasureOptions, measure};
 use forebay_target::schedule::StreamId;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
 
 /// Serves accesses.
 pub(super) trait System {
@@ -146,14 +143,9 @@ impl Nearest {
     pub(super) fn build(world: &World, disk: &SimDisk, regions: &Regions) -> Result<Nearest> {
         let env = world.env(disk.clone());
         world.run(async {
-            let geometry = disk.geometry();
-            let mut options = MeasureOptions::for_extent(geometry.size, geometry.rotates, true);
-            options.budget = Duration::from_secs(60);
-            let profile = measure(&env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await?;
+            let profile = fresh::measured(&env).await?;
             // While all places are equally fast, rings go to the last that is free.
-            Target::format(env.clone(), Profile::guess(geometry.size, geometry.rotates)).await?;
-            let target = Target::open(env).await?;
-            target.objects().create_volume(VOLUME, Quota::default()).await?;
+            let target = fresh::target(env.clone(), fresh::guessed(&env), VOLUME).await?;
             fill(&target, regions).await?;
             target.set_profile(profile).await?;
             // Opponents have no memory for what was read, either.
