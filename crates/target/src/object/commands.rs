@@ -354,3 +354,6 @@ pub(super) fn set(
     }
     Ok(Change::Attributes { id, time, set })
 }
+
+#[cfg(test)]
+mod tests;
