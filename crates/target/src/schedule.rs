@@ -344,6 +344,19 @@ impl Scheduler {
         self.pump();
     }
 
+    /// Others wait for what this stream asks for, or for none any more: it has every second turn of normal I/O.
+    pub(crate) fn hasten(&self, stream: Option<StreamId>) {
+        let changed = self.inner.state.borrow_mut().streams.hasten(stream);
+        if changed {
+            self.pump();
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn hastened(&self) -> Option<StreamId> {
+        self.inner.state.borrow().streams.hastened()
+    }
+
     /// Writes metadata, before all else.
     pub async fn write_metadata(&self, offset: Bytes, buffer: Buffer) -> Outcome {
         if let Some(error) = self.failure() {

@@ -5,6 +5,9 @@
 //! scattered over a disk that turns goes to fresh places in one run instead: a reader finds it as far away as it was in
 //! the log, and whoever writes need not wait for a thousand ways of the arm.
 //!
+//! From then on it comes sooner than its turn among readers and writers: beside a promise a turn may be half a minute away,
+//! and who writes small things durably would wait for that as soon as the logs are full.
+//!
 //! Order of durable steps: blocks at home, flush, the record that says so. Until that record is durable the blocks in
 //! the log count, so that a step that was cut off is done again. Nothing is locked: what users change meanwhile is left
 //! out of the record, and blocks that they free are not taken by others before the step ends.
@@ -16,7 +19,7 @@ use super::rows::{BLOCK, Crcs, Key, Piece, Row};
 use super::space::Run;
 use super::write::Taken;
 use super::{Objects, Work, replay};
-use crate::schedule::{Counters, StreamId};
+use crate::schedule::Counters;
 use forebay_model::block::crc32c;
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
 use std::rc::Rc;
@@ -28,9 +31,10 @@ const STEP: usize = 1024;
 const TOGETHER: u32 = 8192;
 /// From here on logs are emptied beside everything else: percent of their room that is filled.
 const CROWDED: u64 = 50;
-/// Logs that are emptied until a checkpoint where nothing turns: percent of their room.
-const SETTLED_TOGETHER: u64 = 25;
-/// From here on what is scattered does not go where it was.
+/// Logs that are emptied until a checkpoint where nothing turns: percent of their room. With half of it filled by what
+/// is needed, there is some left before logs are nearly full.
+const SETTLED_TOGETHER: u64 = 20;
+/// From here on what is scattered does not go where it was, and what goes home waits for no long turns of others.
 const PRESSED: u64 = 75;
 /// Blocks that lie together at home are not scattered: they take longer than the way to them.
 const GATHERED: usize = 32;
@@ -86,6 +90,7 @@ impl Objects {
             let promised = now.guaranteed != before.guaranteed;
             before = now;
             let idle = clock.now().since(busy);
+            self.see_to_haste();
             let crowded = self.logs_crowded();
             let logs = match crowded || idle >= QUIET {
                 true => self.work.borrow().meta.logs.fullest(false, TOGETHER),
@@ -122,6 +127,7 @@ impl Objects {
             }
         }
         self.work.borrow_mut().tending = false;
+        self.see_to_haste();
     }
 
     /// Whether so much lies in logs that it goes home beside everything else.
@@ -180,15 +186,33 @@ impl Objects {
             return self.alive();
         }
         self.work.borrow_mut().making_room = true;
+        self.see_to_haste();
         let result = self.make_room_alone().await;
         self.work.borrow_mut().making_room = false;
+        self.see_to_haste();
         self.changed.notify();
         result
+    }
+
+    /// Has what goes home come before the turns of others while somebody waits for room in the logs or soon may, also
+    /// if it is under way since before that.
+    pub(super) fn see_to_haste(&self) {
+        let hastened = self.work.borrow().making_room || self.logs_filled_to(PRESSED);
+        self.core.disk.hasten(hastened.then_some(self.stream));
     }
 
     async fn make_room_alone(&self) -> Result<()> {
         let filled = || self.work.borrow().meta.logs.filled_in_all();
         let before = filled();
+        let under_way = self.work.borrow().homing;
+        if under_way {
+            // What goes home already may be enough.
+            self.changed.until(|| !self.work.borrow().homing || self.work.borrow().failure.is_some()).await;
+            self.checkpoint().await?;
+            if filled() < before {
+                return Ok(());
+            }
+        }
         let mut homed = Ok(0);
         // What is to stay in logs goes home only if nothing else makes room.
         for all in [false, true] {
@@ -228,8 +252,7 @@ impl Objects {
         let before = self.counters().homed;
         let mut contents = Vec::new();
         for (group, filled) in logs {
-            let (stream, _turn) = self.stream_home();
-            contents.push(self.read_log(stream, *group, 0, *filled).await?.0);
+            contents.push(self.read_log(self.stream, *group, 0, *filled).await?.0);
         }
         let in_logs = logs.iter().zip(&contents);
         let mut lying: Vec<Loose<'_>> = in_logs.flat_map(|((group, _), bytes)| self.lying_in(*group, bytes)).collect();
@@ -243,8 +266,7 @@ impl Objects {
         let mut last = None;
         let mut steps = lying.chunks(STEP);
         for step in steps.by_ref() {
-            let (stream, _turn) = self.stream_home();
-            last = self.step_home(stream, step).await?.or(last);
+            last = self.step_home(step).await?.or(last);
             if gives_up() {
                 break;
             }
@@ -292,18 +314,8 @@ impl Objects {
         lying
     }
 
-    /// Whose turn a step home takes. Where somebody waits for room in the logs it is a new stream's, which comes before
-    /// those that had theirs.
-    fn stream_home(&self) -> (StreamId, Option<Turn<'_>>) {
-        if !self.work.borrow().making_room {
-            return (self.stream, None);
-        }
-        let stream = self.core.next_stream();
-        (stream, Some(Turn { objects: self, stream }))
-    }
-
     /// Takes those of `lying` home that still count. The number of the record that says so, if there is one.
-    async fn step_home(&self, stream: StreamId, lying: &[Loose<'_>]) -> Result<Option<u64>> {
+    async fn step_home(&self, lying: &[Loose<'_>]) -> Result<Option<u64>> {
         let ranges: Vec<(Key, Key)> = lying.iter().flat_map(|l| touching(l.id, l.block, l.block + 1)).collect();
         let ids = lying.chunk_by(|a, b| a.id == b.id && a.block + 1 == b.block);
         let all: Vec<Change> = ids.map(|run| over(run[0].id, run[0].block, run.len() as u64)).collect();
@@ -333,7 +345,7 @@ impl Objects {
         let mut blocks = taken.iter().flat_map(|taken| &taken.runs).flat_map(|run| run.at..run.end());
         homes.iter_mut().filter(|(_, _, to)| to.is_none()).for_each(|(_, _, to)| *to = blocks.next());
         let placed: Vec<(u64, Loose<'_>)> = homes.iter().filter_map(|(l, _, to)| Some(((*to)?, **l))).collect();
-        self.write_placed(stream, &placed).await?;
+        self.write_placed(self.stream, &placed).await?;
         let all = moves(homes.iter().filter_map(|(l, _, to)| Some((*l, (*to)?))));
         if all.is_empty() {
             return Ok(None);
@@ -375,18 +387,6 @@ type Home<'a, 'b> = (&'a Loose<'b>, Option<u64>, Option<u64>);
 /// What a device did for others than those who move what lies in logs.
 fn moved(counters: &Counters) -> Bytes {
     counters.guaranteed + counters.normal + counters.logged
-}
-
-/// A stream for one step.
-struct Turn<'a> {
-    objects: &'a Objects,
-    stream: StreamId,
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.objects.core.disk.end_stream(self.stream);
-    }
 }
 
 /// A change that lets go what lies at home in `blocks` blocks of an object: what has to be in memory for that.

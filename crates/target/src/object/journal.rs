@@ -241,6 +241,7 @@ impl Objects {
             work.tending |= tends;
             (crowded && !work.checkpointing, tends)
         };
+        self.see_to_haste();
         let spawner = &self.core.disk.env().spawner;
         if idle {
             spawner.detach(self.clone().tend());

@@ -127,6 +127,13 @@ struct Log {
     live: u32,
 }
 
+/// Blocks of all logs together.
+#[derive(Debug, Clone, Copy, Default)]
+struct All {
+    filled: u64,
+    live: u64,
+}
+
 /// The logs of a target.
 pub struct Logs {
     layout: Layout,
@@ -134,6 +141,8 @@ pub struct Logs {
     near_groups: u32,
     /// Those that are not empty, and those that are open.
     logs: BTreeMap<u32, Log>,
+    /// What they have together: each write asks, and there may be thousands.
+    all: All,
     /// Where opening would look for records.
     open: BTreeSet<u32>,
     /// Where it would look, too, until the catalog that was cut last is durable.
@@ -168,10 +177,13 @@ impl Logs {
     /// The logs that a catalog names; `open` are those that opening reads.
     pub fn new(layout: Layout, records: &[LogRecord], open: &[u32]) -> Logs {
         let log = |r: &LogRecord| (r.group, Log { filled: r.filled, live: r.live });
+        let logs: BTreeMap<u32, Log> = records.iter().map(log).collect();
+        let sum = |of: fn(&Log) -> u32| logs.values().map(|log| u64::from(of(log))).sum();
         Logs {
+            all: All { filled: sum(|log| log.filled), live: sum(|log| log.live) },
             layout,
             near_groups: Settings::default().near_groups,
-            logs: records.iter().map(log).collect(),
+            logs,
             open: open.iter().copied().collect(),
             open_before: BTreeSet::new(),
             emptied: BTreeSet::new(),
@@ -348,6 +360,7 @@ impl Logs {
     /// So many blocks in the log of `group` are needed, whatever was counted.
     pub fn recount(&mut self, group: u32, needed: u32) {
         if let Some(log) = self.logs.get_mut(&group) {
+            self.all.live = self.all.live + u64::from(needed) - u64::from(log.live);
             log.live = needed;
         }
     }
@@ -370,6 +383,7 @@ impl Logs {
         let log = self.logs.entry(group).or_default();
         let block = log.filled;
         log.filled += blocks;
+        self.all.filled += u64::from(blocks);
         Spot { group, block, opens }
     }
 
@@ -379,6 +393,7 @@ impl Logs {
         let fits = self.current == Some(group) && self.filled(group) == end && end + blocks <= most;
         if fits {
             self.logs.entry(group).or_default().filled += blocks;
+            self.all.filled += u64::from(blocks);
         }
         fits
     }
@@ -392,12 +407,14 @@ impl Logs {
             current.into_iter().chain(self.open.iter().copied()).find(|group| self.filled(*group) < capacity)?;
         let block = self.filled(group);
         self.logs.entry(group).or_default().filled += 1;
+        self.all.filled += 1;
         Some((group, block))
     }
 
     /// Found when opening: a record ends before block `end`.
     pub fn found(&mut self, group: u32, end: u32) {
         let log = self.logs.entry(group).or_default();
+        self.all.filled += u64::from(end.saturating_sub(log.filled));
         log.filled = log.filled.max(end);
     }
 
@@ -410,6 +427,7 @@ impl Logs {
     pub fn dropped(&mut self, group: u32) {
         let log = self.logs.get_mut(&group).expect("a block that was needed is in a log");
         log.live -= 1;
+        self.all.live -= 1;
         self.stuck.remove(&group);
         // It may have been one of those.
         if let Some(staying) = self.staying.get_mut(&group) {
@@ -420,6 +438,7 @@ impl Logs {
     /// A block in the log of `group` is needed (again).
     pub fn needed(&mut self, group: u32) {
         self.logs.entry(group).or_default().live += 1;
+        self.all.live += 1;
         self.stuck.remove(&group);
     }
 
@@ -430,12 +449,12 @@ impl Logs {
 
     /// All blocks in logs that are still needed.
     pub fn live(&self) -> u64 {
-        self.logs.values().map(|log| u64::from(log.live)).sum()
+        self.all.live
     }
 
     /// Blocks in logs that are filled.
     pub fn filled_in_all(&self) -> u64 {
-        self.logs.values().map(|log| u64::from(log.filled)).sum()
+        self.all.filled
     }
 
     /// What is needed in the log of `group` cannot be taken home.
@@ -516,7 +535,9 @@ impl Logs {
     pub fn settle(&mut self) {
         self.open_before.clear();
         for group in std::mem::take(&mut self.emptied) {
-            self.logs.remove(&group);
+            let log = self.logs.remove(&group).unwrap_or_default();
+            self.all.filled -= u64::from(log.filled);
+            self.all.live -= u64::from(log.live);
             self.staying.remove(&group);
         }
     }

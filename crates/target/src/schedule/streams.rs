@@ -4,7 +4,8 @@
 //!
 //! Where a turn costs a seek, slices are long, and the stream whose turn it is keeps it through a short pause, as
 //! readers think between reads. A new stream comes next, with a short slice: who asks for little does not wait until
-//! all who ask for much had their turns.
+//! all who ask for much had their turns. Beside a promise a round of long slices may take half a minute: a stream for
+//! which others wait is hastened, and then has every second turn, and all of them are short.
 
 use super::{Pending, StreamId, beyond};
 use forebay_model::{Bytes, Moment, RingId};
@@ -60,6 +61,9 @@ pub(super) enum Turn {
 #[derive(Default)]
 pub(super) struct Streams {
     streams: VecDeque<Stream>,
+    /// The stream that is hastened, and whether it had the last turn.
+    hastened: Option<StreamId>,
+    had_last: bool,
 }
 
 impl Streams {
@@ -134,8 +138,30 @@ impl Streams {
         }
     }
 
+    /// Gives this stream, and no other, every second turn from now on, or none if there is none. Whether that is new.
+    pub(super) fn hasten(&mut self, id: Option<StreamId>) -> bool {
+        let new = self.hastened != id;
+        if new {
+            (self.hastened, self.had_last) = (id, false);
+        }
+        new
+    }
+
+    /// The hastened stream comes next if it wants something and the turn that is over was another one's.
+    fn bring_hastened(&mut self) {
+        let over = !self.had_last && self.streams.front().is_some_and(|first| !first.begun);
+        let wants = |s: &Stream| Some(s.id) == self.hastened && !s.queue.is_empty();
+        if over
+            && let Some(at) = self.streams.iter().position(wants)
+            && let Some(stream) = self.streams.remove(at)
+        {
+            self.streams.push_front(stream);
+        }
+    }
+
     /// Whose turn it is, and whether it wants something.
     pub(super) fn turn(&mut self, now: Moment, rotates: bool) -> Turn {
+        self.bring_hastened();
         let slice = self.slice(rotates);
         let mut left = self.streams.len();
         while left > 0
@@ -180,6 +206,11 @@ impl Streams {
     }
 
     #[cfg(test)]
+    pub(super) fn hastened(&self) -> Option<StreamId> {
+        self.hastened
+    }
+
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.streams.len()
     }
@@ -201,6 +232,7 @@ impl Streams {
     /// The stream whose turn it is has had so many bytes more of its slice.
     fn spend(&mut self, bytes: i64) {
         let stream = self.streams.front_mut().expect("a stream has its turn");
+        self.had_last = Some(stream.id) == self.hastened;
         stream.new = false;
         stream.slice -= bytes;
         stream.begun = stream.slice > 0;
@@ -213,7 +245,8 @@ impl Streams {
         let slice = if rotates {
             let asking =
                 self.streams.iter().filter(|s| !s.queue.is_empty() || s.in_flight > 0 || s.beyond).count() as u64;
-            (ROUND / asking.max(1)).clamp(SLICE_LEAST, SLICE_ROTATING)
+            let most = if self.hastened.is_some() { SLICE_LEAST } else { SLICE_ROTATING };
+            (ROUND / asking.max(1)).clamp(SLICE_LEAST, most)
         } else {
             SLICE_FLAT
         };

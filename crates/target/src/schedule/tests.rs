@@ -486,3 +486,32 @@ fn a_stream_that_ends_is_forgotten_when_what_it_asked_for_has_ended() {
     rig.end();
     assert_eq!(rig.state.streams.len(), 0);
 }
+
+/// MiB that eight readers who always want more get until a stream has had 64 that it asked for.
+fn before_others_had_64(hastened: bool) -> usize {
+    let mut rig = Rig::new(true);
+    (1..=8).for_each(|stream| (0..3).for_each(|n| rig.read(stream, stream * 10_000 + n)));
+    (0..64).for_each(|n| rig.read(9, 90_000 + n));
+    rig.state.streams.hasten(hastened.then_some(StreamId(9)));
+    let (mut others, mut own) = (0, 0);
+    while own < 64 {
+        for did in rig.all() {
+            let Did::Read(mib) = did else { panic!("{did:?}") };
+            if mib >= 90_000 {
+                own += 1;
+            } else {
+                others += 1;
+                rig.read(mib / 10_000, mib + 3);
+            }
+        }
+        rig.end();
+    }
+    others
+}
+
+#[test]
+fn a_stream_for_which_others_wait_has_every_second_turn_and_these_are_short() {
+    let (hastened, usual) = (before_others_had_64(true), before_others_had_64(false));
+    assert!((24..=80).contains(&hastened), "{hastened} MiB");
+    assert!(usual > 400, "{usual} MiB");
+}

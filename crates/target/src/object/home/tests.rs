@@ -6,6 +6,7 @@ use crate::object::apply::touching;
 use crate::object::rows::{BLOCK, Quota};
 use forebay_model::{Bytes, ObjectId};
 use std::rc::Rc;
+use std::task::Poll;
 
 const ONE: ObjectId = ObjectId { volume: 1, object: 1 };
 /// Blocks of the object.
@@ -152,4 +153,46 @@ fn who_is_in_the_way_of_others_ends_after_a_step() {
     assert_eq!((live, homed), (820 + 504, STEP as u64));
     assert_eq!(fake.run(target.objects().take_home()).unwrap(), live - homed, "the rest is not taken for damaged");
     assert!(bytes_of(&fake, &target) == bytes);
+}
+
+#[test]
+fn what_goes_home_is_hastened_while_logs_are_nearly_full_or_somebody_waits_for_room() {
+    let (fake, target) = device(Bytes::mib(128), true);
+    let (objects, disk) = (target.objects(), target.disk());
+    fill(&fake, &target, |n| n < 10);
+    assert_eq!(disk.hastened(), None);
+    objects.work.borrow_mut().making_room = true;
+    objects.see_to_haste();
+    assert_eq!(disk.hastened(), Some(objects.stream));
+    objects.work.borrow_mut().making_room = false;
+    objects.see_to_haste();
+    assert_eq!(disk.hastened(), None);
+    fill(&fake, &target, |_| !objects.logs_filled_to(PRESSED));
+    write(&fake, &target, 0, 9);
+    assert_eq!(disk.hastened(), Some(objects.stream), "whoever fills them sees to it");
+    fake.run(objects.make_room()).unwrap();
+    assert!(!objects.logs_filled_to(PRESSED));
+    assert_eq!(disk.hastened(), None);
+}
+
+#[test]
+fn room_that_is_made_by_what_goes_home_already_is_enough() {
+    let (fake, target) = device(Bytes::mib(128), true);
+    let objects = target.objects().clone();
+    fill(&fake, &target, |_| !objects.logs_filled_to(PRESSED));
+    let logs = full_logs(&target);
+    assert!(logs.len() > 1);
+    let live = objects.work.borrow().meta.logs.live();
+    let waits = objects.clone();
+    let homed = fake.run(async {
+        let mut first = std::pin::pin!(objects.empty_logs(&logs[..1], false, || false));
+        std::future::poll_fn(|context| Poll::Ready(first.as_mut().poll(context).is_pending())).await;
+        assert!(objects.work.borrow().homing);
+        let room = fake.env().spawner.spawn(async move { waits.make_room().await });
+        let homed = first.await.unwrap();
+        room.await.unwrap();
+        homed
+    });
+    assert!(0 < homed && homed < live, "{homed} of {live}");
+    assert_eq!(objects.counters().homed, homed, "of other logs nothing had to go");
 }

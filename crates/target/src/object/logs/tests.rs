@@ -241,6 +241,7 @@ fn no_block_of_a_log_is_given_twice_and_others_can_always_be_named() {
             (0..data).for_each(|_| logs.needed(spot.group));
             *live.entry(spot.group).or_default() += data;
             assert_eq!(logs.live(), live.values().map(|n| u64::from(*n)).sum::<u64>());
+            assert_eq!(logs.filled_in_all(), used.values().map(|blocks| blocks.len() as u64).sum::<u64>());
         }
     });
 }
