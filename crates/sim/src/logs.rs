@@ -51,17 +51,20 @@ pub enum Policy {
     Single,
     /// Objects on a target: the log nearest to where the arm is.
     Nearest,
+    /// A log that is always where the arm is, and whose map costs nothing: a bound, of the mixed load only.
+    Ideal,
 }
 
 impl Policy {
     /// All, by the names that [`Policy::parse`] reads.
-    pub const ALL: [(&str, Policy); 6] = [
+    pub const ALL: [(&str, Policy); 7] = [
         ("home", Policy::Home),
         ("ordered", Policy::Ordered),
         ("data", Policy::Data),
         ("adaptive", Policy::Adaptive),
         ("single", Policy::Single),
         ("nearest", Policy::Nearest),
+        ("ideal", Policy::Ideal),
     ];
 
     /// Its name.
@@ -185,6 +188,11 @@ pub fn run(seed: u64, load: &Load) -> Result<Outcome> {
     let system = match load.policy {
         Policy::Nearest => nearest::Nearest::build(&world, &disks, &streamed)?,
         Policy::Home => Rc::new(home::Home::new(array.clone(), streams(&load.windows))),
+        Policy::Ideal => {
+            return Err(Error::usage(
+                "ideal is modelled for the mixed load only; give --trace mixed, or another policy",
+            ));
+        }
         Policy::Single => {
             Rc::new(single::Single::new(&world, array.clone(), places.log.clone(), streams(&load.windows)))
         }

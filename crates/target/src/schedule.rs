@@ -190,6 +190,11 @@ impl Scheduler {
         self.inner.state.borrow_mut().expected.insert(ring, expected);
     }
 
+    /// Whether some ring is promised a rate.
+    pub(crate) fn is_promised(&self) -> bool {
+        self.inner.state.borrow().is_promised()
+    }
+
     /// A ring that writes no more.
     pub(crate) fn expect_nothing(&self, ring: RingId) {
         let mut state = self.inner.state.borrow_mut();

@@ -30,7 +30,8 @@ pub struct LogsArgs {
     /// The file on a real disk that stands for a device
     #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = Bytes::parse)]
     size: Bytes,
-    /// How small writes are made durable: home, ordered, data, adaptive, single or nearest
+    /// How small writes are made durable: home, ordered, data, adaptive, single or nearest; with --trace also ideal, a
+    /// log that is always where the arm is
     #[arg(long, value_parser = Policy::parse)]
     policy: Policy,
     /// Small writes a second for each disk, in rounds of 20 for each disk; 0 for none
@@ -127,6 +128,11 @@ struct TraceFigures {
     latency_ms: Latency,
     read_latency_ms: Latency,
     write_latency_ms: Latency,
+    sequential_read_latency_ms: Latency,
+    sequential_write_latency_ms: Latency,
+    busy_share: f64,
+    seeks_per_second: f64,
+    flushes_per_second: f64,
 }
 
 /// Runs the measurement.
@@ -156,6 +162,7 @@ fn of_trace(args: &LogsArgs, disk: DiskSpec) -> Result<TraceFigures> {
     let span = Duration::from_secs(args.seconds);
     let outcome = run_mixed(args.seed, &MixedLoad { disk, policy: args.policy, iops: args.iops, span })?;
     let all = outcome.all();
+    let took = outcome.took.as_secs_f64().max(f64::MIN_POSITIVE);
     Ok(TraceFigures {
         disk: args.disk.clone(),
         policy: args.policy.name(),
@@ -167,6 +174,11 @@ fn of_trace(args: &LogsArgs, disk: DiskSpec) -> Result<TraceFigures> {
         latency_ms: Latency::of(&all),
         read_latency_ms: Latency::of(&outcome.reads),
         write_latency_ms: Latency::of(&outcome.writes),
+        sequential_read_latency_ms: Latency::of(&outcome.sequential_reads),
+        sequential_write_latency_ms: Latency::of(&outcome.sequential_writes),
+        busy_share: rounded(outcome.disk.busy.as_secs_f64() / took),
+        seeks_per_second: rounded(outcome.disk.seeks as f64 / took),
+        flushes_per_second: rounded(outcome.disk.flushes as f64 / took),
     })
 }
 

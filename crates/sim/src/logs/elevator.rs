@@ -69,6 +69,9 @@ struct State {
     passed: u32,
     serial: u64,
     in_disk: usize,
+    /// Who waits for the next flush, and whether one is under way.
+    flushes: Vec<Rc<Batch>>,
+    flushing: bool,
 }
 
 /// The waiting requests of one side, by place; `(offset, serial)`, since several may be for one place.
@@ -149,11 +152,12 @@ impl Elevator {
         inner.clone().dispatch();
     }
 
-    /// A flush goes to the disk at once, past the queue.
+    /// A flush goes to the disk past the queue: at once, unless one is under way. Those that come meanwhile share the
+    /// next, as in kernels.
     pub(super) fn flush(&self, batch: &Rc<Batch>) {
         batch.add();
-        let (flush, batch) = (self.inner.disk.flush(), batch.clone());
-        self.inner.spawner.detach(async move { batch.end(flush.await) });
+        self.inner.state.borrow_mut().flushes.push(batch.clone());
+        self.inner.clone().begin_flush();
     }
 }
 
@@ -184,6 +188,23 @@ impl State {
 }
 
 impl Inner {
+    fn begin_flush(self: Rc<Self>) {
+        let mut state = self.state.borrow_mut();
+        if state.flushing || state.flushes.is_empty() {
+            return;
+        }
+        state.flushing = true;
+        let waiting = std::mem::take(&mut state.flushes);
+        drop(state);
+        let (flush, inner) = (self.disk.flush(), self.clone());
+        self.spawner.detach(async move {
+            let result = flush.await;
+            inner.state.borrow_mut().flushing = false;
+            inner.clone().begin_flush();
+            waiting.iter().for_each(|batch| batch.end(result.clone()));
+        });
+    }
+
     /// Hands requests to the disk while it takes more.
     fn dispatch(self: Rc<Self>) {
         loop {

@@ -9,16 +9,16 @@ mod systems;
 mod trace;
 
 use super::Policy;
-use crate::disk::{DiskSpec, Op};
+use crate::disk::{Counters, DiskSpec, Op, SimDisk};
 use crate::world::World;
 use forebay_env::{Random, Task};
 use forebay_model::{Bytes, Error, Result};
 use place::Regions;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
-use systems::System;
+use systems::{OneLog, Place, System};
 use trace::{Access, trace};
 
 /// Writes of up to so many bytes go to a log.
@@ -35,7 +35,7 @@ const MOST: u64 = 100_000;
 pub struct MixedLoad {
     /// The disk.
     pub disk: DiskSpec,
-    /// `home`, `single` or `nearest`.
+    /// `home`, `single`, `nearest` or `ideal`.
     pub policy: Policy,
     /// Accesses a second on average.
     pub iops: u64,
@@ -50,9 +50,28 @@ pub struct MixedOutcome {
     pub reads: Vec<Duration>,
     /// Writes, until they were durable, sequential ones included.
     pub writes: Vec<Duration>,
+    /// Those of the reads that were in sequence.
+    pub sequential_reads: Vec<Duration>,
+    /// Those of the writes.
+    pub sequential_writes: Vec<Duration>,
+    /// What the disk did, from the first access that counts until the last one ended.
+    pub disk: Counters,
+    /// How long that was.
+    pub took: Duration,
 }
 
 impl MixedOutcome {
+    fn add(&mut self, access: &Access, latency: Duration) {
+        let (all, sequential) = match access.op {
+            Op::Read => (&mut self.reads, &mut self.sequential_reads),
+            _ => (&mut self.writes, &mut self.sequential_writes),
+        };
+        all.push(latency);
+        if access.sequential {
+            sequential.push(latency);
+        }
+    }
+
     /// Both, the shortest first.
     pub fn all(&self) -> Vec<Duration> {
         let mut all = [&self.reads[..], &self.writes].concat();
@@ -79,11 +98,15 @@ pub fn run_mixed(seed: u64, load: &MixedLoad) -> Result<MixedOutcome> {
     let regions = Regions::of(&disk)?;
     let system: Rc<dyn System> = match load.policy {
         Policy::Home => Rc::new(systems::Home::build(&world, &disk, &regions)?),
-        Policy::Single => Rc::new(systems::Single::build(&world, &disk, &regions)?),
+        Policy::Single => Rc::new(OneLog::build(&world, &disk, &regions, Place::Outside)?),
+        Policy::Ideal => {
+            let place = Place::UnderArm(Cell::new(regions.at(0)), Cell::new(0));
+            Rc::new(OneLog::build(&world, &disk, &regions, place)?)
+        }
         Policy::Nearest => Rc::new(systems::Nearest::build(&world, &disk, &regions)?),
         other => {
             return Err(Error::usage(format!(
-                "the mixed load is not modelled for {}; take home, single or nearest",
+                "the mixed load is not modelled for {}; take home, single, nearest or ideal",
                 other.name()
             )));
         }
@@ -91,17 +114,21 @@ pub fn run_mixed(seed: u64, load: &MixedLoad) -> Result<MixedOutcome> {
     // Drawn apart, so that each policy gets the same.
     let random: Rc<dyn Random> = World::new(seed).random();
     let accesses = trace(&*random, load.iops, WARM_UP + load.span, &regions);
-    world.run(measure(&world, system, accesses))
+    world.run(measure(&world, &disk, system, accesses))
 }
 
-async fn measure(world: &World, system: Rc<dyn System>, accesses: Vec<Access>) -> Result<MixedOutcome> {
+async fn measure(world: &World, disk: &SimDisk, system: Rc<dyn System>, accesses: Vec<Access>) -> Result<MixedOutcome> {
     let (clock, spawner) = (world.clock(), world.spawner());
     let taken: Rc<RefCell<MixedOutcome>> = Rc::default();
     let mut under_way: VecDeque<Task<Result<()>>> = VecDeque::new();
     let begin = clock.now();
+    let mut before = None;
     for access in accesses {
         let due = begin + access.due;
         clock.sleep_until(due).await;
+        if access.due >= WARM_UP {
+            before.get_or_insert_with(|| (disk.counters(), clock.now()));
+        }
         while under_way.front().is_some_and(Task::is_finished) || under_way.len() >= UNDER_WAY {
             if let Some(oldest) = under_way.pop_front() {
                 oldest.await?;
@@ -110,10 +137,8 @@ async fn measure(world: &World, system: Rc<dyn System>, accesses: Vec<Access>) -
         let (clock, taken, system) = (clock.clone(), taken.clone(), system.clone());
         under_way.push_back(spawner.spawn(async move {
             system.access(access).await?;
-            let mut taken = taken.borrow_mut();
-            let latencies = if access.op == Op::Read { &mut taken.reads } else { &mut taken.writes };
             if access.due >= WARM_UP {
-                latencies.push(clock.now().since(due));
+                taken.borrow_mut().add(&access, clock.now().since(due));
             }
             Ok(())
         }));
@@ -122,8 +147,12 @@ async fn measure(world: &World, system: Rc<dyn System>, accesses: Vec<Access>) -
         access.await?;
     }
     let mut outcome = taken.take();
-    outcome.reads.sort_unstable();
-    outcome.writes.sort_unstable();
+    if let Some((counters, since)) = before {
+        outcome.disk = disk.counters() - counters;
+        outcome.took = clock.now().since(since);
+    }
+    let MixedOutcome { reads, writes, sequential_reads, sequential_writes, .. } = &mut outcome;
+    [reads, writes, sequential_reads, sequential_writes].into_iter().for_each(|some| some.sort_unstable());
     Ok(outcome)
 }
 

@@ -134,7 +134,7 @@ fn loads_that_cannot_be_run_are_refused_with_the_remedy() {
     assert_eq!(message(|load| load.iops = 100_001), "100001 writes a second for each disk; give at most 100000");
     assert_eq!(
         Policy::parse("nearer").unwrap_err().message,
-        "no policy is called 'nearer'; the names are home, ordered, data, adaptive, single, nearest"
+        "no policy is called 'nearer'; the names are home, ordered, data, adaptive, single, nearest, ideal"
     );
     for (name, policy) in Policy::ALL {
         assert_eq!((Policy::parse(name).unwrap(), policy.name()), (policy, name));

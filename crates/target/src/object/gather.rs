@@ -102,7 +102,8 @@ impl Objects {
         }
     }
 
-    /// Writes blocks to their places: in the order of these, neighbours together, several writes at a time.
+    /// Writes blocks to their places: in the order of these, neighbours together, several writes at a time; as far as
+    /// [`Objects::flush_home`] goes durably.
     pub(super) async fn write_placed(&self, stream: StreamId, placed: &[(u64, Loose<'_>)]) -> Result<()> {
         let mut order: Vec<&(u64, Loose<'_>)> = placed.iter().collect();
         order.sort_unstable_by_key(|(home, _)| *home);
@@ -124,7 +125,7 @@ impl Objects {
         for write in writing {
             self.wrote_home(write.await)?;
         }
-        Ok(())
+        if placed.is_empty() { Ok(()) } else { self.flush_home().await }
     }
 }
 

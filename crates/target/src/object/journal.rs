@@ -49,6 +49,8 @@ pub(super) struct Queued {
 /// Records that are written together.
 pub(super) struct Batch {
     records: Rc<Vec<Queued>>,
+    /// Whether the device has taken them: what follows them in the log may come.
+    taken: bool,
     /// Whether they are on the device; they are durable when those before them are, too.
     written: bool,
 }
@@ -175,7 +177,7 @@ impl Objects {
         if !freed.is_empty() {
             work.limbo.push_back((number, freed));
         }
-        let after_home = work.written_home;
+        let after_home = if changes.iter().any(Change::points_home) { work.written_home } else { 0 };
         let content = (data > 0).then(|| Rc::new(Content { at, bytes: std::mem::take(content) }));
         if let Some(content) = &content {
             (0..u64::from(data)).for_each(|n| drop(work.unwritten.insert(at + n, content.clone())));
@@ -185,7 +187,7 @@ impl Objects {
         queued.data += data;
         queued.commands += 1;
         queued.contents.extend(content);
-        queued.after_home = after_home;
+        queued.after_home = queued.after_home.max(after_home);
         Ok(())
     }
 
@@ -204,17 +206,19 @@ impl Objects {
     pub(super) async fn write_records(self: &Rc<Self>) -> Result<()> {
         loop {
             self.alive()?;
-            // Of what costs turns there is one at a time, with all that came meanwhile.
             let rotates = self.core.disk.rotates();
-            let most = if rotates { 1 } else { LOGS_IN_FLIGHT };
-            let (empty, under_way) = {
+            let (empty, under_way, taken) = {
                 let work = self.work.borrow();
-                (work.queue.is_empty(), work.batches.len())
+                let taken = work.batches.back().is_none_or(|last| last.taken);
+                (work.queue.is_empty(), work.batches.len(), taken)
             };
             if empty && under_way == 0 && self.work.borrow().stopping {
                 return Ok(());
             }
-            if empty || under_way >= most {
+            // Of what costs turns the device gets one at a time, with all that came meanwhile. While it makes that
+            // durable it may take the next, which lies right behind; but a promise leaves no time for longer flushes.
+            let most = if rotates && self.core.disk.is_promised() { 1 } else { LOGS_IN_FLIGHT };
+            if empty || under_way >= most || rotates && !taken {
                 self.queued.changed().await;
                 continue;
             }
@@ -272,7 +276,7 @@ impl Objects {
             }
             let home = batch.iter().map(|queued| queued.after_home).max().unwrap_or(0);
             let batch = Rc::new(batch);
-            work.batches.push_back(Batch { records: batch.clone(), written: false });
+            work.batches.push_back(Batch { records: batch.clone(), taken: false, written: false });
             (batch, home, work.durable)
         };
         let this = self.clone();
@@ -285,7 +289,7 @@ impl Objects {
     }
 
     /// Writes records, and makes them durable.
-    async fn write_batch(&self, batch: &[Queued], home: u64, durable: u64, rotates: bool) -> Result<()> {
+    async fn write_batch(&self, batch: &Rc<Vec<Queued>>, home: u64, durable: u64, rotates: bool) -> Result<()> {
         if self.work.borrow().flushed_home < home {
             self.flush().await?;
         }
@@ -300,6 +304,10 @@ impl Objects {
             from = to;
         }
         if rotates {
+            if let Some(this) = self.work.borrow_mut().batch(batch) {
+                this.taken = true;
+            }
+            self.queued.notify();
             self.flush().await?;
         }
         Ok(())
@@ -309,10 +317,10 @@ impl Objects {
     fn batch_written(&self, batch: &Rc<Vec<Queued>>) {
         let durable = {
             let mut work = self.work.borrow_mut();
-            let Work { batches, unwritten, durable, counters, .. } = &mut *work;
-            if let Some(this) = batches.iter_mut().find(|b| Rc::ptr_eq(&b.records, batch)) {
+            if let Some(this) = work.batch(batch) {
                 this.written = true;
             }
+            let Work { batches, unwritten, durable, counters, .. } = &mut *work;
             while batches.front().is_some_and(|batch| batch.written) {
                 let Batch { records, .. } = batches.pop_front().expect("it is there");
                 *durable = records.last().map_or(*durable, |last| last.number);
@@ -374,6 +382,12 @@ impl Objects {
         self.core.disk.write_log(BLOCK * at, buffer, durably).await.1
     }
 
+    /// Where each flush costs turns: makes durable what was written home before its record is queued, so that no other
+    /// record waits for that. Elsewhere a batch that waits keeps none from going out beside it.
+    pub(super) async fn flush_home(&self) -> Result<()> {
+        if self.core.disk.rotates() { self.flush().await } else { Ok(()) }
+    }
+
     /// Makes durable what was written.
     pub(super) async fn flush(&self) -> Result<()> {
         let home = self.work.borrow().written_home;
@@ -385,6 +399,11 @@ impl Objects {
 }
 
 impl Work {
+    /// The batch under way with these records.
+    fn batch(&mut self, records: &Rc<Vec<Queued>>) -> Option<&mut Batch> {
+        self.batches.iter_mut().find(|batch| Rc::ptr_eq(&batch.records, records))
+    }
+
     /// The device's block for the content of a command that joins the last record, if that takes it.
     fn join(
         &mut self,
@@ -402,7 +421,7 @@ impl Work {
     /// Queues a record at its place, as the next one; its number.
     fn queue_at(&mut self, group: u32, block: u32, record: Draft) -> u64 {
         self.last += 1;
-        let (number, after_home, contents) = (self.last, self.written_home, Vec::new());
+        let (number, after_home, contents) = (self.last, 0, Vec::new());
         self.queue.push_back(Queued { number, group, block, record, contents, data: 0, commands: 0, after_home });
         number
     }

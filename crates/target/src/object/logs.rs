@@ -29,6 +29,9 @@ const MOST_CACHE: Bytes = Bytes::gib(64);
 const FARTHEST_NEAR: u32 = 10_000;
 /// In zones, logs are opened so far from each other that there are no more than this on the device.
 const FAR_BETWEEN: u32 = 8;
+/// So many records from one place go to a log that is open elsewhere before one is opened there: by then the ways to and
+/// fro took as long as that and its part of a checkpoint.
+const WORTH_OPENING: u32 = 64;
 /// Logs that are opened at once, in the direction in which the arm moves, each so far from the other that it is the
 /// next one to be used.
 pub const OPEN_AHEAD: u32 = 4;
@@ -150,10 +153,12 @@ pub struct Logs {
     /// Logs that are empty once the checkpoint under way is durable; until then nothing is written to them.
     emptied: BTreeSet<u32>,
     current: Option<u32>,
-    /// Logs that were written to since the last checkpoint, and those of the two periods before: what was written to
-    /// again stays open.
-    used: BTreeSet<u32>,
-    used_before: [BTreeSet<u32>; 2],
+    /// Logs that were written to since the last checkpoint and how often, and those of the two periods before: of what
+    /// was written to again the most used stays open.
+    used: BTreeMap<u32, u32>,
+    used_before: [BTreeMap<u32, u32>; 2],
+    /// Where logs are far between: records from each [`HOT_ZONE`] that went to a log elsewhere.
+    strayed: BTreeMap<u32, u32>,
     /// Logs of which something is needed that cannot be taken home, since it is damaged.
     stuck: BTreeSet<u32>,
     /// Blocks that are to stay in a log, as many as were found when it was emptied.
@@ -188,8 +193,9 @@ impl Logs {
             open_before: BTreeSet::new(),
             emptied: BTreeSet::new(),
             current: open.first().copied(),
-            used: BTreeSet::new(),
+            used: BTreeMap::new(),
             used_before: Default::default(),
+            strayed: BTreeMap::new(),
             stuck: BTreeSet::new(),
             staying: BTreeMap::new(),
             barred: BTreeSet::new(),
@@ -258,18 +264,38 @@ impl Logs {
         // Where logs are far between, an open one costs less than one that would have to be opened.
         let spread = self.near_groups > HOT_ZONE;
         let opened = self.open.iter().copied().filter(|group| spread && usable(*group) && fits(self, *group));
-        let nearest = opened.min_by_key(|group| group.abs_diff(near));
-        if let Some(group) = nearest.filter(|group| group.abs_diff(near) < self.near_groups) {
+        let nearest = opened.min_by_key(|group| group.abs_diff(near)).filter(|g| g.abs_diff(near) < self.near_groups);
+        if let Some(group) = nearest
+            && !self.is_worth_opening(near, group)
+        {
             return Some(self.put(group, blocks, Vec::new()));
         }
         let group = self.nearest(near, |group| usable(group) && fits(self, group))?;
         if self.open.contains(&group) {
             return Some(self.put(group, blocks, Vec::new()));
         }
-        let most = MANY_OPEN.saturating_sub(self.looked_at()).clamp(1, OPEN_AHEAD as usize);
+        let ahead = if nearest.is_some() { 1 } else { OPEN_AHEAD as usize };
+        let most = MANY_OPEN.saturating_sub(self.looked_at()).clamp(1, ahead);
         let ahead = (group..self.layout.groups).step_by(self.near_groups as usize).take(most);
         let fresh = ahead.filter(|g| *g == group || usable(*g) && fits(self, *g) && !self.open.contains(g)).collect();
         Some(self.put(group, blocks, fresh))
+    }
+
+    /// Whether a log is to be opened near group `near` although one is open that is not too far away: so many records
+    /// went there from here that another would have cost less, or the one that was opened here is full.
+    fn is_worth_opening(&mut self, near: u32, other: u32) -> bool {
+        if other.abs_diff(near) <= self.zone() {
+            return false;
+        }
+        let here = self.open.iter().any(|group| group.abs_diff(near) <= self.zone());
+        let strayed = self.strayed.entry(near / HOT_ZONE).or_default();
+        *strayed += 1;
+        let worth = here || *strayed > WORTH_OPENING;
+        if !worth || self.looked_at() >= MANY_OPEN {
+            return false;
+        }
+        self.strayed.remove(&(near / HOT_ZONE));
+        true
     }
 
     /// Logs that opening would look at after a crash now: at most [`MOST_OPEN`].
@@ -283,12 +309,13 @@ impl Logs {
             return None;
         }
         let opens = if self.open.contains(&group) { Vec::new() } else { vec![group] };
-        let (current, used) = (self.current, self.used.contains(&group));
+        let (current, used) = (self.current, self.used.get(&group).copied());
         let spot = self.put(group, blocks, opens);
         self.current = current;
-        if !used {
-            self.used.remove(&group);
-        }
+        match used {
+            Some(times) => self.used.insert(group, times),
+            None => self.used.remove(&group),
+        };
         Some(spot)
     }
 
@@ -379,7 +406,7 @@ impl Logs {
 
     fn put(&mut self, group: u32, blocks: u32, opens: Vec<u32>) -> Spot {
         self.current = Some(group);
-        self.used.insert(group);
+        *self.used.entry(group).or_default() += 1;
         let log = self.logs.entry(group).or_default();
         let block = log.filled;
         log.filled += blocks;
@@ -518,9 +545,12 @@ impl Logs {
     pub fn cut(&mut self, open: Option<u32>, usable: impl Fn(u32) -> bool) -> (Vec<LogRecord>, Vec<u32>) {
         self.current = open;
         let used = std::mem::take(&mut self.used);
-        let again = |group: &u32| used.contains(group) && self.used_before.iter().any(|before| before.contains(group));
+        let before = |group: &u32| self.used_before.iter().any(|before| before.contains_key(group));
+        let again = |group: &u32| used.contains_key(group) && before(group);
         let room = |group: &u32| usable(*group) && !self.barred.contains(group) && self.filled(*group) < self.largest();
-        let kept: Vec<u32> = self.open.iter().copied().filter(|g| again(g) && room(g)).take(KEPT_OPEN).collect();
+        let mut kept: Vec<u32> = self.open.iter().copied().filter(|g| again(g) && room(g)).collect();
+        kept.sort_by_key(|group| std::cmp::Reverse(used.get(group)));
+        kept.truncate(KEPT_OPEN);
         let before = std::mem::replace(&mut self.open, open.into_iter().chain(kept).collect());
         self.open_before.extend(before);
         self.used_before.swap(0, 1);

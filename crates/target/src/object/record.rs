@@ -81,6 +81,15 @@ pub enum Change {
 }
 
 impl Change {
+    /// Whether blocks that were written home count from now on: they have to be durable before the record.
+    pub fn points_home(&self) -> bool {
+        match self {
+            Change::Write(write) => !write.pieces.is_empty(),
+            Change::Move { pieces, .. } => !pieces.is_empty(),
+            _ => false,
+        }
+    }
+
     /// Whose blocks follow the record for this change, and which they are.
     pub fn logged(&self) -> Option<(ObjectId, &[(u64, Crcs)])> {
         match self {

@@ -174,6 +174,7 @@ impl Objects {
             }
             from += length;
         }
+        self.flush_home().await?;
         let number = self.enacted(&riding(write, &how.set)?, Vec::new(), check).await?;
         taken.keep();
         Ok(number)

@@ -169,6 +169,12 @@ impl Started {
     }
 }
 
+/// Whether an I/O is a small read. While nothing is promised that could suffer, that goes out beside records and
+/// flushes, too, since the drive reads it on its way. Long ones would hold up both.
+fn is_light(io: &Pending) -> bool {
+    io.direction == Direction::Read && io.buffer.len() <= LIGHT
+}
+
 impl State {
     /// The next thing to do at `now`. Whatever is chosen to be started has been taken off its queue.
     pub(super) fn choose(&mut self, profile: &Profile, now: Moment) -> Choice {
@@ -224,6 +230,11 @@ impl State {
         !waiting && in_flight == 0 && !guaranteed && !self.flushing
     }
 
+    /// Whether some ring is promised a rate.
+    pub(super) fn is_promised(&self) -> bool {
+        self.expected.values().any(|expected| expected.rate > Rate(0))
+    }
+
     /// One more cannot go on before metadata is durable, or one less.
     pub(super) fn hurry(&mut self, hurried: bool) {
         self.hurried = if hurried { self.hurried + 1 } else { self.hurried.saturating_sub(1) };
@@ -259,7 +270,8 @@ impl State {
     fn is_moment_for_log(&self, slack: &Slack<'_>) -> bool {
         // Side by side only where no ring is promised anything.
         let most = if slack.profile.rotates || !self.expected.is_empty() { 1 } else { LOGS_IN_FLIGHT };
-        let free = self.log_in_flight < most && !(self.flushing && slack.profile.rotates);
+        // While a drive empties its cache it may take records that lie right behind: it writes them on its way.
+        let free = self.log_in_flight < most && !(self.flushing && slack.profile.rotates && self.is_promised());
         let Some(next) = self.log.front().filter(|_| free && self.log_wakes(slack).is_none()) else { return false };
         let length = Bytes(next.buffer.len() as u64);
         let way = slack.profile.position_time(self.head, next.offset);
@@ -270,7 +282,7 @@ impl State {
     /// Until when records gather, where a promise leaves so little that they and others have to share it: they have the
     /// arm for half of the time at most.
     fn log_wakes(&self, slack: &Slack<'_>) -> Option<Moment> {
-        let shared = slack.profile.rotates && self.expected.values().any(|expected| expected.rate > Rate(0));
+        let shared = slack.profile.rotates && self.is_promised();
         let others = shared && !self.log.is_empty() && self.streams.next().is_some();
         Some(self.log_due).filter(|due| others && slack.now < *due)
     }
@@ -336,8 +348,13 @@ impl State {
     /// On a device that rotates, reads and sweeps of writes take turns.
     fn choose_sweep_or_reads(&mut self, backlog: bool, slack: &Slack<'_>) -> Choice {
         let Slack { profile, now, .. } = *slack;
-        let light = !backlog && self.is_light();
-        if self.flushing && !light && !self.goes_on_beside_flush() {
+        let free = !backlog && self.guaranteed_in_flight == Bytes::ZERO && !self.is_promised();
+        if free {
+            self.streams.let_pass(is_light);
+        }
+        let light = free && self.streams.next().is_some_and(is_light);
+        let writes = free && self.streams.next().is_some_and(|next| next.direction == Direction::Write);
+        if self.flushing && !light && !writes && !self.goes_on_beside_flush() {
             // Whatever a drive is given while it empties its cache makes that last longer, and acknowledgements wait for it.
             return Choice::Wait(None);
         }
@@ -414,14 +431,6 @@ impl State {
             return Choice::Wait(Some(self.platters_free - AHEAD));
         }
         self.start_guaranteed(profile, now)
-    }
-
-    /// Whether what is next is a small read, and nothing is promised that could suffer: it goes out beside records and
-    /// flushes, too, since the drive reads it on its way. Long ones would hold up both.
-    fn is_light(&self) -> bool {
-        let promised = self.guaranteed_in_flight > Bytes::ZERO || self.expected.values().any(|e| e.rate > Rate(0));
-        let small = |next: &Pending| matches!(next.direction, Direction::Read) && next.buffer.len() <= LIGHT;
-        !promised && self.streams.next().is_some_and(small)
     }
 
     /// On a device without position, writes go out as they come, and reads as far as slack allows.

@@ -7,7 +7,7 @@
 //! all who ask for much had their turns. Beside a promise a round of long slices may take half a minute: a stream for
 //! which others wait is hastened, and then has every second turn, and all of them are short.
 
-use super::{Pending, StreamId, beyond};
+use super::{Direction, Pending, StreamId, beyond};
 use forebay_model::{Bytes, Moment, RingId};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -26,9 +26,16 @@ const SLICE_FIRST: Bytes = Bytes::mib(4);
 /// Bytes of a slice where turns cost nothing.
 const SLICE_FLAT: Bytes = Bytes::mib(1);
 
+/// Small reads that are let pass writes of their stream in a row, and how far back one is looked for.
+const MOST_PASSED: u32 = 16;
+const FAR_LOOKED: usize = 64;
+
 struct Stream {
     id: StreamId,
     queue: VecDeque<Pending>,
+    /// How many in a row were let pass the others of the queue, and whether its first one was.
+    passed: u32,
+    passing: bool,
     /// Bytes left of its slice; below zero what it has had beyond.
     slice: i64,
     /// It has had something in this turn.
@@ -78,6 +85,8 @@ impl Streams {
         let stream = Stream {
             id,
             queue: VecDeque::new(),
+            passed: 0,
+            passing: false,
             slice: if rotates { SLICE_FIRST.0 } else { SLICE_FLAT.0 } as i64,
             begun: false,
             ended: false,
@@ -220,11 +229,32 @@ impl Streams {
         self.streams.iter().find(|s| !s.queue.is_empty()).and_then(|s| s.queue.front())
     }
 
+    /// Lets the first read of the stream that is next, if it is `quick`, pass the writes before it; a few times in a row
+    /// at most. Reads keep their order: they are often in sequence.
+    pub(super) fn let_pass(&mut self, quick: impl Fn(&Pending) -> bool) {
+        let Some(stream) = self.streams.iter_mut().find(|s| !s.queue.is_empty()) else { return };
+        let reads = |pending: &Pending| pending.direction == Direction::Read;
+        if stream.passed >= MOST_PASSED || stream.queue.front().is_none_or(reads) {
+            return;
+        }
+        let first = stream.queue.iter().take(FAR_LOOKED).position(reads);
+        if let Some(at) = first.filter(|at| quick(&stream.queue[*at]))
+            && let Some(pending) = stream.queue.remove(at)
+        {
+            stream.queue.push_front(pending);
+            stream.passing = true;
+            stream.passed += 1;
+        }
+    }
+
     /// Takes the first I/O of the stream whose turn it is; after [`Turn::Ready`].
     pub(super) fn take(&mut self) -> Pending {
         let stream = self.streams.front_mut().expect("a stream has its turn");
         let pending = stream.queue.pop_front().expect("it wants something");
         stream.in_flight += 1;
+        if !std::mem::take(&mut stream.passing) {
+            stream.passed = 0;
+        }
         self.spend(pending.buffer.len() as i64);
         pending
     }

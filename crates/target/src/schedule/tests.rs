@@ -66,6 +66,19 @@ impl Rig {
         self.state.streams.push(stream, Pending { stream: Some(stream), ..pending }, self.profile.rotates);
     }
 
+    /// A small read, or a large write.
+    fn normal(&mut self, direction: Direction, stream: u64, mib: u64) {
+        let length = if direction == Direction::Read { Bytes::kib(16) } else { Bytes::kib(512) };
+        let pending = self.pending(direction, mib, length, Moment(u64::MAX));
+        let stream = StreamId(stream);
+        self.state.streams.push(stream, Pending { stream: Some(stream), ..pending }, self.profile.rotates);
+    }
+
+    fn log(&mut self, mib: u64) {
+        let pending = self.pending(Direction::Write, mib, Bytes::kib(8), Moment(u64::MAX));
+        self.state.log.push_back(pending);
+    }
+
     fn metadata(&mut self, mib: u64, patience: u64) {
         let deadline = self.now + Duration::from_millis(patience);
         let pending = self.pending(Direction::Write, mib, Bytes::kib(4), deadline);
@@ -485,6 +498,57 @@ fn a_stream_that_ends_is_forgotten_when_what_it_asked_for_has_ended() {
     assert_eq!(rig.state.streams.len(), 1);
     rig.end();
     assert_eq!(rig.state.streams.len(), 0);
+}
+
+#[test]
+fn the_next_record_and_what_is_written_home_go_out_beside_a_flush_unless_something_is_promised() {
+    let mut rig = Rig::new(true);
+    rig.ask_flush();
+    assert_eq!(rig.all(), [Did::Flush]);
+    rig.log(7);
+    assert_eq!(rig.all(), [Did::Log(7)]);
+    rig.end();
+    rig.normal(Direction::Write, 1, 50);
+    assert_eq!(rig.all(), [Did::Read(50)], "it is normal I/O");
+    rig.read(1, 60);
+    assert_eq!(rig.all(), [], "a long read would hold up the flush");
+    rig.end();
+    rig.end_flush();
+    assert_eq!(rig.all(), [Did::Read(60)]);
+    rig.end();
+    let expected = Expected { rate: Rate::mb(1), run: Bytes::mib(64), lag: Duration::from_secs(1) };
+    rig.state.expected.insert(RING, expected);
+    rig.ask_flush();
+    assert_eq!(rig.all(), [Did::Flush]);
+    rig.log(8);
+    rig.normal(Direction::Write, 1, 70);
+    assert_eq!(rig.all(), [], "a ring's flush is not to last longer");
+    rig.end_flush();
+    assert_eq!(rig.all()[0], Did::Log(8));
+}
+
+#[test]
+fn small_reads_pass_large_writes_of_their_stream_but_not_for_ever() {
+    let mut rig = Rig::new(true);
+    (0..3).for_each(|n| rig.normal(Direction::Write, 1, 100 + n));
+    (0..40).for_each(|n| rig.normal(Direction::Read, 1, n));
+    let mut order = Vec::new();
+    while order.len() < 43 {
+        order.extend(rig.all());
+        rig.end();
+    }
+    let places: Vec<usize> = (100..103).filter_map(|mib| order.iter().position(|did| *did == Did::Read(mib))).collect();
+    assert_eq!(places, [16, 33, 42]);
+    // Reads keep their order: one that is long is not passed.
+    rig.normal(Direction::Write, 1, 200);
+    rig.read(1, 201);
+    rig.normal(Direction::Read, 1, 202);
+    let mut order = Vec::new();
+    while order.len() < 3 {
+        order.extend(rig.all());
+        rig.end();
+    }
+    assert_eq!(order, [200, 201, 202].map(Did::Read));
 }
 
 /// MiB that eight readers who always want more get until a stream has had 64 that it asked for.

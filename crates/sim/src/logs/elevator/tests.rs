@@ -89,3 +89,26 @@ fn the_disk_has_no_more_at_once_than_it_should() {
     world.run(Ended(batch)).unwrap();
     assert_eq!(disk.started(), 10);
 }
+
+#[test]
+fn flushes_that_come_while_one_is_under_way_share_the_next() {
+    let world = World::new(1);
+    let disk = world.disk(presets::sata7200());
+    let elevator = Elevator::new(ElevatorSpec::default(), disk.clone(), world.clock(), world.spawner()).unwrap();
+    let ended = world.run(async {
+        let mut ended = Vec::new();
+        for at in 0..5 {
+            let written = Rc::new(Batch::default());
+            elevator.submit(Op::Write, &[(at * 100 * GB, 4096)], &written);
+            Ended(written).await.unwrap();
+            let flushed = Rc::new(Batch::default());
+            elevator.flush(&flushed);
+            ended.push(Ended(flushed));
+        }
+        for flushed in ended {
+            flushed.await.unwrap();
+        }
+        disk.unflushed()
+    });
+    assert_eq!((ended, disk.counters().flushes), (Bytes::ZERO, 2));
+}

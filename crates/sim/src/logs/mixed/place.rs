@@ -1,7 +1,8 @@
 //! Where the mixed load's regions and the opponent's log lie: the same for every policy.
 
+use super::LOGGED;
 use crate::disk::SimDisk;
-use forebay_env::Device;
+use forebay_env::{Device, PlainZones};
 use forebay_model::{Bytes, Error, Result};
 use forebay_target::layout::Layout;
 use std::ops::Range;
@@ -17,6 +18,8 @@ pub(super) const WRITTEN: u32 = 11;
 pub(super) const PIECE: u64 = Bytes::mib(8).0;
 /// Groups that a target does not give to objects lie behind the last region.
 const KEPT: u32 = 64;
+/// What a log under the arm goes round in where tracks do not overlap anywhere.
+const ROUND: Bytes = Bytes::mib(32);
 /// A single log of up to so many bytes, at the outer edge: as in the published experiment (Manylogs, 2016, section 4.3).
 const LOG: u64 = Bytes::gib(24).0;
 
@@ -32,6 +35,8 @@ pub(super) struct Regions {
     pub(super) length: u64,
     /// The single log.
     pub(super) log: Range<u64>,
+    /// Where tracks do not overlap.
+    plain: Option<PlainZones>,
 }
 
 impl Regions {
@@ -53,7 +58,15 @@ impl Regions {
             behind,
             length: layout.data(true).0,
             log: layout.areas_at.0..layout.areas_at.0 + log,
+            plain: geometry.plain,
         })
+    }
+
+    /// A place near `at` where anything can be written, so many bytes behind the first such; round and round.
+    pub(super) fn plain_near(&self, at: u64, behind: u64) -> u64 {
+        let PlainZones { every, length } = self.plain.unwrap_or(PlainZones { every: self.layout.group, length: ROUND });
+        let room = length - Bytes(2 * LOGGED);
+        at / every.0 * every.0 + (every - length).0 + behind % room.0
     }
 
     /// Where a region begins on the disk.

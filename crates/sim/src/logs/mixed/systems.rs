@@ -1,4 +1,5 @@
-//! Who serves the mixed load: blocks in place, blocks behind one log, and objects on a target.
+//! Who serves the mixed load: blocks in place, blocks behind one log, and objects on a target; and a log that is always
+//! where the arm is, which nobody can build.
 
 use super::LOGGED;
 use super::place::{PIECE, REGIONS, Regions, WRITTEN};
@@ -7,9 +8,8 @@ use crate::disk::{Op, SimDisk};
 use crate::fresh;
 use crate::logs::array::Array;
 use crate::logs::elevator::ElevatorSpec;
-use crate::logs::group::Group;
 use crate::logs::log::{Log, Order};
-use crate::logs::place::{BLOCK, SmallWrite};
+use crate::logs::place::BLOCK;
 use crate::logs::system::Doing;
 use crate::world::World;
 use forebay_model::ring::RingSpec;
@@ -17,7 +17,7 @@ use forebay_model::{Bytes, Error, ObjectId, Result};
 use forebay_target::Target;
 use forebay_target::object::Placement;
 use forebay_target::schedule::StreamId;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -63,36 +63,32 @@ impl System for Home {
     }
 }
 
-/// One log at the outer edge. What lies in it is read from there.
-pub(super) struct Single {
+/// One log at the outer edge, or [`Place::UnderArm`]. What lies in it is read from there. Appends are under way side by
+/// side, each with a block that describes and proves it: a block device owes nobody an order between them.
+pub(super) struct OneLog {
     array: Rc<Array>,
     regions: Regions,
     log: Rc<Log>,
-    group: Rc<Group>,
+    place: Place,
     /// Where in the log the newest content of blocks is, by their place.
     places: Rc<RefCell<BTreeMap<u64, u64>>>,
 }
 
-impl Single {
-    pub(super) fn build(world: &World, disk: &SimDisk, regions: &Regions) -> Result<Single> {
+/// Where the log is.
+pub(super) enum Place {
+    /// At the outer edge.
+    Outside,
+    /// Wherever the disk was last asked for something else, where the tracks near that do not overlap, without end: the
+    /// best that choosing a place can give. Holds where that was, and how much was ever appended. What it holds is
+    /// found at home as well, in no time.
+    UnderArm(Cell<u64>, Cell<u64>),
+}
+
+impl OneLog {
+    pub(super) fn build(world: &World, disk: &SimDisk, regions: &Regions, place: Place) -> Result<OneLog> {
         let array = written(world, disk, regions)?;
         let log = Log::new(array.clone(), world.clock(), regions.log.clone(), Order::Places);
-        let places: Rc<RefCell<BTreeMap<u64, u64>>> = Rc::default();
-        let parts = (array.clone(), log.clone(), places.clone());
-        let commit = move |writes: Vec<SmallWrite>| -> Doing {
-            let (array, log, places) = parts.clone();
-            Box::pin(async move {
-                let mut blocks: Vec<u64> = writes.iter().map(|write| write.at.0).collect();
-                blocks.sort_unstable();
-                blocks.dedup();
-                let at = log.append(1 + blocks.len()).await?;
-                array.flush().await?;
-                log.keep(blocks.iter().copied());
-                places.borrow_mut().extend(blocks.into_iter().zip((at + BLOCK.0..).step_by(BLOCK.0 as usize)));
-                Ok(())
-            })
-        };
-        Ok(Single { group: Group::new(world.spawner(), commit), array, log, regions: regions.clone(), places })
+        Ok(OneLog { array, log, regions: regions.clone(), place, places: Rc::default() })
     }
 
     /// Where the bytes of a range are, neighbours as one.
@@ -108,24 +104,47 @@ impl Single {
         }
         ranges
     }
+
+    fn append(&self, at: u64, length: u64) -> Doing {
+        let array = self.array.clone();
+        if let Place::UnderArm(arm, appended) = &self.place {
+            let place = self.regions.plain_near(arm.get(), appended.get());
+            appended.set(appended.get() + length + BLOCK.0);
+            return Box::pin(async move {
+                array.transfer(Op::Write, place, length + BLOCK.0).await?;
+                array.flush().await
+            });
+        }
+        let (log, places) = (self.log.clone(), self.places.clone());
+        Box::pin(async move {
+            let blocks = (at..at + length).step_by(BLOCK.0 as usize);
+            let to = log.append(1 + (length / BLOCK.0) as usize).await?;
+            array.flush().await?;
+            log.keep(blocks.clone());
+            places.borrow_mut().extend(blocks.zip((to + BLOCK.0..).step_by(BLOCK.0 as usize)));
+            Ok(())
+        })
+    }
 }
 
-impl System for Single {
+impl System for OneLog {
     fn access(&self, access: Access) -> Doing {
         let (array, at) = (self.array.clone(), self.regions.at(access.region) + access.at);
+        if access.op == Op::Write && access.length <= LOGGED {
+            return self.append(at, access.length);
+        }
+        if let Place::UnderArm(arm, _) = &self.place {
+            arm.set(at);
+        }
         if access.op == Op::Read {
             let ranges = self.find(at, access.length);
             return Box::pin(async move { array.transfer_all(Op::Read, &ranges).await });
         }
-        if access.length > LOGGED {
-            // Those blocks are never logged in this load, so that nothing in the log is hidden by them.
-            return Box::pin(async move {
-                array.transfer(Op::Write, at, access.length).await?;
-                array.flush().await
-            });
-        }
-        let block = |at| SmallWrite { at: Bytes(at), file: Bytes::ZERO, inode: Bytes::ZERO };
-        self.group.join((at..at + access.length).step_by(BLOCK.0 as usize).map(block).collect())
+        // Those blocks are never logged in this load, so that nothing in the log is hidden by them.
+        Box::pin(async move {
+            array.transfer(Op::Write, at, access.length).await?;
+            array.flush().await
+        })
     }
 }
 

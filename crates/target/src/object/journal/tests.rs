@@ -32,7 +32,7 @@ fn records_written_side_by_side_count_only_when_all_before_them_do() {
         objects.enact(&[change], &mut content.to_vec(), false).unwrap();
         let mut work = objects.work_mut();
         let records = Rc::new(work.queue.drain(..).collect::<Vec<_>>());
-        work.batches.push_back(Batch { records: records.clone(), written: false });
+        work.batches.push_back(Batch { records: records.clone(), taken: false, written: false });
         records
     };
     let (first, second) = (write(0), write(1));

@@ -1,4 +1,4 @@
-use super::{LogRecord, Logs, MOST_OPEN, OPEN_AHEAD, Spot};
+use super::{LogRecord, Logs, MANY_OPEN, MOST_OPEN, OPEN_AHEAD, Spot, WORTH_OPENING};
 use crate::layout::Layout;
 use crate::seeds::each;
 use forebay_model::Bytes;
@@ -267,4 +267,55 @@ fn what_is_filled_with_nothing_that_is_needed_is_spent_but_for_the_log_being_wri
     assert_eq!(logs.spent(), 9);
     // Of 64 logs of 16 blocks, 1 % are ten blocks and a bit.
     assert!(logs.filled_to(1, 64, 0) && !logs.filled_to(1, 64, logs.spent()));
+}
+
+#[test]
+fn where_logs_are_far_between_one_is_opened_at_a_place_that_many_records_come_from() {
+    let layout = Layout::for_device(Bytes::gib(100)).unwrap();
+    let far = layout.groups - 1;
+    let mut logs = Logs::new(layout, &[], &[]);
+    logs.set_near(layout.groups);
+    let at = |group: u32| layout.group_at(group) + Bytes::mib(1);
+    assert_eq!(place(&mut logs, 1, at(0)).unwrap().opens, [0]);
+    for _ in 0..WORTH_OPENING {
+        assert_eq!(place(&mut logs, 1, at(far)).unwrap().group, 0, "one that is open is good enough");
+    }
+    let own = place(&mut logs, 1, at(far)).unwrap();
+    assert_eq!((own.group, &own.opens[..]), (far, &[far][..]));
+    // Where one was worth it, the next is when that is full.
+    let left = logs.largest() - logs.filled(far);
+    assert_eq!(place(&mut logs, left, at(far)).unwrap().group, far);
+    assert_eq!(place(&mut logs, 1, at(far)).unwrap().opens, [far - 1]);
+    // As many as are open before a checkpoint is due, and no more.
+    for n in 1.. {
+        let group = n * 64;
+        if group >= far {
+            break;
+        }
+        (0..=WORTH_OPENING).for_each(|_| drop(place(&mut logs, 1, at(group)).unwrap()));
+    }
+    assert_eq!(logs.open(), MANY_OPEN);
+}
+
+#[test]
+fn of_the_logs_that_were_written_to_again_the_most_used_stay_open() {
+    let mut logs = logs();
+    let groups: Vec<u32> = (0..10).map(|n| n * 5).collect();
+    logs.named(&groups);
+    for _ in 0..2 {
+        for (n, group) in groups.iter().enumerate() {
+            let times = if n < 2 { 1 } else { 2 };
+            (0..times).for_each(|_| drop(place(&mut logs, 1, within(*group)).unwrap()));
+        }
+        logs.cut(Some(60), anywhere);
+        logs.settle();
+        logs.named(&groups);
+    }
+    for group in &groups {
+        place(&mut logs, 1, within(*group)).unwrap();
+        if *group >= 10 {
+            place(&mut logs, 1, within(*group)).unwrap();
+        }
+    }
+    assert_eq!(logs.cut(Some(60), anywhere).1, [10, 15, 20, 25, 30, 35, 40, 45, 60]);
 }
