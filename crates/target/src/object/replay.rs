@@ -10,11 +10,14 @@ use super::record::{Change, Found, Record, decode};
 use super::rows::{BLOCK, Key, Row};
 use crate::catalog::GroupClass;
 use crate::schedule::StreamId;
+use forebay_env::Buffer;
 use forebay_model::{Bytes, Error, Result, TargetId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Bytes of a log that are read at once.
 const READ_AT_ONCE: Bytes = Bytes::mib(1);
+/// How many of these are under way: a turn's worth, also where turns are short.
+const READS_UNDER_WAY: usize = 8;
 
 /// What the logs hold.
 #[derive(Default)]
@@ -148,24 +151,36 @@ impl Objects {
         to: u32,
     ) -> Result<(Vec<u8>, BTreeSet<u32>)> {
         let start = self.work.borrow().meta.logs.at(group, 0);
-        let length = BLOCK * u64::from(to - from);
-        let mut bytes: Vec<u8> = Vec::with_capacity(length.0 as usize);
+        let step = (READ_AT_ONCE / BLOCK) as u32;
+        let mut parts = (from..to).step_by(step as usize).map(|first| (first, (to - first).min(step)));
+        let mut bytes: Vec<u8> = Vec::with_capacity((BLOCK * u64::from(to - from)).0 as usize);
         let mut unreadable = BTreeSet::new();
-        while (bytes.len() as u64) < length.0 {
-            let have = Bytes(bytes.len() as u64);
-            let at = start + u64::from(from) + have / BLOCK;
-            let mut part = vec![0; READ_AT_ONCE.min(length - have).0 as usize];
-            if self.read_blocks(stream, at, &mut part).await.is_err() {
-                for (at, block) in (at..).zip(part.chunks_mut(BLOCK.0 as usize)) {
-                    if self.read_blocks(stream, at, block).await.is_err() {
-                        block.fill(0);
-                        unreadable.insert((at - start) as u32);
-                    }
-                }
+        // Several at once: whoever asks for one part after the other waits for the turns of all others in between.
+        let mut reading = VecDeque::new();
+        loop {
+            while reading.len() < READS_UNDER_WAY
+                && let Some((first, blocks)) = parts.next()
+            {
+                let buffer = Buffer::alone(BLOCK * u64::from(blocks))?;
+                let (disk, at) = (self.core.disk.clone(), BLOCK * (start + u64::from(first)));
+                let read = async move { disk.read(stream, at, buffer).await };
+                reading.push_back((first, blocks, self.core.disk.env().spawner.spawn(read)));
             }
-            bytes.extend_from_slice(&part);
+            let Some((first, blocks, read)) = reading.pop_front() else { return Ok((bytes, unreadable)) };
+            let (buffer, read) = read.await;
+            if read.is_ok() {
+                bytes.extend_from_slice(&buffer);
+                continue;
+            }
+            for block in first..first + blocks {
+                let mut one = [0; BLOCK.0 as usize];
+                if self.read_blocks(stream, start + u64::from(block), &mut one).await.is_err() {
+                    one.fill(0);
+                    unreadable.insert(block);
+                }
+                bytes.extend_from_slice(&one);
+            }
         }
-        Ok((bytes, unreadable))
     }
 
     /// The last record that counts.
