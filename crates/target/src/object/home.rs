@@ -182,7 +182,12 @@ impl Objects {
     /// Empties the logs, so that there is room for a record: for all who wait for that at once.
     pub(super) async fn make_room(&self) -> Result<()> {
         if self.work.borrow().making_room {
-            self.changed.until(|| !self.work.borrow().making_room || self.work.borrow().failure.is_some()).await;
+            let before = self.work.borrow().meta.logs.filled_in_all();
+            let is_over = || {
+                let work = self.work.borrow();
+                !work.making_room || work.meta.logs.filled_in_all() < before || work.failure.is_some()
+            };
+            self.changed.until(is_over).await;
             return self.alive();
         }
         self.work.borrow_mut().making_room = true;
@@ -204,14 +209,16 @@ impl Objects {
     async fn make_room_alone(&self) -> Result<()> {
         let filled = || self.work.borrow().meta.logs.filled_in_all();
         let before = filled();
+        // What goes home already, or is about to be free, may be enough.
         let under_way = self.work.borrow().homing;
         if under_way {
-            // What goes home already may be enough.
             self.changed.until(|| !self.work.borrow().homing || self.work.borrow().failure.is_some()).await;
             self.checkpoint().await?;
-            if filled() < before {
-                return Ok(());
-            }
+        } else {
+            self.changed.until(|| !self.work.borrow().checkpointing || self.work.borrow().failure.is_some()).await;
+        }
+        if filled() < before {
+            return Ok(());
         }
         let mut homed = Ok(0);
         // What is to stay in logs goes home only if nothing else makes room.
@@ -221,7 +228,9 @@ impl Objects {
                 homed => homed,
             };
             // Where there is no room at home, logs of which nothing is needed any more are some.
-            self.checkpoint().await?;
+            if filled() >= before {
+                self.checkpoint().await?;
+            }
             if filled() < before {
                 return Ok(());
             }

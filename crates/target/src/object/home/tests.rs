@@ -196,3 +196,18 @@ fn room_that_is_made_by_what_goes_home_already_is_enough() {
     assert!(0 < homed && homed < live, "{homed} of {live}");
     assert_eq!(objects.counters().homed, homed, "of other logs nothing had to go");
 }
+
+#[test]
+fn who_waits_for_room_goes_on_when_there_is_some_though_more_is_being_made() {
+    let (fake, target) = device(Bytes::mib(128), true);
+    fill(&fake, &target, |_| !target.objects().logs_filled_to(PRESSED));
+    target.objects().work.borrow_mut().making_room = true;
+    let waiter = target.clone();
+    let waiting = async move { waiter.objects().make_room().await };
+    let waiting = target.core().disk.env().spawner.spawn(waiting);
+    fake.run(async {
+        assert!(target.objects().take_home().await.unwrap() > 0);
+        waiting.await.unwrap();
+    });
+    assert!(target.objects().work.borrow().making_room, "nobody said that it was over");
+}
