@@ -58,6 +58,9 @@ fn pair() {
     ip("neigh replace 10.9.0.2 lladdr 02:00:00:00:00:02 dev fb0 nud permanent");
 }
 
+/// So many reports without what a test waits for, and it fails with the last of them.
+const PATIENCE: usize = 120;
+
 /// What datagram number `n` holds.
 fn content(n: u32) -> Vec<u8> {
     let mut bytes = n.to_be_bytes().to_vec();
@@ -92,12 +95,24 @@ fn found(place: &Place, name: &str) -> Vec<String> {
     place.tshark(name, &arguments).lines().map(str::to_owned).collect()
 }
 
-/// Ends a recording in order.
-fn end(mut recording: Child) {
-    signal(&recording, "INT");
-    let mut said = String::new();
-    recording.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(recording.wait().unwrap().success(), "{said}");
+/// A recording, which does not outlive a test that failed.
+struct Recording(Child);
+
+impl Recording {
+    /// Ends it in order.
+    fn end(mut self) {
+        signal(&self.0, "INT");
+        let mut said = String::new();
+        self.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(self.0.wait().unwrap().success(), "{said}");
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]
@@ -105,12 +120,13 @@ fn packets_of_an_interface_go_through_a_ring_and_tshark_finds_those_that_were_se
     in_own_network(|| {
         let place = Place::formatted("256MiB");
         pair();
-        let mut recording = place.start(&["record", "/net", "--interface", "fb1", "--create", "--capacity", "64MiB"]);
+        let arguments = ["record", "/net", "--interface", "fb1", "--create", "--capacity", "64MiB"];
+        let mut recording = Recording(place.start(&arguments));
         // Once it says so, it listens.
-        let mut said = BufReader::new(recording.stderr.as_mut().unwrap()).lines().map(Result::unwrap);
+        let mut said = BufReader::new(recording.0.stderr.as_mut().unwrap()).lines().map(Result::unwrap);
         assert!(said.any(|line| line.starts_with("Recording interface fb1")));
         send(0..1000);
-        end(recording);
+        recording.end();
         for name in ["all.pcapng", "all.pcap"] {
             place.ok(&["export", "/net", "--to", name]);
             assert_eq!(found(&place, name), fields(0..1000), "{name}");
@@ -129,16 +145,25 @@ fn while_an_interface_is_away_its_recording_goes_on_and_a_gap_in_the_ring_tells_
         let place = Place::formatted("256MiB");
         pair();
         let arguments = ["record", "/net", "--interface", "fb1", "--create", "--capacity", "64MiB", "--json"];
-        let mut recording = place.start(&arguments);
-        let mut lines = BufReader::new(recording.stdout.take().unwrap()).lines();
+        let mut recording = Recording(place.start(&arguments));
+        let mut lines = BufReader::new(recording.0.stdout.take().unwrap()).lines();
         // Reports come once a second, whether anything is heard or not.
         let mut wait_for = |what: &str, there: &dyn Fn(&serde_json::Value) -> bool| {
-            let found = lines.by_ref().map(|line| serde_json::from_str(&line.unwrap()).unwrap()).find(there);
-            assert!(found.is_some(), "it ended before there was {what}");
+            let mut last = serde_json::Value::Null;
+            for line in lines.by_ref().take(PATIENCE) {
+                last = serde_json::from_str(&line.unwrap()).unwrap();
+                if there(&last) {
+                    return;
+                }
+            }
+            panic!("there never was {what}; the last report: {last}");
         };
         wait_for("a report", &|_| true);
-        send(0..50);
-        wait_for("what was sent", &|report| report["elements"] == 50);
+        // In two goes, of which the first is in the ring before the second leaves.
+        send(0..20);
+        wait_for("what was sent first", &|report| report["elements"] == 20);
+        send(20..50);
+        wait_for("what was sent then", &|report| report["elements"] == 50);
         let before = ip("-o link show fb1");
         ip("link del fb0");
         pair();
@@ -146,7 +171,7 @@ fn while_an_interface_is_away_its_recording_goes_on_and_a_gap_in_the_ring_tells_
         // The gap is written when it listens again.
         wait_for("a gap", &|report| report["losses"]["source_away"]["gaps"] == 1);
         send(50..100);
-        end(recording);
+        recording.end();
         let events = place.ok(&["query", "/net", "--json"]);
         let events: Vec<serde_json::Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();

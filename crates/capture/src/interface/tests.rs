@@ -84,6 +84,32 @@ fn all_frames_arrive_as_they_were_sent_and_tshark_agrees() {
 }
 
 #[test]
+fn frames_that_come_one_by_one_are_all_there_round_and_round() {
+    in_own_network(|| {
+        pair();
+        let clock = MachineClock::new();
+        // Five blocks: no number of them passed over in a round would come out even.
+        let small = PacketOptions { ring: Bytes::mib(5), ..options() };
+        let mut source = InterfaceSource::open("fb1", small, clock.clone()).unwrap();
+        let sender = Sender::new("fb0");
+        const SENT: usize = 23;
+        let mut sent = 0;
+        let mut sink = Collector::new(clock);
+        // Each goes out once the one before has arrived, so each has a block of its own.
+        sink.on_tick = Box::new(|events| {
+            if events.len() == sent && sent < SENT {
+                sender.send(&frame(sent as u32, 100));
+                sent += 1;
+            }
+            events.len() < SENT
+        });
+        source.run(&mut sink).unwrap();
+        let wanted: Vec<_> = (0..SENT as u32).map(|i| frame(i, 100)).collect();
+        assert_eq!((sink.elements(), sink.gaps()), (wanted, vec![]));
+    });
+}
+
+#[test]
 fn vlan_tags_are_put_back_and_long_frames_are_cut() {
     in_own_network(|| {
         pair();

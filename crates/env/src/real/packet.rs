@@ -218,7 +218,8 @@ impl PacketRing {
         self.kind
     }
 
-    /// Waits for a block, at most for `span`.
+    /// Waits for a block, at most for `span`. [`forebay_model::Kind::Device`] if the kernel has handed over another
+    /// block than the next one: what is in it would be passed over in silence.
     pub fn wait(&mut self, span: Duration) -> Result<Waited> {
         let span = Timespec { tv_sec: span.as_secs() as i64, tv_nsec: i64::from(span.subsec_nanos()) };
         let events = {
@@ -233,11 +234,21 @@ impl PacketRing {
                 Ok(Some(e)) if matches!(e.raw_os_error(), Some(libc::ENETDOWN | libc::ENODEV | libc::ENXIO)) => {
                     Ok(Waited::Away)
                 }
-                Ok(None) => Ok(Waited::Nothing),
+                Ok(None) => Ok(if self.ready() { Waited::Ready } else { Waited::Nothing }),
                 Ok(Some(e)) | Err(e) => Err(self.failed("listening", e)),
             };
         }
-        Ok(if self.ready() { Waited::Ready } else { Waited::Nothing })
+        match self.ready() {
+            true => Ok(Waited::Ready),
+            // The kernel says so where the block before the one that it fills is not ours to fill yet, and it fills
+            // them in turns.
+            false if events.contains(PollFlags::IN) => Err(Error::device(format!(
+                "interface {}: the kernel handed over a block of packets, and it is not block {} of {}, whose turn it \
+                 is; start the recording again",
+                self.name, self.next, self.blocks
+            ))),
+            false => Ok(Waited::Nothing),
+        }
     }
 
     /// Whether a block is there.
@@ -247,7 +258,9 @@ impl PacketRing {
 
     /// The block that is there.
     pub fn block(&mut self) -> Option<PacketBlock<'_>> {
-        self.ready().then_some(PacketBlock { ring: self })
+        // Not `then_some`: it would make a block, and drop it, also where none is there, and so pass over one that the
+        // kernel is still filling.
+        if self.ready() { Some(PacketBlock { ring: self }) } else { None }
     }
 
     /// What the kernel dropped since it was last asked.
