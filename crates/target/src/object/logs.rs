@@ -266,7 +266,7 @@ impl Logs {
         let opened = self.open.iter().copied().filter(|group| spread && usable(*group) && fits(self, *group));
         let nearest = opened.min_by_key(|group| group.abs_diff(near)).filter(|g| g.abs_diff(near) < self.near_groups);
         if let Some(group) = nearest
-            && !self.is_worth_opening(near, group)
+            && !self.strays(near, group)
         {
             return Some(self.put(group, blocks, Vec::new()));
         }
@@ -281,9 +281,10 @@ impl Logs {
         Some(self.put(group, blocks, fresh))
     }
 
-    /// Whether a log is to be opened near group `near` although one is open that is not too far away: so many records
-    /// went there from here that another would have cost less, or the one that was opened here is full.
-    fn is_worth_opening(&mut self, near: u32, other: u32) -> bool {
+    /// Counts a record of `near` that would go to the open log `other`. Whether a log is to be opened near instead,
+    /// though that one is not too far away: so many records went there from here that another would have cost less, or
+    /// the one that was opened here is full.
+    fn strays(&mut self, near: u32, other: u32) -> bool {
         if other.abs_diff(near) <= self.zone() {
             return false;
         }
