@@ -1,6 +1,7 @@
 //! `forebay bench`: measures what is promised, beside the limit of the device it ran on.
 
 mod figures;
+mod heap;
 mod logs;
 mod objects;
 mod promise;
@@ -23,6 +24,8 @@ pub enum BenchCommand {
     Logs(logs::LogsArgs),
     /// Objects: large sequential writes and reads on a real disk, or many readers at once on a simulated one
     Objects(objects::ObjectsArgs),
+    /// A heap: what the churn of small records costs a simulated disk
+    Heap(heap::HeapArgs),
     /// A promise beside everything else at once: readers, pins, an aged and full disk, small durable writes, large ones
     Promise(promise::PromiseArgs),
 }
@@ -109,6 +112,7 @@ pub fn run(context: &mut Context, command: &BenchCommand) -> Result<()> {
         BenchCommand::Ring(args) => figures::fields(ring(args)?),
         BenchCommand::Logs(args) => logs::run(args),
         BenchCommand::Objects(args) => objects::run(args),
+        BenchCommand::Heap(args) => heap::run(args),
         BenchCommand::Promise(args) => promise::run(args),
     };
     figures::show(context, &fields?)

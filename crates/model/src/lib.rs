@@ -3,6 +3,7 @@
 pub mod block;
 pub mod error;
 pub mod gap;
+pub mod heap;
 pub mod ids;
 pub mod key;
 pub mod object;

@@ -71,6 +71,8 @@ struct State {
     /// Writes that the last power cut has decided about.
     decided: usize,
     counters: Counters,
+    /// Where the last write that was completed ended.
+    write_end: u64,
     actions: Vec<Action>,
 }
 
@@ -100,6 +102,7 @@ impl SimDisk {
             cut_after: None,
             decided: 0,
             counters: Counters::default(),
+            write_end: 0,
             actions: Vec::new(),
         });
         let geometry = Geometry {

@@ -26,6 +26,7 @@ pub mod damage;
 pub mod disk;
 pub mod feeder;
 mod fresh;
+pub mod heap;
 pub mod life;
 pub mod limit;
 pub mod logs;

@@ -26,6 +26,17 @@ pub enum GroupClass {
     Objects,
     /// Rows of objects; its log area is kept for logs.
     Tables,
+    /// A heap, by its number; its log area is kept for logs.
+    Heap(u64),
+}
+
+/// Everything that is kept of a heap beside its own roots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeapRecord {
+    /// Its name.
+    pub name: String,
+    /// Groups, in the order in which it runs over them.
+    pub groups: Vec<u32>,
 }
 
 /// Everything that is kept of objects beside their rows and the records since.
@@ -210,6 +221,10 @@ pub struct Catalog {
     pub objects: ObjectsRecord,
     /// How far a scrub is that has not ended.
     pub scrub: Option<ScrubRecord>,
+    /// The next heap's number.
+    pub next_heap: u64,
+    /// Heaps by number.
+    pub heaps: BTreeMap<u64, HeapRecord>,
 }
 
 impl Catalog {
@@ -224,6 +239,8 @@ impl Catalog {
             rings: BTreeMap::new(),
             objects: ObjectsRecord { settings: Settings::for_layout(layout), ..ObjectsRecord::default() },
             scrub: None,
+            next_heap: 1,
+            heaps: BTreeMap::new(),
         }
     }
 
@@ -232,13 +249,18 @@ impl Catalog {
         layout.runs((0..layout.groups).filter(|group| self.groups[*group as usize] == GroupClass::Free))
     }
 
-    /// Frees the groups that are marked as a ring's and are not in it: what a shrinking that was cut off leaves.
+    /// Frees the groups that are marked as a ring's or a heap's and are not in it: what a change that was cut off leaves.
     pub fn free_strays(&mut self) {
-        let Catalog { groups, rings, .. } = self;
-        for (group, class) in groups.iter_mut().enumerate() {
-            if let GroupClass::Ring(id) | GroupClass::RingWithoutLog(id) = class
-                && !rings.get(id).is_some_and(|ring| ring.groups.contains(&Some(group as u32)))
-            {
+        let Catalog { groups, rings, heaps, .. } = self;
+        for (group, class) in (0..).zip(groups.iter_mut()) {
+            let is_stray = match class {
+                GroupClass::Ring(id) | GroupClass::RingWithoutLog(id) => {
+                    !rings.get(id).is_some_and(|ring| ring.groups.contains(&Some(group)))
+                }
+                GroupClass::Heap(id) => !heaps.get(id).is_some_and(|heap| heap.groups.contains(&group)),
+                GroupClass::Free | GroupClass::Objects | GroupClass::Tables => false,
+            };
+            if is_stray {
                 *class = GroupClass::Free;
             }
         }

@@ -12,6 +12,7 @@ pub mod catalog;
 mod checkpoint;
 #[cfg(test)]
 mod fake;
+pub mod heap;
 pub mod layout;
 pub mod object;
 pub mod plan;
@@ -30,6 +31,7 @@ pub mod superblock;
 pub mod target;
 pub mod verify;
 
+pub use heap::Heap;
 pub use object::Objects;
 pub use ring::{Arrival, Progress, Ring};
 pub use target::Target;

@@ -4,12 +4,14 @@
 //! Opening for writing raises the epoch and writes both copies of superblock and checkpoint: a damaged copy is
 //! repaired by that, and said in [`Target::complaints`].
 
+mod heaps;
 mod pins;
 mod rings;
 
 use crate::admission;
 use crate::catalog::{Catalog, GroupClass, ObjectsRecord, RingRecord, ScrubRecord};
 use crate::checkpoint;
+use crate::heap::Heap;
 use crate::layout::Layout;
 use crate::object::Objects;
 use crate::promise::{Giver, promise};
@@ -53,6 +55,8 @@ pub struct Target {
     core: Rc<Core>,
     rings: RefCell<BTreeMap<RingId, Rc<Ring>>>,
     objects: Rc<Objects>,
+    /// Those that were opened.
+    heaps: RefCell<BTreeMap<u64, Rc<Heap>>>,
     complaints: Vec<String>,
 }
 
@@ -121,7 +125,7 @@ impl Core {
         let taken: Vec<u32> = free.iter().copied().take(free.len().saturating_sub(kept).min(most as usize)).collect();
         if taken.is_empty() {
             return Err(Error::full(format!(
-                "no group of the target's {} is free for objects; remove some, or a ring (nothing was changed)",
+                "no group of the target's {} is free; remove objects, or a ring (nothing was changed)",
                 self.layout().groups
             )));
         }
@@ -288,7 +292,8 @@ impl Target {
         let objects = Objects::new(core.clone());
         let work = objects.clone();
         core.disk.env().spawner.detach(async move { work.run().await });
-        let target = Rc::new(Target { core, rings: RefCell::default(), objects, complaints });
+        let target =
+            Rc::new(Target { core, rings: RefCell::default(), objects, heaps: RefCell::default(), complaints });
         for id in ids {
             target.start(id)?;
         }

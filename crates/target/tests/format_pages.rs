@@ -1,12 +1,14 @@
 //! The pages about the bytes on a device name every field, in the order in which it is written.
 
 use forebay_model::block::crc32c;
+use forebay_model::heap::{HeapMode, HeapSettings};
 use forebay_model::key::KeySet;
 use forebay_model::ring::RingSpec;
 use forebay_model::{Bytes, ObjectId, Profile, RingId, TargetId, Timestamp};
 use forebay_target::catalog::{
-    Catalog, GroupClass, ObjectsRecord, RingRecord, ScrubPlace, ScrubRecord, Segment, Writers,
+    Catalog, GroupClass, HeapRecord, ObjectsRecord, RingRecord, ScrubPlace, ScrubRecord, Segment, Writers,
 };
+use forebay_target::heap;
 use forebay_target::layout::Layout;
 use forebay_target::object::logs::LogRecord;
 use forebay_target::object::record::{self, Change, Stamp, Write};
@@ -119,6 +121,40 @@ fn the_page_of_the_checkpoint_has_its_fields() {
     }
     let segment = fields(&Segment::opened(1, 2));
     names_in_order(page.split_once("Segment (also").unwrap().1, "", &segment);
+}
+
+#[test]
+fn the_page_of_heaps_has_their_fields() {
+    let page = include_str!("../../../docs/format/heap.md");
+    let root = heap::root::Root {
+        target: 1,
+        heap: 1,
+        commit: 1,
+        time: Timestamp(0),
+        root: None,
+        settings: HeapSettings::default(),
+        used_units: 8,
+        allocators: 0,
+        table: Vec::new(),
+        pages: Vec::new(),
+    };
+    let own = fields(&root);
+    let (before, behind) = own.split_at(own.iter().position(|name| name == "settings").unwrap());
+    names_in_order(page, "", before);
+    names_in_order(page, "settings.", &fields(&root.settings));
+    names_in_order(page, "", &behind[1..]);
+    for (mode, words) in [(HeapMode::ReadWrite, "0 read and write"), (HeapMode::Worm, "1 write once")] {
+        assert_eq!(case(&mode).to_string(), words[..1]);
+        assert!(page.contains(words), "{words} is missing");
+    }
+    let sizes = heap::classes::SLOTS.map(|slot| slot.to_string());
+    let (last, others) = sizes.split_last().unwrap();
+    assert!(page.contains(&format!("{} and {last} bytes", others.join(", "))), "sizes of slots");
+    let most = heap::root::MOST_ALLOCATORS;
+    assert!(page.contains(&format!("at most {},{:03}", most / 1000, most % 1000)), "allocators at most: {most}");
+    let checkpoint = include_str!("../../../docs/format/checkpoint.md");
+    let record = HeapRecord { name: String::new(), groups: Vec::new() };
+    names_in_order(checkpoint.split_once("\nHeap: ").unwrap().1, "", &fields(&record));
 }
 
 #[test]
@@ -304,6 +340,7 @@ fn the_page_of_the_checkpoint_has_all_owners_of_groups() {
         (GroupClass::RingWithoutLog(RingId(1)), "2 ring without logs("),
         (GroupClass::Objects, "3 objects' bytes"),
         (GroupClass::Tables, "4 tables of objects"),
+        (GroupClass::Heap(1), "5 heap("),
     ];
     let mut rest = page.split_once("| `groups` | [owner] |").unwrap().1;
     for (owner, words) in owners {

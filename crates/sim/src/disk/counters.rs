@@ -17,6 +17,8 @@ pub struct Counters {
     pub bytes_read: Bytes,
     /// Bytes in completed writes.
     pub bytes_written: Bytes,
+    /// From the end of each completed write to where the next one began, forwards or backwards, all together.
+    pub between_writes: Bytes,
     /// I/Os that failed.
     pub failed: u64,
     /// Movements of the arm to another cylinder.
@@ -34,6 +36,7 @@ impl Sub for Counters {
             flushes: self.flushes - earlier.flushes,
             bytes_read: self.bytes_read - earlier.bytes_read,
             bytes_written: self.bytes_written - earlier.bytes_written,
+            between_writes: self.between_writes - earlier.between_writes,
             failed: self.failed - earlier.failed,
             seeks: self.seeks - earlier.seeks,
             busy: self.busy - earlier.busy,

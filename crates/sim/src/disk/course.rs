@@ -129,6 +129,8 @@ impl Inner {
             Op::Read => (counters.reads, counters.bytes_read) = (counters.reads + 1, counters.bytes_read + bytes),
             Op::Write => {
                 (counters.writes, counters.bytes_written) = (counters.writes + 1, counters.bytes_written + bytes);
+                counters.between_writes += Bytes(io.offset.abs_diff(state.write_end));
+                state.write_end = io.offset + bytes.0;
             }
             Op::Flush => counters.flushes += 1,
         }

@@ -1,0 +1,412 @@
+//! A heap on a target: records under ids that say where they lie, in transactions.
+//!
+//! Owns its groups and everything in them. Order of durable steps of a commit: records, and pages of allocators in the
+//! places that the last commit does not name; flush; the root in the place that the last commit does not have; flush.
+//! No slot that one of the last two commits has is written: whichever root is whole, so is all that it names.
+//!
+//! [`classes`], [`allocator`], [`allocation`], [`cache`], [`gather`], [`space`], [`slot`] and [`root`] do no I/O;
+//! [`output`] writes what was gathered, [`commit`] makes it durable and opens it again.
+//!
+//! One writer at a time has its transaction here: what is put and freed is seen at once, and is undone by an abort, or by
+//! whatever ends the process before the commit.
+
+pub mod allocation;
+pub mod allocator;
+pub mod cache;
+pub mod classes;
+mod commit;
+pub mod gather;
+mod output;
+pub mod root;
+pub mod slot;
+mod space;
+
+pub use output::OutputCounters;
+
+use crate::promise::Signal;
+use crate::schedule::StreamId;
+use crate::target::Core;
+use allocation::{Allocation, ClassStatistics, Short, Slot};
+use cache::{Cache, Elisions};
+use classes::{Class, UNIT};
+use forebay_env::Buffer;
+use forebay_model::heap::{LARGEST_RECORD, LARGEST_SLOT, RecordId};
+use forebay_model::{Bytes, Error, Kind, Result};
+use root::Root;
+use slot::Stamp;
+use space::Space;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Bytes before the ids in the list of a chained record's parts, and bytes of an id.
+const CHAIN_HEADER: usize = 9;
+const ID: usize = 8;
+
+/// How a heap is used, beside what it was set to when it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeapOptions {
+    /// Buffers of 1 MiB for records that wait to be written.
+    pub buffers: usize,
+    /// Whether records are sorted and merged before they are written; without, each is written by itself.
+    pub gather: bool,
+}
+
+impl Default for HeapOptions {
+    fn default() -> HeapOptions {
+        HeapOptions { buffers: cache::BUFFERS, gather: true }
+    }
+}
+
+/// What a heap has, and what it did since it was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeapStatus {
+    /// The number of the last commit.
+    pub commit: u64,
+    /// Each class of slots.
+    pub classes: Vec<ClassStatistics>,
+    /// What the write cache spared.
+    pub elisions: Elisions,
+    /// What was written.
+    pub output: OutputCounters,
+    /// Space in use.
+    pub used: Bytes,
+}
+
+/// A heap, on its target's loop.
+pub struct Heap {
+    core: Rc<Core>,
+    stamp: Stamp,
+    stream: StreamId,
+    options: HeapOptions,
+    work: RefCell<Work>,
+    changed: Signal,
+}
+
+struct Work {
+    allocation: Allocation,
+    cache: Cache,
+    space: Space,
+    /// The last commit, and which of the two places has it.
+    last: Root,
+    which: usize,
+    next_tag: u32,
+    /// Tags of records that were put or read since opening, by allocator; others have to be read before they are freed.
+    tags: BTreeMap<u32, Box<[u32]>>,
+    counters: OutputCounters,
+    /// Records are being written.
+    writing: bool,
+    /// Nothing is put or freed while it is.
+    committing: bool,
+    failure: Option<Error>,
+    complaints: Vec<String>,
+}
+
+impl Work {
+    /// The tag of the record in a slot, if it is known.
+    fn tag(&self, slot: Slot) -> Option<u32> {
+        let tag = *self.tags.get(&slot.allocator)?.get(usize::from(slot.slot))?;
+        tag.checked_sub(1)
+    }
+
+    fn set_tag(&mut self, id: RecordId) {
+        let none = || vec![0; classes::ALLOCATOR_SLOTS as usize].into_boxed_slice();
+        let tags = self.tags.entry(id.allocator()).or_insert_with(none);
+        tags[usize::from(id.slot())] = low(id) + 1;
+    }
+
+    /// Whether there may be such a record: it is refused if there is none for sure.
+    fn check(&self, id: RecordId) -> Result<Slot> {
+        let slot = Slot::of(id);
+        let there = self.allocation.find(slot.allocator).is_some_and(|allocator| allocator.is_live(slot.slot));
+        if !there {
+            return Err(Error::missing(format!("there is no record {id}: it was freed, or is that of another heap")));
+        }
+        match self.tag(slot) {
+            Some(tag) if tag != low(id) => Err(slot::gone(id)),
+            _ => Ok(slot),
+        }
+    }
+
+    /// Puts a record in a slot that was taken: its id, and whether more waits than should.
+    fn cache_record(&mut self, stamp: Stamp, slot: Slot, bytes: &[u8], chain: bool) -> (RecordId, bool) {
+        let id = RecordId::new(slot.allocator, slot.slot, self.next_tag, chain);
+        self.next_tag = (self.next_tag + 1) % RecordId::TAGS;
+        self.set_tag(id);
+        self.cache.put(slot, &slot::header(stamp, id, bytes), bytes);
+        (id, self.cache.is_full())
+    }
+
+    /// The record in a live slot is no longer wanted.
+    fn forget(&mut self, slot: Slot) {
+        if self.allocation.free(slot) {
+            self.cache.drop_record(slot);
+        }
+    }
+}
+
+/// The list of the parts of a chained record.
+struct Chain {
+    /// Bytes of the record.
+    length: u64,
+    /// How many times the parts are those of a list: 0, they are those of the record.
+    levels: u8,
+    parts: Vec<RecordId>,
+}
+
+impl Chain {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(CHAIN_HEADER + self.parts.len() * ID);
+        bytes.extend(self.length.to_le_bytes());
+        bytes.push(self.levels);
+        self.parts.iter().for_each(|part| bytes.extend(part.number().to_le_bytes()));
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Chain> {
+        let (length, rest) = bytes.split_first_chunk()?;
+        let (levels, rest) = rest.split_first()?;
+        Some(Chain { length: u64::from_le_bytes(*length), levels: *levels, parts: ids(rest) })
+    }
+}
+
+/// Ids one after the other.
+fn ids(bytes: &[u8]) -> Vec<RecordId> {
+    let number = |id: &[u8]| u64::from_le_bytes(id.try_into().expect("eight bytes"));
+    bytes.chunks_exact(ID).map(|id| RecordId::from_number(number(id))).collect()
+}
+
+/// What distinguishes the records of a slot.
+fn low(id: RecordId) -> u32 {
+    id.tag() << 1 | u32::from(id.is_chain())
+}
+
+impl Heap {
+    /// Puts a record; its id. [`Kind::Usage`] if it is empty or too large, [`Kind::Full`] if the target has no group left
+    /// for it: then nothing was changed.
+    pub async fn put(&self, bytes: &[u8]) -> Result<RecordId> {
+        if bytes.is_empty() || bytes.len() > LARGEST_RECORD {
+            return Err(Error::usage(format!(
+                "a record has 1 to {LARGEST_RECORD} bytes, and this one {}; cut it into several, or keep it as an object \
+                 (nothing was changed)",
+                bytes.len()
+            )));
+        }
+        match Class::holding(bytes.len()) {
+            Some(class) => self.put_in(class, bytes, false).await,
+            None => self.put_chain(bytes).await,
+        }
+    }
+
+    /// Puts what fits a slot of the class.
+    async fn put_in(&self, class: Class, bytes: &[u8], chain: bool) -> Result<RecordId> {
+        loop {
+            self.gate().await?;
+            let taken = self.work.borrow_mut().allocation.take(class);
+            match taken {
+                Ok(slot) => {
+                    let (id, is_full) = self.work.borrow_mut().cache_record(self.stamp, slot, bytes, chain);
+                    if is_full {
+                        self.make_room().await?;
+                    }
+                    return Ok(id);
+                }
+                Err(short) => self.grow(short).await?,
+            }
+        }
+    }
+
+    /// Puts the parts of a record that no slot holds, and then the list of them, in parts of its own where no slot holds
+    /// it either.
+    async fn put_chain(&self, bytes: &[u8]) -> Result<RecordId> {
+        let mut parts = Vec::with_capacity(bytes.len() / LARGEST_SLOT as usize + 1);
+        let put = self.put_parts(bytes, &mut parts).await;
+        if put.is_err() {
+            let mut work = self.work.borrow_mut();
+            parts.iter().for_each(|part| work.forget(Slot::of(*part)));
+        }
+        put
+    }
+
+    async fn put_parts(&self, bytes: &[u8], all: &mut Vec<RecordId>) -> Result<RecordId> {
+        let mut list = Chain { length: bytes.len() as u64, levels: 0, parts: Vec::new() };
+        let largest = Class((classes::SLOTS.len() - 1) as u8);
+        let mut level = bytes.to_vec();
+        loop {
+            list.parts.clear();
+            for part in level.chunks(largest.most()) {
+                list.parts.push(self.put_in(largest, part, false).await?);
+                all.extend(list.parts.last());
+            }
+            let mut whole = list.encode();
+            if let Some(class) = Class::holding(whole.len()) {
+                return self.put_in(class, &whole, true).await;
+            }
+            level = whole.split_off(CHAIN_HEADER);
+            list.levels += 1;
+        }
+    }
+
+    /// The bytes of a record. [`Kind::Missing`] if there is none of this id, [`Kind::Damaged`] if it is not whole.
+    pub async fn get(self: &Rc<Self>, id: RecordId) -> Result<Vec<u8>> {
+        let bytes = self.bring(id).await?;
+        match id.is_chain() {
+            true => self.chained(id, &bytes, &mut Vec::new()).await,
+            false => Ok(bytes),
+        }
+    }
+
+    /// The bytes of a chained record with this list. Its parts are read at the same time, and named in `all`.
+    async fn chained(self: &Rc<Self>, id: RecordId, list: &[u8], all: &mut Vec<RecordId>) -> Result<Vec<u8>> {
+        let odd = || Error::damaged(format!("the list of the parts of record {id} makes no sense"));
+        let list = Chain::decode(list).ok_or_else(odd)?;
+        let mut parts = list.parts;
+        for level in (0..=list.levels).rev() {
+            all.extend(&parts);
+            let read = |part| {
+                let heap = self.clone();
+                self.core.disk.env().spawner.spawn(async move { heap.bring(part).await })
+            };
+            let reads: Vec<_> = parts.into_iter().map(read).collect();
+            let mut bytes = Vec::new();
+            for read in reads {
+                bytes.extend(read.await?);
+            }
+            if level == 0 {
+                return if bytes.len() as u64 == list.length { Ok(bytes) } else { Err(odd()) };
+            }
+            parts = ids(&bytes);
+        }
+        Err(odd())
+    }
+
+    /// Frees a record. [`Kind::Missing`] if there is none of this id (it was freed before, say): then nothing was changed.
+    pub async fn free(self: &Rc<Self>, id: RecordId) -> Result<()> {
+        self.gate().await?;
+        let mut parts = Vec::new();
+        match id.is_chain() {
+            true => {
+                let list = self.bring(id).await?;
+                self.chained(id, &list, &mut parts).await?;
+            }
+            false => self.know(id).await?,
+        }
+        self.gate().await?;
+        let mut work = self.work.borrow_mut();
+        work.check(id)?;
+        work.forget(Slot::of(id));
+        parts.into_iter().for_each(|part| work.forget(Slot::of(part)));
+        Ok(())
+    }
+
+    /// Sees to it that there is a record of this id: it is read if nobody did since opening.
+    async fn know(&self, id: RecordId) -> Result<()> {
+        let known = {
+            let work = self.work.borrow();
+            work.tag(work.check(id)?).is_some()
+        };
+        if !known {
+            self.bring(id).await?;
+        }
+        Ok(())
+    }
+
+    /// What lies in the slot of a record.
+    async fn bring(&self, id: RecordId) -> Result<Vec<u8>> {
+        let (pages, lies) = {
+            let mut work = self.work.borrow_mut();
+            let slot = work.check(id)?;
+            if let Some(bytes) = work.cache.read(slot) {
+                return slot::open(self.stamp, id, bytes).map(<[u8]>::to_vec);
+            }
+            gather::pages_of(&work.allocation, slot)
+        };
+        let bytes = self.read(pages.clone()).await?;
+        let bytes = &bytes[(lies.start - pages.start) as usize..(lies.end - pages.start) as usize];
+        let mut work = self.work.borrow_mut();
+        // It may have been freed meanwhile, and its slot be another's.
+        work.check(id)?;
+        let found = slot::open(self.stamp, id, bytes)?.to_vec();
+        work.set_tag(id);
+        Ok(found)
+    }
+
+    /// Bytes of the heap, in whole pages.
+    async fn read(&self, range: std::ops::Range<u64>) -> Result<Vec<u8>> {
+        let runs = self.work.borrow().space.runs(Bytes(range.start), Bytes(range.end - range.start));
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        for (at, length) in runs {
+            let (buffer, result) = self.core.disk.read(self.stream, at, Buffer::alone(length)?).await;
+            result?;
+            bytes.extend_from_slice(&buffer);
+        }
+        Ok(bytes)
+    }
+
+    /// What was put and freed since the last commit is undone.
+    pub async fn abort(&self) -> Result<()> {
+        self.gate().await?;
+        self.changed.until(|| !self.work.borrow().writing).await;
+        let mut work = self.work.borrow_mut();
+        work.allocation.abort();
+        work.cache.clear();
+        Ok(())
+    }
+
+    /// The root of the last commit.
+    pub fn root(&self) -> Option<RecordId> {
+        self.work.borrow().last.root.map(RecordId::from_number)
+    }
+
+    /// What it has, and what it did since it was opened.
+    pub fn status(&self) -> HeapStatus {
+        let work = self.work.borrow();
+        HeapStatus {
+            commit: work.last.commit,
+            classes: work.allocation.statistics(),
+            elisions: work.cache.elisions(),
+            output: work.counters,
+            used: UNIT * u64::from(work.allocation.used_units()),
+        }
+    }
+
+    /// What was found damaged at opening, in sentences.
+    pub fn complaints(&self) -> Vec<String> {
+        self.work.borrow().complaints.clone()
+    }
+
+    /// Waits until no commit is under way.
+    async fn gate(&self) -> Result<()> {
+        if self.work.borrow().committing {
+            self.changed.until(|| !self.work.borrow().committing).await;
+        }
+        self.work.borrow().failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Adds groups for so many units.
+    async fn grow(&self, short: Short) -> Result<()> {
+        if short.units == u32::MAX {
+            return Err(Error::full(format!(
+                "heap {} has as many allocators as it can; make another one (nothing was changed)",
+                self.stamp.heap
+            )));
+        }
+        let per_group = self.work.borrow().space.units_per_group();
+        let groups = short.units.div_ceil(per_group);
+        let taken = self.core.grow_heap(self.stamp.heap, groups).await?;
+        let mut work = self.work.borrow_mut();
+        work.space.add(&taken);
+        let units = work.space.units();
+        work.allocation.set_units(units);
+        Ok(())
+    }
+
+    fn fail(&self, error: &Error) {
+        if error.kind != Kind::Full {
+            self.work.borrow_mut().failure.get_or_insert(error.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

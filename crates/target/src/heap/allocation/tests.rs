@@ -1,0 +1,120 @@
+use super::{Allocation, Short, Slot};
+use crate::heap::classes::{ALLOCATOR_SLOTS, Class};
+use crate::seeds::each;
+use forebay_model::heap::{HeapMode, HeapSettings};
+use std::collections::BTreeSet;
+
+/// 2 KiB: not small.
+const CLASS: Class = Class(7);
+
+fn allocation(threshold: u32, mode: HeapMode) -> Allocation {
+    Allocation::new(HeapSettings { threshold, mode }, 8, 1 << 20, 32)
+}
+
+fn fill(allocation: &mut Allocation, class: Class, slots: u32) -> Vec<Slot> {
+    (0..slots).map(|_| allocation.take(class).unwrap()).collect()
+}
+
+#[test]
+fn a_full_allocator_comes_back_past_the_threshold_behind_the_others() {
+    for (threshold, class) in [(1, CLASS), (300, CLASS), (1500, CLASS), (1, Class(0))] {
+        let mut allocation = allocation(threshold, HeapMode::ReadWrite);
+        let bar = allocation.bar(class);
+        let slots = fill(&mut allocation, class, ALLOCATOR_SLOTS + 1);
+        assert_eq!(slots.last().unwrap().allocator, 1);
+        for freed in &slots[..bar as usize - 1] {
+            assert!(allocation.free(*freed));
+        }
+        let more = fill(&mut allocation, class, ALLOCATOR_SLOTS);
+        let second = more.iter().filter(|slot| slot.allocator == 1).count() as u32;
+        assert_eq!((second, more.last().unwrap().allocator), (ALLOCATOR_SLOTS - 1, 2), "{threshold}");
+        assert!(allocation.free(slots[bar as usize - 1]));
+        let rest = fill(&mut allocation, class, ALLOCATOR_SLOTS);
+        assert!(
+            rest[..ALLOCATOR_SLOTS as usize - 1].iter().all(|slot| slot.allocator == 2),
+            "first the one at the head"
+        );
+        assert_eq!(rest.last().unwrap().allocator, 0, "{threshold}");
+    }
+}
+
+#[test]
+fn where_much_is_free_the_emptiest_allocator_is_used_before_another_is_made() {
+    let mut allocation = allocation(5000, HeapMode::ReadWrite);
+    let slots = fill(&mut allocation, CLASS, 2 * ALLOCATOR_SLOTS);
+    // Every fourth of the first one, which leaves no stretch empty, and more of the second.
+    let is_freed = |slot: &&Slot| slot.slot.is_multiple_of(4) || slot.allocator == 1 && slot.slot % 4 == 1;
+    slots.iter().filter(is_freed).for_each(|slot| assert!(allocation.free(*slot)));
+    let next = fill(&mut allocation, CLASS, ALLOCATOR_SLOTS / 2);
+    assert!(next.iter().all(|slot| slot.allocator == 1));
+    assert_eq!(allocation.take(CLASS).unwrap().allocator, 2, "what is left is less than a quarter");
+}
+
+#[test]
+fn what_a_commit_has_is_used_again_when_nobody_can_see_it() {
+    let mut allocation = allocation(1, HeapMode::ReadWrite);
+    let slots = fill(&mut allocation, CLASS, ALLOCATOR_SLOTS);
+    allocation.committed(1, 0);
+    assert!(!allocation.free(slots[5]));
+    allocation.committed(2, 1);
+    assert_eq!(allocation.take(CLASS).unwrap().allocator, 1, "commit 1 still has it");
+    allocation.committed(3, 2);
+    fill(&mut allocation, CLASS, ALLOCATOR_SLOTS - 1);
+    assert_eq!(allocation.take(CLASS), Ok(slots[5]));
+}
+
+#[test]
+fn what_is_written_once_is_never_used_again() {
+    let mut allocation = allocation(1, HeapMode::Worm);
+    let slots = fill(&mut allocation, CLASS, ALLOCATOR_SLOTS);
+    allocation.committed(1, 0);
+    slots.iter().for_each(|slot| assert!(!allocation.free(*slot)));
+    (2..9).for_each(|number| allocation.committed(number, number - 1));
+    assert_eq!(allocation.take(CLASS).unwrap().allocator, 1);
+}
+
+#[test]
+fn who_runs_out_of_units_is_told_how_many_are_needed_and_nothing_is_taken() {
+    let mut allocation = Allocation::new(HeapSettings::default(), 8, 10, 32);
+    let short = Short { units: 8 + 1 + CLASS.units() - 10 };
+    assert_eq!(allocation.take(CLASS), Err(Short { units: CLASS.units() - 1 }));
+    allocation.set_units(10 + short.units);
+    assert_eq!(allocation.take(CLASS), Ok(Slot { allocator: 0, slot: 0 }));
+    assert_eq!(allocation.used_units(), 10 + short.units);
+}
+
+#[test]
+fn no_slot_is_ever_handed_out_twice_and_none_is_lost() {
+    each(20, |random| {
+        let threshold = [1, 300, 3000][random.below(3) as usize];
+        let mut allocation = allocation(threshold, HeapMode::ReadWrite);
+        let mut live = BTreeSet::new();
+        let mut committed = BTreeSet::new();
+        let mut seen = vec![BTreeSet::new()];
+        for number in 1..40 {
+            for _ in 0..random.below(3000) {
+                let class = Class(random.below(3) as u8);
+                let slot = allocation.take(class).unwrap();
+                assert!(live.insert(slot), "{slot:?} is live");
+                assert!(!seen.iter().any(|view: &BTreeSet<Slot>| view.contains(&slot)), "{slot:?} can be seen");
+                if random.below(3) > 0 {
+                    let nth = random.below(live.len() as u64) as usize;
+                    let freed = *live.iter().nth(nth).unwrap();
+                    live.remove(&freed);
+                    assert_eq!(allocation.free(freed), !committed.contains(&freed));
+                }
+            }
+            if random.below(4) == 0 {
+                allocation.abort();
+                live.clone_from(&committed);
+                continue;
+            }
+            let number = number as u64;
+            allocation.committed(number, number - 1);
+            committed.clone_from(&live);
+            seen = vec![seen.pop().unwrap(), committed.clone()];
+            let used: u64 = allocation.statistics().iter().map(|class| class.used).sum();
+            assert_eq!(used, live.len() as u64);
+        }
+    });
+}

@@ -1,0 +1,180 @@
+//! The two roots of a heap, and the pages that describe its allocators: the bytes. `docs/format/heap.md`.
+//!
+//! A page has two places. A commit writes each page that has changed to the one that the last commit does not name, and
+//! then the root that it does not use: until that is durable, the other root and all that it names are whole.
+
+use super::allocator::{Allocator, Bits, WORDS};
+use super::classes::{BLOCKS, Class, SLOTS, UNIT};
+use super::slot::Stamp;
+use crate::superblock::{self, PREFIX};
+use forebay_model::block::crc32c;
+use forebay_model::heap::HeapSettings;
+use forebay_model::{Bytes, Error, Result, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// First bytes of a root.
+pub const MAGIC: [u8; 8] = *b"FBYHEAP\0";
+/// Version of everything in a heap.
+pub const VERSION: u32 = 1;
+/// Bytes of a root at most.
+pub const ROOT_LEN: Bytes = Bytes::kib(256);
+/// Units before the first that slots may lie in.
+pub const FIRST_UNIT: u32 = (2 * ROOT_LEN.0 / UNIT.0) as u32;
+/// Bytes of a page of allocators.
+pub const PAGE: usize = 4096;
+/// Allocators on a page.
+pub const PER_PAGE: u32 = 4;
+/// Pages, each with both of its places, in a unit.
+const PAGES_PER_UNIT: u32 = UNIT.0 as u32 / PAGE as u32 / 2;
+/// Allocators that are described in a unit.
+pub const PER_TABLE_UNIT: usize = (PAGES_PER_UNIT * PER_PAGE) as usize;
+/// Bytes of an allocator on its page.
+const RECORD: usize = PAGE / PER_PAGE as usize;
+/// Allocators of a heap at most, some 1.1 thousand million slots: a root has room for their pages, each of which takes
+/// up to 6 bytes of it, and an eighth of 5 in the table; the rest takes no more than one page.
+pub const MOST_ALLOCATORS: u32 = (ROOT_LEN.0 as u32 - PAGE as u32) / 7 * PER_PAGE;
+/// Where there is no allocator.
+const NONE: u8 = 0xff;
+
+/// Where a root begins in its heap.
+pub fn root_at(which: usize) -> Bytes {
+    ROOT_LEN * which as u64
+}
+
+/// A commit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Root {
+    /// The target that it is on.
+    pub target: u128,
+    /// The heap.
+    pub heap: u64,
+    /// The number of the commit.
+    pub commit: u64,
+    /// When it was.
+    pub time: Timestamp,
+    /// What the user named as the root: where everything that is wanted can be found from.
+    pub root: Option<u64>,
+    /// How the heap is set.
+    pub settings: HeapSettings,
+    /// Units in use.
+    pub used_units: u32,
+    /// Allocators there are.
+    pub allocators: u32,
+    /// Units in which they are described.
+    pub table: Vec<u32>,
+    /// The pages that describe them.
+    pub pages: Vec<PageRecord>,
+}
+
+/// A page of allocators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageRecord {
+    /// Which of its two places has it.
+    pub side: bool,
+    /// CRC-32C of it.
+    pub crc: u32,
+}
+
+impl Root {
+    /// The bytes of a root, in whole pages.
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(self.allocators <= MOST_ALLOCATORS, "{} allocators", self.allocators);
+        let body = postcard::to_stdvec(self).expect("numbers can be encoded");
+        let length = (PREFIX + body.len()).next_multiple_of(PAGE);
+        assert!(length as u64 <= ROOT_LEN.0, "a root of {length} bytes");
+        let mut out = vec![0; length];
+        superblock::put(&mut out, MAGIC, VERSION, &body);
+        out
+    }
+
+    /// Reads a root. `Ok(None)` where none was ever written; damaged where it is not whole, or that of another heap.
+    pub fn decode(stamp: Stamp, bytes: &[u8]) -> Result<Option<Root>> {
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        if bytes[..8] != MAGIC {
+            return Ok(None);
+        }
+        let damaged = |why: &str| Error::damaged(format!("a root of heap {} {why}", stamp.heap));
+        let length = word(12) as usize;
+        let body =
+            bytes.get(PREFIX..PREFIX.saturating_add(length)).ok_or_else(|| damaged("is longer than its place"))?;
+        if superblock::checksum(bytes, body) != word(16) {
+            return Err(damaged("does not match its checksum"));
+        }
+        if word(8) != VERSION {
+            return Err(Error::version(format!(
+                "heap {} was written by format version {}, and this Forebay knows {VERSION}; use a newer one (nothing \
+                 was changed)",
+                stamp.heap,
+                word(8)
+            )));
+        }
+        let root: Root = postcard::from_bytes(body).map_err(|_| damaged("cannot be decoded"))?;
+        if (root.target, root.heap) != (stamp.target, stamp.heap) {
+            return Err(damaged("is that of another heap"));
+        }
+        let pages = root.allocators.div_ceil(PER_PAGE);
+        if root.allocators > MOST_ALLOCATORS
+            || root.pages.len() != pages as usize
+            || root.table.len() != pages.div_ceil(PAGES_PER_UNIT) as usize
+            || root.table.iter().any(|unit| !(FIRST_UNIT..root.used_units).contains(unit))
+        {
+            return Err(damaged("contradicts itself"));
+        }
+        Ok(Some(root))
+    }
+
+    /// Where in the heap one of the two places of a page is.
+    pub fn page_at(table: &[u32], page: u32, side: bool) -> Bytes {
+        let unit = table[(page / PAGES_PER_UNIT) as usize];
+        let place = page % PAGES_PER_UNIT * 2 + u32::from(side);
+        UNIT * u64::from(unit) + Bytes(PAGE as u64) * u64::from(place)
+    }
+}
+
+/// A page: up to four allocators, the first of which has this number.
+pub fn encode_page<'a>(stamp: Stamp, first: u32, allocators: impl IntoIterator<Item = &'a Allocator>) -> Vec<u8> {
+    let mut page = vec![0; PAGE];
+    page.chunks_mut(RECORD).for_each(|record| record[0] = NONE);
+    for ((number, allocator), record) in (first..).zip(allocators).zip(page.chunks_mut(RECORD)) {
+        record[0] = allocator.class().0;
+        record[4..8].copy_from_slice(&number.to_le_bytes());
+        record[8..16].copy_from_slice(&stamp.heap.to_le_bytes());
+        let starts = allocator.starts().iter().flat_map(|start| start.to_le_bytes());
+        let live = allocator.live().iter().flat_map(|word| word.to_le_bytes());
+        record[16..].iter_mut().zip(starts.chain(live)).for_each(|(to, byte)| *to = byte);
+    }
+    page
+}
+
+/// The allocators of a page that the root says is this one.
+pub fn decode_page(stamp: Stamp, root: &Root, page: u32, bytes: &[u8]) -> Result<Vec<Allocator>> {
+    let damaged = |why: &str| Error::damaged(format!("page {page} of the allocators of heap {} {why}", stamp.heap));
+    if crc32c(bytes) != root.pages[page as usize].crc {
+        return Err(damaged("does not match its checksum"));
+    }
+    let first = page * PER_PAGE;
+    let count = (root.allocators - first).min(PER_PAGE);
+    (first..first + count)
+        .zip(bytes.chunks(RECORD))
+        .map(|(number, record)| {
+            let word = |at: usize| u32::from_le_bytes(record[at..at + 4].try_into().expect("four bytes"));
+            let mut starts = [0; BLOCKS];
+            starts.iter_mut().enumerate().for_each(|(block, start)| *start = word(16 + block * 4));
+            let mut live: Bits = [0; WORDS];
+            for (word, bytes) in live.iter_mut().zip(record[16 + BLOCKS * 4..].chunks_exact(8)) {
+                *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+            }
+            let class = Class(record[0]);
+            let known =
+                usize::from(class.0) < SLOTS.len() && word(4) == number && record[8..16] == stamp.heap.to_le_bytes();
+            let fits = |start: u32| start >= FIRST_UNIT && start.saturating_add(class.units()) <= root.used_units;
+            if !known || starts.iter().any(|start| *start > 0 && !fits(*start)) {
+                return Err(damaged("is that of something else"));
+            }
+            Ok(Allocator::opened(class, starts, live))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

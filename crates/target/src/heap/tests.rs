@@ -1,0 +1,226 @@
+use super::{Heap, HeapOptions, root};
+use crate::Target;
+use crate::fake::Fake;
+use crate::seeds::each;
+use forebay_model::heap::{HeapMode, HeapSettings, LARGEST_RECORD, RecordId};
+use forebay_model::{Bytes, Kind};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+const NAME: &str = "/heap";
+
+fn device(size: Bytes, settings: HeapSettings) -> (Fake, Rc<Target>, Rc<Heap>) {
+    let fake = Fake::new(size, false);
+    let target = fake.target();
+    let heap = fake.run(target.create_heap(NAME, settings, HeapOptions::default())).unwrap();
+    (fake, target, heap)
+}
+
+/// The heap after `kill -9`.
+fn again(fake: &Fake, target: Rc<Target>, heap: Rc<Heap>) -> (Rc<Target>, Rc<Heap>) {
+    drop((target, heap));
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    let heap = fake.run(target.heap(NAME, HeapOptions::default())).unwrap();
+    (target, heap)
+}
+
+fn content(n: u64, length: usize) -> Vec<u8> {
+    (0..length as u64).map(|at| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (at % 57)) as u8 ^ at as u8).collect()
+}
+
+#[test]
+fn what_was_committed_is_there_again_and_nothing_else_is() {
+    let (fake, target, heap) = device(Bytes::mib(64), HeapSettings::default());
+    let a = fake.run(heap.put(b"first")).unwrap();
+    let b = fake.run(heap.put(&content(1, 5000))).unwrap();
+    assert_eq!(fake.run(heap.get(a)).unwrap(), b"first", "before it is on the device");
+    fake.run(heap.commit(Some(b))).unwrap();
+    let c = fake.run(heap.put(b"never committed")).unwrap();
+    fake.run(heap.free(a)).unwrap();
+    let (target, heap) = again(&fake, target, heap);
+    assert_eq!((heap.root(), heap.complaints()), (Some(b), vec![]));
+    assert_eq!(fake.run(heap.get(a)).unwrap(), b"first");
+    assert_eq!(fake.run(heap.get(b)).unwrap(), content(1, 5000));
+    assert_eq!(fake.run(heap.get(c)).unwrap_err().kind, Kind::Missing);
+    fake.run(heap.free(a)).unwrap();
+    fake.run(heap.commit(None)).unwrap();
+    let (_target, heap) = again(&fake, target, heap);
+    assert_eq!((heap.root(), fake.run(heap.get(a)).unwrap_err().kind), (None, Kind::Missing));
+}
+
+#[test]
+fn an_id_that_outlived_its_record_is_an_error_and_never_another_record() {
+    let settings = HeapSettings { threshold: 1, ..HeapSettings::default() };
+    let (fake, target, heap) = device(Bytes::mib(64), settings);
+    let old = fake.run(heap.put(b"old")).unwrap();
+    fake.run(heap.free(old)).unwrap();
+    let error = fake.run(heap.free(old)).unwrap_err();
+    assert_eq!(error.kind, Kind::Missing, "freed twice: {error}");
+    let mut new = old;
+    while (new.allocator(), new.slot()) != (old.allocator(), old.slot()) || new == old {
+        new = fake.run(heap.put(b"new")).unwrap();
+    }
+    fake.run(heap.commit(Some(new))).unwrap();
+    let check = |heap: &Rc<Heap>| {
+        for kind in [fake.run(heap.get(old)).unwrap_err().kind, fake.run(heap.free(old)).unwrap_err().kind] {
+            assert_eq!(kind, Kind::Missing);
+        }
+        assert_eq!(fake.run(heap.commit(Some(old))).unwrap_err().kind, Kind::Missing);
+        assert_eq!(fake.run(heap.get(new)).unwrap(), b"new");
+    };
+    check(&heap);
+    // Which record lies in a slot is not in memory any more: it says so itself.
+    let (_target, heap) = again(&fake, target, heap);
+    check(&heap);
+    for forged in [0, u64::MAX, 1 << 43, new.number() ^ 1, new.number() ^ 1 << 29] {
+        let error = fake.run(heap.get(RecordId::from_number(forged))).unwrap_err();
+        assert_eq!(error.kind, Kind::Missing, "{forged:x}: {error}");
+    }
+}
+
+#[test]
+fn large_records_are_chained_and_nothing_of_them_is_left() {
+    let (fake, target, heap) = device(Bytes::mib(256), HeapSettings::default());
+    let lengths = [8182, 8183, 100_000, 8 << 20, 9 << 20, LARGEST_RECORD];
+    let ids: Vec<RecordId> = lengths.map(|length| fake.run(heap.put(&content(7, length))).unwrap()).to_vec();
+    assert_eq!(ids.iter().filter(|id| id.is_chain()).count(), 5);
+    fake.run(heap.commit(None)).unwrap();
+    let (_target, heap) = again(&fake, target, heap);
+    for (id, length) in ids.iter().zip(lengths) {
+        assert!(fake.run(heap.get(*id)).unwrap() == content(7, length), "{length}");
+        fake.run(heap.free(*id)).unwrap();
+        assert_eq!(fake.run(heap.free(*id)).unwrap_err().kind, Kind::Missing);
+    }
+    assert_eq!(heap.status().classes.iter().map(|class| class.used).sum::<u64>(), 0);
+    for length in [0, LARGEST_RECORD + 1] {
+        assert_eq!(fake.run(heap.put(&vec![1; length])).unwrap_err().kind, Kind::Usage);
+    }
+}
+
+#[test]
+fn a_full_target_refuses_the_record_and_the_heap_stays_usable() {
+    let (fake, target, heap) = device(Bytes::mib(16), HeapSettings { threshold: 1, ..HeapSettings::default() });
+    let mut ids = Vec::new();
+    let error = loop {
+        match fake.run(heap.put(&content(ids.len() as u64, 3000))) {
+            Ok(id) => ids.push(id),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind, Kind::Full, "{error}");
+    assert!(ids.len() > 1000);
+    let used = |heap: &Heap| heap.status().classes.iter().map(|class| class.used).sum::<u64>();
+    assert_eq!(fake.run(heap.put(&content(1, 1 << 20))).unwrap_err().kind, Kind::Full);
+    assert_eq!(used(&heap), ids.len() as u64, "the parts of what could not be put are gone");
+    fake.run(heap.commit(None)).unwrap();
+    for id in &ids[..500] {
+        fake.run(heap.free(*id)).unwrap();
+    }
+    assert_eq!(fake.run(heap.put(&[1; 3000])).unwrap_err().kind, Kind::Full, "both commits still have them");
+    fake.run(heap.commit(None)).unwrap();
+    fake.run(heap.commit(None)).unwrap();
+    let again_put: Vec<RecordId> = (0..500).map(|n| fake.run(heap.put(&content(n, 3000))).unwrap()).collect();
+    fake.run(heap.commit(None)).unwrap();
+    let (_target, heap) = again(&fake, target, heap);
+    for (n, id) in (0..).zip(again_put).chain((500..).zip(ids[500..].iter().copied())) {
+        assert_eq!(fake.run(heap.get(id)).unwrap(), content(n, 3000));
+    }
+}
+
+#[test]
+fn it_has_what_a_plain_map_has_through_commits_aborts_and_kills() {
+    each(12, |random| {
+        let threshold = [1, 300, 3000][random.below(3) as usize];
+        let mode = if random.once_in(4) { HeapMode::Worm } else { HeapMode::ReadWrite };
+        let (fake, mut target, mut heap) = device(Bytes::mib(256), HeapSettings { threshold, mode });
+        let mut committed: BTreeMap<RecordId, Vec<u8>> = BTreeMap::new();
+        let mut now = committed.clone();
+        let mut gone = Vec::new();
+        for n in 0..6000 {
+            match random.below(100) {
+                0..60 => {
+                    let length = match random.below(20) {
+                        0 => 1 + random.below(40_000),
+                        1..5 => 1 + random.below(8000),
+                        _ => 1 + random.below(1500),
+                    };
+                    let bytes = content(n, length as usize);
+                    let id = fake.run(heap.put(&bytes)).unwrap();
+                    assert!(now.insert(id, bytes).is_none());
+                }
+                60..85 if !now.is_empty() => {
+                    let (id, _) = now.iter().nth(random.below(now.len() as u64) as usize).unwrap();
+                    let id = *id;
+                    fake.run(heap.free(id)).unwrap();
+                    now.remove(&id);
+                    gone.push(id);
+                }
+                85..98 if !now.is_empty() => {
+                    let (id, bytes) = now.iter().nth(random.below(now.len() as u64) as usize).unwrap();
+                    assert!(fake.run(heap.get(*id)).unwrap() == *bytes, "{id}");
+                }
+                98 => {
+                    fake.run(heap.commit(now.keys().next().copied())).unwrap();
+                    committed.clone_from(&now);
+                }
+                _ if random.once_in(3) => {
+                    fake.run(heap.abort()).unwrap();
+                    now.clone_from(&committed);
+                }
+                _ if random.once_in(5) => {
+                    (target, heap) = again(&fake, target, heap);
+                    now.clone_from(&committed);
+                }
+                _ => {}
+            }
+        }
+        fake.run(heap.commit(None)).unwrap();
+        let (_target, heap) = again(&fake, target, heap);
+        for (id, bytes) in &now {
+            assert!(fake.run(heap.get(*id)).unwrap() == *bytes, "{id}");
+        }
+        for id in gone.iter().filter(|id| !now.contains_key(id)) {
+            assert_eq!(fake.run(heap.get(*id)).unwrap_err().kind, Kind::Missing, "{id}");
+        }
+        let used: u64 = heap.status().classes.iter().map(|class| class.used).sum();
+        let slots: usize =
+            now.values().map(|bytes| if bytes.len() <= 8182 { 1 } else { 1 + bytes.len().div_ceil(8182) }).sum();
+        assert_eq!(used, slots as u64, "none is lost, none is there twice");
+    });
+}
+
+#[test]
+fn where_the_last_commit_is_damaged_the_one_before_is_whole_and_it_is_said() {
+    for in_page in [false, true] {
+        let (fake, target, heap) = device(Bytes::mib(64), HeapSettings { threshold: 1, ..HeapSettings::default() });
+        let ids: Vec<RecordId> = (0..2000).map(|n| fake.run(heap.put(&content(n, 3000))).unwrap()).collect();
+        fake.run(heap.commit(Some(ids[7]))).unwrap();
+        for id in &ids[..1500] {
+            fake.run(heap.free(*id)).unwrap();
+        }
+        fake.run(heap.commit(None)).unwrap();
+        let before = heap.status().output.writes;
+        for n in 0..3000 {
+            fake.run(heap.put(&content(n, 3000))).unwrap();
+        }
+        assert!(heap.status().output.writes > before, "some of them are on the device");
+        let damaged = {
+            let work = heap.work.borrow();
+            let (root, which) = (&work.last, work.which);
+            let at = match in_page {
+                true => root::Root::page_at(&root.table, 0, root.pages[0].side),
+                false => root::root_at(which) + Bytes(30),
+            };
+            work.space.runs(at, Bytes(4096))[0].0
+        };
+        fake.disk.flip(damaged);
+        let (_target, heap) = again(&fake, target, heap);
+        assert_eq!(heap.root(), Some(ids[7]));
+        let complaints = heap.complaints();
+        assert!(complaints.len() == 1 && complaints[0].contains("opened as of commit 3"), "{complaints:?}");
+        for (n, id) in (0..).zip(&ids) {
+            assert_eq!(fake.run(heap.get(*id)).unwrap(), content(n, 3000), "{in_page}");
+        }
+    }
+}
