@@ -42,6 +42,8 @@ use std::rc::Rc;
 /// Bytes before the ids in the list of a chained record's parts, and bytes of an id.
 const CHAIN_HEADER: usize = 9;
 const ID: usize = 8;
+/// Parts that are read at once.
+const AT_ONCE: usize = 128;
 
 /// How a heap is used, beside what it was set to when it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,10 +165,15 @@ impl Chain {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Option<Chain> {
-        let (length, rest) = bytes.split_first_chunk()?;
-        let (levels, rest) = rest.split_first()?;
-        Some(Chain { length: u64::from_le_bytes(*length), levels: *levels, parts: ids(rest) })
+    /// The list in the slot of a record.
+    fn decode(id: RecordId, bytes: &[u8]) -> Result<Chain> {
+        let (length, rest) = bytes.split_first_chunk().ok_or_else(|| Chain::odd(id))?;
+        let (levels, rest) = rest.split_first().ok_or_else(|| Chain::odd(id))?;
+        Ok(Chain { length: u64::from_le_bytes(*length), levels: *levels, parts: ids(rest) })
+    }
+
+    fn odd(id: RecordId) -> Error {
+        Error::damaged(format!("the list of the parts of record {id} makes no sense"))
     }
 }
 
@@ -250,46 +257,52 @@ impl Heap {
     /// The bytes of a record. [`Kind::Missing`] if there is none of this id, [`Kind::Damaged`] if it is not whole.
     pub async fn get(self: &Rc<Self>, id: RecordId) -> Result<Vec<u8>> {
         let bytes = self.bring(id).await?;
-        match id.is_chain() {
-            true => self.chained(id, &bytes, &mut Vec::new()).await,
-            false => Ok(bytes),
+        if !id.is_chain() {
+            return Ok(bytes);
         }
+        let list = Chain::decode(id, &bytes)?;
+        let length = list.length;
+        let parts = self.lowest(list, &mut Vec::new()).await?;
+        let bytes = self.bring_all(parts).await?;
+        if bytes.len() as u64 != length { Err(Chain::odd(id)) } else { Ok(bytes) }
     }
 
-    /// The bytes of a chained record with this list. Its parts are read at the same time, and named in `all`.
-    async fn chained(self: &Rc<Self>, id: RecordId, list: &[u8], all: &mut Vec<RecordId>) -> Result<Vec<u8>> {
-        let odd = || Error::damaged(format!("the list of the parts of record {id} makes no sense"));
-        let list = Chain::decode(list).ok_or_else(odd)?;
+    /// The parts of a chained record's bytes, in order. The parts of its lists, all but these, are added to `above`.
+    async fn lowest(self: &Rc<Self>, list: Chain, above: &mut Vec<RecordId>) -> Result<Vec<RecordId>> {
         let mut parts = list.parts;
-        for level in (0..=list.levels).rev() {
-            all.extend(&parts);
-            let read = |part| {
-                let heap = self.clone();
+        for _ in 0..list.levels {
+            above.extend(&parts);
+            parts = ids(&self.bring_all(parts).await?);
+        }
+        Ok(parts)
+    }
+
+    /// The bytes of records, one behind the other. They are read at the same time, [`AT_ONCE`] of them.
+    async fn bring_all(self: &Rc<Self>, parts: Vec<RecordId>) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for parts in parts.chunks(AT_ONCE) {
+            let read = |part: &RecordId| {
+                let (heap, part) = (self.clone(), *part);
                 self.core.disk.env().spawner.spawn(async move { heap.bring(part).await })
             };
-            let reads: Vec<_> = parts.into_iter().map(read).collect();
-            let mut bytes = Vec::new();
+            let reads: Vec<_> = parts.iter().map(read).collect();
             for read in reads {
                 bytes.extend(read.await?);
             }
-            if level == 0 {
-                return if bytes.len() as u64 == list.length { Ok(bytes) } else { Err(odd()) };
-            }
-            parts = ids(&bytes);
         }
-        Err(odd())
+        Ok(bytes)
     }
 
     /// Frees a record. [`Kind::Missing`] if there is none of this id (it was freed before, say): then nothing was changed.
     pub async fn free(self: &Rc<Self>, id: RecordId) -> Result<()> {
         self.gate().await?;
         let mut parts = Vec::new();
-        match id.is_chain() {
-            true => {
-                let list = self.bring(id).await?;
-                self.chained(id, &list, &mut parts).await?;
-            }
-            false => self.know(id).await?,
+        if id.is_chain() {
+            let list = Chain::decode(id, &self.bring(id).await?)?;
+            let lowest = self.lowest(list, &mut parts).await?;
+            parts.extend(lowest);
+        } else {
+            self.know(id).await?;
         }
         self.gate().await?;
         let mut work = self.work.borrow_mut();
