@@ -75,7 +75,8 @@ impl FromStr for RecordId {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<RecordId> {
-        let number = (text.len() == 16).then(|| u64::from_str_radix(text, 16).ok()).flatten();
+        let digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = digits.then(|| u64::from_str_radix(text, 16).ok()).flatten();
         number.map(RecordId).ok_or_else(|| {
             Error::usage(format!("'{}' is no id of a record; give 16 hexadecimal digits", text.escape_default()))
         })
