@@ -79,7 +79,7 @@ pub struct Plan {
     pub checkpoint_kept: bool,
     /// Bytes that the device did not read.
     pub unreadable: Bytes,
-    /// Tables of objects that were found. They are not made anew: their space would be free.
+    /// Tables of objects and roots of heaps that were found. They are not made anew: their space would be free.
     pub tables: u64,
     superblock: Superblock,
     catalog: Catalog,

@@ -2,12 +2,14 @@
 
 use crate::rings::{OTHER, all, goes_on, look, read_all, rebuild, record, same, sequences, two_laps, two_rings, wipe};
 use forebay_model::Bytes;
+use forebay_model::heap::HeapSettings;
 use forebay_model::ring::RingSpec;
 use forebay_sim::anatomy::Kind as PartKind;
 use forebay_sim::disk::{Survival, presets};
 use forebay_sim::feeder::Feeder;
 use forebay_sim::stage::{Ending, NAME, Stage, element};
 use forebay_target::Target;
+use forebay_target::heap::HeapOptions;
 use forebay_target::object::rows::Quota;
 use forebay_target::rebuild::Plan;
 
@@ -127,20 +129,26 @@ fn where_one_superblock_and_the_other_checkpoint_are_whole_nothing_is_lost() {
 }
 
 #[test]
-fn objects_are_seen_since_they_are_not_rebuilt() {
+fn objects_and_heaps_are_seen_since_they_are_not_rebuilt() {
     let stage = two_rings(11);
     let before = record(&stage, [300, 200], Ending::Closed);
     assert_eq!(look_at_wiped(&stage).tables, 0);
-    let stage = two_rings(11);
-    assert_eq!(record(&stage, [300, 200], Ending::Closed).len(), before.len());
-    stage.world.run(async {
-        let target = Target::open(stage.env()).await.unwrap();
-        target.objects().create_volume(1, Quota::default()).await.unwrap();
-        target.close().await.unwrap();
-    });
-    stage.world.kill();
-    let plan = look_at_wiped(&stage);
-    assert!(plan.tables > 0 && plan.rings.len() == 2, "{} tables, {} rings", plan.tables, plan.rings.len());
+    for is_heap in [false, true] {
+        let stage = two_rings(11);
+        assert_eq!(record(&stage, [300, 200], Ending::Closed).len(), before.len());
+        stage.world.run(async {
+            let target = Target::open(stage.env()).await.unwrap();
+            if is_heap {
+                target.create_heap("/heap", HeapSettings::default(), HeapOptions::default()).await.unwrap();
+            } else {
+                target.objects().create_volume(1, Quota::default()).await.unwrap();
+            }
+            target.close().await.unwrap();
+        });
+        stage.world.kill();
+        let plan = look_at_wiped(&stage);
+        assert!(plan.tables > 0 && plan.rings.len() == 2, "{} tables, {} rings", plan.tables, plan.rings.len());
+    }
 }
 
 fn look_at_wiped(stage: &Stage) -> Plan {

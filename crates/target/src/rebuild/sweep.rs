@@ -6,6 +6,7 @@
 
 use super::shape::{Shape, shape};
 use crate::catalog::Segment;
+use crate::heap::root;
 use crate::layout::Layout;
 use crate::object::rows::LEAF_MAGIC;
 use crate::salvage::Salvage;
@@ -78,12 +79,12 @@ pub(super) enum What {
     Trail(Box<Trail>),
 }
 
-/// All that was seen: of segments, and how many tables of objects.
+/// All that was seen: of segments, and how many tables of objects and roots of heaps.
 #[derive(Default)]
 pub(super) struct Sightings(Vec<Sighting>, u64);
 
 impl Sightings {
-    /// Tables of objects, of whichever target.
+    /// Tables of objects and roots of heaps, of whichever target.
     pub(super) fn tables(&self) -> u64 {
         self.1
     }
@@ -234,7 +235,7 @@ impl<'a> Sweep<'a> {
                 self.note_header(&header, pos, whole.as_ref());
             } else if let Some(trailer) = read_trailer(&here[..BLOCK_ALIGN])? {
                 self.note_trailer(group, trailer, pos + BLOCK_ALIGN as u64);
-            } else if here[..LEAF_MAGIC.len()] == LEAF_MAGIC {
+            } else if here[..LEAF_MAGIC.len()] == LEAF_MAGIC || here[..root::MAGIC.len()] == root::MAGIC {
                 self.sightings.1 += 1;
             }
             pos += step;

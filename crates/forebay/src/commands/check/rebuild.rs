@@ -31,7 +31,7 @@ pub fn run(
         let said = Said::of(&plan);
         if write && plan.tables > 0 && !without_objects {
             return Err(Error::refused(format!(
-                "{} tables of objects were found, and objects are not rebuilt: their space would be given to others; say --without-objects if that is meant (nothing was changed)",
+                "{} tables of objects and roots of heaps were found, and these are not rebuilt: their space would be given to others; say --without-objects if that is meant (nothing was changed)",
                 plan.tables
             )));
         }
@@ -98,7 +98,7 @@ impl Said {
         if self.tables > 0 {
             let n = human::count(self.tables);
             out.line(format_args!(
-                "  {n} tables of objects are left out: objects are not rebuilt, and their space is free"
+                "  {n} tables of objects and roots of heaps are left out: these are not rebuilt, and their space is free"
             ))?;
         }
         out.line(match (checkpoint_kept, superblock_kept) {
