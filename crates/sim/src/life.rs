@@ -5,7 +5,7 @@
 //! what is there is a prefix of what was handed in; nothing is torn, doubled or out of order; what a pin holds is there.
 //! Not checked here: timing (see `promise`), damage (see `damage`).
 
-use crate::disk::{DiskSpec, presets};
+use crate::disk::{DiskSpec, SimDisk, presets};
 use crate::feeder::Feeder;
 use crate::reader::{Event, read};
 use crate::world::World;
@@ -83,21 +83,27 @@ pub fn live(seed: u64, spec: DiskSpec, lives: u32) -> Tally {
     world.run(setup(world.env(disk.clone()), &random));
     for _ in 0..lives {
         let env = world.env(disk.clone());
-        if random.below(8) > 0 {
-            disk.cut_after(1 + random.below(400));
-        }
-        let outcome = world.run_until_cut(one_life(env, model.clone()));
-        disk.no_cut();
-        match outcome {
-            Ok(()) if random.below(2) == 0 => world.kill(),
-            Ok(()) => world.crash(&[&disk]),
-            Err(_) => {}
-        }
+        ended(&world, &disk, 400, one_life(env, model.clone()));
         model.borrow_mut().tally.crashes += 1;
         world.run(verify(world.env(disk.clone()), model.clone(), seed));
         world.kill();
     }
     model.take().tally
+}
+
+/// Lives a life to its end: mostly a power cut at one of its first `most` I/Os, otherwise a kill or a power cut behind it.
+pub(crate) fn ended(world: &World, disk: &SimDisk, most: u64, life: impl Future<Output = ()>) {
+    let random = world.random();
+    if random.below(8) > 0 {
+        disk.cut_after(1 + random.below(most));
+    }
+    let outcome = world.run_until_cut(life);
+    disk.no_cut();
+    match outcome {
+        Ok(()) if random.below(2) == 0 => world.kill(),
+        Ok(()) => world.crash(&[disk]),
+        Err(_) => {}
+    }
 }
 
 /// The disk that a seed lives on: flash, a disk with a write cache, one without.

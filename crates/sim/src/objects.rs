@@ -9,8 +9,8 @@
 pub mod rot;
 
 use crate::disk::{DiskSpec, SimDisk};
-use crate::fresh;
 use crate::world::World;
+use crate::{fresh, life};
 use forebay_env::{Env, Random};
 use forebay_model::object::Durability;
 use forebay_model::{Bytes, Kind, ObjectId};
@@ -123,7 +123,6 @@ pub fn live(seed: u64, spec: DiskSpec, lives: u32) -> Tally {
 fn lived(seed: u64, spec: DiskSpec, lives: u32) -> (World, SimDisk, Rc<RefCell<Model>>) {
     let world = World::new(seed);
     let disk = world.disk(spec);
-    let random = world.random();
     let model = Rc::new(RefCell::new(Model::default()));
     world.run(async {
         let env = world.env(disk.clone());
@@ -133,16 +132,7 @@ fn lived(seed: u64, spec: DiskSpec, lives: u32) -> (World, SimDisk, Rc<RefCell<M
     world.kill();
     for _ in 0..lives {
         let env = world.env(disk.clone());
-        if random.below(8) > 0 {
-            disk.cut_after(1 + random.below(300));
-        }
-        let outcome = world.run_until_cut(one_life(env, world.spawner(), model.clone()));
-        disk.no_cut();
-        match outcome {
-            Ok(()) if random.below(2) == 0 => world.kill(),
-            Ok(()) => world.crash(&[&disk]),
-            Err(_) => {}
-        }
+        life::ended(&world, &disk, 300, one_life(env, world.spawner(), model.clone()));
         model.borrow_mut().tally.crashes += 1;
         world.run(verify(world.env(disk.clone()), model.clone(), seed));
         world.kill();

@@ -5,8 +5,8 @@
 //! every record of it has its bytes, no other id is one, and as many slots are used as its records take.
 
 use crate::disk::DiskSpec;
-use crate::fresh;
 use crate::world::World;
+use crate::{fresh, life};
 use forebay_env::{Env, Random};
 use forebay_model::Kind;
 use forebay_model::heap::{HeapMode, HeapSettings, RecordId};
@@ -94,16 +94,7 @@ pub fn live(seed: u64, spec: DiskSpec, lives: u32) -> Tally {
     world.kill();
     for _ in 0..lives {
         let env = world.env(disk.clone());
-        if random.below(8) > 0 {
-            disk.cut_after(1 + random.below(120));
-        }
-        let outcome = world.run_until_cut(one_life(env, model.clone()));
-        disk.no_cut();
-        match outcome {
-            Ok(()) if random.below(2) == 0 => world.kill(),
-            Ok(()) => world.crash(&[&disk]),
-            Err(_) => {}
-        }
+        life::ended(&world, &disk, 120, one_life(env, model.clone()));
         model.borrow_mut().tally.crashes += 1;
         world.run(verify(world.env(disk.clone()), model.clone(), seed));
         world.kill();
