@@ -121,7 +121,7 @@ impl Core {
     pub(crate) async fn take_groups(self: &Rc<Self>, class: GroupClass, most: u32) -> Result<Vec<u32>> {
         let free = self.groups_of(GroupClass::Free);
         // Some are left for rows: what is removed changes rows, too.
-        let kept = if class == GroupClass::Objects { (self.layout().groups / 64).max(2) as usize } else { 0 };
+        let kept = if class == GroupClass::Tables { 0 } else { (self.layout().groups / 64).max(2) as usize };
         let taken: Vec<u32> = free.iter().copied().take(free.len().saturating_sub(kept).min(most as usize)).collect();
         if taken.is_empty() {
             return Err(Error::full(format!(

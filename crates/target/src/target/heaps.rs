@@ -25,6 +25,7 @@ impl Target {
     /// Makes a heap. [`forebay_model::Kind::Exists`] if the name is taken.
     pub async fn create_heap(&self, name: &str, settings: HeapSettings, options: HeapOptions) -> Result<Rc<Heap>> {
         let core = &self.core;
+        Heap::check_groups(&core.layout())?;
         let number = {
             let mut catalog = core.catalog.borrow_mut();
             if catalog.heaps.values().any(|heap| heap.name == name)

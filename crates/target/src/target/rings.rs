@@ -80,6 +80,9 @@ impl Target {
         if self.core.catalog.borrow().rings.values().any(|r| r.spec.name == spec.name) {
             return Err(Error::exists(format!("there is a ring {} already", spec.name)));
         }
+        if self.core.catalog.borrow().heaps.values().any(|heap| heap.name == spec.name) {
+            return Err(Error::exists(format!("there is a heap {} already; choose another name", spec.name)));
+        }
         let (others, free) = (self.core.demands(None), self.free_runs());
         let at = |pins| {
             admission::place(&profile, &others, &layout, &free, &wish(&layout, &spec, spec.capacity, pins, None))
