@@ -359,7 +359,8 @@ impl Heap {
     /// What was put and freed since the last commit is undone.
     pub async fn abort(&self) -> Result<()> {
         self.gate().await?;
-        self.changed.until(|| !self.work.borrow().writing).await;
+        let is_busy = || self.work.borrow().writing || self.work.borrow().committing;
+        self.changed.until(|| !is_busy()).await;
         let mut work = self.work.borrow_mut();
         work.allocation.abort();
         work.cache.clear();

@@ -130,11 +130,6 @@ impl Allocation {
         self
     }
 
-    /// The settings.
-    pub fn settings(&self) -> HeapSettings {
-        self.settings
-    }
-
     /// Allocators there are.
     pub fn count(&self) -> u32 {
         self.allocators.len() as u32

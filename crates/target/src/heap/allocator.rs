@@ -51,6 +51,8 @@ pub struct Allocator {
     kept: Bits,
     /// Slots of started blocks that can be handed out.
     free: u32,
+    /// Slots from the first on among which all are that were ever handed out.
+    passed: u16,
     /// The word in which the search goes on, and the slots of it that may be taken.
     next: usize,
     open: Option<u64>,
@@ -79,16 +81,26 @@ impl Allocator {
             committed: [0; WORDS],
             kept: [0; WORDS],
             free: 0,
+            passed: 0,
             next: 0,
             open: None,
         }
     }
 
-    /// As it was at a commit.
-    pub fn opened(class: Class, starts: [u32; BLOCKS], live: Bits) -> Allocator {
-        let mut opened = Allocator { starts, live, committed: live, ..Allocator::new(class) };
+    /// As it was at a commit. Of the first `kept` slots those that are not live have what an older commit has.
+    pub fn opened(class: Class, starts: [u32; BLOCKS], live: Bits, kept: u16) -> Allocator {
+        let mut opened = Allocator { starts, live, committed: live, passed: kept, ..Allocator::new(class) };
+        for slot in 0..kept {
+            let (word, bit) = (usize::from(slot) / 64, 1 << (slot % 64));
+            opened.kept[word] |= bit & !live[word];
+        }
         opened.recount();
         opened
+    }
+
+    /// Slots from the first on among which all are that were handed out since it was made, or opened as this says.
+    pub fn passed(&self) -> u16 {
+        self.passed
     }
 
     /// The size of its slots.
@@ -133,11 +145,6 @@ impl Allocator {
         u32::from(slot) < ALLOCATOR_SLOTS && is_set(&self.live, slot)
     }
 
-    /// Whether there was one at the last commit.
-    pub fn is_committed(&self, slot: u16) -> bool {
-        is_set(&self.committed, slot)
-    }
-
     /// Whether the slot holds bytes that somebody may want.
     pub fn is_held(&self, slot: u16) -> bool {
         is_set(&self.live, slot) || is_set(&self.committed, slot) || is_set(&self.kept, slot)
@@ -176,7 +183,9 @@ impl Allocator {
                 let bit = clear.trailing_zeros();
                 self.live[self.next] |= 1 << bit;
                 self.free -= 1;
-                return Found::Slot((self.next * 64) as u16 + bit as u16);
+                let slot = (self.next * 64) as u16 + bit as u16;
+                self.passed = self.passed.max(slot + 1);
+                return Found::Slot(slot);
             }
             self.open = None;
             self.next += 1;

@@ -150,11 +150,6 @@ impl Cache {
         self.full.len() >= self.most + CLEAR
     }
 
-    /// Whether nothing is here.
-    pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
-    }
-
     /// What was spared.
     pub fn elisions(&self) -> Elisions {
         self.elisions

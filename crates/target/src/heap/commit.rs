@@ -7,7 +7,8 @@ use super::output::OutputCounters;
 use super::root::{self, FIRST_UNIT, PAGE, PER_PAGE, PER_TABLE_UNIT, PageRecord, ROOT_LEN, Root};
 use super::slot::Stamp;
 use super::space::Space;
-use super::{Heap, HeapOptions, Work};
+use super::{Heap, HeapOptions, UNIT, Work};
+use crate::layout::Layout;
 use crate::promise::Signal;
 use crate::schedule::StreamId;
 use crate::target::Core;
@@ -101,18 +102,23 @@ impl Places<'_> {
 }
 
 impl Heap {
+    /// Whether a heap can lie in groups of this layout: its roots have to fit the first of them.
+    pub(crate) fn check_groups(layout: &Layout) -> Result<()> {
+        let roots = UNIT * u64::from(FIRST_UNIT);
+        if layout.data(true) < roots {
+            return Err(Error::usage(format!(
+                "a heap needs groups of {roots} at least, and those of this device have {}; use a larger device (nothing \
+                 was changed)",
+                layout.data(true)
+            )));
+        }
+        Ok(())
+    }
+
     /// Writes the first root of a heap on `groups`, durably.
     pub(crate) async fn format(core: &Rc<Core>, heap: u64, groups: &[u32], settings: HeapSettings) -> Result<()> {
         let space = Space::new(core.layout(), groups.to_vec());
         let places = Places { core, stream: core.next_stream(), space: &space };
-        if space.units() < FIRST_UNIT {
-            return Err(Error::usage(format!(
-                "a heap needs groups of {} at least, and those of this device have {}; use a larger device (nothing was \
-                 changed)",
-                super::UNIT * u64::from(FIRST_UNIT),
-                core.layout().data(true)
-            )));
-        }
         let root = Root {
             target: core.target_id(),
             heap,
@@ -169,6 +175,8 @@ impl Heap {
         self.gate().await?;
         if let Some(root) = root {
             self.know(root).await?;
+            // Another commit may have begun meanwhile.
+            self.gate().await?;
         }
         self.work.borrow_mut().committing = true;
         self.changed.until(|| !self.work.borrow().writing).await;

@@ -4,11 +4,11 @@
 //! then the root that it does not use: until that is durable, the other root and all that it names are whole.
 
 use super::allocator::{Allocator, Bits, WORDS};
-use super::classes::{BLOCKS, Class, SLOTS, UNIT};
+use super::classes::{ALLOCATOR_SLOTS, BLOCKS, Class, SLOTS, UNIT};
 use super::slot::Stamp;
 use crate::superblock::{self, PREFIX};
 use forebay_model::block::crc32c;
-use forebay_model::heap::HeapSettings;
+use forebay_model::heap::{HeapMode, HeapSettings};
 use forebay_model::{Bytes, Error, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -138,6 +138,7 @@ pub fn encode_page<'a>(stamp: Stamp, first: u32, allocators: impl IntoIterator<I
     for ((number, allocator), record) in (first..).zip(allocators).zip(page.chunks_mut(RECORD)) {
         record[0] = allocator.class().0;
         record[4..8].copy_from_slice(&number.to_le_bytes());
+        record[2..4].copy_from_slice(&allocator.passed().to_le_bytes());
         record[8..16].copy_from_slice(&stamp.heap.to_le_bytes());
         let starts = allocator.starts().iter().flat_map(|start| start.to_le_bytes());
         let live = allocator.live().iter().flat_map(|word| word.to_le_bytes());
@@ -168,10 +169,12 @@ pub fn decode_page(stamp: Stamp, root: &Root, page: u32, bytes: &[u8]) -> Result
             let known =
                 usize::from(class.0) < SLOTS.len() && word(4) == number && record[8..16] == stamp.heap.to_le_bytes();
             let fits = |start: u32| start >= FIRST_UNIT && start.saturating_add(class.units()) <= root.used_units;
-            if !known || starts.iter().any(|start| *start > 0 && !fits(*start)) {
+            let passed = u16::from_le_bytes([record[2], record[3]]);
+            let kept = if root.settings.mode == HeapMode::Worm { passed } else { 0 };
+            if !known || u32::from(passed) > ALLOCATOR_SLOTS || starts.iter().any(|start| *start > 0 && !fits(*start)) {
                 return Err(damaged("is that of something else"));
             }
-            Ok(Allocator::opened(class, starts, live))
+            Ok(Allocator::opened(class, starts, live, kept))
         })
         .collect()
 }

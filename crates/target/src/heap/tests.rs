@@ -3,6 +3,7 @@ use crate::Target;
 use crate::fake::Fake;
 use crate::seeds::each;
 use forebay_model::heap::{HeapMode, HeapSettings, LARGEST_RECORD, RecordId};
+use forebay_model::ring::RingSpec;
 use forebay_model::{Bytes, Kind};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -96,6 +97,36 @@ fn large_records_are_chained_and_nothing_of_them_is_left() {
     for length in [0, LARGEST_RECORD + 1] {
         assert_eq!(fake.run(heap.put(&vec![1; length])).unwrap_err().kind, Kind::Usage);
     }
+}
+
+#[test]
+fn a_name_is_that_of_one_heap_or_ring_and_a_refusal_leaves_nothing() {
+    let (fake, target, _heap) = device(Bytes::mib(64), HeapSettings::default());
+    let free = target.free_runs();
+    let made = fake.run(target.create_heap(NAME, HeapSettings::default(), HeapOptions::default()));
+    assert_eq!(made.err().unwrap().kind, Kind::Exists);
+    let ring = fake.run(target.create_ring(RingSpec::new(NAME, Bytes::mib(4))));
+    assert_eq!(ring.err().unwrap().kind, Kind::Exists);
+    assert_eq!(fake.run(target.heap("/other", HeapOptions::default())).err().unwrap().kind, Kind::Missing);
+    assert_eq!(target.free_runs(), free);
+}
+
+#[test]
+fn where_slots_are_written_once_none_is_used_again_after_a_kill_either() {
+    let settings = HeapSettings { threshold: 1, mode: HeapMode::Worm };
+    let (fake, mut target, mut heap) = device(Bytes::mib(64), settings);
+    let mut slots = std::collections::BTreeSet::new();
+    for round in 0..6 {
+        let ids: Vec<RecordId> = (0..40).map(|n| fake.run(heap.put(&content(n, 3000))).unwrap()).collect();
+        fake.run(heap.commit(None)).unwrap();
+        for id in ids {
+            assert!(slots.insert((id.allocator(), id.slot())), "round {round}: {id} has a slot that another one had");
+            fake.run(heap.free(id)).unwrap();
+        }
+        fake.run(heap.commit(None)).unwrap();
+        (target, heap) = again(&fake, target, heap);
+    }
+    drop((target, heap));
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn one_that_was_not_full_goes_on_behind_what_it_has_when_it_is_opened() {
     let mut allocator = Allocator::new(SMALL);
     let slots: Vec<u16> = (0..200).map(|_| take(&mut allocator, Search::First).unwrap()).collect();
     allocator.free_slot(slots[3], Search::First);
-    let mut opened = Allocator::opened(SMALL, *allocator.starts(), *allocator.live());
+    let mut opened = Allocator::opened(SMALL, *allocator.starts(), *allocator.live(), 0);
     opened.go_on();
     assert_eq!(take(&mut opened, Search::Onwards), Some(256), "on a page of its own");
     opened.rejoin();

@@ -101,6 +101,6 @@ fn it_always_has_what_a_plain_map_has() {
         all.sort_unstable();
         assert!(all.iter().eq(model.keys()), "each once");
         written(&mut cache, &all);
-        assert!(cache.is_empty() && cache.buffers.len() == 1, "only the open one is left");
+        assert!(cache.places.is_empty() && cache.buffers.len() == 1, "only the open one is left");
     });
 }
