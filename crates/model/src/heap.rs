@@ -1,8 +1,9 @@
 //! Heaps: how records are called, and what a heap is set to.
 
-use crate::{Error, Result};
+use crate::{Error, Result, Timestamp};
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// The largest slot: records that do not fit it are chained.
 pub const LARGEST_SLOT: u32 = 8 << 10;
@@ -100,11 +101,24 @@ pub struct HeapSettings {
     pub threshold: u32,
     /// Whether slots are used again.
     pub mode: HeapMode,
+    /// So long a commit stays readable after the next one. Where slots are written once, all do for ever.
+    pub keep: Duration,
+}
+
+/// A commit that can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct CommitInfo {
+    /// Its number, from 1.
+    pub commit: u64,
+    /// When it was.
+    pub time: Timestamp,
+    /// The record that was named as the root.
+    pub root: Option<RecordId>,
 }
 
 impl Default for HeapSettings {
     fn default() -> HeapSettings {
-        HeapSettings { threshold: 3000, mode: HeapMode::ReadWrite }
+        HeapSettings { threshold: 3000, mode: HeapMode::ReadWrite, keep: Duration::ZERO }
     }
 }
 

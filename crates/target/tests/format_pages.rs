@@ -137,6 +137,11 @@ fn the_page_of_heaps_has_their_fields() {
         allocators: 0,
         table: Vec::new(),
         pages: Vec::new(),
+        places: 0,
+        oldest: 1,
+        archived: 0,
+        archive_slots: 0,
+        ladder: Vec::new(),
     };
     let own = fields(&root);
     let (before, behind) = own.split_at(own.iter().position(|name| name == "settings").unwrap());

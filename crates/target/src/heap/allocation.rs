@@ -9,7 +9,7 @@
 
 use super::allocator::{Allocator, Found, Search};
 use super::classes::{ALLOCATOR_SLOTS, BLOCK_SLOTS, BLOCKS, Class, SLOTS};
-use super::root::{FIRST_UNIT, MOST_ALLOCATORS};
+use super::root::{FIRST_UNIT, MOST_ALLOCATORS, MOST_TABLE, table_for};
 use super::units::{Short, Units};
 use forebay_model::heap::{HeapMode, HeapSettings, RecordId};
 use std::collections::{BTreeSet, VecDeque};
@@ -62,8 +62,10 @@ struct Standing {
     listed: bool,
     /// A slot was taken since it came there.
     fruitful: bool,
-    /// It has changed since the last commit.
+    /// It has changed since the last commit, and since the one that is being made.
     dirty: bool,
+    /// It had changed when the commit that is being made began.
+    writing: bool,
     /// It was full before.
     worn: bool,
 }
@@ -78,17 +80,16 @@ pub struct Allocation {
     units: Units,
     /// Of each class, allocators that are not on its list and have a block without a place.
     roomy: [BTreeSet<u32>; SLOTS.len()],
-    /// Units for the table of allocators.
+    /// Units for the pages that describe allocators.
     table: Vec<u32>,
-    per_table_unit: usize,
     /// Committed slots freed since the last commit, and those freed before the commit of each number.
     freed: Vec<Slot>,
     deferred: VecDeque<(u64, Vec<Slot>)>,
 }
 
 impl Allocation {
-    /// Without allocators. `per_table_unit` of them are described in one unit.
-    pub fn new(settings: HeapSettings, units: Units, per_table_unit: usize) -> Allocation {
+    /// Without allocators.
+    pub fn new(settings: HeapSettings, units: Units) -> Allocation {
         let statistics = SLOTS.map(|slot| ClassStatistics { slot, ..ClassStatistics::default() });
         Allocation {
             settings,
@@ -99,7 +100,6 @@ impl Allocation {
             units,
             roomy: Default::default(),
             table: Vec::new(),
-            per_table_unit,
             freed: Vec::new(),
             deferred: VecDeque::new(),
         }
@@ -213,8 +213,7 @@ impl Allocation {
                 Found::Nothing => {
                     self.lists[list].pop_front();
                     let fruitful = self.standings[at].fruitful;
-                    self.standings[at] =
-                        Standing { dirty: self.standings[at].dirty, worn: true, ..Standing::default() };
+                    self.standings[at] = Standing { listed: false, fruitful: false, worn: true, ..self.standings[at] };
                     if fruitful {
                         self.consider(number);
                     }
@@ -226,20 +225,64 @@ impl Allocation {
         }
     }
 
+    /// Takes a slot of a class that is free anywhere, where there are no units for others.
+    pub fn take_left(&mut self, class: Class) -> Option<Slot> {
+        let (_, number) = self.of_class(class).map(|(number, allocator)| (allocator.free(), number)).max()?;
+        let slot = self.allocators[number as usize].take_left()?;
+        self.standings[number as usize].dirty = true;
+        let statistics = &mut self.statistics[usize::from(class.0)];
+        statistics.taken += 1;
+        statistics.recycled += 1;
+        Some(Slot { allocator: number, slot })
+    }
+
     /// Makes another allocator, with a place in the table.
     fn make(&mut self, class: Class) -> Result<(), Short> {
         let number = self.count();
         if number == MOST_ALLOCATORS {
             return Err(Short { units: u32::MAX });
         }
-        if self.allocators.len() == self.table.len() * self.per_table_unit {
-            let unit = self.units.take(1)?;
-            self.table.push(unit);
+        while self.table.len() < table_for(number + 1) {
+            self.add_to_table()?;
         }
         self.allocators.push(Allocator::new(class));
         self.standings.push(Standing::default());
         self.join(number);
         Ok(())
+    }
+
+    /// Takes one more unit for pages that describe allocators.
+    pub fn add_to_table(&mut self) -> Result<(), Short> {
+        if self.table.len() == MOST_TABLE {
+            return Err(Short { units: u32::MAX });
+        }
+        let unit = self.units.take(1)?;
+        self.table.push(unit);
+        Ok(())
+    }
+
+    /// Slots that were freed by a commit, and that those before have: an older one than all that were said so far.
+    pub fn keep(&mut self, commit: u64, slots: Vec<Slot>) {
+        slots.iter().for_each(|slot| self.allocators[slot.allocator as usize].keep(slot.slot));
+        self.deferred.push_front((commit, slots));
+    }
+
+    /// A slot that was taken is not the record of all, but of one writer.
+    pub fn hide(&mut self, slot: Slot) {
+        self.allocators[slot.allocator as usize].hide(slot.slot);
+    }
+
+    /// It is the record of all.
+    pub fn reveal(&mut self, slot: Slot) {
+        self.standings[slot.allocator as usize].dirty = true;
+        self.allocators[slot.allocator as usize].reveal(slot.slot);
+    }
+
+    /// A slot that was hidden is free again.
+    pub fn free_hidden(&mut self, slot: Slot) {
+        let search = self.search();
+        self.allocators[slot.allocator as usize].free_hidden(slot.slot, search);
+        self.freed(slot);
     }
 
     /// Where many of a class's slots are free, the allocator that has the most of them.
@@ -283,11 +326,21 @@ impl Allocation {
         (0..).zip(&self.standings).filter(|(_, standing)| standing.dirty).map(|(number, _)| number).collect()
     }
 
-    /// All that is as [`Allocation::changed`] said is durable, as commit `number`; what was at commit `oldest` and later
+    /// As [`Allocation::changed`]; they are going to be written.
+    pub fn begin_commit(&mut self) -> Vec<u32> {
+        let changed = self.changed();
+        for number in &changed {
+            let standing = &mut self.standings[*number as usize];
+            (standing.dirty, standing.writing) = (false, true);
+        }
+        changed
+    }
+
+    /// All that [`Allocation::begin_commit`] said is durable, as commit `number`; what was at commit `oldest` and later
     /// can still be seen.
     pub fn committed(&mut self, number: u64, oldest: u64) {
         for (allocator, standing) in self.allocators.iter_mut().zip(&mut self.standings) {
-            if std::mem::take(&mut standing.dirty) {
+            if std::mem::take(&mut standing.writing) {
                 allocator.commit();
             }
         }

@@ -1,9 +1,11 @@
-//! The slots of one allocator: one size, up to [`BLOCKS`] allocation blocks, three bitmaps.
+//! The slots of one allocator: one size, up to [`BLOCKS`] allocation blocks, four bitmaps.
 //!
-//! A slot is *live* if a record is in it now, *committed* if one was at the last commit, and *kept* if one was at an
-//! earlier commit that somebody may still see. Only what is none of these is handed out (RWStore, 2010).
+//! A slot is *live* if a record is in it now, *committed* if one was at the last commit, *kept* if one was at an earlier
+//! commit that somebody may still see, and *hidden* if it is that of one writer so far. Only what is none of these is
+//! handed out (RWStore, 2010).
 
 use super::classes::{ALLOCATOR_SLOTS, BLOCK_SLOTS, BLOCKS, Class};
+use std::rc::Rc;
 
 /// Words of a bitmap.
 pub const WORDS: usize = ALLOCATOR_SLOTS as usize / 64;
@@ -39,8 +41,10 @@ pub struct Allocator {
     /// The first unit of each block; 0: it has none.
     starts: [u32; BLOCKS],
     live: Bits,
-    committed: Bits,
+    /// Shared with those who see this commit.
+    committed: Rc<Bits>,
     kept: Bits,
+    hidden: Bits,
     /// Slots of started blocks that can be handed out.
     free: u32,
     /// Slots from the first on among which all are that were ever handed out.
@@ -60,8 +64,9 @@ impl Allocator {
             class,
             starts: [0; BLOCKS],
             live: [0; WORDS],
-            committed: [0; WORDS],
+            committed: Rc::new([0; WORDS]),
             kept: [0; WORDS],
+            hidden: [0; WORDS],
             free: 0,
             passed: 0,
             next: 0,
@@ -70,7 +75,7 @@ impl Allocator {
 
     /// As it was at a commit. Of the first `kept` slots those that are not live have what an older commit has.
     pub fn opened(class: Class, starts: [u32; BLOCKS], live: Bits, kept: u16) -> Allocator {
-        let mut opened = Allocator { starts, live, committed: live, passed: kept, ..Allocator::new(class) };
+        let mut opened = Allocator { starts, live, committed: Rc::new(live), passed: kept, ..Allocator::new(class) };
         for slot in 0..kept {
             let (word, bit) = (usize::from(slot) / 64, 1 << (slot % 64));
             opened.kept[word] |= bit & !live[word];
@@ -97,6 +102,16 @@ impl Allocator {
     /// Slots with records in them now.
     pub fn live(&self) -> &Bits {
         &self.live
+    }
+
+    /// Slots with records at the last commit.
+    pub fn committed(&self) -> &Rc<Bits> {
+        &self.committed
+    }
+
+    /// Whether the slot is that of one writer.
+    pub fn is_hidden(&self, slot: u16) -> bool {
+        is_set(&self.hidden, slot)
     }
 
     /// Slots that can be handed out without another block.
@@ -128,11 +143,11 @@ impl Allocator {
 
     /// Whether the slot holds bytes that somebody may want.
     pub fn is_held(&self, slot: u16) -> bool {
-        is_set(&self.live, slot) || is_set(&self.committed, slot) || is_set(&self.kept, slot)
+        self.held(usize::from(slot) / 64) >> (slot % 64) & 1 == 1
     }
 
     fn held(&self, word: usize) -> u64 {
-        self.live[word] | self.committed[word] | self.kept[word]
+        self.live[word] | self.committed[word] | self.kept[word] | self.hidden[word]
     }
 
     fn recount(&mut self) {
@@ -194,6 +209,20 @@ impl Allocator {
         Found::Nothing
     }
 
+    /// Takes the first slot that is free, wherever the search is.
+    pub fn take_left(&mut self) -> Option<u16> {
+        let next = std::mem::replace(&mut self.next, 0);
+        let slot = loop {
+            match self.take() {
+                Found::Slot(slot) => break Some(slot),
+                Found::Unstarted(block) => self.pass(block),
+                Found::Nothing => break None,
+            }
+        };
+        self.next = next;
+        slot
+    }
+
     /// It is used again: the search begins anew.
     pub fn rejoin(&mut self) {
         self.next = 0;
@@ -219,8 +248,8 @@ impl Allocator {
     pub fn commit(&mut self) {
         for word in 0..WORDS {
             self.kept[word] |= self.committed[word] & !self.live[word];
-            self.committed[word] = self.live[word];
         }
+        self.committed = Rc::new(self.live);
     }
 
     /// Nobody can see any more what was in the slot.
@@ -235,9 +264,39 @@ impl Allocator {
         }
     }
 
+    /// A free slot has what an older commit has.
+    pub fn keep(&mut self, slot: u16) {
+        assert!(!self.is_held(slot), "slot {slot} is kept and is in use");
+        self.kept[usize::from(slot) / 64] |= 1 << (slot % 64);
+        self.free -= 1;
+    }
+
+    /// A live slot, which no commit has, is that of one writer.
+    pub fn hide(&mut self, slot: u16) {
+        assert!(self.is_live(slot), "slot {slot} is hidden and is not live");
+        let (word, bit) = (usize::from(slot) / 64, 1 << (slot % 64));
+        self.live[word] &= !bit;
+        self.hidden[word] |= bit;
+    }
+
+    /// A hidden slot is live.
+    pub fn reveal(&mut self, slot: u16) {
+        assert!(self.is_hidden(slot), "slot {slot} is revealed and is not hidden");
+        let (word, bit) = (usize::from(slot) / 64, 1 << (slot % 64));
+        self.hidden[word] &= !bit;
+        self.live[word] |= bit;
+    }
+
+    /// A hidden slot is free.
+    pub fn free_hidden(&mut self, slot: u16, search: Search) {
+        self.reveal(slot);
+        let at_once = self.free_slot(slot, search);
+        assert!(at_once, "slot {slot} was hidden and in a commit");
+    }
+
     /// What is live is what was committed.
     pub fn abort(&mut self) {
-        self.live = self.committed;
+        self.live = *self.committed;
         self.recount();
         self.next = 0;
     }

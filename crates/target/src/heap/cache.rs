@@ -54,7 +54,7 @@ impl Buffer {
     /// What was put at this place.
     fn record(&self, at: u32) -> &[u8] {
         let bytes = &self.bytes[at as usize..];
-        &bytes[..SLOT_HEADER + slot::length(bytes)]
+        &bytes[..slot::end(bytes)]
     }
 }
 
@@ -247,13 +247,6 @@ impl Cache {
             current.slots.clear();
             current.dead = 0;
         }
-    }
-
-    /// Everything that is here is forgotten.
-    pub fn clear(&mut self) {
-        let elisions = self.elisions;
-        let most = self.most;
-        *self = Cache { elisions, most, ..Cache::new(0) };
     }
 }
 

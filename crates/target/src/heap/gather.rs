@@ -52,7 +52,8 @@ pub fn extent(allocation: &Allocation, slot: Slot) -> Range<u64> {
     at..at + u64::from(allocator.class().slot())
 }
 
-fn pages(extent: &Range<u64>) -> Range<u64> {
+/// The pages on which something lies.
+pub fn pages(extent: &Range<u64>) -> Range<u64> {
     let page = PAGE as u64;
     extent.start / page * page..extent.end.next_multiple_of(page)
 }
@@ -180,12 +181,6 @@ impl Block {
         }
         run
     }
-}
-
-/// The pages of the heap in which a slot lies.
-pub fn pages_of(allocation: &Allocation, slot: Slot) -> (Range<u64>, Range<u64>) {
-    let lies = extent(allocation, slot);
-    (pages(&lies), lies)
 }
 
 #[cfg(test)]

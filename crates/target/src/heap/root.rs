@@ -1,14 +1,14 @@
 //! The two roots of a heap, and the pages that describe its allocators: the bytes. `docs/format/heap.md`.
 //!
-//! A page has two places. A commit writes each page that has changed to the one that the last commit does not name, and
-//! then the root that it does not use: until that is durable, the other root and all that it names are whole.
+//! A commit writes each page that has changed to a place that no commit names which can still be read, and then the root
+//! that the last one does not use: until that is durable, the other root and all that it names are whole.
 
 use super::allocator::{Allocator, Bits, WORDS};
 use super::classes::{ALLOCATOR_SLOTS, BLOCKS, Class, SLOTS, UNIT};
 use super::slot::Stamp;
 use crate::superblock::{self, PREFIX};
 use forebay_model::block::crc32c;
-use forebay_model::heap::{HeapMode, HeapSettings};
+use forebay_model::heap::{CommitInfo, HeapMode, HeapSettings, RecordId};
 use forebay_model::{Bytes, Error, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -24,17 +24,25 @@ pub const FIRST_UNIT: u32 = (2 * ROOT_LEN.0 / UNIT.0) as u32;
 pub const PAGE: usize = 4096;
 /// Allocators on a page.
 pub const PER_PAGE: u32 = 4;
-/// Pages, each with both of its places, in a unit.
-const PAGES_PER_UNIT: u32 = UNIT.0 as u32 / PAGE as u32 / 2;
-/// Allocators that are described in a unit.
-pub const PER_TABLE_UNIT: usize = (PAGES_PER_UNIT * PER_PAGE) as usize;
+/// Places for pages in a unit.
+pub const PLACES_PER_UNIT: u32 = UNIT.0 as u32 / PAGE as u32;
+/// Places that there are for each page at least: its own, that of the commit before, and the one that is being written.
+const PLACES_PER_PAGE: u32 = 3;
 /// Bytes of an allocator on its page.
 const RECORD: usize = PAGE / PER_PAGE as usize;
-/// Allocators of a heap at most, some 1.1 thousand million slots: a root has room for their pages, each of which takes
-/// up to 6 bytes of it, and an eighth of 5 in the table; the rest takes no more than one page.
-pub const MOST_ALLOCATORS: u32 = (ROOT_LEN.0 as u32 - PAGE as u32) / 7 * PER_PAGE;
+/// Allocators of a heap at most: over 700 million slots. A root has room for their pages, each of which takes up to 8
+/// bytes of it.
+pub const MOST_ALLOCATORS: u32 = 100_000;
+/// Units of places at most, of which a root takes up to 5 bytes each: those that so many allocators need, and as many
+/// more for commits that are kept.
+pub const MOST_TABLE: usize = 2 * table_for(MOST_ALLOCATORS);
 /// Where there is no allocator.
 const NONE: u8 = 0xff;
+
+/// Units of places that so many allocators need.
+pub const fn table_for(allocators: u32) -> usize {
+    (allocators.div_ceil(PER_PAGE) * PLACES_PER_PAGE).div_ceil(PLACES_PER_UNIT) as usize
+}
 
 /// Where a root begins in its heap.
 pub fn root_at(which: usize) -> Bytes {
@@ -64,13 +72,24 @@ pub struct Root {
     pub table: Vec<u32>,
     /// The pages that describe them.
     pub pages: Vec<PageRecord>,
+    /// Places for pages that were ever used, from the first on.
+    pub places: u32,
+    /// The oldest commit that can be read.
+    pub oldest: u64,
+    /// Commits that are kept as records, ever.
+    pub archived: u64,
+    /// Slots that these take now.
+    pub archive_slots: u64,
+    /// Of each *n*, the last of the kept commits whose count is a multiple of 2 to the power of *n*: commit, and the
+    /// record that is its root.
+    pub ladder: Vec<(u64, u64)>,
 }
 
 /// A page of allocators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageRecord {
-    /// Which of its two places has it.
-    pub side: bool,
+    /// The place that has it.
+    pub place: u32,
     /// CRC-32C of it.
     pub crc: u32,
 }
@@ -79,7 +98,7 @@ impl Root {
     /// The bytes of a root, in whole pages.
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.allocators <= MOST_ALLOCATORS, "{} allocators", self.allocators);
-        let body = postcard::to_stdvec(self).expect("numbers can be encoded");
+        let body = self.body();
         let length = (PREFIX + body.len()).next_multiple_of(PAGE);
         assert!(length as u64 <= ROOT_LEN.0, "a root of {length} bytes");
         let mut out = vec![0; length];
@@ -108,26 +127,59 @@ impl Root {
                 word(8)
             )));
         }
+        Root::decode_body(stamp, body).map(Some)
+    }
+
+    /// The body of a root, as kept commits are.
+    pub fn body(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("numbers can be encoded")
+    }
+
+    /// See [`Root::body`].
+    pub fn decode_body(stamp: Stamp, body: &[u8]) -> Result<Root> {
+        let damaged = |why: &str| Error::damaged(format!("a root of heap {} {why}", stamp.heap));
         let root: Root = postcard::from_bytes(body).map_err(|_| damaged("cannot be decoded"))?;
         if (root.target, root.heap) != (stamp.target, stamp.heap) {
             return Err(damaged("is that of another heap"));
         }
-        let pages = root.allocators.div_ceil(PER_PAGE);
+        let places = root.table.len() as u32 * PLACES_PER_UNIT;
         if root.allocators > MOST_ALLOCATORS
-            || root.pages.len() != pages as usize
-            || root.table.len() != pages.div_ceil(PAGES_PER_UNIT) as usize
+            || root.pages.len() != root.allocators.div_ceil(PER_PAGE) as usize
+            || root.table.len() > MOST_TABLE
+            || root.places > places
+            || root.pages.iter().any(|page| page.place >= places)
+            || root.oldest > root.commit
             || root.table.iter().any(|unit| !(FIRST_UNIT..root.used_units).contains(unit))
         {
             return Err(damaged("contradicts itself"));
         }
-        Ok(Some(root))
+        Ok(root)
     }
 
-    /// Where in the heap one of the two places of a page is.
-    pub fn page_at(table: &[u32], page: u32, side: bool) -> Bytes {
-        let unit = table[(page / PAGES_PER_UNIT) as usize];
-        let place = page % PAGES_PER_UNIT * 2 + u32::from(side);
-        UNIT * u64::from(unit) + Bytes(PAGE as u64) * u64::from(place)
+    /// Where in the heap a place for a page is.
+    pub fn place_at(table: &[u32], place: u32) -> Bytes {
+        let unit = table[(place / PLACES_PER_UNIT) as usize];
+        UNIT * u64::from(unit) + Bytes(PAGE as u64) * u64::from(place % PLACES_PER_UNIT)
+    }
+
+    /// What can be said of the commit.
+    pub fn info(&self) -> CommitInfo {
+        CommitInfo { commit: self.commit, time: self.time, root: self.root.map(RecordId::from_number) }
+    }
+
+    /// Of the kept commits that this root names, the one from which it is not far to an older one.
+    pub fn towards(&self, commit: u64) -> Option<(u64, RecordId)> {
+        let candidates = self.ladder.iter().filter(|(kept, _)| *kept >= commit && *kept < self.commit);
+        candidates.min().map(|(kept, id)| (*kept, RecordId::from_number(*id)))
+    }
+
+    /// The kept commits that the root of the next commit names, if this one is kept as the record `id`.
+    pub fn ladder_with(&self, id: RecordId) -> Vec<(u64, u64)> {
+        let mut ladder = self.ladder.clone();
+        let rungs = (self.archived + 1).trailing_zeros() as usize + 1;
+        ladder.resize(ladder.len().max(rungs), (0, 0));
+        ladder[..rungs].fill((self.commit, id.number()));
+        ladder
     }
 }
 

@@ -51,9 +51,14 @@ pub fn open(stamp: Stamp, id: RecordId, slot: &[u8]) -> Result<&[u8]> {
     Err(Error::damaged(format!("record {id} of heap {} is damaged: its checksum does not match", stamp.heap)))
 }
 
-/// Bytes of the record in a slot, as its header says.
-pub fn length(slot: &[u8]) -> usize {
-    usize::from(u16::from_le_bytes([slot[8], slot[9]]))
+/// Bytes of a slot's header and record, as the header says.
+pub fn end(slot: &[u8]) -> usize {
+    SLOT_HEADER + usize::from(u16::from_le_bytes([slot[8], slot[9]]))
+}
+
+/// What distinguishes the records of a slot.
+pub fn low(id: RecordId) -> u32 {
+    id.tag() << 1 | u32::from(id.is_chain())
 }
 
 /// There is no such record any more.

@@ -9,7 +9,12 @@ use std::collections::BTreeSet;
 const CLASS: Class = Class(7);
 
 fn allocation(threshold: u32, mode: HeapMode) -> Allocation {
-    Allocation::new(HeapSettings { threshold, mode }, Units::new(8, 1 << 20), 32)
+    Allocation::new(HeapSettings { threshold, mode, ..HeapSettings::default() }, Units::new(8, 1 << 20))
+}
+
+fn commit(allocation: &mut Allocation, number: u64, oldest: u64) {
+    allocation.begin_commit();
+    allocation.committed(number, oldest);
 }
 
 fn fill(allocation: &mut Allocation, class: Class, slots: u32) -> Vec<Slot> {
@@ -61,13 +66,13 @@ fn where_much_is_free_the_emptiest_allocator_is_used_before_another_block_is_beg
 fn units_in_which_nothing_is_left_serve_records_of_other_sizes() {
     let mut allocation = allocation(3000, HeapMode::ReadWrite);
     let slots = fill(&mut allocation, CLASS, ALLOCATOR_SLOTS);
-    allocation.committed(1, 0);
+    commit(&mut allocation, 1, 0);
     let used = allocation.units().count();
     slots.iter().for_each(|slot| assert!(!allocation.free(*slot)));
-    allocation.committed(2, 1);
+    commit(&mut allocation, 2, 1);
     fill(&mut allocation, Class(0), BLOCK_SLOTS);
     assert_eq!(allocation.units().count(), used + 1, "the roots of both commits have to stay whole");
-    allocation.committed(3, 2);
+    commit(&mut allocation, 3, 2);
     assert_eq!(allocation.units().count(), 8 + 1 + 1);
     // It still has its number, and is used before another is made.
     assert_eq!(fill(&mut allocation, CLASS, BLOCK_SLOTS)[0].allocator, 0);
@@ -79,11 +84,11 @@ fn units_in_which_nothing_is_left_serve_records_of_other_sizes() {
 fn what_a_commit_has_is_used_again_when_nobody_can_see_it() {
     let mut allocation = allocation(1, HeapMode::ReadWrite);
     let slots = fill(&mut allocation, CLASS, ALLOCATOR_SLOTS);
-    allocation.committed(1, 0);
+    commit(&mut allocation, 1, 0);
     assert!(!allocation.free(slots[5]));
-    allocation.committed(2, 1);
+    commit(&mut allocation, 2, 1);
     assert_eq!(allocation.take(CLASS).unwrap().allocator, 1, "commit 1 still has it");
-    allocation.committed(3, 2);
+    commit(&mut allocation, 3, 2);
     fill(&mut allocation, CLASS, ALLOCATOR_SLOTS - 1);
     assert_eq!(allocation.take(CLASS), Ok(slots[5]));
 }
@@ -92,15 +97,15 @@ fn what_a_commit_has_is_used_again_when_nobody_can_see_it() {
 fn what_is_written_once_is_never_used_again() {
     let mut allocation = allocation(1, HeapMode::Worm);
     let slots = fill(&mut allocation, CLASS, ALLOCATOR_SLOTS);
-    allocation.committed(1, 0);
+    commit(&mut allocation, 1, 0);
     slots.iter().for_each(|slot| assert!(!allocation.free(*slot)));
-    (2..9).for_each(|number| allocation.committed(number, number - 1));
+    (2..9).for_each(|number| commit(&mut allocation, number, number - 1));
     assert_eq!(allocation.take(CLASS).unwrap().allocator, 1);
 }
 
 #[test]
 fn who_runs_out_of_units_is_told_how_many_are_needed_and_nothing_is_taken() {
-    let mut allocation = Allocation::new(HeapSettings::default(), Units::new(8, 10), 32);
+    let mut allocation = Allocation::new(HeapSettings::default(), Units::new(8, 10));
     let short = Short { units: 8 + 1 + CLASS.units() - 10 };
     assert_eq!(allocation.take(CLASS), Err(Short { units: CLASS.units() - 1 }));
     allocation.set_units(10 + short.units);
@@ -135,7 +140,7 @@ fn no_slot_is_ever_handed_out_twice_and_none_is_lost() {
                 continue;
             }
             let number = number as u64;
-            allocation.committed(number, number - 1);
+            commit(&mut allocation, number, number - 1);
             committed.clone_from(&live);
             seen = vec![seen.pop().unwrap(), committed.clone()];
             let used: u64 = allocation.statistics().iter().map(|class| class.used).sum();

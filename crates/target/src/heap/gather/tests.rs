@@ -5,12 +5,17 @@ use crate::heap::units::Units;
 use forebay_model::heap::HeapSettings;
 
 fn allocation() -> Allocation {
-    Allocation::new(HeapSettings::default(), Units::new(8, 1 << 20), 32)
+    Allocation::new(HeapSettings::default(), Units::new(8, 1 << 20))
 }
 
 /// Slots of a class, the first at a place that follows from the table's unit before it.
 fn slots(allocation: &mut Allocation, class: Class, count: usize) -> Vec<Slot> {
     (0..count).map(|_| allocation.take(class).unwrap()).collect()
+}
+
+fn commit(allocation: &mut Allocation, number: u64, oldest: u64) {
+    allocation.begin_commit();
+    allocation.committed(number, oldest);
 }
 
 fn shape(runs: &[Run]) -> Vec<(u64, u64, usize)> {
@@ -34,7 +39,7 @@ fn neighbours_are_one_run_whatever_order_they_came_in_and_nothing_is_read_for_th
 fn what_lies_on_the_same_page_and_was_written_before_is_read_and_kept() {
     let mut allocation = allocation();
     let all = slots(&mut allocation, Class(2), 64);
-    allocation.committed(1, 0);
+    commit(&mut allocation, 1, 0);
     let more = slots(&mut allocation, Class(2), 2);
     let runs = gather(&allocation, &more, Gaps::NONE, |slot| more.contains(&slot));
     let begin = 9 * UNIT.0;

@@ -1,4 +1,4 @@
-use super::{MOST_ALLOCATORS, PER_PAGE, PageRecord, Root, decode_page, encode_page};
+use super::{MOST_ALLOCATORS, MOST_TABLE, PER_PAGE, PLACES_PER_UNIT, PageRecord, Root, decode_page, encode_page};
 use crate::heap::allocator::{Allocator, Found};
 use crate::heap::classes::{BLOCKS, Class};
 use crate::heap::slot::{self, Stamp};
@@ -19,7 +19,12 @@ fn root() -> Root {
         used_units: 5000,
         allocators: 5,
         table: vec![8],
-        pages: vec![PageRecord { side: false, crc: 7 }, PageRecord { side: true, crc: 8 }],
+        pages: vec![PageRecord { place: 0, crc: 7 }, PageRecord { place: 5, crc: 8 }],
+        places: 6,
+        oldest: 2,
+        archived: 1,
+        archive_slots: 1,
+        ladder: vec![(2, 77)],
     }
 }
 
@@ -31,7 +36,7 @@ fn the_bytes_are_those_of_version_1() {
     assert_eq!(allocator.take(), Found::Slot(0));
     let of_page = crc32c(&encode_page(STAMP, 4, [&allocator]));
     let of_slot = crc32c(&slot::header(STAMP, RecordId::new(1, 2, 3, false), b"record"));
-    assert_eq!([of_root, of_page, of_slot], [3_356_426_209, 4_103_506_579, 399_255_047]);
+    assert_eq!([of_root, of_page, of_slot], [5_367_445, 4_103_506_579, 399_255_047]);
 }
 
 #[test]
@@ -52,16 +57,47 @@ fn a_root_goes_through_its_bytes_and_any_flipped_bit_is_noticed() {
 #[test]
 fn a_root_has_room_for_as_many_allocators_as_a_heap_may_have() {
     let pages = MOST_ALLOCATORS.div_ceil(PER_PAGE) as usize;
+    let places = MOST_TABLE as u32 * PLACES_PER_UNIT;
     let full = Root {
+        commit: u64::MAX,
         time: Timestamp(i64::MIN),
         root: Some(u64::MAX),
         allocators: MOST_ALLOCATORS,
         used_units: u32::MAX,
-        table: vec![u32::MAX - 1; pages.div_ceil(8)],
-        pages: vec![PageRecord { side: true, crc: u32::MAX }; pages],
+        table: vec![u32::MAX - 1; MOST_TABLE],
+        pages: vec![PageRecord { place: places - 1, crc: u32::MAX }; pages],
+        places,
+        oldest: u64::MAX,
+        archived: u64::MAX,
+        archive_slots: u64::MAX,
+        ladder: vec![(u64::MAX, u64::MAX); 64],
         ..root()
     };
     assert_eq!(Root::decode(STAMP, &full.encode()).unwrap(), Some(full));
+}
+
+#[test]
+fn from_any_commit_it_is_not_far_to_any_that_was_kept_before() {
+    let mut roots = vec![Root { commit: 1, oldest: 1, archived: 0, ladder: vec![], ..root() }];
+    for commit in 2..2000u64 {
+        let last = roots.last().unwrap();
+        // The id says which commit the record keeps.
+        let ladder = last.ladder_with(RecordId::from_number(last.commit));
+        assert!(ladder.len() <= 12);
+        roots.push(Root { commit, archived: last.archived + 1, ladder, ..last.clone() });
+    }
+    for (from, to) in [(2000, 1), (1999, 1), (1999, 1998), (1500, 777), (1025, 1024), (1024, 3)] {
+        let mut at = &roots[(from - 1).min(roots.len() - 1)];
+        let mut steps = 0;
+        while at.commit != to {
+            let (commit, id) = at.towards(to).unwrap();
+            assert!(commit == id.number() && commit < at.commit && commit >= to);
+            at = &roots[commit as usize - 1];
+            steps += 1;
+        }
+        assert!(steps <= 22, "{from} to {to}: {steps}");
+    }
+    assert_eq!(roots[0].towards(1), None);
 }
 
 #[test]
@@ -78,7 +114,7 @@ fn allocators_go_through_their_page() {
         .collect();
     let page = encode_page(STAMP, PER_PAGE, &allocators);
     let crc = crc32c(&page);
-    let root = Root { allocators: PER_PAGE + 3, pages: vec![PageRecord { side: false, crc }; 2], ..root() };
+    let root = Root { allocators: PER_PAGE + 3, pages: vec![PageRecord { place: 0, crc }; 2], ..root() };
     let read = decode_page(STAMP, &root, 1, &page).unwrap();
     assert_eq!(read.len(), 3);
     for (read, written) in read.iter().zip(&allocators) {

@@ -1,0 +1,135 @@
+//! Records that no slot holds: a list of parts, which are records like others, and lists of lists where that is too long.
+
+use super::Heap;
+use super::allocation::Slot;
+use super::classes::{Class, SLOTS};
+use super::view::Eye;
+use forebay_model::heap::{LARGEST_RECORD, RecordId};
+use forebay_model::{Error, Result};
+use std::rc::Rc;
+
+/// Bytes before the ids in the list of a chained record's parts, and bytes of an id.
+const HEADER: usize = 9;
+const ID: usize = 8;
+/// Parts that are read at once.
+const AT_ONCE: usize = 128;
+
+/// The list of the parts of a chained record.
+pub(super) struct Chain {
+    /// Bytes of the record.
+    length: u64,
+    /// How many times the parts are those of a list: 0, they are those of the record.
+    levels: u8,
+    parts: Vec<RecordId>,
+}
+
+impl Chain {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER + self.parts.len() * ID);
+        bytes.extend(self.length.to_le_bytes());
+        bytes.push(self.levels);
+        self.parts.iter().for_each(|part| bytes.extend(part.number().to_le_bytes()));
+        bytes
+    }
+
+    /// The list in the slot of a record.
+    pub(super) fn decode(id: RecordId, bytes: &[u8]) -> Result<Chain> {
+        let (length, rest) = bytes.split_first_chunk().ok_or_else(|| Chain::odd(id))?;
+        let (levels, rest) = rest.split_first().ok_or_else(|| Chain::odd(id))?;
+        let length = u64::from_le_bytes(*length);
+        if length > LARGEST_RECORD as u64 || *levels > 2 {
+            return Err(Chain::odd(id));
+        }
+        Ok(Chain { length, levels: *levels, parts: ids(rest) })
+    }
+
+    fn odd(id: RecordId) -> Error {
+        Error::damaged(format!("the list of the parts of record {id} makes no sense"))
+    }
+}
+
+/// Ids one after the other.
+fn ids(bytes: &[u8]) -> Vec<RecordId> {
+    let number = |id: &[u8]| u64::from_le_bytes(id.try_into().expect("eight bytes"));
+    bytes.chunks_exact(ID).map(|id| RecordId::from_number(number(id))).collect()
+}
+
+impl Heap {
+    /// Puts the parts of a record that no slot holds, and then the list of them, in parts of its own where no slot holds
+    /// it either.
+    pub(super) async fn put_chain(self: &Rc<Self>, eye: &Eye, bytes: &[u8]) -> Result<RecordId> {
+        let mut parts = Vec::with_capacity(bytes.len() / Class::LARGEST.most() + 1);
+        let put = self.put_parts(eye, bytes, &mut parts).await;
+        if put.is_err() {
+            let mut work = self.work.borrow_mut();
+            parts.iter().for_each(|part| work.forget(eye, Slot::of(*part)));
+        }
+        put
+    }
+
+    async fn put_parts(self: &Rc<Self>, eye: &Eye, bytes: &[u8], all: &mut Vec<RecordId>) -> Result<RecordId> {
+        let mut list = Chain { length: bytes.len() as u64, levels: 0, parts: Vec::new() };
+        let mut level = bytes.to_vec();
+        loop {
+            list.parts.clear();
+            for part in level.chunks(Class::LARGEST.most()) {
+                list.parts.push(self.put_in(eye, Class::LARGEST, part, false).await?);
+                all.extend(list.parts.last());
+            }
+            let mut whole = list.encode();
+            if let Some(class) = Class::holding(whole.len()) {
+                return self.put_in(eye, class, &whole, true).await;
+            }
+            level = whole.split_off(HEADER);
+            list.levels += 1;
+        }
+    }
+
+    /// The bytes of a chained record, in whose slot these lie.
+    pub(super) async fn bring_chain(self: &Rc<Self>, eye: &Eye, id: RecordId, slot: &[u8]) -> Result<Vec<u8>> {
+        let list = Chain::decode(id, slot)?;
+        let length = list.length;
+        let parts = self.lowest(eye, list, &mut Vec::new()).await?;
+        let bytes = self.bring_all(eye, parts).await?;
+        if bytes.len() as u64 != length { Err(Chain::odd(id)) } else { Ok(bytes) }
+    }
+
+    /// All slots that a record takes: its own is the first.
+    pub(super) async fn slots_of(self: &Rc<Self>, eye: &Eye, id: RecordId) -> Result<Vec<Slot>> {
+        let mut all = vec![id];
+        if id.is_chain() {
+            let list = Chain::decode(id, &self.bring(eye, id).await?)?;
+            let lowest = self.lowest(eye, list, &mut all).await?;
+            all.extend(lowest);
+        } else {
+            self.know(eye, id).await?;
+        }
+        Ok(all.into_iter().map(Slot::of).collect())
+    }
+
+    /// The parts of a chained record's bytes, in order. The parts of its lists, all but these, are added to `above`.
+    async fn lowest(self: &Rc<Self>, eye: &Eye, list: Chain, above: &mut Vec<RecordId>) -> Result<Vec<RecordId>> {
+        let mut parts = list.parts;
+        for _ in 0..list.levels {
+            above.extend(&parts);
+            parts = ids(&self.bring_all(eye, parts).await?);
+        }
+        Ok(parts)
+    }
+
+    /// The bytes of records, one behind the other. They are read at the same time, [`AT_ONCE`] of them.
+    async fn bring_all(self: &Rc<Self>, eye: &Eye, parts: Vec<RecordId>) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for parts in parts.chunks(AT_ONCE) {
+            for part in self.bring_many(eye, parts).await {
+                bytes.extend(part?);
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+impl Class {
+    /// The one with the largest slots.
+    const LARGEST: Class = Class((SLOTS.len() - 1) as u8);
+}

@@ -1,0 +1,210 @@
+//! Reading records: from the write cache, from those that were read lately, or from the device; many of them sorted by
+//! where they lie, in as few reads as gaps allow.
+
+use super::gather;
+use super::output::MOST;
+use super::view::Eye;
+use super::{Heap, slot};
+use forebay_env::Buffer;
+use forebay_model::heap::RecordId;
+use forebay_model::{Bytes, Error, Result};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Reads under way at once for one who wants many records.
+const UNDER_WAY: usize = 8;
+/// Bytes between two records that are read for nothing rather than passed over: with an arm, and without.
+const GAPS: [u64; 2] = [256 << 10, 16 << 10];
+
+/// What is known of a record before it is read.
+enum Found {
+    Here(Vec<u8>),
+    Lies(Range<u64>),
+}
+
+impl Heap {
+    /// The bytes of a record. [`forebay_model::Kind::Missing`] if there is none of this id,
+    /// [`forebay_model::Kind::Damaged`] if it is not whole.
+    pub async fn get(self: &Rc<Self>, id: RecordId) -> Result<Vec<u8>> {
+        self.get_as(&Eye::Live, id).await
+    }
+
+    /// The bytes of records, each as [`Heap::get`] has it, in the order of the ids. They are read by where they lie,
+    /// neighbours together.
+    pub async fn get_many(self: &Rc<Self>, ids: &[RecordId]) -> Vec<Result<Vec<u8>>> {
+        self.get_many_as(&Eye::Live, ids).await
+    }
+
+    pub(super) async fn get_as(self: &Rc<Self>, eye: &Eye, id: RecordId) -> Result<Vec<u8>> {
+        let bytes = self.bring(eye, id).await?;
+        if id.is_chain() { self.bring_chain(eye, id, &bytes).await } else { Ok(bytes) }
+    }
+
+    pub(super) async fn get_many_as(self: &Rc<Self>, eye: &Eye, ids: &[RecordId]) -> Vec<Result<Vec<u8>>> {
+        let mut all = self.bring_many(eye, ids).await;
+        for (id, result) in ids.iter().zip(&mut all) {
+            if id.is_chain()
+                && let Ok(bytes) = result
+            {
+                *result = self.bring_chain(eye, *id, bytes).await;
+            }
+        }
+        all
+    }
+
+    /// What lies in the slot of a record.
+    pub(super) async fn bring(&self, eye: &Eye, id: RecordId) -> Result<Vec<u8>> {
+        let lies = match self.look(eye, id)? {
+            Found::Here(bytes) => return Ok(bytes),
+            Found::Lies(lies) => lies,
+        };
+        let pages = gather::pages(&lies);
+        let mut found = None;
+        self.read(pages.clone(), |at, bytes| found = Some(cut(&lies, at, bytes, found.take()))).await?;
+        self.open_record(eye, id, &found.unwrap_or_default())
+    }
+
+    /// What lies in the slots of records.
+    pub(super) async fn bring_many(self: &Rc<Self>, eye: &Eye, ids: &[RecordId]) -> Vec<Result<Vec<u8>>> {
+        let mut results: Vec<Result<Vec<u8>>> = Vec::with_capacity(ids.len());
+        let mut lying: Vec<(Range<u64>, usize)> = Vec::new();
+        for (nth, id) in ids.iter().enumerate() {
+            match self.look(eye, *id) {
+                Ok(Found::Here(bytes)) => results.push(Ok(bytes)),
+                Ok(Found::Lies(lies)) => {
+                    lying.push((lies, nth));
+                    results.push(Ok(Vec::new()));
+                }
+                Err(error) => results.push(Err(error)),
+            }
+        }
+        lying.sort_unstable_by_key(|(lies, _)| lies.start);
+        let gap = GAPS[usize::from(!self.core.disk.rotates())];
+        let together = |one: &(Range<u64>, usize), run: u64| one.0.end - run <= MOST.0 - (64 << 10);
+        let mut under_way = std::collections::VecDeque::new();
+        let mut lying = lying.into_iter().peekable();
+        while let Some((lies, nth)) = lying.next() {
+            let begin = lies.start;
+            let mut end = lies.end;
+            let mut run = vec![(lies, nth)];
+            while let Some(next) = lying.next_if(|next| next.0.start <= end + gap && together(next, begin)) {
+                end = end.max(next.0.end);
+                run.push(next);
+            }
+            if under_way.len() == UNDER_WAY
+                && let Some(first) = under_way.pop_front()
+            {
+                self.put_results(eye, ids, first, &mut results).await;
+            }
+            let heap = self.clone();
+            under_way.push_back(self.core.disk.env().spawner.spawn(async move { heap.bring_run(run).await }));
+        }
+        for run in under_way {
+            self.put_results(eye, ids, run, &mut results).await;
+        }
+        results
+    }
+
+    /// The bytes of slots that lie near each other.
+    async fn bring_run(self: Rc<Self>, run: Vec<(Range<u64>, usize)>) -> Vec<(usize, Result<Vec<u8>>)> {
+        let end = run.iter().map(|(lies, _)| lies.end).max().unwrap_or(0);
+        let pages = gather::pages(&(run[0].0.start..end));
+        let mut found: Vec<Option<Vec<u8>>> = vec![None; run.len()];
+        let read = self
+            .read(pages, |at, bytes| {
+                for ((lies, _), found) in run.iter().zip(&mut found) {
+                    *found = Some(cut(lies, at, bytes, found.take()));
+                }
+            })
+            .await;
+        let result = |((_, nth), found): (&(Range<u64>, usize), Option<Vec<u8>>)| {
+            (*nth, read.clone().map(|()| found.unwrap_or_default()))
+        };
+        run.iter().zip(found).map(result).collect()
+    }
+
+    async fn put_results(
+        self: &Rc<Self>,
+        eye: &Eye,
+        ids: &[RecordId],
+        run: impl Future<Output = Vec<(usize, Result<Vec<u8>>)>>,
+        results: &mut [Result<Vec<u8>>],
+    ) {
+        let run = run.await;
+        let is_one = run.len() == 1;
+        for (nth, read) in run {
+            results[nth] = match read {
+                Ok(bytes) => self.open_record(eye, ids[nth], &bytes),
+                // It may be the neighbours that cannot be read.
+                Err(_) if !is_one => self.bring(eye, ids[nth]).await,
+                Err(error) => Err(error),
+            };
+        }
+    }
+
+    /// Where a record is.
+    fn look(&self, eye: &Eye, id: RecordId) -> Result<Found> {
+        let work = &mut *self.work.borrow_mut();
+        let slot = work.check(eye, id)?;
+        // What a commit has may have been freed since: no cache knows it any more, or knows it as it was.
+        let here = work.cache.read(slot).or_else(|| work.hot.get(slot));
+        match here.map(|bytes| slot::open(self.stamp, id, bytes)) {
+            Some(Ok(bytes)) => Ok(Found::Here(bytes.to_vec())),
+            Some(Err(error)) => Err(error),
+            None => Ok(Found::Lies(gather::extent(&work.allocation, slot))),
+        }
+    }
+
+    /// The record in a slot that was read.
+    fn open_record(&self, eye: &Eye, id: RecordId, bytes: &[u8]) -> Result<Vec<u8>> {
+        let work = &mut *self.work.borrow_mut();
+        // It may have been freed meanwhile, and its slot be another's.
+        let slot = work.check(eye, id)?;
+        let found = slot::open(self.stamp, id, bytes)?.to_vec();
+        if !matches!(eye, Eye::At(_)) {
+            work.tags.set(slot, slot::low(id));
+            work.hot.put(slot, &bytes[..slot::end(bytes)]);
+        }
+        Ok(found)
+    }
+
+    /// Sees to it that there is a record of this id: it is read if nobody did since opening.
+    pub(super) async fn know(&self, eye: &Eye, id: RecordId) -> Result<()> {
+        let known = {
+            let work = self.work.borrow();
+            work.tags.get(work.check(eye, id)?).is_some()
+        };
+        if !known {
+            self.bring(eye, id).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads pages, and hands over what each place on the device has of them, with where it begins in the heap.
+    pub(super) async fn read(&self, pages: Range<u64>, mut have: impl FnMut(u64, &[u8])) -> Result<()> {
+        let runs = self.work.borrow().space.runs(Bytes(pages.start), Bytes(pages.end - pages.start));
+        let mut at = pages.start;
+        for (place, length) in runs {
+            let mut buffer = match self.buffers.try_take() {
+                Some(buffer) => buffer,
+                None => Buffer::alone(length)?,
+            };
+            buffer.set_len(length.0 as usize);
+            let (buffer, result) = self.core.disk.read(self.stream, place, buffer).await;
+            result
+                .map_err(|error| Error { message: format!("heap {}: {}", self.stamp.heap, error.message), ..error })?;
+            have(at, &buffer);
+            at += length.0;
+        }
+        Ok(())
+    }
+}
+
+/// Those of the bytes that begin `at` which are those of a slot, behind what there was of it already.
+fn cut(lies: &Range<u64>, at: u64, bytes: &[u8], before: Option<Vec<u8>>) -> Vec<u8> {
+    let mut found = before.unwrap_or_default();
+    let end = at + bytes.len() as u64;
+    let here = lies.start.clamp(at, end)..lies.end.clamp(at, end);
+    found.extend_from_slice(&bytes[(here.start - at) as usize..(here.end - at) as usize]);
+    found
+}

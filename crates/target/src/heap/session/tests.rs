@@ -1,0 +1,170 @@
+use crate::Target;
+use crate::fake::Fake;
+use crate::heap::{Heap, HeapOptions};
+use forebay_model::heap::{HeapMode, HeapSettings, RecordId};
+use forebay_model::{Bytes, Kind};
+use std::rc::Rc;
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn heap(settings: HeapSettings) -> (Fake, Rc<Target>, Rc<Heap>) {
+    let fake = Fake::new(Bytes::mib(128), false);
+    let target = fake.target();
+    let heap = fake.run(target.create_heap("/heap", settings, HeapOptions::default())).unwrap();
+    (fake, target, heap)
+}
+
+fn eager(keep: Duration) -> HeapSettings {
+    HeapSettings { threshold: 1, keep, ..HeapSettings::default() }
+}
+
+fn again(fake: &Fake, target: Rc<Target>, heap: Rc<Heap>) -> (Rc<Target>, Rc<Heap>) {
+    drop((target, heap));
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    let heap = fake.run(target.heap("/heap", HeapOptions::default())).unwrap();
+    (target, heap)
+}
+
+/// Replaces the record by others, one in each commit.
+fn replace(fake: &Fake, heap: &Rc<Heap>, mut id: RecordId, commits: u8) -> Vec<(u64, RecordId, u8)> {
+    let replace_one = |fill: u8| {
+        fake.run(heap.free(id)).unwrap();
+        id = fake.run(heap.put(&[fill; 3000])).unwrap();
+        (fake.run(heap.commit(Some(id))).unwrap(), id, fill)
+    };
+    (0..commits).map(replace_one).collect()
+}
+
+#[test]
+fn a_session_keeps_seeing_its_commit_whatever_is_put_and_freed() {
+    let (fake, _target, heap) = heap(eager(Duration::ZERO));
+    let old = fake.run(heap.put(b"old")).unwrap();
+    let large = fake.run(heap.put(&[7; 100_000])).unwrap();
+    let seen = fake.run(heap.commit(Some(old))).unwrap();
+    let session = heap.session();
+    let later = fake.run(heap.put(b"later")).unwrap();
+    fake.run(heap.free(large)).unwrap();
+    replace(&fake, &heap, old, 20);
+    assert_eq!((session.info().commit, session.root()), (seen, Some(old)));
+    assert_eq!(fake.run(session.get(old)).unwrap(), b"old");
+    assert_eq!(fake.run(session.get(large)).unwrap(), [7; 100_000]);
+    let [a, b] = [old, later].map(|id| fake.run(session.get_many(&[id, large])).swap_remove(0).map_err(|e| e.kind));
+    assert_eq!((a.unwrap(), b), (b"old".to_vec(), Err(Kind::Missing)));
+    let error = fake.run(session.get(later)).unwrap_err();
+    assert!(error.kind == Kind::Missing && error.message.contains(&format!("in commit {seen}")), "{error}");
+    assert_eq!(fake.run(heap.get(old)).unwrap_err().kind, Kind::Missing);
+    // When nobody looks any more, what it had is used again.
+    let kept = |heap: &Rc<Heap>| heap.status().classes.iter().map(|class| class.kept).sum::<u64>();
+    assert!(kept(&heap) >= 34);
+    drop(session);
+    (0..3).for_each(|_| assert!(fake.run(heap.commit(None)).is_ok()));
+    assert_eq!(kept(&heap), 0);
+}
+
+#[test]
+fn as_long_as_it_is_kept_a_commit_can_be_read_also_after_a_kill() {
+    let (fake, target, heap) = heap(eager(HOUR));
+    let first = fake.run(heap.put(b"first")).unwrap();
+    let begin = fake.run(heap.commit(Some(first))).unwrap();
+    let commits = replace(&fake, &heap, first, 30);
+    let check = |heap: &Rc<Heap>| {
+        for (commit, id, fill) in &commits {
+            let session = fake.run(heap.as_of(*commit)).unwrap();
+            assert_eq!(session.root(), Some(*id));
+            assert_eq!(fake.run(session.get(*id)).unwrap(), [*fill; 3000]);
+            assert_eq!(fake.run(session.get(first)).unwrap_err().kind, Kind::Missing);
+        }
+        let session = fake.run(heap.as_of(begin)).unwrap();
+        assert_eq!(fake.run(session.get(first)).unwrap(), b"first");
+    };
+    check(&heap);
+    let (target, heap) = again(&fake, target, heap);
+    check(&heap);
+    // What they have is not written over.
+    let (_, last, _) = *commits.last().unwrap();
+    replace(&fake, &heap, last, 30);
+    check(&heap);
+    let history = fake.run(heap.history(None, 1000)).unwrap();
+    let numbers: Vec<u64> = history.iter().map(|info| info.commit).collect();
+    assert_eq!(numbers, (1..=heap.status().last.commit).rev().collect::<Vec<_>>());
+    assert_eq!(fake.run(heap.history(Some(20), 3)).unwrap().iter().map(|i| i.commit).collect::<Vec<_>>(), [19, 18, 17]);
+    for none in [0, heap.status().last.commit + 1] {
+        let error = fake.run(heap.as_of(none)).err().unwrap();
+        assert!(error.kind == Kind::Missing && error.message.contains("forebay heap history"), "{error}");
+    }
+    let (target, heap) = again(&fake, target, heap);
+    assert!(heap.complaints().is_empty());
+    check(&heap);
+    // An hour later nobody has them any more, and nothing of them is left.
+    fake.wait(HOUR);
+    (0..3).for_each(|_| assert!(fake.run(heap.commit(None)).is_ok()));
+    let status = heap.status();
+    assert_eq!((status.oldest, status.archive_slots), (status.last.commit - 3, 3));
+    assert_eq!(fake.run(heap.as_of(begin)).err().unwrap().kind, Kind::Missing);
+    let (_target, heap) = again(&fake, target, heap);
+    let used: u64 = heap.status().classes.iter().map(|class| class.used).sum();
+    assert_eq!(used, heap.status().archive_slots + 1);
+}
+
+#[test]
+fn a_commit_stays_as_long_as_somebody_looks_at_it_though_its_time_is_over() {
+    let (fake, _target, heap) = heap(eager(HOUR));
+    let first = fake.run(heap.put(b"first")).unwrap();
+    let begin = fake.run(heap.commit(Some(first))).unwrap();
+    let commits = replace(&fake, &heap, first, 5);
+    let session = fake.run(heap.as_of(begin)).unwrap();
+    fake.wait(2 * HOUR);
+    replace(&fake, &heap, commits[4].1, 5);
+    assert_eq!(fake.run(session.get(first)).unwrap(), b"first");
+    assert_eq!(heap.status().oldest, begin);
+    let other = fake.run(heap.as_of(commits[2].0)).unwrap();
+    assert_eq!(fake.run(other.get(commits[2].1)).unwrap(), [2; 3000]);
+    drop((session, other));
+    fake.run(heap.commit(None)).unwrap();
+    assert_eq!(heap.status().oldest, commits[4].0);
+}
+
+#[test]
+fn where_slots_are_written_once_every_commit_can_be_read_for_ever() {
+    let (fake, target, heap) = heap(HeapSettings { mode: HeapMode::Worm, ..eager(Duration::ZERO) });
+    let first = fake.run(heap.put(b"first")).unwrap();
+    let begin = fake.run(heap.commit(Some(first))).unwrap();
+    let commits = replace(&fake, &heap, first, 200);
+    fake.wait(100 * HOUR);
+    let (_target, heap) = again(&fake, target, heap);
+    replace(&fake, &heap, commits.last().unwrap().1, 10);
+    for (commit, id, fill) in &commits {
+        let session = fake.run(heap.as_of(*commit)).unwrap();
+        assert_eq!((session.root(), fake.run(session.get(*id)).unwrap()), (Some(*id), vec![*fill; 3000]));
+    }
+    let session = fake.run(heap.as_of(begin)).unwrap();
+    assert_eq!(fake.run(session.get(first)).unwrap(), b"first");
+    assert_eq!(fake.run(heap.history(None, 1000)).unwrap().len() as u64, heap.status().last.commit);
+}
+
+#[test]
+fn history_that_is_damaged_is_told_and_the_rest_is_whole() {
+    let (fake, target, heap) = heap(eager(HOUR));
+    let first = fake.run(heap.put(b"first")).unwrap();
+    fake.run(heap.commit(Some(first))).unwrap();
+    let commits = replace(&fake, &heap, first, 10);
+    let damaged = {
+        let root = heap.work.borrow().last.clone();
+        let kept = fake.run(heap.kept_root(&root, commits[4].0)).unwrap();
+        let place = super::Root::place_at(&root.table, kept.pages[0].place);
+        heap.work.borrow().space.runs(place, Bytes(4096))[0].0
+    };
+    fake.disk.flip(damaged);
+    let (_target, heap) = again(&fake, target, heap);
+    let complaints = heap.complaints();
+    assert!(complaints.len() == 1 && complaints[0].contains("cannot be read any more"), "{complaints:?}");
+    for (commit, id, fill) in &commits {
+        match fake.run(heap.as_of(*commit)) {
+            Ok(session) => assert_eq!(fake.run(session.get(*id)).unwrap(), [*fill; 3000]),
+            Err(error) => assert!(error.kind == Kind::Missing && *commit <= commits[4].0, "{commit}: {error}"),
+        }
+    }
+    assert_eq!(fake.run(heap.get(commits[9].1)).unwrap(), [9; 3000]);
+}

@@ -1,0 +1,92 @@
+//! Who looks at a heap: at what is in it now, at a commit, or at what one writer has put besides.
+
+use super::Work;
+use super::allocation::Slot;
+use super::allocator::Bits;
+use super::slot;
+use forebay_model::heap::RecordId;
+use forebay_model::{Error, Result};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// What one sees.
+#[derive(Clone)]
+pub(super) enum Eye {
+    /// What is in the heap now.
+    Live,
+    /// The same, for a commit that is being made: nothing else goes on beside it.
+    Commit,
+    /// What is in a commit.
+    At(Rc<View>),
+    /// What is in the heap now, and what a writer has put and freed.
+    Own(Rc<RefCell<Own>>),
+}
+
+/// A commit: the slots of each allocator that have records of it.
+pub(super) struct View {
+    pub commit: u64,
+    pub slots: Vec<Rc<Bits>>,
+}
+
+/// What a writer has put, by slot, and the records of others that it has freed: these with all of their slots.
+#[derive(Default)]
+pub(super) struct Own {
+    pub put: BTreeSet<Slot>,
+    pub freed: BTreeMap<RecordId, Vec<Slot>>,
+}
+
+impl View {
+    fn has(&self, slot: Slot) -> bool {
+        let bits = self.slots.get(slot.allocator as usize);
+        let word = bits.and_then(|bits| bits.get(usize::from(slot.slot) / 64));
+        word.is_some_and(|word| word >> (slot.slot % 64) & 1 == 1)
+    }
+}
+
+/// There is no such record.
+pub(super) fn missing(id: RecordId) -> Error {
+    Error::missing(format!("there is no record {id}: it was freed, or is that of another heap"))
+}
+
+impl Work {
+    /// Whether there may be such a record: it is refused if there is none for sure.
+    pub(super) fn check(&self, eye: &Eye, id: RecordId) -> Result<Slot> {
+        let slot = Slot::of(id);
+        let is_live = || self.allocation.find(slot.allocator).is_some_and(|allocator| allocator.is_live(slot.slot));
+        match eye {
+            Eye::Live | Eye::Commit if is_live() => {}
+            Eye::Own(own) if own.borrow().put.contains(&slot) => {}
+            Eye::Own(own) if !own.borrow().freed.contains_key(&id) && is_live() => {}
+            // What is known of the slot by now is not what it had then, and what is read says itself what it is.
+            Eye::At(view) if view.has(slot) => return Ok(slot),
+            Eye::At(view) => {
+                return Err(Error::missing(format!(
+                    "there is no record {id} in commit {}: it was put later, freed before, or is that of another heap",
+                    view.commit
+                )));
+            }
+            _ => return Err(missing(id)),
+        }
+        match self.tags.get(slot) {
+            Some(tag) if tag != slot::low(id) => Err(slot::gone(id)),
+            _ => Ok(slot),
+        }
+    }
+
+    /// The record in a slot is no longer wanted by who put it.
+    pub(super) fn forget(&mut self, eye: &Eye, slot: Slot) {
+        let at_once = match eye {
+            Eye::Own(own) => {
+                own.borrow_mut().put.remove(&slot);
+                self.allocation.free_hidden(slot);
+                true
+            }
+            _ => self.allocation.free(slot),
+        };
+        if at_once {
+            self.cache.drop_record(slot);
+        }
+        self.hot.drop_record(slot);
+    }
+}

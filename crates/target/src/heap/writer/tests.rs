@@ -1,0 +1,108 @@
+use crate::Target;
+use crate::fake::Fake;
+use crate::heap::{Heap, HeapOptions};
+use forebay_model::heap::HeapSettings;
+use forebay_model::{Bytes, Kind};
+use std::rc::Rc;
+
+fn heap() -> (Fake, Rc<Target>, Rc<Heap>) {
+    let fake = Fake::new(Bytes::mib(64), false);
+    let target = fake.target();
+    let settings = HeapSettings { threshold: 1, ..HeapSettings::default() };
+    let heap = fake.run(target.create_heap("/heap", settings, HeapOptions::default())).unwrap();
+    (fake, target, heap)
+}
+
+fn used(heap: &Rc<Heap>) -> u64 {
+    heap.status().classes.iter().map(|class| class.used).sum()
+}
+
+#[test]
+fn what_a_writer_does_is_its_own_until_it_is_merged() {
+    let (fake, _target, heap) = heap();
+    let theirs = fake.run(heap.put(b"theirs")).unwrap();
+    fake.run(heap.commit(None)).unwrap();
+    let writer = heap.writer();
+    let mine = fake.run(writer.put(b"mine")).unwrap();
+    let large = fake.run(writer.put(&[3; 50_000])).unwrap();
+    fake.run(writer.free(theirs)).unwrap();
+    assert_eq!(fake.run(writer.get(mine)).unwrap(), b"mine");
+    assert_eq!(fake.run(writer.get_many(&[large])).remove(0).unwrap(), [3; 50_000]);
+    assert_eq!(fake.run(writer.get(theirs)).unwrap_err().kind, Kind::Missing);
+    assert_eq!(fake.run(writer.free(theirs)).unwrap_err().kind, Kind::Missing, "freed twice");
+    for other in [fake.run(heap.get(mine)), fake.run(heap.writer().get(large))] {
+        assert_eq!(other.unwrap_err().kind, Kind::Missing);
+    }
+    assert_eq!(fake.run(heap.free(mine)).unwrap_err().kind, Kind::Missing);
+    assert_eq!(fake.run(heap.commit(Some(mine))).unwrap_err().kind, Kind::Missing);
+    assert_eq!(fake.run(heap.get(theirs)).unwrap(), b"theirs");
+    // The commit of another takes none of it.
+    fake.run(heap.commit(None)).unwrap();
+    assert_eq!(used(&heap), 1);
+    fake.run(writer.merge()).unwrap();
+    assert!(writer.is_idle());
+    assert_eq!(fake.run(heap.get(mine)).unwrap(), b"mine");
+    assert_eq!(fake.run(heap.get(theirs)).unwrap_err().kind, Kind::Missing);
+}
+
+#[test]
+fn what_a_writer_did_not_merge_is_undone_by_itself_and_by_a_kill() {
+    let (fake, target, heap) = heap();
+    let theirs = fake.run(heap.put(b"theirs")).unwrap();
+    fake.run(heap.commit(None)).unwrap();
+    let writer = heap.writer();
+    for n in 0..5000u32 {
+        fake.run(writer.put(&[n as u8; 3000])).unwrap();
+    }
+    fake.run(writer.free(theirs)).unwrap();
+    fake.run(heap.commit(None)).unwrap();
+    writer.abort();
+    assert_eq!(fake.run(writer.get(theirs)).unwrap(), b"theirs");
+    let kept = fake.run(writer.put(b"kept")).unwrap();
+    fake.run(writer.commit(Some(kept))).unwrap();
+    let gone = fake.run(writer.put(b"gone")).unwrap();
+    drop(writer);
+    assert_eq!((used(&heap), heap.root()), (2, Some(kept)));
+    let last = heap.writer();
+    let lost = fake.run(last.put(b"lost")).unwrap();
+    fake.run(heap.commit(None)).unwrap();
+    drop(last);
+    drop((target, heap));
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    let heap = fake.run(target.heap("/heap", HeapOptions::default())).unwrap();
+    assert_eq!(fake.run(heap.get(kept)).unwrap(), b"kept");
+    for id in [gone, lost] {
+        assert_eq!(fake.run(heap.get(id)).unwrap_err().kind, Kind::Missing);
+    }
+    assert_eq!(used(&heap), 2);
+}
+
+#[test]
+fn of_two_who_free_the_same_record_the_second_is_refused_and_changes_nothing() {
+    let (fake, _target, heap) = heap();
+    let both = fake.run(heap.put(b"both")).unwrap();
+    fake.run(heap.commit(None)).unwrap();
+    let [one, other] = [heap.writer(), heap.writer()];
+    let extra = fake.run(other.put(b"extra")).unwrap();
+    for writer in [&one, &other] {
+        fake.run(writer.free(both)).unwrap();
+    }
+    fake.run(one.merge()).unwrap();
+    assert_eq!(fake.run(other.commit(Some(extra))).unwrap_err().kind, Kind::Missing);
+    assert_eq!(fake.run(heap.get(extra)).unwrap_err().kind, Kind::Missing);
+    assert_eq!(fake.run(other.get(extra)).unwrap(), b"extra", "it can still be aborted, or merged without");
+}
+
+#[test]
+fn an_abort_of_what_is_for_all_leaves_writers_what_is_theirs() {
+    let (fake, _target, heap) = heap();
+    let writer = heap.writer();
+    let mine = fake.run(writer.put(b"mine")).unwrap();
+    let common = fake.run(heap.put(b"common")).unwrap();
+    fake.run(heap.abort()).unwrap();
+    assert_eq!(fake.run(heap.get(common)).unwrap_err().kind, Kind::Missing);
+    assert_eq!(fake.run(writer.get(mine)).unwrap(), b"mine");
+    fake.run(writer.commit(Some(mine))).unwrap();
+    assert_eq!((used(&heap), fake.run(heap.get(mine)).unwrap()), (1, b"mine".to_vec()));
+}
