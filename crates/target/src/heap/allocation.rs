@@ -364,7 +364,10 @@ impl Allocation {
     fn freed(&mut self, slot: Slot) {
         let (number, at) = (slot.allocator, slot.allocator as usize);
         let class = self.get(number).class();
-        if let Some(start) = self.allocators[at].give_back(slot.slot) {
+        // Where slots are written once, what was handed out stays where it is: it is not told from what is free there.
+        if self.settings.mode == HeapMode::ReadWrite
+            && let Some(start) = self.allocators[at].give_back(slot.slot)
+        {
             self.units.give(start..start + class.units());
             self.standings[at].dirty = true;
             if !self.standings[at].listed {

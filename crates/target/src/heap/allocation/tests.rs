@@ -1,4 +1,4 @@
-use super::{Allocation, Slot};
+use super::{Allocation, Allocator, Slot};
 use crate::heap::classes::{ALLOCATOR_SLOTS, BLOCK_SLOTS, Class};
 use crate::heap::units::{Short, Units};
 use crate::seeds::each;
@@ -101,6 +101,22 @@ fn what_is_written_once_is_never_used_again() {
     slots.iter().for_each(|slot| assert!(!allocation.free(*slot)));
     (2..9).for_each(|number| commit(&mut allocation, number, number - 1));
     assert_eq!(allocation.take(CLASS).unwrap().allocator, 1);
+}
+
+#[test]
+fn blocks_of_slots_that_are_written_once_keep_their_place_though_nothing_was_committed() {
+    let mut allocation = allocation(1, HeapMode::Worm);
+    let slots = fill(&mut allocation, CLASS, BLOCK_SLOTS + 1);
+    slots.iter().for_each(|slot| assert!(allocation.free(*slot)));
+    commit(&mut allocation, 1, 0);
+    let units = allocation.units().clone();
+    assert_eq!(units.count(), units.used());
+    let first = allocation.get(0);
+    let again = Allocator::opened(CLASS, *first.starts(), *first.live(), first.passed());
+    let mut opened =
+        Allocation::new(HeapSettings { mode: HeapMode::Worm, threshold: 1, ..HeapSettings::default() }, units)
+            .with(vec![again], allocation.table().to_vec());
+    assert_eq!(fill(&mut opened, CLASS, ALLOCATOR_SLOTS)[0], Slot { allocator: 0, slot: BLOCK_SLOTS as u16 + 1 });
 }
 
 #[test]
