@@ -79,9 +79,10 @@ impl File {
         found
     }
 
-    /// The crate it belongs to: `target` for `crates/target/src/ring.rs`.
+    /// The crate it belongs to: `target` for `crates/target/src/ring.rs`, `btree` for `examples/btree/src/lib.rs`.
     pub fn crate_name(&self) -> Option<&str> {
-        self.path.strip_prefix("crates/")?.split_once('/').map(|(name, _)| name)
+        let inside = self.path.strip_prefix("crates/").or_else(|| self.path.strip_prefix("examples/"))?;
+        inside.split_once('/').map(|(name, _)| name)
     }
 
     /// A finding in this file.
