@@ -116,3 +116,6 @@ impl<E: Engine> PageStore for Buffered<E> {
 pub fn failed(engine: &str) -> impl Fn(&dyn Display) -> Error {
     move |error| Error::new(Kind::Device, format!("{engine} failed: {error}"))
 }
+
+#[cfg(test)]
+mod tests;
