@@ -19,25 +19,29 @@ pub mod gather;
 mod output;
 pub mod root;
 pub mod slot;
+pub mod slot_map;
 mod space;
+mod tags;
+pub mod units;
 
 pub use output::OutputCounters;
 
 use crate::promise::Signal;
 use crate::schedule::StreamId;
 use crate::target::Core;
-use allocation::{Allocation, ClassStatistics, Short, Slot};
+use allocation::{Allocation, ClassStatistics, Slot};
 use cache::{Cache, Elisions};
 use classes::{Class, UNIT};
-use forebay_env::Buffer;
+use forebay_env::{Buffer, Slab};
 use forebay_model::heap::{LARGEST_RECORD, LARGEST_SLOT, RecordId};
 use forebay_model::{Bytes, Error, Kind, Result};
 use root::Root;
 use slot::Stamp;
 use space::Space;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
+use tags::Tags;
+use units::Short;
 
 /// Bytes before the ids in the list of a chained record's parts, and bytes of an id.
 const CHAIN_HEADER: usize = 9;
@@ -83,6 +87,8 @@ pub struct Heap {
     options: HeapOptions,
     work: RefCell<Work>,
     changed: Signal,
+    /// For what is written.
+    buffers: Slab,
 }
 
 struct Work {
@@ -93,8 +99,7 @@ struct Work {
     last: Root,
     which: usize,
     next_tag: u32,
-    /// Tags of records that were put or read since opening, by allocator; others have to be read before they are freed.
-    tags: BTreeMap<u32, Box<[u32]>>,
+    tags: Tags,
     counters: OutputCounters,
     /// Records are being written.
     writing: bool,
@@ -105,18 +110,6 @@ struct Work {
 }
 
 impl Work {
-    /// The tag of the record in a slot, if it is known.
-    fn tag(&self, slot: Slot) -> Option<u32> {
-        let tag = *self.tags.get(&slot.allocator)?.get(usize::from(slot.slot))?;
-        tag.checked_sub(1)
-    }
-
-    fn set_tag(&mut self, id: RecordId) {
-        let none = || vec![0; classes::ALLOCATOR_SLOTS as usize].into_boxed_slice();
-        let tags = self.tags.entry(id.allocator()).or_insert_with(none);
-        tags[usize::from(id.slot())] = low(id) + 1;
-    }
-
     /// Whether there may be such a record: it is refused if there is none for sure.
     fn check(&self, id: RecordId) -> Result<Slot> {
         let slot = Slot::of(id);
@@ -124,7 +117,7 @@ impl Work {
         if !there {
             return Err(Error::missing(format!("there is no record {id}: it was freed, or is that of another heap")));
         }
-        match self.tag(slot) {
+        match self.tags.get(slot) {
             Some(tag) if tag != low(id) => Err(slot::gone(id)),
             _ => Ok(slot),
         }
@@ -134,7 +127,7 @@ impl Work {
     fn cache_record(&mut self, stamp: Stamp, slot: Slot, bytes: &[u8], chain: bool) -> (RecordId, bool) {
         let id = RecordId::new(slot.allocator, slot.slot, self.next_tag, chain);
         self.next_tag = (self.next_tag + 1) % RecordId::TAGS;
-        self.set_tag(id);
+        self.tags.set(slot, low(id));
         self.cache.put(slot, &slot::header(stamp, id, bytes), bytes);
         (id, self.cache.is_full())
     }
@@ -191,7 +184,7 @@ fn low(id: RecordId) -> u32 {
 impl Heap {
     /// Puts a record; its id. [`Kind::Usage`] if it is empty or too large, [`Kind::Full`] if the target has no group left
     /// for it: then nothing was changed.
-    pub async fn put(&self, bytes: &[u8]) -> Result<RecordId> {
+    pub async fn put(self: &Rc<Self>, bytes: &[u8]) -> Result<RecordId> {
         if bytes.is_empty() || bytes.len() > LARGEST_RECORD {
             return Err(Error::usage(format!(
                 "a record has 1 to {LARGEST_RECORD} bytes, and this one {}; cut it into several, or keep it as an object \
@@ -206,7 +199,7 @@ impl Heap {
     }
 
     /// Puts what fits a slot of the class.
-    async fn put_in(&self, class: Class, bytes: &[u8], chain: bool) -> Result<RecordId> {
+    async fn put_in(self: &Rc<Self>, class: Class, bytes: &[u8], chain: bool) -> Result<RecordId> {
         loop {
             self.gate().await?;
             let taken = self.work.borrow_mut().allocation.take(class);
@@ -225,7 +218,7 @@ impl Heap {
 
     /// Puts the parts of a record that no slot holds, and then the list of them, in parts of its own where no slot holds
     /// it either.
-    async fn put_chain(&self, bytes: &[u8]) -> Result<RecordId> {
+    async fn put_chain(self: &Rc<Self>, bytes: &[u8]) -> Result<RecordId> {
         let mut parts = Vec::with_capacity(bytes.len() / LARGEST_SLOT as usize + 1);
         let put = self.put_parts(bytes, &mut parts).await;
         if put.is_err() {
@@ -235,7 +228,7 @@ impl Heap {
         put
     }
 
-    async fn put_parts(&self, bytes: &[u8], all: &mut Vec<RecordId>) -> Result<RecordId> {
+    async fn put_parts(self: &Rc<Self>, bytes: &[u8], all: &mut Vec<RecordId>) -> Result<RecordId> {
         let mut list = Chain { length: bytes.len() as u64, levels: 0, parts: Vec::new() };
         let largest = Class((classes::SLOTS.len() - 1) as u8);
         let mut level = bytes.to_vec();
@@ -316,7 +309,7 @@ impl Heap {
     async fn know(&self, id: RecordId) -> Result<()> {
         let known = {
             let work = self.work.borrow();
-            work.tag(work.check(id)?).is_some()
+            work.tags.get(work.check(id)?).is_some()
         };
         if !known {
             self.bring(id).await?;
@@ -340,7 +333,7 @@ impl Heap {
         // It may have been freed meanwhile, and its slot be another's.
         work.check(id)?;
         let found = slot::open(self.stamp, id, bytes)?.to_vec();
-        work.set_tag(id);
+        work.tags.set(Slot::of(id), low(id));
         Ok(found)
     }
 
@@ -380,7 +373,7 @@ impl Heap {
             classes: work.allocation.statistics(),
             elisions: work.cache.elisions(),
             output: work.counters,
-            used: UNIT * u64::from(work.allocation.used_units()),
+            used: UNIT * u64::from(work.allocation.units().count()),
         }
     }
 

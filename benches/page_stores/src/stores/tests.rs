@@ -22,7 +22,7 @@ fn keeps_pages(engine: impl Engine) {
     for number in 0..2000_u64 {
         let bytes = vec![number as u8; 1 + (number * 37 % 900) as usize];
         pages.insert(now(store.put(&bytes)).unwrap(), bytes);
-        if number % 3 == 0 {
+        if number % 3 == 2 {
             let id = *pages.keys().nth((number * 7 % pages.len() as u64) as usize).unwrap();
             now(store.free(id)).unwrap();
             pages.remove(&id);

@@ -3,20 +3,20 @@
 //! Records that come one after the other lie one behind the other: a class takes its slots from the allocator at the
 //! head of its list until that is full. One that was full comes back, at the tail, when as many slots as the threshold
 //! says are free in it (RWStore, 2010): eagerly used again, they would scatter what belongs together over all of the
-//! heap. It is passed through once, and only stretches in which nothing is left are used; where too much stays free by
-//! that, the emptiest one is used as it is. Pure: no I/O, no waiting.
+//! heap. It is passed through once. Where many slots of a class are free, no further block of them is begun: the emptiest
+//! allocator is passed through instead. Blocks in which nothing is left give their units back, for slots of any size.
+//! Pure: no I/O, no waiting.
 
 use super::allocator::{Allocator, Found, Search};
-use super::classes::{ALLOCATOR_SLOTS, Class, SLOTS};
-use super::root::MOST_ALLOCATORS;
+use super::classes::{ALLOCATOR_SLOTS, BLOCK_SLOTS, BLOCKS, Class, SLOTS};
+use super::root::{FIRST_UNIT, MOST_ALLOCATORS};
+use super::units::{Short, Units};
 use forebay_model::heap::{HeapMode, HeapSettings, RecordId};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 
-/// Free slots at which an allocator of small ones is used again, where recycling is not eager.
-const MANY_FREE: u32 = 4097;
-/// Of a class's slots so many of a hundred may be free before the allocator with the most of them is used again though
-/// they lie scattered.
-const SPARE: u64 = 25;
+/// Of a class's slots so many of a hundred are free where these are used before another block is begun.
+const SPARE: u64 = 20;
 
 /// A slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,13 +34,6 @@ impl Slot {
     }
 }
 
-/// So many units have to be added before there is a slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Short {
-    /// Units; `u32::MAX`: no number of them helps.
-    pub units: u32,
-}
-
 /// What a class has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClassStatistics {
@@ -48,10 +41,12 @@ pub struct ClassStatistics {
     pub slot: u32,
     /// Allocators.
     pub allocators: u64,
-    /// Slots that have a place, and those with a record.
+    /// Slots that have a place, those with a record, and those with one that was freed and that an older commit has.
     pub slots: u64,
     /// See [`ClassStatistics::slots`].
     pub used: u64,
+    /// See [`ClassStatistics::slots`].
+    pub kept: u64,
     /// Slots handed out since opening, and those of them that had been before.
     pub taken: u64,
     /// See [`ClassStatistics::taken`].
@@ -67,8 +62,6 @@ struct Standing {
     listed: bool,
     /// A slot was taken since it came there.
     fruitful: bool,
-    /// It has to be used though what is free in it lies scattered.
-    anywhere: bool,
     /// It has changed since the last commit.
     dirty: bool,
     /// It was full before.
@@ -82,9 +75,9 @@ pub struct Allocation {
     standings: Vec<Standing>,
     lists: [VecDeque<u32>; SLOTS.len()],
     statistics: [ClassStatistics; SLOTS.len()],
-    /// Units in use, from the first on, and those there are.
-    used_units: u32,
-    units: u32,
+    units: Units,
+    /// Of each class, allocators that are not on its list and have a block without a place.
+    roomy: [BTreeSet<u32>; SLOTS.len()],
     /// Units for the table of allocators.
     table: Vec<u32>,
     per_table_unit: usize,
@@ -95,7 +88,7 @@ pub struct Allocation {
 
 impl Allocation {
     /// Without allocators. `per_table_unit` of them are described in one unit.
-    pub fn new(settings: HeapSettings, used_units: u32, units: u32, per_table_unit: usize) -> Allocation {
+    pub fn new(settings: HeapSettings, units: Units, per_table_unit: usize) -> Allocation {
         let statistics = SLOTS.map(|slot| ClassStatistics { slot, ..ClassStatistics::default() });
         Allocation {
             settings,
@@ -103,8 +96,8 @@ impl Allocation {
             standings: Vec::new(),
             lists: Default::default(),
             statistics,
-            used_units,
             units,
+            roomy: Default::default(),
             table: Vec::new(),
             per_table_unit,
             freed: Vec::new(),
@@ -117,6 +110,7 @@ impl Allocation {
         self.table = table;
         self.standings = vec![Standing::default(); allocators.len()];
         self.allocators = allocators;
+        self.units.keep_only(FIRST_UNIT, &used(&self.allocators, &self.table));
         for number in 0..self.allocators.len() as u32 {
             self.consider(number);
             // One with a block that was never started is used before another is made.
@@ -124,7 +118,6 @@ impl Allocation {
             self.standings[number as usize].worn = !unstarted;
             if unstarted && !self.standings[number as usize].listed {
                 self.join(number);
-                self.allocators[number as usize].go_on();
             }
         }
         self
@@ -146,8 +139,8 @@ impl Allocation {
     }
 
     /// Units in use.
-    pub fn used_units(&self) -> u32 {
-        self.used_units
+    pub fn units(&self) -> &Units {
+        &self.units
     }
 
     /// Units in which allocators are described.
@@ -157,29 +150,20 @@ impl Allocation {
 
     /// There are so many units now.
     pub fn set_units(&mut self, units: u32) {
-        self.units = units;
+        self.units.set_all(units);
     }
 
     fn is_eager(&self) -> bool {
         self.settings.threshold <= 1
     }
 
-    fn search(&self, standing: Standing) -> Search {
-        if self.is_eager() {
-            Search::First
-        } else if standing.anywhere {
-            Search::Anywhere
-        } else {
-            Search::Onwards
-        }
+    fn search(&self) -> Search {
+        if self.is_eager() { Search::First } else { Search::Onwards }
     }
 
     /// Free slots at which an allocator is used again.
-    fn bar(&self, class: Class) -> u32 {
-        match class.is_small() && !self.is_eager() {
-            true => self.settings.threshold.max(MANY_FREE),
-            false => self.settings.threshold.max(1),
-        }
+    fn bar(&self) -> u32 {
+        self.settings.threshold.max(1)
     }
 
     fn join(&mut self, number: u32) {
@@ -187,13 +171,14 @@ impl Allocation {
         self.allocators[number as usize].rejoin();
         let standing = &mut self.standings[number as usize];
         (standing.listed, standing.fruitful) = (true, false);
+        self.roomy[usize::from(class.0)].remove(&number);
         self.lists[usize::from(class.0)].push_back(number);
     }
 
     /// Puts an allocator on the list again if enough is free in it.
     fn consider(&mut self, number: u32) {
         let allocator = self.get(number);
-        if !self.standings[number as usize].listed && allocator.free() >= self.bar(allocator.class()) {
+        if !self.standings[number as usize].listed && allocator.free() >= self.bar() {
             self.join(number);
         }
     }
@@ -203,15 +188,14 @@ impl Allocation {
         let list = usize::from(class.0);
         loop {
             let Some(number) = self.lists[list].front().copied() else {
-                match self.barely_used(class) {
+                match self.emptiest(class).or_else(|| self.roomy[list].first().copied()) {
                     Some(number) => self.join(number),
                     None => self.make(class)?,
                 }
                 continue;
             };
             let at = number as usize;
-            let search = self.search(self.standings[at]);
-            match self.allocators[at].take(search) {
+            match self.allocators[at].take() {
                 Found::Slot(slot) => {
                     let standing = &mut self.standings[at];
                     (standing.fruitful, standing.dirty) = (true, true);
@@ -220,8 +204,9 @@ impl Allocation {
                     statistics.recycled += u64::from(standing.worn);
                     return Ok(Slot { allocator: number, slot });
                 }
+                Found::Unstarted(block) if self.is_sparse(class) => self.allocators[at].pass(block),
                 Found::Unstarted(block) => {
-                    let first = self.take_units(class.units())?;
+                    let first = self.units.take(class.units())?;
                     self.allocators[at].start(block, first);
                     self.standings[at].dirty = true;
                 }
@@ -233,19 +218,12 @@ impl Allocation {
                     if fruitful {
                         self.consider(number);
                     }
+                    if !self.standings[at].listed && self.allocators[at].has_room() {
+                        self.roomy[list].insert(number);
+                    }
                 }
             }
         }
-    }
-
-    /// Takes units that follow one another.
-    fn take_units(&mut self, units: u32) -> Result<u32, Short> {
-        let short = (self.used_units + units).saturating_sub(self.units);
-        if short > 0 {
-            return Err(Short { units: short });
-        }
-        self.used_units += units;
-        Ok(self.used_units - units)
     }
 
     /// Makes another allocator, with a place in the table.
@@ -255,7 +233,7 @@ impl Allocation {
             return Err(Short { units: u32::MAX });
         }
         if self.allocators.len() == self.table.len() * self.per_table_unit {
-            let unit = self.take_units(1)?;
+            let unit = self.units.take(1)?;
             self.table.push(unit);
         }
         self.allocators.push(Allocator::new(class));
@@ -265,34 +243,35 @@ impl Allocation {
     }
 
     /// Where many of a class's slots are free, the allocator that has the most of them.
-    fn barely_used(&mut self, class: Class) -> Option<u32> {
-        if self.is_eager() {
+    fn emptiest(&self, class: Class) -> Option<u32> {
+        if !self.is_sparse(class) {
             return None;
         }
-        let of_class = (0..).zip(&self.allocators).filter(|(_, allocator)| allocator.class() == class);
-        let (mut slots, mut free, mut most) = (0, 0, (0, 0));
-        for (number, allocator) in of_class {
-            slots += u64::from(allocator.started());
-            free += u64::from(allocator.free());
-            most = most.max((allocator.free(), number));
-        }
-        let (_, number) = most;
-        (free * 100 > slots * SPARE).then(|| {
-            self.standings[number as usize].anywhere = true;
-            number
-        })
+        let (_, number) = self.of_class(class).map(|(number, allocator)| (allocator.free(), number)).max()?;
+        Some(number)
+    }
+
+    /// Whether many of a class's slots are free, so that no block has to be begun for others.
+    fn is_sparse(&self, class: Class) -> bool {
+        let slots: u64 = self.of_class(class).map(|(_, allocator)| u64::from(allocator.started())).sum();
+        let free: u64 = self.of_class(class).map(|(_, allocator)| u64::from(allocator.free())).sum();
+        !self.is_eager() && free * 100 > slots * SPARE
+    }
+
+    fn of_class(&self, class: Class) -> impl Iterator<Item = (u32, &Allocator)> {
+        (0..).zip(&self.allocators).filter(move |(_, allocator)| allocator.class() == class)
     }
 
     /// Frees the record in a live slot. Whether nobody can see it any more, so that nothing of it has to be written.
     pub fn free(&mut self, slot: Slot) -> bool {
         let at = slot.allocator as usize;
         let class = self.allocators[at].class();
-        let search = self.search(self.standings[at]);
+        let search = self.search();
         self.standings[at].dirty = true;
         self.statistics[usize::from(class.0)].freed += 1;
         let at_once = self.allocators[at].free_slot(slot.slot, search);
         match at_once {
-            true => self.consider(slot.allocator),
+            true => self.freed(slot),
             false if self.settings.mode == HeapMode::ReadWrite => self.freed.push(slot),
             false => {}
         }
@@ -312,6 +291,7 @@ impl Allocation {
                 allocator.commit();
             }
         }
+        let search = self.search();
         let freed = std::mem::take(&mut self.freed);
         if !freed.is_empty() {
             self.deferred.push_back((number, freed));
@@ -321,19 +301,32 @@ impl Allocation {
         {
             for slot in slots {
                 let at = slot.allocator as usize;
-                let search = self.search(self.standings[at]);
                 self.allocators[at].release(slot.slot, search);
-                self.consider(slot.allocator);
+                self.freed(slot);
             }
         }
     }
 
-    /// Everything is as at the last commit. What was given a place keeps it.
+    /// A slot can be handed out again: what is empty by that can be used for slots of other sizes.
+    fn freed(&mut self, slot: Slot) {
+        let (number, at) = (slot.allocator, slot.allocator as usize);
+        let class = self.get(number).class();
+        if let Some(start) = self.allocators[at].give_back(slot.slot) {
+            self.units.give(start..start + class.units());
+            self.standings[at].dirty = true;
+            if !self.standings[at].listed {
+                self.roomy[usize::from(class.0)].insert(number);
+            }
+        }
+        self.consider(number);
+    }
+
+    /// Everything is as at the last commit.
     pub fn abort(&mut self) {
         self.freed.clear();
-        for number in self.changed() {
-            self.allocators[number as usize].abort();
-            self.consider(number);
+        for allocator in self.changed() {
+            self.allocators[allocator as usize].abort();
+            (0..BLOCKS).for_each(|block| self.freed(Slot { allocator, slot: (block * BLOCK_SLOTS as usize) as u16 }));
         }
     }
 
@@ -345,9 +338,21 @@ impl Allocation {
             class.allocators += 1;
             class.slots += u64::from(allocator.started());
             class.used += u64::from(allocator.used());
+            class.kept += u64::from(allocator.started() - allocator.free() - allocator.used());
         }
         all.to_vec()
     }
+}
+
+/// The runs of units of these allocators and of the table that describes them, in order.
+pub fn used(allocators: &[Allocator], table: &[u32]) -> Vec<Range<u32>> {
+    let blocks = allocators.iter().flat_map(|allocator| {
+        let units = allocator.class().units();
+        allocator.starts().iter().filter(|start| **start > 0).map(move |start| *start..*start + units)
+    });
+    let mut used: Vec<Range<u32>> = blocks.chain(table.iter().map(|unit| *unit..unit + 1)).collect();
+    used.sort_unstable_by_key(|units| units.start);
+    used
 }
 
 #[cfg(test)]

@@ -4,17 +4,11 @@
 //! earlier commit that somebody may still see. Only what is none of these is handed out (RWStore, 2010).
 
 use super::classes::{ALLOCATOR_SLOTS, BLOCK_SLOTS, BLOCKS, Class};
-use super::root::PAGE;
 
 /// Words of a bitmap.
 pub const WORDS: usize = ALLOCATOR_SLOTS as usize / 64;
 /// Words of a block in a bitmap.
 const BLOCK_WORDS: usize = BLOCK_SLOTS as usize / 64;
-/// A stretch of so many bytes in which anything lies is left alone: what is written there would lie scattered among that,
-/// and where it shares a page, this would have to be read first. (RWStore's later rule leaves 32 small slots alone of
-/// which 16 are taken.)
-const STRETCH: u32 = 16 << 10;
-
 /// A bit for each slot.
 pub type Bits = [u64; WORDS];
 
@@ -23,7 +17,7 @@ pub type Bits = [u64; WORDS];
 pub enum Found {
     /// This one; it is live now.
     Slot(u16),
-    /// All blocks so far are full, and this one has no place yet.
+    /// There is none up to this block, which has no place.
     Unstarted(usize),
     /// None, until some are freed.
     Nothing,
@@ -34,10 +28,8 @@ pub enum Found {
 pub enum Search {
     /// The first there is.
     First,
-    /// Onwards from the last one, in stretches in which nothing lies.
+    /// Onwards from the last one.
     Onwards,
-    /// Onwards from the last one, wherever one is free.
-    Anywhere,
 }
 
 /// An allocator.
@@ -53,22 +45,12 @@ pub struct Allocator {
     free: u32,
     /// Slots from the first on among which all are that were ever handed out.
     passed: u16,
-    /// The word in which the search goes on, and the slots of it that may be taken.
+    /// The word in which the search goes on.
     next: usize,
-    open: Option<u64>,
 }
 
 fn is_set(bits: &Bits, slot: u16) -> bool {
     bits[usize::from(slot) / 64] >> (slot % 64) & 1 == 1
-}
-
-/// Of 64 slots, those in stretches in which no slot is held. Stretches are whole pages, as 64 slots of any size are.
-fn empty_stretches(held: u64, slot: u32) -> u64 {
-    let fewest = (STRETCH / slot).clamp(1, 64);
-    let slots = (fewest..64).find(|slots| (slots * slot).is_multiple_of(PAGE as u32)).unwrap_or(64);
-    let stretch = |first: u32| u64::MAX >> (64 - slots.min(64 - first)) << first;
-    let stretches = (0..64).step_by(slots as usize).map(stretch);
-    stretches.filter(|stretch| held & stretch == 0).sum()
 }
 
 impl Allocator {
@@ -83,7 +65,6 @@ impl Allocator {
             free: 0,
             passed: 0,
             next: 0,
-            open: None,
         }
     }
 
@@ -166,19 +147,40 @@ impl Allocator {
         self.free += BLOCK_SLOTS;
     }
 
+    /// Takes the place of the block of a slot away, if nobody holds anything in it: its first unit.
+    pub fn give_back(&mut self, slot: u16) -> Option<u32> {
+        let block = usize::from(slot) / BLOCK_SLOTS as usize;
+        let mut words = block * BLOCK_WORDS..(block + 1) * BLOCK_WORDS;
+        let start = self.starts[block];
+        if start == 0 || words.any(|word| self.held(word) != 0) {
+            return None;
+        }
+        self.starts[block] = 0;
+        self.free -= BLOCK_SLOTS;
+        if self.next / BLOCK_WORDS == block {
+            self.next = block * BLOCK_WORDS;
+        }
+        Some(start)
+    }
+
+    /// Whether it has a block without a place.
+    pub fn has_room(&self) -> bool {
+        self.starts.contains(&0)
+    }
+
+    /// The search goes on behind a block.
+    pub fn pass(&mut self, block: usize) {
+        self.next = (block + 1) * BLOCK_WORDS;
+    }
+
     /// Takes a slot.
-    pub fn take(&mut self, search: Search) -> Found {
+    pub fn take(&mut self) -> Found {
         while self.next < WORDS {
             let block = self.next / BLOCK_WORDS;
             if self.starts[block] == 0 {
                 return Found::Unstarted(block);
             }
-            let held = self.held(self.next);
-            let open = *self.open.get_or_insert_with(|| match search {
-                Search::Onwards => empty_stretches(held, self.class.slot()),
-                Search::First | Search::Anywhere => u64::MAX,
-            });
-            let clear = open & !held;
+            let clear = !self.held(self.next);
             if clear != 0 {
                 let bit = clear.trailing_zeros();
                 self.live[self.next] |= 1 << bit;
@@ -187,21 +189,14 @@ impl Allocator {
                 self.passed = self.passed.max(slot + 1);
                 return Found::Slot(slot);
             }
-            self.open = None;
             self.next += 1;
         }
         Found::Nothing
     }
 
-    /// It goes on being used: the search begins behind the last slot that has anything.
-    pub fn go_on(&mut self) {
-        self.open = None;
-        self.next = (0..WORDS).rev().find(|word| self.held(*word) != 0).unwrap_or(0);
-    }
-
     /// It is used again: the search begins anew.
     pub fn rejoin(&mut self) {
-        (self.next, self.open) = (0, None);
+        self.next = 0;
     }
 
     /// The record in a live slot is no longer needed. Whether the slot can be handed out again at once, since no commit
@@ -214,7 +209,7 @@ impl Allocator {
         if at_once {
             self.free += 1;
             if search == Search::First && word < self.next {
-                (self.next, self.open) = (word, None);
+                self.next = word;
             }
         }
         at_once
@@ -236,7 +231,7 @@ impl Allocator {
         assert!(!self.is_held(slot), "slot {slot} was handed out while it was kept");
         self.free += 1;
         if search == Search::First && word < self.next {
-            (self.next, self.open) = (word, None);
+            self.next = word;
         }
     }
 
@@ -244,7 +239,7 @@ impl Allocator {
     pub fn abort(&mut self) {
         self.live = self.committed;
         self.recount();
-        (self.next, self.open) = (0, None);
+        self.next = 0;
     }
 }
 

@@ -6,6 +6,8 @@
 
 use super::allocation::Slot;
 use super::classes::SLOT_HEADER;
+use super::slot;
+use super::slot_map::SlotMap;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Bytes of a buffer.
@@ -33,11 +35,11 @@ pub struct Elisions {
 }
 
 /// Where a record lies in a buffer: another one whenever it is put or moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Place {
-    buffer: u64,
+    /// The number of the buffer; 0: none.
+    buffer: u32,
     at: u32,
-    length: u32,
 }
 
 #[derive(Default)]
@@ -48,15 +50,23 @@ struct Buffer {
     dead: usize,
 }
 
+impl Buffer {
+    /// What was put at this place.
+    fn record(&self, at: u32) -> &[u8] {
+        let bytes = &self.bytes[at as usize..];
+        &bytes[..SLOT_HEADER + slot::length(bytes)]
+    }
+}
+
 /// The cache.
 pub struct Cache {
-    buffers: BTreeMap<u64, Buffer>,
+    buffers: BTreeMap<u32, Buffer>,
     /// Those that are full, oldest first.
-    full: VecDeque<u64>,
-    current: u64,
-    compacting: Option<u64>,
-    next: u64,
-    places: BTreeMap<Slot, Place>,
+    full: VecDeque<u32>,
+    current: u32,
+    compacting: Option<u32>,
+    next: u32,
+    places: SlotMap<Place>,
     most: usize,
     elisions: Elisions,
     /// Empty ones, whose memory is used again.
@@ -67,23 +77,27 @@ impl Cache {
     /// Of so many buffers; at least 6.
     pub fn new(buffers: usize) -> Cache {
         Cache {
-            buffers: BTreeMap::from([(0, Buffer::default())]),
+            buffers: BTreeMap::from([(1, Buffer::default())]),
             full: VecDeque::new(),
-            current: 0,
+            current: 1,
             compacting: None,
-            next: 1,
-            places: BTreeMap::new(),
+            next: 2,
+            places: SlotMap::new(),
             most: buffers.max(CLEAR + 2) - CLEAR,
             elisions: Elisions::default(),
             spare: Vec::new(),
         }
     }
 
-    fn open(&mut self) -> u64 {
+    fn open(&mut self) -> u32 {
         let bytes = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(BUFFER));
-        self.buffers.insert(self.next, Buffer { bytes, ..Buffer::default() });
-        self.next += 1;
-        self.next - 1
+        let number = self.next;
+        self.buffers.insert(number, Buffer { bytes, ..Buffer::default() });
+        self.next = self.next.checked_add(1).unwrap_or(1);
+        while self.buffers.contains_key(&self.next) {
+            self.next += 1;
+        }
+        number
     }
 
     /// Takes a record in.
@@ -99,19 +113,19 @@ impl Cache {
         self.append(self.current, slot, &[header, bytes]);
     }
 
-    fn append(&mut self, number: u64, slot: Slot, parts: &[&[u8]]) {
+    fn append(&mut self, number: u32, slot: Slot, parts: &[&[u8]]) {
         let buffer = self.buffers.get_mut(&number).expect("it is open");
         let at = buffer.bytes.len() as u32;
         parts.iter().for_each(|part| buffer.bytes.extend_from_slice(part));
-        let length = buffer.bytes.len() as u32 - at;
         buffer.slots.push((slot, at));
-        self.places.insert(slot, Place { buffer: number, at, length });
+        self.places.set(slot, Place { buffer: number, at });
     }
 
     /// What lies in the slot is not wanted any more; whether it was here.
     fn forget(&mut self, slot: Slot) -> bool {
-        let Some(place) = self.places.remove(&slot) else { return false };
-        self.buffers.get_mut(&place.buffer).expect("what is placed is in a buffer").dead += place.length as usize;
+        let place = self.places.set(slot, Place::default());
+        let Some(buffer) = self.buffers.get_mut(&place.buffer) else { return false };
+        buffer.dead += buffer.record(place.at).len();
         true
     }
 
@@ -124,19 +138,23 @@ impl Cache {
 
     /// The bytes of a slot, if they are here.
     pub fn get(&self, slot: Slot) -> Option<&[u8]> {
-        let place = self.places.get(&slot)?;
-        let buffer = &self.buffers[&place.buffer];
-        Some(&buffer.bytes[place.at as usize..][..place.length as usize])
+        self.find(slot).map(|(_, bytes)| bytes)
     }
 
-    /// Where the bytes of a slot are, if they are here.
-    pub fn place(&self, slot: Slot) -> Option<Place> {
-        self.places.get(&slot).copied()
+    /// Whether the bytes of a slot are here.
+    pub fn has(&self, slot: Slot) -> bool {
+        self.places.get(slot) != Place::default()
+    }
+
+    /// The bytes of a slot and where they are, if they are here.
+    pub fn find(&self, slot: Slot) -> Option<(Place, &[u8])> {
+        let place = self.places.get(slot);
+        Some((place, self.buffers.get(&place.buffer)?.record(place.at)))
     }
 
     /// As [`Cache::get`], for a reader.
     pub fn read(&mut self, slot: Slot) -> Option<&[u8]> {
-        self.elisions.hits += u64::from(self.places.contains_key(&slot));
+        self.elisions.hits += u64::from(self.has(slot));
         self.get(slot)
     }
 
@@ -175,20 +193,19 @@ impl Cache {
         self.buffers.keys().flat_map(|number| self.living(*number)).collect()
     }
 
-    fn living(&self, number: u64) -> Vec<Slot> {
-        let lives = |slot, at| self.places.get(&slot).is_some_and(|place| (place.buffer, place.at) == (number, at));
+    fn living(&self, number: u32) -> Vec<Slot> {
+        let lives = |slot, at| self.places.get(slot) == Place { buffer: number, at };
         let slots = self.buffers[&number].slots.iter();
         slots.filter(|(slot, at)| lives(*slot, *at)).map(|(slot, _)| *slot).collect()
     }
 
     /// Moves what lives in a buffer to the one that is being made of such.
-    fn compact(&mut self, number: u64) {
+    fn compact(&mut self, number: u32) {
         let living = self.living(number);
         self.elisions.moved += living.len() as u64;
         let old = self.buffers.remove(&number).expect("it is full");
         for slot in living {
-            let place = self.places[&slot];
-            let bytes = &old.bytes[place.at as usize..][..place.length as usize];
+            let bytes = old.record(self.places.get(slot).at);
             let to = match self.compacting {
                 Some(to) if self.buffers[&to].bytes.len() + bytes.len() <= BUFFER => to,
                 full => {
@@ -211,12 +228,12 @@ impl Cache {
     /// What lay at these places is on the device; what was put there or moved since is not.
     pub fn written(&mut self, places: &[(Slot, Place)]) {
         for (slot, place) in places {
-            if self.place(*slot) == Some(*place) {
+            if self.places.get(*slot) == *place {
                 self.forget(*slot);
             }
         }
         let empty = |buffer: &Buffer| buffer.dead == buffer.bytes.len();
-        let gone: Vec<u64> = self.full.iter().copied().filter(|number| empty(&self.buffers[number])).collect();
+        let gone: Vec<u32> = self.full.iter().copied().filter(|number| empty(&self.buffers[number])).collect();
         self.full.retain(|number| !gone.contains(number));
         let compacting = self.compacting.take_if(|number| empty(&self.buffers[number]));
         for number in gone.into_iter().chain(compacting) {

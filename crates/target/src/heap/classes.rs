@@ -15,8 +15,6 @@ pub const BLOCKS: usize = 7;
 pub const ALLOCATOR_SLOTS: u32 = BLOCK_SLOTS * BLOCKS as u32;
 /// Bytes of a slot before the record.
 pub const SLOT_HEADER: usize = 10;
-/// Slots up to this size are small: many records share what is written at once.
-const SMALL: u32 = 1024;
 
 /// A size of slots: an index into [`SLOTS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,10 +45,5 @@ impl Class {
     /// Units of an allocation block.
     pub fn units(self) -> u32 {
         ((Bytes(u64::from(self.slot())) * u64::from(BLOCK_SLOTS)).0 / UNIT.0) as u32
-    }
-
-    /// Whether its slots are small.
-    pub fn is_small(self) -> bool {
-        self.slot() <= SMALL
     }
 }

@@ -1,23 +1,24 @@
 //! Making, committing and opening a heap.
 
-use super::allocation::Allocation;
+use super::allocation::{self, Allocation};
 use super::allocator::Allocator;
 use super::cache::Cache;
-use super::output::OutputCounters;
+use super::output::{self, OutputCounters};
 use super::root::{self, FIRST_UNIT, PAGE, PER_PAGE, PER_TABLE_UNIT, PageRecord, ROOT_LEN, Root};
 use super::slot::Stamp;
 use super::space::Space;
+use super::tags::Tags;
+use super::units::Units;
 use super::{Heap, HeapOptions, UNIT, Work};
 use crate::layout::Layout;
 use crate::promise::Signal;
 use crate::schedule::StreamId;
 use crate::target::Core;
-use forebay_env::Buffer;
+use forebay_env::{Buffer, Slab};
 use forebay_model::block::crc32c;
 use forebay_model::heap::{HeapSettings, RecordId};
 use forebay_model::{Bytes, Error, Kind, Result};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Where the parts of a heap lie, on the device.
@@ -67,6 +68,13 @@ impl Places<'_> {
         for (page, record) in (0..).zip(&root.pages) {
             let bytes = self.read(Root::page_at(&root.table, page, record.side), Bytes(PAGE as u64)).await?;
             allocators.extend(root::decode_page(stamp, root, page, &bytes)?);
+        }
+        let used = allocation::used(&allocators, &root.table);
+        if let Some(units) = used.windows(2).find(|units| units[0].end > units[1].start) {
+            return Err(Error::damaged(format!(
+                "the allocators of heap {} have unit {} in use twice",
+                stamp.heap, units[1].start
+            )));
         }
         Ok(allocators)
     }
@@ -144,7 +152,7 @@ impl Heap {
         let stream = core.next_stream();
         let places = Places { core: &core, stream, space: &space };
         let (root, allocators, which, complaints) = places.newest(stamp).await?;
-        let allocation = Allocation::new(root.settings, root.used_units, space.units(), PER_TABLE_UNIT)
+        let allocation = Allocation::new(root.settings, Units::new(root.used_units, space.units()), PER_TABLE_UNIT)
             .with(allocators, root.table.clone());
         // Ids that were given out and never committed are told from those that come now.
         let next_tag = core.disk.env().random.below(u64::from(RecordId::TAGS)) as u32;
@@ -155,23 +163,25 @@ impl Heap {
             last: root,
             which,
             next_tag,
-            tags: BTreeMap::new(),
+            tags: Tags::new(),
             counters: OutputCounters::default(),
             writing: false,
             committing: false,
             failure: None,
             complaints,
         };
-        let opened = Heap { core, stamp, stream, options, work: RefCell::new(work), changed: Signal::default() };
+        let buffers = Slab::new(output::MOST, output::UNDER_WAY)?;
+        let (work, changed) = (RefCell::new(work), Signal::default());
+        let opened = Rc::new(Heap { core, stamp, stream, options, work, changed, buffers });
         // From now on both roots are those of what is there, so that slots that only an older one has can be used.
         let root = opened.root();
         opened.commit(root).await?;
-        Ok(Rc::new(opened))
+        Ok(opened)
     }
 
     /// Makes everything that was put and freed durable, all of it or nothing: the number of the commit. `root` is what
     /// [`Heap::root`] says from then on; [`Kind::Missing`] if there is no such record.
-    pub async fn commit(&self, root: Option<RecordId>) -> Result<u64> {
+    pub async fn commit(self: &Rc<Self>, root: Option<RecordId>) -> Result<u64> {
         self.gate().await?;
         if let Some(root) = root {
             self.know(root).await?;
@@ -186,7 +196,7 @@ impl Heap {
         result.inspect_err(|error| self.fail(error))
     }
 
-    async fn commit_alone(&self, root: Option<RecordId>) -> Result<u64> {
+    async fn commit_alone(self: &Rc<Self>, root: Option<RecordId>) -> Result<u64> {
         let mut next = self.next_root(root);
         let all = self.work.borrow().cache.all();
         self.write_slots(&all).await?;
@@ -219,7 +229,7 @@ impl Heap {
             commit: work.last.commit + 1,
             time: self.core.disk.env().clock.wall(),
             root: root.map(RecordId::number),
-            used_units: work.allocation.used_units(),
+            used_units: work.allocation.units().used(),
             allocators,
             table: work.allocation.table().to_vec(),
             pages,

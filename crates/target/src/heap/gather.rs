@@ -1,16 +1,35 @@
-//! What is written together: records sorted by where they lie, padded to whole slots, neighbours in one run of pages.
+//! What is written together: records sorted by where they lie, padded to whole slots, and what is not far apart in one
+//! run of pages.
 //!
-//! Padding makes neighbours of slots that are full but for their ends, so that no page between them has to be read first
-//! (RWStore's double buffering, 2010). Arithmetic only.
+//! Padding makes neighbours of slots that are full but for their ends (RWStore's double buffering, 2010). Runs go on over
+//! what others have in between, too: it is read first and written as it is. So what lies scattered in one place is one
+//! read and one write, however many records it is. Arithmetic only.
 
 use super::allocation::{Allocation, Slot};
 use super::classes::{BLOCK_SLOTS, UNIT};
 use super::root::PAGE;
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Bytes of a run, but for the end of its last slot.
 pub const LONGEST: u64 = 1 << 20;
+
+/// What runs go on over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gaps {
+    /// So many bytes between two records, if others have anything there.
+    pub held: u64,
+    /// So many, if nobody has.
+    pub free: u64,
+}
+
+impl Gaps {
+    /// Where an arm has to move, it passes over so many bytes in less time than it takes to begin anew.
+    pub const ROTATING: Gaps = Gaps { held: 256 << 10, free: 256 << 10 };
+    /// Where none has to, what is read and written beside records costs more than another write. (Measured on `ssd`.)
+    pub const FLAT: Gaps = Gaps { held: 16 << 10, free: 64 << 10 };
+    /// Only neighbours are written together.
+    pub const NONE: Gaps = Gaps { held: 0, free: 0 };
+}
 
 /// Pages that are written in one go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,13 +40,9 @@ pub struct Run {
     pub end: u64,
     /// The records, by where they lie: slot, its first byte, and the byte behind it.
     pub slots: Vec<(Slot, Range<u64>)>,
-    /// What lies on these pages beside them and has to stay: where.
-    pub beside: Vec<Range<u64>>,
+    /// The byte behind the last page on which something lies beside them that has to stay: so far it is read first.
+    pub stays: u64,
 }
-
-/// Bytes of free slots that are written over rather than left out of a run, at most: a disk passes over so many in less
-/// time than it takes to begin another write.
-const LONGEST_GAP: u64 = 64 << 10;
 
 /// Where a slot lies in the heap.
 pub fn extent(allocation: &Allocation, slot: Slot) -> Range<u64> {
@@ -42,142 +57,129 @@ fn pages(extent: &Range<u64>) -> Range<u64> {
     extent.start / page * page..extent.end.next_multiple_of(page)
 }
 
-/// The slots of the block of `slot` that touch pages from `pages.start` up to `pages.end`.
-fn sharing(allocation: &Allocation, slot: Slot, pages: &Range<u64>) -> impl Iterator<Item = Slot> + use<> {
-    let size = u64::from(allocation.get(slot.allocator).class().slot());
-    let within = slot.slot % BLOCK_SLOTS as u16;
-    let begin = extent(allocation, slot).start - u64::from(within) * size;
-    let from = pages.start.saturating_sub(begin) / size;
-    let to = (pages.end - begin).div_ceil(size).min(u64::from(BLOCK_SLOTS));
-    (from as u16..to as u16).map(move |n| Slot { slot: slot.slot - within + n, ..slot })
-}
-
 /// The run that writes one record by itself, beside what is on the device already.
 pub fn alone(allocation: &Allocation, slot: Slot, waits: impl Fn(Slot) -> bool) -> Run {
-    let mut run = open(allocation, slot);
-    run.beside = beside(allocation, &run, &waits);
+    let mut run = Block::of(allocation, slot).run(allocation, pages(&extent(allocation, slot)), &waits);
+    run.slots.retain(|(other, _)| *other == slot);
     run
 }
 
 /// The runs that write `slots`. With them go those that `waits` and share a page, or lie between two of them: what is on
-/// the device of these is nothing yet. Slots between them that nobody holds are written over.
-pub fn gather(allocation: &Allocation, slots: &[Slot], waits: impl Fn(Slot) -> bool) -> Vec<Run> {
-    let mut all: BTreeSet<Slot> = slots.iter().copied().collect();
-    let mut fresh: Vec<Slot> = slots.to_vec();
-    while let Some(slot) = fresh.pop() {
-        for other in sharing(allocation, slot, &pages(&extent(allocation, slot))) {
-            if !all.contains(&other) && waits(other) {
-                all.insert(other);
-                fresh.push(other);
-            }
-        }
-    }
-    // By allocator and slot is by place, but for which block comes first.
-    let mut blocks: Vec<Vec<Slot>> = Vec::new();
-    for slot in all {
-        match blocks.last_mut() {
-            Some(block) if block.last().is_some_and(|last| is_same_block(*last, slot)) => {
-                let between = between(allocation, block.last().copied(), slot, &waits);
-                block.extend(between);
-                block.push(slot);
-            }
-            _ => blocks.push(vec![slot]),
-        }
-    }
-    blocks.sort_unstable_by_key(|block| extent(allocation, block[0]).start);
+/// the device of these is nothing yet.
+pub fn gather(allocation: &Allocation, slots: &[Slot], gaps: Gaps, waits: impl Fn(Slot) -> bool) -> Vec<Run> {
+    let mut slots = slots.to_vec();
+    slots.sort_unstable();
+    let block_of = |slot: &Slot| (slot.allocator, slot.slot / BLOCK_SLOTS as u16);
+    let chunks = slots.chunk_by(|one, other| block_of(one) == block_of(other));
+    let mut blocks: Vec<(Block, &[Slot])> = chunks.map(|slots| (Block::of(allocation, slots[0]), slots)).collect();
+    blocks.sort_unstable_by_key(|(block, _)| block.begin);
     let mut runs: Vec<Run> = Vec::new();
-    for slot in blocks.into_iter().flatten() {
-        let extent = extent(allocation, slot);
-        let on = pages(&extent);
-        match runs.last_mut() {
-            Some(run) if joins(allocation, run, slot, &on, &waits) => {
-                run.end = run.end.max(on.end);
-                run.slots.push((slot, extent));
+    for (block, slots) in blocks {
+        let on = |slot: &Slot| {
+            let nth = slot.slot - block.first.slot;
+            block.with_waiting(pages(&block.extent(nth)), &waits)
+        };
+        let mut all = slots.iter().map(on).peekable();
+        while let Some(mut run) = all.next() {
+            while let Some(next) = all.next_if(|next| block.joins(allocation, &run, next, gaps)) {
+                run = run.start.min(next.start)..run.end.max(next.end);
             }
-            _ => runs.push(open(allocation, slot)),
+            let run = block.run(allocation, run, &waits);
+            match runs.last_mut() {
+                Some(last) if last.end == run.at && run.end - last.at <= LONGEST => last.append(run),
+                _ => runs.push(run),
+            }
         }
-    }
-    for run in &mut runs {
-        run.beside = beside(allocation, run, &waits);
     }
     runs
 }
 
-fn is_same_block(one: Slot, other: Slot) -> bool {
-    let block = |slot: Slot| (slot.allocator, slot.slot / BLOCK_SLOTS as u16);
-    block(one) == block(other)
-}
-
-/// The slots between two of a block, where that is no more than a gap.
-fn gap(allocation: &Allocation, from: Slot, to: Slot) -> Option<std::ops::Range<u16>> {
-    let size = u64::from(allocation.get(to.allocator).class().slot());
-    let slots = from.slot + 1..to.slot;
-    (is_same_block(from, to) && slots.len() as u64 * size <= LONGEST_GAP).then_some(slots)
-}
-
-/// What waits between two slots of a block.
-fn between(allocation: &Allocation, from: Option<Slot>, to: Slot, waits: &impl Fn(Slot) -> bool) -> Vec<Slot> {
-    let slots = from.and_then(|from| gap(allocation, from, to)).unwrap_or_default();
-    slots.map(|slot| Slot { slot, ..to }).filter(|slot| waits(*slot)).collect()
-}
-
-/// Whether a slot, on these pages, goes on where a run ends: nothing that somebody holds lies between.
-fn joins(allocation: &Allocation, run: &Run, slot: Slot, on: &Range<u64>, waits: &impl Fn(Slot) -> bool) -> bool {
-    if on.start < run.end {
-        return true;
-    }
-    if on.end - run.at > LONGEST {
-        return false;
-    }
-    let Some((last, _)) = run.slots.last() else { return false };
-    let is_free = |slot: Slot| !allocation.get(slot.allocator).is_held(slot.slot) || waits(slot);
-    on.start == run.end
-        || gap(allocation, *last, slot)
-            .is_some_and(|mut slots| slots.all(|between| is_free(Slot { slot: between, ..slot })))
-}
-
-fn open(allocation: &Allocation, slot: Slot) -> Run {
-    let extent = extent(allocation, slot);
-    let on = pages(&extent);
-    Run { at: on.start, end: on.end, slots: vec![(slot, extent)], beside: Vec::new() }
-}
-
-/// What lies on the pages of a run beside its records, and is on the device: clipped to these pages.
-fn beside(allocation: &Allocation, run: &Run, waits: &impl Fn(Slot) -> bool) -> Vec<Range<u64>> {
-    let mut found = Vec::new();
-    let mut seen = run.at;
-    for (n, (slot, own)) in run.slots.iter().enumerate() {
-        // Each page once: up to the end of this record's pages, from the end of those before it.
-        let on = pages(own);
-        let fresh = seen.max(on.start)..on.end;
-        seen = seen.max(on.end);
-        if fresh.is_empty() || fresh.start >= own.start && fresh.end <= own.end {
-            continue;
+impl Run {
+    fn append(&mut self, other: Run) {
+        if other.stays > other.at {
+            self.stays = other.stays;
         }
-        let own: BTreeSet<Slot> =
-            run.slots[n..].iter().take_while(|(_, e)| e.start < on.end).map(|(s, _)| *s).collect();
-        for other in sharing(allocation, *slot, &fresh) {
-            let held = allocation.get(other.allocator).is_held(other.slot);
-            if held && !own.contains(&other) && !waits(other) {
-                let lies = extent(allocation, other);
-                found.push(lies.start.max(fresh.start)..lies.end.min(fresh.end));
+        self.end = other.end;
+        self.slots.extend(other.slots);
+    }
+}
+
+/// The slots of a block, which lie one behind the other.
+struct Block {
+    first: Slot,
+    begin: u64,
+    size: u64,
+}
+
+impl Block {
+    fn of(allocation: &Allocation, slot: Slot) -> Block {
+        let first = Slot { slot: slot.slot / BLOCK_SLOTS as u16 * BLOCK_SLOTS as u16, ..slot };
+        let extent = extent(allocation, first);
+        Block { first, begin: extent.start, size: extent.end - extent.start }
+    }
+
+    fn slot(&self, nth: u16) -> Slot {
+        Slot { slot: self.first.slot + nth, ..self.first }
+    }
+
+    fn extent(&self, nth: u16) -> Range<u64> {
+        let at = self.begin + u64::from(nth) * self.size;
+        at..at + self.size
+    }
+
+    /// Those that lie on these pages, and be it with one byte.
+    fn on(&self, pages: &Range<u64>) -> Range<u16> {
+        let from = pages.start.saturating_sub(self.begin) / self.size;
+        let to = pages.end.saturating_sub(self.begin).div_ceil(self.size).min(u64::from(BLOCK_SLOTS));
+        from as u16..to as u16
+    }
+
+    /// These pages, and those on which slots go on that wait and lie on the first or the last of these.
+    fn with_waiting(&self, mut on: Range<u64>, waits: &impl Fn(Slot) -> bool) -> Range<u64> {
+        loop {
+            let slots = self.on(&on);
+            let mut wider = on.clone();
+            for nth in [slots.start, slots.end - 1] {
+                let pages = pages(&self.extent(nth));
+                if (pages.start < on.start || pages.end > on.end) && waits(self.slot(nth)) {
+                    wider = wider.start.min(pages.start)..wider.end.max(pages.end);
+                }
+            }
+            if wider == on {
+                return on;
+            }
+            on = wider;
+        }
+    }
+
+    /// Whether pages that lie behind a run are written with it.
+    fn joins(&self, allocation: &Allocation, run: &Range<u64>, next: &Range<u64>, gaps: Gaps) -> bool {
+        if next.start < run.end {
+            return true;
+        }
+        if next.end - run.start > LONGEST {
+            return false;
+        }
+        let gap = next.start - run.end;
+        let allocator = allocation.get(self.first.allocator);
+        let is_held = || self.on(&(run.end..next.start)).any(|nth| allocator.is_held(self.slot(nth).slot));
+        gap == 0 || gap <= gaps.held || gap <= gaps.free && !is_held()
+    }
+
+    /// The run over these pages.
+    fn run(&self, allocation: &Allocation, on: Range<u64>, waits: &impl Fn(Slot) -> bool) -> Run {
+        let mut run = Run { at: on.start, end: on.end, slots: Vec::new(), stays: on.start };
+        let allocator = allocation.get(self.first.allocator);
+        for nth in self.on(&on) {
+            let slot = self.slot(nth);
+            if waits(slot) {
+                run.slots.push((slot, self.extent(nth)));
+            } else if allocator.is_held(slot.slot) {
+                run.stays = pages(&self.extent(nth)).end.min(on.end);
             }
         }
+        run
     }
-    found
-}
-
-/// The pages that have to be read first, each run of them once.
-pub fn to_read(run: &Run) -> Vec<Range<u64>> {
-    let mut reads: Vec<Range<u64>> = Vec::new();
-    for range in &run.beside {
-        let on = pages(range);
-        match reads.last_mut() {
-            Some(last) if on.start <= last.end => last.end = last.end.max(on.end),
-            _ => reads.push(on),
-        }
-    }
-    reads
 }
 
 /// The pages of the heap in which a slot lies.

@@ -2,15 +2,17 @@
 //! to the device several at a time.
 
 use super::allocation::Slot;
-use super::gather::{self, Run};
+use super::gather::{self, Gaps, Run};
 use super::{Heap, cache};
-use forebay_env::Buffer;
-use forebay_model::{Bytes, Result};
+use forebay_model::{Bytes, Kind, Result};
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::rc::Rc;
 
-/// Writes under way at once.
-const UNDER_WAY: usize = 8;
+/// Runs under way at once.
+pub(super) const UNDER_WAY: usize = 8;
+/// Bytes that a run has at most.
+pub(super) const MOST: Bytes = Bytes(gather::LONGEST + (64 << 10));
 
 /// What was written since the heap was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,27 +33,26 @@ pub struct OutputCounters {
     pub meta_writes: u64,
 }
 
-/// A record that is being written: if it changes meanwhile, what was written is not it.
-type Waiting = (Slot, cache::Place);
-
 impl Heap {
-    /// Writes the oldest records until fewer wait than may.
-    pub(super) async fn make_room(&self) -> Result<()> {
-        if self.work.borrow().writing {
-            // Somebody does already; whoever is far ahead of that waits.
-            if self.work.borrow().cache.is_crammed() {
-                self.changed.until(|| !self.work.borrow().writing).await;
-            }
-            return self.gate().await;
+    /// Sees to it that the oldest records are written while more wait than should. Who is far ahead of that waits.
+    pub(super) async fn make_room(self: &Rc<Self>) -> Result<()> {
+        if !self.work.borrow().writing {
+            self.work.borrow_mut().writing = true;
+            let heap = self.clone();
+            self.core.disk.env().spawner.detach(async move {
+                let result = heap.write_oldest().await;
+                heap.work.borrow_mut().writing = false;
+                heap.changed.notify();
+                result.unwrap_or_else(|error| heap.fail(&error));
+            });
         }
-        self.work.borrow_mut().writing = true;
-        let result = self.write_oldest().await;
-        self.work.borrow_mut().writing = false;
-        self.changed.notify();
-        result.inspect_err(|error| self.fail(error))
+        if self.work.borrow().cache.is_crammed() {
+            self.changed.until(|| !self.work.borrow().writing).await;
+        }
+        self.gate().await
     }
 
-    async fn write_oldest(&self) -> Result<()> {
+    async fn write_oldest(self: &Rc<Self>) -> Result<()> {
         loop {
             let oldest = self.work.borrow_mut().cache.oldest();
             match oldest {
@@ -62,102 +63,113 @@ impl Heap {
     }
 
     /// Writes these records. Those that share pages with them and wait go along.
-    pub(super) async fn write_slots(&self, slots: &[Slot]) -> Result<()> {
-        if !self.options.gather {
-            for slot in slots {
-                let run = {
-                    let work = self.work.borrow();
-                    let waits = |slot| work.cache.get(slot).is_some();
-                    waits(*slot).then(|| gather::alone(&work.allocation, *slot, waits))
-                };
-                if let Some(run) = run {
-                    self.write_runs(vec![run]).await?;
-                }
-            }
-            return Ok(());
+    pub(super) async fn write_slots(self: &Rc<Self>, slots: &[Slot]) -> Result<()> {
+        if self.options.gather {
+            let gaps = if self.core.disk.rotates() { Gaps::ROTATING } else { Gaps::FLAT };
+            return self.write_runs(self.gathered(slots, gaps)).await;
         }
-        let runs = {
-            let work = self.work.borrow();
-            gather::gather(&work.allocation, slots, |slot| work.cache.get(slot).is_some())
-        };
-        self.write_runs(runs).await
+        for slot in slots {
+            let run = {
+                let work = self.work.borrow();
+                let waits = |slot| work.cache.has(slot);
+                waits(*slot).then(|| gather::alone(&work.allocation, *slot, waits))
+            };
+            self.write_runs(run.into_iter().collect()).await?;
+        }
+        Ok(())
     }
 
-    async fn write_runs(&self, runs: Vec<Run>) -> Result<()> {
-        let mut writing = VecDeque::new();
-        let mut written: Vec<Waiting> = Vec::new();
+    fn gathered(&self, slots: &[Slot], gaps: Gaps) -> Vec<Run> {
+        let work = self.work.borrow();
+        gather::gather(&work.allocation, slots, gaps, |slot| work.cache.has(slot))
+    }
+
+    /// Writes runs, several at a time: no two of them share a page.
+    async fn write_runs(self: &Rc<Self>, runs: Vec<Run>) -> Result<()> {
+        let mut under_way = VecDeque::new();
         let mut result = Ok(());
         for run in runs {
-            let beside = self.read_beside(&run).await?;
-            written.extend(self.places(&run));
-            for (at, buffer) in self.lay(&run, &beside)? {
-                let (disk, stream) = (self.core.disk.clone(), self.stream);
-                writing.push_back(
-                    self.core.disk.env().spawner.spawn(async move { disk.write(stream, at, buffer).await.1 }),
-                );
-                if writing.len() == UNDER_WAY
-                    && let Some(first) = writing.pop_front()
-                {
-                    result = result.and(first.await);
-                }
+            if under_way.len() == UNDER_WAY
+                && let Some(first) = under_way.pop_front()
+            {
+                let first: Result<()> = first.await;
+                result = result.and(first);
             }
+            let heap = self.clone();
+            under_way.push_back(self.core.disk.env().spawner.spawn(async move { heap.write_run(run).await }));
         }
-        for write in writing {
-            result = result.and(write.await);
+        for run in under_way {
+            result = result.and(run.await);
         }
-        result?;
+        result
+    }
+
+    async fn write_run(self: Rc<Self>, run: Run) -> Result<()> {
+        match self.write_as_one(&run).await {
+            // What others have in between cannot be read: that is theirs, and these records are written without it.
+            Err(error) if error.kind == Kind::Damaged && run.stays > run.at => {
+                let slots: Vec<Slot> = run.slots.iter().map(|(slot, _)| *slot).collect();
+                for run in self.gathered(&slots, Gaps::NONE) {
+                    self.write_as_one(&run).await?;
+                }
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// Writes a run, in as many writes as there are places on the device where it lies.
+    async fn write_as_one(&self, run: &Run) -> Result<()> {
+        let places = self.work.borrow().space.runs(Bytes(run.at), Bytes(run.end - run.at));
+        let mut at = run.at;
+        let mut written: Vec<(Slot, cache::Place)> = Vec::with_capacity(run.slots.len());
+        for (place, length) in places {
+            let here = at..at + length.0;
+            let mut buffer = self.buffers.take().await;
+            let kept = run.stays.clamp(here.start, here.end) - here.start;
+            if kept > 0 {
+                buffer.set_len(kept as usize);
+                self.work.borrow_mut().counters.read_back += 1;
+                let (read, result) = self.core.disk.read(self.stream, place, buffer).await;
+                result?;
+                buffer = read;
+            }
+            buffer.set_len(length.0 as usize);
+            buffer[kept as usize..].fill(0);
+            self.lay(run, &here, &mut buffer, &mut written);
+            self.core.disk.write(self.stream, place, buffer).await.1?;
+            at = here.end;
+        }
         self.work.borrow_mut().cache.written(&written);
         Ok(())
     }
 
-    fn places(&self, run: &Run) -> Vec<Waiting> {
-        let work = self.work.borrow();
-        run.slots.iter().filter_map(|(slot, _)| Some((*slot, work.cache.place(*slot)?))).collect()
-    }
-
-    /// What lies on the pages of a run beside its records: where, and the bytes.
-    async fn read_beside(&self, run: &Run) -> Result<Vec<(Range<u64>, Vec<u8>)>> {
-        let mut read = Vec::new();
-        for pages in gather::to_read(run) {
-            self.work.borrow_mut().counters.read_back += 1;
-            let bytes = self.read(pages.clone()).await?;
-            read.push((pages, bytes));
-        }
-        let within = |range: &Range<u64>| {
-            let (pages, bytes) = read.iter().find(|(pages, _)| pages.start <= range.start && range.end <= pages.end)?;
-            let bytes = &bytes[(range.start - pages.start) as usize..(range.end - pages.start) as usize];
-            Some((range.clone(), bytes.to_vec()))
-        };
-        Ok(run.beside.iter().filter_map(within).collect())
-    }
-
-    /// The bytes of a run, in as many buffers as there are places on the device where they go.
-    fn lay(&self, run: &Run, beside: &[(Range<u64>, Vec<u8>)]) -> Result<Vec<(Bytes, Buffer)>> {
-        let mut work = self.work.borrow_mut();
-        let mut at = run.at;
-        let mut laid = Vec::new();
-        for (place, length) in work.space.runs(Bytes(run.at), Bytes(run.end - run.at)) {
-            let mut buffer = Buffer::alone(length)?;
-            buffer.fill(0);
-            let here = at..at + length.0;
-            let mut own = 0;
-            for (slot, lies) in &run.slots {
-                if let Some(bytes) = work.cache.get(*slot) {
-                    own += lay_over(&mut buffer, &here, lies.start, bytes);
-                }
+    /// Lays those records of a run that lie `here` over what is there, each padded to its whole slot.
+    fn lay(&self, run: &Run, here: &Range<u64>, buffer: &mut [u8], written: &mut Vec<(Slot, cache::Place)>) {
+        let work = &mut *self.work.borrow_mut();
+        let counters = &mut work.counters;
+        let mut own = 0;
+        for (slot, lies) in &run.slots {
+            let first = lies.start.max(here.start);
+            if first >= lies.end.min(here.end) {
+                continue;
             }
-            for (lies, bytes) in beside {
-                own += lay_over(&mut buffer, &here, lies.start, bytes);
+            // One that was freed meanwhile has nothing here, and nobody wants it.
+            let Some((place, bytes)) = work.cache.find(*slot) else { continue };
+            own += lay_over(buffer, here, lies.start, bytes);
+            let padding = (lies.start + bytes.len() as u64).clamp(here.start, here.end)..lies.end.min(here.end);
+            buffer[(padding.start - here.start) as usize..(padding.end - here.start) as usize].fill(0);
+            if lies.start >= here.start {
+                written.push((*slot, place));
+                counters.records += 1;
+            } else {
+                // If it is another one by now, no part of it counts.
+                written.retain(|(other, before)| other != slot || *before == place);
             }
-            let counters = &mut work.counters;
-            counters.writes += 1;
-            counters.written += length;
-            counters.padding += length - Bytes(own);
-            laid.push((place, buffer));
-            at = here.end;
         }
-        work.counters.records += run.slots.len() as u64;
-        Ok(laid)
+        counters.writes += 1;
+        counters.written += Bytes(buffer.len() as u64);
+        counters.padding += Bytes(buffer.len() as u64 - own);
     }
 }
 

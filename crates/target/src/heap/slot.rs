@@ -51,6 +51,11 @@ pub fn open(stamp: Stamp, id: RecordId, slot: &[u8]) -> Result<&[u8]> {
     Err(Error::damaged(format!("record {id} of heap {} is damaged: its checksum does not match", stamp.heap)))
 }
 
+/// Bytes of the record in a slot, as its header says.
+pub fn length(slot: &[u8]) -> usize {
+    usize::from(u16::from_le_bytes([slot[8], slot[9]]))
+}
+
 /// There is no such record any more.
 pub fn gone(id: RecordId) -> Error {
     Error::missing(format!("record {id} was freed, and its place belongs to another one; ask for the newer id"))

@@ -232,7 +232,7 @@ fn where_the_last_commit_is_damaged_the_one_before_is_whole_and_it_is_said() {
         }
         fake.run(heap.commit(None)).unwrap();
         let before = heap.status().output.writes;
-        for n in 0..3000 {
+        for n in 0..6000 {
             fake.run(heap.put(&content(n, 3000))).unwrap();
         }
         assert!(heap.status().output.writes > before, "some of them are on the device");

@@ -1,5 +1,6 @@
-use super::{Allocation, Short, Slot};
-use crate::heap::classes::{ALLOCATOR_SLOTS, Class};
+use super::{Allocation, Slot};
+use crate::heap::classes::{ALLOCATOR_SLOTS, BLOCK_SLOTS, Class};
+use crate::heap::units::{Short, Units};
 use crate::seeds::each;
 use forebay_model::heap::{HeapMode, HeapSettings};
 use std::collections::BTreeSet;
@@ -8,7 +9,7 @@ use std::collections::BTreeSet;
 const CLASS: Class = Class(7);
 
 fn allocation(threshold: u32, mode: HeapMode) -> Allocation {
-    Allocation::new(HeapSettings { threshold, mode }, 8, 1 << 20, 32)
+    Allocation::new(HeapSettings { threshold, mode }, Units::new(8, 1 << 20), 32)
 }
 
 fn fill(allocation: &mut Allocation, class: Class, slots: u32) -> Vec<Slot> {
@@ -19,16 +20,17 @@ fn fill(allocation: &mut Allocation, class: Class, slots: u32) -> Vec<Slot> {
 fn a_full_allocator_comes_back_past_the_threshold_behind_the_others() {
     for (threshold, class) in [(1, CLASS), (300, CLASS), (1500, CLASS), (1, Class(0))] {
         let mut allocation = allocation(threshold, HeapMode::ReadWrite);
-        let bar = allocation.bar(class);
+        let bar = allocation.bar();
         let slots = fill(&mut allocation, class, ALLOCATOR_SLOTS + 1);
         assert_eq!(slots.last().unwrap().allocator, 1);
-        for freed in &slots[..bar as usize - 1] {
-            assert!(allocation.free(*freed));
-        }
+        // Of each block some stay, so that none gives its units back.
+        let freed: Vec<Slot> = slots.iter().step_by(4).copied().take(bar as usize).collect();
+        let (last, others) = freed.split_last().unwrap();
+        others.iter().for_each(|slot| assert!(allocation.free(*slot)));
         let more = fill(&mut allocation, class, ALLOCATOR_SLOTS);
         let second = more.iter().filter(|slot| slot.allocator == 1).count() as u32;
         assert_eq!((second, more.last().unwrap().allocator), (ALLOCATOR_SLOTS - 1, 2), "{threshold}");
-        assert!(allocation.free(slots[bar as usize - 1]));
+        assert!(allocation.free(*last));
         let rest = fill(&mut allocation, class, ALLOCATOR_SLOTS);
         assert!(
             rest[..ALLOCATOR_SLOTS as usize - 1].iter().all(|slot| slot.allocator == 2),
@@ -39,15 +41,38 @@ fn a_full_allocator_comes_back_past_the_threshold_behind_the_others() {
 }
 
 #[test]
-fn where_much_is_free_the_emptiest_allocator_is_used_before_another_is_made() {
+fn where_much_is_free_the_emptiest_allocator_is_used_before_another_block_is_begun() {
     let mut allocation = allocation(5000, HeapMode::ReadWrite);
     let slots = fill(&mut allocation, CLASS, 2 * ALLOCATOR_SLOTS);
-    // Every fourth of the first one, which leaves no stretch empty, and more of the second.
+    // Every fourth of the first one, and more of the second.
     let is_freed = |slot: &&Slot| slot.slot.is_multiple_of(4) || slot.allocator == 1 && slot.slot % 4 == 1;
     slots.iter().filter(is_freed).for_each(|slot| assert!(allocation.free(*slot)));
     let next = fill(&mut allocation, CLASS, ALLOCATOR_SLOTS / 2);
     assert!(next.iter().all(|slot| slot.allocator == 1));
-    assert_eq!(allocation.take(CLASS).unwrap().allocator, 2, "what is left is less than a quarter");
+    assert_eq!(allocation.take(CLASS).unwrap().allocator, 2, "what is left is less than a fifth");
+    // So it is inside an allocator: one that has blocks left does not begin them.
+    slots.iter().filter(|slot| slot.slot % 4 == 2).for_each(|slot| assert!(allocation.free(*slot)));
+    let on = fill(&mut allocation, CLASS, BLOCK_SLOTS);
+    assert_eq!(on[1022].allocator, 2);
+    assert_ne!(on[1023].allocator, 2);
+}
+
+#[test]
+fn units_in_which_nothing_is_left_serve_records_of_other_sizes() {
+    let mut allocation = allocation(3000, HeapMode::ReadWrite);
+    let slots = fill(&mut allocation, CLASS, ALLOCATOR_SLOTS);
+    allocation.committed(1, 0);
+    let used = allocation.units().count();
+    slots.iter().for_each(|slot| assert!(!allocation.free(*slot)));
+    allocation.committed(2, 1);
+    fill(&mut allocation, Class(0), BLOCK_SLOTS);
+    assert_eq!(allocation.units().count(), used + 1, "the roots of both commits have to stay whole");
+    allocation.committed(3, 2);
+    assert_eq!(allocation.units().count(), 8 + 1 + 1);
+    // It still has its number, and is used before another is made.
+    assert_eq!(fill(&mut allocation, CLASS, BLOCK_SLOTS)[0].allocator, 0);
+    assert_eq!(allocation.units().used(), 8 + 1 + used - 9 + 1);
+    assert_eq!(allocation.changed(), [0]);
 }
 
 #[test]
@@ -75,12 +100,12 @@ fn what_is_written_once_is_never_used_again() {
 
 #[test]
 fn who_runs_out_of_units_is_told_how_many_are_needed_and_nothing_is_taken() {
-    let mut allocation = Allocation::new(HeapSettings::default(), 8, 10, 32);
+    let mut allocation = Allocation::new(HeapSettings::default(), Units::new(8, 10), 32);
     let short = Short { units: 8 + 1 + CLASS.units() - 10 };
     assert_eq!(allocation.take(CLASS), Err(Short { units: CLASS.units() - 1 }));
     allocation.set_units(10 + short.units);
     assert_eq!(allocation.take(CLASS), Ok(Slot { allocator: 0, slot: 0 }));
-    assert_eq!(allocation.used_units(), 10 + short.units);
+    assert_eq!(allocation.units().used(), 10 + short.units);
 }
 
 #[test]

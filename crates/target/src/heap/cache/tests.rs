@@ -4,19 +4,19 @@ use crate::heap::classes::SLOT_HEADER;
 use crate::seeds::each;
 use std::collections::BTreeMap;
 
-const HEADER: [u8; SLOT_HEADER] = [9; SLOT_HEADER];
-
 fn slot(n: u64) -> Slot {
     Slot { allocator: (n / 7168) as u32, slot: (n % 7168) as u16 }
 }
 
 fn put(cache: &mut Cache, n: u64, fill: u8, length: usize) {
-    cache.put(slot(n), &HEADER, &vec![fill; length]);
+    let mut header = [9; SLOT_HEADER];
+    header[8..].copy_from_slice(&(length as u16).to_le_bytes());
+    cache.put(slot(n), &header, &vec![fill; length]);
 }
 
 /// All of these are on the device.
 fn written(cache: &mut Cache, slots: &[Slot]) {
-    let places: Vec<_> = slots.iter().map(|slot| (*slot, cache.place(*slot).unwrap())).collect();
+    let places: Vec<_> = slots.iter().map(|slot| (*slot, cache.find(*slot).unwrap().0)).collect();
     cache.written(&places);
 }
 
@@ -24,7 +24,7 @@ fn written(cache: &mut Cache, slots: &[Slot]) {
 fn what_was_put_while_it_was_being_written_is_written_again() {
     let mut cache = Cache::new(6);
     put(&mut cache, 1, 1, 100);
-    let place = cache.place(slot(1)).unwrap();
+    let place = cache.find(slot(1)).unwrap().0;
     put(&mut cache, 1, 2, 100);
     cache.written(&[(slot(1), place)]);
     assert_eq!(cache.get(slot(1)).unwrap()[SLOT_HEADER..], [2; 100]);
@@ -101,6 +101,6 @@ fn it_always_has_what_a_plain_map_has() {
         all.sort_unstable();
         assert!(all.iter().eq(model.keys()), "each once");
         written(&mut cache, &all);
-        assert!(cache.places.is_empty() && cache.buffers.len() == 1, "only the open one is left");
+        assert!(cache.places.tables() == 0 && cache.buffers.len() == 1, "only the open one is left");
     });
 }

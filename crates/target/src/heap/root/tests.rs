@@ -1,5 +1,5 @@
 use super::{MOST_ALLOCATORS, PER_PAGE, PageRecord, Root, decode_page, encode_page};
-use crate::heap::allocator::{Allocator, Found, Search};
+use crate::heap::allocator::{Allocator, Found};
 use crate::heap::classes::{BLOCKS, Class};
 use crate::heap::slot::{self, Stamp};
 use forebay_model::block::crc32c;
@@ -28,7 +28,7 @@ fn the_bytes_are_those_of_version_1() {
     let of_root = crc32c(&root().encode());
     let mut allocator = Allocator::new(Class(3));
     allocator.start(0, 9);
-    assert_eq!(allocator.take(Search::First), Found::Slot(0));
+    assert_eq!(allocator.take(), Found::Slot(0));
     let of_page = crc32c(&encode_page(STAMP, 4, [&allocator]));
     let of_slot = crc32c(&slot::header(STAMP, RecordId::new(1, 2, 3, false), b"record"));
     assert_eq!([of_root, of_page, of_slot], [3_356_426_209, 4_103_506_579, 399_255_047]);
@@ -71,7 +71,7 @@ fn allocators_go_through_their_page() {
             let mut allocator = Allocator::new(Class(class));
             (0..BLOCKS.min(usize::from(class) + 1)).for_each(|block| allocator.start(block, 20 + block as u32 * 10));
             for _ in 0..900 * (u32::from(class) + 1) {
-                assert!(matches!(allocator.take(Search::First), Found::Slot(_)));
+                assert!(matches!(allocator.take(), Found::Slot(_)));
             }
             allocator
         })
