@@ -24,7 +24,7 @@ pub enum BenchCommand {
     Logs(logs::LogsArgs),
     /// Objects: large sequential writes and reads on a real disk, or many readers at once on a simulated one
     Objects(objects::ObjectsArgs),
-    /// A heap: what the churn of small records costs a simulated disk
+    /// A heap: what small records that come and go cost a disk, and what is left of its speed in the end
     Heap(heap::HeapArgs),
     /// A promise beside everything else at once: readers, pins, an aged and full disk, small durable writes, large ones
     Promise(promise::PromiseArgs),
@@ -112,7 +112,7 @@ pub fn run(context: &mut Context, command: &BenchCommand) -> Result<()> {
         BenchCommand::Ring(args) => figures::fields(ring(args)?),
         BenchCommand::Logs(args) => logs::run(args),
         BenchCommand::Objects(args) => objects::run(args),
-        BenchCommand::Heap(args) => heap::run(args),
+        BenchCommand::Heap(args) => heap::run(args, context.json),
         BenchCommand::Promise(args) => promise::run(args),
     };
     figures::show(context, &fields?)

@@ -22,6 +22,7 @@
 pub mod anatomy;
 pub mod appender;
 pub mod audit;
+pub mod counted;
 pub mod damage;
 pub mod disk;
 pub mod feeder;

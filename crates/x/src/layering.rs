@@ -15,8 +15,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("embedded", &["node", "client", "target", "wire", "env", "model"]),
     ("capture", &["client", "env", "model"]),
     ("nbd", &["client", "env", "model"]),
-    ("sim", &["target", "client", "node", "wire", "env", "model"]),
-    ("forebay", &["sim", "nbd", "capture", "embedded", "client", "node", "target", "wire", "env", "model"]),
+    ("btree", &["target", "env", "model"]),
+    ("sim", &["btree", "target", "client", "node", "wire", "env", "model"]),
+    ("forebay", &["sim", "btree", "nbd", "capture", "embedded", "client", "node", "target", "wire", "env", "model"]),
     ("x", &[]),
 ];
 

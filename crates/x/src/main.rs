@@ -25,6 +25,7 @@ const USAGE: &str = "usage: cargo x VERB
   sim [SEED] [--seeds N] [--promise]      simulate: one seed, or as many as asked for; --promise: a ring with a promise
                                           beside everything else, instead of crashes and damage
   bench ...                               forebay bench, optimised
+  bench page-stores ...                   a heap beside redb, fjall and RocksDB, in benches/page_stores
   dev [--keep] ...                        forebay with a fresh cluster in a temporary directory; --keep leaves it there";
 
 fn main() -> ExitCode {

@@ -2,7 +2,7 @@
 
 use crate::{check, packages};
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 /// Tests that ran, over all of cargo's reports.
@@ -74,9 +74,43 @@ pub fn sim(root: &Path, arguments: &[String]) -> Result<ExitCode, String> {
     pass_on(root, &["run", "--release", "--package", "forebay-sim", "--bin", "simulate", "--"], arguments, &[])
 }
 
-/// Measures; what follows is for `forebay bench`.
+/// Measures; what follows is for `forebay bench`, or behind `page-stores` for the crate that has our rivals.
 pub fn bench(root: &Path, arguments: &[String]) -> Result<ExitCode, String> {
+    if let Some(("page-stores", rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return page_stores(root, rest);
+    }
     pass_on(root, &["run", "--release", "--package", "forebay", "--", "bench"], arguments, &[])
+}
+
+/// Measures the heap beside other stores of pages. RocksDB is among them if its library and headers are installed:
+/// building it takes longer than all the rest.
+fn page_stores(root: &Path, arguments: &[String]) -> Result<ExitCode, String> {
+    let library = rocksdb_directory();
+    let mut command = Command::new(check::program());
+    command.args(["run", "--release", "--locked", "--manifest-path"]).arg(root.join("benches/page_stores/Cargo.toml"));
+    if std::env::var_os("CARGO_TARGET_DIR").is_none() {
+        command.arg("--target-dir").arg(root.join("target"));
+    }
+    match library {
+        Some(directory) => {
+            command.args(["--features", "rocksdb"]);
+            command.env("ROCKSDB_LIB_DIR", directory).env("ROCKSDB_INCLUDE_DIR", "/usr/include");
+        }
+        None => eprintln!(
+            "RocksDB is left out, since it is not installed; to have it measured, too: \
+             sudo apt-get install librocksdb-dev libclang-dev"
+        ),
+    }
+    command.arg("--").args(arguments);
+    ended(command)
+}
+
+/// Where the system has RocksDB to link with, if it has its headers, too.
+fn rocksdb_directory() -> Option<PathBuf> {
+    let places = std::fs::read_dir("/usr/lib").ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    let has_library = |place: &PathBuf| place.join("librocksdb.so").is_file();
+    let found = places.chain([PathBuf::from("/usr/lib")]).find(has_library)?;
+    Path::new("/usr/include/rocksdb/c.h").is_file().then_some(found)
 }
 
 /// Runs the program with an empty directory as its cluster.
@@ -103,6 +137,11 @@ fn pass_on(root: &Path, cargo: &[&str], arguments: &[String], settings: &[(&str,
     let mut command = Command::new(check::program());
     command.arg(verb).arg("--manifest-path").arg(root.join("Cargo.toml"));
     command.args(rest).args(arguments).envs(settings.iter().copied());
+    ended(command)
+}
+
+/// Runs it, and hands on how it ended.
+fn ended(mut command: Command) -> Result<ExitCode, String> {
     let status = command.status().map_err(|e| format!("cargo cannot be run: {e}"))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))

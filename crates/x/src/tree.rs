@@ -79,9 +79,10 @@ impl File {
         found
     }
 
-    /// The crate it belongs to: `target` for `crates/target/src/ring.rs`.
+    /// The crate it belongs to: `target` for `crates/target/src/ring.rs`, `btree` for `examples/btree/src/lib.rs`.
     pub fn crate_name(&self) -> Option<&str> {
-        self.path.strip_prefix("crates/")?.split_once('/').map(|(name, _)| name)
+        let inside = self.path.strip_prefix("crates/").or_else(|| self.path.strip_prefix("examples/"))?;
+        inside.split_once('/').map(|(name, _)| name)
     }
 
     /// A finding in this file.
@@ -108,7 +109,7 @@ impl Tree {
                 let entry = entry.map_err(|e| format!("{} cannot be listed: {e}", directory.display()))?;
                 let path = entry.path();
                 let relative = path.strip_prefix(root).map_err(|e| e.to_string())?.to_string_lossy().into_owned();
-                if matches!(relative.as_str(), ".git" | "target") {
+                if matches!(relative.as_str(), ".git" | "target" | "benches/page_stores/target") {
                     continue;
                 }
                 // Not through symbolic links, which may lead round in a circle.

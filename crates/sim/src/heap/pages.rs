@@ -4,17 +4,12 @@
 //!
 //! No keys are kept: of a page it counts how many entries it has, so how large it is, and which page is above it.
 
-use crate::disk::DiskSpec;
-use crate::fresh;
-use crate::world::World;
+use super::load::{Tell, normal, tell_now_and_then};
+use forebay_btree::PageStore;
 use forebay_env::Random;
-use forebay_model::heap::{HeapSettings, RecordId};
-use forebay_model::{Bytes, Error, Result};
-use forebay_target::Target;
-use forebay_target::heap::{Heap, HeapOptions, HeapStatus};
+use forebay_model::{Error, Result};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::Duration;
 
 /// Trees: keys come in order in the first.
 const TREES: usize = 3;
@@ -30,53 +25,18 @@ const PAGE: f64 = 64.0;
 const SPREAD: f64 = 0.5;
 const LARGEST_PAGE: f64 = 8182.0;
 
-/// What is run.
-#[derive(Debug, Clone)]
+/// What is put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
-    /// The disk.
-    pub disk: DiskSpec,
-    /// How the heap is set.
-    pub settings: HeapSettings,
-    /// How it is used.
-    pub options: HeapOptions,
     /// Keys that are put into each of the trees.
     pub keys: u64,
     /// Keys between commits.
     pub per_commit: u64,
 }
 
-/// What came of it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
-    /// Writes that the disk was given.
-    pub device_writes: u64,
-    /// Bytes of them.
-    pub written: Bytes,
-    /// How far apart writes that followed one another were, as a share of the disk, on average.
-    pub seek_fraction: f64,
-    /// How long it took.
-    pub span: Duration,
-    /// Pages that were put.
-    pub pages: u64,
-    /// Their bytes.
-    pub page_bytes: Bytes,
-    /// What the heap says in the end.
-    pub status: HeapStatus,
-}
-
-impl Outcome {
-    /// Of the slots that have a place, those that have a record.
-    pub fn slot_efficiency(&self) -> f64 {
-        let sum = |of: fn(&forebay_target::heap::allocation::ClassStatistics) -> u64| -> u64 {
-            self.status.classes.iter().map(of).sum()
-        };
-        sum(|class| class.used) as f64 / sum(|class| class.slots).max(1) as f64
-    }
-}
-
 /// A page of a tree.
 struct Node {
-    id: Option<RecordId>,
+    id: Option<u64>,
     /// Bytes of an entry of this page.
     entry: f64,
     entries: u32,
@@ -92,20 +52,11 @@ struct Forest {
     leaves: [Vec<usize>; TREES],
     queue: VecDeque<usize>,
     random: Rc<dyn Random>,
-    pages: u64,
-    page_bytes: u64,
 }
 
 impl Forest {
     fn new(random: Rc<dyn Random>) -> Forest {
-        let mut forest = Forest {
-            nodes: Vec::new(),
-            leaves: Default::default(),
-            queue: VecDeque::new(),
-            random,
-            pages: 0,
-            page_bytes: 0,
-        };
+        let mut forest = Forest { nodes: Vec::new(), leaves: Default::default(), queue: VecDeque::new(), random };
         for tree in 0..TREES {
             let root = forest.node(0, None);
             forest.nodes[root].entries = 1;
@@ -115,14 +66,8 @@ impl Forest {
         forest
     }
 
-    /// A number that is distributed normally, nearly: the sum of twelve.
-    fn normal(&self) -> f64 {
-        let sum: u64 = (0..12).map(|_| self.random.below(1 << 20)).sum();
-        sum as f64 / f64::from(1 << 20) - 6.0
-    }
-
     fn node(&mut self, entries: u32, parent: Option<usize>) -> usize {
-        let entry = ENTRY * (SPREAD * self.normal() - SPREAD * SPREAD / 2.0).exp();
+        let entry = ENTRY * (SPREAD * normal(&*self.random) - SPREAD * SPREAD / 2.0).exp();
         self.nodes.push(Node { id: None, entry, entries, parent, dirty: true, waits: 0 });
         self.nodes.len() - 1
     }
@@ -168,17 +113,15 @@ impl Forest {
     }
 
     /// Writes a page to a new record, and frees the old one: the page above has another address in it then.
-    async fn write(&mut self, heap: &Rc<Heap>, node: usize) -> Result<()> {
+    async fn write(&mut self, store: &impl PageStore, node: usize) -> Result<()> {
         let size = (PAGE + f64::from(self.nodes[node].entries) * self.nodes[node].entry).min(LARGEST_PAGE) as usize;
         let old = self.nodes[node].id.take();
-        let id = heap.put(&bytes(node, self.nodes[node].entries, size)).await?;
+        let id = store.put(&bytes(node, self.nodes[node].entries, size)).await?;
         if let Some(old) = old {
-            heap.free(old).await?;
+            store.free(old).await?;
         }
         self.nodes[node].id = Some(id);
         self.nodes[node].dirty = false;
-        self.pages += 1;
-        self.page_bytes += size as u64;
         if let Some(parent) = self.nodes[node].parent {
             self.nodes[parent].dirty = true;
         }
@@ -186,7 +129,7 @@ impl Forest {
     }
 
     /// Puts a key into each tree.
-    async fn put(&mut self, heap: &Rc<Heap>) -> Result<()> {
+    async fn put(&mut self, store: &impl PageStore) -> Result<()> {
         let mut leaving = Vec::new();
         for tree in 0..TREES {
             let count = self.leaves[tree].len();
@@ -200,7 +143,7 @@ impl Forest {
         }
         while let Some(node) = leaving.pop() {
             if self.nodes[node].dirty && self.nodes[node].waits == 0 {
-                self.write(heap, node).await?;
+                self.write(store, node).await?;
                 if let Some(parent) = self.nodes[node].parent {
                     self.touch(parent, &mut leaving);
                 }
@@ -210,7 +153,7 @@ impl Forest {
     }
 
     /// Writes all pages that have changed, those below others first, and commits.
-    async fn commit(&mut self, heap: &Rc<Heap>) -> Result<()> {
+    async fn commit(&mut self, store: &impl PageStore) -> Result<()> {
         let mut dirty: Vec<usize> = (0..self.nodes.len()).filter(|node| self.nodes[*node].dirty).collect();
         while !dirty.is_empty() {
             for node in &dirty {
@@ -218,15 +161,14 @@ impl Forest {
             }
             let mut above = Vec::new();
             for node in dirty {
-                self.write(heap, node).await?;
+                self.write(store, node).await?;
                 above.extend(self.nodes[node].parent);
             }
             above.sort_unstable();
             above.dedup();
             dirty = above;
         }
-        heap.commit(self.nodes[0].id).await?;
-        Ok(())
+        store.commit(self.nodes[0].id).await
     }
 }
 
@@ -237,46 +179,45 @@ fn bytes(node: usize, entries: u32, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// Runs the load.
-pub fn run(seed: u64, load: &Load) -> Result<Outcome> {
-    if load.keys == 0 || load.per_commit == 0 {
-        return Err(Error::usage("give at least one key, and commit after at least one"));
+/// The load on a store.
+pub struct Running<S> {
+    load: Load,
+    store: S,
+    forest: Forest,
+}
+
+impl<S: PageStore> Running<S> {
+    /// Three empty trees.
+    pub fn new(load: &Load, store: S, random: Rc<dyn Random>) -> Result<Running<S>> {
+        if load.keys == 0 || load.per_commit == 0 {
+            return Err(Error::usage("give at least one key, and commit after at least one"));
+        }
+        Ok(Running { load: *load, store, forest: Forest::new(random) })
     }
-    let world = World::new(seed);
-    let disk = world.disk(load.disk.clone());
-    let env = world.env(disk.clone());
-    let clock = world.clock();
-    let random = world.random();
-    let load = load.clone();
-    world.run(async move {
-        Target::format(env.clone(), fresh::guessed(&env)).await?;
-        let target = Target::open(env).await?;
-        let heap = target.create_heap("/pages", load.settings, load.options).await?;
-        let (began, before) = (clock.now(), disk.counters());
-        let mut forest = Forest::new(random);
-        for key in 1..=load.keys {
-            forest.put(&heap).await?;
-            if key % load.per_commit == 0 || key == load.keys {
-                forest.commit(&heap).await?;
+
+    /// Puts all keys.
+    pub async fn run(&mut self, tell: &Tell) -> Result<()> {
+        let Load { keys, per_commit } = self.load;
+        for key in 1..=keys {
+            self.forest.put(&self.store).await?;
+            if key % per_commit == 0 || key == keys {
+                self.forest.commit(&self.store).await?;
+            }
+            tell_now_and_then(tell, key, keys);
+        }
+        Ok(())
+    }
+
+    /// Reads all pages.
+    pub async fn verify(&mut self) -> Result<()> {
+        let nodes = self.forest.nodes.iter().enumerate();
+        for (node, page) in nodes.filter_map(|(node, page)| Some((node, page.id?))) {
+            if self.store.get(page).await?[..8] != (node as u64).to_le_bytes() {
+                return Err(Error::damaged(format!("record {page:016x} has bytes of another page")));
             }
         }
-        let counters = disk.counters() - before;
-        let outcome = Outcome {
-            device_writes: counters.writes,
-            written: counters.bytes_written,
-            seek_fraction: counters.between_writes.0 as f64 / counters.writes.max(1) as f64 / disk.spec().size.0 as f64,
-            span: clock.now().since(began),
-            pages: forest.pages,
-            page_bytes: Bytes(forest.page_bytes),
-            status: heap.status(),
-        };
-        for (node, page) in forest.nodes.iter().enumerate().filter_map(|(node, page)| Some((node, page.id?))) {
-            if heap.get(page).await?[..8] != (node as u64).to_le_bytes() {
-                return Err(Error::damaged(format!("record {page} has bytes of another page")));
-            }
-        }
-        Ok(outcome)
-    })
+        Ok(())
+    }
 }
 
 #[cfg(test)]
