@@ -183,6 +183,7 @@ pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
                 heaps::end(&service, link);
             }
             Order::Stop(answer) => {
+                heaps::end_all(&service).await;
                 let result = service.target.close().await;
                 sessions::end_all(&service);
                 answer.send(result, 0).await;
@@ -191,6 +192,7 @@ pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
         }
     }
     // The thread that gives orders is gone without a word: what is accepted is still made durable.
+    heaps::end_all(&service).await;
     if service.target.close().await.is_err() {
         sessions::end_all(&service);
     }

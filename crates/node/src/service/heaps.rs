@@ -13,10 +13,13 @@ use forebay_target::heap::HeapOptions;
 use forebay_wire::heap::{HeapActivity, HeapAnswer, HeapAsk, HeapClass, HeapInfo, HeapName, HeapReply, HeapRequest};
 use forebay_wire::heap::{MOST_HEAPS, NewRoot};
 use forebay_wire::object::MOST_AT_ONCE;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+
+/// The most bytes of records that are put in parts and have not come to their end, of all connections.
+const MOST_BEGUN: usize = 512 << 20;
 
 /// Heaps that are used, and by whom.
 #[derive(Default)]
@@ -25,20 +28,61 @@ pub(super) struct Heaps {
     doomed: RefCell<BTreeMap<String, Doomed>>,
     /// Only one is made or opened at a time.
     opening: Turns,
-}
-
-/// A heap, as one connection uses it.
-#[derive(Default)]
-struct Session {
-    turns: Turns,
-    transaction: RefCell<Option<Rc<Transaction>>>,
-    /// What came of a record that is put in parts.
-    begun: RefCell<Vec<u8>>,
+    /// Bytes of records that are put in parts and have not come to their end.
+    begun: Rc<Cell<usize>>,
     held: RefCell<Option<Held>>,
 }
 
-/// A large record that is got in parts.
+/// A heap, as one connection uses it.
+struct Session {
+    link: LinkId,
+    heap: String,
+    turns: Turns,
+    transaction: RefCell<Option<Rc<Transaction>>>,
+    begun: RefCell<Begun>,
+}
+
+/// What came of a record that is put in parts.
+struct Begun {
+    bytes: Vec<u8>,
+    /// Of all such records.
+    all: Rc<Cell<usize>>,
+}
+
+impl Begun {
+    fn new(all: &Rc<Cell<usize>>) -> Begun {
+        Begun { bytes: Vec::new(), all: all.clone() }
+    }
+
+    fn add(&mut self, part: &[u8]) -> Result<()> {
+        if self.bytes.len() + part.len() > LARGEST_RECORD {
+            return Err(Error::usage(format!(
+                "a record has {LARGEST_RECORD} bytes at most; cut it into several, or keep it as an object (nothing was \
+                 changed)"
+            )));
+        }
+        if self.all.get() + part.len() > MOST_BEGUN {
+            return Err(Error::busy(format!(
+                "large records of others have {} already while they are put; try again (nothing was changed)",
+                Bytes(self.all.get() as u64)
+            )));
+        }
+        self.bytes.extend_from_slice(part);
+        self.all.set(self.all.get() + part.len());
+        Ok(())
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.all.set(self.all.get() - self.bytes.len());
+    }
+}
+
+/// The large record that was last got in part, so that it is not read for each part.
 struct Held {
+    link: LinkId,
+    heap: String,
     id: RecordId,
     /// The commit that it was asked of.
     as_of: Option<u64>,
@@ -142,56 +186,82 @@ fn session(service: &Service, link: LinkId, request: &HeapRequest) -> Result<(Rc
     if !sessions.contains_key(&key) && of_link >= MOST_HEAPS {
         return Err(Error::busy(format!("{of_link} heaps are used over this connection already; use another")));
     }
-    let session = sessions.entry(key).or_default().clone();
+    let session = sessions.entry(key).or_insert_with(|| {
+        let (heap, turns) = (request.heap.clone(), Turns::default());
+        let begun = RefCell::new(Begun::new(&service.heaps.begun));
+        Rc::new(Session { link, heap, turns, transaction: RefCell::default(), begun })
+    });
+    let session = session.clone();
     let ticket = session.turns.ticket();
     Ok((session, ticket))
 }
 
 /// Nobody asks over this link any more: what it put and did not commit is undone.
 pub(super) fn end(service: &Rc<Service>, link: LinkId) {
+    // What is held for it has nobody to be held for.
+    let _ = service.heaps.held.borrow_mut().take_if(|held| held.link == link);
     let mut sessions = service.heaps.sessions.borrow_mut();
     let ended: Vec<_> = sessions.extract_if(.., |(of, _), _| *of == link).collect();
     for (_, session) in ended {
         let ticket = session.turns.ticket();
-        service.env.spawner.detach(async move {
-            let _turn = session.turns.wait(ticket).await;
-            let transaction = session.transaction.take();
-            if let Some(transaction) = transaction {
-                // Of a heap that failed, nothing that is not committed stays.
-                let _ = transaction.abort().await;
-            }
-        });
+        service.env.spawner.detach(async move { session.end(ticket).await });
+    }
+}
+
+/// Nobody asks any more: what was not committed is undone.
+pub(super) async fn end_all(service: &Service) {
+    let ended = service.heaps.sessions.take();
+    for session in ended.into_values() {
+        let ticket = session.turns.ticket();
+        session.end(ticket).await;
     }
 }
 
 impl Session {
-    async fn transaction(&self, service: &Service, heap: &str) -> Result<Rc<Transaction>> {
+    async fn transaction(&self, service: &Service) -> Result<Rc<Transaction>> {
         if let Some(transaction) = &*self.transaction.borrow() {
             return Ok(transaction.clone());
         }
-        let opened = open(service, heap).await?;
-        let doomed = service.heaps.doomed.borrow_mut().entry(heap.to_string()).or_default().clone();
+        let opened = open(service, &self.heap).await?;
+        let doomed = service.heaps.doomed.borrow_mut().entry(self.heap.clone()).or_default().clone();
         let transaction = Rc::new(Transaction::new(service.env.clone(), opened, doomed));
         *self.transaction.borrow_mut() = Some(transaction.clone());
         Ok(transaction)
     }
 
+    /// Undoes what is not committed.
+    async fn end(&self, ticket: Ticket) {
+        let _turn = self.turns.wait(ticket).await;
+        let transaction = self.transaction.take();
+        if let Some(transaction) = transaction {
+            // Of a heap that failed, nothing that is not committed stays.
+            let _ = transaction.abort().await;
+        }
+    }
+
     async fn ask(&self, service: &Service, request: HeapRequest, payload: &[u8]) -> Result<HeapAnswer> {
         request.check(payload.len())?;
-        let transaction = self.transaction(service, &request.heap).await?;
+        let transaction = self.transaction(service).await?;
         if let HeapAsk::Get { as_of: Some(commit), .. } | HeapAsk::Root { as_of: Some(commit) } = request.ask {
             check_commit(&transaction, commit)?;
         }
         match request.ask {
             HeapAsk::Put { lengths, from, more } => {
-                let ids = self.put(&transaction, &lengths, from, more, payload).await?;
+                let begun = self.begun.replace(Begun::new(&service.heaps.begun));
+                if from != begun.bytes.len() as u64 {
+                    return Err(Error::usage(format!(
+                        "a record that goes on at byte {from} came after {} bytes of one (nothing was changed)",
+                        begun.bytes.len()
+                    )));
+                }
+                let ids = self.put(&transaction, begun, &lengths, more, payload).await?;
                 Ok(HeapReply::Ids(ids).into())
             }
-            HeapAsk::Get { ids, from, as_of } => self.get(&transaction, &ids, from, as_of).await,
+            HeapAsk::Get { ids, from, as_of } => self.get(service, &transaction, &ids, from, as_of).await,
             HeapAsk::Free { ids } => transaction.free(&ids).await.map(|()| HeapReply::Done.into()),
             HeapAsk::Commit { root } => self.commit(&transaction, root).await,
             HeapAsk::Abort => {
-                self.begun.borrow_mut().clear();
+                self.begun.replace(Begun::new(&service.heaps.begun));
                 transaction.abort().await.map(|()| HeapReply::Done.into())
             }
             HeapAsk::Root { .. } => {
@@ -202,7 +272,7 @@ impl Session {
     }
 
     async fn commit(&self, transaction: &Transaction, root: NewRoot) -> Result<HeapAnswer> {
-        let begun = self.begun.borrow().len();
+        let begun = self.begun.borrow().bytes.len();
         if begun > 0 {
             return Err(Error::usage(format!(
                 "{begun} bytes of a record came without its end; send the rest, or abort (nothing was changed)"
@@ -211,21 +281,15 @@ impl Session {
         transaction.commit(root).await.map(|commit| HeapReply::Committed(commit).into())
     }
 
+    /// Puts the records of a payload, of which the first one goes on with what came before.
     async fn put(
         &self,
         transaction: &Transaction,
+        mut begun: Begun,
         lengths: &[u32],
-        from: u64,
         more: bool,
         payload: &[u8],
     ) -> Result<Vec<RecordId>> {
-        let mut begun = self.begun.take();
-        if from != begun.len() as u64 {
-            return Err(Error::usage(format!(
-                "a record that goes on at byte {from} came after {} bytes of one (nothing was changed)",
-                begun.len()
-            )));
-        }
         let mut rest = payload;
         let mut records = Vec::with_capacity(lengths.len());
         for length in lengths {
@@ -237,32 +301,32 @@ impl Session {
         if more && goes_on.is_none() {
             return Err(Error::usage("no record goes on where there is none (nothing was changed)"));
         }
-        let first = records.first().copied().or(goes_on).filter(|_| from > 0);
-        if let Some(part) = first {
-            if begun.len() + part.len() > LARGEST_RECORD {
-                return Err(Error::usage(format!(
-                    "a record has {LARGEST_RECORD} bytes at most; cut it into several, or keep it as an object (nothing \
-                     was changed)"
-                )));
-            }
-            begun.extend_from_slice(part);
-            match records.first_mut() {
-                Some(record) => *record = &begun,
-                None => {
+        if !begun.bytes.is_empty() {
+            match (records.first_mut(), goes_on) {
+                (Some(first), _) => {
+                    begun.add(first)?;
+                    *first = &begun.bytes;
+                }
+                (None, Some(part)) => {
+                    begun.add(part)?;
                     *self.begun.borrow_mut() = begun;
                     return Ok(Vec::new());
                 }
+                (None, None) => {
+                    return Err(Error::usage("a record that goes on does not go on here (nothing was changed)"));
+                }
             }
         }
+        let mut next = Begun::new(&begun.all);
+        next.add(goes_on.unwrap_or(&[]))?;
         let ids = transaction.put(&records).await?;
-        if let Some(part) = goes_on {
-            *self.begun.borrow_mut() = part.to_vec();
-        }
+        *self.begun.borrow_mut() = next;
         Ok(ids)
     }
 
     async fn get(
         &self,
+        service: &Service,
         transaction: &Transaction,
         ids: &[RecordId],
         from: u64,
@@ -270,19 +334,22 @@ impl Session {
     ) -> Result<HeapAnswer> {
         let most = MOST_AT_ONCE.0 as usize;
         if let (Some(first), true) = (ids.first(), from > 0) {
-            let held = self.held.take().filter(|held| (held.id, held.as_of) == (*first, as_of));
+            let is_it = |held: &mut Held| {
+                (held.link, &held.heap, held.id, held.as_of) == (self.link, &self.heap, *first, as_of)
+            };
+            let held = service.heaps.held.borrow_mut().take_if(is_it);
             let record = match held {
                 Some(held) => held.bytes,
                 None => transaction.get_some(&ids[..1]).await.swap_remove(0)?,
             };
-            return Ok(self.part(*first, as_of, record, from));
+            return Ok(self.part(service, *first, as_of, record, from));
         }
         let (mut found, mut payload) = (Vec::with_capacity(ids.len()), Vec::new());
         while found.len() < ids.len() {
             for record in transaction.get_some(&ids[found.len()..]).await {
                 match record {
                     Ok(record) if record.len() > most && found.is_empty() => {
-                        return Ok(self.part(ids[0], as_of, record, 0));
+                        return Ok(self.part(service, ids[0], as_of, record, 0));
                     }
                     Ok(record) if payload.len() + record.len() > most => {
                         return Ok(HeapAnswer { reply: HeapReply::Records(found), payload });
@@ -299,12 +366,13 @@ impl Session {
     }
 
     /// The bytes of a large record from `from` on, as many as fit; the record is held while there are more.
-    fn part(&self, id: RecordId, as_of: Option<u64>, record: Vec<u8>, from: u64) -> HeapAnswer {
-        let from = (from as usize).min(record.len());
-        let end = record.len().min(from + MOST_AT_ONCE.0 as usize);
-        let (payload, length) = (record[from..end].to_vec(), record.len());
+    fn part(&self, service: &Service, id: RecordId, as_of: Option<u64>, bytes: Vec<u8>, from: u64) -> HeapAnswer {
+        let from = (from as usize).min(bytes.len());
+        let end = bytes.len().min(from + MOST_AT_ONCE.0 as usize);
+        let (payload, length) = (bytes[from..end].to_vec(), bytes.len());
         if end < length {
-            *self.held.borrow_mut() = Some(Held { id, as_of, bytes: record });
+            let (link, heap) = (self.link, self.heap.clone());
+            *service.heaps.held.borrow_mut() = Some(Held { link, heap, id, as_of, bytes });
         }
         HeapAnswer { reply: HeapReply::Records(vec![Ok(length as u64)]), payload }
     }
@@ -317,3 +385,6 @@ fn check_commit(transaction: &Transaction, commit: u64) -> Result<()> {
     }
     Err(Error::usage(format!("commit {commit} cannot be read; the one that can is the last, {last}")))
 }
+
+#[cfg(test)]
+mod tests;

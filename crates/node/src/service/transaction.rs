@@ -1,14 +1,15 @@
 //! What was put into a heap and freed in it over one connection, and is not committed.
 //!
 //! Records lie in the heap as soon as they are put, and are freed when they are undone; what is freed stays until the
-//! commit, which nobody else can make fail: a record that one transaction frees is refused to every other one.
+//! commit, which nobody else can make fail: a record that one transaction frees is refused to every other one. If another
+//! one commits meanwhile, what was put here is durable with that, and so is its undoing made.
 
 use forebay_env::Env;
 use forebay_model::heap::RecordId;
 use forebay_model::{Error, Result};
 use forebay_target::Heap;
 use forebay_wire::heap::{MOST_UNCOMMITTED, NewRoot};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -23,13 +24,15 @@ pub(super) struct Transaction {
     env: Env,
     heap: Rc<Heap>,
     put: RefCell<BTreeSet<RecordId>>,
+    /// The last commit when the first of them was put, also if that was freed again.
+    since: Cell<Option<u64>>,
     freed: RefCell<BTreeSet<RecordId>>,
     doomed: Doomed,
 }
 
 impl Transaction {
     pub(super) fn new(env: Env, heap: Rc<Heap>, doomed: Doomed) -> Transaction {
-        Transaction { env, heap, put: RefCell::default(), freed: RefCell::default(), doomed }
+        Transaction { env, heap, put: RefCell::default(), since: Cell::new(None), freed: RefCell::default(), doomed }
     }
 
     pub(super) fn heap(&self) -> &Rc<Heap> {
@@ -49,6 +52,7 @@ impl Transaction {
     /// Puts records, all or none; their ids, in order.
     pub(super) async fn put(&self, records: &[&[u8]]) -> Result<Vec<RecordId>> {
         self.check_room(records.len())?;
+        self.since.set(self.since.get().or_else(|| Some(self.heap.status().commit)));
         let mut ids = Vec::with_capacity(records.len());
         for record in records {
             match self.heap.put(record).await {
@@ -136,6 +140,7 @@ impl Transaction {
         gone?;
         let commit = self.heap.commit(root).await?;
         self.put.borrow_mut().clear();
+        self.since.set(None);
         Ok(commit)
     }
 
@@ -146,6 +151,9 @@ impl Transaction {
         let put = std::mem::take(&mut *self.put.borrow_mut());
         for id in put {
             self.heap.free(id).await?;
+        }
+        if self.since.take().is_some_and(|since| self.heap.status().commit > since) {
+            self.heap.commit(self.heap.root()).await?;
         }
         Ok(())
     }
