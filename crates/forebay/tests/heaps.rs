@@ -10,6 +10,7 @@ use forebay_sim::seeds;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// Bytes that follow from a number, and look like none other; their length follows from it, too.
 fn content(number: u64) -> Vec<u8> {
@@ -367,7 +368,10 @@ fn two_processes_at_once_commit_each_its_own_and_what_one_stops_is_gone() {
             assert_eq!(output.stdout, b"", "nothing was acknowledged");
             drop(input);
             // The end of the connection is on its way.
-            while used(&place, "/h") > now {}
+            let began = Instant::now();
+            while used(&place, "/h") > now {
+                assert!(began.elapsed() < Duration::from_secs(30), "something stays");
+            }
             assert_eq!(used(&place, "/h"), now);
         }
         owner.into_iter().for_each(end);

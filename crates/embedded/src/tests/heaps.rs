@@ -10,6 +10,7 @@ use forebay_wire::object::MOST_AT_ONCE;
 use forebay_wire::{FrameReader, FrameWriter, RequestId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
+use std::time::{Duration, Instant};
 
 const HEAP: &str = "/pages";
 
@@ -98,7 +99,10 @@ fn what_is_not_committed_is_undone_by_an_abort_and_by_the_end_of_the_connection(
         drop(heap);
         // Somebody else may free it once the end of the connection has arrived.
         let mut other = cluster.heaps().open(HEAP).expect("opened");
-        while other.free(&kept[1..2]).is_err_and(|error| error.kind == Kind::Busy) {}
+        let began = Instant::now();
+        while other.free(&kept[1..2]).is_err_and(|error| error.kind == Kind::Busy) {
+            assert!(began.elapsed() < Duration::from_secs(30), "its end has not arrived");
+        }
         other.abort().expect("aborted");
         assert_eq!(used(cluster, HEAP), 3);
     }
