@@ -2,7 +2,7 @@
 
 use crate::peer::Peer;
 use forebay_model::ring::{Pinned, RingSpec};
-use forebay_model::{Kind, Result};
+use forebay_model::{Error, Kind, Result};
 use forebay_wire::command::{Reply, Request};
 
 /// Asks `peer` for what another, which went away before it answered, was asked for. What that one did counts.
@@ -27,6 +27,10 @@ pub fn again(peer: &dyn Peer, request: &Request) -> Result<Reply> {
                 _ => Err(error),
             }
         }
+        (Request::CreateHeap { heap, .. }, Kind::Exists) => Err(Error::exists(format!(
+            "{}; it may be the one that was asked for, made before the connection ended: `forebay heap stat {heap}`",
+            error.message
+        ))),
         _ => Err(error),
     }
 }

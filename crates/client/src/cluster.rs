@@ -1,6 +1,7 @@
 //! A cluster, as a program holds it.
 
 use crate::answer::{Answer, Event, conjunction};
+use crate::heaps::Heaps;
 use crate::objects::Objects;
 use crate::peer::Peer;
 use crate::recorder::{Recorder, RecorderOptions};
@@ -232,6 +233,11 @@ impl Cluster {
         Objects::over(self.peer.clone())
     }
 
+    /// The heaps.
+    pub fn heaps(&self) -> Heaps {
+        Heaps::over(self.peer.clone())
+    }
+
     /// Monotonic time, as recorders count it.
     pub fn now(&self) -> Moment {
         self.peer.now()
@@ -270,6 +276,8 @@ pub(crate) fn unexpected(reply: &Reply) -> Error {
         Reply::Plans(_) => "plans",
         Reply::Scrubbed(_) => "how far a scrub is",
         Reply::Settings(_) => "settings",
+        Reply::Heaps(_) => "heaps",
+        Reply::Heap(_) => "a heap",
     };
     Error::damaged(format!("a node answered with {shape} what it was not asked: use the same release on both sides"))
 }

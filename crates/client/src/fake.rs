@@ -1,6 +1,6 @@
 //! A peer for tests: a ring in memory whose other side can be slow, and can go away.
 
-use crate::peer::{AnswerLink, Block, ObjectLink, Part, Peer, WriterLink};
+use crate::peer::{AnswerLink, Block, HeapLink, ObjectLink, Part, Peer, WriterLink};
 use crate::stopper::Stopper;
 use forebay_env::{Buffer, Slab};
 use forebay_model::block::View;
@@ -197,6 +197,10 @@ impl Peer for Arc<Fake> {
 
     fn objects(&self) -> Result<Box<dyn ObjectLink>> {
         Err(Error::usage("it has no objects"))
+    }
+
+    fn heaps(&self) -> Result<Box<dyn HeapLink>> {
+        Err(Error::usage("it has no heaps"))
     }
 
     fn now(&self) -> Moment {

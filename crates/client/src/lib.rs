@@ -1,8 +1,9 @@
 //! The public Rust API: [`Cluster`] is what a program holds; [`Recorder`] writes into a ring, [`Answer`] reads from it;
-//! [`Objects`] are bytes under names.
+//! [`Objects`] are bytes under names, [`Heaps`] have small records under ids.
 //!
 //! - [`cluster`]: everything that is asked once; [`recorder`] and [`answer`]: streams in and out.
 //! - [`objects`]: bytes under an id or a name.
+//! - [`heaps`]: records, in transactions.
 //! - [`peer`]: what a cluster is reached by: in this process, or through a connection ([`remote`]).
 //! - [`again`]: what is asked twice takes effect once.
 //! - [`stopper`]: how another thread ends a wait.
@@ -16,6 +17,7 @@ pub mod answer;
 pub mod cluster;
 #[cfg(test)]
 mod fake;
+pub mod heaps;
 pub mod objects;
 pub mod peer;
 pub mod recorder;
@@ -26,6 +28,7 @@ pub use answer::{Answer, Event};
 pub use cluster::{Cluster, QueryOptions};
 pub use forebay_model::PlanRequest;
 pub use forebay_wire::command::{Activity, Durable, Info, TargetInfo, TargetPlan, TargetProfile};
+pub use heaps::Heaps;
 pub use objects::Objects;
 pub use peer::Peer;
 pub use recorder::{Recorder, RecorderOptions, RecorderProgress};

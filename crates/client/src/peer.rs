@@ -5,6 +5,7 @@ use forebay_env::Buffer;
 use forebay_model::ring::{Batch, QuerySummary};
 use forebay_model::{Moment, Result, Timestamp};
 use forebay_wire::command::{Durable, QueryRequest, Reply, Request, WriterOpened};
+use forebay_wire::heap::{HeapAnswer, HeapRequest};
 use forebay_wire::object::{ObjectAnswer, ObjectRequest};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 /// A way to a cluster: in this process, or in another. Calls block.
 ///
 /// A peer whose other side goes away finds another by itself: an error of kind disconnected means that it tried and
-/// gave up, or that a stream ([`WriterLink`], [`AnswerLink`], [`ObjectLink`]) broke and has to be opened again.
+/// gave up, or that a stream ([`WriterLink`], [`AnswerLink`], [`ObjectLink`], [`HeapLink`]) broke and has to be opened again.
 pub trait Peer: Send + Sync {
     /// Asks once.
     fn call(&self, request: Request) -> Result<Reply>;
@@ -25,6 +26,9 @@ pub trait Peer: Send + Sync {
 
     /// A way to the objects.
     fn objects(&self) -> Result<Box<dyn ObjectLink>>;
+
+    /// A way to the records of heaps.
+    fn heaps(&self) -> Result<Box<dyn HeapLink>>;
 
     /// Monotonic time.
     fn now(&self) -> Moment;
@@ -101,4 +105,14 @@ pub trait ObjectLink: Send {
 
     /// Waits for the answer to the oldest request that has none. An error of the outer kind means that the link broke.
     fn receive(&mut self) -> Result<Result<ObjectAnswer>>;
+}
+
+/// Requests about the records of heaps, several of them under way; as an [`ObjectLink`]. What was put and freed over it,
+/// and not committed, is undone with its end.
+pub trait HeapLink: Send {
+    /// Hands over a request with what it puts; the answer is not waited for.
+    fn send(&mut self, request: &HeapRequest, payload: &Arc<Vec<u8>>) -> Result<()>;
+
+    /// Waits for the answer to the oldest request that has none. An error of the outer kind means that the link broke.
+    fn receive(&mut self) -> Result<Result<HeapAnswer>>;
 }

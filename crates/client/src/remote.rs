@@ -8,7 +8,7 @@ mod objects;
 mod patient;
 mod writer;
 
-use crate::peer::{AnswerLink, ObjectLink, Peer, WriterLink};
+use crate::peer::{AnswerLink, HeapLink, ObjectLink, Peer, WriterLink};
 use answer::RemoteAnswer;
 use forebay_env::Network;
 use forebay_env::network::Stream;
@@ -139,6 +139,10 @@ impl Peer for Remote {
     }
 
     fn objects(&self) -> Result<Box<dyn ObjectLink>> {
+        Ok(Box::new(RemoteObjects::over(self.connection()?)))
+    }
+
+    fn heaps(&self) -> Result<Box<dyn HeapLink>> {
         Ok(Box::new(RemoteObjects::over(self.connection()?)))
     }
 

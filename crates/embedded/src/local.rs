@@ -1,13 +1,14 @@
 //! The targets of this process, as a peer.
 
 use forebay_client::Stopper;
-use forebay_client::peer::{AnswerLink, Block, ObjectLink, Part, Peer, WriterLink};
+use forebay_client::peer::{AnswerLink, Block, HeapLink, ObjectLink, Part, Peer, WriterLink};
 use forebay_env::Buffer;
 use forebay_env::real::{clock, random};
 use forebay_model::{Error, Kind, Moment, Result, Timestamp};
 use forebay_node::objects::Pending;
 use forebay_node::{Answer, Host, Writer, answer};
 use forebay_wire::command::{Durable, OpenWriter, QueryRequest, Reply, Request, WriterOpened};
+use forebay_wire::heap::{HeapAnswer, HeapRequest};
 use forebay_wire::object::{ObjectAnswer, ObjectRequest};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,7 +31,11 @@ impl Peer for LocalPeer {
     }
 
     fn objects(&self) -> Result<Box<dyn ObjectLink>> {
-        Ok(Box::new(LocalObjects { link: self.0.objects(), pending: VecDeque::new() }))
+        Ok(Box::new(LocalObjects { link: self.0.objects(), coming: Coming::default() }))
+    }
+
+    fn heaps(&self) -> Result<Box<dyn HeapLink>> {
+        Ok(Box::new(LocalHeaps { link: self.0.heaps(), coming: Coming::default() }))
     }
 
     fn now(&self) -> Moment {
@@ -119,29 +124,66 @@ impl AnswerLink for LocalAnswer {
     }
 }
 
-/// Requests about objects in this process.
-struct LocalObjects {
-    link: forebay_node::ObjectLink,
-    pending: VecDeque<Result<Pending>>,
+/// Answers to requests of this process, in order.
+struct Coming<A>(VecDeque<Result<Pending<A>>>);
+
+impl<A> Default for Coming<A> {
+    fn default() -> Coming<A> {
+        Coming(VecDeque::new())
+    }
 }
 
-impl ObjectLink for LocalObjects {
-    fn send(&mut self, request: &ObjectRequest, payload: &Arc<Vec<u8>>) -> Result<()> {
-        match self.link.ask(request.clone(), payload.clone()) {
+impl<A: Send> Coming<A> {
+    fn asked(&mut self, pending: Result<Pending<A>>) -> Result<()> {
+        match pending {
             Err(error) if error.kind == Kind::Disconnected => Err(error),
             // What is refused at once is refused in its turn.
             pending => {
-                self.pending.push_back(pending);
+                self.0.push_back(pending);
                 Ok(())
             }
         }
     }
 
-    fn receive(&mut self) -> Result<Result<ObjectAnswer>> {
+    fn next(&mut self) -> Result<Result<A>> {
         let nothing = || Err(Error::usage("nothing was asked over this link"));
-        match self.pending.pop_front().unwrap_or_else(nothing).and_then(Pending::wait) {
+        match self.0.pop_front().unwrap_or_else(nothing).and_then(Pending::wait) {
             Err(error) if error.kind == Kind::Disconnected => Err(error),
             answer => Ok(answer),
         }
+    }
+}
+
+/// Requests about objects in this process.
+struct LocalObjects {
+    link: forebay_node::ObjectLink,
+    coming: Coming<ObjectAnswer>,
+}
+
+impl ObjectLink for LocalObjects {
+    fn send(&mut self, request: &ObjectRequest, payload: &Arc<Vec<u8>>) -> Result<()> {
+        let pending = self.link.ask(request.clone(), payload.clone());
+        self.coming.asked(pending)
+    }
+
+    fn receive(&mut self) -> Result<Result<ObjectAnswer>> {
+        self.coming.next()
+    }
+}
+
+/// Requests about records of heaps in this process.
+struct LocalHeaps {
+    link: forebay_node::HeapLink,
+    coming: Coming<HeapAnswer>,
+}
+
+impl HeapLink for LocalHeaps {
+    fn send(&mut self, request: &HeapRequest, payload: &Arc<Vec<u8>>) -> Result<()> {
+        let pending = self.link.ask(request.clone(), payload.clone());
+        self.coming.asked(pending)
+    }
+
+    fn receive(&mut self) -> Result<Result<HeapAnswer>> {
+        self.coming.next()
     }
 }

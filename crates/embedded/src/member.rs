@@ -7,7 +7,7 @@ use crate::local::{self, LocalPeer};
 use crate::settings::{self, Settings};
 use forebay_client::Remote;
 use forebay_client::again::again;
-use forebay_client::peer::{AnswerLink, ObjectLink, Peer, WriterLink};
+use forebay_client::peer::{AnswerLink, HeapLink, ObjectLink, Peer, WriterLink};
 use forebay_env::Network;
 use forebay_env::real::file::{self, Lock};
 use forebay_env::real::{self, OpenMode, UnixNetwork, clock};
@@ -195,6 +195,10 @@ impl Peer for Member {
 
     fn objects(&self) -> Result<Box<dyn ObjectLink>> {
         self.with(|peer, _| peer.objects())
+    }
+
+    fn heaps(&self) -> Result<Box<dyn HeapLink>> {
+        self.with(|peer, _| peer.heaps())
     }
 
     fn now(&self) -> Moment {

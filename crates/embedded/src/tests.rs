@@ -1,6 +1,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod directory;
+mod heaps;
 mod objects;
 mod recording;
 mod sharing;

@@ -2,7 +2,7 @@
 
 use crate::args::span;
 use crate::commands::{
-    check, demo, export, format, gaps, get, nbd, object, pin, plan, profile, put, query, record, ring,
+    check, demo, export, format, gaps, get, heap, nbd, object, pin, plan, profile, put, query, record, ring,
 };
 use crate::commands::{scrub, status, target, volume};
 use clap::{Args, Parser, Subcommand};
@@ -67,7 +67,7 @@ pub enum Command {
     Put(put::PutArgs),
     /// Write an object, or a part of it, to a file or standard output
     Get(get::GetArgs),
-    /// List objects and rings
+    /// List objects, rings and heaps
     Ls(object::LsArgs),
     /// Everything about one object
     Stat(object::StatArgs),
@@ -81,6 +81,9 @@ pub enum Command {
     /// Show and choose how targets keep objects: what goes to logs, and memory for reading ahead
     #[command(subcommand)]
     Target(target::TargetCommand),
+    /// Create heaps of small records under ids; put, get, free and commit records
+    #[command(subcommand)]
+    Heap(heap::HeapCommand),
     /// Serve an object as a block device over NBD, until stopped
     Nbd(nbd::NbdArgs),
     /// Rings, promises, losses, headroom and health

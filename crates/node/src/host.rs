@@ -1,12 +1,14 @@
 //! Targets on their threads, and which of them has a name.
 
 use crate::answer::Answer;
+use crate::heaps::HeapLink;
 use crate::objects::ObjectLink;
 use crate::service::{self, LinkId, Order, QueryId, SessionId};
 use crate::writer::Writer;
 use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::pipe::{Inlet, Outlet, pipe};
 use forebay_env::real::{self, Opened, process, thread};
+use forebay_model::heap::HeapSettings;
 use forebay_model::ring::RingSpec;
 use forebay_model::{Error, Kind, Result, TargetId};
 use forebay_target::Target;
@@ -22,7 +24,7 @@ pub struct Host {
     targets: Vec<Running>,
     /// Numbers for sessions and queries.
     next: AtomicU64,
-    /// Held while a ring is created, so that no two targets get the same name.
+    /// Held while a ring or a heap is created, so that no two targets get the same name.
     creating: Mutex<()>,
 }
 
@@ -104,7 +106,11 @@ impl Host {
     pub fn call(&self, request: Request) -> Result<Reply> {
         match &request {
             Request::CreateRing(spec) => self.create_ring(spec),
-            Request::Info | Request::Status { ring: None } | Request::Profiles | Request::Plan(_) => self.all(&request),
+            Request::Info | Request::Status { ring: None } | Request::Profiles | Request::Plan(_) | Request::Heaps => {
+                self.all(&request)
+            }
+            Request::CreateHeap { heap, settings } => self.create_heap(heap, *settings),
+            Request::HeapInfo { heap } => self.with_heap(heap)?.call(&request),
             Request::SetProfile { target, .. }
             | Request::Measure { target, .. }
             | Request::Scrub { target, .. }
@@ -144,7 +150,17 @@ impl Host {
     /// A way to the objects of all targets.
     pub fn objects(&self) -> ObjectLink {
         let link = LinkId(self.next.fetch_add(1, Ordering::Relaxed));
-        ObjectLink::new(link, self.targets.iter().map(|target| (target.id, target.handle.clone())).collect())
+        ObjectLink::new(link, self.handles())
+    }
+
+    /// A way to the heaps of all targets.
+    pub fn heaps(&self) -> HeapLink {
+        let link = LinkId(self.next.fetch_add(1, Ordering::Relaxed));
+        HeapLink::new(link, self.handles())
+    }
+
+    fn handles(&self) -> Vec<(TargetId, TargetHandle)> {
+        self.targets.iter().map(|target| (target.id, target.handle.clone())).collect()
     }
 
     /// Makes everything durable and closes the targets. Whoever still records or reads is told that this process goes
@@ -190,6 +206,17 @@ impl Host {
         Err(missing)
     }
 
+    /// The target that has the heap.
+    fn with_heap(&self, heap: &str) -> Result<&TargetHandle> {
+        if let [only] = &self.targets[..] {
+            return Ok(&only.handle);
+        }
+        let Reply::Heaps(heaps) = self.all(&Request::Heaps)? else { return Err(Error::missing("there are no heaps")) };
+        let found = heaps.into_iter().find(|found| found.name == heap).map(|found| found.target);
+        let target = self.targets.iter().find(|target| Some(target.id) == found);
+        Ok(&target.ok_or_else(|| Error::missing(format!("there is no heap {heap}")))?.handle)
+    }
+
     /// Asks all targets and joins their answers.
     fn all(&self, request: &Request) -> Result<Reply> {
         let mut joined: Option<Reply> = None;
@@ -201,6 +228,7 @@ impl Host {
                 (Some(Reply::Rings(all)), Reply::Rings(mut more)) => all.append(&mut more),
                 (Some(Reply::Profiles(all)), Reply::Profiles(mut more)) => all.append(&mut more),
                 (Some(Reply::Plans(all)), Reply::Plans(mut more)) => all.append(&mut more),
+                (Some(Reply::Heaps(all)), Reply::Heaps(mut more)) => all.append(&mut more),
                 (Some(_), _) => {}
             }
         }
@@ -214,15 +242,40 @@ impl Host {
     /// Creates a ring on the first target that can promise it.
     fn create_ring(&self, spec: &RingSpec) -> Result<Reply> {
         let _creating = self.creating.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.targets.len() > 1
-            && let Ok(Reply::Rings(rings)) = self.all(&Request::Status { ring: None })
-            && rings.iter().any(|ring| ring.spec.name == spec.name)
-        {
-            return Err(Error::exists(format!("there is a ring {} already", spec.name)));
+        self.check_unused(&spec.name)?;
+        self.on_the_first(&Request::CreateRing(spec.clone()))
+    }
+
+    /// Creates a heap on the first target that has room for it.
+    fn create_heap(&self, heap: &str, settings: HeapSettings) -> Result<Reply> {
+        let _creating = self.creating.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check_unused(heap)?;
+        self.on_the_first(&Request::CreateHeap { heap: heap.to_string(), settings })
+    }
+
+    /// Refuses a name that a ring or a heap on any target has; one target alone finds that out by itself.
+    fn check_unused(&self, name: &str) -> Result<()> {
+        if self.targets.len() <= 1 {
+            return Ok(());
         }
+        if let Ok(Reply::Rings(rings)) = self.all(&Request::Status { ring: None })
+            && rings.iter().any(|ring| ring.spec.name == name)
+        {
+            return Err(Error::exists(format!("there is a ring {name} already")));
+        }
+        if let Ok(Reply::Heaps(heaps)) = self.all(&Request::Heaps)
+            && heaps.iter().any(|heap| heap.name == name)
+        {
+            return Err(Error::exists(format!("there is a heap {name} already")));
+        }
+        Ok(())
+    }
+
+    /// Asks one target after the other until one does not refuse.
+    fn on_the_first(&self, request: &Request) -> Result<Reply> {
         let mut refusal = None;
         for target in &self.targets {
-            match target.handle.call(&Request::CreateRing(spec.clone())) {
+            match target.handle.call(request) {
                 Err(error) if matches!(error.kind, Kind::Refused | Kind::Full | Kind::Missing) => {
                     refusal.get_or_insert(error);
                 }

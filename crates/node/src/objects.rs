@@ -16,9 +16,9 @@ pub struct ObjectLink {
 }
 
 /// An answer that will come.
-pub struct Pending {
+pub struct Pending<A> {
     target: TargetHandle,
-    answer: Outlet<Result<ObjectAnswer>>,
+    answer: Outlet<Result<A>>,
 }
 
 impl ObjectLink {
@@ -27,12 +27,12 @@ impl ObjectLink {
     }
 
     /// Asks; the payload is free again when the answer is there.
-    pub fn ask(&self, request: ObjectRequest, payload: Arc<Vec<u8>>) -> Result<Pending> {
+    pub fn ask(&self, request: ObjectRequest, payload: Arc<Vec<u8>>) -> Result<Pending<ObjectAnswer>> {
         let found = self.targets.iter().find(|(id, _)| *id == request.target);
         let (_, target) = found.ok_or_else(|| Error::missing(format!("there is no target {}", request.target)))?;
         let (inlet, answer) = pipe(0);
         target.order(Order::Object { link: self.link, request, payload, answer: inlet })?;
-        Ok(Pending { target: target.clone(), answer })
+        Ok(Pending::new(target.clone(), answer))
     }
 }
 
@@ -45,9 +45,13 @@ impl Drop for ObjectLink {
     }
 }
 
-impl Pending {
+impl<A: Send> Pending<A> {
+    pub(crate) fn new(target: TargetHandle, answer: Outlet<Result<A>>) -> Pending<A> {
+        Pending { target, answer }
+    }
+
     /// Waits for the answer.
-    pub fn wait(mut self) -> Result<ObjectAnswer> {
+    pub fn wait(mut self) -> Result<A> {
         self.answer.receive_blocking().unwrap_or_else(|| Err(self.target.gone()))
     }
 }

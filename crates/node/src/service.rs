@@ -2,9 +2,11 @@
 //! that none waits for another.
 
 mod asks;
+mod heaps;
 pub(crate) mod objects;
 mod queries;
 mod sessions;
+mod transaction;
 
 use crate::watch::Watch;
 use crate::writer::Opening;
@@ -15,7 +17,9 @@ use forebay_model::ring::{Batch, QuerySummary};
 use forebay_model::{Moment, Result};
 use forebay_target::Target;
 use forebay_wire::command::{OpenWriter, QueryRequest, Reply, Request};
+use forebay_wire::heap::{HeapAnswer, HeapRequest};
 use forebay_wire::object::{ObjectAnswer, ObjectRequest};
+use heaps::Heaps;
 pub use objects::LinkId;
 use objects::Links;
 use queries::Queries;
@@ -96,6 +100,17 @@ pub enum Order {
         /// Where the answer goes.
         answer: Inlet<Result<ObjectAnswer>>,
     },
+    /// One request about the records of a heap, one answer.
+    Heap {
+        /// Whose transaction it belongs to.
+        link: LinkId,
+        /// The request.
+        request: HeapRequest,
+        /// What it puts.
+        payload: Arc<Vec<u8>>,
+        /// Where the answer goes.
+        answer: Inlet<Result<HeapAnswer>>,
+    },
     /// Nobody asks over this link any more.
     EndLink(LinkId),
     /// Make everything durable and end.
@@ -109,14 +124,22 @@ struct Service {
     sessions: Sessions,
     queries: Queries,
     links: Links,
+    heaps: Heaps,
     /// The device is being measured, past the scheduler.
     measuring: Cell<bool>,
 }
 
 /// Carries out orders until it is told to stop, or nobody can give one any more.
 pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
-    let (sessions, queries, links) = (Sessions::default(), Queries::default(), Links::default());
-    let service = Rc::new(Service { env, target, sessions, queries, links, measuring: Cell::new(false) });
+    let service = Rc::new(Service {
+        env,
+        target,
+        sessions: Sessions::default(),
+        queries: Queries::default(),
+        links: Links::default(),
+        heaps: Heaps::default(),
+        measuring: Cell::new(false),
+    });
     while let Some(order) = orders.receive().await {
         match order {
             Order::Ask { request, answer } => {
@@ -154,8 +177,13 @@ pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
                     answer.send(result, 0).await;
                 });
             }
-            Order::EndLink(link) => objects::end(&service, link),
+            Order::Heap { link, request, payload, answer } => heaps::ask(&service, link, request, payload, answer),
+            Order::EndLink(link) => {
+                objects::end(&service, link);
+                heaps::end(&service, link);
+            }
             Order::Stop(answer) => {
+                heaps::end_all(&service).await;
                 let result = service.target.close().await;
                 sessions::end_all(&service);
                 answer.send(result, 0).await;
@@ -164,6 +192,7 @@ pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
         }
     }
     // The thread that gives orders is gone without a word: what is accepted is still made durable.
+    heaps::end_all(&service).await;
     if service.target.close().await.is_err() {
         sessions::end_all(&service);
     }

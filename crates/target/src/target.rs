@@ -391,6 +391,13 @@ impl Target {
         self.rings.borrow().values().map(|r| r.status()).collect()
     }
 
+    /// The names of all heaps, and the space that each has.
+    pub fn heap_names(&self) -> Vec<(String, Bytes)> {
+        let data = self.core.layout().data(true);
+        let catalog = self.core.catalog.borrow();
+        catalog.heaps.values().map(|heap| (heap.name.clone(), data * heap.groups.len() as u64)).collect()
+    }
+
     /// Runs of free groups, as byte ranges.
     pub fn free_runs(&self) -> Vec<Range<Bytes>> {
         let layout = self.core.layout();

@@ -5,8 +5,10 @@
 //! its blocks ([`Append`]) have no answer of their own. `docs/protocol/commands.md` describes every command.
 
 use crate::frame::{Command, Flags, Head, RequestId};
+use crate::heap::{HeapInfo, HeapName};
 use crate::reader::FrameReader;
 use crate::writer::FrameWriter;
+use forebay_model::heap::HeapSettings;
 use forebay_model::ring::{Item, Pin, Pinned, QuerySummary, RingSpec, RingStatus};
 use forebay_model::scrub::Scrubbed;
 use forebay_model::settings::{SettingsChange, TargetSettings};
@@ -50,6 +52,12 @@ impl Command {
     pub const SCRUB: Command = Command(29);
     /// [`Request::Settings`].
     pub const SETTINGS: Command = Command(30);
+    /// [`Request::CreateHeap`].
+    pub const CREATE_HEAP: Command = Command(64);
+    /// [`Request::Heaps`].
+    pub const HEAPS: Command = Command(65);
+    /// [`Request::HeapInfo`].
+    pub const HEAP_INFO: Command = Command(66);
     /// [`QueryRequest`].
     pub const QUERY: Command = Command(32);
     /// [`CancelQuery`].
@@ -153,6 +161,20 @@ pub enum Request {
         /// What is chosen anew.
         change: SettingsChange,
     },
+    /// Creates a heap on the first target that has room for it: [`Reply::Heap`].
+    CreateHeap {
+        /// Its name.
+        heap: String,
+        /// What it is set to.
+        settings: HeapSettings,
+    },
+    /// Which heaps there are: [`Reply::Heaps`].
+    Heaps,
+    /// One heap, as it says of itself: [`Reply::Heap`].
+    HeapInfo {
+        /// The heap.
+        heap: String,
+    },
 }
 
 /// The answer to a [`Request`].
@@ -180,6 +202,10 @@ pub enum Reply {
     Scrubbed(Box<Scrubbed>),
     /// What is chosen for a target.
     Settings(TargetSettings),
+    /// Heaps.
+    Heaps(Vec<HeapName>),
+    /// One heap.
+    Heap(Box<HeapInfo>),
 }
 
 /// Who serves a cluster, and which targets.
@@ -364,6 +390,9 @@ impl Request {
             Request::Plan(_) => Command::PLAN,
             Request::Scrub { .. } => Command::SCRUB,
             Request::Settings { .. } => Command::SETTINGS,
+            Request::CreateHeap { .. } => Command::CREATE_HEAP,
+            Request::Heaps => Command::HEAPS,
+            Request::HeapInfo { .. } => Command::HEAP_INFO,
         }
     }
 
@@ -371,7 +400,7 @@ impl Request {
     pub fn send(&self, writer: &mut FrameWriter<impl Write>, id: RequestId) -> Result<()> {
         let (command, none) = (self.command(), Flags::NONE);
         match self {
-            Request::Info | Request::Profiles => writer.send(id, command, none, &(), &[]),
+            Request::Info | Request::Profiles | Request::Heaps => writer.send(id, command, none, &(), &[]),
             Request::Status { ring } => writer.send(id, command, none, ring, &[]),
             Request::CreateRing(spec) => writer.send(id, command, none, spec, &[]),
             Request::DeleteRing { ring } | Request::Pins { ring } => writer.send(id, command, none, ring, &[]),
@@ -386,6 +415,8 @@ impl Request {
                 writer.send(id, command, none, &(target, rate, span, anew), &[])
             }
             Request::Settings { target, change } => writer.send(id, command, none, &(target, change), &[]),
+            Request::CreateHeap { heap, settings } => writer.send(id, command, none, &(heap, settings), &[]),
+            Request::HeapInfo { heap } => writer.send(id, command, none, heap, &[]),
         }
     }
 
@@ -410,6 +441,9 @@ impl Request {
                 Request::Scrub { target, rate, span, anew }
             }
             Command::SETTINGS => reader.decode().map(|(target, change)| Request::Settings { target, change })?,
+            Command::CREATE_HEAP => reader.decode().map(|(heap, settings)| Request::CreateHeap { heap, settings })?,
+            Command::HEAPS => reader.decode().map(|()| Request::Heaps)?,
+            Command::HEAP_INFO => Request::HeapInfo { heap: reader.decode()? },
             _ => return Ok(None),
         }))
     }

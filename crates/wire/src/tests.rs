@@ -70,6 +70,23 @@ fn chance_bytes(state: &mut u64, most: u64) -> Vec<u8> {
     (0..length).map(|_| next(state) as u8).collect()
 }
 
+/// A frame whose body is these bytes.
+pub(crate) fn with_body(command: Command, body: &[u8]) -> Vec<u8> {
+    /// As they are, without a length before them.
+    struct Raw<'a>(&'a [u8]);
+    impl serde::Serialize for Raw<'_> {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            use serde::ser::SerializeTuple;
+            let mut tuple = serializer.serialize_tuple(self.0.len())?;
+            self.0.iter().try_for_each(|byte| tuple.serialize_element(byte))?;
+            tuple.end()
+        }
+    }
+    let mut writer = FrameWriter::new(Vec::new());
+    writer.send(RequestId(7), command, Flags::NONE, &Raw(body), &[]).expect("it fits");
+    writer.into_inner()
+}
+
 #[test]
 fn random_frames_arrive_as_they_were_sent_however_the_stream_cuts_them() {
     let seed = std::env::var("WIRE_SEED").ok().map_or(1, |text| text.parse().expect("WIRE_SEED is a number"));

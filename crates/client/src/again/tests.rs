@@ -1,5 +1,6 @@
 use super::again;
-use crate::peer::{AnswerLink, ObjectLink, Peer, WriterLink};
+use crate::peer::{AnswerLink, HeapLink, ObjectLink, Peer, WriterLink};
+use forebay_model::heap::HeapSettings;
 use forebay_model::ring::{Pin, Pinned, RingSpec, RingState, RingStatus};
 use forebay_model::{Bytes, Error, Kind, Moment, Rate, Result, Timestamp};
 use forebay_wire::command::{QueryRequest, Reply, Request};
@@ -39,6 +40,10 @@ impl Peer for Script {
 
     fn objects(&self) -> Result<Box<dyn ObjectLink>> {
         Err(Error::usage("it has no objects"))
+    }
+
+    fn heaps(&self) -> Result<Box<dyn HeapLink>> {
+        Err(Error::usage("it has no heaps"))
     }
 
     fn now(&self) -> Moment {
@@ -134,4 +139,12 @@ fn a_pin_is_not_made_twice() {
     assert_eq!(again(&script, &request), Ok(pinned.clone()));
     let script = Script::new([(pins, Ok(Reply::Pins(vec![pin("other")]))), (request.clone(), Ok(pinned.clone()))]);
     assert_eq!(again(&script, &request), Ok(pinned));
+}
+
+#[test]
+fn a_heap_that_is_there_may_be_the_one_that_was_asked_for() {
+    let request = Request::CreateHeap { heap: "/h".into(), settings: HeapSettings::default() };
+    let script = Script::new([(request.clone(), Err(Error::exists("/h exists already")))]);
+    let error = again(&script, &request).expect_err("nobody knows");
+    assert!(error.kind == Kind::Exists && error.message.contains("made before the connection ended"), "{error}");
 }

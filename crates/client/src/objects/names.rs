@@ -8,6 +8,7 @@ pub use listing::{Listing, Unfinished};
 pub use put::Put;
 
 use super::{ObjectReader, Objects, OverQuota, Place, WriteOptions, place};
+use crate::cluster::unexpected;
 use forebay_model::object::{
     Attribute, CONTENT, DEFAULT_VOLUME, DEFAULT_VOLUME_NAME, NAME, NAMES, ObjectHead, Quota, name_number,
 };
@@ -61,8 +62,8 @@ impl Objects {
     /// Begins to write what `name` will mean; if it means something already, only with `replace`.
     pub fn put(&self, name: &str, replace: bool) -> Result<Put> {
         check_name(name)?;
-        if self.is_ring(name)? {
-            return Err(Error::exists(format!("{name} is a ring; take another name for the object")));
+        if let Some(other) = self.other(name)? {
+            return Err(Error::exists(format!("{name} is a {other}; take another name for the object")));
         }
         let targets = self.targets()?;
         let ids: Vec<TargetId> = targets.iter().map(|target| target.id).collect();
@@ -100,8 +101,8 @@ impl Objects {
     pub fn snapshot_name(&self, of: &str, name: &str) -> Result<Named> {
         check_name(of)?;
         check_name(name)?;
-        if self.is_ring(name)? {
-            return Err(Error::exists(format!("{name} is a ring; take another name for the snapshot")));
+        if let Some(other) = self.other(name)? {
+            return Err(Error::exists(format!("{name} is a {other}; take another name for the snapshot")));
         }
         if self.entry(name, &self.target_ids()?)?.is_some() {
             return Err(Error::exists(format!("{name} exists already; take another name, or remove it before")));
@@ -140,10 +141,16 @@ impl Objects {
         Ok(self.targets()?.into_iter().map(|target| target.id).collect())
     }
 
-    fn is_ring(&self, name: &str) -> Result<bool> {
+    /// What has the name, if it is no object.
+    fn other(&self, name: &str) -> Result<Option<&'static str>> {
         match self.links.peer.call(Request::Status { ring: None })? {
-            Reply::Rings(rings) => Ok(rings.iter().any(|ring| ring.spec.name == name)),
-            other => Err(crate::cluster::unexpected(&other)),
+            Reply::Rings(rings) if rings.iter().any(|ring| ring.spec.name == name) => return Ok(Some("ring")),
+            Reply::Rings(_) => {}
+            other => return Err(unexpected(&other)),
+        }
+        match self.links.peer.call(Request::Heaps)? {
+            Reply::Heaps(heaps) => Ok(heaps.iter().any(|heap| heap.name == name).then_some("heap")),
+            other => Err(unexpected(&other)),
         }
     }
 

@@ -1,6 +1,6 @@
 use super::{Objects, Place, WriteOptions, place};
 use crate::fake::{Chance, seed};
-use crate::peer::{AnswerLink, ObjectLink, Peer, WriterLink};
+use crate::peer::{AnswerLink, HeapLink, ObjectLink, Peer, WriterLink};
 use forebay_model::object::{ObjectHead, name_number};
 use forebay_model::{Bytes, Error, Kind, Moment, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::command::{Info, QueryRequest, Reply, Request, TargetInfo};
@@ -180,6 +180,7 @@ impl Peer for Store {
     fn call(&self, request: Request) -> Result<Reply> {
         match request {
             Request::Info => Ok(Reply::Info(Info { version: String::new(), process: 1, targets: vec![target()] })),
+            Request::Heaps => Ok(Reply::Heaps(Vec::new())),
             _ => Ok(Reply::Rings(Vec::new())),
         }
     }
@@ -195,6 +196,10 @@ impl Peer for Store {
     fn objects(&self) -> Result<Box<dyn ObjectLink>> {
         self.0.lock().expect("no panic").links += 1;
         Ok(Box::new(Link { store: self.clone(), under_way: VecDeque::new(), broken: false }))
+    }
+
+    fn heaps(&self) -> Result<Box<dyn HeapLink>> {
+        Err(Error::usage("it has no heaps"))
     }
 
     fn now(&self) -> Moment {

@@ -167,8 +167,8 @@ struct ScanFigures {
 pub fn run(args: &HeapArgs, json: bool) -> Result<Value> {
     let mode = if args.mode == Mode::Worm { HeapMode::Worm } else { HeapMode::ReadWrite };
     let setup = Setup {
-        settings: HeapSettings { threshold: args.threshold, mode },
-        options: HeapOptions { buffers: args.buffers, gather: args.gather == Gather::On },
+        settings: HeapSettings { threshold: args.threshold, mode, ..HeapSettings::default() },
+        options: HeapOptions { buffers: args.buffers, gather: args.gather == Gather::On, ..HeapOptions::default() },
     };
     let asked = Asked {
         disk: args.disk.clone(),

@@ -6,6 +6,7 @@ pub mod export;
 pub mod format;
 pub mod gaps;
 pub mod get;
+pub mod heap;
 pub mod nbd;
 pub mod object;
 pub mod pin;
@@ -48,6 +49,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Stat(args) => object::stat(context, &args)?,
         Command::Snapshot(args) => object::snapshot(context, &args)?,
         Command::Rm(args) => object::rm(context, &args)?,
+        Command::Heap(command) => heap::run(context, command)?,
         Command::Nbd(args) => nbd::run(context, &args)?,
         Command::Volume(command) => volume::run(context, command)?,
         Command::Target(command) => target::run(context, command)?,

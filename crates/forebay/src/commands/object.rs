@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::show::{human, json, say};
 use clap::Args;
 use forebay_client::Cluster;
+use forebay_client::heaps::HeapName;
 use forebay_client::objects::{Listing, Named};
 use forebay_model::ring::{RingStatus, check_name};
 use forebay_model::{Bytes, Error, Kind, Result};
@@ -57,7 +58,7 @@ fn object(named: &Named) -> Value {
     })
 }
 
-/// Lists objects, and rings, which have names of the same kind.
+/// Lists objects, and rings and heaps, which have names of the same kind.
 pub fn ls(context: &mut Context, args: &LsArgs) -> Result<()> {
     let prefix = prefix(&args.prefix)?;
     context.with_cluster(|context, cluster| match context.json {
@@ -83,13 +84,13 @@ fn parts(cluster: &Cluster, prefix: &str, most: usize, mut show: impl FnMut(&Lis
 }
 
 fn list(context: &mut Context, cluster: &Cluster, prefix: &str, most: usize) -> Result<()> {
-    let mut rings = rings(cluster, prefix)?;
+    let mut others = others(cluster, prefix)?;
     let (mut first, mut unfinished, mut used) = (None, 0, Bytes::ZERO);
     let mut empty = true;
     parts(cluster, prefix, most, |listing| {
         let next = listing.next.as_deref();
-        let (here, later) = rings.drain(..).partition(|ring| next.is_none_or(|next| ring.spec.name.as_str() < next));
-        rings = later;
+        let (here, later) = others.drain(..).partition(|other| next.is_none_or(|next| other[0].as_str() < next));
+        others = later;
         let lines = table(listing, &here);
         // One heading is enough.
         lines.iter().skip(usize::from(!empty)).try_for_each(|line| context.out.line(line))?;
@@ -118,6 +119,10 @@ fn list_json(context: &mut Context, cluster: &Cluster, prefix: &str, most: usize
         let (name, capacity) = (&ring.spec.name, ring.spec.capacity.0);
         context.out.json(&json!({ "type": "ring", "name": name, "capacity_bytes": capacity }))?;
     }
+    for heap in heaps(cluster, prefix)? {
+        let (name, space) = (&heap.name, heap.space.0);
+        context.out.json(&json!({ "type": "heap", "name": name, "space_bytes": space }))?;
+    }
     parts(cluster, prefix, most, |listing| part_json(context, listing))
 }
 
@@ -133,15 +138,14 @@ fn part_json(context: &mut Context, listing: &Listing) -> Result<()> {
     })
 }
 
-fn table(listing: &Listing, rings: &[RingStatus]) -> Vec<String> {
-    if listing.names.is_empty() && rings.is_empty() {
+/// A line of the list: name, what it is, size and time.
+type Row = [String; 4];
+
+fn table(listing: &Listing, others: &[Row]) -> Vec<String> {
+    if listing.names.is_empty() && others.is_empty() {
         return Vec::new();
     }
-    let mut rows = Vec::new();
-    for ring in rings {
-        let newest = ring.newest.map_or_else(|| "-".to_string(), human::clock);
-        rows.push([ring.spec.name.clone(), "ring".to_string(), ring.spec.capacity.to_string(), newest]);
-    }
+    let mut rows = others.to_vec();
     for named in &listing.names {
         let (size, modified) = (Bytes(named.head.size).to_string(), human::clock(named.head.modified));
         rows.push([named.name.clone(), "object".to_string(), size, modified]);
@@ -224,15 +228,37 @@ fn prefix(text: &str) -> Result<&str> {
     Ok(text)
 }
 
+/// What has a name and is no object.
+fn others(cluster: &Cluster, prefix: &str) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for ring in rings(cluster, prefix)? {
+        let newest = ring.newest.map_or_else(|| "-".to_string(), human::clock);
+        rows.push([ring.spec.name.clone(), "ring".to_string(), ring.spec.capacity.to_string(), newest]);
+    }
+    for heap in heaps(cluster, prefix)? {
+        rows.push([heap.name, "heap".to_string(), heap.space.to_string(), "-".to_string()]);
+    }
+    Ok(rows)
+}
+
+fn heaps(cluster: &Cluster, prefix: &str) -> Result<Vec<HeapName>> {
+    let mut heaps = cluster.heaps().list()?;
+    heaps.retain(|heap| forebay_client::objects::is_under(&heap.name, prefix));
+    Ok(heaps)
+}
+
 fn rings(cluster: &Cluster, prefix: &str) -> Result<Vec<RingStatus>> {
     let mut rings = cluster.status()?;
     rings.retain(|ring| forebay_client::objects::is_under(&ring.spec.name, prefix));
     Ok(rings)
 }
 
-/// The error, unless the name is that of a ring, which has commands of its own.
+/// The error, unless the name is that of a ring or of a heap, which have commands of their own.
 pub(super) fn unless_ring(cluster: &Cluster, name: &str, error: Error) -> Error {
     match error.kind {
+        Kind::Missing if heaps(cluster, name).is_ok_and(|heaps| heaps.iter().any(|heap| heap.name == name)) => {
+            Error::usage(format!("{name} is a heap; see `forebay heap stat {name}`"))
+        }
         Kind::Missing if cluster.ring(name).is_ok() => {
             Error::usage(format!("{name} is a ring; see `forebay ring show {name}` and `forebay ring delete {name}`"))
         }

@@ -1,5 +1,6 @@
 //! Results as JSON. The shapes are promised: names stay, units are in the names, new members may come.
 
+use forebay_client::heaps::HeapInfo;
 use forebay_client::{Info, RecorderProgress, TargetPlan};
 use forebay_model::ring::{Content, Losses, Overflow, Pin, PinPolicy, Pinned, QuerySummary, RingState, RingStatus};
 use forebay_model::{Cause, Gap, Plan, Profile, Timestamp};
@@ -119,6 +120,32 @@ pub fn info(info: &Info) -> Value {
         })
         .collect();
     json!({ "version": info.version, "process": info.process, "targets": targets })
+}
+
+/// A heap.
+pub fn heap(heap: &HeapInfo) -> Value {
+    let classes: Vec<Value> = heap
+        .classes
+        .iter()
+        .filter(|class| class.allocators > 0)
+        .map(|class| {
+            json!({
+                "slot_bytes": class.slot, "allocators": class.allocators, "slots": class.slots, "used": class.used,
+                "free": class.slots.saturating_sub(class.used), "put": class.taken, "recycled": class.recycled,
+                "freed": class.freed,
+            })
+        })
+        .collect();
+    let activity = &heap.activity;
+    json!({
+        "name": heap.name, "target": heap.target.to_string(), "commit": heap.commit,
+        "root": heap.root.map(|root| root.to_string()), "used_bytes": heap.used.0, "space_bytes": heap.space.0,
+        "classes": classes, "commits": activity.commits, "put_records": activity.put,
+        "dropped_records": activity.dropped, "cache_hits": activity.hits, "device_writes": activity.writes,
+        "written_records": activity.records, "written_bytes": activity.written.0,
+        "padding_bytes": activity.padding.0, "read_back": activity.read_back, "meta_writes": activity.meta_writes,
+        "complaints": heap.complaints,
+    })
 }
 
 /// A gap.

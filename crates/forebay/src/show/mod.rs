@@ -1,6 +1,7 @@
 //! How results look: to people as sentences and tables, to programs as JSON (`docs/cli-json.md`).
 
 pub mod element;
+pub mod heaps;
 pub mod human;
 pub mod json;
 pub mod live;

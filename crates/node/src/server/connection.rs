@@ -15,6 +15,7 @@ use forebay_wire::command::{
     send_items, send_summary,
 };
 use forebay_wire::handshake::{self, PROTOCOL_VERSION, ServerHello};
+use forebay_wire::heap::HeapRequest;
 use forebay_wire::object::{MOST_AT_ONCE, ObjectRequest};
 use forebay_wire::{Command, Flags, FrameReader, FrameWriter, Head, RequestId};
 use std::collections::BTreeMap;
@@ -49,7 +50,7 @@ pub(super) struct Connection<'a> {
     queries: BTreeMap<RequestId, Box<dyn Fn() + Send + Sync>>,
     /// Who answers on this connection besides its own thread, and the query that each answers, if it is one.
     streams: Vec<(thread::JoinHandle<()>, Option<RequestId>)>,
-    /// Once it has asked for objects.
+    /// Once it has asked for objects or records.
     objects: Option<ObjectRequests>,
 }
 
@@ -117,6 +118,9 @@ impl Connection<'_> {
         if let Some(request) = ObjectRequest::receive(&mut self.reader, head)? {
             return self.object(head, request);
         }
+        if let Some(request) = HeapRequest::receive(&mut self.reader, head)? {
+            return self.heap(head, request);
+        }
         let Some(request) = Request::receive(&mut self.reader, head)? else {
             let error = Error::usage(format!("this Forebay does not know {}; use a newer one", head.command));
             return self.out.error(head.request, head.command, &error);
@@ -128,10 +132,7 @@ impl Connection<'_> {
     }
 
     fn object(&mut self, head: &Head, request: Result<ObjectRequest>) -> Result<()> {
-        let objects = match &mut self.objects {
-            Some(objects) => objects,
-            none => none.insert(ObjectRequests::new(self.host.objects(), self.out.clone())?),
-        };
+        let objects = requests(&mut self.objects, self.host, &self.out)?;
         let length = head.payload as usize;
         if length as u64 > MOST_AT_ONCE.0 {
             objects.refuse(head.request, head.command, too_much(length));
@@ -148,6 +149,20 @@ impl Connection<'_> {
         let mut payload = vec![0; length];
         self.reader.payload_into(&mut payload)?;
         objects.ask(head.request, room, request, payload);
+        Ok(())
+    }
+
+    fn heap(&mut self, head: &Head, request: HeapRequest) -> Result<()> {
+        let requests = requests(&mut self.objects, self.host, &self.out)?;
+        let length = head.payload as usize;
+        if let Err(error) = request.check(length) {
+            requests.refuse(head.request, head.command, error);
+            return Ok(());
+        }
+        let room = requests.make_room(request.weight(length));
+        let mut payload = vec![0; length];
+        self.reader.payload_into(&mut payload)?;
+        requests.ask_heap(head.request, room, request, payload);
         Ok(())
     }
 
@@ -309,6 +324,14 @@ impl Connection<'_> {
             let _ = thread.join();
         }
     }
+}
+
+/// The way to objects and records; it is made when it is first needed.
+fn requests<'a>(made: &'a mut Option<ObjectRequests>, host: &Host, out: &Out) -> Result<&'a mut ObjectRequests> {
+    Ok(match made {
+        Some(made) => made,
+        none => none.insert(ObjectRequests::new(host, out.clone())?),
+    })
 }
 
 /// Sends an answer as it comes, to its end.

@@ -1,7 +1,7 @@
 //! What is asked once and answered once, of one target.
 
-use super::Service;
 use super::sessions::TAIL_PATIENCE;
+use super::{Service, heaps};
 use crate::race::race;
 use forebay_model::{Bytes, Error, PlanRequest, Profile, Result, TargetId};
 use forebay_target::profile::{MeasureOptions, measure};
@@ -59,6 +59,11 @@ pub(super) async fn ask(service: &Service, request: Request) -> Result<Reply> {
             mine(service, id)?;
             target.objects().change_settings(change).await.map(Reply::Settings)
         }
+        Request::CreateHeap { heap, settings } => {
+            heaps::create(service, &heap, settings).await.map(|info| Reply::Heap(Box::new(info)))
+        }
+        Request::Heaps => Ok(Reply::Heaps(heaps::names(service))),
+        Request::HeapInfo { heap } => heaps::info(service, &heap).await.map(|info| Reply::Heap(Box::new(info))),
         Request::Plan(request) => Ok(Reply::Plans(vec![plan(service, &request)])),
     }
 }

@@ -14,6 +14,12 @@ pub struct SlotMap<T> {
     held: usize,
 }
 
+impl<T: Copy + Default + PartialEq> Default for SlotMap<T> {
+    fn default() -> SlotMap<T> {
+        SlotMap::new()
+    }
+}
+
 impl<T: Copy + Default + PartialEq> SlotMap<T> {
     /// One that is empty.
     pub fn new() -> SlotMap<T> {

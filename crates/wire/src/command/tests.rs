@@ -1,6 +1,7 @@
 use super::{ITEMS_PER_FRAME, PlanRequest, Request};
 use crate::frame::{MAX_BODY, RequestId};
 use crate::{FrameReader, FrameWriter};
+use forebay_model::heap::HeapSettings;
 use forebay_model::ring::{Item, RingSpec};
 use forebay_model::settings::SettingsChange;
 use forebay_model::{Bytes, Cause, Gap, Profile, Rate, TargetId, Timestamp};
@@ -36,6 +37,9 @@ fn one_of_each() -> Vec<Request> {
             target: TargetId(9),
             change: SettingsChange { logged_up_to: Some(Bytes::kib(32)), hot_percent: Some(70), ..Default::default() },
         },
+        Request::CreateHeap { heap: "/pages".into(), settings: HeapSettings::default() },
+        Request::Heaps,
+        Request::HeapInfo { heap: "/pages".into() },
     ]
 }
 

@@ -1,6 +1,7 @@
 use super::{Ask, MOST_AT_ONCE, MOST_ATTRIBUTES, MOST_PENDING, MOST_RIDING, ObjectAnswer, ObjectInfo, ObjectReply};
 use super::{ObjectRequest, Receipt, Riders, WINDOW};
-use crate::frame::{Command, Flags, HEADER, RequestId};
+use crate::frame::{Command, HEADER, RequestId};
+use crate::tests::with_body;
 use crate::{FrameReader, FrameWriter};
 use forebay_model::object::{Durability, ObjectHead, OverQuota, Placement, Quota, Scope, VolumeUse};
 use forebay_model::{Bytes, Error, Kind, ObjectId, TargetId, Timestamp};
@@ -69,23 +70,6 @@ fn a_request_whose_body_is_cut_off_or_longer_is_damaged_and_never_another_one() 
             assert_eq!(error.kind, Kind::Damaged, "{request:?} in {} bytes: {error}", bytes.len());
         }
     }
-}
-
-/// A frame whose body is these bytes.
-fn with_body(command: Command, body: &[u8]) -> Vec<u8> {
-    /// As they are, without a length before them.
-    struct Raw<'a>(&'a [u8]);
-    impl serde::Serialize for Raw<'_> {
-        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-            use serde::ser::SerializeTuple;
-            let mut tuple = serializer.serialize_tuple(self.0.len())?;
-            self.0.iter().try_for_each(|byte| tuple.serialize_element(byte))?;
-            tuple.end()
-        }
-    }
-    let mut writer = FrameWriter::new(Vec::new());
-    writer.send(RequestId(7), command, Flags::NONE, &Raw(body), &[]).expect("it fits");
-    writer.into_inner()
 }
 
 #[test]

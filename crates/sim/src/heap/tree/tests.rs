@@ -31,7 +31,7 @@ const SMALL: TreeOptions = TreeOptions { page: 512, cached: 30, dirty: 12 };
 
 async fn open(env: Env) -> (Rc<Target>, Tree<Rc<Heap>>) {
     let target = Target::open(env).await.unwrap();
-    let heap = target.heap("/tree", HeapOptions { buffers: 6, gather: true }).await.unwrap();
+    let heap = target.heap("/tree", HeapOptions { buffers: 6, ..HeapOptions::default() }).await.unwrap();
     (target, Tree::open(heap, SMALL).await.unwrap())
 }
 

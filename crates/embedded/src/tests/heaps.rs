@@ -1,0 +1,512 @@
+//! Heaps, for the process that has the targets and for one that talks to it.
+
+use super::sharing::frames;
+use super::{enter, fresh};
+use forebay_client::Cluster;
+use forebay_client::heaps::{Heap, HeapSettings, LARGEST_RECORD, NewRoot, RecordId};
+use forebay_model::{Error, Kind, TargetId};
+use forebay_wire::heap::{HeapAnswer, HeapAsk, HeapReply, HeapRequest, MOST_HEAPS, MOST_RECORDS};
+use forebay_wire::object::MOST_AT_ONCE;
+use forebay_wire::{FrameReader, FrameWriter, RequestId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+const HEAP: &str = "/pages";
+
+fn record(n: u64, length: usize) -> Vec<u8> {
+    (0..length as u64).map(|at| ((at ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8).collect()
+}
+
+fn create(cluster: &Cluster) -> Heap {
+    cluster.heaps().create(HEAP, HeapSettings::default()).expect("created");
+    cluster.heaps().open(HEAP).expect("opened")
+}
+
+fn used(cluster: &Cluster, name: &str) -> u64 {
+    cluster.heaps().info(name).expect("a heap").classes.iter().map(|class| class.used).sum()
+}
+
+#[test]
+fn records_are_put_got_and_freed_alike_by_the_owner_and_by_its_guest() {
+    let dir = fresh();
+    let (owner, guest) = (enter(dir.path()), enter(dir.path()));
+    for (name, cluster) in [("/own", &owner), ("/guest", &guest)] {
+        let heaps = cluster.heaps();
+        let settings = HeapSettings { threshold: 1, ..HeapSettings::default() };
+        let made = heaps.create(name, settings).expect("created");
+        assert_eq!((made.name.as_str(), made.root), (name, None));
+        let mut heap = heaps.open(name).expect("opened");
+        let sizes = [1, 64, 1500, 8182, 8183, 100_000, (4 << 20) - 1, 4 << 20, (4 << 20) + 1, (9 << 20) + 5, 3];
+        let records: Vec<Vec<u8>> = sizes.iter().zip(1..).map(|(size, n)| record(n, *size)).collect();
+        records.iter().for_each(|record| heap.send(record).expect("taken in"));
+        let ids = heap.settle().expect("put");
+        assert_eq!(ids.len(), sizes.len());
+        let mut found = Vec::new();
+        let mut all_are_there = |heap: &mut Heap| {
+            found.clear();
+            heap.get_each(&ids, None, |id, record| {
+                found.push((id, record?));
+                Ok(())
+            })
+            .expect("they are there");
+            assert!(found.iter().map(|(id, _)| id).eq(&ids));
+            assert!(found.iter().map(|(_, record)| record).eq(&records));
+        };
+        all_are_there(&mut heap);
+        let commit = heap.commit(NewRoot::Record(ids[2])).expect("committed");
+        assert_eq!(commit, made.commit + 1);
+        let mut other = heaps.open(name).expect("opened");
+        all_are_there(&mut other);
+        assert_eq!(other.root(None), Ok((commit, Some((ids[2], records[2].clone())))));
+        assert_eq!(other.root(Some(commit)), Ok((commit, Some((ids[2], records[2].clone())))));
+        let older = other.root(Some(commit - 1)).expect_err("not so far");
+        assert_eq!(older.kind, Kind::Usage, "{older}");
+        heap.free(&ids[3..]).expect("freed");
+        assert_eq!(heap.get(ids[3]).expect_err("it is freed").kind, Kind::Missing);
+        assert_eq!(other.get(ids[3]).as_ref(), Ok(&records[3]), "not for others before the commit");
+        assert_eq!(heap.commit(NewRoot::Same), Ok(commit + 1));
+        assert_eq!(other.get(ids[3]).expect_err("it is freed").kind, Kind::Missing);
+        assert_eq!(used(cluster, name), 3);
+        assert_eq!(heap.commit(NewRoot::None), Ok(commit + 2));
+        assert_eq!(other.root(None), Ok((commit + 2, None)));
+    }
+    let mut names: Vec<String> = guest.heaps().list().expect("heaps").into_iter().map(|heap| heap.name).collect();
+    names.sort();
+    assert_eq!(names, ["/guest", "/own"]);
+    for cluster in [guest, owner] {
+        cluster.close().expect("closed");
+    }
+}
+
+#[test]
+fn what_is_not_committed_is_undone_by_an_abort_and_by_the_end_of_the_connection() {
+    let dir = fresh();
+    let (owner, guest) = (enter(dir.path()), enter(dir.path()));
+    let mut heap = create(&owner);
+    let kept: Vec<RecordId> = (0..3).map(|n| heap.put(&record(n, 500)).expect("put")).collect();
+    heap.commit(NewRoot::Same).expect("committed");
+    for cluster in [&owner, &guest] {
+        let mut heap = cluster.heaps().open(HEAP).expect("opened");
+        let id = heap.put(b"undone").expect("put");
+        heap.free(&kept[..1]).expect("freed");
+        heap.abort().expect("aborted");
+        assert_eq!(heap.get(id).expect_err("it was undone").kind, Kind::Missing);
+        assert_eq!(heap.get(kept[0]), Ok(record(0, 500)));
+        assert_eq!(used(cluster, HEAP), 3);
+        heap.put(b"undone, too").expect("put");
+        heap.free(&kept[1..2]).expect("freed");
+        drop(heap);
+        // Somebody else may free it once the end of the connection has arrived.
+        let mut other = cluster.heaps().open(HEAP).expect("opened");
+        let began = Instant::now();
+        while other.free(&kept[1..2]).is_err_and(|error| error.kind == Kind::Busy) {
+            assert!(began.elapsed() < Duration::from_secs(30), "its end has not arrived");
+        }
+        other.abort().expect("aborted");
+        assert_eq!(used(cluster, HEAP), 3);
+    }
+    drop(heap);
+    for cluster in [guest, owner] {
+        cluster.close().expect("closed");
+    }
+    let cluster = enter(dir.path());
+    assert_eq!(used(&cluster, HEAP), 3);
+    cluster.close().expect("closed");
+}
+
+#[test]
+fn a_record_that_one_frees_is_refused_to_another_and_a_half_batch_is_nobody_elses_commit() {
+    let dir = fresh();
+    let (owner, guest) = (enter(dir.path()), enter(dir.path()));
+    let mut one = create(&owner);
+    let mut other = guest.heaps().open(HEAP).expect("opened");
+    let kept = one.put(b"kept").expect("put");
+    one.commit(NewRoot::Same).expect("committed");
+    let half = one.put(b"half a batch").expect("put");
+    one.free(&[kept]).expect("freed");
+    let refused = other.free(&[kept]).expect_err("somebody frees it");
+    assert_eq!(refused.kind, Kind::Busy, "{refused}");
+    other.put(b"whole").expect("put");
+    other.commit(NewRoot::Same).expect("committed");
+    assert_eq!(other.get(kept), Ok(b"kept".to_vec()), "it is not the other's to free");
+    one.abort().expect("aborted");
+    assert_eq!(other.get(half).expect_err("it was undone").kind, Kind::Missing);
+    other.free(&[kept]).expect("freed");
+    other.commit(NewRoot::Same).expect("committed");
+    assert_eq!(used(&guest, HEAP), 1);
+    drop((one, other));
+    for cluster in [guest, owner] {
+        cluster.close().expect("closed");
+    }
+}
+
+#[test]
+fn bad_ids_and_records_are_refused_with_their_kinds_and_change_nothing() {
+    let dir = fresh();
+    let (owner, guest) = (enter(dir.path()), enter(dir.path()));
+    let mut first = create(&owner);
+    let settings = HeapSettings::default();
+    owner.heaps().create("/other", settings).expect("created");
+    let mut other = owner.heaps().open("/other").expect("opened");
+    let foreign = other.put(b"of another heap").expect("put");
+    other.commit(NewRoot::Same).expect("committed");
+    let stale = first.put(b"will be freed").expect("put");
+    let root = first.put(b"the root").expect("put");
+    first.commit(NewRoot::Record(root)).expect("committed");
+    first.free(&[stale]).expect("freed");
+    first.commit(NewRoot::Same).expect("committed");
+    let forged = RecordId::from_number(root.number() ^ 1);
+    let chained = RecordId::new(root.allocator(), root.slot(), root.tag(), true);
+    let far = RecordId::from_number(u64::MAX);
+    for cluster in [&owner, &guest] {
+        let heaps = cluster.heaps();
+        let before = heaps.info(HEAP).expect("a heap");
+        let mut heap = heaps.open(HEAP).expect("opened");
+        let good = heap.put(b"good").expect("put");
+        for id in [stale, forged, chained, far, foreign, RecordId::from_number(0)] {
+            for error in [
+                heap.get(id).expect_err("get"),
+                heap.free(&[good, id]).expect_err("free"),
+                heap.commit(NewRoot::Record(id)).expect_err("a root"),
+            ] {
+                assert_eq!(error.kind, Kind::Missing, "{id}: {error}");
+                assert!(error.message.contains(&id.to_string()), "{error}");
+            }
+        }
+        let twice = heap.free(&[good, good]).expect_err("freed twice");
+        assert!(twice.kind == Kind::Missing && twice.message.contains("twice"), "{twice}");
+        assert_eq!(heap.get(good), Ok(b"good".to_vec()), "none of these freed it");
+        heap.free(&[root]).expect("freed");
+        assert_eq!(heap.free(&[root]).expect_err("freed before").kind, Kind::Missing);
+        let rootless = heap.commit(NewRoot::Same).expect_err("the root is freed");
+        assert!(rootless.kind == Kind::Usage && rootless.message.contains("name another root"), "{rootless}");
+        for length in [0, LARGEST_RECORD + 1] {
+            let error = heap.put(&vec![0; length]).expect_err("no record has so many bytes");
+            assert!(error.kind == Kind::Usage && error.message.contains(&length.to_string()), "{error}");
+        }
+        heap.abort().expect("aborted");
+        let after = heaps.info(HEAP).expect("a heap");
+        assert_eq!((after.commit, after.root, used(cluster, HEAP)), (before.commit, Some(root), 1));
+        let kind = |error: Error| error.kind;
+        assert_eq!(heaps.create(HEAP, settings).map_err(kind).expect_err("it is there"), Kind::Exists);
+        assert_eq!(heaps.info("/none").map_err(kind), Err(Kind::Missing));
+        assert_eq!(heaps.open("/none").map(drop).map_err(kind), Err(Kind::Missing));
+        assert_eq!(heaps.create("none", settings).map_err(kind).expect_err("no name"), Kind::Usage);
+        cluster.objects().put("/object", true).expect("it begins").finish().expect("put");
+        assert_eq!(heaps.create("/object", settings).map_err(kind).expect_err("an object"), Kind::Exists);
+        assert_eq!(cluster.objects().put(HEAP, true).map(drop).map_err(kind), Err(Kind::Exists));
+    }
+    drop((first, other));
+    for cluster in [guest, owner] {
+        cluster.close().expect("closed");
+    }
+}
+
+#[test]
+fn a_full_target_refuses_a_batch_as_a_whole_and_the_heap_stays_of_use() {
+    let dir = fresh();
+    let (owner, guest) = (enter(dir.path()), enter(dir.path()));
+    let mut heap = create(&owner);
+    let kept = heap.put(b"kept").expect("put");
+    heap.commit(NewRoot::Record(kept)).expect("committed");
+    for cluster in [&owner, &guest] {
+        let mut heap = cluster.heaps().open(HEAP).expect("opened");
+        let large = record(1, 1 << 20);
+        let refused = (0..100).try_for_each(|_| heap.send(&large)).and_then(|()| heap.settle().map(drop));
+        assert_eq!(refused.expect_err("it is full").kind, Kind::Full);
+        let half = heap.commit(NewRoot::Same).expect_err("a part of it was refused");
+        assert_eq!(half.kind, Kind::Usage, "{half}");
+        heap.abort().expect("aborted");
+        assert_eq!(used(cluster, HEAP), 1);
+        let more = heap.put(b"more").expect("there is room for what has a place");
+        heap.commit(NewRoot::Same).expect("committed");
+        assert_eq!(heap.get(more), Ok(b"more".to_vec()));
+        heap.free(&[more]).expect("freed");
+        heap.commit(NewRoot::Same).expect("committed");
+        assert_eq!(heap.root(None).expect("a root").1, Some((kept, b"kept".to_vec())));
+    }
+    drop(heap);
+    for cluster in [guest, owner] {
+        cluster.close().expect("closed");
+    }
+}
+
+fn ask(writer: &mut FrameWriter<impl Write>, target: TargetId, number: u64, heap: &str, ask: HeapAsk, payload: &[u8]) {
+    let request = HeapRequest { target, heap: heap.to_string(), ask };
+    request.send(writer, RequestId(number), payload).expect("sent");
+}
+
+fn answer(reader: &mut FrameReader<impl Read>, number: u64) -> Result<HeapAnswer, Error> {
+    let head = reader.receive().expect("a good frame").expect("an answer");
+    assert_eq!(head.request, RequestId(number), "in their order");
+    HeapAnswer::receive(reader, &head)
+}
+
+fn put(lengths: &[u32], from: u64, more: bool) -> HeapAsk {
+    HeapAsk::Put { lengths: lengths.to_vec(), from, more }
+}
+
+#[test]
+fn what_a_client_asks_without_waiting_takes_effect_in_order_and_what_is_odd_only_costs_itself() {
+    let dir = fresh();
+    let owner = enter(dir.path());
+    drop(create(&owner));
+    let target = owner.info().expect("who serves").targets[0].id;
+    let (mut reader, mut writer) = frames(dir.path());
+    let most = MOST_AT_ONCE.0 as usize;
+    let asked: Vec<(&str, HeapAsk, Vec<u8>)> = vec![
+        (HEAP, put(&[3, 2], 0, false), b"onetw".to_vec()),
+        (HEAP, HeapAsk::Commit { root: NewRoot::Same }, vec![]),
+        (HEAP, put(&[4], 0, true), b"part".to_vec()),
+        (HEAP, HeapAsk::Commit { root: NewRoot::Same }, vec![]),
+        // The part before is forgotten.
+        (HEAP, put(&[4], 3, false), b"tail".to_vec()),
+        (HEAP, put(&[4], 4, false), b"tail".to_vec()),
+        (HEAP, put(&[], 0, true), vec![]),
+        (HEAP, put(&[0], 0, false), vec![]),
+        (HEAP, put(&[3, 0], 0, false), b"two".to_vec()),
+        (HEAP, put(&[9], 0, false), b"short".to_vec()),
+        (HEAP, put(&[most as u32 + 1], 0, false), vec![0; most + 1]),
+        (HEAP, put(&vec![1; MOST_RECORDS + 1], 0, false), vec![0; MOST_RECORDS + 1]),
+        ("/none", put(&[1], 0, false), b"x".to_vec()),
+        ("none", HeapAsk::Abort, vec![]),
+        (HEAP, put(&[1, 1], 0, true), b"ab".to_vec()),
+        (HEAP, put(&[1, 1], 1, false), b"cd".to_vec()),
+        (HEAP, HeapAsk::Commit { root: NewRoot::Same }, vec![]),
+    ];
+    for ((heap, what, payload), number) in asked.into_iter().zip(1..) {
+        ask(&mut writer, target, number, heap, what, &payload);
+    }
+    let mut next = 1..;
+    let mut answered = || answer(&mut reader, next.next().expect("a number"));
+    let ids = |answer: Result<HeapAnswer, Error>| match answer.expect("an answer").reply {
+        HeapReply::Ids(ids) => ids,
+        other => panic!("{other:?}"),
+    };
+    let mut all = ids(answered());
+    let committed = answered().expect("committed").reply;
+    let HeapReply::Committed(commit) = committed else { panic!("{committed:?}") };
+    assert_eq!(ids(answered()), [], "it has not come to its end");
+    let expected = [
+        (Kind::Usage, "4 bytes of a record came without its end"),
+        (Kind::Usage, "goes on at byte 3 came after 4 bytes"),
+        (Kind::Usage, "goes on at byte 4 came after 0 bytes"),
+        (Kind::Usage, "where there is none"),
+        (Kind::Usage, "1 to 67108864 bytes"),
+        (Kind::Usage, "1 to 67108864 bytes"),
+        (Kind::Usage, "9 bytes of records were announced, and 5 came"),
+        (Kind::Usage, "4 MiB at most"),
+        (Kind::Usage, "1025 records"),
+        (Kind::Missing, "there is no heap /none"),
+        (Kind::Usage, "is not a name"),
+    ];
+    for (kind, words) in expected {
+        let error = answered().expect_err(words);
+        assert!(error.kind == kind && error.message.contains(words), "{error}");
+    }
+    all.extend(ids(answered()));
+    all.extend(ids(answered()));
+    assert_eq!(answered().expect("committed").reply, HeapReply::Committed(commit + 1));
+    let mut heap = owner.heaps().open(HEAP).expect("opened");
+    let records: Vec<Vec<u8>> = all.iter().map(|id| heap.get(*id).expect("it is there")).collect();
+    assert_eq!(records, [&b"one"[..], b"tw", b"a", b"bc", b"d"]);
+    assert_eq!(used(&owner, HEAP), 5);
+    drop((reader, writer, heap));
+    owner.close().expect("closed");
+}
+
+#[test]
+fn only_so_many_heaps_are_used_over_one_connection() {
+    let dir = fresh();
+    let owner = enter(dir.path());
+    let target = owner.info().expect("who serves").targets[0].id;
+    let (mut reader, mut writer) = frames(dir.path());
+    for number in 1..=MOST_HEAPS as u64 + 1 {
+        ask(&mut writer, target, number, &format!("/none/{number}"), HeapAsk::Abort, &[]);
+    }
+    for number in 1..=MOST_HEAPS as u64 {
+        assert_eq!(answer(&mut reader, number).expect_err("there is none").kind, Kind::Missing);
+    }
+    assert_eq!(answer(&mut reader, MOST_HEAPS as u64 + 1).expect_err("one too many").kind, Kind::Busy);
+    drop((reader, writer));
+    owner.close().expect("closed");
+}
+
+#[test]
+fn a_transaction_whose_server_went_away_is_told_of_and_never_half_committed() {
+    let dir = fresh();
+    let (owner, guest) = (enter(dir.path()), enter(dir.path()));
+    let mut heap = create(&owner);
+    let kept = heap.put(b"kept").expect("put");
+    heap.commit(NewRoot::Record(kept)).expect("committed");
+    drop(heap);
+    let mut heap = guest.heaps().open(HEAP).expect("opened");
+    heap.put(b"lost").expect("put");
+    owner.close().expect("closed");
+    let lost = heap.put(b"after").expect_err("the transaction is gone");
+    assert!(lost.kind == Kind::Disconnected && lost.message.contains("since the last commit"), "{lost}");
+    assert_eq!(heap.commit(NewRoot::Same).expect_err("not a part of it").kind, Kind::Usage);
+    heap.abort().expect("aborted");
+    // The guest is the owner now, and what reads goes on by itself.
+    assert_eq!(heap.get(kept), Ok(b"kept".to_vec()));
+    let again = heap.put(b"again").expect("put");
+    heap.commit(NewRoot::Record(again)).expect("committed");
+    assert_eq!(used(&guest, HEAP), 2);
+    drop(heap);
+    guest.close().expect("closed");
+}
+
+/// A session, and what it knows that it put and freed.
+struct User {
+    heap: Heap,
+    put: BTreeMap<RecordId, Vec<u8>>,
+    freed: BTreeSet<RecordId>,
+}
+
+impl User {
+    fn of(cluster: &Cluster) -> User {
+        let heap = cluster.heaps().open(HEAP).expect("opened");
+        User { heap, put: BTreeMap::new(), freed: BTreeSet::new() }
+    }
+}
+
+/// Records that are committed, and the root.
+#[derive(Default)]
+struct Model {
+    records: BTreeMap<RecordId, Vec<u8>>,
+    root: Option<RecordId>,
+}
+
+impl Model {
+    /// One of these ids, by chance.
+    fn one(chance: &mut impl FnMut(u64) -> u64, mut ids: impl ExactSizeIterator<Item = RecordId>) -> Option<RecordId> {
+        let count = ids.len() as u64;
+        if count == 0 { None } else { ids.nth(chance(count) as usize) }
+    }
+
+    fn step(&mut self, user: &mut User, others: &[RecordId], chance: &mut impl FnMut(u64) -> u64) {
+        match chance(20) {
+            0..8 => {
+                let one = |_| {
+                    let most = if chance(9) == 0 { 20_000 } else { 400 };
+                    let length = 1 + chance(most);
+                    record(length, length as usize)
+                };
+                let records: Vec<Vec<u8>> = (0..20).map(one).collect();
+                records.iter().for_each(|record| user.heap.send(record).expect("taken in"));
+                user.put.extend(user.heap.settle().expect("put").into_iter().zip(records));
+            }
+            8..12 => {
+                let mut ids = BTreeSet::new();
+                for _ in 0..1 + chance(20) {
+                    ids.extend(Model::one(chance, self.records.keys().copied()));
+                    ids.extend(Model::one(chance, user.put.keys().copied()));
+                }
+                let ids: Vec<RecordId> = ids.into_iter().collect();
+                let missing = ids.iter().any(|id| user.freed.contains(id));
+                let busy = ids.iter().any(|id| others.contains(id));
+                match user.heap.free(&ids).map_err(|error| error.kind) {
+                    Ok(()) => {
+                        assert!(!missing && !busy);
+                        for id in ids {
+                            if user.put.remove(&id).is_none() {
+                                user.freed.insert(id);
+                            }
+                        }
+                    }
+                    Err(Kind::Missing) => assert!(missing),
+                    Err(Kind::Busy) => assert!(busy && !missing),
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+            12..15 => {
+                let id = Model::one(chance, self.records.keys().copied()).filter(|id| !user.freed.contains(id));
+                let root = match (chance(3), id) {
+                    (0, Some(id)) if !others.contains(&id) => NewRoot::Record(id),
+                    (1, _) => NewRoot::None,
+                    _ => NewRoot::Same,
+                };
+                let named = match root {
+                    NewRoot::Record(id) => Some(id),
+                    NewRoot::None => None,
+                    NewRoot::Same => self.root,
+                };
+                let committed = user.heap.commit(root).map_err(|error| error.kind);
+                if named.is_some_and(|id| user.freed.contains(&id)) {
+                    assert_eq!(committed, Err(Kind::Usage));
+                    return;
+                }
+                committed.expect("committed");
+                self.root = named;
+                self.records.append(&mut user.put);
+                std::mem::take(&mut user.freed).iter().for_each(|id| drop(self.records.remove(id)));
+            }
+            15 => {
+                user.heap.abort().expect("aborted");
+                user.put.clear();
+                user.freed.clear();
+            }
+            _ => self.compare(user, chance),
+        }
+    }
+
+    /// Some records, and the root.
+    fn compare(&self, user: &mut User, chance: &mut impl FnMut(u64) -> u64) {
+        let mut ids: Vec<RecordId> = self.records.keys().chain(user.put.keys()).copied().collect();
+        ids.retain(|_| chance(3) == 0);
+        let (put, freed, mut seen) = (&user.put, &user.freed, 0);
+        let compare = |id, found: Result<Vec<u8>, Error>| {
+            seen += 1;
+            match found {
+                Ok(found) => assert_eq!(Some(&found), self.records.get(&id).or(put.get(&id)), "{id}"),
+                Err(error) => assert!(error.kind == Kind::Missing && freed.contains(&id), "{error}"),
+            }
+            Ok(())
+        };
+        user.heap.get_each(&ids, None, compare).expect("read");
+        assert_eq!(seen, ids.len());
+        if self.root.is_none_or(|id| !user.freed.contains(&id)) {
+            let (_, root) = user.heap.root(None).expect("a root");
+            assert_eq!(root, self.root.map(|id| (id, self.records[&id].clone())));
+        }
+    }
+}
+
+#[test]
+fn users_at_once_see_what_is_committed_and_their_own_in_any_history() {
+    for seed in 0..4_u64 {
+        let mut state = seed;
+        let mut chance = |bound: u64| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            (z ^ z >> 29) % bound
+        };
+        let dir = fresh();
+        let mut model = Model::default();
+        for life in 0..3 {
+            let (owner, guest) = (enter(dir.path()), enter(dir.path()));
+            if life == 0 {
+                drop(create(&owner));
+            }
+            let mut users = [&owner, &guest, &guest].map(User::of);
+            for _ in 0..120 {
+                let at = chance(3) as usize;
+                let others = users.iter().enumerate().filter(|(other, _)| *other != at);
+                let others: Vec<RecordId> = others.flat_map(|(_, user)| user.freed.iter().copied()).collect();
+                model.step(&mut users[at], &others, &mut chance);
+            }
+            for user in &mut users {
+                user.heap.abort().expect("aborted");
+                (user.put, user.freed) = (BTreeMap::new(), BTreeSet::new());
+                model.compare(user, &mut chance);
+            }
+            let parts = |record: &Vec<u8>| if record.len() > 8182 { 1 + record.len().div_ceil(8182) } else { 1 };
+            assert_eq!(used(&guest, HEAP), model.records.values().map(parts).sum::<usize>() as u64, "seed {seed}");
+            drop(users);
+            for cluster in [guest, owner] {
+                cluster.close().expect("closed");
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! `forebay heap`: small records under ids, in transactions.
+
+mod get;
+mod put;
+mod records;
+
+use crate::context::Context;
+use crate::show::{heaps, human, json, say};
+use clap::{Args, Subcommand};
+use forebay_client::Cluster;
+use forebay_client::heaps::{Heap, HeapMode, HeapSettings, NewRoot, RecordId};
+use forebay_env::real::signal::Stop;
+use forebay_model::{Error, Kind, Result};
+use records::{Input, stopped};
+use serde_json::json;
+
+/// Ids that are read from standard input before something is done with them.
+const IDS_AT_ONCE: usize = 1024;
+
+/// What to do with heaps.
+#[derive(Subcommand)]
+pub enum HeapCommand {
+    /// Create a heap
+    Create(CreateArgs),
+    /// Put records: files, or a batch from standard input; prints their ids once they are committed
+    Put(put::PutArgs),
+    /// Write records, or the root, to standard output
+    Get(get::GetArgs),
+    /// Free records, all or none
+    Free(FreeArgs),
+    /// Name a record as the root
+    Commit(CommitArgs),
+    /// Commit, root, space and slots of a heap
+    Stat(NameArgs),
+}
+
+/// A heap to create.
+#[derive(Args)]
+pub struct CreateArgs {
+    /// Its name, such as /pages
+    name: String,
+    /// Free slots at which a group of slots that was full is used again; 1: any, at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    threshold: Option<u32>,
+    /// Write once: no slot is ever used again
+    #[arg(long)]
+    worm: bool,
+}
+
+/// A heap.
+#[derive(Args)]
+pub struct NameArgs {
+    /// Its name
+    name: String,
+}
+
+/// What to free.
+#[derive(Args)]
+pub struct FreeArgs {
+    /// The heap
+    name: String,
+    /// The records; - reads their ids from standard input, one a line
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+}
+
+/// The root to be.
+#[derive(Args)]
+pub struct CommitArgs {
+    /// The heap
+    name: String,
+    /// The record that is the root from then on, or none
+    #[arg(long, value_name = "ID", value_parser = root)]
+    root: NewRoot,
+}
+
+/// Reads an id, or `none`.
+fn root(text: &str) -> Result<NewRoot> {
+    if text == "none" { Ok(NewRoot::None) } else { text.parse().map(NewRoot::Record) }
+}
+
+/// Does it.
+pub fn run(context: &mut Context, command: HeapCommand) -> Result<()> {
+    match command {
+        HeapCommand::Create(args) => create(context, &args),
+        HeapCommand::Put(args) => put::run(context, &args),
+        HeapCommand::Get(args) => get::run(context, &args),
+        HeapCommand::Free(args) => free(context, &args),
+        HeapCommand::Commit(args) => commit(context, &args),
+        HeapCommand::Stat(args) => context.with_cluster(|context, cluster| {
+            let heap = cluster.heaps().info(&args.name).map_err(|error| unless_other(cluster, &args.name, error))?;
+            if context.json {
+                return context.out.json(&json::heap(&heap));
+            }
+            heaps::details(&heap).iter().try_for_each(|line| context.out.line(line))
+        }),
+    }
+}
+
+fn create(context: &mut Context, args: &CreateArgs) -> Result<()> {
+    let default = HeapSettings::default();
+    let settings = HeapSettings {
+        threshold: args.threshold.unwrap_or(default.threshold),
+        mode: if args.worm { HeapMode::Worm } else { HeapMode::ReadWrite },
+        ..default
+    };
+    context.with_cluster(|context, cluster| {
+        let heap = cluster.heaps().create(&args.name, settings)?;
+        if context.json {
+            return context.out.json(&json::heap(&heap));
+        }
+        let mode = match settings.mode {
+            HeapMode::Worm => "written once".to_string(),
+            HeapMode::ReadWrite => {
+                format!("slots are used again from {} free ones on", human::count(settings.threshold.into()))
+            }
+        };
+        context.out.line(format_args!("Created {}: {mode}.", args.name))
+    })
+}
+
+fn free(context: &mut Context, args: &FreeArgs) -> Result<()> {
+    let stop = Stop::on_signals()?;
+    let mut ids = Ids::new(&args.ids, &stop)?;
+    context.with_cluster(|context, cluster| {
+        let mut heap = open(cluster, &args.name)?;
+        let mut freed = 0;
+        let committed = free_all(&mut heap, &mut ids, &stop, &mut freed);
+        let commit = committed.inspect_err(|_| abort(&mut heap))?;
+        if context.json {
+            return context.out.json(&json!({ "name": args.name, "freed": freed, "commit": commit }));
+        }
+        context.out.line(format_args!("Freed {} of {}.", human::some(freed, "record"), args.name))
+    })
+}
+
+/// Frees all of it; the commit, if there was anything to free.
+fn free_all(heap: &mut Heap, ids: &mut Ids, stop: &Stop, freed: &mut u64) -> Result<Option<u64>> {
+    while let Some(some) = ids.next_some()? {
+        if stop.is_set() {
+            return Err(stopped().of(format!("freeing records of {}", heap.name())));
+        }
+        heap.free(&some)?;
+        *freed += some.len() as u64;
+    }
+    if *freed == 0 { Ok(None) } else { heap.commit(NewRoot::Same).map(Some) }
+}
+
+fn commit(context: &mut Context, args: &CommitArgs) -> Result<()> {
+    context.with_cluster(|context, cluster| {
+        let commit = open(cluster, &args.name)?.commit(args.root)?;
+        let root = match args.root {
+            NewRoot::Record(id) => Some(id.to_string()),
+            NewRoot::None | NewRoot::Same => None,
+        };
+        if context.json {
+            return context.out.json(&json!({ "name": args.name, "commit": commit, "root": root }));
+        }
+        let root = root.map_or_else(|| "has no root".to_string(), |root| format!("has the root {root}"));
+        context.out.line(format_args!("Commit {commit} of {} {root}.", args.name))
+    })
+}
+
+/// Ids that were named, or that come on standard input.
+enum Ids {
+    Named(Vec<RecordId>),
+    Input(Box<Input>),
+}
+
+impl Ids {
+    fn new(words: &[String], stop: &Stop) -> Result<Ids> {
+        if let [word] = words
+            && word == "-"
+        {
+            return Ok(Ids::Input(Box::new(Input::new(stop)?)));
+        }
+        words.iter().map(|word| word.parse()).collect::<Result<_>>().map(Ids::Named)
+    }
+
+    /// The next of them; `None` at the end.
+    fn next_some(&mut self) -> Result<Option<Vec<RecordId>>> {
+        let mut some = Vec::new();
+        match self {
+            Ids::Named(ids) => some = std::mem::take(ids),
+            Ids::Input(input) => {
+                while some.len() < IDS_AT_ONCE
+                    && let Some(id) = input.id()?
+                {
+                    some.push(id);
+                }
+            }
+        }
+        Ok((!some.is_empty()).then_some(some))
+    }
+}
+
+/// A way to the records of a heap.
+fn open(cluster: &Cluster, name: &str) -> Result<Heap> {
+    cluster.heaps().open(name).map_err(|error| unless_other(cluster, name, error))
+}
+
+/// Undoes what is not committed.
+fn abort(heap: &mut Heap) {
+    if let Err(error) = heap.abort() {
+        say(&format!("forebay: what was not committed was not undone yet: {error}"));
+    }
+}
+
+/// The error, unless the name is that of something else.
+fn unless_other(cluster: &Cluster, name: &str, error: Error) -> Error {
+    if error.kind != Kind::Missing {
+        return error;
+    }
+    if cluster.ring(name).is_ok() {
+        return Error::usage(format!("{name} is a ring; see `forebay ring show {name}`"));
+    }
+    if cluster.objects().find(name).is_ok() {
+        return Error::usage(format!("{name} is an object; see `forebay stat {name}`"));
+    }
+    error
+}

@@ -1,0 +1,390 @@
+//! What is asked of a target's heaps. What one connection asks about one heap takes effect in the order in which it came.
+
+use super::Service;
+use super::objects::LinkId;
+use super::transaction::{Doomed, Transaction};
+use crate::turns::{Ticket, Turns};
+use forebay_env::pipe::Inlet;
+use forebay_model::heap::{HeapSettings, LARGEST_RECORD, RecordId};
+use forebay_model::ring::check_name;
+use forebay_model::{Bytes, Error, Result};
+use forebay_target::Heap;
+use forebay_target::heap::HeapOptions;
+use forebay_wire::heap::{HeapActivity, HeapAnswer, HeapAsk, HeapClass, HeapInfo, HeapName, HeapReply, HeapRequest};
+use forebay_wire::heap::{MOST_HEAPS, NewRoot};
+use forebay_wire::object::MOST_AT_ONCE;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The most bytes of records that are put in parts and have not come to their end, of all connections.
+const MOST_BEGUN: usize = 512 << 20;
+
+/// Heaps that are used, and by whom.
+#[derive(Default)]
+pub(super) struct Heaps {
+    sessions: RefCell<BTreeMap<(LinkId, String), Rc<Session>>>,
+    doomed: RefCell<BTreeMap<String, Doomed>>,
+    /// Only one is made or opened at a time.
+    opening: Turns,
+    /// Bytes of records that are put in parts and have not come to their end.
+    begun: Rc<Cell<usize>>,
+    held: RefCell<Option<Held>>,
+}
+
+/// A heap, as one connection uses it.
+struct Session {
+    link: LinkId,
+    heap: String,
+    turns: Turns,
+    transaction: RefCell<Option<Rc<Transaction>>>,
+    begun: RefCell<Begun>,
+}
+
+/// What came of a record that is put in parts.
+struct Begun {
+    bytes: Vec<u8>,
+    /// Of all such records.
+    all: Rc<Cell<usize>>,
+}
+
+impl Begun {
+    fn new(all: &Rc<Cell<usize>>) -> Begun {
+        Begun { bytes: Vec::new(), all: all.clone() }
+    }
+
+    fn add(&mut self, part: &[u8]) -> Result<()> {
+        if self.bytes.len() + part.len() > LARGEST_RECORD {
+            return Err(Error::usage(format!(
+                "a record has {LARGEST_RECORD} bytes at most; cut it into several, or keep it as an object (nothing was \
+                 changed)"
+            )));
+        }
+        if self.all.get() + part.len() > MOST_BEGUN {
+            return Err(Error::busy(format!(
+                "large records of others have {} already while they are put; try again (nothing was changed)",
+                Bytes(self.all.get() as u64)
+            )));
+        }
+        self.bytes.extend_from_slice(part);
+        self.all.set(self.all.get() + part.len());
+        Ok(())
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.all.set(self.all.get() - self.bytes.len());
+    }
+}
+
+/// The large record that was last got in part, so that it is not read for each part.
+struct Held {
+    link: LinkId,
+    heap: String,
+    id: RecordId,
+    /// The commit that it was asked of.
+    as_of: Option<u64>,
+    bytes: Vec<u8>,
+}
+
+/// Creates a heap.
+pub(super) async fn create(service: &Service, name: &str, settings: HeapSettings) -> Result<HeapInfo> {
+    check_name(name)?;
+    let opening = service.heaps.opening.take().await;
+    service.target.create_heap(name, settings, HeapOptions::default()).await?;
+    drop(opening);
+    info(service, name).await
+}
+
+/// Which there are.
+pub(super) fn names(service: &Service) -> Vec<HeapName> {
+    let target = service.target.id();
+    let named = |(name, space)| HeapName { name, target, space };
+    service.target.heap_names().into_iter().map(named).collect()
+}
+
+/// What a heap says of itself.
+pub(super) async fn info(service: &Service, name: &str) -> Result<HeapInfo> {
+    let heap = open(service, name).await?;
+    let status = heap.status();
+    let space = service.target.heap_names().into_iter().find(|(other, _)| other == name);
+    let classes = status.classes.iter().map(|class| HeapClass {
+        slot: class.slot,
+        allocators: class.allocators,
+        slots: class.slots,
+        used: class.used,
+        taken: class.taken,
+        recycled: class.recycled,
+        freed: class.freed,
+    });
+    let activity = HeapActivity {
+        commits: status.output.commits,
+        put: status.elisions.put,
+        dropped: status.elisions.dropped,
+        hits: status.elisions.hits,
+        writes: status.output.writes,
+        records: status.output.records,
+        written: status.output.written,
+        padding: status.output.padding,
+        read_back: status.output.read_back,
+        meta_writes: status.output.meta_writes,
+    };
+    Ok(HeapInfo {
+        name: name.to_string(),
+        target: service.target.id(),
+        commit: status.last.commit,
+        root: heap.root(),
+        used: status.used,
+        space: space.map_or(Bytes::ZERO, |(_, space)| space),
+        classes: classes.collect(),
+        activity,
+        complaints: heap.complaints(),
+    })
+}
+
+async fn open(service: &Service, name: &str) -> Result<Rc<Heap>> {
+    check_name(name)?;
+    let _opening = service.heaps.opening.take().await;
+    service.target.heap(name, HeapOptions::default()).await
+}
+
+/// Begins with what is asked; it is answered when it is done.
+pub(super) fn ask(
+    service: &Rc<Service>,
+    link: LinkId,
+    request: HeapRequest,
+    payload: Arc<Vec<u8>>,
+    answer: Inlet<Result<HeapAnswer>>,
+) {
+    let session = session(service, link, &request);
+    let this = service.clone();
+    service.env.spawner.detach(async move {
+        let result = match session {
+            Ok((session, ticket)) => {
+                let _turn = session.turns.wait(ticket).await;
+                session.ask(&this, request, &payload).await
+            }
+            Err(error) => Err(error),
+        };
+        // Whoever gave it has it to themselves again.
+        drop(payload);
+        answer.send(result, 0).await;
+    });
+}
+
+/// The session that a request belongs to, and the request's place in it.
+fn session(service: &Service, link: LinkId, request: &HeapRequest) -> Result<(Rc<Session>, Ticket)> {
+    if request.target != service.target.id() {
+        return Err(Error::missing(format!("there is no target {}", request.target)));
+    }
+    check_name(&request.heap)?;
+    let mut sessions = service.heaps.sessions.borrow_mut();
+    let of_link = sessions.range((link, String::new())..).take_while(|((of, _), _)| *of == link).count();
+    let key = (link, request.heap.clone());
+    if !sessions.contains_key(&key) && of_link >= MOST_HEAPS {
+        return Err(Error::busy(format!("{of_link} heaps are used over this connection already; use another")));
+    }
+    let session = sessions.entry(key).or_insert_with(|| {
+        let (heap, turns) = (request.heap.clone(), Turns::default());
+        let begun = RefCell::new(Begun::new(&service.heaps.begun));
+        Rc::new(Session { link, heap, turns, transaction: RefCell::default(), begun })
+    });
+    let session = session.clone();
+    let ticket = session.turns.ticket();
+    Ok((session, ticket))
+}
+
+/// Nobody asks over this link any more: what it put and did not commit is undone.
+pub(super) fn end(service: &Rc<Service>, link: LinkId) {
+    // What is held for it has nobody to be held for.
+    let _ = service.heaps.held.borrow_mut().take_if(|held| held.link == link);
+    let mut sessions = service.heaps.sessions.borrow_mut();
+    let ended: Vec<_> = sessions.extract_if(.., |(of, _), _| *of == link).collect();
+    for (_, session) in ended {
+        let ticket = session.turns.ticket();
+        service.env.spawner.detach(async move { session.end(ticket).await });
+    }
+}
+
+/// Nobody asks any more: what was not committed is undone.
+pub(super) async fn end_all(service: &Service) {
+    let ended = service.heaps.sessions.take();
+    for session in ended.into_values() {
+        let ticket = session.turns.ticket();
+        session.end(ticket).await;
+    }
+}
+
+impl Session {
+    async fn transaction(&self, service: &Service) -> Result<Rc<Transaction>> {
+        if let Some(transaction) = &*self.transaction.borrow() {
+            return Ok(transaction.clone());
+        }
+        let opened = open(service, &self.heap).await?;
+        let doomed = service.heaps.doomed.borrow_mut().entry(self.heap.clone()).or_default().clone();
+        let transaction = Rc::new(Transaction::new(service.env.clone(), opened, doomed));
+        *self.transaction.borrow_mut() = Some(transaction.clone());
+        Ok(transaction)
+    }
+
+    /// Undoes what is not committed.
+    async fn end(&self, ticket: Ticket) {
+        let _turn = self.turns.wait(ticket).await;
+        let transaction = self.transaction.take();
+        if let Some(transaction) = transaction {
+            // Of a heap that failed, nothing that is not committed stays.
+            let _ = transaction.abort().await;
+        }
+    }
+
+    async fn ask(&self, service: &Service, request: HeapRequest, payload: &[u8]) -> Result<HeapAnswer> {
+        request.check(payload.len())?;
+        let transaction = self.transaction(service).await?;
+        if let HeapAsk::Get { as_of: Some(commit), .. } | HeapAsk::Root { as_of: Some(commit) } = request.ask {
+            check_commit(&transaction, commit)?;
+        }
+        match request.ask {
+            HeapAsk::Put { lengths, from, more } => {
+                let begun = self.begun.replace(Begun::new(&service.heaps.begun));
+                if from != begun.bytes.len() as u64 {
+                    return Err(Error::usage(format!(
+                        "a record that goes on at byte {from} came after {} bytes of one (nothing was changed)",
+                        begun.bytes.len()
+                    )));
+                }
+                let ids = self.put(&transaction, begun, &lengths, more, payload).await?;
+                Ok(HeapReply::Ids(ids).into())
+            }
+            HeapAsk::Get { ids, from, as_of } => self.get(service, &transaction, &ids, from, as_of).await,
+            HeapAsk::Free { ids } => transaction.free(&ids).await.map(|()| HeapReply::Done.into()),
+            HeapAsk::Commit { root } => self.commit(&transaction, root).await,
+            HeapAsk::Abort => {
+                self.begun.replace(Begun::new(&service.heaps.begun));
+                transaction.abort().await.map(|()| HeapReply::Done.into())
+            }
+            HeapAsk::Root { .. } => {
+                let heap = transaction.heap();
+                Ok(HeapReply::Root { commit: heap.status().last.commit, root: heap.root() }.into())
+            }
+        }
+    }
+
+    async fn commit(&self, transaction: &Transaction, root: NewRoot) -> Result<HeapAnswer> {
+        let begun = self.begun.borrow().bytes.len();
+        if begun > 0 {
+            return Err(Error::usage(format!(
+                "{begun} bytes of a record came without its end; send the rest, or abort (nothing was changed)"
+            )));
+        }
+        transaction.commit(root).await.map(|commit| HeapReply::Committed(commit).into())
+    }
+
+    /// Puts the records of a payload, of which the first one goes on with what came before.
+    async fn put(
+        &self,
+        transaction: &Transaction,
+        mut begun: Begun,
+        lengths: &[u32],
+        more: bool,
+        payload: &[u8],
+    ) -> Result<Vec<RecordId>> {
+        let mut rest = payload;
+        let mut records = Vec::with_capacity(lengths.len());
+        for length in lengths {
+            let (record, behind) = rest.split_at(*length as usize);
+            records.push(record);
+            rest = behind;
+        }
+        let goes_on = if more { records.pop() } else { None };
+        if more && goes_on.is_none() {
+            return Err(Error::usage("no record goes on where there is none (nothing was changed)"));
+        }
+        if !begun.bytes.is_empty() {
+            match (records.first_mut(), goes_on) {
+                (Some(first), _) => {
+                    begun.add(first)?;
+                    *first = &begun.bytes;
+                }
+                (None, Some(part)) => {
+                    begun.add(part)?;
+                    *self.begun.borrow_mut() = begun;
+                    return Ok(Vec::new());
+                }
+                (None, None) => {
+                    return Err(Error::usage("a record that goes on does not go on here (nothing was changed)"));
+                }
+            }
+        }
+        let mut next = Begun::new(&begun.all);
+        next.add(goes_on.unwrap_or(&[]))?;
+        let ids = transaction.put(&records).await?;
+        *self.begun.borrow_mut() = next;
+        Ok(ids)
+    }
+
+    async fn get(
+        &self,
+        service: &Service,
+        transaction: &Transaction,
+        ids: &[RecordId],
+        from: u64,
+        as_of: Option<u64>,
+    ) -> Result<HeapAnswer> {
+        let most = MOST_AT_ONCE.0 as usize;
+        if let (Some(first), true) = (ids.first(), from > 0) {
+            let is_it = |held: &mut Held| {
+                (held.link, &held.heap, held.id, held.as_of) == (self.link, &self.heap, *first, as_of)
+            };
+            let held = service.heaps.held.borrow_mut().take_if(is_it);
+            let record = match held {
+                Some(held) => held.bytes,
+                None => transaction.get_some(&ids[..1]).await.swap_remove(0)?,
+            };
+            return Ok(self.part(service, *first, as_of, record, from));
+        }
+        let (mut found, mut payload) = (Vec::with_capacity(ids.len()), Vec::new());
+        while found.len() < ids.len() {
+            for record in transaction.get_some(&ids[found.len()..]).await {
+                match record {
+                    Ok(record) if record.len() > most && found.is_empty() => {
+                        return Ok(self.part(service, ids[0], as_of, record, 0));
+                    }
+                    Ok(record) if payload.len() + record.len() > most => {
+                        return Ok(HeapAnswer { reply: HeapReply::Records(found), payload });
+                    }
+                    Ok(record) => {
+                        payload.extend_from_slice(&record);
+                        found.push(Ok(record.len() as u64));
+                    }
+                    Err(error) => found.push(Err(error)),
+                }
+            }
+        }
+        Ok(HeapAnswer { reply: HeapReply::Records(found), payload })
+    }
+
+    /// The bytes of a large record from `from` on, as many as fit; the record is held while there are more.
+    fn part(&self, service: &Service, id: RecordId, as_of: Option<u64>, bytes: Vec<u8>, from: u64) -> HeapAnswer {
+        let from = (from as usize).min(bytes.len());
+        let end = bytes.len().min(from + MOST_AT_ONCE.0 as usize);
+        let (payload, length) = (bytes[from..end].to_vec(), bytes.len());
+        if end < length {
+            let (link, heap) = (self.link, self.heap.clone());
+            *service.heaps.held.borrow_mut() = Some(Held { link, heap, id, as_of, bytes });
+        }
+        HeapAnswer { reply: HeapReply::Records(vec![Ok(length as u64)]), payload }
+    }
+}
+
+fn check_commit(transaction: &Transaction, commit: u64) -> Result<()> {
+    let last = transaction.heap().status().last.commit;
+    if commit == last {
+        return Ok(());
+    }
+    Err(Error::usage(format!("commit {commit} cannot be read; the one that can is the last, {last}")))
+}
+
+#[cfg(test)]
+mod tests;
