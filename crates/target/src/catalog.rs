@@ -76,6 +76,8 @@ pub enum ScrubPlace {
     Ring(RingId, u64),
     /// Objects, from this key on.
     Objects(Key),
+    /// This allocator of this heap, or the first of one with a higher number.
+    Heap(u64, u32),
 }
 
 /// A summary of one segment that holds data.

@@ -12,6 +12,7 @@
 
 pub mod allocation;
 pub mod allocator;
+pub mod audit;
 pub mod cache;
 mod chain;
 pub mod classes;
@@ -26,7 +27,7 @@ pub mod root;
 mod session;
 pub mod slot;
 pub mod slot_map;
-mod space;
+pub(crate) mod space;
 mod tags;
 pub mod units;
 mod view;
@@ -49,7 +50,7 @@ use forebay_model::{Bytes, Error, Kind, Result};
 use hot::Hot;
 use places::Places;
 use root::Root;
-use slot::Stamp;
+use slot::{Role, Stamp};
 use space::Space;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -134,17 +135,33 @@ struct Work {
     /// Nothing is put or freed while it is.
     committing: bool,
     failure: Option<Error>,
+    /// It was deleted: nothing of it can be read.
+    ended: bool,
     complaints: Vec<String>,
+}
+
+/// What goes into one slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Whole,
+    /// The list of a chained record, and its parts.
+    Head,
+    Part,
 }
 
 impl Work {
     /// Puts a record in a slot that was taken: its id, and whether more waits than should.
-    fn cache_record(&mut self, stamp: Stamp, eye: &Eye, slot: Slot, bytes: &[u8], chain: bool) -> (RecordId, bool) {
-        let id = RecordId::new(slot.allocator, slot.slot, self.next_tag, chain);
+    fn cache_record(&mut self, stamp: Stamp, eye: &Eye, slot: Slot, bytes: &[u8], what: What) -> (RecordId, bool) {
+        let id = RecordId::new(slot.allocator, slot.slot, self.next_tag, what == What::Head);
         self.next_tag = (self.next_tag + 1) % RecordId::TAGS;
         self.tags.set(slot, slot::low(id));
+        let role = match (what, eye) {
+            (What::Part, _) => Role::Part,
+            (_, Eye::Commit) => Role::Commit,
+            _ => Role::Record,
+        };
         self.hot.drop_record(slot);
-        self.cache.put(slot, &slot::header(stamp, id, bytes), bytes);
+        self.cache.put(slot, &slot::header(stamp, id, role, bytes), bytes);
         if let Eye::Own(own) = eye {
             self.allocation.hide(slot);
             own.borrow_mut().put.insert(slot);
@@ -169,13 +186,13 @@ impl Heap {
             )));
         }
         match Class::holding(bytes.len()) {
-            Some(class) => self.put_in(eye, class, bytes, false).await,
+            Some(class) => self.put_in(eye, class, bytes, What::Whole).await,
             None => self.put_chain(eye, bytes).await,
         }
     }
 
     /// Puts what fits a slot of the class.
-    async fn put_in(self: &Rc<Self>, eye: &Eye, class: Class, bytes: &[u8], chain: bool) -> Result<RecordId> {
+    async fn put_in(self: &Rc<Self>, eye: &Eye, class: Class, bytes: &[u8], what: What) -> Result<RecordId> {
         let is_commit = matches!(eye, Eye::Commit);
         loop {
             if !is_commit {
@@ -193,7 +210,7 @@ impl Heap {
                     Err(error) => return Err(error),
                 },
             };
-            let (id, is_full) = self.work.borrow_mut().cache_record(self.stamp, eye, slot, bytes, chain);
+            let (id, is_full) = self.work.borrow_mut().cache_record(self.stamp, eye, slot, bytes, what);
             if is_full && !is_commit {
                 self.make_room().await?;
             }
@@ -227,6 +244,16 @@ impl Heap {
             }
         }
         Ok(())
+    }
+
+    /// Nothing is put, freed or committed any more, for this reason; what was being written is written.
+    pub(crate) async fn end(&self, why: Error) {
+        self.work.borrow_mut().failure = Some(why);
+        let is_busy = || self.work.borrow().writing || self.work.borrow().committing;
+        self.changed.until(|| !is_busy()).await;
+        let work = &mut *self.work.borrow_mut();
+        // Its space is that of others from now on.
+        work.ended = true;
     }
 
     /// The root of the last commit.

@@ -2,19 +2,21 @@
 //! all other work, so that damage is found while there is still something to be done about it.
 //!
 //! Order: the rings, each from its oldest segment on, then objects in the order of their keys: their rows, and the
-//! bytes that the rows point to, at home and in logs. What is being written (the open segments, records on their way)
+//! bytes that the rows point to, at home and in logs; then heaps: the records of the last commit. What is being written (the open segments, records on their way)
 //! is not looked at; it was read back or is in memory. Nothing is changed, and nothing damaged is returned as data.
 //!
 //! How far a scrub is lies in the catalog: it is durable with every commit, and at least every [`KEPT_EVERY`] of work.
 //! Who begins again goes on from there; a few things may be looked at twice.
 
 use crate::catalog::{ScrubPlace, ScrubRecord, Segment};
+use crate::heap::space::Space;
+use crate::heap::{HeapOptions, audit};
 use crate::object::rows::Key;
 use crate::ring::Ring;
 use crate::target::{Core, Target};
 use crate::verify::{Damage, RingFound, Verifier};
 use forebay_model::scrub::{Finding, Scrubbed};
-use forebay_model::{Bytes, Error, Moment, Rate, Result, RingId};
+use forebay_model::{Bytes, Error, Kind, Moment, Rate, Result, RingId};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -130,7 +132,7 @@ impl Target {
         let rings = core.ring_ids().into_iter().map(|id| {
             core.with_ring(id, |r| r.segment * r.slots.iter().flatten().filter(|s| s.has_content()).count() as u64)
         });
-        rings.sum::<Bytes>() + self.objects().kept()
+        rings.sum::<Bytes>() + self.objects().kept() + self.kept_by_heaps()
     }
 }
 
@@ -154,7 +156,26 @@ impl Step<'_> {
             ScrubPlace::Objects(from) => {
                 let objects = self.target.objects();
                 let next = objects.scrub(from, &mut self.pace, &mut self.found).await?;
-                Ok(next.map(ScrubPlace::Objects))
+                Ok(Some(next.map_or(ScrubPlace::Heap(0, 0), ScrubPlace::Objects)))
+            }
+            ScrubPlace::Heap(from, allocator) => {
+                let heaps = self.core.heap_records();
+                let Some((number, heap)) = heaps.into_iter().find(|(number, _)| *number >= from) else {
+                    return Ok(None);
+                };
+                let allocator = if number == from { allocator } else { 0 };
+                let opened = match self.target.heap(&heap.name, HeapOptions::default()).await {
+                    Ok(opened) => opened,
+                    // It is being deleted.
+                    Err(error) if error.kind == Kind::Missing => return Ok(Some(ScrubPlace::Heap(number + 1, 0))),
+                    Err(error) if error.kind == Kind::Damaged => {
+                        self.found.push(audit::whole(&heap.name, &Space::new(self.core.layout(), heap.groups), error));
+                        return Ok(Some(ScrubPlace::Heap(number + 1, 0)));
+                    }
+                    Err(error) => return Err(error),
+                };
+                let more = opened.scrub(&heap.name, allocator, &mut self.pace, &mut self.found).await?;
+                Ok(Some(if more { ScrubPlace::Heap(number, allocator + 1) } else { ScrubPlace::Heap(number + 1, 0) }))
             }
         }
     }

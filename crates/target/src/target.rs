@@ -57,6 +57,8 @@ pub struct Target {
     objects: Rc<Objects>,
     /// Those that were opened.
     heaps: RefCell<BTreeMap<u64, Rc<Heap>>>,
+    /// One is made, opened or deleted at a time.
+    opening_heaps: heaps::Gate,
     complaints: Vec<String>,
 }
 
@@ -292,8 +294,14 @@ impl Target {
         let objects = Objects::new(core.clone());
         let work = objects.clone();
         core.disk.env().spawner.detach(async move { work.run().await });
-        let target =
-            Rc::new(Target { core, rings: RefCell::default(), objects, heaps: RefCell::default(), complaints });
+        let target = Rc::new(Target {
+            core,
+            rings: RefCell::default(),
+            objects,
+            heaps: RefCell::default(),
+            opening_heaps: heaps::Gate::default(),
+            complaints,
+        });
         for id in ids {
             target.start(id)?;
         }
@@ -389,13 +397,6 @@ impl Target {
     /// All rings, as they say of themselves.
     pub fn status(&self) -> Vec<RingStatus> {
         self.rings.borrow().values().map(|r| r.status()).collect()
-    }
-
-    /// The names of all heaps, and the space that each has.
-    pub fn heap_names(&self) -> Vec<(String, Bytes)> {
-        let data = self.core.layout().data(true);
-        let catalog = self.core.catalog.borrow();
-        catalog.heaps.values().map(|heap| (heap.name.clone(), data * heap.groups.len() as u64)).collect()
     }
 
     /// Runs of free groups, as byte ranges.

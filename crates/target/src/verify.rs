@@ -6,6 +6,7 @@
 //! the same stamps and the same checksums. Nobody may write the device meanwhile.
 
 use crate::catalog::{GroupClass, Segment};
+use crate::heap::audit::{self, HeapFound};
 use crate::object::Objects;
 use crate::object::audit::ObjectsFound;
 use crate::ring::Ring;
@@ -69,6 +70,8 @@ pub struct Found {
     pub complaints: Vec<String>,
     /// Its rings.
     pub rings: Vec<RingFound>,
+    /// Its heaps.
+    pub heaps: Vec<HeapFound>,
     /// Its objects.
     pub objects: ObjectsFound,
     /// Bytes that the device did not read.
@@ -89,7 +92,10 @@ pub async fn verify(env: Env, progress: &mut dyn FnMut(Bytes, Bytes)) -> Result<
     }
     let objects = Objects::new(core.clone());
     let of_rings: Bytes = work.iter().map(|(v, segments, _)| v.size * segments.len() as u64).sum();
-    let total = of_rings + core.layout().data(true) * core.groups_of(GroupClass::Objects).len() as u64;
+    let heaps = core.heap_records();
+    let of_heaps: u64 = heaps.iter().map(|(_, heap)| heap.groups.len() as u64).sum();
+    let of_objects = core.groups_of(GroupClass::Objects).len() as u64;
+    let total = of_rings + core.layout().data(true) * (of_objects + of_heaps);
     let mut done = Bytes::ZERO;
     for (verifier, segments, mut ring_found) in work {
         for segment in segments {
@@ -99,6 +105,13 @@ pub async fn verify(env: Env, progress: &mut dyn FnMut(Bytes, Bytes)) -> Result<
         }
         found.unreadable += verifier.salvage.lost();
         found.rings.push(ring_found);
+    }
+    for (number, heap) in heaps {
+        let mut of_heap = |bytes: Bytes| {
+            done += bytes;
+            progress(done.min(total), total);
+        };
+        found.heaps.push(audit::look_over(&core, number, &heap.name, heap.groups, &mut of_heap).await?);
     }
     let mut of_objects = |bytes: Bytes| {
         done += bytes;

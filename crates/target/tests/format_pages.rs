@@ -114,8 +114,8 @@ fn the_page_of_the_checkpoint_has_its_fields() {
     let place = ScrubPlace::Ring(RingId(1), 1);
     let scrub = ScrubRecord { began: Timestamp(0), place, done: 0, damaged: 0 };
     names_in_order(page.split_once("Scrub:").unwrap().1, "", &fields(&scrub));
-    let places = [place, ScrubPlace::Objects(Key::FIRST)];
-    for (place, words) in places.iter().zip(["0 ring(", "1 objects("]) {
+    let places = [place, ScrubPlace::Objects(Key::FIRST), ScrubPlace::Heap(1, 1)];
+    for (place, words) in places.iter().zip(["0 ring(", "1 objects(", "2 heap("]) {
         assert_eq!(case(place).to_string(), words[..1]);
         assert!(page.contains(words), "{words} is missing");
     }

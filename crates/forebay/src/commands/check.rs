@@ -15,6 +15,7 @@ use forebay_model::scrub::Finding;
 use forebay_model::{Bytes, Error, Rate, Result, TargetId};
 use forebay_target::Target;
 use forebay_target::catalog::Catalog;
+use forebay_target::heap::audit::HeapFound;
 use forebay_target::object::audit::{Contradiction, ObjectsFound};
 use forebay_target::superblock::Superblock;
 use forebay_target::verify::{Damage, Found, RingFound, verify};
@@ -91,7 +92,10 @@ fn one(context: &mut Context, device: &Path, quick: bool, repaired: Option<Vec<S
     let damage: usize = found.rings.iter().map(|ring| ring.damage.len()).sum();
     let objects = &found.objects;
     let damage = damage + objects.damage.len() + objects.contradictions.len();
-    let sound = found.complaints.is_empty() && damage == 0;
+    let of_heaps = found.heaps.iter().map(|heap| heap.damage.len() + (heap.leaked + heap.twice).min(1) as usize);
+    let damage = damage + of_heaps.sum::<usize>();
+    let complaints = found.complaints.len() + found.heaps.iter().map(|heap| heap.complaints.len()).sum::<usize>();
+    let sound = complaints == 0 && damage == 0;
     if context.json {
         let rings: Vec<&str> = catalog.rings.values().map(|ring| ring.spec.name.as_str()).collect();
         context.out.json(&json!({
@@ -100,7 +104,8 @@ fn one(context: &mut Context, device: &Path, quick: bool, repaired: Option<Vec<S
             "groups": superblock.layout.groups, "rings": rings, "complaints": found.complaints,
             "in_use": in_use, "read": read, "unreadable_bytes": found.unreadable.0,
             "found": found.rings.iter().map(ring_json).collect::<Vec<Value>>(),
-            "objects": objects_json(&found.objects), "repaired": repaired,
+            "objects": objects_json(&found.objects),
+            "heaps": found.heaps.iter().map(heap_json).collect::<Vec<Value>>(), "repaired": repaired,
         }))?;
         return Ok(sound);
     }
@@ -131,13 +136,14 @@ fn one(context: &mut Context, device: &Path, quick: bool, repaired: Option<Vec<S
     }
     let of_rings = found.rings.iter().flat_map(ring_lines);
     let of_objects = Some(objects).filter(|_| read).into_iter().flat_map(|found| objects_lines(found, &name));
-    for line in found.complaints.iter().cloned().chain(of_rings).chain(of_objects) {
+    let of_heaps = found.heaps.iter().flat_map(heap_lines);
+    for line in found.complaints.iter().cloned().chain(of_rings).chain(of_heaps).chain(of_objects) {
         context.out.line(format_args!("  {line}"))?;
     }
     if in_use && !quick {
         context.out.line("  It is in use: what is recorded was not read; check it when nobody uses it.")?;
     }
-    context.out.line(match (found.complaints.len(), damage) {
+    context.out.line(match (complaints, damage) {
         (0, 0) => "Sound.".to_string(),
         (1, 0) => "1 complaint; opening the target repairs what can be repaired.".to_string(),
         (n, 0) => format!("{n} complaints; opening the target repairs what can be repaired."),
@@ -183,9 +189,7 @@ fn objects_lines(found: &ObjectsFound, device: &str) -> Vec<String> {
     if found.records > 0 {
         lines.push(format!("objects: opening lets {} records in logs take effect", human::count(found.records)));
     }
-    for Finding { owner, what, at, length, remedy } in &found.damage {
-        lines.push(format!("{owner}: {what} ({} bytes at {}); {remedy}", length.0, at.0));
-    }
+    lines.extend(found.damage.iter().map(finding_line));
     lines.extend(found.contradictions.iter().map(|Contradiction { what, repairable }| match repairable {
         true => format!("objects: {what}; `forebay check {device} --write` puts it right"),
         false => format!("objects: {what}; this cannot be put right"),
@@ -193,17 +197,52 @@ fn objects_lines(found: &ObjectsFound, device: &str) -> Vec<String> {
     lines
 }
 
+fn heap_lines(found: &HeapFound) -> Vec<String> {
+    let name = &found.name;
+    let mut lines = vec![format!(
+        "{name}: read {} records in {} slots, as of commit {}",
+        human::count(found.records),
+        human::count(found.slots),
+        found.commit
+    )];
+    lines.extend(found.complaints.iter().map(|what| format!("{name}: {what}")));
+    if found.leaked + found.twice > 0 {
+        lines.push(format!(
+            "{name}: {} slots are used by nobody and {} twice; this cannot be put right, report it",
+            human::count(found.leaked),
+            human::count(found.twice)
+        ));
+    }
+    lines.extend(found.damage.iter().map(finding_line));
+    lines
+}
+
+fn heap_json(found: &HeapFound) -> Value {
+    json!({
+        "heap": found.name, "commit": found.commit, "records": found.records, "slots": found.slots,
+        "leaked_slots": found.leaked, "doubly_used_slots": found.twice, "complaints": found.complaints,
+        "damage": findings_json(&found.damage),
+    })
+}
+
+fn finding_line(finding: &Finding) -> String {
+    let Finding { owner, what, at, length, remedy } = finding;
+    format!("{owner}: {what} ({} bytes at {}); {remedy}", length.0, at.0)
+}
+
+fn findings_json(findings: &[Finding]) -> Vec<Value> {
+    let json = |Finding { owner, what, at, length, .. }: &Finding| json!({"owner": owner, "what": what, "offset_bytes": at.0, "length_bytes": length.0});
+    findings.iter().map(json).collect()
+}
+
 fn objects_json(found: &ObjectsFound) -> Value {
-    let damage = found.damage.iter().map(|Finding { owner, what, at, length, .. }| {
-        json!({"owner": owner, "what": what, "offset_bytes": at.0, "length_bytes": length.0})
-    });
     let contradictions = found
         .contradictions
         .iter()
         .map(|Contradiction { what, repairable }| json!({"what": what, "repairable": repairable}));
     json!({
         "volumes": found.volumes, "objects": found.objects, "blocks": found.blocks, "records": found.records,
-        "damage": damage.collect::<Vec<Value>>(),
+        "damage": findings_json(&found.damage),
         "contradictions": contradictions.collect::<Vec<Value>>(),
     })
 }

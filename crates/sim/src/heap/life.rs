@@ -49,6 +49,8 @@ pub struct Tally {
     pub gone: u64,
     /// Slots that were used again.
     pub recycled: u64,
+    /// How often everything was looked over after a cut, and nothing was leaked or used twice.
+    pub audits: u64,
     /// Earlier commits that were looked at, whole.
     pub looked: u64,
     /// What writers of their own merged, and what they did not.
@@ -68,6 +70,7 @@ impl Tally {
         self.compared += other.compared;
         self.gone += other.gone;
         self.recycled += other.recycled;
+        self.audits += other.audits;
         self.looked += other.looked;
         self.merged += other.merged;
         self.unmerged += other.unmerged;
@@ -119,6 +122,11 @@ pub fn live(seed: u64, spec: DiskSpec, lives: u32) -> Tally {
         let env = world.env(disk.clone());
         life::ended(&world, &disk, 120, one_life(env, model.clone()));
         model.borrow_mut().tally.crashes += 1;
+        if random.below(3) == 0 {
+            world.run(audit(world.env(disk.clone()), seed));
+            world.kill();
+            model.borrow_mut().tally.audits += 1;
+        }
         world.run(verify(world.env(disk.clone()), model.clone(), seed));
         world.kill();
     }
@@ -337,6 +345,14 @@ impl Model {
 fn any(records: &Records, random: &Rc<dyn Random>) -> Option<RecordId> {
     let nth = random.below(records.len().max(1) as u64) as usize;
     records.keys().nth(nth).copied()
+}
+
+/// Nothing is damaged, no slot is used by nobody or twice.
+async fn audit(env: Env, seed: u64) {
+    let found = forebay_target::verify::verify(env, &mut |_, _| ()).await.expect("it can be read");
+    let heap = &found.heaps[0];
+    assert!(heap.damage.is_empty(), "seed {seed}: {:?}", heap.damage);
+    assert_eq!((heap.leaked, heap.twice), (0, 0), "seed {seed}: {heap:?}");
 }
 
 /// What the disk holds is one of the two commits that it may hold, and the model goes on from there.

@@ -1,9 +1,9 @@
 //! Records that no slot holds: a list of parts, which are records like others, and lists of lists where that is too long.
 
-use super::Heap;
 use super::allocation::Slot;
 use super::classes::{Class, SLOTS};
 use super::view::Eye;
+use super::{Heap, What};
 use forebay_model::heap::{LARGEST_RECORD, RecordId};
 use forebay_model::{Error, Result};
 use std::rc::Rc;
@@ -17,10 +17,10 @@ const AT_ONCE: usize = 128;
 /// The list of the parts of a chained record.
 pub(super) struct Chain {
     /// Bytes of the record.
-    length: u64,
+    pub(super) length: u64,
     /// How many times the parts are those of a list: 0, they are those of the record.
-    levels: u8,
-    parts: Vec<RecordId>,
+    pub(super) levels: u8,
+    pub(super) parts: Vec<RecordId>,
 }
 
 impl Chain {
@@ -49,7 +49,7 @@ impl Chain {
 }
 
 /// Ids one after the other.
-fn ids(bytes: &[u8]) -> Vec<RecordId> {
+pub(super) fn ids(bytes: &[u8]) -> Vec<RecordId> {
     let number = |id: &[u8]| u64::from_le_bytes(id.try_into().expect("eight bytes"));
     bytes.chunks_exact(ID).map(|id| RecordId::from_number(number(id))).collect()
 }
@@ -73,12 +73,12 @@ impl Heap {
         loop {
             list.parts.clear();
             for part in level.chunks(Class::LARGEST.most()) {
-                list.parts.push(self.put_in(eye, Class::LARGEST, part, false).await?);
+                list.parts.push(self.put_in(eye, Class::LARGEST, part, What::Part).await?);
                 all.extend(list.parts.last());
             }
             let mut whole = list.encode();
             if let Some(class) = Class::holding(whole.len()) {
-                return self.put_in(eye, class, &whole, true).await;
+                return self.put_in(eye, class, &whole, What::Head).await;
             }
             level = whole.split_off(HEADER);
             list.levels += 1;

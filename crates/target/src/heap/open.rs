@@ -34,7 +34,7 @@ pub(crate) struct Closed<'a> {
 }
 
 impl Closed<'_> {
-    async fn read(&self, at: Bytes, length: Bytes) -> Result<Vec<u8>> {
+    pub(super) async fn read(&self, at: Bytes, length: Bytes) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(length.0 as usize);
         for (place, length) in self.space.runs(at, length) {
             let (buffer, result) = self.core.disk.read(self.stream, place, Buffer::alone(length)?).await;
@@ -86,7 +86,7 @@ impl Closed<'_> {
 
     /// The newest commit that is whole, in which place it is, and what was found damaged. That an older one is not whole
     /// is not damage: the commit after the newest may have been under way, in its places.
-    async fn newest(&self) -> Result<(Root, Vec<Allocator>, usize, Vec<String>)> {
+    pub(super) async fn newest(&self) -> Result<(Root, Vec<Allocator>, usize, Vec<String>)> {
         let (mut roots, mut damage) = (Vec::new(), Vec::new());
         for which in 0..2 {
             match self.root(which).await {
@@ -183,6 +183,7 @@ impl Heap {
             writing: false,
             committing: false,
             failure: None,
+            ended: false,
             complaints,
         };
         let buffers = Slab::new(output::MOST, output::UNDER_WAY)?;

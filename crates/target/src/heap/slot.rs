@@ -14,6 +14,21 @@ pub struct Stamp {
     pub heap: u64,
 }
 
+/// What a record is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A user has its id.
+    Record,
+    /// It is a part of a chained one.
+    Part,
+    /// It keeps a commit.
+    Commit,
+}
+
+/// Bits of the length that say the role.
+const PART: u16 = 1 << 15;
+const COMMIT: u16 = 1 << 14;
+
 fn checksum(stamp: Stamp, id: RecordId, length: u16, bytes: &[u8]) -> u32 {
     let mut whose = [0; 34];
     whose[..16].copy_from_slice(&stamp.target.to_le_bytes());
@@ -24,8 +39,13 @@ fn checksum(stamp: Stamp, id: RecordId, length: u16, bytes: &[u8]) -> u32 {
 }
 
 /// The header of a record that lies behind it.
-pub fn header(stamp: Stamp, id: RecordId, bytes: &[u8]) -> [u8; SLOT_HEADER] {
-    let length = bytes.len() as u16;
+pub fn header(stamp: Stamp, id: RecordId, role: Role, bytes: &[u8]) -> [u8; SLOT_HEADER] {
+    let bits = match role {
+        Role::Record => 0,
+        Role::Part => PART,
+        Role::Commit => COMMIT,
+    };
+    let length = bytes.len() as u16 | bits;
     let mut header = [0; SLOT_HEADER];
     header[..4].copy_from_slice(&checksum(stamp, id, length, bytes).to_le_bytes());
     header[4..8].copy_from_slice(&(id.number() as u32).to_le_bytes());
@@ -33,27 +53,38 @@ pub fn header(stamp: Stamp, id: RecordId, bytes: &[u8]) -> [u8; SLOT_HEADER] {
     header
 }
 
+/// The record that lies in a slot of an allocator, if a whole one does.
+pub fn find(stamp: Stamp, allocator: u32, slot: u16, bytes: &[u8]) -> Option<(RecordId, Role, &[u8])> {
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    let (sum, low, length) = (word(0), word(4), u16::from_le_bytes([bytes[8], bytes[9]]));
+    let any = RecordId::new(allocator, slot, 0, false);
+    let id = RecordId::from_number(any.number() >> 32 << 32 | u64::from(low));
+    let record = bytes.get(SLOT_HEADER..end(bytes))?;
+    let role = match length & (PART | COMMIT) {
+        0 => Role::Record,
+        PART => Role::Part,
+        COMMIT => Role::Commit,
+        _ => return None,
+    };
+    let is_whole = (id.allocator(), id.slot()) == (allocator, slot) && checksum(stamp, id, length, record) == sum;
+    is_whole.then_some((id, role, record))
+}
+
 /// The record `id` in the bytes of its slot. [`forebay_model::Kind::Missing`] if another one lies there,
 /// [`forebay_model::Kind::Damaged`] if nothing whole does.
 pub fn open(stamp: Stamp, id: RecordId, slot: &[u8]) -> Result<&[u8]> {
-    let word = |at: usize| u32::from_le_bytes(slot[at..at + 4].try_into().expect("four bytes"));
-    let (sum, low, length) = (word(0), word(4), u16::from_le_bytes([slot[8], slot[9]]));
-    let bytes = slot.get(SLOT_HEADER..SLOT_HEADER + usize::from(length));
-    let whole = |id| bytes.filter(|bytes| checksum(stamp, id, length, bytes) == sum);
-    // The record that says it lies here; it has the same slot, and may have another tag.
-    let here = RecordId::from_number(id.number() >> 32 << 32 | u64::from(low));
-    let of_slot = (here.allocator(), here.slot()) == (id.allocator(), id.slot());
-    match whole(here).filter(|_| of_slot) {
-        Some(bytes) if here == id => return Ok(bytes),
-        Some(_) => return Err(gone(id)),
-        None => {}
+    match find(stamp, id.allocator(), id.slot(), slot) {
+        Some((here, _, bytes)) if here == id => Ok(bytes),
+        Some(_) => Err(gone(id)),
+        None => {
+            Err(Error::damaged(format!("record {id} of heap {} is damaged: its checksum does not match", stamp.heap)))
+        }
     }
-    Err(Error::damaged(format!("record {id} of heap {} is damaged: its checksum does not match", stamp.heap)))
 }
 
 /// Bytes of a slot's header and record, as the header says.
 pub fn end(slot: &[u8]) -> usize {
-    SLOT_HEADER + usize::from(u16::from_le_bytes([slot[8], slot[9]]))
+    SLOT_HEADER + usize::from(u16::from_le_bytes([slot[8], slot[9]]) & !(PART | COMMIT))
 }
 
 /// What distinguishes the records of a slot.

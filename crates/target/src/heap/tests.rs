@@ -256,3 +256,60 @@ fn where_the_last_commit_is_damaged_the_one_before_is_whole_and_it_is_said() {
         }
     }
 }
+
+#[test]
+fn of_two_who_open_or_make_a_heap_at_once_both_have_the_same_one() {
+    let (fake, target, heap) = device(Bytes::mib(64), HeapSettings::default());
+    drop(heap);
+    drop(target);
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    let both = fake.run(async {
+        let open = || {
+            let target = target.clone();
+            fake.env().spawner.spawn(async move { target.heap(NAME, HeapOptions::default()).await.unwrap() })
+        };
+        let make = || {
+            let (target, settings) = (target.clone(), HeapSettings::default());
+            fake.env().spawner.spawn(async move { target.create_heap("/new", settings, HeapOptions::default()).await })
+        };
+        let (one, other, made, refused) = (open(), open(), make(), make());
+        assert_eq!([made.await.err(), refused.await.err()].map(|e| e.map(|e| e.kind)), [None, Some(Kind::Exists)]);
+        (one.await, other.await)
+    });
+    assert!(Rc::ptr_eq(&both.0, &both.1));
+}
+
+#[test]
+fn a_heap_that_is_deleted_leaves_nothing_and_who_has_it_open_is_told() {
+    let (fake, target, heap) = device(Bytes::mib(64), HeapSettings::default());
+    let with_it = target.free_runs();
+    let id = fake.run(heap.put(b"record")).unwrap();
+    fake.run(heap.commit(Some(id))).unwrap();
+    let (writer, session) = (heap.writer(), heap.session());
+    let own = fake.run(writer.put(b"own")).unwrap();
+    fake.run(target.delete_heap(NAME)).unwrap();
+    assert_ne!(target.free_runs(), with_it);
+    for error in [
+        fake.run(heap.get(id)).unwrap_err(),
+        fake.run(heap.put(b"more")).unwrap_err(),
+        fake.run(heap.commit(None)).unwrap_err(),
+        fake.run(session.get(id)).unwrap_err(),
+        fake.run(writer.get(own)).unwrap_err(),
+        fake.run(writer.commit(None)).unwrap_err(),
+    ] {
+        assert!(error.kind == Kind::Missing && error.message.contains("was deleted"), "{error}");
+    }
+    drop((writer, session, heap));
+    assert_eq!(fake.run(target.delete_heap(NAME)).unwrap_err().kind, Kind::Missing);
+    let settings = HeapSettings::default();
+    let heap = fake.run(target.create_heap(NAME, settings, HeapOptions::default())).unwrap();
+    assert_eq!((heap.root(), fake.run(heap.get(id)).unwrap_err().kind), (None, Kind::Missing));
+    let (target, heap) = again(&fake, target, heap);
+    assert_eq!(heap.root(), None);
+    fake.run(target.delete_heap(NAME)).unwrap();
+    drop((target, heap));
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    assert_eq!(fake.run(target.heap(NAME, HeapOptions::default())).err().unwrap().kind, Kind::Missing);
+}

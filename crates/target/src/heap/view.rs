@@ -52,6 +52,9 @@ pub(super) fn missing(id: RecordId) -> Error {
 impl Work {
     /// Whether there may be such a record: it is refused if there is none for sure.
     pub(super) fn check(&self, eye: &Eye, id: RecordId) -> Result<Slot> {
+        if let Some(why) = self.failure.as_ref().filter(|_| self.ended) {
+            return Err(why.clone());
+        }
         let slot = Slot::of(id);
         let is_live = || self.allocation.find(slot.allocator).is_some_and(|allocator| allocator.is_live(slot.slot));
         match eye {

@@ -3,13 +3,46 @@
 use super::{Core, Target};
 use crate::catalog::{GroupClass, HeapRecord};
 use crate::heap::{Heap, HeapOptions};
+use crate::promise::Signal;
 use forebay_model::heap::HeapSettings;
-use forebay_model::{Error, Result};
+use forebay_model::{Bytes, Error, Result};
+use std::cell::Cell;
 use std::rc::Rc;
+
+/// What one task at a time may do.
+#[derive(Default)]
+pub(super) struct Gate {
+    taken: Cell<bool>,
+    left: Signal,
+}
+
+/// Whoever has this is the one; it lasts until it is dropped.
+struct Turn<'a>(&'a Gate);
+
+impl Gate {
+    async fn take(&self) -> Turn<'_> {
+        while self.taken.replace(true) {
+            self.left.until(|| !self.taken.get()).await;
+        }
+        Turn(self)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.taken.set(false);
+        self.0.left.notify();
+    }
+}
 
 impl Core {
     fn with_heap<T>(&self, heap: u64, change: impl FnOnce(&mut HeapRecord) -> T) -> T {
         change(self.catalog.borrow_mut().heaps.get_mut(&heap).expect("a heap that works is in the catalog"))
+    }
+
+    /// All heaps: number, and what the catalog has of each.
+    pub(crate) fn heap_records(&self) -> Vec<(u64, HeapRecord)> {
+        self.catalog.borrow().heaps.iter().map(|(number, heap)| (*number, heap.clone())).collect()
     }
 
     /// Gives a heap `most` more groups, or as many as are free, durably.
@@ -24,6 +57,7 @@ impl Core {
 impl Target {
     /// Makes a heap. [`forebay_model::Kind::Exists`] if the name is taken.
     pub async fn create_heap(&self, name: &str, settings: HeapSettings, options: HeapOptions) -> Result<Rc<Heap>> {
+        let turn = self.opening_heaps.take().await;
         let core = &self.core;
         Heap::check_groups(&core.layout())?;
         let number = {
@@ -41,22 +75,57 @@ impl Target {
         let record = HeapRecord { name: name.to_owned(), groups };
         core.catalog.borrow_mut().heaps.insert(number, record);
         core.commit().await?;
+        drop(turn);
         self.heap(name, options).await
     }
 
     /// The heap of this name; `options` count if it was not opened before.
     pub async fn heap(&self, name: &str, options: HeapOptions) -> Result<Rc<Heap>> {
-        let found = {
-            let catalog = self.core.catalog.borrow();
-            let found = catalog.heaps.iter().find(|(_, heap)| heap.name == name);
-            found.map(|(number, heap)| (*number, heap.groups.clone()))
-        };
-        let (number, groups) = found.ok_or_else(|| Error::missing(format!("there is no heap {name}")))?;
+        // Two that open one at the same time would each believe that nobody else uses its slots.
+        let _turn = self.opening_heaps.take().await;
+        let (number, groups) = self.find_heap(name)?;
         if let Some(heap) = self.heaps.borrow().get(&number) {
             return Ok(heap.clone());
         }
         let heap = Heap::open(self.core.clone(), number, groups, options).await?;
         self.heaps.borrow_mut().insert(number, heap.clone());
         Ok(heap)
+    }
+
+    fn find_heap(&self, name: &str) -> Result<(u64, Vec<u32>)> {
+        let catalog = self.core.catalog.borrow();
+        let found = catalog.heaps.iter().find(|(_, heap)| heap.name == name);
+        let found = found.map(|(number, heap)| (*number, heap.groups.clone()));
+        found.ok_or_else(|| Error::missing(format!("there is no heap {name}")))
+    }
+
+    /// Deletes a heap with everything in it: its groups are free. Whoever has it open is told that it is gone.
+    pub async fn delete_heap(&self, name: &str) -> Result<()> {
+        let _turn = self.opening_heaps.take().await;
+        let (number, _) = self.find_heap(name)?;
+        let opened = self.heaps.borrow_mut().remove(&number);
+        if let Some(heap) = opened {
+            heap.end(Error::missing(format!("heap {name} was deleted"))).await;
+        }
+        let freed = {
+            let catalog = &mut *self.core.catalog.borrow_mut();
+            let freed = catalog.heaps.remove(&number).map(|heap| heap.groups).unwrap_or_default();
+            freed.iter().for_each(|group| catalog.groups[*group as usize] = GroupClass::Free);
+            freed
+        };
+        self.objects.leave_logs(&freed).await?;
+        self.core.commit().await
+    }
+
+    /// The names of all heaps, and the space that each has.
+    pub fn heap_names(&self) -> Vec<(String, Bytes)> {
+        let data = self.core.layout().data(true);
+        let heaps = self.core.heap_records().into_iter();
+        heaps.map(|(_, heap)| (heap.name, data * heap.groups.len() as u64)).collect()
+    }
+
+    /// Space in use of heaps that are open.
+    pub(crate) fn kept_by_heaps(&self) -> Bytes {
+        self.heaps.borrow().values().map(|heap| heap.status().used).sum()
     }
 }

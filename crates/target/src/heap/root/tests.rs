@@ -35,7 +35,7 @@ fn the_bytes_are_those_of_version_1() {
     allocator.start(0, 9);
     assert_eq!(allocator.take(), Found::Slot(0));
     let of_page = crc32c(&encode_page(STAMP, 4, [&allocator]));
-    let of_slot = crc32c(&slot::header(STAMP, RecordId::new(1, 2, 3, false), b"record"));
+    let of_slot = crc32c(&slot::header(STAMP, RecordId::new(1, 2, 3, false), slot::Role::Record, b"record"));
     assert_eq!([of_root, of_page, of_slot], [5_367_445, 4_103_506_579, 399_255_047]);
 }
 

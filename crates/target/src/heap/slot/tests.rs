@@ -1,4 +1,4 @@
-use super::{Stamp, header, open};
+use super::{Role, Stamp, find, header, open};
 use crate::heap::classes::SLOT_HEADER;
 use forebay_model::Kind;
 use forebay_model::heap::RecordId;
@@ -6,7 +6,7 @@ use forebay_model::heap::RecordId;
 const STAMP: Stamp = Stamp { target: 5, heap: 6 };
 
 fn slot(id: RecordId, bytes: &[u8]) -> Vec<u8> {
-    let mut slot = header(STAMP, id, bytes).to_vec();
+    let mut slot = header(STAMP, id, Role::Record, bytes).to_vec();
     slot.extend(bytes);
     slot.resize(64, 0);
     slot
@@ -32,4 +32,16 @@ fn a_record_is_found_by_its_own_id_only_and_damage_is_told_from_another_record()
         assert_eq!(error.kind, Kind::Damaged, "bit {bit}");
     }
     assert_eq!(open(STAMP, id, &[0; 64]).unwrap_err().kind, Kind::Damaged, "a lost write");
+}
+
+#[test]
+fn what_a_record_is_there_for_is_told_and_is_part_of_its_checksum() {
+    let id = RecordId::new(3, 4, 5, false);
+    for role in [Role::Record, Role::Part, Role::Commit] {
+        let mut slot = header(STAMP, id, role, b"record").to_vec();
+        slot.extend(b"record");
+        assert_eq!(find(STAMP, 3, 4, &slot), Some((id, role, &b"record"[..])));
+        slot[9] ^= 1 << 6;
+        assert_eq!(find(STAMP, 3, 4, &slot), None);
+    }
 }

@@ -1,0 +1,317 @@
+//! Looking over a heap without changing it: whether what a commit has is there, whole, and once.
+//!
+//! Every slot that the last commit has holds a record that says it lies there, and matches its checksum. Parts of chained
+//! records, and records that keep commits, say so: one that nobody names is *leaked*, one that is named twice, or shares
+//! its place with another one, is *used twice*. There must be none of either. Memory: 8 bytes for each part and each record
+//! that keeps a commit, twice.
+
+use super::Heap;
+use super::allocation::Slot;
+use super::allocator::Allocator;
+use super::chain::{Chain, ids};
+use super::classes::{BLOCK_SLOTS, BLOCKS};
+use super::open::Closed;
+use super::root::Root;
+use super::slot::{self, Role, Stamp};
+use super::space::Space;
+use crate::scrub::Pace;
+use crate::target::Core;
+use forebay_env::Buffer;
+use forebay_model::heap::{HeapMode, RecordId};
+use forebay_model::scrub::Finding;
+use forebay_model::{Bytes, Error, Kind, Result};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// Bytes that are read at once, about.
+const STEP: u64 = 1 << 20;
+/// Findings that are told one by one.
+const MOST_TOLD: usize = 64;
+
+/// What was found of a heap.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HeapFound {
+    /// Its name.
+    pub name: String,
+    /// The commit that opening takes.
+    pub commit: u64,
+    /// Records that are whole, but for parts of chained ones and those that keep commits.
+    pub records: u64,
+    /// Slots that hold anything.
+    pub slots: u64,
+    /// Slots that hold what nobody names.
+    pub leaked: u64,
+    /// Slots that are used twice.
+    pub twice: u64,
+    /// What is wrong with a root or a page, which opening does without.
+    pub complaints: Vec<String>,
+    /// What is damaged.
+    pub damage: Vec<Finding>,
+}
+
+/// What slots say of one another.
+#[derive(Default)]
+struct Named {
+    parts: Vec<Slot>,
+    commits: BTreeSet<Slot>,
+    found_parts: Vec<Slot>,
+    found_commits: Vec<Slot>,
+}
+
+/// A run of slots of an allocator that is read at once: the first of them, how many, and where they lie.
+struct Piece {
+    allocator: u32,
+    first: u16,
+    size: u64,
+    held: Vec<u16>,
+    at: u64,
+    length: u64,
+}
+
+/// The pieces of an allocator in which `held` slots lie.
+fn pieces(number: u32, allocator: &Allocator, held: impl Fn(u16) -> bool) -> Vec<Piece> {
+    let size = u64::from(allocator.class().slot());
+    let per_piece = (STEP / size) as u16;
+    let blocks = (0..BLOCKS as u16).filter(|block| allocator.starts()[usize::from(*block)] > 0);
+    let firsts = blocks.flat_map(|block| {
+        let begin = block * BLOCK_SLOTS as u16;
+        let end = begin + BLOCK_SLOTS as u16;
+        (begin..end).step_by(usize::from(per_piece)).map(move |first| (first, end.min(first + per_piece)))
+    });
+    let piece = |(first, end): (u16, u16)| {
+        let held: Vec<u16> = (first..end).filter(|slot| held(*slot)).collect();
+        let (from, to) = (*held.first()?, *held.last()? + 1);
+        let (unit, within) = allocator.place(from).expect("its block has a place");
+        let at = u64::from(unit) * super::UNIT.0 + within;
+        Some(Piece { allocator: number, first: from, size, held, at, length: u64::from(to - from) * size })
+    };
+    firsts.filter_map(piece).collect()
+}
+
+impl Piece {
+    /// Of the slots, those that hold whole records, as `have` is told, and those that do not: `bytes` begin where it does.
+    fn look<'a>(
+        &self,
+        stamp: Stamp,
+        bytes: &'a [u8],
+        mut have: impl FnMut(Slot, RecordId, Role, &'a [u8]),
+    ) -> Vec<(Slot, u64)> {
+        let mut bad = Vec::new();
+        for held in &self.held {
+            let (slot, at) =
+                (Slot { allocator: self.allocator, slot: *held }, u64::from(held - self.first) * self.size);
+            match slot::find(stamp, slot.allocator, slot.slot, &bytes[at as usize..(at + self.size) as usize]) {
+                Some((id, role, record)) => have(slot, id, role, record),
+                None => bad.push((slot, self.at + at)),
+            }
+        }
+        bad
+    }
+}
+
+fn finding(name: &str, space: &Space, slot: Slot, at: u64, size: u64) -> Finding {
+    let (at, _) = space.runs(Bytes(at), Bytes(1))[0];
+    Finding {
+        owner: name.to_owned(),
+        what: format!(
+            "slot {} of allocator {} does not hold the record that it should: it rotted, or a write was lost",
+            slot.slot, slot.allocator
+        ),
+        at,
+        length: Bytes(size),
+        remedy:
+            "reading it is refused, and all others are whole; free it and put it again from where it came, and look \
+                 at the disk's own health"
+                .into(),
+    }
+}
+
+/// Looks over a heap that is not open.
+pub(crate) async fn look_over(
+    core: &Rc<Core>,
+    heap: u64,
+    name: &str,
+    groups: Vec<u32>,
+    progress: &mut dyn FnMut(Bytes),
+) -> Result<HeapFound> {
+    let space = &Space::new(core.layout(), groups);
+    let stamp = Stamp { target: core.target_id(), heap };
+    let closed = Closed { core, stamp, stream: core.next_stream(), space };
+    let mut found = HeapFound { name: name.to_owned(), ..HeapFound::default() };
+    let (root, allocators, _, complaints) = match closed.newest().await {
+        Ok(newest) => newest,
+        Err(error) if error.kind == Kind::Damaged => {
+            found.damage.push(whole(name, space, error));
+            return Ok(found);
+        }
+        Err(error) => return Err(error),
+    };
+    (found.commit, found.complaints) = (root.commit, complaints);
+    let mut named = Named::default();
+    let mut deep = Vec::new();
+    for (number, allocator) in (0..).zip(&allocators) {
+        for piece in pieces(number, allocator, |slot| allocator.is_live(slot)) {
+            let bytes = closed.read_pages(piece.at, piece.length).await?;
+            let bad = piece.look(stamp, &bytes, |slot, id, role, record| {
+                found.slots += 1;
+                match role {
+                    Role::Record => found.records += 1,
+                    Role::Part => named.found_parts.push(slot),
+                    Role::Commit => named.found_commits.push(slot),
+                }
+                match id.is_chain().then(|| Chain::decode(id, record)) {
+                    Some(Ok(list)) if list.levels == 0 => named.parts.extend(list.parts.iter().map(|id| Slot::of(*id))),
+                    Some(Ok(list)) => deep.push(list),
+                    _ => {}
+                }
+            });
+            let told = MOST_TOLD.saturating_sub(found.damage.len());
+            let findings = bad.iter().map(|(slot, at)| finding(name, space, *slot, *at, piece.size));
+            found.damage.extend(findings.take(told));
+            progress(Bytes(piece.length));
+        }
+    }
+    for list in deep {
+        closed.name_lists(&allocators, list, &mut named).await?;
+    }
+    if let Err(error) = closed.name_commits(&allocators, &root, &mut named).await {
+        found.complaints.push(error.message);
+    }
+    named.parts.sort_unstable();
+    let twice = named.parts.windows(2).filter(|two| two[0] == two[1]).count();
+    let is_leaked = |slot: &&Slot| named.parts.binary_search(slot).is_err();
+    let leaked = named.found_parts.iter().filter(is_leaked).count();
+    let commits = named.found_commits.iter().filter(|slot| !named.commits.contains(slot)).count();
+    (found.twice, found.leaked) = (twice as u64, (leaked + commits) as u64);
+    Ok(found)
+}
+
+/// Nothing of a heap can be read.
+pub(crate) fn whole(name: &str, space: &Space, error: Error) -> Finding {
+    let (at, length) = space.runs(Bytes::ZERO, super::root::ROOT_LEN)[0];
+    Finding {
+        owner: name.to_owned(),
+        what: error.message,
+        at,
+        length,
+        remedy:
+            "the heap cannot be opened; look at the disk's own health, and make it anew from where its records came"
+                .into(),
+    }
+}
+
+impl Closed<'_> {
+    /// Bytes that need not begin or end where pages do.
+    async fn read_pages(&self, at: u64, length: u64) -> Result<Vec<u8>> {
+        let pages = super::gather::pages(&(at..at + length));
+        let bytes = self.read(Bytes(pages.start), Bytes(pages.end - pages.start)).await?;
+        Ok(bytes[(at - pages.start) as usize..][..length as usize].to_vec())
+    }
+
+    /// What lies in the slot of a record of the newest commit.
+    async fn record(&self, allocators: &[Allocator], id: RecordId) -> Result<Vec<u8>> {
+        let slot = Slot::of(id);
+        let allocator = allocators.get(slot.allocator as usize).filter(|allocator| allocator.is_live(slot.slot));
+        let place = allocator.and_then(|allocator| Some((allocator.class(), allocator.place(slot.slot)?)));
+        let Some((class, (unit, within))) = place else {
+            return Err(Error::damaged(format!("record {id} is named, and is not there")));
+        };
+        let bytes = self.read_pages(u64::from(unit) * super::UNIT.0 + within, u64::from(class.slot())).await?;
+        slot::open(self.stamp, id, &bytes).map(<[u8]>::to_vec)
+    }
+
+    /// All parts of a list of lists are named; those of the record are returned.
+    async fn name_lists(&self, allocators: &[Allocator], list: Chain, named: &mut Named) -> Result<Vec<RecordId>> {
+        let mut parts = list.parts;
+        for _ in 0..list.levels {
+            named.parts.extend(parts.iter().map(|id| Slot::of(*id)));
+            let mut bytes = Vec::new();
+            for part in parts {
+                match self.record(allocators, part).await {
+                    Ok(record) => bytes.extend(record),
+                    // It is told already.
+                    Err(error) if matches!(error.kind, Kind::Damaged | Kind::Missing) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            parts = ids(&bytes);
+        }
+        named.parts.extend(parts.iter().map(|id| Slot::of(*id)));
+        Ok(parts)
+    }
+
+    /// The records that keep commits, as far back as the root says that they can be read.
+    async fn name_commits(&self, allocators: &[Allocator], root: &Root, named: &mut Named) -> Result<()> {
+        let mut at = root.clone();
+        let oldest = if root.settings.mode == HeapMode::Worm { 1 } else { root.oldest };
+        while at.commit > oldest
+            && let Some((_, id)) = at.towards(at.commit - 1)
+        {
+            named.commits.insert(Slot::of(id));
+            let mut body = self.record(allocators, id).await?;
+            if id.is_chain() {
+                let list = Chain::decode(id, &body)?;
+                body = Vec::with_capacity(list.length as usize);
+                // Its parts are named where it was found.
+                let mut aside = Named::default();
+                for part in self.name_lists(allocators, list, &mut aside).await? {
+                    body.extend(self.record(allocators, part).await?);
+                }
+            }
+            at = Root::decode_body(self.stamp, &body)?;
+        }
+        Ok(())
+    }
+}
+
+impl Heap {
+    /// Looks over the slots of one allocator that commits have, beside all other work; whether there are more.
+    pub(crate) async fn scrub(
+        &self,
+        name: &str,
+        number: u32,
+        pace: &mut Pace,
+        found: &mut Vec<Finding>,
+    ) -> Result<bool> {
+        let pieces = {
+            let work = self.work.borrow();
+            let Some(allocator) = work.allocation.find(number) else { return Ok(false) };
+            let committed = |slot: u16| allocator.committed()[usize::from(slot) / 64] >> (slot % 64) & 1 == 1;
+            pieces(number, allocator, committed)
+        };
+        for piece in pieces {
+            let bad = self.scrub_piece(&piece, pace).await?;
+            // What was freed and put anew meanwhile is not damaged.
+            let again = if bad.is_empty() { bad } else { self.scrub_piece(&piece, pace).await? };
+            let work = self.work.borrow();
+            let is_committed = |slot: &Slot| {
+                let committed = work.allocation.find(slot.allocator).map(|allocator| allocator.committed().clone());
+                committed.is_some_and(|bits| bits[usize::from(slot.slot) / 64] >> (slot.slot % 64) & 1 == 1)
+            };
+            let damaged = again.iter().filter(|(slot, _)| is_committed(slot));
+            found.extend(damaged.map(|(slot, at)| finding(name, &work.space, *slot, *at, piece.size)));
+        }
+        Ok(true)
+    }
+
+    async fn scrub_piece(&self, piece: &Piece, pace: &mut Pace) -> Result<Vec<(Slot, u64)>> {
+        let pages = super::gather::pages(&(piece.at..piece.at + piece.length));
+        let runs = self.work.borrow().space.runs(Bytes(pages.start), Bytes(pages.end - pages.start));
+        let mut bytes = Vec::with_capacity((pages.end - pages.start) as usize);
+        for (place, length) in runs {
+            let (buffer, result) = self.core.disk.read_background(place, Buffer::alone(length)?).await;
+            pace.moved(length).await;
+            match result {
+                Ok(()) => bytes.extend_from_slice(&buffer),
+                // What cannot be read holds no record.
+                Err(error) if error.kind == Kind::Damaged => bytes.resize(bytes.len() + length.0 as usize, 0),
+                Err(error) => return Err(error),
+            }
+        }
+        let bytes = &bytes[(piece.at - pages.start) as usize..];
+        Ok(piece.look(self.stamp, bytes, |_, _, _, _| ()))
+    }
+}
+
+#[cfg(test)]
+mod tests;
