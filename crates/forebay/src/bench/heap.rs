@@ -139,6 +139,7 @@ struct Figures {
     slot_efficiency: f64,
     cpu_seconds: Option<f64>,
     puts_per_cpu_second: Option<f64>,
+    cached_get_nanoseconds: Option<u64>,
 }
 
 /// The fields of the JSON of a scan.
@@ -257,9 +258,10 @@ fn of_load(asked: Asked, outcome: &Outcome, is_real: bool) -> Figures {
         record_bytes: given.put_bytes.0,
         dropped_records: outcome.status.elisions.dropped,
         store_bytes: outcome.status.used.0,
-        slot_efficiency: rounded(outcome.slot_efficiency()),
+        slot_efficiency: rounded(outcome.slot_efficiency),
         cpu_seconds: is_real.then(|| rounded(cpu)),
         puts_per_cpu_second: is_real.then(|| rounded(given.puts as f64 / cpu.max(f64::MIN_POSITIVE))),
+        cached_get_nanoseconds: is_real.then_some(outcome.cached_get.as_nanos() as u64),
     }
 }
 

@@ -6,10 +6,11 @@ use crate::fresh;
 use crate::world::World;
 use forebay_env::{Env, Random};
 use forebay_model::heap::HeapSettings;
-use forebay_model::{Profile, Result};
+use forebay_model::{Error, Profile, Result};
 use forebay_target::Target;
 use forebay_target::heap::allocation::ClassStatistics;
 use forebay_target::heap::{Heap, HeapOptions, HeapStatus};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -54,14 +55,41 @@ pub struct Outcome {
     pub given: Given,
     /// What the heap says in the end.
     pub status: HeapStatus,
+    /// Of the slots that have a place, those in use, when most of them were: so many places it takes.
+    pub slot_efficiency: f64,
+    /// What it costs to get a record that is in memory.
+    pub cached_get: Duration,
 }
 
-impl Outcome {
-    /// Of the slots that have a place, those that have a record.
-    pub fn slot_efficiency(&self) -> f64 {
-        let sum = |of: fn(&ClassStatistics) -> u64| -> u64 { self.status.classes.iter().map(of).sum() };
-        sum(|class| class.used) as f64 / sum(|class| class.slots).max(1) as f64
+/// Records in memory that are got, their bytes, and how often each is.
+const CACHED: usize = 1000;
+const CACHED_BYTES: usize = 1500;
+const TIMES: u32 = 200;
+
+/// What it costs to get a record that waits to be written.
+async fn cached_get(heap: &Rc<Heap>, cpu: fn() -> Duration) -> Result<Duration> {
+    let mut ids = Vec::with_capacity(CACHED);
+    for n in 0..CACHED {
+        ids.push(heap.put(&[n as u8; CACHED_BYTES]).await?);
     }
+    let began = cpu();
+    for _ in 0..TIMES {
+        for (n, id) in ids.iter().enumerate() {
+            if heap.get(*id).await?[0] != n as u8 {
+                return Err(Error::damaged(format!("record {id} is another one in memory")));
+            }
+        }
+    }
+    let cost = cpu().saturating_sub(began);
+    heap.abort().await?;
+    Ok(cost / (CACHED as u32 * TIMES))
+}
+
+/// Of the slots that have a place, those that have a record, or had one that an older commit still has, or the one that is
+/// being made.
+fn in_use(status: &HeapStatus) -> f64 {
+    let sum = |of: fn(&ClassStatistics) -> u64| -> u64 { status.classes.iter().map(of).sum() };
+    sum(|class| class.used + class.kept) as f64 / sum(|class| class.slots).max(1) as f64
 }
 
 /// Measures on a device, all of which is overwritten.
@@ -71,15 +99,22 @@ pub async fn on_device(env: Env, machine: Machine, setup: Setup, work: Work) -> 
     let mut running = Running::prepare(&work, store.clone(), machine.random).await?;
     store.reset();
     let (began, before, cpu) = (env.clock.now(), (machine.counters)(), (machine.cpu)());
-    running.run(&machine.tell).await?;
+    let fullest = Rc::new(Cell::new(0.0));
+    let (fuller, of, tell) = (fullest.clone(), heap.clone(), machine.tell);
+    let tell: Tell = Rc::new(move |done, total| {
+        fuller.set(in_use(&of.status()).max(fuller.get()));
+        tell(done, total);
+    });
+    running.run(&tell).await?;
     let (span, given) = (env.clock.now().since(began), store.given());
     let device = (machine.counters)() - before;
     let cpu = (machine.cpu)().saturating_sub(cpu);
     let status = heap.status();
     running.verify().await?;
+    let cached_get = cached_get(&heap, machine.cpu).await?;
     let apart = device.between_writes.0 as f64 / device.writes.max(1) as f64;
     let seek_fraction = apart / env.device.geometry().size.0 as f64;
-    Ok(Outcome { device, seek_fraction, span, cpu, given, status })
+    Ok(Outcome { device, seek_fraction, span, cpu, given, status, slot_efficiency: fullest.get(), cached_get })
 }
 
 /// Measures on a simulated disk; the load's cost is that of simulating, so it counts as none.

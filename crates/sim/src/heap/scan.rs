@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Records that are read at once.
-pub const BATCH: usize = 256;
+pub const BATCH: usize = 4096;
 
 /// What is read and replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl Content {
         let (began, mut bytes) = (env.clock.now(), 0);
         for batch in order.chunks(BATCH) {
             let ids: Vec<RecordId> = batch.iter().map(|(id, ..)| *id).collect();
-            for (read, (id, length, key)) in read(&self.heap, env, &ids).await.into_iter().zip(batch) {
+            for (read, (id, length, key)) in self.heap.get_many(&ids).await.into_iter().zip(batch) {
                 let read = read?;
                 bytes += read.len() as u64;
                 if !self.contents.are(&read, *key, *length) {
@@ -134,20 +134,6 @@ impl Content {
     fn bytes(&self) -> Bytes {
         Bytes(self.records.iter().map(|(_, length)| *length as u64).sum())
     }
-}
-
-/// Reads these records at once.
-async fn read(heap: &Rc<Heap>, env: &Env, ids: &[RecordId]) -> Vec<Result<Vec<u8>>> {
-    let get = |id: &RecordId| {
-        let (heap, id) = (heap.clone(), *id);
-        env.spawner.spawn(async move { heap.get(id).await })
-    };
-    let reads: Vec<_> = ids.iter().map(get).collect();
-    let mut found = Vec::with_capacity(reads.len());
-    for read in reads {
-        found.push(read.await);
-    }
-    found
 }
 
 /// Measures on a device, all of which is overwritten.

@@ -16,7 +16,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
 /// Of a class's slots so many of a hundred are free where these are used before another block is begun.
-const SPARE: u64 = 20;
+const SPARE: u64 = 10;
 
 /// A slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
