@@ -6,7 +6,7 @@
 
 mod batch;
 
-pub use forebay_model::heap::{HeapMode, HeapSettings, LARGEST_RECORD, RecordId};
+pub use forebay_model::heap::{CommitInfo, HeapMode, HeapSettings, LARGEST_RECORD, RecordId};
 pub use forebay_wire::heap::{HeapActivity, HeapClass, HeapInfo, HeapName, MOST_UNCOMMITTED, NewRoot};
 
 use crate::cluster::unexpected;
@@ -16,7 +16,7 @@ use batch::Batch;
 use forebay_model::ring::check_name;
 use forebay_model::{Error, Kind, Result, TargetId};
 use forebay_wire::command::{Reply, Request};
-use forebay_wire::heap::{HeapAnswer, HeapAsk, HeapReply, HeapRequest, MOST_RECORDS};
+use forebay_wire::heap::{HeapAnswer, HeapAsk, HeapReply, HeapRequest, MOST_COMMITS, MOST_RECORDS};
 use forebay_wire::object::{MOST_PENDING, WINDOW};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -309,6 +309,28 @@ impl Heap {
         }
     }
 
+    /// Hands over the commits that can be read, the newest first, `most` of them.
+    pub fn history(&mut self, most: u64, mut take: impl FnMut(CommitInfo) -> Result<()>) -> Result<()> {
+        let (mut before, mut rest) = (None, most);
+        while rest > 0 {
+            let some = rest.min(MOST_COMMITS as u64);
+            let commits = match self.ask(HeapAsk::History { before, most: some as u32 })?.reply {
+                HeapReply::History(commits) => commits,
+                other => return Err(strange(&other)),
+            };
+            let count = commits.len() as u64;
+            for commit in commits {
+                if before.is_some_and(|before| commit.commit >= before) {
+                    return Err(odd());
+                }
+                before = Some(commit.commit);
+                take(commit)?;
+            }
+            rest = if count < some { 0 } else { rest.saturating_sub(count) };
+        }
+        Ok(())
+    }
+
     /// Asks once, when nothing else is under way. Whoever serves now is asked if another one went away, unless what was
     /// put and freed went with it.
     fn ask(&mut self, ask: HeapAsk) -> Result<HeapAnswer> {
@@ -424,6 +446,7 @@ fn strange(reply: &HeapReply) -> Error {
         HeapReply::Records(_) => "records",
         HeapReply::Committed(_) => "a commit",
         HeapReply::Root { .. } => "a root",
+        HeapReply::History(_) => "commits",
     };
     Error::damaged(format!("a node answered with {shape} what it was not asked: use the same release on both sides"))
 }

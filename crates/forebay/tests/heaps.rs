@@ -380,6 +380,127 @@ fn two_processes_at_once_commit_each_its_own_and_what_one_stops_is_gone() {
     assert_eq!(place.ok(&["check"]).lines().last(), Some("Sound."));
 }
 
+#[test]
+fn half_batches_are_gone_when_the_server_is_killed_also_after_anothers_commit() {
+    let place = with_heap("256MiB");
+    let small = |n: u64| Dice(n).bytes(20);
+    let kept: Vec<Vec<u8>> = (0..20_000).map(small).collect();
+    let ids = put(&place, "/h", &kept, &[]);
+    let mut owner = owner(&place);
+    let half = |args: &[&str], bytes: &[u8]| {
+        let mut child = place.start(args);
+        let mut input = child.stdin.take().unwrap();
+        // More than a pipe and the program hold, so that when it is taken most of it has been asked for.
+        input.write_all(bytes).unwrap();
+        (child, input)
+    };
+    let putting = half(&["heap", "put", "/h", "--format", "lengths"], &lengths(&kept));
+    let freeing = half(&["heap", "free", "/h", "-"], (ids.join("\n") + "\n").as_bytes());
+    let asked = || json(&place.ok(&["heap", "stat", "/h", "--json"]))["put_records"].as_u64().unwrap();
+    let began = Instant::now();
+    while asked() < 5000 {
+        assert!(began.elapsed() < Duration::from_secs(30), "nothing of it has arrived");
+    }
+    let others: Vec<Vec<u8>> = (30_000..30_500).map(small).collect();
+    let theirs = put(&place, "/h", &others, &["--root", "last"]);
+    let number = commit(&place, "/h");
+    assert_eq!(used(&place, "/h"), 20_500, "nobody sees what is half done");
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    for (child, input) in [putting, freeing] {
+        drop(input);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains("went away"), "{}", said(&output));
+    }
+    assert_eq!(used(&place, "/h"), 20_500);
+    // Each opening commits once, too.
+    assert!(commit(&place, "/h") >= number);
+    // No more than two pipes hold.
+    for (ids, kept) in ids.chunks(2000).zip(kept.chunks(2000)) {
+        assert!(get(&place, "/h", ids) == lengths(kept));
+    }
+    assert!(get(&place, "/h", &theirs) == lengths(&others));
+    assert!(place.run(&["heap", "get", "/h"]).stdout == others[499]);
+    assert_eq!(place.ok(&["check"]).lines().last(), Some("Sound."));
+}
+
+#[test]
+fn commits_are_listed_and_read_as_they_were_for_as_long_as_they_are_kept() {
+    let place = with_heap("256MiB");
+    let made = json(&place.ok(&["heap", "create", "/k", "--keep", "1h", "--json"]));
+    assert_eq!((&made["keep_seconds"], &made["threshold"]), (&3600.0.into(), &3000.into()));
+    place.ok(&["heap", "create", "/worm", "--worm"]);
+    place.refused(&["heap", "create", "/x", "--keep", "soon"], 2, &["'soon' is not a length of time"]);
+    place.refused(&["heap", "create", "/x", "--keep", "1h", "--worm"], 2, &["--keep", "--worm"]);
+    let records: Vec<Vec<u8>> = (0..3000).map(content).collect();
+    let large = Dice(3).bytes((9 << 20) + 7);
+    std::fs::write(place.path("large"), &large).unwrap();
+    let args = |heap: &'static str, number: u64, rest: &[&str]| -> Vec<String> {
+        let number = number.to_string();
+        ["heap", "get", heap, "--as-of", &number].iter().chain(rest).map(ToString::to_string).collect()
+    };
+    let refused = |args: Vec<String>, words: &[&str]| {
+        place.refused(&args.iter().map(String::as_str).collect::<Vec<_>>(), 1, words);
+    };
+    let served = [None, Some(owner(&place))];
+    for owner in served {
+        for heap in ["/k", "/worm"] {
+            let ids = put(&place, heap, &records, &["--root", "last"]);
+            let first = commit(&place, heap);
+            let said = place.ok(&["heap", "put", heap, "large", "--root", "last", "--json"]);
+            let (second, id) =
+                (json(&said)["commit"].as_u64().unwrap(), json(&said)["id"].as_str().unwrap().to_string());
+            place.ok(&["heap", "commit", heap, "--root", "none"]);
+            let both = [&ids[..], std::slice::from_ref(&id)].concat().join("\n");
+            place.ok_fed(&["heap", "free", heap, "-"], both.as_bytes());
+            place.refused(&["heap", "get", heap, &ids[0]], 1, &[&ids[0], "record"]);
+            let run = |args: &[String]| place.run(&args.iter().map(String::as_str).collect::<Vec<_>>());
+            assert!(run(&args(heap, first, &[])).stdout == records[2999], "the root of then");
+            assert!(run(&args(heap, second, &[])).stdout == large);
+            assert!(run(&args(heap, second, &[&id])).stdout == large);
+            refused(args(heap, first, &[&id]), &[&id, &format!("commit {first}")]);
+            for (some, kept) in ids.chunks(1500).zip(records.chunks(1500)) {
+                let words =
+                    [&["--format", "lengths"][..], &some.iter().map(String::as_str).collect::<Vec<_>>()].concat();
+                assert!(run(&args(heap, first, &words)).stdout == lengths(kept));
+            }
+            refused(args(heap, 1 << 40, &[]), &["can be read as of commits", "forebay heap history"]);
+            let all: Vec<Value> = place.ok(&["heap", "history", heap, "--json"]).lines().map(json).collect();
+            let numbers: Vec<u64> = all.iter().map(|line| line["commit"].as_u64().unwrap()).collect();
+            let stat = json(&place.ok(&["heap", "stat", heap, "--json"]));
+            // Each opening commits once, too.
+            let oldest = stat["oldest_commit"].as_u64().unwrap();
+            assert!(numbers[0] >= second + 2 && numbers.is_sorted_by(|a, b| *a == b + 1), "{numbers:?}");
+            assert_eq!(numbers.last(), Some(&oldest));
+            let root = |number: u64| &all.iter().find(|line| line["commit"] == number).unwrap()["root"];
+            assert_eq!((root(first), root(second)), (&ids[2999].as_str().into(), &id.as_str().into()));
+            assert_eq!(root(second + 2), &Value::Null);
+            assert!(stat["archive_slots"].as_u64().unwrap() > 0);
+            let kept: u64 = stat["classes"].as_array().unwrap().iter().map(|c| c["kept"].as_u64().unwrap()).sum();
+            assert!(kept >= 3000, "{stat}");
+            let table = place.ok(&["heap", "history", heap, "--limit", "2"]);
+            assert_eq!(table.lines().count(), 3, "{table}");
+            assert!(table.starts_with("commit") && table.contains("none"), "{table}");
+            let shown = place.ok(&["heap", "stat", heap]);
+            let mode = if heap == "/k" { "each for 1 h 0 min" } else { "written once" };
+            assert!(shown.contains(mode) && shown.contains("kept"), "{shown}");
+        }
+        owner.into_iter().for_each(end);
+    }
+    // Nothing is kept where nothing was asked for.
+    let ids = put(&place, "/h", &records[..3], &["--root", "last"]);
+    let number = commit(&place, "/h");
+    for _ in 0..2 {
+        place.ok(&["heap", "commit", "/h", "--root", &ids[0]]);
+    }
+    refused(args("/h", number, &[&ids[0]]), &["can be read as of commits", "forebay heap history"]);
+    place.refused(&["heap", "history", "/none"], 1, &["there is no heap /none"]);
+    place.refused(&["heap", "history", "/r"], 2, &["/r is a ring"]);
+    place.refused(&["heap", "history", "/h", "--limit", "0"], 2, &["--limit"]);
+    assert_eq!(place.ok(&["check"]).lines().last(), Some("Sound."));
+}
+
 /// Feeds records from `first` on until the process is gone.
 fn feed(mut input: ChildStdin, first: u64) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {

@@ -9,7 +9,7 @@ use crate::frame::{Command, Flags, Head, RequestId};
 use crate::object::MOST_AT_ONCE;
 use crate::reader::FrameReader;
 use crate::writer::FrameWriter;
-use forebay_model::heap::RecordId;
+use forebay_model::heap::{CommitInfo, HeapSettings, RecordId};
 use forebay_model::{Bytes, Error, Result, TargetId};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
@@ -18,6 +18,8 @@ use std::io::{Read, Write};
 pub const MOST_RECORDS: usize = 1024;
 /// The most records that are put and freed over a connection in one heap without a commit.
 pub const MOST_UNCOMMITTED: usize = 4 << 20;
+/// The most commits that one request lists.
+pub const MOST_COMMITS: usize = 1024;
 /// The most heaps that are used over one connection.
 pub const MOST_HEAPS: usize = 16;
 
@@ -35,6 +37,8 @@ impl Command {
     pub const ABORT_HEAP: Command = Command(71);
     /// [`HeapAsk::Root`].
     pub const HEAP_ROOT: Command = Command(72);
+    /// [`HeapAsk::History`].
+    pub const HEAP_HISTORY: Command = Command(73);
 }
 
 /// A heap that there is.
@@ -55,10 +59,14 @@ pub struct HeapInfo {
     pub name: String,
     /// The target that it is on.
     pub target: TargetId,
-    /// The number of the last commit.
-    pub commit: u64,
-    /// The record that it names.
-    pub root: Option<RecordId>,
+    /// The last commit, and the number of the oldest one that can be read.
+    pub last: CommitInfo,
+    /// See [`HeapInfo::last`].
+    pub oldest: u64,
+    /// What it was set to when it was made.
+    pub settings: HeapSettings,
+    /// Of the slots that are used, those in which older commits are kept.
+    pub archive_slots: u64,
     /// Space in use.
     pub used: Bytes,
     /// Space that it has; it grows by itself.
@@ -82,6 +90,9 @@ pub struct HeapClass {
     pub slots: u64,
     /// Of these, those with a record.
     pub used: u64,
+    /// Of the others, those with a record that was freed and that an older commit or somebody who looks at one has, or
+    /// that was put and is not committed.
+    pub kept: u64,
     /// Records put since the heap was opened.
     pub taken: u64,
     /// Of these, those in slots that were used before.
@@ -101,6 +112,8 @@ pub struct HeapActivity {
     pub dropped: u64,
     /// Reads served from what waits to be written.
     pub hits: u64,
+    /// Reads served from what was read lately.
+    pub hot_reads: u64,
     /// Writes of records to the device.
     pub writes: u64,
     /// Records in them.
@@ -164,6 +177,13 @@ pub enum HeapAsk {
         /// The commit; the last one if `None`.
         as_of: Option<u64>,
     },
+    /// Commits that can be read, the newest first: [`HeapReply::History`].
+    History {
+        /// Those before this one; from the last one on if `None`.
+        before: Option<u64>,
+        /// So many at most; [`MOST_COMMITS`] at most.
+        most: u32,
+    },
 }
 
 /// The root that a commit names.
@@ -198,6 +218,8 @@ pub enum HeapReply {
         /// The record, if it names one.
         root: Option<RecordId>,
     },
+    /// Commits, the newest first. If they are fewer than were asked for, no older one can be read.
+    History(Vec<CommitInfo>),
 }
 
 /// A reply with the bytes that come with it.
@@ -225,6 +247,7 @@ impl HeapRequest {
             HeapAsk::Commit { .. } => Command::COMMIT_HEAP,
             HeapAsk::Abort => Command::ABORT_HEAP,
             HeapAsk::Root { .. } => Command::HEAP_ROOT,
+            HeapAsk::History { .. } => Command::HEAP_HISTORY,
         }
     }
 
@@ -243,8 +266,15 @@ impl HeapRequest {
                 (lengths.len(), lengths.iter().map(|length| u64::from(*length)).sum::<u64>())
             }
             HeapAsk::Get { ids, .. } | HeapAsk::Free { ids } => (ids.len(), 0),
-            HeapAsk::Commit { .. } | HeapAsk::Abort | HeapAsk::Root { .. } => (0, 0),
+            HeapAsk::Commit { .. } | HeapAsk::Abort | HeapAsk::Root { .. } | HeapAsk::History { .. } => (0, 0),
         };
+        if let HeapAsk::History { most, .. } = self.ask
+            && most as usize > MOST_COMMITS
+        {
+            return Err(Error::usage(format!(
+                "{most} commits at once are too many; ask for {MOST_COMMITS} at most (nothing was changed)"
+            )));
+        }
         if count > MOST_RECORDS {
             return Err(Error::usage(format!(
                 "{count} records at once are too many; ask for {MOST_RECORDS} at most (nothing was changed)"
@@ -275,6 +305,7 @@ impl HeapRequest {
             HeapAsk::Commit { root } => writer.send(id, command, none, &(of, root), payload),
             HeapAsk::Abort => writer.send(id, command, none, &of, payload),
             HeapAsk::Root { as_of } => writer.send(id, command, none, &(of, as_of), payload),
+            HeapAsk::History { before, most } => writer.send(id, command, none, &(of, before, most), payload),
         }
     }
 
@@ -292,6 +323,9 @@ impl HeapRequest {
             Command::COMMIT_HEAP => reader.decode().map(|(of, root)| (of, HeapAsk::Commit { root }))?,
             Command::ABORT_HEAP => reader.decode().map(|of| (of, HeapAsk::Abort))?,
             Command::HEAP_ROOT => reader.decode().map(|(of, as_of)| (of, HeapAsk::Root { as_of }))?,
+            Command::HEAP_HISTORY => {
+                reader.decode().map(|(of, before, most)| (of, HeapAsk::History { before, most }))?
+            }
             _ => return Ok(None),
         };
         Ok(Some(HeapRequest { target, heap, ask }))

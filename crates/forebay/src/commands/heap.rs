@@ -4,6 +4,7 @@ mod get;
 mod put;
 mod records;
 
+use crate::args::span;
 use crate::context::Context;
 use crate::show::{heaps, human, json, say};
 use clap::{Args, Subcommand};
@@ -13,6 +14,7 @@ use forebay_env::real::signal::Stop;
 use forebay_model::{Error, Kind, Result};
 use records::{Input, stopped};
 use serde_json::json;
+use std::time::Duration;
 
 /// Ids that are read from standard input before something is done with them.
 const IDS_AT_ONCE: usize = 1024;
@@ -30,7 +32,9 @@ pub enum HeapCommand {
     Free(FreeArgs),
     /// Name a record as the root
     Commit(CommitArgs),
-    /// Commit, root, space and slots of a heap
+    /// Commits that can be read, the newest first
+    History(HistoryArgs),
+    /// Commit, root, settings, space and slots of a heap
     Stat(NameArgs),
 }
 
@@ -42,9 +46,22 @@ pub struct CreateArgs {
     /// Free slots at which a group of slots that was full is used again; 1: any, at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     threshold: Option<u32>,
-    /// Write once: no slot is ever used again
+    /// Write once: no slot is ever used again, and every commit can be read for ever
     #[arg(long)]
     worm: bool,
+    /// How long a commit can be read after the next one
+    #[arg(long, value_name = "TIME", value_parser = span, conflicts_with = "worm")]
+    keep: Option<Duration>,
+}
+
+/// Which commits.
+#[derive(Args)]
+pub struct HistoryArgs {
+    /// The heap
+    name: String,
+    /// So many at most
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
 }
 
 /// A heap.
@@ -87,6 +104,7 @@ pub fn run(context: &mut Context, command: HeapCommand) -> Result<()> {
         HeapCommand::Get(args) => get::run(context, &args),
         HeapCommand::Free(args) => free(context, &args),
         HeapCommand::Commit(args) => commit(context, &args),
+        HeapCommand::History(args) => history(context, &args),
         HeapCommand::Stat(args) => context.with_cluster(|context, cluster| {
             let heap = cluster.heaps().info(&args.name).map_err(|error| unless_other(cluster, &args.name, error))?;
             if context.json {
@@ -102,20 +120,30 @@ fn create(context: &mut Context, args: &CreateArgs) -> Result<()> {
     let settings = HeapSettings {
         threshold: args.threshold.unwrap_or(default.threshold),
         mode: if args.worm { HeapMode::Worm } else { HeapMode::ReadWrite },
-        ..default
+        keep: args.keep.unwrap_or(default.keep),
     };
     context.with_cluster(|context, cluster| {
         let heap = cluster.heaps().create(&args.name, settings)?;
         if context.json {
             return context.out.json(&json::heap(&heap));
         }
-        let mode = match settings.mode {
-            HeapMode::Worm => "written once".to_string(),
-            HeapMode::ReadWrite => {
-                format!("slots are used again from {} free ones on", human::count(settings.threshold.into()))
-            }
-        };
-        context.out.line(format_args!("Created {}: {mode}.", args.name))
+        context.out.line(format_args!("Created {}: {}.", args.name, heaps::settings(&settings)))
+    })
+}
+
+fn history(context: &mut Context, args: &HistoryArgs) -> Result<()> {
+    context.with_cluster(|context, cluster| {
+        let mut heap = open(cluster, &args.name)?;
+        let most = args.limit.unwrap_or(u64::MAX);
+        if context.json {
+            return heap.history(most, |commit| context.out.json(&json::commit(&commit)));
+        }
+        let mut commits = Vec::new();
+        heap.history(most, |commit| {
+            commits.push(commit);
+            Ok(())
+        })?;
+        heaps::commits(&commits).iter().try_for_each(|line| context.out.line(line))
     })
 }
 

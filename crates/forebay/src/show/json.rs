@@ -1,6 +1,6 @@
 //! Results as JSON. The shapes are promised: names stay, units are in the names, new members may come.
 
-use forebay_client::heaps::HeapInfo;
+use forebay_client::heaps::{CommitInfo, HeapInfo, HeapMode};
 use forebay_client::{Info, RecorderProgress, TargetPlan};
 use forebay_model::ring::{Content, Losses, Overflow, Pin, PinPolicy, Pinned, QuerySummary, RingState, RingStatus};
 use forebay_model::{Cause, Gap, Plan, Profile, Timestamp};
@@ -131,21 +131,28 @@ pub fn heap(heap: &HeapInfo) -> Value {
         .map(|class| {
             json!({
                 "slot_bytes": class.slot, "allocators": class.allocators, "slots": class.slots, "used": class.used,
-                "free": class.slots.saturating_sub(class.used), "put": class.taken, "recycled": class.recycled,
-                "freed": class.freed,
+                "free": class.slots.saturating_sub(class.used + class.kept), "put": class.taken, "recycled": class.recycled,
+                "freed": class.freed, "kept": class.kept,
             })
         })
         .collect();
     let activity = &heap.activity;
     json!({
-        "name": heap.name, "target": heap.target.to_string(), "commit": heap.commit,
-        "root": heap.root.map(|root| root.to_string()), "used_bytes": heap.used.0, "space_bytes": heap.space.0,
+        "name": heap.name, "target": heap.target.to_string(), "commit": heap.last.commit,
+        "committed": time(heap.last.time), "root": heap.last.root.map(|root| root.to_string()),
+        "oldest_commit": heap.oldest, "archive_slots": heap.archive_slots, "threshold": heap.settings.threshold,
+        "worm": heap.settings.mode == HeapMode::Worm, "keep_seconds": heap.settings.keep.as_secs_f64(), "used_bytes": heap.used.0, "space_bytes": heap.space.0,
         "classes": classes, "commits": activity.commits, "put_records": activity.put,
-        "dropped_records": activity.dropped, "cache_hits": activity.hits, "device_writes": activity.writes,
+        "dropped_records": activity.dropped, "cache_hits": activity.hits, "hot_reads": activity.hot_reads, "device_writes": activity.writes,
         "written_records": activity.records, "written_bytes": activity.written.0,
         "padding_bytes": activity.padding.0, "read_back": activity.read_back, "meta_writes": activity.meta_writes,
         "complaints": heap.complaints,
     })
+}
+
+/// A commit of a heap.
+pub fn commit(commit: &CommitInfo) -> Value {
+    json!({ "commit": commit.commit, "time": time(commit.time), "root": commit.root.map(|root| root.to_string()) })
 }
 
 /// A gap.

@@ -2,14 +2,14 @@
 
 use super::Service;
 use super::objects::LinkId;
-use super::transaction::{Doomed, Transaction};
+use super::transaction::Transaction;
 use crate::turns::{Ticket, Turns};
 use forebay_env::pipe::Inlet;
 use forebay_model::heap::{HeapSettings, LARGEST_RECORD, RecordId};
 use forebay_model::ring::check_name;
 use forebay_model::{Bytes, Error, Result};
 use forebay_target::Heap;
-use forebay_target::heap::HeapOptions;
+use forebay_target::heap::{HeapOptions, Session as Look};
 use forebay_wire::heap::{HeapActivity, HeapAnswer, HeapAsk, HeapClass, HeapInfo, HeapName, HeapReply, HeapRequest};
 use forebay_wire::heap::{MOST_HEAPS, NewRoot};
 use forebay_wire::object::MOST_AT_ONCE;
@@ -21,11 +21,15 @@ use std::sync::Arc;
 /// The most bytes of records that are put in parts and have not come to their end, of all connections.
 const MOST_BEGUN: usize = 512 << 20;
 
+/// Records that are read together before it is known how large they are.
+const AT_FIRST: usize = 256;
+
 /// Heaps that are used, and by whom.
 #[derive(Default)]
 pub(super) struct Heaps {
     sessions: RefCell<BTreeMap<(LinkId, String), Rc<Session>>>,
-    doomed: RefCell<BTreeMap<String, Doomed>>,
+    /// Of each heap, who commits.
+    commits: RefCell<BTreeMap<String, Rc<Turns>>>,
     /// Only one is made or opened at a time.
     opening: Turns,
     /// Bytes of records that are put in parts and have not come to their end.
@@ -39,6 +43,8 @@ struct Session {
     heap: String,
     turns: Turns,
     transaction: RefCell<Option<Rc<Transaction>>>,
+    /// The commit that was last asked about, so that all of what is asked about it is answered.
+    look: RefCell<Option<Rc<Look>>>,
     begun: RefCell<Begun>,
 }
 
@@ -115,6 +121,7 @@ pub(super) async fn info(service: &Service, name: &str) -> Result<HeapInfo> {
         allocators: class.allocators,
         slots: class.slots,
         used: class.used,
+        kept: class.kept,
         taken: class.taken,
         recycled: class.recycled,
         freed: class.freed,
@@ -124,6 +131,7 @@ pub(super) async fn info(service: &Service, name: &str) -> Result<HeapInfo> {
         put: status.elisions.put,
         dropped: status.elisions.dropped,
         hits: status.elisions.hits,
+        hot_reads: status.hot_reads,
         writes: status.output.writes,
         records: status.output.records,
         written: status.output.written,
@@ -134,8 +142,10 @@ pub(super) async fn info(service: &Service, name: &str) -> Result<HeapInfo> {
     Ok(HeapInfo {
         name: name.to_string(),
         target: service.target.id(),
-        commit: status.last.commit,
-        root: heap.root(),
+        last: status.last,
+        oldest: status.oldest,
+        settings: status.settings,
+        archive_slots: status.archive_slots,
         used: status.used,
         space: space.map_or(Bytes::ZERO, |(_, space)| space),
         classes: classes.collect(),
@@ -189,7 +199,8 @@ fn session(service: &Service, link: LinkId, request: &HeapRequest) -> Result<(Rc
     let session = sessions.entry(key).or_insert_with(|| {
         let (heap, turns) = (request.heap.clone(), Turns::default());
         let begun = RefCell::new(Begun::new(&service.heaps.begun));
-        Rc::new(Session { link, heap, turns, transaction: RefCell::default(), begun })
+        let (transaction, look) = (RefCell::default(), RefCell::default());
+        Rc::new(Session { link, heap, turns, transaction, look, begun })
     });
     let session = session.clone();
     let ticket = session.turns.ticket();
@@ -223,8 +234,8 @@ impl Session {
             return Ok(transaction.clone());
         }
         let opened = open(service, &self.heap).await?;
-        let doomed = service.heaps.doomed.borrow_mut().entry(self.heap.clone()).or_default().clone();
-        let transaction = Rc::new(Transaction::new(service.env.clone(), opened, doomed));
+        let commits = service.heaps.commits.borrow_mut().entry(self.heap.clone()).or_default().clone();
+        let transaction = Rc::new(Transaction::new(service.env.clone(), opened, commits));
         *self.transaction.borrow_mut() = Some(transaction.clone());
         Ok(transaction)
     }
@@ -232,19 +243,24 @@ impl Session {
     /// Undoes what is not committed.
     async fn end(&self, ticket: Ticket) {
         let _turn = self.turns.wait(ticket).await;
-        let transaction = self.transaction.take();
-        if let Some(transaction) = transaction {
-            // Of a heap that failed, nothing that is not committed stays.
-            let _ = transaction.abort().await;
-        }
+        drop((self.transaction.take(), self.look.take()));
+    }
+
+    /// What is to be looked at: a commit, or what is there now.
+    async fn source(&self, transaction: &Rc<Transaction>, as_of: Option<u64>) -> Result<Source> {
+        let Some(commit) = as_of else { return Ok(Source::Now(transaction.clone())) };
+        let last = self.look.borrow().clone().filter(|look| look.info().commit == commit);
+        let look = match last {
+            Some(look) => look,
+            None => Rc::new(transaction.heap().as_of(commit).await?),
+        };
+        *self.look.borrow_mut() = Some(look.clone());
+        Ok(Source::At(look))
     }
 
     async fn ask(&self, service: &Service, request: HeapRequest, payload: &[u8]) -> Result<HeapAnswer> {
         request.check(payload.len())?;
         let transaction = self.transaction(service).await?;
-        if let HeapAsk::Get { as_of: Some(commit), .. } | HeapAsk::Root { as_of: Some(commit) } = request.ask {
-            check_commit(&transaction, commit)?;
-        }
         match request.ask {
             HeapAsk::Put { lengths, from, more } => {
                 let begun = self.begun.replace(Begun::new(&service.heaps.begun));
@@ -257,16 +273,28 @@ impl Session {
                 let ids = self.put(&transaction, begun, &lengths, more, payload).await?;
                 Ok(HeapReply::Ids(ids).into())
             }
-            HeapAsk::Get { ids, from, as_of } => self.get(service, &transaction, &ids, from, as_of).await,
+            HeapAsk::Get { ids, from, as_of } => {
+                let source = self.source(&transaction, as_of).await?;
+                self.get(service, &source, &ids, from, as_of).await
+            }
             HeapAsk::Free { ids } => transaction.free(&ids).await.map(|()| HeapReply::Done.into()),
             HeapAsk::Commit { root } => self.commit(&transaction, root).await,
             HeapAsk::Abort => {
                 self.begun.replace(Begun::new(&service.heaps.begun));
-                transaction.abort().await.map(|()| HeapReply::Done.into())
+                drop(self.look.take());
+                transaction.abort();
+                Ok(HeapReply::Done.into())
             }
-            HeapAsk::Root { .. } => {
-                let heap = transaction.heap();
-                Ok(HeapReply::Root { commit: heap.status().last.commit, root: heap.root() }.into())
+            HeapAsk::Root { as_of } => {
+                let info = match self.source(&transaction, as_of).await? {
+                    Source::Now(transaction) => transaction.heap().status().last,
+                    Source::At(look) => look.info(),
+                };
+                Ok(HeapReply::Root { commit: info.commit, root: info.root }.into())
+            }
+            HeapAsk::History { before, most } => {
+                let commits = transaction.heap().history(before, most as usize).await?;
+                Ok(HeapReply::History(commits).into())
             }
         }
     }
@@ -327,7 +355,7 @@ impl Session {
     async fn get(
         &self,
         service: &Service,
-        transaction: &Transaction,
+        source: &Source,
         ids: &[RecordId],
         from: u64,
         as_of: Option<u64>,
@@ -340,13 +368,14 @@ impl Session {
             let held = service.heaps.held.borrow_mut().take_if(is_it);
             let record = match held {
                 Some(held) => held.bytes,
-                None => transaction.get_some(&ids[..1]).await.swap_remove(0)?,
+                None => source.get_many(&ids[..1]).await.swap_remove(0)?,
             };
             return Ok(self.part(service, *first, as_of, record, from));
         }
         let (mut found, mut payload) = (Vec::with_capacity(ids.len()), Vec::new());
         while found.len() < ids.len() {
-            for record in transaction.get_some(&ids[found.len()..]).await {
+            let count = at_once(&ids[found.len()..], found.len(), most - payload.len(), payload.len());
+            for record in source.get_many(&ids[found.len()..][..count]).await {
                 match record {
                     Ok(record) if record.len() > most && found.is_empty() => {
                         return Ok(self.part(service, ids[0], as_of, record, 0));
@@ -378,12 +407,28 @@ impl Session {
     }
 }
 
-fn check_commit(transaction: &Transaction, commit: u64) -> Result<()> {
-    let last = transaction.heap().status().last.commit;
-    if commit == last {
-        return Ok(());
+/// Where records are got from.
+enum Source {
+    Now(Rc<Transaction>),
+    At(Rc<Look>),
+}
+
+impl Source {
+    async fn get_many(&self, ids: &[RecordId]) -> Vec<Result<Vec<u8>>> {
+        match self {
+            Source::Now(transaction) => transaction.get_many(ids).await,
+            Source::At(look) => look.get_many(ids).await,
+        }
     }
-    Err(Error::usage(format!("commit {commit} cannot be read; the one that can is the last, {last}")))
+}
+
+/// How many of the first of `ids` are read together, one at least, where `found` had `bytes` and there is room for as much as
+/// `room`: what does not fit would be read for nothing.
+fn at_once(ids: &[RecordId], found: usize, room: usize, bytes: usize) -> usize {
+    // A chained one may be larger than all others together.
+    let together = ids.iter().take_while(|id| !id.is_chain()).count();
+    let fit = if bytes == 0 { AT_FIRST } else { room / bytes.div_ceil(found) };
+    together.min(fit).clamp(1, ids.len())
 }
 
 #[cfg(test)]

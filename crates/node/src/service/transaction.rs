@@ -1,38 +1,41 @@
 //! What was put into a heap and freed in it over one connection, and is not committed.
 //!
-//! Records lie in the heap as soon as they are put, and are freed when they are undone; what is freed stays until the
-//! commit, which nobody else can make fail: a record that one transaction frees is refused to every other one. If another
-//! one commits meanwhile, what was put here is durable with that, and so is its undoing made.
+//! It is a writer's of the heap: nobody else sees it, and no commit but its own takes it. Commits of a heap are made one
+//! at a time, so that what one merges is committed by itself or undone.
 
+use crate::turns::Turns;
 use forebay_env::Env;
 use forebay_model::heap::RecordId;
-use forebay_model::{Error, Result};
+use forebay_model::{Error, Kind, Result};
 use forebay_target::Heap;
+use forebay_target::heap::Writer;
 use forebay_wire::heap::{MOST_UNCOMMITTED, NewRoot};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 
-/// Records that are read at once.
+/// Chained records whose lists are read at once.
 const AT_ONCE: usize = 128;
 
-/// The records of one heap that are freed by transactions that are open.
-pub(super) type Doomed = Rc<RefCell<BTreeSet<RecordId>>>;
-
-/// A transaction; for one task at a time.
+/// A transaction; for one task at a time. Dropped, it is undone.
 pub(super) struct Transaction {
     env: Env,
     heap: Rc<Heap>,
+    writer: Writer,
     put: RefCell<BTreeSet<RecordId>>,
-    /// The last commit when the first of them was put, also if that was freed again.
-    since: Cell<Option<u64>>,
     freed: RefCell<BTreeSet<RecordId>>,
-    doomed: Doomed,
+    /// A part of what was asked for was done, or all was undone, so that a commit would be of a part of what was meant.
+    failed: Cell<bool>,
+    /// One for each commit of the heap, whoever makes it.
+    commits: Rc<Turns>,
 }
 
 impl Transaction {
-    pub(super) fn new(env: Env, heap: Rc<Heap>, doomed: Doomed) -> Transaction {
-        Transaction { env, heap, put: RefCell::default(), since: Cell::new(None), freed: RefCell::default(), doomed }
+    pub(super) fn new(env: Env, heap: Rc<Heap>, commits: Rc<Turns>) -> Transaction {
+        let (put, freed, failed) = (RefCell::default(), RefCell::default(), Cell::new(false));
+        Transaction { env, writer: heap.writer(), heap, put, freed, failed, commits }
     }
 
     pub(super) fn heap(&self) -> &Rc<Heap> {
@@ -52,14 +55,13 @@ impl Transaction {
     /// Puts records, all or none; their ids, in order.
     pub(super) async fn put(&self, records: &[&[u8]]) -> Result<Vec<RecordId>> {
         self.check_room(records.len())?;
-        self.since.set(self.since.get().or_else(|| Some(self.heap.status().last.commit)));
         let mut ids = Vec::with_capacity(records.len());
         for record in records {
-            match self.heap.put(record).await {
+            match self.writer.put(record).await {
                 Ok(id) => ids.push(id),
                 Err(error) => {
                     for id in ids {
-                        self.heap.free(id).await?;
+                        self.writer.free(id).await.inspect_err(|_| self.failed.set(true))?;
                     }
                     return Err(error);
                 }
@@ -69,20 +71,9 @@ impl Transaction {
         Ok(ids)
     }
 
-    /// Of the first of these records, as many as are read at once and one at least: their bytes.
-    pub(super) async fn get_some(&self, ids: &[RecordId]) -> Vec<Result<Vec<u8>>> {
-        // A chained one may be larger than all others together.
-        let together = ids.iter().take_while(|id| !id.is_chain()).count().clamp(1, AT_ONCE).min(ids.len());
-        let read = |id: &RecordId| {
-            let (heap, id, is_freed) = (self.heap.clone(), *id, self.freed.borrow().contains(id));
-            self.env.spawner.spawn(async move { if is_freed { Err(freed(id)) } else { heap.get(id).await } })
-        };
-        let reads: Vec<_> = ids[..together].iter().map(read).collect();
-        let mut found = Vec::with_capacity(together);
-        for read in reads {
-            found.push(read.await);
-        }
-        found
+    /// The bytes of records.
+    pub(super) async fn get_many(&self, ids: &[RecordId]) -> Vec<Result<Vec<u8>>> {
+        self.writer.get_many(ids).await
     }
 
     /// Frees records, all or none.
@@ -92,78 +83,121 @@ impl Transaction {
         if let Some(twice) = ids.iter().find(|id| !named.insert(**id)) {
             return Err(Error::missing(format!("record {twice} is to be freed twice (nothing was changed)")));
         }
-        let mut rest = ids;
-        while !rest.is_empty() {
-            let found = self.get_some(rest).await;
-            rest = &rest[found.len()..];
-            found.into_iter().try_for_each(|record| record.map(drop))?;
+        if let Some(id) = ids.iter().find(|id| self.freed.borrow().contains(id)) {
+            return Err(Error::missing(format!("there is no record {id}: it was freed")));
         }
-        if let Some(id) = ids.iter().find(|id| self.doomed.borrow().contains(id)) {
-            return Err(Error::busy(format!(
-                "record {id} is being freed by somebody else, who has not committed; try again (nothing was changed)"
-            )));
-        }
-        for id in ids {
-            if self.put.borrow_mut().remove(id) {
-                self.heap.free(*id).await?;
-            } else {
-                self.freed.borrow_mut().insert(*id);
-                self.doomed.borrow_mut().insert(*id);
+        let others: Vec<RecordId> = ids.iter().copied().filter(|id| !self.put.borrow().contains(id)).collect();
+        self.check_others(&others).await?;
+        // Nothing is waited for but lists of chained records.
+        let (chains, small): (Vec<RecordId>, Vec<RecordId>) = ids.iter().partition(|id| id.is_chain());
+        for (done, id) in chains.into_iter().chain(small).enumerate() {
+            self.writer.free(id).await.inspect_err(|_| self.failed.set(self.failed.get() || done > 0))?;
+            if !self.put.borrow_mut().remove(&id) {
+                self.freed.borrow_mut().insert(id);
             }
+        }
+        Ok(())
+    }
+
+    /// Whether there are these records, which were not put here.
+    async fn check_others(&self, ids: &[RecordId]) -> Result<()> {
+        // What it frees is undone when it goes.
+        let trial = Rc::new(self.heap.writer());
+        let (chains, small): (Vec<RecordId>, Vec<RecordId>) = ids.iter().partition(|id| id.is_chain());
+        let mut is_cold = false;
+        for (id, behind) in small.iter().zip(1..) {
+            let (freed, has_waited) = waited(trial.free(*id)).await;
+            freed?;
+            if has_waited && !is_cold {
+                // They were not used since the heap was opened. Read together they take few reads, and are known then;
+                // what is wrong with one is said when it is tried.
+                drop(self.heap.get_many(&small[behind..]).await);
+                is_cold = true;
+            }
+        }
+        for some in chains.chunks(AT_ONCE) {
+            let free = |id: &RecordId| {
+                let (trial, id) = (trial.clone(), *id);
+                self.env.spawner.spawn(async move { trial.free(id).await })
+            };
+            let under_way: Vec<_> = some.iter().map(free).collect();
+            let mut freed = Ok(());
+            for one in under_way {
+                freed = freed.and(one.await);
+            }
+            freed?;
         }
         Ok(())
     }
 
     /// Makes all of it durable, or nothing: the number of the commit.
     pub(super) async fn commit(&self, root: NewRoot) -> Result<u64> {
+        if self.failed.get() {
+            return Err(Error::usage(
+                "a part of what was to be put or freed was not; abort before anything else (nothing was changed)",
+            ));
+        }
+        let _turn = self.commits.take().await;
         let root = match root {
             NewRoot::Same => self.heap.root(),
             NewRoot::None => None,
-            NewRoot::Record(id) => {
-                self.get_some(&[id]).await.into_iter().try_for_each(|record| record.map(drop))?;
-                Some(id)
-            }
+            NewRoot::Record(id) => Some(id),
         };
-        if let Some(id) = root.filter(|id| self.freed.borrow().contains(id)) {
-            return Err(Error::usage(format!(
-                "record {id} is the root, and is to be freed; name another root, or none (nothing was changed)"
-            )));
-        }
-        let freed = std::mem::take(&mut *self.freed.borrow_mut());
-        let mut gone = Ok(());
-        for id in &freed {
-            if gone.is_ok() {
-                gone = self.heap.free(*id).await;
+        if let Some(id) = root {
+            if self.freed.borrow().contains(&id) {
+                return Err(Error::usage(format!(
+                    "record {id} is the root, and is to be freed; name another root, or none (nothing was changed)"
+                )));
+            }
+            if !self.put.borrow().contains(&id) {
+                self.check_others(&[id]).await?;
             }
         }
-        self.spare(&freed);
-        gone?;
-        let commit = self.heap.commit(root).await?;
-        self.put.borrow_mut().clear();
-        self.since.set(None);
-        Ok(commit)
+        self.writer.merge().await.map_err(|error| match error.kind {
+            Kind::Missing => Error::missing(format!(
+                "{}; somebody else has freed it since it was freed here (nothing was changed)",
+                error.message
+            )),
+            _ => error,
+        })?;
+        match self.heap.commit(root).await {
+            Ok(commit) => {
+                self.forget();
+                Ok(commit)
+            }
+            Err(error) => {
+                // What is merged is only of this transaction.
+                self.failed.set(true);
+                self.heap.abort().await?;
+                Err(Error::new(
+                    error.kind,
+                    format!("{}; what was put and freed is undone, abort and do it again", error.message),
+                ))
+            }
+        }
     }
 
     /// Undoes all of it.
-    pub(super) async fn abort(&self) -> Result<()> {
-        let freed = std::mem::take(&mut *self.freed.borrow_mut());
-        self.spare(&freed);
-        let put = std::mem::take(&mut *self.put.borrow_mut());
-        for id in put {
-            self.heap.free(id).await?;
-        }
-        if self.since.take().is_some_and(|since| self.heap.status().last.commit > since) {
-            self.heap.commit(self.heap.root()).await?;
-        }
-        Ok(())
+    pub(super) fn abort(&self) {
+        self.writer.abort();
+        self.failed.set(false);
+        self.forget();
     }
 
-    /// These are no longer to be freed by this transaction.
-    fn spare(&self, freed: &BTreeSet<RecordId>) {
-        self.doomed.borrow_mut().retain(|id| !freed.contains(id));
+    fn forget(&self) {
+        self.put.borrow_mut().clear();
+        self.freed.borrow_mut().clear();
     }
 }
 
-fn freed(id: RecordId) -> Error {
-    Error::missing(format!("there is no record {id}: it was freed"))
+/// What comes of it, and whether it had to be waited for.
+async fn waited<T>(future: impl Future<Output = T>) -> (T, bool) {
+    let (mut future, mut has_waited) = (pin!(future), false);
+    let output = poll_fn(|context| {
+        let poll = future.as_mut().poll(context);
+        has_waited |= poll.is_pending();
+        poll
+    });
+    let output = output.await;
+    (output, has_waited)
 }

@@ -1,4 +1,5 @@
-use super::{HeapAnswer, HeapAsk, HeapReply, HeapRequest, MOST_HEAPS, MOST_RECORDS, MOST_UNCOMMITTED, NewRoot};
+use super::{HeapAnswer, HeapAsk, HeapReply, HeapRequest, NewRoot};
+use super::{MOST_COMMITS, MOST_HEAPS, MOST_RECORDS, MOST_UNCOMMITTED};
 use crate::frame::{Command, HEADER, RequestId};
 use crate::object::MOST_AT_ONCE;
 use crate::tests::with_body;
@@ -23,6 +24,8 @@ fn one_of_each() -> Vec<HeapRequest> {
         HeapAsk::Commit { root: NewRoot::Record(last()) },
         HeapAsk::Abort,
         HeapAsk::Root { as_of: Some(3) },
+        HeapAsk::History { before: Some(u64::MAX), most: 1024 },
+        HeapAsk::History { before: None, most: 1 },
     ];
     let (target, heap) = (TargetId(u128::MAX - 1), "/pages".to_string());
     asks.into_iter().map(|ask| HeapRequest { target, heap: heap.clone(), ask }).collect()
@@ -80,6 +83,7 @@ fn more_records_or_bytes_than_may_come_at_once_and_lengths_that_are_not_those_of
         (request(HeapAsk::Get { ids: ids(MOST_RECORDS + 1), from: 0, as_of: None }), 0, "1025 records"),
         (request(HeapAsk::Free { ids: ids(MOST_RECORDS + 1) }), 0, "1025 records"),
         (request(HeapAsk::Commit { root: NewRoot::Same }), 1, "and 1 came"),
+        (request(HeapAsk::History { before: None, most: MOST_COMMITS as u32 + 1 }), 0, "1025 commits at once"),
     ];
     for (request, payload, words) in odd {
         let error = request.check(payload).expect_err("it is too much, or wrong");

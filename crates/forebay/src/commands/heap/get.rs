@@ -22,6 +22,9 @@ pub struct GetArgs {
     /// How they are written; a single one that is named, and the root, as it is if this is left out
     #[arg(long, value_enum)]
     format: Option<Format>,
+    /// As of this commit; `forebay heap history` lists them
+    #[arg(long, value_name = "COMMIT")]
+    as_of: Option<u64>,
 }
 
 /// Gets it.
@@ -46,7 +49,7 @@ pub fn run(context: &mut Context, args: &GetArgs) -> Result<()> {
     context.with_cluster(|context, cluster| {
         let mut heap = open(cluster, &args.name)?;
         if args.ids.is_empty() {
-            let (commit, root) = heap.root(None)?;
+            let (commit, root) = heap.root(args.as_of)?;
             let (id, record) = root.ok_or_else(|| no_root(&heap, commit))?;
             return tell(context, format, id, &record);
         }
@@ -54,7 +57,7 @@ pub fn run(context: &mut Context, args: &GetArgs) -> Result<()> {
         let mut live = Live::new(!context.json && !process::is_terminal(Standard::Output));
         let (mut count, mut bytes) = (0, 0);
         while let Some(some) = ids.next_some()? {
-            heap.get_each(&some, None, |id, record| {
+            heap.get_each(&some, args.as_of, |id, record| {
                 if stop.is_set() {
                     return Err(stopped().of(format!("getting records of {}", args.name)));
                 }
