@@ -15,8 +15,11 @@ use forebay_model::heap::{HeapMode, HeapSettings, RecordId};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
-/// Of a class's slots so many of a hundred are free where these are used before another block is begun.
-const SPARE: u64 = 10;
+/// Of a class's slots so many of a hundred are free where these are used before another block is begun: on a disk with an
+/// arm. (The more are free, the less is read and written beside what is put; and the larger is the heap.)
+pub const SPARE_ROTATING: u64 = 10;
+/// The same where none has to move: bytes count there, and not places.
+pub const SPARE_FLAT: u64 = 25;
 
 /// A slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,6 +76,7 @@ struct Standing {
 /// All allocators of a heap.
 pub struct Allocation {
     settings: HeapSettings,
+    spare: u64,
     allocators: Vec<Allocator>,
     standings: Vec<Standing>,
     lists: [VecDeque<u32>; SLOTS.len()],
@@ -93,6 +97,7 @@ impl Allocation {
         let statistics = SLOTS.map(|slot| ClassStatistics { slot, ..ClassStatistics::default() });
         Allocation {
             settings,
+            spare: SPARE_ROTATING,
             allocators: Vec::new(),
             standings: Vec::new(),
             lists: Default::default(),
@@ -103,6 +108,12 @@ impl Allocation {
             freed: Vec::new(),
             deferred: VecDeque::new(),
         }
+    }
+
+    /// For a device of this kind.
+    pub fn on(mut self, rotates: bool) -> Allocation {
+        self.spare = if rotates { SPARE_ROTATING } else { SPARE_FLAT };
+        self
     }
 
     /// With the allocators of a commit, in order, and the units in which they are described.
@@ -298,7 +309,7 @@ impl Allocation {
     fn is_sparse(&self, class: Class) -> bool {
         let slots: u64 = self.of_class(class).map(|(_, allocator)| u64::from(allocator.started())).sum();
         let free: u64 = self.of_class(class).map(|(_, allocator)| u64::from(allocator.free())).sum();
-        !self.is_eager() && free * 100 > slots * SPARE
+        !self.is_eager() && free * 100 > slots * self.spare
     }
 
     fn of_class(&self, class: Class) -> impl Iterator<Item = (u32, &Allocator)> {
@@ -394,7 +405,7 @@ impl Allocation {
             class.allocators += 1;
             class.slots += u64::from(allocator.started());
             class.used += u64::from(allocator.used());
-            class.kept += u64::from(allocator.started() - allocator.free() - allocator.used());
+            class.kept += u64::from(allocator.started() - allocator.free() - allocator.used() - allocator.hidden());
         }
         all.to_vec()
     }

@@ -124,6 +124,11 @@ impl Allocator {
         self.starts.iter().filter(|start| **start > 0).count() as u32 * BLOCK_SLOTS
     }
 
+    /// Slots that are those of one writer.
+    pub fn hidden(&self) -> u32 {
+        self.hidden.iter().map(|word| word.count_ones()).sum()
+    }
+
     /// Slots with a record.
     pub fn used(&self) -> u32 {
         self.live.iter().map(|word| word.count_ones()).sum()

@@ -26,7 +26,7 @@ impl Gaps {
     /// Where an arm has to move, it passes over so many bytes in less time than it takes to begin anew.
     pub const ROTATING: Gaps = Gaps { held: 256 << 10, free: 256 << 10 };
     /// Where none has to, what is read and written beside records costs more than another write. (Measured on `ssd`.)
-    pub const FLAT: Gaps = Gaps { held: 16 << 10, free: 64 << 10 };
+    pub const FLAT: Gaps = Gaps { held: 32 << 10, free: 64 << 10 };
     /// Only neighbours are written together.
     pub const NONE: Gaps = Gaps { held: 0, free: 0 };
 }

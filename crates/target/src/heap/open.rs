@@ -164,6 +164,7 @@ impl Heap {
         let closed = Closed { core: &core, stamp, stream, space: &space };
         let (root, allocators, which, complaints) = closed.newest().await?;
         let allocation = Allocation::new(root.settings, Units::new(root.used_units, space.units()))
+            .on(core.disk.rotates())
             .with(allocators, root.table.clone());
         // Ids that were given out and never committed are told from those that come now.
         let next_tag = core.disk.env().random.below(u64::from(RecordId::TAGS)) as u32;

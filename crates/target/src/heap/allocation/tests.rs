@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 const CLASS: Class = Class(7);
 
 fn allocation(threshold: u32, mode: HeapMode) -> Allocation {
-    Allocation::new(HeapSettings { threshold, mode, ..HeapSettings::default() }, Units::new(8, 1 << 20))
+    Allocation::new(HeapSettings { threshold, mode, ..HeapSettings::default() }, Units::new(8, 1 << 20)).on(false)
 }
 
 fn commit(allocation: &mut Allocation, number: u64, oldest: u64) {
@@ -54,7 +54,7 @@ fn where_much_is_free_the_emptiest_allocator_is_used_before_another_block_is_beg
     slots.iter().filter(is_freed).for_each(|slot| assert!(allocation.free(*slot)));
     let next = fill(&mut allocation, CLASS, ALLOCATOR_SLOTS / 2);
     assert!(next.iter().all(|slot| slot.allocator == 1));
-    assert_eq!(allocation.take(CLASS).unwrap().allocator, 2, "what is left is less than a fifth");
+    assert_eq!(allocation.take(CLASS).unwrap().allocator, 2, "what is left is less than a quarter");
     // So it is inside an allocator: one that has blocks left does not begin them.
     slots.iter().filter(|slot| slot.slot % 4 == 2).for_each(|slot| assert!(allocation.free(*slot)));
     let on = fill(&mut allocation, CLASS, BLOCK_SLOTS);
