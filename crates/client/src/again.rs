@@ -18,7 +18,9 @@ pub fn again(peer: &dyn Peer, request: &Request) -> Result<Reply> {
         Err(error) => error,
     };
     match (request, error.kind) {
-        (Request::DeleteRing { .. } | Request::Unpin { .. }, Kind::Missing) => Ok(Reply::Done),
+        (Request::DeleteRing { .. } | Request::DeleteHeap { .. } | Request::Unpin { .. }, Kind::Missing) => {
+            Ok(Reply::Done)
+        }
         (Request::CreateRing(spec), Kind::Exists) => {
             match peer.call(Request::Status { ring: Some(spec.name.clone()) })? {
                 Reply::Rings(mut rings) if rings.len() == 1 && made_as(spec, &rings[0].spec) => {

@@ -51,6 +51,14 @@ impl Heaps {
         self.info_of(Request::CreateHeap { heap: name.to_string(), settings })
     }
 
+    /// Deletes a heap with everything in it. [`Kind::Missing`] if there is none of this name.
+    pub fn delete(&self, name: &str) -> Result<()> {
+        match self.peer.call(Request::DeleteHeap { heap: name.to_string() })? {
+            Reply::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Which there are.
     pub fn list(&self) -> Result<Vec<HeapName>> {
         match self.peer.call(Request::Heaps)? {

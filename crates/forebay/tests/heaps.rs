@@ -199,6 +199,23 @@ fn heaps_are_listed_and_shown_and_share_their_names_with_all_else() {
 }
 
 #[test]
+fn a_heap_that_is_deleted_is_gone_for_all_and_its_name_and_space_are_free() {
+    let place = with_heap("256MiB");
+    let ids = put(&place, "/h", &[vec![1; 100], vec![2; 5000]], &["--root", "last"]);
+    assert_eq!(json(&place.ok(&["heap", "delete", "/h", "--json"])), serde_json::json!({ "deleted": "/h" }));
+    place.refused(&["heap", "stat", "/h"], 1, &["there is no heap /h"]);
+    place.refused(&["heap", "delete", "/h"], 1, &["there is no heap /h"]);
+    assert!(!place.ok(&["ls"]).contains("/h"));
+    place.ok(&["heap", "create", "/h"]);
+    place.refused(&["heap", "get", "/h", &ids[0]], 1, &[&ids[0]]);
+    assert_eq!(json(&place.ok(&["heap", "stat", "/h", "--json"]))["root"], Value::Null);
+    let served = owner(&place);
+    place.ok(&["heap", "delete", "/h"]);
+    place.refused(&["heap", "stat", "/h"], 1, &["there is no heap /h"]);
+    end(served);
+}
+
+#[test]
 fn bad_ids_and_roots_that_are_not_there_are_refused_and_change_nothing() {
     let place = with_heap("256MiB");
     place.ok(&["heap", "create", "/other"]);

@@ -110,7 +110,7 @@ impl Host {
                 self.all(&request)
             }
             Request::CreateHeap { heap, settings } => self.create_heap(heap, *settings),
-            Request::HeapInfo { heap } => self.with_heap(heap)?.call(&request),
+            Request::HeapInfo { heap } | Request::DeleteHeap { heap } => self.with_heap(heap)?.call(&request),
             Request::SetProfile { target, .. }
             | Request::Measure { target, .. }
             | Request::Scrub { target, .. }

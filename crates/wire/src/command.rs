@@ -58,6 +58,8 @@ impl Command {
     pub const HEAPS: Command = Command(65);
     /// [`Request::HeapInfo`].
     pub const HEAP_INFO: Command = Command(66);
+    /// [`Request::DeleteHeap`].
+    pub const DELETE_HEAP: Command = Command(74);
     /// [`QueryRequest`].
     pub const QUERY: Command = Command(32);
     /// [`CancelQuery`].
@@ -172,6 +174,11 @@ pub enum Request {
     Heaps,
     /// One heap, as it says of itself: [`Reply::Heap`].
     HeapInfo {
+        /// The heap.
+        heap: String,
+    },
+    /// Deletes a heap with everything in it: [`Reply::Done`].
+    DeleteHeap {
         /// The heap.
         heap: String,
     },
@@ -393,6 +400,7 @@ impl Request {
             Request::CreateHeap { .. } => Command::CREATE_HEAP,
             Request::Heaps => Command::HEAPS,
             Request::HeapInfo { .. } => Command::HEAP_INFO,
+            Request::DeleteHeap { .. } => Command::DELETE_HEAP,
         }
     }
 
@@ -416,7 +424,7 @@ impl Request {
             }
             Request::Settings { target, change } => writer.send(id, command, none, &(target, change), &[]),
             Request::CreateHeap { heap, settings } => writer.send(id, command, none, &(heap, settings), &[]),
-            Request::HeapInfo { heap } => writer.send(id, command, none, heap, &[]),
+            Request::HeapInfo { heap } | Request::DeleteHeap { heap } => writer.send(id, command, none, heap, &[]),
         }
     }
 
@@ -444,6 +452,7 @@ impl Request {
             Command::CREATE_HEAP => reader.decode().map(|(heap, settings)| Request::CreateHeap { heap, settings })?,
             Command::HEAPS => reader.decode().map(|()| Request::Heaps)?,
             Command::HEAP_INFO => Request::HeapInfo { heap: reader.decode()? },
+            Command::DELETE_HEAP => Request::DeleteHeap { heap: reader.decode()? },
             _ => return Ok(None),
         }))
     }

@@ -111,7 +111,11 @@ fn a_ring_that_is_there_as_asked_was_made_by_the_first_request() {
 #[test]
 fn what_is_gone_was_deleted_by_the_first_request() {
     let missing = || Err(Error::missing("there is none"));
-    for request in [Request::DeleteRing { ring: name() }, Request::Unpin { ring: name(), pin: 3 }] {
+    for request in [
+        Request::DeleteRing { ring: name() },
+        Request::DeleteHeap { heap: name() },
+        Request::Unpin { ring: name(), pin: 3 },
+    ] {
         assert_eq!(again(&Script::new([(request.clone(), missing())]), &request), Ok(Reply::Done));
     }
     let resize = Request::ResizeRing { ring: name(), capacity: Bytes::mib(1) };

@@ -36,6 +36,8 @@ pub enum HeapCommand {
     History(HistoryArgs),
     /// Commit, root, settings, space and slots of a heap
     Stat(NameArgs),
+    /// Delete a heap with everything in it
+    Delete(NameArgs),
 }
 
 /// A heap to create.
@@ -111,6 +113,13 @@ pub fn run(context: &mut Context, command: HeapCommand) -> Result<()> {
                 return context.out.json(&json::heap(&heap));
             }
             heaps::details(&heap).iter().try_for_each(|line| context.out.line(line))
+        }),
+        HeapCommand::Delete(args) => context.with_cluster(|context, cluster| {
+            cluster.heaps().delete(&args.name).map_err(|error| unless_other(cluster, &args.name, error))?;
+            match context.json {
+                true => context.out.json(&json!({ "deleted": args.name })),
+                false => context.out.line(format_args!("Deleted {}.", args.name)),
+            }
         }),
     }
 }

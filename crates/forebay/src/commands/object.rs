@@ -257,7 +257,7 @@ fn rings(cluster: &Cluster, prefix: &str) -> Result<Vec<RingStatus>> {
 pub(super) fn unless_ring(cluster: &Cluster, name: &str, error: Error) -> Error {
     match error.kind {
         Kind::Missing if heaps(cluster, name).is_ok_and(|heaps| heaps.iter().any(|heap| heap.name == name)) => {
-            Error::usage(format!("{name} is a heap; see `forebay heap stat {name}`"))
+            Error::usage(format!("{name} is a heap; see `forebay heap stat {name}`, and `forebay heap delete`"))
         }
         Kind::Missing if cluster.ring(name).is_ok() => {
             Error::usage(format!("{name} is a ring; see `forebay ring show {name}` and `forebay ring delete {name}`"))

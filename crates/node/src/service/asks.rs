@@ -63,6 +63,7 @@ pub(super) async fn ask(service: &Service, request: Request) -> Result<Reply> {
             heaps::create(service, &heap, settings).await.map(|info| Reply::Heap(Box::new(info)))
         }
         Request::Heaps => Ok(Reply::Heaps(heaps::names(service))),
+        Request::DeleteHeap { heap } => heaps::delete(service, &heap).await.map(|()| Reply::Done),
         Request::HeapInfo { heap } => heaps::info(service, &heap).await.map(|info| Reply::Heap(Box::new(info))),
         Request::Plan(request) => Ok(Reply::Plans(vec![plan(service, &request)])),
     }

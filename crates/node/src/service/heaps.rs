@@ -104,6 +104,21 @@ pub(super) async fn create(service: &Service, name: &str, settings: HeapSettings
     info(service, name).await
 }
 
+/// Deletes a heap. Whoever has a batch in it is told so, and begins anew with a heap of the same name, if there is one.
+pub(super) async fn delete(service: &Service, name: &str) -> Result<()> {
+    let opening = service.heaps.opening.take().await;
+    let deleted = service.target.delete_heap(name).await;
+    drop(opening);
+    deleted?;
+    let held = |held: &mut Held| held.heap == name;
+    let _ = service.heaps.held.borrow_mut().take_if(held);
+    let sessions = service.heaps.sessions.borrow();
+    for session in sessions.iter().filter(|((_, of), _)| of == name).map(|(_, session)| session) {
+        session.transaction.take();
+    }
+    Ok(())
+}
+
 /// Which there are.
 pub(super) fn names(service: &Service) -> Vec<HeapName> {
     let target = service.target.id();

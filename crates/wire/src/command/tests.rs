@@ -40,6 +40,7 @@ fn one_of_each() -> Vec<Request> {
         Request::CreateHeap { heap: "/pages".into(), settings: HeapSettings::default() },
         Request::Heaps,
         Request::HeapInfo { heap: "/pages".into() },
+        Request::DeleteHeap { heap: "/pages".into() },
     ]
 }
 

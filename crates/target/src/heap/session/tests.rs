@@ -2,7 +2,7 @@ use crate::Target;
 use crate::fake::Fake;
 use crate::heap::{Heap, HeapOptions};
 use forebay_model::heap::{HeapMode, HeapSettings, RecordId};
-use forebay_model::{Bytes, Kind};
+use forebay_model::{Bytes, Kind, Result};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -167,4 +167,37 @@ fn history_that_is_damaged_is_told_and_the_rest_is_whole() {
         }
     }
     assert_eq!(fake.run(heap.get(commits[9].1)).unwrap(), [9; 3000]);
+}
+
+#[test]
+fn a_target_that_kept_commits_fill_refuses_more_whole_and_goes_on_when_they_are_old() {
+    let fake = Fake::new(Bytes::mib(16), false);
+    let target = fake.target();
+    let heap = fake.run(target.create_heap("/heap", eager(HOUR), HeapOptions::default())).unwrap();
+    let mut id = fake.run(heap.put(&[0; 3000])).unwrap();
+    fake.run(heap.commit(Some(id))).unwrap();
+    let mut last = (0, id, 0);
+    let full = loop {
+        let fill = (last.0 % 251) as u8;
+        let replaced: Result<_> = fake.run(async {
+            heap.free(id).await?;
+            id = heap.put(&[fill; 3000]).await?;
+            Ok((heap.commit(Some(id)).await?, id, fill))
+        });
+        match replaced {
+            Ok(replaced) => last = replaced,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(full.kind, Kind::Full, "{full}");
+    let used = |heap: &Rc<Heap>| heap.status().classes.iter().map(|class| class.used).sum::<u64>();
+    fake.run(heap.abort()).unwrap();
+    assert_eq!((heap.status().last.commit, heap.root()), (last.0, Some(last.1)));
+    assert_eq!(used(&heap), heap.status().archive_slots + 1, "nothing of the commit that failed is left");
+    assert_eq!(fake.run(heap.get(last.1)).unwrap(), [last.2; 3000]);
+    fake.wait(HOUR);
+    assert_eq!(fake.run(heap.commit(heap.root())).unwrap(), last.0 + 1);
+    let commits = replace(&fake, &heap, last.1, 30);
+    let (_target, heap) = again(&fake, target, heap);
+    assert_eq!((heap.root(), heap.complaints()), (Some(commits[29].1), vec![]));
 }
