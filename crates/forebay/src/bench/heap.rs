@@ -52,7 +52,7 @@ enum Order {
 /// What is measured.
 #[derive(Args)]
 pub struct HeapArgs {
-    /// `sim:sata7200` (or cheetah15k, wd15ears, ssd, smr), or a directory in which a device file is made
+    /// `sim:sata7200` (or cheetah15k, which is scsi15k too, wd15ears, ssd, smr), or a directory in which a device file is made
     #[arg(long, default_value = "sim:sata7200")]
     disk: String,
     /// What is put, read and freed. pages: those of three B+trees, without their keys: each that changes goes to a new

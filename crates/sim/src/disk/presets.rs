@@ -8,11 +8,11 @@ use std::time::Duration;
 /// The names that [`preset`] knows.
 pub const NAMES: [&str; 5] = ["wd15ears", "cheetah15k", "sata7200", "ssd", "smr"];
 
-/// The disk called `name`.
+/// The disk called `name`; `scsi15k` is another one for `cheetah15k`, a SCSI disk of 15,000 turns a minute.
 pub fn preset(name: &str) -> Option<DiskSpec> {
     match name {
         "wd15ears" => Some(wd15ears()),
-        "cheetah15k" => Some(cheetah15k()),
+        "cheetah15k" | "scsi15k" => Some(cheetah15k()),
         "sata7200" => Some(sata7200()),
         "ssd" => Some(ssd()),
         "smr" => Some(smr()),
