@@ -1,14 +1,15 @@
 //! A heap on a target: records under ids that say where they lie, in transactions.
 //!
-//! Owns its groups and everything in them. Order of durable steps of a commit: records, and pages of allocators in the
-//! places that the last commit does not name; flush; the root in the place that the last commit does not have; flush.
-//! No slot that one of the last two commits has is written: whichever root is whole, so is all that it names.
+//! Owns its groups and everything in them. Order of durable steps of a commit: records, and pages of allocators in places
+//! that no commit has which can be read; flush; the root in the place that the last commit does not have; flush. A slot of
+//! one of the last two commits, or of one that is kept or looked at, is written only with the bytes that it has: whichever
+//! root is whole, so is all that it names.
 //!
-//! [`classes`], [`allocator`], [`allocation`], [`cache`], [`gather`], [`space`], [`slot`] and [`root`] do no I/O;
-//! [`output`] writes what was gathered, [`commit`] makes it durable and opens it again.
+//! [`classes`], [`allocator`], [`allocation`], [`cache`], [`gather`], [`space`], [`units`], [`slot`] and [`root`] do no
+//! I/O; [`output`] writes what was gathered, [`commit`] makes it durable, [`open`] finds it again, [`read`] reads records.
 //!
-//! One writer at a time has its transaction here: what is put and freed is seen at once, and is undone by an abort, or by
-//! whatever ends the process before the commit.
+//! What is put and freed here is seen by all at once, and is undone by an abort, or by whatever ends the process before the
+//! commit; a [`Writer`] does the same for itself alone. A [`Session`] sees one commit.
 
 pub mod allocation;
 pub mod allocator;
