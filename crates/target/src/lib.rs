@@ -10,6 +10,7 @@
 pub mod admission;
 pub mod catalog;
 mod checkpoint;
+mod coalesce;
 #[cfg(test)]
 mod fake;
 pub mod heap;

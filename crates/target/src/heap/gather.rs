@@ -1,5 +1,5 @@
-//! What is written together: records sorted by where they lie, padded to whole slots, and what is not far apart in one
-//! run of pages.
+//! What of a heap is written together ([`coalesce`]): records, padded to whole slots, and what is not far apart in one run
+//! of pages.
 //!
 //! Padding makes neighbours of slots that are full but for their ends (RWStore's double buffering, 2010). Runs go on over
 //! what others have in between, too: it is read first and written as it is. So what lies scattered in one place is one
@@ -8,6 +8,7 @@
 use super::allocation::{Allocation, Slot};
 use super::classes::{BLOCK_SLOTS, UNIT};
 use super::root::PAGE;
+use crate::coalesce;
 use std::ops::Range;
 
 /// Bytes of a run, but for the end of its last slot.
@@ -60,7 +61,9 @@ pub fn pages(extent: &Range<u64>) -> Range<u64> {
 
 /// The run that writes one record by itself, beside what is on the device already.
 pub fn alone(allocation: &Allocation, slot: Slot, waits: impl Fn(Slot) -> bool) -> Run {
-    let mut run = Block::of(allocation, slot).run(allocation, pages(&extent(allocation, slot)), &waits);
+    let on = pages(&extent(allocation, slot));
+    let mut run = Run { at: on.start, end: on.end, slots: Vec::new(), stays: on.start };
+    Block::of(allocation, slot).add_to(&mut run, allocation, &waits);
     run.slots.retain(|(other, _)| *other == slot);
     run
 }
@@ -68,41 +71,31 @@ pub fn alone(allocation: &Allocation, slot: Slot, waits: impl Fn(Slot) -> bool) 
 /// The runs that write `slots`. With them go those that `waits` and share a page, or lie between two of them: what is on
 /// the device of these is nothing yet.
 pub fn gather(allocation: &Allocation, slots: &[Slot], gaps: Gaps, waits: impl Fn(Slot) -> bool) -> Vec<Run> {
-    let mut slots = slots.to_vec();
-    slots.sort_unstable();
-    let block_of = |slot: &Slot| (slot.allocator, slot.slot / BLOCK_SLOTS as u16);
-    let chunks = slots.chunk_by(|one, other| block_of(one) == block_of(other));
-    let mut blocks: Vec<(Block, &[Slot])> = chunks.map(|slots| (Block::of(allocation, slots[0]), slots)).collect();
-    blocks.sort_unstable_by_key(|(block, _)| block.begin);
-    let mut runs: Vec<Run> = Vec::new();
-    for (block, slots) in blocks {
-        let on = |slot: &Slot| {
-            let nth = slot.slot - block.first.slot;
-            block.with_waiting(pages(&block.extent(nth)), &waits)
+    let with_pages = |slot: &Slot| {
+        let block = Block::of(allocation, *slot);
+        (block.with_waiting(pages(&block.extent(slot.slot - block.first.slot)), &waits), *slot)
+    };
+    let pieces = slots.iter().map(with_pages).collect();
+    let runs = coalesce::runs(pieces, |run, next, slot| {
+        let last = run.pieces[run.pieces.len() - 1];
+        let spans = || {
+            block_of(last) == block_of(*slot)
+                && Block::of(allocation, last).spans(allocation, run.at.end..next.start, gaps)
         };
-        let mut all = slots.iter().map(on).peekable();
-        while let Some(mut run) = all.next() {
-            while let Some(next) = all.next_if(|next| block.joins(allocation, &run, next, gaps)) {
-                run = run.start.min(next.start)..run.end.max(next.end);
-            }
-            let run = block.run(allocation, run, &waits);
-            match runs.last_mut() {
-                Some(last) if last.end == run.at && run.end - last.at <= LONGEST => last.append(run),
-                _ => runs.push(run),
-            }
-        }
-    }
-    runs
+        next.end - run.at.start <= LONGEST && (next.start == run.at.end || spans())
+    });
+    let with_beside = |run: coalesce::Run<Slot>| {
+        let mut all = Run { at: run.at.start, end: run.at.end, slots: Vec::new(), stays: run.at.start };
+        let blocks = run.pieces.chunk_by(|one, other| block_of(*one) == block_of(*other));
+        blocks.for_each(|slots| Block::of(allocation, slots[0]).add_to(&mut all, allocation, &waits));
+        all
+    };
+    runs.into_iter().map(with_beside).collect()
 }
 
-impl Run {
-    fn append(&mut self, other: Run) {
-        if other.stays > other.at {
-            self.stays = other.stays;
-        }
-        self.end = other.end;
-        self.slots.extend(other.slots);
-    }
+/// Which block a slot is of.
+fn block_of(slot: Slot) -> (u32, u16) {
+    (slot.allocator, slot.slot / BLOCK_SLOTS as u16)
 }
 
 /// The slots of a block, which lie one behind the other.
@@ -153,33 +146,25 @@ impl Block {
         }
     }
 
-    /// Whether pages that lie behind a run are written with it.
-    fn joins(&self, allocation: &Allocation, run: &Range<u64>, next: &Range<u64>, gaps: Gaps) -> bool {
-        if next.start < run.end {
-            return true;
-        }
-        if next.end - run.start > LONGEST {
-            return false;
-        }
-        let gap = next.start - run.end;
+    /// Whether a run goes on over a gap.
+    fn spans(&self, allocation: &Allocation, gap: Range<u64>, gaps: Gaps) -> bool {
+        let length = gap.end - gap.start;
         let allocator = allocation.get(self.first.allocator);
-        let is_held = || self.on(&(run.end..next.start)).any(|nth| allocator.is_held(self.slot(nth).slot));
-        gap == 0 || gap <= gaps.held || gap <= gaps.free && !is_held()
+        let is_held = || self.on(&gap).any(|nth| allocator.is_held(self.slot(nth).slot));
+        length <= gaps.held || length <= gaps.free && !is_held()
     }
 
-    /// The run over these pages.
-    fn run(&self, allocation: &Allocation, on: Range<u64>, waits: &impl Fn(Slot) -> bool) -> Run {
-        let mut run = Run { at: on.start, end: on.end, slots: Vec::new(), stays: on.start };
+    /// Adds to a run what of this block lies on its pages.
+    fn add_to(&self, run: &mut Run, allocation: &Allocation, waits: &impl Fn(Slot) -> bool) {
         let allocator = allocation.get(self.first.allocator);
-        for nth in self.on(&on) {
+        for nth in self.on(&(run.at..run.end)) {
             let slot = self.slot(nth);
             if waits(slot) {
                 run.slots.push((slot, self.extent(nth)));
             } else if allocator.is_held(slot.slot) {
-                run.stays = pages(&self.extent(nth)).end.min(on.end);
+                run.stays = pages(&self.extent(nth)).end.min(run.end);
             }
         }
-        run
     }
 }
 

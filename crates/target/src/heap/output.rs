@@ -4,8 +4,8 @@
 use super::allocation::Slot;
 use super::gather::{self, Gaps, Run};
 use super::{Heap, cache};
+use crate::coalesce;
 use forebay_model::{Bytes, Kind, Result};
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -86,22 +86,8 @@ impl Heap {
 
     /// Writes runs, several at a time: no two of them share a page.
     async fn write_runs(self: &Rc<Self>, runs: Vec<Run>) -> Result<()> {
-        let mut under_way = VecDeque::new();
-        let mut result = Ok(());
-        for run in runs {
-            if under_way.len() == UNDER_WAY
-                && let Some(first) = under_way.pop_front()
-            {
-                let first: Result<()> = first.await;
-                result = result.and(first);
-            }
-            let heap = self.clone();
-            under_way.push_back(self.core.disk.env().spawner.spawn(async move { heap.write_run(run).await }));
-        }
-        for run in under_way {
-            result = result.and(run.await);
-        }
-        result
+        let writes = runs.into_iter().map(|run| self.clone().write_run(run));
+        coalesce::write_all(&self.core.disk.env().spawner, UNDER_WAY, writes).await
     }
 
     async fn write_run(self: Rc<Self>, run: Run) -> Result<()> {

@@ -13,9 +13,11 @@ use super::space::Run;
 use super::write::Taken;
 use super::{Objects, Work};
 use crate::catalog::GroupClass;
+use crate::coalesce;
 use crate::schedule::StreamId;
 use forebay_model::{ObjectId, Result};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Blocks written home at once.
 pub(super) const AT_ONCE: usize = (super::pool::LARGE.0 / BLOCK.0) as usize;
@@ -105,26 +107,21 @@ impl Objects {
     /// Writes blocks to their places: in the order of these, neighbours together, several writes at a time; as far as
     /// [`Objects::flush_home`] goes durably.
     pub(super) async fn write_placed(&self, stream: StreamId, placed: &[(u64, Loose<'_>)]) -> Result<()> {
-        let mut order: Vec<&(u64, Loose<'_>)> = placed.iter().collect();
-        order.sort_unstable_by_key(|(home, _)| *home);
-        let mut writing = VecDeque::new();
-        for run in order.chunk_by(|a, b| a.0 + 1 == b.0).flat_map(|run| run.chunks(AT_ONCE)) {
-            let mut buffer = self.pooled(run.len() as u64)?;
-            for ((_, l), to) in run.iter().zip(buffer.chunks_mut(BLOCK.0 as usize)) {
-                to.copy_from_slice(l.bytes);
-            }
-            let (disk, offset) = (self.core.disk.clone(), BLOCK * run[0].0);
-            let write = async move { disk.write(stream, offset, buffer).await.1 };
-            writing.push_back(self.core.disk.env().spawner.spawn(write));
-            if writing.len() == UNDER_WAY
-                && let Some(first) = writing.pop_front()
-            {
-                self.wrote_home(first.await)?;
-            }
-        }
-        for write in writing {
-            self.wrote_home(write.await)?;
-        }
+        let blocks = placed.iter().map(|(home, l)| (*home..home + 1, l)).collect();
+        let fits = |at: &Range<u64>| at.end - at.start < AT_ONCE as u64;
+        let runs = coalesce::runs(blocks, |run, next, _| next.start == run.at.end && fits(&run.at));
+        let write = |run: coalesce::Run<&Loose<'_>>| {
+            let buffer = self.pooled(run.pieces.len() as u64).map(|mut buffer| {
+                for (l, to) in run.pieces.iter().zip(buffer.chunks_mut(BLOCK.0 as usize)) {
+                    to.copy_from_slice(l.bytes);
+                }
+                buffer
+            });
+            let (disk, offset) = (self.core.disk.clone(), BLOCK * run.at.start);
+            async move { disk.write(stream, offset, buffer?).await.1 }
+        };
+        let spawner = &self.core.disk.env().spawner;
+        self.wrote_home(coalesce::write_all(spawner, UNDER_WAY, runs.into_iter().map(write)).await)?;
         if placed.is_empty() { Ok(()) } else { self.flush_home().await }
     }
 }
