@@ -1,20 +1,17 @@
 //! Forebay, the one binary: reads a command line, does one thing, says how it went.
 //!
-//! - [`bench`]: measures. [`cli`]: what can be asked; [`args`]: values that several commands share;
-//!   [`base64`]: bytes as text.
+//! - [`bench`]: measures. [`cli`]: what can be asked; [`args`]: values that several commands share.
 //! - [`commands`]: one file for each command; [`context`]: what they all need; [`input`]: what can be recorded.
 //! - [`show`]: how results look to people and to programs. Nothing else writes to standard output.
 //!
 //! Exit codes: 0 done, 1 failed, 2 the request itself is wrong.
 
 mod args;
-mod base64;
 mod bench;
 mod cli;
 mod commands;
 mod context;
 mod draw;
-
 mod input;
 mod show;
 

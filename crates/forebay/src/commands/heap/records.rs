@@ -1,7 +1,7 @@
 //! Records and ids as they come on standard input, and as they go to standard output.
 
-use crate::base64;
 use crate::show::out::Out;
+use base64::prelude::{BASE64_STANDARD, Engine};
 use clap::ValueEnum;
 use forebay_client::heaps::{LARGEST_RECORD, RecordId};
 use forebay_env::real::file::{self, File};
@@ -144,7 +144,7 @@ fn from_line(line: &[u8]) -> Result<Vec<u8>> {
     let record: Line = serde_json::from_slice(line).map_err(|error| odd(format!("it is no such JSON ({error})")))?;
     let bytes = match record {
         Line { data: Some(data), text: None } => {
-            base64::decode(&data).ok_or_else(|| odd("its data is no base64".to_string()))?
+            BASE64_STANDARD.decode(&data).map_err(|error| odd(format!("its data is no base64 ({error})")))?
         }
         Line { data: None, text: Some(text) } => text.into_bytes(),
         Line { data: Some(_), text: Some(_) } => return Err(odd("it has both data and text".to_string())),
@@ -168,7 +168,7 @@ pub fn whole(source: &mut impl Read) -> io::Result<Vec<u8>> {
 /// Writes a record as `format` says.
 pub fn write(out: &mut Out, format: Format, id: RecordId, record: &[u8]) -> Result<()> {
     match format {
-        Format::Lines => out.json(&json!({ "id": id.to_string(), "data": base64::encode(record) })),
+        Format::Lines => out.json(&json!({ "id": id.to_string(), "data": BASE64_STANDARD.encode(record) })),
         Format::Lengths => {
             out.bytes(&(record.len() as u32).to_le_bytes())?;
             out.bytes(record)

@@ -1,6 +1,6 @@
 use super::{Format, from_line, whole, write};
-use crate::base64;
 use crate::show::out::Out;
+use base64::prelude::{BASE64_STANDARD, Engine};
 use forebay_client::heaps::{LARGEST_RECORD, RecordId};
 use forebay_env::real::file::{self, File};
 use forebay_model::Kind;
@@ -40,7 +40,7 @@ fn what_is_written_as_lines_is_read_from_lines() {
     let read: Vec<Vec<u8>> = text.lines().map(|line| from_line(line.as_bytes()).unwrap()).collect();
     assert_eq!(read, records);
     assert!(text.lines().all(|line| line.contains("\"id\":\"0000000000000007\"")), "{text}");
-    assert_eq!(base64::encode(&records[0]), "AA==");
+    assert_eq!(BASE64_STANDARD.encode(&records[0]), "AA==");
 }
 
 #[test]
