@@ -221,12 +221,18 @@ impl Heap {
 
     /// Frees a record. [`Kind::Missing`] if there is none of this id (it was freed before, say): then nothing was changed.
     pub async fn free(self: &Rc<Self>, id: RecordId) -> Result<()> {
+        self.free_many(&[id]).await
+    }
+
+    /// Frees records, all or none: [`Kind::Missing`] if there is none of one of these ids, or one is named twice. Those
+    /// that nobody used since the heap was opened are read, neighbours together.
+    pub async fn free_many(self: &Rc<Self>, ids: &[RecordId]) -> Result<()> {
         self.gate().await?;
-        let slots = self.slots_of(&Eye::Live, id).await?;
+        let slots = self.slots_of_many(&Eye::Live, ids).await?;
         self.gate().await?;
         let mut work = self.work.borrow_mut();
-        work.check(&Eye::Live, id)?;
-        slots.into_iter().for_each(|slot| work.forget(&Eye::Live, slot));
+        ids.iter().try_for_each(|id| work.check(&Eye::Live, *id).map(drop))?;
+        slots.into_iter().flatten().for_each(|slot| work.forget(&Eye::Live, slot));
         Ok(())
     }
 

@@ -250,7 +250,7 @@ impl Session {
         }
         let opened = open(service, &self.heap).await?;
         let commits = service.heaps.commits.borrow_mut().entry(self.heap.clone()).or_default().clone();
-        let transaction = Rc::new(Transaction::new(service.env.clone(), opened, commits));
+        let transaction = Rc::new(Transaction::new(opened, commits));
         *self.transaction.borrow_mut() = Some(transaction.clone());
         Ok(transaction)
     }

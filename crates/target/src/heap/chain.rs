@@ -96,15 +96,30 @@ impl Heap {
 
     /// All slots that a record takes: its own is the first.
     pub(super) async fn slots_of(self: &Rc<Self>, eye: &Eye, id: RecordId) -> Result<Vec<Slot>> {
-        let mut all = vec![id];
-        if id.is_chain() {
-            let list = Chain::decode(id, &self.bring(eye, id).await?)?;
-            let lowest = self.lowest(eye, list, &mut all).await?;
-            all.extend(lowest);
-        } else {
-            self.know(eye, id).await?;
+        Ok(self.slots_of_many(eye, &[id]).await?.remove(0))
+    }
+
+    /// All slots that each of these records takes: its own is the first. [`forebay_model::Kind::Missing`] if one of them
+    /// is none, or is named twice.
+    pub(super) async fn slots_of_many(self: &Rc<Self>, eye: &Eye, ids: &[RecordId]) -> Result<Vec<Vec<Slot>>> {
+        let mut sorted = ids.to_vec();
+        sorted.sort_unstable();
+        if let Some(twice) = sorted.windows(2).find(|two| two[0] == two[1]).map(|two| two[0]) {
+            return Err(Error::missing(format!("record {twice} is named twice (nothing was changed)")));
         }
-        Ok(all.into_iter().map(Slot::of).collect())
+        let (chains, whole): (Vec<RecordId>, Vec<RecordId>) = ids.iter().partition(|id| id.is_chain());
+        self.know(eye, &whole).await?;
+        let mut slots: Vec<Vec<Slot>> = ids.iter().map(|id| vec![Slot::of(*id)]).collect();
+        let mut of_chains = slots.iter_mut().zip(ids).filter(|(_, id)| id.is_chain());
+        for chains in chains.chunks(AT_ONCE) {
+            for list in self.bring_many(eye, chains).await {
+                let (slots, id) = of_chains.next().expect("one for each");
+                let mut above = Vec::new();
+                let lowest = self.lowest(eye, Chain::decode(*id, &list?)?, &mut above).await?;
+                slots.extend(above.into_iter().chain(lowest).map(Slot::of));
+            }
+        }
+        Ok(slots)
     }
 
     /// The parts of a chained record's bytes, in order. The parts of its lists, all but these, are added to `above`.

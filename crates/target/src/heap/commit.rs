@@ -67,7 +67,7 @@ impl Heap {
     pub async fn commit(self: &Rc<Self>, root: Option<RecordId>) -> Result<u64> {
         self.gate().await?;
         if let Some(root) = root {
-            self.know(&Eye::Live, root).await?;
+            self.know(&Eye::Live, &[root]).await?;
             // Another commit may have begun meanwhile.
             self.gate().await?;
             self.work.borrow().check(&Eye::Live, root)?;

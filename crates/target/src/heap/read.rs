@@ -13,6 +13,8 @@ use std::rc::Rc;
 
 /// Reads under way at once for one who wants many records.
 const UNDER_WAY: usize = 8;
+/// Records that are read at once to know whether they are there: 16 MiB of memory at most.
+const AT_ONCE: usize = 2048;
 /// Bytes between two records that are read for nothing rather than passed over: with an arm, and without.
 const GAPS: [u64; 2] = [256 << 10, 16 << 10];
 
@@ -168,14 +170,19 @@ impl Heap {
         Ok(found)
     }
 
-    /// Sees to it that there is a record of this id: it is read if nobody did since opening.
-    pub(super) async fn know(&self, eye: &Eye, id: RecordId) -> Result<()> {
-        let known = {
+    /// Sees to it that there are records of these ids: those are read that nobody did since opening.
+    pub(super) async fn know(self: &Rc<Self>, eye: &Eye, ids: &[RecordId]) -> Result<()> {
+        let mut unknown = Vec::new();
+        {
             let work = self.work.borrow();
-            work.tags.get(work.check(eye, id)?).is_some()
-        };
-        if !known {
-            self.bring(eye, id).await?;
+            for id in ids {
+                if work.tags.get(work.check(eye, *id)?).is_none() {
+                    unknown.push(*id);
+                }
+            }
+        }
+        for ids in unknown.chunks(AT_ONCE) {
+            self.bring_many(eye, ids).await.into_iter().try_for_each(|record| record.map(drop))?;
         }
         Ok(())
     }

@@ -29,10 +29,12 @@ pub(super) struct View {
     pub slots: Vec<Rc<Bits>>,
 }
 
-/// What a writer has put, by slot, and the records of others that it has freed: these with all of their slots.
+/// What a writer has put, by slot, of how many records, and those of others that it has freed: these with all of their
+/// slots.
 #[derive(Default)]
 pub(super) struct Own {
     pub put: BTreeSet<Slot>,
+    pub records: usize,
     pub freed: BTreeMap<RecordId, Vec<Slot>>,
 }
 

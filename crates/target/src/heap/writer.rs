@@ -27,7 +27,9 @@ impl Heap {
 impl Writer {
     /// As [`Heap::put`]; others see it when it is merged.
     pub async fn put(&self, bytes: &[u8]) -> Result<RecordId> {
-        self.heap.put_as(&self.eye, bytes).await
+        let id = self.heap.put_as(&self.eye, bytes).await?;
+        self.own.borrow_mut().records += 1;
+        Ok(id)
     }
 
     /// As [`Heap::get`]; also what it has put itself, but for what it has freed.
@@ -42,21 +44,41 @@ impl Writer {
 
     /// As [`Heap::free`]; others have the record until it is merged.
     pub async fn free(&self, id: RecordId) -> Result<()> {
-        let slots = self.heap.slots_of(&self.eye, id).await?;
+        self.free_many(&[id]).await
+    }
+
+    /// As [`Heap::free_many`], like [`Writer::free`].
+    pub async fn free_many(&self, ids: &[RecordId]) -> Result<()> {
+        let slots = self.heap.slots_of_many(&self.eye, ids).await?;
         let mut work = self.heap.work.borrow_mut();
-        work.check(&self.eye, id)?;
-        if !self.own.borrow().put.contains(&slots[0]) {
-            self.own.borrow_mut().freed.insert(id, slots);
-            return Ok(());
+        ids.iter().try_for_each(|id| work.check(&self.eye, *id).map(drop))?;
+        for (id, slots) in ids.iter().zip(slots) {
+            let mut own = self.own.borrow_mut();
+            if !own.put.contains(&slots[0]) {
+                own.freed.insert(*id, slots);
+                continue;
+            }
+            own.records -= 1;
+            drop(own);
+            slots.into_iter().for_each(|slot| work.forget(&self.eye, slot));
         }
-        slots.into_iter().for_each(|slot| work.forget(&self.eye, slot));
         Ok(())
     }
 
-    /// Whether it has put or freed anything since it was made, merged or aborted.
-    pub fn is_idle(&self) -> bool {
+    /// [`forebay_model::Kind::Missing`] if there is no such record, for this writer.
+    pub async fn check(&self, id: RecordId) -> Result<()> {
+        self.heap.know(&self.eye, &[id]).await
+    }
+
+    /// Whether it has freed this record of others, and has not merged.
+    pub fn has_freed(&self, id: RecordId) -> bool {
+        self.own.borrow().freed.contains_key(&id)
+    }
+
+    /// Records that it has put and freed since it was made, merged or aborted, but for those of its own that it has freed.
+    pub fn changes(&self) -> usize {
         let own = self.own.borrow();
-        own.put.is_empty() && own.freed.is_empty()
+        own.records + own.freed.len()
     }
 
     /// What it has put and freed is there for all, and in the next commit. [`forebay_model::Kind::Missing`] if another
@@ -69,6 +91,7 @@ impl Writer {
             work.check(&Eye::Live, *id).map_err(|_| missing(*id))?;
         }
         std::mem::take(&mut own.put).into_iter().for_each(|slot| work.allocation.reveal(slot));
+        own.records = 0;
         let freed = std::mem::take(&mut own.freed);
         freed.into_values().flatten().for_each(|slot| work.forget(&Eye::Live, slot));
         Ok(())
@@ -77,7 +100,7 @@ impl Writer {
     /// Merges, and commits all that is merged: as [`Heap::commit`].
     pub async fn commit(&self, root: Option<RecordId>) -> Result<u64> {
         if let Some(root) = root {
-            self.heap.know(&self.eye, root).await?;
+            self.check(root).await?;
         }
         self.merge().await?;
         self.heap.commit(root).await
@@ -88,7 +111,9 @@ impl Writer {
         let mut work = self.heap.work.borrow_mut();
         let put: Vec<Slot> = self.own.borrow().put.iter().copied().collect();
         put.into_iter().for_each(|slot| work.forget(&self.eye, slot));
-        self.own.borrow_mut().freed.clear();
+        let own = &mut *self.own.borrow_mut();
+        own.freed.clear();
+        own.records = 0;
     }
 }
 

@@ -1,7 +1,7 @@
 use crate::Target;
 use crate::fake::Fake;
 use crate::heap::{Heap, HeapOptions};
-use forebay_model::heap::HeapSettings;
+use forebay_model::heap::{HeapSettings, RecordId};
 use forebay_model::{Bytes, Kind};
 use std::rc::Rc;
 
@@ -40,7 +40,7 @@ fn what_a_writer_does_is_its_own_until_it_is_merged() {
     fake.run(heap.commit(None)).unwrap();
     assert_eq!(used(&heap), 1);
     fake.run(writer.merge()).unwrap();
-    assert!(writer.is_idle());
+    assert_eq!(writer.changes(), 0);
     assert_eq!(fake.run(heap.get(mine)).unwrap(), b"mine");
     assert_eq!(fake.run(heap.get(theirs)).unwrap_err().kind, Kind::Missing);
 }
@@ -105,4 +105,43 @@ fn an_abort_of_what_is_for_all_leaves_writers_what_is_theirs() {
     assert_eq!(fake.run(writer.get(mine)).unwrap(), b"mine");
     fake.run(writer.commit(Some(mine))).unwrap();
     assert_eq!((used(&heap), fake.run(heap.get(mine)).unwrap()), (1, b"mine".to_vec()));
+}
+
+#[test]
+fn records_are_freed_all_or_none_and_the_cold_ones_are_read_together() {
+    let (fake, target, heap) = heap();
+    let mut ids: Vec<RecordId> = (0..3000u32).map(|n| fake.run(heap.put(&n.to_le_bytes())).unwrap()).collect();
+    ids.push(fake.run(heap.put(&[1; 100_000])).unwrap());
+    ids.push(fake.run(heap.put(&[2; 10_000_000])).unwrap());
+    let stale = fake.run(heap.put(b"stale")).unwrap();
+    fake.run(heap.free(stale)).unwrap();
+    fake.run(heap.commit(None)).unwrap();
+    drop((target, heap));
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    let heap = fake.run(target.heap("/heap", HeapOptions::default())).unwrap();
+    let all = used(&heap);
+    let writer = heap.writer();
+    fake.disk.log();
+    fake.run(heap.writer().free_many(&ids)).unwrap();
+    let reads = fake.disk.log().len();
+    assert!(reads < 10, "{reads} reads");
+    for (odd, word) in [(stale, "freed"), (ids[7], "twice")] {
+        let batch: Vec<RecordId> = ids.iter().copied().chain([odd]).collect();
+        for error in [fake.run(heap.free_many(&batch)), fake.run(writer.free_many(&batch))].map(|all| all.unwrap_err())
+        {
+            assert!(error.kind == Kind::Missing && error.message.contains(word), "{error}");
+            assert!(error.message.contains(&odd.to_string()), "{error}");
+        }
+        assert_eq!((used(&heap), writer.changes()), (all, 0));
+    }
+    let own = fake.run(writer.put(&[3; 20_000])).unwrap();
+    assert_eq!(writer.changes(), 1);
+    ids.push(own);
+    fake.run(writer.free_many(&ids)).unwrap();
+    assert_eq!(writer.changes(), ids.len() - 1, "its own is gone");
+    writer.abort();
+    ids.pop();
+    fake.run(heap.free_many(&ids)).unwrap();
+    fake.run(heap.commit(None)).unwrap();
+    assert_eq!(used(&heap), 0);
 }
