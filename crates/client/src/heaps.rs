@@ -45,10 +45,11 @@ impl Heaps {
     pub fn create(&self, name: &str, settings: HeapSettings) -> Result<HeapInfo> {
         check_name(name)?;
         // Names are shared with objects.
-        if Objects::over(self.peer.clone()).find(name).is_ok() {
-            return Err(Error::exists(format!("{name} is an object; take another name, or remove it first")));
+        match Objects::over(self.peer.clone()).find(name) {
+            Ok(_) => Err(Error::exists(format!("{name} is an object; take another name, or remove it first"))),
+            Err(error) if error.kind != Kind::Missing => Err(error),
+            Err(_) => self.info_of(Request::CreateHeap { heap: name.to_string(), settings }),
         }
-        self.info_of(Request::CreateHeap { heap: name.to_string(), settings })
     }
 
     /// Deletes a heap with everything in it. [`Kind::Missing`] if there is none of this name.
@@ -254,7 +255,8 @@ impl Heap {
         Ok(())
     }
 
-    /// Makes durable what was put and freed, all of it or nothing; the number of the commit.
+    /// Makes durable what was put and freed, all of it or nothing; the number of the commit. [`Kind::Disconnected`] if it
+    /// is not known whether it was.
     pub fn commit(&mut self, root: NewRoot) -> Result<u64> {
         self.settled()?;
         self.check_whole()?;
@@ -265,11 +267,12 @@ impl Heap {
                 Ok(commit)
             }
             Ok(HeapAnswer { reply, .. }) => Err(strange(&reply)),
-            Err(error) if error.kind == Kind::Disconnected && was_open => {
+            // The connection is given up, and what was asked over it may have been done.
+            Err(_) if was_open && self.link.is_none() => {
                 self.failed = false;
                 Err(Error::disconnected(format!(
-                    "the process that served the cluster went away before it said whether {} was committed; \
-                     `forebay heap stat {}` tells the last commit",
+                    "the process that served the cluster went away, or was silent, before it said whether {} was \
+                     committed; `forebay heap stat {}` tells the last commit",
                     self.name, self.name
                 )))
             }
@@ -346,14 +349,13 @@ impl Heap {
         let request = self.request(ask);
         let mut broken = 0;
         loop {
-            let asked = self.send_request(&request, Vec::new()).and_then(|()| self.receive()?);
-            match asked {
+            match self.send_request(&request, Vec::new()).and_then(|()| self.receive()) {
                 Err(error) if error.kind == Kind::Disconnected && !self.open && broken < MOST_BROKEN => {
                     self.disconnect();
                     broken += 1;
                 }
                 Err(error) => return Err(self.lost(error)),
-                answer => return answer,
+                Ok(answer) => return answer,
             }
         }
     }
@@ -403,21 +405,23 @@ impl Heap {
         self.sent.clear();
     }
 
-    /// What a link that broke means for the transaction.
+    /// What a link that broke, for whatever reason, means for the transaction: the connection ends, and it with that.
     fn lost(&mut self, error: Error) -> Error {
-        if error.kind != Kind::Disconnected {
-            return error;
-        }
         self.disconnect();
         if !std::mem::take(&mut self.open) {
             return error;
         }
         self.failed = true;
-        Error::disconnected(format!(
-            "the process that served the cluster went away, and with it what was put into {} and freed there since the \
-             last commit; do that again",
+        let undone = format!(
+            "with it went what was put into {} and freed there since the last commit; do that again",
             self.name
-        ))
+        );
+        match error.kind {
+            Kind::Disconnected => {
+                Error::disconnected(format!("the process that served the cluster went away: {undone}"))
+            }
+            kind => Error::new(kind, format!("the connection was given up ({}): {undone}", error.message)),
+        }
     }
 }
 
@@ -458,3 +462,6 @@ fn strange(reply: &HeapReply) -> Error {
     };
     Error::damaged(format!("a node answered with {shape} what it was not asked: use the same release on both sides"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod directory;
+mod heap_frames;
 mod heaps;
 mod objects;
 mod recording;

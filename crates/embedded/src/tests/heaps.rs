@@ -1,28 +1,23 @@
 //! Heaps, for the process that has the targets and for one that talks to it.
 
-use super::sharing::frames;
 use super::{enter, fresh};
 use forebay_client::Cluster;
 use forebay_client::heaps::{Heap, HeapSettings, LARGEST_RECORD, NewRoot, RecordId};
-use forebay_model::{Error, Kind, TargetId};
-use forebay_wire::heap::{HeapAnswer, HeapAsk, HeapReply, HeapRequest, MOST_HEAPS, MOST_RECORDS};
-use forebay_wire::object::MOST_AT_ONCE;
-use forebay_wire::{FrameReader, FrameWriter, RequestId};
+use forebay_model::{Error, Kind};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read, Write};
 
-const HEAP: &str = "/pages";
+pub(super) const HEAP: &str = "/pages";
 
 fn record(n: u64, length: usize) -> Vec<u8> {
     (0..length as u64).map(|at| ((at ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8).collect()
 }
 
-fn create(cluster: &Cluster) -> Heap {
+pub(super) fn create(cluster: &Cluster) -> Heap {
     cluster.heaps().create(HEAP, HeapSettings::default()).expect("created");
     cluster.heaps().open(HEAP).expect("opened")
 }
 
-fn used(cluster: &Cluster, name: &str) -> u64 {
+pub(super) fn used(cluster: &Cluster, name: &str) -> u64 {
     cluster.heaps().info(name).expect("a heap").classes.iter().map(|class| class.used).sum()
 }
 
@@ -317,105 +312,41 @@ fn a_full_target_refuses_a_batch_as_a_whole_and_the_heap_stays_of_use() {
     }
 }
 
-fn ask(writer: &mut FrameWriter<impl Write>, target: TargetId, number: u64, heap: &str, ask: HeapAsk, payload: &[u8]) {
-    let request = HeapRequest { target, heap: heap.to_string(), ask };
-    request.send(writer, RequestId(number), payload).expect("sent");
-}
-
-fn answer(reader: &mut FrameReader<impl Read>, number: u64) -> Result<HeapAnswer, Error> {
-    let head = reader.receive().expect("a good frame").expect("an answer");
-    assert_eq!(head.request, RequestId(number), "in their order");
-    HeapAnswer::receive(reader, &head)
-}
-
-fn put(lengths: &[u32], from: u64, more: bool) -> HeapAsk {
-    HeapAsk::Put { lengths: lengths.to_vec(), from, more }
-}
-
 #[test]
-fn what_a_client_asks_without_waiting_takes_effect_in_order_and_what_is_odd_only_costs_itself() {
+fn a_batch_in_a_heap_that_is_deleted_is_refused_until_its_abort_also_if_another_has_the_name() {
     let dir = fresh();
-    let owner = enter(dir.path());
-    drop(create(&owner));
-    let target = owner.info().expect("who serves").targets[0].id;
-    let (mut reader, mut writer) = frames(dir.path());
-    let most = MOST_AT_ONCE.0 as usize;
-    let asked: Vec<(&str, HeapAsk, Vec<u8>)> = vec![
-        (HEAP, put(&[3, 2], 0, false), b"onetw".to_vec()),
-        (HEAP, HeapAsk::Commit { root: NewRoot::Same }, vec![]),
-        (HEAP, put(&[4], 0, true), b"part".to_vec()),
-        (HEAP, HeapAsk::Commit { root: NewRoot::Same }, vec![]),
-        // The part before is forgotten.
-        (HEAP, put(&[4], 3, false), b"tail".to_vec()),
-        (HEAP, put(&[4], 4, false), b"tail".to_vec()),
-        (HEAP, put(&[], 0, true), vec![]),
-        (HEAP, put(&[0], 0, false), vec![]),
-        (HEAP, put(&[3, 0], 0, false), b"two".to_vec()),
-        (HEAP, put(&[9], 0, false), b"short".to_vec()),
-        (HEAP, put(&[most as u32 + 1], 0, false), vec![0; most + 1]),
-        (HEAP, put(&vec![1; MOST_RECORDS + 1], 0, false), vec![0; MOST_RECORDS + 1]),
-        ("/none", put(&[1], 0, false), b"x".to_vec()),
-        ("none", HeapAsk::Abort, vec![]),
-        (HEAP, put(&[1, 1], 0, true), b"ab".to_vec()),
-        (HEAP, put(&[1, 1], 1, false), b"cd".to_vec()),
-        (HEAP, HeapAsk::Commit { root: NewRoot::Same }, vec![]),
-    ];
-    for ((heap, what, payload), number) in asked.into_iter().zip(1..) {
-        ask(&mut writer, target, number, heap, what, &payload);
+    let (owner, guest) = (enter(dir.path()), enter(dir.path()));
+    let mut old = create(&owner);
+    let first = old.put(b"first").expect("put");
+    let commit = old.commit(NewRoot::Record(first)).expect("committed");
+    for cluster in [&guest, &owner] {
+        let heaps = cluster.heaps();
+        let (mut batch, mut looks) = (heaps.open(HEAP).expect("opened"), heaps.open(HEAP).expect("opened"));
+        batch.put(b"half").expect("put");
+        let (_, root) = looks.root(Some(commit)).expect("it is kept");
+        owner.heaps().delete(HEAP).expect("deleted");
+        let mut new = create(&owner);
+        let other = new.put(b"other").expect("put");
+        assert_eq!(new.commit(NewRoot::Record(other)), Ok(commit));
+        let now = looks.root(Some(commit)).expect("that of the new one");
+        assert_eq!(now.1, Some((other, b"other".to_vec())), "and not {root:?}");
+        for refused in [batch.put(b"rest").map(drop), batch.commit(NewRoot::Same).map(drop)] {
+            refused.expect_err("a half of it is gone");
+        }
+        batch.abort().expect("aborted");
+        batch.put(b"again").expect("put");
+        batch.commit(NewRoot::Same).expect("committed");
+        assert_eq!(used(cluster, HEAP), 2);
+        owner.heaps().delete(HEAP).expect("deleted");
+        batch.abort().expect("there is nothing to abort");
+        let mut new = create(&owner);
+        let first = new.put(b"first").expect("put");
+        assert_eq!(new.commit(NewRoot::Record(first)), Ok(commit));
     }
-    let mut next = 1..;
-    let mut answered = || answer(&mut reader, next.next().expect("a number"));
-    let ids = |answer: Result<HeapAnswer, Error>| match answer.expect("an answer").reply {
-        HeapReply::Ids(ids) => ids,
-        other => panic!("{other:?}"),
-    };
-    let mut all = ids(answered());
-    let committed = answered().expect("committed").reply;
-    let HeapReply::Committed(commit) = committed else { panic!("{committed:?}") };
-    assert_eq!(ids(answered()), [], "it has not come to its end");
-    let expected = [
-        (Kind::Usage, "4 bytes of a record came without its end"),
-        (Kind::Usage, "goes on at byte 3 came after 4 bytes"),
-        (Kind::Usage, "goes on at byte 4 came after 0 bytes"),
-        (Kind::Usage, "where there is none"),
-        (Kind::Usage, "1 to 67108864 bytes"),
-        (Kind::Usage, "1 to 67108864 bytes"),
-        (Kind::Usage, "9 bytes of records were announced, and 5 came"),
-        (Kind::Usage, "4 MiB at most"),
-        (Kind::Usage, "1025 records"),
-        (Kind::Missing, "there is no heap /none"),
-        (Kind::Usage, "is not a name"),
-    ];
-    for (kind, words) in expected {
-        let error = answered().expect_err(words);
-        assert!(error.kind == kind && error.message.contains(words), "{error}");
+    drop(old);
+    for cluster in [guest, owner] {
+        cluster.close().expect("closed");
     }
-    all.extend(ids(answered()));
-    all.extend(ids(answered()));
-    assert_eq!(answered().expect("committed").reply, HeapReply::Committed(commit + 1));
-    let mut heap = owner.heaps().open(HEAP).expect("opened");
-    let records: Vec<Vec<u8>> = all.iter().map(|id| heap.get(*id).expect("it is there")).collect();
-    assert_eq!(records, [&b"one"[..], b"tw", b"a", b"bc", b"d"]);
-    assert_eq!(used(&owner, HEAP), 5);
-    drop((reader, writer, heap));
-    owner.close().expect("closed");
-}
-
-#[test]
-fn only_so_many_heaps_are_used_over_one_connection() {
-    let dir = fresh();
-    let owner = enter(dir.path());
-    let target = owner.info().expect("who serves").targets[0].id;
-    let (mut reader, mut writer) = frames(dir.path());
-    for number in 1..=MOST_HEAPS as u64 + 1 {
-        ask(&mut writer, target, number, &format!("/none/{number}"), HeapAsk::Abort, &[]);
-    }
-    for number in 1..=MOST_HEAPS as u64 {
-        assert_eq!(answer(&mut reader, number).expect_err("there is none").kind, Kind::Missing);
-    }
-    assert_eq!(answer(&mut reader, MOST_HEAPS as u64 + 1).expect_err("one too many").kind, Kind::Busy);
-    drop((reader, writer));
-    owner.close().expect("closed");
 }
 
 #[test]

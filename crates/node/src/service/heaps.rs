@@ -43,8 +43,6 @@ struct Session {
     heap: String,
     turns: Turns,
     transaction: RefCell<Option<Rc<Transaction>>>,
-    /// The commit that was last asked about, so that all of what is asked about it is answered.
-    look: RefCell<Option<Rc<Look>>>,
     begun: RefCell<Begun>,
 }
 
@@ -104,7 +102,8 @@ pub(super) async fn create(service: &Service, name: &str, settings: HeapSettings
     info(service, name).await
 }
 
-/// Deletes a heap. Whoever has a batch in it is told so, and begins anew with a heap of the same name, if there is one.
+/// Deletes a heap. Whoever has put something into it, or freed there, is told so until an abort; others go on with the next
+/// heap of this name.
 pub(super) async fn delete(service: &Service, name: &str) -> Result<()> {
     let opening = service.heaps.opening.take().await;
     let deleted = service.target.delete_heap(name).await;
@@ -114,7 +113,9 @@ pub(super) async fn delete(service: &Service, name: &str) -> Result<()> {
     let _ = service.heaps.held.borrow_mut().take_if(held);
     let sessions = service.heaps.sessions.borrow();
     for session in sessions.iter().filter(|((_, of), _)| of == name).map(|(_, session)| session) {
-        session.transaction.take();
+        if session.begun.borrow().bytes.is_empty() {
+            let _ = session.transaction.borrow_mut().take_if(|transaction| transaction.is_idle());
+        }
     }
     Ok(())
 }
@@ -188,8 +189,11 @@ pub(super) fn ask(
     service.env.spawner.detach(async move {
         let result = match session {
             Ok((session, ticket)) => {
-                let _turn = session.turns.wait(ticket).await;
-                session.ask(&this, request, &payload).await
+                let turn = session.turns.wait(ticket).await;
+                let result = session.ask(&this, request, &payload).await;
+                drop(turn);
+                forget_idle(&this, session);
+                result
             }
             Err(error) => Err(error),
         };
@@ -209,28 +213,41 @@ fn session(service: &Service, link: LinkId, request: &HeapRequest) -> Result<(Rc
     let of_link = sessions.range((link, String::new())..).take_while(|((of, _), _)| *of == link).count();
     let key = (link, request.heap.clone());
     if !sessions.contains_key(&key) && of_link >= MOST_HEAPS {
-        return Err(Error::busy(format!("{of_link} heaps are used over this connection already; use another")));
+        return Err(Error::busy(format!(
+            "{of_link} heaps are used over this connection already; abort in one of them, or use another connection"
+        )));
     }
     let session = sessions.entry(key).or_insert_with(|| {
         let (heap, turns) = (request.heap.clone(), Turns::default());
         let begun = RefCell::new(Begun::new(&service.heaps.begun));
-        let (transaction, look) = (RefCell::default(), RefCell::default());
-        Rc::new(Session { link, heap, turns, transaction, look, begun })
+        Rc::new(Session { link, heap, turns, transaction: RefCell::default(), begun })
     });
     let session = session.clone();
     let ticket = session.turns.ticket();
     Ok((session, ticket))
 }
 
+/// Forgets a session that has no transaction, and of which nobody waits for a turn.
+fn forget_idle(service: &Service, session: Rc<Session>) {
+    if session.transaction.borrow().is_some() || !session.begun.borrow().bytes.is_empty() {
+        return;
+    }
+    let mut sessions = service.heaps.sessions.borrow_mut();
+    let key = (session.link, session.heap.clone());
+    // The one there and this one: none else has it.
+    if Rc::strong_count(&session) == 2 && sessions.get(&key).is_some_and(|there| Rc::ptr_eq(there, &session)) {
+        sessions.remove(&key);
+    }
+}
+
 /// Nobody asks over this link any more: what it put and did not commit is undone.
 pub(super) fn end(service: &Rc<Service>, link: LinkId) {
-    // What is held for it has nobody to be held for.
-    let _ = service.heaps.held.borrow_mut().take_if(|held| held.link == link);
     let mut sessions = service.heaps.sessions.borrow_mut();
     let ended: Vec<_> = sessions.extract_if(.., |(of, _), _| *of == link).collect();
     for (_, session) in ended {
         let ticket = session.turns.ticket();
-        service.env.spawner.detach(async move { session.end(ticket).await });
+        let this = service.clone();
+        service.env.spawner.detach(async move { session.end(&this, ticket).await });
     }
 }
 
@@ -239,7 +256,7 @@ pub(super) async fn end_all(service: &Service) {
     let ended = service.heaps.sessions.take();
     for session in ended.into_values() {
         let ticket = session.turns.ticket();
-        session.end(ticket).await;
+        session.end(service, ticket).await;
     }
 }
 
@@ -256,26 +273,25 @@ impl Session {
     }
 
     /// Undoes what is not committed.
-    async fn end(&self, ticket: Ticket) {
+    async fn end(&self, service: &Service, ticket: Ticket) {
         let _turn = self.turns.wait(ticket).await;
-        drop((self.transaction.take(), self.look.take()));
+        self.abort(service);
     }
 
-    /// What is to be looked at: a commit, or what is there now.
-    async fn source(&self, transaction: &Rc<Transaction>, as_of: Option<u64>) -> Result<Source> {
-        let Some(commit) = as_of else { return Ok(Source::Now(transaction.clone())) };
-        let last = self.look.borrow().clone().filter(|look| look.info().commit == commit);
-        let look = match last {
-            Some(look) => look,
-            None => Rc::new(transaction.heap().as_of(commit).await?),
-        };
-        *self.look.borrow_mut() = Some(look.clone());
-        Ok(Source::At(look))
+    fn abort(&self, service: &Service) {
+        self.begun.replace(Begun::new(&service.heaps.begun));
+        self.transaction.take();
+        self.let_go(service);
+    }
+
+    /// What is held for it is read again by who wants it.
+    fn let_go(&self, service: &Service) {
+        let is_its = |held: &mut Held| (held.link, &held.heap) == (self.link, &self.heap);
+        let _ = service.heaps.held.borrow_mut().take_if(is_its);
     }
 
     async fn ask(&self, service: &Service, request: HeapRequest, payload: &[u8]) -> Result<HeapAnswer> {
         request.check(payload.len())?;
-        let transaction = self.transaction(service).await?;
         match request.ask {
             HeapAsk::Put { lengths, from, more } => {
                 let begun = self.begun.replace(Begun::new(&service.heaps.begun));
@@ -285,29 +301,33 @@ impl Session {
                         begun.bytes.len()
                     )));
                 }
+                let transaction = self.transaction(service).await?;
                 let ids = self.put(&transaction, begun, &lengths, more, payload).await?;
                 Ok(HeapReply::Ids(ids).into())
             }
             HeapAsk::Get { ids, from, as_of } => {
-                let source = self.source(&transaction, as_of).await?;
+                let source = Source::new(&self.transaction(service).await?, as_of).await?;
                 self.get(service, &source, &ids, from, as_of).await
             }
-            HeapAsk::Free { ids } => transaction.free(&ids).await.map(|()| HeapReply::Done.into()),
-            HeapAsk::Commit { root } => self.commit(&transaction, root).await,
+            HeapAsk::Free { ids } => {
+                self.let_go(service);
+                self.transaction(service).await?.free(&ids).await.map(|()| HeapReply::Done.into())
+            }
+            HeapAsk::Commit { root } => self.commit(&*self.transaction(service).await?, root).await,
             HeapAsk::Abort => {
-                self.begun.replace(Begun::new(&service.heaps.begun));
-                drop(self.look.take());
-                transaction.abort();
+                // Also where the heap is gone.
+                self.abort(service);
                 Ok(HeapReply::Done.into())
             }
             HeapAsk::Root { as_of } => {
-                let info = match self.source(&transaction, as_of).await? {
+                let info = match Source::new(&self.transaction(service).await?, as_of).await? {
                     Source::Now(transaction) => transaction.heap().status().last,
                     Source::At(look) => look.info(),
                 };
                 Ok(HeapReply::Root { commit: info.commit, root: info.root }.into())
             }
             HeapAsk::History { before, most } => {
+                let transaction = self.transaction(service).await?;
                 let commits = transaction.heap().history(before, most as usize).await?;
                 Ok(HeapReply::History(commits).into())
             }
@@ -429,6 +449,14 @@ enum Source {
 }
 
 impl Source {
+    /// What is to be looked at: a commit, or what is there now.
+    async fn new(transaction: &Rc<Transaction>, as_of: Option<u64>) -> Result<Source> {
+        match as_of {
+            None => Ok(Source::Now(transaction.clone())),
+            Some(commit) => transaction.as_of(commit).await.map(Source::At),
+        }
+    }
+
     async fn get_many(&self, ids: &[RecordId]) -> Vec<Result<Vec<u8>>> {
         match self {
             Source::Now(transaction) => transaction.get_many(ids).await,

@@ -1,4 +1,4 @@
-//! What was put into a heap and freed in it over one connection, and is not committed.
+//! What was put into a heap and freed in it over one connection, and is not committed; and the commit that is looked at.
 //!
 //! It is a writer's of the heap: nobody else sees it, and no commit but its own takes it. Commits of a heap are made one
 //! at a time, so that what one merges is committed by itself or undone.
@@ -7,9 +7,9 @@ use crate::turns::Turns;
 use forebay_model::heap::RecordId;
 use forebay_model::{Error, Kind, Result};
 use forebay_target::Heap;
-use forebay_target::heap::Writer;
+use forebay_target::heap::{Session, Writer};
 use forebay_wire::heap::{MOST_UNCOMMITTED, NewRoot};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// A transaction; for one task at a time. Dropped, it is undone.
@@ -18,17 +18,36 @@ pub(super) struct Transaction {
     writer: Writer,
     /// A part of what was asked for was done, or all was undone, so that a commit would be of a part of what was meant.
     failed: Cell<bool>,
+    /// The commit that was last looked at, so that all of what is asked about it is answered.
+    look: RefCell<Option<Rc<Session>>>,
     /// One for each commit of the heap, whoever makes it.
     commits: Rc<Turns>,
 }
 
 impl Transaction {
     pub(super) fn new(heap: Rc<Heap>, commits: Rc<Turns>) -> Transaction {
-        Transaction { writer: heap.writer(), heap, failed: Cell::new(false), commits }
+        let (failed, look) = (Cell::new(false), RefCell::default());
+        Transaction { writer: heap.writer(), heap, failed, look, commits }
     }
 
     pub(super) fn heap(&self) -> &Rc<Heap> {
         &self.heap
+    }
+
+    /// Whether it has nothing of its own.
+    pub(super) fn is_idle(&self) -> bool {
+        self.writer.changes() == 0 && !self.failed.get()
+    }
+
+    /// The heap as of a commit.
+    pub(super) async fn as_of(&self, commit: u64) -> Result<Rc<Session>> {
+        let last = self.look.borrow().clone().filter(|look| look.info().commit == commit);
+        let look = match last {
+            Some(look) => look,
+            None => Rc::new(self.heap.as_of(commit).await?),
+        };
+        *self.look.borrow_mut() = Some(look.clone());
+        Ok(look)
     }
 
     fn check_room(&self, more: usize) -> Result<()> {
@@ -37,7 +56,8 @@ impl Transaction {
             return Ok(());
         }
         Err(Error::busy(format!(
-            "{count} records were put and freed without a commit, and {more} more are too many; commit before"
+            "{count} records were put and freed without a commit, and with {more} more they are over the \
+             {MOST_UNCOMMITTED} that may be; commit before (nothing was changed)"
         )))
     }
 
@@ -49,7 +69,7 @@ impl Transaction {
             match self.writer.put(record).await {
                 Ok(id) => ids.push(id),
                 Err(error) => {
-                    self.writer.free_many(&ids).await.inspect_err(|_| self.failed.set(true))?;
+                    self.failed.set(self.failed.get() || self.writer.free_many(&ids).await.is_err());
                     return Err(error);
                 }
             }
@@ -108,11 +128,5 @@ impl Transaction {
                 ))
             }
         }
-    }
-
-    /// Undoes all of it.
-    pub(super) fn abort(&self) {
-        self.writer.abort();
-        self.failed.set(false);
     }
 }

@@ -99,9 +99,8 @@ impl Heap {
         }
         if !(oldest..=newest).contains(&commit) {
             return Err(Error::missing(format!(
-                "heap {} can be read as of commits {oldest} to {newest}, and not of {commit}; `forebay heap history` lists \
-                 them",
-                self.stamp.heap
+                "the heap can be read as of commits {oldest} to {newest}, and not of {commit}; `forebay heap history` lists \
+                 them"
             )));
         }
         let mut pin = self.pin(commit);

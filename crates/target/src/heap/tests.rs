@@ -1,5 +1,6 @@
 use super::{Heap, HeapOptions, root};
 use crate::Target;
+use crate::catalog::GroupClass;
 use crate::fake::Fake;
 use crate::seeds::each;
 use forebay_model::heap::{HeapMode, HeapSettings, LARGEST_RECORD, RecordId};
@@ -312,4 +313,23 @@ fn a_heap_that_is_deleted_leaves_nothing_and_who_has_it_open_is_told() {
     fake.kill();
     let target = fake.run(Target::open(fake.env())).unwrap();
     assert_eq!(fake.run(target.heap(NAME, HeapOptions::default())).err().unwrap().kind, Kind::Missing);
+}
+
+#[test]
+fn a_heap_that_is_deleted_while_it_grows_takes_no_group_with_it() {
+    let (fake, target, heap) = device(Bytes::mib(64), HeapSettings::default());
+    let number = target.core.heap_records()[0].0;
+    let (grown, deleted) = fake.run(async {
+        let (core, other) = (target.core.clone(), target.clone());
+        let grown = fake.env().spawner.spawn(async move { core.grow_heap(number, 1).await });
+        let deleted = fake.env().spawner.spawn(async move { other.delete_heap(NAME).await });
+        (grown.await, deleted.await)
+    });
+    deleted.unwrap();
+    assert_eq!(grown.unwrap_err().kind, Kind::Missing);
+    assert_eq!(target.core.groups_of(GroupClass::Heap(number)), []);
+    assert_eq!(fake.run(heap.put(b"record")).unwrap_err().kind, Kind::Missing);
+    drop((target, heap));
+    fake.kill();
+    assert_eq!(fake.run(Target::open(fake.env())).unwrap().core.groups_of(GroupClass::Heap(number)), []);
 }

@@ -36,10 +36,6 @@ impl Drop for Turn<'_> {
 }
 
 impl Core {
-    fn with_heap<T>(&self, heap: u64, change: impl FnOnce(&mut HeapRecord) -> T) -> T {
-        change(self.catalog.borrow_mut().heaps.get_mut(&heap).expect("a heap that works is in the catalog"))
-    }
-
     /// All heaps: number, and what the catalog has of each.
     pub(crate) fn heap_records(&self) -> Vec<(u64, HeapRecord)> {
         self.catalog.borrow().heaps.iter().map(|(number, heap)| (*number, heap.clone())).collect()
@@ -48,9 +44,21 @@ impl Core {
     /// Gives a heap `most` more groups, or as many as are free, durably.
     pub(crate) async fn grow_heap(self: &Rc<Self>, heap: u64, most: u32) -> Result<Vec<u32>> {
         let taken = self.take_groups(GroupClass::Heap(heap), most).await?;
-        self.with_heap(heap, |record| record.groups.extend_from_slice(&taken));
+        let is_there = {
+            let catalog = &mut *self.catalog.borrow_mut();
+            let record = catalog.heaps.get_mut(&heap);
+            match record {
+                Some(record) => record.groups.extend_from_slice(&taken),
+                // It was deleted meanwhile, which did not know of these.
+                None => taken.iter().for_each(|group| catalog.groups[*group as usize] = GroupClass::Free),
+            }
+            catalog.heaps.contains_key(&heap)
+        };
         self.commit().await?;
-        Ok(taken)
+        match is_there {
+            true => Ok(taken),
+            false => Err(Error::missing("the heap was deleted while it grew")),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use forebay_client::heaps::{Heap, NewRoot, RecordId, check_record};
 use forebay_env::real::clock;
 use forebay_env::real::file::{self, File};
 use forebay_env::real::signal::Stop;
-use forebay_model::{Bytes, Error, Moment, Rate, Result};
+use forebay_model::{Bytes, Error, Kind, Moment, Rate, Result};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -51,7 +51,8 @@ pub fn run(context: &mut Context, args: &PutArgs) -> Result<()> {
         let heap = open(cluster, &args.name)?;
         let live = Live::new(!context.json);
         let began = clock::now();
-        let mut putting = Putting { context, args, heap, live, began, bytes: 0, sent: 0, committed: 0 };
+        let mut putting =
+            Putting { context, args, heap, live, began, bytes: 0, sent: 0, committed: 0, is_unknown: false };
         let result = putting.all(&stop);
         result.map_err(|error| putting.give_up(error))
     })
@@ -68,6 +69,8 @@ struct Putting<'a> {
     /// Records that were taken in, and those of them that were committed.
     sent: u64,
     committed: u64,
+    /// Whether it is not known if the last commit was made.
+    is_unknown: bool,
 }
 
 impl Putting<'_> {
@@ -82,7 +85,9 @@ impl Putting<'_> {
             let record = read(path, stop)?;
             self.one(&record, stop)?;
         }
-        if self.sent > self.committed { self.commit() } else { Ok(()) }
+        // A root that is named is committed also where nothing is put.
+        let names_root = self.sent == 0 && matches!(self.args.root, Some(Root::Given(_)));
+        if self.sent > self.committed || names_root { self.commit() } else { Ok(()) }
     }
 
     fn one(&mut self, record: &[u8], stop: &Stop) -> Result<()> {
@@ -107,12 +112,14 @@ impl Putting<'_> {
             Some(Root::Given(root)) => root,
             Some(Root::Last) => ids.last().map_or(NewRoot::Same, |last| NewRoot::Record(*last)),
         };
-        let commit = self.heap.commit(root)?;
+        let commit = self.heap.commit(root);
+        self.is_unknown = commit.as_ref().is_err_and(|error| error.kind == Kind::Disconnected);
+        let (commit, first) = (commit?, self.committed + 1);
+        self.committed = self.sent;
         self.live.clear();
-        for (id, number) in ids.iter().zip(self.committed + 1..) {
+        for (id, number) in ids.iter().zip(first..) {
             self.tell(number, *id, commit)?;
         }
-        self.committed = self.sent;
         self.context.out.flush()
     }
 
@@ -128,12 +135,16 @@ impl Putting<'_> {
     fn give_up(&mut self, error: Error) -> Error {
         self.live.clear();
         abort(&mut self.heap);
-        let rest = match self.committed {
-            0 => "nothing was kept".to_string(),
-            1 => "the first record was committed before, and nothing after it was kept".to_string(),
-            count => {
-                format!("the first {} were committed before, and nothing after them was kept", human::count(count))
-            }
+        let first = match self.committed {
+            0 => None,
+            1 => Some("the first record was".to_string()),
+            count => Some(format!("the first {} were", human::count(count))),
+        };
+        let rest = match (first, self.is_unknown) {
+            (None, false) => "nothing was kept".to_string(),
+            (None, true) => "all that was put was kept, or nothing".to_string(),
+            (Some(first), false) => format!("{first} committed before, and nothing after was kept"),
+            (Some(first), true) => format!("{first} committed before; all that was put after was kept, or nothing"),
         };
         Error::new(error.kind, format!("putting records into {}: {}; {rest}", self.args.name, error.message))
     }
