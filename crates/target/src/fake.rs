@@ -10,11 +10,13 @@ use forebay_model::query::Query;
 use forebay_model::ring::{Batch, Item, QuerySummary, RingSpec};
 use forebay_model::{Bytes, Error, Moment, Profile, Rate, Result, Timestamp};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Poll, Wake, Waker};
 use std::time::Duration;
 
 /// Bytes a second that the device moves, after [`LATENCY`].
@@ -75,6 +77,16 @@ impl Random for Numbers {
     }
 }
 
+/// Whether a future is to be asked again.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// The device. Writes are kept at once and end in their turn.
 pub(crate) struct Memory {
     size: Bytes,
@@ -84,9 +96,16 @@ pub(crate) struct Memory {
     free_at: Cell<Moment>,
     log: RefCell<Vec<Op>>,
     fail_writes: Cell<bool>,
+    /// Pages that cannot be read before they are written again.
+    lost: RefCell<BTreeSet<u64>>,
 }
 
 impl Memory {
+    /// The page in which this byte lies cannot be read before it is written again.
+    pub(crate) fn lose(&self, at: Bytes) {
+        self.lost.borrow_mut().insert(at.0 / 4096);
+    }
+
     /// What it was asked for since the last call.
     pub(crate) fn log(&self) -> Vec<Op> {
         self.log.take()
@@ -130,9 +149,11 @@ impl Device for Memory {
                 None => part.fill(0),
             }
         }
+        let is_lost =
+            self.lost.borrow().range(offset.0 / 4096..(offset.0 + buffer.len() as u64).div_ceil(4096)).count() > 0;
         Box::pin(async move {
             done.await;
-            (buffer, Ok(()))
+            (buffer, if is_lost { Err(Error::damaged("a page cannot be read")) } else { Ok(()) })
         })
     }
 
@@ -142,6 +163,7 @@ impl Device for Memory {
         if !failed {
             let mut pages = self.pages.borrow_mut();
             for (i, part) in buffer.chunks(4096).enumerate() {
+                self.lost.borrow_mut().remove(&(offset.0 / 4096 + i as u64));
                 let page = pages.entry(offset.0 / 4096 + i as u64).or_insert_with(|| Box::new([0; 4096]));
                 page[..part.len()].copy_from_slice(part);
             }
@@ -191,6 +213,7 @@ impl Fake {
             free_at: Cell::new(Moment(0)),
             log: RefCell::default(),
             fail_writes: Cell::new(false),
+            lost: RefCell::default(),
         };
         Fake { executor: Executor::new(|| ()), time, disk: Rc::new(disk), random: Rc::new(Numbers(Cell::new(7))) }
     }
@@ -223,13 +246,15 @@ impl Fake {
     /// Runs `future` to its end, and what else there is beside it.
     pub(crate) fn run<F: Future>(&self, future: F) -> F::Output {
         let mut future = std::pin::pin!(future);
-        let mut context = std::task::Context::from_waker(Waker::noop());
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(woken.clone());
+        let mut context = std::task::Context::from_waker(&waker);
         for _ in 0..5_000_000 {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return output;
             }
             // What became ready by that comes first, and is asked after again.
-            if self.executor.run_ready(1) {
+            if self.executor.run_ready(1) && !woken.0.swap(false, Relaxed) {
                 let first = self.time.sleepers.borrow_mut().pop_first();
                 let ((moment, _), waker) = first.expect("everything waits and nothing will happen");
                 self.time.now.set(self.time.now.get().max(moment));

@@ -38,6 +38,7 @@ pub use output::OutputCounters;
 pub use session::Session;
 pub use writer::Writer;
 
+use crate::gate::Gate;
 use crate::promise::Signal;
 use crate::schedule::StreamId;
 use crate::target::Core;
@@ -55,10 +56,10 @@ use slot::{Role, Stamp};
 use space::Space;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use tags::Tags;
 use units::Short;
-use view::Eye;
+use view::{Eye, Own};
 
 /// How a heap is used, beside what it was set to when it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +112,7 @@ pub struct Heap {
     options: HeapOptions,
     work: RefCell<Work>,
     changed: Signal,
+    growing: Gate,
     /// For what is written.
     buffers: Slab,
 }
@@ -130,6 +132,12 @@ struct Work {
     views: BTreeMap<u64, usize>,
     /// Commits before the last that are kept, where slots are used again: oldest first.
     retained: VecDeque<Retained>,
+    /// Slots of records that kept commits whose time is over: the next commit frees them.
+    going: Vec<Slot>,
+    /// Slots that are left for commits to be kept in, where there are no others any more.
+    reserved: Vec<(Class, Slot)>,
+    /// What each writer has of its own.
+    owns: Vec<Weak<RefCell<Own>>>,
     counters: OutputCounters,
     /// Records are being written.
     writing: bool,
@@ -155,12 +163,12 @@ impl Work {
     fn cache_record(&mut self, stamp: Stamp, eye: &Eye, slot: Slot, bytes: &[u8], what: What) -> (RecordId, bool) {
         let id = RecordId::new(slot.allocator, slot.slot, self.next_tag, what == What::Head);
         self.next_tag = (self.next_tag + 1) % RecordId::TAGS;
-        self.tags.set(slot, slot::low(id));
         let role = match (what, eye) {
             (What::Part, _) => Role::Part,
             (_, Eye::Commit) => Role::Commit,
             _ => Role::Record,
         };
+        self.tags.set(slot, slot::distinction(id, role));
         self.hot.drop_record(slot);
         self.cache.put(slot, &slot::header(stamp, id, role, bytes), bytes);
         if let Eye::Own(own) = eye {
@@ -186,36 +194,50 @@ impl Heap {
                 bytes.len()
             )));
         }
-        match Class::holding(bytes.len()) {
+        // What keeps a commit takes slots like those that are reserved for it.
+        let grows = if matches!(eye, Eye::Commit) { commit::BODY_GROWS } else { 0 };
+        match Class::holding(bytes.len() + grows) {
             Some(class) => self.put_in(eye, class, bytes, What::Whole).await,
-            None => self.put_chain(eye, bytes).await,
+            None => self.put_large(eye, bytes).await,
         }
     }
 
     /// Puts what fits a slot of the class.
     async fn put_in(self: &Rc<Self>, eye: &Eye, class: Class, bytes: &[u8], what: What) -> Result<RecordId> {
         let is_commit = matches!(eye, Eye::Commit);
+        let slot = match self.take_slot(eye, class).await {
+            Err(full) if full.kind == Kind::Full && is_commit => self.take_reserved(class).ok_or(full)?,
+            slot => slot?,
+        };
+        let (id, is_full) = self.work.borrow_mut().cache_record(self.stamp, eye, slot, bytes, what);
+        if is_full && !is_commit {
+            self.make_room().await?;
+        }
+        Ok(id)
+    }
+
+    /// Takes a slot while no commit is under way, but that of which it is.
+    async fn take_slot(&self, eye: &Eye, class: Class) -> Result<Slot> {
+        let is_commit = matches!(eye, Eye::Commit);
         loop {
             if !is_commit {
                 self.gate().await?;
             }
             let taken = self.work.borrow_mut().allocation.take(class);
-            let slot = match taken {
-                Ok(slot) => slot,
-                Err(short) => match self.grow(short).await {
-                    Ok(()) => continue,
-                    // What is free here and there is better than nothing.
-                    Err(full) if full.kind == Kind::Full => {
-                        self.work.borrow_mut().allocation.take_left(class).ok_or(full)?
-                    }
-                    Err(error) => return Err(error),
-                },
+            let short = match taken {
+                Ok(slot) => return Ok(slot),
+                Err(short) => short,
             };
-            let (id, is_full) = self.work.borrow_mut().cache_record(self.stamp, eye, slot, bytes, what);
-            if is_full && !is_commit {
-                self.make_room().await?;
+            match self.grow(short).await {
+                Err(full) if full.kind == Kind::Full => {
+                    if !is_commit {
+                        self.gate().await?;
+                    }
+                    // What is free here and there is better than nothing.
+                    return self.work.borrow_mut().allocation.take_left(class).ok_or(full);
+                }
+                grown => grown?,
             }
-            return Ok(id);
         }
     }
 
@@ -228,10 +250,10 @@ impl Heap {
     /// that nobody used since the heap was opened are read, neighbours together.
     pub async fn free_many(self: &Rc<Self>, ids: &[RecordId]) -> Result<()> {
         self.gate().await?;
-        let slots = self.slots_of_many(&Eye::Live, ids).await?;
+        let slots = self.slots_of_many(&Eye::Live, ids, Role::Record).await?;
         self.gate().await?;
         let mut work = self.work.borrow_mut();
-        ids.iter().try_for_each(|id| work.check(&Eye::Live, *id).map(drop))?;
+        ids.iter().try_for_each(|id| work.check(&Eye::Live, *id, Role::Record).map(drop))?;
         slots.into_iter().flatten().for_each(|slot| work.forget(&Eye::Live, slot));
         Ok(())
     }
@@ -243,6 +265,11 @@ impl Heap {
         self.changed.until(|| !is_busy()).await;
         let work = &mut *self.work.borrow_mut();
         work.allocation.abort();
+        for own in work.owns.iter().filter_map(Weak::upgrade) {
+            let own = &mut *own.borrow_mut();
+            let is_gone = |id: &&RecordId| work.check(&Eye::Live, **id, Role::Record).is_err();
+            own.lost = own.lost.or(own.freed.keys().find(is_gone).copied());
+        }
         for slot in work.cache.all() {
             // What writers have put for themselves stays theirs.
             if !work.allocation.get(slot.allocator).is_hidden(slot.slot) {
@@ -297,11 +324,17 @@ impl Heap {
         self.work.borrow().failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Adds groups for so many units.
+    /// Adds groups for so many units, unless others have added some meanwhile.
     async fn grow(&self, short: Short) -> Result<()> {
+        let before = self.work.borrow().space.units();
+        let _turn = self.growing.take().await;
+        if self.work.borrow().space.units() > before {
+            return Ok(());
+        }
         if short.units == u32::MAX {
             return Err(Error::full(format!(
-                "heap {} has as many allocators as it can; make another one (nothing was changed)",
+                "heap {} has as many allocators as it can, or pages of them for commits that are kept; make another one \
+                 (nothing was changed)",
                 self.stamp.heap
             )));
         }

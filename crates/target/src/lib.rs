@@ -13,6 +13,7 @@ mod checkpoint;
 mod coalesce;
 #[cfg(test)]
 mod fake;
+mod gate;
 pub mod heap;
 pub mod layout;
 pub mod object;

@@ -11,6 +11,7 @@ mod rings;
 use crate::admission;
 use crate::catalog::{Catalog, GroupClass, ObjectsRecord, RingRecord, ScrubRecord};
 use crate::checkpoint;
+use crate::gate::Gate;
 use crate::heap::Heap;
 use crate::layout::Layout;
 use crate::object::Objects;
@@ -58,7 +59,7 @@ pub struct Target {
     /// Those that were opened.
     heaps: RefCell<BTreeMap<u64, Rc<Heap>>>,
     /// One is made, opened or deleted at a time.
-    opening_heaps: heaps::Gate,
+    opening_heaps: Gate,
     complaints: Vec<String>,
 }
 
@@ -299,7 +300,7 @@ impl Target {
             rings: RefCell::default(),
             objects,
             heaps: RefCell::default(),
-            opening_heaps: heaps::Gate::default(),
+            opening_heaps: Gate::default(),
             complaints,
         });
         for id in ids {

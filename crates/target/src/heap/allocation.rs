@@ -257,7 +257,8 @@ impl Allocation {
             self.add_to_table()?;
         }
         self.allocators.push(Allocator::new(class));
-        self.standings.push(Standing::default());
+        // The next commit counts it, so that it has to be described, also if nothing is taken from it before.
+        self.standings.push(Standing { dirty: true, ..Standing::default() });
         self.join(number);
         Ok(())
     }
@@ -332,6 +333,12 @@ impl Allocation {
         at_once
     }
 
+    /// Whether a slot of a class is free once no commit before this one can be read any more.
+    pub fn releases(&self, oldest: u64, class: Class) -> bool {
+        let due = self.deferred.iter().take_while(|(freed_by, _)| *freed_by <= oldest);
+        due.flat_map(|(_, slots)| slots).any(|slot| self.get(slot.allocator).class() == class)
+    }
+
     /// Allocators that have changed since the last commit.
     pub fn changed(&self) -> Vec<u32> {
         (0..).zip(&self.standings).filter(|(_, standing)| standing.dirty).map(|(number, _)| number).collect()
@@ -364,8 +371,7 @@ impl Allocation {
             && let Some((_, slots)) = self.deferred.pop_front()
         {
             for slot in slots {
-                let at = slot.allocator as usize;
-                self.allocators[at].release(slot.slot, search);
+                self.allocators[slot.allocator as usize].release(slot.slot, search);
                 self.freed(slot);
             }
         }

@@ -109,6 +109,11 @@ impl Allocator {
         &self.committed
     }
 
+    /// Whether there was a record in the slot at the last commit.
+    pub fn is_committed(&self, slot: u16) -> bool {
+        is_set(&self.committed, slot)
+    }
+
     /// Whether the slot is that of one writer.
     pub fn is_hidden(&self, slot: u16) -> bool {
         is_set(&self.hidden, slot)

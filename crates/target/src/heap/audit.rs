@@ -10,6 +10,7 @@ use super::allocation::Slot;
 use super::allocator::Allocator;
 use super::chain::{Chain, ids};
 use super::classes::{BLOCK_SLOTS, BLOCKS};
+use super::gather;
 use super::open::Closed;
 use super::root::Root;
 use super::slot::{self, Role, Stamp};
@@ -39,7 +40,7 @@ pub struct HeapFound {
     pub records: u64,
     /// Slots that hold anything.
     pub slots: u64,
-    /// Slots that hold what nobody names.
+    /// Slots that hold what nobody names; also the parts of a list that is damaged.
     pub leaked: u64,
     /// Slots that are used twice.
     pub twice: u64,
@@ -47,15 +48,19 @@ pub struct HeapFound {
     pub complaints: Vec<String>,
     /// What is damaged.
     pub damage: Vec<Finding>,
+    /// How much that is: only so many are told.
+    pub damaged: u64,
 }
 
 /// What slots say of one another.
 #[derive(Default)]
 struct Named {
-    parts: Vec<Slot>,
-    commits: BTreeSet<Slot>,
-    found_parts: Vec<Slot>,
-    found_commits: Vec<Slot>,
+    parts: Vec<RecordId>,
+    commits: BTreeSet<RecordId>,
+    found_parts: Vec<RecordId>,
+    found_commits: Vec<RecordId>,
+    /// Slots that hold nothing whole.
+    bad: Vec<Slot>,
 }
 
 /// A run of slots of an allocator that is read at once: the first of them, how many, and where they lie.
@@ -94,14 +99,14 @@ impl Piece {
         &self,
         stamp: Stamp,
         bytes: &'a [u8],
-        mut have: impl FnMut(Slot, RecordId, Role, &'a [u8]),
+        mut have: impl FnMut(RecordId, Role, &'a [u8]),
     ) -> Vec<(Slot, u64)> {
         let mut bad = Vec::new();
         for held in &self.held {
             let (slot, at) =
                 (Slot { allocator: self.allocator, slot: *held }, u64::from(held - self.first) * self.size);
             match slot::find(stamp, slot.allocator, slot.slot, &bytes[at as usize..(at + self.size) as usize]) {
-                Some((id, role, record)) => have(slot, id, role, record),
+                Some((id, role, record)) => have(id, role, record),
                 None => bad.push((slot, self.at + at)),
             }
         }
@@ -109,20 +114,26 @@ impl Piece {
     }
 }
 
-fn finding(name: &str, space: &Space, slot: Slot, at: u64, size: u64) -> Finding {
+fn rotted(slot: Slot) -> String {
+    format!(
+        "slot {} of allocator {} does not hold the record that it should: it rotted, or a write was lost",
+        slot.slot, slot.allocator
+    )
+}
+
+fn finding(name: &str, space: &Space, what: String, at: u64, size: u64) -> Finding {
     let (at, _) = space.runs(Bytes(at), Bytes(1))[0];
-    Finding {
-        owner: name.to_owned(),
-        what: format!(
-            "slot {} of allocator {} does not hold the record that it should: it rotted, or a write was lost",
-            slot.slot, slot.allocator
-        ),
-        at,
-        length: Bytes(size),
-        remedy:
-            "reading it is refused, and all others are whole; free it and put it again from where it came, and look \
-                 at the disk's own health"
-                .into(),
+    let remedy = "reading it is refused, and all others are whole; free it and put it again from where it came, and look \
+                  at the disk's own health";
+    Finding { owner: name.to_owned(), what, at, length: Bytes(size), remedy: remedy.into() }
+}
+
+impl HeapFound {
+    fn tell(&mut self, name: &str, space: &Space, what: String, at: u64, size: u64) {
+        self.damaged += 1;
+        if self.damage.len() < MOST_TOLD {
+            self.damage.push(finding(name, space, what, at, size));
+        }
     }
 }
 
@@ -142,6 +153,7 @@ pub(crate) async fn look_over(
         Ok(newest) => newest,
         Err(error) if error.kind == Kind::Damaged => {
             found.damage.push(whole(name, space, error));
+            found.damaged = 1;
             return Ok(found);
         }
         Err(error) => return Err(error),
@@ -152,22 +164,23 @@ pub(crate) async fn look_over(
     for (number, allocator) in (0..).zip(&allocators) {
         for piece in pieces(number, allocator, |slot| allocator.is_live(slot)) {
             let bytes = closed.read_pages(piece.at, piece.length).await?;
-            let bad = piece.look(stamp, &bytes, |slot, id, role, record| {
+            let bad = piece.look(stamp, &bytes, |id, role, record| {
                 found.slots += 1;
                 match role {
                     Role::Record => found.records += 1,
-                    Role::Part => named.found_parts.push(slot),
-                    Role::Commit => named.found_commits.push(slot),
+                    Role::Part => named.found_parts.push(id),
+                    Role::Commit => named.found_commits.push(id),
                 }
                 match id.is_chain().then(|| Chain::decode(id, record)) {
-                    Some(Ok(list)) if list.levels == 0 => named.parts.extend(list.parts.iter().map(|id| Slot::of(*id))),
+                    Some(Ok(list)) if list.levels == 0 => named.parts.extend(list.parts),
                     Some(Ok(list)) => deep.push(list),
                     _ => {}
                 }
             });
-            let told = MOST_TOLD.saturating_sub(found.damage.len());
-            let findings = bad.iter().map(|(slot, at)| finding(name, space, *slot, *at, piece.size));
-            found.damage.extend(findings.take(told));
+            for (slot, at) in bad {
+                found.tell(name, space, rotted(slot), at, piece.size);
+                named.bad.push(slot);
+            }
             progress(Bytes(piece.length));
         }
     }
@@ -178,11 +191,24 @@ pub(crate) async fn look_over(
         found.complaints.push(error.message);
     }
     named.parts.sort_unstable();
+    named.found_parts.sort_unstable();
+    named.bad.sort_unstable();
     let twice = named.parts.windows(2).filter(|two| two[0] == two[1]).count();
-    let is_leaked = |slot: &&Slot| named.parts.binary_search(slot).is_err();
+    let is_leaked = |id: &&RecordId| named.parts.binary_search(id).is_err();
     let leaked = named.found_parts.iter().filter(is_leaked).count();
-    let commits = named.found_commits.iter().filter(|slot| !named.commits.contains(slot)).count();
+    let commits = named.found_commits.iter().filter(|id| !named.commits.contains(id)).count();
     (found.twice, found.leaked) = (twice as u64, (leaked + commits) as u64);
+    for part in named.parts.iter().filter(|id| named.found_parts.binary_search(id).is_err()) {
+        let slot = Slot::of(*part);
+        let there = allocators.get(slot.allocator as usize);
+        let place = there.and_then(|allocator| Some((allocator.place(slot.slot)?, allocator.class().slot())));
+        let ((unit, within), size) = place.unwrap_or_default();
+        // One that is held and does not hold what it should was told.
+        if named.bad.binary_search(&slot).is_err() {
+            let what = format!("part {part} of a chained record is not where its list says that it is");
+            found.tell(name, space, what, u64::from(unit) * super::UNIT.0 + within, u64::from(size));
+        }
+    }
     Ok(found)
 }
 
@@ -203,13 +229,13 @@ pub(crate) fn whole(name: &str, space: &Space, error: Error) -> Finding {
 impl Closed<'_> {
     /// Bytes that need not begin or end where pages do.
     async fn read_pages(&self, at: u64, length: u64) -> Result<Vec<u8>> {
-        let pages = super::gather::pages(&(at..at + length));
+        let pages = gather::pages(&(at..at + length));
         let bytes = self.read(Bytes(pages.start), Bytes(pages.end - pages.start)).await?;
         Ok(bytes[(at - pages.start) as usize..][..length as usize].to_vec())
     }
 
     /// What lies in the slot of a record of the newest commit.
-    async fn record(&self, allocators: &[Allocator], id: RecordId) -> Result<Vec<u8>> {
+    async fn record(&self, allocators: &[Allocator], id: RecordId, role: Role) -> Result<Vec<u8>> {
         let slot = Slot::of(id);
         let allocator = allocators.get(slot.allocator as usize).filter(|allocator| allocator.is_live(slot.slot));
         let place = allocator.and_then(|allocator| Some((allocator.class(), allocator.place(slot.slot)?)));
@@ -217,17 +243,17 @@ impl Closed<'_> {
             return Err(Error::damaged(format!("record {id} is named, and is not there")));
         };
         let bytes = self.read_pages(u64::from(unit) * super::UNIT.0 + within, u64::from(class.slot())).await?;
-        slot::open(self.stamp, id, &bytes).map(<[u8]>::to_vec)
+        slot::open(self.stamp, id, role, &bytes).map(<[u8]>::to_vec)
     }
 
     /// All parts of a list of lists are named; those of the record are returned.
     async fn name_lists(&self, allocators: &[Allocator], list: Chain, named: &mut Named) -> Result<Vec<RecordId>> {
         let mut parts = list.parts;
         for _ in 0..list.levels {
-            named.parts.extend(parts.iter().map(|id| Slot::of(*id)));
+            named.parts.extend_from_slice(&parts);
             let mut bytes = Vec::new();
             for part in parts {
-                match self.record(allocators, part).await {
+                match self.record(allocators, part, Role::Part).await {
                     Ok(record) => bytes.extend(record),
                     // It is told already.
                     Err(error) if matches!(error.kind, Kind::Damaged | Kind::Missing) => {}
@@ -236,7 +262,7 @@ impl Closed<'_> {
             }
             parts = ids(&bytes);
         }
-        named.parts.extend(parts.iter().map(|id| Slot::of(*id)));
+        named.parts.extend_from_slice(&parts);
         Ok(parts)
     }
 
@@ -247,15 +273,15 @@ impl Closed<'_> {
         while at.commit > oldest
             && let Some((_, id)) = at.towards(at.commit - 1)
         {
-            named.commits.insert(Slot::of(id));
-            let mut body = self.record(allocators, id).await?;
+            named.commits.insert(id);
+            let mut body = self.record(allocators, id, Role::Commit).await?;
             if id.is_chain() {
                 let list = Chain::decode(id, &body)?;
                 body = Vec::with_capacity(list.length as usize);
                 // Its parts are named where it was found.
                 let mut aside = Named::default();
                 for part in self.name_lists(allocators, list, &mut aside).await? {
-                    body.extend(self.record(allocators, part).await?);
+                    body.extend(self.record(allocators, part, Role::Part).await?);
                 }
             }
             at = Root::decode_body(self.stamp, &body)?;
@@ -276,26 +302,30 @@ impl Heap {
         let pieces = {
             let work = self.work.borrow();
             let Some(allocator) = work.allocation.find(number) else { return Ok(false) };
-            let committed = |slot: u16| allocator.committed()[usize::from(slot) / 64] >> (slot % 64) & 1 == 1;
-            pieces(number, allocator, committed)
+            pieces(number, allocator, |slot| allocator.is_committed(slot))
         };
         for piece in pieces {
             let bad = self.scrub_piece(&piece, pace).await?;
             // What was freed and put anew meanwhile is not damaged.
             let again = if bad.is_empty() { bad } else { self.scrub_piece(&piece, pace).await? };
             let work = self.work.borrow();
-            let is_committed = |slot: &Slot| {
-                let committed = work.allocation.find(slot.allocator).map(|allocator| allocator.committed().clone());
-                committed.is_some_and(|bits| bits[usize::from(slot.slot) / 64] >> (slot.slot % 64) & 1 == 1)
+            if work.ended {
+                // What is there is that of others.
+                return Ok(false);
+            }
+            let is_there = |slot: Slot, at: u64| {
+                let allocator = work.allocation.find(slot.allocator);
+                allocator.is_some_and(|allocator| allocator.is_committed(slot.slot))
+                    && gather::place(&work.allocation, slot).is_some_and(|lies| lies.start == at)
             };
-            let damaged = again.iter().filter(|(slot, _)| is_committed(slot));
-            found.extend(damaged.map(|(slot, at)| finding(name, &work.space, *slot, *at, piece.size)));
+            let damaged = again.iter().filter(|(slot, at)| is_there(*slot, *at));
+            found.extend(damaged.map(|(slot, at)| finding(name, &work.space, rotted(*slot), *at, piece.size)));
         }
         Ok(true)
     }
 
     async fn scrub_piece(&self, piece: &Piece, pace: &mut Pace) -> Result<Vec<(Slot, u64)>> {
-        let pages = super::gather::pages(&(piece.at..piece.at + piece.length));
+        let pages = gather::pages(&(piece.at..piece.at + piece.length));
         let runs = self.work.borrow().space.runs(Bytes(pages.start), Bytes(pages.end - pages.start));
         let mut bytes = Vec::with_capacity((pages.end - pages.start) as usize);
         for (place, length) in runs {
@@ -309,7 +339,7 @@ impl Heap {
             }
         }
         let bytes = &bytes[(piece.at - pages.start) as usize..];
-        Ok(piece.look(self.stamp, bytes, |_, _, _, _| ()))
+        Ok(piece.look(self.stamp, bytes, |_, _, _| ()))
     }
 }
 

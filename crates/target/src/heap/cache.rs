@@ -241,11 +241,12 @@ impl Cache {
                 self.recycle(old);
             }
         }
-        let current = self.buffers.get_mut(&self.current).expect("it is open");
-        if current.dead == current.bytes.len() {
-            current.bytes.clear();
-            current.slots.clear();
-            current.dead = 0;
+        let current = &self.buffers[&self.current];
+        if current.dead > 0 && empty(current) {
+            // Under another number: no place is ever that of another record, which might be under way still.
+            let old = self.buffers.remove(&self.current).expect("it is open");
+            self.recycle(old);
+            self.current = self.open();
         }
     }
 }

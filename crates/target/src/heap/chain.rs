@@ -2,6 +2,7 @@
 
 use super::allocation::Slot;
 use super::classes::{Class, SLOTS};
+use super::slot::Role;
 use super::view::Eye;
 use super::{Heap, What};
 use forebay_model::heap::{LARGEST_RECORD, RecordId};
@@ -48,6 +49,21 @@ impl Chain {
     }
 }
 
+/// The classes of the slots that a record of so many bytes takes, however large it is.
+pub(super) fn classes(length: usize) -> Vec<Class> {
+    let mut all = Vec::new();
+    let mut left = length;
+    loop {
+        if let Some(class) = Class::holding(left) {
+            all.push(class);
+            return all;
+        }
+        let parts = left.div_ceil(Class::LARGEST.most());
+        all.extend(std::iter::repeat_n(Class::LARGEST, parts));
+        left = HEADER + parts * ID;
+    }
+}
+
 /// Ids one after the other.
 pub(super) fn ids(bytes: &[u8]) -> Vec<RecordId> {
     let number = |id: &[u8]| u64::from_le_bytes(id.try_into().expect("eight bytes"));
@@ -55,9 +71,23 @@ pub(super) fn ids(bytes: &[u8]) -> Vec<RecordId> {
 }
 
 impl Heap {
+    /// Puts a record that no slot holds, all of it in one step beside commits, aborts, and this future's end.
+    pub(super) async fn put_large(self: &Rc<Self>, eye: &Eye, bytes: &[u8]) -> Result<RecordId> {
+        if matches!(eye, Eye::Commit) {
+            return self.put_chain(eye, bytes).await;
+        }
+        let aside = self.writer();
+        let id = self.put_chain(aside.eye(), bytes).await?;
+        match eye {
+            Eye::Own(own) => aside.hand_over(&mut own.borrow_mut()),
+            _ => aside.merge().await?,
+        }
+        Ok(id)
+    }
+
     /// Puts the parts of a record that no slot holds, and then the list of them, in parts of its own where no slot holds
     /// it either.
-    pub(super) async fn put_chain(self: &Rc<Self>, eye: &Eye, bytes: &[u8]) -> Result<RecordId> {
+    async fn put_chain(self: &Rc<Self>, eye: &Eye, bytes: &[u8]) -> Result<RecordId> {
         let mut parts = Vec::with_capacity(bytes.len() / Class::LARGEST.most() + 1);
         let put = self.put_parts(eye, bytes, &mut parts).await;
         if put.is_err() {
@@ -95,24 +125,29 @@ impl Heap {
     }
 
     /// All slots that a record takes: its own is the first.
-    pub(super) async fn slots_of(self: &Rc<Self>, eye: &Eye, id: RecordId) -> Result<Vec<Slot>> {
-        Ok(self.slots_of_many(eye, &[id]).await?.remove(0))
+    pub(super) async fn slots_of(self: &Rc<Self>, eye: &Eye, id: RecordId, role: Role) -> Result<Vec<Slot>> {
+        Ok(self.slots_of_many(eye, &[id], role).await?.remove(0))
     }
 
     /// All slots that each of these records takes: its own is the first. [`forebay_model::Kind::Missing`] if one of them
     /// is none, or is named twice.
-    pub(super) async fn slots_of_many(self: &Rc<Self>, eye: &Eye, ids: &[RecordId]) -> Result<Vec<Vec<Slot>>> {
+    pub(super) async fn slots_of_many(
+        self: &Rc<Self>,
+        eye: &Eye,
+        ids: &[RecordId],
+        role: Role,
+    ) -> Result<Vec<Vec<Slot>>> {
         let mut sorted = ids.to_vec();
         sorted.sort_unstable();
         if let Some(twice) = sorted.windows(2).find(|two| two[0] == two[1]).map(|two| two[0]) {
             return Err(Error::missing(format!("record {twice} is named twice (nothing was changed)")));
         }
         let (chains, whole): (Vec<RecordId>, Vec<RecordId>) = ids.iter().partition(|id| id.is_chain());
-        self.know(eye, &whole).await?;
+        self.know(eye, &whole, role).await?;
         let mut slots: Vec<Vec<Slot>> = ids.iter().map(|id| vec![Slot::of(*id)]).collect();
         let mut of_chains = slots.iter_mut().zip(ids).filter(|(_, id)| id.is_chain());
         for chains in chains.chunks(AT_ONCE) {
-            for list in self.bring_many(eye, chains).await {
+            for list in self.bring_many(eye, chains, role).await {
                 let (slots, id) = of_chains.next().expect("one for each");
                 let mut above = Vec::new();
                 let lowest = self.lowest(eye, Chain::decode(*id, &list?)?, &mut above).await?;
@@ -136,7 +171,7 @@ impl Heap {
     async fn bring_all(self: &Rc<Self>, eye: &Eye, parts: Vec<RecordId>) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         for parts in parts.chunks(AT_ONCE) {
-            for part in self.bring_many(eye, parts).await {
+            for part in self.bring_many(eye, parts, Role::Part).await {
                 bytes.extend(part?);
             }
         }
@@ -148,3 +183,6 @@ impl Class {
     /// The one with the largest slots.
     const LARGEST: Class = Class((SLOTS.len() - 1) as u8);
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,15 +7,23 @@
 //! is the last one. It is freed by the first commit after its time is over and nobody looks at it.
 
 use super::allocation::Slot;
+use super::classes::Class;
 use super::root::{self, PAGE, PER_PAGE, PageRecord, Root};
+use super::slot::Role;
 use super::view::Eye;
-use super::{Heap, Work};
+use super::{Heap, Work, chain};
+use forebay_env::yield_now;
 use forebay_model::block::crc32c;
 use forebay_model::heap::{HeapMode, RecordId};
 use forebay_model::{Bytes, Error, Kind, Result, Timestamp};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
+
+/// So many commits can be kept in what is reserved for that, and by so much may what describes them grow meanwhile.
+const RESERVED: usize = 8;
+/// See [`RESERVED`].
+pub(super) const BODY_GROWS: usize = 256;
 
 /// A commit before the last that is kept.
 pub(super) struct Retained {
@@ -67,17 +75,25 @@ impl Heap {
     pub async fn commit(self: &Rc<Self>, root: Option<RecordId>) -> Result<u64> {
         self.gate().await?;
         if let Some(root) = root {
-            self.know(&Eye::Live, &[root]).await?;
+            self.know(&Eye::Live, &[root], Role::Record).await?;
             // Another commit may have begun meanwhile.
             self.gate().await?;
-            self.work.borrow().check(&Eye::Live, root)?;
+            self.work.borrow().check(&Eye::Live, root, Role::Record)?;
         }
         self.work.borrow_mut().committing = true;
         self.changed.until(|| !self.work.borrow().writing).await;
-        let result = self.commit_alone(root).await;
+        // What was being written may have failed.
+        let failure = self.work.borrow().failure.clone();
+        let result = match failure {
+            None => self.commit_alone(root).await,
+            Some(failure) => Err(failure),
+        };
+        let reserved = self.reserve().await;
         self.work.borrow_mut().committing = false;
         self.changed.notify();
-        result.inspect_err(|error| self.fail(error))
+        // Who waited has a turn before the next commit of the same user.
+        yield_now().await;
+        reserved.and(result).inspect_err(|error| self.fail(error))
     }
 
     async fn commit_alone(self: &Rc<Self>, root: Option<RecordId>) -> Result<u64> {
@@ -109,8 +125,65 @@ impl Heap {
         };
         let Some(body) = body else { return Ok(None) };
         let id = self.put_as(&Eye::Commit, &body).await?;
-        let slots = self.slots_of(&Eye::Commit, id).await?;
+        let slots = self.slots_of(&Eye::Commit, id, Role::Commit).await?;
         Ok(Some((id, slots)))
+    }
+
+    /// Sees to it that there are slots left in which commits can be kept once the time of older ones is over, however full
+    /// the target is. (What these have been kept in is only free when the commits that have it are over, too.)
+    pub(super) async fn reserve(self: &Rc<Self>) -> Result<()> {
+        let body = {
+            let work = self.work.borrow();
+            let keeps = work.last.settings.mode == HeapMode::ReadWrite && work.keeps();
+            keeps.then(|| work.last.body().len() + BODY_GROWS)
+        };
+        let Some(body) = body else { return Ok(()) };
+        let classes = chain::classes(body);
+        let mut missing: Vec<Class> = (0..RESERVED).flat_map(|_| classes.iter().copied()).collect();
+        {
+            let work = &mut *self.work.borrow_mut();
+            let mut had = std::mem::take(&mut work.reserved);
+            missing.retain(|class| match had.iter().position(|(its, _)| its == class) {
+                Some(at) => {
+                    work.reserved.push(had.swap_remove(at));
+                    false
+                }
+                None => true,
+            });
+            had.into_iter().for_each(|(_, slot)| work.allocation.free_hidden(slot));
+        }
+        for class in missing {
+            match self.take_slot(&Eye::Commit, class).await {
+                Ok(slot) => {
+                    let work = &mut *self.work.borrow_mut();
+                    work.allocation.hide(slot);
+                    work.reserved.push((class, slot));
+                }
+                // There are none for anybody: what is there has to do.
+                Err(error) if error.kind == Kind::Full => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// A slot that is left for a commit. It is lent: only to a commit with which the time of others is over, so that what
+    /// they have comes back when it can be written over; and the last ones only where some comes back at once.
+    pub(super) fn take_reserved(&self, class: Class) -> Option<Slot> {
+        let (work, now) = (&mut *self.work.borrow_mut(), self.core.disk.env().clock.wall());
+        let over = work.over(now);
+        let oldest = work.retained.get(over).map_or(work.last.commit, |kept| kept.commit);
+        let seen = work.views.keys().next().copied().unwrap_or(u64::MAX);
+        let is_repaid = work.allocation.releases(oldest.min(seen), class);
+        let one = chain::classes(work.last.body().len() + BODY_GROWS).iter().filter(|its| **its == class).count();
+        let has_more = work.reserved.iter().filter(|(its, _)| *its == class).count() > one;
+        if work.going.is_empty() && over == 0 || !is_repaid && !has_more {
+            return None;
+        }
+        let at = work.reserved.iter().position(|(its, _)| *its == class)?;
+        let (_, slot) = work.reserved.swap_remove(at);
+        work.allocation.reveal(slot);
+        Some(slot)
     }
 
     /// Sees to it that there are places for all pages that are going to be written.
@@ -120,14 +193,15 @@ impl Heap {
                 let work = &mut *self.work.borrow_mut();
                 // What only commits before the last two have can be written over.
                 let over = work.over(now);
-                let oldest = work.retained.get(over).map_or(u64::MAX, |kept| kept.commit);
+                // Nobody can begin to look at them from now on.
+                work.going.extend(work.retained.drain(..over).flat_map(|kept| kept.slots));
+                let oldest = work.retained.front().map_or(u64::MAX, |kept| kept.commit);
                 let seen = work.views.keys().next().copied().unwrap_or(u64::MAX);
                 let is_worm = work.last.settings.mode == HeapMode::Worm;
                 if !is_worm {
                     work.places.release(oldest.min(seen).min(work.last.commit.saturating_sub(1)));
                 }
-                let going = work.retained.iter().take(over).flat_map(|kept| &kept.slots);
-                let mut pages: BTreeSet<u32> = going.map(|slot| slot.allocator / PER_PAGE).collect();
+                let mut pages: BTreeSet<u32> = work.going.iter().map(|slot| slot.allocator / PER_PAGE).collect();
                 pages.extend(work.allocation.changed().iter().map(|number| number / PER_PAGE));
                 work.places.set_units(work.allocation.table().len());
                 if pages.len() <= work.places.free() {
@@ -144,8 +218,7 @@ impl Heap {
     /// What has to be written: the records, the next root, and the pages that have changed, with their places.
     fn prepare(&self, root: Option<RecordId>, now: Timestamp, archive: &Archive) -> Prepared {
         let work = &mut *self.work.borrow_mut();
-        let over = work.over(now);
-        let gone: Vec<Slot> = work.retained.drain(..over).flat_map(|kept| kept.slots).collect();
+        let gone = std::mem::take(&mut work.going);
         gone.iter().for_each(|slot| work.forget(&Eye::Commit, *slot));
         let last = &work.last;
         let allocators = work.allocation.count();

@@ -39,18 +39,23 @@ pub struct Run {
     pub at: u64,
     /// The byte behind the last; of a page.
     pub end: u64,
-    /// The records, by where they lie: slot, its first byte, and the byte behind it.
+    /// The records, by where they lie: slot, its first byte, and the byte behind it, when they were gathered.
     pub slots: Vec<(Slot, Range<u64>)>,
     /// The byte behind the last page on which something lies beside them that has to stay: so far it is read first.
     pub stays: u64,
 }
 
-/// Where a slot lies in the heap.
+/// Where a slot that was handed out lies in the heap.
 pub fn extent(allocation: &Allocation, slot: Slot) -> Range<u64> {
-    let allocator = allocation.get(slot.allocator);
-    let (unit, within) = allocator.place(slot.slot).expect("a slot that was handed out has a place");
+    place(allocation, slot).expect("a slot that was handed out has a place")
+}
+
+/// Where a slot lies in the heap, if it does.
+pub fn place(allocation: &Allocation, slot: Slot) -> Option<Range<u64>> {
+    let allocator = allocation.find(slot.allocator)?;
+    let (unit, within) = allocator.place(slot.slot)?;
     let at = u64::from(unit) * UNIT.0 + within;
-    at..at + u64::from(allocator.class().slot())
+    Some(at..at + u64::from(allocator.class().slot()))
 }
 
 /// The pages on which something lies.
@@ -91,6 +96,17 @@ pub fn gather(allocation: &Allocation, slots: &[Slot], gaps: Gaps, waits: impl F
         all
     };
     runs.into_iter().map(with_beside).collect()
+}
+
+impl Run {
+    /// Its records in runs that have no page without one: with all that may lie beside them there.
+    pub fn apart(self) -> Vec<Run> {
+        let pieces = self.slots.into_iter().map(|(slot, lies)| (pages(&lies), (slot, lies))).collect();
+        let runs = coalesce::runs(pieces, |run, next, _| next.start <= run.at.end);
+        let run =
+            |run: coalesce::Run<_>| Run { at: run.at.start, end: run.at.end, slots: run.pieces, stays: run.at.end };
+        runs.into_iter().map(run).collect()
+    }
 }
 
 /// Which block a slot is of.

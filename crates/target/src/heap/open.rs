@@ -8,19 +8,20 @@ use super::hot::Hot;
 use super::output::{self, OutputCounters};
 use super::places::Places;
 use super::root::{self, FIRST_UNIT, PAGE, PER_PAGE, ROOT_LEN, Root};
-use super::slot::Stamp;
+use super::slot::{Role, Stamp};
 use super::space::Space;
 use super::tags::Tags;
 use super::units::Units;
 use super::view::Eye;
 use super::{Heap, HeapOptions, UNIT, Work};
+use crate::gate::Gate;
 use crate::layout::Layout;
 use crate::promise::Signal;
 use crate::schedule::StreamId;
 use crate::target::Core;
 use forebay_env::{Buffer, Slab};
 use forebay_model::heap::{HeapMode, HeapSettings, RecordId};
-use forebay_model::{Bytes, Error, Kind, Result};
+use forebay_model::{Bytes, Error, Kind, Result, Timestamp};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -180,6 +181,9 @@ impl Heap {
             tags: Tags::new(),
             views: BTreeMap::new(),
             retained: VecDeque::new(),
+            going: Vec::new(),
+            reserved: Vec::new(),
+            owns: Vec::new(),
             counters: OutputCounters::default(),
             writing: false,
             committing: false,
@@ -189,11 +193,16 @@ impl Heap {
         };
         let buffers = Slab::new(output::MOST, output::UNDER_WAY)?;
         let (work, changed) = (RefCell::new(work), Signal::default());
-        let opened = Rc::new(Heap { core, stamp, stream, options, work, changed, buffers });
+        let opened = Rc::new(Heap { core, stamp, stream, options, work, changed, growing: Gate::default(), buffers });
         opened.recall().await?;
         // From now on both roots are those of what is there, so that slots that only an older one has can be used.
-        let root = opened.root();
-        opened.commit(root).await?;
+        let (other, root) = {
+            let work = opened.work.borrow();
+            (1 - work.which, work.last.encode())
+        };
+        opened.write(root::root_at(other), &root).await?;
+        opened.core.disk.flush().await?;
+        opened.reserve().await?;
         Ok(opened)
     }
 
@@ -234,37 +243,61 @@ impl Heap {
         newer: &Root,
         live: &mut [[u64; WORDS]],
         is_over: &mut bool,
-        now: forebay_model::Timestamp,
+        now: Timestamp,
     ) -> Result<Root> {
         let older = self.kept_root(newer, newer.commit - 1).await?;
         let id = newer.towards(older.commit).map(|(_, id)| id).expect("it was found there");
         let mut kept = Retained { commit: older.commit, superseded: newer.time, slots: Vec::new() };
-        kept.slots = self.slots_of(&Eye::Live, id).await?;
+        kept.slots = self.slots_of(&Eye::Live, id, Role::Commit).await?;
         *is_over |= kept.is_over(now, last.settings.keep);
         let (mut freed, mut places) = (Vec::new(), Vec::new());
         if !*is_over {
-            for (page, record) in (0..).zip(&older.pages) {
-                if newer.pages.get(page as usize) == Some(record) {
-                    continue;
+            match self.recall_pages(last, newer, &older, live).await {
+                Ok(found) => (freed, places) = found,
+                Err(error) if error.kind == Kind::Damaged => {
+                    let lost = format!("{}: commits before {} cannot be read any more", error.message, newer.commit);
+                    self.work.borrow_mut().complaints.push(lost);
+                    *is_over = true;
                 }
-                let bytes = self.read_page(last, record.place).await?;
-                places.push(record.place);
-                for (number, allocator) in (page * PER_PAGE..).zip(root::decode_page(self.stamp, &older, page, &bytes)?)
-                {
-                    let newer = &mut live[number as usize];
-                    freed.extend(only_in(allocator.live(), newer).map(|slot| Slot { allocator: number, slot }));
-                    *newer = *allocator.live();
-                }
+                Err(error) => return Err(error),
             }
         }
         let work = &mut *self.work.borrow_mut();
-        if !*is_over {
-            work.allocation.keep(newer.commit, freed);
-            places.iter().for_each(|place| work.places.take_this(*place));
-            work.places.replaced(newer.commit, places, true);
+        if *is_over {
+            // Nobody can begin to look at it.
+            work.going.extend(kept.slots);
+            return Ok(older);
         }
+        work.allocation.keep(newer.commit, freed);
+        places.iter().for_each(|place| work.places.take_this(*place));
+        work.places.replaced(newer.commit, places, true);
         work.retained.push_front(kept);
         Ok(older)
+    }
+
+    /// What a commit has that the next one has not: slots, and places of pages. `live` has the slots of the next one, and
+    /// then of this.
+    async fn recall_pages(
+        self: &Rc<Self>,
+        last: &Root,
+        newer: &Root,
+        older: &Root,
+        live: &mut [[u64; WORDS]],
+    ) -> Result<(Vec<Slot>, Vec<u32>)> {
+        let (mut freed, mut places) = (Vec::new(), Vec::new());
+        for (page, record) in (0..).zip(&older.pages) {
+            if newer.pages.get(page as usize) == Some(record) {
+                continue;
+            }
+            let bytes = self.read_page(last, record.place).await?;
+            places.push(record.place);
+            for (number, allocator) in (page * PER_PAGE..).zip(root::decode_page(self.stamp, older, page, &bytes)?) {
+                let newer = &mut live[number as usize];
+                freed.extend(only_in(allocator.live(), newer).map(|slot| Slot { allocator: number, slot }));
+                *newer = *allocator.live();
+            }
+        }
+        Ok((freed, places))
     }
 }
 

@@ -5,6 +5,7 @@ use super::allocation::Slot;
 use super::gather::{self, Gaps, Run};
 use super::{Heap, cache};
 use crate::coalesce;
+use forebay_env::Buffer;
 use forebay_model::{Bytes, Kind, Result};
 use std::ops::Range;
 use std::rc::Rc;
@@ -13,6 +14,15 @@ use std::rc::Rc;
 pub(super) const UNDER_WAY: usize = 8;
 /// Bytes that a run has at most.
 pub(super) const MOST: Bytes = Bytes(gather::LONGEST + (64 << 10));
+
+/// What becomes of what others have on the pages of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    /// It is written as it is.
+    IsRead,
+    /// The same; but what cannot be read has been lost to them already, and is nothing.
+    MayBeLost,
+}
 
 /// What was written since the heap was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -23,7 +33,7 @@ pub struct OutputCounters {
     pub written: Bytes,
     /// Records in them.
     pub records: u64,
-    /// Of these bytes, those that fill up slots and pages.
+    /// Of these bytes, those that are none of these records': what fills up slots and pages, and what others have there.
     pub padding: Bytes,
     /// Reads of pages that had to be read before they could be written.
     pub read_back: u64,
@@ -91,12 +101,11 @@ impl Heap {
     }
 
     async fn write_run(self: Rc<Self>, run: Run) -> Result<()> {
-        match self.write_as_one(&run).await {
-            // What others have in between cannot be read: that is theirs, and these records are written without it.
+        match self.write_as_one(&run, Beside::IsRead).await {
+            // What others have in between, or on the same pages, cannot be read: these records are written without it.
             Err(error) if error.kind == Kind::Damaged && run.stays > run.at => {
-                let slots: Vec<Slot> = run.slots.iter().map(|(slot, _)| *slot).collect();
-                for run in self.gathered(&slots, Gaps::NONE) {
-                    self.write_as_one(&run).await?;
+                for alone in run.apart() {
+                    self.write_as_one(&alone, Beside::MayBeLost).await?;
                 }
                 Ok(())
             }
@@ -105,7 +114,7 @@ impl Heap {
     }
 
     /// Writes a run, in as many writes as there are places on the device where it lies.
-    async fn write_as_one(&self, run: &Run) -> Result<()> {
+    async fn write_as_one(&self, run: &Run, beside: Beside) -> Result<()> {
         let places = self.work.borrow().space.runs(Bytes(run.at), Bytes(run.end - run.at));
         let mut at = run.at;
         let mut written: Vec<(Slot, cache::Place)> = Vec::with_capacity(run.slots.len());
@@ -117,8 +126,13 @@ impl Heap {
                 buffer.set_len(kept as usize);
                 self.work.borrow_mut().counters.read_back += 1;
                 let (read, result) = self.core.disk.read(self.stream, place, buffer).await;
-                result?;
                 buffer = read;
+                match result {
+                    Err(error) if error.kind == Kind::Damaged && beside == Beside::MayBeLost => {
+                        self.read_by_blocks(place, &mut buffer).await?;
+                    }
+                    result => result?,
+                }
             }
             buffer.set_len(length.0 as usize);
             buffer[kept as usize..].fill(0);
@@ -127,6 +141,21 @@ impl Heap {
             at = here.end;
         }
         self.work.borrow_mut().cache.written(&written);
+        Ok(())
+    }
+
+    /// Reads what can be read, and nothing where that is lost.
+    async fn read_by_blocks(&self, place: Bytes, bytes: &mut [u8]) -> Result<()> {
+        let block = self.core.disk.geometry().block;
+        for (nth, to) in (0..).zip(bytes.chunks_mut(block.0 as usize)) {
+            let (read, result) =
+                self.core.disk.read(self.stream, place + block * nth, Buffer::alone(Bytes(to.len() as u64))?).await;
+            match result {
+                Ok(()) => to.copy_from_slice(&read),
+                Err(error) if error.kind == Kind::Damaged => to.fill(0),
+                Err(error) => return Err(error),
+            }
+        }
         Ok(())
     }
 
@@ -140,7 +169,10 @@ impl Heap {
             if first >= lies.end.min(here.end) {
                 continue;
             }
-            // One that was freed meanwhile has nothing here, and nobody wants it.
+            // One that was freed meanwhile has nothing here; or another one, whose block may lie elsewhere by now.
+            if gather::place(&work.allocation, *slot).is_none_or(|now| now != *lies) {
+                continue;
+            }
             let Some((place, bytes)) = work.cache.find(*slot) else { continue };
             own += lay_over(buffer, here, lies.start, bytes);
             let padding = (lies.start + bytes.len() as u64).clamp(here.start, here.end)..lies.end.min(here.end);
@@ -169,3 +201,6 @@ fn lay_over(buffer: &mut [u8], here: &Range<u64>, from: u64, bytes: &[u8]) -> u6
     to.copy_from_slice(&bytes[(first - from) as usize..(end - from) as usize]);
     end - first
 }
+
+#[cfg(test)]
+mod tests;

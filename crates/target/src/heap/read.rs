@@ -1,10 +1,11 @@
 //! Reading records: from the write cache, from those that were read lately, or from the device; many of them sorted by
 //! where they lie, in as few reads as gaps allow.
 
+use super::Heap;
 use super::gather;
 use super::output::MOST;
+use super::slot::{self, Role};
 use super::view::Eye;
-use super::{Heap, slot};
 use forebay_env::Buffer;
 use forebay_model::heap::RecordId;
 use forebay_model::{Bytes, Error, Result};
@@ -28,7 +29,7 @@ impl Heap {
     /// The bytes of a record. [`forebay_model::Kind::Missing`] if there is none of this id,
     /// [`forebay_model::Kind::Damaged`] if it is not whole.
     pub async fn get(self: &Rc<Self>, id: RecordId) -> Result<Vec<u8>> {
-        self.get_as(&Eye::Live, id).await
+        self.get_as(&Eye::Live, id, Role::Record).await
     }
 
     /// The bytes of records, each as [`Heap::get`] has it, in the order of the ids. They are read by where they lie,
@@ -37,13 +38,13 @@ impl Heap {
         self.get_many_as(&Eye::Live, ids).await
     }
 
-    pub(super) async fn get_as(self: &Rc<Self>, eye: &Eye, id: RecordId) -> Result<Vec<u8>> {
-        let bytes = self.bring(eye, id).await?;
+    pub(super) async fn get_as(self: &Rc<Self>, eye: &Eye, id: RecordId, role: Role) -> Result<Vec<u8>> {
+        let bytes = self.bring(eye, id, role).await?;
         if id.is_chain() { self.bring_chain(eye, id, &bytes).await } else { Ok(bytes) }
     }
 
     pub(super) async fn get_many_as(self: &Rc<Self>, eye: &Eye, ids: &[RecordId]) -> Vec<Result<Vec<u8>>> {
-        let mut all = self.bring_many(eye, ids).await;
+        let mut all = self.bring_many(eye, ids, Role::Record).await;
         for (id, result) in ids.iter().zip(&mut all) {
             if id.is_chain()
                 && let Ok(bytes) = result
@@ -55,23 +56,23 @@ impl Heap {
     }
 
     /// What lies in the slot of a record.
-    pub(super) async fn bring(&self, eye: &Eye, id: RecordId) -> Result<Vec<u8>> {
-        let lies = match self.look(eye, id)? {
+    pub(super) async fn bring(&self, eye: &Eye, id: RecordId, role: Role) -> Result<Vec<u8>> {
+        let lies = match self.look(eye, id, role)? {
             Found::Here(bytes) => return Ok(bytes),
             Found::Lies(lies) => lies,
         };
         let pages = gather::pages(&lies);
         let mut found = None;
         self.read(pages.clone(), |at, bytes| found = Some(cut(&lies, at, bytes, found.take()))).await?;
-        self.open_record(eye, id, &found.unwrap_or_default())
+        self.open_record(eye, id, role, &found.unwrap_or_default())
     }
 
     /// What lies in the slots of records.
-    pub(super) async fn bring_many(self: &Rc<Self>, eye: &Eye, ids: &[RecordId]) -> Vec<Result<Vec<u8>>> {
+    pub(super) async fn bring_many(self: &Rc<Self>, eye: &Eye, ids: &[RecordId], role: Role) -> Vec<Result<Vec<u8>>> {
         let mut results: Vec<Result<Vec<u8>>> = Vec::with_capacity(ids.len());
         let mut lying: Vec<(Range<u64>, usize)> = Vec::new();
         for (nth, id) in ids.iter().enumerate() {
-            match self.look(eye, *id) {
+            match self.look(eye, *id, role) {
                 Ok(Found::Here(bytes)) => results.push(Ok(bytes)),
                 Ok(Found::Lies(lies)) => {
                     lying.push((lies, nth));
@@ -96,13 +97,13 @@ impl Heap {
             if under_way.len() == UNDER_WAY
                 && let Some(first) = under_way.pop_front()
             {
-                self.put_results(eye, ids, first, &mut results).await;
+                self.put_results(eye, ids, role, first, &mut results).await;
             }
             let heap = self.clone();
             under_way.push_back(self.core.disk.env().spawner.spawn(async move { heap.bring_run(run).await }));
         }
         for run in under_way {
-            self.put_results(eye, ids, run, &mut results).await;
+            self.put_results(eye, ids, role, run, &mut results).await;
         }
         results
     }
@@ -129,6 +130,7 @@ impl Heap {
         self: &Rc<Self>,
         eye: &Eye,
         ids: &[RecordId],
+        role: Role,
         run: impl Future<Output = Vec<(usize, Result<Vec<u8>>)>>,
         results: &mut [Result<Vec<u8>>],
     ) {
@@ -136,21 +138,21 @@ impl Heap {
         let is_one = run.len() == 1;
         for (nth, read) in run {
             results[nth] = match read {
-                Ok(bytes) => self.open_record(eye, ids[nth], &bytes),
+                Ok(bytes) => self.open_record(eye, ids[nth], role, &bytes),
                 // It may be the neighbours that cannot be read.
-                Err(_) if !is_one => self.bring(eye, ids[nth]).await,
+                Err(_) if !is_one => self.bring(eye, ids[nth], role).await,
                 Err(error) => Err(error),
             };
         }
     }
 
     /// Where a record is.
-    fn look(&self, eye: &Eye, id: RecordId) -> Result<Found> {
+    fn look(&self, eye: &Eye, id: RecordId, role: Role) -> Result<Found> {
         let work = &mut *self.work.borrow_mut();
-        let slot = work.check(eye, id)?;
+        let slot = work.check(eye, id, role)?;
         // What a commit has may have been freed since: no cache knows it any more, or knows it as it was.
         let here = work.cache.read(slot).or_else(|| work.hot.get(slot));
-        match here.map(|bytes| slot::open(self.stamp, id, bytes)) {
+        match here.map(|bytes| slot::open(self.stamp, id, role, bytes)) {
             Some(Ok(bytes)) => Ok(Found::Here(bytes.to_vec())),
             Some(Err(error)) => Err(error),
             None => Ok(Found::Lies(gather::extent(&work.allocation, slot))),
@@ -158,31 +160,31 @@ impl Heap {
     }
 
     /// The record in a slot that was read.
-    fn open_record(&self, eye: &Eye, id: RecordId, bytes: &[u8]) -> Result<Vec<u8>> {
+    fn open_record(&self, eye: &Eye, id: RecordId, role: Role, bytes: &[u8]) -> Result<Vec<u8>> {
         let work = &mut *self.work.borrow_mut();
         // It may have been freed meanwhile, and its slot be another's.
-        let slot = work.check(eye, id)?;
-        let found = slot::open(self.stamp, id, bytes)?.to_vec();
+        let slot = work.check(eye, id, role)?;
+        let found = slot::open(self.stamp, id, role, bytes)?.to_vec();
         if !matches!(eye, Eye::At(_)) {
-            work.tags.set(slot, slot::low(id));
+            work.tags.set(slot, slot::distinction(id, role));
             work.hot.put(slot, &bytes[..slot::end(bytes)]);
         }
         Ok(found)
     }
 
     /// Sees to it that there are records of these ids: those are read that nobody did since opening.
-    pub(super) async fn know(self: &Rc<Self>, eye: &Eye, ids: &[RecordId]) -> Result<()> {
+    pub(super) async fn know(self: &Rc<Self>, eye: &Eye, ids: &[RecordId], role: Role) -> Result<()> {
         let mut unknown = Vec::new();
         {
             let work = self.work.borrow();
             for id in ids {
-                if work.tags.get(work.check(eye, *id)?).is_none() {
+                if work.tags.get(work.check(eye, *id, role)?).is_none() {
                     unknown.push(*id);
                 }
             }
         }
         for ids in unknown.chunks(AT_ONCE) {
-            self.bring_many(eye, ids).await.into_iter().try_for_each(|record| record.map(drop))?;
+            self.bring_many(eye, ids, role).await.into_iter().try_for_each(|record| record.map(drop))?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::Heap;
 use super::allocator::Bits;
 use super::root::{self, PER_PAGE, Root};
+use super::slot::Role;
 use super::view::{Eye, View};
 use forebay_model::heap::{CommitInfo, RecordId};
 use forebay_model::{Error, Kind, Result};
@@ -28,7 +29,7 @@ impl Session {
 
     /// The bytes of a record. [`Kind::Missing`] if the commit has none of this id: it was put later, say.
     pub async fn get(&self, id: RecordId) -> Result<Vec<u8>> {
-        self.heap.get_as(&self.eye, id).await
+        self.heap.get_as(&self.eye, id, Role::Record).await
     }
 
     /// As [`Heap::get_many`], of the commit.
@@ -154,7 +155,7 @@ impl Heap {
                     self.stamp.heap, root.commit
                 )));
             };
-            let body = self.get_as(&Eye::Live, id).await.map_err(|error| match error.kind {
+            let body = self.get_as(&Eye::Live, id, Role::Commit).await.map_err(|error| match error.kind {
                 Kind::Missing => Error::damaged(format!("the record that keeps commit {kept}: {}", error.message)),
                 _ => error,
             })?;

@@ -70,11 +70,11 @@ pub fn find(stamp: Stamp, allocator: u32, slot: u16, bytes: &[u8]) -> Option<(Re
     is_whole.then_some((id, role, record))
 }
 
-/// The record `id` in the bytes of its slot. [`forebay_model::Kind::Missing`] if another one lies there,
-/// [`forebay_model::Kind::Damaged`] if nothing whole does.
-pub fn open(stamp: Stamp, id: RecordId, slot: &[u8]) -> Result<&[u8]> {
+/// The record `id` in the bytes of its slot, if it is there for this. [`forebay_model::Kind::Missing`] if another one lies
+/// there, [`forebay_model::Kind::Damaged`] if nothing whole does.
+pub fn open(stamp: Stamp, id: RecordId, role: Role, slot: &[u8]) -> Result<&[u8]> {
     match find(stamp, id.allocator(), id.slot(), slot) {
-        Some((here, _, bytes)) if here == id => Ok(bytes),
+        Some((here, its, bytes)) if (here, its) == (id, role) => Ok(bytes),
         Some(_) => Err(gone(id)),
         None => {
             Err(Error::damaged(format!("record {id} of heap {} is damaged: its checksum does not match", stamp.heap)))
@@ -87,9 +87,14 @@ pub fn end(slot: &[u8]) -> usize {
     SLOT_HEADER + usize::from(u16::from_le_bytes([slot[8], slot[9]]) & !(PART | COMMIT))
 }
 
-/// What distinguishes the records of a slot.
-pub fn low(id: RecordId) -> u32 {
-    id.tag() << 1 | u32::from(id.is_chain())
+/// What distinguishes the records of a slot: never all ones.
+pub fn distinction(id: RecordId, role: Role) -> u32 {
+    let role = match role {
+        Role::Record => 0,
+        Role::Part => 1,
+        Role::Commit => 2,
+    };
+    role << 30 | id.tag() << 1 | u32::from(id.is_chain())
 }
 
 /// There is no such record any more.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 /// Allocators of which tags are known at once: 28 MiB of memory.
 const MOST: usize = 1024;
 
-/// The lower halves of ids, by slot.
+/// What distinguishes the records of each slot ([`super::slot::distinction`]).
 pub struct Tags {
     /// One more, so that 0 is none.
     known: SlotMap<u32>,

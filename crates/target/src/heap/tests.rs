@@ -1,4 +1,5 @@
-use super::{Heap, HeapOptions, root};
+use super::allocation::Slot;
+use super::{Heap, HeapOptions, gather, root};
 use crate::Target;
 use crate::catalog::GroupClass;
 use crate::fake::Fake;
@@ -251,7 +252,7 @@ fn where_the_last_commit_is_damaged_the_one_before_is_whole_and_it_is_said() {
         let (_target, heap) = again(&fake, target, heap);
         assert_eq!(heap.root(), Some(ids[7]));
         let complaints = heap.complaints();
-        assert!(complaints.len() == 1 && complaints[0].contains("opened as of commit 3"), "{complaints:?}");
+        assert!(complaints.len() == 1 && complaints[0].contains("opened as of commit 2"), "{complaints:?}");
         for (n, id) in (0..).zip(&ids) {
             assert_eq!(fake.run(heap.get(*id)).unwrap(), content(n, 3000), "{in_page}");
         }
@@ -318,18 +319,37 @@ fn a_heap_that_is_deleted_leaves_nothing_and_who_has_it_open_is_told() {
 #[test]
 fn a_heap_that_is_deleted_while_it_grows_takes_no_group_with_it() {
     let (fake, target, heap) = device(Bytes::mib(64), HeapSettings::default());
-    let number = target.core.heap_records()[0].0;
+    let number = target.core().heap_records()[0].0;
     let (grown, deleted) = fake.run(async {
-        let (core, other) = (target.core.clone(), target.clone());
+        let (core, other) = (target.core().clone(), target.clone());
         let grown = fake.env().spawner.spawn(async move { core.grow_heap(number, 1).await });
         let deleted = fake.env().spawner.spawn(async move { other.delete_heap(NAME).await });
         (grown.await, deleted.await)
     });
     deleted.unwrap();
     assert_eq!(grown.unwrap_err().kind, Kind::Missing);
-    assert_eq!(target.core.groups_of(GroupClass::Heap(number)), []);
+    assert_eq!(target.core().groups_of(GroupClass::Heap(number)), []);
     assert_eq!(fake.run(heap.put(b"record")).unwrap_err().kind, Kind::Missing);
     drop((target, heap));
     fake.kill();
-    assert_eq!(fake.run(Target::open(fake.env())).unwrap().core.groups_of(GroupClass::Heap(number)), []);
+    assert_eq!(fake.run(Target::open(fake.env())).unwrap().core().groups_of(GroupClass::Heap(number)), []);
+}
+
+#[test]
+fn a_root_record_that_rotted_is_damaged_and_the_heap_opens() {
+    let (fake, target, heap) = device(Bytes::mib(64), HeapSettings::default());
+    let ids: Vec<RecordId> = (0..10).map(|n| fake.run(heap.put(&content(n, 3000))).unwrap()).collect();
+    fake.run(heap.commit(Some(ids[9]))).unwrap();
+    let at = {
+        let work = heap.work.borrow();
+        let lies = gather::extent(&work.allocation, Slot::of(ids[9]));
+        work.space.runs(Bytes(lies.start), Bytes(1))[0].0
+    };
+    fake.disk.flip(at + Bytes(20));
+    let (_target, heap) = again(&fake, target, heap);
+    assert_eq!(heap.root(), Some(ids[9]));
+    assert_eq!(fake.run(heap.get(ids[9])).unwrap_err().kind, Kind::Damaged);
+    assert_eq!(fake.run(heap.get(ids[8])).unwrap(), content(8, 3000));
+    fake.run(heap.free(ids[8])).unwrap();
+    fake.run(heap.commit(Some(ids[0]))).unwrap();
 }

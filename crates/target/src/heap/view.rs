@@ -3,12 +3,12 @@
 use super::Work;
 use super::allocation::Slot;
 use super::allocator::Bits;
-use super::slot;
+use super::slot::{self, Role};
 use forebay_model::heap::RecordId;
 use forebay_model::{Error, Result};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// What one sees.
 #[derive(Clone)]
@@ -36,6 +36,17 @@ pub(super) struct Own {
     pub put: BTreeSet<Slot>,
     pub records: usize,
     pub freed: BTreeMap<RecordId, Vec<Slot>>,
+    /// One that it has freed, and that was freed for all by another one.
+    pub lost: Option<RecordId>,
+}
+
+impl Own {
+    /// What lies in the slot is freed for all.
+    fn notice(&mut self, slot: Slot) {
+        let of_slot = |tag, chain| RecordId::new(slot.allocator, slot.slot, tag, chain);
+        let any = of_slot(0, false)..=of_slot(RecordId::TAGS - 1, true);
+        self.lost = self.lost.or(self.freed.range(any).next().map(|(id, _)| *id));
+    }
 }
 
 impl View {
@@ -52,8 +63,8 @@ pub(super) fn missing(id: RecordId) -> Error {
 }
 
 impl Work {
-    /// Whether there may be such a record: it is refused if there is none for sure.
-    pub(super) fn check(&self, eye: &Eye, id: RecordId) -> Result<Slot> {
+    /// Whether there may be such a record, there for this: it is refused if there is none for sure.
+    pub(super) fn check(&self, eye: &Eye, id: RecordId, role: Role) -> Result<Slot> {
         if let Some(why) = self.failure.as_ref().filter(|_| self.ended) {
             return Err(why.clone());
         }
@@ -74,7 +85,7 @@ impl Work {
             _ => return Err(missing(id)),
         }
         match self.tags.get(slot) {
-            Some(tag) if tag != slot::low(id) => Err(slot::gone(id)),
+            Some(known) if known != slot::distinction(id, role) => Err(slot::gone(id)),
             _ => Ok(slot),
         }
     }
@@ -87,7 +98,11 @@ impl Work {
                 self.allocation.free_hidden(slot);
                 true
             }
-            _ => self.allocation.free(slot),
+            _ => {
+                let owns = self.owns.iter().filter_map(Weak::upgrade);
+                owns.for_each(|own| own.borrow_mut().notice(slot));
+                self.allocation.free(slot)
+            }
         };
         if at_once {
             self.cache.drop_record(slot);

@@ -2,6 +2,7 @@
 //! (RWStore's isolated contexts, in its sources). Several may work at the same time, each beside the others.
 
 use super::Heap;
+use super::slot::Role;
 use super::view::{Eye, Own, missing};
 use crate::heap::allocation::Slot;
 use forebay_model::Result;
@@ -20,6 +21,9 @@ impl Heap {
     /// A writer of its own.
     pub fn writer(self: &Rc<Self>) -> Writer {
         let own = Rc::new(RefCell::new(Own::default()));
+        let owns = &mut self.work.borrow_mut().owns;
+        owns.retain(|own| own.strong_count() > 0);
+        owns.push(Rc::downgrade(&own));
         Writer { heap: self.clone(), eye: Eye::Own(own.clone()), own }
     }
 }
@@ -34,7 +38,7 @@ impl Writer {
 
     /// As [`Heap::get`]; also what it has put itself, but for what it has freed.
     pub async fn get(&self, id: RecordId) -> Result<Vec<u8>> {
-        self.heap.get_as(&self.eye, id).await
+        self.heap.get_as(&self.eye, id, Role::Record).await
     }
 
     /// As [`Heap::get_many`], like [`Writer::get`].
@@ -49,9 +53,9 @@ impl Writer {
 
     /// As [`Heap::free_many`], like [`Writer::free`].
     pub async fn free_many(&self, ids: &[RecordId]) -> Result<()> {
-        let slots = self.heap.slots_of_many(&self.eye, ids).await?;
+        let slots = self.heap.slots_of_many(&self.eye, ids, Role::Record).await?;
         let mut work = self.heap.work.borrow_mut();
-        ids.iter().try_for_each(|id| work.check(&self.eye, *id).map(drop))?;
+        ids.iter().try_for_each(|id| work.check(&self.eye, *id, Role::Record).map(drop))?;
         for (id, slots) in ids.iter().zip(slots) {
             let mut own = self.own.borrow_mut();
             if !own.put.contains(&slots[0]) {
@@ -65,9 +69,18 @@ impl Writer {
         Ok(())
     }
 
+    pub(super) fn eye(&self) -> &Eye {
+        &self.eye
+    }
+
+    /// What it has put is what another one has.
+    pub(super) fn hand_over(self, to: &mut Own) {
+        to.put.append(&mut self.own.borrow_mut().put);
+    }
+
     /// [`forebay_model::Kind::Missing`] if there is no such record, for this writer.
     pub async fn check(&self, id: RecordId) -> Result<()> {
-        self.heap.know(&self.eye, &[id]).await
+        self.heap.know(&self.eye, &[id], Role::Record).await
     }
 
     /// Whether it has freed this record of others, and has not merged.
@@ -86,13 +99,11 @@ impl Writer {
     pub async fn merge(&self) -> Result<()> {
         self.heap.gate().await?;
         let mut work = self.heap.work.borrow_mut();
-        let own = &mut *self.own.borrow_mut();
-        for id in own.freed.keys() {
-            work.check(&Eye::Live, *id).map_err(|_| missing(*id))?;
+        if let Some(id) = self.own.borrow().lost {
+            return Err(missing(id));
         }
-        std::mem::take(&mut own.put).into_iter().for_each(|slot| work.allocation.reveal(slot));
-        own.records = 0;
-        let freed = std::mem::take(&mut own.freed);
+        let Own { put, freed, .. } = self.own.take();
+        put.into_iter().for_each(|slot| work.allocation.reveal(slot));
         freed.into_values().flatten().for_each(|slot| work.forget(&Eye::Live, slot));
         Ok(())
     }
@@ -111,9 +122,7 @@ impl Writer {
         let mut work = self.heap.work.borrow_mut();
         let put: Vec<Slot> = self.own.borrow().put.iter().copied().collect();
         put.into_iter().for_each(|slot| work.forget(&self.eye, slot));
-        let own = &mut *self.own.borrow_mut();
-        own.freed.clear();
-        own.records = 0;
+        self.own.take();
     }
 }
 

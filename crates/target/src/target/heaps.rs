@@ -3,37 +3,9 @@
 use super::{Core, Target};
 use crate::catalog::{GroupClass, HeapRecord};
 use crate::heap::{Heap, HeapOptions};
-use crate::promise::Signal;
 use forebay_model::heap::HeapSettings;
 use forebay_model::{Bytes, Error, Result};
-use std::cell::Cell;
 use std::rc::Rc;
-
-/// What one task at a time may do.
-#[derive(Default)]
-pub(super) struct Gate {
-    taken: Cell<bool>,
-    left: Signal,
-}
-
-/// Whoever has this is the one; it lasts until it is dropped.
-struct Turn<'a>(&'a Gate);
-
-impl Gate {
-    async fn take(&self) -> Turn<'_> {
-        while self.taken.replace(true) {
-            self.left.until(|| !self.taken.get()).await;
-        }
-        Turn(self)
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.taken.set(false);
-        self.0.left.notify();
-    }
-}
 
 impl Core {
     /// All heaps: number, and what the catalog has of each.

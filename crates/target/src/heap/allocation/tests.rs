@@ -164,3 +164,12 @@ fn no_slot_is_ever_handed_out_twice_and_none_is_lost() {
         }
     });
 }
+
+#[test]
+fn an_allocator_of_which_nothing_could_be_taken_is_described_by_the_next_commit() {
+    let settings = HeapSettings { threshold: 1, ..HeapSettings::default() };
+    // Room for what describes it, and for no block.
+    let mut allocation = Allocation::new(settings, Units::new(8, 9)).on(false);
+    assert!(allocation.take(CLASS).is_err());
+    assert_eq!((allocation.count(), allocation.changed()), (1, vec![0]));
+}

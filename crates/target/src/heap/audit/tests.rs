@@ -1,4 +1,4 @@
-use super::{HeapFound, finding};
+use super::{HeapFound, finding, rotted};
 use crate::Target;
 use crate::fake::Fake;
 use crate::heap::allocation::Slot;
@@ -71,7 +71,7 @@ fn a_record_that_rotted_is_found_offline_and_by_a_scrub_and_only_it() {
     let work = heap.work.borrow();
     let slot = Slot::of(ids[700]);
     let lies = gather::extent(&work.allocation, slot);
-    let expected = finding("/heap", &work.space, slot, lies.start, lies.end - lies.start);
+    let expected = finding("/heap", &work.space, rotted(slot), lies.start, lies.end - lies.start);
     drop(work);
     assert!(scrubbed.finished);
     assert_eq!((scrubbed.found, expected.at), (vec![expected.clone()], at));
@@ -111,4 +111,21 @@ fn a_heap_that_cannot_be_opened_is_told_with_its_name() {
     let found = look_over(&fake);
     assert_eq!((found.damage.len(), found.damage[0].owner.as_str()), (1, "/heap"));
     assert!(found.damage[0].what.contains("no commit of heap"), "{}", found.damage[0].what);
+}
+
+#[test]
+fn a_part_that_is_not_where_its_list_says_is_damage() {
+    let (fake, target, heap) = heap(HeapSettings::default());
+    let large = fake.run(heap.put(&[1; 50_000])).unwrap();
+    // As if somebody had freed one of its parts, and another record had come there.
+    let part = Slot { allocator: 0, slot: 1 };
+    assert_eq!(Slot::of(large).allocator, 1, "the list is of another class");
+    heap.work.borrow_mut().allocation.free(part);
+    heap.work.borrow_mut().cache.drop_record(part);
+    fake.run(heap.commit(None)).unwrap();
+    drop((target, heap));
+    fake.kill();
+    let found = look_over(&fake);
+    assert_eq!((found.leaked, found.twice, found.records, found.damaged), (0, 0, 1, 1));
+    assert!(found.damage[0].what.contains("of a chained record"), "{found:?}");
 }

@@ -104,3 +104,16 @@ fn it_always_has_what_a_plain_map_has() {
         assert!(cache.places.tables() == 0 && cache.buffers.len() == 1, "only the open one is left");
     });
 }
+
+#[test]
+fn what_is_put_where_all_was_written_is_not_taken_for_what_lay_there() {
+    let mut cache = Cache::new(6);
+    put(&mut cache, 1, 1, 100);
+    let under_way = cache.find(slot(1)).unwrap().0;
+    cache.drop_record(slot(1));
+    // Another run ends, and nothing lives here.
+    cache.written(&[]);
+    put(&mut cache, 1, 2, 100);
+    cache.written(&[(slot(1), under_way)]);
+    assert_eq!(cache.get(slot(1)).unwrap()[SLOT_HEADER..], [2; 100]);
+}

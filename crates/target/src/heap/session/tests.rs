@@ -201,3 +201,70 @@ fn a_target_that_kept_commits_fill_refuses_more_whole_and_goes_on_when_they_are_
     let (_target, heap) = again(&fake, target, heap);
     assert_eq!((heap.root(), heap.complaints()), (Some(commits[29].1), vec![]));
 }
+
+#[test]
+fn a_heap_that_is_full_is_opened_and_read_and_says_what_it_can_keep() {
+    for mode in [HeapMode::Worm, HeapMode::ReadWrite] {
+        let fake = Fake::new(Bytes::mib(16), false);
+        let target = fake.target();
+        let settings = HeapSettings { mode, ..eager(HOUR) };
+        let mut heap = fake.run(target.create_heap("/heap", settings, HeapOptions::default())).unwrap();
+        let first = fake.run(heap.put(&[1; 3000])).unwrap();
+        fake.run(heap.commit(Some(first))).unwrap();
+        let full = loop {
+            let one: Result<u64> = fake.run(async {
+                heap.put(&[2; 3000]).await?;
+                heap.commit(Some(first)).await
+            });
+            if let Err(error) = one {
+                break error;
+            }
+        };
+        assert_eq!(full.kind, Kind::Full);
+        let last = heap.status().last.commit;
+        let mut target = target;
+        for _ in 0..100 {
+            (target, heap) = again(&fake, target, heap);
+            assert_eq!((heap.status().last.commit, heap.root(), heap.complaints()), (last, Some(first), vec![]));
+        }
+        assert_eq!(fake.run(heap.get(first)).unwrap(), [1; 3000]);
+        let session = fake.run(heap.as_of(2)).unwrap();
+        assert_eq!(fake.run(session.get(first)).unwrap(), [1; 3000]);
+        drop(session);
+        if mode == HeapMode::ReadWrite {
+            fake.wait(HOUR);
+            fake.run(heap.commit(Some(first))).unwrap();
+        }
+        drop((target, heap));
+    }
+}
+
+#[test]
+fn where_the_slots_run_out_in_which_commits_are_kept_it_goes_on_when_older_ones_are_over() {
+    let fake = Fake::new(Bytes::mib(16), false);
+    let mut target = fake.target();
+    let mut heap = fake.run(target.create_heap("/heap", eager(HOUR), HeapOptions::default())).unwrap();
+    let root = fake.run(heap.put(&[1; 3000])).unwrap();
+    fake.run(heap.commit(Some(root))).unwrap();
+    for length in [8000, 4000, 3000, 2000, 1000, 700, 500, 300, 180, 110, 50] {
+        for at_once in [200, 20, 1] {
+            let some = || -> Result<u64> {
+                (0..at_once).try_for_each(|_| fake.run(heap.put(&vec![3; length])).map(drop))?;
+                fake.run(heap.commit(Some(root)))
+            };
+            while some().is_ok() {}
+            fake.run(heap.abort()).unwrap();
+        }
+    }
+    let last = heap.status().last.commit;
+    assert_eq!(fake.run(heap.commit(Some(root))).unwrap_err().kind, Kind::Full);
+    for round in 0..30 {
+        fake.wait(HOUR);
+        let commit = fake.run(heap.commit(Some(root)));
+        assert_eq!(commit.map_err(|e| (round, e)), Ok(last + 1 + round));
+        if round % 7 == 3 {
+            (target, heap) = again(&fake, target, heap);
+        }
+    }
+    drop((target, heap));
+}

@@ -16,22 +16,22 @@ fn slot(id: RecordId, bytes: &[u8]) -> Vec<u8> {
 fn a_record_is_found_by_its_own_id_only_and_damage_is_told_from_another_record() {
     let id = RecordId::new(3, 4, 5, true);
     let whole = slot(id, b"record");
-    assert_eq!(open(STAMP, id, &whole).unwrap(), b"record");
-    assert_eq!(open(STAMP, RecordId::new(3, 4, 6, true), &whole).unwrap_err().kind, Kind::Missing);
-    assert_eq!(open(STAMP, RecordId::new(3, 4, 5, false), &whole).unwrap_err().kind, Kind::Missing);
+    assert_eq!(open(STAMP, id, Role::Record, &whole).unwrap(), b"record");
+    assert_eq!(open(STAMP, RecordId::new(3, 4, 6, true), Role::Record, &whole).unwrap_err().kind, Kind::Missing);
+    assert_eq!(open(STAMP, RecordId::new(3, 4, 5, false), Role::Record, &whole).unwrap_err().kind, Kind::Missing);
     for other in [RecordId::new(3, 5, 5, true), RecordId::new(2, 4, 5, true)] {
-        assert_eq!(open(STAMP, other, &whole).unwrap_err().kind, Kind::Damaged, "misdirected");
+        assert_eq!(open(STAMP, other, Role::Record, &whole).unwrap_err().kind, Kind::Damaged, "misdirected");
     }
     for stamp in [Stamp { target: 6, ..STAMP }, Stamp { heap: 7, ..STAMP }] {
-        assert_eq!(open(stamp, id, &whole).unwrap_err().kind, Kind::Damaged, "of another heap");
+        assert_eq!(open(stamp, id, Role::Record, &whole).unwrap_err().kind, Kind::Damaged, "of another heap");
     }
     for bit in 0..(SLOT_HEADER + 6) * 8 {
         let mut spoilt = whole.clone();
         spoilt[bit / 8] ^= 1 << (bit % 8);
-        let error = open(STAMP, id, &spoilt).unwrap_err();
+        let error = open(STAMP, id, Role::Record, &spoilt).unwrap_err();
         assert_eq!(error.kind, Kind::Damaged, "bit {bit}");
     }
-    assert_eq!(open(STAMP, id, &[0; 64]).unwrap_err().kind, Kind::Damaged, "a lost write");
+    assert_eq!(open(STAMP, id, Role::Record, &[0; 64]).unwrap_err().kind, Kind::Damaged, "a lost write");
 }
 
 #[test]

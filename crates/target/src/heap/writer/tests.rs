@@ -1,5 +1,6 @@
 use crate::Target;
 use crate::fake::Fake;
+use crate::heap::tags::Tags;
 use crate::heap::{Heap, HeapOptions};
 use forebay_model::heap::{HeapSettings, RecordId};
 use forebay_model::{Bytes, Kind};
@@ -143,5 +144,36 @@ fn records_are_freed_all_or_none_and_the_cold_ones_are_read_together() {
     ids.pop();
     fake.run(heap.free_many(&ids)).unwrap();
     fake.run(heap.commit(None)).unwrap();
+    assert_eq!(used(&heap), 0);
+}
+
+#[test]
+fn what_another_one_has_freed_is_noticed_though_its_slot_has_another_record_that_nobody_knows() {
+    let (fake, _target, heap) = heap();
+    let id = fake.run(heap.put(&[1; 3000])).unwrap();
+    fake.run(heap.commit(None)).unwrap();
+    let writer = heap.writer();
+    fake.run(writer.free(id)).unwrap();
+    fake.run(heap.free(id)).unwrap();
+    (0..3).for_each(|_| assert!(fake.run(heap.commit(None)).is_ok()));
+    let new = fake.run(heap.put(&[2; 3000])).unwrap();
+    assert_eq!((new.allocator(), new.slot()), (id.allocator(), id.slot()));
+    // So many others were read that it is forgotten which record is there.
+    heap.work.borrow_mut().tags = Tags::new();
+    let late = fake.run(writer.merge()).unwrap_err();
+    assert!(late.kind == Kind::Missing && late.message.contains(&id.to_string()), "{late}");
+    assert_eq!(fake.run(heap.get(new)).unwrap(), [2; 3000]);
+    writer.abort();
+    fake.run(writer.merge()).unwrap();
+}
+
+#[test]
+fn what_an_abort_undoes_is_not_a_writers_to_free_any_more() {
+    let (fake, _target, heap) = heap();
+    let id = fake.run(heap.put(&[1; 30_000])).unwrap();
+    let writer = heap.writer();
+    fake.run(writer.free(id)).unwrap();
+    fake.run(heap.abort()).unwrap();
+    assert_eq!(fake.run(writer.merge()).unwrap_err().kind, Kind::Missing);
     assert_eq!(used(&heap), 0);
 }
