@@ -110,8 +110,9 @@ async fn workload(env: Env, book: Rc<RefCell<Book>>) {
     user.commit().await;
     let made = target.create_heap(OTHER, HeapSettings::default(), HeapOptions::default()).await;
     user.note(made);
-    for n in 40..50 {
-        user.put(n, 8000).await;
+    // More than the buffers hold, so that some is written before the commit.
+    for n in 0..440 {
+        user.put(40 + (n % 100) as u8, 8000).await;
     }
     user.commit().await;
     user.note(target.delete_heap(OTHER).await);

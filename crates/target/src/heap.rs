@@ -268,6 +268,8 @@ impl Heap {
         for own in work.owns.iter().filter_map(Weak::upgrade) {
             let own = &mut *own.borrow_mut();
             let is_gone = |id: &&RecordId| work.check(&Eye::Live, **id, Role::Record).is_err();
+            // What was freed since is there again, and what was put is not.
+            own.lost_for_now = None;
             own.lost = own.lost.or(own.freed.keys().find(is_gone).copied());
         }
         for slot in work.cache.all() {

@@ -17,7 +17,7 @@ use forebay_model::block::crc32c;
 use forebay_model::heap::{HeapMode, RecordId};
 use forebay_model::{Bytes, Error, Kind, Result, Timestamp};
 use std::collections::BTreeSet;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 /// So many commits can be kept in what is reserved for that, and by so much may what describes them grow meanwhile.
@@ -266,6 +266,7 @@ impl Heap {
         let seen = work.views.keys().next().copied().unwrap_or(u64::MAX);
         let oldest = work.oldest_after(before.commit).min(seen);
         work.allocation.committed(next.commit, oldest);
+        work.owns.iter().filter_map(Weak::upgrade).for_each(|own| own.borrow_mut().committed());
         (work.last, work.which) = (next, which);
         work.counters.commits += 1;
         work.last.commit

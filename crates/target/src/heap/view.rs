@@ -36,8 +36,10 @@ pub(super) struct Own {
     pub put: BTreeSet<Slot>,
     pub records: usize,
     pub freed: BTreeMap<RecordId, Vec<Slot>>,
-    /// One that it has freed, and that was freed for all by another one.
+    /// One that it has freed, and that was freed for all by another one: for good, or as long as there is no abort.
     pub lost: Option<RecordId>,
+    /// See [`Own::lost`].
+    pub lost_for_now: Option<RecordId>,
 }
 
 impl Own {
@@ -45,7 +47,12 @@ impl Own {
     fn notice(&mut self, slot: Slot) {
         let of_slot = |tag, chain| RecordId::new(slot.allocator, slot.slot, tag, chain);
         let any = of_slot(0, false)..=of_slot(RecordId::TAGS - 1, true);
-        self.lost = self.lost.or(self.freed.range(any).next().map(|(id, _)| *id));
+        self.lost_for_now = self.lost_for_now.or(self.freed.range(any).next().map(|(id, _)| *id));
+    }
+
+    /// What was freed for all is committed.
+    pub fn committed(&mut self) {
+        self.lost = self.lost.or(self.lost_for_now.take());
     }
 }
 

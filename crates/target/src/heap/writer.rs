@@ -99,7 +99,8 @@ impl Writer {
     pub async fn merge(&self) -> Result<()> {
         self.heap.gate().await?;
         let mut work = self.heap.work.borrow_mut();
-        if let Some(id) = self.own.borrow().lost {
+        let lost = self.own.borrow().lost.or(self.own.borrow().lost_for_now);
+        if let Some(id) = lost {
             return Err(missing(id));
         }
         let Own { put, freed, .. } = self.own.take();

@@ -168,6 +168,20 @@ fn what_another_one_has_freed_is_noticed_though_its_slot_has_another_record_that
 }
 
 #[test]
+fn what_another_one_has_freed_and_an_abort_has_undone_is_the_writers_to_free() {
+    let (fake, _target, heap) = heap();
+    let id = fake.run(heap.put(&[1; 3000])).unwrap();
+    fake.run(heap.commit(None)).unwrap();
+    let writer = heap.writer();
+    fake.run(writer.free(id)).unwrap();
+    fake.run(heap.free(id)).unwrap();
+    assert_eq!(fake.run(writer.merge()).unwrap_err().kind, Kind::Missing);
+    fake.run(heap.abort()).unwrap();
+    fake.run(writer.merge()).unwrap();
+    assert_eq!(fake.run(heap.get(id)).unwrap_err().kind, Kind::Missing);
+}
+
+#[test]
 fn what_an_abort_undoes_is_not_a_writers_to_free_any_more() {
     let (fake, _target, heap) = heap();
     let id = fake.run(heap.put(&[1; 30_000])).unwrap();
