@@ -124,12 +124,14 @@ fn heap(options: &Options, dir: &Path) -> Result<Figures> {
     drop(real::create_file(&path, options.size)?);
     let device = real::open(&path, OpenMode::Exclusive)?;
     let (work, seed) = (options.work(), options.seed);
-    let buffers = (options.cache.0 >> 20) as usize;
+    // All the memory there is, in buffers of 1 MiB, but for those of records that were read lately.
+    let read_buffers = HeapOptions::default().read_buffers;
+    let buffers = ((options.cache.0 >> 20) as usize).saturating_sub(read_buffers);
     real::run(real::Options { device }, move |env| async move {
         write_once(&env).await?;
         Target::format(env.clone(), Profile::guess(env.device.geometry().size, false)).await?;
         let target = Target::open(env).await?;
-        let options = HeapOptions { buffers, ..HeapOptions::default() };
+        let options = HeapOptions { buffers, read_buffers, ..HeapOptions::default() };
         let heap = target.create_heap("/pages", HeapSettings::default(), options).await?;
         under_load(work, seed, heap.clone(), || Ok(heap.status().used)).await
     })?

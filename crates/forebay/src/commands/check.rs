@@ -92,7 +92,7 @@ fn one(context: &mut Context, device: &Path, quick: bool, repaired: Option<Vec<S
     let damage: usize = found.rings.iter().map(|ring| ring.damage.len()).sum();
     let objects = &found.objects;
     let damage = damage + objects.damage.len() + objects.contradictions.len();
-    let of_heaps = found.heaps.iter().map(|heap| heap.damage.len() + (heap.leaked + heap.twice).min(1) as usize);
+    let of_heaps = found.heaps.iter().map(|heap| heap.damaged as usize + (heap.leaked + heap.twice).min(1) as usize);
     let damage = damage + of_heaps.sum::<usize>();
     let complaints = found.complaints.len() + found.heaps.iter().map(|heap| heap.complaints.len()).sum::<usize>();
     let sound = complaints == 0 && damage == 0;
@@ -214,6 +214,10 @@ fn heap_lines(found: &HeapFound) -> Vec<String> {
         ));
     }
     lines.extend(found.damage.iter().map(finding_line));
+    let more = found.damaged - found.damage.len() as u64;
+    if more > 0 {
+        lines.push(format!("{name}: and {} more", human::some(more, "damaged slot")));
+    }
     lines
 }
 
@@ -221,7 +225,7 @@ fn heap_json(found: &HeapFound) -> Value {
     json!({
         "heap": found.name, "commit": found.commit, "records": found.records, "slots": found.slots,
         "leaked_slots": found.leaked, "doubly_used_slots": found.twice, "complaints": found.complaints,
-        "damage": findings_json(&found.damage),
+        "damage": findings_json(&found.damage), "damaged_slots": found.damaged,
     })
 }
 

@@ -33,11 +33,26 @@ impl Load {
         if self.keys == 0 || self.per_commit == 0 || self.rounds == 0 {
             return Err(Error::usage("give at least one key, one round, and commit after at least one replacement"));
         }
-        if self.record.is_some_and(|bytes| !(1..=LARGEST_RECORD).contains(&bytes)) {
-            return Err(Error::usage(format!("a record has 1 to {LARGEST_RECORD} bytes; give as many")));
-        }
-        Ok(())
+        check_size(self.record)?;
+        check_total(self.keys, self.rounds)
     }
+}
+
+/// Whether a record may have so many bytes.
+pub fn check_size(record: Option<usize>) -> Result<()> {
+    if record.is_some_and(|bytes| !(1..=LARGEST_RECORD).contains(&bytes)) {
+        return Err(Error::usage(format!("a record has 1 to {LARGEST_RECORD} bytes; give as many")));
+    }
+    Ok(())
+}
+
+/// Whether keys can be put in so many rounds: a number of 64 bits tells them apart.
+pub fn check_total(keys: u64, rounds: u64) -> Result<()> {
+    let most = u64::MAX / 2;
+    if rounds >= most || keys > most / (rounds + 1) {
+        return Err(Error::usage(format!("{keys} keys in {rounds} rounds are too many; give fewer")));
+    }
+    Ok(())
 }
 
 /// Bytes for records, which no compression makes smaller, and of which can be told whose they are.

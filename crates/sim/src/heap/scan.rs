@@ -5,7 +5,7 @@
 //! scan reads all records, a batch at a time: in the order of their ids, which is that of the heap; and once more in the
 //! order of keys.
 
-use super::churn::{Contents, largest, size};
+use super::churn::{Contents, check_size, check_total, largest, size};
 use super::load::Tell;
 use super::measure::{Machine, Setup, fresh_heap, in_world};
 use crate::disk::DiskSpec;
@@ -141,6 +141,8 @@ pub async fn on_device(env: Env, machine: Machine, setup: Setup, load: Load) -> 
     if load.keys == 0 || load.per_commit == 0 || load.run == 0 {
         return Err(Error::usage("give at least one key, a run of one, and commit after at least one replacement"));
     }
+    check_size(load.record)?;
+    check_total(load.keys, load.rounds)?;
     let (_target, heap) = fresh_heap(&env, machine.profile, setup).await?;
     let contents = Contents::new(&*machine.random, largest(load.record));
     let mut content = Content { heap, random: machine.random, contents, records: Vec::new(), load, since: 0 };

@@ -140,7 +140,7 @@ impl Heap {
         let mut sorted = ids.to_vec();
         sorted.sort_unstable();
         if let Some(twice) = sorted.windows(2).find(|two| two[0] == two[1]).map(|two| two[0]) {
-            return Err(Error::missing(format!("record {twice} is named twice (nothing was changed)")));
+            return Err(Error::missing(format!("record {twice} is to be freed twice (nothing was changed)")));
         }
         let (chains, whole): (Vec<RecordId>, Vec<RecordId>) = ids.iter().partition(|id| id.is_chain());
         self.know(eye, &whole, role).await?;

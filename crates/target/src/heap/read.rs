@@ -3,9 +3,9 @@
 
 use super::Heap;
 use super::gather;
-use super::output::MOST;
 use super::slot::{self, Role};
 use super::view::Eye;
+use crate::coalesce;
 use forebay_env::Buffer;
 use forebay_model::heap::RecordId;
 use forebay_model::{Bytes, Error, Result};
@@ -81,26 +81,20 @@ impl Heap {
                 Err(error) => results.push(Err(error)),
             }
         }
-        lying.sort_unstable_by_key(|(lies, _)| lies.start);
         let gap = GAPS[usize::from(!self.core.disk.rotates())];
-        let together = |one: &(Range<u64>, usize), run: u64| one.0.end - run <= MOST.0 - (64 << 10);
+        let pieces = lying.into_iter().map(|(lies, nth)| (lies.clone(), (lies, nth))).collect();
+        let runs = coalesce::runs(pieces, |run, next, _| {
+            next.start <= run.at.end + gap && next.end - run.at.start <= gather::LONGEST
+        });
         let mut under_way = std::collections::VecDeque::new();
-        let mut lying = lying.into_iter().peekable();
-        while let Some((lies, nth)) = lying.next() {
-            let begin = lies.start;
-            let mut end = lies.end;
-            let mut run = vec![(lies, nth)];
-            while let Some(next) = lying.next_if(|next| next.0.start <= end + gap && together(next, begin)) {
-                end = end.max(next.0.end);
-                run.push(next);
-            }
+        for run in runs {
             if under_way.len() == UNDER_WAY
                 && let Some(first) = under_way.pop_front()
             {
                 self.put_results(eye, ids, role, first, &mut results).await;
             }
             let heap = self.clone();
-            under_way.push_back(self.core.disk.env().spawner.spawn(async move { heap.bring_run(run).await }));
+            under_way.push_back(self.core.disk.env().spawner.spawn(async move { heap.bring_run(run.pieces).await }));
         }
         for run in under_way {
             self.put_results(eye, ids, role, run, &mut results).await;

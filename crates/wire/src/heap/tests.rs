@@ -4,8 +4,8 @@ use crate::frame::{Command, HEADER, RequestId};
 use crate::object::MOST_AT_ONCE;
 use crate::tests::with_body;
 use crate::{FrameReader, FrameWriter};
-use forebay_model::heap::RecordId;
-use forebay_model::{Error, Kind, TargetId};
+use forebay_model::heap::{CommitInfo, RecordId};
+use forebay_model::{Error, Kind, TargetId, Timestamp};
 
 fn last() -> RecordId {
     RecordId::from_number(u64::MAX)
@@ -102,6 +102,11 @@ fn every_answer_arrives_as_it_was_sent_and_so_does_an_error() {
         HeapReply::Committed(u64::MAX),
         HeapReply::Root { commit: 7, root: Some(last()) },
         HeapReply::Root { commit: 7, root: None },
+        HeapReply::History(vec![
+            CommitInfo { commit: u64::MAX, time: Timestamp(i64::MIN), root: Some(last()) };
+            MOST_COMMITS
+        ]),
+        HeapReply::History(vec![CommitInfo { commit: 1, time: Timestamp(5), root: None }]),
     ];
     let mut writer = FrameWriter::new(Vec::new());
     for reply in &replies {
@@ -142,6 +147,7 @@ fn every_command_and_every_bound_is_described() {
         format!("at most {MOST_RECORDS} records and {MOST_AT_ONCE} of their bytes"),
         format!("at most {} records put and freed", MOST_UNCOMMITTED),
         format!("at most {MOST_HEAPS} heaps"),
+        format!("usage: more than {MOST_COMMITS}"),
     ];
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
     for bound in bounds {

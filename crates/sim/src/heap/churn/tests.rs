@@ -51,6 +51,7 @@ fn a_load_of_nothing_and_records_of_nothing_are_refused() {
         Load { per_commit: 0, ..LOAD },
         Load { record: Some(0), ..LOAD },
         Load { record: Some(usize::MAX), ..LOAD },
+        Load { keys: u64::MAX, ..LOAD },
     ] {
         assert_eq!(churn(load).unwrap_err().kind, Kind::Usage, "{load:?}");
     }

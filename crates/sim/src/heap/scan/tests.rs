@@ -23,7 +23,13 @@ fn a_scan_reads_all_records_before_and_after_they_were_replaced() {
 
 #[test]
 fn a_scan_of_nothing_is_refused() {
-    for load in [Load { keys: 0, ..LOAD }, Load { run: 0, ..LOAD }, Load { per_commit: 0, ..LOAD }] {
+    for load in [
+        Load { keys: 0, ..LOAD },
+        Load { run: 0, ..LOAD },
+        Load { per_commit: 0, ..LOAD },
+        Load { record: Some(usize::MAX), ..LOAD },
+        Load { rounds: u64::MAX, ..LOAD },
+    ] {
         let error = simulated(1, presets::ssd().scaled(100), setup(), load, Rc::new(|_, _| ())).unwrap_err();
         assert_eq!(error.kind, Kind::Usage);
     }
