@@ -6,6 +6,7 @@ pub mod gap;
 pub mod heap;
 pub mod ids;
 pub mod key;
+pub mod layout;
 pub mod object;
 pub mod packet;
 pub mod plan;
