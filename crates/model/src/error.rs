@@ -32,6 +32,10 @@ pub enum Kind {
     Disconnected,
     /// The target was opened again since: what was acknowledged as buffered may be lost. Send it again.
     Restarted,
+    /// Nothing that was shown allows this: get a capability that does. What is forbidden and what is not there look alike.
+    Forbidden,
+    /// What was shown allowed it once: its time is over, or it was revoked. Get another one and try again.
+    Stale,
 }
 
 impl Kind {
@@ -50,6 +54,8 @@ impl Kind {
             Kind::Device => 10,
             Kind::Disconnected => 11,
             Kind::Restarted => 12,
+            Kind::Forbidden => 13,
+            Kind::Stale => 14,
         }
     }
 }
@@ -88,7 +94,7 @@ macro_rules! constructors {
 constructors! {
     usage => Usage, refused => Refused, missing => Missing, exists => Exists, expired => Expired, busy => Busy,
     full => Full, damaged => Damaged, version => Version, device => Device, disconnected => Disconnected,
-    restarted => Restarted,
+    restarted => Restarted, forbidden => Forbidden, stale => Stale,
 }
 
 impl fmt::Display for Error {

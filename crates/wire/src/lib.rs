@@ -3,12 +3,14 @@
 //! - [`frame`]: the 64 bytes before everything, their bounds and their byte table.
 //! - [`reader`] and [`writer`]: frames from and to a blocking stream, payloads without a copy.
 //! - [`handshake`]: the first two frames of a connection.
+//! - [`capability`]: who may do what to an object, and the proof of it that goes with each command.
 //! - [`command`]: what is asked after that, and what is answered; [`object`] and [`heap`]: the same of objects
 //!   and of records of heaps.
 //!
 //! Invariants: nothing is allocated for a length before it has been checked against its bound; every byte is under
 //! a CRC32C; after the first error of a connection nothing more is read from it or written to it.
 
+pub mod capability;
 mod checksum;
 pub mod command;
 pub mod frame;

@@ -9,13 +9,16 @@ use std::sync::{Arc, Mutex};
 
 const HEAP: &str = "/heap";
 
+/// Which requests.
+type Kinds = fn(&HeapAsk) -> bool;
+
 /// How links break, and when.
 #[derive(Default)]
 struct Plan {
     /// The links of which none is made.
     refused: u32,
     /// Links break with this at a request of this kind, before it is answered.
-    breaks: Option<(fn(&HeapAsk) -> bool, Error)>,
+    breaks: Option<(Kinds, Error)>,
     links: u32,
     /// Records that were put over all links.
     put: u64,
