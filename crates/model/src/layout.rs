@@ -6,10 +6,12 @@
 //! engine, 2011, which read and wrote its files.)
 //!
 //! Each target has one *component*: its bytes of the file, one unit of each stripe of its group behind the other.
-//! [`address`] says where a byte lies and which byte lies somewhere; [`parity`] computes what is lost. No I/O.
+//! [`address`] says where a byte lies and which byte lies somewhere, [`update`] what has to be read to write it or to do
+//! without it; [`parity`] computes what is lost. No I/O.
 
 pub mod address;
 pub mod parity;
+pub mod update;
 
 use crate::error::{Error, Result};
 use crate::size::Bytes;
