@@ -594,3 +594,22 @@ fn slots(first: u64, count: u64) -> u64 {
     };
     (first..first + count).map(of).sum()
 }
+
+#[test]
+fn what_was_freed_in_commits_on_the_way_stays_freed_and_is_said() {
+    let place = with_heap("256MiB");
+    let records: Vec<Vec<u8>> = (0..3000u32).map(|n| n.to_le_bytes().to_vec()).collect();
+    let ids = put(&place, "/h", &records, &["--root", "last"]);
+    let bad = format!("{}\n{}\n", ids.join("\n"), ids[0]);
+    let every = ["heap", "free", "/h", "-", "--commit-every", "1000"];
+    place.refused_fed(&every, bad.as_bytes(), 1, &[&ids[0], "of /h 2 048 records were freed before"]);
+    assert_eq!(used(&place, "/h"), 3000 - 2048);
+    place.ok(&["heap", "commit", "/h", "--root", "none"]);
+    assert_eq!(place.ok(&["heap", "free", "/h", &ids[2048], &ids[2999]]).trim(), "Freed 2 records of /h.");
+    // A root that is named is committed, also where nothing is put.
+    let root = ["heap", "put", "/h", "--root", &ids[2500]];
+    let before = commit(&place, "/h");
+    place.ok_fed(&root, b"");
+    assert_eq!(json(&place.ok(&["heap", "stat", "/h", "--json"]))["root"], ids[2500].as_str());
+    assert_eq!(commit(&place, "/h"), before + 1);
+}

@@ -106,6 +106,11 @@ impl Memory {
         self.lost.borrow_mut().insert(at.0 / 4096);
     }
 
+    /// Everything can be read again.
+    pub(crate) fn find_again(&self) {
+        self.lost.borrow_mut().clear();
+    }
+
     /// What it was asked for since the last call.
     pub(crate) fn log(&self) -> Vec<Op> {
         self.log.take()
@@ -153,7 +158,7 @@ impl Device for Memory {
             self.lost.borrow().range(offset.0 / 4096..(offset.0 + buffer.len() as u64).div_ceil(4096)).count() > 0;
         Box::pin(async move {
             done.await;
-            (buffer, if is_lost { Err(Error::damaged("a page cannot be read")) } else { Ok(()) })
+            (buffer, if is_lost { Err(Error::device("a page cannot be read")) } else { Ok(()) })
         })
     }
 

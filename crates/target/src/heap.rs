@@ -20,6 +20,7 @@ pub mod classes;
 mod commit;
 pub mod gather;
 mod hot;
+mod lost;
 mod open;
 mod output;
 mod places;
@@ -206,7 +207,7 @@ impl Heap {
     async fn put_in(self: &Rc<Self>, eye: &Eye, class: Class, bytes: &[u8], what: What) -> Result<RecordId> {
         let is_commit = matches!(eye, Eye::Commit);
         let slot = match self.take_slot(eye, class).await {
-            Err(full) if full.kind == Kind::Full && is_commit => self.take_reserved(class).ok_or(full)?,
+            Err(full) if full.kind == Kind::Full && is_commit => self.take_reserved(bytes.len()).ok_or(full)?,
             slot => slot?,
         };
         let (id, is_full) = self.work.borrow_mut().cache_record(self.stamp, eye, slot, bytes, what);
@@ -342,9 +343,10 @@ impl Heap {
         }
         let per_group = self.work.borrow().space.units_per_group();
         let groups = short.units.div_ceil(per_group);
-        let taken = self.core.grow_heap(self.stamp.heap, groups).await?;
+        let all = self.core.grow_heap(self.stamp.heap, groups).await?;
         let mut work = self.work.borrow_mut();
-        work.space.add(&taken);
+        // Also those that came by a growth whose end nobody waited for.
+        work.space = Space::new(self.core.layout(), all);
         let units = work.space.units();
         work.allocation.set_units(units);
         Ok(())

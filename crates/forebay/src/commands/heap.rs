@@ -81,6 +81,9 @@ pub struct FreeArgs {
     /// The records; - reads their ids from standard input, one a line
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
+    /// Commit after so many records, about, and at the end; without, once at the end, so that all are freed or none
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    commit_every: Option<u64>,
 }
 
 /// The root to be.
@@ -161,26 +164,54 @@ fn free(context: &mut Context, args: &FreeArgs) -> Result<()> {
     let mut ids = Ids::new(&args.ids, &stop)?;
     context.with_cluster(|context, cluster| {
         let mut heap = open(cluster, &args.name)?;
-        let mut freed = 0;
-        let committed = free_all(&mut heap, &mut ids, &stop, &mut freed);
-        let commit = committed.inspect_err(|_| abort(&mut heap))?;
+        let mut freeing = Freeing { every: args.commit_every.unwrap_or(u64::MAX), ..Freeing::default() };
+        let all = freeing.all(&mut heap, &mut ids, &stop);
+        all.inspect_err(|_| abort(&mut heap)).map_err(|error| match freeing.committed {
+            0 => error,
+            count => {
+                let first = human::some(count, "record");
+                Error { message: format!("{}; of {} {first} were freed before", error.message, args.name), ..error }
+            }
+        })?;
+        let Freeing { committed, commit, .. } = freeing;
         if context.json {
-            return context.out.json(&json!({ "name": args.name, "freed": freed, "commit": commit }));
+            return context.out.json(&json!({ "name": args.name, "freed": committed, "commit": commit }));
         }
-        context.out.line(format_args!("Freed {} of {}.", human::some(freed, "record"), args.name))
+        context.out.line(format_args!("Freed {} of {}.", human::some(committed, "record"), args.name))
     })
 }
 
-/// Frees all of it; the commit, if there was anything to free.
-fn free_all(heap: &mut Heap, ids: &mut Ids, stop: &Stop, freed: &mut u64) -> Result<Option<u64>> {
-    while let Some(some) = ids.next_some()? {
-        if stop.is_set() {
-            return Err(stopped().of(format!("freeing records of {}", heap.name())));
+/// How far records are freed.
+#[derive(Default)]
+struct Freeing {
+    /// Records after which there is a commit.
+    every: u64,
+    freed: u64,
+    committed: u64,
+    /// The last commit.
+    commit: Option<u64>,
+}
+
+impl Freeing {
+    fn all(&mut self, heap: &mut Heap, ids: &mut Ids, stop: &Stop) -> Result<()> {
+        while let Some(some) = ids.next_some()? {
+            if stop.is_set() {
+                return Err(stopped().of(format!("freeing records of {}", heap.name())));
+            }
+            heap.free(&some)?;
+            self.freed += some.len() as u64;
+            if self.freed - self.committed >= self.every {
+                self.commit(heap)?;
+            }
         }
-        heap.free(&some)?;
-        *freed += some.len() as u64;
+        if self.freed > self.committed { self.commit(heap) } else { Ok(()) }
     }
-    if *freed == 0 { Ok(None) } else { heap.commit(NewRoot::Same).map(Some) }
+
+    fn commit(&mut self, heap: &mut Heap) -> Result<()> {
+        self.commit = Some(heap.commit(NewRoot::Same)?);
+        self.committed = self.freed;
+        Ok(())
+    }
 }
 
 fn commit(context: &mut Context, args: &CommitArgs) -> Result<()> {

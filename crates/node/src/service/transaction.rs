@@ -5,7 +5,7 @@
 
 use crate::turns::Turns;
 use forebay_model::heap::RecordId;
-use forebay_model::{Error, Kind, Result};
+use forebay_model::{Error, Result};
 use forebay_target::Heap;
 use forebay_target::heap::{Session, Writer};
 use forebay_wire::heap::{MOST_UNCOMMITTED, NewRoot};
@@ -57,7 +57,7 @@ impl Transaction {
         }
         Err(Error::busy(format!(
             "{count} records were put and freed without a commit, and with {more} more they are over the \
-             {MOST_UNCOMMITTED} that may be; commit before (nothing was changed)"
+             {MOST_UNCOMMITTED} that may be; commit more often, with `--commit-every` (nothing was changed)"
         )))
     }
 
@@ -109,13 +109,7 @@ impl Transaction {
             }
             self.writer.check(id).await?;
         }
-        self.writer.merge().await.map_err(|error| match error.kind {
-            Kind::Missing => Error::missing(format!(
-                "{}; somebody else has freed it since it was freed here (nothing was changed)",
-                error.message
-            )),
-            _ => error,
-        })?;
+        self.writer.merge().await?;
         match self.heap.commit(root).await {
             Ok(commit) => Ok(commit),
             Err(error) => {

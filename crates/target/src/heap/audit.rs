@@ -5,16 +5,16 @@
 //! its place with another one, is *used twice*. There must be none of either. Memory: 8 bytes for each part and each record
 //! that keeps a commit, twice.
 
-use super::Heap;
 use super::allocation::Slot;
 use super::allocator::Allocator;
 use super::chain::{Chain, ids};
 use super::classes::{BLOCK_SLOTS, BLOCKS};
 use super::gather;
 use super::open::Closed;
-use super::root::Root;
+use super::root::{PAGE, Root};
 use super::slot::{self, Role, Stamp};
 use super::space::Space;
+use super::{Heap, lost};
 use crate::scrub::Pace;
 use crate::target::Core;
 use forebay_env::Buffer;
@@ -22,6 +22,7 @@ use forebay_model::heap::{HeapMode, RecordId};
 use forebay_model::scrub::Finding;
 use forebay_model::{Bytes, Error, Kind, Result};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Bytes that are read at once, about.
@@ -230,8 +231,23 @@ impl Closed<'_> {
     /// Bytes that need not begin or end where pages do.
     async fn read_pages(&self, at: u64, length: u64) -> Result<Vec<u8>> {
         let pages = gather::pages(&(at..at + length));
-        let bytes = self.read(Bytes(pages.start), Bytes(pages.end - pages.start)).await?;
+        let bytes = match self.read(Bytes(pages.start), Bytes(pages.end - pages.start)).await {
+            Err(error) if error.kind == Kind::Damaged => self.read_by_pages(pages.clone()).await?,
+            bytes => bytes?,
+        };
         Ok(bytes[(at - pages.start) as usize..][..length as usize].to_vec())
+    }
+
+    /// Reads what can be read of these pages, and zeros where that is lost, which are no record.
+    async fn read_by_pages(&self, pages: Range<u64>) -> Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity((pages.end - pages.start) as usize);
+        for page in pages.step_by(PAGE) {
+            match self.read(Bytes(page), Bytes(PAGE as u64)).await {
+                Err(error) if error.kind == Kind::Damaged => bytes.resize(bytes.len() + PAGE, 0),
+                read => bytes.extend(read?),
+            }
+        }
+        Ok(bytes)
     }
 
     /// What lies in the slot of a record of the newest commit.
@@ -324,6 +340,23 @@ impl Heap {
         Ok(true)
     }
 
+    /// Page by page, where not all of it can be read.
+    async fn scrub_pages(&self, place: Bytes, length: Bytes, pace: &mut Pace, bytes: &mut Vec<u8>) -> Result<()> {
+        for page in (place.0..(place + length).0).step_by(PAGE) {
+            let buffer = Buffer::alone(Bytes(PAGE as u64))?;
+            let (buffer, result) = self.core.disk.read_background(Bytes(page), buffer).await;
+            pace.moved(Bytes(PAGE as u64)).await;
+            match result.map_err(|error| lost::meaning(&self.core.disk, error)) {
+                Err(error) if error.kind == Kind::Damaged => bytes.resize(bytes.len() + PAGE, 0),
+                result => {
+                    result?;
+                    bytes.extend_from_slice(&buffer);
+                }
+            }
+        }
+        Ok(())
+    }
+
     async fn scrub_piece(&self, piece: &Piece, pace: &mut Pace) -> Result<Vec<(Slot, u64)>> {
         let pages = gather::pages(&(piece.at..piece.at + piece.length));
         let runs = self.work.borrow().space.runs(Bytes(pages.start), Bytes(pages.end - pages.start));
@@ -334,8 +367,7 @@ impl Heap {
             match result {
                 Ok(()) => bytes.extend_from_slice(&buffer),
                 // What cannot be read holds no record.
-                Err(error) if error.kind == Kind::Damaged => bytes.resize(bytes.len() + length.0 as usize, 0),
-                Err(error) => return Err(error),
+                Err(_) => self.scrub_pages(place, length, pace, &mut bytes).await?,
             }
         }
         let bytes = &bytes[(piece.at - pages.start) as usize..];

@@ -88,12 +88,14 @@ impl Heap {
             None => self.commit_alone(root).await,
             Some(failure) => Err(failure),
         };
-        let reserved = self.reserve().await;
+        // Nobody goes on beside what has failed.
+        let result = result.inspect_err(|error| self.fail(error));
+        self.reserve().await.unwrap_or_else(|error| self.fail(&error));
         self.work.borrow_mut().committing = false;
         self.changed.notify();
         // Who waited has a turn before the next commit of the same user.
         yield_now().await;
-        reserved.and(result).inspect_err(|error| self.fail(error))
+        result
     }
 
     async fn commit_alone(self: &Rc<Self>, root: Option<RecordId>) -> Result<u64> {
@@ -134,13 +136,13 @@ impl Heap {
     pub(super) async fn reserve(self: &Rc<Self>) -> Result<()> {
         let body = {
             let work = self.work.borrow();
-            let keeps = work.last.settings.mode == HeapMode::ReadWrite && work.keeps();
+            let keeps = work.last.settings.mode == HeapMode::ReadWrite && work.keeps() && work.failure.is_none();
             keeps.then(|| work.last.body().len() + BODY_GROWS)
         };
         let Some(body) = body else { return Ok(()) };
         let classes = chain::classes(body);
         let mut missing: Vec<Class> = (0..RESERVED).flat_map(|_| classes.iter().copied()).collect();
-        {
+        let others = {
             let work = &mut *self.work.borrow_mut();
             let mut had = std::mem::take(&mut work.reserved);
             missing.retain(|class| match had.iter().position(|(its, _)| its == class) {
@@ -150,8 +152,8 @@ impl Heap {
                 }
                 None => true,
             });
-            had.into_iter().for_each(|(_, slot)| work.allocation.free_hidden(slot));
-        }
+            had
+        };
         for class in missing {
             match self.take_slot(&Eye::Commit, class).await {
                 Ok(slot) => {
@@ -159,28 +161,33 @@ impl Heap {
                     work.allocation.hide(slot);
                     work.reserved.push((class, slot));
                 }
-                // There are none for anybody: what is there has to do.
-                Err(error) if error.kind == Kind::Full => return Ok(()),
+                // There are none for anybody: what is there has to do, of whatever size.
+                Err(error) if error.kind == Kind::Full => {
+                    self.work.borrow_mut().reserved.extend(others);
+                    return Ok(());
+                }
                 Err(error) => return Err(error),
             }
         }
+        let work = &mut *self.work.borrow_mut();
+        others.into_iter().for_each(|(_, slot)| work.allocation.free_hidden(slot));
         Ok(())
     }
 
     /// A slot that is left for a commit. It is lent: only to a commit with which the time of others is over, so that what
     /// they have comes back when it can be written over; and the last ones only where some comes back at once.
-    pub(super) fn take_reserved(&self, class: Class) -> Option<Slot> {
+    pub(super) fn take_reserved(&self, length: usize) -> Option<Slot> {
         let (work, now) = (&mut *self.work.borrow_mut(), self.core.disk.env().clock.wall());
         let over = work.over(now);
         let oldest = work.retained.get(over).map_or(work.last.commit, |kept| kept.commit);
         let seen = work.views.keys().next().copied().unwrap_or(u64::MAX);
+        let fits = |(nth, (class, _)): (usize, &(Class, Slot))| (class.most() >= length).then_some((*class, nth));
+        let (class, at) = work.reserved.iter().enumerate().filter_map(fits).min()?;
         let is_repaid = work.allocation.releases(oldest.min(seen), class);
-        let one = chain::classes(work.last.body().len() + BODY_GROWS).iter().filter(|its| **its == class).count();
-        let has_more = work.reserved.iter().filter(|(its, _)| *its == class).count() > one;
+        let has_more = work.reserved.len() > chain::classes(work.last.body().len() + BODY_GROWS).len();
         if work.going.is_empty() && over == 0 || !is_repaid && !has_more {
             return None;
         }
-        let at = work.reserved.iter().position(|(its, _)| *its == class)?;
         let (_, slot) = work.reserved.swap_remove(at);
         work.allocation.reveal(slot);
         Some(slot)

@@ -13,7 +13,7 @@ use super::space::Space;
 use super::tags::Tags;
 use super::units::Units;
 use super::view::Eye;
-use super::{Heap, HeapOptions, UNIT, Work};
+use super::{Heap, HeapOptions, UNIT, Work, lost};
 use crate::gate::Gate;
 use crate::layout::Layout;
 use crate::promise::Signal;
@@ -38,7 +38,7 @@ impl Closed<'_> {
     pub(super) async fn read(&self, at: Bytes, length: Bytes) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(length.0 as usize);
         for (place, length) in self.space.runs(at, length) {
-            let (buffer, result) = self.core.disk.read(self.stream, place, Buffer::alone(length)?).await;
+            let (buffer, result) = lost::read(&self.core.disk, self.stream, place, Buffer::alone(length)?).await;
             result?;
             bytes.extend_from_slice(&buffer);
         }

@@ -3,7 +3,7 @@
 
 use super::allocation::Slot;
 use super::gather::{self, Gaps, Run};
-use super::{Heap, cache};
+use super::{Heap, cache, lost};
 use crate::coalesce;
 use forebay_env::Buffer;
 use forebay_model::{Bytes, Kind, Result};
@@ -127,7 +127,7 @@ impl Heap {
                 self.work.borrow_mut().counters.read_back += 1;
                 let (read, result) = self.core.disk.read(self.stream, place, buffer).await;
                 buffer = read;
-                match result {
+                match result.map_err(|error| lost::meaning(&self.core.disk, error)) {
                     Err(error) if error.kind == Kind::Damaged && beside == Beside::MayBeLost => {
                         self.read_by_blocks(place, &mut buffer).await?;
                     }
@@ -144,19 +144,25 @@ impl Heap {
         Ok(())
     }
 
-    /// Reads what can be read, and nothing where that is lost.
+    /// Reads what can be read, and nothing where that is lost: where the device can be read otherwise.
     async fn read_by_blocks(&self, place: Bytes, bytes: &mut [u8]) -> Result<()> {
         let block = self.core.disk.geometry().block;
         for (nth, to) in (0..).zip(bytes.chunks_mut(block.0 as usize)) {
-            let (read, result) =
-                self.core.disk.read(self.stream, place + block * nth, Buffer::alone(Bytes(to.len() as u64))?).await;
+            let buffer = Buffer::alone(Bytes(to.len() as u64))?;
+            let (read, result) = lost::read(&self.core.disk, self.stream, place + block * nth, buffer).await;
             match result {
                 Ok(()) => to.copy_from_slice(&read),
-                Err(error) if error.kind == Kind::Damaged => to.fill(0),
+                Err(error) if error.kind == Kind::Damaged && self.is_readable().await => to.fill(0),
                 Err(error) => return Err(error),
             }
         }
         Ok(())
+    }
+
+    /// Whether the last root can be read: then what cannot is lost, and it is not the way to the device.
+    async fn is_readable(&self) -> bool {
+        let root = super::root::root_at(self.work.borrow().which).0;
+        self.read(root..root + super::root::PAGE as u64, |_, _| ()).await.is_ok()
     }
 
     /// Lays those records of a run that lie `here` over what is there, each padded to its whole slot.

@@ -1,10 +1,10 @@
 //! Reading records: from the write cache, from those that were read lately, or from the device; many of them sorted by
 //! where they lie, in as few reads as gaps allow.
 
-use super::Heap;
 use super::gather;
 use super::slot::{self, Role};
 use super::view::Eye;
+use super::{Heap, lost};
 use crate::coalesce;
 use forebay_env::Buffer;
 use forebay_model::heap::RecordId;
@@ -193,7 +193,7 @@ impl Heap {
                 None => Buffer::alone(length)?,
             };
             buffer.set_len(length.0 as usize);
-            let (buffer, result) = self.core.disk.read(self.stream, place, buffer).await;
+            let (buffer, result) = lost::read(&self.core.disk, self.stream, place, buffer).await;
             result
                 .map_err(|error| Error { message: format!("heap {}: {}", self.stamp.heap, error.message), ..error })?;
             have(at, &buffer);

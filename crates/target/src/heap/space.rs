@@ -17,11 +17,6 @@ impl Space {
         Space { layout, groups }
     }
 
-    /// Adds groups at the end.
-    pub fn add(&mut self, groups: &[u32]) {
-        self.groups.extend_from_slice(groups);
-    }
-
     /// Units of a group.
     pub fn units_per_group(&self) -> u32 {
         (self.layout.data(true) / UNIT) as u32

@@ -353,3 +353,28 @@ fn a_root_record_that_rotted_is_damaged_and_the_heap_opens() {
     fake.run(heap.free(ids[8])).unwrap();
     fake.run(heap.commit(Some(ids[0]))).unwrap();
 }
+
+#[test]
+fn where_a_root_or_its_page_cannot_be_read_the_other_one_is_taken_and_it_is_said() {
+    for in_page in [false, true] {
+        let (fake, target, heap) = device(Bytes::mib(64), HeapSettings::default());
+        let ids: Vec<RecordId> = (0..100).map(|n| fake.run(heap.put(&content(n, 3000))).unwrap()).collect();
+        fake.run(heap.commit(Some(ids[7]))).unwrap();
+        fake.run(heap.free(ids[8])).unwrap();
+        fake.run(heap.commit(None)).unwrap();
+        let lost = {
+            let work = heap.work.borrow();
+            let at = match in_page {
+                true => root::Root::place_at(&work.last.table, work.last.pages[0].place),
+                false => root::root_at(work.which),
+            };
+            work.space.runs(at, Bytes(4096))[0].0
+        };
+        fake.disk.lose(lost);
+        let (_target, heap) = again(&fake, target, heap);
+        assert_eq!((heap.root(), heap.complaints().len()), (Some(ids[7]), 1), "{in_page}");
+        for (n, id) in (0..).zip(&ids) {
+            assert_eq!(fake.run(heap.get(*id)).unwrap(), content(n, 3000));
+        }
+    }
+}

@@ -3,10 +3,10 @@
 
 use super::Heap;
 use super::slot::Role;
-use super::view::{Eye, Own, missing};
+use super::view::{Eye, Own};
 use crate::heap::allocation::Slot;
-use forebay_model::Result;
 use forebay_model::heap::RecordId;
+use forebay_model::{Error, Result};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -101,7 +101,9 @@ impl Writer {
         let mut work = self.heap.work.borrow_mut();
         let lost = self.own.borrow().lost.or(self.own.borrow().lost_for_now);
         if let Some(id) = lost {
-            return Err(missing(id));
+            return Err(Error::missing(format!(
+                "there is no record {id} any more: somebody else has freed it since it was freed here (nothing was changed)"
+            )));
         }
         let Own { put, freed, .. } = self.own.take();
         put.into_iter().for_each(|slot| work.allocation.reveal(slot));

@@ -13,24 +13,26 @@ impl Core {
         self.catalog.borrow().heaps.iter().map(|(number, heap)| (*number, heap.clone())).collect()
     }
 
-    /// Gives a heap `most` more groups, or as many as are free, durably.
+    /// Gives a heap `most` more groups, or as many as are free, durably: all that it has then, in their order.
     pub(crate) async fn grow_heap(self: &Rc<Self>, heap: u64, most: u32) -> Result<Vec<u32>> {
         let taken = self.take_groups(GroupClass::Heap(heap), most).await?;
-        let is_there = {
+        let all = {
             let catalog = &mut *self.catalog.borrow_mut();
             let record = catalog.heaps.get_mut(&heap);
             match record {
-                Some(record) => record.groups.extend_from_slice(&taken),
-                // It was deleted meanwhile, which did not know of these.
-                None => taken.iter().for_each(|group| catalog.groups[*group as usize] = GroupClass::Free),
+                Some(record) => {
+                    record.groups.extend_from_slice(&taken);
+                    Some(record.groups.clone())
+                }
+                None => {
+                    // It was deleted meanwhile, which did not know of these.
+                    taken.iter().for_each(|group| catalog.groups[*group as usize] = GroupClass::Free);
+                    None
+                }
             }
-            catalog.heaps.contains_key(&heap)
         };
         self.commit().await?;
-        match is_there {
-            true => Ok(taken),
-            false => Err(Error::missing("the heap was deleted while it grew")),
-        }
+        all.ok_or_else(|| Error::missing("the heap was deleted while it grew"))
     }
 }
 

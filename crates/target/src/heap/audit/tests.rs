@@ -129,3 +129,19 @@ fn a_part_that_is_not_where_its_list_says_is_damage() {
     assert_eq!((found.leaked, found.twice, found.records, found.damaged), (0, 0, 1, 1));
     assert!(found.damage[0].what.contains("of a chained record"), "{found:?}");
 }
+
+#[test]
+fn what_cannot_be_read_is_told_and_all_else_is_looked_over() {
+    let (fake, target, heap) = heap(HeapSettings::default());
+    let ids = fill(&fake, &heap);
+    fake.disk.lose(place(&heap, ids[700]));
+    assert_eq!(fake.run(heap.get(ids[700])).unwrap_err().kind, Kind::Damaged);
+    let options = Options { rate: None, span: Duration::from_secs(600), anew: true };
+    let scrubbed = fake.run(target.scrub(options)).unwrap();
+    assert!(scrubbed.finished && !scrubbed.found.is_empty(), "{scrubbed:?}");
+    drop((target, heap));
+    fake.kill();
+    let found = look_over(&fake);
+    assert!(found.damaged > 0 && found.damaged < 20, "those of one page: {found:?}");
+    assert_eq!((found.records + found.damaged, found.twice), (ids.len() as u64, 0));
+}

@@ -84,3 +84,26 @@ fn a_page_that_cannot_be_read_costs_what_lay_on_it_and_nothing_else() {
         }
     }
 }
+
+#[test]
+fn where_nothing_can_be_read_nothing_of_others_is_written_over() {
+    let (fake, target, heap) = heap(HeapOptions::default());
+    let ids: Vec<RecordId> = (0..100).map(|n| fake.run(heap.put(&[n; 500])).unwrap()).collect();
+    fake.run(heap.commit(None)).unwrap();
+    (0..100).step_by(2).for_each(|n| fake.run(heap.free(ids[n])).unwrap());
+    (0..2).for_each(|_| assert!(fake.run(heap.commit(None)).is_ok()));
+    let (target, heap) = again(&fake, target, heap);
+    let first = lies(&heap, ids[1]).start;
+    (0..20).for_each(|page| fake.disk.lose(on_device(&heap, first + page * 4096)));
+    let root = crate::heap::root::root_at(heap.work.borrow().which);
+    fake.disk.lose(on_device(&heap, root.0));
+    for n in 0..50 {
+        fake.run(heap.put(&[n; 500])).unwrap();
+    }
+    assert_eq!(fake.run(heap.commit(None)).unwrap_err().kind, Kind::Damaged);
+    fake.disk.find_again();
+    let (_target, heap) = again(&fake, target, heap);
+    for n in (1..100).step_by(2) {
+        assert_eq!(fake.run(heap.get(ids[n])).unwrap(), [n as u8; 500]);
+    }
+}
