@@ -258,6 +258,13 @@ fn where_the_slots_run_out_in_which_commits_are_kept_it_goes_on_when_older_ones_
     }
     let last = heap.status().last.commit;
     assert_eq!(fake.run(heap.commit(Some(root))).unwrap_err().kind, Kind::Full);
+    // As if it took larger slots to keep the next commits: there are none, and these are not given away for them.
+    let reserved = heap.work.borrow().reserved.len();
+    let tables = heap.work.borrow().last.table.len();
+    heap.work.borrow_mut().last.table.extend([5_000_000; 300]);
+    fake.run(heap.reserve()).unwrap();
+    heap.work.borrow_mut().last.table.truncate(tables);
+    assert_eq!((reserved, heap.work.borrow().reserved.len()), (8, 8));
     for round in 0..30 {
         fake.wait(HOUR);
         let commit = fake.run(heap.commit(Some(root)));
