@@ -96,6 +96,8 @@ pub(crate) struct Memory {
     free_at: Cell<Moment>,
     log: RefCell<Vec<Op>>,
     fail_writes: Cell<bool>,
+    /// Reads that have not ended, and the most that there were since [`Memory::most_reads`].
+    reads: Rc<Cell<(usize, usize)>>,
     /// Pages that cannot be read before they are written again.
     lost: RefCell<BTreeSet<u64>>,
 }
@@ -104,6 +106,13 @@ impl Memory {
     /// The page in which this byte lies cannot be read before it is written again.
     pub(crate) fn lose(&self, at: Bytes) {
         self.lost.borrow_mut().insert(at.0 / 4096);
+    }
+
+    /// How many reads were under way at once since the last call.
+    pub(crate) fn most_reads(&self) -> usize {
+        let (now, most) = self.reads.get();
+        self.reads.set((now, now));
+        most
     }
 
     /// Everything can be read again.
@@ -147,6 +156,9 @@ impl Device for Memory {
 
     fn read(&self, offset: Bytes, mut buffer: Buffer) -> DeviceFuture<(Buffer, Result<()>)> {
         let done = self.done(Op::Read(offset), buffer.len());
+        let (now, most) = self.reads.get();
+        self.reads.set((now + 1, most.max(now + 1)));
+        let reads = self.reads.clone();
         let pages = self.pages.borrow();
         for (i, part) in buffer.chunks_mut(4096).enumerate() {
             match pages.get(&(offset.0 / 4096 + i as u64)) {
@@ -158,6 +170,7 @@ impl Device for Memory {
             self.lost.borrow().range(offset.0 / 4096..(offset.0 + buffer.len() as u64).div_ceil(4096)).count() > 0;
         Box::pin(async move {
             done.await;
+            reads.set((reads.get().0 - 1, reads.get().1));
             (buffer, if is_lost { Err(Error::device("a page cannot be read")) } else { Ok(()) })
         })
     }
@@ -218,6 +231,7 @@ impl Fake {
             free_at: Cell::new(Moment(0)),
             log: RefCell::default(),
             fail_writes: Cell::new(false),
+            reads: Rc::default(),
             lost: RefCell::default(),
         };
         Fake { executor: Executor::new(|| ()), time, disk: Rc::new(disk), random: Rc::new(Numbers(Cell::new(7))) }

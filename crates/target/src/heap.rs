@@ -31,6 +31,8 @@ pub mod slot;
 pub mod slot_map;
 pub(crate) mod space;
 mod tags;
+#[cfg(test)]
+mod testing;
 pub mod units;
 mod view;
 mod writer;

@@ -191,8 +191,8 @@ impl Striping {
     pub fn instead_of(&self, piece: &Piece, size: Bytes, lost: &[u32]) -> Result<Vec<Extent>> {
         let length = Bytes(piece.bytes.end - piece.bytes.start);
         if self.raid() != Raid::Five {
-            let copies = (0..self.raid().copies()).map(|copy| piece.place.component + copy);
-            let left = copies.into_iter().find(|component| !lost.contains(component));
+            let mut copies = (0..self.raid().copies()).map(|copy| piece.place.component + copy);
+            let left = copies.find(|component| !lost.contains(component));
             let stripe = self.stripe_of(Bytes(piece.bytes.start));
             let Some(component) = left else {
                 return Err(self.check_lost(stripe, lost, &piece.bytes).expect_err("it is lost"));

@@ -12,8 +12,8 @@ use std::rc::Rc;
 /// Bytes before the ids in the list of a chained record's parts, and bytes of an id.
 const HEADER: usize = 9;
 const ID: usize = 8;
-/// Parts that are read at once.
-const AT_ONCE: usize = 128;
+/// Parts that are read at once: as many as make up the reads that are under way at the same time, 8 MiB.
+const AT_ONCE: usize = 1024;
 
 /// The list of the parts of a chained record.
 pub(super) struct Chain {

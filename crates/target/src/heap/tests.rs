@@ -1,4 +1,5 @@
 use super::allocation::Slot;
+use super::testing::{NAME, again, fresh, used};
 use super::{Heap, HeapOptions, gather, root};
 use crate::Target;
 use crate::catalog::GroupClass;
@@ -10,22 +11,8 @@ use forebay_model::{Bytes, Kind};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-const NAME: &str = "/heap";
-
 fn device(size: Bytes, settings: HeapSettings) -> (Fake, Rc<Target>, Rc<Heap>) {
-    let fake = Fake::new(size, false);
-    let target = fake.target();
-    let heap = fake.run(target.create_heap(NAME, settings, HeapOptions::default())).unwrap();
-    (fake, target, heap)
-}
-
-/// The heap after `kill -9`.
-fn again(fake: &Fake, target: Rc<Target>, heap: Rc<Heap>) -> (Rc<Target>, Rc<Heap>) {
-    drop((target, heap));
-    fake.kill();
-    let target = fake.run(Target::open(fake.env())).unwrap();
-    let heap = fake.run(target.heap(NAME, HeapOptions::default())).unwrap();
-    (target, heap)
+    fresh(size, settings, HeapOptions::default())
 }
 
 fn content(n: u64, length: usize) -> Vec<u8> {
@@ -217,7 +204,7 @@ fn it_has_what_a_plain_map_has_through_commits_aborts_and_kills() {
         for id in gone.iter().filter(|id| !now.contains_key(id)) {
             assert_eq!(fake.run(heap.get(*id)).unwrap_err().kind, Kind::Missing, "{id}");
         }
-        let used: u64 = heap.status().classes.iter().map(|class| class.used).sum();
+        let used = used(&heap);
         let slots: usize =
             now.values().map(|bytes| if bytes.len() <= 8182 { 1 } else { 1 + bytes.len().div_ceil(8182) }).sum();
         assert_eq!(used - heap.status().archive_slots, slots as u64, "none is lost, none is there twice");

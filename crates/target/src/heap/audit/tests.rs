@@ -2,6 +2,7 @@ use super::{HeapFound, finding, rotted};
 use crate::Target;
 use crate::fake::Fake;
 use crate::heap::allocation::Slot;
+use crate::heap::testing::{fresh, used};
 use crate::heap::{Heap, HeapOptions, gather};
 use crate::scrub::Options;
 use crate::verify::verify;
@@ -11,10 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 fn heap(settings: HeapSettings) -> (Fake, Rc<Target>, Rc<Heap>) {
-    let fake = Fake::new(Bytes::mib(64), false);
-    let target = fake.target();
-    let heap = fake.run(target.create_heap("/heap", settings, HeapOptions::default())).unwrap();
-    (fake, target, heap)
+    fresh(Bytes::mib(64), settings, HeapOptions::default())
 }
 
 /// Records of all kinds, some of them freed, in several commits.
@@ -51,7 +49,7 @@ fn of_a_whole_heap_nothing_is_leaked_or_used_twice() {
     for settings in [eager, kept, HeapSettings { mode: HeapMode::Worm, ..eager }] {
         let (fake, target, heap) = heap(settings);
         let ids = fill(&fake, &heap);
-        let used: u64 = heap.status().classes.iter().map(|class| class.used).sum();
+        let used = used(&heap);
         let commit = heap.status().last.commit;
         drop((target, heap));
         fake.kill();

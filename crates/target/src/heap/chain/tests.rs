@@ -3,6 +3,7 @@ use crate::Target;
 use crate::fake::Fake;
 use crate::heap::allocation::Slot;
 use crate::heap::slot::Role;
+use crate::heap::testing::{self, fresh, used};
 use crate::heap::view::Eye;
 use crate::heap::{Heap, HeapOptions};
 use crate::verify::verify;
@@ -13,25 +14,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 fn heap(keep: Duration) -> (Fake, Rc<Target>, Rc<Heap>) {
-    let fake = Fake::new(Bytes::mib(128), false);
-    let target = fake.target();
-    let settings = HeapSettings { threshold: 1, keep, ..HeapSettings::default() };
-    let heap = fake.run(target.create_heap("/heap", settings, HeapOptions::default())).unwrap();
-    (fake, target, heap)
+    fresh(Bytes::mib(128), HeapSettings { threshold: 1, keep, ..HeapSettings::default() }, HeapOptions::default())
 }
 
+/// After a kill, and a look at whether anything is leaked or used twice.
 fn again(fake: &Fake, target: Rc<Target>, heap: Rc<Heap>) -> (Rc<Target>, Rc<Heap>) {
-    drop((target, heap));
-    fake.kill();
+    let (target, heap) = testing::again(fake, target, heap);
     let found = fake.run(verify(fake.env(), &mut |_, _| ())).unwrap();
     assert_eq!((found.heaps[0].leaked, found.heaps[0].twice, &found.heaps[0].damage), (0, 0, &vec![]));
-    let target = fake.run(Target::open(fake.env())).unwrap();
-    let heap = fake.run(target.heap("/heap", HeapOptions::default())).unwrap();
     (target, heap)
-}
-
-fn used(heap: &Heap) -> u64 {
-    heap.status().classes.iter().map(|class| class.used).sum()
 }
 
 #[test]
@@ -139,4 +130,17 @@ fn a_large_record_whose_put_is_given_up_leaves_nothing() {
     assert_eq!(heap.work.borrow().allocation.get(Slot::of(id).allocator).hidden(), 0);
     fake.run(heap.commit(Some(id))).unwrap();
     assert_eq!(fake.run(heap.get(id)).unwrap(), [1; 100_000]);
+}
+
+#[test]
+fn the_parts_of_a_large_record_are_read_at_the_same_time() {
+    let (fake, target, heap) = heap(Duration::ZERO);
+    let bytes: Vec<u8> = (0..10_000_000u32).map(|at| (at >> 8) as u8).collect();
+    let id = fake.run(heap.put(&bytes)).unwrap();
+    fake.run(heap.commit(None)).unwrap();
+    let (_target, heap) = again(&fake, target, heap);
+    fake.disk.most_reads();
+    assert_eq!(fake.run(heap.get(id)).unwrap(), bytes);
+    let most = fake.disk.most_reads();
+    assert!(most > 1, "one after the other");
 }

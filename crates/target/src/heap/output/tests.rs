@@ -2,17 +2,14 @@ use crate::Target;
 use crate::fake::Fake;
 use crate::heap::allocation::Slot;
 use crate::heap::gather::{self, Gaps, Run};
+use crate::heap::testing::{again, fresh};
 use crate::heap::{Heap, HeapOptions};
 use forebay_model::heap::{HeapSettings, RecordId};
 use forebay_model::{Bytes, Kind};
 use std::rc::Rc;
 
 fn heap(options: HeapOptions) -> (Fake, Rc<Target>, Rc<Heap>) {
-    let fake = Fake::new(Bytes::mib(128), false);
-    let target = fake.target();
-    let settings = HeapSettings { threshold: 1, ..HeapSettings::default() };
-    let heap = fake.run(target.create_heap("/heap", settings, options)).unwrap();
-    (fake, target, heap)
+    fresh(Bytes::mib(128), HeapSettings { threshold: 1, ..HeapSettings::default() }, options)
 }
 
 fn lies(heap: &Heap, id: RecordId) -> std::ops::Range<u64> {
@@ -21,15 +18,6 @@ fn lies(heap: &Heap, id: RecordId) -> std::ops::Range<u64> {
 
 fn on_device(heap: &Heap, at: u64) -> Bytes {
     heap.work.borrow().space.runs(Bytes(at), Bytes(1))[0].0
-}
-
-/// After `kill -9`, which leaves nothing in any cache.
-fn again(fake: &Fake, target: Rc<Target>, heap: Rc<Heap>) -> (Rc<Target>, Rc<Heap>) {
-    drop((target, heap));
-    fake.kill();
-    let target = fake.run(Target::open(fake.env())).unwrap();
-    let heap = fake.run(target.heap("/heap", HeapOptions::default())).unwrap();
-    (target, heap)
 }
 
 #[test]

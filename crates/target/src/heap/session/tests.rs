@@ -1,5 +1,6 @@
 use crate::Target;
 use crate::fake::Fake;
+use crate::heap::testing::{again, fresh, used};
 use crate::heap::{Heap, HeapOptions};
 use forebay_model::heap::{HeapMode, HeapSettings, RecordId};
 use forebay_model::{Bytes, Kind, Result};
@@ -9,22 +10,11 @@ use std::time::Duration;
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn heap(settings: HeapSettings) -> (Fake, Rc<Target>, Rc<Heap>) {
-    let fake = Fake::new(Bytes::mib(128), false);
-    let target = fake.target();
-    let heap = fake.run(target.create_heap("/heap", settings, HeapOptions::default())).unwrap();
-    (fake, target, heap)
+    fresh(Bytes::mib(128), settings, HeapOptions::default())
 }
 
 fn eager(keep: Duration) -> HeapSettings {
     HeapSettings { threshold: 1, keep, ..HeapSettings::default() }
-}
-
-fn again(fake: &Fake, target: Rc<Target>, heap: Rc<Heap>) -> (Rc<Target>, Rc<Heap>) {
-    drop((target, heap));
-    fake.kill();
-    let target = fake.run(Target::open(fake.env())).unwrap();
-    let heap = fake.run(target.heap("/heap", HeapOptions::default())).unwrap();
-    (target, heap)
 }
 
 /// Replaces the record by others, one in each commit.
@@ -104,7 +94,7 @@ fn as_long_as_it_is_kept_a_commit_can_be_read_also_after_a_kill() {
     assert_eq!((status.oldest, status.archive_slots), (status.last.commit - 3, 3));
     assert_eq!(fake.run(heap.as_of(begin)).err().unwrap().kind, Kind::Missing);
     let (_target, heap) = again(&fake, target, heap);
-    let used: u64 = heap.status().classes.iter().map(|class| class.used).sum();
+    let used = used(&heap);
     assert_eq!(used, heap.status().archive_slots + 1);
 }
 
@@ -190,7 +180,6 @@ fn a_target_that_kept_commits_fill_refuses_more_whole_and_goes_on_when_they_are_
         }
     };
     assert_eq!(full.kind, Kind::Full, "{full}");
-    let used = |heap: &Rc<Heap>| heap.status().classes.iter().map(|class| class.used).sum::<u64>();
     fake.run(heap.abort()).unwrap();
     assert_eq!((heap.status().last.commit, heap.root()), (last.0, Some(last.1)));
     assert_eq!(used(&heap), heap.status().archive_slots + 1, "nothing of the commit that failed is left");

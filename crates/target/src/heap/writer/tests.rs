@@ -1,21 +1,24 @@
 use crate::Target;
 use crate::fake::Fake;
 use crate::heap::tags::Tags;
-use crate::heap::{Heap, HeapOptions};
+use crate::heap::testing::{fresh, used};
+use crate::heap::{Heap, HeapOptions, Writer};
 use forebay_model::heap::{HeapSettings, RecordId};
 use forebay_model::{Bytes, Kind};
 use std::rc::Rc;
 
 fn heap() -> (Fake, Rc<Target>, Rc<Heap>) {
-    let fake = Fake::new(Bytes::mib(64), false);
-    let target = fake.target();
-    let settings = HeapSettings { threshold: 1, ..HeapSettings::default() };
-    let heap = fake.run(target.create_heap("/heap", settings, HeapOptions::default())).unwrap();
-    (fake, target, heap)
+    fresh(Bytes::mib(64), HeapSettings { threshold: 1, ..HeapSettings::default() }, HeapOptions::default())
 }
 
-fn used(heap: &Rc<Heap>) -> u64 {
-    heap.status().classes.iter().map(|class| class.used).sum()
+/// A committed record that a writer has freed, and then another one.
+fn freed_twice(fake: &Fake, heap: &Rc<Heap>) -> (RecordId, Writer) {
+    let id = fake.run(heap.put(&[1; 3000])).unwrap();
+    fake.run(heap.commit(None)).unwrap();
+    let writer = heap.writer();
+    fake.run(writer.free(id)).unwrap();
+    fake.run(heap.free(id)).unwrap();
+    (id, writer)
 }
 
 #[test]
@@ -150,11 +153,7 @@ fn records_are_freed_all_or_none_and_the_cold_ones_are_read_together() {
 #[test]
 fn what_another_one_has_freed_is_noticed_though_its_slot_has_another_record_that_nobody_knows() {
     let (fake, _target, heap) = heap();
-    let id = fake.run(heap.put(&[1; 3000])).unwrap();
-    fake.run(heap.commit(None)).unwrap();
-    let writer = heap.writer();
-    fake.run(writer.free(id)).unwrap();
-    fake.run(heap.free(id)).unwrap();
+    let (id, writer) = freed_twice(&fake, &heap);
     (0..3).for_each(|_| assert!(fake.run(heap.commit(None)).is_ok()));
     let new = fake.run(heap.put(&[2; 3000])).unwrap();
     assert_eq!((new.allocator(), new.slot()), (id.allocator(), id.slot()));
@@ -170,11 +169,7 @@ fn what_another_one_has_freed_is_noticed_though_its_slot_has_another_record_that
 #[test]
 fn what_another_one_has_freed_and_an_abort_has_undone_is_the_writers_to_free() {
     let (fake, _target, heap) = heap();
-    let id = fake.run(heap.put(&[1; 3000])).unwrap();
-    fake.run(heap.commit(None)).unwrap();
-    let writer = heap.writer();
-    fake.run(writer.free(id)).unwrap();
-    fake.run(heap.free(id)).unwrap();
+    let (id, writer) = freed_twice(&fake, &heap);
     assert_eq!(fake.run(writer.merge()).unwrap_err().kind, Kind::Missing);
     fake.run(heap.abort()).unwrap();
     fake.run(writer.merge()).unwrap();
