@@ -1,11 +1,14 @@
 //! What is asked of a target's heaps. What one connection asks about one heap takes effect in the order in which it came.
 
+mod begun;
+
 use super::Service;
 use super::objects::LinkId;
 use super::transaction::Transaction;
 use crate::turns::{Ticket, Turns};
+use begun::Begun;
 use forebay_env::pipe::Inlet;
-use forebay_model::heap::{HeapSettings, LARGEST_RECORD, RecordId};
+use forebay_model::heap::{HeapSettings, RecordId};
 use forebay_model::ring::check_name;
 use forebay_model::{Bytes, Error, Result};
 use forebay_target::Heap;
@@ -17,9 +20,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// The most bytes of records that are put in parts and have not come to their end, of all connections.
-const MOST_BEGUN: usize = 512 << 20;
 
 /// Records that are read together before it is known how large they are.
 const AT_FIRST: usize = 256;
@@ -44,43 +44,6 @@ struct Session {
     turns: Turns,
     transaction: RefCell<Option<Rc<Transaction>>>,
     begun: RefCell<Begun>,
-}
-
-/// What came of a record that is put in parts.
-struct Begun {
-    bytes: Vec<u8>,
-    /// Of all such records.
-    all: Rc<Cell<usize>>,
-}
-
-impl Begun {
-    fn new(all: &Rc<Cell<usize>>) -> Begun {
-        Begun { bytes: Vec::new(), all: all.clone() }
-    }
-
-    fn add(&mut self, part: &[u8]) -> Result<()> {
-        if self.bytes.len() + part.len() > LARGEST_RECORD {
-            return Err(Error::usage(format!(
-                "a record has {LARGEST_RECORD} bytes at most; cut it into several, or keep it as an object (nothing was \
-                 changed)"
-            )));
-        }
-        if self.all.get() + part.len() > MOST_BEGUN {
-            return Err(Error::busy(format!(
-                "large records of others have {} already while they are put; try again (nothing was changed)",
-                Bytes(self.all.get() as u64)
-            )));
-        }
-        self.bytes.extend_from_slice(part);
-        self.all.set(self.all.get() + part.len());
-        Ok(())
-    }
-}
-
-impl Drop for Begun {
-    fn drop(&mut self) {
-        self.all.set(self.all.get() - self.bytes.len());
-    }
 }
 
 /// The large record that was last got in part, so that it is not read for each part.
@@ -113,7 +76,7 @@ pub(super) async fn delete(service: &Service, name: &str) -> Result<()> {
     let _ = service.heaps.held.borrow_mut().take_if(held);
     let sessions = service.heaps.sessions.borrow();
     for session in sessions.iter().filter(|((_, of), _)| of == name).map(|(_, session)| session) {
-        if session.begun.borrow().bytes.is_empty() {
+        if session.begun.borrow().bytes().is_empty() {
             let _ = session.transaction.borrow_mut().take_if(|transaction| transaction.is_idle());
         }
     }
@@ -229,7 +192,7 @@ fn session(service: &Service, link: LinkId, request: &HeapRequest) -> Result<(Rc
 
 /// Forgets a session that has no transaction, and of which nobody waits for a turn.
 fn forget_idle(service: &Service, session: Rc<Session>) {
-    if session.transaction.borrow().is_some() || !session.begun.borrow().bytes.is_empty() {
+    if session.transaction.borrow().is_some() || !session.begun.borrow().bytes().is_empty() {
         return;
     }
     let mut sessions = service.heaps.sessions.borrow_mut();
@@ -295,10 +258,10 @@ impl Session {
         match request.ask {
             HeapAsk::Put { lengths, from, more } => {
                 let begun = self.begun.replace(Begun::new(&service.heaps.begun));
-                if from != begun.bytes.len() as u64 {
+                if from != begun.bytes().len() as u64 {
                     return Err(Error::usage(format!(
                         "a record that goes on at byte {from} came after {} bytes of one (nothing was changed)",
-                        begun.bytes.len()
+                        begun.bytes().len()
                     )));
                 }
                 let transaction = self.transaction(service).await?;
@@ -335,7 +298,7 @@ impl Session {
     }
 
     async fn commit(&self, transaction: &Transaction, root: NewRoot) -> Result<HeapAnswer> {
-        let begun = self.begun.borrow().bytes.len();
+        let begun = self.begun.borrow().bytes().len();
         if begun > 0 {
             return Err(Error::usage(format!(
                 "{begun} bytes of a record came without its end; send the rest, or abort (nothing was changed)"
@@ -364,11 +327,11 @@ impl Session {
         if more && goes_on.is_none() {
             return Err(Error::usage("no record goes on where there is none (nothing was changed)"));
         }
-        if !begun.bytes.is_empty() {
+        if !begun.bytes().is_empty() {
             match (records.first_mut(), goes_on) {
                 (Some(first), _) => {
                     begun.add(first)?;
-                    *first = &begun.bytes;
+                    *first = begun.bytes();
                 }
                 (None, Some(part)) => {
                     begun.add(part)?;
@@ -380,7 +343,7 @@ impl Session {
                 }
             }
         }
-        let mut next = Begun::new(&begun.all);
+        let mut next = begun.next();
         next.add(goes_on.unwrap_or(&[]))?;
         let ids = transaction.put(&records).await?;
         *self.begun.borrow_mut() = next;
@@ -473,6 +436,3 @@ fn at_once(ids: &[RecordId], found: usize, room: usize, bytes: usize) -> usize {
     let fit = if bytes == 0 { AT_FIRST } else { room / bytes.div_ceil(found) };
     together.min(fit).clamp(1, ids.len())
 }
-
-#[cfg(test)]
-mod tests;
