@@ -1,6 +1,7 @@
 use crate::Target;
 use crate::fake::Fake;
 use crate::heap::allocation::Slot;
+use crate::heap::classes::SLOT_HEADER;
 use crate::heap::gather::{self, Gaps, Run};
 use crate::heap::testing::{again, fresh};
 use crate::heap::{Heap, HeapOptions};
@@ -93,5 +94,25 @@ fn where_nothing_can_be_read_nothing_of_others_is_written_over() {
     let (_target, heap) = again(&fake, target, heap);
     for n in (1..100).step_by(2) {
         assert_eq!(fake.run(heap.get(ids[n])).unwrap(), [n as u8; 500]);
+    }
+}
+
+#[test]
+fn what_is_behind_a_record_in_its_slot_is_zero_whatever_lay_there() {
+    let (fake, _target, heap) = heap(HeapOptions::default());
+    let old: Vec<RecordId> = (0..20).map(|_| fake.run(heap.put(&[0xff; 490])).unwrap()).collect();
+    fake.run(heap.commit(None)).unwrap();
+    fake.run(heap.free_many(&old)).unwrap();
+    (0..2).for_each(|_| assert!(fake.run(heap.commit(None)).is_ok()));
+    let new: Vec<RecordId> = (0..20).map(|_| fake.run(heap.put(&[1; 400])).unwrap()).collect();
+    assert!(new.iter().zip(&old).all(|(new, old)| Slot::of(*new) == Slot::of(*old)), "where the others lay");
+    fake.run(heap.commit(None)).unwrap();
+    for id in new {
+        let lies = lies(&heap, id);
+        let mut page = Vec::new();
+        fake.run(heap.read(gather::pages(&lies), |_, bytes| page.extend_from_slice(bytes))).unwrap();
+        let slot = &page[(lies.start % 4096) as usize..][..512];
+        let (record, behind) = slot[SLOT_HEADER..].split_at(400);
+        assert!(record.iter().all(|byte| *byte == 1) && behind.iter().all(|byte| *byte == 0), "{id}");
     }
 }
