@@ -25,6 +25,7 @@ mod open;
 mod output;
 mod places;
 mod read;
+mod reserve;
 pub mod root;
 mod session;
 pub mod slot;
@@ -198,7 +199,7 @@ impl Heap {
             )));
         }
         // What keeps a commit takes slots like those that are reserved for it.
-        let grows = if matches!(eye, Eye::Commit) { commit::BODY_GROWS } else { 0 };
+        let grows = if matches!(eye, Eye::Commit) { reserve::BODY_GROWS } else { 0 };
         match Class::holding(bytes.len() + grows) {
             Some(class) => self.put_in(eye, class, bytes, What::Whole).await,
             None => self.put_large(eye, bytes).await,

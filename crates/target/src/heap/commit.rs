@@ -7,11 +7,10 @@
 //! is the last one. It is freed by the first commit after its time is over and nobody looks at it.
 
 use super::allocation::Slot;
-use super::classes::Class;
 use super::root::{self, PAGE, PER_PAGE, PageRecord, Root};
 use super::slot::Role;
 use super::view::Eye;
-use super::{Heap, Work, chain};
+use super::{Heap, Work};
 use forebay_env::yield_now;
 use forebay_model::block::crc32c;
 use forebay_model::heap::{HeapMode, RecordId};
@@ -19,11 +18,6 @@ use forebay_model::{Bytes, Error, Kind, Result, Timestamp};
 use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
-
-/// So many commits can be kept in what is reserved for that, and by so much may what describes them grow meanwhile.
-const RESERVED: usize = 8;
-/// See [`RESERVED`].
-pub(super) const BODY_GROWS: usize = 256;
 
 /// A commit before the last that is kept.
 pub(super) struct Retained {
@@ -45,12 +39,12 @@ impl Retained {
 type Archive = Option<(RecordId, Vec<Slot>)>;
 
 impl Work {
-    fn keeps(&self) -> bool {
+    pub(super) fn keeps(&self) -> bool {
         self.last.settings.mode == HeapMode::Worm || !self.last.settings.keep.is_zero()
     }
 
     /// How many of the commits that are kept can go.
-    fn over(&self, now: Timestamp) -> usize {
+    pub(super) fn over(&self, now: Timestamp) -> usize {
         if self.last.settings.mode == HeapMode::Worm {
             return 0;
         }
@@ -129,68 +123,6 @@ impl Heap {
         let id = self.put_as(&Eye::Commit, &body).await?;
         let slots = self.slots_of(&Eye::Commit, id, Role::Commit).await?;
         Ok(Some((id, slots)))
-    }
-
-    /// Sees to it that there are slots left in which commits can be kept once the time of older ones is over, however full
-    /// the target is. (What these have been kept in is only free when the commits that have it are over, too.)
-    pub(super) async fn reserve(self: &Rc<Self>) -> Result<()> {
-        let body = {
-            let work = self.work.borrow();
-            let keeps = work.last.settings.mode == HeapMode::ReadWrite && work.keeps() && work.failure.is_none();
-            keeps.then(|| work.last.body().len() + BODY_GROWS)
-        };
-        let Some(body) = body else { return Ok(()) };
-        let classes = chain::classes(body);
-        let mut missing: Vec<Class> = (0..RESERVED).flat_map(|_| classes.iter().copied()).collect();
-        let others = {
-            let work = &mut *self.work.borrow_mut();
-            let mut had = std::mem::take(&mut work.reserved);
-            missing.retain(|class| match had.iter().position(|(its, _)| its == class) {
-                Some(at) => {
-                    work.reserved.push(had.swap_remove(at));
-                    false
-                }
-                None => true,
-            });
-            had
-        };
-        for class in missing {
-            match self.take_slot(&Eye::Commit, class).await {
-                Ok(slot) => {
-                    let work = &mut *self.work.borrow_mut();
-                    work.allocation.hide(slot);
-                    work.reserved.push((class, slot));
-                }
-                // There are none for anybody: what is there has to do, of whatever size.
-                Err(error) if error.kind == Kind::Full => {
-                    self.work.borrow_mut().reserved.extend(others);
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        let work = &mut *self.work.borrow_mut();
-        others.into_iter().for_each(|(_, slot)| work.allocation.free_hidden(slot));
-        Ok(())
-    }
-
-    /// A slot that is left for a commit. It is lent: only to a commit with which the time of others is over, so that what
-    /// they have comes back when it can be written over; and the last ones only where some comes back at once.
-    pub(super) fn take_reserved(&self, length: usize) -> Option<Slot> {
-        let (work, now) = (&mut *self.work.borrow_mut(), self.core.disk.env().clock.wall());
-        let over = work.over(now);
-        let oldest = work.retained.get(over).map_or(work.last.commit, |kept| kept.commit);
-        let seen = work.views.keys().next().copied().unwrap_or(u64::MAX);
-        let fits = |(nth, (class, _)): (usize, &(Class, Slot))| (class.most() >= length).then_some((*class, nth));
-        let (class, at) = work.reserved.iter().enumerate().filter_map(fits).min()?;
-        let is_repaid = work.allocation.releases(oldest.min(seen), class);
-        let has_more = work.reserved.len() > chain::classes(work.last.body().len() + BODY_GROWS).len();
-        if work.going.is_empty() && over == 0 || !is_repaid && !has_more {
-            return None;
-        }
-        let (_, slot) = work.reserved.swap_remove(at);
-        work.allocation.reveal(slot);
-        Some(slot)
     }
 
     /// Sees to it that there are places for all pages that are going to be written.
