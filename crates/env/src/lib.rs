@@ -1,7 +1,8 @@
 //! The doors to the world. Time, chance, devices and the network come in only through the traits here,
 //! so the same code runs in real time on io_uring and in virtual time on a simulated disk.
 //!
-//! - [`device`]: blocks on a device; [`clock`]: time; [`random`]: chance; [`network`]: other processes.
+//! - [`device`]: blocks on a device; [`clock`]: time; [`random`]: chance; [`network`]: other processes; [`fabric`]:
+//!   other machines.
 //! - [`buffer`]: aligned memory that devices read and write without a copy.
 //! - [`watched`], [`mailbox`], [`pipe`], [`window`]: what threads share, and how they hand things over.
 //! - [`executor`]: the one loop of a target, single-threaded, the same in reality and in simulation.
@@ -12,6 +13,7 @@ pub mod clock;
 pub mod conformance;
 pub mod device;
 pub mod executor;
+pub mod fabric;
 pub mod mailbox;
 pub mod network;
 pub mod pipe;
@@ -24,6 +26,7 @@ pub use buffer::{Buffer, Slab};
 pub use clock::Clock;
 pub use device::{Device, DeviceFuture, Geometry, PlainZones};
 pub use executor::{Executor, Spawner, Task, yield_now};
+pub use fabric::NetworkEnv;
 pub use network::Network;
 pub use random::Random;
 
