@@ -4,10 +4,12 @@
 //! - [`device`]: blocks on a device; [`clock`]: time; [`random`]: chance; [`network`]: other processes; [`fabric`]:
 //!   other machines.
 //! - [`buffer`]: aligned memory that devices read and write without a copy.
+//! - [`allowance`]: bytes that tasks share.
 //! - [`watched`], [`mailbox`], [`pipe`], [`window`]: what threads share, and how they hand things over.
 //! - [`executor`]: the one loop of a target, single-threaded, the same in reality and in simulation.
 //! - [`real`]: the implementations for a real machine; [`conformance`]: what every device is held to.
 
+pub mod allowance;
 pub mod buffer;
 pub mod clock;
 pub mod conformance;

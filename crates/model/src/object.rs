@@ -20,6 +20,12 @@ pub const NAME: u32 = 1;
 /// On [`NAMES`], of a name: where its bytes are, see [`Content`].
 pub const CONTENT: u32 = 2;
 
+/// The page of attributes that a target keeps for itself.
+pub const FENCES: u32 = 2;
+/// On [`FENCES`]: of which version the capabilities for an object have to be, a number of 8 bytes, the least significant
+/// first; 0 where it is missing.
+pub const FENCE: u32 = 1;
+
 /// An attribute: its page, its number on it, its value.
 pub type Attribute = (u32, u32, Vec<u8>);
 

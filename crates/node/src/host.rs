@@ -10,7 +10,7 @@ use forebay_env::pipe::{Inlet, Outlet, pipe};
 use forebay_env::real::{self, Opened, process, thread};
 use forebay_model::heap::HeapSettings;
 use forebay_model::ring::RingSpec;
-use forebay_model::{Error, Kind, Result, TargetId};
+use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
 use forebay_target::Target;
 use forebay_wire::command::{Info, OpenWriter, QueryRequest, Reply, Request};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +43,18 @@ pub(crate) struct TargetHandle {
 }
 
 impl TargetHandle {
+    /// A way to the loop that takes these orders.
+    pub(crate) fn new(orders: Sender<Order>) -> TargetHandle {
+        TargetHandle { orders, failure: Arc::default() }
+    }
+
+    /// From now on what is asked of an object has to be of `version`; nothing else is under way when this is answered.
+    pub(crate) async fn fence(&self, object: ObjectId, version: u64) -> Result<()> {
+        let (answer, mut outlet) = pipe(0);
+        self.order(Order::Fence { object, version, answer })?;
+        outlet.receive().await.unwrap_or_else(|| Err(self.gone()))
+    }
+
     /// Gives an order. An error if nobody will carry it out.
     pub(crate) fn order(&self, order: Order) -> Result<()> {
         self.orders.send(order).map_err(|_| self.gone())
@@ -159,7 +171,7 @@ impl Host {
         HeapLink::new(link, self.handles())
     }
 
-    fn handles(&self) -> Vec<(TargetId, TargetHandle)> {
+    pub(crate) fn handles(&self) -> Vec<(TargetId, TargetHandle)> {
         self.targets.iter().map(|target| (target.id, target.handle.clone())).collect()
     }
 
@@ -295,7 +307,7 @@ struct Starting {
 
 fn start(device: Opened) -> Result<Starting> {
     let (orders, receiver) = mailbox();
-    let handle = TargetHandle { orders, failure: Arc::default() };
+    let handle = TargetHandle::new(orders);
     let failure = handle.failure.clone();
     let (tell, opened) = pipe(0);
     let name = device.geometry().name.clone();

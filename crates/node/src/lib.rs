@@ -13,6 +13,7 @@ pub mod answer;
 mod check;
 pub mod heaps;
 pub mod host;
+pub mod network;
 pub mod objects;
 mod race;
 pub mod server;

@@ -28,10 +28,29 @@ impl ObjectLink {
 
     /// Asks; the payload is free again when the answer is there.
     pub fn ask(&self, request: ObjectRequest, payload: Arc<Vec<u8>>) -> Result<Pending<ObjectAnswer>> {
+        self.order(request, payload, None)
+    }
+
+    /// As [`ObjectLink::ask`], if the object's fence is `version`.
+    pub(crate) fn ask_fenced(
+        &self,
+        request: ObjectRequest,
+        payload: Arc<Vec<u8>>,
+        version: u64,
+    ) -> Result<Pending<ObjectAnswer>> {
+        self.order(request, payload, Some(version))
+    }
+
+    fn order(
+        &self,
+        request: ObjectRequest,
+        payload: Arc<Vec<u8>>,
+        version: Option<u64>,
+    ) -> Result<Pending<ObjectAnswer>> {
         let found = self.targets.iter().find(|(id, _)| *id == request.target);
         let (_, target) = found.ok_or_else(|| Error::missing(format!("there is no target {}", request.target)))?;
         let (inlet, answer) = pipe(0);
-        target.order(Order::Object { link: self.link, request, payload, answer: inlet })?;
+        target.order(Order::Object { link: self.link, request, version, payload, answer: inlet })?;
         Ok(Pending::new(target.clone(), answer))
     }
 }
@@ -48,6 +67,11 @@ impl Drop for ObjectLink {
 impl<A: Send> Pending<A> {
     pub(crate) fn new(target: TargetHandle, answer: Outlet<Result<A>>) -> Pending<A> {
         Pending { target, answer }
+    }
+
+    /// The answer, awaited by a task.
+    pub(crate) async fn answer(mut self) -> Result<A> {
+        self.answer.receive().await.unwrap_or_else(|| Err(self.target.gone()))
     }
 
     /// Waits for the answer.

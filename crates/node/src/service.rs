@@ -2,6 +2,7 @@
 //! that none waits for another.
 
 mod asks;
+mod fences;
 mod heaps;
 pub(crate) mod objects;
 mod queries;
@@ -10,11 +11,12 @@ mod transaction;
 
 use crate::watch::Watch;
 use crate::writer::Opening;
+use fences::Fences;
 use forebay_env::mailbox::Receiver;
 use forebay_env::pipe::Inlet;
 use forebay_env::{Buffer, Env};
 use forebay_model::ring::{Batch, QuerySummary};
-use forebay_model::{Moment, Result};
+use forebay_model::{Moment, ObjectId, Result};
 use forebay_target::Target;
 use forebay_wire::command::{OpenWriter, QueryRequest, Reply, Request};
 use forebay_wire::heap::{HeapAnswer, HeapRequest};
@@ -95,6 +97,8 @@ pub enum Order {
         link: LinkId,
         /// The request.
         request: ObjectRequest,
+        /// What the object's fence has to be, if that matters.
+        version: Option<u64>,
         /// What it writes.
         payload: Arc<Vec<u8>>,
         /// Where the answer goes.
@@ -111,6 +115,15 @@ pub enum Order {
         /// Where the answer goes.
         answer: Inlet<Result<HeapAnswer>>,
     },
+    /// From now on what is asked of an object has to be of this version.
+    Fence {
+        /// The object.
+        object: ObjectId,
+        /// The version; one that is not newer changes nothing.
+        version: u64,
+        /// Answered when nothing of another version is under way any more.
+        answer: Inlet<Result<()>>,
+    },
     /// Nobody asks over this link any more.
     EndLink(LinkId),
     /// Make everything durable and end.
@@ -125,6 +138,7 @@ struct Service {
     queries: Queries,
     links: Links,
     heaps: Heaps,
+    fences: Fences,
     /// The device is being measured, past the scheduler.
     measuring: Cell<bool>,
 }
@@ -138,6 +152,7 @@ pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
         queries: Queries::default(),
         links: Links::default(),
         heaps: Heaps::default(),
+        fences: Fences::default(),
         measuring: Cell::new(false),
     });
     while let Some(order) = orders.receive().await {
@@ -168,16 +183,26 @@ pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
             Order::CloseWriter(session) => sessions::close(&service, session),
             Order::Query { query, request, batches, end } => queries::start(&service, query, request, batches, end),
             Order::CancelQuery(query) => queries::cancel(&service, query),
-            Order::Object { link, request, payload, answer } => {
+            Order::Object { link, request, version, payload, answer } => {
                 let this = service.clone();
                 service.env.spawner.detach(async move {
-                    let result = objects::ask(&this, link, request, &payload).await;
+                    let result = match fences::enter(&this, &request, version).await {
+                        Ok(_entered) => objects::ask(&this, link, request, &payload).await,
+                        Err(error) => Err(error),
+                    };
                     // Whoever gave it has it to themselves again.
                     drop(payload);
                     answer.send(result, 0).await;
                 });
             }
             Order::Heap { link, request, payload, answer } => heaps::ask(&service, link, request, payload, answer),
+            Order::Fence { object, version, answer } => {
+                let this = service.clone();
+                service.env.spawner.detach(async move {
+                    let result = fences::raise(&this, object, version).await;
+                    answer.send(result, 0).await;
+                });
+            }
             Order::EndLink(link) => {
                 objects::end(&service, link);
                 heaps::end(&service, link);

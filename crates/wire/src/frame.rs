@@ -24,6 +24,9 @@ pub const MAX_PAYLOAD: u32 = 16 << 20;
 /// The largest body of a connection's first frame, when nobody knows yet who is there.
 pub const MAX_HELLO: u32 = 4 << 10;
 
+/// As a credit: the payload of the answer may be sent whole.
+pub const NO_LIMIT: u32 = u32::MAX;
+
 /// What a frame asks for. The numbers 1 to 15 are about the connection itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Command(pub u16);
@@ -31,6 +34,8 @@ pub struct Command(pub u16);
 impl Command {
     /// The first frame of either side; see [`crate::handshake`].
     pub const HELLO: Command = Command(1);
+    /// More of an answer's payload may be sent: so many bytes as its credit says. It has neither body nor answer.
+    pub const GRANT: Command = Command(2);
 }
 
 impl fmt::Display for Command {
@@ -64,14 +69,17 @@ impl Flags {
     pub const END: Flags = Flags(4);
     /// This message goes on in the next frame of the same request.
     pub const MORE: Flags = Flags(8);
+    /// The body begins with a capability and a proof, see [`crate::capability`]. Only in requests.
+    pub const SHOWN: Flags = Flags(16);
 
-    const NAMED: [(Flags, &'static str, &'static str); 4] = [
+    const NAMED: [(Flags, &'static str, &'static str); 5] = [
         (Flags::RESPONSE, "response", "from the server to the client"),
         (Flags::ERROR, "error", "the body is an error; only in responses; the request is over"),
         (Flags::END, "end", "the last frame of the answer"),
         (Flags::MORE, "more", "the message goes on in the next frame of the same request; never with end"),
+        (Flags::SHOWN, "shown", "the body begins with a capability and a proof; only in requests"),
     ];
-    const KNOWN: u16 = 1 | 2 | 4 | 8;
+    const KNOWN: u16 = 1 | 2 | 4 | 8 | 16;
 
     /// Both.
     pub const fn and(self, other: Flags) -> Flags {
@@ -89,6 +97,8 @@ impl Flags {
             Some("says error and is no response")
         } else if self.has(Flags::END) && self.has(Flags::MORE) {
             Some("says both end and more")
+        } else if self.has(Flags::SHOWN) && self.has(Flags::RESPONSE) {
+            Some("shows a capability and is a response")
         } else {
             None
         }
@@ -120,6 +130,8 @@ pub struct Head {
     pub command: Command,
     /// How to take it.
     pub flags: Flags,
+    /// In a request: how many bytes of the answer's payload may be sent at once. [`NO_LIMIT`]: all of it.
+    pub credit: u32,
     /// Bytes of the body.
     pub body: u32,
     /// Bytes of the payload.
@@ -143,7 +155,8 @@ struct Raw {
     payload: U32,
     body_checksum: U32,
     payload_checksum: U32,
-    reserved_too: [u8; 24],
+    credit: U32,
+    reserved_too: [u8; 20],
     checksum: U32,
 }
 
@@ -163,7 +176,8 @@ impl Head {
             payload: U32::new(self.payload),
             body_checksum: U32::new(self.body_checksum),
             payload_checksum: U32::new(self.payload_checksum),
-            reserved_too: [0; 24],
+            credit: U32::new(self.credit),
+            reserved_too: [0; 20],
             checksum: U32::new(0),
         };
         raw.checksum = U32::new(crc32c(&raw.as_bytes()[..offset_of!(Raw, checksum)]));
@@ -195,7 +209,7 @@ impl Head {
             )));
         }
         let flags = raw.flags.get();
-        if flags & !Flags::KNOWN != 0 || raw.reserved != [0; 2] || raw.reserved_too != [0; 24] {
+        if flags & !Flags::KNOWN != 0 || raw.reserved != [0; 2] || raw.reserved_too != [0; 20] {
             return Err(Error::version(format!(
                 "a frame uses flags {flags:#06x} or reserved bytes that this Forebay does not know: use the same release on both sides"
             )));
@@ -208,6 +222,7 @@ impl Head {
             payload: raw.payload.get(),
             body_checksum: raw.body_checksum.get(),
             payload_checksum: raw.payload_checksum.get(),
+            credit: raw.credit.get(),
         };
         for (what, length, most) in [("body", head.body, limits.body), ("payload", head.payload, limits.payload)] {
             if length > most {
@@ -225,7 +240,7 @@ impl Head {
 
 /// The byte table of a header, the flags and the bounds, as Markdown: what `docs/protocol/frames.md` shows.
 pub fn byte_table() -> String {
-    let fields: [(usize, usize, &str, String); 12] = [
+    let fields: [(usize, usize, &str, String); 13] = [
         (offset_of!(Raw, magic), 4, "magic", format!("`{}`", MAGIC.escape_ascii())),
         (offset_of!(Raw, version), 2, "version", format!("{FRAME_VERSION}: the version of this table")),
         (offset_of!(Raw, command), 2, "command", "what is asked; an answer repeats it".into()),
@@ -236,7 +251,13 @@ pub fn byte_table() -> String {
         (offset_of!(Raw, payload), 4, "payload length", format!("bytes, at most {MAX_PAYLOAD}")),
         (offset_of!(Raw, body_checksum), 4, "body checksum", "CRC32C of the body; 0 without one".into()),
         (offset_of!(Raw, payload_checksum), 4, "payload checksum", "CRC32C of the payload; 0 without one".into()),
-        (offset_of!(Raw, reserved_too), 24, "reserved", "0".into()),
+        (
+            offset_of!(Raw, credit),
+            4,
+            "credit",
+            "of a request: bytes of the answer's payload that may be sent at once".into(),
+        ),
+        (offset_of!(Raw, reserved_too), 20, "reserved", "0".into()),
         (offset_of!(Raw, checksum), 4, "header checksum", "CRC32C of the bytes before it".into()),
     ];
     let mut table = String::from("| offset | bytes | field | value |\n| ---: | ---: | --- | --- |\n");

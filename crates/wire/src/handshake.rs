@@ -4,8 +4,10 @@
 //! a hello stay where they are in every later version, new ones go behind them; so whoever is refused for its version
 //! can read why.
 
-use crate::frame::{Command, Flags, Limits, RequestId};
+use crate::frame::{Command, Flags, Head, Limits, RequestId};
 use crate::reader::FrameReader;
+use crate::sink::{Frame, FrameSink};
+use crate::source::FrameSource;
 use crate::writer::FrameWriter;
 use forebay_model::{Error, Result, TargetId};
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,15 @@ pub struct ClientHello {
     pub version: u16,
     /// The cluster that it wants, if it knows the name.
     pub cluster: Option<String>,
+    /// Bytes by chance, for proofs of capabilities.
+    pub nonce: [u8; 16],
+}
+
+impl ClientHello {
+    /// What this release says.
+    pub fn new(cluster: Option<&str>, nonce: [u8; 16]) -> ClientHello {
+        ClientHello { version: PROTOCOL_VERSION, cluster: cluster.map(str::to_string), nonce }
+    }
 }
 
 /// What a server answers.
@@ -33,6 +44,8 @@ pub struct ServerHello {
     pub target: TargetId,
     /// The process that owns the target, as its machine numbers it.
     pub process: u32,
+    /// Bytes by chance, for proofs of capabilities.
+    pub nonce: [u8; 16],
 }
 
 /// The request that a hello belongs to.
@@ -45,14 +58,10 @@ pub fn connect(
     cluster: Option<&str>,
 ) -> Result<ServerHello> {
     reader.set_limits(Limits::HELLO);
-    let hello = ClientHello { version: PROTOCOL_VERSION, cluster: cluster.map(str::to_string) };
+    // Over a local socket nothing is proven.
+    let hello = ClientHello::new(cluster, [0; 16]);
     writer.send(FIRST, Command::HELLO, Flags::NONE, &hello, &[])?;
-    let Some(head) = reader.receive()? else {
-        return Err(Error::disconnected("the server ended the connection before it said hello: connect again"));
-    };
-    if head.command != Command::HELLO || !head.flags.has(Flags::RESPONSE) {
-        return Err(Error::damaged(format!("a server answered hello with {}: it is broken", head.command)));
-    }
+    let head = answered(reader.receive()?)?;
     if head.flags.has(Flags::ERROR) {
         return Err(reader.decode_beginning::<Error>()?);
     }
@@ -72,19 +81,9 @@ pub fn accept(
 ) -> Result<Option<ClientHello>> {
     reader.set_limits(Limits::HELLO);
     let Some(head) = reader.receive()? else { return Ok(None) };
-    let welcome = if head.command != Command::HELLO || head.flags.has(Flags::RESPONSE) {
-        Err(Error::damaged(format!("a client began with {} instead of hello: it is broken", head.command)))
-    } else {
-        reader.decode_beginning::<ClientHello>().and_then(|client| {
-            same_version("client", client.version)?;
-            match (&client.cluster, cluster) {
-                (Some(wanted), Some(own)) if wanted != own => Err(Error::missing(format!(
-                    "this is cluster '{own}' and cluster '{wanted}' is asked for: connect to that one"
-                ))),
-                _ => Ok(client),
-            }
-        })
-    };
+    let welcome = begins(&head)
+        .and_then(|()| reader.decode_beginning::<ClientHello>())
+        .and_then(|client| is_welcome(&client, cluster).map(|()| client));
     match welcome {
         Ok(client) => {
             writer.send(head.request, Command::HELLO, Flags::RESPONSE.and(Flags::END), hello, &[])?;
@@ -96,6 +95,72 @@ pub fn accept(
             let _ = writer.send_error(head.request, Command::HELLO, &error);
             Err(error)
         }
+    }
+}
+
+/// The client's part, over a connection of many tasks.
+pub(crate) async fn greet(source: &mut FrameSource, sink: &FrameSink, hello: &ClientHello) -> Result<ServerHello> {
+    sink.push(Frame::of(FIRST, Command::HELLO, Flags::NONE, hello)?);
+    let head = answered(source.receive().await?)?;
+    if head.flags.has(Flags::ERROR) {
+        return Err(source.decode_beginning::<Error>()?);
+    }
+    let answer: ServerHello = source.decode_beginning()?;
+    same_version("server", answer.version)?;
+    Ok(answer)
+}
+
+/// The server's part, over a connection of many tasks, as [`accept`]. The caller sees to it that what is left in `sink` goes
+/// out.
+pub async fn welcome(
+    source: &mut FrameSource,
+    sink: &FrameSink,
+    hello: &ServerHello,
+    cluster: Option<&str>,
+) -> Result<Option<ClientHello>> {
+    let Some(head) = source.receive().await? else { return Ok(None) };
+    let client = begins(&head)
+        .and_then(|()| source.decode_beginning::<ClientHello>())
+        .and_then(|client| is_welcome(&client, cluster).map(|()| client));
+    match client {
+        Ok(client) => {
+            sink.push(Frame::of(head.request, Command::HELLO, Flags::RESPONSE.and(Flags::END), hello)?);
+            source.set_limits(Limits::SESSION);
+            Ok(Some(client))
+        }
+        Err(error) => {
+            sink.push(Frame::error(head.request, Command::HELLO, &error)?);
+            Err(error)
+        }
+    }
+}
+
+/// What a server said first, if it was a hello or why there is none.
+fn answered(head: Option<Head>) -> Result<Head> {
+    let head =
+        head.ok_or_else(|| Error::disconnected("the server ended the connection before it said hello: connect again"))?;
+    if head.command != Command::HELLO || !head.flags.has(Flags::RESPONSE) {
+        return Err(Error::damaged(format!("a server answered hello with {}: it is broken", head.command)));
+    }
+    Ok(head)
+}
+
+/// Whether a client begins as it should.
+fn begins(head: &Head) -> Result<()> {
+    if head.command != Command::HELLO || head.flags.has(Flags::RESPONSE) {
+        return Err(Error::damaged(format!("a client began with {} instead of hello: it is broken", head.command)));
+    }
+    Ok(())
+}
+
+/// Whether a client has come to the right place.
+fn is_welcome(client: &ClientHello, cluster: Option<&str>) -> Result<()> {
+    same_version("client", client.version)?;
+    match (&client.cluster, cluster) {
+        (Some(wanted), Some(own)) if wanted != own => Err(Error::missing(format!(
+            "this is cluster '{own}' and cluster '{wanted}' is asked for: connect to that one"
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -4,6 +4,11 @@
 //! them. Several may be under way on a connection; they are answered in the order in which they came.
 //! `docs/protocol/commands.md` describes every command.
 
+mod wanted;
+
+pub use wanted::{About, COMPANION, companion};
+
+use crate::body;
 use crate::frame::{Command, Flags, Head, RequestId};
 use crate::reader::FrameReader;
 use crate::writer::FrameWriter;
@@ -57,6 +62,10 @@ impl Command {
     pub const SET_ATTRIBUTES: Command = Command(61);
     /// [`Ask::Snapshot`].
     pub const SNAPSHOT_OBJECT: Command = Command(62);
+    /// [`crate::lock::Lock`].
+    pub const LOCK: Command = Command(80);
+    /// [`crate::lock::Unlock`].
+    pub const UNLOCK: Command = Command(81);
 }
 
 /// What is asked, and of which target.
@@ -310,91 +319,89 @@ impl ObjectRequest {
 
     /// Sends it as request `id`, with what it writes.
     pub fn send(&self, writer: &mut FrameWriter<impl Write>, id: RequestId, payload: &[u8]) -> Result<()> {
-        let (command, none, target) = (self.command(), Flags::NONE, (self.target, &self.riders));
-        let payload = &[payload][..];
+        writer.send_body(id, self.command(), Flags::NONE, &self.body()?, &[payload])
+    }
+
+    /// The body of its frame.
+    pub fn body(&self) -> Result<Vec<u8>> {
+        let target = (self.target, &self.riders);
         match &self.ask {
             Ask::CreateVolume { volume, quota } | Ask::SetQuota { volume, quota } => {
-                writer.send(id, command, none, &(target, volume, quota), payload)
+                body::write(&(target, volume, quota))
             }
-            Ask::Create { id: of, attributes } => writer.send(id, command, none, &(target, of, attributes), payload),
-            Ask::Remove { id: of } => writer.send(id, command, none, &(target, of), payload),
-            Ask::Flush { scope, epoch } => writer.send(id, command, none, &(target, scope, epoch), payload),
-            Ask::Stat { id: of, page } => writer.send(id, command, none, &(target, of, page), payload),
-            Ask::List { volume, from, most, page } => {
-                writer.send(id, command, none, &(target, volume, from, most, page), payload)
-            }
-            Ask::Read { id: of, offset, length } => {
-                writer.send(id, command, none, &(target, of, offset, length), payload)
-            }
+            Ask::Create { id: of, attributes } => body::write(&(target, of, attributes)),
+            Ask::Remove { id: of } => body::write(&(target, of)),
+            Ask::Flush { scope, epoch } => body::write(&(target, scope, epoch)),
+            Ask::Stat { id: of, page } => body::write(&(target, of, page)),
+            Ask::List { volume, from, most, page } => body::write(&(target, volume, from, most, page)),
+            Ask::Read { id: of, offset, length } => body::write(&(target, of, offset, length)),
             Ask::Write { id: of, offset, placement, durability } => {
-                writer.send(id, command, none, &(target, of, offset, placement, durability), payload)
+                body::write(&(target, of, offset, placement, durability))
             }
-            Ask::Append { id: of, placement, durability } => {
-                writer.send(id, command, none, &(target, of, placement, durability), payload)
-            }
-            Ask::Truncate { id: of, size } => writer.send(id, command, none, &(target, of, size), payload),
-            Ask::Punch { id: of, offset, length } => {
-                writer.send(id, command, none, &(target, of, offset, length), payload)
-            }
-            Ask::Attributes { id: of, page, from } => {
-                writer.send(id, command, none, &(target, of, page, from), payload)
-            }
-            Ask::SetAttributes { id: of, changes } => writer.send(id, command, none, &(target, of, changes), payload),
-            Ask::Snapshot { id: new, of } => writer.send(id, command, none, &(target, new, of), payload),
+            Ask::Append { id: of, placement, durability } => body::write(&(target, of, placement, durability)),
+            Ask::Truncate { id: of, size } => body::write(&(target, of, size)),
+            Ask::Punch { id: of, offset, length } => body::write(&(target, of, offset, length)),
+            Ask::Attributes { id: of, page, from } => body::write(&(target, of, page, from)),
+            Ask::SetAttributes { id: of, changes } => body::write(&(target, of, changes)),
+            Ask::Snapshot { id: new, of } => body::write(&(target, new, of)),
         }
     }
 
     /// The request that a frame with this head brought, whose payload has not been taken; `None` if its command is none
     /// of these. The inner error is of a request that is well formed, and asks for what is not known.
     pub fn receive(reader: &mut FrameReader<impl Read>, head: &Head) -> Result<Option<Result<ObjectRequest>>> {
-        let ((target, riders), ask): ((TargetId, Riders), Ask) = match head.command {
+        reader.parse(|body| ObjectRequest::read(head.command, body))
+    }
+
+    /// As [`ObjectRequest::receive`], of the body of a frame with this command.
+    pub fn read(command: Command, body: &[u8]) -> Result<Option<Result<ObjectRequest>>> {
+        let ((target, riders), ask): ((TargetId, Riders), Ask) = match command {
             Command::CREATE_VOLUME => {
-                reader.decode().map(|(target, volume, quota)| (target, Ask::CreateVolume { volume, quota }))?
+                body::read(body).map(|(target, volume, quota)| (target, Ask::CreateVolume { volume, quota }))?
             }
             Command::SET_QUOTA => {
-                reader.decode().map(|(target, volume, quota)| (target, Ask::SetQuota { volume, quota }))?
+                body::read(body).map(|(target, volume, quota)| (target, Ask::SetQuota { volume, quota }))?
             }
             Command::CREATE_OBJECT => {
-                reader.decode().map(|(target, id, attributes)| (target, Ask::Create { id, attributes }))?
+                body::read(body).map(|(target, id, attributes)| (target, Ask::Create { id, attributes }))?
             }
-            Command::REMOVE_OBJECT => reader.decode().map(|(target, id)| (target, Ask::Remove { id }))?,
-            Command::STAT_OBJECT => reader.decode().map(|(target, id, page)| (target, Ask::Stat { id, page }))?,
-            Command::LIST_OBJECTS => reader
-                .decode()
+            Command::REMOVE_OBJECT => body::read(body).map(|(target, id)| (target, Ask::Remove { id }))?,
+            Command::STAT_OBJECT => body::read(body).map(|(target, id, page)| (target, Ask::Stat { id, page }))?,
+            Command::LIST_OBJECTS => body::read(body)
                 .map(|(target, volume, from, most, page)| (target, Ask::List { volume, from, most, page }))?,
             Command::READ_OBJECT => {
-                reader.decode().map(|(target, id, offset, length)| (target, Ask::Read { id, offset, length }))?
+                body::read(body).map(|(target, id, offset, length)| (target, Ask::Read { id, offset, length }))?
             }
             Command::WRITE_OBJECT => {
-                let (target, id, offset, placement, level) = reader.decode()?;
+                let (target, id, offset, placement, level) = body::read(body)?;
                 match ways(placement, level) {
                     Ok((placement, durability)) => (target, Ask::Write { id, offset, placement, durability }),
                     Err(error) => return Ok(Some(Err(error))),
                 }
             }
             Command::APPEND_OBJECT => {
-                let (target, id, placement, level) = reader.decode()?;
+                let (target, id, placement, level) = body::read(body)?;
                 match ways(placement, level) {
                     Ok((placement, durability)) => (target, Ask::Append { id, placement, durability }),
                     Err(error) => return Ok(Some(Err(error))),
                 }
             }
             Command::TRUNCATE_OBJECT => {
-                reader.decode().map(|(target, id, size)| (target, Ask::Truncate { id, size }))?
+                body::read(body).map(|(target, id, size)| (target, Ask::Truncate { id, size }))?
             }
             Command::PUNCH_OBJECT => {
-                reader.decode().map(|(target, id, offset, length)| (target, Ask::Punch { id, offset, length }))?
+                body::read(body).map(|(target, id, offset, length)| (target, Ask::Punch { id, offset, length }))?
             }
             Command::FLUSH_OBJECTS => {
-                reader.decode().map(|(target, scope, epoch)| (target, Ask::Flush { scope, epoch }))?
+                body::read(body).map(|(target, scope, epoch)| (target, Ask::Flush { scope, epoch }))?
             }
             Command::ATTRIBUTES => {
-                reader.decode().map(|(target, id, page, from)| (target, Ask::Attributes { id, page, from }))?
+                body::read(body).map(|(target, id, page, from)| (target, Ask::Attributes { id, page, from }))?
             }
             Command::SET_ATTRIBUTES => {
-                reader.decode().map(|(target, id, changes)| (target, Ask::SetAttributes { id, changes }))?
+                body::read(body).map(|(target, id, changes)| (target, Ask::SetAttributes { id, changes }))?
             }
-            Command::SNAPSHOT_OBJECT => reader.decode().map(|(target, id, of)| (target, Ask::Snapshot { id, of }))?,
+            Command::SNAPSHOT_OBJECT => body::read(body).map(|(target, id, of)| (target, Ask::Snapshot { id, of }))?,
             _ => return Ok(None),
         };
         Ok(Some(Ok(ObjectRequest { target, riders, ask })))
@@ -422,6 +429,17 @@ fn unknown(what: &str, number: u32, known: &str) -> Error {
 }
 
 impl ObjectAnswer {
+    /// The body of its last frame.
+    pub fn body(&self) -> Result<Vec<u8>> {
+        body::write(&(&self.reply, &self.receipt))
+    }
+
+    /// The answer that these are body and payload of.
+    pub fn read(body: &[u8], payload: Vec<u8>) -> Result<ObjectAnswer> {
+        let (reply, receipt) = body::read(body)?;
+        Ok(ObjectAnswer { reply, receipt, payload })
+    }
+
     /// Sends it as the answer to request `id`.
     pub fn send(&self, writer: &mut FrameWriter<impl Write>, id: RequestId, command: Command) -> Result<()> {
         writer.send(id, command, Flags::RESPONSE.and(Flags::END), &(&self.reply, &self.receipt), &[&self.payload])

@@ -4,6 +4,7 @@
 //! most [`READ_AHEAD`] bytes of it pass through the read-ahead that makes small frames cost one system call.
 //! After an error the reader returns that error for ever: the stream may be out of step, so the connection is over.
 
+use crate::body;
 use crate::checksum::{Running, crc32c};
 use crate::frame::{Flags, HEADER, Head, Limits};
 use forebay_model::{Error, Result};
@@ -68,18 +69,17 @@ impl<R: Read> FrameReader<R> {
 
     /// The last frame's body as a `T`, with nothing left over.
     pub fn decode<T: DeserializeOwned>(&mut self) -> Result<T> {
-        self.watched(|reader| match postcard::take_from_bytes(&reader.body) {
-            Ok((value, [])) => Ok(value),
-            Ok((_, rest)) => Err(malformed(&format!("{} of {} bytes are left over", rest.len(), reader.body.len()))),
-            Err(reason) => Err(malformed(&reason.to_string())),
-        })
+        self.watched(|reader| body::read(&reader.body))
+    }
+
+    /// What `read` makes of the last frame's body; if that is an error, the connection is over.
+    pub(crate) fn parse<T>(&mut self, read: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+        self.watched(|reader| read(&reader.body))
     }
 
     /// The last frame's body as a `T`, whatever a later version has put behind it.
     pub(crate) fn decode_beginning<T: DeserializeOwned>(&mut self) -> Result<T> {
-        self.watched(|reader| {
-            postcard::take_from_bytes(&reader.body).map(|(value, _)| value).map_err(|e| malformed(&e.to_string()))
-        })
+        self.watched(|reader| body::read_beginning(&reader.body))
     }
 
     /// The answer that `head` brought: its body as a `T`, or the error that the other side sent. An error of the
@@ -181,11 +181,7 @@ impl<R: Read> FrameReader<R> {
     }
 }
 
-fn malformed(reason: &str) -> Error {
-    Error::damaged(format!("the body of a frame does not read as its command says ({reason}): its sender is broken"))
-}
-
-fn lost(part: &str, reason: &std::io::Error) -> Error {
+pub(crate) fn lost(part: &str, reason: &std::io::Error) -> Error {
     let reason = match reason.kind() {
         ErrorKind::UnexpectedEof => "the other side went away".to_string(),
         ErrorKind::WouldBlock | ErrorKind::TimedOut => "the other side sends nothing more".to_string(),
@@ -194,7 +190,7 @@ fn lost(part: &str, reason: &std::io::Error) -> Error {
     Error::disconnected(format!("the connection ended within the {part} of a frame: {reason}; connect again and ask"))
 }
 
-fn same_checksum(part: &str, stored: u32, computed: u32) -> Result<()> {
+pub(crate) fn same_checksum(part: &str, stored: u32, computed: u32) -> Result<()> {
     if stored == computed {
         return Ok(());
     }

@@ -4,7 +4,7 @@
 //! the writer returns that error for ever: half a frame may be on its way, so the connection is over.
 
 use crate::checksum::{Running, crc32c};
-use crate::frame::{Command, Flags, HEADER, Head, Limits, RequestId};
+use crate::frame::{Command, Flags, HEADER, Head, Limits, NO_LIMIT, RequestId};
 use forebay_model::{Error, Result};
 use serde::Serialize;
 use std::io::{ErrorKind, IoSlice, Write};
@@ -45,19 +45,30 @@ impl<W: Write> FrameWriter<W> {
         let front = postcard::to_extend(body, std::mem::take(&mut self.front))
             .map_err(|e| Error::usage(format!("the body of {command} cannot be written: {e}")))?;
         self.front = front;
-        let body = &self.front[HEADER..];
-        let mut sum = Running::new();
-        payload.iter().for_each(|piece| sum.update(piece));
-        let length = payload.iter().map(|piece| piece.len()).sum();
-        let head = Head {
-            request,
-            command,
-            flags,
-            body: fits("body", command, body.len(), Limits::SESSION.body)?,
-            payload: fits("payload", command, length, Limits::SESSION.payload)?,
-            body_checksum: crc32c(body),
-            payload_checksum: sum.finish(),
-        };
+        self.send_front(request, command, flags, payload)
+    }
+
+    /// As [`FrameWriter::send`], of a body that is in postcard already.
+    pub(crate) fn send_body(
+        &mut self,
+        request: RequestId,
+        command: Command,
+        flags: Flags,
+        body: &[u8],
+        payload: &[&[u8]],
+    ) -> Result<()> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        self.front.clear();
+        self.front.resize(HEADER, 0);
+        self.front.extend_from_slice(body);
+        self.send_front(request, command, flags, payload)
+    }
+
+    /// Sends what is in `front` behind the place of the header.
+    fn send_front(&mut self, request: RequestId, command: Command, flags: Flags, payload: &[&[u8]]) -> Result<()> {
+        let head = head_of(request, command, flags, NO_LIMIT, &self.front[HEADER..], payload.iter().copied())?;
         self.front[..HEADER].copy_from_slice(&head.encode());
         let sent = write_all(&mut self.stream, &self.front, payload).and_then(|()| self.stream.flush());
         sent.map_err(|e| {
@@ -78,6 +89,32 @@ impl<W: Write> FrameWriter<W> {
     pub fn into_inner(self) -> W {
         self.stream
     }
+}
+
+/// The header of a frame with this body and these pieces of a payload. [`forebay_model::Kind::Usage`] if they do not fit.
+pub(crate) fn head_of<'a>(
+    request: RequestId,
+    command: Command,
+    flags: Flags,
+    credit: u32,
+    body: &[u8],
+    payload: impl Iterator<Item = &'a [u8]>,
+) -> Result<Head> {
+    let (mut sum, mut length) = (Running::new(), 0);
+    for piece in payload {
+        sum.update(piece);
+        length += piece.len();
+    }
+    Ok(Head {
+        request,
+        command,
+        flags,
+        credit,
+        body: fits("body", command, body.len(), Limits::SESSION.body)?,
+        payload: fits("payload", command, length, Limits::SESSION.payload)?,
+        body_checksum: crc32c(body),
+        payload_checksum: sum.finish(),
+    })
 }
 
 fn fits(part: &str, command: Command, length: usize, most: u32) -> Result<u32> {

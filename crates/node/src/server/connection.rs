@@ -88,7 +88,7 @@ impl Connection<'_> {
 
     fn talk(&mut self) -> Result<()> {
         let target = self.host.targets().first().copied().unwrap_or(TargetId(0));
-        let hello = ServerHello { version: PROTOCOL_VERSION, target, process: process::id() };
+        let hello = ServerHello { version: PROTOCOL_VERSION, target, process: process::id(), nonce: [0; 16] };
         let welcome = handshake::accept(&mut self.reader, &mut self.out.lock(), &hello, None);
         if welcome?.is_none() {
             return Ok(());

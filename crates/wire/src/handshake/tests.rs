@@ -2,7 +2,7 @@ use super::*;
 use forebay_model::Kind;
 
 fn server() -> ServerHello {
-    ServerHello { version: PROTOCOL_VERSION, target: TargetId(42), process: 1234 }
+    ServerHello { version: PROTOCOL_VERSION, target: TargetId(42), process: 1234, nonce: [7; 16] }
 }
 
 /// What a client that sends `hello` makes the server do, and what the server sends back.
@@ -20,7 +20,7 @@ fn connected(answer: &[u8]) -> Result<ServerHello> {
 }
 
 fn hello(cluster: Option<&str>) -> ClientHello {
-    ClientHello { version: PROTOCOL_VERSION, cluster: cluster.map(str::to_string) }
+    ClientHello::new(cluster, [5; 16])
 }
 
 #[test]

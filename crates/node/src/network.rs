@@ -1,0 +1,199 @@
+//! Targets for clients on other machines: connections, each a task; on every command a capability; memory and connections
+//! within bounds.
+//!
+//! Everything here runs on one loop and never touches a device: targets have loops of their own, reached by their mailboxes.
+//! What is shared by all connections is in [`Node`]; [`session`] is one of them, [`answers`] what it sends back.
+
+mod answers;
+mod keys;
+mod locks;
+mod session;
+
+pub use keys::{Keys, Refusals};
+
+use crate::host::{Host, TargetHandle};
+use crate::service::{self, LinkId};
+use forebay_env::Env;
+use forebay_env::allowance::Allowance;
+use forebay_env::fabric::{Door, Duplex, NetworkEnv};
+use forebay_env::mailbox::mailbox;
+use forebay_model::{Bytes, Error, Result, TargetId};
+use forebay_target::Target;
+use forebay_wire::sink::Frame;
+use forebay_wire::{Command, RequestId};
+use futures_io::AsyncWrite;
+use locks::Locks;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// What a node takes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Connections at once.
+    pub connections: usize,
+    /// Bytes of answers that are under way, of all connections together; and as many of what is written.
+    pub memory: Bytes,
+    /// How long a peer may take to say hello, to go on with a frame that it began, and to take what it asked for.
+    pub patience: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds { connections: 4096, memory: Bytes::mib(256), patience: Duration::from_secs(30) }
+    }
+}
+
+/// A target that commands are passed on to. Clones lead to the same one.
+#[derive(Clone)]
+pub struct TargetDoor {
+    id: TargetId,
+    handle: TargetHandle,
+}
+
+impl TargetDoor {
+    /// Serves `target` by a task on its own loop.
+    pub fn open(env: &Env, target: Rc<Target>) -> TargetDoor {
+        let (orders, receiver) = mailbox();
+        let id = target.id();
+        env.spawner.detach(service::serve(env.clone(), target, receiver));
+        TargetDoor { id, handle: TargetHandle::new(orders) }
+    }
+
+    /// The targets of a host, whose loops have threads of their own.
+    pub fn of(host: &Host) -> Vec<TargetDoor> {
+        host.handles().into_iter().map(|(id, handle)| TargetDoor { id, handle }).collect()
+    }
+
+    /// Which target it is.
+    pub fn id(&self) -> TargetId {
+        self.id
+    }
+}
+
+/// Targets on the network.
+pub struct Node {
+    env: NetworkEnv,
+    bounds: Bounds,
+    process: u32,
+    targets: RefCell<BTreeMap<TargetId, TargetDoor>>,
+    keys: Keys,
+    locks: Rc<Locks>,
+    /// Of answers: free again when their clients have let them come.
+    outgoing: Allowance,
+    /// Of what is written: free again when its target has it. It never waits for a client, so neither do those who write.
+    incoming: Allowance,
+    connections: Cell<usize>,
+    next_link: Cell<u64>,
+}
+
+impl Node {
+    /// Serves `targets`; nothing is allowed before [`Node::keys`] has keys. `process` is what clients are told of it.
+    pub fn new(env: NetworkEnv, targets: Vec<TargetDoor>, bounds: Bounds, process: u32) -> Rc<Node> {
+        let node = Node {
+            keys: Keys::default(),
+            locks: Rc::default(),
+            outgoing: Allowance::new(bounds.memory.0 as usize),
+            incoming: Allowance::new(bounds.memory.0 as usize),
+            connections: Cell::new(0),
+            next_link: Cell::new(FIRST_LINK),
+            targets: RefCell::default(),
+            env,
+            bounds,
+            process,
+        };
+        targets.into_iter().for_each(|target| node.add(target));
+        Rc::new(node)
+    }
+
+    /// Serves one more target from now on.
+    pub fn add(&self, target: TargetDoor) {
+        self.targets.borrow_mut().insert(target.id, target);
+    }
+
+    /// The targets that it serves.
+    pub fn targets(&self) -> Vec<TargetId> {
+        self.targets.borrow().keys().copied().collect()
+    }
+
+    /// What commands are checked with.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Connections that are open.
+    pub fn connections(&self) -> usize {
+        self.connections.get()
+    }
+
+    /// Bytes of requests and answers that are under way.
+    pub fn memory_used(&self) -> Bytes {
+        Bytes((self.outgoing.used() + self.incoming.used()) as u64)
+    }
+
+    /// From now on an object's capabilities have to be of `version`: when this is answered, no command that showed another
+    /// one is under way any more, nor will be.
+    pub async fn fence(&self, target: TargetId, object: forebay_model::ObjectId, version: u64) -> Result<()> {
+        let door = self.door(target)?;
+        door.handle.fence(object, version).await
+    }
+
+    /// Takes connections in until the door fails.
+    pub async fn serve(self: Rc<Self>, door: Box<dyn Door>) -> Result<()> {
+        loop {
+            let duplex = door.accept().await?;
+            if self.connections.get() >= self.bounds.connections {
+                let most = self.bounds.connections;
+                let error = Error::busy(format!("{most} connections are open already; end some, or try again later"));
+                self.env.spawner.detach(turn_away(duplex, error));
+                continue;
+            }
+            self.connections.set(self.connections.get() + 1);
+            let this = self.clone();
+            self.env.spawner.detach(async move {
+                session::serve(&this, duplex).await;
+                this.connections.set(this.connections.get() - 1);
+            });
+        }
+    }
+
+    fn door(&self, target: TargetId) -> Result<TargetDoor> {
+        let targets = self.targets.borrow();
+        targets.get(&target).cloned().ok_or_else(|| Error::missing(format!("there is no target {target}")))
+    }
+
+    fn link(&self) -> LinkId {
+        self.next_link.set(self.next_link.get() + 1);
+        LinkId(self.next_link.get())
+    }
+}
+
+/// Links of the network are told from those of this process by their numbers.
+const FIRST_LINK: u64 = 1 << 63;
+
+/// Says why there is no connection.
+async fn turn_away(duplex: Duplex, error: Error) {
+    let Duplex { mut write, .. } = duplex;
+    let Ok(frame) = Frame::error(RequestId(0), Command::HELLO, &error) else { return };
+    let bytes = frame.to_bytes();
+    let mut sent = 0;
+    poll_fn(|context| {
+        while sent < bytes.len() {
+            match Pin::new(&mut write).poll_write(context, &bytes[sent..]) {
+                Poll::Ready(Ok(count)) if count > 0 => sent += count,
+                Poll::Pending => return Poll::Pending,
+                // Whoever it is may be gone already.
+                Poll::Ready(_) => break,
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
+}
+
+#[cfg(test)]
+mod tests;

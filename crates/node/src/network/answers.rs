@@ -1,0 +1,154 @@
+//! Answers on their way to one client: sent in pieces, as far as the client lets them come.
+//!
+//! A client that asked says how much it lets come at once. When an answer is there and is longer, each frame of it says how much
+//! still waits, if need be one without bytes; so the client lets come what is there, and nothing of it is held back for what a
+//! slow device does not have yet.
+//!
+//! Invariant: what waits here has its room in the node's memory, which is free again when its last byte has gone.
+
+use bytes::Bytes;
+use forebay_model::{Error, Result};
+use forebay_wire::frame::NO_LIMIT;
+use forebay_wire::sink::{Frame, FrameSink};
+use forebay_wire::{Command, Flags, RequestId};
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The most bytes of a payload in one frame, so that answers take turns.
+const PIECE: usize = 256 << 10;
+
+/// Room in the node's memory, free again when it is dropped.
+pub(super) type Room = Rc<dyn Any>;
+
+/// The answers of a connection.
+pub(super) struct Answers {
+    sink: FrameSink,
+    /// Requests that have no complete answer yet.
+    open: RefCell<BTreeMap<RequestId, Open>>,
+    /// Rises with everything that the client takes.
+    taken: Cell<u64>,
+}
+
+struct Open {
+    command: Command,
+    /// What may be sent and has not been.
+    credit: u64,
+    answer: Option<Answered>,
+}
+
+/// What is known of an answer once it is there.
+struct Answered {
+    body: Vec<u8>,
+    payload: Bytes,
+    room: Room,
+    /// The client was told how much there is.
+    is_announced: bool,
+}
+
+impl Answers {
+    pub(super) fn new(sink: FrameSink) -> Answers {
+        Answers { sink, open: RefCell::default(), taken: Cell::new(0) }
+    }
+
+    /// A request was taken in, which says how much of its answer may be sent at once.
+    pub(super) fn open(&self, request: RequestId, command: Command, credit: u32) {
+        let credit = if credit == NO_LIMIT { u64::MAX } else { u64::from(credit) };
+        self.open.borrow_mut().insert(request, Open { command, credit, answer: None });
+    }
+
+    /// Requests without a complete answer.
+    pub(super) fn pending(&self) -> usize {
+        self.open.borrow().len()
+    }
+
+    /// Whether an answer waits for the client.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.open.borrow().values().any(|open| open.answer.is_some())
+    }
+
+    /// Rises with everything that the client lets come.
+    pub(super) fn progress(&self) -> u64 {
+        self.taken.get()
+    }
+
+    /// The client lets more of an answer come. One that is complete meanwhile needs none.
+    pub(super) fn grant(&self, request: RequestId, bytes: u32) {
+        self.taken.set(self.taken.get() + 1);
+        let mut all = self.open.borrow_mut();
+        if let Some(open) = all.get_mut(&request) {
+            open.credit = open.credit.saturating_add(u64::from(bytes));
+        }
+        drop(all);
+        self.send(request);
+    }
+
+    /// The answer is there: the body of its last frame, and its payload. `room` is what both have in memory.
+    pub(super) fn answer(&self, request: RequestId, answer: Result<(Vec<u8>, Vec<u8>)>, room: Room) {
+        match answer {
+            Ok((body, payload)) => {
+                let answered = Answered { body, payload: payload.into(), room, is_announced: false };
+                if let Some(open) = self.open.borrow_mut().get_mut(&request) {
+                    open.answer = Some(answered);
+                }
+                self.send(request);
+            }
+            Err(error) => self.refuse(request, &error, Some(room)),
+        }
+    }
+
+    /// Ends a request with an error.
+    pub(super) fn refuse(&self, request: RequestId, error: &Error, room: Option<Room>) {
+        let Some(open) = self.open.borrow_mut().remove(&request) else { return };
+        self.end_with(request, open.command, error, room);
+    }
+
+    fn end_with(&self, request: RequestId, command: Command, error: &Error, room: Option<Room>) {
+        // A message that is too long for a frame is no message of ours.
+        let Ok(frame) = Frame::error(request, command, error) else { return };
+        self.sink.push(match room {
+            Some(room) => frame.with_guard(room),
+            None => frame,
+        });
+    }
+
+    /// Sends what may be sent of an answer.
+    fn send(&self, request: RequestId) {
+        let mut all = self.open.borrow_mut();
+        let Some(open) = all.get_mut(&request) else { return };
+        let Open { command, credit, answer: Some(answer) } = open else { return };
+        loop {
+            let piece = answer.payload.len().min(PIECE).min(usize::try_from(*credit).unwrap_or(usize::MAX));
+            let is_last = piece == answer.payload.len();
+            if piece == 0 && !is_last && answer.is_announced {
+                return;
+            }
+            answer.is_announced = true;
+            let (flags, body) = match is_last {
+                true => (Flags::RESPONSE.and(Flags::END), &answer.body[..]),
+                false => (Flags::RESPONSE.and(Flags::MORE), &[][..]),
+            };
+            *credit = credit.saturating_sub(piece as u64);
+            let payload = match piece {
+                0 => Vec::new(),
+                _ => vec![answer.payload.split_to(piece)],
+            };
+            let command = *command;
+            let waits = u32::try_from(answer.payload.len()).unwrap_or(NO_LIMIT);
+            match Frame::new(request, command, flags, waits, body, payload) {
+                Ok(frame) => self.sink.push(frame.with_guard(answer.room.clone())),
+                // What is too large for a frame is told instead; the connection is as good as before.
+                Err(error) => {
+                    all.remove(&request);
+                    drop(all);
+                    return self.end_with(request, command, &error, None);
+                }
+            }
+            if is_last {
+                all.remove(&request);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What a node checks commands with, and how often it said no.
+
+use forebay_model::{Error, Kind, Result, TargetId, Timestamp};
+use forebay_wire::capability::{Capability, Keyring, LENGTH, Proof, Said, TargetKey, Wanted};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+/// The keys of a node's targets.
+#[derive(Default)]
+pub struct Keys {
+    rings: RefCell<BTreeMap<TargetId, Keyring>>,
+    forbidden: Cell<u64>,
+    stale: Cell<u64>,
+    behind: Cell<u64>,
+}
+
+/// Commands that were refused, by why. None of them read or changed anything.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Refusals {
+    /// Nothing that was shown allowed them.
+    pub forbidden: u64,
+    /// What was shown had run out, or was revoked.
+    pub stale: u64,
+    /// What was shown is of an epoch that the target had not heard of.
+    pub behind: u64,
+}
+
+impl Keys {
+    /// A target belongs to `cluster`. `chance` is 32 bytes by chance.
+    pub fn join(&self, cluster: u128, target: TargetId, chance: [u8; 32]) {
+        self.rings.borrow_mut().entry(target).or_insert_with(|| Keyring::new(cluster, target, chance));
+    }
+
+    /// A target takes its next key.
+    pub fn roll(&self, target: TargetId, key: TargetKey) {
+        if let Some(ring) = self.rings.borrow_mut().get_mut(&target) {
+            ring.roll(key);
+        }
+    }
+
+    /// The cluster's map has this epoch, and only what was given out since `least` counts. Neither ever falls.
+    pub fn advance(&self, epoch: u64, least: u64) {
+        self.rings.borrow_mut().values_mut().for_each(|ring| ring.advance(epoch, least));
+    }
+
+    /// How often commands were refused.
+    pub fn refusals(&self) -> Refusals {
+        Refusals { forbidden: self.forbidden.get(), stale: self.stale.get(), behind: self.behind.get() }
+    }
+
+    /// Whether a command may be done, but for the object's version, which its target knows.
+    pub(super) fn check(
+        &self,
+        target: TargetId,
+        shown: Option<(&[u8; LENGTH], Proof)>,
+        said: &Said<'_>,
+        wanted: &Wanted,
+        now: Timestamp,
+    ) -> Result<Capability> {
+        let rings = self.rings.borrow();
+        let checked = match (rings.get(&target), shown) {
+            (Some(ring), Some((capability, proof))) => ring.check(capability, proof, said, wanted, now),
+            // What is not here and what is not allowed look alike.
+            _ => Err(Error::forbidden(
+                "this takes a capability for a target that is served here; ask the manager for one",
+            )),
+        };
+        if let Err(error) = &checked {
+            self.count(error);
+        }
+        checked
+    }
+
+    /// Counts a command that was refused.
+    pub(super) fn count(&self, error: &Error) {
+        let counter = match error.kind {
+            Kind::Forbidden => &self.forbidden,
+            Kind::Stale => &self.stale,
+            Kind::Busy => &self.behind,
+            _ => return,
+        };
+        counter.set(counter.get() + 1);
+    }
+}

@@ -1,0 +1,33 @@
+//! Locks of parts of objects, for clients that have to take turns: each is held by a connection, and ends with it.
+//!
+//! A lock is asked for with a capability to write the object, and is answered when nobody else holds it. What it protects, its
+//! users say: here it is a number.
+
+use forebay_model::{ObjectId, TargetId};
+use serde::{Deserialize, Serialize};
+
+/// Asks for a lock; answered by [`Locked`] when it is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lock {
+    /// The target.
+    pub target: TargetId,
+    /// The object.
+    pub id: ObjectId,
+    /// What of it.
+    pub part: u64,
+}
+
+/// A lock is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Locked {
+    /// How many connections have ended, since the node was started, while they held locks of this object: what they had
+    /// begun may be half done.
+    pub deserted: u64,
+}
+
+/// Gives back the lock that was asked for by this request of the same connection: answered by nothing but its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unlock {
+    /// The number of the request.
+    pub request: u64,
+}

@@ -1,0 +1,237 @@
+//! Frames to a stream that many tasks of one loop share: they leave their frames here, one task sends them.
+//!
+//! Frames go out in the order in which they were left, as many in one vectored write as there are; payloads are never copied.
+//! Nothing here is bounded: whoever leaves frames bounds what they stand for. After an error of the stream everything that is
+//! left is dropped: half a frame may be on its way, so the connection is over.
+
+use crate::body;
+use crate::capability::{LENGTH, Nonces, Said, Secret};
+use crate::frame::{Command, Flags, HEADER, NO_LIMIT, RequestId};
+use crate::writer::head_of;
+use bytes::Bytes;
+use forebay_model::{Error, Result};
+use futures_io::AsyncWrite;
+use serde::Serialize;
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::{ErrorKind, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Pieces handed to the kernel at once.
+const PIECES: usize = 64;
+
+/// A frame that is ready to go.
+pub struct Frame {
+    /// Header and body.
+    front: Vec<u8>,
+    payload: Vec<Bytes>,
+    /// Dropped when the frame has gone.
+    _guard: Option<Rc<dyn Any>>,
+}
+
+/// What is shown along with a request.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// The capability.
+    pub capability: [u8; LENGTH],
+    /// What proves that it is one's own.
+    pub secret: Secret,
+}
+
+impl Frame {
+    /// A frame with this body and payload. [`forebay_model::Kind::Usage`] if that is too large for one.
+    pub fn new(
+        request: RequestId,
+        command: Command,
+        flags: Flags,
+        credit: u32,
+        body: &[u8],
+        payload: Vec<Bytes>,
+    ) -> Result<Frame> {
+        let head = head_of(request, command, flags, credit, body, payload.iter().map(|piece| &piece[..]))?;
+        let mut front = Vec::with_capacity(HEADER + body.len());
+        front.extend_from_slice(&head.encode());
+        front.extend_from_slice(body);
+        Ok(Frame { front, payload, _guard: None })
+    }
+
+    /// A request that shows a capability.
+    pub fn shown(
+        request: RequestId,
+        command: Command,
+        credit: u32,
+        body: &[u8],
+        payload: Vec<Bytes>,
+        (shown, nonces): (&Shown, &Nonces),
+    ) -> Result<Frame> {
+        let plain = head_of(request, command, Flags::NONE, credit, body, payload.iter().map(|piece| &piece[..]))?;
+        let length = forebay_model::Bytes(u64::from(plain.payload));
+        let said = Said { nonces, request, command, body, payload: (plain.payload_checksum, length) };
+        let proof = shown.secret.prove(&said);
+        let whole = [&shown.capability[..], &proof.0, body].concat();
+        let mut head = head_of(request, command, Flags::SHOWN, credit, &whole, std::iter::empty())?;
+        (head.payload, head.payload_checksum) = (plain.payload, plain.payload_checksum);
+        let mut front = Vec::with_capacity(HEADER + whole.len());
+        front.extend_from_slice(&head.encode());
+        front.extend_from_slice(&whole);
+        Ok(Frame { front, payload, _guard: None })
+    }
+
+    /// A frame with `value` as its body, and without a payload.
+    pub fn of<T: Serialize + ?Sized>(request: RequestId, command: Command, flags: Flags, value: &T) -> Result<Frame> {
+        Frame::new(request, command, flags, NO_LIMIT, &body::write(value)?, Vec::new())
+    }
+
+    /// The end of a request that failed.
+    pub fn error(request: RequestId, command: Command, error: &Error) -> Result<Frame> {
+        Frame::of(request, command, Flags::RESPONSE.and(Flags::ERROR).and(Flags::END), error)
+    }
+
+    /// The permission to send more of an answer.
+    pub(crate) fn grant(request: RequestId, bytes: u32) -> Result<Frame> {
+        Frame::new(request, Command::GRANT, Flags::NONE, bytes, &[], Vec::new())
+    }
+
+    /// The same, and `guard` is dropped when the last byte of it has gone, or never will.
+    pub fn with_guard(self, guard: Rc<dyn Any>) -> Frame {
+        Frame { _guard: Some(guard), ..self }
+    }
+
+    /// All of its bytes, one behind the other.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.pieces().flatten().copied().collect()
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(&self.front[..]).chain(self.payload.iter().map(|piece| &piece[..]))
+    }
+}
+
+/// Where frames are left. Clones lead to the same place.
+#[derive(Clone, Default)]
+pub struct FrameSink {
+    state: Rc<RefCell<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Frame>,
+    /// Bytes of the first frame that have gone.
+    gone: usize,
+    /// Bytes that have gone, of all frames.
+    sent: u64,
+    /// No more is taken: what is there still goes out, unless the stream failed.
+    closed: bool,
+    failed: Option<Error>,
+    waker: Option<Waker>,
+}
+
+impl FrameSink {
+    /// Leaves a frame; what a connection that is over would have sent is dropped.
+    pub fn push(&self, frame: Frame) {
+        let mut state = self.state.borrow_mut();
+        if !state.closed && state.failed.is_none() {
+            state.queue.push_back(frame);
+            wake(&mut state);
+        }
+    }
+
+    /// Takes no more frames; the stream ends behind those that are there.
+    pub fn close(&self) {
+        let mut state = self.state.borrow_mut();
+        state.closed = true;
+        wake(&mut state);
+    }
+
+    /// Why nothing goes any more, if so.
+    pub fn failure(&self) -> Option<Error> {
+        self.state.borrow().failed.clone()
+    }
+
+    /// Bytes that have gone.
+    pub fn progress(&self) -> u64 {
+        self.state.borrow().sent
+    }
+
+    /// Whether frames wait for the other side to take them.
+    pub fn is_waiting(&self) -> bool {
+        !self.state.borrow().queue.is_empty()
+    }
+
+    /// Sends what is left here until the sink is closed, then ends the stream. To be run by one task.
+    pub async fn drive(&self, mut stream: Box<dyn AsyncWrite + Unpin>) -> Result<()> {
+        let sent = poll_fn(|context| self.poll_send(context, &mut *stream)).await;
+        let ended = match sent {
+            Ok(()) => poll_fn(|context| Pin::new(&mut stream).poll_close(context)).await,
+            Err(error) => Err(error),
+        };
+        ended.map_err(|e| {
+            let error = Error::disconnected(format!("the connection ended while frames were sent: {e}; connect again"));
+            let mut state = self.state.borrow_mut();
+            state.queue.clear();
+            state.failed = Some(error.clone());
+            error
+        })
+    }
+
+    fn poll_send(&self, context: &mut Context<'_>, stream: &mut (dyn AsyncWrite + Unpin)) -> Poll<std::io::Result<()>> {
+        let mut state = self.state.borrow_mut();
+        loop {
+            if state.queue.is_empty() {
+                if state.closed {
+                    return Poll::Ready(Ok(()));
+                }
+                state.waker = Some(context.waker().clone());
+                return match Pin::new(&mut *stream).poll_flush(context) {
+                    Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
+                    _ => Poll::Pending,
+                };
+            }
+            let mut slices = [IoSlice::new(&[]); PIECES];
+            let mut skip = state.gone;
+            let mut count = 0;
+            for piece in state.queue.iter().flat_map(Frame::pieces) {
+                if count == PIECES {
+                    break;
+                }
+                let some = skip.min(piece.len());
+                skip -= some;
+                if some < piece.len() {
+                    slices[count] = IoSlice::new(&piece[some..]);
+                    count += 1;
+                }
+            }
+            match Pin::new(&mut *stream).poll_write_vectored(context, &slices[..count]) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(sent)) => {
+                    state.gone += sent;
+                    state.sent += sent as u64;
+                }
+                Poll::Ready(Err(e)) if e.kind() == ErrorKind::Interrupted => {}
+                Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
+                Poll::Pending => return Poll::Pending,
+            }
+            while let Some(first) = state.queue.front() {
+                let length: usize = first.pieces().map(<[u8]>::len).sum();
+                if state.gone < length {
+                    break;
+                }
+                state.gone -= length;
+                state.queue.pop_front();
+            }
+        }
+    }
+}
+
+fn wake(state: &mut State) {
+    if let Some(waker) = state.waker.take() {
+        waker.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests;

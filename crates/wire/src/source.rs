@@ -1,0 +1,216 @@
+//! Frames from a stream that many tasks of one loop share: what [`crate::reader`] does of a blocking one.
+//!
+//! After an error the source returns that error for ever: the stream may be out of step, so the connection is over.
+
+use crate::body;
+use crate::checksum::{Running, crc32c};
+use crate::frame::{Flags, HEADER, Head, Limits};
+use crate::reader::{lost, same_checksum};
+use forebay_model::{Error, Result};
+use futures_io::AsyncRead;
+use serde::de::DeserializeOwned;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io::ErrorKind;
+use std::pin::Pin;
+use std::rc::Rc;
+
+/// Bytes read at once when a frame begins: of small frames, many.
+const READ_AHEAD: usize = 32 << 10;
+/// Memory is taken as its bytes arrive, in steps of this size; payloads are summed in such pieces, while they are still in
+/// the processor's cache.
+const STEP: usize = 128 << 10;
+
+/// Reads frames: [`FrameSource::receive`], then its body, then its payload.
+pub struct FrameSource {
+    stream: Box<dyn AsyncRead + Unpin>,
+    ahead: Box<[u8]>,
+    /// What of it has arrived and was not taken.
+    from: usize,
+    to: usize,
+    limits: Limits,
+    body: Vec<u8>,
+    /// The payload that is next in the stream: its length and checksum.
+    payload: Option<(usize, u32)>,
+    failed: Option<Error>,
+    begun: Rc<Cell<bool>>,
+}
+
+impl FrameSource {
+    /// Reads from `stream` what strangers may send, until the handshake is done.
+    pub fn new(stream: Box<dyn AsyncRead + Unpin>) -> FrameSource {
+        FrameSource {
+            stream,
+            ahead: vec![0; READ_AHEAD].into_boxed_slice(),
+            from: 0,
+            to: 0,
+            limits: Limits::HELLO,
+            body: Vec::new(),
+            payload: None,
+            failed: None,
+            begun: Rc::default(),
+        }
+    }
+
+    /// Accepts no more than `limits` from now on.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// The next frame, with its body read and checked; `None` when the other side ended the connection between two
+    /// frames. A payload of the last frame that was not taken is skipped.
+    pub async fn receive(&mut self) -> Result<Option<Head>> {
+        self.check()?;
+        let received = self.next_frame().await;
+        self.note(received)
+    }
+
+    /// Whether a frame has begun to come, and did not come to its end.
+    pub fn begun(&self) -> Rc<Cell<bool>> {
+        self.begun.clone()
+    }
+
+    /// The bytes of the last frame's body.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// The last frame's body as a `T`, with nothing left over.
+    pub fn decode<T: DeserializeOwned>(&mut self) -> Result<T> {
+        let read = body::read(&self.body);
+        self.note(read)
+    }
+
+    /// The last frame's body as a `T`, whatever a later version has put behind it.
+    pub(crate) fn decode_beginning<T: DeserializeOwned>(&mut self) -> Result<T> {
+        let read = body::read_beginning(&self.body);
+        self.note(read)
+    }
+
+    /// The answer that `head` brought: its body as a `T`, or the error that the other side sent. An error of the other
+    /// side leaves the connection as good as it was.
+    pub fn answer<T: DeserializeOwned>(&mut self, head: &Head) -> Result<T> {
+        if head.flags.has(Flags::ERROR) { Err(self.decode::<Error>()?) } else { self.decode() }
+    }
+
+    /// Reads the last frame's payload behind what is in `destination`. After an error there is whatever came.
+    pub async fn payload_onto(&mut self, destination: &mut Vec<u8>) -> Result<()> {
+        self.check()?;
+        let read = self.take_payload(Some(destination)).await;
+        self.note(read)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn note<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result {
+            self.failed.get_or_insert_with(|| error.clone());
+        }
+        result
+    }
+
+    async fn next_frame(&mut self) -> Result<Option<Head>> {
+        self.take_payload(None).await?;
+        // A connection may end before a frame, not within one.
+        if self.from == self.to && self.look().await.map_err(|e| lost("header", &e))? == 0 {
+            return Ok(None);
+        }
+        self.begun.set(true);
+        let mut header = [0; HEADER];
+        self.fill(&mut header, "header").await?;
+        let head = Head::decode(&header, self.limits)?;
+        let mut body = std::mem::take(&mut self.body);
+        body.clear();
+        let read = self.fill_onto(&mut body, head.body as usize, "body").await;
+        self.body = body;
+        read?;
+        same_checksum("body", head.body_checksum, crc32c(&self.body))?;
+        self.payload = Some((head.payload as usize, head.payload_checksum)).filter(|(length, _)| *length > 0);
+        if head.payload == 0 && head.payload_checksum != 0 {
+            return Err(Error::damaged(format!(
+                "a frame of {} has no payload but a checksum for one: its sender is broken",
+                head.request
+            )));
+        }
+        self.begun.set(self.payload.is_some());
+        Ok(Some(head))
+    }
+
+    /// Takes the payload that is next in the stream, if there is one, and checks it.
+    async fn take_payload(&mut self, destination: Option<&mut Vec<u8>>) -> Result<()> {
+        let Some((length, checksum)) = self.payload.take() else { return Ok(()) };
+        let mut sum = Running::new();
+        let mut left = length;
+        let (mut unwanted, is_wanted) = (Vec::new(), destination.is_some());
+        let destination = destination.unwrap_or(&mut unwanted);
+        destination.reserve(if is_wanted { length } else { STEP.min(length) });
+        while left > 0 {
+            let from = if is_wanted { destination.len() } else { 0 };
+            destination.truncate(from);
+            let step = left.min(STEP);
+            self.fill_onto(destination, step, "payload").await?;
+            sum.update(&destination[from..]);
+            left -= step;
+        }
+        self.begun.set(false);
+        same_checksum("payload", checksum, sum.finish())
+    }
+
+    /// Reads so many bytes behind what is in `destination`, which grows as they come.
+    async fn fill_onto(&mut self, destination: &mut Vec<u8>, length: usize, part: &str) -> Result<()> {
+        let mut left = length;
+        while left > 0 {
+            let (from, step) = (destination.len(), left.min(STEP));
+            destination.resize(from + step, 0);
+            self.fill(&mut destination[from..], part).await?;
+            left -= step;
+        }
+        Ok(())
+    }
+
+    async fn fill(&mut self, mut destination: &mut [u8], part: &str) -> Result<()> {
+        while !destination.is_empty() {
+            if self.from == self.to && destination.len() >= READ_AHEAD {
+                // Bulk goes where it belongs at once.
+                let count = read(&mut self.stream, destination).await.map_err(|e| lost(part, &e))?;
+                if count == 0 {
+                    return Err(lost(part, &ErrorKind::UnexpectedEof.into()));
+                }
+                destination = &mut destination[count..];
+                continue;
+            }
+            if self.from == self.to && self.look().await.map_err(|e| lost(part, &e))? == 0 {
+                return Err(lost(part, &ErrorKind::UnexpectedEof.into()));
+            }
+            let count = destination.len().min(self.to - self.from);
+            destination[..count].copy_from_slice(&self.ahead[self.from..self.from + count]);
+            self.from += count;
+            destination = &mut destination[count..];
+        }
+        Ok(())
+    }
+
+    /// Waits for more; how many bytes came.
+    async fn look(&mut self) -> std::io::Result<usize> {
+        (self.from, self.to) = (0, 0);
+        self.to = read(&mut self.stream, &mut self.ahead).await?;
+        Ok(self.to)
+    }
+}
+
+async fn read(stream: &mut (dyn AsyncRead + Unpin), destination: &mut [u8]) -> std::io::Result<usize> {
+    poll_fn(|context| {
+        loop {
+            match Pin::new(&mut *stream).poll_read(context, destination) {
+                std::task::Poll::Ready(Err(e)) if e.kind() == ErrorKind::Interrupted => {}
+                done => return done,
+            }
+        }
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests;
