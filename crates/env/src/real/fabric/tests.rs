@@ -1,4 +1,5 @@
 use super::*;
+use crate::conformance::fabric::{Ground, run as check};
 use crate::fabric::NetworkEnv;
 use forebay_model::Kind;
 
@@ -63,4 +64,10 @@ fn what_takes_too_long_is_given_up() {
         assert_eq!(within(&clock, CONNECT_LIMIT, async { 7 }).await, Some(7));
     })
     .unwrap();
+}
+
+#[test]
+fn tcp_keeps_its_word() {
+    let ground = |env: NetworkEnv| Ground { listening: env.clone(), connecting: env, address: "127.0.0.1:0".into() };
+    run_network(|env| async move { check(ground(env)).await }).unwrap().assert();
 }
