@@ -1,4 +1,5 @@
 //! What every [`Device`](crate::Device) is held to, real or simulated: one list of checks, run on each kind in its own tests.
+//! ([`fabric`] has the same for networks.)
 //!
 //! The checks write to the first [`SPACE`] of the device and need nothing else of it. Each is independent of the
 //! others. Chance comes from the environment, so a simulated run is replayed by its seed.
@@ -104,6 +105,9 @@ macro_rules! ensure {
         }
     };
 }
+
+pub mod fabric;
+pub mod streams;
 
 fn block(env: &Env) -> Bytes {
     env.device.geometry().block

@@ -7,7 +7,7 @@
 //! - [`allowance`]: bytes that tasks share.
 //! - [`watched`], [`mailbox`], [`pipe`], [`window`]: what threads share, and how they hand things over.
 //! - [`executor`]: the one loop of a target, single-threaded, the same in reality and in simulation.
-//! - [`real`]: the implementations for a real machine; [`conformance`]: what every device is held to.
+//! - [`real`]: the implementations for a real machine; [`conformance`]: what every device and every network is held to.
 
 pub mod allowance;
 pub mod buffer;

@@ -263,6 +263,13 @@ impl Shared {
     }
 }
 
+impl Coming {
+    /// The number of the request on its connection.
+    pub fn request(&self) -> RequestId {
+        self.request
+    }
+}
+
 impl Future for Coming {
     type Output = Result<Answer>;
 

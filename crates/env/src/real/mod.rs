@@ -3,6 +3,7 @@
 //!
 //! - [`open`], [`create_file`]: take a device for ourselves, or say why not; [`UringDevice`] reads and writes it.
 //! - [`run`]: the loop of a target, on the thread that calls it.
+//! - [`run_network`]: the loop of what talks to other machines, likewise.
 //! - [`clock`], [`random`], [`network`], [`thread`], [`file`], [`claim`], [`signal`], [`process`], [`packet`], [`udp`]: thin
 //!   doors for the rest.
 
@@ -11,6 +12,7 @@
 
 pub mod claim;
 pub mod clock;
+pub mod fabric;
 pub mod file;
 mod interface;
 pub mod network;
@@ -25,6 +27,7 @@ pub mod udp;
 mod uring;
 
 pub use clock::RealClock;
+pub use fabric::run_network;
 pub use network::{TcpNetwork, UnixNetwork};
 pub use open::{OpenMode, Opened, SMALLEST, create_file, open};
 pub use random::KernelRandom;

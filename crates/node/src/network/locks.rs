@@ -107,6 +107,3 @@ impl Drop for Turn {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -17,6 +17,7 @@ fn announcing(body: u32, payload: u32) -> Vec<u8> {
         request: RequestId(3),
         command: Command(20),
         flags: Flags::NONE,
+        credit: 0,
         body,
         payload,
         body_checksum: 0,

@@ -1,0 +1,216 @@
+//! TCP between machines, for a loop of tasks: tokio's sockets under an executor of ours.
+//!
+//! - [`run_network`]: the loop, on the thread that calls it.
+//! - [`TcpFabric`]: its connections. They are bare TCP: whoever speaks over them encrypts, and asks who the peer is.
+//!
+//! Nothing here blocks the loop: names are looked up on threads of the runtime, and whatever may take long has a limit. A
+//! peer that has vanished without a word is found out by the kernel within [`PATIENCE`].
+
+mod alarm;
+mod name;
+mod run;
+mod stream;
+
+pub use run::run_network;
+
+use super::clock::RealClock;
+use super::io_error;
+use crate::Clock;
+use crate::fabric::{Door, Duplex, Fabric, FabricFuture};
+use forebay_model::{Error, Result};
+use name::Place;
+use socket2::{SockRef, TcpKeepalive};
+use std::future::Future;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+
+/// How long connecting may take, the lookup of the name included.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// How long a peer may leave what was sent, or a question whether it is there, without an answer.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a connection is silent before the kernel asks whether the peer is there, and how long between questions.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How long accepting rests when the process is out of descriptors or memory.
+const REST: Duration = Duration::from_millis(20);
+
+/// Connections over TCP. An address is like `127.0.0.1:7400`, `[::1]:7400` or `host:7400`.
+pub struct TcpFabric {
+    clock: Rc<RealClock>,
+}
+
+impl TcpFabric {
+    /// The network of the loop whose clock this is; only what runs there may use it.
+    fn new(clock: Rc<RealClock>) -> TcpFabric {
+        TcpFabric { clock }
+    }
+}
+
+impl Fabric for TcpFabric {
+    fn listen(&self, address: &str) -> FabricFuture<Result<Box<dyn Door>>> {
+        let (clock, address) = (self.clock.clone(), address.to_string());
+        Box::pin(async move {
+            let places = places(&clock, &address).await?;
+            let mut failed = None;
+            for place in places {
+                match TcpListener::bind(place).await {
+                    Ok(listener) => {
+                        let bound =
+                            listener.local_addr().map_err(|e| io_error("asking for the port of", &address, &e))?;
+                        let door = TcpDoor { listener: Rc::new(listener), address: bound.to_string(), clock };
+                        return Ok(Box::new(door) as Box<dyn Door>);
+                    }
+                    Err(e) => failed = Some(e),
+                }
+            }
+            Err(match failed {
+                Some(e) if e.kind() == ErrorKind::AddrInUse => {
+                    Error::busy(format!("another process listens at {address}; take another port, or 0"))
+                }
+                Some(e) if e.kind() == ErrorKind::AddrNotAvailable => Error::usage(format!(
+                    "{address} is no address of this machine; listen at one that is, or at 0.0.0.0"
+                )),
+                Some(e) => io_error("listening at", &address, &e),
+                None => unknown(&address),
+            })
+        })
+    }
+
+    fn connect(&self, address: &str) -> FabricFuture<Result<Duplex>> {
+        let (clock, address) = (self.clock.clone(), address.to_string());
+        Box::pin(async move {
+            let limited = within(&clock, CONNECT_LIMIT, async {
+                let mut failed = None;
+                for place in places(&clock, &address).await? {
+                    match TcpStream::connect(place).await.and_then(not_itself) {
+                        Ok(stream) => return connected(stream, place),
+                        Err(e) => failed = Some(e),
+                    }
+                }
+                Err(failed.map_or_else(|| unknown(&address), |e| unreached(&address, &e)))
+            });
+            limited.await.unwrap_or_else(|| {
+                Err(Error::disconnected(format!(
+                    "{address} did not answer within {} s; is that machine up, and does a firewall let us through?",
+                    CONNECT_LIMIT.as_secs()
+                )))
+            })
+        })
+    }
+}
+
+/// Where connections come in.
+struct TcpDoor {
+    listener: Rc<TcpListener>,
+    address: String,
+    clock: Rc<RealClock>,
+}
+
+impl Door for TcpDoor {
+    fn address(&self) -> String {
+        self.address.clone()
+    }
+
+    fn accept(&self) -> FabricFuture<Result<Duplex>> {
+        let (listener, address, clock) = (self.listener.clone(), self.address.clone(), self.clock.clone());
+        Box::pin(async move {
+            loop {
+                match listener.accept().await {
+                    Ok((stream, peer)) => match connected(stream, peer) {
+                        Ok(duplex) => return Ok(duplex),
+                        // The peer was gone before we took it.
+                        Err(_) => continue,
+                    },
+                    // The peer waits in the queue; give others time to close theirs.
+                    Err(e) if out_of_something(&e) => clock.sleep(REST).await,
+                    Err(e) if matches!(e.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
+                    Err(e) => return Err(io_error("accepting at", &address, &e)),
+                }
+            }
+        })
+    }
+}
+
+/// Where `address` may be.
+async fn places(clock: &RealClock, address: &str) -> Result<Vec<SocketAddr>> {
+    match Place::of(address)? {
+        Place::Number(place) => Ok(vec![place]),
+        Place::Name(name) => {
+            let found = within(clock, CONNECT_LIMIT, tokio::net::lookup_host(&name)).await;
+            match found {
+                Some(Ok(found)) => Ok(found.collect()),
+                Some(Err(e)) => {
+                    Err(Error::disconnected(format!("the name in {address} could not be looked up ({e}); check it")))
+                }
+                None => Err(Error::disconnected(format!(
+                    "the name in {address} was not found within {} s; give a number, or check the name server",
+                    CONNECT_LIMIT.as_secs()
+                ))),
+            }
+        }
+    }
+}
+
+fn unknown(address: &str) -> Error {
+    Error::disconnected(format!("the name in {address} has no address; check it"))
+}
+
+fn unreached(address: &str, error: &std::io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => Error::missing(format!("no process listens at {address}")),
+        // Ours to mend: out of descriptors, of ports, or not allowed.
+        _ if out_of_something(error) => {
+            Error::busy(format!("no connection to {address} can be opened just now: {error}"))
+        }
+        ErrorKind::AddrNotAvailable => {
+            Error::busy(format!("all ports for connections to {address} are in use; close some connections"))
+        }
+        ErrorKind::PermissionDenied => io_error("connecting to", address, error),
+        _ => Error::disconnected(format!("{address} cannot be reached: {error}")),
+    }
+}
+
+/// A connection to a port of this machine that nobody listens at may, by chance, leave from that very port and so meet
+/// itself.
+fn not_itself(stream: TcpStream) -> std::io::Result<TcpStream> {
+    if stream.local_addr()? == stream.peer_addr()? {
+        return Err(ErrorKind::ConnectionRefused.into());
+    }
+    Ok(stream)
+}
+
+fn connected(stream: TcpStream, peer: SocketAddr) -> Result<Duplex> {
+    let prepared = || {
+        let socket = SockRef::from(&stream);
+        // A frame is written whole: waiting for more to send with it would only delay it.
+        socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_user_timeout(Some(PATIENCE))?;
+        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE))
+    };
+    prepared().map_err(|e| Error::disconnected(format!("the connection with {peer} ended as it was made: {e}")))?;
+    Ok(stream::duplex(stream, peer.to_string()))
+}
+
+fn out_of_something(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+/// What `future` gives, or nothing if that takes longer than `limit`.
+async fn within<T>(clock: &RealClock, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let mut sleep = clock.sleep(limit);
+    let mut future = pin!(future);
+    std::future::poll_fn(|context| {
+        if let Poll::Ready(value) = future.as_mut().poll(context) {
+            return Poll::Ready(Some(value));
+        }
+        sleep.as_mut().poll(context).map(|()| None)
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests;
