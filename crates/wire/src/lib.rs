@@ -13,6 +13,7 @@
 pub mod capability;
 mod checksum;
 pub mod command;
+pub mod control;
 pub mod frame;
 pub mod handshake;
 pub mod heap;
