@@ -7,6 +7,7 @@
 //! - [`lock`]: clients that have to take turns.
 //! - [`handshake`]: the first two frames of a connection.
 //! - [`capability`]: who may do what to an object, and the proof of it that goes with each command.
+//! - [`control`]: what is asked of the manager.
 //! - [`command`]: what is asked after that, and what is answered; [`object`] and [`heap`]: the same of objects
 //!   and of records of heaps.
 //!
@@ -17,6 +18,7 @@ mod body;
 pub mod capability;
 mod checksum;
 pub mod command;
+pub mod control;
 pub mod credit;
 pub mod frame;
 pub mod handshake;

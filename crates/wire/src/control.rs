@@ -1,0 +1,142 @@
+//! The control plane: what clients, nodes and people ask of the manager, and what it answers, as plain types.
+//!
+//! - [`names`]: directories, files and their attributes; [`volumes`]: trees that share quota and policy.
+//! - [`files`]: files that are open: where their bytes lie, and the capabilities for them.
+//! - [`access`]: users, their keys, and how a connection proves whose it is.
+//! - [`cluster`]: nodes, targets, and what a node reports.
+//!
+//! A [`Change`] is durable when it is answered, and comes in a [`Call`] with a number: asked again under that number, it
+//! is not done again but answered as it was. A [`Question`] changes nothing. A [`cluster::Report`] says how things are,
+//! and may be repeated. Every type has public fields, and each case of an enum holds one struct at most, so that each is
+//! one message of an interface definition. What each does and how it fails: `docs/protocol/control.md`.
+
+pub mod access;
+pub mod cluster;
+pub mod files;
+pub mod names;
+pub mod volumes;
+
+use access::{IssueKey, IssuedKey, Key, Keys, RemoveUser, RevokeKey, User};
+use cluster::{AddNode, Map, RemoveNode, RollKeys, SetTarget};
+use files::{
+    ClientGone, Close, Grant, Grants, OpenFiles, OpenToRead, OpenToWrite, Renew, Revoke, Scrubbed, Unscrubbed,
+};
+use names::{CreateFile, Entry, List, MakeDirectory, Page, RemoveDirectory, RemoveFile, Rename, SetAttributes, Stat};
+use serde::{Deserialize, Serialize};
+use volumes::{CreateVolume, RemoveVolume, SetVolume, Volume};
+
+/// A change, and the number under which its client asks for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// The client's own, each higher than those before; a change that is asked for again has the same number again.
+    pub sequence: u64,
+    /// What is to be done.
+    pub change: Change,
+}
+
+/// What changes something, durably.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// [`Reply::Entry`], or [`Reply::Grant`] if it is to be open.
+    CreateFile(CreateFile),
+    /// [`Reply::Entry`].
+    MakeDirectory(MakeDirectory),
+    /// [`Reply::Entry`], as it is now.
+    SetAttributes(SetAttributes),
+    /// [`Reply::Entry`], where it is now.
+    Rename(Rename),
+    /// [`Reply::Done`].
+    RemoveFile(RemoveFile),
+    /// [`Reply::Done`].
+    RemoveDirectory(RemoveDirectory),
+    /// [`Reply::Volume`].
+    CreateVolume(CreateVolume),
+    /// [`Reply::Volume`], as it is now.
+    SetVolume(SetVolume),
+    /// [`Reply::Done`].
+    RemoveVolume(RemoveVolume),
+    /// Makes a user or gives it another name and other groups: [`Reply::Done`].
+    SetUser(User),
+    /// [`Reply::Done`].
+    RemoveUser(RemoveUser),
+    /// [`Reply::IssuedKey`].
+    IssueKey(IssueKey),
+    /// [`Reply::Done`].
+    RevokeKey(RevokeKey),
+    /// [`Reply::Grant`].
+    OpenToWrite(OpenToWrite),
+    /// [`Reply::Entry`], as it is now.
+    Close(Close),
+    /// [`Reply::Done`].
+    Revoke(Revoke),
+    /// Nothing that was given out before counts any more: [`Reply::Done`].
+    RevokeAll,
+    /// [`Reply::Unscrubbed`]: what it left open to write.
+    ClientGone(ClientGone),
+    /// [`Reply::Done`].
+    Scrubbed(Scrubbed),
+    /// [`Reply::Done`].
+    AddNode(AddNode),
+    /// [`Reply::Done`].
+    RemoveNode(RemoveNode),
+    /// [`Reply::Done`].
+    SetTarget(SetTarget),
+    /// [`Reply::Done`].
+    RollKeys(RollKeys),
+}
+
+/// What changes nothing, and may be asked as often as one likes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Question {
+    /// [`Reply::Entry`].
+    Stat(Stat),
+    /// [`Reply::Page`].
+    List(List),
+    /// All volumes: [`Reply::Volumes`].
+    Volumes,
+    /// All users: [`Reply::Users`].
+    Users,
+    /// The keys of a user, without what is secret: [`Reply::Keys`].
+    Keys(Keys),
+    /// [`Reply::Grant`].
+    OpenToRead(OpenToRead),
+    /// [`Reply::Grants`], in the order in which they were asked for.
+    Renew(Renew),
+    /// Who has which file open to write: [`Reply::OpenFiles`].
+    OpenFiles,
+    /// What clients that are gone left open to write: [`Reply::Unscrubbed`].
+    Unscrubbed,
+    /// The nodes and targets of the cluster: [`Reply::Map`].
+    Map,
+}
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    /// It is done.
+    Done,
+    /// A file or a directory.
+    Entry(Entry),
+    /// A part of a directory.
+    Page(Page),
+    /// A volume.
+    Volume(Volume),
+    /// Volumes, by number.
+    Volumes(Vec<Volume>),
+    /// Users, by number.
+    Users(Vec<User>),
+    /// A key that was made just now.
+    IssuedKey(IssuedKey),
+    /// Keys, by their ids.
+    Keys(Vec<Key>),
+    /// A file that may be read or written.
+    Grant(Grant),
+    /// Several of these.
+    Grants(Grants),
+    /// Files that are open to write.
+    OpenFiles(OpenFiles),
+    /// Files that have to be scrubbed.
+    Unscrubbed(Unscrubbed),
+    /// The cluster.
+    Map(Map),
+}

@@ -1,0 +1,180 @@
+//! Nodes and targets: who they are, how they are, and what a node reports again and again.
+
+use super::access::Hidden;
+use forebay_model::{Bytes, Error, ObjectId, TargetId};
+use serde::{Deserialize, Serialize};
+
+/// The most targets of one node.
+pub const MOST_TARGETS: usize = 256;
+/// The most orders in one answer.
+pub const MOST_ORDERS: usize = 1024;
+
+/// Makes a node known, or gives it another user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddNode {
+    /// Its number.
+    pub node: u64,
+    /// The user as which it reports.
+    pub user: u32,
+}
+
+/// Forgets a node; its targets have to be gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoveNode {
+    /// Which.
+    pub node: u64,
+}
+
+/// What is to be thought of a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TargetState {
+    /// It is used.
+    Up,
+    /// It is read, and nothing new is put on it.
+    Draining,
+    /// What is on it is lost until it is rebuilt elsewhere.
+    Failed,
+    /// It will not come back.
+    Gone,
+}
+
+/// Says what is to be thought of a target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetTarget {
+    /// Which.
+    pub target: TargetId,
+    /// What.
+    pub state: TargetState,
+}
+
+/// Gives a target, or all of them, another key. What was made with the key before still counts; what is older does not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RollKeys {
+    /// Which; all, if none is named.
+    pub target: Option<TargetId>,
+}
+
+/// How a node is: it says so every few seconds, and when it has something new to say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// Its number.
+    pub node: u64,
+    /// Where clients reach it.
+    pub address: String,
+    /// All targets that it serves.
+    pub targets: Vec<TargetReport>,
+}
+
+/// How a target is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetReport {
+    /// Which.
+    pub target: TargetId,
+    /// The cluster that it was made for.
+    pub cluster: u128,
+    /// How often it was opened, as it says itself: a copy of it as it once was has been opened less often.
+    pub openings: u64,
+    /// What it can hold.
+    pub size: Bytes,
+    /// What is free of that.
+    pub free: Bytes,
+    /// How busy it is, in hundredths.
+    pub load: u8,
+    /// The newest epoch of the map that it has heard of; 0 if none.
+    pub epoch: u64,
+    /// The newest version of its key that it has; 0 if none.
+    pub key: u32,
+    /// The orders that it has carried out since the last report.
+    pub carried_out: Vec<Order>,
+}
+
+/// What a node is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reported {
+    /// The epoch of the cluster's map.
+    pub epoch: u64,
+    /// The least epoch of which capabilities count.
+    pub least_epoch: u64,
+    /// For each target that was reported, in that order.
+    pub targets: Vec<ToTarget>,
+}
+
+/// What a target is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToTarget {
+    /// Which.
+    pub target: TargetId,
+    /// Why it may not serve; then there is nothing else.
+    pub refused: Option<Error>,
+    /// Its newest keys, older first: two at most.
+    pub keys: Vec<VersionedKey>,
+    /// What it has to do: said again until it says that it has.
+    pub orders: Vec<Order>,
+}
+
+/// A version of a target's key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionedKey {
+    /// The version.
+    pub version: u32,
+    /// The key: 32 bytes.
+    pub key: Hidden,
+}
+
+/// What a target has to do with an object. Doing it twice does no harm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Order {
+    /// The object.
+    pub object: ObjectId,
+    /// The version that it has to have from now on, also if it is made later.
+    pub version: u64,
+    /// Whether it is to be removed.
+    pub remove: bool,
+}
+
+/// The nodes and targets of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Map {
+    /// The cluster.
+    pub cluster: u128,
+    /// The version of the map: it rises with each change, and never falls.
+    pub epoch: u64,
+    /// The least epoch of which capabilities count.
+    pub least_epoch: u64,
+    /// By number.
+    pub nodes: Vec<Node>,
+    /// By id.
+    pub targets: Vec<Target>,
+}
+
+/// A node of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its number.
+    pub node: u64,
+    /// The user as which it reports.
+    pub user: u32,
+    /// Where clients reach it; empty if it never reported.
+    pub address: String,
+    /// Whether it reported lately.
+    pub up: bool,
+}
+
+/// A target of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// Which.
+    pub target: TargetId,
+    /// The node that serves it.
+    pub node: u64,
+    /// What is thought of it.
+    pub state: TargetState,
+    /// What it can hold.
+    pub size: Bytes,
+    /// What was free of that when it was reported last.
+    pub free: Bytes,
+    /// How busy it was then, in hundredths.
+    pub load: u8,
+    /// The newest version of its key.
+    pub key: u32,
+}

@@ -1,0 +1,143 @@
+//! Files that are open: where their bytes lie, the capabilities for that, and who has left what behind.
+
+use super::access::Hidden;
+use super::names::{Entry, FileId, Place};
+use forebay_model::layout::Striping;
+use forebay_model::{Bytes, ObjectId, TargetId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// The most files of one [`Renew`].
+pub const MOST_RENEWED: usize = 64;
+/// The most clients that have one file open to write.
+pub const MOST_WRITERS: usize = 64;
+
+/// Opens a file to write (and to read) it. The manager remembers that it is open, until it is closed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenToWrite {
+    /// Which.
+    pub place: Place,
+}
+
+/// Opens a file to read it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenToRead {
+    /// Which.
+    pub place: Place,
+}
+
+/// Says that a file is written no more, and how it is now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Close {
+    /// Which.
+    pub file: FileId,
+    /// Its size; if it is not said, that stays.
+    pub size: Option<Bytes>,
+    /// When it was written last; if it is not said, that stays.
+    pub modified: Option<Timestamp>,
+}
+
+/// Asks for the same again, for as long again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renew {
+    /// Files, and whether they are open to write.
+    pub files: Vec<Renewed>,
+}
+
+/// A file that is still open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renewed {
+    /// Which.
+    pub file: FileId,
+    /// Whether it is open to write.
+    pub write: bool,
+}
+
+/// A file that may be read or written for a while.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// The file.
+    pub entry: Entry,
+    /// Whether it may be written.
+    pub write: bool,
+    /// How its bytes are striped over its components.
+    pub striping: Striping,
+    /// Its components, in the order of the layout. One that was never written is not there, and reads as zeros.
+    pub components: Vec<Component>,
+    /// Until when, by the clocks of targets.
+    pub until: Timestamp,
+}
+
+/// What lies of a file on one target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Component {
+    /// The target.
+    pub target: TargetId,
+    /// The object there.
+    pub object: ObjectId,
+    /// The capability: [`crate::capability::LENGTH`] bytes.
+    pub capability: Vec<u8>,
+    /// Its secret: 32 bytes.
+    pub secret: Hidden,
+}
+
+/// For each file that was to be renewed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grants {
+    /// In the order in which they were asked for.
+    pub grants: Vec<Granted>,
+}
+
+/// A grant, or why there is none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Granted {
+    /// The file that may be used.
+    pub grant: Option<Grant>,
+    /// Why not.
+    pub error: Option<forebay_model::Error>,
+}
+
+/// Takes back what was given out for a file: targets are told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revoke {
+    /// Which.
+    pub file: FileId,
+}
+
+/// Says that a client is gone: what it had open to write has to be scrubbed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientGone {
+    /// Which.
+    pub client: u64,
+}
+
+/// Says that a file was scrubbed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scrubbed {
+    /// Which.
+    pub file: FileId,
+}
+
+/// Files that are open to write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenFiles {
+    /// By file.
+    pub files: Vec<OpenFile>,
+}
+
+/// A file that a client has open to write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenFile {
+    /// Which.
+    pub file: FileId,
+    /// Who.
+    pub client: u64,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// Files whose stripes may be half written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unscrubbed {
+    /// By file.
+    pub files: Vec<FileId>,
+}
