@@ -61,6 +61,15 @@ pub struct Lock {
     pub left: Vec<(IntentId, Intent)>,
 }
 
+/// Why a component is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absence {
+    /// It missed something: it is not written either.
+    Missed,
+    /// It is being rebuilt: it is written.
+    Filling,
+}
+
 /// What can be asked of one open file's components.
 pub trait Components {
     /// Bytes of a component, as many as there are up to `length`: what was never written inside is zero, behind its end it
@@ -99,9 +108,13 @@ pub trait Components {
     fn missed(&self, components: Vec<u32>) -> Asked<()>;
 
     /// The components that missed something and were not rebuilt.
-    fn missing(&self) -> Asked<Vec<u32>>;
+    fn missing(&self) -> Asked<Vec<(u32, Absence)>>;
 
-    /// Such a component has everything again: the one that is asked under its number from now on, by all clients. Durable.
+    /// A rebuild of such a component begins. When this is answered, its number stands for an empty one, without intents, and
+    /// every client that has the file open knows, and writes it, and does not read it.
+    fn filling(&self, component: u32) -> Asked<()>;
+
+    /// Such a component has everything again, and is read. Durable.
     fn rebuilt(&self, component: u32) -> Asked<()>;
 
     /// The file is so long at least: what is in it up to there was acknowledged. Durable, with as many copies as the file's
