@@ -4,6 +4,7 @@
 //! - [`cluster`]: everything that is asked once; [`recorder`] and [`answer`]: streams in and out.
 //! - [`objects`]: bytes under an id or a name.
 //! - [`heaps`]: records, in transactions.
+//! - [`file`]: files striped over targets; its clients compute their parity.
 //! - [`peer`]: what a cluster is reached by: in this process, or through a connection ([`remote`]).
 //! - [`again`]: what is asked twice takes effect once.
 //! - [`stopper`]: how another thread ends a wait.
@@ -17,6 +18,7 @@ pub mod answer;
 pub mod cluster;
 #[cfg(test)]
 mod fake;
+pub mod file;
 pub mod heaps;
 pub mod objects;
 pub mod peer;
