@@ -30,6 +30,7 @@ mod put;
 mod ranges;
 mod reach;
 pub mod recover;
+pub mod remote;
 mod room;
 mod rope;
 mod together;

@@ -5,6 +5,7 @@
 //! - [`objects`]: bytes under an id or a name.
 //! - [`heaps`]: records, in transactions.
 //! - [`file`]: files striped over targets; its clients compute their parity.
+//! - [`nodes`]: connections to the nodes of a cluster; [`control`]: what is asked of its manager.
 //! - [`peer`]: what a cluster is reached by: in this process, or through a connection ([`remote`]).
 //! - [`again`]: what is asked twice takes effect once.
 //! - [`stopper`]: how another thread ends a wait.
@@ -16,10 +17,12 @@
 pub mod again;
 pub mod answer;
 pub mod cluster;
+pub mod control;
 #[cfg(test)]
 mod fake;
 pub mod file;
 pub mod heaps;
+pub mod nodes;
 pub mod objects;
 pub mod peer;
 pub mod recorder;
