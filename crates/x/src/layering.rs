@@ -11,13 +11,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("env", &["model"]),
     ("target", &["env", "model"]),
     ("node", &["target", "wire", "env", "model"]),
+    ("manager", &["wire", "env", "model"]),
     ("client", &["wire", "env", "model"]),
-    ("embedded", &["node", "client", "target", "wire", "env", "model"]),
+    ("embedded", &["manager", "node", "client", "target", "wire", "env", "model"]),
     ("capture", &["client", "env", "model"]),
     ("nbd", &["client", "env", "model"]),
     ("btree", &["target", "env", "model"]),
-    ("sim", &["btree", "target", "client", "node", "wire", "env", "model"]),
-    ("forebay", &["sim", "btree", "nbd", "capture", "embedded", "client", "node", "target", "wire", "env", "model"]),
+    ("sim", &["btree", "manager", "target", "client", "node", "wire", "env", "model"]),
+    (
+        "forebay",
+        &["sim", "btree", "nbd", "capture", "embedded", "manager", "client", "node", "target", "wire", "env", "model"],
+    ),
     ("x", &[]),
 ];
 
