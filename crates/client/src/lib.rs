@@ -5,6 +5,7 @@
 //! - [`objects`]: bytes under an id or a name.
 //! - [`heaps`]: records, in transactions.
 //! - [`file`]: files striped over targets; its clients compute their parity.
+//! - [`files`]: files by their names; [`file`]: how one is striped over targets.
 //! - [`nodes`]: connections to the nodes of a cluster; [`control`]: what is asked of its manager.
 //! - [`peer`]: what a cluster is reached by: in this process, or through a connection ([`remote`]).
 //! - [`again`]: what is asked twice takes effect once.
@@ -21,6 +22,7 @@ pub mod control;
 #[cfg(test)]
 mod fake;
 pub mod file;
+pub mod files;
 pub mod heaps;
 pub mod nodes;
 pub mod objects;

@@ -13,6 +13,7 @@ pub mod engine;
 mod authenticate;
 mod chance;
 mod cluster;
+pub mod desk;
 mod draft;
 mod grant;
 mod keys;

@@ -229,6 +229,11 @@ impl Manager {
         }
     }
 
+    /// The cluster.
+    pub fn cluster(&self) -> u128 {
+        self.cluster.id
+    }
+
     /// Whether this manager may still be asked. Once it may not, another one has to be opened.
     pub fn is_open(&self) -> bool {
         self.view.is_some()

@@ -13,14 +13,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("node", &["target", "wire", "env", "model"]),
     ("manager", &["wire", "env", "model"]),
     ("client", &["wire", "env", "model"]),
-    ("embedded", &["manager", "node", "client", "target", "wire", "env", "model"]),
+    ("embedded", &["node", "client", "target", "wire", "env", "model"]),
+    ("serve", &["embedded", "manager", "node", "client", "wire", "env", "model"]),
     ("capture", &["client", "env", "model"]),
     ("nbd", &["client", "env", "model"]),
     ("btree", &["target", "env", "model"]),
     ("sim", &["btree", "manager", "target", "client", "node", "wire", "env", "model"]),
     (
         "forebay",
-        &["sim", "btree", "nbd", "capture", "embedded", "manager", "client", "node", "target", "wire", "env", "model"],
+        &[
+            "sim", "btree", "nbd", "capture", "serve", "embedded", "manager", "client", "node", "target", "wire",
+            "env", "model",
+        ],
     ),
     ("x", &[]),
 ];
