@@ -10,6 +10,7 @@ use crate::file::options::Options;
 use crate::file::remote::RemoteComponents;
 use crate::nodes::Nodes;
 use bytes::Bytes as Slice;
+use forebay_model::layout::Striping;
 use forebay_model::{Bytes, Error, Result};
 use forebay_wire::control::files::{Close, Grant, OpenToRead, OpenToWrite};
 use forebay_wire::control::names::{
@@ -34,6 +35,7 @@ pub struct File {
     engine: FileEngine,
     control: Rc<dyn Control>,
     entry: Entry,
+    striping: Striping,
     write: bool,
 }
 
@@ -75,7 +77,7 @@ impl Files {
         let env = self.nodes.env();
         let engine =
             FileEngine::open(Rc::new(components), striping, options, env.spawner.clone(), env.clock.clone()).await?;
-        Ok(File { engine, control: self.control.clone(), entry, write })
+        Ok(File { engine, control: self.control.clone(), entry, striping, write })
     }
 
     /// What is known of a file or directory.
@@ -135,6 +137,11 @@ impl File {
         &self.entry
     }
 
+    /// How it lies on its targets.
+    pub fn striping(&self) -> Striping {
+        self.striping
+    }
+
     /// What reads and writes it.
     pub fn engine(&self) -> &FileEngine {
         &self.engine
@@ -165,7 +172,7 @@ impl File {
 
     /// Everything is durable, and the manager knows how long the file is.
     pub async fn close(self) -> Result<()> {
-        let File { engine, control, entry, write } = self;
+        let File { engine, control, entry, write, .. } = self;
         if !write {
             return engine.close().await;
         }

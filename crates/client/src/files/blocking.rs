@@ -9,6 +9,7 @@ use forebay_env::NetworkEnv;
 use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::pipe::pipe;
 use forebay_env::real::{self, thread};
+use forebay_model::layout::Striping;
 use forebay_model::{Bytes, Error, Result};
 use forebay_wire::control::names::{Entry, Listed};
 use forebay_wire::control::volumes::Policy;
@@ -34,6 +35,7 @@ pub struct OpenFile {
     way: Arc<Way>,
     number: u64,
     entry: Entry,
+    striping: Striping,
 }
 
 struct Way {
@@ -104,13 +106,13 @@ impl FilesClient {
         F: Future<Output = Result<File>> + 'static,
     {
         let number = self.way.next.fetch_add(1, Ordering::Relaxed);
-        let entry = self.way.run(move |here| async move {
+        let (entry, striping) = self.way.run(move |here| async move {
             let file = open(here.clone()).await?;
-            let entry = file.entry().clone();
+            let known = (file.entry().clone(), file.striping());
             here.open.borrow_mut().insert(number, Rc::new(file));
-            Ok(entry)
+            Ok(known)
         })?;
-        Ok(OpenFile { way: self.way.clone(), number, entry })
+        Ok(OpenFile { way: self.way.clone(), number, entry, striping })
     }
 
     /// What is known of a file or directory.
@@ -154,6 +156,11 @@ impl OpenFile {
     /// What was known of it when it was opened.
     pub fn entry(&self) -> &Entry {
         &self.entry
+    }
+
+    /// How it lies on its targets.
+    pub fn striping(&self) -> Striping {
+        self.striping
     }
 
     /// Bytes of it: as many as there are.
