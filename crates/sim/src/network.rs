@@ -236,18 +236,7 @@ impl Inner {
 
     /// Folds bytes that somebody has read into the trace.
     fn note(&self, bytes: &[u8]) {
-        let mut sums = [bytes.len() as u64; 4];
-        let mut pieces = bytes.chunks_exact(32);
-        for piece in &mut pieces {
-            for (sum, word) in sums.iter_mut().zip(piece.chunks_exact(8)) {
-                let word = u64::from_le_bytes(word.try_into().expect("pieces of eight bytes have eight"));
-                *sum = (*sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-            }
-        }
-        for byte in pieces.remainder() {
-            sums[0] = (sums[0] ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        }
-        self.timeline.note(&sums);
+        self.timeline.note(&[bytes.len() as u64, u64::from(forebay_model::block::crc32c(bytes))]);
     }
 }
 

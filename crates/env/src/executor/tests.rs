@@ -82,7 +82,11 @@ fn detached_tasks_are_swept_and_the_running_ones_are_not() {
         spawner.detach(async {});
         executor.run_ready(10);
     }
-    assert!(executor.running.tasks.borrow().len() < 200, "{} ended tasks are kept", executor.running.tasks.borrow().len());
+    assert!(
+        executor.running.tasks.borrow().len() < 200,
+        "{} ended tasks are kept",
+        executor.running.tasks.borrow().len()
+    );
     sender.send(3).unwrap();
     executor.run_ready(10);
     assert_eq!(got.get(), 3);
