@@ -19,7 +19,6 @@ use forebay_wire::source::FrameSource;
 use forebay_wire::{Command, Flags};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
-use std::rc::Rc;
 use std::time::Duration;
 
 /// What is asked of the manager here.
