@@ -97,8 +97,11 @@ enum Event {
     /// Done at the component.
     Apply(u64),
     /// Its answer is there.
-    Wake(Waker),
+    Wake(Slot),
 }
+
+/// Whoever waits for a moment, which comes once however often they are polled.
+type Slot = Rc<RefCell<Option<Waker>>>;
 
 type Apply = Box<dyn FnOnce(&World)>;
 
@@ -117,6 +120,8 @@ pub(super) struct World {
     pub(super) missing: RefCell<BTreeMap<u32, Absence>>,
     length: Cell<u64>,
     pub(super) counts: Cell<Counts>,
+    /// Bytes of writes that were not done: now, and the most.
+    writing: Cell<(u64, u64)>,
     /// Requests that are still done before a client dies.
     pub(super) crash_after: Cell<Option<u64>>,
     crashed: Cell<bool>,
@@ -135,12 +140,13 @@ impl Clock for Time {
     }
 
     fn sleep_until(&self, moment: Moment) -> Pin<Box<dyn Future<Output = ()>>> {
-        let world = self.0.clone();
+        let (world, slot) = (self.0.clone(), Slot::default());
+        world.at(moment.0, Event::Wake(slot.clone()));
         Box::pin(std::future::poll_fn(move |context| {
             if world.now.get() >= moment.0 {
                 return Poll::Ready(());
             }
-            world.at(moment.0, Event::Wake(context.waker().clone()));
+            *slot.borrow_mut() = Some(context.waker().clone());
             Poll::Pending
         }))
     }
@@ -168,6 +174,7 @@ impl World {
             missing: RefCell::default(),
             length: Cell::default(),
             counts: Cell::default(),
+            writing: Cell::default(),
             crash_after: Cell::default(),
             crashed: Cell::default(),
             executors: RefCell::default(),
@@ -248,7 +255,10 @@ impl World {
         let Some(((time, _), event)) = self.events.borrow_mut().pop_first() else { return false };
         self.now.set(self.now.get().max(time));
         match event {
-            Event::Wake(waker) => waker.wake(),
+            Event::Wake(slot) => {
+                let waker = slot.borrow_mut().take();
+                waker.into_iter().for_each(Waker::wake);
+            }
             Event::Apply(number) => {
                 let Some((client, apply)) = self.pending.borrow_mut().remove(&number) else { return true };
                 apply(self);
@@ -310,7 +320,9 @@ impl World {
 
     /// Bytes that cannot be read before they are written again.
     pub(super) fn damage(&self, component: u32, range: std::ops::Range<u64>) {
-        self.components.borrow_mut()[component as usize].damaged.add(range);
+        let mut components = self.components.borrow_mut();
+        let one = &mut components[component as usize];
+        one.damaged.add(range.start..range.end.min(one.now.len() as u64).max(range.start));
     }
 
     /// The target of a component has no power for a moment: of what was buffered, some is there.
@@ -367,6 +379,10 @@ impl World {
         self.counts.take()
     }
 
+    pub(super) fn most_pending(&self) -> u64 {
+        self.writing.get().1
+    }
+
     pub(super) fn took_crash(&self) -> bool {
         self.crashed.take()
     }
@@ -413,13 +429,18 @@ impl Component {
         let at = at.0 as usize;
         put(&mut self.now, at, &bytes);
         let (start, end) = (at as u64, (at + bytes.len()) as u64);
+        self.replace_damaged(start, end);
+        self.buffered.push((at, bytes, durability == Durability::Durable));
+    }
+
+    /// What was damaged there is no longer.
+    fn replace_damaged(&mut self, start: u64, end: u64) {
         let mut left = Ranges::default();
         for range in self.damaged.iter() {
             left.add(range.start..range.end.min(start).max(range.start));
             left.add(range.start.max(end).min(range.end)..range.end);
         }
         self.damaged = left;
-        self.buffered.push((at, bytes, durability == Durability::Durable));
     }
 
     fn make_durable(&mut self) {
@@ -439,34 +460,27 @@ impl Link {
 
     /// Has `apply` done some time later, and its answer come some time after that.
     fn ask<T: 'static>(&self, component: Option<u32>, apply: impl FnOnce(&World) -> Result<T> + 'static) -> Asked<T> {
-        let answer: Rc<RefCell<(Option<Result<T>>, u64, Option<Waker>)>> = Rc::default();
+        let (answer, slot): (Rc<RefCell<(Option<Result<T>>, u64)>>, Slot) = Default::default();
         let (world, number) = (self.world.clone(), self.world.number());
         let delay = component.map_or(Duration::ZERO, |one| world.components.borrow()[one as usize].delay);
         let (there, back) = (1000 + world.chance.below(200_000), world.chance.below(50_000));
-        let to = answer.clone();
+        let (to, answered) = (answer.clone(), slot.clone());
         let done = Box::new(move |world: &World| {
             let result = apply(world);
             let mut to = to.borrow_mut();
-            (to.0, to.1) = (Some(result), world.now.get() + back);
-            if let Some(waker) = to.2.take() {
-                world.at(to.1, Event::Wake(waker));
-            }
+            *to = (Some(result), world.now.get() + back);
+            world.at(to.1, Event::Wake(answered));
         });
         world.pending.borrow_mut().insert(number, (self.client, done));
         world.at(world.now.get() + there + delay.as_nanos() as u64, Event::Apply(number));
         Box::pin(std::future::poll_fn(move |context| {
             let mut answer = answer.borrow_mut();
-            match (answer.0.is_some(), answer.1 <= world.now.get()) {
-                (true, true) => Poll::Ready(answer.0.take().expect("asked once more than it was answered")),
-                (true, false) => {
-                    world.at(answer.1, Event::Wake(context.waker().clone()));
-                    Poll::Pending
-                }
-                (false, _) => {
-                    answer.2 = Some(context.waker().clone());
-                    Poll::Pending
-                }
+            let is_there = answer.1 <= world.now.get();
+            if let Some(result) = answer.0.take_if(|_| is_there) {
+                return Poll::Ready(result);
             }
+            *slot.borrow_mut() = Some(context.waker().clone());
+            Poll::Pending
         }))
     }
 
@@ -505,11 +519,16 @@ impl Components for Link {
 
     fn write(&self, component: u32, at: Bytes, bytes: Vec<Slice>, durability: Durability) -> Asked<()> {
         let client = self.client;
+        let length = bytes.iter().map(|slice| slice.len() as u64).sum::<u64>();
         self.world.count(|counts| {
             counts.writes += 1;
-            counts.written_bytes += bytes.iter().map(|slice| slice.len() as u64).sum::<u64>();
+            counts.written_bytes += length;
         });
+        let (now, most) = self.world.writing.get();
+        self.world.writing.set((now + length, most.max(now + length)));
         self.change(component, move |world, one| {
+            let (now, most) = world.writing.get();
+            world.writing.set((now.saturating_sub(length), most));
             if durability == Durability::Buffered {
                 let mut clients = world.clients.borrow_mut();
                 let wrote = &mut clients.get_mut(&client).expect("it is known").wrote;
@@ -523,6 +542,7 @@ impl Components for Link {
     fn truncate(&self, component: u32, size: Bytes) -> Asked<()> {
         self.change(component, move |_, one| {
             one.now.resize(size.0 as usize, 0);
+            one.replace_damaged(size.0, u64::MAX);
             one.make_durable();
             Ok(())
         })
