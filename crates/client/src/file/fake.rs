@@ -103,6 +103,11 @@ enum Event {
 /// Whoever waits for a moment, which comes once however often they are polled.
 type Slot = Rc<RefCell<Option<Waker>>>;
 
+/// Who has a lock, or waits for it, and whose client that is.
+type Queue = VecDeque<(u64, u64)>;
+/// What came of a request, and when it is known.
+type Answer<T> = Rc<RefCell<(Option<Result<T>>, u64)>>;
+
 type Apply = Box<dyn FnOnce(&World)>;
 
 /// Everything but the clients' own memory.
@@ -116,7 +121,7 @@ pub(super) struct World {
     pending: RefCell<BTreeMap<u64, (u64, Apply)>>,
     components: RefCell<Vec<Component>>,
     clients: RefCell<BTreeMap<u64, Client>>,
-    locks: RefCell<BTreeMap<(u32, u64), VecDeque<(u64, u64)>>>,
+    locks: RefCell<BTreeMap<(u32, u64), Queue>>,
     pub(super) missing: RefCell<BTreeMap<u32, Absence>>,
     length: Cell<u64>,
     pub(super) counts: Cell<Counts>,
@@ -244,8 +249,8 @@ impl World {
     fn turn(&self) {
         loop {
             let executors = self.executors.borrow();
-            let idle = executors.values().fold(true, |idle, executor| executor.run_ready(1) && idle);
-            if idle {
+            let busy = executors.values().filter(|executor| !executor.run_ready(1)).count();
+            if busy == 0 {
                 return;
             }
         }
@@ -460,7 +465,7 @@ impl Link {
 
     /// Has `apply` done some time later, and its answer come some time after that.
     fn ask<T: 'static>(&self, component: Option<u32>, apply: impl FnOnce(&World) -> Result<T> + 'static) -> Asked<T> {
-        let (answer, slot): (Rc<RefCell<(Option<Result<T>>, u64)>>, Slot) = Default::default();
+        let (answer, slot): (Answer<T>, Slot) = Default::default();
         let (world, number) = (self.world.clone(), self.world.number());
         let delay = component.map_or(Duration::ZERO, |one| world.components.borrow()[one as usize].delay);
         let (there, back) = (1000 + world.chance.below(200_000), world.chance.below(50_000));

@@ -10,6 +10,7 @@ mod counts;
 mod faults;
 mod histories;
 mod shared;
+mod speed;
 
 const UNIT: u64 = 4096;
 /// Every level, and shapes with turns, visits and groups.

@@ -2,13 +2,17 @@
 
 use super::super::together::all;
 use super::{Bytes, Open, Raid, Rc, Slice, Striping, UNIT, World, each, recover, some, striping, tight};
+use std::cell::RefCell;
+
+/// Where, and what.
+type Write = (u64, Vec<u8>);
 
 #[test]
 fn two_clients_write_the_same_stripes_at_the_same_time_and_parity_agrees() {
     each(60, |seed| {
         let world = World::new(striping(seed as usize), seed);
         let opens: Vec<Open> = (0..2).map(|_| Open::new(&world, tight(false))).collect();
-        let wrote: Rc<std::cell::RefCell<Vec<(u64, Vec<u8>)>>> = Rc::default();
+        let wrote: Rc<RefCell<Vec<Write>>> = Rc::default();
         let size = 8 * UNIT;
         for round in 0..6 {
             for open in &opens {
@@ -41,7 +45,7 @@ fn two_clients_write_the_same_stripes_at_the_same_time_and_parity_agrees() {
         assert_eq!(zero_lengthened.len() as u64, length);
         let wrote = wrote.borrow();
         for (at, byte) in zero_lengthened.iter().enumerate() {
-            let is = |(from, bytes): &(u64, Vec<u8>)| {
+            let is = |(from, bytes): &Write| {
                 at as u64 >= *from && bytes.get(at - *from as usize).is_some_and(|one| one == byte)
             };
             assert!(*byte == 0 || wrote.iter().any(is), "byte {at} is {byte}");
@@ -65,7 +69,7 @@ fn two_clients_write_the_same_stripes_at_the_same_time_and_parity_agrees() {
 fn what_several_clients_append_is_there_once_each_and_without_gaps() {
     let world = World::new(Striping::new(Raid::Five, Bytes(UNIT), 4, 1, 1).expect("a layout"), 3);
     let opens: Vec<Open> = (0..3).map(|_| Open::new(&world, tight(false))).collect();
-    let places: Rc<std::cell::RefCell<Vec<u64>>> = Rc::default();
+    let places: Rc<RefCell<Vec<u64>>> = Rc::default();
     for (open, letter) in opens.iter().zip(1_u8..) {
         let (file, places) = (open.engine.clone(), places.clone());
         open.link.spawner().detach(async move {
