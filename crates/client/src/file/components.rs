@@ -57,7 +57,7 @@ pub struct Intent {
 pub struct Lock {
     /// Until this is dropped.
     pub guard: Guard,
-    /// What others that died had begun with this stripe, as kept beside the component that was asked: it is done first.
+    /// What was begun with this stripe and not settled, as kept beside the component that was asked: it is done first.
     pub left: Vec<(IntentId, Intent)>,
 }
 

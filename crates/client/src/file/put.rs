@@ -42,7 +42,8 @@ impl Reach {
         match (self.striping.raid(), self.alone.get()) {
             (Raid::Five, true) => self.put_stripes(from, bytes, before).await,
             (Raid::Five, false) => self.put_locked(from, bytes).await,
-            (Raid::Zero, _) => self.put_new(self.laid(from, bytes)?).await,
+            (Raid::Zero, true) => self.put_new(self.laid(from, bytes)?).await,
+            (Raid::Zero, false) => self.put_durable(self.laid(from, bytes)?).await,
             (Raid::One(_), true) => {
                 let mut new = bytes;
                 let old = new.take(before.acknowledged.saturating_sub(from));

@@ -5,6 +5,7 @@ use forebay_model::{Bytes, Kind, Result};
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::rc::Rc;
+use std::time::Duration;
 
 mod counts;
 mod faults;
@@ -42,7 +43,7 @@ fn tight(alone: bool) -> Options {
         bridge: Bytes::kib(4),
         ahead: Bytes::kib(128),
         cache: Bytes::kib(256),
-        ..Options::default()
+        hedge_after: Duration::from_micros(300),
     }
 }
 

@@ -218,3 +218,69 @@ fn a_layout_that_is_none_is_not_opened() {
     });
     assert_eq!(busy.expect("it lives").expect_err("others may write").kind, Kind::Busy);
 }
+
+#[test]
+fn wherever_a_client_dies_in_a_stripe_and_whatever_is_lost_then_only_what_it_wrote_may_differ() {
+    let layouts = [(Raid::Five, 4, 4), (Raid::One(2), 1, 2), (Raid::One(3), 1, 3)];
+    for (raid, width, components) in layouts {
+        let mut died = 0;
+        for (dies_after, lost) in (0..24).flat_map(|after| (0..components).map(move |lost| (after, lost))) {
+            let striping = Striping::new(raid, Bytes(UNIT), width, 1, 1).expect("a layout");
+            let world = World::new(striping, dies_after * 10 + u64::from(lost));
+            let open = Open::new(&world, tight(true));
+            let old = some(&world.chance, 3 * UNIT);
+            open.write(0, old.clone());
+            open.flush();
+            let (at, new) = (100, some(&world.chance, 2 * UNIT));
+            let given = Slice::from(new.clone());
+            world.crash_after.set(Some(dies_after));
+            let wrote = open.try_run(|file| async move {
+                file.write_at(Bytes(at), given).await?;
+                file.flush().await
+            });
+            world.crash_after.set(None);
+            died += u64::from(wrote.is_none());
+            world.crash(open.link.client);
+            world.set_down(lost, true);
+            let link = world.client();
+            world.run(&link, recover(link.clone(), striping, world.clock())).expect("it lives").expect("it recovers");
+            world.check();
+            let found = Open::new(&world, tight(true)).all();
+            assert_eq!(found.len(), old.len());
+            let mut expected = old.clone();
+            expected[at as usize..at as usize + new.len()].copy_from_slice(&new);
+            if wrote.is_some() {
+                assert!(found == expected, "{raid}: acknowledged, without {lost}");
+            }
+            // Piece by piece of a unit it is as before or as it was to be.
+            for (nth, piece) in found.chunks(UNIT as usize).enumerate() {
+                let at = nth * UNIT as usize..nth * UNIT as usize + piece.len();
+                assert!(*piece == old[at.clone()] || *piece == expected[at], "{raid}: unit {nth} without {lost}");
+            }
+        }
+        assert!(died >= 8, "{died} died");
+    }
+}
+
+#[test]
+fn what_could_not_be_read_ahead_is_read_when_it_is_wanted() {
+    let world = World::new(Striping::new(Raid::Zero, Bytes(UNIT), 2, 1, 1).expect("a layout"), 10);
+    let open = Open::new(&world, tight(true));
+    let bytes = some(&world.chance, 100 * UNIT);
+    open.write(0, bytes.clone());
+    open.flush();
+    world.set_down(1, true);
+    let failed = |at: u64| {
+        let read = open.try_run(|file| async move { file.read_at(Bytes(at), Bytes(UNIT)).await });
+        read.expect("it lives").is_err()
+    };
+    // Far ahead of these all is tried, and fails.
+    assert_eq!((0..8).map(|nth| failed(nth * UNIT)).collect::<Vec<bool>>(), [false, true].repeat(4));
+    world.settle();
+    world.set_down(1, false);
+    let mut at = 8 * UNIT;
+    while at < 100 * UNIT {
+        assert!(open.read(at, 3 * UNIT) == bytes[at as usize..(at + 3 * UNIT).min(100 * UNIT) as usize]);
+        at += 3 * UNIT;
+    }
+}

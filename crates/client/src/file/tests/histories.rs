@@ -3,6 +3,7 @@
 
 use super::{BTreeSet, Bytes, Kind, Open, Rc, Result, Slice, UNIT, World, each, recover, some, striping, tight};
 use std::future::Future;
+use std::time::Duration;
 
 struct Life {
     world: Rc<World>,
@@ -228,7 +229,12 @@ impl Life {
                     self.write(self.now.len() as u64, bytes);
                 }
             }
-            7..10 => self.read(),
+            7..9 => self.read(),
+            // Slow for a while, so that others are read in its place.
+            9 => {
+                let delay = Duration::from_millis(self.below(2) * 5);
+                self.world.set_delay(self.any_component(), delay);
+            }
             10 => self.read_in_turn(),
             11..14 => self.flush(),
             14 => self.truncate(self.below(size + UNIT)),
