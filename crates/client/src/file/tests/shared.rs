@@ -87,3 +87,38 @@ fn what_several_clients_append_is_there_once_each_and_without_gaps() {
     assert!(all.len() == 60 * 777 && all.chunks(777).all(|one| one[0] != 0 && one.iter().all(|byte| *byte == one[0])));
     world.check();
 }
+
+#[test]
+fn one_client_rebuilds_a_component_while_another_writes_the_same_stripes() {
+    for (raid, width) in [(Raid::Five, 4), (Raid::One(2), 2), (Raid::One(3), 1)] {
+        each(8, |seed| {
+            let world = World::new(Striping::new(raid, Bytes(UNIT), width, 2, 1).expect("a layout"), seed);
+            let (writer, builder) = (Open::new(&world, tight(false)), Open::new(&world, tight(false)));
+            let size = 40 * UNIT;
+            writer.write(0, some(&world.chance, size));
+            world.set_down(1, true);
+            writer.write(0, some(&world.chance, size / 2));
+            world.set_down(1, false);
+            builder.run(|file| async move { file.look_again().await });
+            let mut progress = builder.run(|file| async move { file.begin_rebuild(1).await });
+            writer.run(|file| async move { file.look_again().await });
+            let file = writer.engine.clone();
+            let writes: Vec<_> = (0..60).map(|_| (world.chance.below(size - UNIT), some(&world.chance, 700))).collect();
+            writer.link.spawner().detach(async move {
+                for (at, bytes) in writes {
+                    file.write_at(Bytes(at), Slice::from(bytes)).await.expect("it is written");
+                }
+            });
+            let file = builder.engine.clone();
+            let rebuilt = world.run(&builder.link, async move {
+                while !file.rebuild(1, &mut progress, Bytes(UNIT)).await? {}
+                Ok::<(), forebay_model::Error>(())
+            });
+            rebuilt.expect("it lives").expect("it is rebuilt");
+            writer.run(|file| async move { file.look_again().await });
+            world.settle();
+            assert!(world.missing.borrow().is_empty() && world.intents() == 0);
+            world.check();
+        });
+    }
+}
