@@ -257,16 +257,15 @@ impl File {
         let mut fetched = Fetched::default();
         let mut at = range.start;
         for chunk in chunks {
+            // What failed when it was read ahead is read now.
+            let Some(mut part) = chunk.filled().await.ok().filter(|part| part.lost.is_empty()) else { continue };
             if at < chunk.range.start {
                 self.fetch_into(&ticket, at..chunk.range.start, &mut fetched).await?;
                 at = chunk.range.start;
             }
-            let mut part = chunk.filled().await?;
             let to = chunk.range.end.min(range.end);
             part.bytes.take(at - chunk.range.start);
             fetched.bytes.append(part.bytes.take(to - at));
-            let lost = part.lost.into_iter().map(|(lost, error)| (lost.start.max(at)..lost.end.min(to), error));
-            fetched.lost.extend(lost.filter(|(lost, _)| !lost.is_empty()));
             at = to;
         }
         self.fetch_into(&ticket, at..range.end, &mut fetched).await?;
@@ -400,9 +399,6 @@ impl File {
         ticket.granted().await;
         let before = Before { size: LARGEST.0, acknowledged: LARGEST.0 };
         self.reach.put(offset, bytes.into(), before).await?;
-        if self.reach.striping.spare() == 0 {
-            self.reach.catch_up().await?;
-        }
         let known = self.state.borrow().acknowledged;
         if range.end > known {
             self.reach.components.grown(Bytes(range.end)).await?;

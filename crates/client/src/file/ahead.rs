@@ -144,9 +144,4 @@ impl Ahead {
             stream.edge = stream.next;
         }
     }
-
-    /// Bytes that are kept.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
 }

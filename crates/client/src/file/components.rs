@@ -57,7 +57,7 @@ pub struct Intent {
 pub struct Lock {
     /// Until this is dropped.
     pub guard: Guard,
-    /// What others that died had begun with this stripe, as kept beside the component that was asked: it is done first.
+    /// What was begun with this stripe and not settled, as kept beside the component that was asked: it is done first.
     pub left: Vec<(IntentId, Intent)>,
 }
 
@@ -85,7 +85,7 @@ pub trait Components {
     /// Bytes of a component from the first to the last; zero if it was never made.
     fn size(&self, component: u32) -> Asked<Bytes>;
 
-    /// Makes durable all that this client wrote. [`Kind::Restarted`], once, if some of it may be lost; until then whatever
+    /// Makes durable all that was written. [`Kind::Restarted`], once, if some that this client wrote may be lost; until then whatever
     /// else is asked of the component answers the same.
     fn flush(&self, component: u32) -> Asked<()>;
 

@@ -8,7 +8,7 @@ use super::together::all;
 use forebay_model::layout::address::Place;
 use forebay_model::layout::parity;
 use forebay_model::layout::update::Extent;
-use forebay_model::{Bytes, Result};
+use forebay_model::{Bytes, Error, Result};
 use std::rc::Rc;
 
 impl Reach {
@@ -19,8 +19,9 @@ impl Reach {
                 self.components.cut(size).await?;
                 return self.cut_components(size).await;
             };
-            let holder = redo.place.component;
             let stripe = self.striping.stripe_of(size);
+            let holder = self.holders(redo.place.component, stripe).into_iter().find(|one| !self.has_missed(*one));
+            let holder = holder.ok_or_else(|| Error::device("all components of a stripe are lost; bring them back"))?;
             let intent = Intent { stripe, cut: Some(size), writes: vec![redo], ..Intent::default() };
             match self.components.intend(holder, intent.clone()).await {
                 Ok(id) => return self.end(holder, id, &intent).await,
@@ -35,7 +36,7 @@ impl Reach {
     async fn parity_after(self: &Rc<Self>, size: Bytes) -> Result<Option<Redo>> {
         let stripe = self.striping.stripe_of(size);
         let begin = self.striping.bytes_of(stripe).start;
-        let place = self.striping.parity_of(stripe).filter(|place| !self.has_missed(place.component));
+        let place = self.striping.parity_of(stripe).filter(|place| self.is_written(place.component));
         let Some(place) = place.filter(|_| size.0 > begin) else { return Ok(None) };
         let pieces = self.striping.pieces(begin..size.0)?;
         let read = |piece: forebay_model::layout::address::Piece| {

@@ -96,7 +96,9 @@ impl Reach {
         let copies = u64::from(self.striping.raid().copies());
         let turn = (place.at.0 / self.options.request.0) % copies;
         let mut in_turn = (0..copies).map(|nth| family.start + ((turn + nth) % copies) as u32);
-        let is_good = |copy: &u32| self.is_sound(*copy) && !self.pace.is_slow(*copy, &family, self.options.hedge_after);
+        let is_good = |copy: &u32| {
+            self.is_sound(*copy) && !self.is_away(*copy) && !self.pace.is_slow(*copy, &family, self.options.hedge_after)
+        };
         let copy = in_turn.clone().find(is_good).or_else(|| in_turn.find(|copy| self.is_sound(*copy)));
         Place { component: copy.unwrap_or(place.component), ..place }
     }

@@ -56,9 +56,19 @@ pub(super) enum Locked {
 impl Reach {
     /// Reads a part of a component, wherever it can be had.
     pub(super) fn read(self: &Rc<Self>, extent: Extent, locked: Locked) -> Pin<Box<dyn Future<Output = Part>>> {
+        self.read_by(extent, locked, false)
+    }
+
+    /// Reads a part of a component, and from others only if it is not to be had there: so damage is found, and made good.
+    pub(super) fn verify(self: &Rc<Self>, extent: Extent, locked: Locked) -> Pin<Box<dyn Future<Output = Part>>> {
+        self.read_by(extent, locked, true)
+    }
+
+    fn read_by(self: &Rc<Self>, extent: Extent, locked: Locked, verify: bool) -> Pin<Box<dyn Future<Output = Part>>> {
         let this = self.clone();
         Box::pin(async move {
-            let error = match this.hedged(extent, locked).await {
+            let read = if verify { this.direct(extent).await } else { this.hedged(extent, locked).await };
+            let error = match read {
                 Ok(bytes) => return Part { bytes: padded(bytes, extent.length), gone: Vec::new() },
                 Err(error) => error,
             };
@@ -75,7 +85,7 @@ impl Reach {
             let left = family.clone().filter(|one| this.is_sound(*one)).count() as u32;
             let enough = left + this.striping.spare() >= family.len() as u32;
             if extent.length <= GRAIN || !enough || !repair && worse.kind != Kind::Damaged {
-                return gone(extent, if repair { error } else { worse });
+                return gone(extent, if repair || this.striping.spare() == 0 { error } else { worse });
             }
             let middle = Bytes(extent.place.at.0 + extent.length.0 / 2).align_up(GRAIN).max(extent.place.at + GRAIN);
             let length = middle.saturating_sub(extent.place.at).min(extent.length);
@@ -83,8 +93,8 @@ impl Reach {
                 return gone(extent, worse);
             }
             let rest = Extent { place: Place { at: middle, ..extent.place }, length: extent.length - length };
-            let mut first = this.read(Extent { length, ..extent }, locked).await;
-            let rest = this.read(rest, locked).await;
+            let mut first = this.read_by(Extent { length, ..extent }, locked, verify).await;
+            let rest = this.read_by(rest, locked, verify).await;
             first.gone.extend(rest.gone);
             Part { bytes: Slice::from([first.bytes, rest.bytes].concat()), gone: first.gone }
         })
@@ -97,6 +107,11 @@ impl Reach {
             return self.direct(extent).await;
         }
         let family = self.family(component);
+        if self.is_away(component)
+            && let Ok(bytes) = self.instead(extent, locked, false).await
+        {
+            return Ok(bytes);
+        }
         match self.pace.patience(component, &family, self.options.hedge_after, extent.length.0) {
             Patience::Wait => self.direct(extent).await,
             Patience::Avoid => match self.instead(extent, locked, false).await {

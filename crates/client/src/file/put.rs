@@ -42,7 +42,8 @@ impl Reach {
         match (self.striping.raid(), self.alone.get()) {
             (Raid::Five, true) => self.put_stripes(from, bytes, before).await,
             (Raid::Five, false) => self.put_locked(from, bytes).await,
-            (Raid::Zero, _) => self.put_new(self.laid(from, bytes)?).await,
+            (Raid::Zero, true) => self.put_new(self.laid(from, bytes)?).await,
+            (Raid::Zero, false) => self.put_durable(self.laid(from, bytes)?).await,
             (Raid::One(_), true) => {
                 let mut new = bytes;
                 let old = new.take(before.acknowledged.saturating_sub(from));
@@ -143,7 +144,8 @@ impl Reach {
         let family = self.family(extent.place.component);
         loop {
             let left: Vec<u32> = family.clone().filter(|copy| !self.has_missed(*copy)).collect();
-            let holders = &left[..left.len().saturating_sub(1)];
+            let written = family.clone().filter(|copy| self.is_written(*copy)).count();
+            let holders = &left[..left.len().min(written.saturating_sub(1))];
             let asked = all(holders.iter().map(|copy| self.components.intend(*copy, intent.clone()))).await;
             let mut kept = Vec::new();
             let mut lost = false;
@@ -256,7 +258,8 @@ impl Reach {
                     }
                     return self.put_new(self.batch_of(&writes)).await;
                 }
-                let Some(Extent { place: Place { component: holder, .. }, .. }) = update.parity else {
+                let holder = self.holders(first.component, stripe).into_iter().find(|one| !self.has_missed(*one));
+                let Some(holder) = holder.filter(|_| update.parity.is_some()) else {
                     return self.put_durable(self.batch_of(&writes)).await;
                 };
                 let redo = writes.iter().map(|(place, bytes)| Redo { place: *place, bytes: bytes.clone() });

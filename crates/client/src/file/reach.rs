@@ -1,7 +1,7 @@
 //! The components of one open file, as this client can reach them: which of them it does without, and requests within
 //! windows.
 //!
-//! A component is *away* if it failed a read a moment ago: it is written, and not read. It is *behind* if it lacks
+//! A component is *away* if it failed a read a moment ago: it is written, and the others are read. It is *behind* if it lacks
 //! something that was written since the last flush: it is neither read nor written until a flush has brought it up to
 //! date. It has *missed* something if what it lacks is durable elsewhere, which is durably known before anybody is told
 //! that it was written: this client and all others do without it until somebody rebuilds it.
@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// So long a component that failed is not read.
+/// So long others are read rather than a component that failed.
 const AWAY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -111,10 +111,15 @@ impl Reach {
     /// Whether it can be read.
     pub(super) fn is_sound(&self, component: u32) -> bool {
         match self.states.borrow().get(&component) {
-            None => true,
-            Some(State::Away(until)) => self.clock.now() >= *until,
+            None | Some(State::Away(_)) => true,
             Some(State::Behind | State::Filling | State::Torn | State::Missed) => false,
         }
+    }
+
+    /// Whether it failed a moment ago, so that others are asked first.
+    pub(super) fn is_away(&self, component: u32) -> bool {
+        let state = self.states.borrow().get(&component).copied();
+        matches!(state, Some(State::Away(until)) if self.clock.now() < until)
     }
 
     fn those(&self, family: Range<u32>, is: impl Fn(State) -> bool) -> Vec<u32> {

@@ -43,5 +43,12 @@ pub async fn recover(components: Rc<dyn Components>, striping: Striping, clock: 
     }
     let size = reach.components.length().await?;
     reach.cut(size).await?;
+    // Without parity some of what was not acknowledged may be there, and buffered: what is read from now on stays.
+    for component in (0..striping.components()).filter(|component| !reach.has_missed(*component)) {
+        match reach.components.flush(component).await {
+            Err(error) if is_lost(&error) => reach.give_up(component, &error).await?,
+            flushed => flushed?,
+        }
+    }
     Ok(Recovered { ended, size })
 }

@@ -70,7 +70,7 @@ impl FileEngine {
             false => Some(reach.lock(there(family.start).place).await?),
         };
         let sound: Vec<u32> = family.clone().filter(|component| reach.is_sound(*component)).collect();
-        let parts = all(sound.iter().map(|component| reach.read(there(*component), Locked::Yes))).await;
+        let parts = all(sound.iter().map(|component| reach.verify(there(*component), Locked::Yes))).await;
         let lost: Vec<Gone> = parts.iter().flat_map(|part| part.gone.clone()).collect();
         found.compared += length * sound.len() as u64;
         if !lost.is_empty() {
