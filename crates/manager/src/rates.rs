@@ -7,6 +7,7 @@ use crate::principal::Principal;
 use crate::seeds::Chance;
 use crate::testing::{CLUSTER, NODES, create, report, root, user};
 use forebay_env::real::clock;
+use forebay_env::real::file::File;
 use forebay_model::{Bytes, Timestamp};
 use forebay_wire::control::cluster::AddNode;
 use forebay_wire::control::names::{List, MakeDirectory, Place, Stat};
@@ -101,20 +102,18 @@ fn how_fast_names_are_made_found_and_listed_in_a_directory_of_a_million() {
         (0..200_000).map(|_| Place::path(format!("home/user/many/{}", name(chance.below(MANY))))).collect();
     println!("{} stats a second by path, with four names", stat(&mut manager, &paths));
     println!("{} stats a second by path, the second time", stat(&mut manager, &paths));
-    let Reply::Entry(many) = manager
-        .ask(now(), &root(), &Question::Stat(Stat { place: Place::path("home/user/many") }))
-        .unwrap()
+    let Reply::Entry(many) =
+        manager.ask(now(), &root(), &Question::Stat(Stat { place: Place::path("home/user/many") })).unwrap()
     else {
         panic!("no entry")
     };
-    let entries: Vec<Place> =
-        (0..200_000).map(|_| Place::entry(many.file, name(chance.below(MANY)))).collect();
+    let entries: Vec<Place> = (0..200_000).map(|_| Place::entry(many.file, name(chance.below(MANY)))).collect();
     println!("{} stats a second by directory and name", stat(&mut manager, &entries));
     let (count, rate) = list_all(&mut manager, false);
     assert_eq!(count, MANY);
     println!("{count} entries listed, {rate} a second");
     let (_, rate) = list_all(&mut manager, true);
     println!("{rate} a second with attributes");
-    let bytes = forebay_env::real::file::size(&directory.path().join("metadata"));
-    println!("the file has {bytes:?}");
+    let file = File::open(directory.path().join("metadata")).unwrap();
+    println!("the file has {}", file.size().unwrap());
 }
