@@ -1,4 +1,4 @@
-use super::{Candidate, choose};
+use super::{Candidate, check, choose};
 use crate::seeds::{Chance, each};
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Kind, TargetId};
@@ -75,4 +75,20 @@ fn targets_are_chosen_by_chance_in_proportion_to_free_space_and_idleness() {
     // Weights are 50 * 110, 25 * 110 and 50 * 10, of 8750; the last one is too full.
     assert!((6100..6500).contains(&chosen[0]) && (2950..3350).contains(&chosen[1]), "{chosen:?}");
     assert!((450..700).contains(&chosen[2]) && chosen[3] == 0, "{chosen:?}");
+}
+
+#[test]
+fn a_policy_that_no_cluster_can_keep_is_refused() {
+    let chance = Chance::of(1);
+    for raid in [Raid::One(0), Raid::One(1), Raid::One(5), Raid::One(u32::MAX)] {
+        assert_eq!(check(&policy(raid, 0)).unwrap_err().kind, Kind::Usage);
+        assert_eq!(choose(&policy(raid, 0), cluster(9, 1), &chance).unwrap_err().kind, Kind::Usage);
+    }
+    for unit in [0, 1, 4095, 4097, u64::MAX] {
+        let policy = Policy { unit: Bytes(unit), ..Policy::default() };
+        assert_eq!(check(&policy).unwrap_err().kind, Kind::Usage);
+        assert_eq!(choose(&policy, cluster(9, 1), &chance).unwrap_err().kind, Kind::Usage);
+    }
+    assert_eq!(check(&policy(Raid::Five, 2)).unwrap_err().kind, Kind::Usage);
+    assert!(check(&policy(Raid::Five, u32::MAX)).is_ok() && check(&policy(Raid::Zero, 0)).is_ok());
 }
