@@ -278,7 +278,7 @@ fn live(chance: &Chance, batches: u64) -> Tally {
             // What was answered lately is answered so again, and another change under its number is not done.
             let (asked, expected) =
                 answered[answered.len() - 1 - chance.below(answered.len().min(99) as u64) as usize].clone();
-            let got = stage.manager.apply(stage.now, &[asked.clone()]).remove(0).map(|reply| did(&reply));
+            let got = stage.manager.apply(stage.now, std::slice::from_ref(&asked)).remove(0).map(|reply| did(&reply));
             if !matches!(expected, Ok(Did::Opened(_))) {
                 assert_eq!(got.map_err(|error| error.kind), expected);
             }

@@ -64,7 +64,7 @@ impl Default for Model {
     }
 }
 
-const READ_BITS: u32 = 0o7777;
+const MODE_BITS: u32 = 0o7777;
 
 impl Model {
     /// Takes over what was seen of a file or directory.
@@ -112,14 +112,16 @@ impl Model {
 
     fn start(&self, by: &Principal, from: u64) -> Result<u64> {
         let mut at = self.nodes.get(&from).ok_or(Kind::Missing)?.parent;
-        while from != 1 {
+        if from == 1 {
+            return Ok(from);
+        }
+        loop {
             self.may(by, at, 1)?;
             if at == 1 {
-                break;
+                return Ok(from);
             }
             at = self.nodes[&at].parent;
         }
-        Ok(from)
     }
 
     fn walk(&self, by: &Principal, mut at: u64, names: &[&str]) -> Result<u64> {
@@ -145,6 +147,13 @@ impl Model {
         self.directory(directory)?;
         self.may(by, directory, 1)?;
         Ok((directory, name.to_string(), self.nodes[&directory].children.get(*name).copied()))
+    }
+
+    fn is_within(&self, mut file: u64, directory: u64) -> bool {
+        while file != directory && file != 1 {
+            file = self.nodes[&file].parent;
+        }
+        file == directory
     }
 
     fn directory(&self, file: u64) -> Result<()> {
@@ -223,7 +232,7 @@ impl Model {
 
     fn attempt(&mut self, by: &Principal, change: &Change) -> Result<Did> {
         let root = || if by.user == 0 { Ok(()) } else { Err(Kind::Forbidden) };
-        let good = |mode: u32| if mode & !READ_BITS == 0 { Ok(()) } else { Err(Kind::Usage) };
+        let good = |mode: u32| if mode & !MODE_BITS == 0 { Ok(()) } else { Err(Kind::Usage) };
         let mine = (by.user, by.groups[0]);
         match change {
             Change::CreateFile(asked) => {
@@ -294,15 +303,8 @@ impl Model {
                 if self.nodes[&from].volume != self.nodes[&to].volume {
                     return Err(Kind::Refused);
                 }
-                let mut above = to;
-                while self.nodes[&moved].directory && from != to {
-                    if above == moved {
-                        return Err(Kind::Usage);
-                    }
-                    if above == 1 {
-                        break;
-                    }
-                    above = self.nodes[&above].parent;
+                if self.nodes[&moved].directory && self.is_within(to, moved) {
+                    return Err(Kind::Usage);
                 }
                 if there == Some(moved) {
                     return Ok(Did::Entry(moved));

@@ -215,7 +215,10 @@ fn what_a_manager_answered_is_there_after_a_cut_at_every_io() {
             let mut manager = Manager::open(Box::new(after), Rc::new(Chance::of(4)), Settings::default()).unwrap();
             let Reply::Page(page) = manager.ask(NOW, &Principal::root(1), &all()).unwrap() else { panic!("no page") };
             let there = page.entries.len() as u64;
-            assert!(there % 40 == 0 && (answered..=answered + 1).contains(&(there / 40)), "{there} after {answered}");
+            assert!(
+                there.is_multiple_of(40) && (answered..=answered + 1).contains(&(there / 40)),
+                "{there} after {answered}"
+            );
             // Asked for again, each is carried out once.
             for batch in 0..3 {
                 assert!(manager.apply(NOW, &files(batch)).iter().all(|answer| answer.is_ok()), "cut at I/O {cut}");
