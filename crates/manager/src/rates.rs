@@ -22,9 +22,8 @@ fn now() -> Now {
     Now { wall: clock::wall(), moment: clock::now() }
 }
 
-fn manager(directory: &std::path::Path) -> Manager {
+fn manager(mut engine: Redb) -> Manager {
     let random = Rc::new(Chance::of(1));
-    let mut engine = Redb::open(&directory.join("metadata"), Bytes::gib(1)).unwrap();
     Manager::create(&mut engine, CLUSTER, Policy::default(), Timestamp(1), &*random).unwrap();
     let mut manager = Manager::open(Box::new(engine), random, Settings::default()).unwrap();
     for node in 1..=NODES {
@@ -90,7 +89,7 @@ fn how_fast_names_are_made_found_and_listed_in_a_directory_of_a_million() {
     const MANY: u64 = 1_000_000 / CALLERS * CALLERS;
     const TENTH: u64 = MANY / 10 / CALLERS * CALLERS;
     let directory = tempfile::tempdir().unwrap();
-    let mut manager = manager(directory.path());
+    let mut manager = manager(Redb::open(&directory.path().join("metadata"), Bytes::gib(1)).unwrap());
     let first = make(&mut manager, 0..TENTH);
     println!("{TENTH} files made, {first} a second, {CALLERS} in a batch");
     let middle = make(&mut manager, TENTH..MANY - TENTH);
@@ -116,4 +115,15 @@ fn how_fast_names_are_made_found_and_listed_in_a_directory_of_a_million() {
     println!("{rate} a second with attributes");
     let file = File::open(directory.path().join("metadata")).unwrap();
     println!("the file has {}", file.size().unwrap());
+}
+
+#[test]
+#[ignore = "measures: figures of the machine"]
+fn how_fast_names_are_made_and_found_where_no_device_is_waited_for() {
+    const MANY: u64 = 200_000 / CALLERS * CALLERS;
+    let mut manager = manager(Redb::on(redb::backends::InMemoryBackend::new(), Bytes::gib(1)).unwrap());
+    println!("{} files made a second, {CALLERS} in a batch", make(&mut manager, 0..MANY));
+    let name = |number: u64| format!("home/user/many/{:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let places: Vec<Place> = (0..MANY).map(|number| Place::path(name(number))).collect();
+    println!("{} stats a second by path, with four names", stat(&mut manager, &places));
 }
