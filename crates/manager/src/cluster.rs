@@ -34,7 +34,8 @@ pub(crate) struct TargetNow {
     pub(crate) record: TargetRecord,
     pub(crate) free: Bytes,
     pub(crate) load: u8,
-    /// The epoch and the version of its key that it has heard of; `None` since the manager was opened.
+    /// The epoch and the version of its key that it has heard of, or hears of with the answer to its first report; `None`
+    /// since the manager was opened.
     pub(crate) heard: Option<(u64, u32)>,
 }
 
@@ -109,8 +110,6 @@ impl Cluster {
         };
         let newest = self.key_version(&now.record);
         let (epoch, version) = match now.heard {
-            // It is told with the answer to its first report.
-            Some((epoch, 0)) => (epoch, newest),
             Some((epoch, version)) => (epoch, version.min(newest)),
             // The one before the newest counts in either case.
             None => (self.epochs.epoch, newest.saturating_sub(1).max(1)),

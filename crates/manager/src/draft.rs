@@ -5,12 +5,13 @@
 //! still the one.
 
 use crate::cluster::Effect;
-use crate::engine::{Condition, MOST_BYTES, MOST_OPERATIONS, Snapshot, Transaction, Write};
+use crate::engine::{Condition, MOST_BYTES, MOST_OPERATIONS, Pair, Snapshot, Transaction, Write};
 use crate::records::{decode, encode};
 use forebay_model::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// Values by their keys; `None` where one is deleted.
 type Writes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -116,9 +117,21 @@ impl<'a> Draft<'a> {
         Draft { view, batch, writes: Writes::new(), effects: Vec::new() }
     }
 
-    /// What is committed, for scans; the batch is not in it.
-    pub(crate) fn committed(&self) -> &'a dyn Snapshot {
-        self.view
+    /// The first `most` keys from `from` on and before `to`, with their values, as this draft sees them.
+    pub(crate) fn scan(&self, from: &[u8], to: &[u8], most: usize) -> Result<Vec<Pair>> {
+        let range = (Bound::Included(from), Bound::Excluded(to));
+        let mut changed: BTreeMap<&Vec<u8>, &Option<Vec<u8>>> = self.batch.seen.range::<[u8], _>(range).collect();
+        changed.extend(self.writes.range::<[u8], _>(range));
+        // However many of those that are committed are deleted, enough of them are left.
+        let deleted = changed.values().filter(|value| value.is_none()).count();
+        let mut pairs: BTreeMap<Vec<u8>, Vec<u8>> = self.view.scan(from, to, most + deleted)?.into_iter().collect();
+        for (key, value) in changed {
+            match value {
+                Some(value) => pairs.insert(key.clone(), value.clone()),
+                None => pairs.remove(key),
+            };
+        }
+        Ok(pairs.into_iter().take(most).collect())
     }
 
     /// Puts a value under a key.

@@ -35,4 +35,10 @@ pub use principal::Principal;
 pub use tick::Ticked;
 
 #[cfg(test)]
+mod history;
+#[cfg(test)]
+mod rates;
+#[cfg(test)]
 mod seeds;
+#[cfg(test)]
+mod testing;

@@ -39,8 +39,15 @@ impl Candidate {
     }
 }
 
+/// The fewest targets that a policy takes; [`forebay_model::Kind::Usage`] if its layout cannot be on any number of them.
+fn fewest(policy: &Policy) -> Result<u32> {
+    let width = if policy.raid == Raid::Five { 3 } else { 1 };
+    Ok(Striping::new(policy.raid, policy.unit, width, 1, 1)?.components())
+}
+
 /// [`forebay_model::Kind::Usage`] if no number of targets makes a layout of this.
 pub(crate) fn check(policy: &Policy) -> Result<()> {
+    fewest(policy)?;
     let targets = if policy.targets == 0 { forebay_model::layout::MOST_COMPONENTS } else { policy.targets };
     Striping::over(policy.raid, policy.unit, targets).map(drop)
 }
@@ -66,10 +73,7 @@ pub(crate) fn choose(policy: &Policy, candidates: Vec<Candidate>, random: &dyn R
     let mut left: Vec<Candidate> = candidates.into_iter().filter(Candidate::has_room).collect();
     let there = left.len() as u32;
     let wanted = if policy.targets == 0 { there } else { policy.targets.min(there) };
-    let least = match policy.raid {
-        Raid::Five => 3,
-        raid => raid.copies(),
-    };
+    let least = fewest(policy)?;
     if up < least as usize {
         return Err(Error::refused(format!(
             "{} takes {least} targets at least, and {up} are up; add targets or start nodes, or take another policy",

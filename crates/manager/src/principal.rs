@@ -118,6 +118,3 @@ impl Principal {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -134,3 +134,6 @@ fn part(view: &dyn Snapshot, prefix: u8, asked: &After) -> Result<(Vec<crate::en
     pairs.truncate(most);
     Ok((pairs, more))
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,11 +42,15 @@ impl Manager {
         if let Some(node) = self.cluster.nodes.get_mut(&report.node) {
             node.reported = Some(now.moment);
         }
+        let (epoch, rolled) = (self.cluster.epochs.epoch, self.cluster.epochs.rolled);
         for target in accepted() {
             if let Some(known) = self.cluster.targets.get_mut(&target.target) {
                 known.free = target.free;
                 known.load = target.load.min(100);
-                known.heard = Some((target.epoch, target.key));
+                // A target that has heard of nothing hears of it with this answer.
+                let newest = 1 + rolled + known.record.rolled;
+                let key = if target.key == 0 { newest } else { target.key };
+                known.heard = Some((if target.epoch == 0 { epoch } else { target.epoch }, key));
             }
         }
         let mut orders = self.orders(now, report.node, accepted().map(|target| target.target).collect())?;

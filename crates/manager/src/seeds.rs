@@ -34,11 +34,20 @@ impl Chance {
     }
 }
 
-/// Runs `test` with `count` seeds, or with the one in `FOREBAY_SEED`. The panic of a failing seed names it.
+/// Whether one seed is replayed, so that what only many seeds reach cannot be demanded.
+pub(crate) fn is_replay() -> bool {
+    given().is_some()
+}
+
 #[expect(clippy::disallowed_methods, reason = "which seed to replay is told from outside")]
+fn given() -> Option<u64> {
+    std::env::var(SEED).ok().and_then(|text| text.parse().ok())
+}
+
+/// Runs `test` with `count` seeds, or with the one in `FOREBAY_SEED`. The panic of a failing seed names it.
 pub(crate) fn each(count: u64, test: impl Fn(&Chance)) {
     let run = |seed: u64| test(&Chance::of(seed));
-    if let Some(seed) = std::env::var(SEED).ok().and_then(|text| text.parse().ok()) {
+    if let Some(seed) = given() {
         return run(seed);
     }
     for seed in 0..count {

@@ -140,3 +140,6 @@ pub enum Reply {
     /// The cluster.
     Map(Map),
 }
+
+#[cfg(test)]
+mod tests;

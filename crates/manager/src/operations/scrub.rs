@@ -19,7 +19,7 @@ impl Operation<'_> {
         let (mut from, to) = keys::all(b'W');
         let mut files = Vec::new();
         loop {
-            let page = self.draft.committed().scan(&from, &to, PAGE)?;
+            let page = self.draft.scan(&from, &to, PAGE)?;
             for (key, _) in &page {
                 let file = FileId(keys::number(key));
                 if !self.draft.has_room(2) {

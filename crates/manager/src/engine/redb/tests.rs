@@ -3,16 +3,22 @@
 use super::Redb;
 use crate::engine::conformance::{Plain, by_chance};
 use crate::engine::{Engine, Pair};
+use crate::manager::{Asked, Manager, Now, Settings};
+use crate::principal::Principal;
 use crate::seeds::{Chance, each};
-use forebay_model::{Bytes, Kind};
+use forebay_model::{Bytes, Kind, Moment, Timestamp};
+use forebay_wire::control::names::{List, MakeDirectory, Place};
+use forebay_wire::control::volumes::Policy;
+use forebay_wire::control::{Call, Change, Question, Reply};
 use redb::StorageBackend;
 use std::io;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 const SECTOR: usize = 512;
 
 #[derive(Debug, Clone)]
-enum Change {
+enum Unsynced {
     Length(u64),
     Write(u64, Vec<u8>),
 }
@@ -22,7 +28,7 @@ enum Change {
 struct State {
     synced: Vec<u8>,
     now: Vec<u8>,
-    unsynced: Vec<Change>,
+    unsynced: Vec<Unsynced>,
     ios: u64,
     cut_at: Option<u64>,
 }
@@ -54,9 +60,9 @@ impl Disk {
         let is_kept = || mood == 1 || mood > 1 && chance.once_in(2);
         for change in &state.unsynced {
             match change {
-                Change::Length(length) if is_kept() => left.resize(*length as usize, 0),
-                Change::Length(_) => {}
-                Change::Write(at, bytes) => {
+                Unsynced::Length(length) if is_kept() => left.resize(*length as usize, 0),
+                Unsynced::Length(_) => {}
+                Unsynced::Write(at, bytes) => {
                     let piece = if mood == 3 { SECTOR } else { bytes.len().max(1) };
                     for (index, bytes) in bytes.chunks(piece).enumerate().filter(|_| is_kept()) {
                         write(&mut left, *at as usize + index * piece, bytes);
@@ -90,7 +96,7 @@ impl StorageBackend for Disk {
     fn set_len(&self, length: u64) -> io::Result<()> {
         let mut state = self.io()?;
         state.now.resize(length as usize, 0);
-        state.unsynced.push(Change::Length(length));
+        state.unsynced.push(Unsynced::Length(length));
         Ok(())
     }
 
@@ -104,7 +110,7 @@ impl StorageBackend for Disk {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut state = self.io()?;
         write(&mut state.now, offset as usize, data);
-        state.unsynced.push(Change::Write(offset, data.to_vec()));
+        state.unsynced.push(Unsynced::Write(offset, data.to_vec()));
         Ok(())
     }
 }
@@ -163,6 +169,68 @@ fn what_was_committed_is_there_after_a_cut_at_every_io() {
             assert_eq!(content(&engine), found, "cut at I/O {cut}, and again");
         }
     });
+}
+
+/// Makes files in batches until the power is off, and says how many batches were answered.
+fn make(disk: &Disk, batches: u64) -> u64 {
+    let Ok(engine) = open(disk) else { return 0 };
+    let Ok(mut manager) = Manager::open(Box::new(engine), Rc::new(Chance::of(3)), Settings::default()) else {
+        return 0;
+    };
+    for batch in 0..batches {
+        if manager.apply(NOW, &files(batch)).iter().any(|answer| answer.is_err()) {
+            return batch;
+        }
+    }
+    batches
+}
+
+const NOW: Now = Now { wall: Timestamp(1), moment: Moment(1) };
+
+/// Directories of a batch, which take no targets.
+fn files(batch: u64) -> Vec<Asked> {
+    let one = |number: u64| {
+        let place = Place::path(format!("{batch}-{number}"));
+        let change = Change::MakeDirectory(MakeDirectory { place, mode: 0o755 });
+        Asked { by: Principal::root(1), call: Call { sequence: batch * 100 + number, change } }
+    };
+    (0..40).map(one).collect()
+}
+
+#[test]
+fn what_a_manager_answered_is_there_after_a_cut_at_every_io() {
+    each(2, |chance| {
+        let first = Disk::default();
+        let mut engine = open(&first).unwrap();
+        Manager::create(&mut engine, 1, Policy::default(), Timestamp(1), chance).unwrap();
+        drop(engine);
+        let whole = first.after_cut(chance);
+        assert_eq!(make(&whole, 3), 3);
+        let ios = whole.state().ios;
+        for cut in 0..ios {
+            let disk = first.after_cut(chance);
+            disk.state().cut_at = Some(cut);
+            let answered = make(&disk, 3);
+            let after = open(&disk.after_cut(chance)).unwrap();
+            let mut manager = Manager::open(Box::new(after), Rc::new(Chance::of(4)), Settings::default()).unwrap();
+            let Reply::Page(page) = manager.ask(NOW, &Principal::root(1), &all()).unwrap() else { panic!("no page") };
+            let there = page.entries.len() as u64;
+            assert!(
+                there.is_multiple_of(40) && (answered..=answered + 1).contains(&(there / 40)),
+                "{there} after {answered}"
+            );
+            // Asked for again, each is carried out once.
+            for batch in 0..3 {
+                assert!(manager.apply(NOW, &files(batch)).iter().all(|answer| answer.is_ok()), "cut at I/O {cut}");
+            }
+            let Reply::Page(page) = manager.ask(NOW, &Principal::root(1), &all()).unwrap() else { panic!("no page") };
+            assert_eq!(page.entries.len(), 120);
+        }
+    });
+}
+
+fn all() -> Question {
+    Question::List(List { place: Place::path("/"), after: String::new(), most: 4096, attributes: true })
 }
 
 #[test]
