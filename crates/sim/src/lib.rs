@@ -42,6 +42,7 @@ pub mod reader;
 pub mod seeds;
 pub mod stage;
 pub mod streams;
+pub mod striped;
 mod timeline;
 pub mod world;
 

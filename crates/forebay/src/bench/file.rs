@@ -1,11 +1,12 @@
 //! `forebay bench file`: striped files, written and read by clients of their own.
 
 mod real;
+mod simulated;
 
 use super::figures;
 use clap::Args;
 use forebay_model::layout::{Raid, UNIT};
-use forebay_model::{Bytes, Error, Result};
+use forebay_model::{Bytes, Error, Rate, Result};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -13,8 +14,23 @@ use serde_json::Value;
 #[derive(Args)]
 pub struct FileArgs {
     /// A directory on the disk where the targets' files are made
-    #[arg(long, value_name = "DIR")]
-    real: String,
+    #[arg(long, value_name = "DIR", required_unless_present = "sim")]
+    real: Option<String>,
+    /// A simulated disk for each target: `ssd` (or wd15ears, cheetah15k, sata7200, smr)
+    #[arg(long, value_name = "DISK", conflicts_with = "real")]
+    sim: Option<String>,
+    /// Simulated: the link of each node and client
+    #[arg(long, default_value = "1Gbit/s")]
+    link: Rate,
+    /// Simulated: Ethernet frames of 1500 bytes instead of 9000
+    #[arg(long)]
+    small_frames: bool,
+    /// Simulated: divide the capacity of disks by this
+    #[arg(long, default_value_t = 50)]
+    scale: u64,
+    /// Simulated: the seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
     /// Targets, each with a node of its own
     #[arg(long, default_value_t = 5)]
     targets: u32,
@@ -44,7 +60,8 @@ pub struct FileArgs {
 /// What came of it: the fields of the JSON.
 ///
 /// The limits are what the device beneath gives to raw large sequential I/O, for writes the part of it that is not parity or
-/// a copy. Processor time is that of all clients and nodes together, for each byte of the files.
+/// a copy; simulated, what links and disks allow. Processor time is that of all clients and nodes together, for each byte of
+/// the files; simulated, that of the simulation, for a byte written or read.
 #[derive(Debug, Default, Serialize)]
 struct Figures {
     targets: u32,
@@ -57,6 +74,9 @@ struct Figures {
     read_limit_bytes_per_second: u64,
     write_cpu_nanoseconds_per_byte: f64,
     read_cpu_nanoseconds_per_byte: f64,
+    /// Of the simulated network.
+    retransmission_timeouts: u64,
+    dropped_segments: u64,
     file_bytes: u64,
     peak_memory_bytes: u64,
 }
@@ -74,5 +94,9 @@ impl FileArgs {
 
 /// Measures.
 pub fn run(args: &FileArgs) -> Result<Value> {
-    figures::fields(figures::in_directory(&args.real, |dir| real::run(args, dir))?)
+    figures::fields(match (&args.real, &args.sim) {
+        (Some(real), _) => figures::in_directory(real, |dir| real::run(args, dir))?,
+        (None, Some(sim)) => simulated::run(args, &format!("sim:{sim}"))?,
+        (None, None) => return Err(Error::usage("give --real DIR or --sim DISK")),
+    })
 }

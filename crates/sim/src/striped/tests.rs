@@ -1,0 +1,29 @@
+use super::*;
+use crate::disk::presets;
+
+fn load(targets: u32, clients: u32, raid: Raid) -> Load {
+    Load {
+        targets,
+        clients,
+        raid,
+        width: 10,
+        unit: Bytes::kib(64),
+        size: Bytes::mib(48),
+        request: Bytes::mib(1),
+        link: LinkSpec::gigabit().rate,
+        credit: Bytes::kib(192),
+        network: NetworkSpec::jumbo(),
+        disk: presets::ssd().scaled(200),
+        seed: 1,
+    }
+}
+
+#[test]
+fn one_client_fills_its_link_from_any_number_of_targets_and_nothing_is_dropped() {
+    for targets in [3, 10, 13, 30] {
+        let streamed = stream(&Load { width: targets, ..load(targets, 1, Raid::Zero) });
+        let share = streamed.read.0 as f64 / streamed.read_limit.0 as f64;
+        assert!(share >= 0.90, "{targets} targets: {share:.3} of the link; {:?}", streamed.network.1);
+        assert_eq!(streamed.network.1.drops, 0, "{targets} targets");
+    }
+}
