@@ -7,6 +7,8 @@
 //! - Of what fails, [`is_lost`] says whether the component is lost for now. Whoever implements this has asked again
 //!   until there was no hope, renewed what was stale, and connected anew.
 //! - What a client acknowledged without a component, that component must never serve: [`Components::missed`].
+//! - Of a client that is gone nothing is done any more, at any component, once its locks are handed on or its intents are
+//!   told: its connections have ended everywhere, or what it may do was revoked.
 //! - What a client began and did not end, whoever comes next ends: [`Components::intents`], [`Lock::left`].
 
 use forebay_model::layout::address::{Place, StripeId};
@@ -85,8 +87,8 @@ pub trait Components {
     /// Bytes of a component from the first to the last; zero if it was never made.
     fn size(&self, component: u32) -> Asked<Bytes>;
 
-    /// Makes durable all that was written. [`Kind::Restarted`], once, if some that this client wrote may be lost; until then whatever
-    /// else is asked of the component answers the same.
+    /// Makes durable all that was written. [`Kind::Restarted`], once, if some that this client wrote may be lost; until then
+    /// whatever else is asked of the component answers the same.
     fn flush(&self, component: u32) -> Asked<()>;
 
     /// Serialises updates of a stripe (of RAID 1: of one unit and its copies) among all clients, until the guard is dropped
