@@ -5,9 +5,11 @@
 //! wholly or not at all, and what [`Engine::commit`] said is committed is there after a crash.
 
 mod memory;
+mod recent;
 mod redb;
 
 pub use self::memory::Memory;
+pub(crate) use self::recent::Recent;
 pub use self::redb::Redb;
 
 use forebay_model::{Error, Result};

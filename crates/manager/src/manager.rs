@@ -7,7 +7,7 @@
 use crate::chance;
 use crate::cluster::{Cluster, Effect};
 use crate::draft::{Batch, Draft, View};
-use crate::engine::{Condition, Engine, Outcome, Snapshot, Transaction, Write};
+use crate::engine::{Condition, Engine, Outcome, Recent, Snapshot, Transaction, Write};
 use crate::grant::Granting;
 use crate::keys;
 use crate::operations::Operation;
@@ -79,7 +79,7 @@ pub struct Asked {
 pub struct Manager {
     pub(crate) engine: Box<dyn Engine>,
     /// What is committed; `None` after a commit that failed, and while one is under way.
-    view: Option<Box<dyn Snapshot>>,
+    view: Option<Recent>,
     pub(crate) cluster: Cluster,
     pub(crate) random: Rc<dyn Random>,
     pub(crate) settings: Settings,
@@ -165,8 +165,8 @@ impl Manager {
         if engine.commit(&[Transaction { conditions: vec![before], writes: vec![write] }])? != [Outcome::Committed] {
             return Err(superseded());
         }
-        let view = engine.snapshot()?;
-        let cluster = Cluster::load(&*view, &meta)?;
+        let view = Recent::new(engine.snapshot()?);
+        let cluster = Cluster::load(&view, &meta)?;
         Ok(Manager {
             engine,
             view: Some(view),
@@ -195,7 +195,7 @@ impl Manager {
     fn one(&mut self, batch: &mut Batch, now: Now, asked: &Asked) -> Result<Answer> {
         let Asked { by, call } = asked;
         self.seen.insert(by.client, now.moment);
-        let view = self.view.as_deref().ok_or_else(closed)?;
+        let view = self.view.as_ref().ok_or_else(closed)?;
         let mut draft = Draft::new(view, batch);
         remembered::require_own(&draft, by)?;
         let hash = remembered::hash(&call.change)?;
@@ -241,7 +241,8 @@ impl Manager {
 
     /// What is committed.
     pub(crate) fn view(&self) -> Result<&dyn Snapshot> {
-        self.view.as_deref().ok_or_else(closed)
+        let view = self.view.as_ref().ok_or_else(closed)?;
+        Ok(view)
     }
 
     /// A batch of nothing yet.
@@ -268,13 +269,13 @@ impl Manager {
         if outcomes.contains(&Outcome::Refused) {
             return Err(superseded());
         }
-        self.view = Some(self.engine.snapshot()?);
+        self.view = Some(Recent::new(self.engine.snapshot()?));
         Ok(())
     }
 
     /// What makes capabilities for somebody.
     pub(crate) fn granting<'a>(&'a mut self, now: Now, by: &'a Principal) -> Result<Granting<'a>> {
-        let view = self.view.as_deref().ok_or_else(closed)?;
+        let view = self.view.as_ref().ok_or_else(closed)?;
         Ok(Granting {
             view,
             cluster: &self.cluster,
