@@ -12,12 +12,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("target", &["env", "model"]),
     ("node", &["target", "wire", "env", "model"]),
     ("client", &["wire", "env", "model"]),
-    ("embedded", &["node", "client", "target", "wire", "env", "model"]),
+    ("control", &["wire", "env", "model"]),
+    ("embedded", &["node", "control", "client", "target", "wire", "env", "model"]),
     ("capture", &["client", "env", "model"]),
     ("nbd", &["client", "env", "model"]),
     ("btree", &["target", "env", "model"]),
-    ("sim", &["btree", "target", "client", "node", "wire", "env", "model"]),
-    ("forebay", &["sim", "btree", "nbd", "capture", "embedded", "client", "node", "target", "wire", "env", "model"]),
+    ("sim", &["btree", "target", "control", "client", "node", "wire", "env", "model"]),
+    (
+        "forebay",
+        &["sim", "btree", "nbd", "capture", "embedded", "control", "client", "node", "target", "wire", "env", "model"],
+    ),
     ("x", &[]),
 ];
 
