@@ -15,6 +15,8 @@
 
 mod client;
 mod convert;
+#[cfg(test)]
+mod fake;
 mod handler;
 mod proto;
 mod runtime;
