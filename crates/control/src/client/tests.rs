@@ -28,7 +28,16 @@ fn patient() -> ClientOptions {
 }
 
 fn hasty() -> ClientOptions {
-    ClientOptions { patience: Duration::from_millis(50), ..patient() }
+    ClientOptions { patience: Duration::from_millis(500), ..patient() }
+}
+
+/// A client that soon gives up, once it is connected, which may take it several times by chance.
+async fn connected_hasty(address: &str) -> ControlClient {
+    loop {
+        if let Ok(client) = ControlClient::connect(address, key(), hasty()).await {
+            return client;
+        }
+    }
 }
 
 async fn connected(server: &ControlServer<Who>) -> ControlClient {
@@ -117,13 +126,13 @@ fn whoever_is_not_there_is_named_with_how_long_it_was_tried() {
     let server = serve(ServerOptions::default());
     let address = server.address().to_string();
     inside(async move {
-        let client = ControlClient::connect(&address, key(), hasty()).await.expect("it answers");
+        let client = connected_hasty(&address).await;
         drop(server);
         let again = ControlClient::connect(&address, key(), hasty()).await.map(|_| ());
         for outcome in [client.ask(question()).await.map(|_| ()), again] {
             let error = outcome.expect_err("nobody is there");
             assert_eq!(error.kind, Kind::Disconnected);
-            for part in [address.as_str(), "0.05 s", "refused"] {
+            for part in [address.as_str(), "0.5 s", "refused"] {
                 assert!(error.message.contains(part), "{error} does not say {part}");
             }
         }
@@ -198,18 +207,25 @@ fn a_server_without_room_is_asked_again_until_there_is_some() {
     });
     inside(async move {
         let client = connected(&server).await;
-        let one = Box::pin(client.ask(question()));
-        let hasty = ControlClient::connect(client.address(), key(), hasty()).await.expect("it answers");
+        let impatient = connected_hasty(client.address()).await;
+        let mut one = Box::pin(client.ask(question()));
         tokio::select! {
-            _ = one => panic!("it is never answered"),
-            _ = begun.recv() => {
-                let refused = hasty.ask(question()).await;
-                assert_eq!(refused.map_err(|error| error.kind), Err(Kind::Busy));
-            }
+            _ = &mut one => panic!("it is never answered"),
+            _ = begun.recv() => {}
         }
-        // The first was given up with the other branch, and so there is room.
+        let refused = impatient.ask(question()).await;
+        assert_eq!(refused.map_err(|error| error.kind), Err(Kind::Busy));
+        let mut other = Box::pin(client.ask(question()));
         tokio::select! {
-            _ = client.ask(question()) => panic!("it is never answered"),
+            biased;
+            _ = &mut other => panic!("it is never answered"),
+            _ = begun.recv() => panic!("there is no room"),
+            () = std::future::ready(()) => {}
+        }
+        // The first is given up, and so there is room for the other.
+        drop(one);
+        tokio::select! {
+            _ = other => panic!("it is never answered"),
             _ = begun.recv() => {}
         }
     });
@@ -326,7 +342,8 @@ fn with_tls_it_asks_whom_its_authority_vouches_for() {
             assert_eq!(client.ask(question()).await, Ok(Reply::Done));
         }
         let wrong_name = certificates.client(Some("other.example"), hasty());
-        let wrong_authority = Certificates::new().client(None, hasty());
+        let others = Certificates::new();
+        let wrong_authority = others.client(None, hasty());
         for (options, says) in [(wrong_name, "other.example"), (wrong_authority, "certificate"), (hasty(), "tried")] {
             let error = ControlClient::connect(&address, key(), options).await.err().expect("it is not trusted");
             assert_eq!(error.kind, Kind::Disconnected);
