@@ -4,6 +4,9 @@
 //! - [`cluster`]: everything that is asked once; [`recorder`] and [`answer`]: streams in and out.
 //! - [`objects`]: bytes under an id or a name.
 //! - [`heaps`]: records, in transactions.
+//! - [`file`]: files striped over targets; its clients compute their parity.
+//! - [`files`]: files by their names; [`file`]: how one is striped over targets.
+//! - [`nodes`]: connections to the nodes of a cluster; [`control`]: what is asked of its manager.
 //! - [`peer`]: what a cluster is reached by: in this process, or through a connection ([`remote`]).
 //! - [`again`]: what is asked twice takes effect once.
 //! - [`stopper`]: how another thread ends a wait.
@@ -15,9 +18,13 @@
 pub mod again;
 pub mod answer;
 pub mod cluster;
+pub mod control;
 #[cfg(test)]
 mod fake;
+pub mod file;
+pub mod files;
 pub mod heaps;
+pub mod nodes;
 pub mod objects;
 pub mod peer;
 pub mod recorder;

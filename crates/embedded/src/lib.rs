@@ -17,6 +17,7 @@ mod settings;
 mod tests;
 
 pub use format::{FormatOptions, Formatted, Measure, format};
+pub use member::{Owned, own};
 pub use occupied::nothing_to_lose;
 pub use settings::Settings;
 

@@ -5,9 +5,9 @@ use crate::Options;
 use crate::identity::{self, Identities};
 use crate::local::{self, LocalPeer};
 use crate::settings::{self, Settings};
-use forebay_client::Remote;
 use forebay_client::again::again;
 use forebay_client::peer::{AnswerLink, HeapLink, ObjectLink, Peer, WriterLink};
+use forebay_client::{Cluster, Remote};
 use forebay_env::Network;
 use forebay_env::real::file::{self, Lock};
 use forebay_env::real::{self, OpenMode, UnixNetwork, clock};
@@ -85,6 +85,39 @@ impl Drop for Owner {
     fn drop(&mut self) {
         // Who wants to know closes.
         let _ = self.close();
+    }
+}
+
+/// The targets of a directory, open in this process for as long as it lives: of whoever serves them to others in more ways
+/// than one.
+pub struct Owned {
+    owner: Arc<Owner>,
+}
+
+/// Opens the targets in `dir`. [`Kind::Busy`] if another process has them.
+pub fn own(dir: &Path) -> Result<Owned> {
+    let settings = Settings::read(dir)?;
+    let dir = file::absolute(dir)?;
+    let Some(lock) = Lock::try_take(settings::lock(&dir))? else {
+        return Err(Error::busy(format!("a process has the cluster in {} open; end it first", dir.display())));
+    };
+    Ok(Owned { owner: Arc::new(Owner::start(&dir, &settings, lock)?) })
+}
+
+impl Owned {
+    /// The targets.
+    pub fn host(&self) -> &Host {
+        &self.owner.host
+    }
+
+    /// A way to them in this process.
+    pub fn cluster(&self) -> Cluster {
+        Cluster::over(Arc::new(LocalPeer(self.owner.host.clone())))
+    }
+
+    /// Everything is durable, then free for the next.
+    pub fn close(&self) -> Result<()> {
+        self.owner.close()
     }
 }
 

@@ -16,7 +16,25 @@ type Unpark = Arc<dyn Fn() + Send + Sync>;
 /// Tasks that are ready to run, in the order in which they were woken.
 pub struct Executor {
     queue: Arc<Queue>,
-    running: Rc<RefCell<Vec<Task<()>>>>,
+    running: Rc<Running>,
+}
+
+/// Tasks that run until they end or are ended.
+#[derive(Default)]
+struct Running {
+    tasks: RefCell<Vec<Task<()>>>,
+    /// Those that can also be ended apart from these.
+    apart: RefCell<Vec<Rc<Running>>>,
+}
+
+impl Running {
+    fn take(&self) -> Vec<Task<()>> {
+        let mut all = std::mem::take(&mut *self.tasks.borrow_mut());
+        for apart in self.apart.borrow().iter() {
+            all.extend(apart.take());
+        }
+        all
+    }
 }
 
 struct Queue {
@@ -40,7 +58,7 @@ impl Queue {
 #[derive(Clone)]
 pub struct Spawner {
     queue: Arc<Queue>,
-    running: Rc<RefCell<Vec<Task<()>>>>,
+    running: Rc<Running>,
 }
 
 impl Executor {
@@ -73,12 +91,13 @@ impl Executor {
     /// Ends all tasks, wherever they are: what a kill does to a process. Their destructors run.
     pub fn kill_all(&self) {
         loop {
-            let tasks = std::mem::take(&mut *self.running.borrow_mut());
+            let tasks = self.running.take();
+            let ended = tasks.is_empty();
             drop(tasks);
             while let Some(runnable) = self.queue.pop() {
                 drop(runnable);
             }
-            if self.running.borrow().is_empty() {
+            if ended {
                 return;
             }
         }
@@ -97,12 +116,30 @@ impl Spawner {
     /// Starts `future` and lets it run until it ends or the loop is killed.
     pub fn detach(&self, future: impl Future<Output = ()> + 'static) {
         let task = self.spawn(future);
-        let mut running = self.running.borrow_mut();
+        let mut running = self.running.tasks.borrow_mut();
         // Ended tasks are swept when they are half of the list, so that the list stays in proportion.
         if running.len() >= 64 && running.len().is_power_of_two() {
             running.retain(|t| !t.is_finished());
         }
         running.push(task);
+    }
+
+    /// One whose detached tasks can be ended apart from those of others. They end with the loop as well.
+    pub fn apart(&self) -> Spawner {
+        let running: Rc<Running> = Rc::default();
+        self.running.apart.borrow_mut().push(running.clone());
+        Spawner { queue: self.queue.clone(), running }
+    }
+
+    /// Ends all tasks that were detached here and on what was set [`Spawner::apart`] from here: what a crash does to the
+    /// processes of a machine. Each is dropped when the loop comes to it.
+    pub fn end_all(&self) {
+        loop {
+            let tasks = self.running.take();
+            if tasks.is_empty() {
+                return;
+            }
+        }
     }
 }
 

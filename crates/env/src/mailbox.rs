@@ -93,6 +93,13 @@ impl<T> Receiver<T> {
     }
 }
 
+impl<T> Receiver<T> {
+    /// The next message, if it is there already.
+    pub fn receive_now(&mut self) -> Option<T> {
+        self.shared.lock().queue.pop_front()
+    }
+}
+
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         let mut state = self.shared.lock();

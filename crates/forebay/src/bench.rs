@@ -1,6 +1,7 @@
 //! `forebay bench`: measures what is promised, beside the limit of the device it ran on.
 
 mod figures;
+mod file;
 mod heap;
 mod logs;
 mod objects;
@@ -26,6 +27,8 @@ pub enum BenchCommand {
     Objects(objects::ObjectsArgs),
     /// A heap: what small records that come and go cost a disk, and what is left of its speed in the end
     Heap(heap::HeapArgs),
+    /// Striped files, over nodes on the network
+    File(file::FileArgs),
     /// A promise beside everything else at once: readers, pins, an aged and full disk, small durable writes, large ones
     Promise(promise::PromiseArgs),
 }
@@ -113,6 +116,7 @@ pub fn run(context: &mut Context, command: &BenchCommand) -> Result<()> {
         BenchCommand::Logs(args) => logs::run(args),
         BenchCommand::Objects(args) => objects::run(args),
         BenchCommand::Heap(args) => heap::run(args, context.json),
+        BenchCommand::File(args) => file::run(args),
         BenchCommand::Promise(args) => promise::run(args),
     };
     figures::show(context, &fields?)

@@ -23,8 +23,10 @@ pub const CONTENT: u32 = 2;
 /// The page of attributes that a target keeps for itself.
 pub const FENCES: u32 = 2;
 /// On [`FENCES`]: of which version the capabilities for an object have to be, a number of 8 bytes, the least significant
-/// first; 0 where it is missing.
+/// first; [`FIRST_FENCE`] where it is missing.
 pub const FENCE: u32 = 1;
+/// The fence of an object for which nothing was revoked.
+pub const FIRST_FENCE: u64 = 1;
 
 /// An attribute: its page, its number on it, its value.
 pub type Attribute = (u32, u32, Vec<u8>);

@@ -73,6 +73,20 @@ impl TargetHandle {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Removes an object and its companion; what is not there is gone already.
+    pub(crate) async fn remove(&self, object: ObjectId) -> Result<()> {
+        let (answer, mut outlet) = pipe(0);
+        self.order(Order::Discard { object, answer })?;
+        outlet.receive().await.unwrap_or_else(|| Err(self.gone()))
+    }
+
+    /// Asks, as a task.
+    pub(crate) async fn call_from_task(&self, request: Request) -> Result<Reply> {
+        let (answer, mut outlet) = pipe(0);
+        self.order(Order::Ask { request, answer })?;
+        outlet.receive().await.unwrap_or_else(|| Err(self.gone()))
+    }
+
     /// Gives an order and waits for its answer.
     fn ask<T: Send>(&self, order: impl FnOnce(Inlet<Result<T>>) -> Order) -> Result<T> {
         let (answer, mut outlet) = pipe(0);

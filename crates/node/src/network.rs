@@ -7,9 +7,11 @@
 mod answers;
 mod keys;
 mod locks;
+mod reports;
 mod session;
 
 pub use keys::{Keys, Refusals};
+pub use reports::{Heard, Identity, ToManager};
 
 use crate::host::{Host, TargetHandle};
 use crate::service::{self, LinkId};

@@ -124,6 +124,13 @@ pub enum Order {
         /// Answered when nothing of another version is under way any more.
         answer: Inlet<Result<()>>,
     },
+    /// End an object and its companion, if they are there.
+    Discard {
+        /// The object.
+        object: ObjectId,
+        /// Answered when they are gone.
+        answer: Inlet<Result<()>>,
+    },
     /// Nobody asks over this link any more.
     EndLink(LinkId),
     /// Make everything durable and end.
@@ -187,7 +194,7 @@ pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
                 let this = service.clone();
                 service.env.spawner.detach(async move {
                     let result = match fences::enter(&this, &request, version).await {
-                        Ok(_entered) => objects::ask(&this, link, request, &payload).await,
+                        Ok(_entered) => objects::ask(&this, link, request, &payload, version.is_some()).await,
                         Err(error) => Err(error),
                     };
                     // Whoever gave it has it to themselves again.
@@ -200,6 +207,13 @@ pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
                 let this = service.clone();
                 service.env.spawner.detach(async move {
                     let result = fences::raise(&this, object, version).await;
+                    answer.send(result, 0).await;
+                });
+            }
+            Order::Discard { object, answer } => {
+                let this = service.clone();
+                service.env.spawner.detach(async move {
+                    let result = objects::discard(&this, object).await;
                     answer.send(result, 0).await;
                 });
             }

@@ -16,12 +16,15 @@
 //! ```
 //!
 //! - [`world`]: runs futures in virtual time, stops them at a power cut or a kill, and goes on afterwards.
+//! - [`cluster`]: whole clusters: a manager, nodes and clients.
 //! - [`disk`]: rotating disks and SSDs with their content, timing, caches and faults.
+//! - [`network`]: machines, links and a switch between them, connections that behave like TCP, and faults.
 //! - [`seeds`]: many seeds for one test, and how to replay one.
 
 pub mod anatomy;
 pub mod appender;
 pub mod audit;
+pub mod cluster;
 pub mod counted;
 pub mod damage;
 pub mod disk;
@@ -32,6 +35,7 @@ pub mod life;
 pub mod limit;
 pub mod logs;
 pub mod many;
+pub mod network;
 pub mod objects;
 pub mod promise;
 pub mod reader;
@@ -42,4 +46,5 @@ mod timeline;
 pub mod world;
 
 pub use disk::{DiskSpec, SimDisk};
+pub use network::{LinkSpec, NetworkSpec};
 pub use world::{Crashed, World};

@@ -55,6 +55,8 @@ impl Ord for Event {
 /// Time, events and trace of one world.
 pub(crate) struct Timeline {
     now: Cell<u64>,
+    /// How far the last advance might have gone.
+    limit: Cell<u64>,
     wall_offset: Cell<i64>,
     serial: Cell<u64>,
     events: RefCell<BinaryHeap<Event>>,
@@ -67,6 +69,7 @@ impl Timeline {
     pub(crate) fn new(seed: u64) -> Timeline {
         Timeline {
             now: Cell::new(0),
+            limit: Cell::new(0),
             wall_offset: Cell::new(WALL_START),
             serial: Cell::new(0),
             events: RefCell::new(BinaryHeap::new()),
@@ -100,6 +103,7 @@ impl Timeline {
     /// Moves time to the next event that still matters, unless that is after `limit`, and lets it happen.
     /// False if there is none.
     pub(crate) fn advance(&self, limit: u64) -> bool {
+        self.limit.set(limit);
         loop {
             let mut events = self.events.borrow_mut();
             let Some(next) = events.peek() else { return false };
@@ -125,6 +129,11 @@ impl Timeline {
     /// Lets time pass to `at`, before which nothing happens.
     pub(crate) fn pass_to(&self, at: u64) {
         self.now.set(self.now.get().max(at));
+    }
+
+    /// Whether whoever was told of an event may let time pass to `at` by itself: nothing comes before that, or with it.
+    pub(crate) fn is_free_until(&self, at: u64) -> bool {
+        at <= self.limit.get() && self.events.borrow().peek().is_none_or(|next| at < next.at)
     }
 
     /// Whether nothing is to come.

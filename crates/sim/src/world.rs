@@ -4,6 +4,7 @@
 //! A world outlives what runs in it: after a kill or a power cut its disks, with what they hold, serve the next run.
 
 use crate::disk::{DiskSpec, SimDisk};
+use crate::network::{Network, NetworkSpec, Surroundings};
 use crate::timeline::{SimClock, SimRandom, Timeline};
 use forebay_env::{Clock, Device, Env, Executor, Random, Spawner};
 use forebay_model::{Moment, Timestamp};
@@ -28,7 +29,7 @@ pub struct Crashed {
     pub at: Moment,
 }
 
-/// A simulated machine: a clock, chance, disks, and one loop of tasks.
+/// A simulated world: a clock, chance, disks, networks, and one loop of tasks.
 pub struct World {
     seed: u64,
     timeline: Rc<Timeline>,
@@ -36,6 +37,7 @@ pub struct World {
     clock: Rc<dyn Clock>,
     random: Rc<dyn Random>,
     disks: RefCell<Vec<SimDisk>>,
+    networks: RefCell<Vec<Network>>,
     cut_at: Cell<u64>,
     running: Cell<bool>,
 }
@@ -59,6 +61,7 @@ impl World {
             clock: Rc::new(SimClock { timeline: timeline.clone() }),
             random: Rc::new(SimRandom { timeline: timeline.clone() }),
             disks: RefCell::default(),
+            networks: RefCell::default(),
             cut_at: Cell::new(u64::MAX),
             running: Cell::new(false),
             timeline,
@@ -76,6 +79,16 @@ impl World {
         let disk = SimDisk::new(self.timeline.clone(), self.seed, disks.len() as u64, spec);
         disks.push(disk.clone());
         disk
+    }
+
+    /// A new network in this world, without machines. Whatever ends all tasks of the world ends its connections.
+    pub fn network(&self, spec: NetworkSpec) -> Network {
+        let mut networks = self.networks.borrow_mut();
+        let surroundings =
+            Surroundings { clock: self.clock.clone(), random: self.random.clone(), spawner: self.spawner() };
+        let network = Network::new(self.timeline.clone(), self.seed, networks.len() as u64, spec, surroundings);
+        networks.push(network.clone());
+        network
     }
 
     /// All that a target on `device` may touch.
@@ -108,7 +121,8 @@ impl World {
         self.timeline.set_wall(wall);
     }
 
-    /// The hash of all I/Os of all disks so far: what, where, when, with which bytes and result. Equal for equal seeds.
+    /// The hash of all I/Os of all disks and of all that arrived over networks so far: what, where, when, with which bytes
+    /// and result. Equal for equal seeds.
     pub fn trace(&self) -> u64 {
         self.timeline.trace()
     }
@@ -221,6 +235,9 @@ impl World {
     fn end_tasks(&self) {
         self.timeline.halt();
         self.executor.kill_all();
+        for network in self.networks.borrow().iter() {
+            network.clear();
+        }
         self.timeline.resume();
     }
 

@@ -3,7 +3,7 @@
 use crc_fast::{CrcAlgorithm, Digest};
 
 /// The checksum of `bytes`.
-pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+pub fn crc32c(bytes: &[u8]) -> u32 {
     // The algorithm is 32 bits wide; the library returns every width in 64.
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }

@@ -233,6 +233,8 @@ pub struct TargetInfo {
     pub id: TargetId,
     /// What people call its device.
     pub device: String,
+    /// How often it was opened.
+    pub openings: u64,
     /// Bytes of the device.
     pub size: Bytes,
     /// Whether the position of the last I/O matters for the next.

@@ -19,7 +19,7 @@ pub mod volumes;
 use access::{IssueKey, IssuedKey, Key, Keys, RemoveUser, RevokeKey, User};
 use cluster::{AddNode, Map, RemoveNode, RollKeys, SetTarget};
 use files::{
-    ClientGone, Close, Grant, Grants, OpenFiles, OpenToRead, OpenToWrite, Renew, Revoke, Scrubbed, Unscrubbed,
+    After, ClientGone, Close, Grant, Grants, OpenFiles, OpenToRead, OpenToWrite, Renew, Revoke, Scrubbed, Unscrubbed,
 };
 use names::{CreateFile, Entry, List, MakeDirectory, Page, RemoveDirectory, RemoveFile, Rename, SetAttributes, Stat};
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,7 @@ pub enum Change {
     Revoke(Revoke),
     /// Nothing that was given out before counts any more: [`Reply::Done`].
     RevokeAll,
-    /// [`Reply::Unscrubbed`]: what it left open to write.
+    /// [`Reply::Unscrubbed`]: what it left open to write, or the first of it.
     ClientGone(ClientGone),
     /// [`Reply::Done`].
     Scrubbed(Scrubbed),
@@ -103,9 +103,9 @@ pub enum Question {
     /// [`Reply::Grants`], in the order in which they were asked for.
     Renew(Renew),
     /// Who has which file open to write: [`Reply::OpenFiles`].
-    OpenFiles,
+    OpenFiles(After),
     /// What clients that are gone left open to write: [`Reply::Unscrubbed`].
-    Unscrubbed,
+    Unscrubbed(After),
     /// The nodes and targets of the cluster: [`Reply::Map`].
     Map,
 }
@@ -140,3 +140,6 @@ pub enum Reply {
     /// The cluster.
     Map(Map),
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,6 +32,7 @@ pub mod source;
 pub mod writer;
 
 pub use body::{read as read_body, write as write_body};
+pub use checksum::crc32c;
 pub use frame::{Command, Flags, Head, Limits, RequestId};
 pub use handshake::{ClientHello, PROTOCOL_VERSION, ServerHello};
 pub use reader::FrameReader;

@@ -11,16 +11,21 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("env", &["model"]),
     ("target", &["env", "model"]),
     ("node", &["target", "wire", "env", "model"]),
+    ("manager", &["wire", "env", "model"]),
     ("client", &["wire", "env", "model"]),
     ("control", &["wire", "env", "model"]),
     ("embedded", &["node", "control", "client", "target", "wire", "env", "model"]),
+    ("serve", &["embedded", "manager", "node", "control", "client", "wire", "env", "model"]),
     ("capture", &["client", "env", "model"]),
     ("nbd", &["client", "env", "model"]),
     ("btree", &["target", "env", "model"]),
-    ("sim", &["btree", "target", "control", "client", "node", "wire", "env", "model"]),
+    ("sim", &["btree", "manager", "target", "control", "client", "node", "wire", "env", "model"]),
     (
         "forebay",
-        &["sim", "btree", "nbd", "capture", "embedded", "control", "client", "node", "target", "wire", "env", "model"],
+        &[
+            "sim", "btree", "nbd", "capture", "serve", "embedded", "manager", "control", "client", "node", "target",
+            "wire", "env", "model",
+        ],
     ),
     ("x", &[]),
 ];

@@ -2,8 +2,8 @@
 
 use super::messages;
 use forebay_wire::control::files::{
-    ClientGone, Close, Component, Grant, Granted, Grants, OpenFile, OpenFiles, OpenToRead, OpenToWrite, Renew, Renewed,
-    Revoke, Scrubbed, Unscrubbed,
+    After, ClientGone, Close, Component, Grant, Granted, Grants, OpenFile, OpenFiles, OpenToRead, OpenToWrite, Renew,
+    Renewed, Revoke, Scrubbed, Unscrubbed,
 };
 
 messages! {
@@ -19,7 +19,8 @@ messages! {
     Revoke as Revoke { file }
     ClientGone as ClientGone { client }
     Scrubbed as Scrubbed { file }
-    OpenFiles as OpenFiles { files }
+    OpenFiles as OpenFiles { files, more }
     OpenFile as OpenFile { file, client, since }
-    Unscrubbed as Unscrubbed { files }
+    Unscrubbed as Unscrubbed { files, more }
+    After as After { file, most }
 }

@@ -4,9 +4,7 @@ use super::unions;
 use forebay_wire::control::Question;
 
 unions! {
-    Question as question { Stat, List, Keys, OpenToRead, Renew }
-    empty {
-        Volumes: AskVolumes, Users: AskUsers, OpenFiles: AskOpenFiles, Unscrubbed: AskUnscrubbed, Map: AskMap
-    }
+    Question as question { Stat, List, Keys, OpenToRead, Renew, OpenFiles, Unscrubbed }
+    empty { Volumes: AskVolumes, Users: AskUsers, Map: AskMap }
     lists {}
 }

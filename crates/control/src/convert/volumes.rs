@@ -9,5 +9,5 @@ messages! {
     Volume as Volume { volume, root, quota, policy, bytes, files, over_since }
     CreateVolume as CreateVolume { place, mode, owner, group, quota, policy }
     SetVolume as SetVolume { volume, quota, policy }
-    RemoveVolume as RemoveVolume { volume }
+    RemoveVolume as RemoveVolume { place }
 }

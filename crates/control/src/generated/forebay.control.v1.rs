@@ -112,7 +112,7 @@ pub mod change {
         /// Nothing that was given out before counts any more.
         #[prost(message, tag = "17")]
         RevokeAll(super::RevokeAll),
-        /// Answered with what it left open to write.
+        /// Answered with what it left open to write, or the first of it.
         #[prost(message, tag = "18")]
         ClientGone(super::ClientGone),
         #[prost(message, tag = "19")]
@@ -158,12 +158,12 @@ pub mod question {
         /// Answered with grants.
         #[prost(message, tag = "7")]
         Renew(super::Renew),
-        /// Answered with open files.
+        /// Who has which file open to write: answered with open files.
         #[prost(message, tag = "8")]
-        OpenFiles(super::AskOpenFiles),
-        /// Answered with files that have to be scrubbed.
+        OpenFiles(super::After),
+        /// What clients that are gone left open to write: answered with files that have to be scrubbed.
         #[prost(message, tag = "9")]
-        Unscrubbed(super::AskUnscrubbed),
+        Unscrubbed(super::After),
         /// Answered with the map.
         #[prost(message, tag = "10")]
         Map(super::AskMap),
@@ -175,12 +175,6 @@ pub struct AskVolumes {}
 /// All users.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AskUsers {}
-/// Who has which file open to write.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct AskOpenFiles {}
-/// What clients that are gone left open to write.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct AskUnscrubbed {}
 /// The nodes and targets of the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AskMap {}
@@ -507,10 +501,11 @@ pub struct SetVolume {
     pub policy: ::core::option::Option<Policy>,
 }
 /// Removes a volume with nothing in it, and its directory.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RemoveVolume {
-    #[prost(uint64, tag = "1")]
-    pub volume: u64,
+    /// The directory that is its root.
+    #[prost(message, optional, tag = "1")]
+    pub place: ::core::option::Option<Place>,
 }
 /// A user.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -703,7 +698,8 @@ pub struct Revoke {
 /// Takes back everything.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RevokeAll {}
-/// Says that a client is gone: what it had open to write has to be scrubbed.
+/// Says that a client is gone: what it had open to write has to be scrubbed. As long as the answer says that there are
+/// more, it is said again, under another number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ClientGone {
     #[prost(uint64, tag = "1")]
@@ -718,9 +714,12 @@ pub struct Scrubbed {
 /// Files that are open to write.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct OpenFiles {
-    /// By file.
+    /// By file; of one, all that write it.
     #[prost(message, repeated, tag = "1")]
     pub files: ::prost::alloc::vec::Vec<OpenFile>,
+    /// Whether there are more.
+    #[prost(bool, tag = "2")]
+    pub more: bool,
 }
 /// A file that a client has open to write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -739,6 +738,19 @@ pub struct Unscrubbed {
     /// By file.
     #[prost(uint64, repeated, tag = "1")]
     pub files: ::prost::alloc::vec::Vec<u64>,
+    /// Whether there are more.
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+}
+/// Asks for files of a list, a part at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct After {
+    /// Only files with higher numbers; 0: from the first on.
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    /// How many at most.
+    #[prost(uint32, tag = "2")]
+    pub most: u32,
 }
 /// Makes a node known, or gives it another user.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

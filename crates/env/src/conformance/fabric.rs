@@ -1,7 +1,8 @@
 //! What every [`Fabric`](crate::fabric::Fabric) is held to, real or simulated, as two machines see it that may be one.
 //!
 //! Each check listens for itself and is independent of the others. Chance comes from the environment, so a simulated run
-//! is replayed by its seed; so does time, and a check that does not end has failed.
+//! is replayed by its seed; so does time, and a check that does not end has failed. A connection has to take 100 KiB from
+//! who writes before anybody reads.
 
 use super::streams::{close, echo, fill, painted, read, rest, send, send_in_parts, write};
 use super::{Failure, Report, Verdict};

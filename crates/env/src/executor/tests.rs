@@ -82,7 +82,11 @@ fn detached_tasks_are_swept_and_the_running_ones_are_not() {
         spawner.detach(async {});
         executor.run_ready(10);
     }
-    assert!(executor.running.borrow().len() < 200, "{} ended tasks are kept", executor.running.borrow().len());
+    assert!(
+        executor.running.tasks.borrow().len() < 200,
+        "{} ended tasks are kept",
+        executor.running.tasks.borrow().len()
+    );
     sender.send(3).unwrap();
     executor.run_ready(10);
     assert_eq!(got.get(), 3);
@@ -144,4 +148,30 @@ fn wake_ups_from_other_threads_unpark_the_loop() {
     assert!(wakes.load(Ordering::SeqCst) > before);
     assert!(executor.run_ready(1000));
     assert_eq!(sum.get(), 100);
+}
+
+#[test]
+fn tasks_that_were_set_apart_end_alone_or_with_all_others() {
+    let executor = executor();
+    let dropped: Rc<Cell<usize>> = Rc::default();
+    let (here, apart) = (executor.spawner(), executor.spawner().apart());
+    let further = apart.apart();
+    for spawner in [&here, &apart, &further] {
+        let kept = Dropped(dropped.clone());
+        spawner.detach(async move {
+            let _kept = kept;
+            std::future::pending::<()>().await;
+        });
+    }
+    executor.run_ready(100);
+    apart.end_all();
+    executor.run_ready(100);
+    assert_eq!(dropped.get(), 2);
+    let kept = Dropped(dropped.clone());
+    further.detach(async move {
+        let _kept = kept;
+        std::future::pending::<()>().await;
+    });
+    executor.kill_all();
+    assert_eq!(dropped.get(), 4);
 }

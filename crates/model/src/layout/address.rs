@@ -10,7 +10,7 @@ use crate::size::Bytes;
 use std::ops::Range;
 
 /// A stripe: how many are before it in the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StripeId(pub u64);
 
 /// A part of a component.

@@ -3,7 +3,7 @@ use crate::host::Host;
 use bytes::Bytes;
 use forebay_env::fabric::{Duplex, NetworkEnv};
 use forebay_env::real::{self, OpenMode};
-use forebay_model::object::{Durability, FENCE, FENCES, Placement, Quota};
+use forebay_model::object::{Durability, FENCE, FENCES, FIRST_FENCE, Placement};
 use forebay_model::{Kind, ObjectId, Profile, Result, TargetId, Timestamp};
 use forebay_target::Target;
 use forebay_wire::capability::{Capability, Rights, RootKey, TargetKey};
@@ -59,10 +59,6 @@ fn with_node<F: Future<Output = ()> + 'static>(bounds: Bounds, test: impl FnOnce
             async move { drop(node.serve(door).await) }
         });
         let rig = Rig { env, node, address, target, key };
-        let volume = Capability { object: ObjectId::ROOT, ..rig.capability(Rights::CREATE) };
-        let link = rig.link(Credit::new(1 << 20)).await;
-        let ask = Ask::CreateVolume { volume: OBJECT.volume, quota: Quota::default() };
-        rig.ask(&link, &volume, ask, Vec::new()).await.expect("a volume");
         test(rig).await;
     })
     .expect("the loop of the network");
@@ -76,7 +72,7 @@ impl Rig {
             target: self.target,
             client: 1,
             object: OBJECT,
-            version: 0,
+            version: FIRST_FENCE,
             epoch: 7,
             rights,
             bytes: 0..u64::MAX,

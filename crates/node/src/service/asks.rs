@@ -144,6 +144,7 @@ fn info(service: &Service) -> TargetInfo {
     TargetInfo {
         id: target.id(),
         device: geometry.name.clone(),
+        openings: target.objects().boot_epoch(),
         size: geometry.size,
         rotates: geometry.rotates,
         group: target.layout().group,

@@ -1,14 +1,15 @@
 //! Fences: of which version the capabilities for an object have to be.
 //!
 //! The version is an attribute of the object, so it is durable and moves with it; an object without one, or that is not there,
-//! has version 0. A fence that is raised shuts out at once whoever comes with an older capability, waits for those who are in,
+//! has version [`FIRST_FENCE`]. A fence that is raised shuts out at once whoever comes with an older capability, waits for those who are in,
 //! and is durable before it is answered. (Panasas ActiveScale, 2004: revoking; T10 OSD: the policy access tag.)
 //!
 //! Invariant: while anything of an object is under way, its fence is in memory.
 
 use super::Service;
-use forebay_model::object::{FENCE, FENCES};
+use forebay_model::object::{Attribute, FENCE, FENCES, FIRST_FENCE};
 use forebay_model::{Error, Kind, ObjectId, Result};
+use forebay_target::object::{Objects, rows};
 use forebay_wire::object::ObjectRequest;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -25,7 +26,6 @@ pub(super) struct Fences {
     known: Rc<RefCell<BTreeMap<ObjectId, Fence>>>,
 }
 
-#[derive(Default)]
 struct Fence {
     version: u64,
     /// Requests that were let in, by the version that they showed.
@@ -46,7 +46,7 @@ pub(super) async fn enter(service: &Service, request: &ObjectRequest, version: O
     let object = request.about()?.object;
     load(service, object).await?;
     let mut known = service.fences.known.borrow_mut();
-    let fence = known.entry(object).or_default();
+    let fence = known.get_mut(&object).expect("it was read just now");
     if fence.version != version {
         return Err(Error::stale("the capability was revoked; ask the manager for another"));
     }
@@ -59,7 +59,7 @@ pub(super) async fn raise(service: &Service, object: ObjectId, version: u64) -> 
     load(service, object).await?;
     let changed = {
         let mut known = service.fences.known.borrow_mut();
-        let fence = known.entry(object).or_default();
+        let fence = known.get_mut(&object).expect("it was read just now");
         let changed = version > fence.version;
         fence.version = fence.version.max(version);
         // It stays in memory until it is durable.
@@ -70,7 +70,7 @@ pub(super) async fn raise(service: &Service, object: ObjectId, version: u64) -> 
     let written = if changed { keep(service, object, version).await } else { Ok(()) };
     poll_fn(|context| {
         let mut known = entered.known.borrow_mut();
-        let fence = known.entry(object).or_default();
+        let fence = known.get_mut(&object).expect("while something is under way it stays");
         if fence.inside <= 1 || written.is_err() {
             return Poll::Ready(());
         }
@@ -91,8 +91,8 @@ async fn load(service: &Service, object: ObjectId) -> Result<()> {
             .into_iter()
             .find(|(number, _)| *number == FENCE)
             .and_then(|(_, value)| value.try_into().ok())
-            .map_or(0, u64::from_le_bytes),
-        Err(error) if error.kind == Kind::Missing => 0,
+            .map_or(FIRST_FENCE, u64::from_le_bytes),
+        Err(error) if error.kind == Kind::Missing => FIRST_FENCE,
         Err(error) => return Err(error),
     };
     let mut known = service.fences.known.borrow_mut();
@@ -100,7 +100,7 @@ async fn load(service: &Service, object: ObjectId) -> Result<()> {
         known.retain(|_, fence| fence.inside > 0);
     }
     // Somebody else may have read it meanwhile, and raised it.
-    known.entry(object).or_insert(Fence { version, ..Fence::default() });
+    known.entry(object).or_insert(Fence { version, inside: 0, waiting: Vec::new() });
     Ok(())
 }
 
@@ -109,8 +109,22 @@ async fn keep(service: &Service, object: ObjectId, version: u64) -> Result<()> {
     let objects = service.target.objects();
     let value = version.to_le_bytes().to_vec();
     match objects.set_attributes(object, vec![(FENCES, FENCE, Some(value.clone()))]).await {
-        Err(error) if error.kind == Kind::Missing => objects.create(object, vec![(FENCES, FENCE, value)]).await,
+        Err(error) if error.kind == Kind::Missing => create(objects, object, vec![(FENCES, FENCE, value)]).await,
         done => done,
+    }
+}
+
+/// Makes an object, and its volume if need be: how much that may hold, the manager says.
+pub(super) async fn create(objects: &Objects, object: ObjectId, attributes: Vec<Attribute>) -> Result<()> {
+    match objects.create(object, attributes.clone()).await {
+        Err(error) if error.kind == Kind::Missing => {
+            match objects.create_volume(object.volume, rows::Quota::default()).await {
+                Err(error) if error.kind != Kind::Exists => return Err(error),
+                _ => {}
+            }
+            objects.create(object, attributes).await
+        }
+        made => made,
     }
 }
 

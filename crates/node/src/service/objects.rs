@@ -1,12 +1,12 @@
 //! What is asked of a target's objects.
 
-use super::Service;
+use super::{Service, fences};
 use forebay_model::object::{AttributeChange, ObjectHead, Quota, Scope, VolumeUse};
-use forebay_model::{Bytes, Error, ObjectId, Result, TargetId};
+use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
 use forebay_target::object::rows::{self, BLOCK};
 use forebay_target::object::{How, Objects, attribute_weight};
 use forebay_target::schedule::StreamId;
-use forebay_wire::object::{Ask, MOST_AT_ONCE, MOST_ATTRIBUTES, MOST_RIDING};
+use forebay_wire::object::{Ask, MOST_AT_ONCE, MOST_ATTRIBUTES, MOST_RIDING, companion};
 use forebay_wire::object::{ObjectAnswer, ObjectInfo, ObjectReply, ObjectRequest, Receipt, Riders};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -37,12 +37,14 @@ pub(super) fn end(service: &Service, link: LinkId) {
     }
 }
 
-/// Does what is asked; `payload` is what is written.
+/// Does what is asked; `payload` is what is written. Where volumes are the manager's, they are made here when they are
+/// needed.
 pub(super) async fn ask(
     service: &Service,
     link: LinkId,
     request: ObjectRequest,
     payload: &[u8],
+    makes_volumes: bool,
 ) -> Result<ObjectAnswer> {
     let (objects, stream) = (service.target.objects(), service.links.stream(service, link));
     check(request.target, service.target.id(), payload)?;
@@ -74,6 +76,9 @@ pub(super) async fn ask(
                 None => objects.read(stream, id, offset, u64::from(length)).await?,
             };
             ObjectReply::Bytes
+        }
+        Ask::Create { id, attributes } if makes_volumes => {
+            fences::create(objects, id, attributes).await.map(|()| ObjectReply::Done)?
         }
         ask => change_or_tell(objects, stream, ask, set, payload).await?,
     };
@@ -129,6 +134,17 @@ async fn change_or_tell(
         Ask::SetAttributes { id, changes } => objects.set_attributes(id, changes).await.map(done),
         Ask::Snapshot { id, of } => objects.snapshot(of, id, set).await.map(done),
     }
+}
+
+/// Ends an object and its companion, if they are there.
+pub(super) async fn discard(service: &Service, object: ObjectId) -> Result<()> {
+    for id in [companion(object), object] {
+        match service.target.objects().remove(id).await {
+            Err(error) if error.kind != Kind::Missing => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The object that is there afterwards, of what is asked of one.

@@ -42,6 +42,16 @@ impl TargetKey {
         self.version
     }
 
+    /// As it is told to its target, over a private way.
+    pub fn to_bytes(&self) -> [u8; 32] {
+        self.bytes
+    }
+
+    /// As it was told.
+    pub fn from_bytes(version: u32, bytes: [u8; 32]) -> TargetKey {
+        TargetKey { version, bytes }
+    }
+
     /// The secret of a capability that is made with this key.
     pub fn secret(&self, capability: &Capability) -> Secret {
         assert_eq!(capability.key, self.version, "a capability names the key with which it is made");

@@ -5,7 +5,7 @@ use forebay_model::{Bytes, Error, ObjectId, TargetId};
 use serde::{Deserialize, Serialize};
 
 /// The most targets of one node.
-pub const MOST_TARGETS: usize = 256;
+pub const MOST_TARGETS: usize = 100;
 /// The most orders in one answer.
 pub const MOST_ORDERS: usize = 1024;
 

@@ -103,7 +103,8 @@ pub struct Revoke {
     pub file: FileId,
 }
 
-/// Says that a client is gone: what it had open to write has to be scrubbed.
+/// Says that a client is gone: what it had open to write has to be scrubbed. One step holds so many files: as long as the
+/// answer says that there are more, it is said again, under another number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientGone {
     /// Which.
@@ -120,8 +121,10 @@ pub struct Scrubbed {
 /// Files that are open to write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenFiles {
-    /// By file.
+    /// By file; of one, all that write it.
     pub files: Vec<OpenFile>,
+    /// Whether there are more.
+    pub more: bool,
 }
 
 /// A file that a client has open to write.
@@ -140,4 +143,15 @@ pub struct OpenFile {
 pub struct Unscrubbed {
     /// By file.
     pub files: Vec<FileId>,
+    /// Whether there are more.
+    pub more: bool,
+}
+
+/// Asks for files of a list, a part at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct After {
+    /// Only files with higher numbers; `FileId(0)`: from the first on.
+    pub file: FileId,
+    /// How many at most.
+    pub most: u32,
 }

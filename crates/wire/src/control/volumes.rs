@@ -86,6 +86,6 @@ pub struct SetVolume {
 /// Removes a volume with nothing in it, and its directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoveVolume {
-    /// Which.
-    pub volume: u64,
+    /// The directory that is its root.
+    pub place: Place,
 }

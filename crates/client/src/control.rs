@@ -1,0 +1,17 @@
+//! What a client asks of the manager, whatever the way there.
+
+use crate::file::components::Asked;
+use forebay_wire::control::{Change, Question, Reply};
+
+/// A way to the manager, of one user. Whoever implements it asks again when an answer was lost, under the same number, and
+/// gives up with [`forebay_model::Kind::Disconnected`].
+pub trait Control {
+    /// Has something changed.
+    fn change(&self, change: Change) -> Asked<Reply>;
+
+    /// Asks without changing anything.
+    fn ask(&self, question: Question) -> Asked<Reply>;
+
+    /// The number under which the manager knows this client.
+    fn client(&self) -> u64;
+}

@@ -1,0 +1,470 @@
+//! Files striped over targets, as their clients read and write them: each client computes parity, and does without
+//! what is lost. [`FileEngine`] is one open file; [`components`] is what it asks of its components, [`recover`] what is
+//! done after a client died, [`upkeep`] scrubs and rebuilds.
+//!
+//! What holds, whatever fails within what the layout has to spare:
+//!
+//! - What a flush acknowledged stays, and so does its size. What was not acknowledged is, piece by piece of a unit, there
+//!   or not, or is cut off.
+//! - Parity agrees with all bytes, but for stripes with an intent and for what lies behind the acknowledged size.
+//! - A component that lacks something acknowledged is not read, by anybody, before it was rebuilt.
+//! - What this client wrote it reads. Requests about one stripe are done in the order in which they were made.
+//! - Memory is bounded by [`Options`], whoever is slow.
+//!
+//! Async, on one thread, and of no runtime: the same code runs in reality and in simulation.
+
+mod ahead;
+mod batch;
+pub mod components;
+mod cut;
+#[cfg(test)]
+mod fake;
+mod fetch;
+mod flush;
+mod gather;
+mod mend;
+pub mod options;
+mod order;
+mod pace;
+mod put;
+mod ranges;
+mod reach;
+pub mod recover;
+pub mod remote;
+mod room;
+mod rope;
+mod together;
+pub mod upkeep;
+
+pub use components::{Absence, Asked, Components, Guard, Intent, IntentId, Lock, Redo, Slice};
+pub use options::Options;
+pub use recover::recover;
+pub use upkeep::{Progress, Scrubbed};
+
+use ahead::{Ahead, Chunk};
+use fetch::{Fetched, joined};
+use forebay_env::{Clock, Spawner};
+use forebay_model::layout::LARGEST;
+use forebay_model::layout::Striping;
+use forebay_model::layout::address::StripeId;
+use forebay_model::{Bytes, Error, Result};
+use gather::{Gather, Gathered};
+use order::{Order, Ticket};
+use put::Before;
+use reach::Reach;
+use room::{Held, Room};
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// The lock of the end of a file, where several append.
+const END: StripeId = StripeId(u64::MAX);
+
+/// One open file.
+pub struct FileEngine {
+    file: Rc<File>,
+}
+
+struct File {
+    reach: Rc<Reach>,
+    order: Rc<Order>,
+    spawner: Spawner,
+    writing: Rc<Room>,
+    reading: Rc<Room>,
+    state: RefCell<State>,
+}
+
+struct State {
+    /// What was written and is not on its way; its bytes are no others' until it is.
+    gather: Option<Gather>,
+    /// The file is so long for this client.
+    size: u64,
+    /// So much of it is on its way, at least.
+    sent: u64,
+    /// How often it was cut.
+    cuts: u64,
+    /// So much of it was acknowledged.
+    acknowledged: u64,
+    /// Why nothing is written any more.
+    failed: Option<Error>,
+    ahead: Ahead,
+}
+
+impl FileEngine {
+    /// Opens a file whose components were recovered ([`recover()`]) if a client that wrote them died.
+    pub async fn open(
+        components: Rc<dyn Components>,
+        striping: Striping,
+        options: Options,
+        spawner: Spawner,
+        clock: Rc<dyn Clock>,
+    ) -> Result<FileEngine> {
+        striping.check()?;
+        let reach = Rc::new(Reach::new(components, striping, options, clock));
+        reach.look().await?;
+        let size = reach.components.length().await?.0;
+        let state = State {
+            gather: None,
+            size,
+            sent: size,
+            cuts: 0,
+            acknowledged: size,
+            failed: None,
+            ahead: Ahead::default(),
+        };
+        let file = File {
+            writing: Room::of(options.window.0),
+            reading: Room::of(options.window.0),
+            reach,
+            order: Rc::default(),
+            spawner,
+            state: RefCell::new(state),
+        };
+        Ok(FileEngine { file: Rc::new(file) })
+    }
+
+    /// The size, as this client knows it; as all know it, if others write.
+    pub async fn size(&self) -> Result<Bytes> {
+        if !self.file.reach.alone.get() {
+            let size = self.file.reach.components.length().await?;
+            self.file.state.borrow_mut().size = size.0;
+        }
+        Ok(Bytes(self.file.state.borrow().size))
+    }
+
+    /// Reads `length` bytes, or as many as there are before the end.
+    pub async fn read_at(&self, offset: Bytes, length: Bytes) -> Result<Vec<u8>> {
+        Ok(self.file.read(offset, length).await?.whole()?.into_vec())
+    }
+
+    /// As [`FileEngine::read_at`], without a copy.
+    pub async fn read_slices(&self, offset: Bytes, length: Bytes) -> Result<Vec<Slice>> {
+        Ok(self.file.read(offset, length).await?.whole()?.into_slices())
+    }
+
+    /// What can still be read, with zeros for what is lost, and which bytes of the file that is.
+    pub async fn read_what_is_left(&self, offset: Bytes, length: Bytes) -> Result<(Vec<u8>, Vec<Range<u64>>)> {
+        let Fetched { bytes, lost } = self.file.read(offset, length).await?;
+        Ok((bytes.into_vec(), joined(lost.into_iter().map(|(range, _)| range))))
+    }
+
+    /// Writes. If nobody else has the file open, what failed is said by [`FileEngine::flush`] at the latest, and only
+    /// what that acknowledged is durable; otherwise it is durable when this ends.
+    pub async fn write_at(&self, offset: Bytes, bytes: Slice) -> Result<()> {
+        check(offset, bytes.len() as u64)?;
+        match self.file.reach.alone.get() {
+            true => self.file.write_behind(offset.0, bytes).await,
+            false => self.file.write_through(offset.0, bytes).await,
+        }
+    }
+
+    /// Writes behind the end, wherever that is by then, and says where that was.
+    pub async fn append(&self, bytes: Slice) -> Result<Bytes> {
+        if self.file.reach.alone.get() {
+            let offset = Bytes(self.file.state.borrow().size);
+            check(offset, bytes.len() as u64)?;
+            self.file.write_behind(offset.0, bytes).await?;
+            return Ok(offset);
+        }
+        let _end = self.file.reach.lock_end().await?;
+        let offset = self.size().await?;
+        self.write_at(offset, bytes).await?;
+        Ok(offset)
+    }
+
+    /// Makes durable what was written, with its size. An error of it, or of a write before it, stays until the file is
+    /// opened again: what was written since the last flush that succeeded has to be written again.
+    pub async fn flush(&self) -> Result<()> {
+        self.file.flush().await
+    }
+
+    /// Cuts the file, or lengthens it with a hole, durably. [`forebay_model::Kind::Busy`] while others may write it.
+    pub async fn truncate(&self, size: Bytes) -> Result<()> {
+        check(size, 0)?;
+        self.file.truncate(size).await
+    }
+
+    /// From now on others may write the file, or nobody else does.
+    pub async fn share(&self, alone: bool) -> Result<()> {
+        self.flush().await?;
+        let _all = self.file.order.everything().await;
+        let size = self.file.reach.components.length().await?.0;
+        let mut state = self.file.state.borrow_mut();
+        (state.size, state.sent, state.acknowledged, state.ahead) = (size, size, size, Ahead::default());
+        self.file.reach.alone.set(alone);
+        Ok(())
+    }
+
+    /// Flushes, and ends.
+    pub async fn close(self) -> Result<()> {
+        self.flush().await
+    }
+
+    /// Asks anew which components are missing: somebody lost or rebuilt one.
+    pub async fn look_again(&self) -> Result<()> {
+        self.file.reach.look().await
+    }
+
+    /// Components that answer far more slowly than those beside them.
+    pub fn slow(&self) -> Vec<u32> {
+        let reach = &self.file.reach;
+        let is_slow = |one: &u32| reach.pace.is_slow(*one, &reach.family(*one), reach.options.hedge_after);
+        (0..reach.striping.components()).filter(is_slow).collect()
+    }
+
+    /// Bytes that were found damaged, made of others, and written again.
+    pub fn mended(&self) -> Bytes {
+        self.file.reach.mended.get()
+    }
+}
+
+fn check(offset: Bytes, length: u64) -> Result<()> {
+    match offset.0.checked_add(length).is_some_and(|end| end <= LARGEST.0) {
+        true => Ok(()),
+        false => Err(Error::usage(format!(
+            "{length} bytes from byte {} on end behind {LARGEST}, which is the largest file; write less",
+            offset.0
+        ))),
+    }
+}
+
+impl File {
+    fn stripes(&self, range: &Range<u64>) -> Range<u64> {
+        let stripe = self.reach.striping.stripe().0;
+        range.start / stripe..range.end.div_ceil(stripe)
+    }
+
+    fn check_failed(&self) -> Result<()> {
+        let failed = self.state.borrow().failed.clone();
+        failed.map_or(Ok(()), |error| Err(error.of("nothing is written until the file is opened again")))
+    }
+
+    async fn read(self: &Rc<Self>, offset: Bytes, length: Bytes) -> Result<Fetched> {
+        let end = offset.0.saturating_add(length.0);
+        if !self.reach.alone.get() && end > self.state.borrow().size {
+            let size = self.reach.components.length().await?.0;
+            self.state.borrow_mut().size = size;
+        }
+        let range = offset.0..end.min(self.state.borrow().size);
+        if range.is_empty() {
+            return Ok(Fetched::default());
+        }
+        let _room = self.reading.hold(range.end - range.start).await;
+        self.send_if_overlaps(&range);
+        let ticket = self.order.enter(self.stripes(&range), false);
+        let (made, chunks) = self.look_ahead(&range);
+        made.into_iter().for_each(|chunk| self.start(chunk));
+        let mut fetched = Fetched::default();
+        let mut at = range.start;
+        for chunk in chunks {
+            // What failed when it was read ahead is read now.
+            let Some(mut part) = chunk.filled().await.ok().filter(|part| part.lost.is_empty()) else { continue };
+            if at < chunk.range.start {
+                self.fetch_into(&ticket, at..chunk.range.start, &mut fetched).await?;
+                at = chunk.range.start;
+            }
+            let to = chunk.range.end.min(range.end);
+            part.bytes.take(at - chunk.range.start);
+            fetched.bytes.append(part.bytes.take(to - at));
+            at = to;
+        }
+        self.fetch_into(&ticket, at..range.end, &mut fetched).await?;
+        Ok(fetched)
+    }
+
+    async fn fetch_into(&self, ticket: &Ticket, range: Range<u64>, to: &mut Fetched) -> Result<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        ticket.granted().await;
+        let fetched = self.reach.fetch(range).await?;
+        to.bytes.append(fetched.bytes);
+        to.lost.extend(fetched.lost);
+        Ok(())
+    }
+
+    /// What is to be read ahead now, and what of a range was.
+    fn look_ahead(&self, range: &Range<u64>) -> (Vec<Rc<Chunk>>, Vec<Rc<Chunk>>) {
+        if !self.reach.alone.get() {
+            return (Vec::new(), Vec::new());
+        }
+        let mut state = self.state.borrow_mut();
+        let found = state.ahead.take(range);
+        let (size, stripe) = (state.size, self.reach.striping.stripe().0);
+        (state.ahead.note(range, size, stripe, &self.reach.options), found)
+    }
+
+    fn start(self: &Rc<Self>, chunk: Rc<Chunk>) {
+        self.send_if_overlaps(&chunk.range);
+        let (this, ticket) = (self.clone(), self.order.enter(self.stripes(&chunk.range), false));
+        self.spawner.detach(async move {
+            ticket.granted().await;
+            chunk.fill(this.reach.fetch(chunk.range.clone()).await);
+        });
+    }
+
+    async fn write_behind(self: &Rc<Self>, offset: u64, mut bytes: Slice) -> Result<()> {
+        let mut at = offset;
+        while !bytes.is_empty() {
+            self.check_failed()?;
+            let part = bytes.split_to(bytes.len().min(self.reach.options.gather.0.max(1) as usize));
+            let length = part.len() as u64;
+            if !self.writing.fits(length) {
+                // What is gathered has room that only its being written gives back.
+                self.send_all();
+            }
+            let held = self.writing.hold(length).await;
+            self.gather(at, part, held);
+            at += length;
+        }
+        Ok(())
+    }
+
+    fn gather(self: &Rc<Self>, at: u64, bytes: Slice, held: Held) {
+        let end = at + bytes.len() as u64;
+        if self.state.borrow().gather.as_ref().is_some_and(|gather| gather.end() != at) {
+            self.send_all();
+        }
+        let mut state = self.state.borrow_mut();
+        match &mut state.gather {
+            Some(gather) => gather.push(bytes, held),
+            none => *none = Some(Gather::new(at, bytes, held)),
+        }
+        state.size = state.size.max(end);
+        // As many whole stripes as make a request for each component.
+        let (stripe, options) = (self.reach.striping.stripe().0, &self.reach.options);
+        let stripes = (options.request.0 / self.reach.striping.unit().0).min(options.gather.0 / stripe).max(1);
+        let Some(gather) = &mut state.gather else { return };
+        if gather.length() < stripes * stripe {
+            return;
+        }
+        let whole = gather.end() / stripe * stripe;
+        let gathered = gather.take(whole.saturating_sub(gather.from));
+        if gather.length() == 0 {
+            state.gather = None;
+        }
+        drop(state);
+        self.send(gathered);
+    }
+
+    /// Has all that is gathered written.
+    fn send_all(self: &Rc<Self>) {
+        let gathered = self.state.borrow_mut().gather.take().map(|mut gather| gather.take(u64::MAX));
+        gathered.into_iter().for_each(|gathered| self.send(gathered));
+    }
+
+    fn send_if_overlaps(self: &Rc<Self>, range: &Range<u64>) {
+        // What shares a stripe is enough: its parity may be read.
+        let stripes = self.stripes(range);
+        let meets = |gather: &Gather| {
+            let other = self.stripes(&(gather.from..gather.end()));
+            other.start < stripes.end && stripes.start < other.end
+        };
+        if self.state.borrow().gather.as_ref().is_some_and(meets) {
+            self.send_all();
+        }
+    }
+
+    fn send(self: &Rc<Self>, Gathered { from, bytes, held }: Gathered) {
+        if bytes.length() == 0 {
+            return;
+        }
+        let range = from..from + bytes.length();
+        let ticket = self.order.enter(self.stripes(&range), true);
+        let before = {
+            let mut state = self.state.borrow_mut();
+            state.ahead.forget(&range);
+            let before = Before { size: state.sent, acknowledged: state.acknowledged };
+            state.sent = state.sent.max(range.end);
+            before
+        };
+        let this = self.clone();
+        self.spawner.detach(async move {
+            ticket.granted().await;
+            let failed = this.state.borrow().failed.is_some();
+            if !failed && let Err(error) = this.reach.put(from, bytes, before).await {
+                this.state.borrow_mut().failed.get_or_insert(error);
+            }
+            drop((held, ticket));
+        });
+    }
+
+    async fn write_through(self: &Rc<Self>, offset: u64, bytes: Slice) -> Result<()> {
+        let range = offset..offset + bytes.len() as u64;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let _room = self.writing.hold(bytes.len() as u64).await;
+        let ticket = self.order.enter(self.stripes(&range), true);
+        ticket.granted().await;
+        let before = Before { size: LARGEST.0, acknowledged: LARGEST.0 };
+        self.reach.put(offset, bytes.into(), before).await?;
+        let known = self.state.borrow().acknowledged;
+        if range.end > known {
+            self.reach.components.grown(Bytes(range.end)).await?;
+            let mut state = self.state.borrow_mut();
+            state.acknowledged = state.acknowledged.max(range.end);
+            state.size = state.size.max(range.end);
+        }
+        Ok(())
+    }
+
+    async fn flush(self: &Rc<Self>) -> Result<()> {
+        self.send_all();
+        let (sent, cuts) = {
+            let state = self.state.borrow();
+            (state.sent, state.cuts)
+        };
+        let _all = self.order.everything().await;
+        self.check_failed()?;
+        // If it was cut meanwhile, that said how long it is.
+        let size = if self.state.borrow().cuts == cuts { sent } else { 0 };
+        let flushed = self.flush_to(size).await;
+        if let Err(error) = &flushed {
+            self.state.borrow_mut().failed.get_or_insert(error.clone());
+        }
+        flushed
+    }
+
+    async fn flush_to(&self, size: u64) -> Result<()> {
+        self.reach.catch_up().await?;
+        let acknowledged = self.state.borrow().acknowledged;
+        if size > acknowledged {
+            self.reach.components.grown(Bytes(size)).await?;
+            self.state.borrow_mut().acknowledged = size;
+        }
+        Ok(())
+    }
+
+    async fn truncate(self: &Rc<Self>, size: Bytes) -> Result<()> {
+        if !self.reach.alone.get() {
+            return Err(Error::busy("a file that others may write is not cut; have them close it first"));
+        }
+        self.flush().await?;
+        let _all = self.order.everything().await;
+        let longer = {
+            let state = self.state.borrow();
+            if state.gather.is_some() {
+                return Err(Error::usage("the file was written while it was cut; do one after the other"));
+            }
+            size.0 > state.size
+        };
+        let cut = match longer {
+            true => self.reach.components.grown(size).await,
+            false => self.reach.cut(size).await,
+        };
+        let mut state = self.state.borrow_mut();
+        state.ahead = Ahead::default();
+        match cut {
+            Ok(()) => {
+                state.cuts += 1;
+                (state.size, state.sent, state.acknowledged) = (size.0, size.0, size.0);
+            }
+            Err(ref error) => drop(state.failed.get_or_insert(error.clone())),
+        }
+        cut
+    }
+}
+
+#[cfg(test)]
+mod tests;

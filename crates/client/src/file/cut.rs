@@ -1,0 +1,52 @@
+//! Cutting a file: its components are cut, and the parity of the stripe in which it ends then is what is left of it.
+
+use super::Slice;
+use super::components::{Intent, Redo, is_lost};
+use super::mend::Locked;
+use super::reach::Reach;
+use super::together::all;
+use forebay_model::layout::address::Place;
+use forebay_model::layout::parity;
+use forebay_model::layout::update::Extent;
+use forebay_model::{Bytes, Error, Result};
+use std::rc::Rc;
+
+impl Reach {
+    /// Cuts the file. Nobody else has it open for writing, and nothing of it is under way.
+    pub(super) async fn cut(self: &Rc<Self>, size: Bytes) -> Result<()> {
+        loop {
+            let Some(redo) = self.parity_after(size).await? else {
+                self.components.cut(size).await?;
+                return self.cut_components(size).await;
+            };
+            let stripe = self.striping.stripe_of(size);
+            let holder = self.holders(redo.place.component, stripe).into_iter().find(|one| !self.has_missed(*one));
+            let holder = holder.ok_or_else(|| Error::device("all components of a stripe are lost; bring them back"))?;
+            let intent = Intent { stripe, cut: Some(size), writes: vec![redo], ..Intent::default() };
+            match self.components.intend(holder, intent.clone()).await {
+                Ok(id) => return self.end(holder, id, &intent).await,
+                Err(error) if is_lost(&error) => self.give_up(holder, &error).await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The parity of the stripe in which a file of `size` ends; `None` if it ends with a stripe, or has no parity that
+    /// can be written.
+    async fn parity_after(self: &Rc<Self>, size: Bytes) -> Result<Option<Redo>> {
+        let stripe = self.striping.stripe_of(size);
+        let begin = self.striping.bytes_of(stripe).start;
+        let place = self.striping.parity_of(stripe).filter(|place| self.is_written(place.component));
+        let Some(place) = place.filter(|_| size.0 > begin) else { return Ok(None) };
+        let pieces = self.striping.pieces(begin..size.0)?;
+        let read = |piece: forebay_model::layout::address::Piece| {
+            let length = Bytes(piece.bytes.end - piece.bytes.start);
+            self.read(Extent { place: piece.place, length }, Locked::Yes)
+        };
+        let mut bytes = vec![0; (size.0 - begin).min(self.striping.unit().0) as usize];
+        for part in all(pieces.map(read)).await {
+            parity::add(&mut bytes, &part.whole()?);
+        }
+        Ok(Some(Redo { place: Place { ..place }, bytes: Slice::from(bytes) }))
+    }
+}

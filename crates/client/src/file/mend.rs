@@ -1,0 +1,313 @@
+//! Bytes of components, wherever they can still be had: from a component itself, from its copies, or from all others of
+//! its parity group, which lie at the same place in each of them; and stripes that somebody began to change and did not
+//! end.
+//!
+//! What is damaged is written again, in the same request that found it. Of what cannot be had, exactly that is said: to
+//! [`GRAIN`] where bytes are damaged. While others may write, what is made of several components is made under the lock
+//! of its stripe.
+
+use super::components::{Guard, Intent, IntentId, Lock, Slice, is_lost};
+use super::pace::Patience;
+use super::reach::Reach;
+use super::together::{all, either};
+use forebay_model::layout::address::{Holds, Place, StripeId};
+use forebay_model::layout::update::Extent;
+use forebay_model::layout::{Raid, parity};
+use forebay_model::object::Durability;
+use forebay_model::{Bytes, Error, Kind, Result};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+/// What is damaged is told apart so finely.
+pub(super) const GRAIN: Bytes = Bytes::kib(4);
+
+/// A part of a component that can be had from nowhere.
+#[derive(Debug, Clone)]
+pub(super) struct Gone {
+    pub(super) extent: Extent,
+    pub(super) error: Error,
+}
+
+/// What was read: as long as it was to be, with zeros for what is gone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Part {
+    pub(super) bytes: Slice,
+    pub(super) gone: Vec<Gone>,
+}
+
+impl Part {
+    /// All of it, or why not.
+    pub(super) fn whole(self) -> Result<Slice> {
+        match self.gone.into_iter().next() {
+            None => Ok(self.bytes),
+            Some(gone) => Err(gone.error),
+        }
+    }
+}
+
+/// Whether the stripe is locked by who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Locked {
+    No,
+    Yes,
+}
+
+impl Reach {
+    /// Reads a part of a component, wherever it can be had.
+    pub(super) fn read(self: &Rc<Self>, extent: Extent, locked: Locked) -> Pin<Box<dyn Future<Output = Part>>> {
+        self.read_by(extent, locked, false)
+    }
+
+    /// Reads a part of a component, and from others only if it is not to be had there: so damage is found, and made good.
+    pub(super) fn verify(self: &Rc<Self>, extent: Extent, locked: Locked) -> Pin<Box<dyn Future<Output = Part>>> {
+        self.read_by(extent, locked, true)
+    }
+
+    fn read_by(self: &Rc<Self>, extent: Extent, locked: Locked, verify: bool) -> Pin<Box<dyn Future<Output = Part>>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let read = if verify { this.direct(extent).await } else { this.hedged(extent, locked).await };
+            let error = match read {
+                Ok(bytes) => return Part { bytes: padded(bytes, extent.length), gone: Vec::new() },
+                Err(error) => error,
+            };
+            let repair = error.kind == Kind::Damaged;
+            if !repair && !is_lost(&error) {
+                return gone(extent, error);
+            }
+            let worse = match this.instead(extent, locked, repair).await {
+                Ok(bytes) => return Part { bytes, gone: Vec::new() },
+                Err(worse) => worse,
+            };
+            // Where whole components are lost, a smaller part of them is as lost.
+            let family = this.family(extent.place.component);
+            let left = family.clone().filter(|one| this.is_sound(*one)).count() as u32;
+            let enough = left + this.striping.spare() >= family.len() as u32;
+            if extent.length <= GRAIN || !enough || !repair && worse.kind != Kind::Damaged {
+                return gone(extent, if repair || this.striping.spare() == 0 { error } else { worse });
+            }
+            let middle = Bytes(extent.place.at.0 + extent.length.0 / 2).align_up(GRAIN).max(extent.place.at + GRAIN);
+            let length = middle.saturating_sub(extent.place.at).min(extent.length);
+            if length == extent.length {
+                return gone(extent, worse);
+            }
+            let rest = Extent { place: Place { at: middle, ..extent.place }, length: extent.length - length };
+            let mut first = this.read_by(Extent { length, ..extent }, locked, verify).await;
+            let rest = this.read_by(rest, locked, verify).await;
+            first.gone.extend(rest.gone);
+            Part { bytes: Slice::from([first.bytes, rest.bytes].concat()), gone: first.gone }
+        })
+    }
+
+    /// Reads from a component itself, and from the others if it takes far longer than they do.
+    async fn hedged(self: &Rc<Self>, extent: Extent, locked: Locked) -> Result<Slice> {
+        let component = extent.place.component;
+        if self.striping.spare() == 0 || !self.is_sound(component) {
+            return self.direct(extent).await;
+        }
+        let family = self.family(component);
+        if self.is_away(component)
+            && let Ok(bytes) = self.instead(extent, locked, false).await
+        {
+            return Ok(bytes);
+        }
+        match self.pace.patience(component, &family, self.options.hedge_after, extent.length.0) {
+            Patience::Wait => self.direct(extent).await,
+            Patience::Avoid => match self.instead(extent, locked, false).await {
+                Ok(bytes) => Ok(bytes),
+                Err(_) => self.direct(extent).await,
+            },
+            Patience::Hedge(delay) => {
+                let other = async {
+                    self.clock.sleep(delay).await;
+                    self.instead(extent, locked, false).await.ok().map(Ok)
+                };
+                either(self.direct(extent), other).await
+            }
+        }
+    }
+
+    /// A part of a component from the others; written again, if it is to be repaired.
+    async fn instead(self: &Rc<Self>, extent: Extent, locked: Locked, repair: bool) -> Result<Slice> {
+        if self.striping.spare() == 0 {
+            return Err(Error::device(format!(
+                "component {} is lost, and RAID 0 keeps nothing beside it; bring its target back",
+                extent.place.component
+            )));
+        }
+        if self.alone.get() || locked == Locked::Yes {
+            return self.remake(extent, repair).await;
+        }
+        // The lock is of one stripe.
+        let unit = self.striping.unit();
+        let mut bytes = Vec::with_capacity(extent.length.0 as usize);
+        let end = extent.place.at + extent.length;
+        let mut at = extent.place.at;
+        while at < end {
+            let length = (at.align_down(unit) + unit).min(end) - at;
+            let part = Extent { place: Place { at, ..extent.place }, length };
+            let _guard = self.lock(part.place).await?;
+            bytes.extend_from_slice(&self.remake(part, repair).await?);
+            at += length;
+        }
+        Ok(Slice::from(bytes))
+    }
+
+    /// A part of a component, made of the others.
+    pub(super) async fn remake(self: &Rc<Self>, extent: Extent, repair: bool) -> Result<Slice> {
+        let Place { component, at } = extent.place;
+        let others = self.family(component).filter(|other| *other != component);
+        let there = |other: u32| Extent { place: Place { component: other, at }, length: extent.length };
+        let bytes = if self.striping.raid() == Raid::Five {
+            let _room = self.mending.hold(extent.length.0 * u64::from(self.striping.width() - 1)).await;
+            let mut bytes = vec![0; extent.length.0 as usize];
+            for read in all(others.map(|other| self.direct(there(other)))).await {
+                parity::add(&mut bytes, &read?);
+            }
+            Slice::from(bytes)
+        } else {
+            let mut found = Err(Error::device(format!("no copy of component {component} is left; bring one back")));
+            for other in others {
+                found = self.direct(there(other)).await;
+                if found.is_ok() {
+                    break;
+                }
+            }
+            padded(found?, extent.length)
+        };
+        // If it cannot be written, it is made of the others again the next time.
+        if repair && self.write(extent.place, vec![bytes.clone()], Durability::Durable).await.is_ok() {
+            self.mended.set(self.mended.get() + extent.length);
+        }
+        Ok(bytes)
+    }
+
+    /// Takes the lock of the stripe of which a component holds something at `place`, and ends what was begun there.
+    pub(super) async fn lock(self: &Rc<Self>, place: Place) -> Result<Guard> {
+        let stripe = match self.held_at(place.component, place.at) {
+            Holds::Data(byte) => self.striping.stripe_of(byte),
+            Holds::Parity(stripe, _) => stripe,
+        };
+        loop {
+            let Some(holder) = self.holders(place.component, stripe).into_iter().find(|one| !self.has_missed(*one))
+            else {
+                return Err(Error::device(format!("all components of stripe {} are lost; bring them back", stripe.0)));
+            };
+            match self.components.lock(holder, stripe).await {
+                Ok(Lock { guard, left }) => {
+                    for (id, intent) in left {
+                        self.end(holder, id, &intent).await?;
+                    }
+                    return Ok(guard);
+                }
+                Err(error) if is_lost(&error) => self.give_up(holder, &error).await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The components of a stripe, or the copies of a unit, in the order in which they are asked for its lock.
+    pub(super) fn holders(&self, component: u32, stripe: StripeId) -> Vec<u32> {
+        match self.striping.parity_of(stripe) {
+            None => self.family(component).collect(),
+            Some(parity) => {
+                let data = (0..self.striping.data_units()).map(|unit| self.striping.unit_of(stripe, unit).component);
+                std::iter::once(parity.component).chain(data).collect()
+            }
+        }
+    }
+
+    /// Does again what was intended, however much of it was done, and settles it.
+    pub(super) async fn end(self: &Rc<Self>, holder: u32, id: IntentId, intent: &Intent) -> Result<()> {
+        if let Some(size) = intent.cut {
+            self.components.cut(size).await?;
+            self.cut_components(size).await?;
+        }
+        let writes = intent.writes.iter().map(|redo| (redo.place, redo.bytes.clone()));
+        self.write_all(writes.collect()).await?;
+        for extent in &intent.agree {
+            let copies = self.family(extent.place.component);
+            let mut source = None;
+            for copy in copies.clone().filter(|copy| !self.has_missed(*copy)) {
+                match self.direct(Extent { place: Place { component: copy, ..extent.place }, ..*extent }).await {
+                    Ok(bytes) => {
+                        source = Some((copy, padded(bytes, extent.length)));
+                        break;
+                    }
+                    Err(error) if is_lost(&error) => self.give_up(copy, &error).await?,
+                    Err(error) if error.kind == Kind::Damaged => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            let Some((source, bytes)) = source else {
+                return Err(Error::damaged(format!("no copy of component {} can be read", extent.place.component)));
+            };
+            let others = copies.filter(|copy| *copy != source);
+            let writes = others.map(|copy| (Place { component: copy, ..extent.place }, bytes.clone())).collect();
+            self.write_all(writes).await?;
+        }
+        self.settle(holder, id).await
+    }
+
+    /// Writes durably what can be written; what cannot is given up.
+    pub(super) async fn write_all(&self, writes: Vec<(Place, Slice)>) -> Result<()> {
+        let writes: Vec<_> = writes.into_iter().filter(|(place, _)| self.is_written(place.component)).collect();
+        let places: Vec<Place> = writes.iter().map(|(place, _)| *place).collect();
+        let asked = writes.into_iter().map(|(place, bytes)| self.write(place, vec![bytes], Durability::Durable));
+        for (place, written) in places.into_iter().zip(all(asked).await) {
+            match written {
+                Err(error) if is_lost(&error) => self.give_up(place.component, &error).await?,
+                written => written?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts every component to what a file of `size` has of it.
+    pub(super) async fn cut_components(&self, size: Bytes) -> Result<()> {
+        let copies = self.striping.raid().copies();
+        let components = (0..self.striping.components()).filter(|component| self.is_written(*component));
+        let cut = components.map(|component| async move {
+            let most = self.striping.length_of(component / copies * copies, size);
+            let cut = match self.components.size(component).await {
+                Ok(length) if length > most => self.components.truncate(component, most).await,
+                other => other.map(drop),
+            };
+            (component, cut)
+        });
+        for (component, cut) in all(cut).await {
+            match cut {
+                Err(error) if is_lost(&error) => self.give_up(component, &error).await?,
+                cut => cut?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets an intent. If its component is lost, so is the intent, once nobody will ask there any more.
+    pub(super) async fn settle(&self, holder: u32, id: IntentId) -> Result<()> {
+        if self.has_missed(holder) {
+            return Ok(());
+        }
+        match self.components.settle(holder, id).await {
+            Err(error) if is_lost(&error) => self.give_up(holder, &error).await,
+            settled => settled,
+        }
+    }
+}
+
+fn gone(extent: Extent, error: Error) -> Part {
+    Part { bytes: Slice::from(vec![0; extent.length.0 as usize]), gone: vec![Gone { extent, error }] }
+}
+
+/// With zeros behind the end of a component.
+pub(super) fn padded(bytes: Slice, length: Bytes) -> Slice {
+    if bytes.len() as u64 == length.0 {
+        return bytes;
+    }
+    let mut whole = Vec::with_capacity(length.0 as usize);
+    whole.extend_from_slice(&bytes);
+    whole.resize(length.0 as usize, 0);
+    Slice::from(whole)
+}

@@ -1,0 +1,44 @@
+//! How a file is read and written: bounds, each in bytes.
+
+use forebay_model::Bytes;
+use std::time::Duration;
+
+/// How one open file is read and written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Nobody else has the file open for writing, or rebuilds or scrubs it: writes are gathered, reads read ahead, and
+    /// stripes need no locks. Otherwise a write is durable when it is answered, and all of it is done under locks.
+    pub alone: bool,
+    /// What is written and not yet done, and what is read and not yet taken: so much of each at most.
+    pub window: Bytes,
+    /// What is under way with one component.
+    pub component_window: Bytes,
+    /// What is gathered before it is written, at most.
+    pub gather: Bytes,
+    /// Requests of one component are of so much at most.
+    pub request: Bytes,
+    /// Rather than ask twice, so much that nobody wants is read between.
+    pub bridge: Bytes,
+    /// How far one reader is read ahead of.
+    pub ahead: Bytes,
+    /// What is read ahead for all readers together.
+    pub cache: Bytes,
+    /// No component is slow that answers faster than this.
+    pub hedge_after: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            alone: true,
+            window: Bytes::mib(64),
+            component_window: Bytes::mib(4),
+            gather: Bytes::mib(16),
+            request: Bytes::mib(1),
+            bridge: Bytes::kib(64),
+            ahead: Bytes::mib(16),
+            cache: Bytes::mib(64),
+            hedge_after: Duration::from_millis(20),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The components of one open file, as this client can reach them: which of them it does without, and requests within
+//! windows.
+//!
+//! A component is *away* if it failed a read a moment ago: it is written, and the others are read. It is *behind* if it lacks
+//! something that was written since the last flush: it is neither read nor written until a flush has brought it up to
+//! date. It has *missed* something if what it lacks is durable elsewhere, which is durably known before anybody is told
+//! that it was written: this client and all others do without it until somebody rebuilds it.
+
+use super::components::{Absence, Components, Slice, is_lost};
+use super::options::Options;
+use super::order::Order;
+use super::pace::Pace;
+use super::ranges::Ranges;
+use super::room::Room;
+use forebay_env::Clock;
+use forebay_model::layout::Striping;
+use forebay_model::layout::address::{Holds, Place};
+use forebay_model::layout::update::Extent;
+use forebay_model::object::Durability;
+use forebay_model::{Bytes, Error, Kind, Moment, Result};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// So long others are read rather than a component that failed.
+const AWAY: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Away(Moment),
+    Behind,
+    /// It is being rebuilt: written, and not read.
+    Filling,
+    /// It missed something while it was being rebuilt, which others do not know yet.
+    Torn,
+    Missed,
+}
+
+/// The components of one open file.
+pub(super) struct Reach {
+    pub(super) components: Rc<dyn Components>,
+    pub(super) striping: Striping,
+    pub(super) options: Options,
+    pub(super) clock: Rc<dyn Clock>,
+    /// Nobody else has the file open for writing.
+    pub(super) alone: Cell<bool>,
+    pub(super) pace: Pace,
+    /// Room for what is read in place of what is lost.
+    pub(super) mending: Rc<Room>,
+    states: RefCell<BTreeMap<u32, State>>,
+    /// What a component lacks, or would if its target had no power now.
+    unflushed: RefCell<BTreeMap<u32, Ranges>>,
+    rooms: RefCell<BTreeMap<u32, Rc<Room>>>,
+    /// Whoever gives a component up is alone in it.
+    turn: Rc<Order>,
+    /// Bytes that were damaged and are whole again.
+    pub(super) mended: Cell<Bytes>,
+}
+
+impl Reach {
+    pub(super) fn new(
+        components: Rc<dyn Components>,
+        striping: Striping,
+        options: Options,
+        clock: Rc<dyn Clock>,
+    ) -> Reach {
+        Reach {
+            components,
+            striping,
+            alone: Cell::new(options.alone),
+            mending: Room::of(options.window.0),
+            options,
+            clock,
+            pace: Pace::default(),
+            states: RefCell::default(),
+            unflushed: RefCell::default(),
+            rooms: RefCell::default(),
+            turn: Rc::default(),
+            mended: Cell::default(),
+        }
+    }
+
+    /// Asks anew which components have missed something, and which were rebuilt.
+    pub(super) async fn look(&self) -> Result<()> {
+        let missing = self.components.missing().await?;
+        let mut states = self.states.borrow_mut();
+        states.retain(|_, state| matches!(state, State::Away(_) | State::Behind | State::Torn));
+        for (component, absence) in missing {
+            let state = match absence {
+                Absence::Missed => State::Missed,
+                Absence::Filling if states.get(&component) == Some(&State::Torn) => State::Torn,
+                Absence::Filling => State::Filling,
+            };
+            states.insert(component, state);
+        }
+        Ok(())
+    }
+
+    /// The components with which this one shares what can be lost: of these, as many as there are to spare.
+    pub(super) fn family(&self, component: u32) -> Range<u32> {
+        let together = match self.striping.raid().parity_units() {
+            0 => self.striping.raid().copies(),
+            _ => self.striping.width(),
+        };
+        let first = component / together * together;
+        first..first + together
+    }
+
+    /// Whether it can be read.
+    pub(super) fn is_sound(&self, component: u32) -> bool {
+        match self.states.borrow().get(&component) {
+            None | Some(State::Away(_)) => true,
+            Some(State::Behind | State::Filling | State::Torn | State::Missed) => false,
+        }
+    }
+
+    /// Whether it failed a moment ago, so that others are asked first.
+    pub(super) fn is_away(&self, component: u32) -> bool {
+        let state = self.states.borrow().get(&component).copied();
+        matches!(state, Some(State::Away(until)) if self.clock.now() < until)
+    }
+
+    fn those(&self, family: Range<u32>, is: impl Fn(State) -> bool) -> Vec<u32> {
+        let states = self.states.borrow();
+        states.range(family).filter(|(_, state)| is(**state)).map(|(component, _)| *component).collect()
+    }
+
+    /// Whether all clients do without it.
+    pub(super) fn has_missed(&self, component: u32) -> bool {
+        let state = self.states.borrow().get(&component).copied();
+        matches!(state, Some(State::Missed | State::Filling | State::Torn))
+    }
+
+    /// Whether it is written.
+    pub(super) fn is_written(&self, component: u32) -> bool {
+        self.unwritten(component..component + 1).is_empty()
+    }
+
+    /// The components of a family that are not written.
+    pub(super) fn unwritten(&self, family: Range<u32>) -> Vec<u32> {
+        self.those(family, |state| matches!(state, State::Behind | State::Torn | State::Missed))
+    }
+
+    /// The components of a family that lack something of which others do not know.
+    pub(super) fn behind(&self, family: Range<u32>) -> Vec<u32> {
+        self.those(family, |state| matches!(state, State::Behind | State::Torn))
+    }
+
+    /// The components that lack what was written while they were rebuilt.
+    pub(super) fn torn(&self) -> Vec<u32> {
+        self.those(0..u32::MAX, |state| state == State::Torn)
+    }
+
+    /// The components of a family that lack something.
+    fn lacking(&self, family: Range<u32>) -> Vec<u32> {
+        self.those(family, |state| !matches!(state, State::Away(_)))
+    }
+
+    /// Whether a file can do without this one, and those that it does without already.
+    fn is_covered(&self, component: u32) -> bool {
+        let mut gone = self.lacking(self.family(component));
+        gone.retain(|one| *one != component);
+        (gone.len() as u32) < self.striping.spare()
+    }
+
+    fn too_many(&self, component: u32, why: &Error) -> Error {
+        let gone = self.lacking(self.family(component));
+        let message = format!(
+            "component {component} is lost beside {gone:?}, and {} keeps enough for {}; bring one of them back ({why})",
+            self.striping.raid(),
+            self.striping.spare(),
+        );
+        Error::new(if why.kind == Kind::Restarted { Kind::Restarted } else { Kind::Device }, message)
+    }
+
+    /// From now on nobody uses this component, until it is rebuilt: durably.
+    pub(super) async fn give_up(&self, component: u32, why: &Error) -> Result<()> {
+        let _turn = self.turn.everything().await;
+        if self.states.borrow().get(&component) == Some(&State::Missed) {
+            return Ok(());
+        }
+        if !self.is_covered(component) {
+            return Err(self.too_many(component, why));
+        }
+        self.components.missed(vec![component]).await?;
+        self.states.borrow_mut().insert(component, State::Missed);
+        self.unflushed.borrow_mut().remove(&component);
+        Ok(())
+    }
+
+    /// A component is written from now on, and not read.
+    pub(super) fn is_filling(&self, component: u32) {
+        self.states.borrow_mut().insert(component, State::Filling);
+    }
+
+    /// A component has everything again.
+    pub(super) fn is_whole(&self, component: u32) {
+        self.states.borrow_mut().remove(&component);
+        self.unflushed.borrow_mut().remove(&component);
+    }
+
+    /// This part of a component was not written, and is made good at the next flush.
+    pub(super) fn fall_behind(&self, extent: Extent, why: &Error) -> Result<()> {
+        let component = extent.place.component;
+        if self.has_missed(component) {
+            self.states.borrow_mut().entry(component).and_modify(|state| {
+                *state = if *state == State::Filling { State::Torn } else { *state };
+            });
+            return Ok(());
+        }
+        if !self.is_covered(component) {
+            return Err(self.too_many(component, why));
+        }
+        self.states.borrow_mut().insert(component, State::Behind);
+        self.is_unflushed(extent);
+        Ok(())
+    }
+
+    fn is_unflushed(&self, extent: Extent) {
+        let range = extent.place.at.0..(extent.place.at + extent.length).0;
+        self.unflushed.borrow_mut().entry(extent.place.component).or_default().add(range);
+    }
+
+    /// Components with something to flush, and what.
+    pub(super) fn take_unflushed(&self) -> BTreeMap<u32, Ranges> {
+        self.unflushed.take()
+    }
+
+    /// What a component holds at a byte of it.
+    pub(super) fn held_at(&self, component: u32, at: Bytes) -> Holds {
+        let copies = self.striping.raid().copies();
+        self.striping.held_at(Place { component: component / copies * copies, at })
+    }
+
+    pub(super) fn room(&self, component: u32) -> Rc<Room> {
+        let mut rooms = self.rooms.borrow_mut();
+        rooms.entry(component).or_insert_with(|| Room::of(self.options.component_window.0)).clone()
+    }
+
+    /// Reads from a component itself, within its window.
+    pub(super) async fn direct(&self, Extent { place, length }: Extent) -> Result<Slice> {
+        if !self.is_sound(place.component) {
+            return Err(Error::device(format!("component {} is not read until it is rebuilt", place.component)));
+        }
+        let _held = self.room(place.component).hold(length.0).await;
+        let timed = Timed { reach: self, component: place.component, bytes: length.0, begun: self.clock.now() };
+        let read = self.components.read(place.component, place.at, length).await;
+        drop(timed);
+        let mut states = self.states.borrow_mut();
+        match (&read, states.get(&place.component)) {
+            (Ok(_), Some(State::Away(_))) => drop(states.remove(&place.component)),
+            (Err(error), None | Some(State::Away(_))) if is_lost(error) => {
+                states.insert(place.component, State::Away(self.clock.now() + AWAY));
+            }
+            _ => {}
+        }
+        read
+    }
+
+    /// Writes to a component itself, within its window.
+    pub(super) async fn write(&self, place: Place, bytes: Vec<Slice>, durability: Durability) -> Result<()> {
+        let length = Bytes(bytes.iter().map(|slice| slice.len() as u64).sum());
+        if !self.is_written(place.component) {
+            return Err(Error::device(format!("component {} is not written until it is rebuilt", place.component)));
+        }
+        if durability == Durability::Buffered {
+            self.is_unflushed(Extent { place, length });
+        }
+        let _held = self.room(place.component).hold(length.0).await;
+        self.components.write(place.component, place.at, bytes, durability).await
+    }
+}
+
+/// Notes how long a request took, also if it was given up.
+struct Timed<'a> {
+    reach: &'a Reach,
+    component: u32,
+    bytes: u64,
+    begun: Moment,
+}
+
+impl Drop for Timed<'_> {
+    fn drop(&mut self) {
+        let took = self.reach.clock.now().since(self.begun);
+        self.reach.pace.note(self.component, took, self.bytes);
+    }
+}

@@ -1,0 +1,54 @@
+//! After a client that wrote a file died: what it had begun is ended, and what it had not acknowledged is cut off.
+
+use super::components::{Components, is_lost};
+use super::options::Options;
+use super::reach::Reach;
+use forebay_env::Clock;
+use forebay_model::layout::Striping;
+use forebay_model::{Bytes, Result};
+use std::rc::Rc;
+
+/// What was found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Intents that were ended.
+    pub ended: u64,
+    /// The file's size.
+    pub size: Bytes,
+}
+
+/// Makes a file whole that nobody has open for writing any more: ends every intent, gives up every component that cannot
+/// be asked for its intents, and cuts off what was never acknowledged. Whoever is interrupted begins again.
+pub async fn recover(components: Rc<dyn Components>, striping: Striping, clock: Rc<dyn Clock>) -> Result<Recovered> {
+    striping.check()?;
+    let reach = Rc::new(Reach::new(components, striping, Options::default(), clock));
+    reach.look().await?;
+    // What reads need is known before anything is read: a component that cannot say what was intended is not read.
+    let mut left = Vec::new();
+    for component in 0..striping.components() {
+        if reach.has_missed(component) {
+            continue;
+        }
+        match reach.components.intents(component).await {
+            Ok(intents) => left.extend(intents.into_iter().map(|(id, intent)| (component, id, intent))),
+            Err(error) if is_lost(&error) => reach.give_up(component, &error).await?,
+            Err(error) => return Err(error),
+        }
+    }
+    let ended = left.len() as u64;
+    for (holder, id, intent) in left {
+        if !reach.has_missed(holder) {
+            reach.end(holder, id, &intent).await?;
+        }
+    }
+    let size = reach.components.length().await?;
+    reach.cut(size).await?;
+    // Without parity some of what was not acknowledged may be there, and buffered: what is read from now on stays.
+    for component in (0..striping.components()).filter(|component| !reach.has_missed(*component)) {
+        match reach.components.flush(component).await {
+            Err(error) if is_lost(&error) => reach.give_up(component, &error).await?,
+            flushed => flushed?,
+        }
+    }
+    Ok(Recovered { ended, size })
+}

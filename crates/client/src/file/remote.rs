@@ -1,0 +1,533 @@
+//! The components of an open file where they really are: objects on targets of nodes, reached with capabilities.
+//!
+//! - A component that was never written is no object yet: it reads as nothing, and is made by the first write.
+//! - A capability is renewed when it is refused as stale, or shortly before its time is over.
+//! - How long the file is, is an attribute of as many components as its bytes have to spare and one: each client has a number
+//!   there of its own, so that none undoes what another one said. `docs/format/files.md` has the bytes.
+//! - Intents lie in the companion of a component, see [`journal`].
+
+mod journal;
+
+use super::components::{Absence, Asked, Components, Intent, IntentId, Lock, Slice};
+use crate::control::Control;
+use crate::nodes::{Nodes, Request};
+use forebay_model::layout::address::StripeId;
+use forebay_model::object::{Durability, Placement, Scope};
+use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
+use forebay_wire::Command;
+use forebay_wire::capability::{LENGTH, Secret};
+use forebay_wire::control::files::{Grant, Renew, Renewed};
+use forebay_wire::control::{Question, Reply};
+use forebay_wire::link::Link;
+use forebay_wire::lock;
+use forebay_wire::object::{Ask, MOST_AT_ONCE, ObjectAnswer, ObjectReply, ObjectRequest};
+use forebay_wire::sink::Shown;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The page of attributes that clients keep of a file's length.
+const LENGTHS: u32 = 3;
+/// Capabilities are renewed when so much of their time is left.
+const RENEW_BEFORE: Duration = Duration::from_secs(60);
+
+/// An open file's components. Clones are the same ones.
+#[derive(Clone)]
+pub struct RemoteComponents {
+    shared: Rc<Shared>,
+}
+
+struct Shared {
+    nodes: Nodes,
+    control: Rc<dyn Control>,
+    grant: RefCell<Grant>,
+    /// Where targets are, as the manager said last.
+    addresses: RefCell<BTreeMap<TargetId, String>>,
+    /// Components that are objects, as far as this client knows.
+    made: RefCell<BTreeSet<u32>>,
+    /// The boot epochs of targets in which something of a component was buffered.
+    epochs: RefCell<BTreeMap<u32, u64>>,
+    /// How often locks of a component were deserted when its intents were looked at last.
+    deserted: RefCell<BTreeMap<u32, u64>>,
+    /// The intents of this client.
+    own: RefCell<BTreeSet<(u32, IntentId)>>,
+    /// What this client said of the file's length: how often it was cut, and how long it is.
+    said: Cell<Option<(u64, Bytes)>>,
+    renewing: Cell<bool>,
+}
+
+impl RemoteComponents {
+    /// The components of a file that the manager has opened.
+    pub async fn open(nodes: Nodes, control: Rc<dyn Control>, grant: Grant) -> Result<RemoteComponents> {
+        let shared = Shared {
+            nodes,
+            control,
+            grant: RefCell::new(grant),
+            addresses: RefCell::default(),
+            made: RefCell::default(),
+            epochs: RefCell::default(),
+            deserted: RefCell::default(),
+            own: RefCell::default(),
+            said: Cell::new(None),
+            renewing: Cell::new(false),
+        };
+        let components = RemoteComponents { shared: Rc::new(shared) };
+        components.shared.look_up().await?;
+        Ok(components)
+    }
+
+    /// What the manager has granted.
+    pub fn grant(&self) -> Grant {
+        self.shared.grant.borrow().clone()
+    }
+
+    /// Starts at once, and proceeds on its own.
+    fn start<T: 'static>(&self, future: impl Future<Output = Result<T>> + 'static) -> Asked<T> {
+        // A task that was begun is not ended by who gives up waiting for it.
+        let (answer, mut outlet) = forebay_env::pipe::pipe(0);
+        self.shared.nodes.env().spawner.detach(async move {
+            answer.send(future.await, 0).await;
+        });
+        Box::pin(async move { outlet.receive().await.unwrap_or_else(|| Err(Error::disconnected("the client ends"))) })
+    }
+}
+
+impl Shared {
+    /// Asks the manager where targets are.
+    async fn look_up(&self) -> Result<()> {
+        let map = match self.control.ask(Question::Map).await? {
+            Reply::Map(map) => map,
+            other => return Err(strange(&other)),
+        };
+        let nodes: BTreeMap<u64, String> = map.nodes.into_iter().map(|node| (node.node, node.address)).collect();
+        let found =
+            map.targets.into_iter().filter_map(|target| Some((target.target, nodes.get(&target.node)?.clone())));
+        *self.addresses.borrow_mut() = found.collect();
+        Ok(())
+    }
+
+    /// Asks for capabilities anew.
+    async fn renew(&self) -> Result<()> {
+        let (file, write) = {
+            let grant = self.grant.borrow();
+            (grant.entry.file, grant.write)
+        };
+        let files = vec![Renewed { file, write }];
+        match self.control.ask(Question::Renew(Renew { files })).await? {
+            Reply::Grants(grants) => match grants.grants.into_iter().next() {
+                Some(granted) => {
+                    let missing = || Error::stale("the manager does not renew the file; open it again");
+                    let grant = granted.grant.ok_or_else(|| granted.error.unwrap_or_else(missing))?;
+                    *self.grant.borrow_mut() = grant;
+                    Ok(())
+                }
+                None => Err(Error::damaged("the manager renewed nothing of what was asked")),
+            },
+            other => Err(strange(&other)),
+        }
+    }
+
+    /// Where a component is, and what allows to use it.
+    fn way(&self, component: u32) -> Result<(TargetId, ObjectId, Shown)> {
+        let grant = self.grant.borrow();
+        let found = grant.components.get(component as usize);
+        let found = found.ok_or_else(|| Error::usage(format!("the file has no component {component}")))?;
+        let malformed = || Error::damaged("the manager sent a capability of another length: use the same release");
+        let capability: [u8; LENGTH] = found.capability[..].try_into().map_err(|_| malformed())?;
+        let secret: [u8; 32] = found.secret.0[..].try_into().map_err(|_| malformed())?;
+        Ok((found.target, found.object, Shown { capability, secret: Secret::from_bytes(secret) }))
+    }
+
+    fn address(&self, target: TargetId) -> Result<String> {
+        let addresses = self.addresses.borrow();
+        let found = addresses.get(&target).filter(|address| !address.is_empty()).cloned();
+        found.ok_or_else(|| {
+            Error::disconnected(format!("nobody knows where target {target} is; its node did not report"))
+        })
+    }
+
+    /// Renews capabilities before their time is over, beside what is asked meanwhile.
+    fn renew_in_time(self: &Rc<Self>) {
+        let left = self.grant.borrow().until.0 - self.nodes.env().clock.wall().0;
+        if left < RENEW_BEFORE.as_nanos() as i64 && !self.renewing.replace(true) {
+            let this = self.clone();
+            self.nodes.env().spawner.detach(async move {
+                // If it fails, whoever is refused asks again.
+                drop(this.renew().await);
+                this.renewing.set(false);
+            });
+        }
+    }
+
+    /// Asks of a component's object, or of its companion.
+    async fn ask(
+        self: &Rc<Self>,
+        component: u32,
+        of: impl Fn(ObjectId) -> Ask,
+        payload: Vec<Slice>,
+    ) -> Result<ObjectAnswer> {
+        self.renew_in_time();
+        let (mut is_renewed, end) = (false, self.nodes.env().clock.now() + self.nodes.patience());
+        loop {
+            let (target, object, shown) = self.way(component)?;
+            let request = ObjectRequest::new(target, of(object));
+            let most = if let Ask::Read { length, .. } = request.ask { length as usize } else { 0 };
+            let request = Request { command: request.command(), body: request.body()?, payload: payload.clone(), most };
+            let asked = match self.address(target) {
+                Ok(address) => self.nodes.ask(&address, &request, Some(&shown)).await,
+                Err(error) => Err(error),
+            };
+            match asked {
+                Ok((answer, ..)) => return ObjectAnswer::read(&answer.body, answer.payload),
+                Err(error) if error.kind == Kind::Stale && !is_renewed => {
+                    is_renewed = true;
+                    self.renew().await?;
+                }
+                // It has to hear of an epoch first, or has no room.
+                Err(error) if error.kind == Kind::Busy && self.nodes.env().clock.now() < end => {
+                    self.nodes.env().clock.sleep(Duration::from_millis(50)).await;
+                }
+                Err(error) if error.kind == Kind::Disconnected => {
+                    // It may be elsewhere by now.
+                    let before = self.addresses.borrow().get(&target).cloned();
+                    let looked = self.look_up().await;
+                    if looked.is_err() || self.addresses.borrow().get(&target).cloned() == before {
+                        return Err(error);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The same of what is to be there: it is made if it is not.
+    async fn ask_of_made(
+        self: &Rc<Self>,
+        component: u32,
+        id: fn(ObjectId) -> ObjectId,
+        of: impl Fn(ObjectId) -> Ask,
+        payload: Vec<Slice>,
+    ) -> Result<ObjectAnswer> {
+        match self.ask(component, |object| of(id(object)), payload.clone()).await {
+            Err(error) if error.kind == Kind::Missing => {
+                let made = self.ask(component, |object| create(id(object)), Vec::new()).await;
+                match made {
+                    Err(error) if error.kind != Kind::Exists => return Err(error),
+                    _ => {}
+                }
+                self.ask(component, |object| of(id(object)), payload).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn read(self: &Rc<Self>, component: u32, at: Bytes, length: Bytes) -> Result<Slice> {
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < length.0 {
+            let (offset, left) = (at.0 + bytes.len() as u64, length.0 - bytes.len() as u64);
+            let piece = left.min(MOST_AT_ONCE.0) as u32;
+            let answer = self.ask(component, |id| Ask::Read { id, offset, length: piece }, Vec::new()).await;
+            let some = match answer {
+                Ok(answer) => answer.payload,
+                Err(error) if error.kind == Kind::Missing => Vec::new(),
+                Err(error) => return Err(error),
+            };
+            let is_last = (some.len() as u64) < u64::from(piece);
+            if bytes.is_empty() {
+                bytes = some;
+            } else {
+                bytes.extend(some);
+            }
+            if is_last {
+                break;
+            }
+        }
+        Ok(bytes.into())
+    }
+
+    async fn write(
+        self: &Rc<Self>,
+        component: u32,
+        at: Bytes,
+        bytes: Vec<Slice>,
+        durability: Durability,
+    ) -> Result<()> {
+        let length: usize = bytes.iter().map(Slice::len).sum();
+        if length as u64 > MOST_AT_ONCE.0 {
+            return Err(Error::usage(format!(
+                "{length} bytes at once are too many for a component: {MOST_AT_ONCE} at most"
+            )));
+        }
+        let write = |id| Ask::Write { id, offset: at.0, placement: Placement::Auto, durability };
+        let is_made = self.made.borrow().contains(&component);
+        if !is_made {
+            match self.ask(component, create, Vec::new()).await {
+                Err(error) if error.kind != Kind::Exists => return Err(error),
+                _ => drop(self.made.borrow_mut().insert(component)),
+            }
+        }
+        let answer = self.ask_of_made(component, |id| id, write, bytes).await?;
+        if durability == Durability::Buffered {
+            let epoch = answer.receipt.epoch;
+            let first = *self.epochs.borrow_mut().entry(component).or_insert(epoch);
+            if first != epoch {
+                return Err(restarted(component));
+            }
+        }
+        Ok(())
+    }
+
+    async fn flush(self: &Rc<Self>, component: u32) -> Result<()> {
+        let Some(epoch) = self.epochs.borrow_mut().remove(&component) else { return Ok(()) };
+        let flush = |id| Ask::Flush { scope: Scope::Object(id), epoch: Some(epoch) };
+        self.ask(component, flush, Vec::new()).await.map(drop)
+    }
+
+    async fn size(self: &Rc<Self>, component: u32) -> Result<Bytes> {
+        match self.ask(component, |id| Ask::Stat { id, page: None }, Vec::new()).await {
+            Ok(ObjectAnswer { reply: ObjectReply::Info(info), .. }) => Ok(Bytes(info.head.size)),
+            Ok(answer) => Err(strange_answer(&answer.reply)),
+            Err(error) if error.kind == Kind::Missing => Ok(Bytes::ZERO),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn lock(self: &Rc<Self>, component: u32, StripeId(part): StripeId) -> Result<Lock> {
+        let (target, id, shown) = self.way(component)?;
+        let body = forebay_wire::write_body(&lock::Lock { target, id, part })?;
+        let request = Request { command: Command::LOCK, body, payload: Vec::new(), most: 0 };
+        let (answer, request, link) = self.nodes.ask(&self.address(target)?, &request, Some(&shown)).await?;
+        let locked: lock::Locked = forebay_wire::read_body(&answer.body)?;
+        let guard = Held { link, request: request.0 };
+        let seen = self.deserted.borrow().get(&component).copied();
+        let left = if seen == Some(locked.deserted) {
+            Vec::new()
+        } else {
+            let left = self.intents(component).await?;
+            let of_others = left.iter().any(|(_, intent)| intent.stripe.0 != part);
+            if !of_others {
+                self.deserted.borrow_mut().insert(component, locked.deserted);
+            }
+            left.into_iter().filter(|(_, intent)| intent.stripe.0 == part).collect()
+        };
+        Ok(Lock { guard: Box::new(guard), left })
+    }
+
+    /// The components that say how long the file is: of the first family, as many as can be lost and one.
+    fn sayers(&self) -> (u32, u32) {
+        let striping = self.grant.borrow().striping;
+        let family = match striping.raid().parity_units() {
+            0 => striping.raid().copies(),
+            _ => striping.width(),
+        };
+        (family, striping.spare() + 1)
+    }
+
+    async fn say(self: &Rc<Self>, cuts: u64, size: Bytes) -> Result<()> {
+        let value = [cuts.to_le_bytes(), size.0.to_le_bytes()].concat();
+        let number = (self.control.client() as u32).max(1);
+        let set = |id| Ask::SetAttributes { id, changes: vec![(LENGTHS, number, Some(value.clone()))] };
+        let (family, wanted) = self.sayers();
+        let (mut said, mut failure) = (0, None);
+        for component in 0..family {
+            if said == wanted {
+                break;
+            }
+            match self.ask_of_made(component, |id| id, set, Vec::new()).await {
+                Ok(_) => said += 1,
+                Err(error) if super::components::is_lost(&error) => failure = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        match failure {
+            // Of what is there, everybody who reads it asks all that are left.
+            Some(error) if said == 0 => Err(error),
+            _ => {
+                self.said.set(Some((cuts, size)));
+                Ok(())
+            }
+        }
+    }
+
+    /// How often the file was cut, and how long it is since.
+    async fn heard(self: &Rc<Self>) -> Result<(u64, Bytes)> {
+        let (family, wanted) = self.sayers();
+        let (mut best, mut heard, mut failure) = ((0, Bytes::ZERO), 0, None);
+        for component in 0..family {
+            let page = |id| Ask::Attributes { id, page: LENGTHS, from: 0 };
+            match self.ask(component, page, Vec::new()).await {
+                Ok(ObjectAnswer { reply: ObjectReply::Attributes { values, .. }, .. }) => {
+                    heard += 1;
+                    for (_, value) in values {
+                        let word = |at: usize| value.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+                        if let (Some(cuts), Some(size)) = (word(0), word(8)) {
+                            best = best.max((cuts, Bytes(size)));
+                        }
+                    }
+                }
+                Ok(answer) => return Err(strange_answer(&answer.reply)),
+                Err(error) if error.kind == Kind::Missing => heard += 1,
+                Err(error) if super::components::is_lost(&error) => failure = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        match failure {
+            Some(error) if heard + wanted <= family => Err(error),
+            Some(error) if heard == 0 => Err(error),
+            _ => Ok(best),
+        }
+    }
+
+    async fn grown(self: &Rc<Self>, size: Bytes) -> Result<()> {
+        let cuts = match self.said.get() {
+            Some((_, said)) if said >= size => return Ok(()),
+            Some((cuts, _)) => cuts,
+            None => self.heard().await?.0,
+        };
+        self.say(cuts, size).await
+    }
+
+    async fn cut(self: &Rc<Self>, size: Bytes) -> Result<()> {
+        let (cuts, _) = self.heard().await?;
+        self.say(cuts + 1, size).await
+    }
+}
+
+impl Components for RemoteComponents {
+    fn read(&self, component: u32, at: Bytes, length: Bytes) -> Asked<Slice> {
+        let shared = self.shared.clone();
+        self.start(async move { shared.read(component, at, length).await })
+    }
+
+    fn write(&self, component: u32, at: Bytes, bytes: Vec<Slice>, durability: Durability) -> Asked<()> {
+        let shared = self.shared.clone();
+        self.start(async move { shared.write(component, at, bytes, durability).await })
+    }
+
+    fn truncate(&self, component: u32, size: Bytes) -> Asked<()> {
+        let shared = self.shared.clone();
+        self.start(async move {
+            let truncate = |id| Ask::Truncate { id, size: size.0 };
+            match shared.ask(component, truncate, Vec::new()).await {
+                Err(error) if error.kind == Kind::Missing && size == Bytes::ZERO => Ok(()),
+                Err(error) if error.kind == Kind::Missing => {
+                    shared.ask_of_made(component, |id| id, truncate, Vec::new()).await.map(drop)
+                }
+                answer => answer.map(drop),
+            }
+        })
+    }
+
+    fn size(&self, component: u32) -> Asked<Bytes> {
+        let shared = self.shared.clone();
+        self.start(async move { shared.size(component).await })
+    }
+
+    fn flush(&self, component: u32) -> Asked<()> {
+        let shared = self.shared.clone();
+        self.start(async move { shared.flush(component).await })
+    }
+
+    fn lock(&self, component: u32, stripe: StripeId) -> Asked<Lock> {
+        let shared = self.shared.clone();
+        self.start(async move { shared.lock(component, stripe).await })
+    }
+
+    fn intend(&self, component: u32, intent: Intent) -> Asked<IntentId> {
+        let shared = self.shared.clone();
+        self.start(async move { shared.intend(component, intent).await })
+    }
+
+    fn settle(&self, component: u32, id: IntentId) -> Asked<()> {
+        let shared = self.shared.clone();
+        self.start(async move { shared.settle(component, id).await })
+    }
+
+    fn intents(&self, component: u32) -> Asked<Vec<(IntentId, Intent)>> {
+        let shared = self.shared.clone();
+        self.start(async move { shared.intents(component).await })
+    }
+
+    fn missed(&self, components: Vec<u32>) -> Asked<()> {
+        Box::pin(async move {
+            Err(Error::new(
+                Kind::Device,
+                format!("components {components:?} cannot be given up: this release has no place to remember that"),
+            ))
+        })
+    }
+
+    fn missing(&self) -> Asked<Vec<(u32, Absence)>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn filling(&self, component: u32) -> Asked<()> {
+        self.missed(vec![component])
+    }
+
+    fn rebuilt(&self, component: u32) -> Asked<()> {
+        self.missed(vec![component])
+    }
+
+    fn grown(&self, size: Bytes) -> Asked<()> {
+        let shared = self.shared.clone();
+        self.start(async move { shared.grown(size).await })
+    }
+
+    fn cut(&self, size: Bytes) -> Asked<()> {
+        let shared = self.shared.clone();
+        self.start(async move { shared.cut(size).await })
+    }
+
+    fn length(&self) -> Asked<Bytes> {
+        let shared = self.shared.clone();
+        self.start(async move { Ok(shared.heard().await?.1) })
+    }
+}
+
+/// A lock, given back when this is dropped.
+struct Held {
+    link: Link,
+    request: u64,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Ok(body) = forebay_wire::write_body(&lock::Unlock { request: self.request }) else { return };
+        let asked = forebay_wire::link::Asked {
+            command: Command::UNLOCK,
+            body: &body,
+            payload: Vec::new(),
+            most: 0,
+            shown: None,
+        };
+        // Over a connection that ended nothing is held.
+        drop(self.link.ask(asked));
+    }
+}
+
+fn create(id: ObjectId) -> Ask {
+    Ask::Create { id, attributes: Vec::new() }
+}
+
+fn restarted(component: u32) -> Error {
+    Error::new(
+        Kind::Restarted,
+        format!(
+            "the target of component {component} was opened again, and what was buffered may be lost: write it again"
+        ),
+    )
+}
+
+/// A reply of another shape than its question has.
+fn strange(reply: &Reply) -> Error {
+    Error::damaged(format!(
+        "the manager answered what it was not asked ({reply:?}): use the same release on both sides"
+    ))
+}
+
+fn strange_answer(reply: &ObjectReply) -> Error {
+    Error::damaged(format!("a node answered what it was not asked ({reply:?}): use the same release on both sides"))
+}

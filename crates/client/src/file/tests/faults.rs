@@ -1,0 +1,286 @@
+//! Single faults, and exactly what comes of each.
+
+use super::{Bytes, FileEngine, Kind, Open, Options, Raid, Slice, Striping, UNIT, World, recover, some, tight};
+use std::time::Duration;
+
+fn five_wide() -> Striping {
+    Striping::new(Raid::Five, Bytes(UNIT), 5, 1, 1).expect("a layout")
+}
+
+#[test]
+fn damaged_bytes_are_read_from_the_others_in_the_same_request_and_written_again() {
+    for raid in [Raid::Five, Raid::One(2)] {
+        let world = World::new(Striping::new(raid, Bytes(UNIT), 4, 1, 1).expect("a layout"), 1);
+        let open = Open::new(&world, tight(true));
+        let bytes = some(&world.chance, 30 * UNIT);
+        open.write(0, bytes.clone());
+        open.flush();
+        world.damage(0, 100..3000);
+        world.damage(1, 2 * UNIT..2 * UNIT + 1);
+        assert!(open.all() == bytes);
+        let scrubbed = open.run(|file| async move { file.scrub(0, 100).await });
+        assert!(scrubbed.0.lost.is_empty() && !scrubbed.1, "{scrubbed:?}");
+        assert!(open.engine.mended() >= Bytes(UNIT));
+        for component in [0, 1] {
+            world.set_down(component, true);
+            assert!(Open::new(&world, tight(true)).all() == bytes, "{raid} without {component}");
+            world.set_down(component, false);
+        }
+    }
+}
+
+#[test]
+fn without_redundancy_exactly_the_damaged_block_is_lost() {
+    let world = World::new(Striping::new(Raid::Zero, Bytes(UNIT), 3, 1, 1).expect("a layout"), 2);
+    let open = Open::new(&world, tight(true));
+    let bytes = some(&world.chance, 30 * UNIT);
+    open.write(0, bytes.clone());
+    open.flush();
+    // The second unit of the second component: the fifth of the file.
+    world.damage(1, UNIT + 10..UNIT + 20);
+    let (read, lost) = open.run(|file| async move { file.read_what_is_left(Bytes::ZERO, Bytes(30 * UNIT)).await });
+    assert_eq!(lost, std::slice::from_ref(&(4 * UNIT..5 * UNIT)));
+    assert!(read[..4 * UNIT as usize] == bytes[..4 * UNIT as usize]);
+    assert!(read[5 * UNIT as usize..] == bytes[5 * UNIT as usize..]);
+    let failed = open.try_run(|file| async move { file.read_at(Bytes(4 * UNIT - 5), Bytes(20)).await });
+    let error = failed.expect("it lives").expect_err("it is lost");
+    assert!(error.kind == Kind::Damaged && error.message.contains("bytes 16384 to 16399 are lost"), "{error}");
+}
+
+#[test]
+fn if_more_is_lost_than_parity_covers_exactly_that_is_said_and_the_rest_is_read() {
+    let world = World::new(five_wide(), 3);
+    let open = Open::new(&world, tight(true));
+    let bytes = some(&world.chance, 12 * UNIT);
+    open.write(0, bytes.clone());
+    open.flush();
+    // Units of the first stripe are on 0 to 3, with parity on 4.
+    world.set_down(0, true);
+    world.set_down(1, true);
+    let (read, lost) = open.run(|file| async move { file.read_what_is_left(Bytes::ZERO, Bytes(4 * UNIT)).await });
+    assert_eq!(lost, std::slice::from_ref(&(0..2 * UNIT)));
+    assert!(read[2 * UNIT as usize..] == bytes[2 * UNIT as usize..4 * UNIT as usize]);
+    let failed = open.try_run(|file| async move {
+        file.write_at(Bytes::ZERO, Slice::from_static(b"new")).await?;
+        file.flush().await
+    });
+    assert!(failed.expect("it lives").is_err(), "and nothing is acknowledged");
+    world.set_down(0, false);
+    world.set_down(1, false);
+    world.crash(open.link.client);
+    let link = world.client();
+    world.run(&link, recover(link.clone(), world.striping, world.clock())).expect("it lives").expect("it recovers");
+    world.check();
+    assert!(Open::new(&world, tight(true)).all()[3..] == bytes[3..]);
+}
+
+#[test]
+fn a_component_that_missed_something_is_never_read_again_before_it_is_rebuilt() {
+    let world = World::new(five_wide(), 4);
+    let open = Open::new(&world, tight(true));
+    let mut bytes = some(&world.chance, 40 * UNIT);
+    open.write(0, bytes.clone());
+    open.flush();
+    world.set_down(2, true);
+    let new = some(&world.chance, 10 * UNIT);
+    bytes[..new.len()].copy_from_slice(&new);
+    open.write(0, new);
+    open.flush();
+    world.set_down(2, false);
+    assert!(world.missing.borrow().contains_key(&2), "all know it before it is acknowledged");
+    assert!(open.all() == bytes);
+    assert!(Open::new(&world, tight(true)).all() == bytes, "others do not read it either");
+    // Written while it is rebuilt, on both sides of how far that has come.
+    let link = open.engine.clone();
+    let mut progress = open.run(|file| async move { file.begin_rebuild(2).await });
+    let (done, mut at_half) = world
+        .run(&open.link, async move {
+            let done = link.rebuild(2, &mut progress, Bytes(3 * UNIT)).await;
+            done.map(|done| (done, progress))
+        })
+        .expect("it lives")
+        .expect("it goes on");
+    assert!(!done && at_half.at == Bytes(3 * UNIT));
+    for at in [100, 30 * UNIT] {
+        let new = some(&world.chance, 3 * UNIT);
+        bytes[at as usize..at as usize + new.len()].copy_from_slice(&new);
+        open.write(at, new);
+    }
+    open.flush();
+    let file = open.engine.clone();
+    let rebuilt = async move {
+        while !file.rebuild(2, &mut at_half, Bytes(3 * UNIT)).await? {}
+        Ok::<(), forebay_model::Error>(())
+    };
+    world.run(&open.link, rebuilt).expect("it lives").expect("it is rebuilt");
+    assert!(world.missing.borrow().is_empty());
+    world.check();
+    world.set_down(0, true);
+    assert!(Open::new(&world, tight(true)).all() == bytes, "it stands in for another one");
+}
+
+#[test]
+fn if_a_second_one_dies_while_one_is_rebuilt_exactly_what_was_not_rebuilt_is_lost() {
+    let world = World::new(five_wide(), 5);
+    let open = Open::new(&world, tight(true));
+    let bytes = some(&world.chance, 40 * UNIT);
+    open.write(0, bytes.clone());
+    open.flush();
+    world.set_down(0, true);
+    open.write(0, bytes[..10].to_vec());
+    open.flush();
+    world.set_down(0, false);
+    let mut progress = open.run(|file| async move { file.begin_rebuild(0).await });
+    world.set_down(1, true);
+    let file = open.engine.clone();
+    let failed = world.run(&open.link, async move { file.rebuild(0, &mut progress, Bytes(UNIT)).await });
+    let error = failed.expect("it lives").expect_err("it is lost");
+    assert!(error.message.contains("bytes 0 to 4096 are lost"), "{error}");
+    let (_, lost) = open.run(|file| async move { file.read_what_is_left(Bytes::ZERO, Bytes(4 * UNIT)).await });
+    assert_eq!(lost, std::slice::from_ref(&(0..2 * UNIT)));
+}
+
+#[test]
+fn a_component_that_loses_its_buffers_gets_them_from_the_others_at_the_flush() {
+    let world = World::new(five_wide(), 6);
+    let open = Open::new(&world, tight(true));
+    let bytes = some(&world.chance, 60 * UNIT);
+    open.write(0, bytes[..40 * UNIT as usize].to_vec());
+    world.settle();
+    world.restart(3);
+    open.write(40 * UNIT, bytes[40 * UNIT as usize..].to_vec());
+    assert!(open.all() == bytes);
+    open.flush();
+    assert!(world.missing.borrow().is_empty(), "nothing is to be rebuilt");
+    world.check();
+    world.set_down(1, true);
+    assert!(Open::new(&world, tight(true)).all() == bytes);
+}
+
+#[test]
+fn a_component_that_is_a_hundred_times_slower_is_found_and_reads_do_without_it() {
+    let world = World::new(five_wide(), 7);
+    let options =
+        Options { hedge_after: Duration::from_millis(1), ahead: Bytes::ZERO, cache: Bytes::ZERO, ..tight(true) };
+    let open = Open::new(&world, options);
+    let bytes = some(&world.chance, 400 * UNIT);
+    open.write(0, bytes.clone());
+    open.flush();
+    let slowest = |reads: u64| {
+        let took = |nth: u64| {
+            let begun = world.now();
+            let at = nth * 37 % 396 * UNIT;
+            assert!(open.read(at, 4 * UNIT) == bytes[at as usize..][..4 * UNIT as usize]);
+            world.now().since(begun)
+        };
+        let mut all: Vec<Duration> = (0..reads).map(took).collect();
+        all.sort_unstable();
+        all[all.len() * 99 / 100]
+    };
+    let calm = slowest(200);
+    assert!(open.engine.slow().is_empty());
+    world.set_delay(2, Duration::from_millis(20));
+    let begun = world.now();
+    let hedged = slowest(200);
+    assert_eq!(open.engine.slow(), [2]);
+    assert!(world.now().since(begun) < Duration::from_secs(10));
+    assert!(hedged <= calm * 6, "{hedged:?} and {calm:?}");
+    world.set_delay(2, Duration::ZERO);
+    slowest(600);
+    assert!(open.engine.slow().is_empty(), "it is fast again");
+}
+
+#[test]
+fn scrubbing_finds_parity_and_copies_that_do_not_agree() {
+    for raid in [Raid::Five, Raid::One(3)] {
+        let world = World::new(Striping::new(raid, Bytes(UNIT), 4, 2, 1).expect("a layout"), 8);
+        let open = Open::new(&world, tight(true));
+        let bytes = some(&world.chance, 50 * UNIT);
+        open.write(0, bytes.clone());
+        open.flush();
+        // Of the first stripe: its parity, or a copy of its first unit.
+        let other = if raid == Raid::Five { 3 } else { 1 };
+        world.with(other, |bytes| bytes[77] ^= 1);
+        let (found, _) = open.run(|file| async move { file.scrub(0, 2).await });
+        assert_eq!((found.repaired, found.lost.len()), (Bytes(UNIT), 0), "{raid}");
+        world.check();
+        assert!(open.all() == bytes);
+    }
+}
+
+#[test]
+fn a_layout_that_is_none_is_not_opened() {
+    let world = World::new(five_wide(), 9);
+    let open = Open::new(&world, tight(true));
+    let busy = open.try_run(|file: std::rc::Rc<FileEngine>| async move {
+        file.share(false).await?;
+        file.truncate(Bytes(5)).await
+    });
+    assert_eq!(busy.expect("it lives").expect_err("others may write").kind, Kind::Busy);
+}
+
+#[test]
+fn wherever_a_client_dies_in_a_stripe_and_whatever_is_lost_then_only_what_it_wrote_may_differ() {
+    let layouts = [(Raid::Five, 4, 4), (Raid::One(2), 1, 2), (Raid::One(3), 1, 3)];
+    for (raid, width, components) in layouts {
+        let mut died = 0;
+        for (dies_after, lost) in (0..24).flat_map(|after| (0..components).map(move |lost| (after, lost))) {
+            let striping = Striping::new(raid, Bytes(UNIT), width, 1, 1).expect("a layout");
+            let world = World::new(striping, dies_after * 10 + u64::from(lost));
+            let open = Open::new(&world, tight(true));
+            let old = some(&world.chance, 3 * UNIT);
+            open.write(0, old.clone());
+            open.flush();
+            let (at, new) = (100, some(&world.chance, 2 * UNIT));
+            let given = Slice::from(new.clone());
+            world.crash_after.set(Some(dies_after));
+            let wrote = open.try_run(|file| async move {
+                file.write_at(Bytes(at), given).await?;
+                file.flush().await
+            });
+            world.crash_after.set(None);
+            died += u64::from(wrote.is_none());
+            world.crash(open.link.client);
+            world.set_down(lost, true);
+            let link = world.client();
+            world.run(&link, recover(link.clone(), striping, world.clock())).expect("it lives").expect("it recovers");
+            world.check();
+            let found = Open::new(&world, tight(true)).all();
+            assert_eq!(found.len(), old.len());
+            let mut expected = old.clone();
+            expected[at as usize..at as usize + new.len()].copy_from_slice(&new);
+            if wrote.is_some() {
+                assert!(found == expected, "{raid}: acknowledged, without {lost}");
+            }
+            // Piece by piece of a unit it is as before or as it was to be.
+            for (nth, piece) in found.chunks(UNIT as usize).enumerate() {
+                let at = nth * UNIT as usize..nth * UNIT as usize + piece.len();
+                assert!(*piece == old[at.clone()] || *piece == expected[at], "{raid}: unit {nth} without {lost}");
+            }
+        }
+        assert!(died >= 8, "{died} died");
+    }
+}
+
+#[test]
+fn what_could_not_be_read_ahead_is_read_when_it_is_wanted() {
+    let world = World::new(Striping::new(Raid::Zero, Bytes(UNIT), 2, 1, 1).expect("a layout"), 10);
+    let open = Open::new(&world, tight(true));
+    let bytes = some(&world.chance, 100 * UNIT);
+    open.write(0, bytes.clone());
+    open.flush();
+    world.set_down(1, true);
+    let failed = |at: u64| {
+        let read = open.try_run(|file| async move { file.read_at(Bytes(at), Bytes(UNIT)).await });
+        read.expect("it lives").is_err()
+    };
+    // Far ahead of these all is tried, and fails.
+    assert_eq!((0..8).map(|nth| failed(nth * UNIT)).collect::<Vec<bool>>(), [false, true].repeat(4));
+    world.settle();
+    world.set_down(1, false);
+    let mut at = 8 * UNIT;
+    while at < 100 * UNIT {
+        assert!(open.read(at, 3 * UNIT) == bytes[at as usize..(at + 3 * UNIT).min(100 * UNIT) as usize]);
+        at += 3 * UNIT;
+    }
+}

@@ -1,0 +1,42 @@
+//! Several futures of one task: all of them, or the first.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+
+/// What comes of all of them, in their order.
+pub(super) async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    let mut pending: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
+    let mut results: Vec<Option<F::Output>> = pending.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        let mut ready = true;
+        for (future, result) in pending.iter_mut().zip(&mut results).filter(|(_, result)| result.is_none()) {
+            match future.as_mut().poll(context) {
+                Poll::Ready(value) => *result = Some(value),
+                Poll::Pending => ready = false,
+            }
+        }
+        if ready { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    results.into_iter().flatten().collect()
+}
+
+/// What the first one gives, or the other, if that has something before.
+pub(super) async fn either<T>(first: impl Future<Output = T>, other: impl Future<Output = Option<T>>) -> T {
+    let (mut first, mut other) = (pin!(first), pin!(other));
+    let mut other_ended = false;
+    std::future::poll_fn(|context| {
+        if let Poll::Ready(value) = first.as_mut().poll(context) {
+            return Poll::Ready(value);
+        }
+        if !other_ended && let Poll::Ready(value) = other.as_mut().poll(context) {
+            other_ended = true;
+            if let Some(value) = value {
+                return Poll::Ready(value);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}

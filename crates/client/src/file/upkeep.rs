@@ -1,0 +1,187 @@
+//! Looking after a file, stripe by stripe: scrubbing, so that damage is found while it can be repaired, and rebuilding
+//! a component that is lost. Both go on from any place, and others may use the file meanwhile if all of them take locks.
+
+use super::components::Slice;
+use super::mend::{Gone, Locked};
+use super::together::all;
+use super::{FileEngine, joined};
+use forebay_model::layout::address::Place;
+use forebay_model::layout::update::Extent;
+use forebay_model::layout::{Raid, parity};
+use forebay_model::object::Durability;
+use forebay_model::{Bytes, Error, Result};
+use std::ops::Range;
+
+/// How far it has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Where in its component, or in those of a group, it goes on.
+    pub at: Bytes,
+    /// Where it ends.
+    pub end: Bytes,
+    /// Bytes that were written.
+    pub written: Bytes,
+}
+
+/// What a step of scrubbing found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scrubbed {
+    /// Bytes of components that were compared.
+    pub compared: Bytes,
+    /// Parity or copies that did not agree, and do now.
+    pub repaired: Bytes,
+    /// Bytes of the file that are lost.
+    pub lost: Vec<Range<u64>>,
+}
+
+impl FileEngine {
+    /// Scrubs the stripes of one visit of all groups at most, those with the `from`th unit of their components and so many
+    /// behind it, and says what was found and whether there is more. Damaged bytes are made good, and parity or copies that
+    /// do not agree are made to: the first copy and the data units are believed.
+    pub async fn scrub(&self, from: u64, units: u64) -> Result<(Scrubbed, bool)> {
+        let reach = &self.file.reach;
+        let size = self.size().await?;
+        self.file.send_all();
+        let (_ticket, unit) = (self.file.order.everything().await, reach.striping.unit());
+        let mut found = Scrubbed::default();
+        let mut more = false;
+        let mut family = reach.family(0);
+        while family.start < reach.striping.components() {
+            let longest = family.clone().map(|component| reach.striping.length_of(component, size)).max();
+            let longest = longest.unwrap_or_default();
+            for nth in from..from + units {
+                if unit * nth < longest {
+                    self.scrub_unit(family.clone(), unit * nth, (longest - unit * nth).min(unit), &mut found).await?;
+                }
+            }
+            more |= unit * (from + units) < longest;
+            family = reach.family(family.end);
+        }
+        found.lost = joined(std::mem::take(&mut found.lost).into_iter());
+        Ok((found, more))
+    }
+
+    /// A unit of each of a family.
+    async fn scrub_unit(&self, family: Range<u32>, at: Bytes, length: Bytes, found: &mut Scrubbed) -> Result<()> {
+        let reach = &self.file.reach;
+        let there = |component: u32| Extent { place: Place { component, at }, length };
+        let _guard = match reach.alone.get() {
+            true => None,
+            false => Some(reach.lock(there(family.start).place).await?),
+        };
+        let sound: Vec<u32> = family.clone().filter(|component| reach.is_sound(*component)).collect();
+        let parts = all(sound.iter().map(|component| reach.verify(there(*component), Locked::Yes))).await;
+        let lost: Vec<Gone> = parts.iter().flat_map(|part| part.gone.clone()).collect();
+        found.compared += length * sound.len() as u64;
+        if !lost.is_empty() {
+            found.lost.extend(lost.iter().flat_map(|gone| reach.bytes_in(gone.extent)));
+            return Ok(());
+        }
+        let bytes: Vec<Slice> = parts.into_iter().map(|part| part.bytes).collect();
+        if reach.striping.raid() != Raid::Five {
+            let Some((first, copies)) = bytes.split_first() else { return Ok(()) };
+            let differ = sound[1..].iter().zip(copies).filter(|(_, copy)| *copy != first);
+            let writes: Vec<_> = differ.map(|(component, _)| (there(*component).place, first.clone())).collect();
+            found.repaired += length * writes.len() as u64;
+            return reach.write_all(writes).await;
+        }
+        let mut sum = vec![0; length.0 as usize];
+        bytes.iter().for_each(|bytes| parity::add(&mut sum, bytes));
+        if sound.len() < family.len() || sum.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        // What is too much in the sum is too much in the parity.
+        let of_parity = |component: &&u32| {
+            matches!(reach.held_at(**component, at), forebay_model::layout::address::Holds::Parity(..))
+        };
+        let Some((component, old)) = sound.iter().zip(&bytes).find(|(component, _)| of_parity(component)) else {
+            return Ok(());
+        };
+        parity::add(&mut sum, old);
+        found.repaired += length;
+        reach.write_all(vec![(there(*component).place, Slice::from(sum))]).await
+    }
+
+    /// Begins to rebuild a component: from now on all clients write it, and none reads it.
+    pub async fn begin_rebuild(&self, component: u32) -> Result<Progress> {
+        let reach = &self.file.reach;
+        if !reach.has_missed(component) || reach.striping.spare() == 0 {
+            return Err(Error::usage(format!(
+                "component {component} has missed nothing that could be made of the others"
+            )));
+        }
+        self.flush().await?;
+        let _ticket = self.file.order.everything().await;
+        reach.components.filling(component).await?;
+        reach.is_filling(component);
+        // Behind the end of all others there is nothing.
+        let others = reach.family(component).filter(|other| reach.is_sound(*other));
+        let sizes = all(others.map(|other| reach.components.size(other))).await;
+        let mut end = reach.striping.length_of(component, self.size().await?);
+        if sizes.iter().all(|size| size.is_ok()) {
+            end = end.min(sizes.into_iter().flatten().max().unwrap_or_default());
+        }
+        Ok(Progress { end, ..Progress::default() })
+    }
+
+    /// Rebuilds so much more of a component. What is zero is not written. At the end of it, the component is used again by all;
+    /// true then. What is lost is an error that names the bytes of the file; the rest is rebuilt all the same if whoever is
+    /// told goes on from there with `progress.at` behind it.
+    pub async fn rebuild(&self, component: u32, progress: &mut Progress, step: Bytes) -> Result<bool> {
+        let reach = &self.file.reach;
+        self.file.send_all();
+        let _ticket = self.file.order.everything().await;
+        let to = (progress.at + step.max(reach.striping.unit())).min(progress.end);
+        while progress.at < to {
+            let unit = reach.striping.unit();
+            let length = (progress.at.align_down(unit) + unit).min(to) - progress.at;
+            let place = Place { component, at: progress.at };
+            let _guard = match reach.alone.get() {
+                true => None,
+                false => Some(reach.lock(place).await?),
+            };
+            let part = reach.read(Extent { place, length }, Locked::Yes).await;
+            if let Some(gone) = part.gone.first() {
+                let lost = joined(part.gone.iter().flat_map(|gone| reach.bytes_in(gone.extent)));
+                let named: Vec<String> = lost.iter().map(|range| format!("{} to {}", range.start, range.end)).collect();
+                let what = format!("component {component} cannot be rebuilt, bytes {} are lost", named.join(", "));
+                return Err(gone.error.clone().of(what));
+            }
+            if part.bytes.iter().any(|byte| *byte != 0) {
+                reach.components.write(component, place.at, vec![part.bytes], Durability::Buffered).await?;
+                progress.written += length;
+            }
+            progress.at += length;
+        }
+        if progress.at < progress.end {
+            return Ok(false);
+        }
+        reach.components.flush(component).await?;
+        if reach.torn().contains(&component) {
+            return Err(Error::device(format!(
+                "component {component} failed a write while it was rebuilt; begin its rebuild anew"
+            )));
+        }
+        reach.components.rebuilt(component).await?;
+        reach.is_whole(component);
+        Ok(true)
+    }
+}
+
+impl super::reach::Reach {
+    /// Which bytes of the file are in a part of a component, within a unit.
+    fn bytes_in(&self, extent: Extent) -> Vec<Range<u64>> {
+        let unit = self.striping.unit();
+        let end = extent.place.at + extent.length;
+        let mut found = Vec::new();
+        let mut at = extent.place.at;
+        while at < end {
+            let next = (at.align_down(unit) + unit).min(end);
+            if let forebay_model::layout::address::Holds::Data(byte) = self.held_at(extent.place.component, at) {
+                found.push(byte.0..(byte + (next - at)).0);
+            }
+            at = next;
+        }
+        found
+    }
+}

@@ -1,0 +1,199 @@
+//! Files of a cluster by their names: what the manager is asked once, and what the targets are asked from then on.
+//!
+//! Tasks of one loop use [`Files`] and [`File`]; threads that block have [`blocking`].
+
+pub mod blocking;
+
+use crate::control::Control;
+use crate::file::FileEngine;
+use crate::file::options::Options;
+use crate::file::remote::RemoteComponents;
+use crate::nodes::Nodes;
+use bytes::Bytes as Slice;
+use forebay_model::layout::Striping;
+use forebay_model::{Bytes, Error, Result};
+use forebay_wire::control::files::{Close, Grant, OpenToRead, OpenToWrite};
+use forebay_wire::control::names::{
+    CreateFile, Entry, List, Listed, MakeDirectory, Place, RemoveDirectory, RemoveFile, Rename, Stat,
+};
+use forebay_wire::control::volumes::Policy;
+use forebay_wire::control::{Change, Question, Reply};
+use std::rc::Rc;
+
+/// How many entries of a directory are asked for at once.
+const PAGE: u32 = 1000;
+
+/// The files of a cluster, for one user. Clones share connections.
+#[derive(Clone)]
+pub struct Files {
+    nodes: Nodes,
+    control: Rc<dyn Control>,
+}
+
+/// An open file.
+pub struct File {
+    engine: FileEngine,
+    control: Rc<dyn Control>,
+    entry: Entry,
+    striping: Striping,
+    write: bool,
+}
+
+impl Files {
+    /// Reached by these ways.
+    pub fn new(nodes: Nodes, control: Rc<dyn Control>) -> Files {
+        Files { nodes, control }
+    }
+
+    /// Makes a file, which must not exist, and opens it to write: as its volume says, or by this policy.
+    pub async fn create(&self, path: &str, mode: u32, policy: Option<Policy>, options: Options) -> Result<File> {
+        let place = Place::path(path);
+        let create = CreateFile { place, mode, exclusive: true, policy, open: true };
+        match self.control.change(Change::CreateFile(create)).await? {
+            Reply::Grant(grant) => self.file(grant, options).await,
+            other => Err(strange(&other)),
+        }
+    }
+
+    /// Opens a file to read.
+    pub async fn open(&self, path: &str, options: Options) -> Result<File> {
+        match self.control.ask(Question::OpenToRead(OpenToRead { place: Place::path(path) })).await? {
+            Reply::Grant(grant) => self.file(grant, options).await,
+            other => Err(strange(&other)),
+        }
+    }
+
+    /// Opens a file to write and read.
+    pub async fn open_to_write(&self, path: &str, options: Options) -> Result<File> {
+        match self.control.change(Change::OpenToWrite(OpenToWrite { place: Place::path(path) })).await? {
+            Reply::Grant(grant) => self.file(grant, options).await,
+            other => Err(strange(&other)),
+        }
+    }
+
+    async fn file(&self, grant: Grant, options: Options) -> Result<File> {
+        let (entry, write, striping) = (grant.entry.clone(), grant.write, grant.striping);
+        let components = RemoteComponents::open(self.nodes.clone(), self.control.clone(), grant).await?;
+        let env = self.nodes.env();
+        let engine =
+            FileEngine::open(Rc::new(components), striping, options, env.spawner.clone(), env.clock.clone()).await?;
+        Ok(File { engine, control: self.control.clone(), entry, striping, write })
+    }
+
+    /// What is known of a file or directory.
+    pub async fn stat(&self, path: &str) -> Result<Entry> {
+        self.entry(self.control.ask(Question::Stat(Stat { place: Place::path(path) })).await?)
+    }
+
+    /// The entries of a directory behind `after`, with their attributes; and whether there are more.
+    pub async fn list(&self, path: &str, after: &str) -> Result<(Vec<Listed>, bool)> {
+        let list = List { place: Place::path(path), after: after.to_string(), most: PAGE, attributes: true };
+        match self.control.ask(Question::List(list)).await? {
+            Reply::Page(page) => Ok((page.entries, page.more)),
+            other => Err(strange(&other)),
+        }
+    }
+
+    /// Makes a directory.
+    pub async fn make_directory(&self, path: &str, mode: u32) -> Result<Entry> {
+        let make = MakeDirectory { place: Place::path(path), mode };
+        self.entry(self.control.change(Change::MakeDirectory(make)).await?)
+    }
+
+    /// Gives a file or directory another name, also in place of one that is there unless that is `exclusive`.
+    pub async fn rename(&self, from: &str, to: &str, exclusive: bool) -> Result<Entry> {
+        let rename = Rename { from: Place::path(from), to: Place::path(to), exclusive };
+        self.entry(self.control.change(Change::Rename(rename)).await?)
+    }
+
+    /// Removes a file.
+    pub async fn remove(&self, path: &str) -> Result<()> {
+        self.done(self.control.change(Change::RemoveFile(RemoveFile { place: Place::path(path) })).await?)
+    }
+
+    /// Removes an empty directory.
+    pub async fn remove_directory(&self, path: &str) -> Result<()> {
+        self.done(self.control.change(Change::RemoveDirectory(RemoveDirectory { place: Place::path(path) })).await?)
+    }
+
+    fn entry(&self, reply: Reply) -> Result<Entry> {
+        match reply {
+            Reply::Entry(entry) => Ok(entry),
+            other => Err(strange(&other)),
+        }
+    }
+
+    fn done(&self, reply: Reply) -> Result<()> {
+        match reply {
+            Reply::Done => Ok(()),
+            other => Err(strange(&other)),
+        }
+    }
+}
+
+impl File {
+    /// What was known of it when it was opened.
+    pub fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    /// How it lies on its targets.
+    pub fn striping(&self) -> Striping {
+        self.striping
+    }
+
+    /// What reads and writes it.
+    pub fn engine(&self) -> &FileEngine {
+        &self.engine
+    }
+
+    /// Bytes of it: as many as there are.
+    pub async fn read_at(&self, offset: Bytes, length: Bytes) -> Result<Vec<u8>> {
+        self.engine.read_at(offset, length).await
+    }
+
+    /// Writes it; durable after a flush at the latest.
+    pub async fn write_at(&self, offset: Bytes, bytes: Slice) -> Result<()> {
+        if !self.write {
+            return Err(Error::usage(format!("{} is open to read; open it to write", self.entry.file)));
+        }
+        self.engine.write_at(offset, bytes).await
+    }
+
+    /// Makes durable what was written.
+    pub async fn flush(&self) -> Result<()> {
+        self.engine.flush().await
+    }
+
+    /// How long it is.
+    pub async fn size(&self) -> Result<Bytes> {
+        self.engine.size().await
+    }
+
+    /// Everything is durable, and the manager knows how long the file is.
+    pub async fn close(self) -> Result<()> {
+        let File { engine, control, entry, write, .. } = self;
+        if !write {
+            return engine.close().await;
+        }
+        let size = match engine.flush().await {
+            Ok(()) => engine.size().await,
+            Err(error) => Err(error),
+        };
+        let closed = engine.close().await;
+        let close = Close { file: entry.file, size: size.as_ref().ok().copied(), modified: None };
+        let told = control.change(Change::Close(close)).await;
+        size.and(closed)?;
+        match told? {
+            Reply::Entry(_) => Ok(()),
+            other => Err(strange(&other)),
+        }
+    }
+}
+
+/// A reply of another shape than its question has.
+fn strange(reply: &Reply) -> Error {
+    Error::damaged(format!(
+        "the manager answered what it was not asked ({reply:?}): use the same release on both sides"
+    ))
+}

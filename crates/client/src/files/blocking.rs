@@ -1,0 +1,257 @@
+//! Files for threads that block: what they ask is done by a loop on a thread of its own, which has all connections.
+//!
+//! Bytes are handed over as they are, without a copy.
+
+use super::{File, Files};
+use crate::file::options::Options;
+use bytes::Bytes as Slice;
+use forebay_env::NetworkEnv;
+use forebay_env::mailbox::{Sender, mailbox};
+use forebay_env::pipe::pipe;
+use forebay_env::real::{self, thread};
+use forebay_model::layout::Striping;
+use forebay_model::{Bytes, Error, Result};
+use forebay_wire::control::names::{Entry, Listed};
+use forebay_wire::control::volumes::Policy;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Something that the loop does.
+type Job = Box<dyn FnOnce(Rc<Here>) + Send>;
+
+/// The files of a cluster. Cheap to clone; the loop ends with the last clone and the last open file.
+#[derive(Clone)]
+pub struct FilesClient {
+    way: Arc<Way>,
+}
+
+/// An open file.
+pub struct OpenFile {
+    way: Arc<Way>,
+    number: u64,
+    entry: Entry,
+    striping: Striping,
+}
+
+struct Way {
+    jobs: Mutex<Option<Sender<Job>>>,
+    thread: Mutex<Option<thread::JoinHandle<()>>>,
+    next: AtomicU64,
+}
+
+/// What the loop has.
+struct Here {
+    env: NetworkEnv,
+    files: Files,
+    open: RefCell<BTreeMap<u64, Rc<File>>>,
+}
+
+impl FilesClient {
+    /// Starts the loop; `reach` makes what it needs there.
+    pub fn start<F>(reach: impl FnOnce(NetworkEnv) -> F + Send + 'static) -> Result<FilesClient>
+    where
+        F: Future<Output = Result<Files>> + 'static,
+    {
+        let (jobs, mut receiver) = mailbox::<Job>();
+        let (told, mut outcome) = pipe(0);
+        let thread = thread::spawn("files", move || {
+            let ended = real::run_network(move |env| async move {
+                let files = match reach(env.clone()).await {
+                    Ok(files) => files,
+                    Err(error) => {
+                        told.send(Err(error), 0).await;
+                        return;
+                    }
+                };
+                told.send(Ok(()), 0).await;
+                drop(told);
+                let here = Rc::new(Here { env, files, open: RefCell::default() });
+                while let Some(job) = receiver.receive().await {
+                    job(here.clone());
+                }
+            });
+            // Whoever still waits for the loop finds that it is gone.
+            drop(ended);
+        })?;
+        let way = Way { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)), next: AtomicU64::new(1) };
+        outcome.receive_blocking().unwrap_or_else(|| Err(gone()))?;
+        Ok(FilesClient { way: Arc::new(way) })
+    }
+
+    /// Makes a file, which must not exist, and opens it to write.
+    pub fn create(&self, path: &str, mode: u32, policy: Option<Policy>, options: Options) -> Result<OpenFile> {
+        let path = path.to_string();
+        self.opened(move |here| async move { here.files.create(&path, mode, policy, options).await })
+    }
+
+    /// Opens a file to read.
+    pub fn open(&self, path: &str, options: Options) -> Result<OpenFile> {
+        let path = path.to_string();
+        self.opened(move |here| async move { here.files.open(&path, options).await })
+    }
+
+    /// Opens a file to write and read.
+    pub fn open_to_write(&self, path: &str, options: Options) -> Result<OpenFile> {
+        let path = path.to_string();
+        self.opened(move |here| async move { here.files.open_to_write(&path, options).await })
+    }
+
+    fn opened<F>(&self, open: impl FnOnce(Rc<Here>) -> F + Send + 'static) -> Result<OpenFile>
+    where
+        F: Future<Output = Result<File>> + 'static,
+    {
+        let number = self.way.next.fetch_add(1, Ordering::Relaxed);
+        let (entry, striping) = self.way.run(move |here| async move {
+            let file = open(here.clone()).await?;
+            let known = (file.entry().clone(), file.striping());
+            here.open.borrow_mut().insert(number, Rc::new(file));
+            Ok(known)
+        })?;
+        Ok(OpenFile { way: self.way.clone(), number, entry, striping })
+    }
+
+    /// What is known of a file or directory.
+    pub fn stat(&self, path: &str) -> Result<Entry> {
+        let path = path.to_string();
+        self.way.run(move |here| async move { here.files.stat(&path).await })
+    }
+
+    /// The entries of a directory behind `after`, and whether there are more.
+    pub fn list(&self, path: &str, after: &str) -> Result<(Vec<Listed>, bool)> {
+        let (path, after) = (path.to_string(), after.to_string());
+        self.way.run(move |here| async move { here.files.list(&path, &after).await })
+    }
+
+    /// Makes a directory.
+    pub fn make_directory(&self, path: &str, mode: u32) -> Result<Entry> {
+        let path = path.to_string();
+        self.way.run(move |here| async move { here.files.make_directory(&path, mode).await })
+    }
+
+    /// Gives a file or directory another name.
+    pub fn rename(&self, from: &str, to: &str, exclusive: bool) -> Result<Entry> {
+        let (from, to) = (from.to_string(), to.to_string());
+        self.way.run(move |here| async move { here.files.rename(&from, &to, exclusive).await })
+    }
+
+    /// Removes a file.
+    pub fn remove(&self, path: &str) -> Result<()> {
+        let path = path.to_string();
+        self.way.run(move |here| async move { here.files.remove(&path).await })
+    }
+
+    /// Removes an empty directory.
+    pub fn remove_directory(&self, path: &str) -> Result<()> {
+        let path = path.to_string();
+        self.way.run(move |here| async move { here.files.remove_directory(&path).await })
+    }
+}
+
+impl OpenFile {
+    /// What was known of it when it was opened.
+    pub fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    /// How it lies on its targets.
+    pub fn striping(&self) -> Striping {
+        self.striping
+    }
+
+    /// Bytes of it: as many as there are.
+    pub fn read_at(&self, offset: Bytes, length: Bytes) -> Result<Vec<u8>> {
+        self.with(move |file| async move { file.read_at(offset, length).await })
+    }
+
+    /// Writes it; durable after a flush at the latest.
+    pub fn write_at(&self, offset: Bytes, bytes: Slice) -> Result<()> {
+        self.with(move |file| async move { file.write_at(offset, bytes).await })
+    }
+
+    /// Makes durable what was written.
+    pub fn flush(&self) -> Result<()> {
+        self.with(move |file| async move { file.flush().await })
+    }
+
+    /// How long it is.
+    pub fn size(&self) -> Result<Bytes> {
+        self.with(move |file| async move { file.size().await })
+    }
+
+    /// Everything is durable, and the manager knows how long the file is.
+    pub fn close(self) -> Result<()> {
+        let number = self.number;
+        self.way.run(move |here| async move {
+            let file = here.open.borrow_mut().remove(&number).ok_or_else(gone)?;
+            match Rc::into_inner(file) {
+                Some(file) => file.close().await,
+                None => Err(Error::busy("the file is being read or written; close it when that is done")),
+            }
+        })
+    }
+
+    fn with<T, F>(&self, ask: impl FnOnce(Rc<File>) -> F + Send + 'static) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + 'static,
+    {
+        let number = self.number;
+        self.way.run(move |here| async move {
+            let file = here.open.borrow().get(&number).cloned();
+            ask(file.ok_or_else(gone)?).await
+        })
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        let number = self.number;
+        // One that was closed is not there any more; what a file that was not closed had buffered may be lost.
+        self.way.send(Box::new(move |here| drop(here.open.borrow_mut().remove(&number))));
+    }
+}
+
+impl Way {
+    fn send(&self, job: Job) {
+        if let Some(jobs) = &*self.jobs.lock().unwrap_or_else(PoisonError::into_inner) {
+            // A loop that is gone does nothing more, and whoever waits for it is told.
+            drop(jobs.send(job));
+        }
+    }
+
+    /// Has something done by a task of the loop, and waits for it.
+    fn run<T, F>(&self, work: impl FnOnce(Rc<Here>) -> F + Send + 'static) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + 'static,
+    {
+        let (answer, mut outlet) = pipe(0);
+        self.send(Box::new(move |here| {
+            let spawner = here.env.spawner.clone();
+            let work: Pin<Box<dyn Future<Output = Result<T>>>> = Box::pin(work(here));
+            spawner.detach(async move {
+                answer.send(work.await, 0).await;
+            });
+        }));
+        outlet.receive_blocking().unwrap_or_else(|| Err(gone()))
+    }
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        drop(self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn gone() -> Error {
+    Error::disconnected("the client's loop has ended, or the file was closed: open it again")
+}

@@ -1,0 +1,180 @@
+//! Connections to the nodes of a cluster: one to each, made when it is first needed, and made again when it ended.
+//!
+//! Invariant: at most one connection to an address is made at a time, and whoever needs it meanwhile waits for that one.
+//! An address that could not be reached is not tried again for a moment, so that nobody waits for each request anew.
+
+use bytes::Bytes;
+use forebay_env::NetworkEnv;
+use forebay_env::fabric::Duplex;
+use forebay_model::{Error, Kind, Moment, Result};
+use forebay_wire::credit::Credit;
+use forebay_wire::link::{Answer, Asked, Link};
+use forebay_wire::sink::Shown;
+use forebay_wire::{Command, RequestId};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// For so long an address is not tried again that could not be reached.
+const PAUSE: Duration = Duration::from_millis(200);
+/// For so long a request is asked again that nobody answers.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The nodes, as one client reaches them. Clones share the connections.
+#[derive(Clone)]
+pub struct Nodes {
+    shared: Rc<Shared>,
+}
+
+struct Shared {
+    env: NetworkEnv,
+    credit: Credit,
+    patience: Duration,
+    links: RefCell<BTreeMap<String, State>>,
+}
+
+enum State {
+    Open(Link),
+    Connecting(Vec<Waker>),
+    Failed(Error, Moment),
+}
+
+/// What is asked of a node.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The command.
+    pub command: Command,
+    /// Its body.
+    pub body: Vec<u8>,
+    /// Its payload, piece by piece.
+    pub payload: Vec<Bytes>,
+    /// The most bytes that the payload of the answer has.
+    pub most: usize,
+}
+
+impl Nodes {
+    /// Reaches nodes over the network of `env`; `credit` bytes of answers are in flight at most.
+    pub fn new(env: NetworkEnv, credit: usize, patience: Duration) -> Nodes {
+        let shared = Shared { env, credit: Credit::new(credit), patience, links: RefCell::default() };
+        Nodes { shared: Rc::new(shared) }
+    }
+
+    /// What it runs on.
+    pub fn env(&self) -> &NetworkEnv {
+        &self.shared.env
+    }
+
+    /// For how long it asks again.
+    pub fn patience(&self) -> Duration {
+        self.shared.patience
+    }
+
+    /// A connection to the node at `address`.
+    pub async fn link(&self, address: &str) -> Result<Link> {
+        let shared = &self.shared;
+        let known = poll_fn(|context| {
+            let mut links = shared.links.borrow_mut();
+            match links.get_mut(address) {
+                Some(State::Open(link)) if link.ended().is_none() => return Poll::Ready(Ok(Some(link.clone()))),
+                Some(State::Connecting(wakers)) => {
+                    wakers.push(context.waker().clone());
+                    return Poll::Pending;
+                }
+                Some(State::Failed(error, until)) if shared.env.clock.now() < *until => {
+                    return Poll::Ready(Err(error.clone()));
+                }
+                _ => {}
+            }
+            links.insert(address.to_string(), State::Connecting(Vec::new()));
+            Poll::Ready(Ok(None))
+        })
+        .await?;
+        if let Some(link) = known {
+            return Ok(link);
+        }
+        // Whoever gives up here leaves the place to the next.
+        let mut place = Place { shared: shared.clone(), address: address.to_string(), outcome: None };
+        let opened = self.open(address).await;
+        let pause = shared.env.clock.now() + PAUSE;
+        place.outcome = Some(match &opened {
+            Ok(link) => State::Open(link.clone()),
+            Err(error) => State::Failed(error.clone(), pause),
+        });
+        opened
+    }
+
+    async fn open(&self, address: &str) -> Result<Link> {
+        let env = &self.shared.env;
+        let unreachable = |error: Error| {
+            // Whatever the network calls it, the node is not there now.
+            let kind = if error.kind == Kind::Missing { Kind::Disconnected } else { error.kind };
+            Error::new(kind, format!("the node at {address} cannot be reached: {}", error.message))
+        };
+        let Duplex { read, write, .. } = env.fabric.connect(address).await.map_err(unreachable)?;
+        let mut nonce = [0; 16];
+        nonce[..8].copy_from_slice(&env.random.next_u64().to_le_bytes());
+        nonce[8..].copy_from_slice(&env.random.next_u64().to_le_bytes());
+        let opening = Link::open(read, write, None, nonce, self.shared.credit.clone());
+        let (link, running) = opening.await.map_err(unreachable)?;
+        env.spawner.detach(async move { drop(running.await) });
+        Ok(link)
+    }
+
+    /// Asks the node at `address`, over one connection after the other until one answers or patience ends: only what may be
+    /// done twice. Also the number of the request, and the link that answered.
+    pub async fn ask(
+        &self,
+        address: &str,
+        request: &Request,
+        shown: Option<&Shown>,
+    ) -> Result<(Answer, RequestId, Link)> {
+        let end = self.shared.env.clock.now() + self.shared.patience;
+        loop {
+            let asked = self.ask_once(address, request, shown).await;
+            match asked {
+                Err(error) if error.kind == Kind::Disconnected && self.shared.env.clock.now() < end => {
+                    self.shared.env.clock.sleep(PAUSE).await;
+                }
+                asked => return asked,
+            }
+        }
+    }
+
+    /// The same, once.
+    pub async fn ask_once(
+        &self,
+        address: &str,
+        request: &Request,
+        shown: Option<&Shown>,
+    ) -> Result<(Answer, RequestId, Link)> {
+        let link = self.link(address).await?;
+        let Request { command, body, payload, most } = request;
+        let asked = Asked { command: *command, body, payload: payload.clone(), most: *most, shown };
+        let coming = link.ask(asked)?;
+        let id = coming.request();
+        Ok((coming.await?, id, link))
+    }
+}
+
+/// Where a connection is being made.
+struct Place {
+    shared: Rc<Shared>,
+    address: String,
+    outcome: Option<State>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut links = self.shared.links.borrow_mut();
+        let before = match self.outcome.take() {
+            Some(outcome) => links.insert(self.address.clone(), outcome),
+            None => links.remove(&self.address),
+        };
+        if let Some(State::Connecting(wakers)) = before {
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Whose a connection is: whoever has the secret of an access key proves it without telling it.
+//!
+//! Always: a key that is not there, a proof that is wrong and a client's number that is another user's are refused alike,
+//! and take as long.
+
+use crate::chance;
+use crate::draft::View;
+use crate::keys;
+use crate::manager::Manager;
+use crate::principal::Principal;
+use crate::records::{KeyRecord, UserRecord};
+use crate::remembered;
+use forebay_model::{Error, Result};
+use forebay_wire::control::access::{Challenge, Hello, Proven, is_same, proof};
+
+impl Manager {
+    /// What a client has to prove itself against: never the same twice.
+    pub fn challenge(&self) -> Challenge {
+        Challenge { nonce: chance::bytes(&*self.random) }
+    }
+
+    /// Who said hello, if the proof is one.
+    pub fn authenticate(&self, hello: &Hello, challenge: &Challenge, proven: &Proven) -> Result<Principal> {
+        let view = self.view()?;
+        let record: Option<KeyRecord> = view.read(&keys::access_key(hello.key))?;
+        // A secret that nobody has is drawn in any case, so that a key that is not there takes as long.
+        let nobodys = chance::bytes(&*self.random);
+        let secret = record.as_ref().map_or(nobodys, |record| record.secret);
+        let is_proven = is_same(&proof(&secret, hello, challenge), &proven.proof);
+        let Some(record) = record.filter(|_| is_proven) else { return Err(forbidden()) };
+        let user: UserRecord = view.require(&keys::user(record.user))?;
+        let by = Principal { user: record.user, groups: user.groups, client: hello.client };
+        remembered::require_own(&view, &by).map_err(|_| forbidden())?;
+        Ok(by)
+    }
+}
+
+fn forbidden() -> Error {
+    Error::forbidden("the access key that was shown does not allow this client in; check the key and its secret")
+}
+
+#[cfg(test)]
+mod tests;

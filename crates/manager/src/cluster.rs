@@ -1,0 +1,145 @@
+//! The nodes and targets of the cluster as the manager has them in memory: what is kept durably, and what reports said.
+//!
+//! Always: what is durable of it is changed by effects of drafts alone, which come with the writes that say the same.
+
+use crate::draft::View;
+use crate::engine::Snapshot;
+use crate::keys;
+use crate::records::{Epochs, Meta, NodeRecord, TargetRecord, decode};
+use forebay_model::{Bytes, Error, Moment, Result, TargetId};
+use forebay_wire::capability::{RootKey, TargetKey};
+use forebay_wire::control::cluster::{Map, Node, Target, TargetState};
+use std::collections::BTreeMap;
+
+/// The cluster.
+pub(crate) struct Cluster {
+    pub(crate) id: u128,
+    pub(crate) root_key: RootKey,
+    pub(crate) epochs: Epochs,
+    pub(crate) nodes: BTreeMap<u64, NodeNow>,
+    pub(crate) targets: BTreeMap<TargetId, TargetNow>,
+}
+
+/// A node, and when it reported.
+pub(crate) struct NodeNow {
+    pub(crate) record: NodeRecord,
+    /// `None` since the manager was opened.
+    pub(crate) reported: Option<Moment>,
+    /// Up to where it was told what is to be done.
+    pub(crate) told_up_to: Vec<u8>,
+}
+
+/// A target, and how it was reported.
+pub(crate) struct TargetNow {
+    pub(crate) record: TargetRecord,
+    pub(crate) free: Bytes,
+    pub(crate) load: u8,
+    /// The epoch and the version of its key that it has heard of, or hears of with the answer to its first report; `None`
+    /// since the manager was opened.
+    pub(crate) heard: Option<(u64, u32)>,
+}
+
+/// What a draft changes in memory.
+#[derive(Debug, Clone)]
+pub(crate) enum Effect {
+    Epochs(Epochs),
+    Node(u64, Option<NodeRecord>),
+    Target(TargetId, TargetRecord),
+}
+
+impl Cluster {
+    /// What is kept of it.
+    pub(crate) fn load(view: &dyn Snapshot, meta: &Meta) -> Result<Cluster> {
+        let mut cluster = Cluster {
+            id: meta.cluster,
+            root_key: RootKey::new(meta.root_key),
+            epochs: view.require(keys::EPOCHS)?,
+            nodes: BTreeMap::new(),
+            targets: BTreeMap::new(),
+        };
+        let (from, to) = keys::all(b'N');
+        for (key, value) in view.scan(&from, &to, usize::MAX)? {
+            cluster.change(Effect::Node(keys::number(&key), Some(decode(&key, &value)?)));
+        }
+        let (from, to) = keys::all(b'G');
+        for (key, value) in view.scan(&from, &to, usize::MAX)? {
+            let Some(target) = keys::target_of(&key) else { return Err(Error::damaged("a target has a wrong key")) };
+            cluster.change(Effect::Target(target, decode(&key, &value)?));
+        }
+        Ok(cluster)
+    }
+
+    /// Does what a draft says.
+    pub(crate) fn change(&mut self, effect: Effect) {
+        match effect {
+            Effect::Epochs(epochs) => self.epochs = epochs,
+            Effect::Node(node, None) => drop(self.nodes.remove(&node)),
+            Effect::Node(node, Some(record)) => {
+                let fresh = NodeNow { record: record.clone(), reported: None, told_up_to: Vec::new() };
+                self.nodes.entry(node).or_insert(fresh).record = record;
+            }
+            Effect::Target(target, record) => {
+                let fresh = TargetNow { record: record.clone(), free: record.free, load: 0, heard: None };
+                self.targets.entry(target).or_insert(fresh).record = record;
+            }
+        }
+    }
+
+    /// Whether new things may be put on a target.
+    pub(crate) fn is_open(&self, target: &TargetNow) -> bool {
+        let is_up = self.nodes.get(&target.record.node).is_some_and(|node| node.record.up);
+        is_up && target.record.state == TargetState::Up
+    }
+
+    /// The newest version of a target's key.
+    pub(crate) fn key_version(&self, record: &TargetRecord) -> u32 {
+        1 + self.epochs.rolled + record.rolled
+    }
+
+    /// The newest keys of a target, older first.
+    pub(crate) fn keys(&self, target: TargetId, record: &TargetRecord) -> Vec<TargetKey> {
+        let newest = self.key_version(record);
+        (newest.saturating_sub(1).max(1)..=newest).map(|version| self.root_key.of_target(target, version)).collect()
+    }
+
+    /// The key with which capabilities for a target are made, and their epoch: what it has heard of, so that a change of
+    /// the map or of keys is no moment in which it refuses everybody.
+    pub(crate) fn signing(&self, target: TargetId) -> (TargetKey, u64) {
+        let Some(now) = self.targets.get(&target) else {
+            return (self.root_key.of_target(target, 1), self.epochs.epoch);
+        };
+        let newest = self.key_version(&now.record);
+        let (epoch, version) = match now.heard {
+            Some((epoch, version)) => (epoch, version.min(newest)),
+            // The one before the newest counts in either case.
+            None => (self.epochs.epoch, newest.saturating_sub(1).max(1)),
+        };
+        (self.root_key.of_target(target, version), epoch.clamp(self.epochs.least, self.epochs.epoch))
+    }
+
+    /// As it is told.
+    pub(crate) fn map(&self) -> Map {
+        let nodes = self.nodes.iter().map(|(node, now)| Node {
+            node: *node,
+            user: now.record.user,
+            address: now.record.address.clone(),
+            up: now.record.up,
+        });
+        let targets = self.targets.iter().map(|(target, now)| Target {
+            target: *target,
+            node: now.record.node,
+            state: now.record.state,
+            size: now.record.size,
+            free: now.free,
+            load: now.load,
+            key: self.key_version(&now.record),
+        });
+        Map {
+            cluster: self.id,
+            epoch: self.epochs.epoch,
+            least_epoch: self.epochs.least,
+            nodes: nodes.collect(),
+            targets: targets.collect(),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Where others reach a manager: a loop that takes what is asked, in any order from anybody, and has it done.
+//!
+//! Changes that wait together become one commit, so that what each of them costs is its share of one wait for the device.
+//! What is asked and reported is answered between two commits. The loop ends when it is told to, or when the manager
+//! may not be asked any more: then whoever runs it opens another one.
+
+use crate::manager::{Asked, Manager, Now};
+use crate::principal::Principal;
+use forebay_env::Clock;
+use forebay_env::mailbox::{Receiver, Sender};
+use forebay_env::pipe::{Inlet, pipe};
+use forebay_model::{Error, Moment, Result};
+use forebay_wire::control::access::{Challenge, Hello, Proven};
+use forebay_wire::control::cluster::{Report, Reported};
+use forebay_wire::control::{Call, Question, Reply};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The most changes of one commit.
+const MOST_TOGETHER: usize = 256;
+/// How often it is looked at what time alone changes.
+const TICK: Duration = Duration::from_secs(1);
+
+/// What the manager is asked, and where the answer goes.
+pub enum Errand {
+    /// To change something.
+    Change(Asked, Inlet<Result<Reply>>),
+    /// A question of somebody.
+    Ask(Principal, Question, Inlet<Result<Reply>>),
+    /// How a node is.
+    Report(Principal, Report, Inlet<Result<Reported>>),
+    /// Against what a client has to prove itself.
+    Challenge(Inlet<Challenge>),
+    /// Who said hello.
+    Authenticate(Hello, Challenge, Proven, Inlet<Result<Principal>>),
+    /// To do what is due.
+    Tick,
+    /// To end, when all that was asked before is done.
+    End,
+}
+
+/// A way to a manager's loop, for any thread. Clones lead to the same one.
+#[derive(Clone)]
+pub struct Desk {
+    errands: Sender<Errand>,
+}
+
+impl Desk {
+    /// Leads to the loop that has the other end.
+    pub fn new(errands: Sender<Errand>) -> Desk {
+        Desk { errands }
+    }
+
+    /// Has something changed.
+    pub async fn change(&self, by: Principal, call: Call) -> Result<Reply> {
+        self.ask_by(|answer| Errand::Change(Asked { by, call }, answer)).await?
+    }
+
+    /// Asks.
+    pub async fn ask(&self, by: Principal, question: Question) -> Result<Reply> {
+        self.ask_by(|answer| Errand::Ask(by, question, answer)).await?
+    }
+
+    /// Reports.
+    pub async fn report(&self, by: Principal, report: Report) -> Result<Reported> {
+        self.ask_by(|answer| Errand::Report(by, report, answer)).await?
+    }
+
+    /// Against what a client has to prove itself.
+    pub async fn challenge(&self) -> Result<Challenge> {
+        self.ask_by(Errand::Challenge).await
+    }
+
+    /// Who said hello.
+    pub async fn authenticate(&self, hello: Hello, challenge: Challenge, proven: Proven) -> Result<Principal> {
+        self.ask_by(|answer| Errand::Authenticate(hello, challenge, proven, answer)).await?
+    }
+
+    /// Has done what is due; false if nobody does it any more.
+    pub fn tick(&self) -> bool {
+        self.errands.send(Errand::Tick).is_ok()
+    }
+
+    /// Has the loop ended, when all that was asked before is done.
+    pub fn end(&self) {
+        // One that has ended needs not be told.
+        drop(self.errands.send(Errand::End));
+    }
+
+    /// As [`Desk::change`], waiting on this thread.
+    pub fn change_blocking(&self, by: Principal, call: Call) -> Result<Reply> {
+        let (answer, mut outlet) = pipe(0);
+        let gone = || Error::disconnected("the manager has ended; ask again when one is there");
+        self.errands.send(Errand::Change(Asked { by, call }, answer)).map_err(|_| gone())?;
+        outlet.receive_blocking().ok_or_else(gone)?
+    }
+
+    async fn ask_by<T>(&self, errand: impl FnOnce(Inlet<T>) -> Errand) -> Result<T> {
+        let (answer, mut outlet) = pipe(0);
+        let gone = || Error::disconnected("the manager has ended; ask again when one is there");
+        self.errands.send(errand(answer)).map_err(|_| gone())?;
+        outlet.receive().await.ok_or_else(gone)
+    }
+}
+
+/// Has everything done that is asked of `manager`. Whoever runs it sends [`Errand::Tick`] every second.
+pub async fn serve(manager: &mut Manager, clock: Rc<dyn Clock>, mut errands: Receiver<Errand>) -> Result<()> {
+    let mut ticked = Moment::default();
+    let mut ends = false;
+    let mut changes: Vec<(Asked, Inlet<Result<Reply>>)> = Vec::new();
+    while let Some(first) = errands.receive().await {
+        let mut next = Some(first);
+        while let Some(errand) = next.take() {
+            let now = Now { wall: clock.wall(), moment: clock.now() };
+            match errand {
+                Errand::Change(asked, answer) => changes.push((asked, answer)),
+                Errand::Ask(by, question, answer) => tell(answer, manager.ask(now, &by, &question)).await,
+                Errand::Report(by, report, answer) => tell(answer, manager.report(now, &by, &report)).await,
+                Errand::Challenge(answer) => tell(answer, manager.challenge()).await,
+                Errand::Authenticate(hello, challenge, proven, answer) => {
+                    tell(answer, manager.authenticate(&hello, &challenge, &proven)).await;
+                }
+                Errand::Tick => {}
+                Errand::End => ends = true,
+            }
+            if changes.len() < MOST_TOGETHER {
+                next = errands.receive_now();
+            }
+        }
+        let now = Now { wall: clock.wall(), moment: clock.now() };
+        let (asked, answers): (Vec<Asked>, Vec<_>) = changes.drain(..).unzip();
+        if !asked.is_empty() {
+            for (answer, result) in answers.into_iter().zip(manager.apply(now, &asked)) {
+                tell(answer, result).await;
+            }
+        }
+        if now.moment.since(ticked) >= TICK {
+            ticked = now.moment;
+            manager.tick(now)?;
+        }
+        if ends || !manager.is_open() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Answers; whoever asked may be gone.
+async fn tell<T>(answer: Inlet<T>, result: T) {
+    answer.send(result, 0).await;
+}

@@ -1,0 +1,117 @@
+//! Capabilities for the components of a file, and their secrets.
+//!
+//! Always: nobody gets one whom the mode does not allow it now; it counts until a time that was promised, and no longer
+//! than five minutes.
+
+use crate::cluster::Cluster;
+use crate::draft::View;
+use crate::engine::Snapshot;
+use crate::keys;
+use crate::manager::{Manager, Now};
+use crate::place::{self, Found};
+use crate::principal::{Principal, Wanted};
+use crate::records::{Layout, Writers, object};
+use forebay_model::layout::Raid;
+use forebay_model::{Error, Result, Timestamp};
+use forebay_wire::capability::{Capability, Rights};
+use forebay_wire::control::access::Hidden;
+use forebay_wire::control::files::{Component, Grant, Granted, Grants, MOST_RENEWED, OpenToRead, Renew};
+use forebay_wire::control::names::{FileId, Place};
+
+/// What makes capabilities for somebody.
+pub(crate) struct Granting<'a> {
+    pub(crate) view: &'a dyn Snapshot,
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) by: &'a Principal,
+    pub(crate) until: Timestamp,
+    pub(crate) serial: &'a mut u64,
+}
+
+impl Manager {
+    /// Opens a file to read it.
+    pub(crate) fn open_to_read(&mut self, now: Now, by: &Principal, asked: &OpenToRead) -> Result<Grant> {
+        let found = place::find(&self.view()?, by, &asked.place)?;
+        place::require_file(&found)?;
+        by.require(found.file, &found.inode, Wanted::READ)?;
+        self.granting(now, by)?.grant(found, false)
+    }
+
+    /// Capabilities for each of several files again.
+    pub(crate) fn renew(&mut self, now: Now, by: &Principal, asked: &Renew) -> Result<Grants> {
+        if asked.files.len() > MOST_RENEWED {
+            return Err(Error::usage(format!(
+                "{} files cannot be renewed at a time, and {MOST_RENEWED} are the most; ask several times",
+                asked.files.len()
+            )));
+        }
+        let mut grants = Vec::with_capacity(asked.files.len());
+        for renewed in &asked.files {
+            grants.push(match self.grant(now, by, renewed.file, renewed.write) {
+                Ok(grant) => Granted { grant: Some(grant), error: None },
+                Err(error) => Granted { grant: None, error: Some(error) },
+            });
+        }
+        Ok(Grants { grants })
+    }
+
+    /// Capabilities for a file; to write it, this client has to have it open.
+    pub(crate) fn grant(&mut self, now: Now, by: &Principal, file: FileId, write: bool) -> Result<Grant> {
+        let view = self.view()?;
+        let found = place::find(&view, by, &Place::of(file))?;
+        place::require_file(&found)?;
+        if write {
+            let writers: Option<Writers> = view.read(&keys::writers(file))?;
+            let is_open = |Writers(writers): &Writers| writers.iter().any(|writer| writer.client == by.client);
+            if !writers.as_ref().is_some_and(is_open) {
+                return Err(Error::stale(format!(
+                    "client {:x} does not have {file} open to write any more; open it again",
+                    by.client
+                )));
+            }
+        } else {
+            by.require(file, &found.inode, Wanted::READ)?;
+        }
+        self.granting(now, by)?.grant(found, write)
+    }
+}
+
+impl Granting<'_> {
+    fn grant(&mut self, found: Found, write: bool) -> Result<Grant> {
+        let Found { file, inode } = found;
+        let Layout { striping, targets } = self.view.require(&keys::layout(file))?;
+        let attributes = &inode.attributes;
+        let mut rights = Rights::GET_ATTRIBUTES;
+        // Parity is computed from what is there: whoever writes it reads.
+        if !write || striping.raid() == Raid::Five || self.by.may(attributes, Wanted::READ) {
+            rights = rights | Rights::READ;
+        }
+        if write {
+            rights = rights | Rights::WRITE | Rights::TRUNCATE | Rights::SET_ATTRIBUTES | Rights::CREATE;
+        }
+        let mut components = Vec::with_capacity(targets.len());
+        for (component, target) in (0..).zip(targets) {
+            let (key, epoch) = self.cluster.signing(target);
+            *self.serial += 1;
+            let object = object(attributes.volume, file, component);
+            let capability = Capability {
+                cluster: self.cluster.id,
+                target,
+                client: self.by.client,
+                object,
+                version: attributes.version,
+                epoch,
+                rights,
+                bytes: 0..u64::MAX,
+                until: self.until,
+                key: key.version(),
+                serial: *self.serial,
+            };
+            let secret = Hidden(key.secret(&capability).to_bytes().to_vec());
+            components.push(Component { target, object, capability: capability.to_bytes().to_vec(), secret });
+        }
+        Ok(Grant { entry: inode.entry(file), write, striping, components, until: self.until })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,277 @@
+use crate::principal::Principal;
+use crate::testing::{CLUSTER, Stage, create, report, root, targets_of, user};
+use forebay_model::Bytes;
+use forebay_model::layout::Raid;
+use forebay_model::{Kind, ObjectId, Result, TargetId};
+use forebay_wire::capability::{Keyring, Nonces, Rights, Said, Secret, TargetKey, Wanted};
+use forebay_wire::control::cluster::{Order, Reported, RollKeys, SetTarget, TargetState};
+use forebay_wire::control::files::{Close, Grant, OpenToRead, OpenToWrite, Renew, Renewed, Revoke};
+use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile, SetAttributes};
+use forebay_wire::control::volumes::Policy;
+use forebay_wire::control::{Change, Question, Reply};
+use forebay_wire::{Command, RequestId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const NONCES: Nonces = Nonces { client: [1; 16], node: [2; 16] };
+
+/// Targets as they would check capabilities, with what the manager tells them.
+struct Targets(BTreeMap<TargetId, Keyring>);
+
+impl Targets {
+    fn new() -> Targets {
+        let all = (1..=5).flat_map(targets_of);
+        Targets(all.map(|target| (target, Keyring::new(CLUSTER, target, [9; 32]))).collect())
+    }
+
+    fn told(&mut self, reported: &Reported) -> Vec<(TargetId, Order)> {
+        let mut orders = Vec::new();
+        for told in &reported.targets {
+            assert_eq!(told.refused, None);
+            let keyring = self.0.get_mut(&told.target).unwrap();
+            keyring.advance(reported.epoch, reported.least_epoch);
+            for key in &told.keys {
+                keyring.roll(TargetKey::from_bytes(key.version, key.key.0.clone().try_into().unwrap()));
+            }
+            orders.extend(told.orders.iter().map(|order| (told.target, *order)));
+        }
+        orders
+    }
+
+    /// What the target of a grant's component says to a command by whoever has the grant.
+    fn check(
+        &self,
+        stage: &Stage,
+        grant: &Grant,
+        component: usize,
+        rights: Rights,
+        version: Option<u64>,
+    ) -> Result<()> {
+        let component = &grant.components[component];
+        let said = Said {
+            nonces: &NONCES,
+            request: RequestId(7),
+            command: Command(48),
+            body: b"body",
+            payload: (1, Bytes(2)),
+        };
+        let secret = Secret::from_bytes(component.secret.0.clone().try_into().unwrap());
+        let wanted = Wanted { object: component.object, version, rights, bytes: 0..4096 };
+        let capability = component.capability.clone().try_into().unwrap();
+        self.0[&component.target].check(&capability, secret.prove(&said), &said, &wanted, stage.now.wall).map(drop)
+    }
+}
+
+fn stage() -> (Stage, Targets) {
+    let (mut stage, mut targets) = (Stage::new(), Targets::new());
+    heartbeat(&mut stage, &mut targets);
+    (stage, targets)
+}
+
+/// All nodes report, with what their targets have heard of.
+fn heartbeat(stage: &mut Stage, targets: &mut Targets) -> Vec<(TargetId, Order)> {
+    let mut orders = Vec::new();
+    for node in 1..=5 {
+        orders.extend(targets.told(&stage.report(&report(node)).unwrap()));
+    }
+    orders
+}
+
+fn made(stage: &mut Stage, by: &Principal, path: &str) -> Grant {
+    let create = CreateFile { place: Place::path(path), mode: 0o640, exclusive: true, policy: None, open: true };
+    grant(stage.change(by, Change::CreateFile(create)).unwrap())
+}
+
+fn grant(reply: Reply) -> Grant {
+    match reply {
+        Reply::Grant(grant) => grant,
+        other => panic!("{other:?} is no grant"),
+    }
+}
+
+fn read(stage: &mut Stage, by: &Principal, file: FileId) -> Result<Grant> {
+    stage.ask(by, &Question::OpenToRead(OpenToRead { place: Place::of(file) })).map(grant)
+}
+
+fn renew(stage: &mut Stage, by: &Principal, file: FileId, write: bool) -> Result<Grant> {
+    let question = Question::Renew(Renew { files: vec![Renewed { file, write }] });
+    let Reply::Grants(mut grants) = stage.ask(by, &question).unwrap() else { panic!("no grants") };
+    let granted = grants.grants.remove(0);
+    granted.grant.ok_or_else(|| granted.error.unwrap())
+}
+
+#[test]
+fn what_is_granted_is_taken_by_the_targets_and_for_nothing_else() {
+    let (mut stage, targets) = stage();
+    let grant = made(&mut stage, &root(), "a");
+    assert_eq!(grant.components.len(), 10);
+    assert_eq!(grant.components[3].object, ObjectId { volume: 1, object: grant.entry.file.0 << 12 | 3 });
+    for component in 0..10 {
+        for rights in [Rights::READ, Rights::WRITE, Rights::CREATE, Rights::TRUNCATE] {
+            targets.check(&stage, &grant, component, rights, None).unwrap();
+            targets.check(&stage, &grant, component, rights, Some(1)).unwrap();
+        }
+        let denied = targets.check(&stage, &grant, component, Rights::REMOVE, Some(1)).unwrap_err();
+        assert_eq!(denied.kind, Kind::Forbidden);
+    }
+    let mut swapped = grant.clone();
+    swapped.components[0].object = grant.components[1].object;
+    assert_eq!(targets.check(&stage, &swapped, 0, Rights::READ, None).unwrap_err().kind, Kind::Forbidden);
+    let reads = read(&mut stage, &root(), grant.entry.file).unwrap();
+    targets.check(&stage, &reads, 0, Rights::READ, Some(1)).unwrap();
+    assert_eq!(targets.check(&stage, &reads, 0, Rights::WRITE, Some(1)).unwrap_err().kind, Kind::Forbidden);
+    stage.pass(Duration::from_secs(300));
+    assert_eq!(targets.check(&stage, &grant, 0, Rights::READ, Some(1)).unwrap_err().kind, Kind::Stale);
+    let again = renew(&mut stage, &root(), grant.entry.file, true).unwrap();
+    targets.check(&stage, &again, 0, Rights::WRITE, Some(1)).unwrap();
+    let serials =
+        |grant: &Grant| grant.components.iter().map(|it| it.capability[104..112].to_vec()).collect::<Vec<_>>();
+    assert!(serials(&again).iter().all(|serial| !serials(&grant).contains(serial)));
+}
+
+#[test]
+fn only_whom_the_mode_allows_gets_a_grant_and_who_writes_without_parity_does_not_read() {
+    let (mut stage, targets) = stage();
+    let (owner, member, other) = (user(5), Principal { groups: vec![5], ..user(6) }, user(7));
+    let open = |mode| SetAttributes {
+        place: Place::path(""),
+        mode: Some(mode),
+        owner: None,
+        group: None,
+        size: None,
+        modified: None,
+        accessed: None,
+    };
+    stage.root(Change::SetAttributes(open(0o777))).unwrap();
+    let file = made(&mut stage, &owner, "a").entry.file;
+    assert!(read(&mut stage, &member, file).is_ok());
+    assert_eq!(read(&mut stage, &other, file).unwrap_err().kind, Kind::Forbidden);
+    let write = Change::OpenToWrite(OpenToWrite { place: Place::of(file) });
+    assert_eq!(stage.change(&member, write.clone()).unwrap_err().kind, Kind::Forbidden);
+    assert_eq!(stage.change(&other, write).unwrap_err().kind, Kind::Forbidden);
+    assert_eq!(read(&mut stage, &root(), FileId::ROOT).unwrap_err().kind, Kind::Usage);
+    // A drop box: whoever writes there reads nothing.
+    for (path, raid, kind) in [("zero", Raid::Zero, Some(Kind::Forbidden)), ("five", Raid::Five, None)] {
+        let policy = Some(Policy { raid, ..Policy::default() });
+        let create = CreateFile { place: Place::path(path), mode: 0o622, exclusive: true, policy, open: false };
+        stage.change(&owner, Change::CreateFile(create)).unwrap();
+        let write = Change::OpenToWrite(OpenToWrite { place: Place::path(path) });
+        let granted = grant(stage.change(&other, write).unwrap());
+        targets.check(&stage, &granted, 0, Rights::WRITE, None).unwrap();
+        assert_eq!(targets.check(&stage, &granted, 0, Rights::READ, None).err().map(|error| error.kind), kind);
+    }
+}
+
+#[test]
+fn to_write_a_file_has_to_be_open_and_what_is_removed_is_renewed_for_nobody() {
+    let (mut stage, _) = stage();
+    let file = made(&mut stage, &root(), "a").entry.file;
+    let other = Principal::root(2);
+    assert_eq!(renew(&mut stage, &other, file, true).unwrap_err().kind, Kind::Stale);
+    assert!(renew(&mut stage, &other, file, false).is_ok());
+    stage.restart();
+    assert!(renew(&mut stage, &root(), file, true).is_ok());
+    stage.root(Change::Close(Close { file, size: Some(Bytes(5)), modified: None })).unwrap();
+    assert_eq!(renew(&mut stage, &root(), file, true).unwrap_err().kind, Kind::Stale);
+    stage.root(Change::RemoveFile(RemoveFile { place: Place::path("a") })).unwrap();
+    assert_eq!(renew(&mut stage, &root(), file, false).unwrap_err().kind, Kind::Missing);
+    let many = Question::Renew(Renew { files: vec![Renewed { file, write: false }; 65] });
+    assert_eq!(stage.ask(&root(), &many).unwrap_err().kind, Kind::Usage);
+}
+
+#[test]
+fn a_revoked_file_is_fenced_at_each_target_until_that_says_so() {
+    let (mut stage, mut targets) = stage();
+    let before = made(&mut stage, &root(), "a");
+    let file = before.entry.file;
+    stage.root(Change::Revoke(Revoke { file })).unwrap();
+    assert_eq!(stage.change(&user(5), Change::Revoke(Revoke { file })).unwrap_err().kind, Kind::Forbidden);
+    for _ in 0..2 {
+        let mut orders = heartbeat(&mut stage, &mut targets);
+        assert_eq!(orders.len(), 10, "said again as long as nobody has done it");
+        orders.sort();
+        let mut expected: Vec<(TargetId, Order)> = before
+            .components
+            .iter()
+            .map(|it| (it.target, Order { object: it.object, version: 2, remove: false }))
+            .collect();
+        expected.sort();
+        assert_eq!(orders, expected);
+        stage.restart();
+    }
+    // A target that did it has version 2 from then on.
+    assert_eq!(targets.check(&stage, &before, 0, Rights::READ, Some(2)).unwrap_err().kind, Kind::Stale);
+    let after = renew(&mut stage, &root(), file, true).unwrap();
+    targets.check(&stage, &after, 0, Rights::READ, Some(2)).unwrap();
+    for node in 1..=5 {
+        let mut done = report(node);
+        for target in &mut done.targets {
+            let of = before.components.iter().filter(|it| it.target == target.target);
+            target.carried_out = of.map(|it| Order { object: it.object, version: 2, remove: false }).collect();
+        }
+        let told = stage.report(&done).unwrap();
+        assert!(targets.told(&told).is_empty());
+    }
+    assert!(heartbeat(&mut stage, &mut targets).is_empty());
+}
+
+#[test]
+fn objects_of_a_removed_file_are_removed_when_no_capability_for_them_counts_any_more() {
+    let (mut stage, mut targets) = stage();
+    made(&mut stage, &root(), "a");
+    // Never written, it has no objects.
+    stage.root(create("b", 0o644)).unwrap();
+    for path in ["a", "b"] {
+        stage.root(Change::RemoveFile(RemoveFile { place: Place::path(path) })).unwrap();
+    }
+    stage.pass(Duration::from_secs(299));
+    assert!(heartbeat(&mut stage, &mut targets).is_empty());
+    stage.pass(Duration::from_secs(1));
+    let orders = heartbeat(&mut stage, &mut targets);
+    assert!(orders.len() == 10 && orders.iter().all(|(_, order)| order.remove));
+    // A target that is gone removes nothing any more.
+    let (gone, _) = orders[0];
+    stage.root(Change::SetTarget(SetTarget { target: gone, state: TargetState::Gone })).unwrap();
+    stage.manager.tick(stage.now).unwrap();
+    let view = stage.manager.view().unwrap();
+    let pairs = view.scan(b"O", b"P", 9).unwrap();
+    let left: crate::records::Orders = crate::records::decode(&pairs[0].0, &pairs[0].1).unwrap();
+    assert_eq!(left.pending.len(), 9);
+}
+
+#[test]
+fn rolled_keys_are_used_when_the_target_has_them_and_old_ones_end_at_the_second_roll() {
+    let (mut stage, mut targets) = stage();
+    let before = made(&mut stage, &root(), "a");
+    let (file, target) = (before.entry.file, before.components[0].target);
+    for (roll, is_good) in [(Some(target), true), (None, false)] {
+        stage.root(Change::RollKeys(RollKeys { target: roll })).unwrap();
+        // Nobody is refused in between: what is made now is of a key that the target has.
+        let between = read(&mut stage, &root(), file).unwrap();
+        targets.check(&stage, &between, 0, Rights::READ, Some(1)).unwrap();
+        heartbeat(&mut stage, &mut targets);
+        let after = read(&mut stage, &root(), file).unwrap();
+        targets.check(&stage, &after, 0, Rights::READ, Some(1)).unwrap();
+        assert_eq!(targets.check(&stage, &before, 0, Rights::READ, Some(1)).is_ok(), is_good);
+        // The others were rolled once in all.
+        targets.check(&stage, &before, 1, Rights::READ, Some(1)).unwrap();
+    }
+    stage.restart();
+    let after = read(&mut stage, &root(), file).unwrap();
+    targets.check(&stage, &after, 0, Rights::READ, Some(1)).unwrap();
+}
+
+#[test]
+fn when_everything_is_revoked_only_what_is_made_later_counts() {
+    let (mut stage, mut targets) = stage();
+    let before = made(&mut stage, &root(), "a");
+    stage.root(Change::RevokeAll).unwrap();
+    let after = read(&mut stage, &root(), before.entry.file).unwrap();
+    assert_eq!(targets.check(&stage, &after, 0, Rights::READ, Some(1)).unwrap_err().kind, Kind::Busy);
+    heartbeat(&mut stage, &mut targets);
+    assert_eq!(targets.check(&stage, &before, 0, Rights::READ, Some(1)).unwrap_err().kind, Kind::Stale);
+    targets.check(&stage, &after, 0, Rights::READ, Some(1)).unwrap();
+    stage.restart();
+    let after = read(&mut stage, &root(), before.entry.file).unwrap();
+    targets.check(&stage, &after, 0, Rights::READ, Some(1)).unwrap();
+}

@@ -1,0 +1,411 @@
+//! A plain tree that does what the manager should, without anything durable.
+
+use crate::principal::Principal;
+use forebay_model::Kind;
+use forebay_wire::control::Change;
+use forebay_wire::control::names::{Attributes, FileId, FileKind, Place};
+use std::collections::{BTreeMap, BTreeSet};
+
+type Result<T> = std::result::Result<T, Kind>;
+
+/// What a change did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Did {
+    Done,
+    Entry(u64),
+    Opened(u64),
+    Volume(u64, u64),
+    Left(Vec<u64>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) parent: u64,
+    pub(super) directory: bool,
+    pub(super) mode: u32,
+    pub(super) owner: u32,
+    pub(super) group: u32,
+    pub(super) size: u64,
+    pub(super) volume: u64,
+    pub(super) children: BTreeMap<String, u64>,
+}
+
+/// The tree, and what else is remembered. Volumes are their hard quotas in bytes and files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Model {
+    pub(super) nodes: BTreeMap<u64, Node>,
+    pub(super) volumes: BTreeMap<u64, (Option<u64>, Option<u64>)>,
+    pub(super) writers: BTreeMap<u64, BTreeSet<u64>>,
+    pub(super) left: BTreeSet<u64>,
+    pub(super) next: u64,
+    pub(super) next_volume: u64,
+}
+
+impl Default for Model {
+    fn default() -> Model {
+        let root = Node {
+            parent: 1,
+            directory: true,
+            mode: 0o755,
+            owner: 0,
+            group: 0,
+            size: 0,
+            volume: 1,
+            children: BTreeMap::new(),
+        };
+        Model {
+            nodes: BTreeMap::from([(1, root)]),
+            volumes: BTreeMap::from([(1, (None, None))]),
+            writers: BTreeMap::new(),
+            left: BTreeSet::new(),
+            next: 2,
+            next_volume: 2,
+        }
+    }
+}
+
+const MODE_BITS: u32 = 0o7777;
+
+impl Model {
+    /// Takes over what was seen of a file or directory.
+    pub(super) fn see(&mut self, seen: &Attributes, file: FileId, parent: FileId) {
+        let node = Node {
+            parent: parent.0,
+            directory: seen.kind == FileKind::Directory,
+            mode: seen.mode,
+            owner: seen.owner,
+            group: seen.group,
+            size: seen.size.0,
+            volume: seen.volume,
+            children: BTreeMap::new(),
+        };
+        assert_eq!(self.nodes.insert(file.0, node), None, "{file} is there twice");
+    }
+
+    /// Whether everything that can be seen is the same.
+    pub(super) fn is_like(&self, other: &Model) -> bool {
+        self == other
+    }
+
+    /// Bytes and files of a volume.
+    pub(super) fn usage(&self, volume: u64) -> (u64, u64) {
+        let inside = || self.nodes.values().filter(|node| node.volume == volume);
+        (inside().map(|node| node.size).sum(), inside().count() as u64)
+    }
+
+    fn may(&self, by: &Principal, file: u64, bits: u32) -> Result<()> {
+        let node = &self.nodes[&file];
+        let shift = match node {
+            node if node.owner == by.user => 6,
+            node if by.groups.contains(&node.group) => 3,
+            _ => 0,
+        };
+        if by.user == 0 || node.mode >> shift & bits == bits { Ok(()) } else { Err(Kind::Forbidden) }
+    }
+
+    fn names(place: &Place) -> Result<Vec<&str>> {
+        let path = if place.from.0 == 1 { place.path.strip_prefix('/').unwrap_or(&place.path) } else { &place.path };
+        let names: Vec<&str> = if path.is_empty() { Vec::new() } else { path.split('/').collect() };
+        let is_bad = |name: &&str| matches!(*name, "" | "." | "..") || name.contains('\0') || name.len() > 255;
+        if names.iter().any(is_bad) { Err(Kind::Usage) } else { Ok(names) }
+    }
+
+    fn start(&self, by: &Principal, from: u64) -> Result<u64> {
+        let mut at = self.nodes.get(&from).ok_or(Kind::Missing)?.parent;
+        if from == 1 {
+            return Ok(from);
+        }
+        loop {
+            self.may(by, at, 1)?;
+            if at == 1 {
+                return Ok(from);
+            }
+            at = self.nodes[&at].parent;
+        }
+    }
+
+    fn walk(&self, by: &Principal, mut at: u64, names: &[&str]) -> Result<u64> {
+        for name in names {
+            self.directory(at)?;
+            self.may(by, at, 1)?;
+            at = *self.nodes[&at].children.get(*name).ok_or(Kind::Missing)?;
+        }
+        Ok(at)
+    }
+
+    fn find(&self, by: &Principal, place: &Place) -> Result<u64> {
+        let names = Self::names(place)?;
+        let start = self.start(by, place.from.0)?;
+        self.walk(by, start, &names)
+    }
+
+    fn slot(&self, by: &Principal, place: &Place) -> Result<(u64, String, Option<u64>)> {
+        let names = Self::names(place)?;
+        let (name, way) = names.split_last().ok_or(Kind::Usage)?;
+        let start = self.start(by, place.from.0)?;
+        let directory = self.walk(by, start, way)?;
+        self.directory(directory)?;
+        self.may(by, directory, 1)?;
+        Ok((directory, name.to_string(), self.nodes[&directory].children.get(*name).copied()))
+    }
+
+    fn is_within(&self, mut file: u64, directory: u64) -> bool {
+        while file != directory && file != 1 {
+            file = self.nodes[&file].parent;
+        }
+        file == directory
+    }
+
+    fn directory(&self, file: u64) -> Result<()> {
+        if self.nodes[&file].directory { Ok(()) } else { Err(Kind::Usage) }
+    }
+
+    fn file(&self, file: u64) -> Result<()> {
+        if self.nodes[&file].directory { Err(Kind::Usage) } else { Ok(()) }
+    }
+
+    fn removable(&self, by: &Principal, directory: u64, file: u64) -> Result<()> {
+        self.may(by, directory, 3)?;
+        let owns = |file: u64| by.user == 0 || self.nodes[&file].owner == by.user;
+        let is_kept = self.nodes[&directory].mode & 0o1000 != 0 && !owns(directory) && !owns(file);
+        if is_kept { Err(Kind::Forbidden) } else { Ok(()) }
+    }
+
+    /// Whether a volume may have so many more.
+    fn room(&self, volume: u64, bytes: u64, files: u64) -> Result<()> {
+        let (used_bytes, used_files) = self.usage(volume);
+        let (hard_bytes, hard_files) = self.volumes[&volume];
+        let is_over = bytes > 0 && hard_bytes.is_some_and(|most| used_bytes + bytes > most)
+            || files > 0 && hard_files.is_some_and(|most| used_files + files > most);
+        if is_over { Err(Kind::Full) } else { Ok(()) }
+    }
+
+    fn make(&mut self, slot: (u64, String), directory: bool, mode: u32, owner: (u32, u32), volume: u64) -> u64 {
+        let file = self.next;
+        self.next += 1;
+        let (owner, group) = owner;
+        let node = Node { parent: slot.0, directory, mode, owner, group, size: 0, volume, children: BTreeMap::new() };
+        self.nodes.insert(file, node);
+        self.nodes.get_mut(&slot.0).unwrap().children.insert(slot.1, file);
+        file
+    }
+
+    fn unmake(&mut self, directory: u64, name: &str) {
+        let file = self.nodes.get_mut(&directory).unwrap().children.remove(name).unwrap();
+        self.nodes.remove(&file);
+        self.writers.remove(&file);
+        self.left.remove(&file);
+    }
+
+    fn empty(&self, directory: u64, file: u64) -> Result<()> {
+        if self.nodes[&file].volume != self.nodes[&directory].volume {
+            return Err(Kind::Usage);
+        }
+        if self.nodes[&file].children.is_empty() { Ok(()) } else { Err(Kind::Refused) }
+    }
+
+    fn resize(&mut self, file: u64, size: u64) -> Result<()> {
+        let node = &self.nodes[&file];
+        self.room(node.volume, size.saturating_sub(node.size), 0)?;
+        self.nodes.get_mut(&file).unwrap().size = size;
+        Ok(())
+    }
+
+    fn open(&mut self, by: &Principal, file: u64) -> Result<Did> {
+        let volume = self.nodes[&file].volume;
+        if self.volumes[&volume].0.is_some_and(|most| self.usage(volume).0 >= most) {
+            return Err(Kind::Full);
+        }
+        self.writers.entry(file).or_default().insert(by.client);
+        Ok(Did::Opened(file))
+    }
+
+    /// Does a change, or nothing.
+    pub(super) fn carry_out(&mut self, by: &Principal, change: &Change) -> Result<Did> {
+        let before = self.clone();
+        let did = self.attempt(by, change);
+        if did.is_err() {
+            *self = before;
+        }
+        did
+    }
+
+    fn attempt(&mut self, by: &Principal, change: &Change) -> Result<Did> {
+        let root = || if by.user == 0 { Ok(()) } else { Err(Kind::Forbidden) };
+        let good = |mode: u32| if mode & !MODE_BITS == 0 { Ok(()) } else { Err(Kind::Usage) };
+        let mine = (by.user, by.groups[0]);
+        match change {
+            Change::CreateFile(asked) => {
+                let (directory, name, there) = self.slot(by, &asked.place)?;
+                if let Some(file) = there {
+                    if asked.exclusive {
+                        return Err(Kind::Exists);
+                    }
+                    self.file(file)?;
+                    if !asked.open {
+                        return Ok(Did::Entry(file));
+                    }
+                    self.may(by, file, 2)?;
+                    return self.open(by, file);
+                }
+                self.may(by, directory, 3)?;
+                let volume = self.nodes[&directory].volume;
+                self.room(volume, 0, 1)?;
+                good(asked.mode)?;
+                let file = self.make((directory, name), false, asked.mode, mine, volume);
+                if asked.open { self.open(by, file) } else { Ok(Did::Entry(file)) }
+            }
+            Change::MakeDirectory(asked) => {
+                let (directory, name, there) = self.slot(by, &asked.place)?;
+                if there.is_some() {
+                    return Err(Kind::Exists);
+                }
+                self.may(by, directory, 3)?;
+                let volume = self.nodes[&directory].volume;
+                self.room(volume, 0, 1)?;
+                good(asked.mode)?;
+                Ok(Did::Entry(self.make((directory, name), true, asked.mode, mine, volume)))
+            }
+            Change::SetAttributes(asked) => {
+                let file = self.find(by, &asked.place)?;
+                let owns = by.user == 0 || self.nodes[&file].owner == by.user;
+                if asked.mode.is_some() && !owns {
+                    return Err(Kind::Forbidden);
+                }
+                let node = self.nodes.get_mut(&file).unwrap();
+                if let Some(owner) = asked.owner.filter(|owner| *owner != node.owner) {
+                    root()?;
+                    node.owner = owner;
+                }
+                if let Some(group) = asked.group.filter(|group| *group != node.group) {
+                    if by.user != 0 && !(node.owner == by.user && by.groups.contains(&group)) {
+                        return Err(Kind::Forbidden);
+                    }
+                    node.group = group;
+                }
+                if let Some(mode) = asked.mode {
+                    good(mode)?;
+                    node.mode = mode;
+                }
+                if let Some(size) = asked.size {
+                    self.may(by, file, 2)?;
+                    self.file(file)?;
+                    self.resize(file, size.0)?;
+                }
+                Ok(Did::Entry(file))
+            }
+            Change::Rename(asked) => {
+                let (from, name, moved) = self.slot(by, &asked.from)?;
+                let (to, new, there) = self.slot(by, &asked.to)?;
+                let moved = moved.ok_or(Kind::Missing)?;
+                self.removable(by, from, moved)?;
+                self.may(by, to, 3)?;
+                if self.nodes[&from].volume != self.nodes[&to].volume {
+                    return Err(Kind::Refused);
+                }
+                if self.nodes[&moved].directory && self.is_within(to, moved) {
+                    return Err(Kind::Usage);
+                }
+                if there == Some(moved) {
+                    return Ok(Did::Entry(moved));
+                }
+                if let Some(replaced) = there {
+                    if asked.exclusive {
+                        return Err(Kind::Exists);
+                    }
+                    self.removable(by, to, replaced)?;
+                    match (self.nodes[&moved].directory, self.nodes[&replaced].directory) {
+                        (true, true) => self.empty(to, replaced)?,
+                        (false, false) => {}
+                        _ => return Err(Kind::Usage),
+                    }
+                    self.unmake(to, &new);
+                }
+                self.nodes.get_mut(&from).unwrap().children.remove(&name);
+                self.nodes.get_mut(&to).unwrap().children.insert(new, moved);
+                self.nodes.get_mut(&moved).unwrap().parent = to;
+                Ok(Did::Entry(moved))
+            }
+            Change::RemoveFile(asked) => {
+                let (directory, name, there) = self.slot(by, &asked.place)?;
+                let file = there.ok_or(Kind::Missing)?;
+                self.file(file)?;
+                self.removable(by, directory, file)?;
+                self.unmake(directory, &name);
+                Ok(Did::Done)
+            }
+            Change::RemoveDirectory(asked) => {
+                let (directory, name, there) = self.slot(by, &asked.place)?;
+                let file = there.ok_or(Kind::Missing)?;
+                self.directory(file)?;
+                self.removable(by, directory, file)?;
+                self.empty(directory, file)?;
+                self.unmake(directory, &name);
+                Ok(Did::Done)
+            }
+            Change::CreateVolume(asked) => {
+                root()?;
+                let (directory, name, there) = self.slot(by, &asked.place)?;
+                if there.is_some() {
+                    return Err(Kind::Exists);
+                }
+                let volume = self.next_volume;
+                self.next_volume += 1;
+                let file = self.make((directory, name), true, asked.mode, (asked.owner, asked.group), volume);
+                let quota = (asked.quota.hard_bytes.map(|bytes| bytes.0), asked.quota.hard_files);
+                self.volumes.insert(volume, quota);
+                Ok(Did::Volume(volume, file))
+            }
+            Change::RemoveVolume(asked) => {
+                root()?;
+                let (directory, name, there) = self.slot(by, &asked.place)?;
+                let file = there.ok_or(Kind::Missing)?;
+                let volume = self.nodes[&file].volume;
+                if volume == self.nodes[&directory].volume {
+                    return Err(Kind::Usage);
+                }
+                if !self.nodes[&file].children.is_empty() {
+                    return Err(Kind::Refused);
+                }
+                self.unmake(directory, &name);
+                self.volumes.remove(&volume);
+                Ok(Did::Done)
+            }
+            Change::OpenToWrite(asked) => {
+                let file = self.find(by, &asked.place)?;
+                self.file(file)?;
+                self.may(by, file, 2)?;
+                self.open(by, file)
+            }
+            Change::Close(asked) => {
+                let file = asked.file.0;
+                let writers = self.writers.get_mut(&file).ok_or(Kind::Missing)?;
+                if !writers.remove(&by.client) {
+                    return Err(Kind::Missing);
+                }
+                if writers.is_empty() {
+                    self.writers.remove(&file);
+                }
+                asked.size.map_or(Ok(()), |size| self.resize(file, size.0))?;
+                Ok(Did::Entry(file))
+            }
+            Change::ClientGone(asked) => {
+                root()?;
+                let gone = asked.client;
+                let files = self.writers.iter().filter(|(_, clients)| clients.contains(&gone));
+                let files: Vec<u64> = files.map(|(file, _)| *file).collect();
+                for file in &files {
+                    self.writers.get_mut(file).unwrap().remove(&gone);
+                    self.left.insert(*file);
+                }
+                self.writers.retain(|_, clients| !clients.is_empty());
+                Ok(Did::Left(files))
+            }
+            Change::Scrubbed(asked) => {
+                root()?;
+                if self.left.remove(&asked.file.0) { Ok(Did::Done) } else { Err(Kind::Missing) }
+            }
+            other => panic!("the model knows nothing of {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Under which keys things are kept. The first byte says what it is; numbers are big-endian, so that keys are in their
+//! order. Bytes: `docs/format/metadata.md`.
+
+use forebay_model::TargetId;
+use forebay_wire::control::names::FileId;
+
+/// The cluster: [`crate::records::Meta`].
+pub(crate) const META: &[u8] = b"M";
+/// Which manager is the one: [`crate::records::Term`].
+pub(crate) const TERM: &[u8] = b"T";
+/// Epochs of the cluster's map: [`crate::records::Epochs`].
+pub(crate) const EPOCHS: &[u8] = b"E";
+/// The numbers that are given next: [`crate::records::Next`].
+pub(crate) const NEXT: &[u8] = b"X";
+
+/// A file or directory: [`crate::records::Inode`].
+pub(crate) fn inode(file: FileId) -> Vec<u8> {
+    numbered(b'I', file.0)
+}
+
+/// A name in a directory: [`crate::records::Named`].
+pub(crate) fn name(directory: FileId, name: &str) -> Vec<u8> {
+    let mut key = numbered(b'D', directory.0);
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+/// What comes behind every name of a directory.
+pub(crate) fn behind_names(directory: FileId) -> Vec<u8> {
+    behind(numbered(b'D', directory.0))
+}
+
+/// Where the bytes of a file lie: [`crate::records::Layout`].
+pub(crate) fn layout(file: FileId) -> Vec<u8> {
+    numbered(b'L', file.0)
+}
+
+/// A volume: [`crate::records::VolumeRecord`].
+pub(crate) fn volume(volume: u64) -> Vec<u8> {
+    numbered(b'V', volume)
+}
+
+/// A user: [`crate::records::UserRecord`].
+pub(crate) fn user(user: u32) -> Vec<u8> {
+    let mut key = vec![b'U'];
+    key.extend_from_slice(&user.to_be_bytes());
+    key
+}
+
+/// The user of a name: [`crate::records::UserNumber`].
+pub(crate) fn user_name(name: &str) -> Vec<u8> {
+    let mut key = vec![b'u'];
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+/// An access key: [`crate::records::KeyRecord`].
+pub(crate) fn access_key(key: u64) -> Vec<u8> {
+    numbered(b'K', key)
+}
+
+/// A client: [`crate::records::ClientRecord`].
+pub(crate) fn client(client: u64) -> Vec<u8> {
+    numbered(b'C', client)
+}
+
+/// What a client was answered: [`crate::records::Remembered`].
+pub(crate) fn remembered(client: u64, slot: u16) -> Vec<u8> {
+    let mut key = numbered(b'R', client);
+    key.extend_from_slice(&slot.to_be_bytes());
+    key
+}
+
+/// What comes behind everything that a client was answered.
+pub(crate) fn behind_remembered(client: u64) -> Vec<u8> {
+    behind(numbered(b'R', client))
+}
+
+/// Who has a file open to write: [`crate::records::Writers`].
+pub(crate) fn writers(file: FileId) -> Vec<u8> {
+    numbered(b'W', file.0)
+}
+
+/// A file that has to be scrubbed: [`crate::records::ToScrub`].
+pub(crate) fn to_scrub(file: FileId) -> Vec<u8> {
+    numbered(b'S', file.0)
+}
+
+/// What targets have to do with the objects of a file: [`crate::records::Orders`].
+pub(crate) fn orders(file: FileId) -> Vec<u8> {
+    numbered(b'O', file.0)
+}
+
+/// A node: [`crate::records::NodeRecord`].
+pub(crate) fn node(node: u64) -> Vec<u8> {
+    numbered(b'N', node)
+}
+
+/// A target: [`crate::records::TargetRecord`].
+pub(crate) fn target(target: TargetId) -> Vec<u8> {
+    let mut key = vec![b'G'];
+    key.extend_from_slice(&target.0.to_be_bytes());
+    key
+}
+
+/// Everything whose key begins with this byte: from the first, and before the second.
+pub(crate) fn all(prefix: u8) -> (Vec<u8>, Vec<u8>) {
+    (vec![prefix], vec![prefix + 1])
+}
+
+/// The number behind the first byte of a key; 0 if there is none, which no number is.
+pub(crate) fn number(key: &[u8]) -> u64 {
+    key.get(1..9).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes)
+}
+
+/// The target of a key of [`target`]; `None` if it is another key.
+pub(crate) fn target_of(key: &[u8]) -> Option<TargetId> {
+    let bytes = key.get(1..)?.try_into().ok()?;
+    Some(TargetId(u128::from_be_bytes(bytes)))
+}
+
+/// The user of a key of [`user`]; `None` if it is another key.
+pub(crate) fn user_of(key: &[u8]) -> Option<u32> {
+    let bytes = key.get(1..)?.try_into().ok()?;
+    Some(u32::from_be_bytes(bytes))
+}
+
+fn numbered(prefix: u8, number: u64) -> Vec<u8> {
+    let mut key = Vec::with_capacity(24);
+    key.push(prefix);
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// The first key behind all those that begin with `key`, whose first byte is no 255.
+fn behind(mut key: Vec<u8>) -> Vec<u8> {
+    while key.last() == Some(&u8::MAX) {
+        key.pop();
+    }
+    if let Some(last) = key.last_mut() {
+        *last += 1;
+    }
+    key
+}

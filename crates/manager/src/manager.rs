@@ -1,0 +1,302 @@
+//! The state machine: a batch of changes is one commit, and what it answers is durable.
+//!
+//! Always: at most one manager changes an engine. Each opening raises the term durably, and every transaction has the
+//! condition that the term is still its own. After a commit that failed it is unknown what is there, so this manager
+//! refuses everything from then on, and another one has to be opened.
+
+use crate::chance;
+use crate::cluster::{Cluster, Effect};
+use crate::draft::{Batch, Draft, View};
+use crate::engine::{Condition, Engine, Outcome, Snapshot, Transaction, Write};
+use crate::grant::Granting;
+use crate::keys;
+use crate::operations::Operation;
+use crate::principal::Principal;
+use crate::records::{
+    Answer, Epochs, Inode, KeyRecord, Meta, Next, Term, UserNumber, UserRecord, VolumeRecord, encode,
+};
+use crate::remembered;
+use forebay_env::Random;
+use forebay_model::{Bytes, Error, Kind, Moment, Result, Timestamp};
+use forebay_wire::control::access::{Hidden, IssuedKey, ROOT_USER};
+use forebay_wire::control::names::{Attributes, FileId, FileKind};
+use forebay_wire::control::volumes::{Policy, Quota};
+use forebay_wire::control::{Call, Reply};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The volume in which the root of everything is.
+const FIRST_VOLUME: u64 = 1;
+/// What people call root.
+const ROOT_NAME: &str = "root";
+/// The longest life of a capability.
+const LONGEST_LIFE: Duration = Duration::from_secs(300);
+
+/// Both times: the wall's is data, the monotonic one decides who is late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Wall time.
+    pub wall: Timestamp,
+    /// Monotonic time.
+    pub moment: Moment,
+}
+
+/// How long things are waited for, or kept.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How long a capability counts: five minutes at most.
+    pub life: Duration,
+    /// A node that has not reported for so long is down.
+    pub node_timeout: Duration,
+    /// A client that has not asked for anything for so long is gone. More than `life`.
+    pub client_timeout: Duration,
+    /// So long it is remembered what a client was answered.
+    pub remember: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            life: LONGEST_LIFE,
+            node_timeout: Duration::from_secs(30),
+            client_timeout: 2 * LONGEST_LIFE,
+            remember: Duration::from_secs(24 * 3600),
+        }
+    }
+}
+
+/// A change, and who asks for it.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// Who.
+    pub by: Principal,
+    /// What, under which number.
+    pub call: Call,
+}
+
+/// The manager of a cluster.
+pub struct Manager {
+    pub(crate) engine: Box<dyn Engine>,
+    /// What is committed; `None` after a commit that failed, and while one is under way.
+    view: Option<Box<dyn Snapshot>>,
+    pub(crate) cluster: Cluster,
+    pub(crate) random: Rc<dyn Random>,
+    pub(crate) settings: Settings,
+    fence: Condition,
+    /// What is told to tell capabilities from one another: the term above, a count below.
+    pub(crate) serial: u64,
+    /// When clients were heard of last.
+    pub(crate) seen: BTreeMap<u64, Moment>,
+    pub(crate) rounds: crate::tick::Rounds,
+}
+
+impl Manager {
+    /// Makes a cluster in an engine that has none, and a key for root. [`Kind::Exists`] if it has one.
+    pub fn create(
+        engine: &mut dyn Engine,
+        cluster: u128,
+        policy: Policy,
+        now: Timestamp,
+        random: &dyn Random,
+    ) -> Result<IssuedKey> {
+        crate::placement::check(&policy)?;
+        let meta = Meta { cluster, root_key: chance::bytes(random) };
+        let key = random.next_u64().max(1);
+        let secret = chance::bytes(random);
+        let attributes = Attributes {
+            kind: FileKind::Directory,
+            mode: 0o755,
+            owner: ROOT_USER,
+            group: 0,
+            size: Bytes(0),
+            entries: 0,
+            created: now,
+            modified: now,
+            accessed: now,
+            changed: now,
+            volume: FIRST_VOLUME,
+            version: 1,
+        };
+        let root = Inode { parent: FileId::ROOT, attributes, written: false };
+        let quota = Quota::default();
+        let volume = VolumeRecord { root: FileId::ROOT, quota, policy, bytes: Bytes(0), files: 1, over_since: None };
+        let user = UserRecord { name: ROOT_NAME.to_string(), groups: vec![0], keys: vec![key] };
+        let issued = KeyRecord { user: ROOT_USER, secret, label: "made with the cluster".to_string(), issued: now };
+        let put = |key: Vec<u8>, value: Result<Vec<u8>>| Ok(Write { key, value: Some(value?) });
+        let writes = [
+            put(keys::META.to_vec(), encode(&meta)),
+            put(keys::TERM.to_vec(), encode(&Term(0))),
+            put(keys::EPOCHS.to_vec(), encode(&Epochs { epoch: 1, least: 1, rolled: 0 })),
+            put(keys::NEXT.to_vec(), encode(&Next { file: FileId::ROOT.0 + 1, volume: FIRST_VOLUME + 1 })),
+            put(keys::inode(FileId::ROOT), encode(&root)),
+            put(keys::volume(FIRST_VOLUME), encode(&volume)),
+            put(keys::user(ROOT_USER), encode(&user)),
+            put(keys::user_name(ROOT_NAME), encode(&UserNumber(ROOT_USER))),
+            put(keys::access_key(key), encode(&issued)),
+        ];
+        let writes = writes.into_iter().collect::<Result<_>>()?;
+        let conditions = vec![Condition::Absent(keys::META.to_vec())];
+        match engine.commit(&[Transaction { conditions, writes }])?[..] {
+            [Outcome::Committed] => Ok(IssuedKey { key, secret: Hidden(secret.to_vec()) }),
+            _ => Err(Error::exists("the engine has the metadata of a cluster already; open it, or take another file")),
+        }
+    }
+
+    /// Opens the cluster that an engine has. Whichever manager had it open before may change nothing any more.
+    pub fn open(mut engine: Box<dyn Engine>, random: Rc<dyn Random>, settings: Settings) -> Result<Manager> {
+        if settings.life > LONGEST_LIFE || settings.client_timeout <= settings.life {
+            return Err(Error::usage(format!(
+                "a capability counts for {LONGEST_LIFE:?} at most and a client is gone later than that, and not {:?} and \
+                 {:?}; set other times",
+                settings.life, settings.client_timeout
+            )));
+        }
+        let view = engine.snapshot()?;
+        let meta: Option<Meta> = view.read(keys::META)?;
+        let Some(meta) = meta else {
+            return Err(Error::missing("the engine has no metadata of a cluster; make one first"));
+        };
+        let before = Condition::Is(keys::TERM.to_vec(), view.get(keys::TERM)?.unwrap_or_default());
+        let Term(term) = view.require(keys::TERM)?;
+        drop(view);
+        let mine = encode(&Term(term + 1))?;
+        let write = Write { key: keys::TERM.to_vec(), value: Some(mine.clone()) };
+        if engine.commit(&[Transaction { conditions: vec![before], writes: vec![write] }])? != [Outcome::Committed] {
+            return Err(superseded());
+        }
+        let view = engine.snapshot()?;
+        let cluster = Cluster::load(&*view, &meta)?;
+        Ok(Manager {
+            engine,
+            view: Some(view),
+            cluster,
+            random,
+            settings,
+            fence: Condition::Is(keys::TERM.to_vec(), mine),
+            serial: (term + 1) << 40,
+            seen: BTreeMap::new(),
+            rounds: crate::tick::Rounds::default(),
+        })
+    }
+
+    /// Carries out changes in their order, all in one commit, and answers each. What is answered is durable.
+    pub fn apply(&mut self, now: Now, calls: &[Asked]) -> Vec<Result<Reply>> {
+        let mut batch = self.batch();
+        let answers: Vec<Result<Answer>> = calls.iter().map(|asked| self.one(&mut batch, now, asked)).collect();
+        if let Err(error) = self.commit(batch) {
+            return calls.iter().map(|_| Err(error.clone())).collect();
+        }
+        let answered = calls.iter().zip(answers);
+        answered.map(|(asked, answer)| self.told(now, &asked.by, answer?)).collect()
+    }
+
+    /// One change of a batch: its answer, and what it does if that is new.
+    fn one(&mut self, batch: &mut Batch, now: Now, asked: &Asked) -> Result<Answer> {
+        let Asked { by, call } = asked;
+        self.seen.insert(by.client, now.moment);
+        let view = self.view.as_deref().ok_or_else(closed)?;
+        let mut draft = Draft::new(view, batch);
+        remembered::require_own(&draft, by)?;
+        let hash = remembered::hash(&call.change)?;
+        if let Some(answer) = remembered::find(&draft, by.client, call.sequence, &hash)? {
+            return Ok(answer);
+        }
+        let mut operation =
+            Operation { draft, by, now, cluster: &self.cluster, random: &*self.random, settings: &self.settings };
+        let answer = match operation.carry_out(&call.change) {
+            Err(error) if is_ours(&error) => return Err(error),
+            Err(error) => {
+                operation.draft.clear();
+                Answer::Error(error)
+            }
+            Ok(answer) => answer,
+        };
+        draft = operation.draft;
+        remembered::remember(&mut draft, by, now.wall, call.sequence, hash, &answer)?;
+        let drafted = draft.ready()?;
+        let effects = batch.take(drafted);
+        self.change(effects);
+        Ok(answer)
+    }
+
+    /// An answer as it is told: with capabilities, if it is about an open file.
+    fn told(&mut self, now: Now, by: &Principal, answer: Answer) -> Result<Reply> {
+        match answer {
+            Answer::Reply(reply) => Ok(reply),
+            Answer::Error(error) => Err(error),
+            Answer::Opened(file) => self.grant(now, by, file, true).map(Reply::Grant),
+        }
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> u128 {
+        self.cluster.id
+    }
+
+    /// Whether this manager may still be asked. Once it may not, another one has to be opened.
+    pub fn is_open(&self) -> bool {
+        self.view.is_some()
+    }
+
+    /// What is committed.
+    pub(crate) fn view(&self) -> Result<&dyn Snapshot> {
+        self.view.as_deref().ok_or_else(closed)
+    }
+
+    /// A batch of nothing yet.
+    pub(crate) fn batch(&self) -> Batch {
+        Batch::new(self.fence.clone())
+    }
+
+    /// Does in memory what drafts say that were taken over.
+    pub(crate) fn change(&mut self, effects: Vec<Effect>) {
+        effects.into_iter().for_each(|effect| self.cluster.change(effect));
+    }
+
+    /// Commits a batch; on an error this manager is closed.
+    pub(crate) fn commit(&mut self, batch: Batch) -> Result<()> {
+        let transactions = batch.finish();
+        if transactions.is_empty() {
+            return self.view().map(drop);
+        }
+        // An engine keeps what a snapshot sees; there is none while it commits, so that it keeps no more than it must.
+        if self.view.take().is_none() {
+            return Err(closed());
+        }
+        let outcomes = self.engine.commit(&transactions)?;
+        if outcomes.contains(&Outcome::Refused) {
+            return Err(superseded());
+        }
+        self.view = Some(self.engine.snapshot()?);
+        Ok(())
+    }
+
+    /// What makes capabilities for somebody.
+    pub(crate) fn granting<'a>(&'a mut self, now: Now, by: &'a Principal) -> Result<Granting<'a>> {
+        let view = self.view.as_deref().ok_or_else(closed)?;
+        Ok(Granting {
+            view,
+            cluster: &self.cluster,
+            by,
+            until: now.wall.after(self.settings.life),
+            serial: &mut self.serial,
+        })
+    }
+}
+
+/// Whether an error is about the metadata, and not about what was asked: then nothing was decided.
+fn is_ours(error: &Error) -> bool {
+    matches!(error.kind, Kind::Device | Kind::Damaged | Kind::Version | Kind::Disconnected)
+}
+
+fn closed() -> Error {
+    Error::disconnected("this manager could not commit, or another one has taken over; ask again when one is open")
+}
+
+fn superseded() -> Error {
+    Error::disconnected("another manager has taken over; ask that one")
+}
+
+#[cfg(test)]
+mod tests;

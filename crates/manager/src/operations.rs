@@ -1,0 +1,86 @@
+//! What each change does: one file an operation.
+//!
+//! Always: an operation reads and writes through its draft alone, so that it does all or nothing; it looks at everything
+//! that may be wrong before it says that it is done.
+
+mod access_keys;
+mod close;
+mod create_file;
+mod inodes;
+mod make_directory;
+mod membership;
+mod open_to_write;
+mod remove;
+mod rename;
+mod revoke;
+mod scrub;
+mod set_attributes;
+mod users;
+mod volumes;
+
+pub(crate) use scrub::left;
+
+use crate::cluster::{Cluster, Effect};
+use crate::draft::Draft;
+use crate::keys;
+use crate::manager::{Now, Settings};
+use crate::principal::Principal;
+use crate::records::{Answer, Epochs};
+use forebay_env::Random;
+use forebay_model::Result;
+use forebay_wire::control::{Change, Reply};
+
+/// A change under way.
+pub(crate) struct Operation<'a> {
+    pub(crate) draft: Draft<'a>,
+    pub(crate) by: &'a Principal,
+    pub(crate) now: Now,
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) random: &'a dyn Random,
+    pub(crate) settings: &'a Settings,
+}
+
+impl Operation<'_> {
+    /// Carries out a change, in its draft.
+    pub(crate) fn carry_out(&mut self, change: &Change) -> Result<Answer> {
+        let done = |()| Answer::Reply(Reply::Done);
+        let entry = |entry| Answer::Reply(Reply::Entry(entry));
+        match change {
+            Change::CreateFile(asked) => self.create_file(asked),
+            Change::MakeDirectory(asked) => self.make_directory(asked).map(entry),
+            Change::SetAttributes(asked) => self.set_attributes(asked).map(entry),
+            Change::Rename(asked) => self.rename(asked).map(entry),
+            Change::RemoveFile(asked) => self.remove_file(asked).map(done),
+            Change::RemoveDirectory(asked) => self.remove_directory(asked).map(done),
+            Change::CreateVolume(asked) => self.create_volume(asked),
+            Change::SetVolume(asked) => self.set_volume(asked),
+            Change::RemoveVolume(asked) => self.remove_volume(asked).map(done),
+            Change::SetUser(asked) => self.set_user(asked).map(done),
+            Change::RemoveUser(asked) => self.remove_user(asked).map(done),
+            Change::IssueKey(asked) => self.issue_key(asked),
+            Change::RevokeKey(asked) => self.revoke_key(asked).map(done),
+            Change::OpenToWrite(asked) => self.open_to_write(asked),
+            Change::Close(asked) => self.close(asked).map(entry),
+            Change::Revoke(asked) => self.revoke(asked).map(done),
+            Change::RevokeAll => self.revoke_all().map(done),
+            Change::ClientGone(asked) => self.client_gone(asked),
+            Change::Scrubbed(asked) => self.scrubbed(asked).map(done),
+            Change::AddNode(asked) => self.add_node(asked).map(done),
+            Change::RemoveNode(asked) => self.remove_node(asked).map(done),
+            Change::SetTarget(asked) => self.set_target(asked).map(done),
+            Change::RollKeys(asked) => self.roll_keys(asked).map(done),
+        }
+    }
+
+    /// The map is another one now.
+    fn raise_epoch(&mut self) -> Result<()> {
+        let epochs = Epochs { epoch: self.cluster.epochs.epoch + 1, ..self.cluster.epochs };
+        self.set_epochs(epochs)
+    }
+
+    fn set_epochs(&mut self, epochs: Epochs) -> Result<()> {
+        self.draft.put(keys::EPOCHS.to_vec(), &epochs)?;
+        self.draft.effect(Effect::Epochs(epochs));
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! Access keys: made of chance, shown once, taken back at any time.
+
+use super::Operation;
+use crate::chance;
+use crate::draft::View;
+use crate::keys;
+use crate::records::{Answer, KeyRecord};
+use forebay_model::{Error, Result};
+use forebay_wire::control::Reply;
+use forebay_wire::control::access::{Hidden, IssueKey, IssuedKey, RevokeKey};
+
+/// The most keys of a user.
+const MOST_KEYS: usize = 64;
+/// The most bytes of a label.
+const MOST_LABEL: usize = 255;
+
+impl Operation<'_> {
+    /// Makes a key for a user.
+    pub(super) fn issue_key(&mut self, asked: &IssueKey) -> Result<Answer> {
+        self.by.require_self(asked.user, "make keys for another user")?;
+        let mut user = self.user_record(asked.user)?;
+        if user.keys.len() >= MOST_KEYS {
+            return Err(Error::refused(format!(
+                "user {} has {} keys, and that is the most; revoke one",
+                asked.user,
+                user.keys.len()
+            )));
+        }
+        if asked.label.len() > MOST_LABEL {
+            return Err(Error::usage(format!(
+                "a label has {} bytes, and {MOST_LABEL} are the most; shorten it",
+                asked.label.len()
+            )));
+        }
+        let mut key = self.random.next_u64();
+        while key == 0 || self.draft.bytes(&keys::access_key(key))?.is_some() {
+            key = self.random.next_u64();
+        }
+        let secret = chance::bytes(self.random);
+        let record = KeyRecord { user: asked.user, secret, label: asked.label.clone(), issued: self.now.wall };
+        self.draft.put(keys::access_key(key), &record)?;
+        user.keys.push(key);
+        self.draft.put(keys::user(asked.user), &user)?;
+        Ok(Answer::Reply(Reply::IssuedKey(IssuedKey { key, secret: Hidden(secret.to_vec()) })))
+    }
+
+    /// Takes a key back: nobody connects with it any more.
+    pub(super) fn revoke_key(&mut self, asked: &RevokeKey) -> Result<()> {
+        let record: Option<KeyRecord> = self.draft.read(&keys::access_key(asked.key))?;
+        // Whose key it is, is told to those alone who may know.
+        let Some(record) = record.filter(|record| self.by.is_root() || record.user == self.by.user) else {
+            return Err(Error::missing(format!("there is no key {:x}; ask for the user's", asked.key)));
+        };
+        let mut user = self.user_record(record.user)?;
+        user.keys.retain(|key| *key != asked.key);
+        self.draft.put(keys::user(record.user), &user)?;
+        self.draft.delete(keys::access_key(asked.key));
+        Ok(())
+    }
+}

@@ -1,0 +1,37 @@
+//! Closing a file that was open to write: what it is now is what its writer says.
+
+use super::Operation;
+use crate::draft::View;
+use crate::keys;
+use crate::place;
+use crate::records::Writers;
+use forebay_model::{Error, Result};
+use forebay_wire::control::files::Close;
+use forebay_wire::control::names::Entry;
+
+impl Operation<'_> {
+    /// Takes this client off the list of those that write a file.
+    pub(super) fn close(&mut self, asked: &Close) -> Result<Entry> {
+        let key = keys::writers(asked.file);
+        let Writers(mut writers) = self.draft.read(&key)?.unwrap_or_default();
+        let there = writers.len();
+        writers.retain(|writer| writer.client != self.by.client);
+        if writers.len() == there {
+            return Err(Error::missing(format!(
+                "client {:x} does not have {} open to write; it may have been taken for gone: open it again",
+                self.by.client, asked.file
+            )));
+        }
+        let mut inode = place::inode(&self.draft, asked.file)?;
+        if let Some(size) = asked.size {
+            self.set_size(&mut inode, size)?;
+        }
+        self.set_modified(&mut inode, asked.modified);
+        self.draft.put(keys::inode(asked.file), &inode)?;
+        match writers.is_empty() {
+            true => self.draft.delete(key),
+            false => self.draft.put(key, &Writers(writers))?,
+        }
+        Ok(inode.entry(asked.file))
+    }
+}

@@ -1,0 +1,115 @@
+//! What operations on names share: making and removing a file or directory, and noting that a directory changed.
+
+use super::Operation;
+use crate::draft::View;
+use crate::keys;
+use crate::place::{Found, Slot, too_deep};
+use crate::quota::{self, Charge};
+use crate::records::{Inode, Layout, MOST_FILES, Named, Next, Orders};
+use forebay_model::{Bytes, Error, Result};
+use forebay_wire::control::names::{Attributes, FileId, FileKind, MOST_DEPTH};
+
+/// The bits of a mode.
+const MODE: u32 = 0o7777;
+
+/// What somebody wants to make.
+pub(super) struct Fresh {
+    pub(super) kind: FileKind,
+    pub(super) mode: u32,
+    pub(super) owner: u32,
+    pub(super) group: u32,
+    pub(super) volume: u64,
+}
+
+impl Operation<'_> {
+    /// Makes a file or directory under a name that is free.
+    pub(super) fn make(&mut self, slot: &Slot<'_>, fresh: Fresh) -> Result<Found> {
+        check_mode(fresh.mode)?;
+        let mut next: Next = self.draft.require(keys::NEXT)?;
+        if next.file >= MOST_FILES {
+            return Err(Error::full("there are no more numbers for files; make another cluster"));
+        }
+        let file = FileId(next.file);
+        next.file += 1;
+        self.draft.put(keys::NEXT.to_vec(), &next)?;
+        let now = self.now.wall;
+        let Fresh { kind, mode, owner, group, volume } = fresh;
+        let attributes = Attributes {
+            kind,
+            mode,
+            owner,
+            group,
+            size: Bytes(0),
+            entries: 0,
+            created: now,
+            modified: now,
+            accessed: now,
+            changed: now,
+            volume,
+            version: 1,
+        };
+        let inode = Inode { parent: slot.directory.file, attributes, written: false };
+        self.draft.put(keys::inode(file), &inode)?;
+        self.draft.put(keys::name(slot.directory.file, slot.name), &Named { file, kind })?;
+        self.entries_changed(slot.directory.file, 1)?;
+        Ok(Found { file, inode })
+    }
+
+    /// Removes a file or an empty directory that is under this name, with all that is kept of it.
+    pub(super) fn unmake(&mut self, slot: &Slot<'_>, found: &Found) -> Result<()> {
+        let Found { file, inode } = found;
+        let attributes = &inode.attributes;
+        self.draft.delete(keys::name(slot.directory.file, slot.name));
+        self.draft.delete(keys::inode(*file));
+        if attributes.kind == FileKind::File {
+            if inode.written {
+                let layout: Layout = self.draft.require(&keys::layout(*file))?;
+                let orders = Orders {
+                    volume: attributes.volume,
+                    version: attributes.version,
+                    remove: true,
+                    due: self.now.wall.after(self.settings.life),
+                    pending: layout.components(),
+                };
+                self.draft.put(keys::orders(*file), &orders)?;
+                self.draft.delete(keys::writers(*file));
+                self.draft.delete(keys::to_scrub(*file));
+            }
+            self.draft.delete(keys::layout(*file));
+        }
+        let charge = Charge { bytes_out: attributes.size, files_out: 1, ..Charge::default() };
+        quota::charge(&mut self.draft, self.now.wall, attributes.volume, charge)?;
+        self.entries_changed(slot.directory.file, -1)
+    }
+
+    /// Notes that a directory has so many more entries.
+    pub(super) fn entries_changed(&mut self, directory: FileId, more: i64) -> Result<()> {
+        let key = keys::inode(directory);
+        let mut inode: Inode = self.draft.require(&key)?;
+        inode.attributes.entries = inode.attributes.entries.saturating_add_signed(more);
+        inode.attributes.modified = self.now.wall;
+        inode.attributes.changed = self.now.wall;
+        self.draft.put(key, &inode)
+    }
+
+    /// [`forebay_model::Kind::Usage`] if no directory may be made in this one.
+    pub(super) fn require_depth(&self, directory: FileId) -> Result<()> {
+        if crate::place::depth(&self.draft, directory)? + 1 >= MOST_DEPTH {
+            return Err(too_deep());
+        }
+        Ok(())
+    }
+}
+
+/// [`forebay_model::Kind::Usage`] if a mode has bits that no mode has.
+pub(super) fn check_mode(mode: u32) -> Result<()> {
+    if mode & !MODE == 0 {
+        return Ok(());
+    }
+    Err(Error::usage(format!("{mode:o} is no mode: its bits are {MODE:o}, in octal")))
+}
+
+/// What is under a name is in the way.
+pub(super) fn exists(slot: &Slot<'_>) -> Error {
+    Error::exists(format!("there is a '{}' in {} already; take another name", slot.name, slot.directory.file))
+}

@@ -1,0 +1,49 @@
+//! Opening a file to write: it is on the durable list of files whose stripes may be half written, until it is closed.
+
+use super::Operation;
+use crate::draft::View;
+use crate::keys;
+use crate::place::{self, Found};
+use crate::principal::Wanted;
+use crate::quota;
+use crate::records::{Answer, Writer, Writers};
+use forebay_model::{Error, Result};
+use forebay_wire::control::files::{MOST_WRITERS, OpenToWrite};
+
+impl Operation<'_> {
+    /// Opens what is at a place.
+    pub(super) fn open_to_write(&mut self, asked: &OpenToWrite) -> Result<Answer> {
+        let found = place::find(&self.draft, self.by, &asked.place)?;
+        self.open_found(found)
+    }
+
+    /// Opens a file that is there, if the mode allows it.
+    pub(super) fn open_found(&mut self, found: Found) -> Result<Answer> {
+        place::require_file(&found)?;
+        self.by.require(found.file, &found.inode, Wanted::WRITE)?;
+        self.opened(found)
+    }
+
+    /// Opens a file, whatever its mode.
+    pub(super) fn opened(&mut self, found: Found) -> Result<Answer> {
+        let Found { file, mut inode } = found;
+        quota::require_bytes(&self.draft, self.now.wall, inode.attributes.volume)?;
+        let key = keys::writers(file);
+        let Writers(mut writers) = self.draft.read(&key)?.unwrap_or_default();
+        if !writers.iter().any(|writer| writer.client == self.by.client) {
+            if writers.len() >= MOST_WRITERS {
+                return Err(Error::busy(format!(
+                    "{} clients write {file}, and that is the most; wait until one closes it",
+                    writers.len()
+                )));
+            }
+            writers.push(Writer { client: self.by.client, since: self.now.wall });
+            self.draft.put(key, &Writers(writers))?;
+        }
+        if !inode.written {
+            inode.written = true;
+            self.draft.put(keys::inode(file), &inode)?;
+        }
+        Ok(Answer::Opened(file))
+    }
+}

@@ -1,0 +1,45 @@
+//! Taking back what was given out: for one file by raising its version, for all by the least epoch that counts.
+
+use super::Operation;
+use crate::draft::View;
+use crate::keys;
+use crate::place::{self, Found};
+use crate::records::{Epochs, Layout, Orders};
+use forebay_model::{Error, Result};
+use forebay_wire::control::files::Revoke;
+use forebay_wire::control::names::Place;
+
+impl Operation<'_> {
+    /// Raises the version of a file, and has its targets told.
+    pub(super) fn revoke(&mut self, asked: &Revoke) -> Result<()> {
+        let Found { file, mut inode } = place::find(&self.draft, self.by, &Place::of(asked.file))?;
+        if !self.by.owns(&inode.attributes) {
+            return Err(Error::forbidden(format!(
+                "user {} may not revoke what was given out for {file}: only user {} and root may; ask them",
+                self.by.user, inode.attributes.owner
+            )));
+        }
+        place::require_file(&Found { file, inode: inode.clone() })?;
+        inode.attributes.version += 1;
+        inode.attributes.changed = self.now.wall;
+        if inode.written {
+            let layout: Layout = self.draft.require(&keys::layout(file))?;
+            let orders = Orders {
+                volume: inode.attributes.volume,
+                version: inode.attributes.version,
+                remove: false,
+                due: self.now.wall,
+                pending: layout.components(),
+            };
+            self.draft.put(keys::orders(file), &orders)?;
+        }
+        self.draft.put(keys::inode(file), &inode)
+    }
+
+    /// Lets no capability count that was made before.
+    pub(super) fn revoke_all(&mut self) -> Result<()> {
+        self.by.require_root("revoke everything")?;
+        let epoch = self.cluster.epochs.epoch + 1;
+        self.set_epochs(Epochs { epoch, least: epoch, ..self.cluster.epochs })
+    }
+}

@@ -1,0 +1,130 @@
+//! On which targets a new file lies.
+//!
+//! Each component is put on a target by chance, in proportion to the space that is free there and to how idle it is: so
+//! targets fill up together, and a new one is not overrun. Always: no two components of a file are on one target; within
+//! a parity group, no node has a second component while another one could take a first.
+
+use crate::cluster::Cluster;
+use crate::records::Layout;
+use forebay_env::Random;
+use forebay_model::layout::{Raid, Striping};
+use forebay_model::{Bytes, Error, Result, TargetId};
+use forebay_wire::control::volumes::Policy;
+use std::collections::BTreeMap;
+
+/// Nothing new is put on a target of which less than one part in so many is free.
+const LEAST_FREE: u64 = 50;
+
+/// A target that may take a component.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Candidate {
+    pub(crate) target: TargetId,
+    pub(crate) node: u64,
+    pub(crate) size: Bytes,
+    pub(crate) free: Bytes,
+    /// In hundredths.
+    pub(crate) load: u8,
+}
+
+impl Candidate {
+    fn has_room(&self) -> bool {
+        self.free.0 > 0 && self.free.0 >= self.size.0 / LEAST_FREE
+    }
+
+    /// In proportion to which it is chosen; not 0.
+    fn weight(&self) -> u64 {
+        let idle = 110 - u64::from(self.load.min(100));
+        // In units of 16 MiB, so that sums over any cluster fit.
+        (self.free.0 >> 24).saturating_mul(idle).clamp(1, 1 << 48)
+    }
+}
+
+/// The fewest targets that a policy takes; [`forebay_model::Kind::Usage`] if its layout cannot be on any number of them.
+fn fewest(policy: &Policy) -> Result<u32> {
+    let width = if policy.raid == Raid::Five { 3 } else { 1 };
+    Ok(Striping::new(policy.raid, policy.unit, width, 1, 1)?.components())
+}
+
+/// [`forebay_model::Kind::Usage`] if no number of targets makes a layout of this.
+pub(crate) fn check(policy: &Policy) -> Result<()> {
+    fewest(policy)?;
+    let targets = if policy.targets == 0 { forebay_model::layout::MOST_COMPONENTS } else { policy.targets };
+    Striping::over(policy.raid, policy.unit, targets).map(drop)
+}
+
+/// The layout of a new file.
+pub(crate) fn place(cluster: &Cluster, policy: &Policy, random: &dyn Random) -> Result<Layout> {
+    let open = cluster.targets.iter().filter(|(_, now)| cluster.is_open(now));
+    let candidates: Vec<Candidate> = open
+        .map(|(target, now)| Candidate {
+            target: *target,
+            node: now.record.node,
+            size: now.record.size,
+            free: now.free,
+            load: now.load,
+        })
+        .collect();
+    choose(policy, candidates, random)
+}
+
+/// The layout of a new file on some of these.
+pub(crate) fn choose(policy: &Policy, candidates: Vec<Candidate>, random: &dyn Random) -> Result<Layout> {
+    let up = candidates.len();
+    let mut left: Vec<Candidate> = candidates.into_iter().filter(Candidate::has_room).collect();
+    let there = left.len() as u32;
+    let wanted = if policy.targets == 0 { there } else { policy.targets.min(there) };
+    let least = fewest(policy)?;
+    if up < least as usize {
+        return Err(Error::refused(format!(
+            "{} takes {least} targets at least, and {up} are up; add targets or start nodes, or take another policy",
+            policy.raid
+        )));
+    }
+    if there < least {
+        return Err(Error::full(format!(
+            "{} takes {least} targets at least, and {there} of the {up} that are up have more than a fiftieth free; remove \
+             something, or add targets",
+            policy.raid
+        )));
+    }
+    if wanted < least {
+        return Err(Error::usage(format!(
+            "{} takes {least} targets at least, and the policy allows {wanted}; allow more, or take another one",
+            policy.raid
+        )));
+    }
+    let striping = Striping::over(policy.raid, policy.unit, wanted)?;
+    let in_group = (striping.width() * striping.raid().copies()) as usize;
+    let mut targets = Vec::with_capacity(striping.components() as usize);
+    let mut of_nodes = BTreeMap::new();
+    for component in 0..striping.components() as usize {
+        if component % in_group == 0 {
+            of_nodes.clear();
+        }
+        let at = draw(&left, &of_nodes, random);
+        let chosen = left.swap_remove(at);
+        *of_nodes.entry(chosen.node).or_insert(0) += 1;
+        targets.push(chosen.target);
+    }
+    Ok(Layout { striping, targets })
+}
+
+/// One of `left`, by weight, of those whose nodes have the fewest components of the group.
+fn draw(left: &[Candidate], of_nodes: &BTreeMap<u64, u32>, random: &dyn Random) -> usize {
+    let has = |candidate: &Candidate| of_nodes.get(&candidate.node).copied().unwrap_or(0);
+    let fewest = left.iter().map(has).min().unwrap_or(0);
+    let fit = || left.iter().enumerate().filter(|(_, candidate)| has(candidate) == fewest);
+    let sum: u64 = fit().map(|(_, candidate)| candidate.weight()).sum();
+    let mut at = random.below(sum.max(1));
+    for (index, candidate) in fit() {
+        let weight = candidate.weight();
+        if at < weight {
+            return index;
+        }
+        at -= weight;
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests;

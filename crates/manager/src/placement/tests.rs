@@ -1,0 +1,94 @@
+use super::{Candidate, check, choose};
+use crate::seeds::{Chance, each};
+use forebay_model::layout::Raid;
+use forebay_model::{Bytes, Kind, TargetId};
+use forebay_wire::control::volumes::Policy;
+use std::collections::{BTreeMap, BTreeSet};
+
+fn candidate(number: u64, node: u64) -> Candidate {
+    let (size, free) = (Bytes::gib(100), Bytes::gib(50));
+    Candidate { target: TargetId(u128::from(number)), node, size, free, load: 0 }
+}
+
+fn cluster(nodes: u64, of_each: u64) -> Vec<Candidate> {
+    (0..nodes * of_each).map(|number| candidate(number, number % nodes)).collect()
+}
+
+fn policy(raid: Raid, targets: u32) -> Policy {
+    Policy { raid, unit: Bytes::kib(64), targets }
+}
+
+#[test]
+fn no_two_components_are_on_one_target_and_nodes_share_a_group_as_evenly_as_they_can() {
+    each(200, |chance| {
+        let (nodes, of_each) = (1 + chance.below(12), 1 + chance.below(5));
+        let raid = [Raid::Zero, Raid::One(2), Raid::One(3), Raid::Five][chance.below(4) as usize];
+        let candidates = cluster(nodes, of_each);
+        let Ok(layout) = choose(&policy(raid, chance.below(20) as u32), candidates.clone(), chance) else { return };
+        layout.striping.check().unwrap();
+        assert_eq!(layout.targets.len(), layout.striping.components() as usize);
+        let different: BTreeSet<_> = layout.targets.iter().collect();
+        assert_eq!(different.len(), layout.targets.len());
+        // The first group has all of the nodes to choose from.
+        let in_group = (layout.striping.width() * raid.copies()) as usize;
+        let mut of_nodes: BTreeMap<u64, usize> = BTreeMap::new();
+        for target in &layout.targets[..in_group] {
+            *of_nodes.entry(target.0 as u64 % nodes).or_default() += 1;
+        }
+        let most = of_nodes.values().max().unwrap();
+        assert_eq!(*most, in_group.div_ceil(nodes as usize), "{of_nodes:?} of {in_group}");
+    });
+}
+
+#[test]
+fn what_the_cluster_cannot_hold_is_refused_with_what_to_do() {
+    let chance = Chance::of(1);
+    let refused = |raid, targets, candidates, kind, says: &str| {
+        let error = choose(&policy(raid, targets), candidates, &chance).unwrap_err();
+        assert_eq!(error.kind, kind, "{error}");
+        assert!(error.message.contains(says), "{error}");
+    };
+    refused(Raid::Five, 10, cluster(2, 1), Kind::Refused, "RAID 5 takes 3 targets at least, and 2 are up; add targets");
+    refused(Raid::One(4), 0, cluster(3, 1), Kind::Refused, "4 copies takes 4 targets at least");
+    refused(Raid::Zero, 0, vec![], Kind::Refused, "0 are up");
+    refused(Raid::Five, 2, cluster(5, 1), Kind::Usage, "the policy allows 2");
+    let mut full = cluster(5, 1);
+    full.iter_mut().take(3).for_each(|candidate| candidate.free = Bytes::gib(1));
+    refused(Raid::Five, 0, full, Kind::Full, "2 of the 5 that are up have more than a fiftieth free");
+    // What is wider than the cluster is as wide as the cluster.
+    let layout = choose(&policy(Raid::Five, 10), cluster(4, 1), &chance).unwrap();
+    assert_eq!(layout.striping.width(), 4);
+}
+
+#[test]
+fn targets_are_chosen_by_chance_in_proportion_to_free_space_and_idleness() {
+    let chance = Chance::of(5);
+    let mut candidates = cluster(4, 1);
+    candidates[1].free = Bytes::gib(25);
+    candidates[2].load = 100;
+    candidates[3].free = Bytes::gib(1);
+    let mut chosen = [0u32; 4];
+    for _ in 0..10_000 {
+        let layout = choose(&policy(Raid::Zero, 1), candidates.clone(), &chance).unwrap();
+        chosen[layout.targets[0].0 as usize] += 1;
+    }
+    // Weights are 50 * 110, 25 * 110 and 50 * 10, of 8750; the last one is too full.
+    assert!((6100..6500).contains(&chosen[0]) && (2950..3350).contains(&chosen[1]), "{chosen:?}");
+    assert!((450..700).contains(&chosen[2]) && chosen[3] == 0, "{chosen:?}");
+}
+
+#[test]
+fn a_policy_that_no_cluster_can_keep_is_refused() {
+    let chance = Chance::of(1);
+    for raid in [Raid::One(0), Raid::One(1), Raid::One(5), Raid::One(u32::MAX)] {
+        assert_eq!(check(&policy(raid, 0)).unwrap_err().kind, Kind::Usage);
+        assert_eq!(choose(&policy(raid, 0), cluster(9, 1), &chance).unwrap_err().kind, Kind::Usage);
+    }
+    for unit in [0, 1, 4095, 4097, u64::MAX] {
+        let policy = Policy { unit: Bytes(unit), ..Policy::default() };
+        assert_eq!(check(&policy).unwrap_err().kind, Kind::Usage);
+        assert_eq!(choose(&policy, cluster(9, 1), &chance).unwrap_err().kind, Kind::Usage);
+    }
+    assert_eq!(check(&policy(Raid::Five, 2)).unwrap_err().kind, Kind::Usage);
+    assert!(check(&policy(Raid::Five, u32::MAX)).is_ok() && check(&policy(Raid::Zero, 0)).is_ok());
+}

@@ -1,0 +1,244 @@
+//! What is kept under the keys, and its bytes: one of the version, then postcard. A version that is newer is refused.
+//! Bytes: `docs/format/metadata.md`.
+
+use forebay_model::layout::Striping;
+use forebay_model::{Bytes, Error, ObjectId, Result, TargetId, Timestamp};
+use forebay_wire::control::Reply;
+use forebay_wire::control::cluster::TargetState;
+use forebay_wire::control::names::{Attributes, Entry, FileId, FileKind};
+use forebay_wire::control::volumes::{Policy, Quota, Volume};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The version of all values.
+pub(crate) const VERSION: u8 = 1;
+/// Numbers of files are below this, so that a component's object has a number of 64 bits.
+pub(crate) const MOST_FILES: u64 = 1 << 52;
+
+/// The cluster; written once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Meta {
+    pub(crate) cluster: u128,
+    pub(crate) root_key: [u8; 32],
+}
+
+/// How often a manager was opened: only the last one may change anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Term(pub(crate) u64);
+
+/// Epochs of the cluster's map, and how often all keys were rolled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Epochs {
+    pub(crate) epoch: u64,
+    pub(crate) least: u64,
+    pub(crate) rolled: u32,
+}
+
+/// The numbers that are given next; none is given twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Next {
+    pub(crate) file: u64,
+    pub(crate) volume: u64,
+}
+
+/// A file or directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Inode {
+    pub(crate) parent: FileId,
+    pub(crate) attributes: Attributes,
+    /// Whether a file was ever open to write: if not, it has no objects.
+    pub(crate) written: bool,
+}
+
+/// What is under a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Named {
+    pub(crate) file: FileId,
+    pub(crate) kind: FileKind,
+}
+
+/// Where the bytes of a file lie.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Layout {
+    pub(crate) striping: Striping,
+    /// One for each component, in their order.
+    pub(crate) targets: Vec<TargetId>,
+}
+
+/// A volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VolumeRecord {
+    pub(crate) root: FileId,
+    pub(crate) quota: Quota,
+    pub(crate) policy: Policy,
+    pub(crate) bytes: Bytes,
+    pub(crate) files: u64,
+    pub(crate) over_since: Option<Timestamp>,
+}
+
+/// A user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct UserRecord {
+    pub(crate) name: String,
+    pub(crate) groups: Vec<u32>,
+    pub(crate) keys: Vec<u64>,
+}
+
+/// The user of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct UserNumber(pub(crate) u32);
+
+/// An access key.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeyRecord {
+    pub(crate) user: u32,
+    pub(crate) secret: [u8; 32],
+    pub(crate) label: String,
+    pub(crate) issued: Timestamp,
+}
+
+/// A client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClientRecord {
+    pub(crate) user: u32,
+    /// When it changed something last, an hour more or less.
+    pub(crate) used: Timestamp,
+}
+
+/// What a client was answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Remembered {
+    pub(crate) sequence: u64,
+    /// The first half of a hash of what it asked for.
+    pub(crate) asked: [u8; 16],
+    pub(crate) answer: Answer,
+}
+
+/// An answer, as it is remembered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    /// Well.
+    Reply(Reply),
+    /// Not well.
+    Error(Error),
+    /// A file is open to write; capabilities for it are not kept, but made anew.
+    Opened(FileId),
+}
+
+/// Who has a file open to write.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Writers(pub(crate) Vec<Writer>);
+
+/// A client that has a file open to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Writer {
+    pub(crate) client: u64,
+    pub(crate) since: Timestamp,
+}
+
+/// A file that has to be scrubbed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ToScrub {
+    pub(crate) since: Timestamp,
+}
+
+/// What targets have to do with the objects of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Orders {
+    pub(crate) volume: u64,
+    pub(crate) version: u64,
+    pub(crate) remove: bool,
+    /// Not told before: until then, capabilities for what is removed count.
+    pub(crate) due: Timestamp,
+    /// Components of which it is not known that it was done, and where they lie.
+    pub(crate) pending: Vec<(u32, TargetId)>,
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NodeRecord {
+    pub(crate) user: u32,
+    pub(crate) address: String,
+    pub(crate) up: bool,
+}
+
+/// A target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TargetRecord {
+    pub(crate) node: u64,
+    pub(crate) state: TargetState,
+    pub(crate) openings: u64,
+    pub(crate) size: Bytes,
+    /// What was free, a twentieth of the size more or less.
+    pub(crate) free: Bytes,
+    /// How often its own key was rolled.
+    pub(crate) rolled: u32,
+}
+
+impl Inode {
+    /// As it is told.
+    pub(crate) fn entry(&self, file: FileId) -> Entry {
+        Entry { file, parent: self.parent, attributes: self.attributes.clone() }
+    }
+
+    /// Whether it is a directory.
+    pub(crate) fn is_directory(&self) -> bool {
+        self.attributes.kind == FileKind::Directory
+    }
+}
+
+impl VolumeRecord {
+    /// As it is told.
+    pub(crate) fn volume(&self, volume: u64) -> Volume {
+        let VolumeRecord { root, quota, policy, bytes, files, over_since } = *self;
+        Volume { volume, root, quota, policy, bytes, files, over_since }
+    }
+}
+
+impl Layout {
+    /// The components, as orders name them.
+    pub(crate) fn components(&self) -> Vec<(u32, TargetId)> {
+        (0..).zip(self.targets.iter().copied()).collect()
+    }
+}
+
+/// The object of a component: twelve bits of its number are the component's, those above are the file's.
+pub(crate) fn object(volume: u64, file: FileId, component: u32) -> ObjectId {
+    ObjectId { volume, object: file.0 << 12 | u64::from(component) }
+}
+
+/// The file and the component of an object.
+pub(crate) fn component_of(object: ObjectId) -> (FileId, u32) {
+    (FileId(object.object >> 12), (object.object & 0xfff) as u32)
+}
+
+/// A value as it is kept.
+pub(crate) fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(128);
+    bytes.push(VERSION);
+    postcard::to_extend(value, bytes)
+        .map_err(|error| Error::usage(format!("metadata cannot be encoded: {error}; ask for less at a time")))
+}
+
+/// A value that is kept under `key`.
+pub(crate) fn decode<T: DeserializeOwned>(key: &[u8], bytes: &[u8]) -> Result<T> {
+    let damaged = |what: &str| {
+        let key = key.escape_ascii();
+        Error::damaged(format!("the metadata under {key} is damaged: {what}; restore it from a backup"))
+    };
+    match bytes.split_first() {
+        Some((&VERSION, rest)) => match postcard::take_from_bytes(rest) {
+            Ok((value, [])) => Ok(value),
+            Ok((_, rest)) => Err(damaged(&format!("{} bytes are too many", rest.len()))),
+            Err(error) => Err(damaged(&error.to_string())),
+        },
+        Some((&version, _)) if version > VERSION => Err(Error::version(format!(
+            "the metadata under {} is of version {version}, and this release knows {VERSION}; use a newer one",
+            key.escape_ascii()
+        ))),
+        _ => Err(damaged("its version is none")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

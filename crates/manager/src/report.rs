@@ -1,0 +1,257 @@
+//! What nodes report of themselves and their targets, and what they are told.
+//!
+//! Always: a target is served by one node; what does not belong to this cluster, or is an older copy of what does, is
+//! refused by itself, and the rest of the report counts. What a target has to do is said until it says that it has.
+
+use crate::cluster::{Effect, TargetNow};
+use crate::draft::{Batch, Draft, View};
+use crate::keys;
+use crate::manager::{Manager, Now};
+use crate::principal::Principal;
+use crate::records::{Epochs, Orders, TargetRecord, component_of, decode, object};
+use forebay_model::{Error, Result, TargetId};
+use forebay_wire::control::access::Hidden;
+use forebay_wire::control::cluster::{
+    MOST_ORDERS, MOST_TARGETS, Order, Report, Reported, TargetReport, TargetState, ToTarget, VersionedKey,
+};
+use forebay_wire::control::names::FileId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most bytes of an address.
+const MOST_ADDRESS: usize = 255;
+/// How many files with orders are looked at for one report.
+const LOOKED_AT: usize = 8192;
+/// What is free is written down when it changed by one part of the size in so many.
+const FREE_PARTS: u64 = 20;
+
+impl Manager {
+    /// Takes a report, and says what the node has to know.
+    pub fn report(&mut self, now: Now, by: &Principal, report: &Report) -> Result<Reported> {
+        self.check_report(by, report)?;
+        let verdicts: Vec<Result<()>> =
+            report.targets.iter().map(|target| self.check_target(report.node, target)).collect();
+        let accepted = || report.targets.iter().zip(&verdicts).filter(|(_, verdict)| verdict.is_ok()).map(|(it, _)| it);
+        let mut batch = self.batch();
+        self.write_down(&mut batch, report, accepted())?;
+        for target in accepted() {
+            for order in &target.carried_out {
+                self.carried_out(&mut batch, target.target, order)?;
+            }
+        }
+        self.commit(batch)?;
+        if let Some(node) = self.cluster.nodes.get_mut(&report.node) {
+            node.reported = Some(now.moment);
+        }
+        let (epoch, rolled) = (self.cluster.epochs.epoch, self.cluster.epochs.rolled);
+        for target in accepted() {
+            if let Some(known) = self.cluster.targets.get_mut(&target.target) {
+                known.free = target.free;
+                known.load = target.load.min(100);
+                // A target that has heard of nothing hears of it with this answer.
+                let newest = 1 + rolled + known.record.rolled;
+                let key = if target.key == 0 { newest } else { target.key };
+                known.heard = Some((if target.epoch == 0 { epoch } else { target.epoch }, key));
+            }
+        }
+        let mut orders = self.orders(now, report.node, accepted().map(|target| target.target).collect())?;
+        let told = report.targets.iter().zip(verdicts).map(|(target, verdict)| ToTarget {
+            target: target.target,
+            keys: if verdict.is_ok() { self.keys_of(target.target) } else { Vec::new() },
+            orders: orders.remove(&target.target).unwrap_or_default(),
+            refused: verdict.err(),
+        });
+        let targets = told.collect();
+        Ok(Reported { epoch: self.cluster.epochs.epoch, least_epoch: self.cluster.epochs.least, targets })
+    }
+
+    /// Whether the report as a whole can be.
+    fn check_report(&self, by: &Principal, report: &Report) -> Result<()> {
+        let missing = || Error::missing(format!("there is no node {:x}; have it added first", report.node));
+        let node = self.cluster.nodes.get(&report.node).ok_or_else(missing)?;
+        if !by.is_root() && by.user != node.record.user {
+            return Err(Error::forbidden(format!(
+                "user {} may not report as node {:x}; take a key of the node's user",
+                by.user, report.node
+            )));
+        }
+        if report.address.is_empty() || report.address.len() > MOST_ADDRESS {
+            return Err(Error::usage(format!(
+                "an address has 1 to {MOST_ADDRESS} bytes, and not {}",
+                report.address.len()
+            )));
+        }
+        let different: BTreeSet<TargetId> = report.targets.iter().map(|target| target.target).collect();
+        if report.targets.len() > MOST_TARGETS || different.len() < report.targets.len() {
+            return Err(Error::usage(format!(
+                "a node has {MOST_TARGETS} different targets at most, and this one reports {}, of which {} are different; \
+                 spread them over nodes",
+                report.targets.len(),
+                different.len()
+            )));
+        }
+        match report.targets.iter().find(|target| target.free > target.size) {
+            Some(target) => Err(Error::usage(format!(
+                "target {} reports {} free of {}; it is broken",
+                target.target, target.free, target.size
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a node may serve a target.
+    fn check_target(&self, node: u64, reported: &TargetReport) -> Result<()> {
+        let target = reported.target;
+        if reported.cluster != self.cluster.id {
+            return Err(Error::usage(format!(
+                "target {target} is of cluster {:032x}, and this is {:032x}; take it to its own, or format it anew",
+                reported.cluster, self.cluster.id
+            )));
+        }
+        if reported.epoch > self.cluster.epochs.epoch {
+            return Err(Error::damaged(format!(
+                "target {target} has heard of epoch {}, and the manager knows of {} only: its metadata is older than the \
+                 target; restore a newer one",
+                reported.epoch, self.cluster.epochs.epoch
+            )));
+        }
+        let Some(TargetNow { record, .. }) = self.cluster.targets.get(&target) else { return Ok(()) };
+        let is_up = self.cluster.nodes.get(&record.node).is_some_and(|node| node.record.up);
+        if record.state == TargetState::Gone {
+            return Err(Error::refused(format!(
+                "target {target} was given up as gone; format it anew, as another one"
+            )));
+        }
+        if record.node != node && is_up {
+            return Err(Error::exists(format!(
+                "target {target} is served by node {:x} already; stop it there, or remove this copy",
+                record.node
+            )));
+        }
+        if reported.openings < record.openings {
+            return Err(Error::stale(format!(
+                "target {target} was opened {} times, and the manager has seen {}: it is an older copy; take the newest one",
+                reported.openings, record.openings
+            )));
+        }
+        Ok(())
+    }
+
+    /// Writes down what is new in a report.
+    fn write_down<'r>(
+        &mut self,
+        batch: &mut Batch,
+        report: &Report,
+        accepted: impl Iterator<Item = &'r TargetReport>,
+    ) -> Result<()> {
+        let Some(node) = self.cluster.nodes.get(&report.node) else { return Ok(()) };
+        let mut draft = Draft::new(self.view()?, batch);
+        let mut is_other_map = false;
+        if !node.record.up || node.record.address != report.address {
+            let mut record = node.record.clone();
+            record.up = true;
+            record.address = report.address.clone();
+            draft.put(keys::node(report.node), &record)?;
+            draft.effect(Effect::Node(report.node, Some(record)));
+            is_other_map = true;
+        }
+        for reported in accepted {
+            let fresh = TargetRecord {
+                node: report.node,
+                state: TargetState::Up,
+                openings: reported.openings,
+                size: reported.size,
+                free: reported.free,
+                rolled: 0,
+            };
+            let known = self.cluster.targets.get(&reported.target).map(|now| &now.record);
+            let mut record = known.map_or_else(|| fresh.clone(), Clone::clone);
+            record.node = report.node;
+            record.openings = reported.openings;
+            record.size = reported.size;
+            if record.free.0.abs_diff(reported.free.0) > reported.size.0 / FREE_PARTS {
+                record.free = reported.free;
+            }
+            if known == Some(&record) {
+                continue;
+            }
+            is_other_map |= known.is_none_or(|known| known.node != record.node || known.size != record.size);
+            draft.put(keys::target(reported.target), &record)?;
+            draft.effect(Effect::Target(reported.target, record));
+        }
+        if is_other_map {
+            let epochs = Epochs { epoch: self.cluster.epochs.epoch + 1, ..self.cluster.epochs };
+            draft.put(keys::EPOCHS.to_vec(), &epochs)?;
+            draft.effect(Effect::Epochs(epochs));
+        }
+        let drafted = draft.ready()?;
+        let effects = batch.take(drafted);
+        self.change(effects);
+        Ok(())
+    }
+
+    /// Takes note that a target did what it had to.
+    fn carried_out(&self, batch: &mut Batch, target: TargetId, order: &Order) -> Result<()> {
+        let (file, component) = component_of(order.object);
+        let mut draft = Draft::new(self.view()?, batch);
+        let key = keys::orders(file);
+        let Some(mut orders) = draft.read::<Orders>(&key)? else { return Ok(()) };
+        let is_this =
+            (orders.volume, orders.version, orders.remove) == (order.object.volume, order.version, order.remove);
+        let there = orders.pending.len();
+        orders.pending.retain(|pending| *pending != (component, target));
+        if !is_this || orders.pending.len() == there {
+            return Ok(());
+        }
+        match orders.pending.is_empty() {
+            true => draft.delete(key),
+            false => draft.put(key, &orders)?,
+        }
+        let drafted = draft.ready()?;
+        batch.take(drafted);
+        Ok(())
+    }
+
+    /// What these targets of a node have to do: a part of it at a time, from where the last report ended.
+    fn orders(&mut self, now: Now, node: u64, targets: BTreeSet<TargetId>) -> Result<BTreeMap<TargetId, Vec<Order>>> {
+        let (first, to) = keys::all(b'O');
+        let told_up_to = self.cluster.nodes.get(&node).map(|node| node.told_up_to.clone()).unwrap_or_default();
+        let from = if told_up_to.is_empty() { first } else { told_up_to };
+        let pairs = self.view()?.scan(&from, &to, LOOKED_AT)?;
+        let mut orders: BTreeMap<TargetId, Vec<Order>> = BTreeMap::new();
+        let mut count = 0;
+        let mut next = Vec::new();
+        let is_last = pairs.len() < LOOKED_AT;
+        for (key, value) in pairs {
+            if count >= MOST_ORDERS {
+                next = key;
+                break;
+            }
+            let there: Orders = decode(&key, &value)?;
+            let file = FileId(keys::number(&key));
+            for (component, target) in there.pending.iter().filter(|(_, target)| targets.contains(target)) {
+                if there.due <= now.wall {
+                    let object = object(there.volume, file, *component);
+                    let order = Order { object, version: there.version, remove: there.remove };
+                    orders.entry(*target).or_default().push(order);
+                    count += 1;
+                }
+            }
+            if !is_last {
+                next = [key.as_slice(), &[0]].concat();
+            }
+        }
+        if let Some(node) = self.cluster.nodes.get_mut(&node) {
+            node.told_up_to = next;
+        }
+        Ok(orders)
+    }
+
+    fn keys_of(&self, target: TargetId) -> Vec<VersionedKey> {
+        let Some(now) = self.cluster.targets.get(&target) else { return Vec::new() };
+        let keys = self.cluster.keys(target, &now.record).into_iter();
+        keys.map(|key| VersionedKey { version: key.version(), key: Hidden(key.to_bytes().to_vec()) }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+use crate::testing::{NODES, Stage, healthy, report, root, targets_of, user};
+use forebay_model::{Bytes, Kind, TargetId};
+use forebay_wire::control::cluster::{
+    AddNode, Map, RemoveNode, Report, Reported, SetTarget, TargetReport, TargetState,
+};
+use forebay_wire::control::{Change, Question, Reply};
+use std::time::Duration;
+
+fn map(stage: &mut Stage) -> Map {
+    match stage.ask(&root(), &Question::Map).unwrap() {
+        Reply::Map(map) => map,
+        other => panic!("{other:?} is no map"),
+    }
+}
+
+/// Why a target was refused, if it was.
+fn refused(reported: &Reported) -> Vec<Option<Kind>> {
+    reported.targets.iter().map(|told| told.refused.as_ref().map(|error| error.kind)).collect()
+}
+
+fn of(node: u64, targets: Vec<TargetReport>) -> Report {
+    Report { targets, ..report(node) }
+}
+
+#[test]
+fn a_node_that_was_added_brings_its_targets_and_is_told_their_keys() {
+    let mut stage = Stage::new();
+    let map = map(&mut stage);
+    assert_eq!((map.nodes.len(), map.targets.len()), (5, 10));
+    assert!(map.nodes.iter().all(|node| node.up));
+    let told = stage.report(&report(1)).unwrap();
+    assert_eq!(told.epoch, map.epoch, "nothing new raises no epoch");
+    assert!(told.targets.iter().all(|told| told.refused.is_none() && told.keys.len() == 1));
+    assert_ne!(told.targets[0].keys, told.targets[1].keys);
+    assert_eq!(stage.report(&report(9)).unwrap_err().kind, Kind::Missing);
+}
+
+#[test]
+fn only_roots_and_the_nodes_own_user_report_and_nonsense_is_refused_as_a_whole() {
+    let mut stage = Stage::empty();
+    stage
+        .root(Change::SetUser(forebay_wire::control::access::User { user: 9, name: "n".into(), groups: vec![] }))
+        .unwrap();
+    assert_eq!(stage.root(Change::AddNode(AddNode { node: 1, user: 8 })).unwrap_err().kind, Kind::Missing);
+    stage.root(Change::AddNode(AddNode { node: 1, user: 9 })).unwrap();
+    let now = stage.now;
+    assert_eq!(stage.manager.report(now, &user(5), &report(1)).unwrap_err().kind, Kind::Forbidden);
+    assert!(stage.manager.report(now, &user(9), &report(1)).is_ok());
+    let bad = [
+        Report { address: String::new(), ..report(1) },
+        Report { address: "a".repeat(256), ..report(1) },
+        of(1, vec![healthy(TargetId(1)), healthy(TargetId(1))]),
+        of(1, (0..101).map(|target| healthy(TargetId(target))).collect()),
+        of(1, vec![TargetReport { free: Bytes::gib(101), ..healthy(TargetId(1)) }]),
+    ];
+    for report in bad {
+        assert_eq!(stage.report(&report).unwrap_err().kind, Kind::Usage);
+    }
+    stage.report(&of(1, (1000..1100).map(|target| healthy(TargetId(target))).collect())).unwrap();
+}
+
+/// Outcomes 8 and 43: foreign disks, older copies, the same one twice.
+#[test]
+fn a_target_that_does_not_belong_is_refused_by_itself() {
+    let mut stage = Stage::new();
+    let [first, second] = targets_of(1);
+    stage.report(&of(1, vec![TargetReport { openings: 5, ..healthy(first) }, healthy(second)])).unwrap();
+    let epoch = map(&mut stage).epoch;
+    let cases = [
+        (1, TargetReport { cluster: 0xbad, ..healthy(first) }, Kind::Usage),
+        (1, TargetReport { openings: 4, ..healthy(first) }, Kind::Stale),
+        (1, TargetReport { epoch: epoch + 1, ..healthy(first) }, Kind::Damaged),
+        (2, TargetReport { openings: 6, ..healthy(first) }, Kind::Exists),
+    ];
+    for (node, bad, kind) in cases {
+        let told = stage.report(&of(node, vec![bad, healthy(targets_of(node)[1])])).unwrap();
+        assert_eq!(refused(&told), [Some(kind), None]);
+        assert!(told.targets[0].keys.is_empty() && told.targets[0].orders.is_empty());
+        assert_eq!(map(&mut stage).targets.iter().find(|target| target.target == first).unwrap().node, 1);
+    }
+    // A target that has heard of an earlier epoch is told of the newest.
+    let told = stage.report(&of(1, vec![TargetReport { epoch: 1, openings: 5, ..healthy(first) }])).unwrap();
+    assert_eq!((refused(&told), told.epoch), (vec![None], epoch));
+    stage.root(Change::SetTarget(SetTarget { target: second, state: TargetState::Gone })).unwrap();
+    assert_eq!(refused(&stage.report(&report(1)).unwrap()), [Some(Kind::Stale), Some(Kind::Refused)]);
+    let back = Change::SetTarget(SetTarget { target: second, state: TargetState::Up });
+    assert_eq!(stage.root(back).unwrap_err().kind, Kind::Refused);
+}
+
+#[test]
+fn a_target_goes_to_another_node_when_its_own_is_down_and_does_not_come_back_by_itself() {
+    let mut stage = Stage::new();
+    let [first, _] = targets_of(1);
+    stage.pass(Duration::from_secs(20));
+    (2..=NODES).for_each(|node| drop(stage.report(&report(node)).unwrap()));
+    stage.pass(Duration::from_secs(11));
+    let before = map(&mut stage).epoch;
+    assert_eq!(stage.manager.tick(stage.now).unwrap().down, [1]);
+    assert_eq!(map(&mut stage).epoch, before + 1);
+    assert_eq!(refused(&stage.report(&of(2, vec![healthy(first)])).unwrap()), [None]);
+    assert_eq!(map(&mut stage).epoch, before + 2);
+    assert_eq!(refused(&stage.report(&report(1)).unwrap()), [Some(Kind::Exists), None]);
+    let epochs: Vec<u64> = (0..3).map(|_| map(&mut stage).epoch).collect();
+    stage.restart();
+    assert_eq!(map(&mut stage).epoch, epochs[0]);
+    let remove = |node| Change::RemoveNode(RemoveNode { node });
+    assert_eq!(stage.root(remove(1)).unwrap_err().kind, Kind::Refused);
+    for target in targets_of(1) {
+        stage.root(Change::SetTarget(SetTarget { target, state: TargetState::Gone })).unwrap();
+    }
+    stage.root(remove(1)).unwrap();
+    assert_eq!(stage.root(remove(1)).unwrap_err().kind, Kind::Missing);
+}
+
+#[test]
+fn nothing_new_is_put_on_what_is_down_draining_failed_or_gone() {
+    let mut stage = Stage::new();
+    let used = |stage: &mut Stage, name: &str| {
+        let file = stage.file(&root(), name, 0o644).unwrap();
+        let question =
+            forebay_wire::control::files::OpenToRead { place: forebay_wire::control::names::Place::of(file) };
+        let Reply::Grant(grant) = stage.ask(&root(), &Question::OpenToRead(question)).unwrap() else {
+            panic!("no grant")
+        };
+        grant.components.iter().map(|it| it.target).collect::<Vec<_>>()
+    };
+    assert_eq!(used(&mut stage, "a").len(), 10);
+    let states = [TargetState::Draining, TargetState::Failed, TargetState::Gone];
+    for (node, state) in (1..).zip(states) {
+        stage.root(Change::SetTarget(SetTarget { target: targets_of(node)[0], state })).unwrap();
+    }
+    stage.pass(Duration::from_secs(31));
+    stage.manager.tick(stage.now).unwrap();
+    let error = stage.file(&root(), "none", 0o644).unwrap_err();
+    assert_eq!(error.kind, Kind::Refused);
+    assert!(error.message.contains("0 are up"), "{error}");
+    (1..=4).for_each(|node| drop(stage.report(&report(node)).unwrap()));
+    let mut targets = used(&mut stage, "b");
+    targets.sort();
+    assert_eq!(targets, [3, 5, 7, 8, 9].map(TargetId));
+}
+
+#[test]
+fn what_is_free_is_remembered_about_right_across_a_restart() {
+    let mut stage = Stage::new();
+    let [first, second] = targets_of(1);
+    let free = |target, free| TargetReport { free: Bytes::gib(free), ..healthy(target) };
+    let epoch = map(&mut stage).epoch;
+    stage.report(&of(1, vec![free(first, 46), free(second, 44)])).unwrap();
+    let shown = |stage: &mut Stage| {
+        let map = map(stage);
+        assert_eq!(map.epoch, epoch, "what is free is no change of the map");
+        [map.targets[0].free, map.targets[1].free]
+    };
+    assert_eq!(shown(&mut stage), [Bytes::gib(46), Bytes::gib(44)]);
+    stage.restart();
+    assert_eq!(shown(&mut stage), [Bytes::gib(50), Bytes::gib(44)]);
+}

@@ -1,0 +1,142 @@
+//! A small cluster for tests: five nodes with two targets each, and time that tests move.
+
+use crate::engine::Memory;
+use crate::manager::{Asked, Manager, Now, Settings};
+use crate::principal::Principal;
+use crate::seeds::Chance;
+use forebay_model::{Bytes, Moment, Result, TargetId, Timestamp};
+use forebay_wire::control::cluster::{AddNode, Report, Reported, TargetReport};
+use forebay_wire::control::names::{CreateFile, Entry, FileId, MakeDirectory, Place, Stat};
+use forebay_wire::control::volumes::Policy;
+use forebay_wire::control::{Call, Change, Question, Reply};
+use std::rc::Rc;
+use std::time::Duration;
+
+pub(crate) const CLUSTER: u128 = 0xc1;
+pub(crate) const NODES: u64 = 5;
+
+/// A manager on an engine in memory.
+pub(crate) struct Stage {
+    pub(crate) engine: Memory,
+    pub(crate) manager: Manager,
+    pub(crate) now: Now,
+    pub(crate) sequence: u64,
+    random: Rc<Chance>,
+}
+
+pub(crate) fn root() -> Principal {
+    Principal::root(1)
+}
+
+/// A user in a group of its own number and in group 50.
+pub(crate) fn user(number: u32) -> Principal {
+    Principal { user: number, groups: vec![number, 50], client: 100 + u64::from(number) }
+}
+
+/// The targets of a node.
+pub(crate) fn targets_of(node: u64) -> [TargetId; 2] {
+    [TargetId(u128::from(node) * 2), TargetId(u128::from(node) * 2 + 1)]
+}
+
+/// A target that is well and half empty.
+pub(crate) fn healthy(target: TargetId) -> TargetReport {
+    TargetReport {
+        target,
+        cluster: CLUSTER,
+        openings: 1,
+        size: Bytes::gib(100),
+        free: Bytes::gib(50),
+        load: 10,
+        epoch: 0,
+        key: 0,
+        carried_out: vec![],
+    }
+}
+
+pub(crate) fn report(node: u64) -> Report {
+    Report { node, address: format!("node{node}:7000"), targets: targets_of(node).map(healthy).to_vec() }
+}
+
+impl Stage {
+    /// Without nodes.
+    pub(crate) fn empty() -> Stage {
+        let random = Rc::new(Chance::of(7));
+        let mut engine = Memory::new();
+        let now = Now { wall: Timestamp(1_800_000_000_000_000_000), moment: Moment(1) };
+        Manager::create(&mut engine, CLUSTER, Policy::default(), now.wall, &*random).unwrap();
+        let manager = Manager::open(Box::new(engine.clone()), random.clone(), Settings::default()).unwrap();
+        Stage { engine, manager, now, sequence: 0, random }
+    }
+
+    /// With nodes that have reported.
+    pub(crate) fn new() -> Stage {
+        let mut stage = Stage::empty();
+        for node in 1..=NODES {
+            stage.root(Change::AddNode(AddNode { node, user: 0 })).unwrap();
+            stage.report(&report(node)).unwrap();
+        }
+        stage
+    }
+
+    pub(crate) fn report(&mut self, report: &Report) -> Result<Reported> {
+        self.manager.report(self.now, &root(), report)
+    }
+
+    /// Another manager, as after a crash.
+    pub(crate) fn restart(&mut self) {
+        self.engine = self.engine.reopened();
+        let engine = Box::new(self.engine.clone());
+        self.manager = Manager::open(engine, self.random.clone(), Settings::default()).unwrap();
+    }
+
+    pub(crate) fn pass(&mut self, span: Duration) {
+        self.now = Now { wall: self.now.wall.after(span), moment: self.now.moment + span };
+    }
+
+    /// A change under a number that nobody had.
+    pub(crate) fn change(&mut self, by: &Principal, change: Change) -> Result<Reply> {
+        self.sequence += 1;
+        self.change_as(by, self.sequence, change)
+    }
+
+    pub(crate) fn change_as(&mut self, by: &Principal, sequence: u64, change: Change) -> Result<Reply> {
+        let asked = Asked { by: by.clone(), call: Call { sequence, change } };
+        self.manager.apply(self.now, &[asked]).remove(0)
+    }
+
+    pub(crate) fn root(&mut self, change: Change) -> Result<Reply> {
+        self.change(&root(), change)
+    }
+
+    pub(crate) fn ask(&mut self, by: &Principal, question: &Question) -> Result<Reply> {
+        self.manager.ask(self.now, by, question)
+    }
+
+    pub(crate) fn stat(&mut self, by: &Principal, place: Place) -> Result<Entry> {
+        match self.ask(by, &Question::Stat(Stat { place }))? {
+            Reply::Entry(entry) => Ok(entry),
+            other => panic!("{other:?} is no answer to stat"),
+        }
+    }
+
+    pub(crate) fn directory(&mut self, by: &Principal, path: &str, mode: u32) -> Result<FileId> {
+        let change = Change::MakeDirectory(MakeDirectory { place: Place::path(path), mode });
+        self.change(by, change).map(entry).map(|entry| entry.file)
+    }
+
+    pub(crate) fn file(&mut self, by: &Principal, path: &str, mode: u32) -> Result<FileId> {
+        self.change(by, create(path, mode)).map(entry).map(|entry| entry.file)
+    }
+}
+
+/// Makes a file that is not there yet.
+pub(crate) fn create(path: &str, mode: u32) -> Change {
+    Change::CreateFile(CreateFile { place: Place::path(path), mode, exclusive: true, policy: None, open: false })
+}
+
+pub(crate) fn entry(reply: Reply) -> Entry {
+    match reply {
+        Reply::Entry(entry) => entry,
+        other => panic!("{other:?} is no entry"),
+    }
+}

@@ -1,0 +1,175 @@
+//! What time alone changes: nodes that are silent are down, clients that are silent are gone, and what was answered long
+//! ago is forgotten. A part of each list at a time, so that a tick takes as long whatever there is.
+
+use crate::cluster::{Effect, TargetNow};
+use crate::draft::{Batch, Draft};
+use crate::engine::Pair;
+use crate::keys;
+use crate::manager::{Manager, Now};
+use crate::operations::left;
+use crate::records::{ClientRecord, Epochs, Orders, Writers, decode};
+use crate::remembered::USED_EVERY;
+use forebay_model::{Moment, Result};
+use forebay_wire::control::cluster::TargetState;
+use forebay_wire::control::names::FileId;
+use std::time::Duration;
+
+/// How much of a list is looked at in a tick.
+const PAGE: usize = 1024;
+/// How much is forgotten of a client at a time.
+const FORGOTTEN: usize = 100;
+
+/// What a tick found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ticked {
+    /// Nodes that are down since now.
+    pub down: Vec<u64>,
+    /// Files that have to be scrubbed since now.
+    pub left: Vec<FileId>,
+    /// Clients that were forgotten.
+    pub forgotten: Vec<u64>,
+}
+
+/// How far each list was looked through; empty: the next tick begins at its first key.
+#[derive(Default)]
+pub(crate) struct Rounds {
+    writers: Vec<u8>,
+    clients: Vec<u8>,
+    orders: Vec<u8>,
+}
+
+impl Manager {
+    /// Does what is due. To be called every few seconds.
+    pub fn tick(&mut self, now: Now) -> Result<Ticked> {
+        let mut ticked = Ticked::default();
+        let mut batch = self.batch();
+        self.late_nodes(&mut batch, now, &mut ticked)?;
+        self.late_clients(&mut batch, now, &mut ticked)?;
+        self.forget(&mut batch, now, &mut ticked)?;
+        self.drop_orders(&mut batch)?;
+        self.commit(batch)?;
+        Ok(ticked)
+    }
+
+    /// Nodes that have not reported in time are down.
+    fn late_nodes(&mut self, batch: &mut Batch, now: Now, ticked: &mut Ticked) -> Result<()> {
+        let timeout = self.settings.node_timeout;
+        let mut late = Vec::new();
+        for (node, state) in &mut self.cluster.nodes {
+            // Since the manager was opened, a node has as long as any other to report.
+            let reported = *state.reported.get_or_insert(now.moment);
+            if state.record.up && now.moment.since(reported) > timeout {
+                late.push((*node, state.record.clone()));
+            }
+        }
+        for (node, mut record) in late {
+            let mut draft = Draft::new(self.view()?, batch);
+            record.up = false;
+            draft.put(keys::node(node), &record)?;
+            draft.effect(Effect::Node(node, Some(record)));
+            let epochs = Epochs { epoch: self.cluster.epochs.epoch + 1, ..self.cluster.epochs };
+            draft.put(keys::EPOCHS.to_vec(), &epochs)?;
+            draft.effect(Effect::Epochs(epochs));
+            let drafted = draft.ready()?;
+            let effects = batch.take(drafted);
+            self.change(effects);
+            ticked.down.push(node);
+        }
+        Ok(())
+    }
+
+    /// What clients that are gone have open to write has to be scrubbed.
+    fn late_clients(&mut self, batch: &mut Batch, now: Now, ticked: &mut Ticked) -> Result<()> {
+        let timeout = self.settings.client_timeout;
+        let mut round = std::mem::take(&mut self.rounds.writers);
+        let page = self.page(b'W', &mut round)?;
+        for (key, value) in page {
+            let Writers(writers) = decode(&key, &value)?;
+            for writer in &writers {
+                self.seen.entry(writer.client).or_insert(now.moment);
+            }
+            let is_late = |seen: &Moment| now.moment.since(*seen) > timeout;
+            let is_gone = |client| self.seen.get(&client).is_some_and(is_late);
+            let file = FileId(keys::number(&key));
+            let mut draft = Draft::new(self.view()?, batch);
+            if left(&mut draft, file, now.wall, is_gone)? {
+                let drafted = draft.ready()?;
+                batch.take(drafted);
+                ticked.left.push(file);
+            }
+        }
+        if round.is_empty() {
+            self.seen.retain(|_, seen| now.moment.since(*seen) <= timeout);
+        }
+        self.rounds.writers = round;
+        Ok(())
+    }
+
+    /// Forgets what clients were answered that have been silent for long.
+    fn forget(&mut self, batch: &mut Batch, now: Now, ticked: &mut Ticked) -> Result<()> {
+        let kept: Duration = self.settings.remember + USED_EVERY;
+        let mut round = std::mem::take(&mut self.rounds.clients);
+        for (key, value) in self.page(b'C', &mut round)? {
+            let record: ClientRecord = decode(&key, &value)?;
+            if now.wall.since(record.used) <= kept {
+                continue;
+            }
+            let client = keys::number(&key);
+            let view = self.view()?;
+            let answers = view.scan(&keys::remembered(client, 0), &keys::behind_remembered(client), FORGOTTEN)?;
+            let mut draft = Draft::new(view, batch);
+            let is_all = answers.len() < FORGOTTEN;
+            answers.into_iter().for_each(|(key, _)| draft.delete(key));
+            if is_all {
+                draft.delete(key);
+                ticked.forgotten.push(client);
+            }
+            let drafted = draft.ready()?;
+            batch.take(drafted);
+        }
+        self.rounds.clients = round;
+        Ok(())
+    }
+
+    /// Targets that are gone have nothing to do any more.
+    fn drop_orders(&mut self, batch: &mut Batch) -> Result<()> {
+        let is_gone = |now: &TargetNow| now.record.state == TargetState::Gone;
+        if !self.cluster.targets.values().any(is_gone) {
+            return Ok(());
+        }
+        let mut round = std::mem::take(&mut self.rounds.orders);
+        for (key, value) in self.page(b'O', &mut round)? {
+            let mut orders: Orders = decode(&key, &value)?;
+            let there = orders.pending.len();
+            orders.pending.retain(|(_, target)| !self.cluster.targets.get(target).is_some_and(is_gone));
+            if orders.pending.len() == there {
+                continue;
+            }
+            let mut draft = Draft::new(self.view()?, batch);
+            match orders.pending.is_empty() {
+                true => draft.delete(key),
+                false => draft.put(key, &orders)?,
+            }
+            let drafted = draft.ready()?;
+            batch.take(drafted);
+        }
+        self.rounds.orders = round;
+        Ok(())
+    }
+
+    /// The next part of a list, and where the one behind it begins.
+    fn page(&self, prefix: u8, round: &mut Vec<u8>) -> Result<Vec<Pair>> {
+        let (first, to) = keys::all(prefix);
+        let from = if round.is_empty() { first } else { std::mem::take(round) };
+        let page = self.view()?.scan(&from, &to, PAGE)?;
+        if page.len() == PAGE
+            && let Some((last, _)) = page.last()
+        {
+            *round = [last.as_slice(), &[0]].concat();
+        }
+        Ok(page)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! What a node tells the manager, again and again, and what it does with the answer: keys, epochs, fences.
+//!
+//! Before the first answer the node has no keys, so nothing is allowed: what it missed while it was away it learns before it
+//! serves. With the manager away it goes on with the keys that it has.
+
+use super::Node;
+use forebay_env::fabric::FabricFuture;
+use forebay_model::{Error, Kind, Result, TargetId};
+use forebay_wire::capability::TargetKey;
+use forebay_wire::command::{Reply, Request, TargetInfo};
+use forebay_wire::control::cluster::{Order, Report, Reported, TargetReport, ToTarget};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How often a node reports.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// A way to the manager, as this node.
+pub trait ToManager {
+    /// Reports.
+    fn report(&self, report: Report) -> FabricFuture<Result<Reported>>;
+}
+
+/// Who a node is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Its number.
+    pub node: u64,
+    /// The cluster that its targets were made for.
+    pub cluster: u128,
+    /// Where clients reach it.
+    pub address: String,
+}
+
+/// What came of a report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heard {
+    /// Targets that may not serve, and why.
+    pub refused: Vec<(TargetId, Error)>,
+    /// The epoch of the cluster's map.
+    pub epoch: u64,
+}
+
+/// What a node has done of what it was told, and has not said yet.
+#[derive(Default)]
+struct Done {
+    carried_out: BTreeMap<TargetId, Vec<Order>>,
+    keys: BTreeMap<TargetId, u32>,
+    epoch: u64,
+}
+
+impl Node {
+    /// Reports for ever; `heard` is told of each answer.
+    pub async fn keep_reporting(
+        self: Rc<Self>,
+        identity: Identity,
+        manager: Rc<dyn ToManager>,
+        heard: impl Fn(Result<Heard>),
+    ) {
+        let mut done = Done::default();
+        loop {
+            let reported = self.report(&identity, &*manager, &mut done).await;
+            let goes_on = !done.carried_out.is_empty();
+            heard(reported);
+            // What was carried out is said at once.
+            if !goes_on {
+                self.env.clock.sleep(EVERY).await;
+            }
+        }
+    }
+
+    async fn report(&self, identity: &Identity, manager: &dyn ToManager, done: &mut Done) -> Result<Heard> {
+        let mut targets = Vec::new();
+        for door in self.targets.borrow().values().cloned().collect::<Vec<_>>() {
+            // One that does not answer is not reported, and so counts as lost.
+            if let Ok(info) = self.info(&door).await {
+                targets.push(self.of_target(identity, &info, done));
+            }
+        }
+        let Identity { node, address, .. } = identity.clone();
+        let reported = match manager.report(Report { node, address, targets }).await {
+            Ok(reported) => reported,
+            Err(error) => {
+                // Nobody knows whether it was heard: it is said again.
+                return Err(error);
+            }
+        };
+        done.carried_out.clear();
+        let mut refused = Vec::new();
+        for told in reported.targets {
+            if let Some(error) = told.refused.clone() {
+                refused.push((told.target, error));
+                continue;
+            }
+            self.obey(identity, told, done).await?;
+        }
+        // Only now: what was revoked before this epoch is fenced.
+        self.keys.advance(reported.epoch, reported.least_epoch);
+        done.epoch = reported.epoch;
+        Ok(Heard { refused, epoch: reported.epoch })
+    }
+
+    fn of_target(&self, identity: &Identity, info: &TargetInfo, done: &Done) -> TargetReport {
+        let memory = 2 * self.bounds.memory.0.max(1);
+        TargetReport {
+            target: info.id,
+            cluster: identity.cluster,
+            openings: info.openings,
+            size: info.size,
+            free: info.free,
+            load: (self.memory_used().0 * 100 / memory).min(100) as u8,
+            epoch: done.epoch,
+            key: done.keys.get(&info.id).copied().unwrap_or(0),
+            carried_out: done.carried_out.get(&info.id).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Does what a target is told: first what was revoked, then the keys.
+    async fn obey(&self, identity: &Identity, told: ToTarget, done: &mut Done) -> Result<()> {
+        let door = self.door(told.target)?;
+        for order in told.orders {
+            let carried_out = match order.remove {
+                false => door.handle.fence(order.object, order.version).await,
+                true => door.handle.remove(order.object).await,
+            };
+            match carried_out {
+                Ok(()) => done.carried_out.entry(told.target).or_default().push(order),
+                // It is told again; others may be carried out meanwhile.
+                Err(error) if matches!(error.kind, Kind::Busy | Kind::Full) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let random = &self.env.random;
+        let mut chance = [0; 32];
+        chance.chunks_exact_mut(8).for_each(|some| some.copy_from_slice(&random.next_u64().to_le_bytes()));
+        self.keys.join(identity.cluster, told.target, chance);
+        for key in told.keys {
+            let bytes = key.key.0[..].try_into();
+            let bytes = bytes.map_err(|_| Error::damaged("the manager sent a key of another length"))?;
+            self.keys.roll(told.target, TargetKey::from_bytes(key.version, bytes));
+            done.keys.insert(told.target, key.version);
+        }
+        Ok(())
+    }
+
+    async fn info(&self, door: &super::TargetDoor) -> Result<TargetInfo> {
+        match door.handle.call_from_task(Request::Info).await? {
+            Reply::Info(mut info) if info.targets.len() == 1 => Ok(info.targets.remove(0)),
+            _ => Err(Error::damaged("a target told of others")),
+        }
+    }
+}

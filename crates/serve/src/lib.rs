@@ -1,0 +1,13 @@
+//! A manager and nodes in one process, and the ways between them that need no network.
+//!
+//! - [`manager`]: a manager on a thread of its own; [`node`]: the targets of a directory on the network.
+//! - [`local`]: how clients and nodes of this process reach the manager.
+//! - [`server`]: all of it, of one directory; [`rack`]: of several, a node each.
+
+pub mod local;
+pub mod manager;
+pub mod node;
+pub mod rack;
+pub mod server;
+
+pub use server::{Server, ServerOptions};

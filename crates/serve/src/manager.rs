@@ -1,0 +1,113 @@
+//! A manager on a thread of its own, over an engine in a file.
+
+use forebay_env::mailbox::mailbox;
+use forebay_env::pipe::pipe;
+use forebay_env::real::file;
+use forebay_env::real::{self, thread};
+use forebay_manager::desk::{self, Desk};
+use forebay_manager::{Manager, Principal, Redb, Settings};
+use forebay_model::{Bytes, Error, Kind, Result};
+use forebay_wire::control::access::IssuedKey;
+use forebay_wire::control::volumes::Policy;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Metadata that is kept in memory.
+const CACHE: Bytes = Bytes::mib(256);
+/// How often the manager is told that time passes.
+const TICK: Duration = Duration::from_secs(1);
+
+/// A manager at work, until it is closed.
+pub struct ManagerHost {
+    desk: Mutex<Option<Desk>>,
+    cluster: u128,
+    /// The key of root, if the cluster was made just now.
+    issued: Option<IssuedKey>,
+    thread: Mutex<Option<thread::JoinHandle<Result<()>>>>,
+}
+
+impl ManagerHost {
+    /// Opens the metadata in `path`, or makes a cluster there whose files are striped by `policy`.
+    pub fn start(path: &Path, policy: Policy) -> Result<ManagerHost> {
+        let (errands, receiver) = mailbox();
+        let (told, mut outcome) = pipe(0);
+        let desk = Desk::new(errands);
+        let ticking = desk.clone();
+        let path: PathBuf = path.to_path_buf();
+        let thread = thread::spawn("manager", move || {
+            real::run_network(move |env| async move {
+                let opened = open(&path, policy, &env);
+                let (mut manager, issued) = match opened {
+                    Ok(opened) => opened,
+                    Err(error) => {
+                        told.send(Err(error), 0).await;
+                        return Ok(());
+                    }
+                };
+                told.send(Ok((manager.cluster(), issued)), 0).await;
+                drop(told);
+                let clock = env.clock.clone();
+                env.spawner.detach(async move {
+                    while ticking.tick() {
+                        clock.sleep(TICK).await;
+                    }
+                });
+                desk::serve(&mut manager, env.clock.clone(), receiver).await
+            })?
+        })?;
+        let gone = || Error::disconnected("the manager's thread ended before it was open");
+        let (cluster, issued) = outcome.receive_blocking().unwrap_or_else(|| Err(gone()))?;
+        Ok(ManagerHost { desk: Mutex::new(Some(desk)), cluster, issued, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// A way to it.
+    pub fn desk(&self) -> Result<Desk> {
+        let desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        desk.clone().ok_or_else(|| Error::disconnected("the manager was closed"))
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> u128 {
+        self.cluster
+    }
+
+    /// The key of root, if the cluster was made just now.
+    pub fn issued(&self) -> Option<&IssuedKey> {
+        self.issued.as_ref()
+    }
+
+    /// Root, as a client that nobody else is.
+    pub fn root(&self) -> Principal {
+        let mut bytes = [0; 8];
+        real::random::fill(&mut bytes);
+        Principal::root(u64::from_le_bytes(bytes).max(1))
+    }
+
+    /// Ends it, when all that was asked is done.
+    pub fn close(&self) -> Result<()> {
+        if let Some(desk) = self.desk.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            desk.end();
+        }
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A thread that panicked has said so.
+        thread.map_or(Ok(()), |thread| thread.join().unwrap_or(Ok(())))
+    }
+}
+
+fn open(path: &Path, policy: Policy, env: &forebay_env::NetworkEnv) -> Result<(Manager, Option<IssuedKey>)> {
+    let known = file::exists(path);
+    let mut engine = Redb::open(path, CACHE)?;
+    let issued = if known {
+        None
+    } else {
+        let mut cluster = u128::from(env.random.next_u64()) << 64;
+        cluster |= u128::from(env.random.next_u64());
+        match Manager::create(&mut engine, cluster, policy, env.clock.wall(), &*env.random) {
+            Ok(issued) => Some(issued),
+            Err(error) if error.kind == Kind::Exists => None,
+            Err(error) => return Err(error),
+        }
+    };
+    Ok((Manager::open(Box::new(engine), env.random.clone(), Settings::default())?, issued))
+}

@@ -1,0 +1,65 @@
+//! Several nodes and their manager in one process: directories with a target or more each, every node on threads of its own,
+//! and all of them on the network of this machine.
+
+use crate::local::LocalControl;
+use crate::manager::ManagerHost;
+use crate::node::NodeHost;
+use forebay_client::files::Files;
+use forebay_client::files::blocking::FilesClient;
+use forebay_client::nodes::{Nodes, PATIENCE};
+use forebay_embedded::{Owned, own};
+use forebay_model::{Bytes, Result};
+use forebay_node::network::Bounds;
+use forebay_wire::control::cluster::AddNode;
+use forebay_wire::control::volumes::Policy;
+use forebay_wire::control::{Call, Change};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// Nodes and their manager.
+pub struct Rack {
+    manager: ManagerHost,
+    nodes: Vec<(NodeHost, Owned)>,
+}
+
+impl Rack {
+    /// Serves what is in `dirs`, a node for each; the manager keeps what it knows in `metadata`.
+    pub fn start(dirs: &[PathBuf], metadata: &Path, policy: Policy, bounds: Bounds) -> Result<Rack> {
+        let manager = ManagerHost::start(metadata, policy)?;
+        let by = manager.root();
+        let mut nodes = Vec::new();
+        for (dir, node) in dirs.iter().zip(1u64..) {
+            let owned = own(dir)?;
+            let change = Change::AddNode(AddNode { node, user: by.user });
+            manager.desk()?.change_blocking(by.clone(), Call { sequence: node, change })?;
+            let identity = (node, manager.cluster());
+            let host = NodeHost::start(owned.host(), "127.0.0.1:0", identity, manager.desk()?, by.clone(), bounds)?;
+            nodes.push((host, owned));
+        }
+        Ok(Rack { manager, nodes })
+    }
+
+    /// The nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeHost> {
+        self.nodes.iter().map(|(node, _)| node)
+    }
+
+    /// The files, for one more client of root, to which `credit` bytes come at once.
+    pub fn files(&self, credit: Bytes) -> Result<FilesClient> {
+        let (desk, by) = (self.manager.desk()?, self.manager.root());
+        FilesClient::start(move |env| async move {
+            let nodes = Nodes::new(env, credit.0 as usize, PATIENCE);
+            Ok(Files::new(nodes, Rc::new(LocalControl::new(desk, by))))
+        })
+    }
+
+    /// Takes nothing in any more, makes everything durable, and ends.
+    pub fn close(self) -> Result<()> {
+        self.nodes.iter().for_each(|(node, _)| node.close());
+        let mut closed = self.manager.close();
+        for (_, owned) in &self.nodes {
+            closed = closed.and(owned.close());
+        }
+        closed
+    }
+}

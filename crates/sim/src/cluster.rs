@@ -1,0 +1,276 @@
+//! Whole clusters in virtual time: a manager, nodes with targets on simulated disks, and clients, each on a machine of its own
+//! in one simulated network. The very code that runs in reality; only the way to the manager is a simpler one.
+//!
+//! Machines crash and come back: their tasks end, their connections are gone, their disks lose what was not flushed, and the
+//! manager's engine keeps what was committed.
+
+mod control;
+
+pub use control::SimControl;
+
+use crate::disk::{DiskSpec, SimDisk};
+use crate::network::{Host, LinkSpec, Network, NetworkSpec};
+use crate::world::World;
+use control::SimReports;
+use forebay_client::files::Files;
+use forebay_client::nodes::Nodes;
+use forebay_env::Env;
+use forebay_env::mailbox::mailbox;
+use forebay_manager::desk::{self, Desk};
+use forebay_manager::{Manager, Memory, Principal, Settings};
+use forebay_model::{Bytes, Profile, TargetId};
+use forebay_node::network::{Bounds, Identity, Node, TargetDoor};
+use forebay_target::Target;
+use forebay_wire::control::Change;
+use forebay_wire::control::cluster::AddNode;
+use forebay_wire::control::volumes::Policy;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Where nodes and the manager listen on their machines.
+const PORT: u16 = 7400;
+/// How often the manager is told that time passes.
+const TICK: Duration = Duration::from_secs(1);
+
+/// What a cluster is made of.
+#[derive(Clone)]
+pub struct ClusterSpec {
+    /// Nodes, each with one target.
+    pub nodes: u32,
+    /// Their disks.
+    pub disk: DiskSpec,
+    /// What the network is made of.
+    pub network: NetworkSpec,
+    /// The link of each node, and of the manager.
+    pub node_link: LinkSpec,
+    /// The link of each client.
+    pub client_link: LinkSpec,
+    /// How files are striped.
+    pub policy: Policy,
+    /// What nodes take on.
+    pub bounds: Bounds,
+    /// How long the manager waits for things.
+    pub settings: Settings,
+    /// How much is in flight to a client.
+    pub credit: Bytes,
+}
+
+/// A cluster in a world.
+pub struct Cluster {
+    world: Rc<World>,
+    spec: ClusterSpec,
+    network: Network,
+    manager: ManagerMachine,
+    nodes: Vec<NodeMachine>,
+    clients: Cell<u64>,
+}
+
+struct ManagerMachine {
+    host: Host,
+    engine: RefCell<Memory>,
+}
+
+struct NodeMachine {
+    host: Host,
+    disk: SimDisk,
+    target: TargetId,
+    node: RefCell<Option<Rc<Node>>>,
+}
+
+impl Cluster {
+    /// Formats the disks and starts everything; nodes have reported when this returns.
+    pub fn new(world: Rc<World>, spec: ClusterSpec) -> Cluster {
+        let network = world.network(spec.network);
+        let host = network.host("manager", spec.node_link);
+        let mut engine = Memory::new();
+        let created = Manager::create(&mut engine, 0xf0_4e_ba_11, spec.policy, world.clock().wall(), &*world.random());
+        created.expect("a fresh engine has no cluster");
+        let manager = ManagerMachine { host, engine: RefCell::new(engine) };
+        let nodes = (0..spec.nodes).map(|number| {
+            let disk = world.disk(spec.disk.clone());
+            let env = world.env(disk.clone());
+            let target = world.run(async move {
+                let geometry = env.device.geometry();
+                let profile = Profile::guess(geometry.size, geometry.rotates);
+                Target::format(env.clone(), profile).await.expect("a healthy disk is formatted");
+                let (superblock, ..) = Target::inspect(env).await.expect("it was formatted");
+                superblock.target
+            });
+            let host = network.host(&format!("node{number}"), spec.node_link);
+            NodeMachine { host, disk, target, node: RefCell::default() }
+        });
+        let nodes = nodes.collect();
+        let cluster = Cluster { world, network, manager, nodes, clients: Cell::new(1000), spec };
+        cluster.start_manager();
+        cluster.add_nodes();
+        (0..cluster.nodes.len()).for_each(|node| cluster.start_node(node));
+        cluster
+    }
+
+    /// The world it is in.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// The network.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// A node's machine.
+    pub fn node_host(&self, node: usize) -> &Host {
+        &self.nodes[node].host
+    }
+
+    /// The manager's machine.
+    pub fn manager_host(&self) -> &Host {
+        &self.manager.host
+    }
+
+    /// A node's disk.
+    pub fn disk(&self, node: usize) -> &SimDisk {
+        &self.nodes[node].disk
+    }
+
+    /// A node's target.
+    pub fn target(&self, node: usize) -> TargetId {
+        self.nodes[node].target
+    }
+
+    /// A node, while it runs.
+    pub fn node(&self, node: usize) -> Option<Rc<Node>> {
+        self.nodes[node].node.borrow().clone()
+    }
+
+    /// Starts the manager on what its engine has.
+    pub fn start_manager(&self) {
+        let env = self.manager.host.env();
+        let (errands, receiver) = mailbox();
+        let desk = Desk::new(errands);
+        let engine = self.manager.engine.borrow().clone();
+        let settings = self.spec.settings.clone();
+        env.spawner.detach({
+            let (env, desk) = (env.clone(), desk.clone());
+            async move {
+                while desk.tick() {
+                    env.clock.sleep(TICK).await;
+                }
+            }
+        });
+        env.spawner.detach(control::listen(env.clone(), PORT, desk));
+        let clock = env.clock.clone();
+        let random = env.random.clone();
+        env.spawner.detach(async move {
+            let mut manager = Manager::open(Box::new(engine), random, settings).expect("the engine has a cluster");
+            drop(desk::serve(&mut manager, clock, receiver).await);
+        });
+    }
+
+    /// The manager's machine stops, and loses what was not committed.
+    pub fn crash_manager(&self) {
+        self.manager.host.crash();
+        let engine = self.manager.engine.borrow().reopened();
+        *self.manager.engine.borrow_mut() = engine;
+    }
+
+    /// The manager's machine is up again.
+    pub fn restart_manager(&self) {
+        self.manager.host.restart();
+        self.start_manager();
+    }
+
+    /// Makes all nodes known.
+    fn add_nodes(&self) {
+        let control = self.control();
+        let count = self.nodes.len() as u64;
+        self.world.run(async move {
+            for node in 1..=count {
+                let change = Change::AddNode(AddNode { node, user: 0 });
+                forebay_client::control::Control::change(&*control, change).await.expect("the manager is there");
+            }
+        });
+    }
+
+    /// Starts a node on its disk, and waits until the manager has heard of it.
+    pub fn start_node(&self, index: usize) {
+        let machine = &self.nodes[index];
+        let network = machine.host.env();
+        let env = Env {
+            device: Rc::new(machine.disk.clone()),
+            clock: network.clock.clone(),
+            random: network.random.clone(),
+            spawner: network.spawner.clone(),
+        };
+        let bounds = self.spec.bounds;
+        let identity = Identity {
+            node: index as u64 + 1,
+            cluster: 0xf0_4e_ba_11,
+            address: format!("{}:{PORT}", machine.host.name()),
+        };
+        let manager = Rc::new(SimReports::new(network.clone(), self.manager_address()));
+        let (told, mut heard) = mailbox();
+        let number = index as u32;
+        network.spawner.clone().detach(async move {
+            let target = Target::open(env.clone()).await.expect("a target opens after any crash");
+            let door = TargetDoor::open(&env, target);
+            let node = Node::new(network.clone(), vec![door], bounds, number);
+            let listening = network.fabric.listen(&identity.address).await.expect("nobody else listens there");
+            network.spawner.detach({
+                let node = node.clone();
+                async move { drop(node.serve(listening).await) }
+            });
+            let mut told = Some((told, node.clone()));
+            let told = RefCell::new(told.take());
+            node.keep_reporting(identity, manager, move |said| {
+                if said.is_ok()
+                    && let Some((told, node)) = told.borrow_mut().take()
+                {
+                    drop(told.send(node));
+                }
+            })
+            .await;
+        });
+        let node = self.world.run(async move { heard.receive().await });
+        *machine.node.borrow_mut() = node;
+    }
+
+    /// A node's machine loses its power, with its disk.
+    pub fn crash_node(&self, index: usize) {
+        let machine = &self.nodes[index];
+        drop(machine.node.borrow_mut().take());
+        machine.host.crash();
+        machine.disk.lose_power();
+    }
+
+    /// A node's machine is up again.
+    pub fn restart_node(&self, index: usize) {
+        self.nodes[index].host.restart();
+        self.start_node(index);
+    }
+
+    /// A client on a machine of its own.
+    pub fn client(&self, name: &str) -> (Host, Files) {
+        let host = self.network.host(name, self.spec.client_link);
+        let control = SimControl::new(host.env(), self.manager_address(), self.next_client());
+        let nodes = Nodes::new(host.env(), self.spec.credit.0 as usize, Duration::from_secs(5));
+        (host, Files::new(nodes, Rc::new(control)))
+    }
+
+    fn control(&self) -> Rc<SimControl> {
+        let host = self.network.host("operator", self.spec.client_link);
+        Rc::new(SimControl::new(host.env(), self.manager_address(), self.next_client()))
+    }
+
+    fn next_client(&self) -> Principal {
+        self.clients.set(self.clients.get() + 1);
+        Principal::root(self.clients.get())
+    }
+
+    fn manager_address(&self) -> String {
+        format!("{}:{PORT}", self.manager.host.name())
+    }
+}
+
+#[cfg(test)]
+mod tests;
