@@ -33,11 +33,16 @@ type Answers = dyn Fn(&Who, Asked) -> HandlerFuture<Reply> + Send + Sync;
 
 /// Keys with their secrets and users; shared with the test, which may take some back.
 #[derive(Clone)]
-pub(crate) struct Keys(Arc<Mutex<BTreeMap<u64, ([u8; 32], u32)>>>);
+pub(crate) struct Keys(Arc<Mutex<BTreeMap<u64, Known>>>);
+
+struct Known {
+    secret: [u8; 32],
+    user: u32,
+}
 
 impl Keys {
     pub(crate) fn new() -> Keys {
-        Keys(Arc::new(Mutex::new(BTreeMap::from([(KEY, (SECRET, 7)), (80, ([8; 32], 8))]))))
+        Keys(Arc::new(Mutex::new(BTreeMap::from([(KEY, Known { secret: SECRET, user: 7 })]))))
     }
 
     pub(crate) fn revoke(&self, key: u64) {
@@ -46,8 +51,8 @@ impl Keys {
 
     fn user(&self, hello: &Hello, challenge: &Challenge, proven: &Proven) -> Option<u32> {
         let keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (secret, user) = keys.get(&hello.key)?;
-        is_same(&proof(secret, hello, challenge), &proven.proof).then_some(*user)
+        let known = keys.get(&hello.key)?;
+        is_same(&proof(&known.secret, hello, challenge), &proven.proof).then_some(known.user)
     }
 }
 

@@ -106,7 +106,8 @@ enum Until {
 }
 
 impl<P: Send + Sync + 'static> ControlServer<P> {
-    /// Listens at `address` (`host:port`; port 0 is any that is free), and has everything answered by `handler`.
+    /// Listens at `address` (`host:port`; port 0 is any that is free), and has everything answered by `handler`. It holds
+    /// up its caller until it listens.
     /// [`forebay_model::Kind::Usage`] if somebody beyond this machine could reach it without TLS.
     pub fn start<H>(address: &str, handler: H, options: ServerOptions) -> Result<ControlServer<P>>
     where
