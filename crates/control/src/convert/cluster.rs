@@ -1,0 +1,27 @@
+//! Nodes, targets and what a node reports, as messages.
+
+use super::{enums, messages};
+use forebay_wire::control::cluster::{
+    AddNode, Map, Node, Order, RemoveNode, Report, Reported, RollKeys, SetTarget, Target, TargetReport, TargetState,
+    ToTarget, VersionedKey,
+};
+
+enums! {
+    TargetState { Up, Draining, Failed, Gone }
+}
+
+messages! {
+    AddNode as AddNode { node, user }
+    RemoveNode as RemoveNode { node }
+    SetTarget as SetTarget { target, state }
+    RollKeys as RollKeys { target }
+    Report as ReportRequest { node, address, targets }
+    TargetReport as TargetReport { target, cluster, openings, size, free, load, epoch, key, carried_out }
+    Reported as Reported { epoch, least_epoch, targets }
+    ToTarget as ToTarget { target, refused, keys, orders }
+    VersionedKey as VersionedKey { version, key }
+    Order as Order { object, version, remove }
+    Map as Map { cluster, epoch, least_epoch, nodes, targets }
+    Node as Node { node, user, address, up }
+    Target as Target { target, node, state, size, free, load, key }
+}

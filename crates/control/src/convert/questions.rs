@@ -1,0 +1,10 @@
+//! What changes nothing, as a message.
+
+use super::unions;
+use forebay_wire::control::Question;
+
+unions! {
+    Question as question { Stat, List, Keys, OpenToRead, Renew, OpenFiles, Unscrubbed }
+    empty { Volumes: AskVolumes, Users: AskUsers, Map: AskMap }
+    lists {}
+}

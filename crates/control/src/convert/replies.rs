@@ -1,0 +1,10 @@
+//! What is answered, as a message.
+
+use super::unions;
+use forebay_wire::control::Reply;
+
+unions! {
+    Reply as reply { Entry, Page, Volume, IssuedKey, Grant, Grants, OpenFiles, Unscrubbed, Map }
+    empty { Done: Done }
+    lists { Volumes: Volumes { volumes }, Users: Users { users }, Keys: KeyList { keys } }
+}

@@ -1,0 +1,209 @@
+//! Connections, and the session that each may have.
+//!
+//! Always: a connection has one challenge at most, which is answered once, and one session at most, which no other
+//! connection can use. A session of a principal that was taken back while it was being made is not made.
+
+use crate::status::no_session;
+use forebay_env::real::random;
+use forebay_model::Moment;
+use forebay_wire::control::access::{Challenge, Hello};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tonic::Status;
+
+/// What shows that a request is of a session.
+pub(crate) type Token = [u8; 16];
+
+/// A connection, as its requests see it.
+pub(crate) struct Connection<P> {
+    state: Mutex<State<P>>,
+}
+
+struct State<P> {
+    greeting: Option<Greeting>,
+    session: Option<Session<P>>,
+}
+
+/// What was said before there is a session.
+pub(crate) struct Greeting {
+    /// By the client.
+    pub(crate) hello: Hello,
+    /// By the manager.
+    pub(crate) challenge: Challenge,
+}
+
+struct Session<P> {
+    token: Token,
+    by: Arc<P>,
+    /// When something was asked last.
+    used: Moment,
+}
+
+impl<P> Connection<P> {
+    fn new() -> Connection<P> {
+        Connection { state: Mutex::new(State { greeting: None, session: None }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<P>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a challenge until it is answered; one that was before is void.
+    pub(crate) fn greet(&self, hello: Hello, challenge: Challenge) {
+        self.lock().greeting = Some(Greeting { hello, challenge });
+    }
+
+    /// The challenge that is to be answered: only once.
+    pub(crate) fn take_greeting(&self) -> Result<Greeting, Status> {
+        let greeting = self.lock().greeting.take();
+        greeting.ok_or_else(|| no_session("nothing was asked on this connection that could be proven; say hello first"))
+    }
+
+    /// Who asks, if this is the token of a session that is not over.
+    pub(crate) fn session(&self, token: &[u8], now: Moment, idle: Duration) -> Result<Arc<P>, Status> {
+        let mut state = self.lock();
+        let session = state.session.as_mut().filter(|session| session.token == token);
+        let Some(session) = session else {
+            return Err(no_session("this connection has no such session; authenticate"));
+        };
+        if now.since(session.used) >= idle {
+            state.session = None;
+            return Err(no_session("the session is over, as nothing was asked for long; authenticate again"));
+        }
+        session.used = now;
+        Ok(session.by.clone())
+    }
+
+    fn has_session(&self) -> bool {
+        self.lock().session.is_some()
+    }
+}
+
+/// All connections of a server.
+pub(crate) struct Connections<P> {
+    state: Mutex<Open<P>>,
+    most: usize,
+}
+
+struct Open<P> {
+    /// In the order in which they came.
+    connections: BTreeMap<u64, Member<P>>,
+    next: u64,
+    /// How often sessions were taken back.
+    taken_back: u64,
+}
+
+struct Member<P> {
+    connection: Arc<Connection<P>>,
+    /// Sending, or dropping, it ends the connection.
+    _end: oneshot::Sender<()>,
+}
+
+/// The place of a connection among the others, until it is dropped.
+pub(crate) struct Place<P> {
+    number: u64,
+    connection: Arc<Connection<P>>,
+    connections: Arc<Connections<P>>,
+}
+
+/// How often sessions had been taken back when somebody began to prove who it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark(u64);
+
+impl<P> Connections<P> {
+    pub(crate) fn new(most: usize) -> Connections<P> {
+        Connections { state: Mutex::new(Open { connections: BTreeMap::new(), next: 0, taken_back: 0 }), most }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open<P>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for one more, and what says when it has to end. If all are taken, the one that is there longest without a
+    /// session ends; if each has one, there is no place.
+    pub(crate) fn join(self: &Arc<Self>) -> Option<(Place<P>, oneshot::Receiver<()>)> {
+        let mut open = self.lock();
+        if open.connections.len() >= self.most {
+            let strangers = open.connections.iter().find(|(_, member)| !member.connection.has_session());
+            let longest = strangers.map(|(number, _)| *number)?;
+            open.connections.remove(&longest);
+        }
+        let number = open.next;
+        open.next += 1;
+        let connection = Arc::new(Connection::new());
+        let (end, ended) = oneshot::channel();
+        open.connections.insert(number, Member { connection: connection.clone(), _end: end });
+        drop(open);
+        Some((Place { number, connection, connections: self.clone() }, ended))
+    }
+
+    /// To be had before somebody's proof is looked at.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark(self.lock().taken_back)
+    }
+
+    /// Begins the session of somebody who has proven who it is; one that the connection had is over.
+    pub(crate) fn begin(&self, mark: Mark, connection: &Connection<P>, by: P, now: Moment) -> Result<Token, Status> {
+        let open = self.lock();
+        // Whoever took sessions back did not see this one, and may have meant it.
+        if mark != Mark(open.taken_back) {
+            return Err(no_session("keys changed while this one was proven; authenticate again"));
+        }
+        let mut token = Token::default();
+        random::fill(&mut token);
+        connection.lock().session = Some(Session { token, by: Arc::new(by), used: now });
+        Ok(token)
+    }
+}
+
+impl<P> Place<P> {
+    /// The connection that has it.
+    pub(crate) fn connection(&self) -> &Arc<Connection<P>> {
+        &self.connection
+    }
+}
+
+impl<P> Drop for Place<P> {
+    fn drop(&mut self) {
+        self.connections.lock().connections.remove(&self.number);
+    }
+}
+
+/// The sessions of a server, for whoever takes them back: what was known of a user or key when it was proven counts until
+/// then.
+pub struct Sessions<P> {
+    connections: Arc<Connections<P>>,
+}
+
+impl<P> Sessions<P> {
+    pub(crate) fn new(connections: Arc<Connections<P>>) -> Sessions<P> {
+        Sessions { connections }
+    }
+
+    /// Ends those of which `which` says so; who has one authenticates again. What is under way is answered. Says how many
+    /// ended.
+    pub fn end(&self, which: impl Fn(&P) -> bool) -> usize {
+        let mut open = self.connections.lock();
+        open.taken_back += 1;
+        let mut ended = 0;
+        for member in open.connections.values() {
+            let mut state = member.connection.lock();
+            if state.session.as_ref().is_some_and(|session| which(&session.by)) {
+                state.session = None;
+                ended += 1;
+            }
+        }
+        ended
+    }
+}
+
+impl<P> Clone for Sessions<P> {
+    fn clone(&self) -> Self {
+        Sessions { connections: self.connections.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

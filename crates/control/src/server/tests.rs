@@ -1,0 +1,321 @@
+use super::*;
+use crate::convert::Message as _;
+use crate::fake::{Asked, KEY, Keys, SECRET, Who, never, now, question, serve, serve_at};
+use crate::proto::access_client::AccessClient;
+use crate::proto::control_client::ControlClient;
+use crate::status::{Failure, from_status};
+use crate::{SESSION, proto};
+use forebay_model::Kind;
+use forebay_wire::control::access::{Challenge, Hello, IssueKey, Proven, proof};
+use forebay_wire::control::{Call, Change, Reply};
+use std::result::Result;
+use tokio::sync::mpsc::unbounded_channel;
+use tonic::metadata::MetadataValue;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+fn inside<T>(test: impl Future<Output = T>) -> T {
+    runtime().expect("a loop").block_on(test)
+}
+
+async fn connection(address: SocketAddr) -> Channel {
+    Endpoint::from_shared(format!("http://{address}")).expect("an address").connect().await.expect("it listens")
+}
+
+fn hello(key: u64) -> Hello {
+    Hello { key, client: 5, nonce: [1; 16] }
+}
+
+async fn greeted(channel: &Channel, key: u64) -> Challenge {
+    let challenge = AccessClient::new(channel.clone()).greet(hello(key).to_proto()).await.expect("it is answered");
+    Challenge::from_proto(challenge.into_inner()).expect("a challenge")
+}
+
+async fn prove(channel: &Channel, proof: [u8; 32]) -> Result<Vec<u8>, Failure> {
+    let proven = Proven { proof }.to_proto();
+    let session = AccessClient::new(channel.clone()).prove(proven).await.map_err(|status| from_status(&status))?;
+    Ok(session.into_inner().token)
+}
+
+async fn authenticated(channel: &Channel, key: u64, secret: &[u8; 32]) -> Result<Vec<u8>, Failure> {
+    let challenge = greeted(channel, key).await;
+    prove(channel, proof(secret, &hello(key), &challenge)).await
+}
+
+async fn session(channel: &Channel) -> Vec<u8> {
+    authenticated(channel, KEY, &SECRET).await.expect("the key is right")
+}
+
+fn with_token<M>(message: M, token: &[u8]) -> Request<M> {
+    let mut request = Request::new(message);
+    request.metadata_mut().insert_bin(SESSION, MetadataValue::from_bytes(token));
+    request
+}
+
+async fn ask(channel: &Channel, token: &[u8]) -> Result<Reply, Failure> {
+    let request = with_token(question().to_proto(), token);
+    let answer: Result<_, Status> = ControlClient::new(channel.clone()).ask(request).await;
+    let reply = answer.map_err(|status| from_status(&status))?;
+    Ok(Reply::from_proto(reply.into_inner()).expect("a reply"))
+}
+
+fn is_without_session<T>(outcome: &Result<T, Failure>) -> bool {
+    matches!(outcome, Err(Failure::NoSession(_)))
+}
+
+fn is_forbidden<T>(outcome: &Result<T, Failure>) -> bool {
+    matches!(outcome, Err(Failure::Answered(error)) if error.kind == Kind::Forbidden)
+}
+
+fn limited(change: impl FnOnce(&mut Limits)) -> ServerOptions {
+    let mut options = ServerOptions::default();
+    change(&mut options.limits);
+    options
+}
+
+#[test]
+fn whoever_proves_that_it_has_a_key_is_answered() {
+    let server = serve(ServerOptions::default());
+    inside(async {
+        let channel = connection(server.address()).await;
+        let token = session(&channel).await;
+        assert_eq!(ask(&channel, &token).await, Ok(Reply::Done));
+    });
+}
+
+#[test]
+fn without_a_session_nothing_is_answered() {
+    let server = serve(ServerOptions::default());
+    inside(async {
+        let channel = connection(server.address()).await;
+        let unsigned = ControlClient::new(channel.clone()).ask(question().to_proto()).await;
+        assert!(is_without_session(&unsigned.map_err(|status| from_status(&status))));
+        assert!(is_without_session(&ask(&channel, &[9; 16]).await));
+        session(&channel).await;
+        assert!(is_without_session(&ask(&channel, &[9; 16]).await), "a token that was guessed");
+    });
+}
+
+#[test]
+fn a_wrong_secret_and_a_key_that_is_not_there_are_refused_alike() {
+    let server = serve(ServerOptions::default());
+    inside(async {
+        let channel = connection(server.address()).await;
+        let wrong = authenticated(&channel, KEY, &[9; 32]).await;
+        let unknown = authenticated(&channel, 999, &SECRET).await;
+        assert!(is_forbidden(&wrong));
+        assert_eq!(wrong, unknown);
+    });
+}
+
+#[test]
+fn a_proof_that_was_overheard_is_no_use() {
+    let server = serve(ServerOptions::default());
+    inside(async {
+        let (one, other) = (connection(server.address()).await, connection(server.address()).await);
+        let challenge = greeted(&one, KEY).await;
+        let overheard = proof(&SECRET, &hello(KEY), &challenge);
+        assert!(is_without_session(&prove(&other, overheard).await), "nothing was asked there");
+        greeted(&other, KEY).await;
+        assert!(is_forbidden(&prove(&other, overheard).await), "another challenge");
+        let token = prove(&one, overheard).await.expect("it is that of this connection");
+        assert!(is_without_session(&prove(&one, overheard).await), "a challenge is answered once");
+        assert!(is_without_session(&ask(&other, &token).await), "a token of another connection");
+        assert_eq!(ask(&one, &token).await, Ok(Reply::Done));
+    });
+}
+
+#[test]
+fn a_session_ends_when_it_is_taken_back_or_nothing_was_asked_for_long() {
+    let server = serve(ServerOptions::default());
+    let hasty = serve(limited(|limits| limits.idle = Duration::ZERO));
+    inside(async {
+        let channel = connection(server.address()).await;
+        let token = session(&channel).await;
+        assert_eq!(server.sessions().end(|who: &Who| who.user == 8), 0);
+        assert_eq!(ask(&channel, &token).await, Ok(Reply::Done));
+        assert_eq!(server.sessions().end(|who| who.user == 7), 1);
+        assert!(is_without_session(&ask(&channel, &token).await));
+        let channel = connection(hasty.address()).await;
+        let token = session(&channel).await;
+        assert!(is_without_session(&ask(&channel, &token).await));
+    });
+}
+
+#[test]
+fn what_is_larger_than_a_message_may_be_is_refused() {
+    let server = serve(ServerOptions::default());
+    inside(async {
+        let channel = connection(server.address()).await;
+        let token = session(&channel).await;
+        let label = "x".repeat(MOST_MESSAGE);
+        let call = Call { sequence: 1, change: Change::IssueKey(IssueKey { user: 7, label }) };
+        let refused = ControlClient::new(channel.clone()).call(with_token(call.to_proto(), &token)).await;
+        let failure = from_status(&refused.expect_err("it is too large"));
+        assert!(matches!(&failure, Failure::Answered(error) if error.kind == Kind::Usage), "{failure:?}");
+        let greeting = proto::Hello { key: KEY, client: 5, nonce: vec![0; MOST_GREETING] };
+        let refused = AccessClient::new(channel.clone()).greet(greeting).await;
+        let failure = from_status(&refused.expect_err("it is too large"));
+        assert!(matches!(&failure, Failure::Answered(error) if error.kind == Kind::Usage), "{failure:?}");
+        assert_eq!(ask(&channel, &token).await, Ok(Reply::Done), "the connection is as it was");
+    });
+}
+
+#[test]
+fn so_many_requests_are_under_way_and_one_more_is_told_so() {
+    let (began, mut begun) = unbounded_channel();
+    let server = serve_at("127.0.0.1:0", &Keys::new(), limited(|limits| limits.requests = 2), move |_, _| {
+        began.send(()).expect("the test goes on");
+        never()
+    });
+    inside(async {
+        let channel = connection(server.address()).await;
+        let token = session(&channel).await;
+        let mut under_way = Vec::new();
+        for _ in 0..2 {
+            let (channel, token) = (channel.clone(), token.clone());
+            under_way.push(tokio::spawn(async move { ask(&channel, &token).await }));
+            begun.recv().await.expect("it began");
+        }
+        let failure = ask(&channel, &token).await.expect_err("there is no room");
+        assert!(matches!(&failure, Failure::Again(error) if error.kind == Kind::Busy), "{failure:?}");
+        // One that is given up makes room.
+        under_way.pop().expect("two are under way").abort();
+        let asking = tokio::spawn(async move { while let Err(Failure::Again(_)) = ask(&channel, &token).await {} });
+        begun.recv().await.expect("another one began");
+        asking.abort();
+    });
+}
+
+#[test]
+fn strangers_make_room_for_others() {
+    let server = serve(limited(|limits| limits.connections = 2));
+    inside(async {
+        let known = connection(server.address()).await;
+        let token = session(&known).await;
+        let stranger = connection(server.address()).await;
+        greeted(&stranger, KEY).await;
+        let next = connection(server.address()).await;
+        let next_token = session(&next).await;
+        assert_eq!(ask(&known, &token).await, Ok(Reply::Done));
+        assert_eq!(ask(&next, &next_token).await, Ok(Reply::Done));
+    });
+}
+
+#[test]
+fn health_and_reflection_answer_whoever_asks() {
+    let server = serve(ServerOptions::default());
+    inside(async {
+        let channel = connection(server.address()).await;
+        for service in ["", CONTROL] {
+            let request = HealthCheckRequest { service: service.to_string() };
+            let answer = HealthClient::new(channel.clone()).check(request).await.expect("it is answered");
+            assert_eq!(answer.into_inner().status, ServingStatus::Serving as i32);
+        }
+        let list = MessageRequest::ListServices(String::new());
+        let request = ServerReflectionRequest { host: String::new(), message_request: Some(list) };
+        let asked = tokio_stream::iter([request]);
+        let answers = ServerReflectionClient::new(channel).server_reflection_info(asked).await.expect("it is answered");
+        let answer = answers.into_inner().message().await.expect("an answer").expect("an answer");
+        let Some(MessageResponse::ListServicesResponse(listed)) = answer.message_response else {
+            panic!("not a list of services")
+        };
+        let names: Vec<String> = listed.service.into_iter().map(|service| service.name).collect();
+        for name in [CONTROL, "forebay.control.v1.Access", "grpc.health.v1.Health"] {
+            assert!(names.iter().any(|listed| listed == name), "{name} is not in {names:?}");
+        }
+    });
+}
+
+#[test]
+fn what_is_under_way_when_it_stops_is_answered() {
+    let (began, mut begun) = unbounded_channel();
+    let server = serve_at("127.0.0.1:0", &Keys::new(), ServerOptions::default(), move |_, asked| {
+        let (answer, answered) = oneshot::channel();
+        began.send((asked, answer)).expect("the test goes on");
+        Box::pin(async move { answered.await.expect("the test answers") })
+    });
+    inside(async {
+        let address = server.address();
+        let channel = connection(address).await;
+        let token = session(&channel).await;
+        let asking = tokio::spawn(async move { ask(&channel, &token).await });
+        let (asked, answer) = begun.recv().await.expect("it began");
+        assert_eq!(asked, Asked::Question(question()));
+        let mut stopping = Box::pin(server.stop());
+        tokio::select! {
+            biased;
+            _ = &mut stopping => panic!("something is under way"),
+            () = tokio::task::yield_now() => {}
+        }
+        answer.send(Ok(Reply::Done)).expect("it is waited for");
+        assert_eq!(asking.await.expect("no panic"), Ok(Reply::Done));
+        assert_eq!(stopping.await, Ok(()));
+        let late = Endpoint::from_shared(format!("http://{address}")).expect("an address").connect().await;
+        assert!(late.is_err(), "nobody listens any more");
+    });
+}
+
+#[test]
+fn what_is_never_answered_does_not_keep_it_from_stopping() {
+    let (began, mut begun) = unbounded_channel();
+    let options = limited(|limits| limits.grace = Duration::ZERO);
+    let server = serve_at("127.0.0.1:0", &Keys::new(), options, move |_, _| {
+        began.send(()).expect("the test goes on");
+        never()
+    });
+    inside(async {
+        let channel = connection(server.address()).await;
+        let token = session(&channel).await;
+        let asking = tokio::spawn(async move { ask(&channel, &token).await });
+        begun.recv().await.expect("it began");
+        assert_eq!(server.stop().await, Ok(()));
+        assert!(matches!(asking.await.expect("no panic"), Err(Failure::Broken(_))));
+    });
+}
+
+#[test]
+fn an_answer_has_its_time() {
+    let options = limited(|limits| limits.answer = Duration::from_millis(1));
+    let server = serve_at("127.0.0.1:0", &Keys::new(), options, |_, _| never());
+    inside(async {
+        let channel = connection(server.address()).await;
+        // The greeting may take longer than that by chance, too.
+        let token = loop {
+            if let Ok(token) = authenticated_or_late(&channel).await {
+                break token;
+            }
+        };
+        assert!(matches!(ask(&channel, &token).await, Err(Failure::Broken(_))));
+    });
+}
+
+async fn authenticated_or_late(channel: &Channel) -> Result<Vec<u8>, Failure> {
+    let mut access = AccessClient::new(channel.clone());
+    let challenge = access.greet(hello(KEY).to_proto()).await.map_err(|status| from_status(&status))?;
+    let challenge = Challenge::from_proto(challenge.into_inner()).expect("a challenge");
+    prove(channel, proof(&SECRET, &hello(KEY), &challenge)).await
+}
+
+#[test]
+fn beyond_this_machine_it_does_not_listen_without_tls() {
+    for address in ["0.0.0.0:0", "[::]:0"] {
+        let fake = crate::fake::Fake { keys: Keys::new(), answers: Box::new(|_, _| now(Ok(Reply::Done))) };
+        let refused = ControlServer::start(address, fake, ServerOptions::default()).err();
+        assert_eq!(refused.map(|error| error.kind), Some(Kind::Usage), "{address}");
+    }
+}
+
+#[test]
+fn an_address_that_is_taken_is_told() {
+    let server = serve(ServerOptions::default());
+    let fake = crate::fake::Fake { keys: Keys::new(), answers: Box::new(|_, _| now(Ok(Reply::Done))) };
+    let refused = ControlServer::start(&server.address().to_string(), fake, ServerOptions::default()).err();
+    assert_eq!(refused.map(|error| error.kind), Some(Kind::Busy));
+}
