@@ -2,12 +2,16 @@
 //!
 //! - [`manager`]: a manager on a thread of its own; [`node`]: the targets of a directory on the network.
 //! - [`local`]: how clients and nodes of this process reach the manager.
+//! - [`grpc`]: the same of other processes, with access keys from files ([`key`]); [`reach`]: the files of a cluster.
 //! - [`server`]: all of it, of one directory; [`rack`]: of several, a node each.
 
+pub mod grpc;
+pub mod key;
 pub mod local;
 pub mod manager;
 pub mod node;
 pub mod rack;
+pub mod reach;
 pub mod server;
 
 pub use server::{Server, ServerOptions};

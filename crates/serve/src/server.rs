@@ -1,23 +1,33 @@
 //! Everything of one directory: its targets, for the processes of this machine and for the network, and a manager.
 
+use crate::grpc::DeskHandler;
+use crate::key;
 use crate::local::LocalControl;
 use crate::manager::ManagerHost;
 use crate::node::NodeHost;
 use forebay_client::files::Files;
 use forebay_client::files::blocking::FilesClient;
 use forebay_client::nodes::{Nodes, PATIENCE};
+use forebay_control::ControlServer;
+use forebay_control::ServerTls;
 use forebay_embedded::{Owned, own};
+use forebay_env::real::file;
+use forebay_manager::Principal;
 use forebay_model::layout::{Raid, UNIT};
-use forebay_model::{Bytes, Result};
+use forebay_model::{Bytes, Error, Result};
 use forebay_node::network::Bounds;
+use forebay_wire::control::access::IssueKey;
 use forebay_wire::control::cluster::AddNode;
 use forebay_wire::control::volumes::Policy;
-use forebay_wire::control::{Call, Change};
-use std::path::Path;
+use forebay_wire::control::{Call, Change, Reply};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// What a client lets come at once.
-pub const CREDIT: Bytes = Bytes::mib(1);
+/// What a client lets come at once: what the port of a gigabit switch takes, and enough for faster ones.
+pub const CREDIT: Bytes = Bytes::kib(192);
+/// The file with root's key, in the directory.
+const ROOT_KEY: &str = "root.key";
 /// The node of a directory that has its manager, too.
 const NODE: u64 = 1;
 
@@ -26,6 +36,10 @@ const NODE: u64 = 1;
 pub struct ServerOptions {
     /// Where clients reach the node: an address and a port, 0 for any that is free.
     pub data: String,
+    /// Where the manager listens, in the same way.
+    pub control: String,
+    /// With what the manager shows who it is; without, it listens on this machine alone.
+    pub tls: Option<ServerTls>,
     /// What the node takes on.
     pub bounds: Bounds,
 }
@@ -35,6 +49,8 @@ pub struct Server {
     owned: Owned,
     manager: ManagerHost,
     node: NodeHost,
+    control: ControlServer<Principal>,
+    key: PathBuf,
 }
 
 impl Server {
@@ -50,13 +66,35 @@ impl Server {
         let by = manager.root();
         let add = Change::AddNode(AddNode { node: NODE, user: by.user });
         desk.change_blocking(by.clone(), Call { sequence: 1, change: add })?;
-        let node = NodeHost::start(owned.host(), &options.data, (NODE, manager.cluster()), desk, by, options.bounds)?;
-        Ok(Server { owned, manager, node })
+        let key = dir.join(ROOT_KEY);
+        if !file::exists(&key) {
+            let issue = Change::IssueKey(IssueKey { user: by.user, label: format!("for {ROOT_KEY}") });
+            match desk.change_blocking(by.clone(), Call { sequence: 2, change: issue })? {
+                Reply::IssuedKey(issued) => key::write(&key, &issued)?,
+                _ => return Err(Error::damaged("the manager issued something else than a key")),
+            }
+        }
+        check_here(&options.data)?;
+        let identity = (NODE, manager.cluster());
+        let node = NodeHost::start(owned.host(), &options.data, identity, desk.clone(), by, options.bounds)?;
+        let serving = forebay_control::ServerOptions { tls: options.tls.clone(), ..Default::default() };
+        let control = ControlServer::start(&options.control, DeskHandler(desk), serving)?;
+        Ok(Server { owned, manager, node, control, key })
     }
 
     /// Where clients reach the node.
     pub fn address(&self) -> &str {
         self.node.address()
+    }
+
+    /// Where the manager listens.
+    pub fn control(&self) -> String {
+        self.control.address().to_string()
+    }
+
+    /// The file with root's key.
+    pub fn key(&self) -> &Path {
+        &self.key
     }
 
     /// The node.
@@ -80,9 +118,23 @@ impl Server {
 
     /// Takes nothing in any more, makes everything durable, and ends.
     pub fn close(self) -> Result<()> {
+        drop(self.control);
         self.node.close();
         let closed = self.manager.close();
         self.owned.close().and(closed)
+    }
+}
+
+/// Bytes of files go over the network as they are: only within this machine.
+fn check_here(address: &str) -> Result<()> {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
+    let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    match is_here {
+        true => Ok(()),
+        false => Err(Error::usage(format!(
+            "{address} can be reached from other machines, and the bytes of files are not encrypted by this release; \
+             listen at 127.0.0.1 and lead others there by a tunnel"
+        ))),
     }
 }
 

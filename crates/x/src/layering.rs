@@ -15,7 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("client", &["wire", "env", "model"]),
     ("control", &["wire", "env", "model"]),
     ("embedded", &["node", "control", "client", "target", "wire", "env", "model"]),
-    ("serve", &["embedded", "manager", "node", "control", "client", "wire", "env", "model"]),
+    ("serve", &["embedded", "control", "manager", "node", "client", "wire", "env", "model"]),
     ("capture", &["client", "env", "model"]),
     ("nbd", &["client", "env", "model"]),
     ("btree", &["target", "env", "model"]),

@@ -117,6 +117,15 @@ pub fn replace(path: impl AsRef<Path>, content: &[u8]) -> Result<()> {
     })
 }
 
+/// Writes a file that only this user can read, and that was not there before.
+pub fn create_secret(path: impl AsRef<Path>, content: &[u8]) -> Result<()> {
+    let path = path.as_ref();
+    let mut options = fs::OpenOptions::new();
+    let made = options.write(true).create_new(true).mode(0o600).open(path);
+    let written = made.and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()));
+    written.map_err(|e| trouble("creating", path, &e))
+}
+
 /// Whether anything is there, a dangling link included.
 pub fn exists(path: impl AsRef<Path>) -> bool {
     path.as_ref().symlink_metadata().is_ok()

@@ -1,4 +1,5 @@
 use super::*;
+use crate::reach::Reach;
 use bytes::Bytes as Slice;
 use forebay_client::file::options::Options;
 use forebay_embedded::{FormatOptions, Measure, format};
@@ -17,7 +18,7 @@ fn cluster(targets: usize) -> tempfile::TempDir {
 }
 
 fn options() -> ServerOptions {
-    ServerOptions { data: "127.0.0.1:0".to_string(), bounds: Bounds::default() }
+    ServerOptions { data: "127.0.0.1:0".into(), control: "127.0.0.1:0".into(), tls: None, bounds: Bounds::default() }
 }
 
 fn pattern(length: usize, seed: u64) -> Vec<u8> {
@@ -64,4 +65,34 @@ fn a_file_over_five_targets_is_there_after_everything_was_ended_and_started_agai
     assert_eq!(files.stat("/data/y").expect_err("it is gone").kind, Kind::Missing);
     drop(files);
     server.close().expect("it ends");
+}
+
+#[test]
+fn with_its_key_a_cluster_is_reached_as_from_another_process_and_without_it_is_not() {
+    let dir = cluster(1);
+    let dir = dir.path().join("cluster");
+    let server = Server::start(&dir, &options()).expect("it starts");
+    let key = crate::key::read(server.key()).expect("a key");
+    let reach = |key| Reach { manager: server.control(), key, tls: None, patience: std::time::Duration::from_secs(20) };
+    let files = reach(key.clone()).files().expect("a way to it");
+    let file = files.create("/x", 0o644, None, Options::default()).expect("a file");
+    file.write_at(Bytes::ZERO, Slice::from_static(b"over gRPC and frames")).expect("it is taken");
+    file.close().expect("it is durable");
+    let file = files.open("/x", Options::default()).expect("it opens");
+    assert_eq!(file.read_at(Bytes::ZERO, Bytes(100)).expect("bytes"), b"over gRPC and frames");
+    file.close().expect("it closes");
+    let forged = forebay_control::AccessKey { secret: [0; 32], ..key };
+    assert_eq!(reach(forged).files().err().expect("it is another secret").kind, Kind::Forbidden);
+    drop(files);
+    server.close().expect("it ends");
+}
+
+#[test]
+fn bytes_of_files_are_not_served_to_other_machines_without_encryption() {
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:7401", "example.org:7401"] {
+        assert_eq!(check_here(address).expect_err("others reach it").kind, Kind::Usage, "{address}");
+    }
+    for address in ["127.0.0.1:0", "[::1]:7401", "localhost:1"] {
+        check_here(address).expect("only this machine does");
+    }
 }
