@@ -2,9 +2,9 @@
 
 use crate::args::span;
 use crate::commands::{
-    check, demo, export, format, gaps, get, heap, nbd, object, pin, plan, profile, put, query, record, ring,
+    check, demo, export, files, format, gaps, get, heap, nbd, object, pin, plan, profile, put, query, record, ring,
 };
-use crate::commands::{scrub, status, target, volume};
+use crate::commands::{scrub, serve, status, target, volume};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,9 +24,12 @@ pub struct Cli {
 /// What every command takes.
 #[derive(Args)]
 pub struct Global {
-    /// The cluster: a directory
-    #[arg(long, global = true, value_name = "DIR", env = "FOREBAY_CLUSTER")]
+    /// The cluster: a directory, or forebay://HOST:PORT
+    #[arg(long, global = true, value_name = "CLUSTER", env = "FOREBAY_CLUSTER")]
     pub cluster: Option<PathBuf>,
+    /// The file with the access key for a cluster on the network
+    #[arg(long, global = true, value_name = "FILE", env = "FOREBAY_KEY")]
+    pub key: Option<PathBuf>,
     /// How long to wait for a process that has the cluster and does not answer
     #[arg(long, global = true, value_name = "TIME", value_parser = span, default_value = "30s")]
     pub wait: Duration,
@@ -69,6 +72,12 @@ pub enum Command {
     Get(get::GetArgs),
     /// List objects, rings and heaps
     Ls(object::LsArgs),
+    /// Make a directory of files
+    Mkdir(files::MkdirArgs),
+    /// Give a file or directory another name
+    Mv(files::MvArgs),
+    /// Serve a directory to other machines' programs, with files, until stopped
+    Serve(serve::ServeArgs),
     /// Everything about one object
     Stat(object::StatArgs),
     /// Make an object of what another one is now; they share what neither writes to

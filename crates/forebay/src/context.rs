@@ -3,12 +3,15 @@
 use crate::cli::Global;
 use crate::show;
 use crate::show::out::Out;
+use forebay_client::files::blocking::FilesClient;
 use forebay_client::{Cluster, Patience};
 use forebay_embedded::Options;
 use forebay_env::real::signal::Stop;
 use forebay_env::real::{clock, thread};
 use forebay_model::ring::{RingState, RingStatus};
 use forebay_model::{Error, Result, Timestamp};
+use forebay_serve::key;
+use forebay_serve::reach::Reach;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -17,6 +20,8 @@ use std::time::Duration;
 pub struct Context {
     /// The directory of the cluster, if one was named.
     pub cluster: Option<PathBuf>,
+    /// The file with the access key for a cluster on the network.
+    key: Option<PathBuf>,
     /// How long to wait for a process that has the cluster and does not answer.
     wait: Duration,
     /// Whether programs read the output.
@@ -28,7 +33,7 @@ pub struct Context {
 impl Context {
     /// What `global` says.
     pub fn new(global: Global) -> Result<Context> {
-        Ok(Context { cluster: global.cluster, wait: global.wait, json: global.json, out: Out::new()? })
+        Ok(Context { cluster: global.cluster, key: global.key, wait: global.wait, json: global.json, out: Out::new()? })
     }
 
     /// The directory of the cluster.
@@ -40,11 +45,34 @@ impl Context {
         };
         if dir.to_string_lossy().starts_with("forebay://") {
             return Err(Error::usage(format!(
-                "{} is a cluster on the network, which this release cannot reach; name a directory",
+                "{} is a cluster on the network, of which this release reaches files alone (put, get, ls, stat, rm, mkdir, \
+                 mv); name the directory on the machine that serves it",
                 dir.display()
             )));
         }
         Ok(dir)
+    }
+
+    /// The files of the cluster, if it is one on the network.
+    pub fn remote(&self) -> Result<Option<FilesClient>> {
+        let address = self.cluster.as_ref().and_then(|cluster| cluster.to_str()?.strip_prefix("forebay://"));
+        let Some(address) = address else { return Ok(None) };
+        let Some(key) = &self.key else {
+            return Err(Error::usage(
+                "a cluster on the network asks for an access key: give --key FILE or set FOREBAY_KEY; `forebay serve` says \
+                 where that of root is",
+            ));
+        };
+        let manager = address.trim_end_matches('/').to_string();
+        let reach = Reach { manager, key: key::read(key)?, tls: None, patience: self.wait };
+        reach.files().map(Some)
+    }
+
+    /// The files of the cluster, which has to be one on the network.
+    pub fn files(&self) -> Result<FilesClient> {
+        self.remote()?.ok_or_else(|| {
+            Error::usage("files have directories in clusters on the network: give --cluster forebay://HOST:PORT")
+        })
     }
 
     /// Opens the cluster.

@@ -1,5 +1,6 @@
 //! `forebay get`: an object, or a part of it, into a file or to standard output.
 
+use super::files;
 use super::put::progress;
 use crate::context::Context;
 use crate::show::live::Live;
@@ -34,6 +35,9 @@ pub struct GetArgs {
 
 /// Gets it.
 pub fn run(context: &mut Context, args: &GetArgs) -> Result<()> {
+    if let Some(files) = context.remote()? {
+        return files::get(context, &files, &args.name, &args.file, (args.offset, args.length), args.force);
+    }
     let to_stdout = args.file == Path::new("-");
     let stop = Stop::on_signals()?;
     context.with_cluster(|context, cluster| {

@@ -3,6 +3,7 @@
 pub mod check;
 pub mod demo;
 pub mod export;
+pub mod files;
 pub mod format;
 pub mod gaps;
 pub mod get;
@@ -17,6 +18,7 @@ pub mod query;
 pub mod record;
 pub mod ring;
 pub mod scrub;
+pub mod serve;
 pub mod status;
 pub mod target;
 pub mod volume;
@@ -49,6 +51,9 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Stat(args) => object::stat(context, &args)?,
         Command::Snapshot(args) => object::snapshot(context, &args)?,
         Command::Rm(args) => object::rm(context, &args)?,
+        Command::Mkdir(args) => files::mkdir(context, &args)?,
+        Command::Mv(args) => files::mv(context, &args)?,
+        Command::Serve(args) => serve::run(context, &args)?,
         Command::Heap(command) => heap::run(context, command)?,
         Command::Nbd(args) => nbd::run(context, &args)?,
         Command::Volume(command) => volume::run(context, command)?,

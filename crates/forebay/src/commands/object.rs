@@ -1,5 +1,6 @@
 //! `forebay ls`, `forebay stat`, `forebay snapshot` and `forebay rm`: what objects there are.
 
+use super::files;
 use crate::context::Context;
 use crate::show::{human, json, say};
 use clap::Args;
@@ -60,6 +61,9 @@ fn object(named: &Named) -> Value {
 
 /// Lists objects, and rings and heaps, which have names of the same kind.
 pub fn ls(context: &mut Context, args: &LsArgs) -> Result<()> {
+    if let Some(files) = context.remote()? {
+        return files::ls(context, &files, &args.prefix);
+    }
     let prefix = prefix(&args.prefix)?;
     context.with_cluster(|context, cluster| match context.json {
         true => list_json(context, cluster, prefix, NAMES_AT_ONCE),
@@ -158,6 +162,9 @@ fn table(listing: &Listing, others: &[Row]) -> Vec<String> {
 
 /// Everything about one object.
 pub fn stat(context: &mut Context, args: &StatArgs) -> Result<()> {
+    if let Some(files) = context.remote()? {
+        return files::stat(context, &files, &args.name);
+    }
     context.with_cluster(|context, cluster| {
         let named = cluster.objects().find(&args.name).map_err(|error| unless_ring(cluster, &args.name, error))?;
         if context.json {
@@ -188,6 +195,9 @@ pub fn snapshot(context: &mut Context, args: &SnapshotArgs) -> Result<()> {
 
 /// Removes an object, or what was left behind.
 pub fn rm(context: &mut Context, args: &RmArgs) -> Result<()> {
+    if let Some(files) = context.remote()? {
+        return files::rm(context, &files, &args.name);
+    }
     if args.unfinished {
         return rm_unfinished(context, prefix(&args.name)?);
     }

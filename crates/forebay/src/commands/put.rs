@@ -1,5 +1,6 @@
 //! `forebay put`: a file, or standard input, becomes an object with a name. It has the name when all of it is durable.
 
+use super::files;
 use super::volume::unless_none;
 use crate::context::Context;
 use crate::show::live::{Live, bar};
@@ -28,6 +29,9 @@ pub struct PutArgs {
 
 /// Keeps it.
 pub fn run(context: &mut Context, args: &PutArgs) -> Result<()> {
+    if let Some(files) = context.remote()? {
+        return files::put(context, &files, &args.file, &args.name, args.force);
+    }
     let (source, from, size) = open(&args.file)?;
     let stop = Stop::on_signals()?;
     context.with_cluster(|context, cluster| {

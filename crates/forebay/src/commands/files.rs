@@ -1,0 +1,278 @@
+//! `put`, `get`, `ls`, `stat`, `rm`, `mkdir` and `mv` of a cluster on the network: its files by their names.
+
+use super::put::progress;
+use crate::context::Context;
+use crate::show::live::Live;
+use crate::show::{human, json, out};
+use bytes::Bytes as Slice;
+use clap::Args;
+use forebay_client::file::options::Options;
+use forebay_client::files::blocking::{FilesClient, OpenFile};
+use forebay_env::real::clock;
+use forebay_env::real::file::{self, File};
+use forebay_env::real::signal::{Ready, Stop};
+use forebay_model::{Bytes, Error, Kind, Result};
+use forebay_wire::control::names::{Attributes, FileKind, Listed};
+use serde_json::{Value, json};
+use std::io::{ErrorKind, Read, Write};
+use std::path::Path;
+
+/// What is moved at once.
+const PIECE: usize = 4 << 20;
+/// The mode of files that are made.
+const FILE_MODE: u32 = 0o644;
+/// The mode of directories that are made.
+const DIRECTORY_MODE: u32 = 0o755;
+
+/// A directory.
+#[derive(Args)]
+pub struct MkdirArgs {
+    /// Its name, such as /data
+    name: String,
+}
+
+/// What gets another name.
+#[derive(Args)]
+pub struct MvArgs {
+    /// The file or directory
+    from: String,
+    /// Its name from now on
+    to: String,
+    /// Replace a file, or an empty directory, that has the name
+    #[arg(long)]
+    force: bool,
+}
+
+/// Makes a directory.
+pub fn mkdir(context: &mut Context, args: &MkdirArgs) -> Result<()> {
+    let files = context.files()?;
+    files.make_directory(&args.name, DIRECTORY_MODE)?;
+    match context.json {
+        true => context.out.json(&json!({ "type": "directory", "name": args.name })),
+        false => context.out.line(format_args!("Made {}.", args.name)),
+    }
+}
+
+/// Gives something another name.
+pub fn mv(context: &mut Context, args: &MvArgs) -> Result<()> {
+    let files = context.files()?;
+    let moved = files.rename(&args.from, &args.to, !args.force).map_err(|error| forcible(error))?;
+    match context.json {
+        true => context.out.json(&entry(&args.to, moved.file.0, &moved.attributes)),
+        false => context.out.line(format_args!("{} is {} now.", args.from, args.to)),
+    }
+}
+
+/// Keeps a file, or standard input. It has the name when all of it is durable.
+pub fn put(context: &mut Context, files: &FilesClient, from: &Path, name: &str, force: bool) -> Result<()> {
+    let (mut source, size) = match from == Path::new("-") {
+        true => (file::stdin()?, None),
+        false if file::is_directory(from) => {
+            return Err(Error::usage(format!("{} is a directory; name a file", from.display())));
+        }
+        false => {
+            let source = File::open(from)?;
+            let size = source.size().ok().map(|size| size.0).filter(|size| *size > 0);
+            (source, size)
+        }
+    };
+    if !force && files.stat(name).is_ok() {
+        return Err(Error::exists(format!("there is {name} already; --force replaces it")));
+    }
+    let stop = Stop::on_signals()?;
+    let (began, draft) = (clock::now(), draft(name));
+    let file = files.create(&draft, FILE_MODE, None, Options::default())?;
+    let mut live = Live::new(!context.json);
+    let copied = copy_in(&mut source, &file, &stop, |done| {
+        if live.is_due() {
+            live.show(&progress("putting", done, size, began));
+        }
+    });
+    drop(live);
+    let named = copied.and_then(|done| {
+        file.close()?;
+        files.rename(&draft, name, !force).map_err(forcible)?;
+        Ok(done)
+    });
+    let done = named.inspect_err(|_| {
+        // Half of it helps nobody; the error that matters is the one we have.
+        drop(files.remove(&draft));
+    })?;
+    let seconds = clock::now().since(began).as_secs_f64();
+    match context.json {
+        true => context.out.json(&json!({ "name": name, "size_bytes": done, "seconds": seconds })),
+        false => context.out.line(format_args!("Put {} into {name}.", Bytes(done))),
+    }
+}
+
+/// A name beside another, that nobody else has.
+fn draft(name: &str) -> String {
+    let (folder, own) = name.rsplit_once('/').unwrap_or(("", name));
+    format!("{folder}/.{own}.{:x}.{:x}", forebay_env::real::process::id(), clock::wall().0)
+}
+
+fn copy_in(source: &mut File, file: &OpenFile, stop: &Stop, mut shown: impl FnMut(u64)) -> Result<u64> {
+    let mut done = 0;
+    loop {
+        if stop.wait_input(&*source, None)? == Ready::Stopped {
+            return Err(Error::busy("it was stopped before its end; nothing of it stays"));
+        }
+        let mut buffer = vec![0; PIECE];
+        let count = match source.read(&mut buffer) {
+            Ok(0) => return Ok(done),
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Error::device(format!("reading the source failed: {error}"))),
+        };
+        buffer.truncate(count);
+        file.write_at(Bytes(done), Slice::from(buffer))?;
+        done += count as u64;
+        shown(done);
+    }
+}
+
+/// Writes bytes of a file into another, or to standard output.
+pub fn get(
+    context: &mut Context,
+    files: &FilesClient,
+    name: &str,
+    to: &Path,
+    (offset, length): (Bytes, Option<Bytes>),
+    force: bool,
+) -> Result<()> {
+    let (stop, file) = (Stop::on_signals()?, files.open(name, Options::default())?);
+    let size = file.size()?;
+    let end = length.map_or(size, |length| Bytes(offset.0.saturating_add(length.0)).min(size));
+    let due = end.0.saturating_sub(offset.0);
+    let to_stdout = to == Path::new("-");
+    let (began, mut live) = (clock::now(), Live::new(!context.json && !to_stdout));
+    let mut shown = |done: u64| {
+        if live.is_due() {
+            live.show(&progress("getting", done, Some(due), began));
+        }
+    };
+    if to_stdout {
+        copy_out(&file, (offset, end), &stop, |bytes| context.out.bytes(bytes), &mut shown)?;
+        context.out.flush()?;
+        return file.close();
+    }
+    let mut target = if force { File::create(to)? } else { File::create_new(to).map_err(forcible)? };
+    let place = to.display();
+    let write = |bytes: &[u8]| target.write_all(bytes).map_err(|error| out::trouble_with(&place, &error));
+    let copied = copy_out(&file, (offset, end), &stop, write, &mut shown);
+    drop(live);
+    let done = copied.inspect_err(|_| {
+        // Half of it helps nobody; the error that matters is the one we have.
+        drop(file::remove(to));
+    })?;
+    file.close()?;
+    match context.json {
+        true => context.out.json(&json!({ "name": name, "to": place.to_string(), "bytes": done })),
+        false => context.out.line(format_args!("Got {} of {name} into {place}.", Bytes(done))),
+    }
+}
+
+fn copy_out(
+    file: &OpenFile,
+    (from, end): (Bytes, Bytes),
+    stop: &Stop,
+    mut take: impl FnMut(&[u8]) -> Result<()>,
+    shown: &mut impl FnMut(u64),
+) -> Result<u64> {
+    let mut at = from;
+    while at < end {
+        if stop.is_set() {
+            return Err(Error::busy("it was stopped before its end"));
+        }
+        let bytes = file.read_at(at, Bytes(PIECE as u64).min(end - at))?;
+        if bytes.is_empty() {
+            break;
+        }
+        take(&bytes)?;
+        at += Bytes(bytes.len() as u64);
+        shown(at.0 - from.0);
+    }
+    Ok(at.0 - from.0.min(at.0))
+}
+
+/// Lists a directory, or says what a file is.
+pub fn ls(context: &mut Context, files: &FilesClient, name: &str) -> Result<()> {
+    if files.stat(name)?.attributes.kind == FileKind::File {
+        return stat(context, files, name);
+    }
+    let (mut after, mut any) = (String::new(), false);
+    loop {
+        let (entries, more) = files.list(name, &after)?;
+        for listed in &entries {
+            any = true;
+            show(context, name, listed)?;
+        }
+        match entries.into_iter().next_back().filter(|_| more) {
+            Some(last) => after = last.name,
+            None => break,
+        }
+    }
+    if !any && !context.json {
+        context.out.line("Nothing here; `forebay put FILE /name` makes a file.")?;
+    }
+    Ok(())
+}
+
+fn show(context: &mut Context, directory: &str, listed: &Listed) -> Result<()> {
+    let name = format!("{}/{}", directory.trim_end_matches('/'), listed.name);
+    let Some(attributes) = &listed.attributes else { return context.out.line(name) };
+    if context.json {
+        return context.out.json(&entry(&name, listed.file.0, attributes));
+    }
+    let size = match attributes.kind {
+        FileKind::File => attributes.size.to_string(),
+        FileKind::Directory => human::some(attributes.entries, "entry"),
+    };
+    context.out.line(format_args!("{}  {size:>12}  {name}", human::clock(attributes.modified)))
+}
+
+/// Everything about a file or directory.
+pub fn stat(context: &mut Context, files: &FilesClient, name: &str) -> Result<()> {
+    let found = files.stat(name)?;
+    let fields = entry(name, found.file.0, &found.attributes);
+    if context.json {
+        return context.out.json(&fields);
+    }
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        context.out.line(format_args!("{field:14} {}", value.as_str().map_or(value.to_string(), str::to_string)))?;
+    }
+    Ok(())
+}
+
+/// Removes a file, or an empty directory.
+pub fn rm(context: &mut Context, files: &FilesClient, name: &str) -> Result<()> {
+    match files.stat(name)?.attributes.kind {
+        FileKind::File => files.remove(name)?,
+        FileKind::Directory => files.remove_directory(name)?,
+    }
+    match context.json {
+        true => context.out.json(&json!({ "name": name, "removed": true })),
+        false => context.out.line(format_args!("Removed {name}.")),
+    }
+}
+
+fn entry(name: &str, number: u64, attributes: &Attributes) -> Value {
+    let kind = match attributes.kind {
+        FileKind::File => "file",
+        FileKind::Directory => "directory",
+    };
+    json!({
+        "type": kind, "name": name, "size_bytes": attributes.size.0, "entries": attributes.entries,
+        "mode": format!("{:04o}", attributes.mode), "owner": attributes.owner, "group": attributes.group,
+        "created": json::time(attributes.created), "modified": json::time(attributes.modified),
+        "volume": attributes.volume, "file": number,
+    })
+}
+
+/// The library cannot know what the option is called here.
+fn forcible(error: Error) -> Error {
+    match error.kind {
+        Kind::Exists => Error::exists(format!("{}; --force replaces it", error.message)),
+        _ => error,
+    }
+}

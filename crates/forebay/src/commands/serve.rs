@@ -1,0 +1,59 @@
+//! `forebay serve`: everything of a directory, for this machine's processes and for the network, until it is stopped.
+
+use crate::context::Context;
+use crate::show::say;
+use clap::Args;
+use forebay_embedded::{FormatOptions, Measure, format};
+use forebay_env::real::file;
+use forebay_env::real::signal::Stop;
+use forebay_model::{Bytes, Result};
+use forebay_node::network::Bounds;
+use forebay_serve::{Server, ServerOptions};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// What is served, and where.
+#[derive(Args)]
+pub struct ServeArgs {
+    /// The cluster's directory; it is made if it is not there, with one target in a file
+    dir: PathBuf,
+    /// Where the manager listens: an address and a port, 0 for any that is free
+    #[arg(long, default_value = "127.0.0.1:7400", value_name = "ADDRESS")]
+    listen: String,
+    /// Where the node listens, which has the data
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+    data: String,
+    /// The size of the target that is made
+    #[arg(long, default_value = "10GiB", value_name = "SIZE")]
+    size: Bytes,
+    /// Memory for what is written, and as much for what is read, of all connections together
+    #[arg(long, default_value = "256MiB", value_name = "SIZE")]
+    memory: Bytes,
+    /// Connections at once
+    #[arg(long, default_value_t = 4096, value_name = "N")]
+    connections: usize,
+}
+
+/// Serves it.
+pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
+    let stop = Stop::on_signals()?;
+    if !file::exists(args.dir.join("cluster.toml")) {
+        format(&args.dir, &FormatOptions::file(args.size, Measure::Guess))?;
+        say(&format!("forebay: {} is a new cluster with a target of {}", args.dir.display(), args.size));
+    }
+    let bounds = Bounds { connections: args.connections, memory: args.memory, ..Bounds::default() };
+    let options = ServerOptions { data: args.data.clone(), control: args.listen.clone(), tls: None, bounds };
+    let server = Server::start(&args.dir, &options)?;
+    let (control, key) = (server.control(), server.key().display().to_string());
+    if context.json {
+        context
+            .out
+            .json(&json!({ "cluster": format!("forebay://{control}"), "data": server.address(), "key": key }))?;
+    } else {
+        context.out.line(format_args!("{} is served until Ctrl-C. To use it:", args.dir.display()))?;
+        context.out.line(format_args!("  export FOREBAY_CLUSTER=forebay://{control} FOREBAY_KEY={key}"))?;
+    }
+    context.out.flush()?;
+    stop.wait(None)?;
+    server.close()
+}
