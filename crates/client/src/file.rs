@@ -51,6 +51,7 @@ use forebay_model::{Bytes, Error, Result};
 use gather::{Gather, Gathered};
 use order::{Order, Ticket};
 use put::Before;
+use ranges::Ranges;
 use reach::Reach;
 use room::{Held, Room};
 use std::cell::RefCell;
@@ -87,6 +88,8 @@ struct State {
     acknowledged: u64,
     /// Why nothing is written any more.
     failed: Option<Error>,
+    /// What was taken to be written and is not, or not wholly: it is not read either.
+    unwritten: Ranges,
     ahead: Ahead,
 }
 
@@ -110,6 +113,7 @@ impl FileEngine {
             cuts: 0,
             acknowledged: size,
             failed: None,
+            unwritten: Ranges::default(),
             ahead: Ahead::default(),
         };
         let file = File {
@@ -269,7 +273,20 @@ impl File {
             at = to;
         }
         self.fetch_into(&ticket, at..range.end, &mut fetched).await?;
+        self.check_written(&range)?;
         Ok(fetched)
+    }
+
+    /// What failed to be written must not be read as what was there before.
+    fn check_written(&self, range: &Range<u64>) -> Result<()> {
+        let state = self.state.borrow();
+        let is_unwritten = state.unwritten.iter().any(|lost| lost.start < range.end && range.start < lost.end);
+        match state.failed.clone().filter(|_| is_unwritten) {
+            Some(error) => {
+                Err(error.of(format!("bytes {} to {} were not written as they were to be", range.start, range.end)))
+            }
+            None => Ok(()),
+        }
     }
 
     async fn fetch_into(&self, ticket: &Ticket, range: Range<u64>, to: &mut Fetched) -> Result<()> {
@@ -381,9 +398,15 @@ impl File {
         let this = self.clone();
         self.spawner.detach(async move {
             ticket.granted().await;
-            let failed = this.state.borrow().failed.is_some();
-            if !failed && let Err(error) = this.reach.put(from, bytes, before).await {
-                this.state.borrow_mut().failed.get_or_insert(error);
+            let failed = this.state.borrow().failed.clone();
+            let put = match failed {
+                Some(error) => Err(error),
+                None => this.reach.put(from, bytes, before).await,
+            };
+            if let Err(error) = put {
+                let mut state = this.state.borrow_mut();
+                state.failed.get_or_insert(error);
+                state.unwritten.add(range);
             }
             drop((held, ticket));
         });

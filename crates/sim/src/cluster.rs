@@ -4,7 +4,9 @@
 //! Machines crash and come back: their tasks end, their connections are gone, their disks lose what was not flushed, and the
 //! manager's engine keeps what was committed.
 
+mod check;
 mod control;
+pub mod life;
 
 pub use control::SimControl;
 
@@ -20,7 +22,7 @@ use forebay_manager::desk::{self, Desk};
 use forebay_manager::{Manager, Memory, Principal, Settings};
 use forebay_model::{Bytes, Profile, TargetId};
 use forebay_node::network::{Bounds, Identity, Node, TargetDoor};
-use forebay_target::Target;
+use forebay_target::{Objects, Target};
 use forebay_wire::control::Change;
 use forebay_wire::control::cluster::AddNode;
 use forebay_wire::control::volumes::Policy;
@@ -75,7 +77,27 @@ struct NodeMachine {
     host: Host,
     disk: SimDisk,
     target: TargetId,
-    node: RefCell<Option<Rc<Node>>>,
+    process: Rc<RefCell<Option<Process>>>,
+}
+
+/// What runs on a node's machine since the manager has heard of it.
+#[derive(Clone)]
+struct Process {
+    node: Rc<Node>,
+    target: Rc<Target>,
+}
+
+/// A client on a machine of its own, with the ways that its files go.
+#[derive(Clone)]
+pub struct ClientMachine {
+    /// The machine.
+    pub host: Host,
+    /// Its ways to nodes.
+    pub nodes: Nodes,
+    /// Its way to the manager.
+    pub control: Rc<SimControl>,
+    /// Its files.
+    pub files: Files,
 }
 
 impl Cluster {
@@ -98,7 +120,7 @@ impl Cluster {
                 superblock.target
             });
             let host = network.host(&format!("node{number}"), spec.node_link);
-            NodeMachine { host, disk, target, node: RefCell::default() }
+            NodeMachine { host, disk, target, process: Rc::default() }
         });
         let nodes = nodes.collect();
         let cluster = Cluster { world, network, manager, nodes, clients: Cell::new(1000), spec };
@@ -140,7 +162,12 @@ impl Cluster {
 
     /// A node, while it runs.
     pub fn node(&self, node: usize) -> Option<Rc<Node>> {
-        self.nodes[node].node.borrow().clone()
+        self.nodes[node].process.borrow().as_ref().map(|process| process.node.clone())
+    }
+
+    /// What a node's target has, while it runs.
+    fn objects(&self, node: usize) -> Option<Rc<Objects>> {
+        self.nodes[node].process.borrow().as_ref().map(|process| process.target.objects().clone())
     }
 
     /// Starts the manager on what its engine has.
@@ -162,8 +189,10 @@ impl Cluster {
         let clock = env.clock.clone();
         let random = env.random.clone();
         env.spawner.detach(async move {
-            let mut manager = Manager::open(Box::new(engine), random, settings).expect("the engine has a cluster");
-            drop(desk::serve(&mut manager, clock, receiver).await);
+            // It may crash already in the commit of its opening.
+            if let Ok(mut manager) = Manager::open(Box::new(engine), random, settings) {
+                drop(desk::serve(&mut manager, clock, receiver).await);
+            }
         });
     }
 
@@ -192,8 +221,22 @@ impl Cluster {
         });
     }
 
+    /// The `nth` commit of the manager from now on does not return: the first `kept` of its transactions are durable, and the
+    /// manager answers nothing more until its machine was crashed and restarted.
+    pub fn crash_manager_in_commit(&self, nth: u64, kept: usize) {
+        self.manager.engine.borrow().crash_at(nth, kept);
+    }
+
     /// Starts a node on its disk, and waits until the manager has heard of it.
     pub fn start_node(&self, index: usize) {
+        self.begin_node(index);
+        while self.node(index).is_none() {
+            self.world.run_for(Duration::from_millis(1));
+        }
+    }
+
+    /// Starts a node on its disk. It is there from when the manager has heard of it.
+    pub fn begin_node(&self, index: usize) {
         let machine = &self.nodes[index];
         let network = machine.host.env();
         let env = Env {
@@ -209,38 +252,43 @@ impl Cluster {
             address: format!("{}:{PORT}", machine.host.name()),
         };
         let manager = Rc::new(SimReports::new(network.clone(), self.manager_address()));
-        let (told, mut heard) = mailbox();
-        let number = index as u32;
+        let (number, disk, process) = (index as u32, machine.disk.clone(), machine.process.clone());
         network.spawner.clone().detach(async move {
+            while disk.is_busy() {
+                // A kernel ends what it was given before the next process has the disk.
+                env.clock.sleep(Duration::from_millis(1)).await;
+            }
             let target = Target::open(env.clone()).await.expect("a target opens after any crash");
-            let door = TargetDoor::open(&env, target);
+            let door = TargetDoor::open(&env, target.clone());
             let node = Node::new(network.clone(), vec![door], bounds, number);
             let listening = network.fabric.listen(&identity.address).await.expect("nobody else listens there");
             network.spawner.detach({
                 let node = node.clone();
                 async move { drop(node.serve(listening).await) }
             });
-            let mut told = Some((told, node.clone()));
-            let told = RefCell::new(told.take());
+            let told = RefCell::new(Some(Process { node: node.clone(), target }));
             node.keep_reporting(identity, manager, move |said| {
                 if said.is_ok()
-                    && let Some((told, node)) = told.borrow_mut().take()
+                    && let Some(told) = told.borrow_mut().take()
                 {
-                    drop(told.send(node));
+                    *process.borrow_mut() = Some(told);
                 }
             })
             .await;
         });
-        let node = self.world.run(async move { heard.receive().await });
-        *machine.node.borrow_mut() = node;
     }
 
     /// A node's machine loses its power, with its disk.
     pub fn crash_node(&self, index: usize) {
+        self.kill_node(index);
+        self.nodes[index].disk.lose_power();
+    }
+
+    /// A node's machine stops at once, but for its disk, which ends what it was given.
+    pub fn kill_node(&self, index: usize) {
         let machine = &self.nodes[index];
-        drop(machine.node.borrow_mut().take());
         machine.host.crash();
-        machine.disk.lose_power();
+        drop(machine.process.borrow_mut().take());
     }
 
     /// A node's machine is up again.
@@ -251,10 +299,17 @@ impl Cluster {
 
     /// A client on a machine of its own.
     pub fn client(&self, name: &str) -> (Host, Files) {
+        let ClientMachine { host, files, .. } = self.client_machine(name);
+        (host, files)
+    }
+
+    /// The same, with its ways.
+    pub fn client_machine(&self, name: &str) -> ClientMachine {
         let host = self.network.host(name, self.spec.client_link);
-        let control = SimControl::new(host.env(), self.manager_address(), self.next_client());
+        let control = Rc::new(SimControl::new(host.env(), self.manager_address(), self.next_client()));
         let nodes = Nodes::new(host.env(), self.spec.credit.0 as usize, Duration::from_secs(5));
-        (host, Files::new(nodes, Rc::new(control)))
+        let files = Files::new(nodes.clone(), control.clone());
+        ClientMachine { host, nodes, control, files }
     }
 
     fn control(&self) -> Rc<SimControl> {

@@ -184,7 +184,7 @@ impl Reach {
         if !self.is_covered(component) {
             return Err(self.too_many(component, why));
         }
-        self.components.missed(vec![component]).await?;
+        self.components.missed(vec![component]).await.map_err(|error| error.of(why))?;
         self.states.borrow_mut().insert(component, State::Missed);
         self.unflushed.borrow_mut().remove(&component);
         Ok(())

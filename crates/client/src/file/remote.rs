@@ -14,14 +14,14 @@ use crate::nodes::{Nodes, Request};
 use forebay_model::layout::address::StripeId;
 use forebay_model::object::{Durability, Placement, Scope};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
-use forebay_wire::Command;
 use forebay_wire::capability::{LENGTH, Secret};
 use forebay_wire::control::files::{Grant, Renew, Renewed};
 use forebay_wire::control::{Question, Reply};
-use forebay_wire::link::Link;
+use forebay_wire::link::{Answer, Link};
 use forebay_wire::lock;
 use forebay_wire::object::{Ask, MOST_AT_ONCE, ObjectAnswer, ObjectReply, ObjectRequest};
 use forebay_wire::sink::Shown;
+use forebay_wire::{Command, RequestId};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -168,19 +168,38 @@ impl Shared {
         of: impl Fn(ObjectId) -> Ask,
         payload: Vec<Slice>,
     ) -> Result<ObjectAnswer> {
+        let made = |target, object| {
+            let request = ObjectRequest::new(target, of(object));
+            let most = if let Ask::Read { length, .. } = request.ask { length as usize } else { 0 };
+            Ok(Request { command: request.command(), body: request.body()?, payload: payload.clone(), most })
+        };
+        let (answer, ..) = self.ask_by(component, made).await?;
+        let answer = ObjectAnswer::read(&answer.body, answer.payload)?;
+        let buffered = self.epochs.borrow().get(&component).copied();
+        // What is read now may lack what was buffered before.
+        match buffered.is_none_or(|epoch| epoch == answer.receipt.epoch) {
+            true => Ok(answer),
+            false => Err(restarted(component)),
+        }
+    }
+
+    /// Asks where a component is, with what allows it, until there is no hope. Also the number of the request, and the link
+    /// that answered.
+    async fn ask_by(
+        self: &Rc<Self>,
+        component: u32,
+        made: impl Fn(TargetId, ObjectId) -> Result<Request>,
+    ) -> Result<(Answer, RequestId, Link)> {
         self.renew_in_time();
         let (mut is_renewed, end) = (false, self.nodes.env().clock.now() + self.nodes.patience());
         loop {
             let (target, object, shown) = self.way(component)?;
-            let request = ObjectRequest::new(target, of(object));
-            let most = if let Ask::Read { length, .. } = request.ask { length as usize } else { 0 };
-            let request = Request { command: request.command(), body: request.body()?, payload: payload.clone(), most };
+            let request = made(target, object)?;
             let asked = match self.address(target) {
                 Ok(address) => self.nodes.ask(&address, &request, Some(&shown)).await,
                 Err(error) => Err(error),
             };
             match asked {
-                Ok((answer, ..)) => return ObjectAnswer::read(&answer.body, answer.payload),
                 Err(error) if error.kind == Kind::Stale && !is_renewed => {
                     is_renewed = true;
                     self.renew().await?;
@@ -197,7 +216,7 @@ impl Shared {
                         return Err(error);
                     }
                 }
-                Err(error) => return Err(error),
+                asked => return asked,
             }
         }
     }
@@ -270,11 +289,7 @@ impl Shared {
         }
         let answer = self.ask_of_made(component, |id| id, write, bytes).await?;
         if durability == Durability::Buffered {
-            let epoch = answer.receipt.epoch;
-            let first = *self.epochs.borrow_mut().entry(component).or_insert(epoch);
-            if first != epoch {
-                return Err(restarted(component));
-            }
+            self.epochs.borrow_mut().entry(component).or_insert(answer.receipt.epoch);
         }
         Ok(())
     }
@@ -295,10 +310,11 @@ impl Shared {
     }
 
     async fn lock(self: &Rc<Self>, component: u32, StripeId(part): StripeId) -> Result<Lock> {
-        let (target, id, shown) = self.way(component)?;
-        let body = forebay_wire::write_body(&lock::Lock { target, id, part })?;
-        let request = Request { command: Command::LOCK, body, payload: Vec::new(), most: 0 };
-        let (answer, request, link) = self.nodes.ask(&self.address(target)?, &request, Some(&shown)).await?;
+        let made = |target, id| {
+            let body = forebay_wire::write_body(&lock::Lock { target, id, part })?;
+            Ok(Request { command: Command::LOCK, body, payload: Vec::new(), most: 0 })
+        };
+        let (answer, request, link) = self.ask_by(component, made).await?;
         let locked: lock::Locked = forebay_wire::read_body(&answer.body)?;
         let guard = Held { link, request: request.0 };
         let seen = self.deserted.borrow().get(&component).copied();

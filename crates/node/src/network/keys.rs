@@ -21,7 +21,7 @@ pub struct Refusals {
     pub forbidden: u64,
     /// What was shown had run out, or was revoked.
     pub stale: u64,
-    /// What was shown is of an epoch that the target had not heard of.
+    /// What was shown is of an epoch that the target had not heard of, or the node had no keys yet.
     pub behind: u64,
 }
 
@@ -59,6 +59,10 @@ impl Keys {
     ) -> Result<Capability> {
         let rings = self.rings.borrow();
         let checked = match (rings.get(&target), shown) {
+            // It is the node that lacks something then, and not who asks.
+            _ if rings.is_empty() => {
+                Err(Error::busy("this node has not heard of the manager since it was started; ask again in a moment"))
+            }
             (Some(ring), Some((capability, proof))) => ring.check(capability, proof, said, wanted, now),
             // What is not here and what is not allowed look alike.
             _ => Err(Error::forbidden(

@@ -40,14 +40,18 @@ pub(super) struct Entered {
 }
 
 /// Lets a request in if its capability is of the version of the object's fence; one without is let in in any case.
-/// [`Kind::Stale`] if it was revoked.
+/// [`Kind::Stale`] if it was revoked; [`Kind::Busy`] if others were, and the target has to hear of it first.
 pub(super) async fn enter(service: &Service, request: &ObjectRequest, version: Option<u64>) -> Result<Option<Entered>> {
     let Some(version) = version else { return Ok(None) };
     let object = request.about()?.object;
     load(service, object).await?;
     let mut known = service.fences.known.borrow_mut();
     let fence = known.get_mut(&object).expect("it was read just now");
-    if fence.version != version {
+    if version > fence.version {
+        // What was revoked is not shut out here yet, so neither is anybody let in.
+        return Err(Error::busy("the target has not heard yet what was revoked of the object; ask again in a moment"));
+    }
+    if version < fence.version {
         return Err(Error::stale("the capability was revoked; ask the manager for another"));
     }
     fence.inside += 1;

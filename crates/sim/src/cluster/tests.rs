@@ -67,3 +67,67 @@ fn a_file_is_read_while_one_of_its_targets_is_gone() {
         story(4, |cluster| cluster.crash_node(node));
     }
 }
+
+#[test]
+fn a_client_waits_for_a_node_that_has_no_keys_yet() {
+    let world = Rc::new(World::new(5));
+    let cluster = Cluster::new(world.clone(), spec(5));
+    let bytes = pattern(900_000, 5);
+    let (_writing, files) = cluster.client("writer");
+    let written = bytes.clone();
+    world.run({
+        let files = files.clone();
+        async move {
+            let file = files.create("/x", 0o644, None, Options::default()).await.expect("a file");
+            file.write_at(Bytes::ZERO, Slice::from(written)).await.expect("it is taken");
+            file.close().await.expect("it is durable");
+        }
+    });
+    let file = world.run(async move { files.open("/x", Options::default()).await.expect("it is there") });
+    cluster.crash_node(1);
+    cluster.crash_node(2);
+    for node in [1, 2] {
+        cluster.node_host(node).restart();
+        cluster.begin_node(node);
+    }
+    // The nodes hear of their keys only from now on.
+    cluster.network().partition(&[cluster.manager_host()], &[cluster.node_host(1), cluster.node_host(2)]);
+    let asked = world.spawner().spawn(async move { file.read_at(Bytes::ZERO, Bytes::mib(1)).await });
+    world.run_for(Duration::from_secs(1));
+    cluster.network().heal();
+    let read = world.run(asked);
+    assert!(read.expect("it is there again") == bytes);
+}
+
+#[test]
+fn what_was_not_flushed_when_a_node_lost_it_is_not_read_as_if_it_had_never_been_written() {
+    let world = Rc::new(World::new(6));
+    let cluster = Cluster::new(world.clone(), spec(4));
+    let (_writing, files) = cluster.client("writer");
+    let policy = Policy { raid: Raid::Zero, unit: UNIT, targets: 4 };
+    let file =
+        world.run(async move { files.create("/x", 0o644, Some(policy), Options::default()).await.expect("a file") });
+    let bytes = pattern(1 << 20, 6);
+    let (file, written) = (Rc::new(file), Slice::from(bytes.clone()));
+    world.run({
+        let file = file.clone();
+        async move { file.write_at(Bytes::ZERO, written).await.expect("it is taken") }
+    });
+    world.run({
+        let file = file.clone();
+        // What is read has been sent before.
+        async move { assert!(file.read_at(Bytes::ZERO, Bytes::mib(1)).await.expect("it is there").len() == 1 << 20) }
+    });
+    cluster.crash_node(1);
+    cluster.restart_node(1);
+    let read = world.run({
+        let file = file.clone();
+        async move { file.read_at(Bytes::ZERO, Bytes::mib(1)).await }
+    });
+    match read {
+        Ok(read) => assert!(read == bytes, "what was written is there, or it is said that it is not"),
+        Err(error) => assert_eq!(error.kind, forebay_model::Kind::Restarted, "{error:?}"),
+    }
+    let flushed = world.run(async move { file.flush().await });
+    assert_eq!(flushed.expect_err("it is lost").kind, forebay_model::Kind::Restarted);
+}

@@ -284,3 +284,24 @@ fn what_could_not_be_read_ahead_is_read_when_it_is_wanted() {
         at += 3 * UNIT;
     }
 }
+
+#[test]
+fn what_could_not_be_written_is_not_read_as_what_was_there_before() {
+    let world = World::new(Striping::new(Raid::Zero, Bytes(UNIT), 3, 1, 1).expect("a layout"), 9);
+    let open = Open::new(&world, tight(true));
+    let bytes = some(&world.chance, 6 * UNIT);
+    open.write(0, bytes.clone());
+    open.flush();
+    world.set_down(1, true);
+    open.write(UNIT, some(&world.chance, UNIT));
+    let read = |from: u64, length: u64| {
+        open.try_run(move |file| async move { file.read_at(Bytes(from), Bytes(length)).await })
+    };
+    read(UNIT, UNIT).expect("it lives").expect_err("the target is not there");
+    world.set_down(1, false);
+    let error = read(UNIT, 10).expect("it lives").expect_err("it was not written");
+    assert!(error.message.contains("were not written"), "{error}");
+    let rest = read(2 * UNIT, UNIT).expect("it lives").expect("nobody wrote that");
+    assert!(rest == bytes[2 * UNIT as usize..3 * UNIT as usize]);
+    assert!(Open::new(&world, tight(true)).all() == bytes);
+}

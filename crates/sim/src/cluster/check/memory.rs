@@ -1,0 +1,13 @@
+//! Nodes at rest have nothing under way, and connections of those only who are there.
+
+use crate::cluster::Cluster;
+use forebay_model::Bytes;
+
+/// Panics if a node holds memory for somebody, or more than `most` connections.
+pub(in crate::cluster) fn check(cluster: &Cluster, most: usize) {
+    for node in 0..cluster.nodes.len() {
+        let node = cluster.node(node).expect("all nodes are there");
+        assert_eq!(node.memory_used(), Bytes::ZERO, "memory of a node at rest");
+        assert!(node.connections() <= most, "{} connections of {most} clients", node.connections());
+    }
+}

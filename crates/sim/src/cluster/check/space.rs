@@ -1,0 +1,37 @@
+//! No space is lost: the objects on targets are those of files that exist, each where the file's layout says.
+
+use crate::cluster::{ClientMachine, Cluster};
+use forebay_client::control::Control;
+use forebay_model::{ObjectId, TargetId};
+use forebay_wire::control::files::OpenToRead;
+use forebay_wire::control::names::Place;
+use forebay_wire::control::{Question, Reply};
+use forebay_wire::object::companion;
+use std::collections::BTreeSet;
+
+/// The volume in which all files are.
+const VOLUME: u64 = 1;
+
+/// Panics if a target has an object that no file at one of these paths has; how many objects there are.
+pub(in crate::cluster) fn check(cluster: &Cluster, machine: &ClientMachine, paths: &[String]) -> u64 {
+    let mut known: BTreeSet<(TargetId, ObjectId)> = BTreeSet::new();
+    for path in paths {
+        let (control, place) = (machine.control.clone(), Place::path(path.as_str()));
+        let opened = cluster.world().run(control.ask(Question::OpenToRead(OpenToRead { place })));
+        let Reply::Grant(grant) = opened.expect("it is there") else { panic!("no grant") };
+        for component in grant.components {
+            known.extend([(component.target, component.object), (component.target, companion(component.object))]);
+        }
+    }
+    let mut count = 0;
+    for node in 0..cluster.nodes.len() {
+        let (objects, target) = (cluster.objects(node).expect("all nodes are there"), cluster.target(node));
+        let there = cluster.world().run(async move { objects.list(VOLUME, 1, 100_000).await });
+        // A target that nothing was ever written to has no volume.
+        for found in there.unwrap_or_default() {
+            assert!(known.contains(&(target, found.id)), "{:?} on target {target} is of no file", found.id);
+            count += 1;
+        }
+    }
+    count
+}

@@ -1,0 +1,286 @@
+//! The life of a cluster, by chance: clients work on files of their own and on files that they share, while machines lose
+//! their power, processes are killed, networks part and come together, links are bad, the manager dies in the middle of a
+//! commit, and clients die in the middle of a write. Then everything is healed, and what has to hold is checked.
+//!
+//! Checked all the time: each operation ends in time, well or with an error that says that something was not there; what is
+//! read is what may be there. Checked at the end, beside a plain model: all files can be recovered and are what was
+//! acknowledged; parity and copies agree; files are read while one node is gone; names and sizes are right; no memory is
+//! held and no object is left over; what was revoked is refused.
+
+mod faults;
+pub(super) mod hand;
+mod mend;
+pub(super) mod model;
+mod shared;
+
+use super::check::{agreement, authority, memory, names, space};
+use super::{ClientMachine, Cluster, ClusterSpec};
+use crate::disk::presets;
+use crate::network::{LinkSpec, NetworkSpec};
+use crate::world::World;
+use faults::Faults;
+use forebay_client::files::Files;
+use forebay_manager::Settings;
+use forebay_model::layout::Raid;
+use forebay_model::{Bytes, Result};
+use forebay_node::network::Bounds;
+use forebay_wire::control::names::FileId;
+use forebay_wire::control::volumes::Policy;
+use hand::{Common, DEADLINE, options};
+use model::Owned;
+use shared::Shared;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// After this time without an error nothing of a fault is left: nodes have reported, and connections that broke have ended.
+const HEALED: Duration = Duration::from_secs(30);
+/// Rounds of recovering what is in doubt, a second each, before it is taken for stuck.
+const ROUNDS: u32 = 30;
+
+/// What a life is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Chances {
+    /// Faults, or what might have been one, before everything is healed.
+    pub steps: u32,
+    /// Files that all clients write.
+    pub shared: u32,
+}
+
+/// What lives have done, so that lives in which nothing happened count as nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    /// Operations of clients.
+    pub operations: u64,
+    /// Operations that ended with an error, because something was not there.
+    pub failed: u64,
+    /// Flushes and closes that were answered.
+    pub flushes: u64,
+    /// Bytes written to files of one client.
+    pub written: u64,
+    /// Writes and appends to shared files.
+    pub shared: u64,
+    /// Bytes read and compared.
+    pub compared: u64,
+    /// Files that were in doubt, and were recovered.
+    pub recovered: u64,
+    /// Faults.
+    pub faults: u64,
+    /// Commits in which the manager stopped.
+    pub commits_cut: u64,
+    /// Clients that died.
+    pub clients_lost: u64,
+    /// Files read while a node was gone.
+    pub degraded: u64,
+    /// Files that clients left open.
+    pub left: u64,
+    /// Objects on targets in the end.
+    pub objects: u64,
+    /// Time that passed in the lives, in seconds.
+    pub seconds: u64,
+}
+
+impl Tally {
+    /// Adds another life's.
+    pub fn add(&mut self, other: &Tally) {
+        self.operations += other.operations;
+        self.failed += other.failed;
+        self.flushes += other.flushes;
+        self.written += other.written;
+        self.shared += other.shared;
+        self.compared += other.compared;
+        self.recovered += other.recovered;
+        self.faults += other.faults;
+        self.commits_cut += other.commits_cut;
+        self.clients_lost += other.clients_lost;
+        self.degraded += other.degraded;
+        self.left += other.left;
+        self.objects += other.objects;
+        self.seconds += other.seconds;
+    }
+}
+
+/// The cluster of a seed.
+fn spec(nodes: u32) -> ClusterSpec {
+    let network = NetworkSpec {
+        connect_limit: Duration::from_secs(2),
+        silence: Duration::from_secs(2),
+        patience: Duration::from_secs(6),
+        ..NetworkSpec::jumbo()
+    };
+    ClusterSpec {
+        nodes,
+        disk: presets::ssd().scaled(4000),
+        network,
+        node_link: LinkSpec::gigabit(),
+        client_link: LinkSpec::gigabit(),
+        policy: Policy { raid: Raid::Five, unit: Bytes::kib(16), targets: 5 },
+        bounds: Bounds { connections: 64, memory: Bytes::mib(8), patience: Duration::from_secs(8) },
+        settings: Settings {
+            life: Duration::from_secs(40),
+            node_timeout: Duration::from_secs(6),
+            client_timeout: Duration::from_secs(60),
+            ..Settings::default()
+        },
+        credit: Bytes::kib(128),
+    }
+}
+
+/// Lives a life. What it did, and the trace of its world.
+pub fn live(seed: u64, chances: Chances) -> (Tally, u64) {
+    let world = Rc::new(World::new(seed));
+    let random = world.random();
+    let (nodes, clients) = (4 + random.below(4) as usize, 2 + random.below(3) as usize);
+    let cluster = Cluster::new(world.clone(), spec(nodes as u32));
+    let machine = cluster.client_machine("first");
+    let common = Rc::new(Common {
+        owned: (0..clients).map(|n| RefCell::new(Owned::new(format!("/c{n}")))).collect(),
+        shared: (0..chances.shared).map(|n| RefCell::new(Shared::new(format!("/s{n}")))).collect(),
+        tally: RefCell::default(),
+        stop: Cell::new(false),
+    });
+    begin(&cluster, &machine, &common);
+    let mut faults = Faults::new(&cluster, common.clone(), nodes, clients);
+    for _ in 0..chances.steps {
+        world.run_for(Duration::from_millis(20 + random.below(1500)));
+        faults.step();
+    }
+    faults.end_all();
+    common.stop.set(true);
+    let end = world.now() + 2 * DEADLINE;
+    while faults.clients.iter().any(|client| client.working.get()) {
+        assert!(world.now() < end, "seed {seed}: a client is still at work");
+        world.run_for(Duration::from_millis(200));
+    }
+    world.run_for(HEALED);
+    healed(&cluster, &faults, &common);
+    let mut tally = *common.tally.borrow();
+    tally.seconds = world.now().0 / 1_000_000_000;
+    (tally, world.trace())
+}
+
+/// What is there before the first fault.
+fn begin(cluster: &Cluster, machine: &ClientMachine, common: &Rc<Common>) {
+    let (files, common) = (machine.files.clone(), common.clone());
+    cluster.world().run(async move {
+        for owned in &common.owned {
+            let directory = owned.borrow().directory.clone();
+            files.make_directory(&directory, 0o755).await.expect("nothing fails yet");
+        }
+        for (nth, shared) in common.shared.iter().enumerate() {
+            let raid = if nth == 0 { Raid::Five } else { Raid::One(2) };
+            let policy = Policy { raid, unit: Bytes::kib(8), targets: 4 };
+            let path = shared.borrow().path.clone();
+            let file = files.create(&path, 0o644, Some(policy), options(true)).await.expect("nothing fails yet");
+            file.close().await.expect("nothing fails yet");
+        }
+    });
+}
+
+/// Demands progress, and checks all that has to hold.
+fn healed(cluster: &Cluster, faults: &Faults<'_>, common: &Rc<Common>) {
+    let machine = cluster.client_machine("last");
+    let world = cluster.world();
+    for owned in &common.owned {
+        settle(cluster, &machine, owned, common);
+    }
+    for shared in &common.shared {
+        settle_shared(cluster, &machine, shared);
+    }
+    // Clients that died are given up meanwhile, capabilities run out, and what was removed is gone.
+    world.run_for(Duration::from_secs(130));
+    let mut paths = Vec::new();
+    for owned in &common.owned {
+        let owned = owned.borrow();
+        names::check(cluster, &machine, &owned);
+        paths.extend(owned.names.keys().map(|name| owned.path(name)));
+    }
+    paths.extend(common.shared.iter().map(|shared| shared.borrow().path.clone()));
+    common.tally.borrow_mut().left += names::check_left(cluster, &machine);
+    common.tally.borrow_mut().objects += space::check(cluster, &machine, &paths);
+    for path in &paths {
+        let (files, path) = (machine.files.clone(), path.clone());
+        world.run(async move { agreement::check(&files, &path).await });
+    }
+    memory::check(cluster, 2 * (faults.clients.len() + 4));
+    if let Some(path) = paths.first() {
+        authority::check(cluster, &machine, path);
+    }
+    degraded(cluster, common);
+}
+
+/// Lists a client's directory, and recovers what is in doubt.
+fn settle(cluster: &Cluster, machine: &ClientMachine, owned: &RefCell<Owned>, common: &Common) {
+    let (files, directory) = (machine.files.clone(), owned.borrow().directory.clone());
+    let (listed, _) =
+        cluster.world().run(async move { files.list(&directory, "").await.expect("nothing fails any more") });
+    let listed: BTreeMap<String, FileId> = listed.into_iter().map(|one| (one.name, one.file)).collect();
+    owned.borrow_mut().listed(&listed).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let names = owned.borrow().names.clone();
+    for (name, key) in names {
+        let (path, file) = (owned.borrow().path(&name), listed[&name]);
+        if owned.borrow().files[&key].in_doubt {
+            recover(cluster, machine, &path, file);
+            common.tally.borrow_mut().recovered += 1;
+        }
+        let found = read(cluster, &machine.files, &path).unwrap_or_else(|error| panic!("{path} is whole: {error:?}"));
+        common.tally.borrow_mut().compared += found.len() as u64;
+        let mut owned = owned.borrow_mut();
+        let known = owned.files.get_mut(&key).expect("it has a name");
+        known.found(found).unwrap_or_else(|wrong| panic!("{path} ({}): {wrong}", known.raid));
+    }
+}
+
+fn settle_shared(cluster: &Cluster, machine: &ClientMachine, shared: &RefCell<Shared>) {
+    let (path, files) = (shared.borrow().path.clone(), machine.files.clone());
+    let stat = path.clone();
+    let entry = cluster.world().run(async move { files.stat(&stat).await.expect("nothing fails any more") });
+    recover(cluster, machine, &path, entry.file);
+    let found = read(cluster, &machine.files, &path).unwrap_or_else(|error| panic!("{path} is whole: {error:?}"));
+    shared.borrow_mut().is(&found).unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+/// Recovers a file, which has to be done in a bounded time.
+fn recover(cluster: &Cluster, machine: &ClientMachine, path: &str, file: FileId) {
+    let mut last = None;
+    for _ in 0..ROUNDS {
+        let machine = machine.clone();
+        let clock = cluster.world().clock();
+        let recovered = async move { hand::within(&clock, "recover", mend::recovered(&machine, file)).await };
+        match cluster.world().run(recovered) {
+            Ok(()) => return,
+            Err(error) => last = Some(error),
+        }
+        cluster.world().run_for(Duration::from_secs(1));
+    }
+    panic!("{path} cannot be recovered: {last:?}");
+}
+
+fn read(cluster: &Cluster, files: &Files, path: &str) -> Result<Vec<u8>> {
+    let (files, path) = (files.clone(), path.to_string());
+    cluster.world().run(async move { mend::read(&files, &path).await })
+}
+
+/// Takes away one node, and reads everything that can do without it.
+fn degraded(cluster: &Cluster, common: &Rc<Common>) {
+    let node = cluster.world().random().below(cluster.nodes.len() as u64) as usize;
+    cluster.crash_node(node);
+    let machine = cluster.client_machine("degraded");
+    for owned in &common.owned {
+        let owned = owned.borrow();
+        for (name, key) in &owned.names {
+            let (path, known) = (owned.path(name), &owned.files[key]);
+            if known.raid == Raid::Zero {
+                continue;
+            }
+            let found = read(cluster, &machine.files, &path);
+            let found = found.unwrap_or_else(|error| panic!("{path} ({}) without node {node}: {error:?}", known.raid));
+            known.allows(&found).unwrap_or_else(|wrong| panic!("{path} ({}) without node {node}: {wrong}", known.raid));
+            common.tally.borrow_mut().degraded += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! Faults by chance, each with its end: machines that lose their power or their processes, cuts, bad links, a manager that
+//! stops in the middle of a commit, clients that die.
+
+use super::hand::{Common, Hand};
+use crate::cluster::{ClientMachine, Cluster};
+use crate::network::{Host, LinkSpec};
+use forebay_env::Random;
+use forebay_model::{Moment, Rate};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Faults of one life, and what is to be ended when.
+pub(super) struct Faults<'a> {
+    cluster: &'a Cluster,
+    common: Rc<Common>,
+    random: Rc<dyn Random>,
+    pub(super) clients: Vec<Client>,
+    ends: Vec<(Moment, End)>,
+    down: Vec<bool>,
+    manager_down: bool,
+    names: u64,
+}
+
+/// One client: its machine now, and whether it is at work.
+pub(super) struct Client {
+    pub(super) machine: ClientMachine,
+    pub(super) working: Rc<Cell<bool>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Node(usize),
+    Manager,
+    Cuts,
+    Links,
+    Client(usize),
+}
+
+impl<'a> Faults<'a> {
+    pub(super) fn new(cluster: &'a Cluster, common: Rc<Common>, nodes: usize, clients: usize) -> Faults<'a> {
+        let random = cluster.world().random();
+        let mut faults = Faults {
+            cluster,
+            common,
+            random,
+            clients: Vec::new(),
+            ends: Vec::new(),
+            down: vec![false; nodes],
+            manager_down: false,
+            names: 0,
+        };
+        for client in 0..clients {
+            let client = faults.client(client);
+            faults.clients.push(client);
+        }
+        faults
+    }
+
+    /// A client on a new machine, at work.
+    fn client(&mut self, number: usize) -> Client {
+        self.names += 1;
+        let machine = self.cluster.client_machine(&format!("client{number}.{}", self.names));
+        let env = machine.host.env();
+        let hand = Hand::new(number, machine.clone(), self.common.clone(), env.clock.clone(), self.random.clone());
+        let working = Rc::new(Cell::new(true));
+        env.spawner.detach({
+            let working = working.clone();
+            async move {
+                hand.work().await;
+                working.set(false);
+            }
+        });
+        Client { machine, working }
+    }
+
+    /// One fault, or one that ends.
+    pub(super) fn step(&mut self) {
+        let now = self.cluster.world().now();
+        let due: Vec<End> = self.ends.iter().filter(|(at, _)| *at <= now).map(|(_, end)| *end).collect();
+        self.ends.retain(|(at, _)| *at > now);
+        due.into_iter().for_each(|end| self.end(end));
+        let most = if self.random.below(6) == 0 { 2 } else { 1 };
+        let downs = self.down.iter().filter(|down| **down).count();
+        match self.random.below(14) {
+            0 | 1 if downs < most => self.stop_node(true, 8_000),
+            2 if downs < most => self.stop_node(false, 3_000),
+            // Shorter than anybody notices.
+            3 if downs < most => self.stop_node(true, 100),
+            4 => self.cut(),
+            5 => self.part(),
+            6 => self.bad_link(),
+            7 if !self.manager_down => {
+                self.cluster.crash_manager();
+                self.manager_is_down(6_000);
+            }
+            8 if !self.manager_down => {
+                self.cluster.crash_manager_in_commit(self.random.below(6), self.random.below(3) as usize);
+                // It may take a while before there is a commit, and then it is down.
+                self.ends.push((now + Duration::from_millis(2_000 + self.random.below(3_000)), End::Manager));
+                self.manager_down = true;
+                self.common.tally.borrow_mut().commits_cut += 1;
+            }
+            9 => self.crash_client(),
+            _ => return,
+        }
+        self.common.tally.borrow_mut().faults += 1;
+    }
+
+    fn later(&self, most: u64) -> Moment {
+        self.cluster.world().now() + Duration::from_millis(50 + self.random.below(most))
+    }
+
+    fn stop_node(&mut self, power: bool, most: u64) {
+        let node = self.random.below(self.down.len() as u64) as usize;
+        if std::mem::replace(&mut self.down[node], true) {
+            return;
+        }
+        match power {
+            true => self.cluster.crash_node(node),
+            false => self.cluster.kill_node(node),
+        }
+        self.ends.push((self.later(most), End::Node(node)));
+    }
+
+    fn manager_is_down(&mut self, most: u64) {
+        self.manager_down = true;
+        self.ends.push((self.later(most), End::Manager));
+    }
+
+    fn machine(&self) -> Host {
+        let (nodes, clients) = (self.down.len() as u64, self.clients.len() as u64);
+        match self.random.below(nodes + clients + 1) {
+            0 => self.cluster.manager_host().clone(),
+            n if n <= nodes => self.cluster.node_host(n as usize - 1).clone(),
+            n => self.clients[(n - nodes) as usize - 1].machine.host.clone(),
+        }
+    }
+
+    /// One machine does not reach another, or neither the other.
+    fn cut(&mut self) {
+        let (one, other) = (self.machine(), self.machine());
+        if one.name() == other.name() {
+            return;
+        }
+        match self.random.below(2) {
+            0 => self.cluster.network().cut(&one, &other),
+            _ => self.cluster.network().partition(&[&one], &[&other]),
+        }
+        self.ends.push((self.later(12_000), End::Cuts));
+    }
+
+    /// One machine reaches nobody.
+    fn part(&mut self) {
+        let one = self.machine();
+        let all = self.machines();
+        let others: Vec<&Host> = all.iter().filter(|other| other.name() != one.name()).collect();
+        self.cluster.network().partition(&[&one], &others);
+        self.ends.push((self.later(12_000), End::Cuts));
+    }
+
+    fn machines(&self) -> Vec<Host> {
+        let nodes = (0..self.down.len()).map(|node| self.cluster.node_host(node).clone());
+        let clients = self.clients.iter().map(|client| client.machine.host.clone());
+        std::iter::once(self.cluster.manager_host().clone()).chain(nodes).chain(clients).collect()
+    }
+
+    fn bad_link(&mut self) {
+        let link = match self.random.below(3) {
+            0 => LinkSpec::gigabit().with_loss(0.02),
+            1 => LinkSpec::gigabit().with_rate(Rate(300_000)),
+            _ => LinkSpec::gigabit().with_delays(0.1, Duration::from_millis(30)),
+        };
+        self.machine().set_link(link);
+        self.ends.push((self.later(6_000), End::Links));
+    }
+
+    fn crash_client(&mut self) {
+        let number = self.random.below(self.clients.len() as u64) as usize;
+        if self.ends.iter().any(|(_, end)| matches!(end, End::Client(there) if *there == number)) {
+            return;
+        }
+        self.clients[number].machine.host.crash();
+        self.clients[number].working.set(false);
+        // Whatever it had open may be half written.
+        self.common.owned[number].borrow_mut().files.values_mut().for_each(|known| known.in_doubt = true);
+        self.common.tally.borrow_mut().clients_lost += 1;
+        self.ends.push((self.later(2_000), End::Client(number)));
+    }
+
+    fn end(&mut self, end: End) {
+        match end {
+            End::Node(node) => {
+                self.down[node] = false;
+                self.cluster.node_host(node).restart();
+                self.cluster.begin_node(node);
+            }
+            End::Manager => {
+                self.manager_down = false;
+                self.cluster.crash_manager();
+                self.cluster.restart_manager();
+            }
+            End::Cuts => self.cluster.network().heal(),
+            End::Links => self.machines().iter().for_each(|host| host.set_link(LinkSpec::gigabit())),
+            End::Client(number) => self.clients[number] = self.client(number),
+        }
+    }
+
+    /// Everything is whole from now on.
+    pub(super) fn end_all(&mut self) {
+        for (_, end) in std::mem::take(&mut self.ends) {
+            self.end(end);
+        }
+    }
+}
