@@ -49,7 +49,7 @@ impl Files {
     pub async fn create(&self, path: &str, mode: u32, policy: Option<Policy>, options: Options) -> Result<File> {
         let place = Place::path(path);
         let create = CreateFile { place, mode, exclusive: true, policy, open: true };
-        match self.control.change(Change::CreateFile(create)).await? {
+        match self.control.change(Change::CreateFile(create)).await.map_err(|e| about(path, e))? {
             Reply::Grant(grant) => self.file(grant, options).await,
             other => Err(strange(&other)),
         }
@@ -57,7 +57,8 @@ impl Files {
 
     /// Opens a file to read.
     pub async fn open(&self, path: &str, options: Options) -> Result<File> {
-        match self.control.ask(Question::OpenToRead(OpenToRead { place: Place::path(path) })).await? {
+        let open = Question::OpenToRead(OpenToRead { place: Place::path(path) });
+        match self.control.ask(open).await.map_err(|e| about(path, e))? {
             Reply::Grant(grant) => self.file(grant, options).await,
             other => Err(strange(&other)),
         }
@@ -65,7 +66,8 @@ impl Files {
 
     /// Opens a file to write and read.
     pub async fn open_to_write(&self, path: &str, options: Options) -> Result<File> {
-        match self.control.change(Change::OpenToWrite(OpenToWrite { place: Place::path(path) })).await? {
+        let open = Change::OpenToWrite(OpenToWrite { place: Place::path(path) });
+        match self.control.change(open).await.map_err(|e| about(path, e))? {
             Reply::Grant(grant) => self.file(grant, options).await,
             other => Err(strange(&other)),
         }
@@ -82,13 +84,14 @@ impl Files {
 
     /// What is known of a file or directory.
     pub async fn stat(&self, path: &str) -> Result<Entry> {
-        self.entry(self.control.ask(Question::Stat(Stat { place: Place::path(path) })).await?)
+        let stat = Question::Stat(Stat { place: Place::path(path) });
+        self.entry(self.control.ask(stat).await.map_err(|e| about(path, e))?)
     }
 
     /// The entries of a directory behind `after`, with their attributes; and whether there are more.
     pub async fn list(&self, path: &str, after: &str) -> Result<(Vec<Listed>, bool)> {
         let list = List { place: Place::path(path), after: after.to_string(), most: PAGE, attributes: true };
-        match self.control.ask(Question::List(list)).await? {
+        match self.control.ask(Question::List(list)).await.map_err(|e| about(path, e))? {
             Reply::Page(page) => Ok((page.entries, page.more)),
             other => Err(strange(&other)),
         }
@@ -97,23 +100,25 @@ impl Files {
     /// Makes a directory.
     pub async fn make_directory(&self, path: &str, mode: u32) -> Result<Entry> {
         let make = MakeDirectory { place: Place::path(path), mode };
-        self.entry(self.control.change(Change::MakeDirectory(make)).await?)
+        self.entry(self.control.change(Change::MakeDirectory(make)).await.map_err(|e| about(path, e))?)
     }
 
     /// Gives a file or directory another name, also in place of one that is there unless that is `exclusive`.
     pub async fn rename(&self, from: &str, to: &str, exclusive: bool) -> Result<Entry> {
         let rename = Rename { from: Place::path(from), to: Place::path(to), exclusive };
-        self.entry(self.control.change(Change::Rename(rename)).await?)
+        self.entry(self.control.change(Change::Rename(rename)).await.map_err(|e| about(from, e))?)
     }
 
     /// Removes a file.
     pub async fn remove(&self, path: &str) -> Result<()> {
-        self.done(self.control.change(Change::RemoveFile(RemoveFile { place: Place::path(path) })).await?)
+        let remove = Change::RemoveFile(RemoveFile { place: Place::path(path) });
+        self.done(self.control.change(remove).await.map_err(|e| about(path, e))?)
     }
 
     /// Removes an empty directory.
     pub async fn remove_directory(&self, path: &str) -> Result<()> {
-        self.done(self.control.change(Change::RemoveDirectory(RemoveDirectory { place: Place::path(path) })).await?)
+        let remove = Change::RemoveDirectory(RemoveDirectory { place: Place::path(path) });
+        self.done(self.control.change(remove).await.map_err(|e| about(path, e))?)
     }
 
     fn entry(&self, reply: Reply) -> Result<Entry> {
@@ -189,6 +194,11 @@ impl File {
             other => Err(strange(&other)),
         }
     }
+}
+
+/// The error, with the name that was asked for.
+fn about(path: &str, error: Error) -> Error {
+    if error.message.contains(path) { error } else { error.of(path) }
 }
 
 /// A reply of another shape than its question has.

@@ -1,0 +1,189 @@
+//! `forebay serve` and the files of a cluster on the network: real processes, real sockets, real kills.
+
+// A test drives the real program through real files and sockets.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod common;
+
+use common::{Dice, Place, pass, signal};
+use forebay_sim::seeds;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A server that is ended with the test.
+struct Served {
+    child: Child,
+    cluster: String,
+    key: String,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Served {
+    fn start(place: &Place) -> Served {
+        let dir = place.cluster().display().to_string();
+        let mut child = place.start(&["serve", &dir, "--size", "512MiB", "--listen", "127.0.0.1:0", "--json"]);
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let said = serde_json::from_str::<serde_json::Value>(&line).unwrap_or_else(|_| {
+            let mut why = String::new();
+            child.stderr.as_mut().unwrap().read_to_string(&mut why).unwrap();
+            panic!("nothing is served: {why}")
+        });
+        let text = |name: &str| said[name].as_str().unwrap().to_string();
+        Served { cluster: text("cluster"), key: text("key"), child }
+    }
+
+    fn command(&self, place: &Place, args: &[&str]) -> Command {
+        let mut command = place.command(args);
+        command.env("FOREBAY_CLUSTER", &self.cluster).env("FOREBAY_KEY", &self.key);
+        command
+    }
+
+    fn run(&self, place: &Place, args: &[&str]) -> Output {
+        self.command(place, args).output().unwrap()
+    }
+
+    fn ok(&self, place: &Place, args: &[&str]) -> Vec<u8> {
+        let output = self.run(place, args);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    }
+
+    /// What it says of a failure.
+    fn failure(&self, place: &Place, args: &[&str]) -> String {
+        let output = self.run(place, args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    fn stop(mut self) {
+        signal(&self.child, "TERM");
+        assert_eq!(self.child.wait().unwrap().code(), Some(0), "it ends in order");
+    }
+}
+
+#[test]
+fn files_are_put_listed_moved_got_and_removed_over_the_network() {
+    let place = Place::new();
+    let served = Served::start(&place);
+    let bytes = Dice(1).bytes(5_000_001);
+    std::fs::write(place.path("in"), &bytes).unwrap();
+    served.ok(&place, &["put", "in", "/x"]);
+    served.ok(&place, &["mkdir", "/data"]);
+    served.ok(&place, &["mv", "/x", "/data/y"]);
+    assert!(served.ok(&place, &["get", "/data/y", "-"]) == bytes);
+    assert!(
+        served.ok(&place, &["get", "/data/y", "-", "--offset", "4999999", "--length", "1GiB"]) == bytes[4_999_999..]
+    );
+    served.ok(&place, &["get", "/data/y", "out"]);
+    assert!(std::fs::read(place.path("out")).unwrap() == bytes);
+    let listed = String::from_utf8(served.ok(&place, &["ls", "/data", "--json"])).unwrap();
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!((&listed["name"], &listed["size_bytes"]), (&"/data/y".into(), &5_000_001.into()));
+    for (args, said) in [
+        (&["get", "/nope", "-"][..], "/nope"),
+        (&["put", "in", "/data/y"], "--force"),
+        (&["put", "in", "/nope/y"], "/nope"),
+        (&["mkdir", "/data"], "/data"),
+        (&["rm", "/data"], "remove them first"),
+        (&["stat", "/data/../data/y"], ".."),
+        (&["mv", "/data", "/data/inside"], "/data"),
+        (&["ring", "list"], "directory"),
+    ] {
+        let failure = served.run(&place, args);
+        assert!(!failure.status.success(), "{args:?}");
+        let failure = String::from_utf8(failure.stderr).unwrap();
+        assert!(failure.contains(said), "{args:?}: {failure}");
+    }
+    served.ok(&place, &["put", "in", "/data/y", "--force"]);
+    served.ok(&place, &["rm", "/data/y"]);
+    served.ok(&place, &["rm", "/data"]);
+    assert_eq!(served.ok(&place, &["ls", "--json"]), b"");
+    served.stop();
+}
+
+#[test]
+fn without_the_key_nobody_is_let_in_and_without_a_server_it_is_said_who_was_asked() {
+    let place = Place::new();
+    let served = Served::start(&place);
+    std::fs::write(place.path("wrong"), format!("forebay-key 1 0000000000000001 {}\n", "0".repeat(64))).unwrap();
+    let wrong = place.path("wrong").display().to_string();
+    let failure = served.failure(&place, &["ls", "--key", &wrong]);
+    assert!(failure.contains("key"), "{failure}");
+    let cluster = served.cluster.clone();
+    let key = served.key.clone();
+    served.stop();
+    let output =
+        place.command(&["ls", "--wait", "1s"]).env("FOREBAY_CLUSTER", &cluster).env("FOREBAY_KEY", key).output();
+    let output = output.unwrap();
+    let failure = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(failure.contains(cluster.trim_start_matches("forebay://")), "{failure}");
+}
+
+/// Puts one file after the other until told to stop; those that were acknowledged, and the one that may be there.
+fn put_until(served: &Served, place: &Place, first: u64, stop: &AtomicBool) -> (Vec<u64>, Option<u64>) {
+    let mut done = Vec::new();
+    for number in first.. {
+        if stop.load(Ordering::SeqCst) {
+            return (done, None);
+        }
+        std::fs::write(place.path("in"), content(number)).unwrap();
+        let put = served.run(place, &["put", "in", &format!("/f.{number}"), "--wait", "1s"]);
+        if !put.status.success() {
+            return (done, Some(number));
+        }
+        done.push(number);
+    }
+    unreachable!("there is always a next number")
+}
+
+fn content(number: u64) -> Vec<u8> {
+    let mut dice = Dice(number);
+    let length = dice.below(3 << 20) as usize;
+    dice.bytes(length)
+}
+
+#[test]
+fn what_was_put_is_there_after_the_server_was_killed_at_any_moment() {
+    seeds::each(1, |seed| {
+        let (place, mut dice) = (Place::new(), Dice(seed));
+        let (mut all, mut next) = (Vec::new(), 0);
+        for _ in 0..5 {
+            let served = Served::start(&place);
+            let (stop, life) = (AtomicBool::new(false), Duration::from_millis(200 + dice.below(1000)));
+            let (done, doubtful) = std::thread::scope(|scope| {
+                let putting = scope.spawn(|| put_until(&served, &place, next, &stop));
+                pass(life);
+                signal(&served.child, "KILL");
+                stop.store(true, Ordering::SeqCst);
+                putting.join().unwrap()
+            });
+            drop(served);
+            next = doubtful.or(done.last().copied()).map_or(next, |last| last + 1);
+            all.extend(done);
+            let served = Served::start(&place);
+            for number in &all {
+                let got = served.ok(&place, &["get", &format!("/f.{number}"), "-"]);
+                assert!(got == content(*number), "seed {seed}: /f.{number}");
+            }
+            if let Some(number) = doubtful {
+                let got = served.run(&place, &["get", &format!("/f.{number}"), "-"]);
+                assert!(!got.status.success() || got.stdout == content(number), "seed {seed}: /f.{number} in part");
+                if got.status.success() {
+                    all.push(number);
+                }
+            }
+            served.stop();
+        }
+        assert!(all.len() > 3, "seed {seed}: only {} files were put", all.len());
+    });
+}
