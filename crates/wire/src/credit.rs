@@ -55,8 +55,8 @@ impl Credit {
         let mut state = self.state.borrow_mut();
         // Nobody overtakes who waits, and half is kept for what is there.
         let waits = state.wanted.iter().any(|wanted| wanted.left.is_some_and(|left| left > 0));
-        let piece = state.piece(bytes, 0);
-        let now = if waits || state.free - piece < state.all / 2 { 0 } else { piece };
+        let spare = state.free.saturating_sub(state.all / 2).min(state.piece(bytes, 0));
+        let now = if waits || spare < LEAST.min(bytes) { 0 } else { spare };
         state.free -= now;
         let link = Rc::downgrade(link);
         state.wanted.push_back(Wanted { link, request, left: None, under_way: now });

@@ -169,6 +169,26 @@ impl Link {
     }
 }
 
+#[cfg(test)]
+impl Shared {
+    /// A connection that leads nowhere, and where its frames are left.
+    pub(crate) fn alone(credit: Credit) -> (Rc<Shared>, FrameSink) {
+        let sink = FrameSink::default();
+        let nonces = Nonces { client: [0; 16], node: [0; 16] };
+        let hello = ServerHello { version: 0, target: forebay_model::TargetId(0), process: 0, nonce: [0; 16] };
+        let shared = Shared {
+            sink: sink.clone(),
+            credit,
+            nonces,
+            hello,
+            next: Cell::new(1),
+            waiting: RefCell::default(),
+            ended: RefCell::default(),
+        };
+        (Rc::new(shared), sink)
+    }
+}
+
 impl Shared {
     pub(crate) fn grant(&self, request: RequestId, bytes: u32) {
         // A frame without body and payload is never too large.

@@ -227,6 +227,19 @@ impl FrameSink {
     }
 }
 
+#[cfg(test)]
+impl FrameSink {
+    /// Takes what was left, and says what the frames are.
+    pub(crate) fn take_heads(&self) -> Vec<crate::Head> {
+        let frames = std::mem::take(&mut self.state.borrow_mut().queue);
+        let head = |frame: Frame| {
+            let bytes = frame.front[..HEADER].try_into().expect("a frame has a header");
+            crate::Head::decode(&bytes, crate::Limits::SESSION).expect("a good head")
+        };
+        frames.into_iter().map(head).collect()
+    }
+}
+
 fn wake(state: &mut State) {
     if let Some(waker) = state.waker.take() {
         waker.wake();

@@ -213,4 +213,4 @@ async fn read(stream: &mut (dyn AsyncRead + Unpin), destination: &mut [u8]) -> s
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

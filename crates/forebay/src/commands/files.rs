@@ -56,7 +56,7 @@ pub fn mkdir(context: &mut Context, args: &MkdirArgs) -> Result<()> {
 /// Gives something another name.
 pub fn mv(context: &mut Context, args: &MvArgs) -> Result<()> {
     let files = context.files()?;
-    let moved = files.rename(&args.from, &args.to, !args.force).map_err(|error| forcible(error))?;
+    let moved = files.rename(&args.from, &args.to, !args.force).map_err(forcible)?;
     match context.json {
         true => context.out.json(&entry(&args.to, moved.file.0, &moved.attributes)),
         false => context.out.line(format_args!("{} is {} now.", args.from, args.to)),

@@ -1,1 +1,128 @@
 use super::*;
+use crate::frame::{Command, RequestId};
+use crate::sink::Frame;
+use bytes::Bytes;
+use forebay_model::Kind;
+use std::task::{Context, Poll, Waker};
+
+/// A stream that gives a few bytes at a time, and now and then none yet.
+struct Trickle {
+    bytes: Vec<u8>,
+    at: usize,
+    state: u64,
+}
+
+impl AsyncRead for Trickle {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<std::io::Result<usize>> {
+        self.state = self.state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        if self.state >> 62 == 0 {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let left = self.bytes.len() - self.at;
+        let count = ((self.state >> 33) as usize % 3000 + 1).min(left).min(buffer.len());
+        buffer[..count].copy_from_slice(&self.bytes[self.at..self.at + count]);
+        self.at += count;
+        Poll::Ready(Ok(count))
+    }
+}
+
+/// Runs what only waits for itself.
+pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+    }
+}
+
+fn source(bytes: Vec<u8>, seed: u64) -> FrameSource {
+    let mut source = FrameSource::new(Box::new(Trickle { bytes, at: 0, state: seed }));
+    source.set_limits(Limits::SESSION);
+    source
+}
+
+fn frame(number: u64, payload: usize) -> Vec<u8> {
+    let payload = vec![Bytes::from(vec![number as u8; payload / 2]), Bytes::from(vec![7; payload - payload / 2])];
+    let body = crate::write_body(&(number, "a body")).expect("it fits");
+    let frame = Frame::new(RequestId(number), Command(99), Flags::NONE, 5, &body, payload);
+    frame.expect("it fits").to_bytes()
+}
+
+#[test]
+fn frames_that_come_in_pieces_are_read_whole_and_payloads_that_nobody_takes_are_skipped() {
+    let lengths = [0, 1, 100, 40_000, 300_000, 0, 64];
+    let bytes: Vec<u8> = lengths.iter().zip(0..).flat_map(|(length, number)| frame(number, *length)).collect();
+    for seed in 1..20 {
+        let mut source = source(bytes.clone(), seed);
+        now(async {
+            for (length, number) in lengths.iter().zip(0u64..) {
+                let head = source.receive().await.expect("a good frame").expect("a frame");
+                assert_eq!((head.request, head.credit, head.payload as usize), (RequestId(number), 5, *length));
+                assert_eq!(source.decode::<(u64, String)>().expect("a good body"), (number, "a body".to_string()));
+                if number % 2 == seed % 2 {
+                    let mut payload = b"before".to_vec();
+                    source.payload_onto(&mut payload).await.expect("a good payload");
+                    assert_eq!(payload.len(), 6 + length);
+                    assert!(payload[6 + length / 2..].iter().all(|byte| *byte == 7));
+                }
+            }
+            assert!(source.receive().await.expect("it ends between frames").is_none());
+        });
+    }
+}
+
+#[test]
+fn what_was_changed_or_cut_off_on_its_way_is_an_error_for_ever() {
+    let bytes = frame(3, 200);
+    let read = |bytes: Vec<u8>| {
+        let mut source = source(bytes, 3);
+        now(async {
+            let received = source.receive().await;
+            let mut payload = Vec::new();
+            let outcome = match received {
+                Ok(Some(_)) => source.payload_onto(&mut payload).await.map(|()| true),
+                Ok(None) => Ok(false),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = &outcome {
+                assert_eq!(source.receive().await.as_ref().expect_err("for ever"), error);
+            }
+            outcome
+        })
+    };
+    assert_eq!(read(bytes.clone()), Ok(true));
+    for bit in 0..bytes.len() * 8 {
+        let mut changed = bytes.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        assert!(read(changed).is_err(), "bit {bit}");
+    }
+    assert_eq!(read(Vec::new()), Ok(false));
+    for length in 1..bytes.len() {
+        let error = read(bytes[..length].to_vec()).expect_err("it was cut off");
+        assert_eq!(error.kind, Kind::Disconnected, "{length} bytes");
+    }
+}
+
+#[test]
+fn no_memory_is_taken_for_bytes_that_were_announced_and_did_not_come() {
+    let mut large = Frame::new(RequestId(1), Command(99), Flags::NONE, 0, &[], vec![Bytes::from(vec![1; 16 << 20])])
+        .expect("it fits")
+        .to_bytes();
+    large.truncate(1000);
+    let mut source = source(large, 9);
+    now(async {
+        source.receive().await.expect("a good head").expect("a frame");
+        let begun = source.begun();
+        assert!(begun.get(), "its payload has not come");
+        let mut payload = Vec::new();
+        source.payload_onto(&mut payload).await.expect_err("it was cut off");
+        assert!(payload.len() <= STEP, "{} bytes", payload.len());
+    });
+}

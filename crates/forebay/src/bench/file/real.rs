@@ -34,7 +34,7 @@ pub(super) fn run(args: &FileArgs, dir: &Path) -> Result<Figures> {
     let clients = (0..args.clients).map(|_| rack.files(args.credit)).collect::<Result<Vec<_>>>()?;
     let (written, write_cpu) = measure(args, &clients, Work::Write)?;
     let (read, read_cpu) = measure(args, &clients, Work::Read)?;
-    let width = clients.first().map_or(Ok(0), |files| width(files))?;
+    let width = clients.first().map_or(Ok(0), width)?;
     drop(clients);
     rack.close()?;
     let raw = dir.join("raw");
