@@ -11,7 +11,7 @@ use forebay_wire::credit::Credit;
 use forebay_wire::link::{Answer, Asked, Link};
 use forebay_wire::sink::Shown;
 use forebay_wire::{Command, RequestId};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -34,6 +34,7 @@ struct Shared {
     credit: Credit,
     patience: Duration,
     links: RefCell<BTreeMap<String, State>>,
+    repeated: Cell<u64>,
 }
 
 enum State {
@@ -58,7 +59,8 @@ pub struct Request {
 impl Nodes {
     /// Reaches nodes over the network of `env`; `credit` bytes of answers are in flight at most.
     pub fn new(env: NetworkEnv, credit: usize, patience: Duration) -> Nodes {
-        let shared = Shared { env, credit: Credit::new(credit), patience, links: RefCell::default() };
+        let shared =
+            Shared { env, credit: Credit::new(credit), patience, links: RefCell::default(), repeated: Cell::default() };
         Nodes { shared: Rc::new(shared) }
     }
 
@@ -70,6 +72,16 @@ impl Nodes {
     /// For how long it asks again.
     pub fn patience(&self) -> Duration {
         self.shared.patience
+    }
+
+    /// Rises whenever something is asked again that may have been done.
+    pub fn repeated(&self) -> u64 {
+        self.shared.repeated.get()
+    }
+
+    /// Something is asked again that may have been done.
+    pub(crate) fn repeats(&self) {
+        self.shared.repeated.set(self.shared.repeated.get() + 1);
     }
 
     /// A connection to the node at `address`.
@@ -136,6 +148,7 @@ impl Nodes {
             let asked = self.ask_once(address, request, shown).await;
             match asked {
                 Err(error) if error.kind == Kind::Disconnected && self.shared.env.clock.now() < end => {
+                    self.repeats();
                     self.shared.env.clock.sleep(PAUSE).await;
                 }
                 asked => return asked,

@@ -53,6 +53,8 @@ struct Shared {
     deserted: RefCell<BTreeMap<u32, u64>>,
     /// The intents of this client.
     own: RefCell<BTreeSet<(u32, IntentId)>>,
+    /// Those of them that may be there twice: their answers were waited for while something was asked again.
+    perhaps_twice: RefCell<BTreeSet<(u32, IntentId)>>,
     /// What this client said of the file's length: how often it was cut, and how long it is.
     said: Cell<Option<(u64, Bytes)>>,
     renewing: Cell<bool>,
@@ -70,6 +72,7 @@ impl RemoteComponents {
             epochs: RefCell::default(),
             deserted: RefCell::default(),
             own: RefCell::default(),
+            perhaps_twice: RefCell::default(),
             said: Cell::new(None),
             renewing: Cell::new(false),
         };
@@ -215,6 +218,7 @@ impl Shared {
                     if looked.is_err() || self.addresses.borrow().get(&target).cloned() == before {
                         return Err(error);
                     }
+                    self.nodes.repeats();
                 }
                 asked => return asked,
             }

@@ -222,6 +222,7 @@ impl Peer for Store {
 fn target() -> TargetInfo {
     let size = Bytes::gib(1);
     TargetInfo {
+        openings: 1,
         id: TARGET,
         device: "memory".into(),
         size,

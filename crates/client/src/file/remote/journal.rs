@@ -103,21 +103,39 @@ impl Shared {
         }
         let (placement, durability) = (Placement::Log, Durability::Durable);
         let append = |id| Ask::Append { id, placement, durability };
+        let repeated = self.nodes.repeated();
         let answer = self.ask_of_made(component, companion, append, vec![record]).await?;
         let ObjectReply::At(at) = answer.reply else { return Err(strange_answer(&answer.reply)) };
+        if self.nodes.repeated() != repeated {
+            self.perhaps_twice.borrow_mut().insert((component, IntentId(at)));
+        }
         self.own.borrow_mut().insert((component, IntentId(at)));
         Ok(IntentId(at))
     }
 
-    /// Forgets an intent.
+    /// Forgets an intent, also where it was kept a second time because the first answer was lost: whoever finds that one
+    /// later would undo what was written since.
     pub(super) async fn settle(self: &Rc<Self>, component: u32, id: IntentId) -> Result<()> {
         let first = self.journal(component, id.0, GRAIN as u64).await?;
         let length = first.get(8..12).and_then(|word| word.try_into().ok()).map_or(0, u32::from_le_bytes) as usize;
         let length = (HEADER + length).next_multiple_of(GRAIN) as u64;
-        let punch = |object| Ask::Punch { id: companion(object), offset: id.0, length };
-        self.ask(component, punch, Vec::new()).await?;
+        if self.perhaps_twice.borrow().contains(&(component, id)) {
+            let record = self.journal(component, id.0, length).await?;
+            for (other, found) in self.intents(component).await? {
+                if encode(self.control.client(), &found)? == record {
+                    self.punch(component, other, length).await?;
+                }
+            }
+            self.perhaps_twice.borrow_mut().remove(&(component, id));
+        }
+        self.punch(component, id, length).await?;
         self.own.borrow_mut().remove(&(component, id));
         Ok(())
+    }
+
+    async fn punch(self: &Rc<Self>, component: u32, id: IntentId, length: u64) -> Result<()> {
+        let punch = |object| Ask::Punch { id: companion(object), offset: id.0, length };
+        self.ask(component, punch, Vec::new()).await.map(drop)
     }
 
     /// The intents of others beside a component, in their order.

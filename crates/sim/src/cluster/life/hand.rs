@@ -105,9 +105,10 @@ impl Hand {
     /// Works until it is told to stop, and closes what is open then.
     pub(super) async fn work(mut self) {
         while !self.common.stop.get() {
-            let pause = self.random.below(60);
-            self.clock.sleep(Duration::from_millis(pause)).await;
-            if self.common.shared.is_empty() || self.random.below(4) > 0 {
+            if self.random.below(3) == 0 {
+                self.clock.sleep(Duration::from_millis(self.random.below(50))).await;
+            }
+            if self.common.shared.is_empty() || self.random.below(2) == 0 {
                 self.own().await;
             } else {
                 self.together().await;
@@ -153,6 +154,11 @@ impl Hand {
         match (is_open, self.random.below(20)) {
             (_, 0) => self.list().await,
             (None, 1) => self.remove(key).await,
+            // Who has it open is refused from then on, or when capabilities run out.
+            (Some(_), 1) if self.random.below(4) == 0 => {
+                self.remove(key).await;
+                drop(self.open.remove(&key));
+            }
             (None, 2 | 3) => self.rename(key).await,
             (_, 4) => self.stat(key).await,
             (None, chance) => self.reopen(key, chance > 7).await,

@@ -78,7 +78,10 @@ impl Known {
         }
         match allowed.iter().position(|allowed| !allowed) {
             None => Ok(()),
-            Some(at) => Err(format!("byte {at} of {settled} was neither acknowledged nor written since")),
+            Some(at) => Err(format!(
+                "byte {at} of {settled} is {}, was acknowledged as {}, and was never written as that since",
+                bytes[at], self.settled[at]
+            )),
         }
     }
 }

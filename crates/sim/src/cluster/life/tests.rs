@@ -29,3 +29,47 @@ fn a_life_is_lived_again_by_its_seed() {
     assert_eq!(one, live(3, chances).1);
     assert_ne!(one, live(4, chances).1);
 }
+
+/// The answer to what a client intends is lost with the node that kept it; what was written since stays.
+#[test]
+fn an_intent_that_was_kept_twice_undoes_nothing_that_was_written_since() {
+    for node in 0..4 {
+        let world = Rc::new(World::new(7));
+        let cluster = Cluster::new(world.clone(), spec(4));
+        let machine = cluster.client_machine("writer");
+        let policy = Policy { raid: Raid::Five, unit: Bytes::kib(4), targets: 4 };
+        let files = machine.files.clone();
+        let file = Rc::new(world.run(async move {
+            let file = files.create("/x", 0o644, Some(policy), options(true)).await.expect("a file");
+            file.write_at(Bytes::ZERO, vec![1; 60_000].into()).await.expect("it is taken");
+            file.flush().await.expect("it is durable");
+            file
+        }));
+        let over = |value: u8| {
+            let file = file.clone();
+            async move {
+                // So much of a stripe that the old parity is not read for it.
+                file.write_at(Bytes::ZERO, vec![value; 8192].into()).await?;
+                file.flush().await
+            }
+        };
+        world.run(over(4)).expect("nothing fails yet");
+        cluster.network().cut(cluster.node_host(node), &machine.host);
+        let first = world.spawner().spawn(over(2));
+        world.run_for(Duration::from_millis(50));
+        cluster.crash_node(node);
+        cluster.network().heal();
+        cluster.restart_node(node);
+        world.run(first).expect("it is asked again");
+        world.run(over(3)).expect("nothing fails any more");
+        machine.host.crash();
+        let machine = cluster.client_machine("reader");
+        let number = world.run({
+            let files = machine.files.clone();
+            async move { files.stat("/x").await.expect("it is there").file }
+        });
+        recover(&cluster, &machine, "/x", number);
+        let found = read(&cluster, &machine.files, "/x").expect("it is whole");
+        assert!(found[..8192] == [3; 8192], "node {node}: {:?}", found[0]);
+    }
+}
