@@ -52,7 +52,7 @@ fn never_more_is_in_flight_than_allowed_and_everything_comes_whatever_is_slow() 
             }
             take_grants(&links, &mut asked);
             assert!(in_flight(&credit) <= credit.state.borrow().all);
-            if asked.len() < 60 && next(&mut state) % 3 == 0 {
+            if asked.len() < 60 && next(&mut state).is_multiple_of(3) {
                 let (link, length) = ((next(&mut state) % 4) as usize, 1 + (next(&mut state) % 600_000) as usize);
                 let request = RequestId(asked.len() as u64 + 1);
                 let may_send = credit.ask(&links[link].0, request, length) as usize;
