@@ -104,7 +104,7 @@ impl Desk {
 }
 
 /// Has everything done that is asked of `manager`. Whoever runs it sends [`Errand::Tick`] every second.
-pub async fn serve(manager: &mut Manager, clock: Rc<dyn Clock>, mut errands: Receiver<Errand>) -> Result<()> {
+pub async fn serve(manager: &mut Manager, clock: Rc<dyn Clock>, errands: &mut Receiver<Errand>) -> Result<Ended> {
     let mut ticked = Moment::default();
     let mut ends = false;
     let mut changes: Vec<(Asked, Inlet<Result<Reply>>)> = Vec::new();
@@ -138,11 +138,29 @@ pub async fn serve(manager: &mut Manager, clock: Rc<dyn Clock>, mut errands: Rec
             ticked = now.moment;
             manager.tick(now)?;
         }
-        if ends || !manager.is_open() {
-            break;
+        if ends {
+            return Ok(Ended::Told);
+        }
+        if !manager.is_open() {
+            return Ok(Ended::Closed);
         }
     }
-    Ok(())
+    Ok(Ended::Told)
+}
+
+/// Why a manager's loop ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to, or nobody is there to ask.
+    Told,
+    /// The manager could not commit, or another one has taken over: this one may not be asked any more.
+    Closed,
+}
+
+/// While no manager is there: whoever asked so far learns of it and may ask again. Whether the loop was told to end.
+pub fn refuse_all(errands: &mut Receiver<Errand>) -> bool {
+    // What is dropped without an answer is answered with that.
+    std::iter::from_fn(|| errands.receive_now()).any(|errand| matches!(errand, Errand::End))
 }
 
 /// Answers; whoever asked may be gone.

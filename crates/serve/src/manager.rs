@@ -4,7 +4,7 @@ use forebay_env::mailbox::mailbox;
 use forebay_env::pipe::pipe;
 use forebay_env::real::file;
 use forebay_env::real::{self, thread};
-use forebay_manager::desk::{self, Desk};
+use forebay_manager::desk::{self, Desk, Ended};
 use forebay_manager::{Manager, Principal, Redb, Settings};
 use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::control::access::IssuedKey;
@@ -30,7 +30,7 @@ pub struct ManagerHost {
 impl ManagerHost {
     /// Opens the metadata in `path`, or makes a cluster there whose files are striped by `policy`.
     pub fn start(path: &Path, policy: Policy) -> Result<ManagerHost> {
-        let (errands, receiver) = mailbox();
+        let (errands, mut receiver) = mailbox();
         let (told, mut outcome) = pipe(0);
         let desk = Desk::new(errands);
         let ticking = desk.clone();
@@ -53,7 +53,23 @@ impl ManagerHost {
                         clock.sleep(TICK).await;
                     }
                 });
-                desk::serve(&mut manager, env.clock.clone(), receiver).await
+                loop {
+                    let ended = desk::serve(&mut manager, env.clock.clone(), &mut receiver).await;
+                    if ended == Ok(Ended::Told) {
+                        return Ok(());
+                    }
+                    // Whatever kept it from committing, a full disk perhaps, may pass: the file is opened anew until it does.
+                    drop(manager);
+                    manager = loop {
+                        if desk::refuse_all(&mut receiver) {
+                            return ended.map(drop);
+                        }
+                        env.clock.sleep(TICK).await;
+                        if let Ok((opened, _)) = open(&path, policy, &env) {
+                            break opened;
+                        }
+                    };
+                }
             })?
         })?;
         let gone = || Error::disconnected("the manager's thread ended before it was open");
@@ -96,18 +112,16 @@ impl ManagerHost {
 }
 
 fn open(path: &Path, policy: Policy, env: &forebay_env::NetworkEnv) -> Result<(Manager, Option<IssuedKey>)> {
-    let known = file::exists(path);
+    // The key of all capabilities is in it.
+    if !file::exists(path) {
+        file::create_secret(path, &[])?;
+    }
     let mut engine = Redb::open(path, CACHE)?;
-    let issued = if known {
-        None
-    } else {
-        let mut cluster = u128::from(env.random.next_u64()) << 64;
-        cluster |= u128::from(env.random.next_u64());
-        match Manager::create(&mut engine, cluster, policy, env.clock.wall(), &*env.random) {
-            Ok(issued) => Some(issued),
-            Err(error) if error.kind == Kind::Exists => None,
-            Err(error) => return Err(error),
-        }
+    let cluster = u128::from(env.random.next_u64()) << 64 | u128::from(env.random.next_u64());
+    let issued = match Manager::create(&mut engine, cluster, policy, env.clock.wall(), &*env.random) {
+        Ok(issued) => Some(issued),
+        Err(error) if error.kind == Kind::Exists => None,
+        Err(error) => return Err(error),
     };
     Ok((Manager::open(Box::new(engine), env.random.clone(), Settings::default())?, issued))
 }

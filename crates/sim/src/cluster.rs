@@ -173,7 +173,7 @@ impl Cluster {
     /// Starts the manager on what its engine has.
     pub fn start_manager(&self) {
         let env = self.manager.host.env();
-        let (errands, receiver) = mailbox();
+        let (errands, mut receiver) = mailbox();
         let desk = Desk::new(errands);
         let engine = self.manager.engine.borrow().clone();
         let settings = self.spec.settings.clone();
@@ -191,7 +191,7 @@ impl Cluster {
         env.spawner.detach(async move {
             // It may crash already in the commit of its opening.
             if let Ok(mut manager) = Manager::open(Box::new(engine), random, settings) {
-                drop(desk::serve(&mut manager, clock, receiver).await);
+                drop(desk::serve(&mut manager, clock, &mut receiver).await);
             }
         });
     }

@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_methods)]
+
 use super::*;
 use crate::reach::Reach;
 use bytes::Bytes as Slice;
@@ -5,6 +7,7 @@ use forebay_client::file::options::Options;
 use forebay_embedded::{FormatOptions, Measure, format};
 use forebay_env::real::create_file;
 use forebay_model::Kind;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 /// A directory with so many targets.
@@ -81,6 +84,11 @@ fn with_its_key_a_cluster_is_reached_as_from_another_process_and_without_it_is_n
     let file = files.open("/x", Options::default()).expect("it opens");
     assert_eq!(file.read_at(Bytes::ZERO, Bytes(100)).expect("bytes"), b"over gRPC and frames");
     file.close().expect("it closes");
+    // What is secret, nobody else on the machine reads.
+    for name in ["root.key", "manager.redb"] {
+        let mode = std::fs::metadata(dir.join(name)).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{name}");
+    }
     let forged = forebay_control::AccessKey { secret: [0; 32], ..key };
     assert_eq!(reach(forged).files().err().expect("it is another secret").kind, Kind::Forbidden);
     drop(files);
