@@ -72,7 +72,8 @@ impl Node {
 
     async fn report(&self, identity: &Identity, manager: &dyn ToManager, done: &mut Done) -> Result<Heard> {
         let mut targets = Vec::new();
-        for door in self.targets.borrow().values().cloned().collect::<Vec<_>>() {
+        let doors: Vec<_> = self.targets.borrow().values().cloned().collect();
+        for door in doors {
             // One that does not answer is not reported, and so counts as lost.
             if let Ok(info) = self.info(&door).await {
                 targets.push(self.of_target(identity, &info, done));
