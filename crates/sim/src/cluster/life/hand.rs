@@ -157,7 +157,11 @@ impl Hand {
             // Who has it open is refused from then on, or when capabilities run out.
             (Some(_), 1) if self.random.below(4) == 0 => {
                 self.remove(key).await;
-                drop(self.open.remove(&key));
+                let is_there = self.owned().borrow().files.contains_key(&key);
+                match is_there {
+                    true => self.fail(key).await,
+                    false => drop(self.open.remove(&key)),
+                }
             }
             (None, 2 | 3) => self.rename(key).await,
             (_, 4) => self.stat(key).await,
