@@ -98,7 +98,7 @@ impl Node {
     pub fn new(env: NetworkEnv, targets: Vec<TargetDoor>, bounds: Bounds, process: u32) -> Rc<Node> {
         let node = Node {
             keys: Keys::default(),
-            locks: Rc::default(),
+            locks: Rc::new(Locks::new(env.random.next_u64())),
             outgoing: Allowance::new(bounds.memory.0 as usize),
             incoming: Allowance::new(bounds.memory.0 as usize),
             connections: Cell::new(0),

@@ -16,7 +16,6 @@ pub(super) type Part = (TargetId, ObjectId, u64);
 const MOST_DESERTED: usize = 4096;
 
 /// All locks of a node.
-#[derive(Default)]
 pub(super) struct Locks {
     state: RefCell<State>,
 }
@@ -39,6 +38,12 @@ pub(super) struct Turn {
 }
 
 impl Locks {
+    /// Without any. Desertions are counted from `first` on, a number by chance: a node that was started again does not know
+    /// who deserted what before, and must not say the same number as then.
+    pub(super) fn new(first: u64) -> Locks {
+        Locks { state: RefCell::new(State { deserted_otherwise: first >> 1, ..State::default() }) }
+    }
+
     /// Asks for a lock.
     pub(super) fn ask(self: &Rc<Self>, part: Part) -> Turn {
         let mut state = self.state.borrow_mut();

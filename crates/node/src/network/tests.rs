@@ -372,15 +372,15 @@ fn locks_are_held_in_turn_and_who_deserts_one_is_counted() {
         let deserted = |answer: Answer| forebay_wire::read_body::<Locked>(&answer.body).expect("a lock").deserted;
         let held = ask(&one);
         let held_by = held.request();
-        assert_eq!(deserted(held.await.expect("nobody holds it")), 0);
+        let first = deserted(held.await.expect("nobody holds it"));
         let next = ask(&two);
         let unlock = forebay_wire::write_body(&Unlock { request: held_by.0 }).expect("it fits");
         let asked = Asked { command: Command::UNLOCK, body: &unlock, payload: vec![], most: 0, shown: None };
         one.ask(asked).expect("it is asked").await.expect("it is given back");
-        assert_eq!(deserted(next.await.expect("it is free")), 0);
+        assert_eq!(deserted(next.await.expect("it is free")), first);
         let waits = ask(&one);
         two.close();
-        assert_eq!(deserted(waits.await.expect("its holder is gone")), 1);
+        assert_eq!(deserted(waits.await.expect("its holder is gone")), first + 1);
         let reading = rig.shown(&rig.capability(Rights::READ));
         let asked = Asked { command: Command::LOCK, body: &lock, payload: vec![], most: 0, shown: Some(&reading) };
         let refused = one.ask(asked).expect("it is asked").await.expect_err("who reads locks nothing");
@@ -389,9 +389,18 @@ fn locks_are_held_in_turn_and_who_deserts_one_is_counted() {
 }
 
 #[test]
+fn a_node_that_was_started_again_does_not_count_desertions_as_before() {
+    with_node(Bounds::default(), |rig| async move {
+        let again = Node::new(rig.env.clone(), Vec::new(), Bounds::default(), 4712);
+        let part = (rig.target, OBJECT, 3);
+        assert_ne!(rig.node.locks.ask(part).held().await, again.locks.ask(part).held().await);
+    });
+}
+
+#[test]
 fn one_connection_too_many_is_told_so() {
     with_node(Bounds { connections: 2, ..Bounds::default() }, |rig| async move {
-        let _second = rig.link(Credit::new(1 << 20)).await;
+        let (_first, _second) = (rig.link(Credit::new(1 << 20)).await, rig.link(Credit::new(1 << 20)).await);
         let Duplex { read, write, .. } = rig.env.fabric.connect(&rig.address).await.expect("a connection");
         let refused = Link::open(read, write, None, [9; 16], Credit::new(1 << 20)).await;
         let error = refused.map(|_| ()).expect_err("two are open");

@@ -157,7 +157,11 @@ impl Hand {
             // Who has it open is refused from then on, or when capabilities run out.
             (Some(_), 1) if self.random.below(4) == 0 => {
                 self.remove(key).await;
-                drop(self.open.remove(&key));
+                let is_there = self.owned().borrow().files.contains_key(&key);
+                match is_there {
+                    true => self.fail(key).await,
+                    false => drop(self.open.remove(&key)),
+                }
             }
             (None, 2 | 3) => self.rename(key).await,
             (_, 4) => self.stat(key).await,
@@ -249,14 +253,22 @@ impl Hand {
         }
         if let Some((file, _)) = self.open.remove(&key) {
             // It ends what it has under way, and says that it failed.
-            expected("closing what failed", self.within("closing what failed", file.close()).await);
+            self.end(file).await;
         }
         self.rest().await;
     }
 
+    /// Ends what is under way with a file of which something failed, and which may be removed by now.
+    async fn end(&self, file: File) {
+        match self.within("closing what failed", file.close()).await {
+            Err(error) if error.kind == Kind::Missing => {}
+            closed => drop(expected("closing what failed", closed)),
+        }
+    }
+
     async fn recover(&mut self, key: u64) {
         if let Some((file, _)) = self.open.remove(&key) {
-            expected("closing what failed", self.within("closing what failed", file.close()).await);
+            self.end(file).await;
         }
         let path = self.path(key);
         let Some(file) = self.owned().borrow().files[&key].file else { return self.list().await };
