@@ -44,9 +44,8 @@ pub use upkeep::{Progress, Scrubbed};
 use ahead::{Ahead, Chunk};
 use fetch::{Fetched, joined};
 use forebay_env::{Clock, Spawner};
-use forebay_model::layout::LARGEST;
-use forebay_model::layout::Striping;
 use forebay_model::layout::address::StripeId;
+use forebay_model::layout::{LARGEST, Raid, Striping};
 use forebay_model::{Bytes, Error, Result};
 use gather::{Gather, Gathered};
 use order::{Order, Ticket};
@@ -277,6 +276,15 @@ impl File {
         Ok(fetched)
     }
 
+    /// What is not to be relied on after a write of this failed: with parity, nothing that may be made of it.
+    fn left_open_by(&self, range: Range<u64>) -> Range<u64> {
+        if self.reach.striping.raid() != Raid::Five {
+            return range;
+        }
+        let (stripes, stripe) = (self.stripes(&range), self.reach.striping.stripe().0);
+        stripes.start * stripe..stripes.end.saturating_mul(stripe)
+    }
+
     /// What failed to be written must not be read as what was there before.
     fn check_written(&self, range: &Range<u64>) -> Result<()> {
         let state = self.state.borrow();
@@ -406,7 +414,7 @@ impl File {
             if let Err(error) = put {
                 let mut state = this.state.borrow_mut();
                 state.failed.get_or_insert(error);
-                state.unwritten.add(range);
+                state.unwritten.add(this.left_open_by(range));
             }
             drop((held, ticket));
         });

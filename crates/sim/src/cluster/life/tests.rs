@@ -30,6 +30,12 @@ fn a_life_is_lived_again_by_its_seed() {
     assert_ne!(one, live(4, chances).1);
 }
 
+/// A write failed in the middle of a stripe; what was made of its parity was read as if it had been written.
+#[test]
+fn nothing_is_made_of_the_parity_of_a_stripe_of_which_a_write_failed() {
+    live(273, Chances { steps: 40, shared: 0 });
+}
+
 /// The answer to what a client intends is lost with the node that kept it; what was written since stays.
 #[test]
 fn an_intent_that_was_kept_twice_undoes_nothing_that_was_written_since() {
