@@ -28,8 +28,8 @@ pub struct Global {
     #[arg(long, global = true, value_name = "CLUSTER", env = "FOREBAY_CLUSTER")]
     pub cluster: Option<PathBuf>,
     /// The file with the access key for a cluster on the network
-    #[arg(long, global = true, value_name = "FILE", env = "FOREBAY_KEY")]
-    pub key: Option<PathBuf>,
+    #[arg(long, global = true, value_name = "FILE", env = "FOREBAY_ACCESS_KEY")]
+    pub access_key: Option<PathBuf>,
     /// How long to wait for a process that has the cluster and does not answer
     #[arg(long, global = true, value_name = "TIME", value_parser = span, default_value = "30s")]
     pub wait: Duration,

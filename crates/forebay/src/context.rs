@@ -33,7 +33,13 @@ pub struct Context {
 impl Context {
     /// What `global` says.
     pub fn new(global: Global) -> Result<Context> {
-        Ok(Context { cluster: global.cluster, key: global.key, wait: global.wait, json: global.json, out: Out::new()? })
+        Ok(Context {
+            cluster: global.cluster,
+            key: global.access_key,
+            wait: global.wait,
+            json: global.json,
+            out: Out::new()?,
+        })
     }
 
     /// The directory of the cluster.
@@ -59,7 +65,7 @@ impl Context {
         let Some(address) = address else { return Ok(None) };
         let Some(key) = &self.key else {
             return Err(Error::usage(
-                "a cluster on the network asks for an access key: give --key FILE or set FOREBAY_KEY; `forebay serve` says \
+                "a cluster on the network asks for an access key: give --access-key FILE or set FOREBAY_ACCESS_KEY; `forebay serve` says \
                  where that of root is",
             ));
         };

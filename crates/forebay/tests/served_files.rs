@@ -43,7 +43,7 @@ impl Served {
 
     fn command(&self, place: &Place, args: &[&str]) -> Command {
         let mut command = place.command(args);
-        command.env("FOREBAY_CLUSTER", &self.cluster).env("FOREBAY_KEY", &self.key);
+        command.env("FOREBAY_CLUSTER", &self.cluster).env("FOREBAY_ACCESS_KEY", &self.key);
         command
     }
 
@@ -116,13 +116,13 @@ fn without_the_key_nobody_is_let_in_and_without_a_server_it_is_said_who_was_aske
     let served = Served::start(&place);
     std::fs::write(place.path("wrong"), format!("forebay-key 1 0000000000000001 {}\n", "0".repeat(64))).unwrap();
     let wrong = place.path("wrong").display().to_string();
-    let failure = served.failure(&place, &["ls", "--key", &wrong]);
+    let failure = served.failure(&place, &["ls", "--access-key", &wrong]);
     assert!(failure.contains("key"), "{failure}");
     let cluster = served.cluster.clone();
     let key = served.key.clone();
     served.stop();
     let output =
-        place.command(&["ls", "--wait", "1s"]).env("FOREBAY_CLUSTER", &cluster).env("FOREBAY_KEY", key).output();
+        place.command(&["ls", "--wait", "1s"]).env("FOREBAY_CLUSTER", &cluster).env("FOREBAY_ACCESS_KEY", key).output();
     let output = output.unwrap();
     let failure = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));

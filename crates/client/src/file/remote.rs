@@ -49,8 +49,6 @@ struct Shared {
     made: RefCell<BTreeSet<u32>>,
     /// The boot epochs of targets in which something of a component was buffered.
     epochs: RefCell<BTreeMap<u32, u64>>,
-    /// How often locks of a component were deserted when its intents were looked at last.
-    deserted: RefCell<BTreeMap<u32, u64>>,
     /// The intents of this client.
     own: RefCell<BTreeSet<(u32, IntentId)>>,
     /// Those of them that may be there twice: their answers were waited for while something was asked again.
@@ -70,7 +68,6 @@ impl RemoteComponents {
             addresses: RefCell::default(),
             made: RefCell::default(),
             epochs: RefCell::default(),
-            deserted: RefCell::default(),
             own: RefCell::default(),
             perhaps_twice: RefCell::default(),
             said: Cell::new(None),
@@ -319,19 +316,12 @@ impl Shared {
             Ok(Request { command: Command::LOCK, body, payload: Vec::new(), most: 0 })
         };
         let (answer, request, link) = self.ask_by(component, made).await?;
-        let locked: lock::Locked = forebay_wire::read_body(&answer.body)?;
+        let _: lock::Locked = forebay_wire::read_body(&answer.body)?;
         let guard = Held { link, request: request.0 };
-        let seen = self.deserted.borrow().get(&component).copied();
-        let left = if seen == Some(locked.deserted) {
-            Vec::new()
-        } else {
-            let left = self.intents(component).await?;
-            let of_others = left.iter().any(|(_, intent)| intent.stripe.0 != part);
-            if !of_others {
-                self.deserted.borrow_mut().insert(component, locked.deserted);
-            }
-            left.into_iter().filter(|(_, intent)| intent.stripe.0 == part).collect()
-        };
+        // Only who holds the lock has an intent for this stripe under way, and that is this client from now on: whatever is
+        // there was not ended, by somebody who died, or by a write that failed.
+        let mut left = self.unsettled(component).await?;
+        left.retain(|(_, intent)| intent.stripe.0 == part);
         Ok(Lock { guard: Box::new(guard), left })
     }
 

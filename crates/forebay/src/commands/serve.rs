@@ -51,7 +51,7 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
             .json(&json!({ "cluster": format!("forebay://{control}"), "data": server.address(), "key": key }))?;
     } else {
         context.out.line(format_args!("{} is served until Ctrl-C. To use it:", args.dir.display()))?;
-        context.out.line(format_args!("  export FOREBAY_CLUSTER=forebay://{control} FOREBAY_KEY={key}"))?;
+        context.out.line(format_args!("  export FOREBAY_CLUSTER=forebay://{control} FOREBAY_ACCESS_KEY={key}"))?;
     }
     context.out.flush()?;
     stop.wait(None)?;

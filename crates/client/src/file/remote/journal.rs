@@ -140,6 +140,13 @@ impl Shared {
 
     /// The intents of others beside a component, in their order.
     pub(super) async fn intents(self: &Rc<Self>, component: u32) -> Result<Vec<(IntentId, Intent)>> {
+        let mut found = self.unsettled(component).await?;
+        found.retain(|(id, _)| !self.own.borrow().contains(&(component, *id)));
+        Ok(found)
+    }
+
+    /// All intents beside a component, in their order.
+    pub(super) async fn unsettled(self: &Rc<Self>, component: u32) -> Result<Vec<(IntentId, Intent)>> {
         let (mut found, mut at, mut bytes) = (Vec::new(), 0, Vec::new());
         // A record is at most as long as one read.
         loop {
@@ -154,9 +161,7 @@ impl Shared {
                 match decode(rest) {
                     Some((_, intent, length)) => {
                         let id = IntentId(at + within as u64);
-                        if !self.own.borrow().contains(&(component, id)) {
-                            found.push((id, intent));
-                        }
+                        found.push((id, intent));
                         within += length;
                     }
                     None if might_go_on => break,
