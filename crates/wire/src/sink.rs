@@ -147,6 +147,17 @@ impl FrameSink {
         wake(&mut state);
     }
 
+    /// Drops what has not gone, and the guards with it; the stream ends, if need be within a frame.
+    pub fn abandon(&self) {
+        let mut state = self.state.borrow_mut();
+        (state.closed, state.gone) = (true, 0);
+        let left = std::mem::take(&mut state.queue);
+        wake(&mut state);
+        // A guard may wake whoever looks here.
+        drop(state);
+        drop(left);
+    }
+
     /// Why nothing goes any more, if so.
     pub fn failure(&self) -> Option<Error> {
         self.state.borrow().failed.clone()
@@ -213,7 +224,11 @@ impl FrameSink {
                 }
                 Poll::Ready(Err(e)) if e.kind() == ErrorKind::Interrupted => {}
                 Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    // What waits here may be abandoned meanwhile.
+                    state.waker = Some(context.waker().clone());
+                    return Poll::Pending;
+                }
             }
             while let Some(first) = state.queue.front() {
                 let length: usize = first.pieces().map(<[u8]>::len).sum();

@@ -4,7 +4,8 @@
 //! still waits, if need be one without bytes; so the client lets come what is there, and nothing of it is held back for what a
 //! slow device does not have yet.
 //!
-//! Invariant: what waits here has its room in the node's memory, which is free again when its last byte has gone.
+//! Invariant: what waits here has its room in the node's memory, which is free again when its last byte has gone, or
+//! the connection.
 
 use bytes::Bytes;
 use forebay_model::{Error, Result};
@@ -29,6 +30,8 @@ pub(super) struct Answers {
     open: RefCell<BTreeMap<RequestId, Open>>,
     /// Rises with everything that the client takes.
     taken: Cell<u64>,
+    /// Nobody is there to take an answer.
+    is_abandoned: Cell<bool>,
 }
 
 struct Open {
@@ -49,13 +52,25 @@ struct Answered {
 
 impl Answers {
     pub(super) fn new(sink: FrameSink) -> Answers {
-        Answers { sink, open: RefCell::default(), taken: Cell::new(0) }
+        Answers { sink, open: RefCell::default(), taken: Cell::new(0), is_abandoned: Cell::new(false) }
     }
 
     /// A request was taken in, which says how much of its answer may be sent at once.
     pub(super) fn open(&self, request: RequestId, command: Command, credit: u32) {
         let credit = if credit == NO_LIMIT { u64::MAX } else { u64::from(credit) };
         self.open.borrow_mut().insert(request, Open { command, credit, answer: None });
+    }
+
+    /// The connection is over: drops what waits here. Requests that still run hold on to this, so nothing else would.
+    pub(super) fn abandon(&self) {
+        self.is_abandoned.set(true);
+        let left = std::mem::take(&mut *self.open.borrow_mut());
+        drop(left);
+    }
+
+    /// Whether the connection is over.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.get()
     }
 
     /// Requests without a complete answer.

@@ -60,10 +60,12 @@ pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex) {
         sink.push(frame);
     }
     std::mem::take(&mut *session.locks.borrow_mut()).into_values().for_each(Turn::desert);
+    session.answers.abandon();
     sink.close();
     // What is on its way may still go, but not for ever.
     let patience = node.env.clock.sleep(node.bounds.patience);
     either(sending, patience).await;
+    sink.abandon();
 }
 
 struct Session {
@@ -174,6 +176,9 @@ impl Session {
                         // What is read waits here, so that the client can let others come meanwhile.
                         let own = own.take(weight).await;
                         let room = node.outgoing.take(weight).await;
+                        if answers.is_abandoned() {
+                            return Err(Error::disconnected("nobody waits for what was to be read"));
+                        }
                         Ok((link.ask_fenced(request, Arc::default(), version)?.answer().await?, own, room))
                     }
                 }

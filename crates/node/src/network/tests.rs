@@ -398,6 +398,34 @@ fn a_node_that_was_started_again_does_not_count_desertions_as_before() {
 }
 
 #[test]
+fn answers_that_nobody_takes_any_more_leave_the_memory_to_others() {
+    with_node(Bounds { memory: forebay_model::Bytes::mib(1), ..Bounds::default() }, |rig| async move {
+        let all = rig.capability(Rights::ALL);
+        let other = rig.link(Credit::new(1 << 20)).await;
+        rig.ask(&other, &all, create(), Vec::new()).await.expect("an object");
+        rig.ask(&other, &all, write(0), vec![7; 400_000]).await.expect("it is durable");
+        let gone = rig.link(Credit::new(1)).await;
+        let asked: Vec<_> = (0..4)
+            .map(|_| {
+                let (rig, gone, all) = (rig.clone(), gone.clone(), all.clone());
+                let spawner = rig.env.spawner.clone();
+                spawner.spawn(async move { rig.ask(&gone, &all, read(0, 400_000), Vec::new()).await })
+            })
+            .collect();
+        while rig.node.memory_used().0 < 800_000 {
+            rig.env.clock.sleep(Duration::from_millis(1)).await;
+        }
+        gone.close();
+        for answer in asked {
+            assert_eq!(kind(answer.await), Kind::Disconnected);
+        }
+        let read = rig.ask(&other, &all, read(0, 400_000), Vec::new()).await.expect("there is memory for it");
+        assert_eq!(read.payload.len(), 400_000);
+        assert_eq!(rig.node.memory_used(), forebay_model::Bytes::ZERO);
+    });
+}
+
+#[test]
 fn one_connection_too_many_is_told_so() {
     with_node(Bounds { connections: 2, ..Bounds::default() }, |rig| async move {
         let (_first, _second) = (rig.link(Credit::new(1 << 20)).await, rig.link(Credit::new(1 << 20)).await);
