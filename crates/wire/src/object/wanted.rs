@@ -90,11 +90,8 @@ impl About {
         }
         let object = ObjectId { object: self.object.object & !COMPANION, ..self.object };
         // To make one, and to look at it, takes no more than to use it.
-        let uses = if self.rights.have(Rights::READ) || self.rights.have(Rights::GET_ATTRIBUTES) {
-            Rights::READ
-        } else {
-            Rights::WRITE
-        };
+        let looks = Rights::READ | Rights::GET_ATTRIBUTES;
+        let uses = if looks.have(self.rights) { Rights::READ } else { Rights::WRITE };
         About { object, rights: uses, bytes: 0..0 }
     }
 }
