@@ -69,6 +69,7 @@ impl Operation<'_> {
             Change::RemoveNode(asked) => self.remove_node(asked).map(done),
             Change::SetTarget(asked) => self.set_target(asked).map(done),
             Change::RollKeys(asked) => self.roll_keys(asked).map(done),
+            Change::Fence(asked) => self.fence(asked).map(done),
         }
     }
 

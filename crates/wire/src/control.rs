@@ -19,7 +19,8 @@ pub mod volumes;
 use access::{IssueKey, IssuedKey, Key, Keys, RemoveUser, RevokeKey, User};
 use cluster::{AddNode, Map, RemoveNode, RollKeys, SetTarget};
 use files::{
-    After, ClientGone, Close, Grant, Grants, OpenFiles, OpenToRead, OpenToWrite, Renew, Revoke, Scrubbed, Unscrubbed,
+    After, ClientGone, Close, Fence, Grant, Grants, OpenFiles, OpenToRead, OpenToWrite, Renew, Revoke, Scrubbed,
+    Unscrubbed,
 };
 use names::{CreateFile, Entry, List, MakeDirectory, Page, RemoveDirectory, RemoveFile, Rename, SetAttributes, Stat};
 use serde::{Deserialize, Serialize};
@@ -83,6 +84,8 @@ pub enum Change {
     SetTarget(SetTarget),
     /// [`Reply::Done`].
     RollKeys(RollKeys),
+    /// [`Reply::Done`].
+    Fence(Fence),
 }
 
 /// What changes nothing, and may be asked as often as one likes.

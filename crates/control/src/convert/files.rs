@@ -2,8 +2,8 @@
 
 use super::messages;
 use forebay_wire::control::files::{
-    After, ClientGone, Close, Component, Grant, Granted, Grants, OpenFile, OpenFiles, OpenToRead, OpenToWrite, Renew,
-    Renewed, Revoke, Scrubbed, Unscrubbed,
+    After, ClientGone, Close, Component, Fence, Grant, Granted, Grants, OpenFile, OpenFiles, OpenToRead, OpenToWrite,
+    Renew, Renewed, Revoke, Scrubbed, Unscrubbed,
 };
 
 messages! {
@@ -17,6 +17,7 @@ messages! {
     Grants as Grants { grants }
     Granted as Granted { grant, error }
     Revoke as Revoke { file }
+    Fence as Fence { file, version }
     ClientGone as ClientGone { client }
     Scrubbed as Scrubbed { file }
     OpenFiles as OpenFiles { files, more }

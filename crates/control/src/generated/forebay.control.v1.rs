@@ -59,7 +59,7 @@ pub struct CallRequest {
 pub struct Change {
     #[prost(
         oneof = "change::Change",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24"
     )]
     pub change: ::core::option::Option<change::Change>,
 }
@@ -125,6 +125,8 @@ pub mod change {
         SetTarget(super::SetTarget),
         #[prost(message, tag = "23")]
         RollKeys(super::RollKeys),
+        #[prost(message, tag = "24")]
+        Fence(super::Fence),
     }
 }
 /// What changes nothing, and may be asked as often as one likes.
@@ -698,6 +700,15 @@ pub struct Revoke {
 /// Takes back everything.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RevokeAll {}
+/// Shuts out of a file whoever was given something for it before its version was this one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Fence {
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    /// At most one more than it has.
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+}
 /// Says that a client is gone: what it had open to write has to be scrubbed. As long as the answer says that there are
 /// more, it is said again, under another number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -5,7 +5,7 @@ use forebay_model::layout::Raid;
 use forebay_model::{Kind, ObjectId, Result, TargetId};
 use forebay_wire::capability::{Keyring, Nonces, Rights, Said, Secret, TargetKey, Wanted};
 use forebay_wire::control::cluster::{Order, Reported, RollKeys, SetTarget, TargetState};
-use forebay_wire::control::files::{Close, Grant, OpenToRead, OpenToWrite, Renew, Renewed, Revoke};
+use forebay_wire::control::files::{Close, Fence, Grant, OpenToRead, OpenToWrite, Renew, Renewed, Revoke};
 use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile, SetAttributes};
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Question, Reply};
@@ -177,6 +177,25 @@ fn to_write_a_file_has_to_be_open_and_what_is_removed_is_renewed_for_nobody() {
     assert_eq!(renew(&mut stage, &root(), file, false).unwrap_err().kind, Kind::Missing);
     let many = Question::Renew(Renew { files: vec![Renewed { file, write: false }; 65] });
     assert_eq!(stage.ask(&root(), &many).unwrap_err().kind, Kind::Usage);
+}
+
+#[test]
+fn who_has_a_file_open_to_write_may_fence_it_by_one_step_and_nobody_else() {
+    let (mut stage, mut targets) = stage();
+    let before = made(&mut stage, &root(), "a");
+    let file = before.entry.file;
+    let fence = |version| Change::Fence(Fence { file, version });
+    assert_eq!(stage.change(&user(5), fence(2)).unwrap_err().kind, Kind::Stale);
+    assert_eq!(stage.root(fence(3)).unwrap_err().kind, Kind::Usage);
+    stage.root(fence(2)).unwrap();
+    stage.root(fence(2)).unwrap();
+    let orders = heartbeat(&mut stage, &mut targets);
+    assert!(orders.len() == 10 && orders.iter().all(|(_, order)| order.version == 2 && !order.remove), "{orders:?}");
+    assert_eq!(targets.check(&stage, &before, 0, Rights::READ, Some(2)).unwrap_err().kind, Kind::Stale);
+    let after = renew(&mut stage, &root(), file, true).unwrap();
+    targets.check(&stage, &after, 0, Rights::WRITE, Some(2)).unwrap();
+    stage.root(Change::Close(Close { file, size: None, modified: None })).unwrap();
+    assert_eq!(stage.root(fence(3)).unwrap_err().kind, Kind::Stale);
 }
 
 #[test]

@@ -4,15 +4,15 @@ use super::Operation;
 use crate::draft::View;
 use crate::keys;
 use crate::place::{self, Found};
-use crate::records::{Epochs, Layout, Orders};
+use crate::records::{Epochs, Inode, Layout, Orders, Writers};
 use forebay_model::{Error, Result};
-use forebay_wire::control::files::Revoke;
-use forebay_wire::control::names::Place;
+use forebay_wire::control::files::{Fence, Revoke};
+use forebay_wire::control::names::{FileId, Place};
 
 impl Operation<'_> {
     /// Raises the version of a file, and has its targets told.
     pub(super) fn revoke(&mut self, asked: &Revoke) -> Result<()> {
-        let Found { file, mut inode } = place::find(&self.draft, self.by, &Place::of(asked.file))?;
+        let Found { file, inode } = place::find(&self.draft, self.by, &Place::of(asked.file))?;
         if !self.by.owns(&inode.attributes) {
             return Err(Error::forbidden(format!(
                 "user {} may not revoke what was given out for {file}: only user {} and root may; ask them",
@@ -20,6 +20,27 @@ impl Operation<'_> {
             )));
         }
         place::require_file(&Found { file, inode: inode.clone() })?;
+        self.raise(file, inode)
+    }
+
+    /// Raises the version of a file that the client has open to write, unless somebody else did.
+    pub(super) fn fence(&mut self, asked: &Fence) -> Result<()> {
+        let Found { file, inode } = place::find(&self.draft, self.by, &Place::of(asked.file))?;
+        let Writers(writers) = self.draft.read(&keys::writers(file))?.unwrap_or_default();
+        if !writers.iter().any(|writer| writer.client == self.by.client) {
+            return Err(Error::stale(format!("this client does not have {file} open to write; open it again")));
+        }
+        let version = inode.attributes.version;
+        if asked.version > version + 1 {
+            return Err(Error::usage(format!(
+                "{file} has version {version}, and {} is not the next one: nobody was told of it",
+                asked.version
+            )));
+        }
+        if asked.version <= version { Ok(()) } else { self.raise(file, inode) }
+    }
+
+    fn raise(&mut self, file: FileId, mut inode: Inode) -> Result<()> {
         inode.attributes.version += 1;
         inode.attributes.changed = self.now.wall;
         if inode.written {

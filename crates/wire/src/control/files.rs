@@ -103,6 +103,16 @@ pub struct Revoke {
     pub file: FileId,
 }
 
+/// Shuts out of a file whoever was given something for it before its version was this one: a client asks for that when somebody
+/// who lost a lock may go on all the same. Whoever has the file open renews.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fence {
+    /// Which.
+    pub file: FileId,
+    /// The version that it has at least: at most one more than it has.
+    pub version: u64,
+}
+
 /// Says that a client is gone: what it had open to write has to be scrubbed. One step holds so many files: as long as the
 /// answer says that there are more, it is said again, under another number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
