@@ -1,11 +1,15 @@
 //! Connections to the nodes of a cluster: one to each, made when it is first needed, and made again when it ended.
 //!
 //! Invariant: at most one connection to an address is made at a time, and whoever needs it meanwhile waits for that one.
-//! An address that could not be reached is not tried again for a moment, so that nobody waits for each request anew.
+//! An address that could not be reached is not tried again for a moment, so that nobody waits for each request anew. A node
+//! that does not answer is asked whether it is there, and one that is silent then counts as gone. The connection that is made
+//! again replaces the one before at the node, so that nothing of that is done any more when something is asked again.
 
 use bytes::Bytes;
-use forebay_env::NetworkEnv;
+use forebay_env::allowance::Allowance;
 use forebay_env::fabric::Duplex;
+use forebay_env::race::{First, race};
+use forebay_env::{Clock, NetworkEnv};
 use forebay_model::{Error, Kind, Moment, Result};
 use forebay_wire::credit::Credit;
 use forebay_wire::link::{Answer, Asked, Link};
@@ -22,6 +26,8 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(200);
 /// For so long a request is asked again that nobody answers.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+/// Requests to a node without an answer: under what a node takes of one connection.
+const MOST_PENDING: usize = 400;
 
 /// The nodes, as one client reaches them. Clones share the connections.
 #[derive(Clone)]
@@ -34,6 +40,10 @@ struct Shared {
     credit: Credit,
     patience: Duration,
     links: RefCell<BTreeMap<String, State>>,
+    /// What each node called the last connection to it.
+    before: RefCell<BTreeMap<String, [u8; 16]>>,
+    /// Requests under way to each; locks are waited for beside them.
+    pending: RefCell<BTreeMap<(String, bool), Allowance>>,
     repeated: Cell<u64>,
 }
 
@@ -59,8 +69,15 @@ pub struct Request {
 impl Nodes {
     /// Reaches nodes over the network of `env`; `credit` bytes of answers are in flight at most.
     pub fn new(env: NetworkEnv, credit: usize, patience: Duration) -> Nodes {
-        let shared =
-            Shared { env, credit: Credit::new(credit), patience, links: RefCell::default(), repeated: Cell::default() };
+        let shared = Shared {
+            env,
+            credit: Credit::new(credit),
+            patience,
+            links: RefCell::default(),
+            before: RefCell::default(),
+            pending: RefCell::default(),
+            repeated: Cell::default(),
+        };
         Nodes { shared: Rc::new(shared) }
     }
 
@@ -129,9 +146,17 @@ impl Nodes {
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&env.random.next_u64().to_le_bytes());
         nonce[8..].copy_from_slice(&env.random.next_u64().to_le_bytes());
-        let opening = Link::open(read, write, None, nonce, self.shared.credit.clone());
-        let (link, running) = opening.await.map_err(unreachable)?;
+        let before = self.shared.before.borrow().get(address).copied();
+        let opening = Link::open(read, write, (nonce, before), self.shared.credit.clone());
+        let (link, running) = match race(opening, env.clock.sleep(self.shared.patience)).await {
+            First::Left(opened) => opened.map_err(unreachable)?,
+            First::Right(()) => {
+                return Err(unreachable(Error::disconnected("it takes connections and does not say hello")));
+            }
+        };
+        self.shared.before.borrow_mut().insert(address.to_string(), link.hello().nonce);
         env.spawner.detach(async move { drop(running.await) });
+        env.spawner.detach(listen(link.clone(), env.clock.clone(), self.shared.patience / 2));
         Ok(link)
     }
 
@@ -163,12 +188,37 @@ impl Nodes {
         request: &Request,
         shown: Option<&Shown>,
     ) -> Result<(Answer, RequestId, Link)> {
-        let link = self.link(address).await?;
         let Request { command, body, payload, most } = request;
+        let pending = {
+            let mut all = self.shared.pending.borrow_mut();
+            let key = (address.to_string(), *command == Command::LOCK);
+            all.entry(key).or_insert_with(|| Allowance::new(MOST_PENDING)).clone()
+        };
+        let _pending = pending.take(1).await;
+        let link = self.link(address).await?;
         let asked = Asked { command: *command, body, payload: payload.clone(), most: *most, shown };
         let coming = link.ask(asked)?;
         let id = coming.request();
         Ok((coming.await?, id, link))
+    }
+}
+
+/// Asks a node whether it is there when it is silent for a while, and ends the connection to one that is silent then.
+async fn listen(link: Link, clock: Rc<dyn Clock>, pause: Duration) {
+    let (mut heard, mut is_asked) = (link.heard(), false);
+    while link.ended().is_none() {
+        clock.sleep(pause).await;
+        let is_silent = link.is_waiting() && link.heard() == heard;
+        heard = link.heard();
+        if is_silent && is_asked {
+            return link
+                .abandon(&Error::disconnected("the node takes requests and answers none: it hangs, or is cut off"));
+        }
+        is_asked = is_silent;
+        if is_silent {
+            // Whatever is heard counts, the answer is as good as others.
+            drop(link.ping());
+        }
     }
 }
 

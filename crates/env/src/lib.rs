@@ -19,6 +19,7 @@ pub mod fabric;
 pub mod mailbox;
 pub mod network;
 pub mod pipe;
+pub mod race;
 pub mod random;
 pub mod real;
 pub mod watched;

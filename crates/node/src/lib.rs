@@ -15,7 +15,6 @@ pub mod heaps;
 pub mod host;
 pub mod network;
 pub mod objects;
-mod race;
 pub mod server;
 pub mod service;
 mod turns;

@@ -7,8 +7,10 @@
 mod answers;
 mod keys;
 mod locks;
+mod patience;
 mod reports;
 mod session;
+mod sessions;
 
 pub use keys::{Keys, Refusals};
 pub use reports::{Heard, Identity, ToManager};
@@ -25,6 +27,7 @@ use forebay_wire::sink::Frame;
 use forebay_wire::{Command, RequestId};
 use futures_io::AsyncWrite;
 use locks::Locks;
+use sessions::Sessions;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -85,10 +88,13 @@ pub struct Node {
     targets: RefCell<BTreeMap<TargetId, TargetDoor>>,
     keys: Keys,
     locks: Rc<Locks>,
-    /// Of answers: free again when their clients have let them come.
+    sessions: Rc<Sessions>,
+    /// Of answers with payloads: free again when their clients have let them come.
     outgoing: Allowance,
     /// Of what is written: free again when its target has it. It never waits for a client, so neither do those who write.
     incoming: Allowance,
+    /// Of answers without a payload, which so do not wait for those with one.
+    small: Allowance,
     connections: Cell<usize>,
     next_link: Cell<u64>,
 }
@@ -98,9 +104,11 @@ impl Node {
     pub fn new(env: NetworkEnv, targets: Vec<TargetDoor>, bounds: Bounds, process: u32) -> Rc<Node> {
         let node = Node {
             keys: Keys::default(),
-            locks: Rc::new(Locks::new(env.random.next_u64())),
+            locks: Rc::default(),
+            sessions: Rc::default(),
             outgoing: Allowance::new(bounds.memory.0 as usize),
             incoming: Allowance::new(bounds.memory.0 as usize),
+            small: Allowance::new(SMALL),
             connections: Cell::new(0),
             next_link: Cell::new(FIRST_LINK),
             targets: RefCell::default(),
@@ -134,7 +142,7 @@ impl Node {
 
     /// Bytes of requests and answers that are under way.
     pub fn memory_used(&self) -> Bytes {
-        Bytes((self.outgoing.used() + self.incoming.used()) as u64)
+        Bytes((self.outgoing.used() + self.incoming.used() + self.small.used()) as u64)
     }
 
     /// From now on an object's capabilities have to be of `version`: when this is answered, no command that showed another
@@ -168,12 +176,22 @@ impl Node {
         targets.get(&target).cloned().ok_or_else(|| Error::missing(format!("there is no target {target}")))
     }
 
+    /// Bytes by chance.
+    fn chance(&self) -> [u8; 16] {
+        let random = &self.env.random;
+        let mut bytes = [0; 16];
+        bytes.chunks_exact_mut(8).for_each(|some| some.copy_from_slice(&random.next_u64().to_le_bytes()));
+        bytes
+    }
+
     fn link(&self) -> LinkId {
         self.next_link.set(self.next_link.get() + 1);
         LinkId(self.next_link.get())
     }
 }
 
+/// Memory for answers without a payload.
+const SMALL: usize = 32 << 20;
 /// Links of the network are told from those of this process by their numbers.
 const FIRST_LINK: u64 = 1 << 63;
 

@@ -12,7 +12,7 @@
 
 mod keys;
 
-pub use keys::{Keyring, RootKey, TargetKey, Wanted};
+pub use keys::{Keyring, RootKey, TargetKey, Wanted, forbidden};
 
 use crate::frame::{Command, RequestId};
 use forebay_model::{Bytes, ObjectId, TargetId, Timestamp};

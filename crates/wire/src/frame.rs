@@ -36,6 +36,8 @@ impl Command {
     pub const HELLO: Command = Command(1);
     /// More of an answer's payload may be sent: so many bytes as its credit says. It has neither body nor answer.
     pub const GRANT: Command = Command(2);
+    /// Whether the other side is there: answered by nothing but the end. What a connection holds, it still holds then.
+    pub const PING: Command = Command(3);
 }
 
 impl fmt::Display for Command {

@@ -26,12 +26,15 @@ pub struct ClientHello {
     pub cluster: Option<String>,
     /// Bytes by chance, for proofs of capabilities.
     pub nonce: [u8; 16],
+    /// The node's nonce of the client's connection before this one: nothing that was asked over that one is done any more once
+    /// this is answered, so that whatever is asked again is not overtaken by itself.
+    pub replaces: Option<[u8; 16]>,
 }
 
 impl ClientHello {
     /// What this release says.
     pub fn new(cluster: Option<&str>, nonce: [u8; 16]) -> ClientHello {
-        ClientHello { version: PROTOCOL_VERSION, cluster: cluster.map(str::to_string), nonce }
+        ClientHello { version: PROTOCOL_VERSION, cluster: cluster.map(str::to_string), nonce, replaces: None }
     }
 }
 
@@ -111,12 +114,13 @@ pub(crate) async fn greet(source: &mut FrameSource, sink: &FrameSink, hello: &Cl
 }
 
 /// The server's part, over a connection of many tasks, as [`accept`]. The caller sees to it that what is left in `sink` goes
-/// out.
+/// out; `replaced` ends the connection with this nonce, if there is one, and waits until nothing of it is under way.
 pub async fn welcome(
     source: &mut FrameSource,
     sink: &FrameSink,
     hello: &ServerHello,
     cluster: Option<&str>,
+    replaced: impl AsyncFnOnce([u8; 16]),
 ) -> Result<Option<ClientHello>> {
     let Some(head) = source.receive().await? else { return Ok(None) };
     let client = begins(&head)
@@ -124,6 +128,9 @@ pub async fn welcome(
         .and_then(|client| is_welcome(&client, cluster).map(|()| client));
     match client {
         Ok(client) => {
+            if let Some(before) = client.replaces {
+                replaced(before).await;
+            }
             sink.push(Frame::of(head.request, Command::HELLO, Flags::RESPONSE.and(Flags::END), hello)?);
             source.set_limits(Limits::SESSION);
             Ok(Some(client))

@@ -35,6 +35,7 @@ pub(crate) struct Shared {
     nonces: Nonces,
     hello: ServerHello,
     next: Cell<u64>,
+    heard: Cell<u64>,
     waiting: RefCell<BTreeMap<RequestId, Waiting>>,
     ended: RefCell<Option<Error>>,
 }
@@ -84,12 +85,11 @@ pub struct Coming {
 
 impl Link {
     /// Says hello over a connection, whose two directions these are. The future is what the link runs on. `nonce` are bytes
-    /// by chance.
+    /// by chance, and `replaces` the node's nonce of the connection before, if there was one.
     pub async fn open(
         read: Box<dyn AsyncRead + Unpin>,
         write: Box<dyn AsyncWrite + Unpin>,
-        cluster: Option<&str>,
-        nonce: [u8; 16],
+        (nonce, replaces): ([u8; 16], Option<[u8; 16]>),
         credit: Credit,
     ) -> Result<(Link, Running)> {
         let sink = FrameSink::default();
@@ -97,7 +97,7 @@ impl Link {
         let sending = sink.clone();
         let mut sending: Pin<Box<dyn Future<Output = Result<()>>>> =
             Box::pin(async move { sending.drive(write).await });
-        let hello = ClientHello::new(cluster, nonce);
+        let hello = ClientHello { replaces, ..ClientHello::new(None, nonce) };
         let answer = {
             let greeting = pin!(handshake::greet(&mut source, &sink, &hello));
             first(greeting, sending.as_mut()).await
@@ -114,6 +114,7 @@ impl Link {
             nonces,
             hello,
             next: Cell::new(1),
+            heard: Cell::new(0),
             waiting: RefCell::default(),
             ended: RefCell::default(),
         });
@@ -163,6 +164,27 @@ impl Link {
         Ok(Coming { shared: shared.clone(), request })
     }
 
+    /// Frames that have come since it began.
+    pub fn heard(&self) -> u64 {
+        self.shared.heard.get()
+    }
+
+    /// Whether something was asked and not answered.
+    pub fn is_waiting(&self) -> bool {
+        self.shared.waiting.borrow().values().any(|waiting| waiting.done.is_none())
+    }
+
+    /// Asks whether the node is there, which then has all that this connection holds there.
+    pub fn ping(&self) -> Result<Coming> {
+        self.ask(Asked { command: Command::PING, body: &[], payload: Vec::new(), most: 0, shown: None })
+    }
+
+    /// Ends the connection at once. Who waits is told that it ended.
+    pub fn abandon(&self, error: &Error) {
+        self.shared.end(error);
+        self.shared.sink.abandon();
+    }
+
     /// Ends the connection once what was asked has gone out. Who waits is told that it ended.
     pub fn close(&self) {
         self.shared.sink.close();
@@ -182,6 +204,7 @@ impl Shared {
             nonces,
             hello,
             next: Cell::new(1),
+            heard: Cell::new(0),
             waiting: RefCell::default(),
             ended: RefCell::default(),
         };
@@ -208,6 +231,7 @@ impl Shared {
 
     async fn receive_one(self: &Rc<Self>, source: &mut FrameSource) -> Result<()> {
         let head = source.receive().await?.ok_or_else(hung_up)?;
+        self.heard.set(self.heard.get() + 1);
         if !head.flags.has(Flags::RESPONSE) {
             return Err(Error::damaged("a node sent a request: it is broken"));
         }
@@ -232,12 +256,13 @@ impl Shared {
             )));
         }
         if !given_up {
-            if payload.capacity() == 0 {
+            if payload.capacity() == 0 && length > 0 {
                 payload.reserve_exact(most);
             }
             source.payload_onto(&mut payload).await?;
         }
-        let is_over = head.flags.has(Flags::END);
+        // An error is the end, whether or not it says so.
+        let is_over = head.flags.has(Flags::END) || head.flags.has(Flags::ERROR);
         let outcome = match head.flags.has(Flags::ERROR) {
             true => Err(source.decode::<Error>()?),
             false => Ok(()),
@@ -247,7 +272,7 @@ impl Shared {
             let Some(waiting) = all.get_mut(&head.request) else { return Ok(()) };
             waiting.answer.payload = payload;
             let is_counted = waiting.is_counted;
-            if is_over || outcome.is_err() {
+            if is_over {
                 waiting.answer.body = source.body().to_vec();
                 waiting.done = Some(outcome);
                 waiting.is_counted = false;
@@ -269,7 +294,7 @@ impl Shared {
     }
 
     fn end(self: &Rc<Self>, error: &Error) {
-        *self.ended.borrow_mut() = Some(error.clone());
+        self.ended.borrow_mut().get_or_insert_with(|| error.clone());
         self.sink.close();
         self.credit.end_link(self);
         let error = Error::disconnected(format!("the connection ended before it was answered: {}", error.message));

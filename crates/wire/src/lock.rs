@@ -20,9 +20,9 @@ pub struct Lock {
 /// A lock is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Locked {
-    /// How many connections have ended, since the node was started, while they held locks of this object: what they had
-    /// begun may be half done.
-    pub deserted: u64,
+    /// The version that the object has to have for the lock to keep everybody else out. If the client has shown an older one,
+    /// somebody who lost a lock of this object may go on all the same, until the file is fenced.
+    pub fence: u64,
 }
 
 /// Gives back the lock that was asked for by this request of the same connection: answered by nothing but its end.

@@ -34,6 +34,7 @@ pub struct FrameSource {
     payload: Option<(usize, u32)>,
     failed: Option<Error>,
     begun: Rc<Cell<bool>>,
+    came: Rc<Cell<u64>>,
 }
 
 impl FrameSource {
@@ -49,6 +50,7 @@ impl FrameSource {
             payload: None,
             failed: None,
             begun: Rc::default(),
+            came: Rc::default(),
         }
     }
 
@@ -68,6 +70,11 @@ impl FrameSource {
     /// Whether a frame has begun to come, and did not come to its end.
     pub fn begun(&self) -> Rc<Cell<bool>> {
         self.begun.clone()
+    }
+
+    /// Bytes that have come.
+    pub fn came(&self) -> Rc<Cell<u64>> {
+        self.came.clone()
     }
 
     /// The bytes of the last frame's body.
@@ -178,6 +185,7 @@ impl FrameSource {
                 if count == 0 {
                     return Err(lost(part, &ErrorKind::UnexpectedEof.into()));
                 }
+                self.came.set(self.came.get() + count as u64);
                 destination = &mut destination[count..];
                 continue;
             }
@@ -196,6 +204,7 @@ impl FrameSource {
     async fn look(&mut self) -> std::io::Result<usize> {
         (self.from, self.to) = (0, 0);
         self.to = read(&mut self.stream, &mut self.ahead).await?;
+        self.came.set(self.came.get() + self.to as u64);
         Ok(self.to)
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! - A component that was never written is no object yet: it reads as nothing, and is made by the first write.
 //! - A capability is renewed when it is refused as stale, or shortly before its time is over.
-//! - How long the file is, is an attribute of as many components as its bytes have to spare and one: each client has a number
-//!   there of its own, so that none undoes what another one said. `docs/format/files.md` has the bytes.
+//! - How long the file is, is an attribute of some components, see [`length`].
 //! - Intents lie in the companion of a component, see [`journal`].
 
 mod journal;
+mod length;
+mod locks;
 
 use super::components::{Absence, Asked, Components, Intent, IntentId, Lock, Slice};
 use crate::control::Control;
@@ -14,22 +15,19 @@ use crate::nodes::{Nodes, Request};
 use forebay_model::layout::address::StripeId;
 use forebay_model::object::{Durability, Placement, Scope};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
+use forebay_wire::RequestId;
 use forebay_wire::capability::{LENGTH, Secret};
 use forebay_wire::control::files::{Grant, Renew, Renewed};
 use forebay_wire::control::{Question, Reply};
 use forebay_wire::link::{Answer, Link};
-use forebay_wire::lock;
 use forebay_wire::object::{Ask, MOST_AT_ONCE, ObjectAnswer, ObjectReply, ObjectRequest};
 use forebay_wire::sink::Shown;
-use forebay_wire::{Command, RequestId};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The page of attributes that clients keep of a file's length.
-const LENGTHS: u32 = 3;
 /// Capabilities are renewed when so much of their time is left.
 const RENEW_BEFORE: Duration = Duration::from_secs(60);
 
@@ -49,13 +47,16 @@ struct Shared {
     made: RefCell<BTreeSet<u32>>,
     /// The boot epochs of targets in which something of a component was buffered.
     epochs: RefCell<BTreeMap<u32, u64>>,
-    /// The intents of this client.
-    own: RefCell<BTreeSet<(u32, IntentId)>>,
+    /// The intents of this client, and how long they are.
+    own: RefCell<BTreeMap<(u32, IntentId), u64>>,
+    /// What is known of the journals of components.
+    seen: RefCell<BTreeMap<u32, journal::Seen>>,
     /// Those of them that may be there twice: their answers were waited for while something was asked again.
     perhaps_twice: RefCell<BTreeSet<(u32, IntentId)>>,
     /// What this client said of the file's length: how often it was cut, and how long it is.
     said: Cell<Option<(u64, Bytes)>>,
     renewing: Cell<bool>,
+    locks: locks::Held,
 }
 
 impl RemoteComponents {
@@ -69,9 +70,11 @@ impl RemoteComponents {
             made: RefCell::default(),
             epochs: RefCell::default(),
             own: RefCell::default(),
+            seen: RefCell::default(),
             perhaps_twice: RefCell::default(),
             said: Cell::new(None),
             renewing: Cell::new(false),
+            locks: locks::Held::default(),
         };
         let components = RemoteComponents { shared: Rc::new(shared) };
         components.shared.look_up().await?;
@@ -173,7 +176,8 @@ impl Shared {
             let most = if let Ask::Read { length, .. } = request.ask { length as usize } else { 0 };
             Ok(Request { command: request.command(), body: request.body()?, payload: payload.clone(), most })
         };
-        let (answer, ..) = self.ask_by(component, made).await?;
+        let changes = changes(&of(ObjectId::ROOT));
+        let Answered { answer, .. } = self.ask_by(component, changes, made).await?;
         let answer = ObjectAnswer::read(&answer.body, answer.payload)?;
         let buffered = self.epochs.borrow().get(&component).copied();
         // What is read now may lack what was buffered before.
@@ -183,26 +187,34 @@ impl Shared {
         }
     }
 
-    /// Asks where a component is, with what allows it, until there is no hope. Also the number of the request, and the link
-    /// that answered.
+    /// Asks where a component is, with what allows it, until there is no hope. What changes something is asked only while
+    /// every lock of this client is still held.
     async fn ask_by(
         self: &Rc<Self>,
         component: u32,
+        changes: bool,
         made: impl Fn(TargetId, ObjectId) -> Result<Request>,
-    ) -> Result<(Answer, RequestId, Link)> {
+    ) -> Result<Answered> {
         self.renew_in_time();
         let (mut is_renewed, end) = (false, self.nodes.env().clock.now() + self.nodes.patience());
         loop {
             let (target, object, shown) = self.way(component)?;
+            let version = self.version();
             let request = made(target, object)?;
+            if changes {
+                self.locks.confirm(version).await?;
+            }
             let asked = match self.address(target) {
                 Ok(address) => self.nodes.ask(&address, &request, Some(&shown)).await,
                 Err(error) => Err(error),
             };
             match asked {
-                Err(error) if error.kind == Kind::Stale && !is_renewed => {
+                // Others may raise it again and again meanwhile.
+                Err(error) if error.kind == Kind::Stale && (!is_renewed || self.version() != version) => {
                     is_renewed = true;
-                    self.renew().await?;
+                    if self.version() == version {
+                        self.renew().await?;
+                    }
                 }
                 // It has to hear of an epoch first, or has no room.
                 Err(error) if error.kind == Kind::Busy && self.nodes.env().clock.now() < end => {
@@ -217,9 +229,17 @@ impl Shared {
                     }
                     self.nodes.repeats();
                 }
-                asked => return asked,
+                asked => {
+                    let (answer, request, link) = asked?;
+                    return Ok(Answered { answer, request, link, version });
+                }
             }
         }
+    }
+
+    /// The version of the file for which there are capabilities.
+    fn version(&self) -> u64 {
+        self.grant.borrow().entry.attributes.version
     }
 
     /// The same of what is to be there: it is made if it is not.
@@ -309,100 +329,6 @@ impl Shared {
             Err(error) => Err(error),
         }
     }
-
-    async fn lock(self: &Rc<Self>, component: u32, StripeId(part): StripeId) -> Result<Lock> {
-        let made = |target, id| {
-            let body = forebay_wire::write_body(&lock::Lock { target, id, part })?;
-            Ok(Request { command: Command::LOCK, body, payload: Vec::new(), most: 0 })
-        };
-        let (answer, request, link) = self.ask_by(component, made).await?;
-        let _: lock::Locked = forebay_wire::read_body(&answer.body)?;
-        let guard = Held { link, request: request.0 };
-        // Only who holds the lock has an intent for this stripe under way, and that is this client from now on: whatever is
-        // there was not ended, by somebody who died, or by a write that failed.
-        let mut left = self.unsettled(component).await?;
-        left.retain(|(_, intent)| intent.stripe.0 == part);
-        Ok(Lock { guard: Box::new(guard), left })
-    }
-
-    /// The components that say how long the file is: of the first family, as many as can be lost and one.
-    fn sayers(&self) -> (u32, u32) {
-        let striping = self.grant.borrow().striping;
-        let family = match striping.raid().parity_units() {
-            0 => striping.raid().copies(),
-            _ => striping.width(),
-        };
-        (family, striping.spare() + 1)
-    }
-
-    async fn say(self: &Rc<Self>, cuts: u64, size: Bytes) -> Result<()> {
-        let value = [cuts.to_le_bytes(), size.0.to_le_bytes()].concat();
-        let number = (self.control.client() as u32).max(1);
-        let set = |id| Ask::SetAttributes { id, changes: vec![(LENGTHS, number, Some(value.clone()))] };
-        let (family, wanted) = self.sayers();
-        let (mut said, mut failure) = (0, None);
-        for component in 0..family {
-            if said == wanted {
-                break;
-            }
-            match self.ask_of_made(component, |id| id, set, Vec::new()).await {
-                Ok(_) => said += 1,
-                Err(error) if super::components::is_lost(&error) => failure = Some(error),
-                Err(error) => return Err(error),
-            }
-        }
-        match failure {
-            // Of what is there, everybody who reads it asks all that are left.
-            Some(error) if said == 0 => Err(error),
-            _ => {
-                self.said.set(Some((cuts, size)));
-                Ok(())
-            }
-        }
-    }
-
-    /// How often the file was cut, and how long it is since.
-    async fn heard(self: &Rc<Self>) -> Result<(u64, Bytes)> {
-        let (family, wanted) = self.sayers();
-        let (mut best, mut heard, mut failure) = ((0, Bytes::ZERO), 0, None);
-        for component in 0..family {
-            let page = |id| Ask::Attributes { id, page: LENGTHS, from: 0 };
-            match self.ask(component, page, Vec::new()).await {
-                Ok(ObjectAnswer { reply: ObjectReply::Attributes { values, .. }, .. }) => {
-                    heard += 1;
-                    for (_, value) in values {
-                        let word = |at: usize| value.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
-                        if let (Some(cuts), Some(size)) = (word(0), word(8)) {
-                            best = best.max((cuts, Bytes(size)));
-                        }
-                    }
-                }
-                Ok(answer) => return Err(strange_answer(&answer.reply)),
-                Err(error) if error.kind == Kind::Missing => heard += 1,
-                Err(error) if super::components::is_lost(&error) => failure = Some(error),
-                Err(error) => return Err(error),
-            }
-        }
-        match failure {
-            Some(error) if heard + wanted <= family => Err(error),
-            Some(error) if heard == 0 => Err(error),
-            _ => Ok(best),
-        }
-    }
-
-    async fn grown(self: &Rc<Self>, size: Bytes) -> Result<()> {
-        let cuts = match self.said.get() {
-            Some((_, said)) if said >= size => return Ok(()),
-            Some((cuts, _)) => cuts,
-            None => self.heard().await?.0,
-        };
-        self.say(cuts, size).await
-    }
-
-    async fn cut(self: &Rc<Self>, size: Bytes) -> Result<()> {
-        let (cuts, _) = self.heard().await?;
-        self.say(cuts + 1, size).await
-    }
 }
 
 impl Components for RemoteComponents {
@@ -461,7 +387,10 @@ impl Components for RemoteComponents {
     }
 
     fn missed(&self, components: Vec<u32>) -> Asked<()> {
+        let shared = self.shared.clone();
         Box::pin(async move {
+            // It was this client that had to stop, and they have missed nothing.
+            shared.locks.are_kept()?;
             Err(Error::new(
                 Kind::Device,
                 format!("components {components:?} cannot be given up: this release has no place to remember that"),
@@ -497,25 +426,18 @@ impl Components for RemoteComponents {
     }
 }
 
-/// A lock, given back when this is dropped.
-struct Held {
+/// What a node answered.
+struct Answered {
+    answer: Answer,
+    request: RequestId,
     link: Link,
-    request: u64,
+    /// The version of the file of which the capability was that allowed it.
+    version: u64,
 }
 
-impl Drop for Held {
-    fn drop(&mut self) {
-        let Ok(body) = forebay_wire::write_body(&lock::Unlock { request: self.request }) else { return };
-        let asked = forebay_wire::link::Asked {
-            command: Command::UNLOCK,
-            body: &body,
-            payload: Vec::new(),
-            most: 0,
-            shown: None,
-        };
-        // Over a connection that ended nothing is held.
-        drop(self.link.ask(asked));
-    }
+/// Whether it changes what is there.
+fn changes(ask: &Ask) -> bool {
+    !matches!(ask, Ask::Read { .. } | Ask::Stat { .. } | Ask::Attributes { .. } | Ask::List { .. } | Ask::Flush { .. })
 }
 
 fn create(id: ObjectId) -> Ask {

@@ -83,16 +83,17 @@ impl Answers {
         self.open.borrow().values().any(|open| open.answer.is_some())
     }
 
-    /// Rises with everything that the client lets come.
+    /// Rises with everything that waits and that the client lets come.
     pub(super) fn progress(&self) -> u64 {
         self.taken.get()
     }
 
     /// The client lets more of an answer come. One that is complete meanwhile needs none.
     pub(super) fn grant(&self, request: RequestId, bytes: u32) {
-        self.taken.set(self.taken.get() + 1);
         let mut all = self.open.borrow_mut();
         if let Some(open) = all.get_mut(&request) {
+            // Only what waits can be taken.
+            self.taken.set(self.taken.get() + u64::from(bytes > 0 && open.answer.is_some()));
             open.credit = open.credit.saturating_add(u64::from(bytes));
         }
         drop(all);

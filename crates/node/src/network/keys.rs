@@ -38,9 +38,12 @@ impl Keys {
         }
     }
 
-    /// The cluster's map has this epoch, and only what was given out since `least` counts. Neither ever falls.
-    pub fn advance(&self, epoch: u64, least: u64) {
-        self.rings.borrow_mut().values_mut().for_each(|ring| ring.advance(epoch, least));
+    /// A target knows that the cluster's map has this epoch, and that only what was given out since `least` counts. Neither
+    /// ever falls.
+    pub fn advance(&self, target: TargetId, epoch: u64, least: u64) {
+        if let Some(ring) = self.rings.borrow_mut().get_mut(&target) {
+            ring.advance(epoch, least);
+        }
     }
 
     /// How often commands were refused.
@@ -52,6 +55,7 @@ impl Keys {
     pub(super) fn check(
         &self,
         target: TargetId,
+        is_served: bool,
         shown: Option<(&[u8; LENGTH], Proof)>,
         said: &Said<'_>,
         wanted: &Wanted,
@@ -60,14 +64,12 @@ impl Keys {
         let rings = self.rings.borrow();
         let checked = match (rings.get(&target), shown) {
             // It is the node that lacks something then, and not who asks.
-            _ if rings.is_empty() => {
+            (None, _) if is_served => {
                 Err(Error::busy("this node has not heard of the manager since it was started; ask again in a moment"))
             }
             (Some(ring), Some((capability, proof))) => ring.check(capability, proof, said, wanted, now),
             // What is not here and what is not allowed look alike.
-            _ => Err(Error::forbidden(
-                "this takes a capability for a target that is served here; ask the manager for one",
-            )),
+            _ => Err(forebay_wire::capability::forbidden()),
         };
         if let Err(error) = &checked {
             self.count(error);

@@ -1,5 +1,9 @@
 //! Locks of parts of objects: held by connections, in the order in which they were asked for.
 //!
+//! Who loses a lock because its connection ended may not know, and goes on. So a lock keeps others out only since the file was
+//! *fenced* after the last of its locks was lost: then whoever goes on is shut out by the version that it shows. A node that
+//! was started does not know who held what before, so all locks of that time count as lost.
+//!
 //! Invariant: a part is in the table while somebody holds it or waits for it, and no longer.
 
 use forebay_model::{ObjectId, TargetId};
@@ -12,10 +16,11 @@ use std::task::{Poll, Waker};
 /// What is locked.
 pub(super) type Part = (TargetId, ObjectId, u64);
 
-/// Objects whose deserters are remembered, before the numbers of all are raised instead.
-const MOST_DESERTED: usize = 4096;
+/// Objects of which it is known since which version nobody has lost a lock; whatever is forgotten is fenced once more.
+const MOST_KNOWN: usize = 64 << 10;
 
 /// All locks of a node.
+#[derive(Default)]
 pub(super) struct Locks {
     state: RefCell<State>,
 }
@@ -25,9 +30,8 @@ struct State {
     next: u64,
     /// Who holds it comes first.
     queues: BTreeMap<Part, VecDeque<(u64, Option<Waker>)>>,
-    /// How many connections ended while they held locks of an object, and of objects that are not remembered.
-    deserted: BTreeMap<(TargetId, ObjectId), u64>,
-    deserted_otherwise: u64,
+    /// The version that an object has to have for nobody to be left who lost one of its locks.
+    fences: BTreeMap<(TargetId, ObjectId), u64>,
 }
 
 /// A lock that is held, or waited for. It is given back when this is dropped.
@@ -38,12 +42,6 @@ pub(super) struct Turn {
 }
 
 impl Locks {
-    /// Without any. Desertions are counted from `first` on, a number by chance: a node that was started again does not know
-    /// who deserted what before, and must not say the same number as then.
-    pub(super) fn new(first: u64) -> Locks {
-        Locks { state: RefCell::new(State { deserted_otherwise: first >> 1, ..State::default() }) }
-    }
-
     /// Asks for a lock.
     pub(super) fn ask(self: &Rc<Self>, part: Part) -> Turn {
         let mut state = self.state.borrow_mut();
@@ -55,8 +53,8 @@ impl Locks {
 }
 
 impl Turn {
-    /// Waits until the lock is held; how often locks of this object were deserted.
-    pub(super) async fn held(&self) -> u64 {
+    /// Waits until the lock is held.
+    pub(super) async fn held(&self) {
         poll_fn(|context| {
             let mut state = self.locks.state.borrow_mut();
             let queue = state.queues.get_mut(&self.part).expect("a part is there while somebody waits for it");
@@ -69,23 +67,27 @@ impl Turn {
             Poll::Pending
         })
         .await;
-        let (target, id, _) = self.part;
-        let state = self.locks.state.borrow();
-        state.deserted_otherwise + state.deserted.get(&(target, id)).copied().unwrap_or(0)
     }
 
-    /// The connection ended. If the lock was held, whoever is next learns of it.
+    /// The version from which on the lock keeps everybody else out; the object's is `version` now, so whoever lost a lock
+    /// of it has shown that at most.
+    pub(super) fn fence(&self, version: u64) -> u64 {
+        let (target, id, _) = self.part;
+        let fences = &mut self.locks.state.borrow_mut().fences;
+        if fences.len() >= MOST_KNOWN {
+            fences.clear();
+        }
+        *fences.entry((target, id)).or_insert(version + 1)
+    }
+
+    /// The connection ended. If the lock was held, whoever is next has the file fenced.
     pub(super) fn desert(self) {
         let (target, id, _) = self.part;
         let mut state = self.locks.state.borrow_mut();
         let queue = state.queues.get(&self.part);
         let is_held = queue.and_then(VecDeque::front).is_some_and(|(first, _)| *first == self.number);
         if is_held {
-            if state.deserted.len() >= MOST_DESERTED {
-                let most = std::mem::take(&mut state.deserted).into_values().max().unwrap_or(0);
-                state.deserted_otherwise += most;
-            }
-            *state.deserted.entry((target, id)).or_default() += 1;
+            state.fences.remove(&(target, id));
         }
     }
 }

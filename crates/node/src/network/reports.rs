@@ -5,6 +5,7 @@
 
 use super::Node;
 use forebay_env::fabric::FabricFuture;
+use forebay_env::race::{First, race};
 use forebay_model::{Error, Kind, Result, TargetId};
 use forebay_wire::capability::TargetKey;
 use forebay_wire::command::{Reply, Request, TargetInfo};
@@ -61,7 +62,7 @@ impl Node {
         let mut done = Done::default();
         loop {
             let reported = self.report(&identity, &*manager, &mut done).await;
-            let goes_on = !done.carried_out.is_empty();
+            let goes_on = reported.is_ok() && !done.carried_out.is_empty();
             heard(reported);
             // What was carried out is said at once.
             if !goes_on {
@@ -75,7 +76,8 @@ impl Node {
         let doors: Vec<_> = self.targets.borrow().values().cloned().collect();
         for door in doors {
             // One that does not answer is not reported, and so counts as lost.
-            if let Ok(info) = self.info(&door).await {
+            let limit = self.env.clock.sleep(self.bounds.patience);
+            if let First::Left(Ok(info)) = race(self.info(&door), limit).await {
                 targets.push(self.of_target(identity, &info, done));
             }
         }
@@ -89,16 +91,26 @@ impl Node {
         };
         done.carried_out.clear();
         let mut refused = Vec::new();
+        let mut is_done = true;
         for told in reported.targets {
+            let target = told.target;
             if let Some(error) = told.refused.clone() {
-                refused.push((told.target, error));
+                refused.push((target, error));
                 continue;
             }
-            self.obey(identity, told, done).await?;
+            // Others learn of what concerns them all the same.
+            match self.obey(identity, told, done).await {
+                // Only now: what was revoked before this epoch is fenced.
+                Ok(()) => self.keys.advance(target, reported.epoch, reported.least_epoch),
+                Err(error) => {
+                    is_done = false;
+                    refused.push((target, error));
+                }
+            }
         }
-        // Only now: what was revoked before this epoch is fenced.
-        self.keys.advance(reported.epoch, reported.least_epoch);
-        done.epoch = reported.epoch;
+        if is_done {
+            done.epoch = reported.epoch;
+        }
         Ok(Heard { refused, epoch: reported.epoch })
     }
 

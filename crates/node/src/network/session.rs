@@ -6,19 +6,22 @@
 
 use super::answers::Answers;
 use super::locks::Turn;
+use super::patience::Patience;
+use super::sessions::Doing;
 use super::{Node, TargetDoor};
 use crate::objects::ObjectLink;
 use forebay_env::allowance::Allowance;
 use forebay_env::fabric::Duplex;
+use forebay_env::race::{First, race};
 use forebay_model::{Error, Kind, Result, TargetId, Timestamp};
 use forebay_wire::capability::{Capability, LENGTH, Nonces, Proof, Rights, Said, Wanted};
 use forebay_wire::handshake::{self, PROTOCOL_VERSION, ServerHello};
 use forebay_wire::lock::{Lock, Locked, Unlock};
-use forebay_wire::object::{About, MOST_AT_ONCE, ObjectRequest, WINDOW};
+use forebay_wire::object::{About, Ask, MOST_AT_ONCE, ObjectRequest, WINDOW};
 use forebay_wire::sink::{Frame, FrameSink};
 use forebay_wire::source::FrameSource;
 use forebay_wire::{Command, Flags, Head, RequestId};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -32,6 +35,9 @@ const MOST_PENDING: usize = 1024;
 const MOST_LOCKS: usize = 1024;
 /// What a request or an answer weighs besides its payload.
 const OVERHEAD: usize = 1024;
+/// Answers without a payload that wait in one connection for the client to take them: none of them takes more than
+/// [`OVERHEAD`] of it, and who does not take them gets no further.
+const SMALL: usize = 64 << 10;
 
 /// Serves a connection until it ends.
 pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex) {
@@ -41,18 +47,30 @@ pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex) {
         // How it ended, whoever reads finds out as well.
         node.env.spawner.spawn(async move { drop(sink.drive(duplex.write).await) })
     };
+    let nonce = node.chance();
+    let source = FrameSource::new(duplex.read);
+    let answers = Rc::new(Answers::new(sink.clone()));
+    let patience = Patience::new(&source, answers.clone(), sink.clone());
     let mut session = Session {
         node: node.clone(),
-        source: FrameSource::new(duplex.read),
-        answers: Rc::new(Answers::new(sink.clone())),
+        source,
+        answers,
         last: 0,
+        nonce,
+        doing: node.sessions.begin(nonce),
         links: RefCell::default(),
         locks: Rc::default(),
         room: Allowance::new(WINDOW.0 as usize),
-        received: Rc::default(),
+        small: Allowance::new(SMALL),
+        patience: patience.clone(),
     };
-    let watch = session.watch(&sink);
-    let ended = either(session.talk(&sink), watch).await;
+    let doing = session.doing.clone();
+    let over = race(patience.lost(&node.env.clock, node.bounds.patience), doing.replaced());
+    let ended = match race(session.talk(&sink), over).await {
+        First::Left(ended) => ended,
+        First::Right(First::Left(lost)) => Err(lost),
+        First::Right(First::Right(())) => Ok(()),
+    };
     if let Err(error) = ended
         && error.kind != Kind::Disconnected
         && let Ok(frame) = Frame::error(RequestId(0), Command::HELLO, &error)
@@ -63,8 +81,7 @@ pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex) {
     session.answers.abandon();
     sink.close();
     // What is on its way may still go, but not for ever.
-    let patience = node.env.clock.sleep(node.bounds.patience);
-    either(sending, patience).await;
+    race(sending, node.env.clock.sleep(node.bounds.patience)).await;
     sink.abandon();
 }
 
@@ -74,13 +91,16 @@ struct Session {
     answers: Rc<Answers>,
     /// The number of the last request.
     last: u64,
+    nonce: [u8; 16],
+    doing: Rc<Doing>,
     /// Ways to the objects of targets, whose I/O is a stream of its own on each.
     links: RefCell<BTreeMap<TargetId, Rc<ObjectLink>>>,
     locks: Rc<RefCell<BTreeMap<RequestId, Turn>>>,
-    /// What this connection may have of the node's memory for answers.
+    /// What this connection may have of the node's memory for answers with payloads.
     room: Allowance,
-    /// Whole frames that came.
-    received: Rc<Cell<u64>>,
+    /// And for those without.
+    small: Allowance,
+    patience: Rc<Patience>,
 }
 
 /// What a request shows, and what it asks.
@@ -92,13 +112,16 @@ struct Parts<'a> {
 impl Session {
     async fn talk(&mut self, sink: &FrameSink) -> Result<()> {
         let target = self.node.targets().first().copied().unwrap_or(TargetId(0));
-        let nonce = self.nonce();
-        let hello = ServerHello { version: PROTOCOL_VERSION, target, process: self.node.process, nonce };
-        let Some(client) = handshake::welcome(&mut self.source, sink, &hello, None).await? else { return Ok(()) };
-        let nonces = Nonces { client: client.nonce, node: nonce };
-        self.received.set(1);
+        let hello = ServerHello { version: PROTOCOL_VERSION, target, process: self.node.process, nonce: self.nonce };
+        let replaced = async |nonce| {
+            let _waits = self.patience.rest();
+            self.node.sessions.end(nonce).await;
+        };
+        let welcome = handshake::welcome(&mut self.source, sink, &hello, None, replaced);
+        let Some(client) = welcome.await? else { return Ok(()) };
+        let nonces = Nonces { client: client.nonce, node: self.nonce };
+        self.patience.met();
         while let Some(head) = self.source.receive().await? {
-            self.received.set(self.received.get() + 1);
             if head.flags.has(Flags::RESPONSE) {
                 return Err(Error::damaged("a client sent a response: it is broken"));
             }
@@ -113,12 +136,16 @@ impl Session {
                 )));
             }
             self.last = head.request.0;
-            if self.answers.pending() >= MOST_PENDING {
-                return Err(Error::busy(format!("{MOST_PENDING} requests of this connection have no answer yet")));
-            }
+            let is_too_many = self.answers.pending() >= MOST_PENDING;
             self.answers.open(head.request, head.command, head.credit);
-            if let Err(error) = self.take(&head, &nonces).await? {
-                self.answers.refuse(head.request, &error, None);
+            let taken = match is_too_many {
+                true => Err(Error::busy(format!("{MOST_PENDING} requests of this connection have no answer yet"))),
+                false => self.take(&head, &nonces).await?,
+            };
+            if let Err(error) = taken {
+                // Who is refused and does not listen is not heard either.
+                let room = self.small.take(OVERHEAD).await;
+                self.answers.refuse(head.request, &error, Some(Rc::new(room)));
             }
         }
         Ok(())
@@ -127,8 +154,9 @@ impl Session {
     /// Takes a request in; the inner error is the answer to it.
     async fn take(&mut self, head: &Head, nonces: &Nonces) -> Result<Result<()>> {
         match head.command {
-            Command::LOCK => Ok(self.lock(head, nonces)),
+            Command::LOCK => self.lock(head, nonces),
             Command::UNLOCK => self.unlock(head),
+            Command::PING => Ok(self.nothing_answered(head.request)),
             _ => self.object(head, nonces).await,
         }
     }
@@ -151,13 +179,25 @@ impl Session {
             Err(error) => return Ok(Err(error)),
         };
         let (answers, id, version) = (self.answers.clone(), head.request, capability.version);
-        let (node, own) = (self.node.clone(), self.room.clone());
+        let (node, own, small) = (self.node.clone(), self.room.clone(), self.small.clone());
         let weight = request.weight(0) + OVERHEAD;
+        let reads = matches!(request.ask, Ask::Read { .. });
+        let begun = match reads {
+            // What changes nothing may end whenever it likes.
+            true => None,
+            false => match self.doing.begin() {
+                Some(begun) => Some(begun),
+                None => return Ok(Err(replaced())),
+            },
+        };
         let written = match length {
             0 => None,
             _ => {
-                // Before memory is taken for what is written, there has to be some.
-                let room = self.node.incoming.take(length + OVERHEAD).await;
+                // Before memory is taken for what is written, there has to be some. That is not the client's fault.
+                let room = {
+                    let _waits = self.patience.rest();
+                    self.node.incoming.take(length + OVERHEAD).await
+                };
                 let mut payload = Vec::new();
                 self.source.payload_onto(&mut payload).await?;
                 Some((payload, room))
@@ -165,23 +205,21 @@ impl Session {
         };
         self.node.env.spawner.detach(async move {
             let answer = async {
-                match written {
-                    Some((payload, room)) => {
-                        let answer = link.ask_fenced(request, Arc::new(payload), version)?.answer().await;
-                        drop(room);
-                        let own = own.take(OVERHEAD).await;
-                        Ok((answer?, own, node.outgoing.take(OVERHEAD).await))
-                    }
-                    None => {
-                        // What is read waits here, so that the client can let others come meanwhile.
-                        let own = own.take(weight).await;
-                        let room = node.outgoing.take(weight).await;
-                        if answers.is_abandoned() {
-                            return Err(Error::disconnected("nobody waits for what was to be read"));
-                        }
-                        Ok((link.ask_fenced(request, Arc::default(), version)?.answer().await?, own, room))
-                    }
+                let (payload, room) = written.map_or((Vec::new(), None), |(payload, room)| (payload, Some(room)));
+                if !reads {
+                    let answer = link.ask_fenced(request, Arc::new(payload), version)?.answer().await;
+                    drop((begun, room));
+                    // Nobody waits here for those who read.
+                    let own = small.take(OVERHEAD).await;
+                    return Ok((answer?, own, node.small.take(OVERHEAD).await));
                 }
+                // What is read waits here, so that the client can let others come meanwhile.
+                let own = own.take(weight).await;
+                let room = node.outgoing.take(weight).await;
+                if answers.is_abandoned() {
+                    return Err(Error::disconnected("nobody waits for what was to be read"));
+                }
+                Ok((link.ask_fenced(request, Arc::default(), version)?.answer().await?, own, room))
             };
             match answer.await {
                 Ok((answer, own, room)) => {
@@ -191,41 +229,68 @@ impl Session {
                 Err(error) => {
                     let error: Error = error;
                     node.keys.count(&error);
-                    answers.refuse(id, &error, None);
+                    let room = small.take(OVERHEAD).await;
+                    answers.refuse(id, &error, Some(Rc::new(room)));
                 }
             }
         });
         Ok(Ok(()))
     }
 
-    fn lock(&mut self, head: &Head, nonces: &Nonces) -> Result<()> {
+    /// Answers with nothing.
+    fn nothing_answered(&self, id: RequestId) -> Result<()> {
+        let (answers, small) = (self.answers.clone(), self.small.clone());
+        self.node.env.spawner.detach(async move {
+            let room = small.take(OVERHEAD).await;
+            answers.answer(id, Ok((Vec::new(), Vec::new())), Rc::new(room));
+        });
+        Ok(())
+    }
+
+    /// Takes a lock in; a malformed one ends the connection.
+    fn lock(&mut self, head: &Head, nonces: &Nonces) -> Result<Result<()>> {
         let parts = parts(head, self.source.body())?;
-        let Lock { target, id, part } = forebay_wire::read_body(parts.body)?;
+        let lock = forebay_wire::read_body(parts.body)?;
+        Ok(self.lock_read(head, nonces, &parts, lock))
+    }
+
+    fn lock_read(&self, head: &Head, nonces: &Nonces, parts: &Parts<'_>, lock: Lock) -> Result<()> {
+        let Lock { target, id, part } = lock;
         let about = About { object: id, rights: Rights::WRITE, bytes: 0..0 };
-        self.check(head, nonces, &parts, target, about)?;
+        let version = self.check(head, nonces, parts, target, about)?.version;
+        let link = self.link_to(target)?;
         if self.locks.borrow().len() >= MOST_LOCKS {
             return Err(Error::busy(format!("{MOST_LOCKS} locks of this connection are held or waited for")));
         }
         let turn = self.node.locks.ask((target, id, part));
         let (answers, locks, request) = (self.answers.clone(), self.locks.clone(), head.request);
-        let memory = self.node.outgoing.clone();
+        let (small, node) = (self.small.clone(), self.node.clone());
         locks.borrow_mut().insert(request, turn);
         self.node.env.spawner.detach(async move {
-            let deserted = poll_fn(|context| {
-                let held = locks.borrow();
-                // It may be given back while it is waited for.
-                let Some(turn) = held.get(&request) else { return Poll::Ready(None) };
-                pin!(turn.held()).poll(context).map(Some)
-            })
-            .await;
-            match deserted {
-                Some(deserted) => {
-                    let room = memory.take(OVERHEAD).await;
-                    let body = forebay_wire::write_body(&Locked { deserted });
+            let answer = async {
+                held(&locks, request).await?;
+                // Whoever held it last may have been shut out since this was asked.
+                let stat = ObjectRequest::new(target, Ask::Stat { id, page: None });
+                match link.ask_fenced(stat, Arc::default(), version)?.answer().await {
+                    Err(error) if error.kind != Kind::Missing => Err(error),
+                    _ => {
+                        let locks = locks.borrow();
+                        let turn = locks.get(&request).ok_or_else(given_back)?;
+                        Ok(Locked { fence: turn.fence(version) })
+                    }
+                }
+            };
+            let answer = answer.await;
+            let room = small.take(OVERHEAD).await;
+            match answer {
+                Ok(locked) => {
+                    let body = forebay_wire::write_body(&locked);
                     answers.answer(request, body.map(|body| (body, Vec::new())), Rc::new(room));
                 }
-                None => {
-                    answers.refuse(request, &Error::usage("the lock was given back before it was held"), None);
+                Err(error) => {
+                    locks.borrow_mut().remove(&request);
+                    node.keys.count(&error);
+                    answers.refuse(request, &error, Some(Rc::new(room)));
                 }
             }
         });
@@ -235,16 +300,10 @@ impl Session {
     fn unlock(&mut self, head: &Head) -> Result<Result<()>> {
         let Unlock { request } = self.source.decode()?;
         let held = self.locks.borrow_mut().remove(&RequestId(request));
-        let Some(held) = held else {
+        if held.is_none() {
             return Ok(Err(Error::missing(format!("request {request} of this connection holds no lock"))));
-        };
-        drop(held);
-        let (answers, memory, id) = (self.answers.clone(), self.node.outgoing.clone(), head.request);
-        self.node.env.spawner.detach(async move {
-            let room = memory.take(OVERHEAD).await;
-            answers.answer(id, Ok((Vec::new(), Vec::new())), Rc::new(room));
-        });
-        Ok(Ok(()))
+        }
+        Ok(self.nothing_answered(head.request))
     }
 
     /// Whether what was shown allows this; but for the object's version.
@@ -261,7 +320,8 @@ impl Session {
         let About { object, rights, bytes } = about;
         let wanted = Wanted { object, version: None, rights, bytes };
         let now: Timestamp = self.node.env.clock.wall();
-        self.node.keys.check(target, parts.shown, &said, &wanted, now)
+        let is_served = self.node.targets.borrow().contains_key(&target);
+        self.node.keys.check(target, is_served, parts.shown, &said, &wanted, now)
     }
 
     fn link_to(&self, target: TargetId) -> Result<Rc<ObjectLink>> {
@@ -273,33 +333,23 @@ impl Session {
         self.links.borrow_mut().insert(target, link.clone());
         Ok(link)
     }
+}
 
-    fn nonce(&self) -> [u8; 16] {
-        let mut nonce = [0; 16];
-        let random = &self.node.env.random;
-        nonce[..8].copy_from_slice(&random.next_u64().to_le_bytes());
-        nonce[8..].copy_from_slice(&random.next_u64().to_le_bytes());
-        nonce
-    }
+/// Waits until a lock of a connection is held. It may be given back while it is waited for.
+async fn held(locks: &RefCell<BTreeMap<RequestId, Turn>>, request: RequestId) -> Result<()> {
+    poll_fn(|context| match locks.borrow().get(&request) {
+        Some(turn) => pin!(turn.held()).poll(context).map(Ok),
+        None => Poll::Ready(Err(given_back())),
+    })
+    .await
+}
 
-    /// Ends when the peer has tried this side's patience.
-    fn watch(&self, sink: &FrameSink) -> impl Future<Output = Result<()>> + use<> {
-        let (node, answers, received) = (self.node.clone(), self.answers.clone(), self.received.clone());
-        let (sink, begun) = (sink.clone(), self.source.begun());
-        async move {
-            let mut before = None;
-            loop {
-                node.env.clock.sleep(node.bounds.patience).await;
-                let seen = (received.get(), answers.progress(), sink.progress());
-                let waits = received.get() == 0 || begun.get() || answers.is_waiting() || sink.is_waiting();
-                if waits && before == Some(seen) {
-                    let patience = node.bounds.patience;
-                    return Err(Error::disconnected(format!("the peer did not go on for {patience:?}")));
-                }
-                before = Some(seen);
-            }
-        }
-    }
+fn given_back() -> Error {
+    Error::usage("the lock was given back before it was held")
+}
+
+fn replaced() -> Error {
+    Error::disconnected("the client has another connection; ask over that one")
 }
 
 /// What a request shows and asks. A frame that shows less than a capability is malformed.
@@ -316,14 +366,4 @@ fn parts<'a>(head: &Head, body: &'a [u8]) -> Result<Parts<'a>> {
 
 fn unknown(command: Command) -> Error {
     Error::usage(format!("this Forebay does not know {command} on the network; use a newer one"))
-}
-
-/// What whichever ends first gives.
-async fn either<T>(left: impl Future<Output = T>, right: impl Future<Output = T>) -> T {
-    let (mut left, mut right) = (pin!(left), pin!(right));
-    poll_fn(|context| match left.as_mut().poll(context) {
-        Poll::Ready(value) => Poll::Ready(value),
-        Poll::Pending => right.as_mut().poll(context),
-    })
-    .await
 }

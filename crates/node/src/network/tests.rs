@@ -51,7 +51,7 @@ fn with_node<F: Future<Output = ()> + 'static>(bounds: Bounds, test: impl FnOnce
         let key = RootKey::new([3; 32]).of_target(target, 1);
         node.keys().join(CLUSTER, target, [1; 32]);
         node.keys().roll(target, key.clone());
-        node.keys().advance(7, 0);
+        node.keys().advance(target, 7, 0);
         let door = env.fabric.listen("127.0.0.1:0").await.expect("a port");
         let address = door.address();
         env.spawner.detach({
@@ -88,7 +88,7 @@ impl Rig {
 
     async fn link(&self, credit: Credit) -> Link {
         let Duplex { read, write, .. } = self.env.fabric.connect(&self.address).await.expect("a connection");
-        let (link, running) = Link::open(read, write, None, [9; 16], credit).await.expect("a welcome");
+        let (link, running) = Link::open(read, write, ([9; 16], None), credit).await.expect("a welcome");
         self.env.spawner.detach(async move { drop(running.await) });
         link
     }
@@ -252,7 +252,20 @@ fn who_may_write_an_object_may_write_its_companion() {
         let answer = rig.ask(&link, &writing, append.clone(), vec![1; 500]).await.expect("it is durable");
         assert_eq!(answer.reply, ObjectReply::At(0));
         let reading = rig.capability(Rights::READ);
-        assert_eq!(kind(rig.ask(&link, &reading, append, vec![1; 500]).await), Kind::Forbidden);
+        assert_eq!(kind(rig.ask(&link, &reading, append.clone(), vec![1; 500]).await), Kind::Forbidden);
+        // Nor by looking at something on the way.
+        let riders = || Riders { set: Vec::new(), get: Some(1) };
+        let shown = rig.shown(&rig.capability(Rights::READ | Rights::GET_ATTRIBUTES));
+        let changes = [
+            (append, vec![1; 500]),
+            (Ask::Truncate { id, size: 0 }, Vec::new()),
+            (Ask::Punch { id, offset: 0, length: 500 }, Vec::new()),
+            (Ask::Remove { id }, Vec::new()),
+        ];
+        for (ask, payload) in changes {
+            let refused = rig.ask_with(&link, Some(&shown), riders(), ask, payload).await;
+            assert_eq!(kind(refused), Kind::Forbidden);
+        }
         let asked = Ask::Read { id, offset: 0, length: 4096 };
         assert_eq!(rig.ask(&link, &reading, asked, Vec::new()).await.expect("bytes").payload, [1; 500]);
     });
@@ -360,7 +373,7 @@ fn what_was_heard_on_a_connection_is_no_use_on_it_nor_on_another_one() {
 }
 
 #[test]
-fn locks_are_held_in_turn_and_who_deserts_one_is_counted() {
+fn locks_are_held_in_turn_and_say_from_which_version_on_they_keep_others_out() {
     with_node(Bounds::default(), |rig| async move {
         let shown = rig.shown(&rig.capability(Rights::WRITE));
         let lock = forebay_wire::write_body(&Lock { target: rig.target, id: OBJECT, part: 3 }).expect("it fits");
@@ -369,18 +382,34 @@ fn locks_are_held_in_turn_and_who_deserts_one_is_counted() {
             link.ask(asked).expect("it is asked")
         };
         let (one, two) = (rig.link(Credit::new(1 << 20)).await, rig.link(Credit::new(1 << 20)).await);
-        let deserted = |answer: Answer| forebay_wire::read_body::<Locked>(&answer.body).expect("a lock").deserted;
+        let fence = |answer: Answer| forebay_wire::read_body::<Locked>(&answer.body).expect("a lock").fence;
         let held = ask(&one);
         let held_by = held.request();
-        let first = deserted(held.await.expect("nobody holds it"));
+        // What was before this node was started, nobody knows.
+        assert_eq!(fence(held.await.expect("nobody holds it")), FIRST_FENCE + 1);
         let next = ask(&two);
         let unlock = forebay_wire::write_body(&Unlock { request: held_by.0 }).expect("it fits");
         let asked = Asked { command: Command::UNLOCK, body: &unlock, payload: vec![], most: 0, shown: None };
         one.ask(asked).expect("it is asked").await.expect("it is given back");
-        assert_eq!(deserted(next.await.expect("it is free")), first);
+        assert_eq!(fence(next.await.expect("it is free")), FIRST_FENCE + 1);
         let waits = ask(&one);
+        rig.node.fence(rig.target, OBJECT, FIRST_FENCE + 1).await.expect("it is durable");
         two.close();
-        assert_eq!(deserted(waits.await.expect("its holder is gone")), first + 1);
+        // Who was shut out while it waited gets nothing.
+        assert_eq!(waits.await.expect_err("it shows an old version").kind, Kind::Stale);
+        let newer = Capability { version: FIRST_FENCE + 1, ..rig.capability(Rights::WRITE) };
+        let newer = rig.shown(&newer);
+        let again = || {
+            let asked = Asked { command: Command::LOCK, body: &lock, payload: vec![], most: 0, shown: Some(&newer) };
+            one.ask(asked).expect("it is asked")
+        };
+        // One was lost under the version before, or so the node has to take it.
+        let held = again();
+        let request = held.request();
+        assert_eq!(fence(held.await.expect("its holder is gone")), FIRST_FENCE + 2);
+        let body = forebay_wire::write_body(&Unlock { request: request.0 }).expect("it fits");
+        let asked = Asked { command: Command::UNLOCK, body: &body, payload: vec![], most: 0, shown: None };
+        one.ask(asked).expect("it is asked").await.expect("it is given back");
         let reading = rig.shown(&rig.capability(Rights::READ));
         let asked = Asked { command: Command::LOCK, body: &lock, payload: vec![], most: 0, shown: Some(&reading) };
         let refused = one.ask(asked).expect("it is asked").await.expect_err("who reads locks nothing");
@@ -389,11 +418,55 @@ fn locks_are_held_in_turn_and_who_deserts_one_is_counted() {
 }
 
 #[test]
-fn a_node_that_was_started_again_does_not_count_desertions_as_before() {
+fn nothing_of_a_connection_is_done_once_the_one_that_replaces_it_is_welcome() {
     with_node(Bounds::default(), |rig| async move {
-        let again = Node::new(rig.env.clone(), Vec::new(), Bounds::default(), 4712);
-        let part = (rig.target, OBJECT, 3);
-        assert_ne!(rig.node.locks.ask(part).held().await, again.locks.ask(part).held().await);
+        let all = rig.capability(Rights::ALL);
+        let one = rig.link(Credit::new(1 << 20)).await;
+        rig.ask(&one, &all, create(), Vec::new()).await.expect("an object");
+        let asked: Vec<_> = (0..50u8)
+            .map(|n| {
+                let (rig, one, all) = (rig.clone(), one.clone(), all.clone());
+                let spawner = rig.env.spawner.clone();
+                spawner.spawn(async move { rig.ask(&one, &all, write(0), vec![n; 100_000]).await })
+            })
+            .collect();
+        while rig.node.memory_used().0 == 0 {
+            rig.env.clock.sleep(Duration::from_micros(100)).await;
+        }
+        let Duplex { read: from, write: to, .. } = rig.env.fabric.connect(&rig.address).await.expect("a connection");
+        let opening = Link::open(from, to, ([8; 16], Some(one.hello().nonce)), Credit::new(1 << 20));
+        let (two, running) = opening.await.expect("a welcome");
+        rig.env.spawner.detach(async move { drop(running.await) });
+        rig.ask(&two, &all, write(0), vec![77; 100_000]).await.expect("it is durable");
+        for answer in asked {
+            drop(answer.await);
+        }
+        let bytes = rig.ask(&two, &all, read(0, 100_000), Vec::new()).await.expect("bytes").payload;
+        assert!(bytes.iter().all(|byte| *byte == 77));
+    });
+}
+
+#[test]
+fn who_is_refused_and_does_not_listen_takes_no_memory() {
+    with_node(Bounds { patience: Duration::from_millis(200), ..Bounds::default() }, |rig| async move {
+        let Duplex { read: _from, mut write, .. } = rig.env.fabric.connect(&rig.address).await.expect("a connection");
+        let frame = |n| Frame::of(RequestId(n), Command(99), Flags::NONE, &()).expect("it fits").to_bytes();
+        let bytes: Vec<u8> = std::iter::once(hello()).chain((1..200_000).map(frame)).flatten().collect();
+        let mut sent = 0;
+        // It is ended with most of it not even taken in.
+        let ended = std::future::poll_fn(|context| {
+            while sent < bytes.len() {
+                match std::pin::Pin::new(&mut write).poll_write(context, &bytes[sent..]) {
+                    std::task::Poll::Ready(Ok(count)) => sent += count,
+                    std::task::Poll::Ready(Err(_)) => return std::task::Poll::Ready(true),
+                    std::task::Poll::Pending => return std::task::Poll::Pending,
+                }
+                assert!(rig.node.memory_used() <= forebay_model::Bytes::kib(64));
+            }
+            std::task::Poll::Ready(false)
+        })
+        .await;
+        assert!(ended, "{sent} of {} bytes were taken", bytes.len());
     });
 }
 
@@ -430,7 +503,7 @@ fn one_connection_too_many_is_told_so() {
     with_node(Bounds { connections: 2, ..Bounds::default() }, |rig| async move {
         let (_first, _second) = (rig.link(Credit::new(1 << 20)).await, rig.link(Credit::new(1 << 20)).await);
         let Duplex { read, write, .. } = rig.env.fabric.connect(&rig.address).await.expect("a connection");
-        let refused = Link::open(read, write, None, [9; 16], Credit::new(1 << 20)).await;
+        let refused = Link::open(read, write, ([9; 16], None), Credit::new(1 << 20)).await;
         let error = refused.map(|_| ()).expect_err("two are open");
         assert_eq!(error.kind, Kind::Busy, "{error}");
     });

@@ -2,7 +2,7 @@
 
 use super::sessions::TAIL_PATIENCE;
 use super::{Service, heaps};
-use crate::race::race;
+use forebay_env::race::race;
 use forebay_model::{Bytes, Error, PlanRequest, Profile, Result, TargetId};
 use forebay_target::profile::{MeasureOptions, measure};
 use forebay_target::{plan, scrub};

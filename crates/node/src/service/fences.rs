@@ -1,8 +1,10 @@
 //! Fences: of which version the capabilities for an object have to be.
 //!
 //! The version is an attribute of the object, so it is durable and moves with it; an object without one, or that is not there,
-//! has version [`FIRST_FENCE`]. A fence that is raised shuts out at once whoever comes with an older capability, waits for those who are in,
-//! and is durable before it is answered. (Panasas ActiveScale, 2004: revoking; T10 OSD: the policy access tag.)
+//! has version [`FIRST_FENCE`]. A fence that is raised shuts out at once whoever comes with an older capability, waits for those
+//! who are in with one, and is durable before it is answered. The manager tells of it; and so does everybody who comes with a
+//! newer capability, since only the manager makes those, when the version is durable there. (Panasas ActiveScale, 2004: revoking;
+//! T10 OSD: the policy access tag.)
 //!
 //! Invariant: while anything of an object is under way, its fence is in memory.
 
@@ -11,7 +13,7 @@ use forebay_model::object::{Attribute, FENCE, FENCES, FIRST_FENCE};
 use forebay_model::{Error, Kind, ObjectId, Result};
 use forebay_target::object::{Objects, rows};
 use forebay_wire::object::ObjectRequest;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -24,12 +26,19 @@ const MOST_KNOWN: usize = 64 << 10;
 #[derive(Default)]
 pub(super) struct Fences {
     known: Rc<RefCell<BTreeMap<ObjectId, Fence>>>,
+    /// How often some were forgotten.
+    swept: Cell<u64>,
 }
 
 struct Fence {
+    /// Nobody is let in with less.
     version: u64,
-    /// Requests that were let in, by the version that they showed.
-    inside: u64,
+    /// What it is after a crash.
+    durable: u64,
+    /// Somebody makes it durable.
+    is_written: bool,
+    /// Requests that were let in, by the version that they showed, and those who raise it.
+    inside: BTreeMap<u64, u64>,
     waiting: Vec<Waker>,
 }
 
@@ -37,75 +46,128 @@ struct Fence {
 pub(super) struct Entered {
     known: Rc<RefCell<BTreeMap<ObjectId, Fence>>>,
     object: ObjectId,
+    version: u64,
 }
 
-/// Lets a request in if its capability is of the version of the object's fence; one without is let in in any case.
-/// [`Kind::Stale`] if it was revoked; [`Kind::Busy`] if others were, and the target has to hear of it first.
+/// Lets a request in if its capability is of the version of the object's fence, which it raises if need be; one without is let
+/// in in any case. [`Kind::Stale`] if it was revoked.
 pub(super) async fn enter(service: &Service, request: &ObjectRequest, version: Option<u64>) -> Result<Option<Entered>> {
     let Some(version) = version else { return Ok(None) };
     let object = request.about()?.object;
-    load(service, object).await?;
-    let mut known = service.fences.known.borrow_mut();
-    let fence = known.get_mut(&object).expect("it was read just now");
-    if version > fence.version {
-        // What was revoked is not shut out here yet, so neither is anybody let in.
-        return Err(Error::busy("the target has not heard yet what was revoked of the object; ask again in a moment"));
+    loop {
+        load(service, object).await?;
+        {
+            let mut known = service.fences.known.borrow_mut();
+            let fence = known.get_mut(&object).expect("it was read just now");
+            if version < fence.version {
+                return Err(Error::stale("the capability was revoked; ask the manager for another"));
+            }
+            if version == fence.durable {
+                return Ok(Some(fence.enter(service, object, version)));
+            }
+        }
+        raise(service, object, version).await?;
     }
-    if version < fence.version {
-        return Err(Error::stale("the capability was revoked; ask the manager for another"));
-    }
-    fence.inside += 1;
-    Ok(Some(Entered { known: service.fences.known.clone(), object }))
 }
 
 /// Raises a fence.
 pub(super) async fn raise(service: &Service, object: ObjectId, version: u64) -> Result<()> {
     load(service, object).await?;
-    let changed = {
+    // Whoever raises it is not waited for.
+    let entered = {
         let mut known = service.fences.known.borrow_mut();
         let fence = known.get_mut(&object).expect("it was read just now");
-        let changed = version > fence.version;
         fence.version = fence.version.max(version);
-        // It stays in memory until it is durable.
-        fence.inside += 1;
-        changed
+        fence.enter(service, object, u64::MAX)
     };
-    let entered = Entered { known: service.fences.known.clone(), object };
-    let written = if changed { keep(service, object, version).await } else { Ok(()) };
-    poll_fn(|context| {
-        let mut known = entered.known.borrow_mut();
-        let fence = known.get_mut(&object).expect("while something is under way it stays");
-        if fence.inside <= 1 || written.is_err() {
-            return Poll::Ready(());
-        }
-        fence.waiting.push(context.waker().clone());
-        Poll::Pending
-    })
-    .await;
-    written
+    while let Some(value) = entered.to_write(version).await {
+        let written = keep(service, object, value).await;
+        entered.with(|fence| {
+            fence.is_written = false;
+            if written.is_ok() {
+                fence.durable = fence.durable.max(value);
+            }
+            fence.wake();
+        });
+        written?;
+    }
+    entered.until(|fence| fence.inside.range(..version).next().is_none().then_some(())).await;
+    Ok(())
+}
+
+impl Fence {
+    fn enter(&mut self, service: &Service, object: ObjectId, version: u64) -> Entered {
+        *self.inside.entry(version).or_default() += 1;
+        Entered { known: service.fences.known.clone(), object, version }
+    }
+
+    fn wake(&mut self) {
+        self.waiting.drain(..).for_each(Waker::wake);
+    }
+}
+
+impl Entered {
+    fn with<T>(&self, look: impl FnOnce(&mut Fence) -> T) -> T {
+        look(self.known.borrow_mut().get_mut(&self.object).expect("while something is under way it stays"))
+    }
+
+    async fn until<T>(&self, is_so: impl Fn(&mut Fence) -> Option<T>) -> T {
+        poll_fn(|context| {
+            self.with(|fence| match is_so(fence) {
+                Some(value) => Poll::Ready(value),
+                None => {
+                    fence.waiting.push(context.waker().clone());
+                    Poll::Pending
+                }
+            })
+        })
+        .await
+    }
+
+    /// What the caller has to make durable, when nobody else does; `None` if what it wants is.
+    async fn to_write(&self, wanted: u64) -> Option<u64> {
+        self.until(|fence| {
+            if fence.durable >= wanted {
+                return Some(None);
+            }
+            (!std::mem::replace(&mut fence.is_written, true)).then_some(Some(fence.version))
+        })
+        .await
+    }
 }
 
 /// Reads an object's fence unless it is known.
 async fn load(service: &Service, object: ObjectId) -> Result<()> {
-    if service.fences.known.borrow().contains_key(&object) {
+    let fences = &service.fences;
+    loop {
+        if fences.known.borrow().contains_key(&object) {
+            return Ok(());
+        }
+        let swept = fences.swept.get();
+        let version = match service.target.objects().attributes_from(object, FENCES, FENCE, 8).await {
+            Ok((found, _)) => found
+                .into_iter()
+                .find(|(number, _)| *number == FENCE)
+                .and_then(|(_, value)| value.try_into().ok())
+                .map_or(FIRST_FENCE, u64::from_le_bytes),
+            Err(error) if error.kind == Kind::Missing => FIRST_FENCE,
+            Err(error) => return Err(error),
+        };
+        if fences.swept.get() != swept {
+            // Somebody may have raised it meanwhile, and what was known of that is forgotten.
+            continue;
+        }
+        let mut known = fences.known.borrow_mut();
+        if known.len() >= MOST_KNOWN {
+            known.retain(|_, fence| !fence.inside.is_empty());
+            fences.swept.set(swept + 1);
+        }
+        // Somebody else may have read it meanwhile, and raised it.
+        let fence =
+            || Fence { version, durable: version, is_written: false, inside: BTreeMap::new(), waiting: Vec::new() };
+        known.entry(object).or_insert_with(fence);
         return Ok(());
     }
-    let version = match service.target.objects().attributes_from(object, FENCES, FENCE, 8).await {
-        Ok((found, _)) => found
-            .into_iter()
-            .find(|(number, _)| *number == FENCE)
-            .and_then(|(_, value)| value.try_into().ok())
-            .map_or(FIRST_FENCE, u64::from_le_bytes),
-        Err(error) if error.kind == Kind::Missing => FIRST_FENCE,
-        Err(error) => return Err(error),
-    };
-    let mut known = service.fences.known.borrow_mut();
-    if known.len() >= MOST_KNOWN {
-        known.retain(|_, fence| fence.inside > 0);
-    }
-    // Somebody else may have read it meanwhile, and raised it.
-    known.entry(object).or_insert(Fence { version, inside: 0, waiting: Vec::new() });
-    Ok(())
 }
 
 /// Makes a fence durable. An object that is not there yet is made, so that nobody makes it with what was revoked.
@@ -136,7 +198,12 @@ impl Drop for Entered {
     fn drop(&mut self) {
         let mut known = self.known.borrow_mut();
         let Some(fence) = known.get_mut(&self.object) else { return };
-        fence.inside -= 1;
-        fence.waiting.drain(..).for_each(Waker::wake);
+        if let Some(count) = fence.inside.get_mut(&self.version) {
+            *count -= 1;
+            if *count == 0 {
+                fence.inside.remove(&self.version);
+            }
+        }
+        fence.wake();
     }
 }

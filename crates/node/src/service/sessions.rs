@@ -1,12 +1,12 @@
 //! Writer sessions at one target.
 
 use super::{Service, SessionId, Shared};
-use crate::race::{First, race};
 use crate::watch::Watch;
 use crate::writer::Opening;
 use async_task::Task;
 use forebay_env::Buffer;
 use forebay_env::pipe::Inlet;
+use forebay_env::race::{First, race};
 use forebay_model::ring::RingState;
 use forebay_model::{Error, Moment, Result};
 use forebay_target::catalog::Writers;

@@ -163,7 +163,8 @@ fn widened(Proof(proof): Proof) -> [u8; 32] {
     bytes
 }
 
-fn forbidden() -> Error {
+/// What everybody hears who has shown nothing that allows what was asked, whatever is wrong with it.
+pub fn forbidden() -> Error {
     Error::forbidden("the capability that was shown does not allow this; ask the manager for one that does")
 }
 

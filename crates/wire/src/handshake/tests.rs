@@ -43,7 +43,8 @@ fn a_client_of_another_cluster_is_told_both_names() {
 
 #[test]
 fn a_later_client_is_told_why_it_is_refused_even_if_its_hello_says_more() {
-    let (refused, answer) = served(&(PROTOCOL_VERSION + 1, None::<String>, [0u8; 16], "something new"), None);
+    let (refused, answer) =
+        served(&(PROTOCOL_VERSION + 1, None::<String>, [0u8; 16], None::<[u8; 16]>, "something new"), None);
     let error = refused.expect_err("it is another version");
     assert_eq!(error.kind, Kind::Version);
     assert_eq!(connected(&answer), Err(error));

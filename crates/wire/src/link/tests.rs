@@ -66,7 +66,7 @@ fn link() -> (Rc<Peer>, Link, Running) {
     let frame = Frame::of(RequestId(0), Command::HELLO, flags, &hello).expect("it fits");
     peer.says.borrow_mut().extend(frame.to_bytes());
     let (read, write) = (Box::new(Ear(peer.clone())), Box::new(Mouth(peer.clone())));
-    let (link, running) = now(Link::open(read, write, None, [1; 16], Credit::new(1 << 20))).expect("a welcome");
+    let (link, running) = now(Link::open(read, write, ([1; 16], None), Credit::new(1 << 20))).expect("a welcome");
     (peer, link, running)
 }
 

@@ -1,104 +1,47 @@
-//! Intents beside a component, in its companion: appended one behind the other, each at a multiple of [`GRAIN`], and punched
-//! out when they are settled.
+//! Intents beside a component, in its companion: appended one behind the other, each at a multiple of [`record::GRAIN`], and
+//! punched out when they are settled. What has no valid checksum was never answered, since an append is atomic; what is
+//! punched out reads as zeros.
 //!
-//! A record is: magic, version, length and checksum of what follows, then the client and the intent in postcard, then zeros up
-//! to the grain. `docs/format/files.md` has the table. What has no valid checksum was never answered, since an append is
-//! atomic; what is punched out reads as zeros.
+//! Whoever gets a lock looks for what was not ended. A journal only grows, so a client remembers how far it has looked and
+//! where something was left, and reads from there. A target shows appends to an object in their order, so nothing appears
+//! behind what was looked at; but what was shown and not yet durable may vanish and give place to something else when the
+//! target is opened again. So all is forgotten when its boot epoch is another one.
 
-use super::super::components::{Intent, IntentId, Redo, Slice};
+mod record;
+
+use super::super::components::{Intent, IntentId, Slice};
 use super::{Shared, strange_answer};
-use forebay_model::layout::address::{Place, StripeId};
-use forebay_model::layout::update::Extent;
+use forebay_model::layout::address::StripeId;
 use forebay_model::object::{Durability, Placement};
-use forebay_model::{Bytes, Error, Kind, Result};
+use forebay_model::{Error, Kind, Result, TargetId};
 use forebay_wire::object::{Ask, MOST_AT_ONCE, ObjectAnswer, ObjectReply, companion};
-use serde::{Deserialize, Serialize};
+use record::GRAIN;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Records begin at multiples of this.
-pub(super) const GRAIN: usize = 512;
-const MAGIC: [u8; 4] = *b"FBIN";
-const VERSION: u32 = 1;
-/// Magic, version, length, checksum.
-const HEADER: usize = 16;
+/// What is read first behind what is known: mostly there is little.
+const FIRST: u64 = 64 << 10;
+/// Intents of a component that a client remembers; if there are more, it looks at all of the journal again.
+const MOST_REMEMBERED: usize = 1 << 16;
 
-/// An intent as it is kept.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept {
-    client: u64,
-    stripe: u64,
-    cut: Option<u64>,
-    /// Components, places in them, and how many of the bytes that follow go there.
-    writes: Vec<(u32, u64, u64)>,
-    /// Components, places in them, lengths.
-    agree: Vec<(u32, u64, u64)>,
-}
-
-/// The bytes of a record.
-pub(super) fn encode(client: u64, intent: &Intent) -> Result<Vec<u8>> {
-    let kept = Kept {
-        client,
-        stripe: intent.stripe.0,
-        cut: intent.cut.map(|cut| cut.0),
-        writes: intent.writes.iter().map(|w| (w.place.component, w.place.at.0, w.bytes.len() as u64)).collect(),
-        agree: intent.agree.iter().map(|e| (e.place.component, e.place.at.0, e.length.0)).collect(),
-    };
-    let head = forebay_wire::write_body(&kept)?;
-    let bytes: usize = intent.writes.iter().map(|write| write.bytes.len()).sum();
-    let mut record = Vec::with_capacity((HEADER + 4 + head.len() + bytes).next_multiple_of(GRAIN));
-    record.extend_from_slice(&MAGIC);
-    record.extend_from_slice(&VERSION.to_le_bytes());
-    record.extend_from_slice(&[0; 8]);
-    record.extend_from_slice(&(head.len() as u32).to_le_bytes());
-    record.extend_from_slice(&head);
-    intent.writes.iter().for_each(|write| record.extend_from_slice(&write.bytes));
-    let length = record.len() - HEADER;
-    let too_long = |_| Error::usage(format!("an intent of {length} bytes is too long"));
-    let (length, sum) = (u32::try_from(length).map_err(too_long)?, forebay_wire::crc32c(&record[HEADER..]));
-    record[8..12].copy_from_slice(&length.to_le_bytes());
-    record[12..16].copy_from_slice(&sum.to_le_bytes());
-    record.resize(record.len().next_multiple_of(GRAIN), 0);
-    Ok(record)
-}
-
-/// The record at the beginning of these bytes: who wrote it, what, and how long it is with what fills it up. `None` if there
-/// is none.
-pub(super) fn decode(bytes: &[u8]) -> Option<(u64, Intent, usize)> {
-    let word = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
-    if bytes.get(..4)? != MAGIC || word(4)? != VERSION {
-        return None;
-    }
-    let length = word(8)? as usize;
-    let body = bytes.get(HEADER..HEADER.checked_add(length)?)?;
-    if forebay_wire::crc32c(body) != word(12)? {
-        return None;
-    }
-    let head = u32::from_le_bytes(body.get(..4)?.try_into().ok()?) as usize;
-    let kept: Kept = forebay_wire::read_body(body.get(4..4usize.checked_add(head)?)?).ok()?;
-    let mut rest = Slice::copy_from_slice(body.get(4 + head..)?);
-    let mut writes = Vec::new();
-    for (component, at, length) in kept.writes {
-        let length = usize::try_from(length).ok().filter(|length| *length <= rest.len())?;
-        writes.push(Redo { place: Place { component, at: Bytes(at) }, bytes: rest.split_to(length) });
-    }
-    let extent = |(component, at, length)| Extent { place: Place { component, at: Bytes(at) }, length: Bytes(length) };
-    let intent = Intent {
-        stripe: StripeId(kept.stripe),
-        cut: kept.cut.map(Bytes),
-        writes,
-        agree: kept.agree.into_iter().map(extent).collect(),
-    };
-    Some((kept.client, intent, (HEADER + length).next_multiple_of(GRAIN)))
+/// How far a journal was looked at, and what was left in it.
+pub(super) struct Seen {
+    /// The target and its boot epoch.
+    by: (TargetId, u64),
+    /// Where what is not known begins.
+    end: u64,
+    /// What was not settled when it was looked at, by its place.
+    left: BTreeMap<u64, (StripeId, u64)>,
 }
 
 impl Shared {
     /// Keeps an intent beside a component.
     pub(super) async fn intend(self: &Rc<Self>, component: u32, intent: Intent) -> Result<IntentId> {
-        let record = Slice::from(encode(self.control.client(), &intent)?);
-        if record.len() as u64 > MOST_AT_ONCE.0 {
+        let record = Slice::from(record::encode(self.control.client(), &intent)?);
+        let length = record.len() as u64;
+        if length > MOST_AT_ONCE.0 {
             return Err(Error::usage(format!(
-                "a stripe with an intent of {} bytes cannot be overwritten; {MOST_AT_ONCE} are the most: take smaller units",
-                record.len()
+                "a stripe with an intent of {length} bytes cannot be overwritten; {MOST_AT_ONCE} are the most: take smaller units"
             )));
         }
         let (placement, durability) = (Placement::Log, Durability::Durable);
@@ -109,20 +52,21 @@ impl Shared {
         if self.nodes.repeated() != repeated {
             self.perhaps_twice.borrow_mut().insert((component, IntentId(at)));
         }
-        self.own.borrow_mut().insert((component, IntentId(at)));
+        self.own.borrow_mut().insert((component, IntentId(at)), length);
         Ok(IntentId(at))
     }
 
     /// Forgets an intent, also where it was kept a second time because the first answer was lost: whoever finds that one
     /// later would undo what was written since.
     pub(super) async fn settle(self: &Rc<Self>, component: u32, id: IntentId) -> Result<()> {
-        let first = self.journal(component, id.0, GRAIN as u64).await?;
-        let length = first.get(8..12).and_then(|word| word.try_into().ok()).map_or(0, u32::from_le_bytes) as usize;
-        let length = (HEADER + length).next_multiple_of(GRAIN) as u64;
+        let length = match self.known_length(component, id) {
+            Some(length) => length,
+            None => record::length(&self.journal(component, id.0, GRAIN as u64).await?.0).unwrap_or(GRAIN as u64),
+        };
         if self.perhaps_twice.borrow().contains(&(component, id)) {
-            let record = self.journal(component, id.0, length).await?;
+            let (record, _) = self.journal(component, id.0, length).await?;
             for (other, found) in self.intents(component).await? {
-                if encode(self.control.client(), &found)? == record {
+                if record::encode(self.control.client(), &found)? == record {
                     self.punch(component, other, length).await?;
                 }
             }
@@ -133,59 +77,109 @@ impl Shared {
         Ok(())
     }
 
+    fn known_length(&self, component: u32, id: IntentId) -> Option<u64> {
+        let own = self.own.borrow().get(&(component, id)).copied();
+        own.or_else(|| Some(self.seen.borrow().get(&component)?.left.get(&id.0)?.1))
+    }
+
     async fn punch(self: &Rc<Self>, component: u32, id: IntentId, length: u64) -> Result<()> {
         let punch = |object| Ask::Punch { id: companion(object), offset: id.0, length };
-        self.ask(component, punch, Vec::new()).await.map(drop)
+        self.ask(component, punch, Vec::new()).await?;
+        if let Some(seen) = self.seen.borrow_mut().get_mut(&component) {
+            seen.left.remove(&id.0);
+        }
+        Ok(())
     }
 
     /// The intents of others beside a component, in their order.
     pub(super) async fn intents(self: &Rc<Self>, component: u32) -> Result<Vec<(IntentId, Intent)>> {
-        let mut found = self.unsettled(component).await?;
-        found.retain(|(id, _)| !self.own.borrow().contains(&(component, *id)));
+        let mut found = self.unsettled(component, None).await?;
+        found.retain(|(id, _)| !self.own.borrow().contains_key(&(component, *id)));
         Ok(found)
     }
 
-    /// All intents beside a component, in their order.
-    pub(super) async fn unsettled(self: &Rc<Self>, component: u32) -> Result<Vec<(IntentId, Intent)>> {
-        let (mut found, mut at, mut bytes) = (Vec::new(), 0, Vec::new());
-        // A record is at most as long as one read.
+    /// The intents beside a component, or only those for a stripe, in their order.
+    pub(super) async fn unsettled(
+        self: &Rc<Self>,
+        component: u32,
+        of: Option<StripeId>,
+    ) -> Result<Vec<(IntentId, Intent)>> {
+        self.look_on(component).await?;
+        let wanted: Vec<(u64, u64)> = match self.seen.borrow().get(&component) {
+            Some(seen) => {
+                let left = seen.left.iter().filter(|(_, (stripe, _))| of.is_none_or(|of| of == *stripe));
+                left.map(|(at, (_, length))| (*at, *length)).collect()
+            }
+            None => Vec::new(),
+        };
+        let mut found = Vec::new();
+        for (at, length) in wanted {
+            let (bytes, _) = self.journal(component, at, length).await?;
+            match record::decode(&bytes) {
+                Some((_, intent, _)) => found.push((IntentId(at), intent)),
+                // Somebody has settled it since.
+                None => drop(self.seen.borrow_mut().get_mut(&component).and_then(|seen| seen.left.remove(&at))),
+            }
+        }
+        if self.seen.borrow().get(&component).is_some_and(|seen| seen.left.len() > MOST_REMEMBERED) {
+            self.seen.borrow_mut().remove(&component);
+        }
+        Ok(found)
+    }
+
+    /// Looks at what a journal has behind what is known of it.
+    async fn look_on(self: &Rc<Self>, component: u32) -> Result<()> {
+        let mut length = FIRST;
         loop {
-            let missing = (MOST_AT_ONCE.0 as usize).saturating_sub(bytes.len());
-            let more = self.journal(component, at + bytes.len() as u64, missing as u64).await?;
-            let is_all = more.len() < missing;
-            bytes.extend_from_slice(&more);
+            let at = self.seen.borrow().get(&component).map_or(0, |seen| seen.end);
+            let (bytes, by) = self.journal(component, at, length).await?;
+            let mut all = self.seen.borrow_mut();
+            let Some(by) = by else {
+                all.remove(&component);
+                return Ok(());
+            };
+            let seen = all.entry(component).or_insert_with(|| Seen { by, end: 0, left: BTreeMap::new() });
+            if seen.by != by || seen.end < at {
+                // It was opened again, and what is known need not be so any more.
+                *seen = Seen { by, end: 0, left: BTreeMap::new() };
+                continue;
+            }
+            let is_all = (bytes.len() as u64) < length;
             let mut within = 0;
             while within < bytes.len() {
-                let rest = &bytes[within..];
-                let might_go_on = rest.get(..4) == Some(&MAGIC) && !is_all && within > 0;
-                match decode(rest) {
+                match record::decode(&bytes[within..]) {
                     Some((_, intent, length)) => {
-                        let id = IntentId(at + within as u64);
-                        found.push((id, intent));
+                        seen.left.insert(at + within as u64, (intent.stripe, length as u64));
                         within += length;
                     }
-                    None if might_go_on => break,
+                    // A record is at most as long as the longest read, and this one may go on behind it.
+                    None if !is_all && record::begins(&bytes[within..]) && (within > 0 || length < MOST_AT_ONCE.0) => {
+                        break;
+                    }
                     None => within += GRAIN,
                 }
             }
+            seen.end = seen.end.max(at + within as u64);
             if is_all {
-                return Ok(found);
+                return Ok(());
             }
-            let taken = within.min(bytes.len());
-            bytes.drain(..taken);
-            at += taken as u64;
+            length = MOST_AT_ONCE.0;
         }
     }
 
-    async fn journal(self: &Rc<Self>, component: u32, at: u64, length: u64) -> Result<Vec<u8>> {
+    /// Bytes of a journal, and by whom they were read; nobody, if there is no journal.
+    async fn journal(
+        self: &Rc<Self>,
+        component: u32,
+        at: u64,
+        length: u64,
+    ) -> Result<(Vec<u8>, Option<(TargetId, u64)>)> {
+        let (target, ..) = self.way(component)?;
         let read = |id| Ask::Read { id: companion(id), offset: at, length: length as u32 };
         match self.ask(component, read, Vec::new()).await {
-            Ok(ObjectAnswer { payload, .. }) => Ok(payload),
-            Err(error) if error.kind == Kind::Missing => Ok(Vec::new()),
+            Ok(ObjectAnswer { payload, receipt, .. }) => Ok((payload, Some((target, receipt.epoch)))),
+            Err(error) if error.kind == Kind::Missing => Ok((Vec::new(), None)),
             Err(error) => Err(error),
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,146 @@
+//! Locks of stripes, and what makes sure of them.
+//!
+//! A lock belongs to a connection, and ends with it at the node; the client may learn of that later than the next one has it.
+//! So a node that does not know that nobody lost a lock of a component says from which version of the file on it keeps others
+//! out. Whoever got the lock then has the manager raise the file's version, and shows the new one to each component: from then
+//! on nobody else changes anything with what was given out before. Who is shut out renews, and makes sure that its locks are
+//! still held before it changes anything with the new version: a node that answers over a lock's connection still holds it. Who
+//! has lost one changes nothing more until it has given that back.
+
+use super::super::components::{Lock, is_lost};
+use super::super::together::all;
+use super::{Answered, Shared};
+use crate::nodes::Request;
+use forebay_model::layout::address::StripeId;
+use forebay_model::{Error, Result};
+use forebay_wire::Command;
+use forebay_wire::control::Change;
+use forebay_wire::control::files::Fence;
+use forebay_wire::link::Link;
+use forebay_wire::lock;
+use forebay_wire::object::Ask;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The locks of an open file that this client holds. Clones are the same ones.
+#[derive(Clone, Default)]
+pub(super) struct Held {
+    all: Rc<RefCell<BTreeMap<u64, One>>>,
+    next: Rc<Cell<u64>>,
+}
+
+struct One {
+    link: Link,
+    /// It was held at some time after this version was the file's.
+    sure: u64,
+    is_lost: bool,
+}
+
+/// A lock, given back when this is dropped.
+struct Guard {
+    held: Held,
+    number: u64,
+    link: Link,
+    request: u64,
+}
+
+impl Held {
+    fn add(&self, link: Link, request: u64, version: u64) -> Guard {
+        let number = self.next.get();
+        self.next.set(number + 1);
+        self.all.borrow_mut().insert(number, One { link: link.clone(), sure: version, is_lost: false });
+        Guard { held: self.clone(), number, link, request }
+    }
+
+    /// Makes sure that all locks were held when the file had this version already.
+    pub(super) async fn confirm(&self, version: u64) -> Result<()> {
+        loop {
+            let doubtful = {
+                let all = self.all.borrow();
+                let doubtful = all.iter().find(|(_, one)| !one.is_lost && one.sure < version);
+                doubtful.map(|(number, one)| (*number, one.link.clone()))
+            };
+            let Some((number, link)) = doubtful else { return self.are_kept() };
+            let answered = match link.ping() {
+                Ok(answer) => answer.await.map(drop),
+                Err(error) => Err(error),
+            };
+            if let Some(one) = self.all.borrow_mut().get_mut(&number) {
+                match answered {
+                    Ok(()) => one.sure = one.sure.max(version),
+                    Err(_) => one.is_lost = true,
+                }
+            }
+        }
+    }
+
+    /// Whether this client may go on, as far as is known.
+    pub(super) fn are_kept(&self) -> Result<()> {
+        match self.all.borrow().values().any(|one| one.is_lost) {
+            true => Err(Error::busy(
+                "the connection was lost over which a stripe of the file was locked, and somebody else may have it now: \
+                 what was being written was not acknowledged; write it again",
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.held.all.borrow_mut().remove(&self.number);
+        let Ok(body) = forebay_wire::write_body(&lock::Unlock { request: self.request }) else { return };
+        let asked = forebay_wire::link::Asked {
+            command: Command::UNLOCK,
+            body: &body,
+            payload: Vec::new(),
+            most: 0,
+            shown: None,
+        };
+        // Over a connection that ended nothing is held.
+        drop(self.link.ask(asked));
+    }
+}
+
+impl Shared {
+    /// Waits for the lock of a stripe, and looks what was left of it.
+    pub(super) async fn lock(self: &Rc<Self>, component: u32, StripeId(part): StripeId) -> Result<Lock> {
+        let made = |target, id| {
+            let body = forebay_wire::write_body(&lock::Lock { target, id, part })?;
+            Ok(Request { command: Command::LOCK, body, payload: Vec::new(), most: 0 })
+        };
+        let Answered { answer, request, link, version } = self.ask_by(component, false, made).await?;
+        let guard = self.locks.add(link, request.0, version);
+        let lock::Locked { fence } = forebay_wire::read_body(&answer.body)?;
+        if fence > version {
+            self.fence(fence).await?;
+        }
+        // Only who holds the lock has an intent for this stripe under way, and that is this client from now on: whatever is
+        // there was not ended, by somebody who died, or by a write that failed.
+        let left = self.unsettled(component, Some(StripeId(part))).await?;
+        Ok(Lock { guard: Box::new(guard), left })
+    }
+
+    /// Shuts everybody out who may have lost a lock.
+    async fn fence(self: &Rc<Self>, version: u64) -> Result<()> {
+        let file = self.grant.borrow().entry.file;
+        self.control.change(Change::Fence(Fence { file, version })).await?;
+        if self.version() < version {
+            self.renew().await?;
+        }
+        let components = 0..self.grant.borrow().striping.components();
+        let shown = all(components.map(|component| {
+            let stat = |id| Ask::Stat { id, page: None };
+            self.ask(component, stat, Vec::new())
+        }));
+        for answer in shown.await {
+            match answer {
+                // What is not there takes nothing in, and what it missed is done again when it is.
+                Err(error) if !is_lost(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
