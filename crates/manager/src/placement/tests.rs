@@ -19,7 +19,7 @@ fn policy(raid: Raid, targets: u32) -> Policy {
 }
 
 #[test]
-fn no_two_components_are_on_one_target_and_nodes_share_a_group_as_evenly_as_they_can() {
+fn no_two_components_are_on_one_target_and_nodes_share_columns_and_a_group_as_evenly_as_they_can() {
     each(200, |chance| {
         let (nodes, of_each) = (1 + chance.below(12), 1 + chance.below(5));
         let raid = [Raid::Zero, Raid::One(2), Raid::One(3), Raid::Five][chance.below(4) as usize];
@@ -37,6 +37,27 @@ fn no_two_components_are_on_one_target_and_nodes_share_a_group_as_evenly_as_they
         }
         let most = of_nodes.values().max().unwrap();
         assert_eq!(*most, in_group.div_ceil(nodes as usize), "{of_nodes:?} of {in_group}");
+        let copies = raid.copies() as usize;
+        for column in layout.targets[..in_group].chunks(copies) {
+            let different: BTreeSet<u64> = column.iter().map(|target| target.0 as u64 % nodes).collect();
+            assert_eq!(different.len(), copies.min(nodes as usize), "copies on {different:?} of {nodes} nodes");
+        }
+    });
+}
+
+/// Three nodes: when the first column has taken two of them, the third one has the fewest components of the group, and
+/// would be given a first copy of the second column and, as soon as the others caught up, the second one of another.
+#[test]
+fn a_node_that_dies_takes_no_column_with_all_of_its_copies_along() {
+    each(200, |chance| {
+        let (nodes, of_each) = (2 + chance.below(5), 2 + chance.below(5));
+        let mut candidates = cluster(nodes, of_each);
+        candidates.iter_mut().for_each(|candidate| candidate.load = chance.below(100) as u8);
+        let layout = choose(&policy(Raid::One(2), 0), candidates, chance).unwrap();
+        let in_group = layout.striping.width() as usize * 2;
+        for column in layout.targets[..in_group].chunks(2) {
+            assert_ne!(column[0].0 as u64 % nodes, column[1].0 as u64 % nodes, "{:?}", layout.targets);
+        }
     });
 }
 
