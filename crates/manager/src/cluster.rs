@@ -37,6 +37,9 @@ pub(crate) struct TargetNow {
     /// The epoch and the version of its key that it has heard of, or hears of with the answer to its first report; `None`
     /// since the manager was opened.
     pub(crate) heard: Option<(u64, u32)>,
+    /// Whether its node serves it, as that said last: not if it reported without it, or with what was refused. Since the
+    /// manager was opened, until it reports, a node has what it had.
+    pub(crate) is_served: bool,
 }
 
 /// What a draft changes in memory.
@@ -79,7 +82,8 @@ impl Cluster {
                 self.nodes.entry(node).or_insert(fresh).record = record;
             }
             Effect::Target(target, record) => {
-                let fresh = TargetNow { record: record.clone(), free: record.free, load: 0, heard: None };
+                let fresh =
+                    TargetNow { record: record.clone(), free: record.free, load: 0, heard: None, is_served: true };
                 self.targets.entry(target).or_insert(fresh).record = record;
             }
         }
@@ -88,7 +92,7 @@ impl Cluster {
     /// Whether new things may be put on a target.
     pub(crate) fn is_open(&self, target: &TargetNow) -> bool {
         let is_up = self.nodes.get(&target.record.node).is_some_and(|node| node.record.up);
-        is_up && target.record.state == TargetState::Up
+        is_up && target.is_served && target.record.state == TargetState::Up
     }
 
     /// The newest version of a target's key.

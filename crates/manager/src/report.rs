@@ -32,24 +32,31 @@ impl Manager {
             report.targets.iter().map(|target| self.check_target(report.node, target)).collect();
         let accepted = || report.targets.iter().zip(&verdicts).filter(|(_, verdict)| verdict.is_ok()).map(|(it, _)| it);
         let mut batch = self.batch();
-        self.write_down(&mut batch, report, accepted())?;
         for target in accepted() {
             for order in &target.carried_out {
                 self.carried_out(&mut batch, target.target, order)?;
             }
         }
+        // This changes what is in memory: nothing that may fail comes between that and the commit, after whose failure
+        // nobody is asked any more.
+        self.write_down(&mut batch, report, accepted())?;
         self.commit(batch)?;
         if let Some(node) = self.cluster.nodes.get_mut(&report.node) {
             node.reported = Some(now.moment);
         }
         let (epoch, rolled) = (self.cluster.epochs.epoch, self.cluster.epochs.rolled);
+        for known in self.cluster.targets.values_mut().filter(|known| known.record.node == report.node) {
+            known.is_served = false;
+        }
         for target in accepted() {
             if let Some(known) = self.cluster.targets.get_mut(&target.target) {
+                known.is_served = true;
                 known.free = target.free;
                 known.load = target.load.min(100);
-                // A target that has heard of nothing hears of it with this answer.
+                // A target that has heard of nothing hears of it with this answer; and with the answer it drops all but the
+                // newest two keys.
                 let newest = 1 + rolled + known.record.rolled;
-                let key = if target.key == 0 { newest } else { target.key };
+                let key = if target.key == 0 { newest } else { target.key.max(newest - 1) };
                 known.heard = Some((if target.epoch == 0 { epoch } else { target.epoch }, key));
             }
         }
@@ -114,14 +121,14 @@ impl Manager {
                 reported.epoch, self.cluster.epochs.epoch
             )));
         }
-        let Some(TargetNow { record, .. }) = self.cluster.targets.get(&target) else { return Ok(()) };
+        let Some(TargetNow { record, is_served, .. }) = self.cluster.targets.get(&target) else { return Ok(()) };
         let is_up = self.cluster.nodes.get(&record.node).is_some_and(|node| node.record.up);
         if record.state == TargetState::Gone {
             return Err(Error::refused(format!(
                 "target {target} was given up as gone; format it anew, as another one"
             )));
         }
-        if record.node != node && is_up {
+        if record.node != node && is_up && *is_served {
             return Err(Error::exists(format!(
                 "target {target} is served by node {:x} already; stop it there, or remove this copy",
                 record.node

@@ -43,10 +43,11 @@ impl Manager {
     pub fn tick(&mut self, now: Now) -> Result<Ticked> {
         let mut ticked = Ticked::default();
         let mut batch = self.batch();
-        self.late_nodes(&mut batch, now, &mut ticked)?;
         self.late_clients(&mut batch, now, &mut ticked)?;
         self.forget(&mut batch, now, &mut ticked)?;
         self.drop_orders(&mut batch)?;
+        // The last, as in a report: it changes what is in memory.
+        self.late_nodes(&mut batch, now, &mut ticked)?;
         self.commit(batch)?;
         Ok(ticked)
     }

@@ -262,6 +262,30 @@ fn rolled_keys_are_used_when_the_target_has_them_and_old_ones_end_at_the_second_
 }
 
 #[test]
+fn a_target_whose_key_was_rolled_twice_between_two_reports_takes_what_is_made_for_it() {
+    let (mut stage, mut targets) = stage();
+    let grant = made(&mut stage, &root(), "a");
+    let target = grant.components[0].target;
+    let node = (1..=5).find(|node| targets_of(*node).contains(&target)).unwrap();
+    let with_first_key = || {
+        let mut report = report(node);
+        report.targets.iter_mut().for_each(|target| target.key = 1);
+        report
+    };
+    stage.report(&with_first_key()).unwrap();
+    for _ in 0..2 {
+        stage.root(Change::RollKeys(RollKeys { target: None })).unwrap();
+    }
+    let between = read(&mut stage, &root(), grant.entry.file).unwrap();
+    targets.check(&stage, &between, 0, Rights::READ, Some(1)).unwrap();
+    // With the answer it drops the first key, and what is made from then on is made with one that it has.
+    let told = stage.report(&with_first_key()).unwrap();
+    targets.told(&told);
+    let after = read(&mut stage, &root(), grant.entry.file).unwrap();
+    targets.check(&stage, &after, 0, Rights::READ, Some(1)).unwrap();
+}
+
+#[test]
 fn when_everything_is_revoked_only_what_is_made_later_counts() {
     let (mut stage, mut targets) = stage();
     let before = made(&mut stage, &root(), "a");
