@@ -30,7 +30,7 @@ fn somebody(chance: &Chance) -> Principal {
         3 => (6, vec![60, 50], 3),
         _ => (5, vec![50], 4),
     };
-    Principal { user, groups, client }
+    Principal { user, groups, client, key: None }
 }
 
 fn path(chance: &Chance) -> String {

@@ -4,6 +4,7 @@
 //! condition that the term is still its own. After a commit that failed it is unknown what is there, so this manager
 //! refuses everything from then on, and another one has to be opened.
 
+use crate::authenticate::standing;
 use crate::chance;
 use crate::cluster::{Cluster, Effect};
 use crate::draft::{Batch, Draft, View};
@@ -194,10 +195,10 @@ impl Manager {
     /// One change of a batch: its answer, and what it does if that is new.
     fn one(&mut self, batch: &mut Batch, now: Now, asked: &Asked) -> Result<Answer> {
         let Asked { by, call } = asked;
-        self.seen.insert(by.client, now.moment);
         let view = self.view.as_ref().ok_or_else(closed)?;
         let mut draft = Draft::new(view, batch);
-        remembered::require_own(&draft, by)?;
+        let by = &*standing(&draft, by)?;
+        self.seen.insert(by.client, now.moment);
         let hash = remembered::hash(&call.change)?;
         if let Some(answer) = remembered::find(&draft, by.client, call.sequence, &hash)? {
             return Ok(answer);
@@ -225,7 +226,10 @@ impl Manager {
         match answer {
             Answer::Reply(reply) => Ok(reply),
             Answer::Error(error) => Err(error),
-            Answer::Opened(file) => self.grant(now, by, file, true).map(Reply::Grant),
+            Answer::Opened(file) => {
+                let by = standing(&self.view()?, by)?;
+                self.grant(now, &by, file, true).map(Reply::Grant)
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! What is kept under the keys, and its bytes: one of the version, then postcard. A version that is newer is refused.
 //! Bytes: `docs/format/metadata.md`.
 
+use crate::principal::Principal;
 use forebay_model::layout::Striping;
 use forebay_model::{Bytes, Error, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::control::Reply;
@@ -16,7 +17,7 @@ pub(crate) const VERSION: u8 = 1;
 pub(crate) const MOST_FILES: u64 = 1 << 52;
 
 /// The cluster; written once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Meta {
     pub(crate) cluster: u128,
     pub(crate) root_key: [u8; 32],
@@ -133,6 +134,8 @@ pub(crate) struct Writers(pub(crate) Vec<Writer>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Writer {
     pub(crate) client: u64,
+    /// Whose client it was: its number alone is no proof.
+    pub(crate) user: u32,
     pub(crate) since: Timestamp,
 }
 
@@ -173,6 +176,13 @@ pub(crate) struct TargetRecord {
     pub(crate) free: Bytes,
     /// How often its own key was rolled.
     pub(crate) rolled: u32,
+}
+
+impl Writer {
+    /// Whether this is who asks.
+    pub(crate) fn is(&self, by: &Principal) -> bool {
+        (self.client, self.user) == (by.client, by.user)
+    }
 }
 
 impl Inode {

@@ -3,6 +3,7 @@
 //! Always: a target is served by one node; what does not belong to this cluster, or is an older copy of what does, is
 //! refused by itself, and the rest of the report counts. What a target has to do is said until it says that it has.
 
+use crate::authenticate::standing;
 use crate::cluster::{Effect, TargetNow};
 use crate::draft::{Batch, Draft, View};
 use crate::keys;
@@ -27,7 +28,7 @@ const FREE_PARTS: u64 = 20;
 impl Manager {
     /// Takes a report, and says what the node has to know.
     pub fn report(&mut self, now: Now, by: &Principal, report: &Report) -> Result<Reported> {
-        self.check_report(by, report)?;
+        self.check_report(&*standing(&self.view()?, by)?, report)?;
         let verdicts: Vec<Result<()>> =
             report.targets.iter().map(|target| self.check_target(report.node, target)).collect();
         let accepted = || report.targets.iter().zip(&verdicts).filter(|(_, verdict)| verdict.is_ok()).map(|(it, _)| it);

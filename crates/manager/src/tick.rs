@@ -106,16 +106,17 @@ impl Manager {
         Ok(())
     }
 
-    /// Forgets what clients were answered that have been silent for long.
+    /// Forgets what clients were answered that have been silent for long: by the wall's clock, which may be set, and by what
+    /// was heard of them lately. One that has files open to write is heard of, or soon has none.
     fn forget(&mut self, batch: &mut Batch, now: Now, ticked: &mut Ticked) -> Result<()> {
         let kept: Duration = self.settings.remember + USED_EVERY;
         let mut round = std::mem::take(&mut self.rounds.clients);
         for (key, value) in self.page(b'C', &mut round)? {
             let record: ClientRecord = decode(&key, &value)?;
-            if now.wall.since(record.used) <= kept {
+            let client = keys::number(&key);
+            if now.wall.since(record.used) <= kept || self.seen.contains_key(&client) {
                 continue;
             }
-            let client = keys::number(&key);
             let view = self.view()?;
             let answers = view.scan(&keys::remembered(client, 0), &keys::behind_remembered(client), FORGOTTEN)?;
             let mut draft = Draft::new(view, batch);

@@ -1,3 +1,4 @@
+use crate::engine::Engine;
 use crate::principal::Principal;
 use crate::testing::{CLUSTER, Stage, create, report, root, targets_of, user};
 use forebay_model::Bytes;
@@ -177,6 +178,24 @@ fn to_write_a_file_has_to_be_open_and_what_is_removed_is_renewed_for_nobody() {
     assert_eq!(renew(&mut stage, &root(), file, false).unwrap_err().kind, Kind::Missing);
     let many = Question::Renew(Renew { files: vec![Renewed { file, write: false }; 65] });
     assert_eq!(stage.ask(&root(), &many).unwrap_err().kind, Kind::Usage);
+}
+
+#[test]
+fn a_file_is_open_for_a_user_and_not_for_whoever_has_its_clients_number() {
+    let (mut stage, _) = stage();
+    stage.directory(&root(), "d", 0o777).unwrap();
+    let owner = user(5);
+    let file = made(&mut stage, &owner, "d/a").entry.file;
+    // What was answered to the client is forgotten, and so whose it was.
+    let key = crate::keys::client(owner.client);
+    let writes = vec![crate::engine::Write { key, value: None }];
+    stage.engine.commit(&[crate::engine::Transaction { conditions: vec![], writes }]).unwrap();
+    stage.root(create("seen", 0o644)).unwrap();
+    let thief = Principal { client: owner.client, ..user(6) };
+    assert_eq!(renew(&mut stage, &thief, file, true).unwrap_err().kind, Kind::Stale);
+    let close = Change::Close(Close { file, size: None, modified: None });
+    assert!(renew(&mut stage, &owner, file, true).is_ok());
+    assert_eq!(stage.change(&thief, close).unwrap_err().kind, Kind::Missing);
 }
 
 #[test]

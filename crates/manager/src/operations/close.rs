@@ -15,7 +15,7 @@ impl Operation<'_> {
         let key = keys::writers(asked.file);
         let Writers(mut writers) = self.draft.read(&key)?.unwrap_or_default();
         let there = writers.len();
-        writers.retain(|writer| writer.client != self.by.client);
+        writers.retain(|writer| !writer.is(self.by));
         if writers.len() == there {
             return Err(Error::missing(format!(
                 "client {:x} does not have {} open to write; it may have been taken for gone: open it again",

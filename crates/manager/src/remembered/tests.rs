@@ -100,3 +100,14 @@ fn answers_are_kept_a_day_after_a_client_was_last_used_and_then_forgotten_with_i
     let again = MakeDirectory { place: Place::path("again"), mode: 0o755 };
     assert!(stage.change_as(&by, 7, Change::MakeDirectory(again)).is_ok());
 }
+
+#[test]
+fn a_clock_that_is_set_forward_forgets_nobody_of_whom_was_heard_lately() {
+    let mut stage = Stage::new();
+    let first = stage.change_as(&root(), 50, create("a", 0o644)).unwrap();
+    stage.now.wall = stage.now.wall.after(Duration::from_secs(25 * 3600 + 1));
+    assert!(stage.manager.tick(stage.now).unwrap().forgotten.is_empty());
+    assert_eq!(stage.change_as(&root(), 50, create("a", 0o644)).unwrap(), first);
+    stage.restart();
+    assert_eq!(stage.manager.tick(stage.now).unwrap().forgotten, [root().client]);
+}

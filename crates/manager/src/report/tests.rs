@@ -42,7 +42,7 @@ fn a_node_that_was_added_brings_its_targets_and_is_told_their_keys() {
 fn only_roots_and_the_nodes_own_user_report_and_nonsense_is_refused_as_a_whole() {
     let mut stage = Stage::empty();
     stage
-        .root(Change::SetUser(forebay_wire::control::access::User { user: 9, name: "n".into(), groups: vec![] }))
+        .root(Change::SetUser(forebay_wire::control::access::User { user: 9, name: "n".into(), groups: vec![9] }))
         .unwrap();
     assert_eq!(stage.root(Change::AddNode(AddNode { node: 1, user: 8 })).unwrap_err().kind, Kind::Missing);
     stage.root(Change::AddNode(AddNode { node: 1, user: 9 })).unwrap();
