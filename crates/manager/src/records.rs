@@ -151,7 +151,7 @@ pub(crate) struct Orders {
     pub(crate) volume: u64,
     pub(crate) version: u64,
     pub(crate) remove: bool,
-    /// Not told before: until then, capabilities for what is removed count.
+    /// A removal is not told before: until then, capabilities for what is removed count.
     pub(crate) due: Timestamp,
     /// Components of which it is not known that it was done, and where they lie.
     pub(crate) pending: Vec<(u32, TargetId)>,

@@ -6,11 +6,12 @@
 use crate::authenticate::standing;
 use crate::cluster::{Effect, TargetNow};
 use crate::draft::{Batch, Draft, View};
+use crate::engine::Snapshot;
 use crate::keys;
 use crate::manager::{Manager, Now};
 use crate::principal::Principal;
-use crate::records::{Epochs, Orders, TargetRecord, component_of, decode, object};
-use forebay_model::{Error, Result, TargetId};
+use crate::records::{Orders, TargetRecord, component_of, decode, object};
+use forebay_model::{Error, Result, TargetId, Timestamp};
 use forebay_wire::control::access::Hidden;
 use forebay_wire::control::cluster::{
     MOST_ORDERS, MOST_TARGETS, Order, Report, Reported, TargetReport, TargetState, ToTarget, VersionedKey,
@@ -187,9 +188,7 @@ impl Manager {
             draft.effect(Effect::Target(reported.target, record));
         }
         if is_other_map {
-            let epochs = Epochs { epoch: self.cluster.epochs.epoch + 1, ..self.cluster.epochs };
-            draft.put(keys::EPOCHS.to_vec(), &epochs)?;
-            draft.effect(Effect::Epochs(epochs));
+            self.cluster.raise_epoch(&mut draft)?;
         }
         let drafted = draft.ready()?;
         let effects = batch.take(drafted);
@@ -201,57 +200,31 @@ impl Manager {
     fn carried_out(&self, batch: &mut Batch, target: TargetId, order: &Order) -> Result<()> {
         let (file, component) = component_of(order.object);
         let mut draft = Draft::new(self.view()?, batch);
-        let key = keys::orders(file);
-        let Some(mut orders) = draft.read::<Orders>(&key)? else { return Ok(()) };
-        let is_this =
-            (orders.volume, orders.version, orders.remove) == (order.object.volume, order.version, order.remove);
-        let there = orders.pending.len();
-        orders.pending.retain(|pending| *pending != (component, target));
-        if !is_this || orders.pending.len() == there {
-            return Ok(());
-        }
-        match orders.pending.is_empty() {
-            true => draft.delete(key),
-            false => draft.put(key, &orders)?,
+        if order.remove {
+            struck_out(&mut draft, keys::removals(file), (component, target), |orders| is_of(orders, order))?;
+            // An object that is not there any more would be made for its fence.
+            let of_volume = |orders: &Orders| orders.volume == order.object.volume;
+            struck_out(&mut draft, keys::fences(file), (component, target), of_volume)?;
+        } else {
+            struck_out(&mut draft, keys::fences(file), (component, target), |orders| is_of(orders, order))?;
         }
         let drafted = draft.ready()?;
         batch.take(drafted);
         Ok(())
     }
 
-    /// What these targets of a node have to do: a part of it at a time, from where the last report ended.
+    /// What these targets of a node have to do: a part of it at a time, from where the last report ended. First what was
+    /// revoked: what is removed is in nobody's way.
     fn orders(&mut self, now: Now, node: u64, targets: BTreeSet<TargetId>) -> Result<BTreeMap<TargetId, Vec<Order>>> {
-        let (first, to) = keys::all(b'O');
-        let told_up_to = self.cluster.nodes.get(&node).map(|node| node.told_up_to.clone()).unwrap_or_default();
-        let from = if told_up_to.is_empty() { first } else { told_up_to };
-        let pairs = self.view()?.scan(&from, &to, LOOKED_AT)?;
-        let mut orders: BTreeMap<TargetId, Vec<Order>> = BTreeMap::new();
-        let mut count = 0;
-        let mut next = Vec::new();
-        let is_last = pairs.len() < LOOKED_AT;
-        for (key, value) in pairs {
-            if count >= MOST_ORDERS {
-                next = key;
-                break;
-            }
-            let there: Orders = decode(&key, &value)?;
-            let file = FileId(keys::number(&key));
-            for (component, target) in there.pending.iter().filter(|(_, target)| targets.contains(target)) {
-                if there.due <= now.wall {
-                    let object = object(there.volume, file, *component);
-                    let order = Order { object, version: there.version, remove: there.remove };
-                    orders.entry(*target).or_default().push(order);
-                    count += 1;
-                }
-            }
-            if !is_last {
-                next = [key.as_slice(), &[0]].concat();
-            }
+        let Some(state) = self.cluster.nodes.get_mut(&node) else { return Ok(BTreeMap::new()) };
+        let mut told_up_to = std::mem::take(&mut state.told_up_to);
+        let mut telling = Telling { now: now.wall, targets, orders: BTreeMap::new(), count: 0 };
+        telling.part(self.view()?, keys::FENCES, &mut told_up_to.fences)?;
+        telling.part(self.view()?, keys::REMOVALS, &mut told_up_to.removals)?;
+        if let Some(state) = self.cluster.nodes.get_mut(&node) {
+            state.told_up_to = told_up_to;
         }
-        if let Some(node) = self.cluster.nodes.get_mut(&node) {
-            node.told_up_to = next;
-        }
-        Ok(orders)
+        Ok(telling.orders)
     }
 
     fn keys_of(&self, target: TargetId) -> Vec<VersionedKey> {
@@ -259,6 +232,66 @@ impl Manager {
         let keys = self.cluster.keys(target, &now.record).into_iter();
         keys.map(|key| VersionedKey { version: key.version(), key: Hidden(key.to_bytes().to_vec()) }).collect()
     }
+}
+
+/// What some targets are told.
+struct Telling {
+    now: Timestamp,
+    targets: BTreeSet<TargetId>,
+    orders: BTreeMap<TargetId, Vec<Order>>,
+    count: usize,
+}
+
+impl Telling {
+    /// The next part of a list of orders, and where the one behind it begins.
+    fn part(&mut self, view: &dyn Snapshot, prefix: u8, told_up_to: &mut Vec<u8>) -> Result<()> {
+        let (first, to) = keys::all(prefix);
+        let from = if told_up_to.is_empty() { first } else { std::mem::take(told_up_to) };
+        let pairs = view.scan(&from, &to, LOOKED_AT)?;
+        let is_last = pairs.len() < LOOKED_AT;
+        for (key, value) in pairs {
+            if self.count >= MOST_ORDERS {
+                *told_up_to = key;
+                return Ok(());
+            }
+            let there: Orders = decode(&key, &value)?;
+            let file = FileId(keys::number(&key));
+            for (component, target) in there.pending.iter().filter(|(_, target)| self.targets.contains(target)) {
+                // What is revoked is due whatever the clock says.
+                if !there.remove || there.due <= self.now {
+                    let object = object(there.volume, file, *component);
+                    let order = Order { object, version: there.version, remove: there.remove };
+                    self.orders.entry(*target).or_default().push(order);
+                    self.count += 1;
+                }
+            }
+            if !is_last {
+                *told_up_to = [key.as_slice(), &[0]].concat();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes a component off the list of those that have something to do, if it is this that they have to do.
+fn struck_out(
+    draft: &mut Draft<'_>,
+    key: Vec<u8>,
+    done: (u32, TargetId),
+    is_this: impl Fn(&Orders) -> bool,
+) -> Result<()> {
+    let Some(mut orders) = draft.read::<Orders>(&key)?.filter(is_this) else { return Ok(()) };
+    let there = orders.pending.len();
+    orders.pending.retain(|pending| *pending != done);
+    if orders.pending.len() == there {
+        return Ok(());
+    }
+    draft.put_unless(orders.pending.is_empty(), key, &orders)
+}
+
+/// Whether this is one of these.
+fn is_of(orders: &Orders, order: &Order) -> bool {
+    (orders.volume, orders.version, orders.remove) == (order.object.volume, order.version, order.remove)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::engine::Pair;
 use crate::keys;
 use crate::manager::{Manager, Now};
 use crate::operations::left;
-use crate::records::{ClientRecord, Epochs, Orders, Writers, decode};
+use crate::records::{ClientRecord, Orders, Writers, decode};
 use crate::remembered::USED_EVERY;
 use forebay_model::{Moment, Result};
 use forebay_wire::control::cluster::TargetState;
@@ -35,7 +35,8 @@ pub struct Ticked {
 pub(crate) struct Rounds {
     writers: Vec<u8>,
     clients: Vec<u8>,
-    orders: Vec<u8>,
+    fences: Vec<u8>,
+    removals: Vec<u8>,
 }
 
 impl Manager {
@@ -68,9 +69,7 @@ impl Manager {
             record.up = false;
             draft.put(keys::node(node), &record)?;
             draft.effect(Effect::Node(node, Some(record)));
-            let epochs = Epochs { epoch: self.cluster.epochs.epoch + 1, ..self.cluster.epochs };
-            draft.put(keys::EPOCHS.to_vec(), &epochs)?;
-            draft.effect(Effect::Epochs(epochs));
+            self.cluster.raise_epoch(&mut draft)?;
             let drafted = draft.ready()?;
             let effects = batch.take(drafted);
             self.change(effects);
@@ -139,8 +138,10 @@ impl Manager {
         if !self.cluster.targets.values().any(is_gone) {
             return Ok(());
         }
-        let mut round = std::mem::take(&mut self.rounds.orders);
-        for (key, value) in self.page(b'O', &mut round)? {
+        let mut rounds = (std::mem::take(&mut self.rounds.fences), std::mem::take(&mut self.rounds.removals));
+        let mut page = self.page(keys::FENCES, &mut rounds.0)?;
+        page.extend(self.page(keys::REMOVALS, &mut rounds.1)?);
+        for (key, value) in page {
             let mut orders: Orders = decode(&key, &value)?;
             let there = orders.pending.len();
             orders.pending.retain(|(_, target)| !self.cluster.targets.get(target).is_some_and(is_gone));
@@ -148,14 +149,11 @@ impl Manager {
                 continue;
             }
             let mut draft = Draft::new(self.view()?, batch);
-            match orders.pending.is_empty() {
-                true => draft.delete(key),
-                false => draft.put(key, &orders)?,
-            }
+            draft.put_unless(orders.pending.is_empty(), key, &orders)?;
             let drafted = draft.ready()?;
             batch.take(drafted);
         }
-        self.rounds.orders = round;
+        (self.rounds.fences, self.rounds.removals) = rounds;
         Ok(())
     }
 

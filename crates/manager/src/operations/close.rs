@@ -28,10 +28,7 @@ impl Operation<'_> {
         }
         self.set_modified(&mut inode, asked.modified);
         self.draft.put(keys::inode(asked.file), &inode)?;
-        match writers.is_empty() {
-            true => self.draft.delete(key),
-            false => self.draft.put(key, &Writers(writers))?,
-        }
+        self.draft.put_unless(writers.is_empty(), key, &Writers(writers))?;
         Ok(inode.entry(asked.file))
     }
 }

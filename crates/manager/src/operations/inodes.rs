@@ -71,7 +71,7 @@ impl Operation<'_> {
                     due: self.now.wall.after(self.settings.life),
                     pending: layout.components(),
                 };
-                self.draft.put(keys::orders(*file), &orders)?;
+                self.draft.put(keys::removals(*file), &orders)?;
                 self.draft.delete(keys::writers(*file));
                 self.draft.delete(keys::to_scrub(*file));
             }

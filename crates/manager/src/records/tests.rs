@@ -54,7 +54,8 @@ fn keys_have_the_bytes_that_are_written_down() {
         (keys::behind_remembered(9), "52000000000000000a"),
         (keys::writers(FILE), "570000000000000102"),
         (keys::to_scrub(FILE), "530000000000000102"),
-        (keys::orders(FILE), "4f0000000000000102"),
+        (keys::fences(FILE), "460000000000000102"),
+        (keys::removals(FILE), "4f0000000000000102"),
         (keys::node(3), "4e0000000000000003"),
         (keys::target(TargetId(3)), "4700000000000000000000000000000003"),
     ];

@@ -161,10 +161,10 @@ fn damage(stage: &mut Stage, key: Vec<u8>) {
 #[test]
 fn what_could_not_be_committed_is_not_thought_to_be() {
     let mut stage = Stage::new();
-    damage(&mut stage, keys::orders(FileId(7)));
+    damage(&mut stage, keys::removals(FileId(7)));
     let before = map(&mut stage);
     let object = crate::records::object(1, FileId(7), 0);
-    let carried_out = vec![Order { object, version: 2, remove: false }];
+    let carried_out = vec![Order { object, version: 2, remove: true }];
     let target = TargetReport { carried_out, ..healthy(targets_of(1)[0]) };
     let moved = Report { address: "elsewhere:1".into(), ..of(1, vec![target, healthy(targets_of(1)[1])]) };
     assert_eq!(stage.report(&moved).unwrap_err().kind, Kind::Damaged);
