@@ -99,7 +99,8 @@ impl Manager {
             }
         }
         if round.is_empty() {
-            self.seen.retain(|_, seen| now.moment.since(*seen) <= timeout);
+            // Whoever became late within this round is looked at in the next one, and must be known to be late then.
+            self.seen.retain(|_, seen| now.moment.since(*seen) <= 2 * timeout);
         }
         self.rounds.writers = round;
         Ok(())
