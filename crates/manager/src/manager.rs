@@ -19,6 +19,7 @@ use crate::records::{
 use crate::remembered;
 use forebay_env::Random;
 use forebay_model::{Bytes, Error, Kind, Moment, Result, Timestamp};
+use forebay_wire::capability::LONGEST_LIFE;
 use forebay_wire::control::access::{Hidden, IssuedKey, ROOT_USER};
 use forebay_wire::control::names::{Attributes, FileId, FileKind};
 use forebay_wire::control::volumes::{Policy, Quota};
@@ -31,8 +32,6 @@ use std::time::Duration;
 const FIRST_VOLUME: u64 = 1;
 /// What people call root.
 const ROOT_NAME: &str = "root";
-/// The longest life of a capability.
-const LONGEST_LIFE: Duration = Duration::from_secs(300);
 
 /// Both times: the wall's is data, the monotonic one decides who is late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -269,11 +268,11 @@ impl Manager {
         if self.view.take().is_none() {
             return Err(closed());
         }
-        let outcomes = self.engine.commit(&transactions)?;
+        let outcomes = self.engine.commit(&transactions).map_err(|cause| unknown(&cause))?;
         if outcomes.contains(&Outcome::Refused) {
             return Err(superseded());
         }
-        self.view = Some(Recent::new(self.engine.snapshot()?));
+        self.view = Some(Recent::new(self.engine.snapshot().map_err(|cause| unknown(&cause))?));
         Ok(())
     }
 
@@ -297,6 +296,14 @@ fn is_ours(error: &Error) -> bool {
 
 fn closed() -> Error {
     Error::disconnected("this manager could not commit, or another one has taken over; ask again when one is open")
+}
+
+/// A commit ended in an error: what the engine's kind says to do is for whoever opens it, and not for whoever asked, since
+/// that may have been done.
+fn unknown(cause: &Error) -> Error {
+    Error::disconnected(format!(
+        "the manager could not commit, and it is not known whether this was done: {cause}; ask again when another one is open"
+    ))
 }
 
 fn superseded() -> Error {
