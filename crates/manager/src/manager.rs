@@ -119,8 +119,7 @@ impl Manager {
             version: 1,
         };
         let root = Inode { parent: FileId::ROOT, attributes, written: false };
-        let quota = Quota::default();
-        let volume = VolumeRecord { root: FileId::ROOT, quota, policy, bytes: Bytes(0), files: 1, over_since: None };
+        let volume = VolumeRecord::fresh(FileId::ROOT, Quota::default(), policy);
         let user = UserRecord { name: ROOT_NAME.to_string(), groups: vec![0], keys: vec![key] };
         let issued = KeyRecord { user: ROOT_USER, secret, label: "made with the cluster".to_string(), issued: now };
         let put = |key: Vec<u8>, value: Result<Vec<u8>>| Ok(Write { key, value: Some(value?) });

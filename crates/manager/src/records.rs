@@ -74,7 +74,9 @@ pub(crate) struct VolumeRecord {
     pub(crate) policy: Policy,
     pub(crate) bytes: Bytes,
     pub(crate) files: u64,
-    pub(crate) over_since: Option<Timestamp>,
+    /// Since when the soft bound of bytes is passed, and that of files.
+    pub(crate) bytes_over_since: Option<Timestamp>,
+    pub(crate) files_over_since: Option<Timestamp>,
 }
 
 /// A user.
@@ -198,9 +200,16 @@ impl Inode {
 }
 
 impl VolumeRecord {
+    /// A volume with nothing in it but its root.
+    pub(crate) fn fresh(root: FileId, quota: Quota, policy: Policy) -> VolumeRecord {
+        let (bytes_over_since, files_over_since) = (None, None);
+        VolumeRecord { root, quota, policy, bytes: Bytes(0), files: 1, bytes_over_since, files_over_since }
+    }
+
     /// As it is told.
     pub(crate) fn volume(&self, volume: u64) -> Volume {
-        let VolumeRecord { root, quota, policy, bytes, files, over_since } = *self;
+        let VolumeRecord { root, quota, policy, bytes, files, bytes_over_since, files_over_since } = *self;
+        let over_since = [bytes_over_since, files_over_since].into_iter().flatten().min();
         Volume { volume, root, quota, policy, bytes, files, over_since }
     }
 }

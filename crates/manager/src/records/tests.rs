@@ -98,10 +98,10 @@ fn values_of_names_have_the_bytes_that_are_written_down() {
     is(Layout { striping: one, targets: vec![] }, "010102802001010100");
     let quota = Quota { soft_bytes: None, hard_bytes: Some(Bytes(5)), soft_files: Some(6), hard_files: None };
     let policy = Policy { raid: Raid::Zero, unit: Bytes::kib(4), targets: 10 };
-    let over_since = Some(Timestamp(1));
+    let (bytes_over_since, files_over_since) = (Some(Timestamp(1)), None);
     is(
-        VolumeRecord { root: FILE, quota, policy, bytes: Bytes(9), files: 2, over_since },
-        "0182020001050106000080200a09020102",
+        VolumeRecord { root: FILE, quota, policy, bytes: Bytes(9), files: 2, bytes_over_since, files_over_since },
+        "0182020001050106000080200a0902010200",
     );
     is(Writers(vec![Writer { client: 4, user: 5, since: Timestamp(3) }]), "0101040506");
     is(ToScrub { since: Timestamp(3) }, "0106");
