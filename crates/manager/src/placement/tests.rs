@@ -37,10 +37,18 @@ fn no_two_components_are_on_one_target_and_nodes_share_columns_and_a_group_as_ev
         }
         let most = of_nodes.values().max().unwrap();
         assert_eq!(*most, in_group.div_ceil(nodes as usize), "{of_nodes:?} of {in_group}");
-        let copies = raid.copies() as usize;
-        for column in layout.targets[..in_group].chunks(copies) {
-            let different: BTreeSet<u64> = column.iter().map(|target| target.0 as u64 % nodes).collect();
-            assert_eq!(different.len(), copies.min(nodes as usize), "copies on {different:?} of {nodes} nodes");
+        // In every group, a node has another copy of a column only if all that have something left have as many.
+        let mut left: BTreeMap<u64, u64> = (0..nodes).map(|node| (node, of_each)).collect();
+        for column in layout.targets.chunks(raid.copies() as usize) {
+            let mut has: BTreeMap<u64, u32> = BTreeMap::new();
+            for target in column {
+                let node = target.0 as u64 % nodes;
+                let of = |node: &u64| has.get(node).copied().unwrap_or(0);
+                let fewest = left.iter().filter(|(_, left)| **left > 0).map(|(node, _)| of(node)).min();
+                assert_eq!(fewest, Some(of(&node)), "{column:?} of {nodes} nodes");
+                *has.entry(node).or_default() += 1;
+                *left.get_mut(&node).unwrap() -= 1;
+            }
         }
     });
 }
