@@ -6,6 +6,7 @@
 
 mod background;
 mod link;
+mod numbers;
 mod request;
 mod retry;
 
@@ -16,10 +17,10 @@ use forebay_model::Result;
 use forebay_wire::control::cluster::{Report, Reported};
 use forebay_wire::control::{Call, Change, Question, Reply};
 use link::Link;
+use numbers::Numbers;
 use request::Request;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -68,7 +69,7 @@ pub struct ControlClient {
 struct Shared {
     asking: Arc<Asking>,
     background: Background,
-    sequence: AtomicU64,
+    numbers: Numbers,
 }
 
 /// What a request needs while it is under way.
@@ -87,8 +88,8 @@ impl ControlClient {
         let link = Link::new(address, key, client, options.tls.as_ref())?;
         let asking = Arc::new(Asking { link, patience: options.patience, room: Semaphore::new(options.at_once) });
         let background = Background::start()?;
-        let sequence = AtomicU64::new(options.sequence);
-        let shared = Arc::new(Shared { asking: asking.clone(), background, sequence });
+        let numbers = Numbers::from(options.sequence);
+        let shared = Arc::new(Shared { asking: asking.clone(), background, numbers });
         shared.background.run(async move { retry::connected(&asking).await }).await?;
         Ok(ControlClient { shared })
     }
@@ -98,10 +99,11 @@ impl ControlClient {
         self.ask_for(call).await
     }
 
-    /// Asks for a change under the next number of this client.
+    /// Asks for a change under the next number of this client, as soon as that cannot make the number of another one too low
+    /// that is still asked for.
     pub async fn change(&self, change: Change) -> Result<Reply> {
-        let sequence = self.shared.sequence.fetch_add(1, Ordering::Relaxed);
-        self.call(Call { sequence, change }).await
+        let number = self.shared.numbers.next().await;
+        self.call(Call { sequence: number.sequence(), change }).await
     }
 
     /// Asks a question.

@@ -4,6 +4,7 @@
 //! A message of a session is read only if its connection has that session. When all connections are taken, the one that
 //! is there longest without a session makes room.
 
+mod bounded;
 mod connection;
 mod gate;
 mod incoming;
@@ -18,10 +19,11 @@ use crate::proto::control_server::ControlServer as ControlRoutes;
 use crate::runtime::runtime;
 use crate::tls::{ServerTls, causes, is_loopback};
 use crate::{MOST_GREETING, MOST_MESSAGE};
+use bounded::Bounded;
 use connection::Connections;
 use forebay_env::real::thread::{self, JoinHandle};
 use forebay_model::{Error, Result};
-use gate::{GreetingGate, SessionGate};
+use gate::{Room, SessionGate, Sorted};
 use services::{Access, Control};
 use std::future::Future;
 use std::io::ErrorKind;
@@ -39,8 +41,8 @@ use tonic_health::server::HealthReporter;
 
 /// How long a peer may be silent before it is asked whether it is there, and how long it has to answer that.
 const SILENCE: Duration = Duration::from_secs(20);
-/// The most requests of one connection that wait for their turn with HTTP.
-const MOST_STREAMS: u32 = 256;
+/// The most requests of one connection that are under way: it is not to take all the room of all. More wait on its side.
+const MOST_STREAMS: u32 = 64;
 /// The most bytes of a request's metadata.
 const MOST_METADATA: u32 = 16 << 10;
 /// What health is asked about, beside all of the server.
@@ -53,12 +55,16 @@ pub struct Limits {
     pub connections: usize,
     /// Requests of sessions that are under way; one more is answered with [`forebay_model::Kind::Busy`].
     pub requests: usize,
-    /// Greetings that are under way, likewise.
+    /// Reports of nodes that are under way, likewise.
+    pub reports: usize,
+    /// Greetings that are under way, likewise; and as many of what else strangers may ask, of health and reflection.
     pub greetings: usize,
     /// A session ends when nothing was asked for so long.
     pub idle: Duration,
-    /// How long an answer may take.
+    /// How long an answer may take; one that comes in parts ends then.
     pub answer: Duration,
+    /// How long a greeting may take, with the time in which its message comes.
+    pub greeting: Duration,
     /// How long what is under way may go on when the server stops.
     pub grace: Duration,
 }
@@ -68,9 +74,11 @@ impl Default for Limits {
         Limits {
             connections: 1024,
             requests: 256,
+            reports: 64,
             greetings: 64,
             idle: Duration::from_secs(600),
             answer: Duration::from_secs(60),
+            greeting: Duration::from_secs(5),
             grace: Duration::from_secs(5),
         }
     }
@@ -113,7 +121,7 @@ impl<P: Send + Sync + 'static> ControlServer<P> {
     where
         H: Handler<Principal = P>,
     {
-        let connections = Arc::new(Connections::new(options.limits.connections));
+        let connections = Arc::new(Connections::new(options.limits.connections, options.limits.idle));
         let sessions = Sessions::new(connections.clone());
         let (until, watched) = watch::channel(Until::Ever);
         let (end, ended) = oneshot::channel();
@@ -189,7 +197,6 @@ fn prepare(address: &str, options: &ServerOptions) -> Result<Prepared> {
     }
     let runtime = runtime()?;
     let mut server = Server::builder()
-        .timeout(options.limits.answer)
         .max_concurrent_streams(MOST_STREAMS)
         .http2_max_header_list_size(MOST_METADATA)
         .http2_keepalive_interval(Some(SILENCE))
@@ -263,10 +270,16 @@ impl<H: Handler> Serving<H> {
         let control = ControlRoutes::new(Control { handler: self.handler.clone() })
             .max_decoding_message_size(MOST_MESSAGE)
             .max_encoding_message_size(MOST_MESSAGE);
-        let routes = Routes::new(health_service)
-            .add_service(reflection)
-            .add_service(InterceptedService::new(access, GreetingGate::new(self.limits.greetings)))
-            .add_service(InterceptedService::new(control, SessionGate::<H::Principal>::new(&self.limits)));
+        let control = InterceptedService::new(control, SessionGate::<H::Principal>::new(&self.limits));
+        let Limits { greetings, answer, greeting, .. } = self.limits;
+        // Whoever asks how the server is does not keep others from greeting it.
+        let (room, greetings) = (Room::of(greetings), Room::of(greetings));
+        let health_service = health_service.max_decoding_message_size(MOST_GREETING);
+        let reflection = reflection.max_decoding_message_size(MOST_GREETING);
+        let routes = Routes::new(Bounded::within(health_service, &room, answer))
+            .add_service(Bounded::within(reflection, &room, answer))
+            .add_service(Bounded::within(access, &greetings, greeting))
+            .add_service(Bounded::of(Sorted(control), answer));
         (health, routes)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Always: what is durable of it is changed by effects of drafts alone, which come with the writes that say the same.
 
-use crate::draft::View;
+use crate::draft::{Draft, View};
 use crate::engine::Snapshot;
 use crate::keys;
 use crate::records::{Epochs, Meta, NodeRecord, TargetRecord, decode};
@@ -25,8 +25,15 @@ pub(crate) struct NodeNow {
     pub(crate) record: NodeRecord,
     /// `None` since the manager was opened.
     pub(crate) reported: Option<Moment>,
-    /// Up to where it was told what is to be done.
-    pub(crate) told_up_to: Vec<u8>,
+    /// Up to where it was told what is to be fenced, and what to be removed.
+    pub(crate) told_up_to: ToldUpTo,
+}
+
+/// Keys from which on a node is told with its next report; empty: from the first.
+#[derive(Default)]
+pub(crate) struct ToldUpTo {
+    pub(crate) fences: Vec<u8>,
+    pub(crate) removals: Vec<u8>,
 }
 
 /// A target, and how it was reported.
@@ -37,6 +44,9 @@ pub(crate) struct TargetNow {
     /// The epoch and the version of its key that it has heard of, or hears of with the answer to its first report; `None`
     /// since the manager was opened.
     pub(crate) heard: Option<(u64, u32)>,
+    /// Whether its node serves it, as that said last: not if it reported without it, or with what was refused. Since the
+    /// manager was opened, until it reports, a node has what it had.
+    pub(crate) is_served: bool,
 }
 
 /// What a draft changes in memory.
@@ -75,20 +85,26 @@ impl Cluster {
             Effect::Epochs(epochs) => self.epochs = epochs,
             Effect::Node(node, None) => drop(self.nodes.remove(&node)),
             Effect::Node(node, Some(record)) => {
-                let fresh = NodeNow { record: record.clone(), reported: None, told_up_to: Vec::new() };
+                let fresh = NodeNow { record: record.clone(), reported: None, told_up_to: ToldUpTo::default() };
                 self.nodes.entry(node).or_insert(fresh).record = record;
             }
             Effect::Target(target, record) => {
-                let fresh = TargetNow { record: record.clone(), free: record.free, load: 0, heard: None };
+                let fresh =
+                    TargetNow { record: record.clone(), free: record.free, load: 0, heard: None, is_served: true };
                 self.targets.entry(target).or_insert(fresh).record = record;
             }
         }
     }
 
+    /// Has a draft say that the map is another one now.
+    pub(crate) fn raise_epoch(&self, draft: &mut Draft<'_>) -> Result<()> {
+        set_epochs(draft, Epochs { epoch: self.epochs.epoch + 1, ..self.epochs })
+    }
+
     /// Whether new things may be put on a target.
     pub(crate) fn is_open(&self, target: &TargetNow) -> bool {
         let is_up = self.nodes.get(&target.record.node).is_some_and(|node| node.record.up);
-        is_up && target.record.state == TargetState::Up
+        is_up && target.is_served && target.record.state == TargetState::Up
     }
 
     /// The newest version of a target's key.
@@ -142,4 +158,11 @@ impl Cluster {
             targets: targets.collect(),
         }
     }
+}
+
+/// Has a draft say which epochs there are.
+pub(crate) fn set_epochs(draft: &mut Draft<'_>, epochs: Epochs) -> Result<()> {
+    draft.put(keys::EPOCHS.to_vec(), &epochs)?;
+    draft.effect(Effect::Epochs(epochs));
+    Ok(())
 }

@@ -1,7 +1,8 @@
 //! Where others reach a manager: a loop that takes what is asked, in any order from anybody, and has it done.
 //!
 //! Changes that wait together become one commit, so that what each of them costs is its share of one wait for the device.
-//! What is asked and reported is answered between two commits. The loop ends when it is told to, or when the manager
+//! What is asked and reported is answered between two commits. Always: a round takes a bounded number of errands, so that
+//! neither changes nor what time alone changes wait for an end of the questions. The loop ends when it is told to, or when the manager
 //! may not be asked any more: then whoever runs it opens another one.
 
 use crate::manager::{Asked, Manager, Now};
@@ -16,7 +17,7 @@ use forebay_wire::control::{Call, Question, Reply};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The most changes of one commit.
+/// The most that is taken in one round, and so the most changes of one commit.
 const MOST_TOGETHER: usize = 256;
 /// How often it is looked at what time alone changes.
 const TICK: Duration = Duration::from_secs(1);
@@ -110,7 +111,9 @@ pub async fn serve(manager: &mut Manager, clock: Rc<dyn Clock>, errands: &mut Re
     let mut changes: Vec<(Asked, Inlet<Result<Reply>>)> = Vec::new();
     while let Some(first) = errands.receive().await {
         let mut next = Some(first);
+        let mut taken = 0;
         while let Some(errand) = next.take() {
+            taken += 1;
             let now = Now { wall: clock.wall(), moment: clock.now() };
             match errand {
                 Errand::Change(asked, answer) => changes.push((asked, answer)),
@@ -123,7 +126,7 @@ pub async fn serve(manager: &mut Manager, clock: Rc<dyn Clock>, errands: &mut Re
                 Errand::Tick => {}
                 Errand::End => ends = true,
             }
-            if changes.len() < MOST_TOGETHER {
+            if taken < MOST_TOGETHER {
                 next = errands.receive_now();
             }
         }
@@ -167,3 +170,6 @@ pub fn refuse_all(errands: &mut Receiver<Errand>) -> bool {
 async fn tell<T>(answer: Inlet<T>, result: T) {
     answer.send(result, 0).await;
 }
+
+#[cfg(test)]
+mod tests;

@@ -140,6 +140,15 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
+    /// Puts a list under a key; one that is empty is not kept.
+    pub(crate) fn put_unless(&mut self, is_empty: bool, key: Vec<u8>, value: &impl Serialize) -> Result<()> {
+        match is_empty {
+            true => self.delete(key),
+            false => self.put(key, value)?,
+        }
+        Ok(())
+    }
+
     /// Deletes what is under a key, if anything is.
     pub(crate) fn delete(&mut self, key: Vec<u8>) {
         self.writes.insert(key, None);

@@ -13,6 +13,7 @@ pub(crate) use self::recent::Recent;
 pub use self::redb::Redb;
 
 use forebay_model::{Error, Result};
+use std::fmt;
 
 /// The most conditions, puts and deletes of a transaction.
 pub const MOST_OPERATIONS: usize = 128;
@@ -20,7 +21,7 @@ pub const MOST_OPERATIONS: usize = 128;
 pub const MOST_BYTES: usize = 1 << 20;
 
 /// What has to hold for a transaction to take effect.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Condition {
     /// There is nothing under the key.
     Absent(Vec<u8>),
@@ -29,7 +30,7 @@ pub enum Condition {
 }
 
 /// What a transaction does to a key: puts a value, or deletes what is there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Write {
     /// The key.
     pub key: Vec<u8>,
@@ -106,6 +107,28 @@ impl Write {
     /// The bytes of its key and value.
     pub fn bytes(&self) -> usize {
         self.key.len() + self.value.as_ref().map_or(0, Vec::len)
+    }
+}
+
+/// Values may be secret, and are in no message.
+impl fmt::Debug for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = self.key().escape_ascii();
+        match self {
+            Condition::Absent(_) => write!(f, "Absent({key})"),
+            Condition::Is(_, value) => write!(f, "Is({key}, {} bytes)", value.len()),
+        }
+    }
+}
+
+/// Likewise.
+impl fmt::Debug for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = self.key.escape_ascii();
+        match &self.value {
+            Some(value) => write!(f, "Put({key}, {} bytes)", value.len()),
+            None => write!(f, "Delete({key})"),
+        }
     }
 }
 

@@ -61,7 +61,7 @@ impl Manager {
         place::require_file(&found)?;
         if write {
             let writers: Option<Writers> = view.read(&keys::writers(file))?;
-            let is_open = |Writers(writers): &Writers| writers.iter().any(|writer| writer.client == by.client);
+            let is_open = |Writers(writers): &Writers| writers.iter().any(|writer| writer.is(by));
             if !writers.as_ref().is_some_and(is_open) {
                 return Err(Error::stale(format!(
                     "client {:x} does not have {file} open to write any more; open it again",

@@ -30,7 +30,7 @@ fn somebody(chance: &Chance) -> Principal {
         3 => (6, vec![60, 50], 3),
         _ => (5, vec![50], 4),
     };
-    Principal { user, groups, client }
+    Principal { user, groups, client, key: None }
 }
 
 fn path(chance: &Chance) -> String {
@@ -252,7 +252,7 @@ fn live(chance: &Chance, batches: u64) -> Tally {
         if crashes {
             stage.engine.crash_at(0, chance.below(8) as usize);
             for answer in stage.manager.apply(stage.now, &asked) {
-                assert_eq!(answer.unwrap_err().kind, Kind::Device);
+                assert_eq!(answer.unwrap_err().kind, Kind::Disconnected);
             }
             stage.restart();
             let found = seen(&mut stage, chance);

@@ -13,6 +13,11 @@ pub(crate) const EPOCHS: &[u8] = b"E";
 /// The numbers that are given next: [`crate::records::Next`].
 pub(crate) const NEXT: &[u8] = b"X";
 
+/// What [`fences`] begins with.
+pub(crate) const FENCES: u8 = b'F';
+/// What [`removals`] begins with.
+pub(crate) const REMOVALS: u8 = b'O';
+
 /// A file or directory: [`crate::records::Inode`].
 pub(crate) fn inode(file: FileId) -> Vec<u8> {
     numbered(b'I', file.0)
@@ -86,9 +91,14 @@ pub(crate) fn to_scrub(file: FileId) -> Vec<u8> {
     numbered(b'S', file.0)
 }
 
-/// What targets have to do with the objects of a file: [`crate::records::Orders`].
-pub(crate) fn orders(file: FileId) -> Vec<u8> {
-    numbered(b'O', file.0)
+/// The version that the objects of a file have to have: [`crate::records::Orders`].
+pub(crate) fn fences(file: FileId) -> Vec<u8> {
+    numbered(FENCES, file.0)
+}
+
+/// The objects of a file that was removed: [`crate::records::Orders`].
+pub(crate) fn removals(file: FileId) -> Vec<u8> {
+    numbered(REMOVALS, file.0)
 }
 
 /// A node: [`crate::records::NodeRecord`].

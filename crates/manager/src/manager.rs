@@ -4,6 +4,7 @@
 //! condition that the term is still its own. After a commit that failed it is unknown what is there, so this manager
 //! refuses everything from then on, and another one has to be opened.
 
+use crate::authenticate::standing;
 use crate::chance;
 use crate::cluster::{Cluster, Effect};
 use crate::draft::{Batch, Draft, View};
@@ -18,6 +19,7 @@ use crate::records::{
 use crate::remembered;
 use forebay_env::Random;
 use forebay_model::{Bytes, Error, Kind, Moment, Result, Timestamp};
+use forebay_wire::capability::LONGEST_LIFE;
 use forebay_wire::control::access::{Hidden, IssuedKey, ROOT_USER};
 use forebay_wire::control::names::{Attributes, FileId, FileKind};
 use forebay_wire::control::volumes::{Policy, Quota};
@@ -30,8 +32,6 @@ use std::time::Duration;
 const FIRST_VOLUME: u64 = 1;
 /// What people call root.
 const ROOT_NAME: &str = "root";
-/// The longest life of a capability.
-const LONGEST_LIFE: Duration = Duration::from_secs(300);
 
 /// Both times: the wall's is data, the monotonic one decides who is late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,8 +119,7 @@ impl Manager {
             version: 1,
         };
         let root = Inode { parent: FileId::ROOT, attributes, written: false };
-        let quota = Quota::default();
-        let volume = VolumeRecord { root: FileId::ROOT, quota, policy, bytes: Bytes(0), files: 1, over_since: None };
+        let volume = VolumeRecord::fresh(FileId::ROOT, Quota::default(), policy);
         let user = UserRecord { name: ROOT_NAME.to_string(), groups: vec![0], keys: vec![key] };
         let issued = KeyRecord { user: ROOT_USER, secret, label: "made with the cluster".to_string(), issued: now };
         let put = |key: Vec<u8>, value: Result<Vec<u8>>| Ok(Write { key, value: Some(value?) });
@@ -194,10 +193,10 @@ impl Manager {
     /// One change of a batch: its answer, and what it does if that is new.
     fn one(&mut self, batch: &mut Batch, now: Now, asked: &Asked) -> Result<Answer> {
         let Asked { by, call } = asked;
-        self.seen.insert(by.client, now.moment);
         let view = self.view.as_ref().ok_or_else(closed)?;
         let mut draft = Draft::new(view, batch);
-        remembered::require_own(&draft, by)?;
+        let by = &*standing(&draft, by)?;
+        self.seen.insert(by.client, now.moment);
         let hash = remembered::hash(&call.change)?;
         if let Some(answer) = remembered::find(&draft, by.client, call.sequence, &hash)? {
             return Ok(answer);
@@ -225,7 +224,10 @@ impl Manager {
         match answer {
             Answer::Reply(reply) => Ok(reply),
             Answer::Error(error) => Err(error),
-            Answer::Opened(file) => self.grant(now, by, file, true).map(Reply::Grant),
+            Answer::Opened(file) => {
+                let by = standing(&self.view()?, by)?;
+                self.grant(now, &by, file, true).map(Reply::Grant)
+            }
         }
     }
 
@@ -265,11 +267,11 @@ impl Manager {
         if self.view.take().is_none() {
             return Err(closed());
         }
-        let outcomes = self.engine.commit(&transactions)?;
+        let outcomes = self.engine.commit(&transactions).map_err(|cause| unknown(&cause))?;
         if outcomes.contains(&Outcome::Refused) {
             return Err(superseded());
         }
-        self.view = Some(Recent::new(self.engine.snapshot()?));
+        self.view = Some(Recent::new(self.engine.snapshot().map_err(|cause| unknown(&cause))?));
         Ok(())
     }
 
@@ -293,6 +295,14 @@ fn is_ours(error: &Error) -> bool {
 
 fn closed() -> Error {
     Error::disconnected("this manager could not commit, or another one has taken over; ask again when one is open")
+}
+
+/// A commit ended in an error: what the engine's kind says to do is for whoever opens it, and not for whoever asked, since
+/// that may have been done.
+fn unknown(cause: &Error) -> Error {
+    Error::disconnected(format!(
+        "the manager could not commit, and it is not known whether this was done: {cause}; ask again when another one is open"
+    ))
 }
 
 fn superseded() -> Error {

@@ -20,12 +20,11 @@ mod volumes;
 
 pub(crate) use scrub::left;
 
-use crate::cluster::{Cluster, Effect};
+use crate::cluster::Cluster;
 use crate::draft::Draft;
-use crate::keys;
 use crate::manager::{Now, Settings};
 use crate::principal::Principal;
-use crate::records::{Answer, Epochs};
+use crate::records::Answer;
 use forebay_env::Random;
 use forebay_model::Result;
 use forebay_wire::control::{Change, Reply};
@@ -71,17 +70,5 @@ impl Operation<'_> {
             Change::RollKeys(asked) => self.roll_keys(asked).map(done),
             Change::Fence(asked) => self.fence(asked).map(done),
         }
-    }
-
-    /// The map is another one now.
-    fn raise_epoch(&mut self) -> Result<()> {
-        let epochs = Epochs { epoch: self.cluster.epochs.epoch + 1, ..self.cluster.epochs };
-        self.set_epochs(epochs)
-    }
-
-    fn set_epochs(&mut self, epochs: Epochs) -> Result<()> {
-        self.draft.put(keys::EPOCHS.to_vec(), &epochs)?;
-        self.draft.effect(Effect::Epochs(epochs));
-        Ok(())
     }
 }

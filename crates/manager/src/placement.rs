@@ -1,8 +1,8 @@
 //! On which targets a new file lies.
 //!
 //! Each component is put on a target by chance, in proportion to the space that is free there and to how idle it is: so
-//! targets fill up together, and a new one is not overrun. Always: no two components of a file are on one target; within
-//! a parity group, no node has a second component while another one could take a first.
+//! targets fill up together, and a new one is not overrun. Always: no two components of a file are on one target; no node
+//! has a second copy of a column while another one could take a first, and of a parity group it is so with components.
 
 use crate::cluster::Cluster;
 use crate::records::Layout;
@@ -94,25 +94,38 @@ pub(crate) fn choose(policy: &Policy, candidates: Vec<Candidate>, random: &dyn R
         )));
     }
     let striping = Striping::over(policy.raid, policy.unit, wanted)?;
-    let in_group = (striping.width() * striping.raid().copies()) as usize;
+    let copies = striping.raid().copies() as usize;
+    let in_group = striping.width() as usize * copies;
     let mut targets = Vec::with_capacity(striping.components() as usize);
-    let mut of_nodes = BTreeMap::new();
+    let mut of_nodes: BTreeMap<u64, Has> = BTreeMap::new();
     for component in 0..striping.components() as usize {
         if component % in_group == 0 {
             of_nodes.clear();
+        } else if component % copies == 0 {
+            // The copies of a column follow one another.
+            of_nodes.values_mut().for_each(|has| has.of_column = 0);
         }
         let at = draw(&left, &of_nodes, random);
         let chosen = left.swap_remove(at);
-        *of_nodes.entry(chosen.node).or_insert(0) += 1;
+        let has = of_nodes.entry(chosen.node).or_default();
+        has.of_column += 1;
+        has.of_group += 1;
         targets.push(chosen.target);
     }
     Ok(Layout { striping, targets })
 }
 
-/// One of `left`, by weight, of those whose nodes have the fewest components of the group.
-fn draw(left: &[Candidate], of_nodes: &BTreeMap<u64, u32>, random: &dyn Random) -> usize {
-    let has = |candidate: &Candidate| of_nodes.get(&candidate.node).copied().unwrap_or(0);
-    let fewest = left.iter().map(has).min().unwrap_or(0);
+/// What a node has already. Copies of one column count before all else: a node that dies is not to take all of them along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+struct Has {
+    of_column: u32,
+    of_group: u32,
+}
+
+/// One of `left`, by weight, of those whose nodes have the fewest copies of the column and components of the group.
+fn draw(left: &[Candidate], of_nodes: &BTreeMap<u64, Has>, random: &dyn Random) -> usize {
+    let has = |candidate: &Candidate| of_nodes.get(&candidate.node).copied().unwrap_or_default();
+    let fewest = left.iter().map(has).min().unwrap_or_default();
     let fit = || left.iter().enumerate().filter(|(_, candidate)| has(candidate) == fewest);
     let sum: u64 = fit().map(|(_, candidate)| candidate.weight()).sum();
     let mut at = random.below(sum.max(1));

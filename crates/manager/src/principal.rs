@@ -14,6 +14,8 @@ pub struct Principal {
     pub groups: Vec<u32>,
     /// The client program.
     pub client: u64,
+    /// The access key that proved it. None was taken for whoever is in the manager's own process, who is whom it says.
+    pub key: Option<u64>,
 }
 
 /// What may be done with a file or directory, as the three bits of a mode.
@@ -37,7 +39,7 @@ const STICKY: u32 = 0o1000;
 impl Principal {
     /// Root, as this client.
     pub fn root(client: u64) -> Principal {
-        Principal { user: ROOT_USER, groups: vec![0], client }
+        Principal { user: ROOT_USER, groups: vec![0], client, key: None }
     }
 
     /// Whether everything is allowed.
@@ -64,9 +66,15 @@ impl Principal {
         Err(Error::forbidden(format!("user {} may not {doing}: only root and user {user} may", self.user)))
     }
 
-    /// The group that what it makes belongs to.
-    pub(crate) fn first_group(&self) -> u32 {
-        self.groups.first().copied().unwrap_or(self.user)
+    /// The group that what it makes belongs to. A number of a user is none of a group.
+    pub(crate) fn first_group(&self) -> Result<u32> {
+        let none = || {
+            Error::forbidden(format!(
+                "user {} is in no group, to which what it makes would belong; give it one",
+                self.user
+            ))
+        };
+        self.groups.first().copied().ok_or_else(none)
     }
 
     /// Whether the mode allows this.

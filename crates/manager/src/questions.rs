@@ -1,5 +1,6 @@
 //! What is answered without a commit: from what is committed, so that nothing is told that a crash could undo.
 
+use crate::authenticate::standing;
 use crate::draft::View;
 use crate::engine::Snapshot;
 use crate::keys;
@@ -17,6 +18,7 @@ use forebay_wire::control::{Question, Reply};
 impl Manager {
     /// Answers a question. It costs no commit.
     pub fn ask(&mut self, now: Now, by: &Principal, question: &Question) -> Result<Reply> {
+        let by = &*standing(&self.view()?, by)?;
         self.seen.insert(by.client, now.moment);
         let view = self.view()?;
         match question {

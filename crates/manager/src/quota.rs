@@ -54,11 +54,12 @@ pub(crate) fn require_bytes(draft: &Draft<'_>, now: Timestamp, volume: u64) -> R
     }
 }
 
-/// Notes since when a soft bound is passed.
+/// Notes since when each soft bound is passed: one that was passed just now has its whole grace, however long the other is.
 pub(crate) fn mark(record: &mut VolumeRecord, now: Timestamp) {
-    let over = record.quota.soft_bytes.is_some_and(|most| record.bytes > most)
-        || record.quota.soft_files.is_some_and(|most| record.files > most);
-    record.over_since = over.then(|| record.over_since.unwrap_or(now));
+    let bytes = record.quota.soft_bytes.is_some_and(|most| record.bytes > most);
+    let files = record.quota.soft_files.is_some_and(|most| record.files > most);
+    record.bytes_over_since = bytes.then(|| record.bytes_over_since.unwrap_or(now));
+    record.files_over_since = files.then(|| record.files_over_since.unwrap_or(now));
 }
 
 /// [`forebay_model::Kind::Usage`] if a soft bound is above the hard one.
@@ -77,8 +78,11 @@ pub(crate) fn check(quota: &Quota) -> Result<()> {
 /// The bounds that count now.
 fn limits(record: &VolumeRecord, now: Timestamp) -> Quota {
     let mut quota = record.quota;
-    if record.over_since.is_some_and(|since| now.since(since) > GRACE) {
+    let is_hard = |since: Option<Timestamp>| since.is_some_and(|since| now.since(since) > GRACE);
+    if is_hard(record.bytes_over_since) {
         quota.hard_bytes = quota.soft_bytes.or(quota.hard_bytes);
+    }
+    if is_hard(record.files_over_since) {
         quota.hard_files = quota.soft_files.or(quota.hard_files);
     }
     quota

@@ -1,6 +1,7 @@
 //! What is kept under the keys, and its bytes: one of the version, then postcard. A version that is newer is refused.
 //! Bytes: `docs/format/metadata.md`.
 
+use crate::principal::Principal;
 use forebay_model::layout::Striping;
 use forebay_model::{Bytes, Error, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::control::Reply;
@@ -16,7 +17,7 @@ pub(crate) const VERSION: u8 = 1;
 pub(crate) const MOST_FILES: u64 = 1 << 52;
 
 /// The cluster; written once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Meta {
     pub(crate) cluster: u128,
     pub(crate) root_key: [u8; 32],
@@ -73,7 +74,9 @@ pub(crate) struct VolumeRecord {
     pub(crate) policy: Policy,
     pub(crate) bytes: Bytes,
     pub(crate) files: u64,
-    pub(crate) over_since: Option<Timestamp>,
+    /// Since when the soft bound of bytes is passed, and that of files.
+    pub(crate) bytes_over_since: Option<Timestamp>,
+    pub(crate) files_over_since: Option<Timestamp>,
 }
 
 /// A user.
@@ -133,6 +136,8 @@ pub(crate) struct Writers(pub(crate) Vec<Writer>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Writer {
     pub(crate) client: u64,
+    /// Whose client it was: its number alone is no proof.
+    pub(crate) user: u32,
     pub(crate) since: Timestamp,
 }
 
@@ -148,7 +153,7 @@ pub(crate) struct Orders {
     pub(crate) volume: u64,
     pub(crate) version: u64,
     pub(crate) remove: bool,
-    /// Not told before: until then, capabilities for what is removed count.
+    /// A removal is not told before: until then, capabilities for what is removed count.
     pub(crate) due: Timestamp,
     /// Components of which it is not known that it was done, and where they lie.
     pub(crate) pending: Vec<(u32, TargetId)>,
@@ -175,6 +180,13 @@ pub(crate) struct TargetRecord {
     pub(crate) rolled: u32,
 }
 
+impl Writer {
+    /// Whether this is who asks.
+    pub(crate) fn is(&self, by: &Principal) -> bool {
+        (self.client, self.user) == (by.client, by.user)
+    }
+}
+
 impl Inode {
     /// As it is told.
     pub(crate) fn entry(&self, file: FileId) -> Entry {
@@ -188,9 +200,16 @@ impl Inode {
 }
 
 impl VolumeRecord {
+    /// A volume with nothing in it but its root.
+    pub(crate) fn fresh(root: FileId, quota: Quota, policy: Policy) -> VolumeRecord {
+        let (bytes_over_since, files_over_since) = (None, None);
+        VolumeRecord { root, quota, policy, bytes: Bytes(0), files: 1, bytes_over_since, files_over_since }
+    }
+
     /// As it is told.
     pub(crate) fn volume(&self, volume: u64) -> Volume {
-        let VolumeRecord { root, quota, policy, bytes, files, over_since } = *self;
+        let VolumeRecord { root, quota, policy, bytes, files, bytes_over_since, files_over_since } = *self;
+        let over_since = [bytes_over_since, files_over_since].into_iter().flatten().min();
         Volume { volume, root, quota, policy, bytes, files, over_since }
     }
 }

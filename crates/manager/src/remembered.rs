@@ -1,6 +1,6 @@
 //! What clients were answered, so that a change that is asked for again is not done again.
 //!
-//! A client has [`SLOTS`] slots, and a change is remembered in the one of its number: that bounds what is kept of a client,
+//! A client has [`REMEMBERED`] slots, and a change is remembered in the one of its number: that bounds what is kept of a client,
 //! and a number that is not remembered any more is known to be too low, because a higher one is in its slot. Always: a
 //! change is remembered in the transaction that carries it out; and no change is ever carried out twice, unless it was
 //! forgotten with its client.
@@ -10,11 +10,9 @@ use crate::keys;
 use crate::principal::Principal;
 use crate::records::{Answer, ClientRecord, Remembered};
 use forebay_model::{Error, Result, Timestamp};
-use forebay_wire::control::Change;
+use forebay_wire::control::{Change, REMEMBERED};
 use std::time::Duration;
 
-/// Slots of a client.
-pub(crate) const SLOTS: u64 = 1024;
 /// How exactly it is known when a client changed something last.
 pub(crate) const USED_EVERY: Duration = Duration::from_secs(3600);
 
@@ -75,7 +73,7 @@ pub(crate) fn remember(
 }
 
 fn slot(sequence: u64) -> u16 {
-    (sequence % SLOTS) as u16
+    (sequence % REMEMBERED) as u16
 }
 
 #[cfg(test)]

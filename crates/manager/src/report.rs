@@ -3,13 +3,15 @@
 //! Always: a target is served by one node; what does not belong to this cluster, or is an older copy of what does, is
 //! refused by itself, and the rest of the report counts. What a target has to do is said until it says that it has.
 
+use crate::authenticate::standing;
 use crate::cluster::{Effect, TargetNow};
 use crate::draft::{Batch, Draft, View};
+use crate::engine::Snapshot;
 use crate::keys;
 use crate::manager::{Manager, Now};
 use crate::principal::Principal;
-use crate::records::{Epochs, Orders, TargetRecord, component_of, decode, object};
-use forebay_model::{Error, Result, TargetId};
+use crate::records::{Orders, TargetRecord, component_of, decode, object};
+use forebay_model::{Error, Result, TargetId, Timestamp};
 use forebay_wire::control::access::Hidden;
 use forebay_wire::control::cluster::{
     MOST_ORDERS, MOST_TARGETS, Order, Report, Reported, TargetReport, TargetState, ToTarget, VersionedKey,
@@ -27,29 +29,36 @@ const FREE_PARTS: u64 = 20;
 impl Manager {
     /// Takes a report, and says what the node has to know.
     pub fn report(&mut self, now: Now, by: &Principal, report: &Report) -> Result<Reported> {
-        self.check_report(by, report)?;
+        self.check_report(&*standing(&self.view()?, by)?, report)?;
         let verdicts: Vec<Result<()>> =
             report.targets.iter().map(|target| self.check_target(report.node, target)).collect();
         let accepted = || report.targets.iter().zip(&verdicts).filter(|(_, verdict)| verdict.is_ok()).map(|(it, _)| it);
         let mut batch = self.batch();
-        self.write_down(&mut batch, report, accepted())?;
         for target in accepted() {
             for order in &target.carried_out {
                 self.carried_out(&mut batch, target.target, order)?;
             }
         }
+        // This changes what is in memory: nothing that may fail comes between that and the commit, after whose failure
+        // nobody is asked any more.
+        self.write_down(&mut batch, report, accepted())?;
         self.commit(batch)?;
         if let Some(node) = self.cluster.nodes.get_mut(&report.node) {
             node.reported = Some(now.moment);
         }
         let (epoch, rolled) = (self.cluster.epochs.epoch, self.cluster.epochs.rolled);
+        for known in self.cluster.targets.values_mut().filter(|known| known.record.node == report.node) {
+            known.is_served = false;
+        }
         for target in accepted() {
             if let Some(known) = self.cluster.targets.get_mut(&target.target) {
+                known.is_served = true;
                 known.free = target.free;
                 known.load = target.load.min(100);
-                // A target that has heard of nothing hears of it with this answer.
+                // A target that has heard of nothing hears of it with this answer; and with the answer it drops all but the
+                // newest two keys.
                 let newest = 1 + rolled + known.record.rolled;
-                let key = if target.key == 0 { newest } else { target.key };
+                let key = if target.key == 0 { newest } else { target.key.max(newest - 1) };
                 known.heard = Some((if target.epoch == 0 { epoch } else { target.epoch }, key));
             }
         }
@@ -114,14 +123,14 @@ impl Manager {
                 reported.epoch, self.cluster.epochs.epoch
             )));
         }
-        let Some(TargetNow { record, .. }) = self.cluster.targets.get(&target) else { return Ok(()) };
+        let Some(TargetNow { record, is_served, .. }) = self.cluster.targets.get(&target) else { return Ok(()) };
         let is_up = self.cluster.nodes.get(&record.node).is_some_and(|node| node.record.up);
         if record.state == TargetState::Gone {
             return Err(Error::refused(format!(
                 "target {target} was given up as gone; format it anew, as another one"
             )));
         }
-        if record.node != node && is_up {
+        if record.node != node && is_up && *is_served {
             return Err(Error::exists(format!(
                 "target {target} is served by node {:x} already; stop it there, or remove this copy",
                 record.node
@@ -179,9 +188,7 @@ impl Manager {
             draft.effect(Effect::Target(reported.target, record));
         }
         if is_other_map {
-            let epochs = Epochs { epoch: self.cluster.epochs.epoch + 1, ..self.cluster.epochs };
-            draft.put(keys::EPOCHS.to_vec(), &epochs)?;
-            draft.effect(Effect::Epochs(epochs));
+            self.cluster.raise_epoch(&mut draft)?;
         }
         let drafted = draft.ready()?;
         let effects = batch.take(drafted);
@@ -193,57 +200,31 @@ impl Manager {
     fn carried_out(&self, batch: &mut Batch, target: TargetId, order: &Order) -> Result<()> {
         let (file, component) = component_of(order.object);
         let mut draft = Draft::new(self.view()?, batch);
-        let key = keys::orders(file);
-        let Some(mut orders) = draft.read::<Orders>(&key)? else { return Ok(()) };
-        let is_this =
-            (orders.volume, orders.version, orders.remove) == (order.object.volume, order.version, order.remove);
-        let there = orders.pending.len();
-        orders.pending.retain(|pending| *pending != (component, target));
-        if !is_this || orders.pending.len() == there {
-            return Ok(());
-        }
-        match orders.pending.is_empty() {
-            true => draft.delete(key),
-            false => draft.put(key, &orders)?,
+        if order.remove {
+            struck_out(&mut draft, keys::removals(file), (component, target), |orders| is_of(orders, order))?;
+            // An object that is not there any more would be made for its fence.
+            let of_volume = |orders: &Orders| orders.volume == order.object.volume;
+            struck_out(&mut draft, keys::fences(file), (component, target), of_volume)?;
+        } else {
+            struck_out(&mut draft, keys::fences(file), (component, target), |orders| is_of(orders, order))?;
         }
         let drafted = draft.ready()?;
         batch.take(drafted);
         Ok(())
     }
 
-    /// What these targets of a node have to do: a part of it at a time, from where the last report ended.
+    /// What these targets of a node have to do: a part of it at a time, from where the last report ended. First what was
+    /// revoked: what is removed is in nobody's way.
     fn orders(&mut self, now: Now, node: u64, targets: BTreeSet<TargetId>) -> Result<BTreeMap<TargetId, Vec<Order>>> {
-        let (first, to) = keys::all(b'O');
-        let told_up_to = self.cluster.nodes.get(&node).map(|node| node.told_up_to.clone()).unwrap_or_default();
-        let from = if told_up_to.is_empty() { first } else { told_up_to };
-        let pairs = self.view()?.scan(&from, &to, LOOKED_AT)?;
-        let mut orders: BTreeMap<TargetId, Vec<Order>> = BTreeMap::new();
-        let mut count = 0;
-        let mut next = Vec::new();
-        let is_last = pairs.len() < LOOKED_AT;
-        for (key, value) in pairs {
-            if count >= MOST_ORDERS {
-                next = key;
-                break;
-            }
-            let there: Orders = decode(&key, &value)?;
-            let file = FileId(keys::number(&key));
-            for (component, target) in there.pending.iter().filter(|(_, target)| targets.contains(target)) {
-                if there.due <= now.wall {
-                    let object = object(there.volume, file, *component);
-                    let order = Order { object, version: there.version, remove: there.remove };
-                    orders.entry(*target).or_default().push(order);
-                    count += 1;
-                }
-            }
-            if !is_last {
-                next = [key.as_slice(), &[0]].concat();
-            }
+        let Some(state) = self.cluster.nodes.get_mut(&node) else { return Ok(BTreeMap::new()) };
+        let mut told_up_to = std::mem::take(&mut state.told_up_to);
+        let mut telling = Telling { now: now.wall, targets, orders: BTreeMap::new(), count: 0 };
+        telling.part(self.view()?, keys::FENCES, &mut told_up_to.fences)?;
+        telling.part(self.view()?, keys::REMOVALS, &mut told_up_to.removals)?;
+        if let Some(state) = self.cluster.nodes.get_mut(&node) {
+            state.told_up_to = told_up_to;
         }
-        if let Some(node) = self.cluster.nodes.get_mut(&node) {
-            node.told_up_to = next;
-        }
-        Ok(orders)
+        Ok(telling.orders)
     }
 
     fn keys_of(&self, target: TargetId) -> Vec<VersionedKey> {
@@ -251,6 +232,66 @@ impl Manager {
         let keys = self.cluster.keys(target, &now.record).into_iter();
         keys.map(|key| VersionedKey { version: key.version(), key: Hidden(key.to_bytes().to_vec()) }).collect()
     }
+}
+
+/// What some targets are told.
+struct Telling {
+    now: Timestamp,
+    targets: BTreeSet<TargetId>,
+    orders: BTreeMap<TargetId, Vec<Order>>,
+    count: usize,
+}
+
+impl Telling {
+    /// The next part of a list of orders, and where the one behind it begins.
+    fn part(&mut self, view: &dyn Snapshot, prefix: u8, told_up_to: &mut Vec<u8>) -> Result<()> {
+        let (first, to) = keys::all(prefix);
+        let from = if told_up_to.is_empty() { first } else { std::mem::take(told_up_to) };
+        let pairs = view.scan(&from, &to, LOOKED_AT)?;
+        let is_last = pairs.len() < LOOKED_AT;
+        for (key, value) in pairs {
+            if self.count >= MOST_ORDERS {
+                *told_up_to = key;
+                return Ok(());
+            }
+            let there: Orders = decode(&key, &value)?;
+            let file = FileId(keys::number(&key));
+            for (component, target) in there.pending.iter().filter(|(_, target)| self.targets.contains(target)) {
+                // What is revoked is due whatever the clock says.
+                if !there.remove || there.due <= self.now {
+                    let object = object(there.volume, file, *component);
+                    let order = Order { object, version: there.version, remove: there.remove };
+                    self.orders.entry(*target).or_default().push(order);
+                    self.count += 1;
+                }
+            }
+            if !is_last {
+                *told_up_to = [key.as_slice(), &[0]].concat();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes a component off the list of those that have something to do, if it is this that they have to do.
+fn struck_out(
+    draft: &mut Draft<'_>,
+    key: Vec<u8>,
+    done: (u32, TargetId),
+    is_this: impl Fn(&Orders) -> bool,
+) -> Result<()> {
+    let Some(mut orders) = draft.read::<Orders>(&key)?.filter(is_this) else { return Ok(()) };
+    let there = orders.pending.len();
+    orders.pending.retain(|pending| *pending != done);
+    if orders.pending.len() == there {
+        return Ok(());
+    }
+    draft.put_unless(orders.pending.is_empty(), key, &orders)
+}
+
+/// Whether this is one of these.
+fn is_of(orders: &Orders, order: &Order) -> bool {
+    (orders.volume, orders.version, orders.remove) == (order.object.volume, order.version, order.remove)
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(crate) fn root() -> Principal {
 
 /// A user in a group of its own number and in group 50.
 pub(crate) fn user(number: u32) -> Principal {
-    Principal { user: number, groups: vec![number, 50], client: 100 + u64::from(number) }
+    Principal { user: number, groups: vec![number, 50], client: 100 + u64::from(number), key: None }
 }
 
 /// The targets of a node.

@@ -7,7 +7,7 @@ use crate::engine::Pair;
 use crate::keys;
 use crate::manager::{Manager, Now};
 use crate::operations::left;
-use crate::records::{ClientRecord, Epochs, Orders, Writers, decode};
+use crate::records::{ClientRecord, Orders, Writers, decode};
 use crate::remembered::USED_EVERY;
 use forebay_model::{Moment, Result};
 use forebay_wire::control::cluster::TargetState;
@@ -35,7 +35,8 @@ pub struct Ticked {
 pub(crate) struct Rounds {
     writers: Vec<u8>,
     clients: Vec<u8>,
-    orders: Vec<u8>,
+    fences: Vec<u8>,
+    removals: Vec<u8>,
 }
 
 impl Manager {
@@ -43,10 +44,11 @@ impl Manager {
     pub fn tick(&mut self, now: Now) -> Result<Ticked> {
         let mut ticked = Ticked::default();
         let mut batch = self.batch();
-        self.late_nodes(&mut batch, now, &mut ticked)?;
         self.late_clients(&mut batch, now, &mut ticked)?;
         self.forget(&mut batch, now, &mut ticked)?;
         self.drop_orders(&mut batch)?;
+        // The last, as in a report: it changes what is in memory.
+        self.late_nodes(&mut batch, now, &mut ticked)?;
         self.commit(batch)?;
         Ok(ticked)
     }
@@ -67,9 +69,7 @@ impl Manager {
             record.up = false;
             draft.put(keys::node(node), &record)?;
             draft.effect(Effect::Node(node, Some(record)));
-            let epochs = Epochs { epoch: self.cluster.epochs.epoch + 1, ..self.cluster.epochs };
-            draft.put(keys::EPOCHS.to_vec(), &epochs)?;
-            draft.effect(Effect::Epochs(epochs));
+            self.cluster.raise_epoch(&mut draft)?;
             let drafted = draft.ready()?;
             let effects = batch.take(drafted);
             self.change(effects);
@@ -99,22 +99,24 @@ impl Manager {
             }
         }
         if round.is_empty() {
-            self.seen.retain(|_, seen| now.moment.since(*seen) <= timeout);
+            // Whoever became late within this round is looked at in the next one, and must be known to be late then.
+            self.seen.retain(|_, seen| now.moment.since(*seen) <= 2 * timeout);
         }
         self.rounds.writers = round;
         Ok(())
     }
 
-    /// Forgets what clients were answered that have been silent for long.
+    /// Forgets what clients were answered that have been silent for long: by the wall's clock, which may be set, and by what
+    /// was heard of them lately. One that has files open to write is heard of, or soon has none.
     fn forget(&mut self, batch: &mut Batch, now: Now, ticked: &mut Ticked) -> Result<()> {
         let kept: Duration = self.settings.remember + USED_EVERY;
         let mut round = std::mem::take(&mut self.rounds.clients);
         for (key, value) in self.page(b'C', &mut round)? {
             let record: ClientRecord = decode(&key, &value)?;
-            if now.wall.since(record.used) <= kept {
+            let client = keys::number(&key);
+            if now.wall.since(record.used) <= kept || self.seen.contains_key(&client) {
                 continue;
             }
-            let client = keys::number(&key);
             let view = self.view()?;
             let answers = view.scan(&keys::remembered(client, 0), &keys::behind_remembered(client), FORGOTTEN)?;
             let mut draft = Draft::new(view, batch);
@@ -137,8 +139,10 @@ impl Manager {
         if !self.cluster.targets.values().any(is_gone) {
             return Ok(());
         }
-        let mut round = std::mem::take(&mut self.rounds.orders);
-        for (key, value) in self.page(b'O', &mut round)? {
+        let mut rounds = (std::mem::take(&mut self.rounds.fences), std::mem::take(&mut self.rounds.removals));
+        let mut page = self.page(keys::FENCES, &mut rounds.0)?;
+        page.extend(self.page(keys::REMOVALS, &mut rounds.1)?);
+        for (key, value) in page {
             let mut orders: Orders = decode(&key, &value)?;
             let there = orders.pending.len();
             orders.pending.retain(|(_, target)| !self.cluster.targets.get(target).is_some_and(is_gone));
@@ -146,14 +150,11 @@ impl Manager {
                 continue;
             }
             let mut draft = Draft::new(self.view()?, batch);
-            match orders.pending.is_empty() {
-                true => draft.delete(key),
-                false => draft.put(key, &orders)?,
-            }
+            draft.put_unless(orders.pending.is_empty(), key, &orders)?;
             let drafted = draft.ready()?;
             batch.take(drafted);
         }
-        self.rounds.orders = round;
+        (self.rounds.fences, self.rounds.removals) = rounds;
         Ok(())
     }
 

@@ -39,6 +39,24 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Every kind, in the order of their numbers.
+    pub const ALL: [Kind; 14] = [
+        Kind::Usage,
+        Kind::Refused,
+        Kind::Missing,
+        Kind::Exists,
+        Kind::Expired,
+        Kind::Busy,
+        Kind::Full,
+        Kind::Damaged,
+        Kind::Version,
+        Kind::Device,
+        Kind::Disconnected,
+        Kind::Restarted,
+        Kind::Forbidden,
+        Kind::Stale,
+    ];
+
     /// The stable number of this kind on the wire.
     pub const fn code(self) -> u16 {
         match self {

@@ -18,11 +18,17 @@ use crate::frame::{Command, RequestId};
 use forebay_model::{Bytes, ObjectId, TargetId, Timestamp};
 use std::fmt;
 use std::ops::{BitOr, Range};
+use std::time::Duration;
 use zerocopy::little_endian::{I64, U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of a capability.
 pub const LENGTH: usize = 128;
+/// For how long one counts at most.
+pub const LONGEST_LIFE: Duration = Duration::from_secs(300);
+/// By how much the clocks of a target and of the manager may differ: one that says that it counts for longer than that and
+/// [`LONGEST_LIFE`] is refused, so that a clock that is far behind does not lengthen what was bounded.
+pub const SKEW: Duration = Duration::from_secs(60);
 /// The form that this module reads and writes.
 const VERSION: u8 = 1;
 

@@ -26,6 +26,10 @@ use names::{CreateFile, Entry, List, MakeDirectory, Page, RemoveDirectory, Remov
 use serde::{Deserialize, Serialize};
 use volumes::{CreateVolume, RemoveVolume, SetVolume, Volume};
 
+/// How many changes of a client are remembered: one for each remainder of their numbers by this. A number is too low when one
+/// that is higher by so much was used.
+pub const REMEMBERED: u64 = 1024;
+
 /// A change, and the number under which its client asks for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {

@@ -176,22 +176,11 @@ fn noise_is_never_a_frame() {
 #[test]
 fn the_kinds_of_errors_keep_their_numbers() {
     use forebay_model::{Error, Kind};
-    let kinds = [
-        Kind::Usage,
-        Kind::Refused,
-        Kind::Missing,
-        Kind::Exists,
-        Kind::Expired,
-        Kind::Busy,
-        Kind::Full,
-        Kind::Damaged,
-        Kind::Version,
-        Kind::Device,
-        Kind::Disconnected,
-        Kind::Restarted,
-    ];
-    for (number, kind) in kinds.into_iter().enumerate() {
+    for (number, kind) in Kind::ALL.into_iter().enumerate() {
+        assert_eq!(usize::from(kind.code()), number + 1, "{kind:?}");
         let bytes = postcard::to_allocvec(&Error::new(kind, "why")).expect("it fits");
         assert_eq!(bytes, [number as u8, 3, b'w', b'h', b'y'], "{kind:?}");
     }
+    let next = postcard::from_bytes::<Error>(&[Kind::ALL.len() as u8, 0]);
+    assert!(next.is_err(), "a kind is not among all of them: {next:?}");
 }

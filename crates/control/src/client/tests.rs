@@ -5,12 +5,13 @@ use crate::fake::{Asked, KEY, Keys, SECRET, Who, large_reply, never, now, questi
 use crate::{ControlServer, Limits, MOST_MESSAGE, ServerOptions, ServerTls};
 use forebay_env::real::run_network;
 use forebay_model::{Error, Kind};
+use forebay_wire::control::REMEMBERED;
 use forebay_wire::control::access::{IssueKey, RevokeKey};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc::unbounded_channel;
 
 /// On the loop of a process that talks to other machines, as clients and nodes have it.
@@ -81,28 +82,16 @@ fn what_is_asked_is_answered() {
 
 #[test]
 fn every_kind_of_error_arrives_as_it_was() {
-    let kinds = [
-        Kind::Usage,
-        Kind::Refused,
-        Kind::Missing,
-        Kind::Exists,
-        Kind::Expired,
-        Kind::Busy,
-        Kind::Full,
-        Kind::Damaged,
-        Kind::Version,
-        Kind::Device,
-        Kind::Restarted,
-        Kind::Forbidden,
-        Kind::Stale,
-    ];
+    // After that one it is asked again.
+    let kinds = || Kind::ALL.into_iter().filter(|kind| *kind != Kind::Disconnected);
     let server = serve_at("127.0.0.1:0", &Keys::new(), ServerOptions::default(), move |_, asked| {
         let Asked::Call(call) = asked else { return never() };
-        now(Err(Error::new(kinds[call.sequence as usize], "a sentence with \u{e4} and % and\na line")))
+        let kind = kinds().nth(call.sequence as usize).expect("there is one");
+        now(Err(Error::new(kind, "a sentence with \u{e4} and % and\na line")))
     });
     inside(async move {
         let client = connected(&server).await;
-        for (sequence, kind) in (0..).zip(kinds) {
+        for (sequence, kind) in (0..).zip(kinds()) {
             let answer = client.call(Call { sequence, change: revoke(1) }).await;
             assert_eq!(answer, Err(Error::new(kind, "a sentence with \u{e4} and % and\na line")));
         }
@@ -252,6 +241,39 @@ fn so_much_is_asked_at_once_and_more_waits() {
             }
         };
         assert_eq!(tokio::join!(calls, answering).0, (Ok(Reply::Done), Ok(Reply::Done)));
+    });
+}
+
+#[test]
+fn a_change_that_is_not_answered_yet_is_not_overtaken_by_so_many_that_its_number_is_too_low() {
+    let (began, mut begun) = unbounded_channel();
+    let server = serve_at("127.0.0.1:0", &Keys::new(), ServerOptions::default(), move |_, asked| {
+        let Asked::Call(Call { sequence, .. }) = asked else { return now(Ok(Reply::Done)) };
+        began.send(sequence).expect("the test goes on");
+        if sequence == 1 { never() } else { now(Ok(Reply::Done)) }
+    });
+    inside(async move {
+        let client = connected(&server).await;
+        let mut first = Box::pin(client.change(revoke(1)));
+        tokio::select! {
+            _ = &mut first => panic!("it is never answered"),
+            sequence = begun.recv() => assert_eq!(sequence, Some(1)),
+        }
+        for sequence in 2..=REMEMBERED {
+            assert_eq!(client.change(revoke(1)).await, Ok(Reply::Done));
+            assert_eq!(begun.recv().await, Some(sequence));
+        }
+        let mut next = Box::pin(client.change(revoke(1)));
+        // A question that is answered meanwhile: it had its time.
+        tokio::select! {
+            biased;
+            _ = &mut next => panic!("its number would make the first one too low"),
+            answer = client.ask(question()) => assert_eq!(answer, Ok(Reply::Done)),
+        }
+        assert!(begun.try_recv().is_err(), "it waits");
+        drop(first);
+        assert_eq!(next.await, Ok(Reply::Done));
+        assert_eq!(begun.recv().await, Some(REMEMBERED + 1));
     });
 }
 

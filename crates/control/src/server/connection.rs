@@ -76,8 +76,8 @@ impl<P> Connection<P> {
         Ok(session.by.clone())
     }
 
-    fn has_session(&self) -> bool {
-        self.lock().session.is_some()
+    fn has_session(&self, now: Moment, idle: Duration) -> bool {
+        self.lock().session.as_ref().is_some_and(|session| now.since(session.used) < idle)
     }
 }
 
@@ -85,6 +85,8 @@ impl<P> Connection<P> {
 pub(crate) struct Connections<P> {
     state: Mutex<Open<P>>,
     most: usize,
+    /// A session of which nothing was asked for so long is over, whether anybody has noticed or not.
+    idle: Duration,
 }
 
 struct Open<P> {
@@ -113,8 +115,8 @@ pub(crate) struct Place<P> {
 pub(crate) struct Mark(u64);
 
 impl<P> Connections<P> {
-    pub(crate) fn new(most: usize) -> Connections<P> {
-        Connections { state: Mutex::new(Open { connections: BTreeMap::new(), next: 0, taken_back: 0 }), most }
+    pub(crate) fn new(most: usize, idle: Duration) -> Connections<P> {
+        Connections { state: Mutex::new(Open { connections: BTreeMap::new(), next: 0, taken_back: 0 }), most, idle }
     }
 
     fn lock(&self) -> MutexGuard<'_, Open<P>> {
@@ -123,11 +125,11 @@ impl<P> Connections<P> {
 
     /// A place for one more, and what says when it has to end. If all are taken, the one that is there longest without a
     /// session ends; if each has one, there is no place.
-    pub(crate) fn join(self: &Arc<Self>) -> Option<(Place<P>, oneshot::Receiver<()>)> {
+    pub(crate) fn join(self: &Arc<Self>, now: Moment) -> Option<(Place<P>, oneshot::Receiver<()>)> {
         let mut open = self.lock();
         if open.connections.len() >= self.most {
-            let strangers = open.connections.iter().find(|(_, member)| !member.connection.has_session());
-            let longest = strangers.map(|(number, _)| *number)?;
+            let is_stranger = |member: &Member<P>| !member.connection.has_session(now, self.idle);
+            let longest = open.connections.iter().find(|(_, member)| is_stranger(member)).map(|(number, _)| *number)?;
             open.connections.remove(&longest);
         }
         let number = open.next;
@@ -171,8 +173,8 @@ impl<P> Drop for Place<P> {
     }
 }
 
-/// The sessions of a server, for whoever takes them back: what was known of a user or key when it was proven counts until
-/// then.
+/// The sessions of a server, for whoever takes them back. What a key and its user are now is looked at with each request by
+/// whoever answers it; this ends what is not to be asked at all.
 pub struct Sessions<P> {
     connections: Arc<Connections<P>>,
 }

@@ -1,6 +1,7 @@
 //! Where connections come in: each with its place among the others, and none that makes the server fail.
 
 use super::connection::{Connection, Connections, Place};
+use forebay_env::real::clock;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -28,7 +29,7 @@ pub(super) fn take<P: Send + Sync + 'static>(
             match listener.accept().await {
                 Ok((stream, _)) => {
                     // One that is dropped here is told by the kernel that the connection ended, and tries again.
-                    let Some((place, end)) = connections.join() else { continue };
+                    let Some((place, end)) = connections.join(clock::now()) else { continue };
                     // Nothing is lost without it but time.
                     let _ = stream.set_nodelay(true);
                     if sender.send(Ok(Link { stream, place, end })).await.is_err() {

@@ -26,7 +26,6 @@ pub(super) struct Access<H: Handler> {
 #[tonic::async_trait]
 impl<H: Handler> AccessService for Access<H> {
     async fn greet(&self, request: Request<proto::Hello>) -> Result<Response<proto::Challenge>, Status> {
-        // The extensions hold the room of the request, until they are dropped.
         let (_, extensions, hello) = request.into_parts();
         let hello = Hello::from_proto(hello).map_err(to_status)?;
         let challenge = self.handler.challenge().await.map_err(to_status)?;

@@ -1,13 +1,15 @@
 use super::*;
 use crate::convert::Message as _;
 use crate::fake::{Asked, KEY, Keys, SECRET, Who, never, now, question, serve, serve_at};
+use crate::handler::HandlerFuture;
 use crate::proto::access_client::AccessClient;
 use crate::proto::control_client::ControlClient;
 use crate::status::{Failure, from_status};
 use crate::{SESSION, proto};
 use forebay_model::Kind;
 use forebay_wire::control::access::{Challenge, Hello, IssueKey, Proven, proof};
-use forebay_wire::control::{Call, Change, Reply};
+use forebay_wire::control::cluster::{Report, Reported};
+use forebay_wire::control::{Call, Change, Question, Reply};
 use std::result::Result;
 use tokio::sync::mpsc::unbounded_channel;
 use tonic::metadata::MetadataValue;
@@ -19,6 +21,9 @@ use tonic_reflection::pb::v1::ServerReflectionRequest;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+/// Longer than any test takes.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 fn inside<T>(test: impl Future<Output = T>) -> T {
     runtime().expect("a loop").block_on(test)
@@ -286,21 +291,132 @@ fn an_answer_has_its_time() {
     let server = serve_at("127.0.0.1:0", &Keys::new(), options, |_, _| never());
     inside(async {
         let channel = connection(server.address()).await;
-        // The greeting may take longer than that by chance, too.
-        let token = loop {
-            if let Ok(token) = authenticated_or_late(&channel).await {
-                break token;
+        let token = session(&channel).await;
+        let outcome = ask(&channel, &token).await;
+        assert!(matches!(&outcome, Err(Failure::Broken(why)) if why.contains("too long")), "{outcome:?}");
+        // One that comes in parts ends as well, and is not cut.
+        let request = HealthCheckRequest { service: String::new() };
+        let mut watching = HealthClient::new(channel).watch(request).await.expect("it is answered").into_inner();
+        let end = loop {
+            match watching.message().await {
+                Ok(part) => assert!(part.is_some(), "it ends with why"),
+                Err(status) => break status,
             }
         };
-        assert!(matches!(ask(&channel, &token).await, Err(Failure::Broken(_))));
+        assert_eq!(end.code(), tonic::Code::DeadlineExceeded);
     });
 }
 
-async fn authenticated_or_late(channel: &Channel) -> Result<Vec<u8>, Failure> {
-    let mut access = AccessClient::new(channel.clone());
-    let challenge = access.greet(hello(KEY).to_proto()).await.map_err(|status| from_status(&status))?;
-    let challenge = Challenge::from_proto(challenge.into_inner()).expect("a challenge");
-    prove(channel, proof(&SECRET, &hello(KEY), &challenge)).await
+/// Answers nobody who says hello.
+struct Silent;
+
+impl Handler for Silent {
+    type Principal = ();
+
+    fn challenge(&self) -> HandlerFuture<Challenge> {
+        Box::pin(std::future::pending())
+    }
+
+    fn authenticate(&self, _: Hello, _: Challenge, _: Proven) -> HandlerFuture<()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn call(&self, _: Arc<()>, _: Call) -> HandlerFuture<Reply> {
+        never()
+    }
+
+    fn ask(&self, _: Arc<()>, _: Question) -> HandlerFuture<Reply> {
+        never()
+    }
+
+    fn report(&self, _: Arc<()>, _: Report) -> HandlerFuture<Reported> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[test]
+fn a_greeting_has_a_time_of_its_own() {
+    let options = limited(|limits| (limits.greeting, limits.answer) = (Duration::from_millis(1), PATIENCE));
+    let server = ControlServer::start("127.0.0.1:0", Silent, options).expect("it listens");
+    inside(async {
+        let mut access = AccessClient::new(connection(server.address()).await);
+        let late = access.greet(hello(KEY).to_proto()).await.map_err(|status| from_status(&status));
+        assert!(matches!(&late, Err(Failure::Broken(why)) if why.contains("too long")), "{late:?}");
+    });
+}
+
+#[test]
+fn who_asks_how_it_is_has_bounded_room_and_keeps_nobody_from_greeting() {
+    let server = serve(limited(|limits| (limits.greetings, limits.answer) = (1, PATIENCE)));
+    inside(async {
+        let channel = connection(server.address()).await;
+        let request = || HealthCheckRequest { service: String::new() };
+        let mut health = HealthClient::new(channel.clone());
+        let mut watching = health.watch(request()).await.expect("there is room").into_inner();
+        assert!(watching.message().await.expect("a part").is_some());
+        let refused = health.check(request()).await.map_err(|status| from_status(&status));
+        assert!(matches!(&refused, Err(Failure::Again(error)) if error.kind == Kind::Busy), "{refused:?}");
+        let token = session(&channel).await;
+        assert_eq!(ask(&channel, &token).await, Ok(Reply::Done));
+        // When it is taken no longer, there is room again, as soon as the server has heard of that.
+        drop(watching);
+        while health.check(request()).await.is_err() {}
+        let large = HealthCheckRequest { service: "x".repeat(MOST_GREETING) };
+        let refused = health.check(large).await.map_err(|status| from_status(&status));
+        assert!(matches!(&refused, Err(Failure::Answered(error)) if error.kind == Kind::Usage), "{refused:?}");
+    });
+}
+
+#[test]
+fn reports_have_room_of_their_own() {
+    let (began, mut begun) = unbounded_channel();
+    let server = serve_at("127.0.0.1:0", &Keys::new(), limited(|limits| limits.requests = 1), move |_, _| {
+        began.send(()).expect("the test goes on");
+        never()
+    });
+    inside(async {
+        let channel = connection(server.address()).await;
+        let token = session(&channel).await;
+        let asking = tokio::spawn({
+            let (channel, token) = (channel.clone(), token.clone());
+            async move { ask(&channel, &token).await }
+        });
+        begun.recv().await.expect("it began");
+        let report = Report { node: 11, address: "node:1".into(), targets: vec![] };
+        let answer = ControlClient::new(channel).report(with_token(report.to_proto(), &token)).await;
+        assert_eq!(answer.expect("there is room").into_inner().epoch, 11);
+        asking.abort();
+    });
+}
+
+#[test]
+fn one_connection_does_not_take_all_the_room() {
+    let (began, mut begun) = unbounded_channel();
+    let server = serve_at("127.0.0.1:0", &Keys::new(), ServerOptions::default(), move |_, asked| {
+        began.send(asked).expect("the test goes on");
+        never()
+    });
+    inside(async {
+        let greedy = connection(server.address()).await;
+        let token = session(&greedy).await;
+        let mut asking = Vec::new();
+        for _ in 0..=MOST_STREAMS {
+            let (channel, token) = (greedy.clone(), token.clone());
+            asking.push(tokio::spawn(async move { ask(&channel, &token).await }));
+        }
+        for _ in 0..MOST_STREAMS {
+            assert_eq!(begun.recv().await, Some(Asked::Question(question())));
+        }
+        let other = connection(server.address()).await;
+        let token = session(&other).await;
+        asking.push(tokio::spawn(async move {
+            let mut client = ControlClient::new(other);
+            client.ask(with_token(Question::Users.to_proto(), &token)).await.expect("never");
+            Ok(Reply::Done)
+        }));
+        assert_eq!(begun.recv().await, Some(Asked::Question(Question::Users)), "the last of the other one waits");
+        asking.iter().for_each(tokio::task::JoinHandle::abort);
+    });
 }
 
 #[test]

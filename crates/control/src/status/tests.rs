@@ -1,22 +1,5 @@
 use super::*;
 
-const KINDS: [Kind; 14] = [
-    Kind::Usage,
-    Kind::Refused,
-    Kind::Missing,
-    Kind::Exists,
-    Kind::Expired,
-    Kind::Busy,
-    Kind::Full,
-    Kind::Damaged,
-    Kind::Version,
-    Kind::Device,
-    Kind::Disconnected,
-    Kind::Restarted,
-    Kind::Forbidden,
-    Kind::Stale,
-];
-
 /// As it arrives: through the headers of HTTP.
 fn sent(status: &Status) -> Status {
     let mut headers = tonic::codegen::http::HeaderMap::new();
@@ -26,7 +9,7 @@ fn sent(status: &Status) -> Status {
 
 #[test]
 fn every_kind_arrives_as_it_was() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let error = Error::new(kind, format!("of kind {kind:?}: \u{e4}\n%20 done"));
         let expected = match kind {
             Kind::Disconnected => Failure::Again(error.clone()),
@@ -38,7 +21,7 @@ fn every_kind_arrives_as_it_was() {
 
 #[test]
 fn the_numbers_of_kinds_in_the_interface_are_those_on_the_wire() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let message = Error::new(kind, "").to_proto();
         assert_eq!(message.kind, i32::from(kind.code()), "{kind:?}");
     }

@@ -1,7 +1,7 @@
 //! Every engine does the same.
 
 use super::conformance::{self, Plain, by_chance};
-use super::{Engine, Memory, Redb};
+use super::{Condition, Engine, Memory, Redb, Transaction, Write};
 use crate::seeds::each;
 use forebay_model::Bytes;
 
@@ -49,4 +49,14 @@ fn a_crash_leaves_the_first_transactions_of_a_commit_and_kills_what_was_open() {
     let after = engine.reopened();
     assert_eq!(after.snapshot().unwrap().scan(b"", b"z", 9).unwrap().len(), 2);
     assert_eq!(engine.commits(), 2);
+}
+
+#[test]
+fn values_are_in_no_message() {
+    let (key, value) = (b"K1".to_vec(), vec![200, 201, 202]);
+    let conditions = vec![Condition::Is(key.clone(), value.clone()), Condition::Absent(key.clone())];
+    let writes = vec![Write { key: key.clone(), value: Some(value) }, Write { key, value: None }];
+    let shown = format!("{:?}", Transaction { conditions, writes });
+    assert!(shown.contains("K1, 3 bytes") && shown.contains("Delete(K1)"), "{shown}");
+    assert!(!shown.contains("200") && !shown.contains("c8"), "{shown}");
 }

@@ -1,3 +1,4 @@
+use crate::engine::Engine;
 use crate::principal::Principal;
 use crate::testing::{CLUSTER, Stage, create, report, root, targets_of, user};
 use forebay_model::Bytes;
@@ -5,7 +6,7 @@ use forebay_model::layout::Raid;
 use forebay_model::{Kind, ObjectId, Result, TargetId};
 use forebay_wire::capability::{Keyring, Nonces, Rights, Said, Secret, TargetKey, Wanted};
 use forebay_wire::control::cluster::{Order, Reported, RollKeys, SetTarget, TargetState};
-use forebay_wire::control::files::{Close, Fence, Grant, OpenToRead, OpenToWrite, Renew, Renewed, Revoke};
+use forebay_wire::control::files::{After, Close, Fence, Grant, OpenToRead, OpenToWrite, Renew, Renewed, Revoke};
 use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile, SetAttributes};
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Question, Reply};
@@ -199,6 +200,24 @@ fn who_has_a_file_open_to_write_may_fence_it_by_one_step_and_nobody_else() {
 }
 
 #[test]
+fn a_file_is_open_for_a_user_and_not_for_whoever_has_its_clients_number() {
+    let (mut stage, _) = stage();
+    stage.directory(&root(), "d", 0o777).unwrap();
+    let owner = user(5);
+    let file = made(&mut stage, &owner, "d/a").entry.file;
+    // What was answered to the client is forgotten, and so whose it was.
+    let key = crate::keys::client(owner.client);
+    let writes = vec![crate::engine::Write { key, value: None }];
+    stage.engine.commit(&[crate::engine::Transaction { conditions: vec![], writes }]).unwrap();
+    stage.root(create("seen", 0o644)).unwrap();
+    let thief = Principal { client: owner.client, ..user(6) };
+    assert_eq!(renew(&mut stage, &thief, file, true).unwrap_err().kind, Kind::Stale);
+    let close = Change::Close(Close { file, size: None, modified: None });
+    assert!(renew(&mut stage, &owner, file, true).is_ok());
+    assert_eq!(stage.change(&thief, close).unwrap_err().kind, Kind::Missing);
+}
+
+#[test]
 fn a_revoked_file_is_fenced_at_each_target_until_that_says_so() {
     let (mut stage, mut targets) = stage();
     let before = made(&mut stage, &root(), "a");
@@ -220,18 +239,106 @@ fn a_revoked_file_is_fenced_at_each_target_until_that_says_so() {
     }
     // A target that did it has version 2 from then on.
     assert_eq!(targets.check(&stage, &before, 0, Rights::READ, Some(2)).unwrap_err().kind, Kind::Stale);
-    let after = renew(&mut stage, &root(), file, true).unwrap();
+    let after = renew(&mut stage, &root(), file, false).unwrap();
     targets.check(&stage, &after, 0, Rights::READ, Some(2)).unwrap();
+    carried_out(&mut stage, &mut targets, &before, 2, false);
+    assert!(heartbeat(&mut stage, &mut targets).is_empty());
+}
+
+/// All nodes report that they did what they were told about a file, and are told nothing more.
+fn carried_out(stage: &mut Stage, targets: &mut Targets, grant: &Grant, version: u64, remove: bool) {
     for node in 1..=5 {
         let mut done = report(node);
         for target in &mut done.targets {
-            let of = before.components.iter().filter(|it| it.target == target.target);
-            target.carried_out = of.map(|it| Order { object: it.object, version: 2, remove: false }).collect();
+            let of = grant.components.iter().filter(|it| it.target == target.target);
+            target.carried_out = of.map(|it| Order { object: it.object, version, remove }).collect();
         }
         let told = stage.report(&done).unwrap();
         assert!(targets.told(&told).is_empty());
     }
-    assert!(heartbeat(&mut stage, &mut targets).is_empty());
+}
+
+#[test]
+fn whoever_writes_what_is_revoked_has_to_open_it_again_which_its_mode_may_not_allow_any_more() {
+    let (mut stage, targets) = stage();
+    stage.directory(&root(), "d", 0o777).unwrap();
+    let (owner, other) = (user(5), user(7));
+    let create = CreateFile { place: Place::path("d/a"), mode: 0o666, exclusive: true, policy: None, open: true };
+    let file = grant(stage.change(&owner, Change::CreateFile(create)).unwrap()).entry.file;
+    let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file) });
+    stage.change(&other, open.clone()).unwrap();
+    let closed_to_others = SetAttributes {
+        place: Place::of(file),
+        mode: Some(0o600),
+        owner: None,
+        group: None,
+        size: None,
+        modified: None,
+        accessed: None,
+    };
+    stage.change(&owner, Change::SetAttributes(closed_to_others)).unwrap();
+    assert!(renew(&mut stage, &other, file, true).is_ok(), "as in POSIX, what is open stays so");
+    stage.change(&owner, Change::Revoke(Revoke { file })).unwrap();
+    for by in [&owner, &other] {
+        assert_eq!(renew(&mut stage, by, file, true).unwrap_err().kind, Kind::Stale);
+        let close = Change::Close(Close { file, size: None, modified: None });
+        assert_eq!(stage.change(by, close).unwrap_err().kind, Kind::Missing);
+    }
+    let Reply::Unscrubbed(left) =
+        stage.ask(&root(), &Question::Unscrubbed(After { file: FileId(0), most: 9 })).unwrap()
+    else {
+        panic!("no files")
+    };
+    assert_eq!(left.files, [file]);
+    assert_eq!(stage.change(&other, open.clone()).unwrap_err().kind, Kind::Forbidden);
+    let again = grant(stage.change(&owner, open).unwrap());
+    targets.check(&stage, &again, 0, Rights::WRITE, Some(2)).unwrap();
+}
+
+#[test]
+fn what_was_revoked_is_told_before_all_that_is_to_be_removed() {
+    let (mut stage, mut targets) = stage();
+    let next = crate::records::Next { file: 100_000, volume: 2 };
+    let mut writes = vec![crate::engine::Write {
+        key: crate::keys::NEXT.to_vec(),
+        value: Some(crate::records::encode(&next).unwrap()),
+    }];
+    for file in 1000..11_000 {
+        let pending = (1..=5).map(|node| (node as u32, targets_of(node)[0])).collect();
+        let orders = crate::records::Orders { volume: 1, version: 1, remove: true, due: stage.now.wall, pending };
+        let value = Some(crate::records::encode(&orders).unwrap());
+        writes.push(crate::engine::Write { key: crate::keys::removals(FileId(file)), value });
+    }
+    for writes in writes.chunks(100) {
+        let writes = writes.to_vec();
+        stage.engine.commit(&[crate::engine::Transaction { conditions: vec![], writes }]).unwrap();
+    }
+    let file = made(&mut stage, &root(), "a").entry.file;
+    stage.root(Change::Revoke(Revoke { file })).unwrap();
+    let orders = heartbeat(&mut stage, &mut targets);
+    assert_eq!(orders.iter().filter(|(_, order)| !order.remove && order.version == 2).count(), 10);
+    assert!(orders.len() > 4000, "and the others are told with it: {}", orders.len());
+}
+
+#[test]
+fn what_was_revoked_and_then_removed_is_fenced_at_once_and_not_made_again_for_that_later() {
+    let (mut stage, mut targets) = stage();
+    let before = made(&mut stage, &root(), "a");
+    stage.root(Change::Revoke(Revoke { file: before.entry.file })).unwrap();
+    stage.root(Change::RemoveFile(RemoveFile { place: Place::path("a") })).unwrap();
+    let orders = heartbeat(&mut stage, &mut targets);
+    assert!(orders.len() == 10 && orders.iter().all(|(_, order)| !order.remove && order.version == 2));
+    stage.pass(Duration::from_secs(600));
+    let orders = heartbeat(&mut stage, &mut targets);
+    assert_eq!(orders.len(), 20);
+    for node in orders.chunks(4) {
+        let at = |remove| node.iter().position(|(target, order)| *target == node[0].0 && order.remove == remove);
+        assert!(at(false).unwrap() < at(true).unwrap(), "{node:?}");
+    }
+    // Who has removed it is not told to fence it any more, for which it would be made again.
+    carried_out(&mut stage, &mut targets, &before, 2, true);
+    let view = stage.manager.view().unwrap();
+    assert!(view.scan(b"F", b"G", 9).unwrap().is_empty() && view.scan(b"O", b"P", 9).unwrap().is_empty());
 }
 
 #[test]
@@ -243,7 +350,8 @@ fn objects_of_a_removed_file_are_removed_when_no_capability_for_them_counts_any_
     for path in ["a", "b"] {
         stage.root(Change::RemoveFile(RemoveFile { place: Place::path(path) })).unwrap();
     }
-    stage.pass(Duration::from_secs(299));
+    // Five minutes, and one by which the clock of a target may be behind.
+    stage.pass(Duration::from_secs(359));
     assert!(heartbeat(&mut stage, &mut targets).is_empty());
     stage.pass(Duration::from_secs(1));
     let orders = heartbeat(&mut stage, &mut targets);
@@ -277,6 +385,30 @@ fn rolled_keys_are_used_when_the_target_has_them_and_old_ones_end_at_the_second_
     }
     stage.restart();
     let after = read(&mut stage, &root(), file).unwrap();
+    targets.check(&stage, &after, 0, Rights::READ, Some(1)).unwrap();
+}
+
+#[test]
+fn a_target_whose_key_was_rolled_twice_between_two_reports_takes_what_is_made_for_it() {
+    let (mut stage, mut targets) = stage();
+    let grant = made(&mut stage, &root(), "a");
+    let target = grant.components[0].target;
+    let node = (1..=5).find(|node| targets_of(*node).contains(&target)).unwrap();
+    let with_first_key = || {
+        let mut report = report(node);
+        report.targets.iter_mut().for_each(|target| target.key = 1);
+        report
+    };
+    stage.report(&with_first_key()).unwrap();
+    for _ in 0..2 {
+        stage.root(Change::RollKeys(RollKeys { target: None })).unwrap();
+    }
+    let between = read(&mut stage, &root(), grant.entry.file).unwrap();
+    targets.check(&stage, &between, 0, Rights::READ, Some(1)).unwrap();
+    // With the answer it drops the first key, and what is made from then on is made with one that it has.
+    let told = stage.report(&with_first_key()).unwrap();
+    targets.told(&told);
+    let after = read(&mut stage, &root(), grant.entry.file).unwrap();
     targets.check(&stage, &after, 0, Rights::READ, Some(1)).unwrap();
 }
 

@@ -15,7 +15,7 @@ impl Operation<'_> {
         let key = keys::writers(asked.file);
         let Writers(mut writers) = self.draft.read(&key)?.unwrap_or_default();
         let there = writers.len();
-        writers.retain(|writer| writer.client != self.by.client);
+        writers.retain(|writer| !writer.is(self.by));
         if writers.len() == there {
             return Err(Error::missing(format!(
                 "client {:x} does not have {} open to write; it may have been taken for gone: open it again",
@@ -28,10 +28,7 @@ impl Operation<'_> {
         }
         self.set_modified(&mut inode, asked.modified);
         self.draft.put(keys::inode(asked.file), &inode)?;
-        match writers.is_empty() {
-            true => self.draft.delete(key),
-            false => self.draft.put(key, &Writers(writers))?,
-        }
+        self.draft.put_unless(writers.is_empty(), key, &Writers(writers))?;
         Ok(inode.entry(asked.file))
     }
 }

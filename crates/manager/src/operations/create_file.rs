@@ -34,7 +34,7 @@ impl Operation<'_> {
         let policy = asked.policy.unwrap_or(record.policy);
         quota::charge(&mut self.draft, self.now.wall, volume, Charge { files_in: 1, ..Charge::default() })?;
         let layout = placement::place(self.cluster, &policy, self.random)?;
-        let (owner, group) = (self.by.user, self.by.first_group());
+        let (owner, group) = (self.by.user, self.by.first_group()?);
         let found = self.make(&slot, Fresh { kind: FileKind::File, mode: asked.mode, owner, group, volume })?;
         self.draft.put(keys::layout(found.file), &layout)?;
         if asked.open {

@@ -7,6 +7,7 @@ use crate::place::{Found, Slot, too_deep};
 use crate::quota::{self, Charge};
 use crate::records::{Inode, Layout, MOST_FILES, Named, Next, Orders};
 use forebay_model::{Bytes, Error, Result};
+use forebay_wire::capability::SKEW;
 use forebay_wire::control::names::{Attributes, FileId, FileKind, MOST_DEPTH};
 
 /// The bits of a mode.
@@ -68,10 +69,10 @@ impl Operation<'_> {
                     volume: attributes.volume,
                     version: attributes.version,
                     remove: true,
-                    due: self.now.wall.after(self.settings.life),
+                    due: self.now.wall.after(self.settings.life + SKEW),
                     pending: layout.components(),
                 };
-                self.draft.put(keys::orders(*file), &orders)?;
+                self.draft.put(keys::removals(*file), &orders)?;
                 self.draft.delete(keys::writers(*file));
                 self.draft.delete(keys::to_scrub(*file));
             }

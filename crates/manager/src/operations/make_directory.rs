@@ -19,7 +19,7 @@ impl Operation<'_> {
         self.require_depth(slot.directory.file)?;
         let volume = slot.directory.inode.attributes.volume;
         quota::charge(&mut self.draft, self.now.wall, volume, Charge { files_in: 1, ..Charge::default() })?;
-        let (owner, group) = (self.by.user, self.by.first_group());
+        let (owner, group) = (self.by.user, self.by.first_group()?);
         let found = self.make(&slot, Fresh { kind: FileKind::Directory, mode: asked.mode, owner, group, volume })?;
         Ok(found.inode.entry(found.file))
     }

@@ -1,7 +1,7 @@
 //! What people say of nodes and targets. What these say of themselves is in [`crate::report`].
 
 use super::Operation;
-use crate::cluster::Effect;
+use crate::cluster::{Effect, set_epochs};
 use crate::keys;
 use crate::records::{Epochs, NodeRecord, TargetRecord};
 use forebay_model::{Error, Result, TargetId};
@@ -18,7 +18,7 @@ impl Operation<'_> {
         };
         self.draft.put(keys::node(asked.node), &record)?;
         self.draft.effect(Effect::Node(asked.node, Some(record)));
-        self.raise_epoch()
+        self.cluster.raise_epoch(&mut self.draft)
     }
 
     /// Forgets a node that serves nothing.
@@ -37,7 +37,7 @@ impl Operation<'_> {
         }
         self.draft.delete(keys::node(asked.node));
         self.draft.effect(Effect::Node(asked.node, None));
-        self.raise_epoch()
+        self.cluster.raise_epoch(&mut self.draft)
     }
 
     /// Changes what is thought of a target.
@@ -52,7 +52,7 @@ impl Operation<'_> {
         }
         record.state = asked.state;
         self.put_target(asked.target, record)?;
-        self.raise_epoch()
+        self.cluster.raise_epoch(&mut self.draft)
     }
 
     /// Rolls the key of a target, or of all.
@@ -66,7 +66,7 @@ impl Operation<'_> {
             }
             None => {
                 let rolled = self.cluster.epochs.rolled.saturating_add(1);
-                self.set_epochs(Epochs { rolled, ..self.cluster.epochs })
+                set_epochs(&mut self.draft, Epochs { rolled, ..self.cluster.epochs })
             }
         }
     }

@@ -30,14 +30,14 @@ impl Operation<'_> {
         quota::require_bytes(&self.draft, self.now.wall, inode.attributes.volume)?;
         let key = keys::writers(file);
         let Writers(mut writers) = self.draft.read(&key)?.unwrap_or_default();
-        if !writers.iter().any(|writer| writer.client == self.by.client) {
+        if !writers.iter().any(|writer| writer.is(self.by)) {
             if writers.len() >= MOST_WRITERS {
                 return Err(Error::busy(format!(
                     "{} clients write {file}, and that is the most; wait until one closes it",
                     writers.len()
                 )));
             }
-            writers.push(Writer { client: self.by.client, since: self.now.wall });
+            writers.push(Writer { client: self.by.client, user: self.by.user, since: self.now.wall });
             self.draft.put(key, &Writers(writers))?;
         }
         if !inode.written {

@@ -1,6 +1,7 @@
 //! Taking back what was given out: for one file by raising its version, for all by the least epoch that counts.
 
-use super::Operation;
+use super::{Operation, left};
+use crate::cluster::set_epochs;
 use crate::draft::View;
 use crate::keys;
 use crate::place::{self, Found};
@@ -10,7 +11,8 @@ use forebay_wire::control::files::{Fence, Revoke};
 use forebay_wire::control::names::{FileId, Place};
 
 impl Operation<'_> {
-    /// Raises the version of a file, and has its targets told.
+    /// Raises the version of a file, and has its targets told. Whoever writes it has to open it again, as its mode may not
+    /// allow that any more; what it has begun may be half done.
     pub(super) fn revoke(&mut self, asked: &Revoke) -> Result<()> {
         let Found { file, inode } = place::find(&self.draft, self.by, &Place::of(asked.file))?;
         if !self.by.owns(&inode.attributes) {
@@ -20,6 +22,7 @@ impl Operation<'_> {
             )));
         }
         place::require_file(&Found { file, inode: inode.clone() })?;
+        left(&mut self.draft, file, self.now.wall, |_| true)?;
         self.raise(file, inode)
     }
 
@@ -52,7 +55,7 @@ impl Operation<'_> {
                 due: self.now.wall,
                 pending: layout.components(),
             };
-            self.draft.put(keys::orders(file), &orders)?;
+            self.draft.put(keys::fences(file), &orders)?;
         }
         self.draft.put(keys::inode(file), &inode)
     }
@@ -61,6 +64,6 @@ impl Operation<'_> {
     pub(super) fn revoke_all(&mut self) -> Result<()> {
         self.by.require_root("revoke everything")?;
         let epoch = self.cluster.epochs.epoch + 1;
-        self.set_epochs(Epochs { epoch, least: epoch, ..self.cluster.epochs })
+        set_epochs(&mut self.draft, Epochs { epoch, least: epoch, ..self.cluster.epochs })
     }
 }

@@ -57,10 +57,7 @@ pub(crate) fn left(draft: &mut Draft<'_>, file: FileId, now: Timestamp, is_gone:
     if writers.len() == there {
         return Ok(false);
     }
-    match writers.is_empty() {
-        true => draft.delete(key),
-        false => draft.put(key, &Writers(writers))?,
-    }
+    draft.put_unless(writers.is_empty(), key, &Writers(writers))?;
     let key = keys::to_scrub(file);
     if draft.read::<ToScrub>(&key)?.is_none() {
         draft.put(key, &ToScrub { since: now })?;

@@ -20,6 +20,12 @@ impl Operation<'_> {
                 asked.groups.len()
             )));
         }
+        if asked.groups.is_empty() {
+            return Err(Error::usage(format!(
+                "user {} would be in no group, and what a user makes belongs to its first; name one",
+                asked.user
+            )));
+        }
         let by_name: Option<UserNumber> = self.draft.read(&keys::user_name(&asked.name))?;
         if let Some(UserNumber(user)) = by_name.filter(|UserNumber(user)| *user != asked.user) {
             return Err(Error::exists(format!("'{}' is the name of user {user}; take another", asked.name)));

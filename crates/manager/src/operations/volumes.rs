@@ -8,7 +8,7 @@ use crate::place;
 use crate::placement;
 use crate::quota;
 use crate::records::{Answer, Next, VolumeRecord};
-use forebay_model::{Bytes, Error, Result};
+use forebay_model::{Error, Result};
 use forebay_wire::control::Reply;
 use forebay_wire::control::names::FileKind;
 use forebay_wire::control::volumes::{CreateVolume, RemoveVolume, SetVolume};
@@ -30,7 +30,7 @@ impl Operation<'_> {
         self.draft.put(keys::NEXT.to_vec(), &next)?;
         let CreateVolume { mode, owner, group, quota, policy, .. } = *asked;
         let found = self.make(&slot, Fresh { kind: FileKind::Directory, mode, owner, group, volume })?;
-        let mut record = VolumeRecord { root: found.file, quota, policy, bytes: Bytes(0), files: 1, over_since: None };
+        let mut record = VolumeRecord::fresh(found.file, quota, policy);
         quota::mark(&mut record, self.now.wall);
         self.draft.put(keys::volume(volume), &record)?;
         Ok(Answer::Reply(Reply::Volume(record.volume(volume))))

@@ -19,7 +19,7 @@ fn policy(raid: Raid, targets: u32) -> Policy {
 }
 
 #[test]
-fn no_two_components_are_on_one_target_and_nodes_share_a_group_as_evenly_as_they_can() {
+fn no_two_components_are_on_one_target_and_nodes_share_columns_and_a_group_as_evenly_as_they_can() {
     each(200, |chance| {
         let (nodes, of_each) = (1 + chance.below(12), 1 + chance.below(5));
         let raid = [Raid::Zero, Raid::One(2), Raid::One(3), Raid::Five][chance.below(4) as usize];
@@ -37,6 +37,35 @@ fn no_two_components_are_on_one_target_and_nodes_share_a_group_as_evenly_as_they
         }
         let most = of_nodes.values().max().unwrap();
         assert_eq!(*most, in_group.div_ceil(nodes as usize), "{of_nodes:?} of {in_group}");
+        // In every group, a node has another copy of a column only if all that have something left have as many.
+        let mut left: BTreeMap<u64, u64> = (0..nodes).map(|node| (node, of_each)).collect();
+        for column in layout.targets.chunks(raid.copies() as usize) {
+            let mut has: BTreeMap<u64, u32> = BTreeMap::new();
+            for target in column {
+                let node = target.0 as u64 % nodes;
+                let of = |node: &u64| has.get(node).copied().unwrap_or(0);
+                let fewest = left.iter().filter(|(_, left)| **left > 0).map(|(node, _)| of(node)).min();
+                assert_eq!(fewest, Some(of(&node)), "{column:?} of {nodes} nodes");
+                *has.entry(node).or_default() += 1;
+                *left.get_mut(&node).unwrap() -= 1;
+            }
+        }
+    });
+}
+
+/// Three nodes: when the first column has taken two of them, the third one has the fewest components of the group, and
+/// would be given a first copy of the second column and, as soon as the others caught up, the second one of another.
+#[test]
+fn a_node_that_dies_takes_no_column_with_all_of_its_copies_along() {
+    each(200, |chance| {
+        let (nodes, of_each) = (2 + chance.below(5), 2 + chance.below(5));
+        let mut candidates = cluster(nodes, of_each);
+        candidates.iter_mut().for_each(|candidate| candidate.load = chance.below(100) as u8);
+        let layout = choose(&policy(Raid::One(2), 0), candidates, chance).unwrap();
+        let in_group = layout.striping.width() as usize * 2;
+        for column in layout.targets[..in_group].chunks(2) {
+            assert_ne!(column[0].0 as u64 % nodes, column[1].0 as u64 % nodes, "{:?}", layout.targets);
+        }
     });
 }
 

@@ -84,6 +84,25 @@ fn a_soft_bound_is_a_hard_one_when_it_was_passed_for_a_week() {
 }
 
 #[test]
+fn each_soft_bound_has_a_week_of_its_own() {
+    let mut stage = with(Quota { soft_bytes: Some(Bytes(10)), soft_files: Some(2), ..Quota::default() });
+    stage.file(&root(), "v/a", 0o644).unwrap();
+    size(&mut stage, "v/a", 11).unwrap();
+    let since = volume(&mut stage).over_since;
+    stage.pass(GRACE + Duration::from_secs(1));
+    is_full(size(&mut stage, "v/a", 12), &["10 B"]);
+    // Files pass theirs now, and are not too many at once.
+    stage.file(&root(), "v/b", 0o644).unwrap();
+    stage.file(&root(), "v/c", 0o644).unwrap();
+    assert_eq!(volume(&mut stage).over_since, since, "the first of both");
+    size(&mut stage, "v/a", 10).unwrap();
+    assert_eq!(volume(&mut stage).over_since, Some(stage.now.wall));
+    stage.pass(GRACE + Duration::from_secs(1));
+    is_full(stage.file(&root(), "v/d", 0o644), &["the 2"]);
+    size(&mut stage, "v/a", 11).unwrap();
+}
+
+#[test]
 fn a_quota_that_cannot_be_is_refused() {
     let mut stage = with(Quota::default());
     let quota = Some(Quota { soft_files: Some(3), hard_files: Some(2), ..Quota::default() });

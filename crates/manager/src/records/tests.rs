@@ -54,7 +54,8 @@ fn keys_have_the_bytes_that_are_written_down() {
         (keys::behind_remembered(9), "52000000000000000a"),
         (keys::writers(FILE), "570000000000000102"),
         (keys::to_scrub(FILE), "530000000000000102"),
-        (keys::orders(FILE), "4f0000000000000102"),
+        (keys::fences(FILE), "460000000000000102"),
+        (keys::removals(FILE), "4f0000000000000102"),
         (keys::node(3), "4e0000000000000003"),
         (keys::target(TargetId(3)), "4700000000000000000000000000000003"),
     ];
@@ -97,12 +98,12 @@ fn values_of_names_have_the_bytes_that_are_written_down() {
     is(Layout { striping: one, targets: vec![] }, "010102802001010100");
     let quota = Quota { soft_bytes: None, hard_bytes: Some(Bytes(5)), soft_files: Some(6), hard_files: None };
     let policy = Policy { raid: Raid::Zero, unit: Bytes::kib(4), targets: 10 };
-    let over_since = Some(Timestamp(1));
+    let (bytes_over_since, files_over_since) = (Some(Timestamp(1)), None);
     is(
-        VolumeRecord { root: FILE, quota, policy, bytes: Bytes(9), files: 2, over_since },
-        "0182020001050106000080200a09020102",
+        VolumeRecord { root: FILE, quota, policy, bytes: Bytes(9), files: 2, bytes_over_since, files_over_since },
+        "0182020001050106000080200a0902010200",
     );
-    is(Writers(vec![Writer { client: 4, since: Timestamp(3) }]), "01010406");
+    is(Writers(vec![Writer { client: 4, user: 5, since: Timestamp(3) }]), "0101040506");
     is(ToScrub { since: Timestamp(3) }, "0106");
     let pending = vec![(2, TargetId(5))];
     is(Orders { volume: 1, version: 2, remove: true, due: Timestamp(3), pending }, "0101020106010205");

@@ -1,4 +1,4 @@
-use super::{SLOTS, USED_EVERY};
+use super::{REMEMBERED, USED_EVERY};
 use crate::testing::{Stage, create, entry, root, user};
 use forebay_model::Kind;
 use forebay_wire::control::Change;
@@ -43,14 +43,14 @@ fn another_change_under_a_number_that_was_used_is_refused_and_says_so() {
 #[test]
 fn numbers_that_are_forgotten_are_refused_and_never_done_again() {
     let mut stage = Stage::new();
-    for sequence in 2000..2000 + SLOTS {
+    for sequence in 2000..2000 + REMEMBERED {
         stage.change_as(&root(), sequence, create(&format!("f{sequence}"), 0o644)).unwrap();
     }
     // All of these are remembered, and the next one takes the place of the first.
-    for sequence in 2000..2000 + SLOTS {
+    for sequence in 2000..2000 + REMEMBERED {
         stage.change_as(&root(), sequence, create(&format!("f{sequence}"), 0o644)).unwrap();
     }
-    stage.change_as(&root(), 2000 + SLOTS, create("last", 0o644)).unwrap();
+    stage.change_as(&root(), 2000 + REMEMBERED, create("last", 0o644)).unwrap();
     let error = stage.change_as(&root(), 2000, create("f2000", 0o644)).unwrap_err();
     assert_eq!(error.kind, Kind::Stale);
     assert!(error.message.contains("too low"), "{error}");
@@ -99,4 +99,15 @@ fn answers_are_kept_a_day_after_a_client_was_last_used_and_then_forgotten_with_i
     // Its numbers are free again.
     let again = MakeDirectory { place: Place::path("again"), mode: 0o755 };
     assert!(stage.change_as(&by, 7, Change::MakeDirectory(again)).is_ok());
+}
+
+#[test]
+fn a_clock_that_is_set_forward_forgets_nobody_of_whom_was_heard_lately() {
+    let mut stage = Stage::new();
+    let first = stage.change_as(&root(), 50, create("a", 0o644)).unwrap();
+    stage.now.wall = stage.now.wall.after(Duration::from_secs(25 * 3600 + 1));
+    assert!(stage.manager.tick(stage.now).unwrap().forgotten.is_empty());
+    assert_eq!(stage.change_as(&root(), 50, create("a", 0o644)).unwrap(), first);
+    stage.restart();
+    assert_eq!(stage.manager.tick(stage.now).unwrap().forgotten, [root().client]);
 }

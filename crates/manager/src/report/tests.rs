@@ -1,8 +1,11 @@
-use crate::testing::{NODES, Stage, healthy, report, root, targets_of, user};
+use crate::engine::{Engine, Transaction, Write};
+use crate::keys;
+use crate::testing::{NODES, Stage, create, healthy, report, root, targets_of, user};
 use forebay_model::{Bytes, Kind, TargetId};
 use forebay_wire::control::cluster::{
-    AddNode, Map, RemoveNode, Report, Reported, SetTarget, TargetReport, TargetState,
+    AddNode, Map, Order, RemoveNode, Report, Reported, SetTarget, TargetReport, TargetState,
 };
+use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Change, Question, Reply};
 use std::time::Duration;
 
@@ -39,7 +42,7 @@ fn a_node_that_was_added_brings_its_targets_and_is_told_their_keys() {
 fn only_roots_and_the_nodes_own_user_report_and_nonsense_is_refused_as_a_whole() {
     let mut stage = Stage::empty();
     stage
-        .root(Change::SetUser(forebay_wire::control::access::User { user: 9, name: "n".into(), groups: vec![] }))
+        .root(Change::SetUser(forebay_wire::control::access::User { user: 9, name: "n".into(), groups: vec![9] }))
         .unwrap();
     assert_eq!(stage.root(Change::AddNode(AddNode { node: 1, user: 8 })).unwrap_err().kind, Kind::Missing);
     stage.root(Change::AddNode(AddNode { node: 1, user: 9 })).unwrap();
@@ -64,7 +67,8 @@ fn only_roots_and_the_nodes_own_user_report_and_nonsense_is_refused_as_a_whole()
 fn a_target_that_does_not_belong_is_refused_by_itself() {
     let mut stage = Stage::new();
     let [first, second] = targets_of(1);
-    stage.report(&of(1, vec![TargetReport { openings: 5, ..healthy(first) }, healthy(second)])).unwrap();
+    let good = of(1, vec![TargetReport { openings: 5, ..healthy(first) }, healthy(second)]);
+    stage.report(&good).unwrap();
     let epoch = map(&mut stage).epoch;
     let cases = [
         (1, TargetReport { cluster: 0xbad, ..healthy(first) }, Kind::Usage),
@@ -73,6 +77,7 @@ fn a_target_that_does_not_belong_is_refused_by_itself() {
         (2, TargetReport { openings: 6, ..healthy(first) }, Kind::Exists),
     ];
     for (node, bad, kind) in cases {
+        stage.report(&good).unwrap();
         let told = stage.report(&of(node, vec![bad, healthy(targets_of(node)[1])])).unwrap();
         assert_eq!(refused(&told), [Some(kind), None]);
         assert!(told.targets[0].keys.is_empty() && told.targets[0].orders.is_empty());
@@ -112,18 +117,70 @@ fn a_target_goes_to_another_node_when_its_own_is_down_and_does_not_come_back_by_
     assert_eq!(stage.root(remove(1)).unwrap_err().kind, Kind::Missing);
 }
 
+/// The targets of a new file.
+fn used(stage: &mut Stage, name: &str) -> Vec<TargetId> {
+    let file = stage.file(&root(), name, 0o644).unwrap();
+    let question = forebay_wire::control::files::OpenToRead { place: forebay_wire::control::names::Place::of(file) };
+    let Reply::Grant(grant) = stage.ask(&root(), &Question::OpenToRead(question)).unwrap() else { panic!("no grant") };
+    grant.components.iter().map(|it| it.target).collect()
+}
+
+#[test]
+fn what_its_node_does_not_serve_any_more_takes_nothing_new_and_may_be_served_by_another() {
+    let mut stage = Stage::new();
+    let [first, second] = targets_of(1);
+    let elsewhere = of(2, [targets_of(2).as_slice(), &[first]].concat().into_iter().map(healthy).collect());
+    assert_eq!(refused(&stage.report(&elsewhere).unwrap()), [None, None, Some(Kind::Exists)]);
+    assert!(used(&mut stage, "a").contains(&first));
+    // An older copy of the first, and then nothing in its place.
+    for without in [vec![TargetReport { openings: 0, ..healthy(first) }, healthy(second)], vec![healthy(second)]] {
+        stage.report(&report(1)).unwrap();
+        stage.report(&of(1, without)).unwrap();
+        let name = format!("b{}", stage.sequence);
+        let targets = used(&mut stage, &name);
+        assert!(targets.len() == 9 && !targets.contains(&first), "{targets:?}");
+    }
+    assert_eq!(refused(&stage.report(&elsewhere).unwrap()), [None; 3]);
+    assert_eq!(map(&mut stage).targets.iter().find(|target| target.target == first).unwrap().node, 2);
+    assert!(used(&mut stage, "c").contains(&first));
+    assert_eq!(refused(&stage.report(&report(1)).unwrap()), [Some(Kind::Exists), None]);
+    assert!(used(&mut stage, "d").contains(&first), "another node's report changes nothing of it");
+    // Until nodes have reported again, they have what they had.
+    stage.restart();
+    assert_eq!(used(&mut stage, "e").len(), 10);
+}
+
+/// What cannot be decoded, under a key that a report or a tick reads.
+fn damage(stage: &mut Stage, key: Vec<u8>) {
+    let writes = vec![Write { key, value: Some(vec![1]) }];
+    stage.engine.commit(&[Transaction { conditions: vec![], writes }]).unwrap();
+    // Seen behind its next commit.
+    stage.root(create("seen", 0o644)).unwrap();
+}
+
+#[test]
+fn what_could_not_be_committed_is_not_thought_to_be() {
+    let mut stage = Stage::new();
+    damage(&mut stage, keys::removals(FileId(7)));
+    let before = map(&mut stage);
+    let object = crate::records::object(1, FileId(7), 0);
+    let carried_out = vec![Order { object, version: 2, remove: true }];
+    let target = TargetReport { carried_out, ..healthy(targets_of(1)[0]) };
+    let moved = Report { address: "elsewhere:1".into(), ..of(1, vec![target, healthy(targets_of(1)[1])]) };
+    assert_eq!(stage.report(&moved).unwrap_err().kind, Kind::Damaged);
+    assert_eq!(map(&mut stage), before);
+    let mut stage = Stage::new();
+    damage(&mut stage, keys::writers(FileId(7)));
+    let before = map(&mut stage);
+    stage.manager.tick(stage.now).unwrap_err();
+    stage.pass(Duration::from_secs(31));
+    assert_eq!(stage.manager.tick(stage.now).unwrap_err().kind, Kind::Damaged);
+    assert_eq!(map(&mut stage), before);
+}
+
 #[test]
 fn nothing_new_is_put_on_what_is_down_draining_failed_or_gone() {
     let mut stage = Stage::new();
-    let used = |stage: &mut Stage, name: &str| {
-        let file = stage.file(&root(), name, 0o644).unwrap();
-        let question =
-            forebay_wire::control::files::OpenToRead { place: forebay_wire::control::names::Place::of(file) };
-        let Reply::Grant(grant) = stage.ask(&root(), &Question::OpenToRead(question)).unwrap() else {
-            panic!("no grant")
-        };
-        grant.components.iter().map(|it| it.target).collect::<Vec<_>>()
-    };
     assert_eq!(used(&mut stage, "a").len(), 10);
     let states = [TargetState::Draining, TargetState::Failed, TargetState::Gone];
     for (node, state) in (1..).zip(states) {

@@ -74,6 +74,23 @@ fn a_client_that_is_silent_for_too_long_is_gone_and_what_it_wrote_is_scrubbed() 
 }
 
 #[test]
+fn a_client_that_becomes_late_while_a_long_list_is_looked_through_is_gone_with_the_next_round() {
+    let mut stage = Stage::new();
+    let first = stage.file(&root(), "first", 0o644).unwrap();
+    open(&mut stage, 2, first);
+    for number in 0..1030 {
+        let file = stage.file(&root(), &format!("f{number}"), 0o644).unwrap();
+        open(&mut stage, 3, file);
+    }
+    stage.pass(Duration::from_secs(300));
+    assert!(stage.manager.tick(stage.now).unwrap().left.is_empty(), "the first part, and nobody is late");
+    stage.pass(Duration::from_secs(301));
+    stage.ask(&Principal::root(3), &Question::Volumes).unwrap();
+    assert!(stage.manager.tick(stage.now).unwrap().left.is_empty(), "the second part, in which it has nothing");
+    assert_eq!(stage.manager.tick(stage.now).unwrap().left, [first]);
+}
+
+#[test]
 fn a_client_that_is_said_to_be_gone_leaves_as_many_files_at_a_time_as_one_step_holds() {
     let mut stage = Stage::new();
     for number in 0..150 {

@@ -7,6 +7,7 @@ use forebay_client::file::options::Options;
 use forebay_embedded::{FormatOptions, Measure, format};
 use forebay_env::real::create_file;
 use forebay_model::Kind;
+use forebay_wire::control::access::RevokeKey;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
@@ -76,6 +77,7 @@ fn with_its_key_a_cluster_is_reached_as_from_another_process_and_without_it_is_n
     let dir = dir.path().join("cluster");
     let server = Server::start(&dir, &options()).expect("it starts");
     let key = crate::key::read(server.key()).expect("a key");
+    let id = key.key;
     let reach = |key| Reach { manager: server.control(), key, tls: None, patience: std::time::Duration::from_secs(20) };
     let files = reach(key.clone()).files().expect("a way to it");
     let file = files.create("/x", 0o644, None, Options::default()).expect("a file");
@@ -91,6 +93,10 @@ fn with_its_key_a_cluster_is_reached_as_from_another_process_and_without_it_is_n
     }
     let forged = forebay_control::AccessKey { secret: [0; 32], ..key };
     assert_eq!(reach(forged).files().err().expect("it is another secret").kind, Kind::Forbidden);
+    // Whoever is connected with a key that is revoked is let do nothing any more.
+    let call = Call { sequence: 1, change: Change::RevokeKey(RevokeKey { key: id }) };
+    server.manager.desk().expect("it is there").change_blocking(server.manager.root(), call).expect("it is revoked");
+    assert_eq!(files.stat("/x").expect_err("it was revoked").kind, Kind::Forbidden);
     drop(files);
     server.close().expect("it ends");
 }

@@ -64,7 +64,7 @@ async fn serve(duplex: Duplex, spawner: &forebay_env::Spawner, desk: Desk) -> Re
     welcome(&mut source, &sink, &hello, None, async |_| {}).await?;
     while let Some(head) = source.receive().await? {
         let Said { user, groups, client, wanted } = source.decode()?;
-        let by = Principal { user, groups, client };
+        let by = Principal { user, groups, client, key: None };
         let (desk, sink) = (desk.clone(), sink.clone());
         spawner.detach(async move {
             let body = match wanted {
@@ -104,7 +104,7 @@ struct Way {
 
 impl Way {
     async fn say<T: serde::de::DeserializeOwned>(self, wanted: Wanted) -> Result<T> {
-        let Principal { user, groups, client } = self.by;
+        let Principal { user, groups, client, .. } = self.by;
         let body = forebay_wire::write_body(&Said { user, groups, client, wanted })?;
         let request = Request { command: COMMAND, body, payload: Vec::new(), most: 0 };
         let (answer, ..) = self.nodes.ask(&self.address, &request, None).await?;

@@ -3,7 +3,7 @@
 //! The manager has one root key for each cluster; of it comes a key for each target and each version of that. A target has
 //! its own, the newest two, and none of any other target: one that is stolen opens that target alone.
 
-use super::{Capability, LENGTH, Proof, Rights, Said, Secret};
+use super::{Capability, LENGTH, LONGEST_LIFE, Proof, Rights, SKEW, Said, Secret};
 use forebay_model::{Error, ObjectId, Result, TargetId, Timestamp};
 use std::fmt;
 use std::ops::Range;
@@ -112,7 +112,8 @@ impl Keyring {
 
     /// Whether a command may be done: who asks. [`forebay_model::Kind::Forbidden`] if not, whatever it is that does not
     /// fit: there is one answer to that; [`forebay_model::Kind::Stale`] if it could have been, before.
-    /// [`forebay_model::Kind::Busy`] if the manager knows of an epoch that this target has not heard of.
+    /// [`forebay_model::Kind::Busy`] if the manager knows of an epoch that this target has not heard of;
+    /// [`forebay_model::Kind::Refused`] if it counts for longer than any may, as the clocks differ too much.
     pub fn check(
         &self,
         capability: &[u8; LENGTH],
@@ -144,6 +145,13 @@ impl Keyring {
             return Err(Error::busy(format!(
                 "the target knows of epoch {} of the cluster's map, and the capability is of {}; try again",
                 self.epoch, shown.epoch
+            )));
+        }
+        if shown.until > now.after(LONGEST_LIFE + SKEW) {
+            return Err(Error::refused(format!(
+                "the capability counts for {:?} from now by the clock of the target, and {LONGEST_LIFE:?} and {SKEW:?} for \
+                 clocks that differ are the most; set the clocks of the target's and the manager's machines",
+                shown.until.since(now)
             )));
         }
         if now >= shown.until {

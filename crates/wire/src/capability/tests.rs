@@ -1,9 +1,10 @@
 //! The numbers are those of the outcomes that are demanded of bad input.
 
-use super::{Capability, Keyring, LENGTH, Nonces, Proof, Rights, RootKey, Said, Secret, Wanted};
+use super::{Capability, Keyring, LENGTH, LONGEST_LIFE, Nonces, Proof, Rights, RootKey, SKEW, Said, Secret, Wanted};
 use crate::frame::{Command, RequestId};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId, Timestamp};
 use std::ops::Range;
+use std::time::Duration;
 
 const CLUSTER: u128 = 77;
 const TARGET: TargetId = TargetId(5);
@@ -106,6 +107,20 @@ fn outcome_2_what_is_over_by_the_clock_of_the_target_is_said_to_be() {
     let other = Capability { serial: 56, ..one.clone() };
     let unproven = keyring(1..3).check(&one.to_bytes(), secret(&other).prove(&said), &said, &wanted(), one.until);
     assert!(is_forbidden(unproven));
+}
+
+#[test]
+fn what_counts_for_longer_than_any_may_is_refused_as_the_clocks_differ() {
+    let said = said(b"write");
+    let until = |span: Duration| {
+        let one = Capability { until: NOW.after(span), ..capability() };
+        keyring(1..3).check(&one.to_bytes(), secret(&one).prove(&said), &said, &wanted(), NOW)
+    };
+    assert!(until(LONGEST_LIFE + SKEW).is_ok());
+    for span in [LONGEST_LIFE + SKEW + Duration::from_nanos(1), Duration::from_secs(1 << 40)] {
+        let error = until(span).expect_err("it would count for too long");
+        assert!(error.kind == Kind::Refused && error.message.contains("clocks"), "{error}");
+    }
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub struct Volume {
     pub bytes: Bytes,
     /// Its files and directories, with its root.
     pub files: u64,
-    /// Since when a soft bound is passed.
+    /// Since when a soft bound is passed; of several, the one that was passed first.
     pub over_since: Option<Timestamp>,
 }
 

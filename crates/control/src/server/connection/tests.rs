@@ -7,7 +7,7 @@ fn hello() -> Hello {
 }
 
 fn joined(connections: &Arc<Connections<u32>>) -> (Place<u32>, oneshot::Receiver<()>) {
-    connections.join().expect("there is a place")
+    connections.join(Moment::default()).expect("there is a place")
 }
 
 fn begun(connections: &Connections<u32>, place: &Place<u32>, by: u32, now: Moment) -> Token {
@@ -20,7 +20,7 @@ fn who(place: &Place<u32>, token: Token, now: Moment) -> Option<u32> {
 
 #[test]
 fn a_session_is_that_of_its_connection_alone() {
-    let connections = Arc::new(Connections::new(10));
+    let connections = Arc::new(Connections::new(10, IDLE));
     let (one, _one) = joined(&connections);
     let (other, _other) = joined(&connections);
     let now = Moment(1);
@@ -32,7 +32,7 @@ fn a_session_is_that_of_its_connection_alone() {
 
 #[test]
 fn a_session_ends_when_nothing_was_asked_for_long() {
-    let connections = Arc::new(Connections::new(10));
+    let connections = Arc::new(Connections::new(10, IDLE));
     let (place, _end) = joined(&connections);
     let start = Moment(1);
     let token = begun(&connections, &place, 7, start);
@@ -46,7 +46,7 @@ fn a_session_ends_when_nothing_was_asked_for_long() {
 
 #[test]
 fn whoever_proves_again_has_the_new_session_alone() {
-    let connections = Arc::new(Connections::new(10));
+    let connections = Arc::new(Connections::new(10, IDLE));
     let (place, _end) = joined(&connections);
     let old = begun(&connections, &place, 7, Moment(1));
     let new = begun(&connections, &place, 8, Moment(1));
@@ -56,7 +56,7 @@ fn whoever_proves_again_has_the_new_session_alone() {
 
 #[test]
 fn a_challenge_is_answered_once() {
-    let connections: Arc<Connections<u32>> = Arc::new(Connections::new(10));
+    let connections: Arc<Connections<u32>> = Arc::new(Connections::new(10, IDLE));
     let (place, _end) = joined(&connections);
     assert!(place.connection().take_greeting().is_err(), "there was none");
     place.connection().greet(hello(), Challenge { nonce: [1; 16] });
@@ -68,7 +68,7 @@ fn a_challenge_is_answered_once() {
 
 #[test]
 fn sessions_are_taken_back_by_whose_they_are() {
-    let connections = Arc::new(Connections::new(10));
+    let connections = Arc::new(Connections::new(10, IDLE));
     let (one, _one) = joined(&connections);
     let (other, _other) = joined(&connections);
     let tokens = (begun(&connections, &one, 7, Moment(1)), begun(&connections, &other, 8, Moment(1)));
@@ -79,7 +79,7 @@ fn sessions_are_taken_back_by_whose_they_are() {
 
 #[test]
 fn what_is_taken_back_while_it_is_proven_does_not_begin() {
-    let connections = Arc::new(Connections::new(10));
+    let connections = Arc::new(Connections::new(10, IDLE));
     let (place, _end) = joined(&connections);
     let mark = connections.mark();
     Sessions::new(connections.clone()).end(|by| *by == 7);
@@ -89,7 +89,7 @@ fn what_is_taken_back_while_it_is_proven_does_not_begin() {
 
 #[test]
 fn a_stranger_makes_room_and_whoever_has_a_session_does_not() {
-    let connections = Arc::new(Connections::new(2));
+    let connections = Arc::new(Connections::new(2, IDLE));
     let (known, mut known_end) = joined(&connections);
     let (_stranger, mut stranger_end) = joined(&connections);
     begun(&connections, &known, 7, Moment(1));
@@ -97,8 +97,18 @@ fn a_stranger_makes_room_and_whoever_has_a_session_does_not() {
     assert!(stranger_end.try_recv().is_err_and(|e| e == oneshot::error::TryRecvError::Closed));
     assert!(known_end.try_recv().is_err_and(|e| e == oneshot::error::TryRecvError::Empty));
     begun(&connections, &next, 8, Moment(1));
-    assert!(connections.join().is_none(), "both have sessions");
+    assert!(connections.join(Moment::default()).is_none(), "both have sessions");
     assert!(next_end.try_recv().is_err_and(|e| e == oneshot::error::TryRecvError::Empty));
     drop(known);
-    assert!(connections.join().is_some());
+    assert!(connections.join(Moment::default()).is_some());
+}
+
+#[test]
+fn a_session_that_is_over_keeps_nobody_out() {
+    let connections = Arc::new(Connections::new(1, IDLE));
+    let (place, mut end) = joined(&connections);
+    begun(&connections, &place, 7, Moment(1));
+    assert!(connections.join(Moment(1) + (IDLE - Duration::from_nanos(1))).is_none());
+    assert!(connections.join(Moment(1) + IDLE).is_some(), "nothing was asked for so long");
+    assert!(end.try_recv().is_err_and(|e| e == oneshot::error::TryRecvError::Closed));
 }

@@ -1,0 +1,147 @@
+use super::{Desk, Ended, Errand, MOST_TOGETHER, refuse_all, serve};
+use crate::manager::{Asked, Now};
+use crate::testing::{Stage, create, root};
+use forebay_env::executor::Executor;
+use forebay_env::mailbox::{Receiver, Sender, mailbox};
+use forebay_env::pipe::{Outlet, pipe};
+use forebay_env::{Clock, Task};
+use forebay_model::{Kind, Moment, Result, Timestamp};
+use forebay_wire::control::names::{Place, Stat};
+use forebay_wire::control::{Call, Question, Reply};
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A clock that stands still.
+struct Still(Now);
+
+impl Clock for Still {
+    fn now(&self) -> Moment {
+        self.0.moment
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.0.wall
+    }
+
+    fn sleep_until(&self, _: Moment) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Errands for a loop that has not begun.
+struct Waiting {
+    errands: Sender<Errand>,
+    receiver: Receiver<Errand>,
+}
+
+impl Waiting {
+    fn new() -> Waiting {
+        let (errands, receiver) = mailbox();
+        Waiting { errands, receiver }
+    }
+
+    fn send<T>(&self, errand: impl FnOnce(forebay_env::pipe::Inlet<T>) -> Errand) -> Outlet<T> {
+        let (answer, outlet) = pipe(0);
+        assert!(self.errands.send(errand(answer)).is_ok());
+        outlet
+    }
+
+    fn create(&self, sequence: u64, path: &str) -> Outlet<Result<Reply>> {
+        let call = Call { sequence, change: create(path, 0o644) };
+        self.send(|answer| Errand::Change(Asked { by: root(), call }, answer))
+    }
+
+    fn ask(&self, question: Question) -> Outlet<Result<Reply>> {
+        self.send(|answer| Errand::Ask(root(), question, answer))
+    }
+
+    /// Has a loop do all of it, and says how that ended; `None` if it goes on.
+    fn served(mut self, stage: Stage) -> Option<Result<Ended>> {
+        let executor = Executor::new(|| {});
+        let ended = Rc::new(RefCell::new(None));
+        let told = ended.clone();
+        let _serving: Task<()> = executor.spawner().spawn(async move {
+            let Stage { mut manager, now, .. } = stage;
+            let outcome = serve(&mut manager, Rc::new(Still(now)), &mut self.receiver).await;
+            *told.borrow_mut() = Some(outcome);
+        });
+        assert!(executor.run_ready(usize::MAX));
+        ended.take()
+    }
+}
+
+/// The answers, in the order in which they were asked for.
+fn answers(outlets: Vec<Outlet<Result<Reply>>>) -> Vec<Result<Reply>> {
+    outlets.into_iter().map(|mut outlet| outlet.receive_blocking().expect("it is answered")).collect()
+}
+
+#[test]
+fn changes_do_not_wait_for_an_end_of_the_questions() {
+    let (stage, waiting) = (Stage::new(), Waiting::new());
+    let made = waiting.create(900, "a");
+    let stat = || Question::Stat(Stat { place: Place::path("a") });
+    let asked: Vec<_> = (0..2 * MOST_TOGETHER).map(|_| waiting.ask(stat())).collect();
+    waiting.served(stage);
+    assert!(answers(vec![made])[0].is_ok());
+    let found: Vec<bool> = answers(asked).iter().map(Result::is_ok).collect();
+    assert!(!found[0] && found[MOST_TOGETHER], "asked within the first round, and behind it");
+}
+
+#[test]
+fn what_time_alone_changes_does_not_wait_for_an_end_of_the_questions() {
+    let (mut stage, waiting) = (Stage::new(), Waiting::new());
+    // What is counted from here on is counted by the first tick.
+    stage.manager.tick(stage.now).unwrap();
+    stage.pass(Duration::from_secs(31));
+    let asked: Vec<_> = (0..2 * MOST_TOGETHER).map(|_| waiting.ask(Question::Map)).collect();
+    waiting.served(stage);
+    let up = |answer: &Result<Reply>| match answer {
+        Ok(Reply::Map(map)) => map.nodes.iter().filter(|node| node.up).count(),
+        other => panic!("{other:?} is no map"),
+    };
+    let answers = answers(asked);
+    assert_eq!((up(&answers[0]), up(&answers[MOST_TOGETHER])), (5, 0));
+}
+
+#[test]
+fn changes_that_wait_together_are_one_commit() {
+    let (stage, waiting) = (Stage::new(), Waiting::new());
+    let (engine, before) = (stage.engine.clone(), stage.engine.commits());
+    let made = (0..50).map(|number| waiting.create(900 + number, &format!("f{number}"))).collect();
+    waiting.served(stage);
+    assert!(answers(made).iter().all(Result::is_ok));
+    assert_eq!(engine.commits(), before + 1);
+}
+
+#[test]
+fn it_ends_when_it_is_told_to_with_what_was_asked_before() {
+    let (stage, waiting) = (Stage::new(), Waiting::new());
+    let made = waiting.create(900, "a");
+    let desk = Desk::new(waiting.errands.clone());
+    desk.end();
+    assert_eq!(waiting.served(stage), Some(Ok(Ended::Told)));
+    assert!(answers(vec![made])[0].is_ok());
+    assert!(!desk.tick(), "nobody is there any more");
+}
+
+#[test]
+fn it_ends_when_its_manager_may_not_be_asked_any_more() {
+    let (stage, waiting) = (Stage::new(), Waiting::new());
+    stage.engine.crash_at(0, 0);
+    let made = waiting.create(900, "a");
+    assert_eq!(waiting.served(stage), Some(Ok(Ended::Closed)));
+    assert_eq!(answers(vec![made])[0].as_ref().unwrap_err().kind, Kind::Disconnected);
+}
+
+#[test]
+fn while_no_manager_is_there_whoever_asks_learns_of_it() {
+    let mut waiting = Waiting::new();
+    let mut made = waiting.create(900, "a");
+    assert!(!refuse_all(&mut waiting.receiver));
+    assert!(made.receive_blocking().is_none());
+    Desk::new(waiting.errands.clone()).end();
+    assert!(refuse_all(&mut waiting.receiver), "it was told to end meanwhile");
+}
