@@ -19,7 +19,7 @@ use forebay_client::nodes::Nodes;
 use forebay_env::Env;
 use forebay_env::mailbox::mailbox;
 use forebay_manager::desk::{self, Desk};
-use forebay_manager::{Manager, Memory, Principal, Settings};
+use forebay_manager::{Engine, Manager, Memory, Principal, Settings};
 use forebay_model::{Bytes, Profile, TargetId};
 use forebay_node::network::{Bounds, Identity, Node, TargetDoor};
 use forebay_target::{Objects, Target};
@@ -225,6 +225,11 @@ impl Cluster {
     /// manager answers nothing more until its machine was crashed and restarted.
     pub fn crash_manager_in_commit(&self, nth: u64, kept: usize) {
         self.manager.engine.borrow().crash_at(nth, kept);
+    }
+
+    /// Whether the manager has come to a commit that does not return.
+    pub fn manager_is_cut(&self) -> bool {
+        self.manager.engine.borrow().snapshot().is_err()
     }
 
     /// Starts a node on its disk, and waits until the manager has heard of it.
