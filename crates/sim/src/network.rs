@@ -11,6 +11,7 @@
 mod agenda;
 mod counters;
 mod door;
+mod doors;
 mod link;
 mod receiver;
 mod rtt;
@@ -20,6 +21,7 @@ mod socket;
 mod spec;
 mod state;
 mod stream;
+mod wires;
 
 pub use counters::Counters;
 pub use spec::{LinkSpec, NetworkSpec};
@@ -95,7 +97,7 @@ impl Network {
         assert!(fits, "'{name}' is no name of a machine");
         let index = self.inner.enter(|state, _| {
             assert!(state.host_named(name).is_none(), "there are two machines named {name}");
-            state.add_host(name, link)
+            state.wires.add_host(name, link)
         });
         Host { inner: self.inner.clone(), index, spawner: self.inner.surroundings.spawner.apart() }
     }

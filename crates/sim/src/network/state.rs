@@ -1,29 +1,18 @@
-//! All that is in a network: machines, links, ports, connections, and what happens to a segment on its way.
+//! All that is in a network: machines and what connects them, connections, doors; and what happens next.
 
-use super::agenda::{Agenda, Place};
+use super::agenda::Place;
 use super::counters::Counters;
-use super::link::Lane;
+use super::doors::Listening;
 use super::segment::{Purpose, Segment, SocketId};
 use super::sender::NEVER;
 use super::socket::{Became, Ends, Outbox, Phase, Socket};
-use super::spec::{LinkSpec, NetworkSpec};
+use super::spec::NetworkSpec;
 use super::stream::Shared;
+use super::wires::{Host, Wires};
 use crate::timeline::Timeline;
-use forebay_model::Rate;
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::rc::Rc;
-use std::task::Waker;
-
-/// Connections of a door that nobody has accepted yet.
-const BACKLOG: usize = 1024;
-/// The first port that is given out for port 0, and the first for those who connect.
-const FIRST_FREE: u16 = 49_152;
-/// What a machine takes to talk to itself.
-const LOCAL_RATE: Rate = Rate(5_000_000_000);
-const LOCAL_LATENCY: u64 = 5_000;
 
 /// The whole network.
 pub(super) struct State {
@@ -32,37 +21,10 @@ pub(super) struct State {
     pub(super) out: Outbox,
     sockets: Vec<Slot>,
     free: Vec<u32>,
-    doors: BTreeMap<(u32, u16), Listening>,
-    next_door: u64,
+    pub(super) doors: BTreeMap<(u32, u16), Listening>,
+    pub(super) next_door: u64,
     /// What connections did that are no more.
     past: Counters,
-}
-
-/// Machines and what connects them.
-pub(super) struct Wires {
-    pub(super) hosts: Vec<Host>,
-    pub(super) agenda: Agenda,
-    /// From which machine nothing reaches which other one.
-    pub(super) cuts: BTreeSet<(u32, u32)>,
-    timeline: Rc<Timeline>,
-    random: ChaCha8Rng,
-    port_buffer: Option<u64>,
-    strays: BTreeMap<u64, Segment>,
-    next_stray: u64,
-    /// Whose segments the switch has dropped, and who has lost some otherwise.
-    dropped: Vec<SocketId>,
-    lost: Vec<SocketId>,
-}
-
-/// A machine.
-pub(super) struct Host {
-    pub(super) name: String,
-    pub(super) link: LinkSpec,
-    pub(super) up: bool,
-    uplink: Lane,
-    downlink: Lane,
-    local: Lane,
-    next_port: u16,
 }
 
 struct Slot {
@@ -70,35 +32,11 @@ struct Slot {
     socket: Option<Box<Socket>>,
 }
 
-/// A port that is listened at.
-struct Listening {
-    /// Tells it from one at the same port before or after it.
-    number: u64,
-    queue: VecDeque<SocketId>,
-    /// Connections that are not open yet.
-    asked: usize,
-    acceptors: Vec<Waker>,
-}
-
 impl State {
     pub(super) fn new(timeline: Rc<Timeline>, seed: u64, number: u64, spec: NetworkSpec) -> State {
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
-        // Streams of their own, from the other end than those of disks.
-        random.set_stream(u64::MAX - number);
         State {
             spec,
-            wires: Wires {
-                hosts: Vec::new(),
-                agenda: Agenda::default(),
-                cuts: BTreeSet::new(),
-                timeline,
-                random,
-                port_buffer: spec.port_buffer.map(|room| room.0),
-                strays: BTreeMap::new(),
-                next_stray: 0,
-                dropped: Vec::new(),
-                lost: Vec::new(),
-            },
+            wires: Wires::new(timeline, seed, number, &spec),
             out: Outbox::default(),
             sockets: Vec::new(),
             free: Vec::new(),
@@ -106,19 +44,6 @@ impl State {
             next_door: 0,
             past: Counters::default(),
         }
-    }
-
-    pub(super) fn add_host(&mut self, name: &str, link: LinkSpec) -> u32 {
-        self.wires.hosts.push(Host {
-            name: name.to_string(),
-            link,
-            up: true,
-            uplink: Lane::default(),
-            downlink: Lane::default(),
-            local: Lane::default(),
-            next_port: FIRST_FREE,
-        });
-        self.wires.hosts.len() as u32 - 1
     }
 
     pub(super) fn host_named(&self, name: &str) -> Option<u32> {
@@ -152,7 +77,7 @@ impl State {
 
     /// Asks `peer_host` for a connection to `port`.
     pub(super) fn connect(&mut self, now: u64, host: u32, peer_host: u32, port: u16) -> SocketId {
-        let own_port = self.free_port(host);
+        let own_port = self.host(host).free_port();
         let (outgoing, incoming) = (Shared::default(), Shared::default());
         let peer = SocketId::NOBODY;
         let id = self.place(now, |id| Ends { id, host, peer_host, peer, port, own_port, outgoing, incoming });
@@ -163,14 +88,7 @@ impl State {
         id
     }
 
-    fn free_port(&mut self, host: u32) -> u16 {
-        let host = self.host(host);
-        let port = host.next_port;
-        host.next_port = port.checked_add(1).unwrap_or(FIRST_FREE);
-        port
-    }
-
-    fn place(&mut self, now: u64, ends: impl FnOnce(SocketId) -> Ends) -> SocketId {
+    pub(super) fn place(&mut self, now: u64, ends: impl FnOnce(SocketId) -> Ends) -> SocketId {
         let index = self.free.pop().unwrap_or_else(|| {
             self.sockets.push(Slot { generation: 0, socket: None });
             self.sockets.len() as u32 - 1
@@ -242,57 +160,6 @@ impl State {
         }
     }
 
-    // Doors.
-
-    /// Listens at `port` of a machine, any free one if it is 0. The port and the number of the door, unless it is taken.
-    pub(super) fn listen(&mut self, host: u32, port: u16) -> Option<(u16, u64)> {
-        let mut port = port;
-        if port == 0 {
-            port = self.free_port(host);
-            let first = port;
-            while self.doors.contains_key(&(host, port)) {
-                port = self.free_port(host);
-                if port == first {
-                    return None;
-                }
-            }
-        } else if self.doors.contains_key(&(host, port)) {
-            return None;
-        }
-        let number = self.next_door;
-        self.next_door += 1;
-        let door = Listening { number, queue: VecDeque::new(), asked: 0, acceptors: Vec::new() };
-        self.doors.insert((host, port), door);
-        Some((port, number))
-    }
-
-    /// The next connection of a door, if one has come; `None` if there is no such door any more.
-    pub(super) fn accept(&mut self, host: u32, port: u16, number: u64, waker: &Waker) -> Option<Option<SocketId>> {
-        let door = self.doors.get_mut(&(host, port)).filter(|door| door.number == number)?;
-        if let Some(id) = door.queue.pop_front() {
-            return Some(Some(id));
-        }
-        if !door.acceptors.iter().any(|kept| kept.will_wake(waker)) {
-            door.acceptors.push(waker.clone());
-        }
-        Some(None)
-    }
-
-    /// Closes a door. Connections that nobody accepted end.
-    pub(super) fn close_door(&mut self, now: u64, host: u32, port: u16, number: u64) {
-        if self.doors.get(&(host, port)).is_none_or(|door| door.number != number) {
-            return;
-        }
-        let Some(door) = self.doors.remove(&(host, port)) else { return };
-        self.out.wakes.extend(door.acceptors);
-        for id in door.queue {
-            self.with(now, id, |socket, _, out| {
-                socket.reset(now, out);
-                Became::Gone
-            });
-        }
-    }
-
     // What happens.
 
     /// Lets the next event happen, if it is due. Whether one was.
@@ -316,10 +183,8 @@ impl State {
                 }
             }
             Place::Stray(key) => {
-                if let Some(segment) = self.wires.strays.remove(&key) {
-                    self.wires.enter_port(now, segment);
-                    self.blame();
-                }
+                self.wires.stray(now, key);
+                self.blame();
             }
             Place::Down(host) => {
                 if let Some(segment) = self.host(host).downlink.arrived() {
@@ -356,53 +221,8 @@ impl State {
         }
     }
 
-    /// A connection is asked for.
-    fn asked(&mut self, now: u64, port: u16, segment: &Segment) {
-        let Segment { from, to_host: host, from_host: peer_host, .. } = *segment;
-        // Who asked may have given up since.
-        let Some(asking) = self.socket(from) else { return };
-        let (outgoing, incoming, own_port) = (asking.incoming.clone(), asking.outgoing.clone(), asking.own_port);
-        let answered = asking.answered;
-        if self.socket(answered).is_some() {
-            // It is asked again because the answer takes long, or was lost.
-            self.with(now, answered, |socket, spec, out| socket.arrive(now, segment, spec, out));
-            return;
-        }
-        let Some(door) = self.doors.get_mut(&(host, port)) else { return self.refuse(now, segment) };
-        if door.queue.len() + door.asked >= BACKLOG {
-            return;
-        }
-        door.asked += 1;
-        let id = self.place(now, |id| Ends { id, host, peer_host, peer: from, port, own_port, outgoing, incoming });
-        if let Some(asking) = self.socket(from) {
-            asking.answered = id;
-        }
-        self.with(now, id, |socket, _, out| {
-            socket.greet(now, segment.sent, out);
-            Became::Same
-        });
-    }
-
-    /// A connection that was asked for is open.
-    fn opened(&mut self, now: u64, id: SocketId) {
-        let Some((host, port)) = self.socket(id).map(|socket| (socket.host, socket.port)) else { return };
-        match self.doors.get_mut(&(host, port)) {
-            Some(door) => {
-                door.asked = door.asked.saturating_sub(1);
-                door.queue.push_back(id);
-                self.out.wakes.append(&mut door.acceptors);
-            }
-            None => {
-                self.with(now, id, |socket, _, out| {
-                    socket.reset(now, out);
-                    Became::Gone
-                });
-            }
-        }
-    }
-
     /// There is nobody for `segment`.
-    fn refuse(&mut self, now: u64, segment: &Segment) {
+    pub(super) fn refuse(&mut self, now: u64, segment: &Segment) {
         if segment.purpose == Purpose::Reset {
             return;
         }
@@ -473,72 +293,6 @@ impl State {
         for door in std::mem::take(&mut self.doors).into_values() {
             self.out.wakes.extend(door.acceptors);
         }
-        self.wires.agenda.clear();
-        self.wires.strays.clear();
-        for host in &mut self.wires.hosts {
-            (host.uplink, host.downlink, host.local) = Default::default();
-        }
+        self.wires.clear();
     }
-}
-
-impl Wires {
-    /// A machine sends a segment.
-    fn send(&mut self, now: u64, segment: Segment) {
-        let from = segment.from_host;
-        let host = &mut self.hosts[from as usize];
-        if !host.up {
-            self.lost.push(segment.from);
-        } else if segment.to_host == from {
-            if let Some(at) = host.local.carry(now, LOCAL_RATE, LOCAL_LATENCY, segment) {
-                self.agenda.put(at, Place::Local(from));
-            }
-        } else if let Some(at) = host.uplink.carry(now, host.link.rate, nanos(&host.link), segment) {
-            self.agenda.put(at, Place::Up(from));
-        }
-    }
-
-    /// A segment reaches the switch.
-    fn switch(&mut self, now: u64, segment: Segment) {
-        let Segment { from_host, to_host, .. } = segment;
-        let (from, to) = (self.hosts[from_host as usize].link, self.hosts[to_host as usize].link);
-        if (!self.cuts.is_empty() && self.cuts.contains(&(from_host, to_host)))
-            || self.happens(from.loss)
-            || self.happens(to.loss)
-        {
-            self.lost.push(segment.from);
-            return;
-        }
-        for link in [from, to] {
-            if self.happens(link.delayed) {
-                let later = (u128::from(self.random.next_u64()) * link.delay.as_nanos()) >> 64;
-                self.strays.insert(self.next_stray, segment);
-                self.agenda.put(now + later as u64, Place::Stray(self.next_stray));
-                self.next_stray += 1;
-                return;
-            }
-        }
-        self.enter_port(now, segment);
-    }
-
-    /// A segment comes to the port of the machine that it goes to.
-    fn enter_port(&mut self, now: u64, segment: Segment) {
-        let to = segment.to_host;
-        let host = &mut self.hosts[to as usize];
-        if let Some(room) = self.port_buffer
-            && host.downlink.backlog(now, host.link.rate) + segment.size() > room
-        {
-            self.dropped.push(segment.from);
-        } else if let Some(at) = host.downlink.carry(now, host.link.rate, nanos(&host.link), segment) {
-            self.agenda.put(at, Place::Down(to));
-        }
-    }
-
-    /// Whether something happens that happens to a `share`.
-    fn happens(&mut self, share: f64) -> bool {
-        share > 0.0 && ((self.random.next_u64() >> 11) as f64) < share * (1u64 << 53) as f64
-    }
-}
-
-fn nanos(link: &LinkSpec) -> u64 {
-    link.latency.as_nanos() as u64
 }
