@@ -111,7 +111,9 @@ impl State {
             return Became::Gone;
         };
         let Some(socket) = slot.socket.as_deref_mut() else { return Became::Gone };
+        let was_broken = socket.is_broken();
         let became = deal(socket, spec, out);
+        let breaks = (socket.is_broken() && !was_broken && became != Became::Gone).then_some(socket.peer);
         let due = socket.due();
         if due < socket.timer && became != Became::Gone {
             socket.timer = due;
@@ -121,14 +123,17 @@ impl State {
             wires.send(now, segment);
         }
         if became == Became::Gone {
-            self.remove(id);
+            self.remove(now, id);
+        }
+        if let Some(peer) = breaks {
+            self.watch(now, peer);
         }
         self.blame();
         became
     }
 
     /// Forgets one end, without a word.
-    pub(super) fn remove(&mut self, id: SocketId) {
+    pub(super) fn remove(&mut self, now: u64, id: SocketId) {
         let Some(slot) = self.sockets.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation) else {
             return;
         };
@@ -142,6 +147,15 @@ impl State {
             door.asked = door.asked.saturating_sub(1);
         }
         socket.fail(ErrorKind::ConnectionReset, &mut self.out);
+        self.watch(now, socket.peer);
+    }
+
+    /// Sees to it that an end, if it is there, notices that its peer is gone or broken, also if what says so was lost.
+    fn watch(&mut self, now: u64, id: SocketId) {
+        self.with(now, id, |socket, spec, _| {
+            socket.watch(now, spec);
+            Became::Same
+        });
     }
 
     /// Counts what was dropped and lost where it belongs.
@@ -252,7 +266,7 @@ impl State {
     fn is_whole(&mut self, host: u32, peer_host: u32, peer: SocketId) -> bool {
         let wires = &self.wires;
         let cut = wires.cuts.contains(&(host, peer_host)) || wires.cuts.contains(&(peer_host, host));
-        !cut && wires.hosts[peer_host as usize].up && self.socket(peer).is_some()
+        !cut && wires.hosts[peer_host as usize].up && self.socket(peer).is_some_and(|peer| !peer.is_broken())
     }
 
     // Faults.
@@ -262,10 +276,7 @@ impl State {
         let open: Vec<_> = self.sockets().map(|s| (s.id, s.host, s.peer_host, s.peer)).collect();
         for (id, host, peer_host, peer) in open {
             if !self.is_whole(host, peer_host, peer) {
-                self.with(now, id, |socket, spec, _| {
-                    socket.watch(now, spec);
-                    Became::Same
-                });
+                self.watch(now, id);
             }
         }
     }
@@ -275,20 +286,39 @@ impl State {
         self.host(host).up = false;
         let gone: Vec<SocketId> = self.sockets().filter(|socket| socket.host == host).map(|socket| socket.id).collect();
         for id in gone {
-            self.remove(id);
+            self.remove(now, id);
         }
-        let doors: Vec<(u32, u16)> = self.doors.range((host, 0)..=(host, u16::MAX)).map(|(place, _)| *place).collect();
-        for place in doors {
+        for place in self.doors_of(host) {
             self.out.wakes.extend(self.doors.remove(&place).into_iter().flat_map(|door| door.acceptors));
         }
         self.look_after(now);
     }
 
+    /// The processes of a machine are gone: its kernel closes what they had open.
+    pub(super) fn kill(&mut self, now: u64, host: u32) {
+        for (host, port) in self.doors_of(host) {
+            if let Some(number) = self.doors.get(&(host, port)).map(|door| door.number) {
+                self.close_door(now, host, port, number);
+            }
+        }
+        let open: Vec<_> = self.sockets().filter(|socket| socket.host == host).map(|s| (s.id, s.phase)).collect();
+        for (id, phase) in open {
+            match phase {
+                Phase::Asking => self.remove(now, id),
+                _ => drop(self.with(now, id, |socket, _, out| socket.close_both(now, out))),
+            }
+        }
+    }
+
+    fn doors_of(&self, host: u32) -> Vec<(u32, u16)> {
+        self.doors.range((host, 0)..=(host, u16::MAX)).map(|(place, _)| *place).collect()
+    }
+
     /// Everything is gone at once: connections, doors, and what is under way.
-    pub(super) fn clear(&mut self) {
+    pub(super) fn clear(&mut self, now: u64) {
         let all: Vec<SocketId> = self.sockets().map(|socket| socket.id).collect();
         for id in all {
-            self.remove(id);
+            self.remove(now, id);
         }
         for door in std::mem::take(&mut self.doors).into_values() {
             self.out.wakes.extend(door.acceptors);
