@@ -1,7 +1,7 @@
 //! Whole clusters in virtual time: a manager, nodes with targets on simulated disks, and clients, each on a machine of its own
 //! in one simulated network. The very code that runs in reality; only the way to the manager is a simpler one.
 //!
-//! Machines crash and come back: their tasks end, their connections are gone, their disks lose what was not flushed, and the
+//! Processes are killed, and machines crash and come back: their tasks end, their connections are gone, their disks lose what was not flushed, and the
 //! manager's engine keeps what was committed.
 
 mod check;
@@ -203,6 +203,13 @@ impl Cluster {
         *self.manager.engine.borrow_mut() = engine;
     }
 
+    /// The manager's process is killed, and what was not committed is lost.
+    pub fn kill_manager(&self) {
+        self.manager.host.kill();
+        let engine = self.manager.engine.borrow().reopened();
+        *self.manager.engine.borrow_mut() = engine;
+    }
+
     /// The manager's machine is up again.
     pub fn restart_manager(&self) {
         self.manager.host.restart();
@@ -285,14 +292,21 @@ impl Cluster {
 
     /// A node's machine loses its power, with its disk.
     pub fn crash_node(&self, index: usize) {
-        self.kill_node(index);
+        self.stop_node(index);
         self.nodes[index].disk.lose_power();
     }
 
     /// A node's machine stops at once, but for its disk, which ends what it was given.
-    pub fn kill_node(&self, index: usize) {
+    pub fn stop_node(&self, index: usize) {
         let machine = &self.nodes[index];
         machine.host.crash();
+        drop(machine.process.borrow_mut().take());
+    }
+
+    /// A node's process is killed: its kernel ends its connections, and what its disk was given.
+    pub fn kill_node(&self, index: usize) {
+        let machine = &self.nodes[index];
+        machine.host.kill();
         drop(machine.process.borrow_mut().take());
     }
 

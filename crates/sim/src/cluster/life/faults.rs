@@ -83,15 +83,22 @@ impl<'a> Faults<'a> {
         let most = if self.random.below(6) == 0 { 2 } else { 1 };
         let downs = self.down.iter().filter(|down| **down).count();
         let happened = match self.random.below(14) {
-            0 | 1 if downs < most => self.stop_node(true, 8_000),
-            2 if downs < most => self.stop_node(false, 3_000),
+            0 if downs < most => self.stop_node(Cluster::crash_node, 8_000),
+            1 if downs < most => self.stop_node(Cluster::kill_node, 8_000),
+            2 if downs < most => self.stop_node(Cluster::stop_node, 3_000),
             // Shorter than anybody notices.
-            3 if downs < most => self.stop_node(true, 100),
+            3 if downs < most => match self.random.below(2) {
+                0 => self.stop_node(Cluster::crash_node, 100),
+                _ => self.stop_node(Cluster::kill_node, 100),
+            },
             4 => self.cut(),
             5 => self.part(),
             6 => self.bad_link(),
             7 if !self.manager_down => {
-                self.cluster.crash_manager();
+                match self.random.below(2) {
+                    0 => self.cluster.crash_manager(),
+                    _ => self.cluster.kill_manager(),
+                }
                 self.manager_is_down(50 + self.random.below(6_000))
             }
             8 if !self.manager_down => {
@@ -109,15 +116,12 @@ impl<'a> Faults<'a> {
         self.cluster.world().now() + Duration::from_millis(50 + self.random.below(most))
     }
 
-    fn stop_node(&mut self, power: bool, most: u64) -> bool {
+    fn stop_node(&mut self, stop: fn(&Cluster, usize), most: u64) -> bool {
         let node = self.random.below(self.down.len() as u64) as usize;
         if std::mem::replace(&mut self.down[node], true) {
             return false;
         }
-        match power {
-            true => self.cluster.crash_node(node),
-            false => self.cluster.kill_node(node),
-        }
+        stop(self.cluster, node);
         self.ends.push((self.later(most), End::Node(node)));
         true
     }
@@ -183,7 +187,11 @@ impl<'a> Faults<'a> {
         if self.ends.iter().any(|(_, end)| matches!(end, End::Client(there) if *there == number)) {
             return false;
         }
-        self.clients[number].machine.host.crash();
+        let host = &self.clients[number].machine.host;
+        match self.random.below(2) {
+            0 => host.crash(),
+            _ => host.kill(),
+        }
         self.clients[number].working.set(false);
         // Whatever it had open may be half written.
         self.common.owned[number].borrow_mut().files.values_mut().for_each(|known| known.in_doubt = true);
