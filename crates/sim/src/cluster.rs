@@ -34,6 +34,8 @@ use std::time::Duration;
 const PORT: u16 = 7400;
 /// How often the manager is told that time passes.
 const TICK: Duration = Duration::from_secs(1);
+/// How long it may take until the manager has heard of a node that was started.
+const SOON: Duration = Duration::from_secs(60);
 
 /// What a cluster is made of.
 #[derive(Clone)]
@@ -242,7 +244,12 @@ impl Cluster {
     /// Starts a node on its disk, and waits until the manager has heard of it.
     pub fn start_node(&self, index: usize) {
         self.begin_node(index);
+        let end = self.world.now() + SOON;
         while self.node(index).is_none() {
+            assert!(
+                self.world.now() < end,
+                "the manager has not heard of node {index} within {SOON:?}; can it be reached?"
+            );
             self.world.run_for(Duration::from_millis(1));
         }
     }
