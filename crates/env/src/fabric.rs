@@ -46,7 +46,9 @@ pub trait Door {
 }
 
 /// One end of a connection. What was written arrives once, whole and in order, or the connection ends with an error on
-/// both sides, if late. Closing or dropping `write` lets the other side read to its end; dropping both ends it at once.
+/// both sides, if late. Closing or dropping `write` lets the other side read to its end. With both dropped nobody waits for
+/// the connection any more: what was written still goes as far as the other side takes it, unless something from there was not
+/// read or comes later. Then the connection is reset: the other side gets an error, and may lose what it had not read yet.
 pub struct Duplex {
     /// What comes.
     pub read: Box<dyn AsyncRead + Unpin>,

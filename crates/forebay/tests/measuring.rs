@@ -55,6 +55,22 @@ fn the_bench_in_simulation_keeps_its_guarantee_and_is_the_same_each_time() {
 }
 
 #[test]
+fn striped_files_in_simulation_are_measured_the_same_each_time_and_take_no_processor() {
+    let place = Place::new();
+    let run = || -> Value {
+        let args = ["bench", "file", "--sim", "ssd", "--targets", "4", "--size", "4MiB", "--json"];
+        serde_json::from_str(&place.ok(&args)).unwrap()
+    };
+    let (mut first, mut second) = (run(), run());
+    for direction in ["write", "read"] {
+        assert_eq!(first[format!("{direction}_cpu_nanoseconds_per_byte")], Value::Null, "{first}");
+        assert!(number(&first, &format!("{direction}_limit_bytes_per_second")) > 1e6, "{first}");
+    }
+    (first["peak_memory_bytes"], second["peak_memory_bytes"]) = (Value::Null, Value::Null);
+    assert_eq!(first, second);
+}
+
+#[test]
 fn a_simulated_disk_without_a_rate_is_refused_at_once() {
     let args = ["bench", "ring", "--disk", "sim:ssd", "--scale", "1000", "--rate", "0"];
     Place::new().refused(&args, 2, &["--rate"]);

@@ -1,7 +1,7 @@
 //! Whole clusters in virtual time: a manager, nodes with targets on simulated disks, and clients, each on a machine of its own
 //! in one simulated network. The very code that runs in reality; only the way to the manager is a simpler one.
 //!
-//! Machines crash and come back: their tasks end, their connections are gone, their disks lose what was not flushed, and the
+//! Processes are killed, and machines crash and come back: their tasks end, their connections are gone, their disks lose what was not flushed, and the
 //! manager's engine keeps what was committed.
 
 mod check;
@@ -19,7 +19,7 @@ use forebay_client::nodes::Nodes;
 use forebay_env::Env;
 use forebay_env::mailbox::mailbox;
 use forebay_manager::desk::{self, Desk};
-use forebay_manager::{Manager, Memory, Principal, Settings};
+use forebay_manager::{Engine, Manager, Memory, Principal, Settings};
 use forebay_model::{Bytes, Profile, TargetId};
 use forebay_node::network::{Bounds, Identity, Node, TargetDoor};
 use forebay_target::{Objects, Target};
@@ -34,6 +34,8 @@ use std::time::Duration;
 const PORT: u16 = 7400;
 /// How often the manager is told that time passes.
 const TICK: Duration = Duration::from_secs(1);
+/// How long it may take until the manager has heard of a node that was started.
+const SOON: Duration = Duration::from_secs(60);
 
 /// What a cluster is made of.
 #[derive(Clone)]
@@ -203,6 +205,13 @@ impl Cluster {
         *self.manager.engine.borrow_mut() = engine;
     }
 
+    /// The manager's process is killed, and what was not committed is lost.
+    pub fn kill_manager(&self) {
+        self.manager.host.kill();
+        let engine = self.manager.engine.borrow().reopened();
+        *self.manager.engine.borrow_mut() = engine;
+    }
+
     /// The manager's machine is up again.
     pub fn restart_manager(&self) {
         self.manager.host.restart();
@@ -227,10 +236,20 @@ impl Cluster {
         self.manager.engine.borrow().crash_at(nth, kept);
     }
 
+    /// Whether the manager has come to a commit that does not return.
+    pub fn manager_is_cut(&self) -> bool {
+        self.manager.engine.borrow().snapshot().is_err()
+    }
+
     /// Starts a node on its disk, and waits until the manager has heard of it.
     pub fn start_node(&self, index: usize) {
         self.begin_node(index);
+        let end = self.world.now() + SOON;
         while self.node(index).is_none() {
+            assert!(
+                self.world.now() < end,
+                "the manager has not heard of node {index} within {SOON:?}; can it be reached?"
+            );
             self.world.run_for(Duration::from_millis(1));
         }
     }
@@ -280,14 +299,21 @@ impl Cluster {
 
     /// A node's machine loses its power, with its disk.
     pub fn crash_node(&self, index: usize) {
-        self.kill_node(index);
+        self.stop_node(index);
         self.nodes[index].disk.lose_power();
     }
 
     /// A node's machine stops at once, but for its disk, which ends what it was given.
-    pub fn kill_node(&self, index: usize) {
+    pub fn stop_node(&self, index: usize) {
         let machine = &self.nodes[index];
         machine.host.crash();
+        drop(machine.process.borrow_mut().take());
+    }
+
+    /// A node's process is killed: its kernel ends its connections, and what its disk was given.
+    pub fn kill_node(&self, index: usize) {
+        let machine = &self.nodes[index];
+        machine.host.kill();
         drop(machine.process.borrow_mut().take());
     }
 

@@ -4,13 +4,15 @@
 //! A segment leaves its machine after those before it, takes its time to the switch, and waits there at the port of the
 //! machine that it goes to, in a buffer that drops what does not fit. Connections start slowly, halve what they send when
 //! something is lost, and wait for a time-out when too much is: so many senders to one machine collapse as real ones do.
-//! Faults are injected by name: links that are slow, lossy or jittery, cuts in one or both directions, machines that crash.
+//! Faults are injected by name: links that are slow, lossy or jittery, cuts in one or both directions, machines that crash, and
+//! processes that are killed.
 //!
 //! Chance is a stream of the world's seed, and every segment that arrives is in its trace.
 
 mod agenda;
 mod counters;
 mod door;
+mod doors;
 mod link;
 mod receiver;
 mod rtt;
@@ -20,6 +22,7 @@ mod socket;
 mod spec;
 mod state;
 mod stream;
+mod wires;
 
 pub use counters::Counters;
 pub use spec::{LinkSpec, NetworkSpec};
@@ -95,7 +98,7 @@ impl Network {
         assert!(fits, "'{name}' is no name of a machine");
         let index = self.inner.enter(|state, _| {
             assert!(state.host_named(name).is_none(), "there are two machines named {name}");
-            state.add_host(name, link)
+            state.wires.add_host(name, link)
         });
         Host { inner: self.inner.clone(), index, spawner: self.inner.surroundings.spawner.apart() }
     }
@@ -145,7 +148,7 @@ impl Network {
 
     /// Ends all that is there and under way; machines and faults stay.
     pub(crate) fn clear(&self) {
-        self.inner.enter(|state, _| state.clear());
+        self.inner.enter(|state, now| state.clear(now));
     }
 }
 
@@ -190,6 +193,12 @@ impl Host {
         self.spawner.end_all();
     }
 
+    /// Its processes are killed: their tasks end, and its kernel ends their connections and tells their peers, at once.
+    pub fn kill(&self) {
+        self.inner.enter(|state, now| state.kill(now, self.index));
+        self.spawner.end_all();
+    }
+
     /// It is up again, and knows of nothing.
     pub fn restart(&self) {
         self.inner.enter(|state, _| state.host(self.index).up = true);
@@ -216,7 +225,7 @@ impl Inner {
         let halted = self.timeline.halted();
         self.enter(|state, now| {
             if halted {
-                state.remove(id);
+                state.remove(now, id);
             } else {
                 state.with(now, id, |socket, _, out| deal(socket, now, out));
             }

@@ -18,7 +18,7 @@ pub fn is_replay() -> bool {
 }
 
 /// Runs `test` with `count` seeds, or with the one in `FOREBAY_SEED`. The panic of a failing seed names the seed and
-/// how to replay it.
+/// the command that replays it.
 pub fn each(count: u64, test: impl Fn(u64)) {
     if let Some(seed) = number(SEED) {
         return test(seed);
@@ -30,7 +30,17 @@ pub fn each(count: u64, test: impl Fn(u64)) {
                 .map(String::as_str)
                 .or_else(|| panic.downcast_ref::<&str>().copied())
                 .unwrap_or("(no message)");
-            panic!("seed {seed} failed: {said}\nreplay with {SEED}={seed}");
+            panic!("{}", failure(seed, std::thread::current().name(), said));
         }
     }
 }
+
+/// What is said of a seed that failed in the test of that name, which is that of its thread.
+fn failure(seed: u64, test: Option<&str>, said: &str) -> String {
+    // With one thread for all of them, a test has none of its own.
+    let test = test.filter(|name| *name != "main").map_or(String::new(), |name| format!(" {name} -- --exact"));
+    format!("seed {seed} failed: {said}\nreplay with: {SEED}={seed} cargo test -p forebay-sim{test}")
+}
+
+#[cfg(test)]
+mod tests;

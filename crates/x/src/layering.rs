@@ -14,12 +14,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("manager", &["wire", "env", "model"]),
     ("client", &["wire", "env", "model"]),
     ("control", &["wire", "env", "model"]),
-    ("embedded", &["node", "control", "client", "target", "wire", "env", "model"]),
+    ("embedded", &["node", "client", "target", "wire", "env", "model"]),
     ("serve", &["embedded", "control", "manager", "node", "client", "wire", "env", "model"]),
     ("capture", &["client", "env", "model"]),
     ("nbd", &["client", "env", "model"]),
     ("btree", &["target", "env", "model"]),
-    ("sim", &["btree", "manager", "target", "control", "client", "node", "wire", "env", "model"]),
+    ("sim", &["btree", "manager", "target", "client", "node", "wire", "env", "model"]),
     (
         "forebay",
         &[

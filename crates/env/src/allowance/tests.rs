@@ -34,23 +34,19 @@ fn who_waits_is_let_in_in_turn_and_one_that_is_too_large_for_all_of_it_when_noth
 #[test]
 fn who_gives_up_waiting_leaves_its_turn_to_the_next() {
     let (executor, allowance) = (Executor::new(|| ()), Allowance::new(10));
-    let first = executor.spawner().spawn({
+    let take = |weight| {
         let allowance = allowance.clone();
-        async move { allowance.take(10).await }
-    });
+        executor.spawner().spawn(async move { allowance.take(weight).await })
+    };
+    let (held, large, small) = (take(5), take(9), take(1));
     executor.run_ready(100);
-    let second = executor.spawner().spawn({
-        let allowance = allowance.clone();
-        async move { drop(allowance.take(9).await) }
-    });
-    let third = executor.spawner().spawn({
-        let allowance = allowance.clone();
-        async move { drop(allowance.take(1).await) }
-    });
+    assert!(held.is_finished() && !large.is_finished() && !small.is_finished());
+    // Nothing is given back: the small one has room as soon as nobody is before it.
+    drop(large);
     executor.run_ready(100);
-    drop(second);
-    drop(first);
+    assert!(small.is_finished());
+    assert_eq!(allowance.used(), 6);
+    drop((held, small));
     executor.run_ready(100);
-    assert!(third.is_finished());
     assert_eq!(allowance.used(), 0);
 }

@@ -17,7 +17,7 @@ use super::clock::RealClock;
 use super::io_error;
 use crate::Clock;
 use crate::fabric::{Door, Duplex, Fabric, FabricFuture};
-use forebay_model::{Error, Result};
+use forebay_model::{Error, Moment, Result};
 use name::Place;
 use socket2::{SockRef, TcpKeepalive};
 use std::future::Future;
@@ -29,13 +29,17 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
-/// How long connecting may take, the lookup of the name included.
+/// How long connecting may take, the lookup of the name included. Of several addresses each has its share of what is left.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// How long a peer may leave what was sent, or a question whether it is there, without an answer.
+/// How long looking up a name may take, so that there is time for connecting as well.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
+/// How long a peer may leave what was sent, or a question whether it is there, without an answer; and how long it may have no
+/// room for what waits to be sent, also if it answers: who does not read for so long, while more waits than the buffers of
+/// both sides hold, is given up. (That is what TCP_USER_TIMEOUT means.)
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a connection is silent before the kernel asks whether the peer is there, and how long between questions.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long accepting rests when the process is out of descriptors or memory.
+/// How long accepting rests when the process is out of descriptors or memory, or when the network failed a peer.
 const REST: Duration = Duration::from_millis(20);
 
 /// Connections over TCP. An address is like `127.0.0.1:7400`, `[::1]:7400` or `host:7400`.
@@ -83,24 +87,48 @@ impl Fabric for TcpFabric {
     fn connect(&self, address: &str) -> FabricFuture<Result<Duplex>> {
         let (clock, address) = (self.clock.clone(), address.to_string());
         Box::pin(async move {
-            let limited = within(&clock, CONNECT_LIMIT, async {
-                let mut failed = None;
-                for place in places(&clock, &address).await? {
-                    match TcpStream::connect(place).await.and_then(not_itself) {
-                        Ok(stream) => return connected(stream, place),
-                        Err(e) => failed = Some(e),
-                    }
-                }
-                Err(failed.map_or_else(|| unknown(&address), |e| unreached(&address, &e)))
-            });
-            limited.await.unwrap_or_else(|| {
-                Err(Error::disconnected(format!(
+            let end = clock.now() + CONNECT_LIMIT;
+            let places = places(&clock, &address).await?;
+            let attempt = |place| async move { TcpStream::connect(place).await.and_then(not_itself) };
+            match first(&clock, end, &places, attempt).await {
+                Ok((stream, place)) => connected(stream, place),
+                Err(Failed::Nowhere) => Err(unknown(&address)),
+                Err(Failed::With(e)) => Err(unreached(&address, &e)),
+                Err(Failed::Silent) => Err(Error::disconnected(format!(
                     "{address} did not answer within {} s; is that machine up, and does a firewall let us through?",
                     CONNECT_LIMIT.as_secs()
-                )))
-            })
+                ))),
+            }
         })
     }
+}
+
+/// Why none of some addresses was connected to: what the last of them said.
+#[derive(Debug)]
+enum Failed {
+    Nowhere,
+    With(std::io::Error),
+    Silent,
+}
+
+/// The first of `places` at which `attempt` succeeds until `end`. One that is silent has its share of the time, so that the next
+/// ones come to theirs.
+async fn first<T, F: Future<Output = std::io::Result<T>>>(
+    clock: &RealClock,
+    end: Moment,
+    places: &[SocketAddr],
+    attempt: impl Fn(SocketAddr) -> F,
+) -> std::result::Result<(T, SocketAddr), Failed> {
+    let mut failed = Failed::Nowhere;
+    for (place, left) in places.iter().zip((1..=places.len() as u32).rev()) {
+        let share = end.since(clock.now()) / left;
+        failed = match within(clock, share, attempt(*place)).await {
+            Some(Ok(done)) => return Ok((done, *place)),
+            Some(Err(error)) => Failed::With(error),
+            None => Failed::Silent,
+        };
+    }
+    Err(failed)
 }
 
 /// Where connections come in.
@@ -126,7 +154,7 @@ impl Door for TcpDoor {
                         Err(_) => continue,
                     },
                     // The peer waits in the queue; give others time to close theirs.
-                    Err(e) if out_of_something(&e) => clock.sleep(REST).await,
+                    Err(e) if out_of_something(&e) || of_the_peer(&e) => clock.sleep(REST).await,
                     Err(e) if matches!(e.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
                     Err(e) => return Err(io_error("accepting at", &address, &e)),
                 }
@@ -140,7 +168,7 @@ async fn places(clock: &RealClock, address: &str) -> Result<Vec<SocketAddr>> {
     match Place::of(address)? {
         Place::Number(place) => Ok(vec![place]),
         Place::Name(name) => {
-            let found = within(clock, CONNECT_LIMIT, tokio::net::lookup_host(&name)).await;
+            let found = within(clock, LOOKUP_LIMIT, tokio::net::lookup_host(&name)).await;
             match found {
                 Some(Ok(found)) => Ok(found.collect()),
                 Some(Err(e)) => {
@@ -148,7 +176,7 @@ async fn places(clock: &RealClock, address: &str) -> Result<Vec<SocketAddr>> {
                 }
                 None => Err(Error::disconnected(format!(
                     "the name in {address} was not found within {} s; give a number, or check the name server",
-                    CONNECT_LIMIT.as_secs()
+                    LOOKUP_LIMIT.as_secs()
                 ))),
             }
         }
@@ -197,6 +225,25 @@ fn connected(stream: TcpStream, peer: SocketAddr) -> Result<Duplex> {
 
 fn out_of_something(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+/// Whether it is about the connection that was accepted, and not about the door: accept(2) passes on errors that the network
+/// already has for it, and what a firewall forbids.
+fn of_the_peer(error: &std::io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ENETDOWN
+                | libc::EPROTO
+                | libc::ENOPROTOOPT
+                | libc::EHOSTDOWN
+                | libc::ENONET
+                | libc::EHOSTUNREACH
+                | libc::EOPNOTSUPP
+                | libc::ENETUNREACH
+                | libc::EPERM
+        )
+    )
 }
 
 /// What `future` gives, or nothing if that takes longer than `limit`.

@@ -7,6 +7,7 @@ use super::figures;
 use clap::Args;
 use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Bytes, Error, Rate, Result};
+use forebay_serve::server::CREDIT;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -53,7 +54,7 @@ pub struct FileArgs {
     #[arg(long, default_value = "1MiB")]
     request: Bytes,
     /// Bytes of answers that are in flight to a client at most
-    #[arg(long, default_value = "1MiB")]
+    #[arg(long, default_value_t = CREDIT)]
     credit: Bytes,
 }
 
@@ -61,7 +62,7 @@ pub struct FileArgs {
 ///
 /// The limits are what the device beneath gives to raw large sequential I/O, for writes the part of it that is not parity or
 /// a copy; simulated, what links and disks allow. Processor time is that of all clients and nodes together, for each byte of
-/// the files; simulated, that of the simulation, for a byte written or read.
+/// the files; simulated there is none, since computing takes no time there.
 #[derive(Debug, Default, Serialize)]
 struct Figures {
     targets: u32,
@@ -72,8 +73,8 @@ struct Figures {
     write_limit_bytes_per_second: u64,
     read_bytes_per_second: u64,
     read_limit_bytes_per_second: u64,
-    write_cpu_nanoseconds_per_byte: f64,
-    read_cpu_nanoseconds_per_byte: f64,
+    write_cpu_nanoseconds_per_byte: Option<f64>,
+    read_cpu_nanoseconds_per_byte: Option<f64>,
     /// Of the simulated network.
     retransmission_timeouts: u64,
     dropped_segments: u64,

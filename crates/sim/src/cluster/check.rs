@@ -2,6 +2,7 @@
 
 pub(super) mod agreement;
 pub(super) mod authority;
+pub(super) mod disks;
 pub(super) mod memory;
 pub(super) mod names;
 pub(super) mod space;

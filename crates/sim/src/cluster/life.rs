@@ -4,25 +4,28 @@
 //!
 //! Checked all the time: each operation ends in time, well or with an error that says that something was not there; what is
 //! read is what may be there. Checked at the end, beside a plain model: all files can be recovered and are what was
-//! acknowledged; parity and copies agree; files are read while one node is gone; names and sizes are right; no memory is
-//! held and no object is left over; what was revoked is refused.
+//! acknowledged; every client makes progress; parity and copies agree; files are read while one node is gone; names and sizes
+//! are right; no memory is held and no object is left over; what was not granted or was revoked is refused; disks are whole
+//! when all have lost their power.
 
 mod faults;
 pub(super) mod hand;
 mod mend;
 pub(super) mod model;
+mod progress;
 mod shared;
 
-use super::check::{agreement, authority, memory, names, space};
+use super::check::{agreement, authority, disks, memory, names, space};
 use super::{ClientMachine, Cluster, ClusterSpec};
 use crate::disk::presets;
 use crate::network::{LinkSpec, NetworkSpec};
 use crate::world::World;
 use faults::Faults;
+use forebay_client::file::components::is_lost;
 use forebay_client::files::Files;
 use forebay_manager::Settings;
 use forebay_model::layout::Raid;
-use forebay_model::{Bytes, Result};
+use forebay_model::{Bytes, Kind, Result};
 use forebay_node::network::Bounds;
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::volumes::Policy;
@@ -79,6 +82,8 @@ pub struct Tally {
     pub objects: u64,
     /// Time that passed in the lives, in seconds.
     pub seconds: u64,
+    /// The longest that an operation took while there were faults.
+    pub longest: Duration,
 }
 
 impl Tally {
@@ -98,6 +103,7 @@ impl Tally {
         self.left += other.left;
         self.objects += other.objects;
         self.seconds += other.seconds;
+        self.longest = self.longest.max(other.longest);
     }
 }
 
@@ -182,6 +188,11 @@ fn begin(cluster: &Cluster, machine: &ClientMachine, common: &Rc<Common>) {
 fn healed(cluster: &Cluster, faults: &Faults<'_>, common: &Rc<Common>) {
     let machine = cluster.client_machine("last");
     let world = cluster.world();
+    let rounds = faults.clients.iter().zip(&common.owned);
+    let rounds =
+        rounds.map(|(client, owned)| progress::round(client.machine.clone(), owned.borrow().directory.clone()));
+    let rounds: Vec<_> = rounds.map(|round| world.spawner().spawn(round)).collect();
+    rounds.into_iter().for_each(|round| world.run(round));
     for owned in &common.owned {
         settle(cluster, &machine, owned, common);
     }
@@ -204,10 +215,9 @@ fn healed(cluster: &Cluster, faults: &Faults<'_>, common: &Rc<Common>) {
         world.run(async move { agreement::check(&files, &path).await });
     }
     memory::check(cluster, 2 * (faults.clients.len() + 4));
-    if let Some(path) = paths.first() {
-        authority::check(cluster, &machine, path);
-    }
+    authority::check(cluster, &machine);
     degraded(cluster, common);
+    disks::check(cluster);
 }
 
 /// Lists a client's directory, and recovers what is in doubt.
@@ -247,7 +257,7 @@ fn recover(cluster: &Cluster, machine: &ClientMachine, path: &str, file: FileId)
     for _ in 0..ROUNDS {
         let machine = machine.clone();
         let clock = cluster.world().clock();
-        let recovered = async move { hand::within(&clock, "recover", mend::recovered(&machine, file)).await };
+        let recovered = async move { hand::within(&clock, DEADLINE, "recover", mend::recovered(&machine, file)).await };
         match cluster.world().run(recovered) {
             Ok(()) => return,
             Err(error) => last = Some(error),
@@ -271,14 +281,22 @@ fn degraded(cluster: &Cluster, common: &Rc<Common>) {
         let owned = owned.borrow();
         for (name, key) in &owned.names {
             let (path, known) = (owned.path(name), &owned.files[key]);
-            if known.raid == Raid::Zero {
-                continue;
-            }
             let found = read(cluster, &machine.files, &path);
-            let found = found.unwrap_or_else(|error| panic!("{path} ({}) without node {node}: {error:?}", known.raid));
+            let found = match found {
+                // It may lie there, and nothing is kept beside it.
+                Err(error) if known.raid == Raid::Zero && is_lost(&error) && error.kind != Kind::Missing => continue,
+                found => found.unwrap_or_else(|error| panic!("{path} ({}) without node {node}: {error:?}", known.raid)),
+            };
             known.allows(&found).unwrap_or_else(|wrong| panic!("{path} ({}) without node {node}: {wrong}", known.raid));
             common.tally.borrow_mut().degraded += 1;
         }
+    }
+    for shared in &common.shared {
+        let path = shared.borrow().path.clone();
+        let found = read(cluster, &machine.files, &path);
+        let found = found.unwrap_or_else(|error| panic!("{path} without node {node}: {error:?}"));
+        shared.borrow_mut().is(&found).unwrap_or_else(|wrong| panic!("without node {node}: {wrong}"));
+        common.tally.borrow_mut().degraded += 1;
     }
 }
 

@@ -131,3 +131,12 @@ fn what_was_not_flushed_when_a_node_lost_it_is_not_read_as_if_it_had_never_been_
     let flushed = world.run(async move { file.flush().await });
     assert_eq!(flushed.expect_err("it is lost").kind, forebay_model::Kind::Restarted);
 }
+
+#[test]
+#[should_panic(expected = "the manager has not heard of node 0 within 60s")]
+fn a_node_that_does_not_reach_the_manager_is_not_waited_for_for_ever() {
+    let cluster = Cluster::new(Rc::new(World::new(7)), spec(1));
+    cluster.crash_manager();
+    cluster.crash_node(0);
+    cluster.restart_node(0);
+}

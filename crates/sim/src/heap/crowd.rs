@@ -7,13 +7,14 @@
 use crate::disk::presets;
 use crate::world::World;
 use crate::{fresh, life};
-use forebay_env::{Env, Random, yield_now};
+use forebay_env::allowance::Allowance;
+use forebay_env::{Env, Random};
 use forebay_model::heap::{HeapSettings, RecordId};
 use forebay_model::{Error, Kind};
 use forebay_target::Target;
 use forebay_target::heap::classes::Class;
 use forebay_target::heap::{Heap, HeapOptions, Writer};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -60,11 +61,10 @@ struct Book {
     under_way: Option<Records>,
 }
 
-#[derive(Default)]
 struct Crowd {
     books: [RefCell<Book>; USERS],
-    /// Somebody merges and commits.
-    committing: Cell<bool>,
+    /// Who merges and commits has all of it.
+    committing: Allowance,
     tally: RefCell<Tally>,
 }
 
@@ -73,7 +73,7 @@ pub fn live(seed: u64, lives: u32) -> Tally {
     let world = World::new(seed);
     let random = world.random();
     let disk = world.disk(presets::ssd().scaled([8_000, 12_000][random.below(2) as usize]));
-    let crowd = Rc::new(Crowd::default());
+    let crowd = Rc::new(Crowd { books: Default::default(), committing: Allowance::new(1), tally: RefCell::default() });
     let threshold = [1, 300, 3000][random.below(3) as usize];
     let keep = Duration::from_secs([0, 0, 1][random.below(3) as usize]);
     world.run(async {
@@ -85,7 +85,6 @@ pub fn live(seed: u64, lives: u32) -> Tally {
     });
     world.kill();
     for _ in 0..lives {
-        crowd.committing.set(false);
         life::ended(&world, &disk, 600, one_life(world.env(disk.clone()), crowd.clone()));
         world.run(look_over(world.env(disk.clone()), seed));
         world.kill();
@@ -128,10 +127,7 @@ async fn user(number: usize, env: Env, heap: Rc<Heap>, crowd: Rc<Crowd>) {
             }
             continue;
         }
-        while crowd.committing.replace(true) {
-            yield_now().await;
-            env.clock.sleep(Duration::from_micros(100)).await;
-        }
+        let turn = crowd.committing.take(1).await;
         crowd.books[number].borrow_mut().under_way = Some(next);
         writer.merge().await.expect("nobody else frees what is its own");
         let commit = heap.commit(None).await;
@@ -147,7 +143,7 @@ async fn user(number: usize, env: Env, heap: Rc<Heap>, crowd: Rc<Crowd>) {
                 heap.abort().await.expect("nothing is wrong");
             }
         }
-        crowd.committing.set(false);
+        drop(turn);
     }
 }
 

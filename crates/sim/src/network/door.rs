@@ -2,7 +2,8 @@
 
 use super::Inner;
 use super::segment::SocketId;
-use super::socket::Became;
+use super::socket::{Became, Outbox, Socket};
+use super::spec::NetworkSpec;
 use forebay_env::fabric::{Door, Duplex, Fabric, FabricFuture};
 use forebay_model::{Error, Result};
 use futures_io::{AsyncRead, AsyncWrite};
@@ -66,18 +67,9 @@ impl Fabric for SimFabric {
                 Ok(state.connect(now, host, peer, port))
             })?;
             let mut asking = Asking(Some(End { inner: inner.clone(), id }));
-            poll_fn(|context| {
-                inner.enter(|state, now| {
-                    let mut opened = Poll::Ready(Err(ErrorKind::ConnectionReset));
-                    state.with(now, id, |socket, _, out| {
-                        opened = socket.poll_open(context, out);
-                        Became::Same
-                    });
-                    opened
-                })
-            })
-            .await
-            .map_err(|why| match why {
+            let end = asking.0.as_ref().expect("it was just put there");
+            let opened = poll_fn(|context| end.poll(|socket, _, _, out| socket.poll_open(context, out))).await;
+            opened.map_err(|why| match why {
                 ErrorKind::ConnectionRefused => Error::missing(format!("no process listens at {address}")),
                 _ => Error::disconnected(format!("{address} did not answer; is that machine up?")),
             })?;
@@ -93,13 +85,30 @@ struct End {
     id: SocketId,
 }
 
+impl End {
+    /// Lets `poll` ask the machine's end, which was reset if nothing is left of it.
+    fn poll<T>(
+        &self,
+        poll: impl FnOnce(&mut Socket, u64, &NetworkSpec, &mut Outbox) -> Poll<std::result::Result<T, ErrorKind>>,
+    ) -> Poll<std::result::Result<T, ErrorKind>> {
+        self.inner.enter(|state, now| {
+            let mut outcome = Poll::Ready(Err(ErrorKind::ConnectionReset));
+            state.with(now, self.id, |socket, spec, out| {
+                outcome = poll(socket, now, spec, out);
+                Became::Same
+            });
+            outcome
+        })
+    }
+}
+
 /// A connection that is asked for; dropping it gives up.
 struct Asking(Option<End>);
 
 impl Drop for Asking {
     fn drop(&mut self) {
         if let Some(End { inner, id }) = self.0.take() {
-            inner.enter(|state, _| state.remove(id));
+            inner.enter(|state, now| state.remove(now, id));
         }
     }
 }
@@ -168,17 +177,9 @@ struct Incoming(End);
 
 impl AsyncRead for Incoming {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
-        let End { inner, id } = &self.0;
-        let read = inner.enter(|state, now| {
-            let mut read = Poll::Ready(Err(ErrorKind::ConnectionReset));
-            state.with(now, *id, |socket, _, out| {
-                read = socket.poll_read(now, context, into, out);
-                Became::Same
-            });
-            read
-        });
+        let read = self.0.poll(|socket, now, _, out| socket.poll_read(now, context, into, out));
         if let Poll::Ready(Ok(length)) = read {
-            inner.note(&into[..length]);
+            self.0.inner.note(&into[..length]);
         }
         read.map_err(broken)
     }
@@ -196,15 +197,7 @@ struct Outgoing(End);
 
 impl Outgoing {
     fn poll_parts(&self, context: &Context<'_>, parts: &[&[u8]]) -> Poll<io::Result<usize>> {
-        let End { inner, id } = &self.0;
-        let written = inner.enter(|state, now| {
-            let mut written = Poll::Ready(Err(ErrorKind::ConnectionReset));
-            state.with(now, *id, |socket, spec, out| {
-                written = socket.poll_write(now, context, parts, spec, out);
-                Became::Same
-            });
-            written
-        });
+        let written = self.0.poll(|socket, now, spec, out| socket.poll_write(now, context, parts, spec, out));
         written.map_err(broken)
     }
 }

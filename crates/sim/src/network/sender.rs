@@ -72,7 +72,7 @@ pub(super) struct Sender {
     round_trip: RoundTrip,
     /// When to send again, or to probe.
     deadline: u64,
-    /// Since when nothing was acknowledged of what is under way.
+    /// Since when nothing was acknowledged of what is under way, or there is no room for what was written.
     waiting: u64,
     last_sent: u64,
 }
@@ -205,9 +205,9 @@ impl Sender {
             outcome.advanced = true;
             outcome.repeat = self.advance(now, ack, echo);
         } else if self.under_way() == 0 {
-            // An answer to a probe: the other side is there.
-            self.waiting = now;
+            // An answer to a probe. That the other side is there is not enough: it has to take something some time.
             if widened {
+                self.waiting = now;
                 self.round_trip.answered();
                 self.deadline = NEVER;
             }

@@ -255,10 +255,14 @@ impl Socket {
         }
     }
 
+    /// Whether it has ended.
+    pub(super) fn is_broken(&self) -> bool {
+        matches!(self.phase, Phase::Broken(_))
+    }
+
     /// Whether nobody will use it again, and nothing has to be said any more.
     fn is_needless(&self) -> bool {
-        let broken = matches!(self.phase, Phase::Broken(_));
-        !self.reads && !self.writes && (broken || self.sender.is_done())
+        !self.reads && !self.writes && (self.is_broken() || self.sender.is_done())
     }
 
     /// Ends it for `why`, without a word to the other side.
@@ -435,6 +439,20 @@ impl Socket {
         out.wakes.extend(self.writer.take());
         self.close(now, out);
         self.abandoned(now, out)
+    }
+
+    /// Nobody reads or writes any more, from one moment to the next: the end is not announced if something was unread.
+    pub(super) fn close_both(&mut self, now: u64, out: &mut Outbox) -> Became {
+        (self.reads, self.writes) = (false, false);
+        out.wakes.extend(self.reader.take());
+        out.wakes.extend(self.writer.take());
+        match self.abandoned(now, out) {
+            Became::Same => {
+                self.close(now, out);
+                if self.is_needless() { Became::Gone } else { Became::Same }
+            }
+            became => became,
+        }
     }
 
     fn abandoned(&mut self, now: u64, out: &mut Outbox) -> Became {

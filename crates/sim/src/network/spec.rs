@@ -22,7 +22,8 @@ pub struct NetworkSpec {
     pub connect_limit: Duration,
     /// How long a connection is silent before its kernel asks whether the peer is there.
     pub silence: Duration,
-    /// How long what was sent may go unanswered before the connection ends with an error.
+    /// How long what was sent may go unanswered, and what was written without room at the other side, before the connection
+    /// ends with an error.
     pub patience: Duration,
 }
 

@@ -211,21 +211,26 @@ fn a_small_question_takes_four_latencies_and_little_more() {
 }
 
 #[test]
-fn who_does_not_read_takes_two_buffers_and_not_a_byte_more() {
+fn who_does_not_read_takes_two_buffers_and_not_a_byte_more_and_is_given_up() {
     let world = World::new(0);
     let (_, hosts) = machines(&world, 2, NetworkSpec::default(), LinkSpec::gigabit());
     let (one, mut other) = world.run(pair(&hosts[0], &hosts[1]));
     let taken: Rc<Cell<usize>> = Rc::default();
-    let counted = taken.clone();
+    let over: Rc<Cell<bool>> = Rc::default();
+    let (counted, ended) = (taken.clone(), over.clone());
     world.spawner().detach(async move {
         let Duplex { read, write: mut writing, .. } = one;
-        while let Ok(some) = write(&mut writing, &[9; 10_000]).await {
-            counted.set(counted.get() + some);
-        }
+        let error = loop {
+            match write(&mut writing, &[9; 10_000]).await {
+                Ok(some) => counted.set(counted.get() + some),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+        ended.set(true);
         drop(read);
     });
-    // Far longer than anything may be without an answer: who has no room still answers.
-    world.run_for(Duration::from_secs(600));
+    world.run_for(Duration::from_secs(25));
     // A writer is woken only when a quarter of its buffer is free.
     assert!((448 << 10..=512 << 10).contains(&taken.get()), "{}", taken.get());
     world.run(async {
@@ -234,6 +239,15 @@ fn who_does_not_read_takes_two_buffers_and_not_a_byte_more() {
     });
     world.run_for(Duration::from_secs(1));
     assert!((704 << 10..=768 << 10).contains(&taken.get()), "{}", taken.get());
+    // Who has no room still answers, and that is not enough for ever: so it is with the kernel's limit as well.
+    world.run_for(Duration::from_secs(20));
+    assert!(!over.get());
+    world.run_for(Duration::from_secs(30));
+    assert!(over.get());
+    world.run(async {
+        let came = fill(&mut other.read, &mut vec![0; 1 << 20]).await;
+        assert_eq!(came.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    });
 }
 
 #[test]

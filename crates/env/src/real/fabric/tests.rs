@@ -67,6 +67,49 @@ fn what_takes_too_long_is_given_up() {
 }
 
 #[test]
+fn an_address_that_is_silent_leaves_time_for_the_next_one() {
+    run_network(|_| async move {
+        let clock = RealClock::default();
+        let places = ["192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1", "192.0.2.4:1"].map(|place| place.parse().unwrap());
+        let end = clock.now() + CONNECT_LIMIT;
+        let attempt = |place: SocketAddr| async move {
+            match place.ip().to_string().as_str() {
+                "192.0.2.1" => std::future::pending().await,
+                "192.0.2.2" => Err(ErrorKind::ConnectionRefused.into()),
+                "192.0.2.3" => Ok("there"),
+                _ => panic!("one is enough"),
+            }
+        };
+        let mut connecting = Box::pin(first(&clock, end, &places, attempt));
+        std::future::poll_fn(|context| {
+            assert!(connecting.as_mut().poll(context).is_pending());
+            // A quarter of the time is that of the first one.
+            clock.fire(clock.now() + CONNECT_LIMIT / 4);
+            let Poll::Ready(Ok((said, place))) = connecting.as_mut().poll(context) else { panic!("it waits") };
+            assert_eq!((said, place), ("there", places[2]));
+            Poll::Ready(())
+        })
+        .await;
+        let refused = |_| async { Err::<(), _>(ErrorKind::ConnectionRefused.into()) };
+        assert!(matches!(first(&clock, end, &places, refused).await, Err(Failed::With(_))));
+        assert!(matches!(first(&clock, end, &[], refused).await, Err(Failed::Nowhere)));
+    })
+    .unwrap();
+}
+
+#[test]
+fn what_the_network_did_to_a_peer_ends_no_door() {
+    use libc::{EHOSTDOWN, EHOSTUNREACH, ENETDOWN, ENETUNREACH, ENONET, ENOPROTOOPT, EOPNOTSUPP, EPERM, EPROTO};
+    let of = std::io::Error::from_raw_os_error;
+    for code in [EHOSTDOWN, EHOSTUNREACH, ENETDOWN, ENETUNREACH, ENONET, ENOPROTOOPT, EOPNOTSUPP, EPERM, EPROTO] {
+        assert!(of_the_peer(&of(code)), "{}", of(code));
+    }
+    for code in [libc::EBADF, libc::EINVAL, libc::ENOTSOCK, libc::EFAULT] {
+        assert!(!of_the_peer(&of(code)) && !out_of_something(&of(code)), "{}", of(code));
+    }
+}
+
+#[test]
 fn tcp_keeps_its_word() {
     let ground = |env: NetworkEnv| Ground { listening: env.clone(), connecting: env, address: "127.0.0.1:0".into() };
     run_network(|env| async move { check(ground(env)).await }).unwrap().assert();

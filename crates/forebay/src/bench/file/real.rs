@@ -58,8 +58,8 @@ pub(super) fn run(args: &FileArgs, dir: &Path) -> Result<Figures> {
         write_limit_bytes_per_second: (raw_writes.0 as f64 * data) as u64,
         read_bytes_per_second: read.0,
         read_limit_bytes_per_second: raw_reads.0,
-        write_cpu_nanoseconds_per_byte: write_cpu,
-        read_cpu_nanoseconds_per_byte: read_cpu,
+        write_cpu_nanoseconds_per_byte: Some(write_cpu),
+        read_cpu_nanoseconds_per_byte: Some(read_cpu),
         // Of this machine's own network, which drops nothing.
         retransmission_timeouts: 0,
         dropped_segments: 0,

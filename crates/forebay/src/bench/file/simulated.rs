@@ -22,11 +22,7 @@ pub(super) fn run(args: &FileArgs, disk: &str) -> Result<Figures> {
         disk: simulated(disk, ", or --real DIR")?.scaled(args.scale),
         seed: args.seed,
     };
-    let cpu = process::cpu_time();
     let streamed = stream(&load);
-    let cpu = process::cpu_time().saturating_sub(cpu);
-    let bytes = 2 * args.size.0 * u64::from(args.clients);
-    let per_byte = cpu.as_nanos() as f64 / bytes as f64;
     let (writing, reading) = streamed.network;
     Ok(Figures {
         targets: args.targets,
@@ -37,8 +33,8 @@ pub(super) fn run(args: &FileArgs, disk: &str) -> Result<Figures> {
         write_limit_bytes_per_second: streamed.write_limit.0,
         read_bytes_per_second: streamed.read.0,
         read_limit_bytes_per_second: streamed.read_limit.0,
-        write_cpu_nanoseconds_per_byte: per_byte,
-        read_cpu_nanoseconds_per_byte: per_byte,
+        write_cpu_nanoseconds_per_byte: None,
+        read_cpu_nanoseconds_per_byte: None,
         retransmission_timeouts: writing.timeouts + reading.timeouts,
         dropped_segments: writing.drops + reading.drops,
         file_bytes: args.size.0,

@@ -2,7 +2,7 @@
 
 use crate::cluster::{ClientMachine, Cluster};
 use forebay_client::control::Control;
-use forebay_model::{ObjectId, TargetId};
+use forebay_model::{Kind, ObjectId, TargetId};
 use forebay_wire::control::files::OpenToRead;
 use forebay_wire::control::names::Place;
 use forebay_wire::control::{Question, Reply};
@@ -27,8 +27,12 @@ pub(in crate::cluster) fn check(cluster: &Cluster, machine: &ClientMachine, path
     for node in 0..cluster.nodes.len() {
         let (objects, target) = (cluster.objects(node).expect("all nodes are there"), cluster.target(node));
         let there = cluster.world().run(async move { objects.list(VOLUME, 1, 100_000).await });
-        // A target that nothing was ever written to has no volume.
-        for found in there.unwrap_or_default() {
+        let there = match there {
+            // A target that nothing was ever written to has no volume.
+            Err(error) if error.kind == Kind::Missing => Vec::new(),
+            there => there.unwrap_or_else(|error| panic!("the objects on target {target}: {error:?}")),
+        };
+        for found in there {
             assert!(known.contains(&(target, found.id)), "{:?} on target {target} is of no file", found.id);
             count += 1;
         }

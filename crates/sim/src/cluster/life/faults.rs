@@ -74,7 +74,7 @@ impl<'a> Faults<'a> {
         Client { machine, working }
     }
 
-    /// One fault, or one that ends.
+    /// What is due ends, and perhaps something else fails; only what did is counted.
     pub(super) fn step(&mut self) {
         let now = self.cluster.world().now();
         let due: Vec<End> = self.ends.iter().filter(|(at, _)| *at <= now).map(|(_, end)| *end).collect();
@@ -82,50 +82,54 @@ impl<'a> Faults<'a> {
         due.into_iter().for_each(|end| self.end(end));
         let most = if self.random.below(6) == 0 { 2 } else { 1 };
         let downs = self.down.iter().filter(|down| **down).count();
-        match self.random.below(14) {
-            0 | 1 if downs < most => self.stop_node(true, 8_000),
-            2 if downs < most => self.stop_node(false, 3_000),
+        let happened = match self.random.below(14) {
+            0 if downs < most => self.stop_node(Cluster::crash_node, 8_000),
+            1 if downs < most => self.stop_node(Cluster::kill_node, 8_000),
+            2 if downs < most => self.stop_node(Cluster::stop_node, 3_000),
             // Shorter than anybody notices.
-            3 if downs < most => self.stop_node(true, 100),
+            3 if downs < most => match self.random.below(2) {
+                0 => self.stop_node(Cluster::crash_node, 100),
+                _ => self.stop_node(Cluster::kill_node, 100),
+            },
             4 => self.cut(),
             5 => self.part(),
             6 => self.bad_link(),
             7 if !self.manager_down => {
-                self.cluster.crash_manager();
-                self.manager_is_down(6_000);
+                match self.random.below(2) {
+                    0 => self.cluster.crash_manager(),
+                    _ => self.cluster.kill_manager(),
+                }
+                self.manager_is_down(50 + self.random.below(6_000))
             }
             8 if !self.manager_down => {
                 self.cluster.crash_manager_in_commit(self.random.below(6), self.random.below(3) as usize);
                 // It may take a while before there is a commit, and then it is down.
-                self.ends.push((now + Duration::from_millis(2_000 + self.random.below(3_000)), End::Manager));
-                self.manager_down = true;
-                self.common.tally.borrow_mut().commits_cut += 1;
+                self.manager_is_down(2_000 + self.random.below(3_000))
             }
             9 => self.crash_client(),
-            _ => return,
-        }
-        self.common.tally.borrow_mut().faults += 1;
+            _ => false,
+        };
+        self.common.tally.borrow_mut().faults += u64::from(happened);
     }
 
     fn later(&self, most: u64) -> Moment {
         self.cluster.world().now() + Duration::from_millis(50 + self.random.below(most))
     }
 
-    fn stop_node(&mut self, power: bool, most: u64) {
+    fn stop_node(&mut self, stop: fn(&Cluster, usize), most: u64) -> bool {
         let node = self.random.below(self.down.len() as u64) as usize;
         if std::mem::replace(&mut self.down[node], true) {
-            return;
+            return false;
         }
-        match power {
-            true => self.cluster.crash_node(node),
-            false => self.cluster.kill_node(node),
-        }
+        stop(self.cluster, node);
         self.ends.push((self.later(most), End::Node(node)));
+        true
     }
 
-    fn manager_is_down(&mut self, most: u64) {
+    fn manager_is_down(&mut self, millis: u64) -> bool {
         self.manager_down = true;
-        self.ends.push((self.later(most), End::Manager));
+        self.ends.push((self.cluster.world().now() + Duration::from_millis(millis), End::Manager));
+        true
     }
 
     fn machine(&self) -> Host {
@@ -138,25 +142,27 @@ impl<'a> Faults<'a> {
     }
 
     /// One machine does not reach another, or neither the other.
-    fn cut(&mut self) {
+    fn cut(&mut self) -> bool {
         let (one, other) = (self.machine(), self.machine());
         if one.name() == other.name() {
-            return;
+            return false;
         }
         match self.random.below(2) {
             0 => self.cluster.network().cut(&one, &other),
             _ => self.cluster.network().partition(&[&one], &[&other]),
         }
         self.ends.push((self.later(12_000), End::Cuts));
+        true
     }
 
     /// One machine reaches nobody.
-    fn part(&mut self) {
+    fn part(&mut self) -> bool {
         let one = self.machine();
         let all = self.machines();
         let others: Vec<&Host> = all.iter().filter(|other| other.name() != one.name()).collect();
         self.cluster.network().partition(&[&one], &others);
         self.ends.push((self.later(12_000), End::Cuts));
+        true
     }
 
     fn machines(&self) -> Vec<Host> {
@@ -165,7 +171,7 @@ impl<'a> Faults<'a> {
         std::iter::once(self.cluster.manager_host().clone()).chain(nodes).chain(clients).collect()
     }
 
-    fn bad_link(&mut self) {
+    fn bad_link(&mut self) -> bool {
         let link = match self.random.below(3) {
             0 => LinkSpec::gigabit().with_loss(0.02),
             1 => LinkSpec::gigabit().with_rate(Rate(300_000)),
@@ -173,19 +179,25 @@ impl<'a> Faults<'a> {
         };
         self.machine().set_link(link);
         self.ends.push((self.later(6_000), End::Links));
+        true
     }
 
-    fn crash_client(&mut self) {
+    fn crash_client(&mut self) -> bool {
         let number = self.random.below(self.clients.len() as u64) as usize;
         if self.ends.iter().any(|(_, end)| matches!(end, End::Client(there) if *there == number)) {
-            return;
+            return false;
         }
-        self.clients[number].machine.host.crash();
+        let host = &self.clients[number].machine.host;
+        match self.random.below(2) {
+            0 => host.crash(),
+            _ => host.kill(),
+        }
         self.clients[number].working.set(false);
         // Whatever it had open may be half written.
         self.common.owned[number].borrow_mut().files.values_mut().for_each(|known| known.in_doubt = true);
         self.common.tally.borrow_mut().clients_lost += 1;
         self.ends.push((self.later(2_000), End::Client(number)));
+        true
     }
 
     fn end(&mut self, end: End) {
@@ -197,6 +209,8 @@ impl<'a> Faults<'a> {
             }
             End::Manager => {
                 self.manager_down = false;
+                // Where there was no commit meanwhile, it stops between two of them.
+                self.common.tally.borrow_mut().commits_cut += u64::from(self.cluster.manager_is_cut());
                 self.cluster.crash_manager();
                 self.cluster.restart_manager();
             }

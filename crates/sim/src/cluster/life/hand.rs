@@ -3,13 +3,14 @@
 //! Each operation ends within [`DEADLINE`], well or with an error that says that something was not there; each answer is one
 //! that the model allows. A file of which something failed is recovered before it is used again.
 
+mod together;
+
 use super::Tally;
 use super::mend;
 use super::model::{Owned, Undecided, first_difference};
 use super::shared::Shared;
 use crate::cluster::ClientMachine;
 use bytes::Bytes as Slice;
-use forebay_client::file::components::is_lost;
 use forebay_client::file::options::Options;
 use forebay_client::files::File;
 use forebay_env::{Clock, Random};
@@ -25,10 +26,20 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// The longest that anything may take.
-pub(in crate::cluster) const DEADLINE: Duration = Duration::from_secs(180);
+/// The longest that anything may take while something fails: twice what the longest cut takes, and until it is found out.
+pub(in crate::cluster) const DEADLINE: Duration = Duration::from_secs(60);
 /// Files of a client's own, at most.
 const FILES: usize = 5;
+/// What is said of a manager's engine and of components that are gone.
+const GONE: [&str; 7] = [
+    "the engine in memory has crashed",
+    "cannot be given up",
+    "until it is rebuilt",
+    "is lost beside",
+    "and RAID 0 keeps nothing beside it",
+    "no copy of component",
+    "all components of",
+];
 /// The largest file of a client's own.
 const LARGEST: u64 = 320 << 10;
 /// The largest shared file.
@@ -54,13 +65,18 @@ pub(super) struct Hand {
     sharing: BTreeMap<usize, File>,
 }
 
-/// Ends with `future`, which has to end in time.
-pub(super) async fn within<T>(clock: &Rc<dyn Clock>, what: &str, future: impl Future<Output = T>) -> T {
-    let (mut future, mut late) = (pin!(future), pin!(clock.sleep(DEADLINE)));
+/// Ends with `future`, which has to end within `limit`.
+pub(super) async fn within<T>(
+    clock: &Rc<dyn Clock>,
+    limit: Duration,
+    what: &str,
+    future: impl Future<Output = T>,
+) -> T {
+    let (mut future, mut late) = (pin!(future), pin!(clock.sleep(limit)));
     poll_fn(|context| match future.as_mut().poll(context) {
         Poll::Ready(value) => Poll::Ready(value),
         Poll::Pending => {
-            assert!(late.as_mut().poll(context).is_pending(), "{what} did not end within {DEADLINE:?}");
+            assert!(late.as_mut().poll(context).is_pending(), "{what} did not end within {limit:?}");
             Poll::Pending
         }
     })
@@ -71,8 +87,18 @@ pub(super) async fn within<T>(clock: &Rc<dyn Clock>, what: &str, future: impl Fu
 pub(super) fn expected<T>(what: &str, answer: Result<T>) -> Option<T> {
     match answer {
         Ok(value) => Some(value),
-        Err(error) if is_lost(&error) && error.kind != Kind::Missing => None,
+        Err(error) if was_not_there(&error) => None,
         Err(error) => panic!("{what}: {error:?}"),
+    }
+}
+
+/// Whether an error says that something was not there for a while. No disk fails here, so that it was a device is said only
+/// by the engine of a manager that stops in a commit, and by a client of components that it cannot do without.
+fn was_not_there(error: &Error) -> bool {
+    match error.kind {
+        Kind::Disconnected | Kind::Busy | Kind::Stale | Kind::Restarted => true,
+        Kind::Device => GONE.iter().any(|said| error.message.contains(said)),
+        _ => false,
     }
 }
 
@@ -129,7 +155,12 @@ impl Hand {
 
     async fn within<T>(&self, what: &str, future: impl Future<Output = T>) -> T {
         let what = format!("client {}: {what} begun at {:?}", self.number, self.clock.now());
-        within(&self.clock, &what, future).await
+        let begun = self.clock.now();
+        let value = within(&self.clock, DEADLINE, &what, future).await;
+        let taken = self.clock.now().since(begun);
+        let mut tally = self.common.tally.borrow_mut();
+        tally.longest = tally.longest.max(taken);
+        value
     }
 
     /// Something failed: it is tried again later, not at once.
@@ -241,8 +272,11 @@ impl Hand {
             false => self.within("open", files.open(&path, options(true))).await,
         };
         let Some(file) = expected("open", answer) else { return self.rest().await };
-        let size = expected("size", file.size().await);
-        assert_eq!(size.map(|size| size.0 as usize), Some(self.owned().borrow().files[&key].current.len()), "{path}");
+        let Some(size) = expected("size", self.within("size", file.size()).await) else {
+            self.end(file).await;
+            return self.rest().await;
+        };
+        assert_eq!(size.0 as usize, self.owned().borrow().files[&key].current.len(), "{path}");
         self.open.insert(key, (file, write));
     }
 
@@ -414,65 +448,5 @@ impl Hand {
             None if write => self.fail(key).await,
             None => self.close(key).await,
         }
-    }
-
-    /// An operation on a file that others write as well.
-    async fn together(&mut self) {
-        let which = self.random.below(self.common.shared.len() as u64) as usize;
-        if !self.sharing.contains_key(&which) {
-            let path = self.common.shared[which].borrow().path.clone();
-            let answer = self.within("open", self.machine.files.open_to_write(&path, options(false))).await;
-            let Some(file) = expected("open", answer) else { return self.rest().await };
-            self.sharing.insert(which, file);
-        }
-        let done = match self.random.below(10) {
-            0..=3 => self.write_shared(which).await,
-            4 => self.append_shared(which).await,
-            5..=8 => self.read_shared(which).await,
-            _ => Err(Error::busy("it is opened again")),
-        };
-        if done.is_err()
-            && let Some(file) = self.sharing.remove(&which)
-        {
-            expected("closing a shared file", self.within("closing a shared file", file.close()).await);
-            self.rest().await;
-        }
-    }
-
-    async fn write_shared(&self, which: usize) -> Result<()> {
-        let at = self.random.below(LARGEST_SHARED);
-        let length = 1 + self.random.below((LARGEST_SHARED - at).min(30_000));
-        let shared = &self.common.shared[which];
-        let (number, value) = shared.borrow_mut().begin(Some(at), length);
-        let bytes = Slice::from(vec![value; length as usize]);
-        let answer = self.within("shared write", self.sharing[&which].write_at(Bytes(at), bytes)).await;
-        let Some(()) = expected("shared write", answer) else { return Err(Error::busy("it failed")) };
-        shared.borrow_mut().end(number, at..at + length).unwrap_or_else(|wrong| panic!("{wrong}"));
-        self.common.tally.borrow_mut().shared += 1;
-        Ok(())
-    }
-
-    async fn append_shared(&self, which: usize) -> Result<()> {
-        let length = 1 + self.random.below(5000);
-        let shared = &self.common.shared[which];
-        let (number, value) = shared.borrow_mut().begin(None, length);
-        let bytes = Slice::from(vec![value; length as usize]);
-        let answer = self.within("shared append", self.sharing[&which].engine().append(bytes)).await;
-        let Some(at) = expected("shared append", answer) else { return Err(Error::busy("it failed")) };
-        shared.borrow_mut().end(number, at.0..at.0 + length).unwrap_or_else(|wrong| panic!("{wrong}"));
-        self.common.tally.borrow_mut().shared += 1;
-        Ok(())
-    }
-
-    async fn read_shared(&self, which: usize) -> Result<()> {
-        let (from, length) = (self.random.below(LARGEST_SHARED), 1 + self.random.below(40_000));
-        let shared = &self.common.shared[which];
-        let begun = shared.borrow_mut().moment();
-        let answer = self.within("shared read", self.sharing[&which].read_at(Bytes(from), Bytes(length))).await;
-        let Some(bytes) = expected("shared read", answer) else { return Err(Error::busy("it failed")) };
-        let allowed = shared.borrow().allows(from, length, &bytes, begun);
-        allowed.unwrap_or_else(|wrong| panic!("client {}: {wrong}", self.number));
-        self.common.tally.borrow_mut().compared += bytes.len() as u64;
-        Ok(())
     }
 }

@@ -11,6 +11,7 @@ struct Write {
     value: u8,
     /// Where; of an append whose answer was lost, wherever it may be.
     range: Range<u64>,
+    length: u64,
     begun: u64,
     /// When it was answered well. What failed may be there, and may come later.
     done: Option<u64>,
@@ -43,7 +44,7 @@ impl Shared {
         let value = 1 + (number % 255) as u8;
         let least = self.least(begun);
         let range = at.map_or(least..u64::MAX, |at| at..at + length);
-        self.writes.push(Write { value, range, begun, done: None, appended: at.is_none() });
+        self.writes.push(Write { value, range, length, begun, done: None, appended: at.is_none() });
         (number, value)
     }
 
@@ -69,11 +70,23 @@ impl Shared {
         done.map(|write| write.range.end).max().unwrap_or(0)
     }
 
+    /// The file is so long at most: nobody has written behind it, wherever appends whose answers were lost are.
+    fn most(&self) -> u64 {
+        let (placed, somewhere): (Vec<_>, Vec<_>) = self.writes.iter().partition(|write| write.range.end < u64::MAX);
+        let end = placed.iter().map(|write| write.range.end).max().unwrap_or(0);
+        end + somewhere.iter().map(|write| write.length).sum::<u64>()
+    }
+
     /// Whether bytes from `from` on may be read by who asked at `begun` for so many; one answered now.
     pub(in crate::cluster) fn allows(&self, from: u64, length: u64, bytes: &[u8], begun: u64) -> Result<(), String> {
         let least = self.least(begun).saturating_sub(from).min(length);
         if (bytes.len() as u64) < least {
             return Err(format!("{} has {} bytes from {from} on, and {least} were written", self.path, bytes.len()));
+        }
+        let most = self.most();
+        if !bytes.is_empty() && from + bytes.len() as u64 > most {
+            let length = bytes.len();
+            return Err(format!("{} has {length} bytes from {from} on, and at most {most} were written", self.path));
         }
         let before = |write: &Write| write.done.is_some_and(|done| done < begun);
         for (at, byte) in (from..).zip(bytes) {

@@ -1,14 +1,24 @@
 use super::*;
 use crate::seeds;
 
-/// Lives as many lives as seeds, and demands that something happened in them.
+/// Lives as many lives as seeds, and demands that something happened in each of them, and of everything enough in all.
 fn lives(count: u64, chances: Chances) {
     let tally = RefCell::new(Tally::default());
-    seeds::each(count, |seed| tally.borrow_mut().add(&live(seed, chances).0));
+    seeds::each(count, |seed| {
+        let one = live(seed, chances).0;
+        let worked = one.operations >= 10 && one.flushes + one.shared > 0 && one.compared > 0;
+        let ended = one.degraded > 0 && one.objects > 0;
+        assert!(seeds::is_replay() || worked && one.faults >= 5 && ended, "hardly anything happened: {one:?}");
+        tally.borrow_mut().add(&one);
+    });
     let tally = tally.into_inner();
     println!("{tally:?}");
     if !seeds::is_replay() {
-        assert!(tally.operations > 50 * count && tally.faults > 5 * count && tally.flushes > count, "{tally:?}");
+        let worked = tally.operations > 100 * count && tally.flushes > 5 * count && tally.compared > 500_000 * count;
+        assert!(worked && (chances.shared == 0 || tally.shared > 20 * count), "{tally:?}");
+        let failed = tally.faults > 10 * count && 2 * tally.commits_cut > count && tally.clients_lost > count;
+        assert!(failed && tally.recovered > 3 * count && tally.left > count, "{tally:?}");
+        assert!(tally.degraded > 5 * count && tally.objects > 20 * count, "{tally:?}");
     }
 }
 

@@ -89,7 +89,7 @@ fn a_repeated_piece_does_not_say_that_it_is_the_last_before_that_was_said() {
 }
 
 #[test]
-fn a_window_without_room_is_probed_for_as_long_as_probes_are_answered() {
+fn a_window_without_room_is_probed_for_a_while_whether_probes_are_answered_or_not() {
     let mut sender = sender();
     sender.write(2_000_000);
     let mut now = 0;
@@ -99,16 +99,25 @@ fn a_window_without_room_is_probed_for_as_long_as_probes_are_answered() {
         ack(&mut sender, now, sent);
     }
     assert_eq!(sender.acked(), 1_000_000);
-    for _ in 0..100 {
-        now = sender.deadline();
-        assert_eq!(sender.time_out(now), TimedOut::Probe);
-        ack(&mut sender, now + MILLI, 1_000_000);
+    for (edge, answered) in [(1_000_000, true), (1_000_100, true), (1_000_200, false)] {
+        // Each time that there is room for a piece, patience begins anew.
+        sender.ack(now, sender.acked(), edge, now, true);
+        for (sequence, length) in burst(&mut sender, now) {
+            sender.ack(now, sequence + length, edge, now, true);
+        }
+        assert_eq!((burst(&mut sender, now), sender.acked()), (Vec::new(), edge));
+        let last = now;
+        loop {
+            now = sender.deadline();
+            if sender.time_out(now) != TimedOut::Probe {
+                break;
+            }
+            if answered {
+                sender.ack(now + MILLI, edge, edge, now, true);
+            }
+        }
+        assert!(now - last >= 30_000 * MILLI && now - last <= 45_000 * MILLI, "{}", now - last);
     }
-    let last = now;
-    while sender.time_out(now) == TimedOut::Probe {
-        now = sender.deadline();
-    }
-    assert!(now - last >= 30_000 * MILLI && now - last <= 45_000 * MILLI, "{}", now - last);
 }
 
 #[test]

@@ -131,6 +131,70 @@ fn a_machine_that_stays_down_is_found_out_by_who_sends_and_by_who_only_reads() {
     }
 }
 
+/// The other side ends with bytes unread, which resets the connection, and nothing of that arrives.
+#[test]
+fn a_reset_that_was_lost_is_found_out_by_who_only_reads() {
+    let world = World::new(0);
+    let (network, one, other) = two(&world);
+    let (mut near, mut far) = world.run(pair(&one, &other));
+    world.run(async {
+        send(&mut near.write, b"unread").await.unwrap();
+        send(&mut far.write, b"read").await.unwrap();
+        fill(&mut near.read, &mut [0; 4]).await.unwrap();
+    });
+    world.run_for(Duration::from_secs(1));
+    other.set_link(LinkSpec::gigabit().with_loss(1.0));
+    drop(far);
+    world.run_for(Duration::from_secs(1));
+    other.set_link(LinkSpec::gigabit());
+    let error = world.run(read(&mut near.read, &mut [0; 1])).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    assert!(world.now() < Moment(15_000_000_000), "{:?}", world.now());
+    drop(near);
+    assert_eq!(network.connections(), []);
+}
+
+#[test]
+fn processes_that_are_killed_are_missed_at_once() {
+    let world = World::new(0);
+    let (network, one, other) = two(&world);
+    let env = other.env();
+    other.env().spawner.detach(async move {
+        let door = env.fabric.listen("1:7400").await.unwrap();
+        let (_first, mut second, _third) = (door.accept().await, door.accept().await.unwrap(), door.accept().await);
+        loop {
+            // The second one is read, so that nothing of it is lost with its reader.
+            read(&mut second.read, &mut [0; 100]).await.unwrap();
+        }
+    });
+    let connect = || world.run(one.fabric().connect("1:7400")).unwrap();
+    let (mut unread, mut waiting, mut writing) = (connect(), connect(), connect());
+    // Nobody accepts this one.
+    let mut queued = connect();
+    world.run(async {
+        send(&mut unread.write, b"unread").await.unwrap();
+        send(&mut waiting.write, b"read").await.unwrap();
+    });
+    world.run_for(Duration::from_millis(10));
+    other.kill();
+    let before = world.now();
+    world.run(async {
+        for duplex in [&mut unread, &mut queued] {
+            let error = read(&mut duplex.read, &mut [0; 1]).await.unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        }
+        assert_eq!(read(&mut waiting.read, &mut [0; 1]).await.unwrap(), 0);
+        while send(&mut writing.write, b"more").await.is_ok() {}
+        assert_eq!(one.fabric().connect("1:7400").await.err().unwrap().kind, Kind::Missing);
+    });
+    assert!(world.now().since(before) < Duration::from_millis(10), "{:?}", world.now().since(before));
+    drop((unread, waiting, writing, queued));
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(network.connections(), []);
+    // The machine is still up.
+    assert!(world.run(other.fabric().listen("1:7400")).is_ok());
+}
+
 #[test]
 fn with_a_machine_its_tasks_and_doors_are_gone() {
     let world = World::new(0);

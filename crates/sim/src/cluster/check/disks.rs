@@ -1,0 +1,19 @@
+//! What targets have on their disks is whole, as whoever looks it over offline finds it after a loss of power.
+
+use crate::cluster::Cluster;
+use forebay_model::Bytes;
+use forebay_target::verify::verify;
+
+/// Takes the power of all nodes, and panics if something on a disk is damaged or cannot be so.
+pub(in crate::cluster) fn check(cluster: &Cluster) {
+    (0..cluster.nodes.len()).for_each(|node| cluster.crash_node(node));
+    for node in 0..cluster.nodes.len() {
+        let env = cluster.world().env(cluster.disk(node).clone());
+        let found = cluster.world().run(async move { verify(env, &mut |_, _| ()).await });
+        let found = found.unwrap_or_else(|error| panic!("the disk of node {node} cannot be looked over: {error:?}"));
+        let objects = &found.objects;
+        assert!(objects.damage.is_empty(), "node {node}: {:?}", objects.damage);
+        assert!(objects.contradictions.is_empty(), "node {node}: {:?}", objects.contradictions);
+        assert_eq!(found.unreadable, Bytes::ZERO, "node {node}");
+    }
+}

@@ -1,0 +1,67 @@
+//! What a client does with files that others write at the same time.
+
+use super::{Hand, LARGEST_SHARED, expected, options};
+use bytes::Bytes as Slice;
+use forebay_model::{Bytes, Error, Result};
+
+impl Hand {
+    /// An operation on a file that others write as well.
+    pub(super) async fn together(&mut self) {
+        let which = self.random.below(self.common.shared.len() as u64) as usize;
+        if !self.sharing.contains_key(&which) {
+            let path = self.common.shared[which].borrow().path.clone();
+            let answer = self.within("open", self.machine.files.open_to_write(&path, options(false))).await;
+            let Some(file) = expected("open", answer) else { return self.rest().await };
+            self.sharing.insert(which, file);
+        }
+        let done = match self.random.below(10) {
+            0..=3 => self.write_shared(which).await,
+            4 => self.append_shared(which).await,
+            5..=8 => self.read_shared(which).await,
+            _ => Err(Error::busy("it is opened again")),
+        };
+        if done.is_err()
+            && let Some(file) = self.sharing.remove(&which)
+        {
+            expected("closing a shared file", self.within("closing a shared file", file.close()).await);
+            self.rest().await;
+        }
+    }
+
+    async fn write_shared(&self, which: usize) -> Result<()> {
+        let at = self.random.below(LARGEST_SHARED);
+        let length = 1 + self.random.below((LARGEST_SHARED - at).min(30_000));
+        let shared = &self.common.shared[which];
+        let (number, value) = shared.borrow_mut().begin(Some(at), length);
+        let bytes = Slice::from(vec![value; length as usize]);
+        let answer = self.within("shared write", self.sharing[&which].write_at(Bytes(at), bytes)).await;
+        let Some(()) = expected("shared write", answer) else { return Err(Error::busy("it failed")) };
+        shared.borrow_mut().end(number, at..at + length).unwrap_or_else(|wrong| panic!("{wrong}"));
+        self.common.tally.borrow_mut().shared += 1;
+        Ok(())
+    }
+
+    async fn append_shared(&self, which: usize) -> Result<()> {
+        let length = 1 + self.random.below(5000);
+        let shared = &self.common.shared[which];
+        let (number, value) = shared.borrow_mut().begin(None, length);
+        let bytes = Slice::from(vec![value; length as usize]);
+        let answer = self.within("shared append", self.sharing[&which].engine().append(bytes)).await;
+        let Some(at) = expected("shared append", answer) else { return Err(Error::busy("it failed")) };
+        shared.borrow_mut().end(number, at.0..at.0 + length).unwrap_or_else(|wrong| panic!("{wrong}"));
+        self.common.tally.borrow_mut().shared += 1;
+        Ok(())
+    }
+
+    async fn read_shared(&self, which: usize) -> Result<()> {
+        let (from, length) = (self.random.below(LARGEST_SHARED), 1 + self.random.below(40_000));
+        let shared = &self.common.shared[which];
+        let begun = shared.borrow_mut().moment();
+        let answer = self.within("shared read", self.sharing[&which].read_at(Bytes(from), Bytes(length))).await;
+        let Some(bytes) = expected("shared read", answer) else { return Err(Error::busy("it failed")) };
+        let allowed = shared.borrow().allows(from, length, &bytes, begun);
+        allowed.unwrap_or_else(|wrong| panic!("client {}: {wrong}", self.number));
+        self.common.tally.borrow_mut().compared += bytes.len() as u64;
+        Ok(())
+    }
+}

@@ -1,0 +1,20 @@
+use super::*;
+
+#[test]
+fn a_seed_that_fails_says_which_command_replays_it() {
+    if is_replay() {
+        return;
+    }
+    let failed = catch_unwind(|| each(3, |seed| assert!(seed < 2, "it is {seed}"))).unwrap_err();
+    let said = failed.downcast_ref::<String>().unwrap();
+    assert!(
+        said.starts_with("seed 2 failed: it is 2\nreplay with: FOREBAY_SEED=2 cargo test -p forebay-sim"),
+        "{said}"
+    );
+    let test = "seeds::tests::a_seed_that_fails_says_which_command_replays_it";
+    assert_eq!(
+        failure(7, Some(test), "no"),
+        format!("seed 7 failed: no\nreplay with: FOREBAY_SEED=7 cargo test -p forebay-sim {test} -- --exact")
+    );
+    assert!(failure(7, Some("main"), "no").ends_with("cargo test -p forebay-sim"));
+}
