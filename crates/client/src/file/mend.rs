@@ -9,7 +9,7 @@
 use super::components::{Guard, Intent, IntentId, Lock, Slice, is_lost};
 use super::pace::Patience;
 use super::reach::Reach;
-use super::together::{all, either};
+use super::together::{all, either, to_its_end};
 use forebay_model::layout::address::{Holds, Place, StripeId};
 use forebay_model::layout::update::Extent;
 use forebay_model::layout::{Raid, parity};
@@ -139,19 +139,23 @@ impl Reach {
         if self.alone.get() || locked == Locked::Yes {
             return self.remake(extent, repair).await;
         }
-        // The lock is of one stripe.
-        let unit = self.striping.unit();
-        let mut bytes = Vec::with_capacity(extent.length.0 as usize);
-        let end = extent.place.at + extent.length;
-        let mut at = extent.place.at;
-        while at < end {
-            let length = (at.align_down(unit) + unit).min(end) - at;
-            let part = Extent { place: Place { at, ..extent.place }, length };
-            let _guard = self.lock(part.place).await?;
-            bytes.extend_from_slice(&self.remake(part, repair).await?);
-            at += length;
-        }
-        Ok(Slice::from(bytes))
+        // The lock is of one stripe. Whoever gets it may have to end what others began, and is not to be dropped at it.
+        let this = self.clone();
+        to_its_end(&self.spawner, async move {
+            let unit = this.striping.unit();
+            let mut bytes = Vec::with_capacity(extent.length.0 as usize);
+            let end = extent.place.at + extent.length;
+            let mut at = extent.place.at;
+            while at < end {
+                let length = (at.align_down(unit) + unit).min(end) - at;
+                let part = Extent { place: Place { at, ..extent.place }, length };
+                let _guard = this.lock(part.place).await?;
+                bytes.extend_from_slice(&this.remake(part, repair).await?);
+                at += length;
+            }
+            Ok(Slice::from(bytes))
+        })
+        .await
     }
 
     /// A part of a component, made of the others.

@@ -12,7 +12,7 @@ use super::order::Order;
 use super::pace::Pace;
 use super::ranges::Ranges;
 use super::room::Room;
-use forebay_env::Clock;
+use forebay_env::{Clock, Spawner};
 use forebay_model::layout::Striping;
 use forebay_model::layout::address::{Holds, Place};
 use forebay_model::layout::update::Extent;
@@ -44,6 +44,7 @@ pub(super) struct Reach {
     pub(super) striping: Striping,
     pub(super) options: Options,
     pub(super) clock: Rc<dyn Clock>,
+    pub(super) spawner: Spawner,
     /// Nobody else has the file open for writing.
     pub(super) alone: Cell<bool>,
     pub(super) pace: Pace,
@@ -65,6 +66,7 @@ impl Reach {
         striping: Striping,
         options: Options,
         clock: Rc<dyn Clock>,
+        spawner: Spawner,
     ) -> Reach {
         Reach {
             components,
@@ -73,6 +75,7 @@ impl Reach {
             mending: Room::of(options.window.0),
             options,
             clock,
+            spawner,
             pace: Pace::default(),
             states: RefCell::default(),
             unflushed: RefCell::default(),
@@ -84,6 +87,8 @@ impl Reach {
 
     /// Asks anew which components have missed something, and which were rebuilt.
     pub(super) async fn look(&self) -> Result<()> {
+        // What somebody gives up meanwhile is not forgotten again.
+        let _turn = self.turn.everything().await;
         let missing = self.components.missing().await?;
         let mut states = self.states.borrow_mut();
         states.retain(|_, state| matches!(state, State::Away(_) | State::Behind | State::Torn));

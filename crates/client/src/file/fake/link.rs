@@ -2,7 +2,7 @@
 
 use super::super::components::{Absence, Asked, Components, Intent, IntentId, Lock, Slice};
 use super::component::Component;
-use super::world::{Event, Slot, Time, World};
+use super::world::{Event, Fate, Pending, Slot, Time, World};
 use forebay_env::Clock;
 use forebay_model::layout::address::StripeId;
 use forebay_model::object::Durability;
@@ -37,13 +37,20 @@ impl Link {
         let delay = component.map_or(Duration::ZERO, |one| world.components.borrow()[one as usize].delay);
         let (there, back) = (1000 + world.chance.below(200_000), world.chance.below(50_000));
         let (to, answered) = (answer.clone(), slot.clone());
+        let fate = Rc::new(Cell::new(Fate::Answered));
+        let done_by = fate.clone();
         let done = Box::new(move |world: &World| {
-            let result = apply(world);
+            let result = match done_by.get() {
+                Fate::Answered => apply(world),
+                Fate::Lost => apply(world).and(Err(Error::disconnected("the connection ended"))),
+                Fate::Dropped => Err(Error::disconnected("the connection ended")),
+            };
             let mut to = to.borrow_mut();
             *to = (Some(result), world.now.get() + back);
             world.at(to.1, Event::Wake(answered));
         });
-        world.pending.borrow_mut().insert(number, (self.client, done));
+        let pending = Pending { client: self.client, component, fate, apply: done };
+        world.pending.borrow_mut().insert(number, pending);
         world.at(world.now.get() + there + delay.as_nanos() as u64, Event::Apply(number));
         Box::pin(std::future::poll_fn(move |context| {
             let mut answer = answer.borrow_mut();
@@ -151,11 +158,20 @@ impl Components for Link {
             world.locks.borrow_mut().entry(key).or_default().push_back((number, client));
             Ok(())
         });
-        let guard = Held { world: world.clone(), key, number, waits };
+        let guard = Held { world: world.clone(), key, number, client, waits };
         Box::pin(async move {
             queued.await?;
             let time = Time(world.clone());
-            while world.locks.borrow()[&key].front().is_some_and(|(first, _)| *first != number) {
+            loop {
+                let Some((first, whose)) = world.locks.borrow()[&key].front().copied() else { break };
+                if first == number {
+                    break;
+                }
+                if world.is_dead(whose) {
+                    world.fence();
+                    world.locks.borrow_mut().values_mut().for_each(|queue| queue.retain(|(_, of)| *of != whose));
+                    continue;
+                }
                 time.sleep(Duration::from_micros(20)).await;
             }
             let components = world.components.borrow();
@@ -184,9 +200,13 @@ impl Components for Link {
     }
 
     fn intents(&self, component: u32) -> Asked<Vec<(IntentId, Intent)>> {
-        self.change(component, |world, one| {
-            let clients = world.clients.borrow();
-            let left = one.intents.iter().filter(|(_, (_, client))| clients[client].dead);
+        let client = self.client;
+        self.ask(Some(component), move |world| {
+            world.fence();
+            world.check_reach(component, client, true)?;
+            let components = world.components.borrow();
+            let left = components[component as usize].intents.iter();
+            let left = left.filter(|(_, (_, client))| world.is_dead(*client));
             Ok(left.map(|(id, (intent, _))| (IntentId(*id), intent.clone())).collect())
         })
     }
@@ -216,27 +236,36 @@ impl Components for Link {
 
     fn rebuilt(&self, component: u32) -> Asked<()> {
         self.ask(None, move |world| {
-            world.missing.borrow_mut().remove(&component);
+            let mut missing = world.missing.borrow_mut();
+            if missing.get(&component) != Some(&Absence::Filling) {
+                return Err(Error::stale("it missed something while it was rebuilt"));
+            }
+            missing.remove(&component);
             Ok(())
         })
     }
 
+    // Each client has a word of its own, and the last one counts: so has a file's attribute.
     fn grown(&self, size: Bytes) -> Asked<()> {
+        let client = self.client;
         self.ask(None, move |world| {
-            world.length.set(world.length.get().max(size.0));
+            let (cuts, _) = world.length();
+            world.said.borrow_mut().insert(client, (cuts, size.0));
             Ok(())
         })
     }
 
     fn cut(&self, size: Bytes) -> Asked<()> {
+        let client = self.client;
         self.ask(None, move |world| {
-            world.length.set(size.0);
+            let (cuts, _) = world.length();
+            world.said.borrow_mut().insert(client, (cuts + 1, size.0));
             Ok(())
         })
     }
 
     fn length(&self) -> Asked<Bytes> {
-        self.ask(None, |world| Ok(Bytes(world.length.get())))
+        self.ask(None, |world| Ok(Bytes(world.length().1)))
     }
 }
 
@@ -244,14 +273,16 @@ struct Held {
     world: Rc<World>,
     key: (u32, u64),
     number: u64,
+    client: u64,
     waits: Rc<Cell<bool>>,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         self.waits.set(false);
-        // Within a crash the queue is seen to by that.
-        if let Ok(mut locks) = self.world.locks.try_borrow_mut()
+        // Whoever is handed the lock of a client that is gone sees to it.
+        if !self.world.is_dead(self.client)
+            && let Ok(mut locks) = self.world.locks.try_borrow_mut()
             && let Some(queue) = locks.get_mut(&self.key)
         {
             queue.retain(|(number, _)| *number != self.number);

@@ -36,6 +36,24 @@ pub(super) type Slot = Rc<RefCell<Option<Waker>>>;
 /// Who has a lock, or waits for it, and whose client that is.
 pub(super) type Queue = VecDeque<(u64, u64)>;
 
+/// What becomes of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Answered,
+    /// It is done, and whoever asked is told that the connection ended.
+    Lost,
+    /// The same, and it is not done.
+    Dropped,
+}
+
+/// A request under way.
+pub(super) struct Pending {
+    pub(super) client: u64,
+    pub(super) component: Option<u32>,
+    pub(super) fate: Rc<Cell<Fate>>,
+    pub(super) apply: Apply,
+}
+
 pub(super) type Apply = Box<dyn FnOnce(&World)>;
 
 /// Everything but the clients' own memory.
@@ -45,13 +63,13 @@ pub(in crate::file) struct World {
     pub(super) now: Cell<u64>,
     pub(super) next: Cell<u64>,
     pub(super) events: RefCell<BTreeMap<(u64, u64), Event>>,
-    /// Requests under way: whose, and what they do.
-    pub(super) pending: RefCell<BTreeMap<u64, (u64, Apply)>>,
+    pub(super) pending: RefCell<BTreeMap<u64, Pending>>,
     pub(super) components: RefCell<Vec<Component>>,
     pub(super) clients: RefCell<BTreeMap<u64, Client>>,
     pub(super) locks: RefCell<BTreeMap<(u32, u64), Queue>>,
     pub(in crate::file) missing: RefCell<BTreeMap<u32, Absence>>,
-    pub(super) length: Cell<u64>,
+    /// What each client said last of how long the file is, and how often it was cut by then.
+    pub(super) said: RefCell<BTreeMap<u64, (u64, u64)>>,
     pub(in crate::file) counts: Cell<Counts>,
     /// Bytes of writes that were not done: now, and the most.
     pub(super) writing: Cell<(u64, u64)>,
@@ -99,7 +117,7 @@ impl World {
             clients: RefCell::default(),
             locks: RefCell::default(),
             missing: RefCell::default(),
-            length: Cell::default(),
+            said: RefCell::default(),
             counts: Cell::default(),
             writing: Cell::default(),
             crash_after: Cell::default(),
@@ -139,23 +157,59 @@ impl World {
         link: &Link,
         future: impl Future<Output = T> + 'static,
     ) -> Option<T> {
-        let result = Rc::new(RefCell::new(None));
-        let to = result.clone();
-        let spawner = self.executors.borrow()[&link.client].spawner();
-        spawner.detach(async move {
-            let value = future.await;
-            *to.borrow_mut() = Some(value);
-        });
+        let begun = self.begin(link, future);
+        self.finish(link, || begun.has_ended()).then(|| begun.take()).flatten()
+    }
+
+    /// Begins a future of a client.
+    pub(in crate::file) fn begin<T: 'static>(
+        self: &Rc<Self>,
+        link: &Link,
+        future: impl Future<Output = T> + 'static,
+    ) -> Begun<T> {
+        let begun = Begun { future: Rc::new(RefCell::new(Some(Box::pin(future)))), result: Rc::default() };
+        let (running, result) = (begun.future.clone(), begun.result.clone());
+        self.executors.borrow()[&link.client].spawner().detach(std::future::poll_fn(move |context| {
+            let mut running = running.borrow_mut();
+            let Some(future) = running.as_mut() else { return Poll::Ready(()) };
+            let Poll::Ready(value) = future.as_mut().poll(context) else { return Poll::Pending };
+            *running = None;
+            *result.borrow_mut() = Some(value);
+            Poll::Ready(())
+        }));
+        begun
+    }
+
+    /// Runs until something has ended; false if the client died before.
+    pub(in crate::file) fn finish(self: &Rc<Self>, link: &Link, has_ended: impl Fn() -> bool) -> bool {
         loop {
             self.turn();
-            if let Some(value) = result.borrow_mut().take() {
-                return Some(value);
+            if has_ended() {
+                return true;
             }
-            if self.clients.borrow()[&link.client].dead {
-                return None;
+            if self.is_dead(link.client) {
+                return false;
             }
             assert!(self.step(), "nothing will ever happen, and a client waits");
         }
+    }
+
+    /// Runs for so many events.
+    pub(in crate::file) fn go_on(self: &Rc<Self>, events: u64) {
+        for _ in 0..events {
+            self.turn();
+            self.step();
+        }
+        self.turn();
+    }
+
+    /// How often the file was cut, and how long it is since.
+    pub(super) fn length(&self) -> (u64, u64) {
+        self.said.borrow().values().copied().max().unwrap_or_default()
+    }
+
+    pub(in crate::file) fn is_dead(&self, client: u64) -> bool {
+        self.clients.borrow()[&client].dead
     }
 
     /// Runs until nothing is under way.
@@ -187,9 +241,13 @@ impl World {
                 waker.into_iter().for_each(Waker::wake);
             }
             Event::Apply(number) => {
-                let Some((client, apply)) = self.pending.borrow_mut().remove(&number) else { return true };
+                let Some(Pending { client, apply, .. }) = self.pending.borrow_mut().remove(&number) else {
+                    return true;
+                };
                 apply(self);
                 match self.crash_after.get() {
+                    // What a client that is gone had asked is done late.
+                    _ if self.is_dead(client) => {}
                     Some(0) => self.crash(client),
                     left => self.crash_after.set(left.map(|left| left - 1)),
                 }
@@ -198,22 +256,67 @@ impl World {
         true
     }
 
-    /// A client dies: each of its requests is done or not, and none is done later.
+    /// A client dies. Its requests are done or not, some of them later: until its locks are handed on, or its intents are
+    /// told.
     pub(in crate::file) fn crash(self: &Rc<Self>, client: u64) {
         self.crash_after.set(None);
         self.crashed.set(true);
-        let of = |(number, (whose, _)): (&u64, &(u64, Apply))| (*whose == client).then_some(*number);
-        let pending: Vec<u64> = self.pending.borrow().iter().filter_map(of).collect();
-        for number in pending {
-            let Some((_, apply)) = self.pending.borrow_mut().remove(&number) else { continue };
-            if self.chance.once_in(2) {
-                apply(self);
-            }
-        }
         if let Some(gone) = self.clients.borrow_mut().get_mut(&client) {
             gone.dead = true;
         }
         self.executors.borrow()[&client].kill_all();
-        self.locks.borrow_mut().values_mut().for_each(|queue| queue.retain(|(_, whose)| *whose != client));
+    }
+
+    /// Of clients that are gone nothing is done any more.
+    pub(super) fn fence(&self) {
+        let of = |(number, pending): (&u64, &Pending)| self.is_dead(pending.client).then_some(*number);
+        let numbers: Vec<u64> = self.pending.borrow().iter().filter_map(of).collect();
+        for number in numbers {
+            let Some(Pending { apply, .. }) = self.pending.borrow_mut().remove(&number) else { continue };
+            if self.chance.once_in(2) {
+                apply(self);
+            }
+        }
+    }
+
+    /// The connection of a client to a component ends, and is made anew: of what is under way there, some is done, and all
+    /// of it is answered by an error.
+    pub(in crate::file) fn lose_link(&self, client: u64, component: u32) {
+        for pending in self.pending.borrow().values() {
+            if pending.client == client && pending.component == Some(component) {
+                pending.fate.set(if self.chance.once_in(2) { Fate::Lost } else { Fate::Dropped });
+            }
+        }
+    }
+}
+
+/// What a client has begun.
+pub(in crate::file) struct Begun<T> {
+    future: Running<T>,
+    result: Rc<RefCell<Option<T>>>,
+}
+
+/// A future, until it has ended or was given up.
+type Running<T> = Rc<RefCell<Option<Pin<Box<dyn Future<Output = T>>>>>>;
+
+impl<T> Begun<T> {
+    pub(in crate::file) fn has_ended(&self) -> bool {
+        self.result.borrow().is_some()
+    }
+
+    /// Whether it was dropped in the middle.
+    pub(in crate::file) fn is_given_up(&self) -> bool {
+        self.future.borrow().is_none() && !self.has_ended()
+    }
+
+    /// What came of it.
+    pub(in crate::file) fn take(&self) -> Option<T> {
+        self.result.borrow_mut().take()
+    }
+
+    /// Drops the future in the middle; false if it has ended.
+    pub(in crate::file) fn give_up(&self) -> bool {
+        let future = self.future.borrow_mut().take();
+        future.is_some()
     }
 }

@@ -69,7 +69,10 @@ fn if_more_is_lost_than_parity_covers_exactly_that_is_said_and_the_rest_is_read(
     world.set_down(1, false);
     world.crash(open.link.client);
     let link = world.client();
-    world.run(&link, recover(link.clone(), world.striping, world.clock())).expect("it lives").expect("it recovers");
+    world
+        .run(&link, recover(link.clone(), world.striping, world.clock(), link.spawner()))
+        .expect("it lives")
+        .expect("it recovers");
     world.check();
     assert!(Open::new(&world, tight(true)).all()[3..] == bytes[3..]);
 }
@@ -243,7 +246,10 @@ fn wherever_a_client_dies_in_a_stripe_and_whatever_is_lost_then_only_what_it_wro
             world.crash(open.link.client);
             world.set_down(lost, true);
             let link = world.client();
-            world.run(&link, recover(link.clone(), striping, world.clock())).expect("it lives").expect("it recovers");
+            world
+                .run(&link, recover(link.clone(), striping, world.clock(), link.spawner()))
+                .expect("it lives")
+                .expect("it recovers");
             world.check();
             let found = Open::new(&world, tight(true)).all();
             assert_eq!(found.len(), old.len());

@@ -59,7 +59,10 @@ fn two_clients_write_the_same_stripes_at_the_same_time_and_parity_agrees() {
         opens.iter().for_each(|open| world.crash(open.link.client));
         world.crash(third.link.client);
         let link = world.client();
-        world.run(&link, recover(link.clone(), world.striping, world.clock())).expect("it lives").expect("it recovers");
+        world
+            .run(&link, recover(link.clone(), world.striping, world.clock(), link.spawner()))
+            .expect("it lives")
+            .expect("it recovers");
         assert_eq!(world.intents(), 0);
         world.check();
     });
