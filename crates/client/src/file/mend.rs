@@ -187,27 +187,39 @@ impl Reach {
         Ok(bytes)
     }
 
-    /// Takes the lock of the stripe of which a component holds something at `place`, and ends what was begun there.
-    pub(super) async fn lock(self: &Rc<Self>, place: Place) -> Result<Guard> {
+    /// Takes the lock of the stripe of which a component holds something at `place`, and ends what was begun there. Of three
+    /// copies or more all are locked: if the first is given up in the middle, two are left that could disagree, and whoever
+    /// comes next waits at the next one.
+    pub(super) async fn lock(self: &Rc<Self>, place: Place) -> Result<Vec<Guard>> {
         let stripe = match self.held_at(place.component, place.at) {
             Holds::Data(byte) => self.striping.stripe_of(byte),
             Holds::Parity(stripe, _) => stripe,
         };
-        loop {
-            let Some(holder) = self.holders(place.component, stripe).into_iter().find(|one| !self.has_missed(*one))
-            else {
-                return Err(Error::device(format!("all components of stripe {} are lost; bring them back", stripe.0)));
-            };
+        let is_one_enough = self.striping.raid().copies() <= 2;
+        let mut guards: Vec<(u32, Guard)> = Vec::new();
+        for holder in self.holders(place.component, stripe) {
+            if self.has_missed(holder) {
+                continue;
+            }
             match self.components.lock(holder, stripe).await {
                 Ok(Lock { guard, left }) => {
+                    guards.push((holder, guard));
                     for (id, intent) in left {
                         self.end(holder, id, &intent).await?;
                     }
-                    return Ok(guard);
+                    // Of one that was given up in the middle nothing is locked: others ask the next one.
+                    guards.retain(|(holder, _)| !self.has_missed(*holder));
+                    if is_one_enough && !guards.is_empty() {
+                        break;
+                    }
                 }
                 Err(error) if is_lost(&error) => self.give_up(holder, &error).await?,
                 Err(error) => return Err(error),
             }
+        }
+        match guards.is_empty() {
+            true => Err(Error::device(format!("all components of stripe {} are lost; bring them back", stripe.0))),
+            false => Ok(guards.into_iter().map(|(_, guard)| guard).collect()),
         }
     }
 
