@@ -365,6 +365,8 @@ impl File {
 
     async fn fetch(&self, ticket: &Ticket, range: Range<u64>) -> Result<Fetched> {
         ticket.granted().await;
+        // What is damaged is not made of a stripe that a failed write left open: it may still be made when that is ended.
+        self.check_written(&range)?;
         self.reach.fetch(range).await
     }
 

@@ -200,6 +200,24 @@ impl Reach {
         self.states.borrow_mut().insert(component, State::Filling);
     }
 
+    /// Whether a component is being rebuilt, and has missed nothing since that began.
+    pub(super) fn check_filling(&self, component: u32) -> Result<()> {
+        match self.states.borrow().get(&component) {
+            Some(State::Filling) => Ok(()),
+            Some(State::Torn | State::Missed) => Err(Error::device(format!(
+                "component {component} failed a write while it was rebuilt; begin its rebuild anew"
+            ))),
+            _ => Err(Error::usage(format!("component {component} is not being rebuilt; begin its rebuild"))),
+        }
+    }
+
+    /// A component missed something while it was being rebuilt.
+    pub(super) fn tear(&self, component: u32) {
+        self.states.borrow_mut().entry(component).and_modify(|state| {
+            *state = if *state == State::Filling { State::Torn } else { *state };
+        });
+    }
+
     /// A component has everything again.
     pub(super) fn is_whole(&self, component: u32) {
         self.states.borrow_mut().remove(&component);
@@ -210,9 +228,7 @@ impl Reach {
     pub(super) fn fall_behind(&self, extent: Extent, why: &Error) -> Result<()> {
         let component = extent.place.component;
         if self.has_missed(component) {
-            self.states.borrow_mut().entry(component).and_modify(|state| {
-                *state = if *state == State::Filling { State::Torn } else { *state };
-            });
+            self.tear(component);
             return Ok(());
         }
         if !self.is_covered(component) {

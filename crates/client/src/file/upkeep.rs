@@ -9,7 +9,7 @@ use forebay_model::layout::address::Place;
 use forebay_model::layout::update::Extent;
 use forebay_model::layout::{Raid, parity};
 use forebay_model::object::Durability;
-use forebay_model::{Bytes, Error, Result};
+use forebay_model::{Bytes, Error, Kind, Result};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -67,6 +67,7 @@ impl File {
     async fn scrub(self: &Rc<Self>, from: u64, units: u64) -> Result<(Scrubbed, bool)> {
         let reach = &self.reach;
         let ((_quiet, _), unit) = (self.quiet().await, reach.striping.unit());
+        self.check_failed()?;
         let size = self.size().await?;
         let units = from..from.saturating_add(units);
         let mut found = Scrubbed::default();
@@ -151,6 +152,8 @@ impl File {
     async fn rebuild(self: &Rc<Self>, component: u32, progress: &mut Progress, step: Bytes) -> Result<bool> {
         let reach = &self.reach;
         let _quiet = self.quiet().await;
+        self.check_failed()?;
+        reach.check_filling(component)?;
         let to = (progress.at + step.max(reach.striping.unit())).min(progress.end);
         while progress.at < to {
             let unit = reach.striping.unit();
@@ -168,7 +171,12 @@ impl File {
                 return Err(gone.error.clone().of(what));
             }
             if part.bytes.iter().any(|byte| *byte != 0) {
-                reach.components.write(component, place.at, vec![part.bytes], Durability::Buffered).await?;
+                let bytes = vec![part.bytes];
+                let written = reach.components.write(component, place.at, bytes, Durability::Buffered).await;
+                if written.as_ref().is_err_and(|error| error.kind == Kind::Restarted) {
+                    reach.tear(component);
+                }
+                written?;
                 progress.written += length;
             }
             progress.at += length;
@@ -176,12 +184,12 @@ impl File {
         if progress.at < progress.end {
             return Ok(false);
         }
-        reach.components.flush(component).await?;
-        if reach.torn().contains(&component) {
-            return Err(Error::device(format!(
-                "component {component} failed a write while it was rebuilt; begin its rebuild anew"
-            )));
+        if let Err(error) = reach.components.flush(component).await {
+            // It may have lost what was written before, and says so once.
+            reach.tear(component);
+            return Err(error);
         }
+        reach.check_filling(component)?;
         reach.components.rebuilt(component).await?;
         reach.is_whole(component);
         Ok(true)

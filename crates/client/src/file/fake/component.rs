@@ -16,6 +16,8 @@ pub(super) struct Component {
     pub(super) buffered: Vec<(usize, Vec<u8>, bool)>,
     pub(super) damaged: Ranges,
     pub(super) down: bool,
+    /// It takes no bytes: there is no room.
+    pub(super) full: bool,
     /// Reads and writes from now on until this fails.
     pub(super) fails_after: Option<u64>,
     /// How often it lost its buffers.
@@ -78,6 +80,11 @@ impl World {
     /// It fails after so many requests, and stays away.
     pub(in crate::file) fn fail_after(&self, component: u32, requests: u64) {
         self.components.borrow_mut()[component as usize].fails_after = Some(requests);
+    }
+
+    /// It has no room for what is written, or has again.
+    pub(in crate::file) fn set_full(&self, component: u32, full: bool) {
+        self.components.borrow_mut()[component as usize].full = full;
     }
 
     pub(in crate::file) fn set_delay(&self, component: u32, delay: Duration) {

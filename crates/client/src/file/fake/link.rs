@@ -6,7 +6,7 @@ use super::world::{Event, Fate, Pending, Slot, Time, World};
 use forebay_env::Clock;
 use forebay_model::layout::address::StripeId;
 use forebay_model::object::Durability;
-use forebay_model::{Bytes, Error, Result};
+use forebay_model::{Bytes, Error, Kind, Result};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Poll;
@@ -108,6 +108,9 @@ impl Components for Link {
         self.change(component, move |world, one| {
             let (now, most) = world.writing.get();
             world.writing.set((now.saturating_sub(length), most));
+            if one.full {
+                return Err(Error::new(Kind::Full, format!("component {component} has no room")));
+            }
             if durability == Durability::Buffered {
                 let mut clients = world.clients.borrow_mut();
                 let wrote = &mut clients.get_mut(&client).expect("it is known").wrote;

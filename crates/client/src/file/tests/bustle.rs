@@ -3,6 +3,7 @@
 
 use super::super::fake::Begun;
 use super::{Bytes, Open, Rc, Result, Slice, UNIT, World, each, recover, some, striping, tight};
+use forebay_model::layout::LARGEST;
 use std::future::Future;
 
 /// Bytes of the file that were being written, where they are known.
@@ -172,8 +173,7 @@ impl Bustle {
                 assert!(*byte == old || has_cut && *byte == 0 || writes.iter().any(is), "byte {place} was read");
             }
         }
-        let Some(found) = self.open.try_run(|file| async move { file.read_at(Bytes::ZERO, file.size().await?).await })
-        else {
+        let Some(found) = self.open.try_run(|file| async move { file.read_at(Bytes::ZERO, LARGEST).await }) else {
             return self.take_over();
         };
         let found = found.expect("it is read");
