@@ -54,8 +54,10 @@ use ranges::Ranges;
 use reach::Reach;
 use room::{Held, Room};
 use std::cell::RefCell;
+use std::future::Future;
 use std::ops::Range;
 use std::rc::Rc;
+use together::to_its_end;
 
 /// The lock of the end of a file, where several append.
 const END: StripeId = StripeId(u64::MAX);
@@ -67,8 +69,12 @@ pub struct FileEngine {
 
 struct File {
     reach: Rc<Reach>,
+    /// Whoever reads or writes shares this; whoever cuts the file, or lets others write it, has it alone.
+    uses: Rc<Order>,
     order: Rc<Order>,
-    spawner: Spawner,
+    /// One appends behind the other, and one says behind the other how long the file is.
+    appending: Rc<Room>,
+    saying: Rc<Room>,
     writing: Rc<Room>,
     reading: Rc<Room>,
     state: RefCell<State>,
@@ -81,8 +87,6 @@ struct State {
     size: u64,
     /// So much of it is on its way, at least.
     sent: u64,
-    /// How often it was cut.
-    cuts: u64,
     /// So much of it was acknowledged.
     acknowledged: u64,
     /// Why nothing is written any more.
@@ -102,14 +106,13 @@ impl FileEngine {
         clock: Rc<dyn Clock>,
     ) -> Result<FileEngine> {
         striping.check()?;
-        let reach = Rc::new(Reach::new(components, striping, options, clock));
+        let reach = Rc::new(Reach::new(components, striping, options, clock, spawner));
         reach.look().await?;
         let size = reach.components.length().await?.0;
         let state = State {
             gather: None,
             size,
             sent: size,
-            cuts: 0,
             acknowledged: size,
             failed: None,
             unwritten: Ranges::default(),
@@ -118,9 +121,11 @@ impl FileEngine {
         let file = File {
             writing: Room::of(options.window.0),
             reading: Room::of(options.window.0),
+            appending: Room::of(1),
+            saying: Room::of(1),
             reach,
+            uses: Rc::default(),
             order: Rc::default(),
-            spawner,
             state: RefCell::new(state),
         };
         Ok(FileEngine { file: Rc::new(file) })
@@ -128,11 +133,7 @@ impl FileEngine {
 
     /// The size, as this client knows it; as all know it, if others write.
     pub async fn size(&self) -> Result<Bytes> {
-        if !self.file.reach.alone.get() {
-            let size = self.file.reach.components.length().await?;
-            self.file.state.borrow_mut().size = size.0;
-        }
-        Ok(Bytes(self.file.state.borrow().size))
+        self.file.size().await
     }
 
     /// Reads `length` bytes, or as many as there are before the end.
@@ -155,47 +156,64 @@ impl FileEngine {
     /// what that acknowledged is durable; otherwise it is durable when this ends.
     pub async fn write_at(&self, offset: Bytes, bytes: Slice) -> Result<()> {
         check(offset, bytes.len() as u64)?;
+        let used = self.file.used().await;
         match self.file.reach.alone.get() {
             true => self.file.write_behind(offset.0, bytes).await,
-            false => self.file.write_through(offset.0, bytes).await,
+            false => {
+                self.to_its_end(|file| async move {
+                    let _used = used;
+                    file.write_through(offset.0, bytes).await
+                })
+                .await
+            }
         }
     }
 
     /// Writes behind the end, wherever that is by then, and says where that was.
     pub async fn append(&self, bytes: Slice) -> Result<Bytes> {
+        let turn = self.file.appending.hold(1).await;
+        let used = self.file.used().await;
         if self.file.reach.alone.get() {
             let offset = Bytes(self.file.state.borrow().size);
             check(offset, bytes.len() as u64)?;
             self.file.write_behind(offset.0, bytes).await?;
             return Ok(offset);
         }
-        let _end = self.file.reach.lock_end().await?;
-        let offset = self.size().await?;
-        self.write_at(offset, bytes).await?;
-        Ok(offset)
+        self.to_its_end(|file| async move {
+            let (_turn, _used) = (turn, used);
+            let _end = file.reach.lock_end().await?;
+            let offset = file.size().await?;
+            check(offset, bytes.len() as u64)?;
+            file.write_through(offset.0, bytes).await?;
+            Ok(offset)
+        })
+        .await
     }
 
     /// Makes durable what was written, with its size. An error of it, or of a write before it, stays until the file is
     /// opened again: what was written since the last flush that succeeded has to be written again.
     pub async fn flush(&self) -> Result<()> {
-        self.file.flush().await
+        self.to_its_end(|file| async move { file.flush().await }).await
     }
 
-    /// Cuts the file, or lengthens it with a hole, durably. [`forebay_model::Kind::Busy`] while others may write it.
+    /// Cuts the file, or lengthens it with a hole, durably; what is written meanwhile is written then.
+    /// [`forebay_model::Kind::Busy`] while others may write it.
     pub async fn truncate(&self, size: Bytes) -> Result<()> {
         check(size, 0)?;
-        self.file.truncate(size).await
+        self.to_its_end(move |file| async move { file.truncate(size).await }).await
     }
 
     /// From now on others may write the file, or nobody else does.
     pub async fn share(&self, alone: bool) -> Result<()> {
-        self.flush().await?;
-        let _all = self.file.order.everything().await;
-        let size = self.file.reach.components.length().await?.0;
-        let mut state = self.file.state.borrow_mut();
-        (state.size, state.sent, state.acknowledged, state.ahead) = (size, size, size, Ahead::default());
-        self.file.reach.alone.set(alone);
-        Ok(())
+        self.to_its_end(move |file| async move { file.share(alone).await }).await
+    }
+
+    /// Does it to its end, also if nobody waits for it any more: what it has begun to write is not to be overtaken.
+    async fn to_its_end<T: 'static, F: Future<Output = Result<T>> + 'static>(
+        &self,
+        work: impl FnOnce(Rc<File>) -> F,
+    ) -> Result<T> {
+        to_its_end(&self.file.reach.spawner, work(self.file.clone())).await
     }
 
     /// Flushes, and ends.
@@ -242,28 +260,54 @@ impl File {
         failed.map_or(Ok(()), |error| Err(error.of("nothing is written until the file is opened again")))
     }
 
+    async fn size(&self) -> Result<Bytes> {
+        if !self.reach.alone.get() {
+            let size = self.reach.components.length().await?;
+            self.state.borrow_mut().size = size.0;
+        }
+        Ok(Bytes(self.state.borrow().size))
+    }
+
+    /// Waits while the file is cut, and keeps it from being.
+    async fn used(&self) -> Ticket {
+        let ticket = self.uses.enter(0..1, false);
+        ticket.granted().await;
+        ticket
+    }
+
+    /// Has all written that is gathered, and waits until nothing is under way; nothing else is then. How far it was written.
+    async fn quiet(self: &Rc<Self>) -> (Ticket, u64) {
+        let used = self.used().await;
+        self.send_all();
+        let (quiet, sent) = (self.order.enter(0..u64::MAX, true), self.state.borrow().sent);
+        drop(used);
+        quiet.granted().await;
+        (quiet, sent)
+    }
+
     async fn read(self: &Rc<Self>, offset: Bytes, length: Bytes) -> Result<Fetched> {
+        let used = self.used().await;
         let end = offset.0.saturating_add(length.0);
         if !self.reach.alone.get() && end > self.state.borrow().size {
-            let size = self.reach.components.length().await?.0;
-            self.state.borrow_mut().size = size;
+            self.size().await?;
         }
         let range = offset.0..end.min(self.state.borrow().size);
         if range.is_empty() {
             return Ok(Fetched::default());
         }
-        let _room = self.reading.hold(range.end - range.start).await;
+        let room = self.reading.hold(range.end - range.start).await;
         self.send_if_overlaps(&range);
-        let ticket = self.order.enter(self.stripes(&range), false);
+        let place = Rc::new((self.order.enter(self.stripes(&range), false), room));
         let (made, chunks) = self.look_ahead(&range);
         made.into_iter().for_each(|chunk| self.start(chunk));
+        drop(used);
         let mut fetched = Fetched::default();
         let mut at = range.start;
         for chunk in chunks {
             // What failed when it was read ahead is read now.
             let Some(mut part) = chunk.filled().await.ok().filter(|part| part.lost.is_empty()) else { continue };
             if at < chunk.range.start {
-                self.fetch_into(&ticket, at..chunk.range.start, &mut fetched).await?;
+                self.fetch_into(&place, at..chunk.range.start, &mut fetched).await?;
                 at = chunk.range.start;
             }
             let to = chunk.range.end.min(range.end);
@@ -271,7 +315,7 @@ impl File {
             fetched.bytes.append(part.bytes.take(to - at));
             at = to;
         }
-        self.fetch_into(&ticket, at..range.end, &mut fetched).await?;
+        self.fetch_into(&place, at..range.end, &mut fetched).await?;
         self.check_written(&range)?;
         Ok(fetched)
     }
@@ -297,15 +341,33 @@ impl File {
         }
     }
 
-    async fn fetch_into(&self, ticket: &Ticket, range: Range<u64>, to: &mut Fetched) -> Result<()> {
+    async fn fetch_into(
+        self: &Rc<Self>,
+        place: &Rc<(Ticket, Held)>,
+        range: Range<u64>,
+        to: &mut Fetched,
+    ) -> Result<()> {
         if range.is_empty() {
             return Ok(());
         }
-        ticket.granted().await;
-        let fetched = self.reach.fetch(range).await?;
+        let (this, place) = (self.clone(), place.clone());
+        // It may write what it finds damaged, which nobody who waits is to be told of too early.
+        let fetched = to_its_end(&self.reach.spawner, async move {
+            let fetched = this.fetch(&place.0, range).await;
+            drop(place);
+            fetched
+        })
+        .await?;
         to.bytes.append(fetched.bytes);
         to.lost.extend(fetched.lost);
         Ok(())
+    }
+
+    async fn fetch(&self, ticket: &Ticket, range: Range<u64>) -> Result<Fetched> {
+        ticket.granted().await;
+        // What is damaged is not made of a stripe that a failed write left open: it may still be made when that is ended.
+        self.check_written(&range)?;
+        self.reach.fetch(range).await
     }
 
     /// What is to be read ahead now, and what of a range was.
@@ -322,9 +384,8 @@ impl File {
     fn start(self: &Rc<Self>, chunk: Rc<Chunk>) {
         self.send_if_overlaps(&chunk.range);
         let (this, ticket) = (self.clone(), self.order.enter(self.stripes(&chunk.range), false));
-        self.spawner.detach(async move {
-            ticket.granted().await;
-            chunk.fill(this.reach.fetch(chunk.range.clone()).await);
+        self.reach.spawner.detach(async move {
+            chunk.fill(this.fetch(&ticket, chunk.range.clone()).await);
         });
     }
 
@@ -356,6 +417,13 @@ impl File {
             none => *none = Some(Gather::new(at, bytes, held)),
         }
         state.size = state.size.max(end);
+        drop(state);
+        self.send_what_is_whole();
+        self.send_if_awaited();
+    }
+
+    fn send_what_is_whole(self: &Rc<Self>) {
+        let mut state = self.state.borrow_mut();
         // As many whole stripes as make a request for each component.
         let (stripe, options) = (self.reach.striping.stripe().0, &self.reach.options);
         let stripes = (options.request.0 / self.reach.striping.unit().0).min(options.gather.0 / stripe).max(1);
@@ -396,20 +464,24 @@ impl File {
         }
         let range = from..from + bytes.length();
         let ticket = self.order.enter(self.stripes(&range), true);
-        let before = {
+        let size = {
             let mut state = self.state.borrow_mut();
             state.ahead.forget(&range);
-            let before = Before { size: state.sent, acknowledged: state.acknowledged };
-            state.sent = state.sent.max(range.end);
+            let before = state.sent;
+            state.sent = before.max(range.end);
             before
         };
         let this = self.clone();
-        self.spawner.detach(async move {
+        self.reach.spawner.detach(async move {
             ticket.granted().await;
-            let failed = this.state.borrow().failed.clone();
+            // A flush that this waited for has acknowledged more.
+            let (failed, acknowledged) = {
+                let state = this.state.borrow();
+                (state.failed.clone(), state.acknowledged)
+            };
             let put = match failed {
                 Some(error) => Err(error),
-                None => this.reach.put(from, bytes, before).await,
+                None => this.reach.put(from, bytes, Before { size, acknowledged }).await,
             };
             if let Err(error) = put {
                 let mut state = this.state.borrow_mut();
@@ -417,7 +489,16 @@ impl File {
                 state.unwritten.add(this.left_open_by(range));
             }
             drop((held, ticket));
+            this.send_if_awaited();
         });
+    }
+
+    /// Has written what is gathered if somebody waits for its room, and nothing else gives any back.
+    fn send_if_awaited(self: &Rc<Self>) {
+        let gathered = self.state.borrow().gather.as_ref().map_or(0, Gather::length);
+        if self.writing.is_stuck(gathered) {
+            self.send_all();
+        }
     }
 
     async fn write_through(self: &Rc<Self>, offset: u64, bytes: Slice) -> Result<()> {
@@ -430,68 +511,76 @@ impl File {
         ticket.granted().await;
         let before = Before { size: LARGEST.0, acknowledged: LARGEST.0 };
         self.reach.put(offset, bytes.into(), before).await?;
-        let known = self.state.borrow().acknowledged;
-        if range.end > known {
-            self.reach.components.grown(Bytes(range.end)).await?;
-            let mut state = self.state.borrow_mut();
-            state.acknowledged = state.acknowledged.max(range.end);
-            state.size = state.size.max(range.end);
-        }
+        self.grown(range.end).await?;
+        let mut state = self.state.borrow_mut();
+        state.size = state.size.max(range.end);
         Ok(())
     }
 
-    async fn flush(self: &Rc<Self>) -> Result<()> {
-        self.send_all();
-        let (sent, cuts) = {
-            let state = self.state.borrow();
-            (state.sent, state.cuts)
-        };
-        let _all = self.order.everything().await;
-        self.check_failed()?;
-        // If it was cut meanwhile, that said how long it is.
-        let size = if self.state.borrow().cuts == cuts { sent } else { 0 };
-        let flushed = self.flush_to(size).await;
-        if let Err(error) = &flushed {
-            self.state.borrow_mut().failed.get_or_insert(error.clone());
-        }
-        flushed
-    }
-
-    async fn flush_to(&self, size: u64) -> Result<()> {
-        self.reach.catch_up().await?;
-        let acknowledged = self.state.borrow().acknowledged;
-        if size > acknowledged {
+    /// Says that the file is so long at least. One at a time: of what is said at the same time, the last would count.
+    async fn grown(&self, size: u64) -> Result<()> {
+        let _turn = self.saying.hold(1).await;
+        if size > self.state.borrow().acknowledged {
             self.reach.components.grown(Bytes(size)).await?;
             self.state.borrow_mut().acknowledged = size;
         }
         Ok(())
     }
 
+    async fn flush(self: &Rc<Self>) -> Result<()> {
+        let (_quiet, sent) = self.quiet().await;
+        self.flush_to(sent).await
+    }
+
+    async fn flush_to(&self, size: u64) -> Result<()> {
+        self.check_failed()?;
+        let flushed = match self.reach.catch_up().await {
+            Ok(()) => self.grown(size).await,
+            failed => failed,
+        };
+        if let Err(error) = &flushed {
+            self.state.borrow_mut().failed.get_or_insert(error.clone());
+        }
+        flushed
+    }
+
+    async fn share(self: &Rc<Self>, alone: bool) -> Result<()> {
+        let _uses = self.uses.everything().await;
+        self.send_all();
+        let _quiet = self.order.everything().await;
+        let sent = self.state.borrow().sent;
+        self.flush_to(sent).await?;
+        let size = self.reach.components.length().await?.0;
+        let mut state = self.state.borrow_mut();
+        (state.size, state.sent, state.acknowledged, state.ahead) = (size, size, size, Ahead::default());
+        self.reach.alone.set(alone);
+        Ok(())
+    }
+
     async fn truncate(self: &Rc<Self>, size: Bytes) -> Result<()> {
+        let _uses = self.uses.everything().await;
         if !self.reach.alone.get() {
             return Err(Error::busy("a file that others may write is not cut; have them close it first"));
         }
-        self.flush().await?;
-        let _all = self.order.everything().await;
-        let longer = {
+        self.send_all();
+        let _quiet = self.order.everything().await;
+        let (sent, before) = {
             let state = self.state.borrow();
-            if state.gather.is_some() {
-                return Err(Error::usage("the file was written while it was cut; do one after the other"));
-            }
-            size.0 > state.size
+            (state.sent, state.size)
         };
-        let cut = match longer {
-            true => self.reach.components.grown(size).await,
+        self.flush_to(sent).await?;
+        let cut = match size.0 > before {
+            true => self.grown(size.0).await,
             false => self.reach.cut(size).await,
         };
         let mut state = self.state.borrow_mut();
         state.ahead = Ahead::default();
-        match cut {
-            Ok(()) => {
-                state.cuts += 1;
-                (state.size, state.sent, state.acknowledged) = (size.0, size.0, size.0);
+        match &cut {
+            Ok(()) => (state.size, state.sent, state.acknowledged) = (size.0, size.0, size.0),
+            Err(error) => {
+                state.failed.get_or_insert(error.clone());
+                state.unwritten.add(self.left_open_by(size.0..before));
             }
-            Err(ref error) => drop(state.failed.get_or_insert(error.clone())),
         }
         cut
     }

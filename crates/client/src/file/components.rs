@@ -116,10 +116,11 @@ pub trait Components {
     /// every client that has the file open knows, and writes it, and does not read it.
     fn filling(&self, component: u32) -> Asked<()>;
 
-    /// Such a component has everything again, and is read. Durable.
+    /// Such a component has everything again, and is read. Durable. [`Kind::Stale`] if it missed something since.
     fn rebuilt(&self, component: u32) -> Asked<()>;
 
-    /// The file is so long at least: what is in it up to there was acknowledged. Durable, with as many copies as the file's
+    /// The file is so long at least: what is in it up to there was acknowledged. Of what one client says the last counts:
+    /// it says one thing after the other, and no less than before. Durable, with as many copies as the file's
     /// bytes have to spare (an attribute of several components, or the name's).
     fn grown(&self, size: Bytes) -> Asked<()>;
 

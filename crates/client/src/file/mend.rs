@@ -9,7 +9,7 @@
 use super::components::{Guard, Intent, IntentId, Lock, Slice, is_lost};
 use super::pace::Patience;
 use super::reach::Reach;
-use super::together::{all, either};
+use super::together::{all, either, to_its_end};
 use forebay_model::layout::address::{Holds, Place, StripeId};
 use forebay_model::layout::update::Extent;
 use forebay_model::layout::{Raid, parity};
@@ -139,19 +139,23 @@ impl Reach {
         if self.alone.get() || locked == Locked::Yes {
             return self.remake(extent, repair).await;
         }
-        // The lock is of one stripe.
-        let unit = self.striping.unit();
-        let mut bytes = Vec::with_capacity(extent.length.0 as usize);
-        let end = extent.place.at + extent.length;
-        let mut at = extent.place.at;
-        while at < end {
-            let length = (at.align_down(unit) + unit).min(end) - at;
-            let part = Extent { place: Place { at, ..extent.place }, length };
-            let _guard = self.lock(part.place).await?;
-            bytes.extend_from_slice(&self.remake(part, repair).await?);
-            at += length;
-        }
-        Ok(Slice::from(bytes))
+        // The lock is of one stripe. Whoever gets it may have to end what others began, and is not to be dropped at it.
+        let this = self.clone();
+        to_its_end(&self.spawner, async move {
+            let unit = this.striping.unit();
+            let mut bytes = Vec::with_capacity(extent.length.0 as usize);
+            let end = extent.place.at + extent.length;
+            let mut at = extent.place.at;
+            while at < end {
+                let length = (at.align_down(unit) + unit).min(end) - at;
+                let part = Extent { place: Place { at, ..extent.place }, length };
+                let _guard = this.lock(part.place).await?;
+                bytes.extend_from_slice(&this.remake(part, repair).await?);
+                at += length;
+            }
+            Ok(Slice::from(bytes))
+        })
+        .await
     }
 
     /// A part of a component, made of the others.
@@ -183,27 +187,39 @@ impl Reach {
         Ok(bytes)
     }
 
-    /// Takes the lock of the stripe of which a component holds something at `place`, and ends what was begun there.
-    pub(super) async fn lock(self: &Rc<Self>, place: Place) -> Result<Guard> {
+    /// Takes the lock of the stripe of which a component holds something at `place`, and ends what was begun there. Of three
+    /// copies or more all are locked: if the first is given up in the middle, two are left that could disagree, and whoever
+    /// comes next waits at the next one.
+    pub(super) async fn lock(self: &Rc<Self>, place: Place) -> Result<Vec<Guard>> {
         let stripe = match self.held_at(place.component, place.at) {
             Holds::Data(byte) => self.striping.stripe_of(byte),
             Holds::Parity(stripe, _) => stripe,
         };
-        loop {
-            let Some(holder) = self.holders(place.component, stripe).into_iter().find(|one| !self.has_missed(*one))
-            else {
-                return Err(Error::device(format!("all components of stripe {} are lost; bring them back", stripe.0)));
-            };
+        let is_one_enough = self.striping.raid().copies() <= 2;
+        let mut guards: Vec<(u32, Guard)> = Vec::new();
+        for holder in self.holders(place.component, stripe) {
+            if self.has_missed(holder) {
+                continue;
+            }
             match self.components.lock(holder, stripe).await {
                 Ok(Lock { guard, left }) => {
+                    guards.push((holder, guard));
                     for (id, intent) in left {
                         self.end(holder, id, &intent).await?;
                     }
-                    return Ok(guard);
+                    // Of one that was given up in the middle nothing is locked: others ask the next one.
+                    guards.retain(|(holder, _)| !self.has_missed(*holder));
+                    if is_one_enough && !guards.is_empty() {
+                        break;
+                    }
                 }
                 Err(error) if is_lost(&error) => self.give_up(holder, &error).await?,
                 Err(error) => return Err(error),
             }
+        }
+        match guards.is_empty() {
+            true => Err(Error::device(format!("all components of stripe {} are lost; bring them back", stripe.0))),
+            false => Ok(guards.into_iter().map(|(_, guard)| guard).collect()),
         }
     }
 

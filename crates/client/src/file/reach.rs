@@ -12,7 +12,7 @@ use super::order::Order;
 use super::pace::Pace;
 use super::ranges::Ranges;
 use super::room::Room;
-use forebay_env::Clock;
+use forebay_env::{Clock, Spawner};
 use forebay_model::layout::Striping;
 use forebay_model::layout::address::{Holds, Place};
 use forebay_model::layout::update::Extent;
@@ -44,6 +44,7 @@ pub(super) struct Reach {
     pub(super) striping: Striping,
     pub(super) options: Options,
     pub(super) clock: Rc<dyn Clock>,
+    pub(super) spawner: Spawner,
     /// Nobody else has the file open for writing.
     pub(super) alone: Cell<bool>,
     pub(super) pace: Pace,
@@ -65,6 +66,7 @@ impl Reach {
         striping: Striping,
         options: Options,
         clock: Rc<dyn Clock>,
+        spawner: Spawner,
     ) -> Reach {
         Reach {
             components,
@@ -73,6 +75,7 @@ impl Reach {
             mending: Room::of(options.window.0),
             options,
             clock,
+            spawner,
             pace: Pace::default(),
             states: RefCell::default(),
             unflushed: RefCell::default(),
@@ -84,6 +87,8 @@ impl Reach {
 
     /// Asks anew which components have missed something, and which were rebuilt.
     pub(super) async fn look(&self) -> Result<()> {
+        // What somebody gives up meanwhile is not forgotten again.
+        let _turn = self.turn.everything().await;
         let missing = self.components.missing().await?;
         let mut states = self.states.borrow_mut();
         states.retain(|_, state| matches!(state, State::Away(_) | State::Behind | State::Torn));
@@ -195,6 +200,24 @@ impl Reach {
         self.states.borrow_mut().insert(component, State::Filling);
     }
 
+    /// Whether a component is being rebuilt, and has missed nothing since that began.
+    pub(super) fn check_filling(&self, component: u32) -> Result<()> {
+        match self.states.borrow().get(&component) {
+            Some(State::Filling) => Ok(()),
+            Some(State::Torn | State::Missed) => Err(Error::device(format!(
+                "component {component} failed a write while it was rebuilt; begin its rebuild anew"
+            ))),
+            _ => Err(Error::usage(format!("component {component} is not being rebuilt; begin its rebuild"))),
+        }
+    }
+
+    /// A component missed something while it was being rebuilt.
+    pub(super) fn tear(&self, component: u32) {
+        self.states.borrow_mut().entry(component).and_modify(|state| {
+            *state = if *state == State::Filling { State::Torn } else { *state };
+        });
+    }
+
     /// A component has everything again.
     pub(super) fn is_whole(&self, component: u32) {
         self.states.borrow_mut().remove(&component);
@@ -205,9 +228,7 @@ impl Reach {
     pub(super) fn fall_behind(&self, extent: Extent, why: &Error) -> Result<()> {
         let component = extent.place.component;
         if self.has_missed(component) {
-            self.states.borrow_mut().entry(component).and_modify(|state| {
-                *state = if *state == State::Filling { State::Torn } else { *state };
-            });
+            self.tear(component);
             return Ok(());
         }
         if !self.is_covered(component) {

@@ -3,7 +3,8 @@
 use super::components::{Components, is_lost};
 use super::options::Options;
 use super::reach::Reach;
-use forebay_env::Clock;
+use super::together::to_its_end;
+use forebay_env::{Clock, Spawner};
 use forebay_model::layout::Striping;
 use forebay_model::{Bytes, Result};
 use std::rc::Rc;
@@ -19,13 +20,22 @@ pub struct Recovered {
 
 /// Makes a file whole that nobody has open for writing any more: ends every intent, gives up every component that cannot
 /// be asked for its intents, and cuts off what was never acknowledged. Whoever is interrupted begins again.
-pub async fn recover(components: Rc<dyn Components>, striping: Striping, clock: Rc<dyn Clock>) -> Result<Recovered> {
+pub async fn recover(
+    components: Rc<dyn Components>,
+    striping: Striping,
+    clock: Rc<dyn Clock>,
+    spawner: Spawner,
+) -> Result<Recovered> {
     striping.check()?;
-    let reach = Rc::new(Reach::new(components, striping, Options::default(), clock));
+    let reach = Rc::new(Reach::new(components, striping, Options::default(), clock, spawner.clone()));
+    to_its_end(&spawner, async move { make_whole(reach).await }).await
+}
+
+async fn make_whole(reach: Rc<Reach>) -> Result<Recovered> {
     reach.look().await?;
     // What reads need is known before anything is read: a component that cannot say what was intended is not read.
     let mut left = Vec::new();
-    for component in 0..striping.components() {
+    for component in 0..reach.striping.components() {
         if reach.has_missed(component) {
             continue;
         }
@@ -44,7 +54,7 @@ pub async fn recover(components: Rc<dyn Components>, striping: Striping, clock: 
     let size = reach.components.length().await?;
     reach.cut(size).await?;
     // Without parity some of what was not acknowledged may be there, and buffered: what is read from now on stays.
-    for component in (0..striping.components()).filter(|component| !reach.has_missed(*component)) {
+    for component in (0..reach.striping.components()).filter(|component| !reach.has_missed(*component)) {
         match reach.components.flush(component).await {
             Err(error) if is_lost(&error) => reach.give_up(component, &error).await?,
             flushed => flushed?,

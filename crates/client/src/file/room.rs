@@ -11,7 +11,13 @@ pub(super) struct Room {
     most: u64,
     used: Cell<u64>,
     next: Cell<u64>,
-    waiting: RefCell<VecDeque<(u64, Option<Waker>)>>,
+    waiting: RefCell<VecDeque<Waiting>>,
+}
+
+struct Waiting {
+    number: u64,
+    bytes: u64,
+    waker: Option<Waker>,
 }
 
 /// Bytes that have room, until it is dropped.
@@ -30,6 +36,12 @@ impl Room {
         self.waiting.borrow().is_empty() && self.has_room(bytes)
     }
 
+    /// Whether somebody waits for room of which nothing is used but `idle`.
+    pub(super) fn is_stuck(&self, idle: u64) -> bool {
+        let waiting = self.waiting.borrow();
+        self.used.get() == idle && waiting.front().is_some_and(|first| !self.has_room(first.bytes))
+    }
+
     fn has_room(&self, bytes: u64) -> bool {
         self.used.get() == 0 || self.used.get().saturating_add(bytes) <= self.most
     }
@@ -38,14 +50,14 @@ impl Room {
     pub(super) async fn hold(self: &Rc<Self>, bytes: u64) -> Held {
         let place = Place { room: self.clone(), number: self.next.get() };
         self.next.set(place.number + 1);
-        self.waiting.borrow_mut().push_back((place.number, None));
+        self.waiting.borrow_mut().push_back(Waiting { number: place.number, bytes, waker: None });
         std::future::poll_fn(|context| {
             let mut waiting = self.waiting.borrow_mut();
-            if waiting.front().is_some_and(|(first, _)| *first == place.number) && self.has_room(bytes) {
+            if waiting.front().is_some_and(|first| first.number == place.number) && self.has_room(bytes) {
                 return Poll::Ready(());
             }
-            if let Some((_, waker)) = waiting.iter_mut().find(|(number, _)| *number == place.number) {
-                *waker = Some(context.waker().clone());
+            if let Some(mine) = waiting.iter_mut().find(|one| one.number == place.number) {
+                mine.waker = Some(context.waker().clone());
             }
             Poll::Pending
         })
@@ -55,7 +67,7 @@ impl Room {
     }
 
     fn wake_first(&self) {
-        let waker = self.waiting.borrow_mut().front_mut().and_then(|(_, waker)| waker.take());
+        let waker = self.waiting.borrow_mut().front_mut().and_then(|first| first.waker.take());
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -84,7 +96,7 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.room.waiting.borrow_mut().retain(|(number, _)| *number != self.number);
+        self.room.waiting.borrow_mut().retain(|one| one.number != self.number);
         self.room.wake_first();
     }
 }

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
+mod bustle;
 mod counts;
 mod faults;
 mod histories;

@@ -1,8 +1,23 @@
-//! Several futures of one task: all of them, or the first.
+//! Several futures of one task: all of them, or the first; and one that a task of its own ends.
 
+use forebay_env::Spawner;
+use forebay_env::pipe::pipe;
+use forebay_model::{Error, Result};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::Poll;
+
+/// Has it done to its end by a task of its own, also if nobody waits for it any more.
+pub(super) async fn to_its_end<T: 'static>(
+    spawner: &Spawner,
+    work: impl Future<Output = Result<T>> + 'static,
+) -> Result<T> {
+    let (answer, mut outlet) = pipe(0);
+    spawner.detach(async move {
+        answer.send(work.await, 0).await;
+    });
+    outlet.receive().await.unwrap_or_else(|| Err(Error::disconnected("the client ends")))
+}
 
 /// What comes of all of them, in their order.
 pub(super) async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {

@@ -4,13 +4,14 @@
 use super::components::Slice;
 use super::mend::{Gone, Locked};
 use super::together::all;
-use super::{FileEngine, joined};
+use super::{File, FileEngine, joined};
 use forebay_model::layout::address::Place;
 use forebay_model::layout::update::Extent;
 use forebay_model::layout::{Raid, parity};
 use forebay_model::object::Durability;
-use forebay_model::{Bytes, Error, Result};
+use forebay_model::{Bytes, Error, Kind, Result};
 use std::ops::Range;
+use std::rc::Rc;
 
 /// How far it has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,22 +40,47 @@ impl FileEngine {
     /// behind it, and says what was found and whether there is more. Damaged bytes are made good, and parity or copies that
     /// do not agree are made to: the first copy and the data units are believed.
     pub async fn scrub(&self, from: u64, units: u64) -> Result<(Scrubbed, bool)> {
-        let reach = &self.file.reach;
+        self.to_its_end(move |file| async move { file.scrub(from, units).await }).await
+    }
+
+    /// Begins to rebuild a component: from now on all clients write it, and none reads it.
+    pub async fn begin_rebuild(&self, component: u32) -> Result<Progress> {
+        self.to_its_end(move |file| async move { file.begin_rebuild(component).await }).await
+    }
+
+    /// Rebuilds so much more of a component. What is zero is not written. At the end of it, the component is used again by all;
+    /// true then. What is lost is an error that names the bytes of the file; the rest is rebuilt all the same if whoever is
+    /// told goes on from there with `progress.at` behind it.
+    pub async fn rebuild(&self, component: u32, progress: &mut Progress, step: Bytes) -> Result<bool> {
+        let mut now = *progress;
+        let rebuilt = self.to_its_end(move |file| async move {
+            let rebuilt = file.rebuild(component, &mut now, step).await;
+            Ok((rebuilt, now))
+        });
+        let (rebuilt, now) = rebuilt.await?;
+        *progress = now;
+        rebuilt
+    }
+}
+
+impl File {
+    async fn scrub(self: &Rc<Self>, from: u64, units: u64) -> Result<(Scrubbed, bool)> {
+        let reach = &self.reach;
+        let ((_quiet, _), unit) = (self.quiet().await, reach.striping.unit());
+        self.check_failed()?;
         let size = self.size().await?;
-        self.file.send_all();
-        let (_ticket, unit) = (self.file.order.everything().await, reach.striping.unit());
+        let units = from..from.saturating_add(units);
         let mut found = Scrubbed::default();
         let mut more = false;
         let mut family = reach.family(0);
         while family.start < reach.striping.components() {
             let longest = family.clone().map(|component| reach.striping.length_of(component, size)).max();
             let longest = longest.unwrap_or_default();
-            for nth in from..from + units {
-                if unit * nth < longest {
-                    self.scrub_unit(family.clone(), unit * nth, (longest - unit * nth).min(unit), &mut found).await?;
-                }
+            let count = longest.0.div_ceil(unit.0);
+            for nth in units.start..units.end.min(count) {
+                self.scrub_unit(family.clone(), unit * nth, (longest - unit * nth).min(unit), &mut found).await?;
             }
-            more |= unit * (from + units) < longest;
+            more |= units.end < count;
             family = reach.family(family.end);
         }
         found.lost = joined(std::mem::take(&mut found.lost).into_iter());
@@ -63,7 +89,7 @@ impl FileEngine {
 
     /// A unit of each of a family.
     async fn scrub_unit(&self, family: Range<u32>, at: Bytes, length: Bytes, found: &mut Scrubbed) -> Result<()> {
-        let reach = &self.file.reach;
+        let reach = &self.reach;
         let there = |component: u32| Extent { place: Place { component, at }, length };
         let _guard = match reach.alone.get() {
             true => None,
@@ -102,16 +128,15 @@ impl FileEngine {
         reach.write_all(vec![(there(*component).place, Slice::from(sum))]).await
     }
 
-    /// Begins to rebuild a component: from now on all clients write it, and none reads it.
-    pub async fn begin_rebuild(&self, component: u32) -> Result<Progress> {
-        let reach = &self.file.reach;
+    async fn begin_rebuild(self: &Rc<Self>, component: u32) -> Result<Progress> {
+        let reach = &self.reach;
         if !reach.has_missed(component) || reach.striping.spare() == 0 {
             return Err(Error::usage(format!(
                 "component {component} has missed nothing that could be made of the others"
             )));
         }
-        self.flush().await?;
-        let _ticket = self.file.order.everything().await;
+        let (_quiet, sent) = self.quiet().await;
+        self.flush_to(sent).await?;
         reach.components.filling(component).await?;
         reach.is_filling(component);
         // Behind the end of all others there is nothing.
@@ -124,13 +149,11 @@ impl FileEngine {
         Ok(Progress { end, ..Progress::default() })
     }
 
-    /// Rebuilds so much more of a component. What is zero is not written. At the end of it, the component is used again by all;
-    /// true then. What is lost is an error that names the bytes of the file; the rest is rebuilt all the same if whoever is
-    /// told goes on from there with `progress.at` behind it.
-    pub async fn rebuild(&self, component: u32, progress: &mut Progress, step: Bytes) -> Result<bool> {
-        let reach = &self.file.reach;
-        self.file.send_all();
-        let _ticket = self.file.order.everything().await;
+    async fn rebuild(self: &Rc<Self>, component: u32, progress: &mut Progress, step: Bytes) -> Result<bool> {
+        let reach = &self.reach;
+        let _quiet = self.quiet().await;
+        self.check_failed()?;
+        reach.check_filling(component)?;
         let to = (progress.at + step.max(reach.striping.unit())).min(progress.end);
         while progress.at < to {
             let unit = reach.striping.unit();
@@ -148,7 +171,12 @@ impl FileEngine {
                 return Err(gone.error.clone().of(what));
             }
             if part.bytes.iter().any(|byte| *byte != 0) {
-                reach.components.write(component, place.at, vec![part.bytes], Durability::Buffered).await?;
+                let bytes = vec![part.bytes];
+                let written = reach.components.write(component, place.at, bytes, Durability::Buffered).await;
+                if written.as_ref().is_err_and(|error| error.kind == Kind::Restarted) {
+                    reach.tear(component);
+                }
+                written?;
                 progress.written += length;
             }
             progress.at += length;
@@ -156,12 +184,12 @@ impl FileEngine {
         if progress.at < progress.end {
             return Ok(false);
         }
-        reach.components.flush(component).await?;
-        if reach.torn().contains(&component) {
-            return Err(Error::device(format!(
-                "component {component} failed a write while it was rebuilt; begin its rebuild anew"
-            )));
+        if let Err(error) = reach.components.flush(component).await {
+            // It may have lost what was written before, and says so once.
+            reach.tear(component);
+            return Err(error);
         }
+        reach.check_filling(component)?;
         reach.components.rebuilt(component).await?;
         reach.is_whole(component);
         Ok(true)

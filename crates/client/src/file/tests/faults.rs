@@ -69,7 +69,10 @@ fn if_more_is_lost_than_parity_covers_exactly_that_is_said_and_the_rest_is_read(
     world.set_down(1, false);
     world.crash(open.link.client);
     let link = world.client();
-    world.run(&link, recover(link.clone(), world.striping, world.clock())).expect("it lives").expect("it recovers");
+    world
+        .run(&link, recover(link.clone(), world.striping, world.clock(), link.spawner()))
+        .expect("it lives")
+        .expect("it recovers");
     world.check();
     assert!(Open::new(&world, tight(true)).all()[3..] == bytes[3..]);
 }
@@ -209,7 +212,7 @@ fn scrubbing_finds_parity_and_copies_that_do_not_agree() {
 }
 
 #[test]
-fn a_layout_that_is_none_is_not_opened() {
+fn a_file_that_others_may_write_is_not_cut() {
     let world = World::new(five_wide(), 9);
     let open = Open::new(&world, tight(true));
     let busy = open.try_run(|file: std::rc::Rc<FileEngine>| async move {
@@ -243,7 +246,10 @@ fn wherever_a_client_dies_in_a_stripe_and_whatever_is_lost_then_only_what_it_wro
             world.crash(open.link.client);
             world.set_down(lost, true);
             let link = world.client();
-            world.run(&link, recover(link.clone(), striping, world.clock())).expect("it lives").expect("it recovers");
+            world
+                .run(&link, recover(link.clone(), striping, world.clock(), link.spawner()))
+                .expect("it lives")
+                .expect("it recovers");
             world.check();
             let found = Open::new(&world, tight(true)).all();
             assert_eq!(found.len(), old.len());
@@ -304,4 +310,79 @@ fn what_could_not_be_written_is_not_read_as_what_was_there_before() {
     let rest = read(2 * UNIT, UNIT).expect("it lives").expect("nobody wrote that");
     assert!(rest == bytes[2 * UNIT as usize..3 * UNIT as usize]);
     assert!(Open::new(&world, tight(true)).all() == bytes);
+}
+
+#[test]
+fn what_a_failed_write_left_open_is_no_source_for_what_is_damaged_beside_it() {
+    let world = World::new(five_wide(), 11);
+    let open = Open::new(&world, tight(true));
+    let bytes = some(&world.chance, 8 * UNIT);
+    open.write(0, bytes.clone());
+    open.flush();
+    // New bytes of the first unit are there, and the parity has none of them.
+    world.set_full(4, true);
+    open.write(0, some(&world.chance, 100));
+    let failed = open.try_run(|file| async move { file.flush().await });
+    assert_eq!(failed.expect("it lives").expect_err("it has no room").kind, Kind::Full);
+    world.set_full(4, false);
+    world.damage(1, 0..UNIT);
+    let read = open.try_run(|file| async move { file.read_at(Bytes(UNIT), Bytes(UNIT)).await });
+    let error = read.expect("it lives").expect_err("it is damaged beside a failed write");
+    assert!(error.message.contains("were not written"), "{error}");
+    let scrubbed = open.try_run(|file| async move { file.scrub(0, u64::MAX).await });
+    scrubbed.expect("it lives").expect_err("nothing is made good of it");
+    assert_eq!(open.engine.mended(), Bytes::ZERO);
+    world.crash(open.link.client);
+    let link = world.client();
+    world
+        .run(&link, recover(link.clone(), world.striping, world.clock(), link.spawner()))
+        .expect("it lives")
+        .expect("it recovers");
+    world.check();
+    assert!(Open::new(&world, tight(true)).all()[100..] == bytes[100..]);
+}
+
+#[test]
+fn a_component_that_loses_its_buffers_while_it_is_rebuilt_is_not_whole_however_often_it_is_asked() {
+    let world = World::new(five_wide(), 12);
+    let open = Open::new(&world, tight(true));
+    // Behind the bytes is a hole, of which nothing is written.
+    let bytes = some(&world.chance, 20 * UNIT);
+    open.write(0, bytes.clone());
+    open.write(40 * UNIT, vec![1]);
+    open.flush();
+    world.set_down(2, true);
+    open.write(0, bytes.clone());
+    open.flush();
+    world.set_down(2, false);
+    let file = open.engine.clone();
+    let lost = async move {
+        let mut progress = file.begin_rebuild(2).await?;
+        while progress.at < Bytes(6 * UNIT) {
+            assert!(!file.rebuild(2, &mut progress, Bytes(UNIT)).await?);
+        }
+        Ok::<_, forebay_model::Error>(progress)
+    };
+    let mut progress = world.run(&open.link, lost).expect("it lives").expect("so far it is rebuilt");
+    world.restart(2);
+    for _ in 0..3 {
+        let file = open.engine.clone();
+        let rebuilt = world.run(&open.link, async move {
+            let rebuilt = file.rebuild(2, &mut progress, Bytes(UNIT * 100)).await;
+            Ok::<_, forebay_model::Error>((rebuilt, progress))
+        });
+        let (rebuilt, at) = rebuilt.expect("it lives").expect("it is told");
+        progress = at;
+        rebuilt.expect_err("it lost what was written");
+    }
+    let file = open.engine.clone();
+    let anew = async move {
+        let mut progress = file.begin_rebuild(2).await?;
+        while !file.rebuild(2, &mut progress, Bytes(UNIT)).await? {}
+        Ok::<_, forebay_model::Error>(())
+    };
+    world.run(&open.link, anew).expect("it lives").expect("it is rebuilt");
+    world.check();
+    world.set_down(0, true);
+    assert!(Open::new(&world, tight(true)).all()[..bytes.len()] == bytes);
 }

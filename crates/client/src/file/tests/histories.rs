@@ -141,7 +141,7 @@ impl Life {
             }
             let link = self.world.client();
             let clock = self.world.clock();
-            let recovered = self.world.run(&link, recover(link.clone(), self.world.striping, clock));
+            let recovered = self.world.run(&link, recover(link.clone(), self.world.striping, clock, link.spawner()));
             match recovered {
                 Some(recovered) => drop(recovered.expect("it recovers")),
                 None => continue,

@@ -21,7 +21,8 @@ pub(in crate::cluster) async fn recovered(machine: &ClientMachine, file: FileId)
     let Reply::Grant(grant) = opened else { return Err(Error::damaged(format!("{opened:?}"))) };
     let striping = grant.striping;
     let components = RemoteComponents::open(machine.nodes.clone(), control.clone(), grant).await?;
-    let found = recover(Rc::new(components), striping, machine.host.env().clock.clone()).await;
+    let env = machine.host.env();
+    let found = recover(Rc::new(components), striping, env.clock.clone(), env.spawner.clone()).await;
     let close = Close { file, size: found.as_ref().ok().map(|found| found.size), modified: None };
     let closed = control.change(Change::Close(close)).await;
     found.and(closed).map(drop)

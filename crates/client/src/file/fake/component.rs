@@ -1,0 +1,139 @@
+//! One component, and what happens to it: it is away, restarts, is slow or damaged.
+
+use super::super::components::{Absence, Intent, Slice};
+use super::super::ranges::Ranges;
+use super::world::World;
+use forebay_model::object::Durability;
+use forebay_model::{Bytes, Error, Result};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+#[derive(Default)]
+pub(super) struct Component {
+    pub(super) now: Vec<u8>,
+    pub(super) durable: Vec<u8>,
+    /// What was written since all was durable, and whether it was durably.
+    pub(super) buffered: Vec<(usize, Vec<u8>, bool)>,
+    pub(super) damaged: Ranges,
+    pub(super) down: bool,
+    /// It takes no bytes: there is no room.
+    pub(super) full: bool,
+    /// Reads and writes from now on until this fails.
+    pub(super) fails_after: Option<u64>,
+    /// How often it lost its buffers.
+    pub(super) restarts: u64,
+    pub(super) intents: BTreeMap<u64, (Intent, u64)>,
+    pub(super) delay: Duration,
+}
+
+fn put(to: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+    to.resize(to.len().max(at + bytes.len()), 0);
+    to[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+impl Component {
+    pub(super) fn write(&mut self, at: Bytes, slices: &[Slice], durability: Durability) {
+        let bytes = slices.concat();
+        let at = at.0 as usize;
+        put(&mut self.now, at, &bytes);
+        let (start, end) = (at as u64, (at + bytes.len()) as u64);
+        self.replace_damaged(start, end);
+        self.buffered.push((at, bytes, durability == Durability::Durable));
+    }
+
+    /// What was damaged there is no longer.
+    pub(super) fn replace_damaged(&mut self, start: u64, end: u64) {
+        let mut left = Ranges::default();
+        for range in self.damaged.iter() {
+            left.add(range.start..range.end.min(start).max(range.start));
+            left.add(range.start.max(end).min(range.end)..range.end);
+        }
+        self.damaged = left;
+    }
+
+    pub(super) fn make_durable(&mut self) {
+        self.durable.clone_from(&self.now);
+        self.buffered.clear();
+    }
+}
+
+impl World {
+    pub(in crate::file) fn with<T>(&self, component: u32, change: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        change(&mut self.components.borrow_mut()[component as usize].now)
+    }
+
+    /// A component cannot be reached from now on, or can be again.
+    pub(in crate::file) fn set_down(&self, component: u32, down: bool) {
+        self.components.borrow_mut()[component as usize].down = down;
+    }
+
+    /// It can be reached again, for as long as it is asked.
+    pub(in crate::file) fn heal(&self, component: u32) {
+        let one = &mut self.components.borrow_mut()[component as usize];
+        (one.down, one.fails_after) = (false, None);
+    }
+
+    pub(in crate::file) fn is_down(&self, component: u32) -> bool {
+        self.components.borrow()[component as usize].down
+    }
+
+    /// It fails after so many requests, and stays away.
+    pub(in crate::file) fn fail_after(&self, component: u32, requests: u64) {
+        self.components.borrow_mut()[component as usize].fails_after = Some(requests);
+    }
+
+    /// It has no room for what is written, or has again.
+    pub(in crate::file) fn set_full(&self, component: u32, full: bool) {
+        self.components.borrow_mut()[component as usize].full = full;
+    }
+
+    pub(in crate::file) fn set_delay(&self, component: u32, delay: Duration) {
+        self.components.borrow_mut()[component as usize].delay = delay;
+    }
+
+    /// Bytes that cannot be read before they are written again.
+    pub(in crate::file) fn damage(&self, component: u32, range: std::ops::Range<u64>) {
+        let mut components = self.components.borrow_mut();
+        let one = &mut components[component as usize];
+        one.damaged.add(range.start..range.end.min(one.now.len() as u64).max(range.start));
+    }
+
+    /// The target of a component has no power for a moment: of what was buffered, some is there.
+    pub(in crate::file) fn restart(&self, component: u32) {
+        let mut components = self.components.borrow_mut();
+        let one = &mut components[component as usize];
+        one.restarts += 1;
+        let mut bytes = one.durable.clone();
+        for (at, written, durably) in std::mem::take(&mut one.buffered) {
+            if durably || self.chance.once_in(2) {
+                put(&mut bytes, at, &written);
+            }
+        }
+        one.now.clone_from(&bytes);
+        one.durable = bytes;
+    }
+
+    /// Whether a component answers a client at all.
+    pub(super) fn check_reach(&self, component: u32, client: u64, writes: bool) -> Result<()> {
+        let mut components = self.components.borrow_mut();
+        let one = &mut components[component as usize];
+        match &mut one.fails_after {
+            Some(0) => one.down = true,
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        if one.down {
+            return Err(Error::disconnected(format!("component {component} cannot be reached")));
+        }
+        match self.missing.borrow().get(&component) {
+            Some(Absence::Missed) => return Err(Error::stale("it missed something")),
+            Some(Absence::Filling) if !writes => return Err(Error::stale("it is being rebuilt")),
+            _ => {}
+        }
+        let clients = self.clients.borrow();
+        match clients.get(&client).and_then(|client| client.wrote.get(&component)) {
+            Some(known) if *known != one.restarts => Err(Error::restarted("it lost what was buffered")),
+            _ => Ok(()),
+        }
+    }
+}
