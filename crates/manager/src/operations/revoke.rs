@@ -30,7 +30,7 @@ impl Operation<'_> {
     pub(super) fn fence(&mut self, asked: &Fence) -> Result<()> {
         let Found { file, inode } = place::find(&self.draft, self.by, &Place::of(asked.file))?;
         let Writers(writers) = self.draft.read(&keys::writers(file))?.unwrap_or_default();
-        if !writers.iter().any(|writer| writer.client == self.by.client) {
+        if !writers.iter().any(|writer| writer.is(self.by)) {
             return Err(Error::stale(format!("this client does not have {file} open to write; open it again")));
         }
         let version = inode.attributes.version;
