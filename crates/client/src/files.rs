@@ -48,7 +48,7 @@ impl Files {
     /// Makes a file, which must not exist, and opens it to write: as its volume says, or by this policy.
     pub async fn create(&self, path: &str, mode: u32, policy: Option<Policy>, options: Options) -> Result<File> {
         let place = Place::path(path);
-        let create = CreateFile { place, mode, exclusive: true, policy, open: true };
+        let create = CreateFile { place, mode, exclusive: true, policy, open: true, alone: options.alone };
         match self.control.change(Change::CreateFile(create)).await.map_err(|e| about(path, e))? {
             Reply::Grant(grant) => self.file(grant, options).await,
             other => Err(strange(&other)),
@@ -66,7 +66,7 @@ impl Files {
 
     /// Opens a file to write and read.
     pub async fn open_to_write(&self, path: &str, options: Options) -> Result<File> {
-        let open = Change::OpenToWrite(OpenToWrite { place: Place::path(path) });
+        let open = Change::OpenToWrite(OpenToWrite { place: Place::path(path), alone: options.alone });
         match self.control.change(open).await.map_err(|e| about(path, e))? {
             Reply::Grant(grant) => self.file(grant, options).await,
             other => Err(strange(&other)),

@@ -63,7 +63,14 @@ fn change(chance: &Chance, model: &Model) -> Change {
     match chance.below(27) {
         0..6 => {
             let (exclusive, open) = (chance.once_in(2), chance.once_in(3));
-            Change::CreateFile(CreateFile { place: place(), mode: mode(chance), exclusive, policy: None, open })
+            Change::CreateFile(CreateFile {
+                place: place(),
+                mode: mode(chance),
+                exclusive,
+                policy: None,
+                open,
+                alone: false,
+            })
         }
         6..11 => Change::MakeDirectory(MakeDirectory { place: place(), mode: mode(chance) }),
         11..13 => Change::SetAttributes(SetAttributes {
@@ -86,7 +93,7 @@ fn change(chance: &Chance, model: &Model) -> Change {
             Change::CreateVolume(CreateVolume { place: place(), mode: 0o777, owner, group, quota, policy })
         }
         20 => Change::RemoveVolume(RemoveVolume { place: place() }),
-        21 | 22 => Change::OpenToWrite(OpenToWrite { place: place() }),
+        21 | 22 => Change::OpenToWrite(OpenToWrite { place: place(), alone: false }),
         23 => Change::Close(Close { file: file(), size: size(), modified: None }),
         24 | 25 if chance.once_in(3) => Change::ClientGone(ClientGone { client: 1 + chance.below(4) }),
         _ => Change::Scrubbed(Scrubbed { file: file() }),

@@ -139,6 +139,8 @@ pub(crate) struct Writer {
     /// Whose client it was: its number alone is no proof.
     pub(crate) user: u32,
     pub(crate) since: Timestamp,
+    /// It does without locks, and so bears nobody else.
+    pub(crate) alone: bool,
 }
 
 /// A file that has to be scrubbed.

@@ -131,7 +131,14 @@ impl Stage {
 
 /// Makes a file that is not there yet.
 pub(crate) fn create(path: &str, mode: u32) -> Change {
-    Change::CreateFile(CreateFile { place: Place::path(path), mode, exclusive: true, policy: None, open: false })
+    Change::CreateFile(CreateFile {
+        place: Place::path(path),
+        mode,
+        exclusive: true,
+        policy: None,
+        open: false,
+        alone: false,
+    })
 }
 
 pub(crate) fn entry(reply: Reply) -> Entry {

@@ -7,7 +7,7 @@ use forebay_wire::control::files::{
 };
 
 messages! {
-    OpenToWrite as OpenToWrite { place }
+    OpenToWrite as OpenToWrite { place, alone }
     OpenToRead as OpenToRead { place }
     Close as Close { file, size, modified }
     Renew as Renew { files }

@@ -319,6 +319,9 @@ pub struct CreateFile {
     /// Whether it is open to write at once.
     #[prost(bool, tag = "5")]
     pub open: bool,
+    /// If so: whether nobody else may have it open to write.
+    #[prost(bool, tag = "6")]
+    pub alone: bool,
 }
 /// Makes a directory.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -581,6 +584,9 @@ pub struct RevokeKey {
 pub struct OpenToWrite {
     #[prost(message, optional, tag = "1")]
     pub place: ::core::option::Option<Place>,
+    /// Nobody else may have it open to write, nor open it, until it is closed.
+    #[prost(bool, tag = "2")]
+    pub alone: bool,
 }
 /// Opens a file to read it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

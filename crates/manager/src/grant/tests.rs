@@ -6,7 +6,9 @@ use forebay_model::layout::Raid;
 use forebay_model::{Kind, ObjectId, Result, TargetId};
 use forebay_wire::capability::{Keyring, Nonces, Rights, Said, Secret, TargetKey, Wanted};
 use forebay_wire::control::cluster::{Order, Reported, RollKeys, SetTarget, TargetState};
-use forebay_wire::control::files::{After, Close, Fence, Grant, OpenToRead, OpenToWrite, Renew, Renewed, Revoke};
+use forebay_wire::control::files::{
+    After, ClientGone, Close, Fence, Grant, OpenToRead, OpenToWrite, Renew, Renewed, Revoke,
+};
 use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile, SetAttributes};
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Question, Reply};
@@ -79,7 +81,8 @@ fn heartbeat(stage: &mut Stage, targets: &mut Targets) -> Vec<(TargetId, Order)>
 }
 
 fn made(stage: &mut Stage, by: &Principal, path: &str) -> Grant {
-    let create = CreateFile { place: Place::path(path), mode: 0o640, exclusive: true, policy: None, open: true };
+    let create =
+        CreateFile { place: Place::path(path), mode: 0o640, exclusive: true, policy: None, open: true, alone: false };
     grant(stage.change(by, Change::CreateFile(create)).unwrap())
 }
 
@@ -147,16 +150,17 @@ fn only_whom_the_mode_allows_gets_a_grant_and_who_writes_without_parity_does_not
     let file = made(&mut stage, &owner, "a").entry.file;
     assert!(read(&mut stage, &member, file).is_ok());
     assert_eq!(read(&mut stage, &other, file).unwrap_err().kind, Kind::Forbidden);
-    let write = Change::OpenToWrite(OpenToWrite { place: Place::of(file) });
+    let write = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false });
     assert_eq!(stage.change(&member, write.clone()).unwrap_err().kind, Kind::Forbidden);
     assert_eq!(stage.change(&other, write).unwrap_err().kind, Kind::Forbidden);
     assert_eq!(read(&mut stage, &root(), FileId::ROOT).unwrap_err().kind, Kind::Usage);
     // A drop box: whoever writes there reads nothing.
     for (path, raid, kind) in [("zero", Raid::Zero, Some(Kind::Forbidden)), ("five", Raid::Five, None)] {
         let policy = Some(Policy { raid, ..Policy::default() });
-        let create = CreateFile { place: Place::path(path), mode: 0o622, exclusive: true, policy, open: false };
+        let create =
+            CreateFile { place: Place::path(path), mode: 0o622, exclusive: true, policy, open: false, alone: false };
         stage.change(&owner, Change::CreateFile(create)).unwrap();
-        let write = Change::OpenToWrite(OpenToWrite { place: Place::path(path) });
+        let write = Change::OpenToWrite(OpenToWrite { place: Place::path(path), alone: false });
         let granted = grant(stage.change(&other, write).unwrap());
         targets.check(&stage, &granted, 0, Rights::WRITE, None).unwrap();
         assert_eq!(targets.check(&stage, &granted, 0, Rights::READ, None).err().map(|error| error.kind), kind);
@@ -218,6 +222,31 @@ fn a_file_is_open_for_a_user_and_not_for_whoever_has_its_clients_number() {
 }
 
 #[test]
+fn who_wants_to_be_alone_with_a_file_has_it_alone_until_it_closes_it_or_is_gone() {
+    let (mut stage, _) = stage();
+    stage.directory(&root(), "d", 0o777).unwrap();
+    let create =
+        CreateFile { place: Place::path("d/a"), mode: 0o666, exclusive: true, policy: None, open: true, alone: true };
+    let Reply::Grant(grant) = stage.change(&user(5), Change::CreateFile(create)).unwrap() else { panic!("a grant") };
+    let file = grant.entry.file;
+    let open = |alone| Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone });
+    for alone in [false, true] {
+        let refused = stage.change(&user(6), open(alone)).unwrap_err();
+        assert!(refused.kind == Kind::Busy && refused.message.contains("600 seconds"), "{refused}");
+    }
+    // It may change its mind, and then others may come.
+    stage.change(&user(5), open(true)).unwrap();
+    stage.change(&user(5), open(false)).unwrap();
+    stage.change(&user(6), open(false)).unwrap();
+    assert_eq!(stage.change(&user(5), open(true)).unwrap_err().kind, Kind::Busy);
+    let close = || Change::Close(Close { file, size: None, modified: None });
+    stage.change(&user(6), close()).unwrap();
+    stage.change(&user(5), open(true)).unwrap();
+    stage.root(Change::ClientGone(ClientGone { client: user(5).client })).unwrap();
+    stage.change(&user(6), open(true)).unwrap();
+}
+
+#[test]
 fn a_revoked_file_is_fenced_at_each_target_until_that_says_so() {
     let (mut stage, mut targets) = stage();
     let before = made(&mut stage, &root(), "a");
@@ -263,9 +292,10 @@ fn whoever_writes_what_is_revoked_has_to_open_it_again_which_its_mode_may_not_al
     let (mut stage, targets) = stage();
     stage.directory(&root(), "d", 0o777).unwrap();
     let (owner, other) = (user(5), user(7));
-    let create = CreateFile { place: Place::path("d/a"), mode: 0o666, exclusive: true, policy: None, open: true };
+    let create =
+        CreateFile { place: Place::path("d/a"), mode: 0o666, exclusive: true, policy: None, open: true, alone: false };
     let file = grant(stage.change(&owner, Change::CreateFile(create)).unwrap()).entry.file;
-    let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file) });
+    let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false });
     stage.change(&other, open.clone()).unwrap();
     let closed_to_others = SetAttributes {
         place: Place::of(file),

@@ -14,30 +14,43 @@ impl Operation<'_> {
     /// Opens what is at a place.
     pub(super) fn open_to_write(&mut self, asked: &OpenToWrite) -> Result<Answer> {
         let found = place::find(&self.draft, self.by, &asked.place)?;
-        self.open_found(found)
+        self.open_found(found, asked.alone)
     }
 
     /// Opens a file that is there, if the mode allows it.
-    pub(super) fn open_found(&mut self, found: Found) -> Result<Answer> {
+    pub(super) fn open_found(&mut self, found: Found, alone: bool) -> Result<Answer> {
         place::require_file(&found)?;
         self.by.require(found.file, &found.inode, Wanted::WRITE)?;
-        self.opened(found)
+        self.opened(found, alone)
     }
 
     /// Opens a file, whatever its mode.
-    pub(super) fn opened(&mut self, found: Found) -> Result<Answer> {
+    pub(super) fn opened(&mut self, found: Found, alone: bool) -> Result<Answer> {
         let Found { file, mut inode } = found;
         quota::require_bytes(&self.draft, self.now.wall, inode.attributes.volume)?;
         let key = keys::writers(file);
         let Writers(mut writers) = self.draft.read(&key)?.unwrap_or_default();
-        if !writers.iter().any(|writer| writer.is(self.by)) {
-            if writers.len() >= MOST_WRITERS {
-                return Err(Error::busy(format!(
-                    "{} clients write {file}, and that is the most; wait until one closes it",
-                    writers.len()
-                )));
-            }
-            writers.push(Writer { client: self.by.client, user: self.by.user, since: self.now.wall });
+        if let Some(other) = writers.iter().find(|one| !one.is(self.by) && (alone || one.alone)) {
+            let seconds = self.settings.client_timeout.as_secs();
+            return Err(Error::busy(format!(
+                "client {} has {file} open to write, and {} wants to be alone with it; wait until it closes it: if it is gone, \
+                 that is known after {seconds} seconds",
+                other.client,
+                if alone { "this one" } else { "that one" }
+            )));
+        }
+        let there = writers.iter().position(|writer| writer.is(self.by));
+        if there.is_none() && writers.len() >= MOST_WRITERS {
+            return Err(Error::busy(format!(
+                "{} clients write {file}, and that is the most; wait until one closes it",
+                writers.len()
+            )));
+        }
+        let before = there.map(|place| writers.swap_remove(place));
+        let since = before.map_or(self.now.wall, |before| before.since);
+        let writer = Writer { client: self.by.client, user: self.by.user, since, alone };
+        if before != Some(writer) {
+            writers.push(writer);
             self.draft.put(key, &Writers(writers))?;
         }
         if !inode.written {

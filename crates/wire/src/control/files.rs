@@ -16,6 +16,8 @@ pub const MOST_WRITERS: usize = 64;
 pub struct OpenToWrite {
     /// Which.
     pub place: Place,
+    /// Nobody else may have it open to write, nor open it, until it is closed: whoever is alone need not lock.
+    pub alone: bool,
 }
 
 /// Opens a file to read it.

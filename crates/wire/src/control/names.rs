@@ -120,6 +120,8 @@ pub struct CreateFile {
     pub policy: Option<Policy>,
     /// Whether it is open to write at once.
     pub open: bool,
+    /// If it is opened: as [`crate::control::files::OpenToWrite::alone`].
+    pub alone: bool,
 }
 
 /// Makes a directory.

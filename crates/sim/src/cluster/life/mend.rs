@@ -17,7 +17,7 @@ use std::rc::Rc;
 pub(in crate::cluster) async fn recovered(machine: &ClientMachine, file: FileId) -> Result<()> {
     let control = &machine.control;
     control.change(Change::Revoke(Revoke { file })).await?;
-    let opened = control.change(Change::OpenToWrite(OpenToWrite { place: Place::of(file) })).await?;
+    let opened = control.change(Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: true })).await?;
     let Reply::Grant(grant) = opened else { return Err(Error::damaged(format!("{opened:?}"))) };
     let striping = grant.striping;
     let components = RemoteComponents::open(machine.nodes.clone(), control.clone(), grant).await?;
