@@ -14,7 +14,7 @@ use crate::records::{Inode, Layout, Named, Next, UserNumber, UserRecord, VolumeR
 use crate::seeds::{Chance, each};
 use crate::testing::{Stage, root};
 use forebay_model::{Bytes, Kind};
-use forebay_wire::control::files::{After, ClientGone, Close, OpenToWrite, Scrubbed};
+use forebay_wire::control::files::{After, ClientGone, Close, OpenToWrite, Revoke, Scrubbed};
 use forebay_wire::control::names::{
     CreateFile, FileId, FileKind, List, MakeDirectory, Place, RemoveDirectory, RemoveFile, Rename, SetAttributes,
 };
@@ -60,7 +60,7 @@ fn change(chance: &Chance, model: &Model) -> Change {
     let place = || place(chance, model);
     let file = || FileId(1 + chance.below(model.next));
     let size = || chance.once_in(2).then(|| Bytes(chance.below(6) * 100));
-    match chance.below(27) {
+    match chance.below(29) {
         0..6 => {
             let (exclusive, open) = (chance.once_in(2), chance.once_in(3));
             Change::CreateFile(CreateFile {
@@ -96,6 +96,7 @@ fn change(chance: &Chance, model: &Model) -> Change {
         21 | 22 => Change::OpenToWrite(OpenToWrite { place: place(), alone: false }),
         23 => Change::Close(Close { file: file(), size: size(), modified: None }),
         24 | 25 if chance.once_in(3) => Change::ClientGone(ClientGone { client: 1 + chance.below(4) }),
+        27 | 28 => Change::Revoke(Revoke { file: file() }),
         _ => Change::Scrubbed(Scrubbed { file: file() }),
     }
 }
@@ -208,6 +209,11 @@ fn check(view: &dyn Snapshot) {
     }
     assert!(all(b'S').iter().all(|(key, _)| inodes.contains_key(&keys::number(key))));
     assert!(all(b'O').iter().all(|(key, _)| !inodes.contains_key(&keys::number(key))));
+    let removed: BTreeSet<u64> = all(b'O').iter().map(|(key, _)| keys::number(key)).collect();
+    for (key, _) in all(b'F') {
+        let file = keys::number(&key);
+        assert!(inodes.get(&file).is_some_and(|inode| inode.written) || removed.contains(&file), "fences of {file}");
+    }
     for (key, value) in all(b'U') {
         let user: UserRecord = decode(&key, &value).unwrap();
         let UserNumber(number) = view.read(&keys::user_name(&user.name)).unwrap().unwrap();

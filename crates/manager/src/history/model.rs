@@ -389,6 +389,17 @@ impl Model {
                 asked.size.map_or(Ok(()), |size| self.resize(file, size.0))?;
                 Ok(Did::Entry(file))
             }
+            Change::Revoke(asked) => {
+                let file = self.find(by, &Place::of(asked.file))?;
+                if by.user != 0 && self.nodes[&file].owner != by.user {
+                    return Err(Kind::Forbidden);
+                }
+                self.file(file)?;
+                if self.writers.remove(&file).is_some() {
+                    self.left.insert(file);
+                }
+                Ok(Did::Done)
+            }
             Change::ClientGone(asked) => {
                 root()?;
                 let gone = asked.client;
