@@ -20,7 +20,7 @@ use forebay_env::Env;
 use forebay_env::mailbox::mailbox;
 use forebay_manager::desk::{self, Desk};
 use forebay_manager::{Engine, Manager, Memory, Principal, Settings};
-use forebay_model::{Bytes, Profile, TargetId};
+use forebay_model::{Bytes, Kind, Profile, TargetId};
 use forebay_node::network::{Bounds, Identity, Node, TargetDoor};
 use forebay_target::{Objects, Target};
 use forebay_wire::control::Change;
@@ -170,6 +170,13 @@ impl Cluster {
     /// What a node's target has, while it runs.
     fn objects(&self, node: usize) -> Option<Rc<Objects>> {
         self.nodes[node].process.borrow().as_ref().map(|process| process.target.objects().clone())
+    }
+
+    /// Whether a node's target has stopped, because its disk failed.
+    pub fn has_stopped(&self, node: usize) -> bool {
+        let Some(objects) = self.objects(node) else { return false };
+        let listed = self.world.run(async move { objects.list(1, 1, 1).await });
+        listed.is_err_and(|error| error.kind == Kind::Device)
     }
 
     /// Starts the manager on what its engine has.

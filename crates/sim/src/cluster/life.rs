@@ -1,6 +1,6 @@
 //! The life of a cluster, by chance: clients work on files of their own and on files that they share, while machines lose
-//! their power, processes are killed, networks part and come together, links are bad, the manager dies in the middle of a
-//! commit, and clients die in the middle of a write. Then everything is healed, and what has to hold is checked.
+//! their power, processes are killed, disks fail, networks part and come together, links are bad, the manager dies in the middle
+//! of a commit, and clients die in the middle of a write. Then everything is healed, and what has to hold is checked.
 //!
 //! Checked all the time: each operation ends in time, well or with an error that says that something was not there; what is
 //! read is what may be there. Checked at the end, beside a plain model: all files can be recovered and are what was
@@ -72,6 +72,8 @@ pub struct Tally {
     pub faults: u64,
     /// Commits in which the manager stopped.
     pub commits_cut: u64,
+    /// Targets that stopped, because their disk failed.
+    pub disks_failed: u64,
     /// Clients that died.
     pub clients_lost: u64,
     /// Files read while a node was gone.
@@ -98,6 +100,7 @@ impl Tally {
         self.recovered += other.recovered;
         self.faults += other.faults;
         self.commits_cut += other.commits_cut;
+        self.disks_failed += other.disks_failed;
         self.clients_lost += other.clients_lost;
         self.degraded += other.degraded;
         self.left += other.left;

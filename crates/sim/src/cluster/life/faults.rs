@@ -1,8 +1,9 @@
-//! Faults by chance, each with its end: machines that lose their power or their processes, cuts, bad links, a manager that
-//! stops in the middle of a commit, clients that die.
+//! Faults by chance, each with its end: machines that lose their power or their processes, disks that fail or are slow, cuts,
+//! bad links, a manager that stops in the middle of a commit, clients that die.
 
 use super::hand::{Common, Hand};
 use crate::cluster::{ClientMachine, Cluster};
+use crate::disk::{Fault, Op};
 use crate::network::{Host, LinkSpec};
 use forebay_env::Random;
 use forebay_model::{Moment, Rate};
@@ -31,6 +32,8 @@ pub(super) struct Client {
 #[derive(Debug, Clone, Copy)]
 enum End {
     Node(usize),
+    Disk(usize),
+    Slow(usize),
     Manager,
     Cuts,
     Links,
@@ -82,7 +85,7 @@ impl<'a> Faults<'a> {
         due.into_iter().for_each(|end| self.end(end));
         let most = if self.random.below(6) == 0 { 2 } else { 1 };
         let downs = self.down.iter().filter(|down| **down).count();
-        let happened = match self.random.below(14) {
+        let happened = match self.random.below(16) {
             0 if downs < most => self.stop_node(Cluster::crash_node, 8_000),
             1 if downs < most => self.stop_node(Cluster::kill_node, 8_000),
             2 if downs < most => self.stop_node(Cluster::stop_node, 3_000),
@@ -107,6 +110,8 @@ impl<'a> Faults<'a> {
                 self.manager_is_down(2_000 + self.random.below(3_000))
             }
             9 => self.crash_client(),
+            10 if downs < most => self.fail_disk(),
+            11 => self.slow_disk(),
             _ => false,
         };
         self.common.tally.borrow_mut().faults += u64::from(happened);
@@ -123,6 +128,31 @@ impl<'a> Faults<'a> {
         }
         stop(self.cluster, node);
         self.ends.push((self.later(most), End::Node(node)));
+        true
+    }
+
+    /// A disk fails one write or flush: its target stops, until it is opened again. That is like a node that is down.
+    fn fail_disk(&mut self) -> bool {
+        let node = self.random.below(self.down.len() as u64) as usize;
+        // One that is only being opened would not be opened at all.
+        if self.down[node] || self.cluster.node(node).is_none() {
+            return false;
+        }
+        self.down[node] = true;
+        let op = if self.random.below(2) == 0 { Op::Write } else { Op::Flush };
+        let nth = self.random.below(5);
+        self.cluster.disk(node).inject(Fault::Fail { op, nth, sticky: false });
+        self.ends.push((self.later(8_000), End::Disk(node)));
+        true
+    }
+
+    /// A disk takes far longer for everything; not so long that what it has under way then would outlast all patience.
+    fn slow_disk(&mut self) -> bool {
+        let node = self.random.below(self.down.len() as u64) as usize;
+        let factor = [10.0, 50.0, 200.0][self.random.below(3) as usize];
+        let from = self.cluster.world().now();
+        self.cluster.disk(node).inject(Fault::Slow { factor, from });
+        self.ends.push((self.later(6_000), End::Slow(node)));
         true
     }
 
@@ -207,6 +237,13 @@ impl<'a> Faults<'a> {
                 self.cluster.node_host(node).restart();
                 self.cluster.begin_node(node);
             }
+            End::Disk(node) => {
+                self.common.tally.borrow_mut().disks_failed += u64::from(self.cluster.has_stopped(node));
+                self.cluster.disk(node).heal();
+                self.cluster.kill_node(node);
+                self.end(End::Node(node));
+            }
+            End::Slow(node) => self.cluster.disk(node).heal(),
             End::Manager => {
                 self.manager_down = false;
                 // Where there was no commit meanwhile, it stops between two of them.

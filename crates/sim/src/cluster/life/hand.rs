@@ -30,11 +30,12 @@ use std::time::Duration;
 pub(in crate::cluster) const DEADLINE: Duration = Duration::from_secs(60);
 /// Files of a client's own, at most.
 const FILES: usize = 5;
-/// What is said of a manager's engine and of components that are gone.
-const GONE: [&str; 7] = [
+/// What is said of targets, of a manager's engine and of components that are gone.
+const GONE: [&str; 8] = [
     "the engine in memory has crashed",
     "cannot be given up",
     "until it is rebuilt",
+    "the target stopped after its device failed",
     "is lost beside",
     "and RAID 0 keeps nothing beside it",
     "no copy of component",
@@ -92,8 +93,8 @@ pub(super) fn expected<T>(what: &str, answer: Result<T>) -> Option<T> {
     }
 }
 
-/// Whether an error says that something was not there for a while. No disk fails here, so that it was a device is said only
-/// by the engine of a manager that stops in a commit, and by a client of components that it cannot do without.
+/// Whether an error says that something was not there for a while. That it was a device is said by a target whose disk
+/// failed, by the engine of a manager that stops in a commit, and by a client of components that it cannot do without.
 fn was_not_there(error: &Error) -> bool {
     match error.kind {
         Kind::Disconnected | Kind::Busy | Kind::Stale | Kind::Restarted => true,
