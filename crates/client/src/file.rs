@@ -106,6 +106,7 @@ impl FileEngine {
         clock: Rc<dyn Clock>,
     ) -> Result<FileEngine> {
         striping.check()?;
+        options.check()?;
         let reach = Rc::new(Reach::new(components, striping, options, clock, spawner));
         reach.look().await?;
         let size = reach.components.length().await?.0;

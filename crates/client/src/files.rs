@@ -175,21 +175,18 @@ impl File {
         self.engine.size().await
     }
 
-    /// Everything is durable, and the manager knows how long the file is.
+    /// Everything is durable, and the manager knows how long the file is. If that fails, the file stays on the manager's list
+    /// of those that are written, until this client is gone: then it is scrubbed.
     pub async fn close(self) -> Result<()> {
         let File { engine, control, entry, write, .. } = self;
         if !write {
             return engine.close().await;
         }
-        let size = match engine.flush().await {
-            Ok(()) => engine.size().await,
-            Err(error) => Err(error),
-        };
-        let closed = engine.close().await;
-        let close = Close { file: entry.file, size: size.as_ref().ok().copied(), modified: None };
-        let told = control.change(Change::Close(close)).await;
-        size.and(closed)?;
-        match told? {
+        engine.flush().await?;
+        let size = engine.size().await?;
+        engine.close().await?;
+        let close = Close { file: entry.file, size: Some(size), modified: None };
+        match control.change(Change::Close(close)).await? {
             Reply::Entry(_) => Ok(()),
             other => Err(strange(&other)),
         }

@@ -24,12 +24,22 @@ struct Run {
 }
 
 impl Batch {
-    /// Requests of `most` bytes at most, or of what was put in at once if that is more.
+    /// Requests of `most` bytes at most.
     pub(super) fn of(most: Bytes) -> Batch {
         Batch { most: most.0, runs: BTreeMap::new() }
     }
 
-    pub(super) fn put(&mut self, place: Place, bytes: Rope) {
+    pub(super) fn put(&mut self, place: Place, mut bytes: Rope) {
+        let mut at = place.at;
+        while bytes.length() > 0 {
+            let part = bytes.take(self.most.max(1));
+            let length = part.length();
+            self.put_part(Place { at, ..place }, part);
+            at += Bytes(length);
+        }
+    }
+
+    fn put_part(&mut self, place: Place, bytes: Rope) {
         let runs = self.runs.entry(place.component).or_default();
         let length = bytes.length();
         match runs.last_mut() {

@@ -93,7 +93,8 @@ pub trait Components {
 
     /// Serialises updates of a stripe (of RAID 1: of one unit and its copies) among all clients, until the guard is dropped
     /// or the client's connection ends. Every client asks the same component: the first that is not missing of those that
-    /// have the stripe's parity and data, or the unit's copies, in this order.
+    /// have the stripe's parity and data, or the unit's copies, in this order. Of three copies or more, all that are not
+    /// missing are asked, in this order.
     fn lock(&self, component: u32, stripe: StripeId) -> Asked<Lock>;
 
     /// Keeps, durably, what is about to be done, beside a component.

@@ -5,7 +5,6 @@ use super::components::{Intent, Redo, is_lost};
 use super::mend::Locked;
 use super::reach::Reach;
 use super::together::all;
-use forebay_model::layout::address::Place;
 use forebay_model::layout::parity;
 use forebay_model::layout::update::Extent;
 use forebay_model::{Bytes, Error, Result};
@@ -47,6 +46,6 @@ impl Reach {
         for part in all(pieces.map(read)).await {
             parity::add(&mut bytes, &part.whole()?);
         }
-        Ok(Some(Redo { place: Place { ..place }, bytes: Slice::from(bytes) }))
+        Ok(Some(Redo { place, bytes: Slice::from(bytes) }))
     }
 }

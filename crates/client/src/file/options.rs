@@ -1,6 +1,6 @@
 //! How a file is read and written: bounds, each in bytes.
 
-use forebay_model::Bytes;
+use forebay_model::{Bytes, Error, Result};
 use std::time::Duration;
 
 /// How one open file is read and written.
@@ -25,6 +25,20 @@ pub struct Options {
     pub cache: Bytes,
     /// No component is slow that answers faster than this.
     pub hedge_after: Duration,
+}
+
+impl Options {
+    /// Whether what is gathered has room.
+    pub(super) fn check(&self) -> Result<()> {
+        match self.gather <= self.window && self.request > Bytes::ZERO {
+            true => Ok(()),
+            false => Err(Error::usage(format!(
+                "{} are to be gathered in a window of {}, in requests of {}; make the window as large as what is gathered, \
+                 and requests of at least a byte",
+                self.gather, self.window, self.request
+            ))),
+        }
+    }
 }
 
 impl Default for Options {

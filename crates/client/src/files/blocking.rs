@@ -211,8 +211,12 @@ impl OpenFile {
 impl Drop for OpenFile {
     fn drop(&mut self) {
         let number = self.number;
-        // One that was closed is not there any more; what a file that was not closed had buffered may be lost.
-        self.way.send(Box::new(move |here| drop(here.open.borrow_mut().remove(&number))));
+        self.way.send(Box::new(move |here| {
+            // One that was closed is not there any more. Of another one the manager is to know that nobody writes it, which
+            // is so once all is durable; if that fails, nobody is told, and it is scrubbed when this client is gone.
+            let Some(file) = here.open.borrow_mut().remove(&number).and_then(Rc::into_inner) else { return };
+            here.env.spawner.detach(async move { drop(file.close().await) });
+        }));
     }
 }
 

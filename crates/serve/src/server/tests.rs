@@ -64,6 +64,11 @@ fn a_file_over_five_targets_is_there_after_everything_was_ended_and_started_agai
     let file = files.open("/data/x", Options::default()).expect("it opens");
     assert!(file.read_at(Bytes::ZERO, Bytes::mib(4)).expect("bytes") == expected);
     file.close().expect("it closes");
+    // Who drops a file has closed it as well, once it is done.
+    let file = files.open_to_write("/data/x", Options::default()).expect("it opens");
+    file.write_at(Bytes(bytes.len() as u64), Slice::from_static(b"more")).expect("it is taken");
+    drop(file);
+    while files.stat("/data/x").expect("it is there").attributes.size != Bytes(bytes.len() as u64 + 4) {}
     files.rename("/data/x", "/data/y", true).expect("it is renamed");
     files.remove("/data/y").expect("it is removed");
     assert_eq!(files.stat("/data/y").expect_err("it is gone").kind, Kind::Missing);

@@ -1,8 +1,12 @@
 use super::*;
 use crate::disk::presets;
 use bytes::Bytes as Slice;
+use forebay_client::control::Control;
 use forebay_client::file::options::Options;
 use forebay_model::layout::{Raid, UNIT};
+use forebay_wire::control::files::After;
+use forebay_wire::control::names::FileId;
+use forebay_wire::control::{Question, Reply};
 
 fn spec(nodes: u32) -> ClusterSpec {
     ClusterSpec {
@@ -103,10 +107,12 @@ fn a_client_waits_for_a_node_that_has_no_keys_yet() {
 fn what_was_not_flushed_when_a_node_lost_it_is_not_read_as_if_it_had_never_been_written() {
     let world = Rc::new(World::new(6));
     let cluster = Cluster::new(world.clone(), spec(4));
-    let (_writing, files) = cluster.client("writer");
+    let writer = cluster.client_machine("writer");
+    let files = writer.files.clone();
     let policy = Policy { raid: Raid::Zero, unit: UNIT, targets: 4 };
     let file =
         world.run(async move { files.create("/x", 0o644, Some(policy), Options::default()).await.expect("a file") });
+    let writing = (file.entry().file, writer);
     let bytes = pattern(1 << 20, 6);
     let (file, written) = (Rc::new(file), Slice::from(bytes.clone()));
     world.run({
@@ -128,8 +134,20 @@ fn what_was_not_flushed_when_a_node_lost_it_is_not_read_as_if_it_had_never_been_
         Ok(read) => assert!(read == bytes, "what was written is there, or it is said that it is not"),
         Err(error) => assert_eq!(error.kind, forebay_model::Kind::Restarted, "{error:?}"),
     }
-    let flushed = world.run(async move { file.flush().await });
+    let flushed = world.run({
+        let file = file.clone();
+        async move { file.flush().await }
+    });
     assert_eq!(flushed.expect_err("it is lost").kind, forebay_model::Kind::Restarted);
+    let (file, number) = (Rc::into_inner(file).expect("nobody uses it"), writing.0);
+    world.run(async move { file.close().await }).expect_err("it is not as it was to be");
+    // So it is still to be scrubbed when its client is gone.
+    let all = Question::OpenFiles(After { file: FileId(0), most: 10 });
+    let control = writing.1.control.clone();
+    match world.run(async move { control.ask(all).await }) {
+        Ok(Reply::OpenFiles(open)) => assert!(open.files.iter().any(|one| one.file == number), "{open:?}"),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

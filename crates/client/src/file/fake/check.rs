@@ -58,6 +58,11 @@ impl World {
         self.writing.get().1
     }
 
+    /// The most bytes that were written by one request.
+    pub(in crate::file) fn largest_write(&self) -> u64 {
+        self.largest_write.get()
+    }
+
     pub(in crate::file) fn took_crash(&self) -> bool {
         self.crashed.take()
     }

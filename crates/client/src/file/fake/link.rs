@@ -103,6 +103,7 @@ impl Components for Link {
             counts.writes += 1;
             counts.written_bytes += length;
         });
+        self.world.largest_write.set(self.world.largest_write.get().max(length));
         let (now, most) = self.world.writing.get();
         self.world.writing.set((now + length, most.max(now + length)));
         self.change(component, move |world, one| {

@@ -73,6 +73,7 @@ pub(in crate::file) struct World {
     pub(in crate::file) counts: Cell<Counts>,
     /// Bytes of writes that were not done: now, and the most.
     pub(super) writing: Cell<(u64, u64)>,
+    pub(super) largest_write: Cell<u64>,
     /// Requests that are still done before a client dies.
     pub(in crate::file) crash_after: Cell<Option<u64>>,
     pub(super) crashed: Cell<bool>,
@@ -120,6 +121,7 @@ impl World {
             said: RefCell::default(),
             counts: Cell::default(),
             writing: Cell::default(),
+            largest_write: Cell::default(),
             crash_after: Cell::default(),
             crashed: Cell::default(),
             executors: RefCell::default(),

@@ -99,3 +99,18 @@ fn holes_are_zero_and_what_is_behind_the_end_is_not_there() {
     let length = world.run(&open.link, open.link.length()).expect("it lives").expect("it is known");
     assert_eq!(length, Bytes((3 << 30) + 10));
 }
+
+#[test]
+fn a_unit_that_is_larger_than_a_request_is_written_in_several() {
+    for raid in [Raid::Zero, Raid::One(2), Raid::Five] {
+        let world = World::new(Striping::new(raid, Bytes::kib(256), 3, 1, 1).expect("a layout"), 6);
+        let options = Options { request: Bytes::kib(100), ..Options::default() };
+        let open = Open::new(&world, options);
+        let bytes = some(&world.chance, 2 << 20);
+        open.write(0, bytes.clone());
+        open.flush();
+        assert!(world.largest_write() <= 100 << 10, "{raid}: {} bytes at once", world.largest_write());
+        assert!(open.all() == bytes);
+        world.check();
+    }
+}

@@ -386,3 +386,12 @@ fn a_component_that_loses_its_buffers_while_it_is_rebuilt_is_not_whole_however_o
     world.set_down(0, true);
     assert!(Open::new(&world, tight(true)).all()[..bytes.len()] == bytes);
 }
+
+#[test]
+fn more_is_not_gathered_than_there_is_room_for() {
+    let world = World::new(five_wide(), 13);
+    let options = Options { window: Bytes::kib(32), ..tight(true) };
+    let opened = Open::by(world.client(), options).expect("it lives");
+    let error = opened.err().expect("it would never be written");
+    assert!(error.kind == Kind::Usage && error.message.contains("make the window"), "{error}");
+}
