@@ -97,6 +97,7 @@ fn files_are_put_listed_moved_got_and_removed_over_the_network() {
         (&["stat", "/data/../data/y"], ".."),
         (&["mv", "/data", "/data/inside"], "/data"),
         (&["ring", "list"], "directory"),
+        (&["rm", "--unfinished", "/data/y"], "--unfinished"),
     ] {
         let failure = served.run(&place, args);
         assert!(!failure.status.success(), "{args:?}");

@@ -3,7 +3,7 @@
 use forebay_env::mailbox::mailbox;
 use forebay_env::pipe::pipe;
 use forebay_env::real::file;
-use forebay_env::real::{self, thread};
+use forebay_env::real::{self, process, thread};
 use forebay_manager::desk::{self, Desk, Ended};
 use forebay_manager::{Manager, Principal, Redb, Settings};
 use forebay_model::{Bytes, Error, Kind, Result};
@@ -36,41 +36,44 @@ impl ManagerHost {
         let ticking = desk.clone();
         let path: PathBuf = path.to_path_buf();
         let thread = thread::spawn("manager", move || {
-            real::run_network(move |env| async move {
-                let opened = open(&path, policy, &env);
-                let (mut manager, issued) = match opened {
-                    Ok(opened) => opened,
-                    Err(error) => {
-                        told.send(Err(error), 0).await;
-                        return Ok(());
-                    }
-                };
-                told.send(Ok((manager.cluster(), issued)), 0).await;
-                drop(told);
-                let clock = env.clock.clone();
-                env.spawner.detach(async move {
-                    while ticking.tick() {
-                        clock.sleep(TICK).await;
-                    }
-                });
-                loop {
-                    let ended = desk::serve(&mut manager, env.clock.clone(), &mut receiver).await;
-                    if ended == Ok(Ended::Told) {
-                        return Ok(());
-                    }
-                    // Whatever kept it from committing, a full disk perhaps, may pass: the file is opened anew until it does.
-                    drop(manager);
-                    manager = loop {
-                        if desk::refuse_all(&mut receiver) {
-                            return ended.map(drop);
-                        }
-                        env.clock.sleep(TICK).await;
-                        if let Ok((opened, _)) = open(&path, policy, &env) {
-                            break opened;
+            let run = move || {
+                real::run_network(move |env| async move {
+                    let opened = open(&path, policy, &env);
+                    let (mut manager, issued) = match opened {
+                        Ok(opened) => opened,
+                        Err(error) => {
+                            told.send(Err(error), 0).await;
+                            return Ok(());
                         }
                     };
-                }
-            })?
+                    told.send(Ok((manager.cluster(), issued)), 0).await;
+                    drop(told);
+                    let clock = env.clock.clone();
+                    env.spawner.detach(async move {
+                        while ticking.tick() {
+                            clock.sleep(TICK).await;
+                        }
+                    });
+                    loop {
+                        let ended = desk::serve(&mut manager, env.clock.clone(), &mut receiver).await;
+                        if ended == Ok(Ended::Told) {
+                            return Ok(());
+                        }
+                        // Whatever kept it from committing, a full disk perhaps, may pass: the file is opened anew until it does.
+                        drop(manager);
+                        manager = loop {
+                            if desk::refuse_all(&mut receiver) {
+                                return ended.map(drop);
+                            }
+                            env.clock.sleep(TICK).await;
+                            if let Ok((opened, _)) = open(&path, policy, &env) {
+                                break opened;
+                            }
+                        };
+                    }
+                })
+            };
+            process::or_end("the loop of the manager", run)?
         })?;
         let gone = || Error::disconnected("the manager's thread ended before it was open");
         let (cluster, issued) = outcome.receive_blocking().unwrap_or_else(|| Err(gone()))?;
@@ -108,6 +111,13 @@ impl ManagerHost {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         // A thread that panicked has said so.
         thread.map_or(Ok(()), |thread| thread.join().unwrap_or(Ok(())))
+    }
+}
+
+impl Drop for ManagerHost {
+    fn drop(&mut self) {
+        // Whatever could not be started beside it, its file is free again.
+        drop(self.close());
     }
 }
 

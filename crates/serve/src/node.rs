@@ -56,49 +56,51 @@ impl NodeHost {
         let heard: Arc<Mutex<Option<Result<Heard>>>> = Arc::default();
         let (listen, hearing) = (listen.to_string(), heard.clone());
         let thread = thread::spawn("node", move || {
-            let ended = real::run_network(move |env| async move {
-                let door = match env.fabric.listen(&listen).await {
-                    Ok(door) => door,
-                    Err(error) => {
-                        told.send(Err(error), 0).await;
-                        return;
-                    }
-                };
-                let address = door.address();
-                let node = Node::new(env.clone(), doors, bounds, process::id());
-                let serving = node.clone();
-                env.spawner.detach(async move { drop(serving.serve(door).await) });
-                let identity = Identity { node: number, cluster, address: address.clone() };
-                let manager = Rc::new(LocalReports::new(desk, by));
-                // The first answer is what starts it.
-                let first = RefCell::new(Some(told));
-                let (answer, mut answered) = mailbox();
-                env.spawner.detach(node.clone().keep_reporting(identity, manager, move |said| {
-                    *hearing.lock().unwrap_or_else(PoisonError::into_inner) = Some(said.clone());
-                    if first.borrow_mut().take().is_some_and(|told| answer.send((told, said)).is_err()) {
-                        // Nobody waits for it any more: the loop is ending.
-                    }
-                }));
-                if let Some((told, said)) = answered.receive().await {
-                    let refused = |mut heard: Heard| match heard.refused.pop() {
-                        Some((target, error)) => Err(error.of(format!("target {target}"))),
-                        None => Ok(address),
-                    };
-                    told.send(said.and_then(refused), 0).await;
-                }
-                while let Some(order) = receiver.receive().await {
-                    match order {
-                        Order::Tell(answer) => {
-                            let status = NodeStatus {
-                                connections: node.connections(),
-                                memory: node.memory_used(),
-                                refusals: node.keys().refusals(),
-                            };
-                            answer.send(status, 0).await;
+            let ended = process::or_end("the loop of the node", || {
+                real::run_network(move |env| async move {
+                    let door = match env.fabric.listen(&listen).await {
+                        Ok(door) => door,
+                        Err(error) => {
+                            told.send(Err(error), 0).await;
+                            return;
                         }
-                        Order::End => return,
+                    };
+                    let address = door.address();
+                    let node = Node::new(env.clone(), doors, bounds, process::id());
+                    let serving = node.clone();
+                    env.spawner.detach(async move { drop(serving.serve(door).await) });
+                    let identity = Identity { node: number, cluster, address: address.clone() };
+                    let manager = Rc::new(LocalReports::new(desk, by));
+                    // The first answer is what starts it.
+                    let first = RefCell::new(Some(told));
+                    let (answer, mut answered) = mailbox();
+                    env.spawner.detach(node.clone().keep_reporting(identity, manager, move |said| {
+                        *hearing.lock().unwrap_or_else(PoisonError::into_inner) = Some(said.clone());
+                        if first.borrow_mut().take().is_some_and(|told| answer.send((told, said)).is_err()) {
+                            // Nobody waits for it any more: the loop is ending.
+                        }
+                    }));
+                    if let Some((told, said)) = answered.receive().await {
+                        let refused = |mut heard: Heard| match heard.refused.pop() {
+                            Some((target, error)) => Err(error.of(format!("target {target}"))),
+                            None => Ok(address),
+                        };
+                        told.send(said.and_then(refused), 0).await;
                     }
-                }
+                    while let Some(order) = receiver.receive().await {
+                        match order {
+                            Order::Tell(answer) => {
+                                let status = NodeStatus {
+                                    connections: node.connections(),
+                                    memory: node.memory_used(),
+                                    refusals: node.keys().refusals(),
+                                };
+                                answer.send(status, 0).await;
+                            }
+                            Order::End => return,
+                        }
+                    }
+                })
             });
             // Whoever waits for it finds that it is gone.
             drop(ended);

@@ -7,6 +7,7 @@ use crate::manager::ManagerHost;
 use crate::node::NodeHost;
 use forebay_client::files::Files;
 use forebay_client::files::blocking::FilesClient;
+use forebay_client::files::left::Mended;
 use forebay_client::nodes::{Nodes, PATIENCE};
 use forebay_control::ControlServer;
 use forebay_control::ServerTls;
@@ -18,11 +19,13 @@ use forebay_model::{Bytes, Error, Result};
 use forebay_node::network::Bounds;
 use forebay_wire::control::access::IssueKey;
 use forebay_wire::control::cluster::AddNode;
+use forebay_wire::control::names::FileId;
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Call, Change, Reply};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// What a client lets come at once: what the port of a gigabit switch takes, and enough for faster ones.
 pub const CREDIT: Bytes = Bytes::kib(192);
@@ -30,6 +33,9 @@ pub const CREDIT: Bytes = Bytes::kib(192);
 const ROOT_KEY: &str = "root.key";
 /// The node of a directory that has its manager, too.
 const NODE: u64 = 1;
+
+/// How often it is looked for files that were left half written.
+const MEND_EVERY: Duration = Duration::from_secs(5);
 
 /// How a directory is served.
 #[derive(Debug, Clone)]
@@ -42,6 +48,8 @@ pub struct ServerOptions {
     pub tls: Option<ServerTls>,
     /// What the node takes on.
     pub bounds: Bounds,
+    /// Called for each file that a client left half written, when it is whole again, or cannot be made so for now.
+    pub mended: fn(FileId, Result<Mended>),
 }
 
 /// A directory at work.
@@ -50,12 +58,14 @@ pub struct Server {
     manager: ManagerHost,
     node: NodeHost,
     control: ControlServer<Principal>,
+    upkeep: FilesClient,
     key: PathBuf,
 }
 
 impl Server {
     /// Serves what is in `dir`, which is a cluster; its manager is made if there is none.
     pub fn start(dir: &Path, options: &ServerOptions) -> Result<Server> {
+        check_here(&options.data)?;
         let owned = own(dir)?;
         let targets = owned.host().targets().len() as u32;
         // Parity takes three targets; what cannot be kept is not promised.
@@ -74,12 +84,13 @@ impl Server {
                 _ => return Err(Error::damaged("the manager issued something else than a key")),
             }
         }
-        check_here(&options.data)?;
         let identity = (NODE, manager.cluster());
         let node = NodeHost::start(owned.host(), &options.data, identity, desk.clone(), by, options.bounds)?;
         let serving = forebay_control::ServerOptions { tls: options.tls.clone(), ..Default::default() };
         let control = ControlServer::start(&options.control, DeskHandler(desk), serving)?;
-        Ok(Server { owned, manager, node, control, key })
+        let upkeep = files(&manager)?;
+        upkeep.keep_mending(MEND_EVERY, options.mended);
+        Ok(Server { owned, manager, node, control, upkeep, key })
     }
 
     /// Where clients reach the node.
@@ -109,20 +120,26 @@ impl Server {
 
     /// The files, as root of this process.
     pub fn files(&self) -> Result<FilesClient> {
-        let (desk, by) = (self.manager.desk()?, self.manager.root());
-        FilesClient::start(move |env| async move {
-            let nodes = Nodes::new(env, CREDIT.0 as usize, PATIENCE);
-            Ok(Files::new(nodes, Rc::new(LocalControl::new(desk, by))))
-        })
+        files(&self.manager)
     }
 
     /// Takes nothing in any more, makes everything durable, and ends.
     pub fn close(self) -> Result<()> {
         drop(self.control);
+        drop(self.upkeep);
         self.node.close();
         let closed = self.manager.close();
         self.owned.close().and(closed)
     }
+}
+
+/// The files, for one more client of root.
+fn files(manager: &ManagerHost) -> Result<FilesClient> {
+    let (desk, by) = (manager.desk()?, manager.root());
+    FilesClient::start(move |env| async move {
+        let nodes = Nodes::new(env, CREDIT.0 as usize, PATIENCE);
+        Ok(Files::new(nodes, Rc::new(LocalControl::new(desk, by))))
+    })
 }
 
 /// Bytes of files go over the network as they are: only within this machine.

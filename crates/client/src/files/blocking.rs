@@ -2,6 +2,7 @@
 //!
 //! Bytes are handed over as they are, without a copy.
 
+use super::left::Mended;
 use super::{File, Files};
 use crate::file::options::Options;
 use bytes::Bytes as Slice;
@@ -11,15 +12,16 @@ use forebay_env::pipe::pipe;
 use forebay_env::real::{self, thread};
 use forebay_model::layout::Striping;
 use forebay_model::{Bytes, Error, Result};
-use forebay_wire::control::names::{Entry, Listed};
+use forebay_wire::control::names::{Entry, FileId, Listed};
 use forebay_wire::control::volumes::Policy;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Something that the loop does.
 type Job = Box<dyn FnOnce(Rc<Here>) + Send>;
@@ -81,6 +83,32 @@ impl FilesClient {
         let way = Way { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)), next: AtomicU64::new(1) };
         outcome.receive_blocking().unwrap_or_else(|| Err(gone()))?;
         Ok(FilesClient { way: Arc::new(way) })
+    }
+
+    /// Mends what others left open to write, again and again until the client ends; `told` of each file that is whole again,
+    /// and once of one that cannot be mended.
+    pub fn keep_mending(&self, pause: Duration, told: impl Fn(FileId, Result<Mended>) + Send + 'static) {
+        self.way.send(Box::new(move |here| {
+            here.env.spawner.clone().detach(async move {
+                let mut failed = BTreeSet::new();
+                loop {
+                    // With the manager away there is nothing to mend either.
+                    let mending = here.files.mend_left(|file, mended| {
+                        let is_news = mended.is_ok() || !failed.contains(&file);
+                        if mended.is_ok() {
+                            failed.remove(&file);
+                        } else {
+                            failed.insert(file);
+                        }
+                        if is_news {
+                            told(file, mended);
+                        }
+                    });
+                    drop(mending.await);
+                    here.env.clock.sleep(pause).await;
+                }
+            });
+        }));
     }
 
     /// Makes a file, which must not exist, and opens it to write.

@@ -196,6 +196,11 @@ pub fn snapshot(context: &mut Context, args: &SnapshotArgs) -> Result<()> {
 /// Removes an object, or what was left behind.
 pub fn rm(context: &mut Context, args: &RmArgs) -> Result<()> {
     if let Some(files) = context.remote()? {
+        if args.unfinished {
+            return Err(Error::usage(
+                "of files on the network nothing is left unfinished: the server mends what clients left; leave out --unfinished",
+            ));
+        }
         return files::rm(context, &files, &args.name);
     }
     if args.unfinished {

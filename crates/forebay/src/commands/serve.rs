@@ -3,12 +3,14 @@
 use crate::context::Context;
 use crate::show::say;
 use clap::Args;
+use forebay_client::files::left::Mended;
 use forebay_embedded::{FormatOptions, Measure, format};
 use forebay_env::real::file;
 use forebay_env::real::signal::Stop;
 use forebay_model::{Bytes, Result};
 use forebay_node::network::Bounds;
 use forebay_serve::{Server, ServerOptions};
+use forebay_wire::control::names::FileId;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -42,7 +44,7 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
         say(&format!("forebay: {} is a new cluster with a target of {}", args.dir.display(), args.size));
     }
     let bounds = Bounds { connections: args.connections, memory: args.memory, ..Bounds::default() };
-    let options = ServerOptions { data: args.data.clone(), control: args.listen.clone(), tls: None, bounds };
+    let options = ServerOptions { data: args.data.clone(), control: args.listen.clone(), tls: None, bounds, mended };
     let server = Server::start(&args.dir, &options)?;
     let (control, key) = (server.control(), server.key().display().to_string());
     if context.json {
@@ -56,4 +58,21 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
     context.out.flush()?;
     stop.wait(None)?;
     server.close()
+}
+
+/// Says what came of a file that a client left half written.
+fn mended(file: FileId, mended: Result<Mended>) {
+    say(&match mended {
+        Ok(Mended { ended, size, repaired, lost }) if lost.is_empty() => format!(
+            "forebay: {file} was left half written by a client that is gone: it is whole and has {size} ({ended} updates were \
+             ended, {repaired} of parity or copies made to agree)"
+        ),
+        Ok(Mended { lost, .. }) => format!(
+            "forebay: {file} was left half written by a client that is gone, and bytes {lost:?} of it are lost: restore them"
+        ),
+        Err(error) => format!(
+            "forebay: {file} was left half written by a client that is gone; what was acknowledged is there, and the rest is \
+             looked at again: {error}"
+        ),
+    });
 }

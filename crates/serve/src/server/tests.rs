@@ -22,7 +22,13 @@ fn cluster(targets: usize) -> tempfile::TempDir {
 }
 
 fn options() -> ServerOptions {
-    ServerOptions { data: "127.0.0.1:0".into(), control: "127.0.0.1:0".into(), tls: None, bounds: Bounds::default() }
+    ServerOptions {
+        data: "127.0.0.1:0".into(),
+        control: "127.0.0.1:0".into(),
+        tls: None,
+        bounds: Bounds::default(),
+        mended: |_, _| {},
+    }
 }
 
 fn pattern(length: usize, seed: u64) -> Vec<u8> {

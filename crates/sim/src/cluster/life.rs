@@ -200,7 +200,7 @@ fn healed(cluster: &Cluster, faults: &Faults<'_>, common: &Rc<Common>) {
         settle(cluster, &machine, owned, common);
     }
     for shared in &common.shared {
-        settle_shared(cluster, &machine, shared);
+        common.tally.borrow_mut().left += settle_shared(cluster, &machine, shared);
     }
     // Clients that died are given up meanwhile, capabilities run out, and what was removed is gone.
     world.run_for(Duration::from_secs(130));
@@ -234,7 +234,7 @@ fn settle(cluster: &Cluster, machine: &ClientMachine, owned: &RefCell<Owned>, co
     for (name, key) in names {
         let (path, file) = (owned.borrow().path(&name), listed[&name]);
         if owned.borrow().files[&key].in_doubt {
-            recover(cluster, machine, &path, file);
+            common.tally.borrow_mut().left += recover(cluster, machine, &path, file);
             common.tally.borrow_mut().recovered += 1;
         }
         let found = read(cluster, &machine.files, &path).unwrap_or_else(|error| panic!("{path} is whole: {error:?}"));
@@ -245,24 +245,26 @@ fn settle(cluster: &Cluster, machine: &ClientMachine, owned: &RefCell<Owned>, co
     }
 }
 
-fn settle_shared(cluster: &Cluster, machine: &ClientMachine, shared: &RefCell<Shared>) {
+fn settle_shared(cluster: &Cluster, machine: &ClientMachine, shared: &RefCell<Shared>) -> u64 {
     let (path, files) = (shared.borrow().path.clone(), machine.files.clone());
     let stat = path.clone();
     let entry = cluster.world().run(async move { files.stat(&stat).await.expect("nothing fails any more") });
-    recover(cluster, machine, &path, entry.file);
+    let mended = recover(cluster, machine, &path, entry.file);
     let found = read(cluster, &machine.files, &path).unwrap_or_else(|error| panic!("{path} is whole: {error:?}"));
     shared.borrow_mut().is(&found).unwrap_or_else(|wrong| panic!("{wrong}"));
+    mended
 }
 
 /// Recovers a file, which has to be done in a bounded time.
-fn recover(cluster: &Cluster, machine: &ClientMachine, path: &str, file: FileId) {
+fn recover(cluster: &Cluster, machine: &ClientMachine, path: &str, file: FileId) -> u64 {
     let mut last = None;
     for _ in 0..ROUNDS {
         let machine = machine.clone();
         let clock = cluster.world().clock();
-        let recovered = async move { hand::within(&clock, DEADLINE, "recover", mend::recovered(&machine, file)).await };
+        let recovered =
+            async move { hand::within(&clock, DEADLINE, "recover", mend::all_recovered(&machine, file)).await };
         match cluster.world().run(recovered) {
-            Ok(()) => return,
+            Ok(mended) => return mended,
             Err(error) => last = Some(error),
         }
         cluster.world().run_for(Duration::from_secs(1));

@@ -4,9 +4,9 @@ use bytes::Bytes as Slice;
 use forebay_client::control::Control;
 use forebay_client::file::options::Options;
 use forebay_model::layout::{Raid, UNIT};
-use forebay_wire::control::files::After;
+use forebay_wire::control::files::{After, ClientGone};
 use forebay_wire::control::names::FileId;
-use forebay_wire::control::{Question, Reply};
+use forebay_wire::control::{Change, Question, Reply};
 
 fn spec(nodes: u32) -> ClusterSpec {
     ClusterSpec {
@@ -157,4 +157,59 @@ fn a_node_that_does_not_reach_the_manager_is_not_waited_for_for_ever() {
     cluster.crash_manager();
     cluster.crash_node(0);
     cluster.restart_node(0);
+}
+
+#[test]
+fn what_a_client_left_half_written_is_mended_when_it_is_gone() {
+    let mut ended = 0;
+    for micros in (0..20_000).step_by(500) {
+        let world = Rc::new(World::new(micros));
+        let cluster = Cluster::new(world.clone(), spec(5));
+        let writer = cluster.client_machine("writer");
+        let files = writer.files.clone();
+        let file = world.run(async move {
+            let file = files.create("/x", 0o644, None, Options::default()).await.expect("a file");
+            file.write_at(Bytes::ZERO, Slice::from(vec![1; 1_000_000])).await.expect("it is taken");
+            file.flush().await.expect("it is durable");
+            file
+        });
+        let number = file.entry().file;
+        let overwriting = world.spawner().spawn(async move {
+            let written = file.write_at(Bytes(100_000), Slice::from(vec![2; 50_000])).await;
+            drop((written, file.flush().await));
+        });
+        world.run_for(Duration::from_micros(micros));
+        writer.host.crash();
+        let upkeep = cluster.client_machine("upkeep");
+        let gone = writer.control.client();
+        let (told, left) = world.run(async move {
+            // As long as it is not gone, nothing is done: it may go on.
+            let mut told = Vec::new();
+            upkeep.files.mend_left(|file, _| told.push(file)).await.expect("the manager is there");
+            assert!(told.is_empty());
+            let change = Change::ClientGone(ClientGone { client: gone });
+            upkeep.control.change(change).await.expect("it is root");
+            let mut told = Vec::new();
+            upkeep.files.mend_left(|file, mended| told.push((file, mended))).await.expect("the manager is there");
+            upkeep.files.mend_left(|file, _| panic!("{file} was mended")).await.expect("the manager is there");
+            let left = Question::Unscrubbed(After { file: FileId(0), most: 10 });
+            (told, upkeep.control.ask(left).await.expect("the manager is there"))
+        });
+        drop(overwriting);
+        let [(file, Ok(mended))] = &told[..] else { panic!("{told:?}") };
+        assert!(*file == number && mended.size == Bytes(1_000_000) && mended.lost.is_empty(), "{mended:?}");
+        // What was begun was intended, so parity never disagrees.
+        assert_eq!(mended.repaired, Bytes::ZERO);
+        ended += mended.ended;
+        assert!(matches!(left, Reply::Unscrubbed(left) if left.files.is_empty()));
+        let (_reading, files) = cluster.client("reader");
+        let bytes = world.run(async move {
+            let file = files.open("/x", Options::default()).await.expect("it is there");
+            file.read_at(Bytes::ZERO, Bytes::mib(2)).await.expect("bytes")
+        });
+        assert_eq!(bytes.len(), 1_000_000);
+        let is_new = |at: usize| (100_000..150_000).contains(&at);
+        assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == 1 || (*byte == 2 && is_new(at))));
+    }
+    assert!(ended > 0, "no update was under way");
 }

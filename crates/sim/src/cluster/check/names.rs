@@ -3,9 +3,9 @@
 use crate::cluster::life::model::Owned;
 use crate::cluster::{ClientMachine, Cluster};
 use forebay_client::control::Control;
-use forebay_wire::control::files::{After, Scrubbed};
+use forebay_wire::control::files::After;
 use forebay_wire::control::names::FileId;
-use forebay_wire::control::{Change, Question, Reply};
+use forebay_wire::control::{Question, Reply};
 use std::collections::BTreeMap;
 
 /// Panics if a directory has other names than it should, or an entry another size.
@@ -26,20 +26,23 @@ pub(in crate::cluster) fn check(cluster: &Cluster, machine: &ClientMachine, owne
     assert_eq!(there, known.collect(), "the names, numbers and sizes in {}", owned.directory);
 }
 
-/// Panics if a file is open to write for somebody. Those that clients left behind were recovered, and are taken off the
-/// list; how many there were.
+/// Panics if a file is open to write for somebody, or cannot be mended that somebody left; how many there were.
 pub(in crate::cluster) fn check_left(cluster: &Cluster, machine: &ClientMachine) -> u64 {
-    let control = machine.control.clone();
+    let (control, files) = (machine.control.clone(), machine.files.clone());
     cluster.world().run(async move {
         let after = After { file: FileId(0), most: 1000 };
         let open = control.ask(Question::OpenFiles(after)).await.expect("the manager is there");
         let Reply::OpenFiles(open) = open else { panic!("{open:?}") };
         assert!(open.files.is_empty(), "nobody writes, and yet: {:?}", open.files);
+        let mut mended = 0;
+        let mending = files.mend_left(|file, found| {
+            found.unwrap_or_else(|error| panic!("{file} cannot be mended: {error}"));
+            mended += 1;
+        });
+        mending.await.expect("the manager is there");
         let left = control.ask(Question::Unscrubbed(after)).await.expect("the manager is there");
         let Reply::Unscrubbed(left) = left else { panic!("{left:?}") };
-        for file in &left.files {
-            control.change(Change::Scrubbed(Scrubbed { file: *file })).await.expect("it was on the list");
-        }
-        left.files.len() as u64
+        assert!(left.files.is_empty(), "left, and not mended: {:?}", left.files);
+        mended
     })
 }

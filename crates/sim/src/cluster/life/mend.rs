@@ -4,28 +4,34 @@
 use super::hand::options;
 use crate::cluster::ClientMachine;
 use forebay_client::control::Control;
-use forebay_client::file::recover;
-use forebay_client::file::remote::RemoteComponents;
 use forebay_client::files::Files;
-use forebay_model::{Bytes, Error, Result};
-use forebay_wire::control::files::{Close, OpenToWrite, Revoke};
-use forebay_wire::control::names::{FileId, Place};
-use forebay_wire::control::{Change, Reply};
-use std::rc::Rc;
+use forebay_model::{Bytes, Result};
+use forebay_wire::control::Change;
+use forebay_wire::control::files::Revoke;
+use forebay_wire::control::names::FileId;
 
 /// Recovers a file that nobody has open.
 pub(in crate::cluster) async fn recovered(machine: &ClientMachine, file: FileId) -> Result<()> {
-    let control = &machine.control;
-    control.change(Change::Revoke(Revoke { file })).await?;
-    let opened = control.change(Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: true })).await?;
-    let Reply::Grant(grant) = opened else { return Err(Error::damaged(format!("{opened:?}"))) };
-    let striping = grant.striping;
-    let components = RemoteComponents::open(machine.nodes.clone(), control.clone(), grant).await?;
-    let env = machine.host.env();
-    let found = recover(Rc::new(components), striping, env.clock.clone(), env.spawner.clone()).await;
-    let close = Close { file, size: found.as_ref().ok().map(|found| found.size), modified: None };
-    let closed = control.change(Change::Close(close)).await;
-    found.and(closed).map(drop)
+    machine.control.change(Change::Revoke(Revoke { file })).await?;
+    machine.files.mend(file).await.map(drop)
+}
+
+/// The same, with all others that were left; how many those are.
+pub(in crate::cluster) async fn all_recovered(machine: &ClientMachine, file: FileId) -> Result<u64> {
+    machine.control.change(Change::Revoke(Revoke { file })).await?;
+    let (mut count, mut found) = (0, None);
+    let mending = machine.files.mend_left(|one, mended| {
+        count += u64::from(mended.is_ok());
+        if one == file {
+            found = Some(mended);
+        }
+    });
+    mending.await?;
+    match found {
+        Some(found) => found.map(|_| count),
+        // Nobody had it open, and it was mended with others before.
+        None => machine.files.mend(file).await.map(|_| count),
+    }
 }
 
 /// All of a file, as somebody reads it who knows nothing of it.

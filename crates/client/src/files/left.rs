@@ -1,0 +1,107 @@
+//! Files that somebody left open to write and is gone: what was begun is ended, what was not acknowledged is cut off, and parity
+//! and copies are compared with the bytes.
+//!
+//! In this order, so that whoever is interrupted begins again: the file is opened by one who is alone with it; it is fenced,
+//! so that nobody who counts as gone writes it any more; it is recovered and scrubbed; it is closed with the size that was found;
+//! it is struck off the manager's list.
+
+use super::{Files, strange};
+use crate::file::options::Options;
+use crate::file::recover;
+use crate::file::remote::RemoteComponents;
+use forebay_model::layout::Raid;
+use forebay_model::{Bytes, Kind, Result};
+use forebay_wire::control::files::{After, Close, Fence, Grant, OpenToWrite, Scrubbed};
+use forebay_wire::control::names::{FileId, Place};
+use forebay_wire::control::{Change, Question, Reply};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Files that are asked for at once.
+const PAGE: u32 = 256;
+/// Units of components that are scrubbed in one step.
+const STEP: u64 = 64;
+
+/// What was found in one file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mended {
+    /// Updates that were begun, and are done now.
+    pub ended: u64,
+    /// How long the file is.
+    pub size: Bytes,
+    /// Bytes of parity or copies that did not agree, and do now.
+    pub repaired: Bytes,
+    /// Bytes of the file that are lost.
+    pub lost: Vec<Range<u64>>,
+}
+
+impl Files {
+    /// Mends what is on the manager's list, and that nobody writes now; `told` of each. Only root may ask for that.
+    pub async fn mend_left(&self, mut told: impl FnMut(FileId, Result<Mended>)) -> Result<()> {
+        let mut after = FileId(0);
+        loop {
+            let asked = Question::Unscrubbed(After { file: after, most: PAGE });
+            let found = match self.control.ask(asked).await? {
+                Reply::Unscrubbed(found) => found,
+                other => return Err(strange(&other)),
+            };
+            for file in &found.files {
+                match self.mend(*file).await {
+                    // Somebody writes it, and will close it; or it was removed meanwhile.
+                    Err(error) if matches!(error.kind, Kind::Busy | Kind::Missing) => {}
+                    mended => told(*file, mended),
+                }
+            }
+            match found.files.last() {
+                Some(last) if found.more => after = *last,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Mends one file, which nobody may have open to write.
+    pub async fn mend(&self, file: FileId) -> Result<Mended> {
+        let version = self.alone_with(file).await?.entry.attributes.version;
+        let mended = self.mend_alone(file, version + 1).await;
+        let size = mended.as_ref().ok().map(|mended| mended.size);
+        let closed = self.control.change(Change::Close(Close { file, size, modified: None })).await;
+        let mended = mended?;
+        closed?;
+        match self.control.change(Change::Scrubbed(Scrubbed { file })).await {
+            // It was not on the list.
+            Err(error) if error.kind != Kind::Missing => Err(error),
+            _ => Ok(mended),
+        }
+    }
+
+    async fn mend_alone(&self, file: FileId, version: u64) -> Result<Mended> {
+        self.control.change(Change::Fence(Fence { file, version })).await?;
+        let grant = self.alone_with(file).await?;
+        let striping = grant.striping;
+        let components = RemoteComponents::open(self.nodes.clone(), self.control.clone(), grant.clone()).await?;
+        let env = self.nodes.env();
+        let found = recover(Rc::new(components), striping, env.clock.clone(), env.spawner.clone()).await?;
+        let mut mended = Mended { ended: found.ended, size: found.size, ..Mended::default() };
+        if striping.raid() == Raid::Zero {
+            return Ok(mended);
+        }
+        let opened = self.file(grant, Options::default()).await?;
+        let (mut from, mut more) = (0, true);
+        while more {
+            let (found, is_more) = opened.engine().scrub(from, STEP).await?;
+            mended.repaired += found.repaired;
+            mended.lost.extend(found.lost);
+            (from, more) = (from + STEP, is_more);
+        }
+        opened.engine.close().await?;
+        Ok(mended)
+    }
+
+    async fn alone_with(&self, file: FileId) -> Result<Grant> {
+        let open = OpenToWrite { place: Place::of(file), alone: true };
+        match self.control.change(Change::OpenToWrite(open)).await? {
+            Reply::Grant(grant) => Ok(grant),
+            other => Err(strange(&other)),
+        }
+    }
+}
