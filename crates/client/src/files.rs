@@ -76,7 +76,8 @@ impl Files {
 
     async fn file(&self, grant: Grant, options: Options) -> Result<File> {
         let (entry, write, striping) = (grant.entry.clone(), grant.write, grant.striping);
-        let components = RemoteComponents::open(self.nodes.clone(), self.control.clone(), grant).await?;
+        let components =
+            RemoteComponents::open(self.nodes.clone(), self.control.clone(), grant, options.alone && write).await?;
         let env = self.nodes.env();
         let engine =
             FileEngine::open(Rc::new(components), striping, options, env.spawner.clone(), env.clock.clone()).await?;

@@ -55,13 +55,27 @@ struct Shared {
     perhaps_twice: RefCell<BTreeSet<(u32, IntentId)>>,
     /// What this client said of the file's length: how often it was cut, and how long it is.
     said: Cell<Option<(u64, Bytes)>>,
+    /// How often the file was cut, and how long it is since, as far as this client has heard or said.
+    known: Cell<(u64, Bytes)>,
+    /// Under which number it says how long the file is.
+    number: u32,
+    /// Nobody else writes the file.
+    is_alone: bool,
+    /// What others said of a component, if nobody else says anything any more.
+    others: RefCell<BTreeMap<u32, BTreeSet<u32>>>,
     renewing: Cell<bool>,
     locks: locks::Held,
 }
 
 impl RemoteComponents {
-    /// The components of a file that the manager has opened.
-    pub async fn open(nodes: Nodes, control: Rc<dyn Control>, grant: Grant) -> Result<RemoteComponents> {
+    /// The components of a file that the manager has opened; `is_alone`, if nobody else writes it.
+    pub async fn open(
+        nodes: Nodes,
+        control: Rc<dyn Control>,
+        grant: Grant,
+        is_alone: bool,
+    ) -> Result<RemoteComponents> {
+        let number = (nodes.env().random.next_u64() as u32).max(1);
         let shared = Shared {
             nodes,
             control,
@@ -73,6 +87,10 @@ impl RemoteComponents {
             seen: RefCell::default(),
             perhaps_twice: RefCell::default(),
             said: Cell::new(None),
+            known: Cell::default(),
+            number,
+            is_alone,
+            others: RefCell::default(),
             renewing: Cell::new(false),
             locks: locks::Held::default(),
         };
@@ -316,9 +334,13 @@ impl Shared {
     }
 
     async fn flush(self: &Rc<Self>, component: u32) -> Result<()> {
-        let Some(epoch) = self.epochs.borrow_mut().remove(&component) else { return Ok(()) };
-        let flush = |id| Ask::Flush { scope: Scope::Object(id), epoch: Some(epoch) };
-        self.ask(component, flush, Vec::new()).await.map(drop)
+        let epoch = self.epochs.borrow_mut().remove(&component);
+        let flush = |id| Ask::Flush { scope: Scope::Object(id), epoch };
+        match self.ask(component, flush, Vec::new()).await {
+            // What others buffered becomes durable too; of what was never made there is nothing.
+            Err(error) if epoch.is_none() && error.kind == Kind::Missing => Ok(()),
+            flushed => flushed.map(drop),
+        }
     }
 
     async fn size(self: &Rc<Self>, component: u32) -> Result<Bytes> {

@@ -78,7 +78,7 @@ impl Files {
         self.control.change(Change::Fence(Fence { file, version })).await?;
         let grant = self.alone_with(file).await?;
         let striping = grant.striping;
-        let components = RemoteComponents::open(self.nodes.clone(), self.control.clone(), grant.clone()).await?;
+        let components = RemoteComponents::open(self.nodes.clone(), self.control.clone(), grant.clone(), true).await?;
         let env = self.nodes.env();
         let found = recover(Rc::new(components), striping, env.clock.clone(), env.spawner.clone()).await?;
         let mut mended = Mended { ended: found.ended, size: found.size, ..Mended::default() };

@@ -1,13 +1,17 @@
-//! How long a file is: an attribute of as many components as its bytes have to spare and one. Each client has a number there of
-//! its own, so that none undoes what another one said; the longest holds, of those that know of the last cut.
+//! How long a file is: an attribute of as many components as its bytes have to spare and one. Whoever opens the file has a number
+//! there of its own, by chance, so that none undoes what another one said; the longest holds, of those that know of the last cut.
 //! `docs/format/files.md` has the bytes.
 
 use super::super::components::is_lost;
+use super::super::together::all;
 use super::{Shared, strange_answer};
 use forebay_model::{Bytes, Kind, Result};
 use forebay_wire::object::{Ask, ObjectAnswer, ObjectReply};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
+/// Lengths of others that are ended in one step.
+const MOST_ENDED: usize = 256;
 /// The page of attributes that clients keep of a file's length.
 const LENGTHS: u32 = 3;
 
@@ -24,24 +28,42 @@ impl Shared {
 
     async fn say(self: &Rc<Self>, cuts: u64, size: Bytes) -> Result<()> {
         let value = [cuts.to_le_bytes(), size.0.to_le_bytes()].concat();
-        let number = (self.control.client() as u32).max(1);
-        let set = |id| Ask::SetAttributes { id, changes: vec![(LENGTHS, number, Some(value.clone()))] };
+        let own = || vec![(LENGTHS, self.number, Some(value.clone()))];
         let (family, wanted) = self.sayers();
-        let (mut said, mut failure) = (0, None);
-        for component in 0..family {
-            if said == wanted {
-                break;
-            }
-            match self.ask_of_made(component, |id| id, set, Vec::new()).await {
-                Ok(_) => said += 1,
-                Err(error) if is_lost(&error) => failure = Some(error),
-                Err(error) => return Err(error),
+        let mut failure = None;
+        let (mut said, mut next) = (0, 0);
+        // As many as are wanted at once; for each that is lost, one that comes behind them.
+        while said < wanted && next < family {
+            let some = next..family.min(next + wanted - said);
+            next = some.end;
+            let asked = some.map(|component| {
+                // Nobody else says anything meanwhile, so what others said before is over, unless it says more.
+                let mut others = BTreeSet::new();
+                if (cuts, size) >= self.known.get() {
+                    others = self.others.borrow_mut().remove(&component).unwrap_or_default();
+                }
+                let ends = others.into_iter().take(MOST_ENDED).map(|number| (LENGTHS, number, None));
+                let changes: Vec<_> = ends.chain(own()).collect();
+                self.ask_of_made(
+                    component,
+                    |id| id,
+                    move |id| Ask::SetAttributes { id, changes: changes.clone() },
+                    Vec::new(),
+                )
+            });
+            for answer in all(asked).await {
+                match answer {
+                    Ok(_) => said += 1,
+                    Err(error) if is_lost(&error) => failure = Some(error),
+                    Err(error) => return Err(error),
+                }
             }
         }
         match failure {
             // Whoever is there alone later has to know.
             Some(error) if said < wanted => Err(error),
             _ => {
+                self.known.set(self.known.get().max((cuts, size)));
                 self.said.set(Some((cuts, size)));
                 Ok(())
             }
@@ -52,20 +74,12 @@ impl Shared {
     pub(super) async fn heard(self: &Rc<Self>) -> Result<(u64, Bytes)> {
         let (family, wanted) = self.sayers();
         let (mut best, mut heard, mut failure) = ((0, Bytes::ZERO), 0, None);
-        for component in 0..family {
-            let page = |id| Ask::Attributes { id, page: LENGTHS, from: 0 };
-            match self.ask(component, page, Vec::new()).await {
-                Ok(ObjectAnswer { reply: ObjectReply::Attributes { values, .. }, .. }) => {
+        for answer in all((0..family).map(|component| self.heard_of(component))).await {
+            match answer {
+                Ok(found) => {
                     heard += 1;
-                    for (_, value) in values {
-                        let word = |at: usize| value.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
-                        if let (Some(cuts), Some(size)) = (word(0), word(8)) {
-                            best = best.max((cuts, Bytes(size)));
-                        }
-                    }
+                    best = best.max(found);
                 }
-                Ok(answer) => return Err(strange_answer(&answer.reply)),
-                Err(error) if error.kind == Kind::Missing => heard += 1,
                 Err(error) if is_lost(&error) => failure = Some(error),
                 Err(error) => return Err(error),
             }
@@ -73,17 +87,50 @@ impl Shared {
         match failure {
             Some(error) if heard + wanted <= family => Err(error),
             Some(error) if heard == 0 => Err(error),
-            _ => Ok(best),
+            _ => {
+                self.known.set(self.known.get().max(best));
+                Ok(best)
+            }
+        }
+    }
+
+    /// What one component knows of it.
+    async fn heard_of(self: &Rc<Self>, component: u32) -> Result<(u64, Bytes)> {
+        let (mut best, mut from) = ((0, Bytes::ZERO), 0);
+        loop {
+            let page = |id| Ask::Attributes { id, page: LENGTHS, from };
+            let (values, next) = match self.ask(component, page, Vec::new()).await {
+                Ok(ObjectAnswer { reply: ObjectReply::Attributes { values, next }, .. }) => (values, next),
+                Ok(answer) => return Err(strange_answer(&answer.reply)),
+                Err(error) if error.kind == Kind::Missing => return Ok(best),
+                Err(error) => return Err(error),
+            };
+            for (number, value) in values {
+                if self.is_alone && number != self.number {
+                    self.others.borrow_mut().entry(component).or_default().insert(number);
+                }
+                let word = |at: usize| value.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+                if let (Some(cuts), Some(size)) = (word(0), word(8)) {
+                    best = best.max((cuts, Bytes(size)));
+                }
+            }
+            match next {
+                Some(next) => from = next,
+                None => return Ok(best),
+            }
         }
     }
 
     pub(super) async fn grown(self: &Rc<Self>, size: Bytes) -> Result<()> {
-        let cuts = match self.said.get() {
-            Some((_, said)) if said >= size => return Ok(()),
-            Some((cuts, _)) => cuts,
-            None => self.heard().await?.0,
-        };
-        self.say(cuts, size).await
+        if self.said.get().is_none() {
+            self.heard().await?;
+        }
+        // What others cut since was heard when it was asked how long the file is.
+        let (cuts, _) = self.known.get();
+        match self.said.get() {
+            Some((at, said)) if at == cuts && said >= size => Ok(()),
+            _ => self.say(cuts, size).await,
+        }
     }
 
     pub(super) async fn cut(self: &Rc<Self>, size: Bytes) -> Result<()> {
