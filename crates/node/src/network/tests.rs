@@ -6,13 +6,14 @@ use forebay_env::real::{self, OpenMode};
 use forebay_model::object::{Durability, FENCE, FENCES, FIRST_FENCE, Placement};
 use forebay_model::{Kind, ObjectId, Profile, Result, TargetId, Timestamp};
 use forebay_target::Target;
-use forebay_wire::capability::{Capability, Rights, RootKey, TargetKey};
+use forebay_wire::capability::{Capability, Nonces, Rights, RootKey, TargetKey};
 use forebay_wire::credit::Credit;
 use forebay_wire::link::{Answer, Asked, Link};
 use forebay_wire::lock::{Lock, Locked, Unlock};
 use forebay_wire::object::{Ask, ObjectAnswer, ObjectReply, ObjectRequest, Riders, companion};
 use forebay_wire::sink::{Frame, Shown};
-use forebay_wire::{Command, Flags, RequestId};
+use forebay_wire::source::FrameSource;
+use forebay_wire::{Command, Flags, RequestId, ServerHello};
 use futures_io::{AsyncRead, AsyncWrite};
 use std::future::Future;
 use std::rc::Rc;
@@ -346,6 +347,75 @@ fn malformed_oversized_and_truncated_frames_end_that_connection_alone() {
             panic!("an object")
         };
         assert_eq!(info.head.size, 0);
+    });
+}
+
+/// A connection over which hello was said, and what proofs on it are made of.
+async fn greeted(rig: &Rig) -> (FrameSource, Box<dyn AsyncWrite + Unpin>, Nonces) {
+    let Duplex { read, mut write, .. } = rig.env.fabric.connect(&rig.address).await.expect("a connection");
+    send(&mut *write, &hello()).await;
+    let mut source = FrameSource::new(read);
+    source.receive().await.expect("it goes on").expect("a hello");
+    let answer: ServerHello = source.decode().expect("a hello");
+    source.set_limits(forebay_wire::Limits::SESSION);
+    (source, write, Nonces { client: [9; 16], node: answer.nonce })
+}
+
+async fn send(write: &mut (dyn AsyncWrite + Unpin), bytes: &[u8]) {
+    let mut sent = 0;
+    std::future::poll_fn(|context| {
+        while sent < bytes.len() {
+            match std::pin::Pin::new(&mut *write).poll_write(context, &bytes[sent..]) {
+                std::task::Poll::Ready(Ok(count)) => sent += count,
+                // The node has heard enough.
+                std::task::Poll::Ready(Err(_)) => return std::task::Poll::Ready(()),
+                std::task::Poll::Pending => return std::task::Poll::Pending,
+            }
+        }
+        std::task::Poll::Ready(())
+    })
+    .await;
+}
+
+#[test]
+fn of_a_write_that_is_allowed_no_byte_may_be_changed_on_the_way() {
+    with_node(Bounds::default(), |rig| async move {
+        let all = rig.capability(Rights::ALL);
+        let link = rig.link(Credit::new(1 << 20)).await;
+        rig.ask(&link, &all, create(), Vec::new()).await.expect("an object");
+        let body = ObjectRequest::new(rig.target, write(0)).body().expect("it fits");
+        let frame = |nonces: &Nonces| {
+            let payload = vec![Bytes::from(vec![5; 100])];
+            let shown = (&rig.shown(&all), nonces);
+            let frame = Frame::shown(RequestId(1), Command::WRITE_OBJECT, 0, &body, payload, shown);
+            frame.expect("it fits").to_bytes()
+        };
+        let size = async || {
+            let stat = Ask::Stat { id: OBJECT, page: None };
+            match rig.ask(&link, &all, stat, Vec::new()).await.expect("it is there").reply {
+                ObjectReply::Info(info) => info.head.size,
+                other => panic!("{other:?}"),
+            }
+        };
+        let length = frame(&Nonces { client: [9; 16], node: [0; 16] }).len();
+        for at in 0..length {
+            let (mut source, mut to, nonces) = greeted(&rig).await;
+            let mut bytes = frame(&nonces);
+            bytes[at] ^= 1 << (at % 8);
+            send(&mut *to, &bytes).await;
+            // It says why, and ends the connection.
+            let head = source.receive().await.expect("it says why").expect("an error");
+            assert!(head.request == RequestId(0) && head.flags.has(Flags::ERROR), "byte {at}: {head:?}");
+            let why = source.decode::<forebay_model::Error>().expect("an error").kind;
+            assert!(matches!(why, Kind::Damaged | Kind::Version), "byte {at}: {why:?}");
+            assert_eq!(source.receive().await.expect("it ends"), None);
+        }
+        assert_eq!(size().await, 0);
+        let (mut source, mut to, nonces) = greeted(&rig).await;
+        send(&mut *to, &frame(&nonces)).await;
+        let head = source.receive().await.expect("an answer").expect("an answer");
+        assert!(head.request == RequestId(1) && !head.flags.has(Flags::ERROR), "{head:?}");
+        assert_eq!(size().await, 100);
     });
 }
 
