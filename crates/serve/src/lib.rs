@@ -3,6 +3,7 @@
 //! - [`manager`]: a manager on a thread of its own; [`node`]: the targets of a directory on the network.
 //! - [`local`]: how clients and nodes of this process reach the manager.
 //! - [`grpc`]: the same of other processes, with access keys from files ([`key`]); [`reach`]: the files of a cluster.
+//! - [`status`]: how all of that is, over HTTP.
 //! - [`server`]: all of it, of one directory; [`rack`]: of several, a node each.
 
 pub mod grpc;
@@ -13,5 +14,6 @@ pub mod node;
 pub mod rack;
 pub mod reach;
 pub mod server;
+pub mod status;
 
 pub use server::{Server, ServerOptions};

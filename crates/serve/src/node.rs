@@ -22,6 +22,12 @@ pub struct NodeHost {
     heard: Arc<Mutex<Option<Result<Heard>>>>,
 }
 
+/// Tells how a node is. Clones tell of the same one.
+#[derive(Clone)]
+pub struct NodeTeller {
+    orders: Sender<Order>,
+}
+
 /// What a node's loop is told.
 enum Order {
     Tell(Inlet<NodeStatus>),
@@ -119,11 +125,9 @@ impl NodeHost {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How it is.
-    pub fn status(&self) -> Result<NodeStatus> {
-        let (answer, mut outlet) = pipe(0);
-        self.orders.send(Order::Tell(answer)).map_err(|_| gone())?;
-        outlet.receive_blocking().ok_or_else(gone)
+    /// Who tells how it is.
+    pub fn teller(&self) -> NodeTeller {
+        NodeTeller { orders: self.orders.clone() }
     }
 
     /// Ends all connections. The targets are as they are.
@@ -134,6 +138,15 @@ impl NodeHost {
             // A thread that panicked has said so.
             let _ = thread.join();
         }
+    }
+}
+
+impl NodeTeller {
+    /// How it is.
+    pub async fn status(&self) -> Result<NodeStatus> {
+        let (answer, mut outlet) = pipe(0);
+        self.orders.send(Order::Tell(answer)).map_err(|_| gone())?;
+        outlet.receive().await.ok_or_else(gone)
     }
 }
 

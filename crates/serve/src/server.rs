@@ -5,6 +5,7 @@ use crate::key;
 use crate::local::LocalControl;
 use crate::manager::ManagerHost;
 use crate::node::NodeHost;
+use crate::status::{Sources, StatusServer};
 use forebay_client::files::Files;
 use forebay_client::files::blocking::FilesClient;
 use forebay_client::files::left::Mended;
@@ -46,6 +47,8 @@ pub struct ServerOptions {
     pub control: String,
     /// With what the manager shows who it is; without, it listens on this machine alone.
     pub tls: Option<ServerTls>,
+    /// Where it tells over HTTP how it is, if it does.
+    pub status: Option<String>,
     /// What the node takes on.
     pub bounds: Bounds,
     /// Called for each file that a client left half written, when it is whole again, or cannot be made so for now.
@@ -59,6 +62,7 @@ pub struct Server {
     node: NodeHost,
     control: ControlServer<Principal>,
     upkeep: FilesClient,
+    status: Option<StatusServer>,
     key: PathBuf,
 }
 
@@ -87,10 +91,12 @@ impl Server {
         let identity = (NODE, manager.cluster());
         let node = NodeHost::start(owned.host(), &options.data, identity, desk.clone(), by, options.bounds)?;
         let serving = forebay_control::ServerOptions { tls: options.tls.clone(), ..Default::default() };
+        let sources = Sources { node: node.teller(), manager: (desk.clone(), manager.root()) };
+        let status = options.status.as_ref().map(|listen| StatusServer::start(listen, sources)).transpose()?;
         let control = ControlServer::start(&options.control, DeskHandler(desk), serving)?;
         let upkeep = files(&manager)?;
         upkeep.keep_mending(MEND_EVERY, options.mended);
-        Ok(Server { owned, manager, node, control, upkeep, key })
+        Ok(Server { owned, manager, node, control, upkeep, status, key })
     }
 
     /// Where clients reach the node.
@@ -108,14 +114,9 @@ impl Server {
         &self.key
     }
 
-    /// The node.
-    pub fn node(&self) -> &NodeHost {
-        &self.node
-    }
-
-    /// The manager.
-    pub fn manager(&self) -> &ManagerHost {
-        &self.manager
+    /// Where it tells how it is.
+    pub fn status(&self) -> Option<&str> {
+        self.status.as_ref().map(StatusServer::address)
     }
 
     /// The files, as root of this process.
@@ -126,7 +127,7 @@ impl Server {
     /// Takes nothing in any more, makes everything durable, and ends.
     pub fn close(self) -> Result<()> {
         drop(self.control);
-        drop(self.upkeep);
+        drop((self.upkeep, self.status));
         self.node.close();
         let closed = self.manager.close();
         self.owned.close().and(closed)

@@ -25,6 +25,9 @@ pub struct ServeArgs {
     /// Where the node listens, which has the data
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     data: String,
+    /// Where it tells over HTTP how it is: /status, and /metrics for Prometheus
+    #[arg(long, value_name = "ADDRESS")]
+    status: Option<String>,
     /// The size of the target that is made
     #[arg(long, default_value = "10GiB", value_name = "SIZE")]
     size: Bytes,
@@ -44,16 +47,31 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
         say(&format!("forebay: {} is a new cluster with a target of {}", args.dir.display(), args.size));
     }
     let bounds = Bounds { connections: args.connections, memory: args.memory, ..Bounds::default() };
-    let options = ServerOptions { data: args.data.clone(), control: args.listen.clone(), tls: None, bounds, mended };
+    let options = ServerOptions {
+        data: args.data.clone(),
+        control: args.listen.clone(),
+        tls: None,
+        status: args.status.clone(),
+        bounds,
+        mended,
+    };
     let server = Server::start(&args.dir, &options)?;
     let (control, key) = (server.control(), server.key().display().to_string());
     if context.json {
-        context
-            .out
-            .json(&json!({ "cluster": format!("forebay://{control}"), "data": server.address(), "key": key }))?;
+        context.out.json(&json!({
+            "cluster": format!("forebay://{control}"),
+            "data": server.address(),
+            "key": key,
+            "status": server.status(),
+        }))?;
     } else {
         context.out.line(format_args!("{} is served until Ctrl-C. To use it:", args.dir.display()))?;
         context.out.line(format_args!("  export FOREBAY_CLUSTER=forebay://{control} FOREBAY_ACCESS_KEY={key}"))?;
+        if let Some(status) = server.status() {
+            context
+                .out
+                .line(format_args!("How it is: http://{status}/status, and http://{status}/metrics for Prometheus"))?;
+        }
     }
     context.out.flush()?;
     stop.wait(None)?;

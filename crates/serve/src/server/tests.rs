@@ -26,6 +26,7 @@ fn options() -> ServerOptions {
         data: "127.0.0.1:0".into(),
         control: "127.0.0.1:0".into(),
         tls: None,
+        status: None,
         bounds: Bounds::default(),
         mended: |_, _| {},
     }

@@ -1,0 +1,82 @@
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use super::http::{Asked, parse};
+use crate::{Server, ServerOptions};
+use forebay_embedded::{FormatOptions, Measure, format};
+use forebay_model::Bytes;
+use forebay_node::network::Bounds;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+fn ask(address: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.write_all(request.as_bytes()).expect("it hears");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers and ends");
+    answer
+}
+
+#[test]
+fn whoever_asks_is_told_how_the_server_is_and_can_change_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let dir = dir.path().join("cluster");
+    format(&dir, &FormatOptions::file(Bytes::mib(64), Measure::Guess)).expect("a cluster");
+    let server = Server::start(
+        &dir,
+        &ServerOptions {
+            data: "127.0.0.1:0".into(),
+            control: "127.0.0.1:0".into(),
+            tls: None,
+            status: Some("127.0.0.1:0".into()),
+            bounds: Bounds::default(),
+            mended: |_, _| {},
+        },
+    )
+    .expect("it starts");
+    let at = server.status().expect("it tells").to_string();
+    let metrics = ask(&at, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");
+    let (_, text) = metrics.split_once("\r\n\r\n").expect("a body");
+    for line in ["forebay_manager_up 1", "forebay_node_up 1", "forebay_cluster_node_up{node=\"1\"} 1"] {
+        assert!(text.lines().any(|one| one == line), "{line}: {text}");
+    }
+    // As the format of Prometheus has it: each family is explained once, and each value is a number.
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').expect("a name and a value");
+        value.parse::<u64>().expect("a number");
+        let family = name.split('{').next().expect("a name");
+        assert_eq!(text.matches(&format!("# TYPE {family} ")).count(), 1, "{family}");
+    }
+    let status = ask(&at, "GET /status?x=1 HTTP/1.1\r\n\r\n");
+    let (_, body) = status.split_once("\r\n\r\n").expect("a body");
+    let status: serde_json::Value = serde_json::from_str(body).expect("JSON");
+    assert_eq!(status["cluster"]["targets"][0]["state"], "up");
+    assert_eq!(status["node"]["refused"]["forbidden"], 0);
+    for (request, said) in [
+        ("POST /metrics HTTP/1.1\r\n\r\n", "405"),
+        ("GET /root.key HTTP/1.1\r\n\r\n", "404"),
+        ("GET /../root.key HTTP/1.1\r\n\r\n", "404"),
+        ("\x16\x03\x01\r\n\r\n", "400"),
+    ] {
+        let answer = ask(&at, request);
+        assert_eq!(answer.get(9..12), Some(said), "{request}: {answer}");
+    }
+    let key = std::fs::read_to_string(server.key()).expect("the key of root");
+    let secret = key.lines().last().expect("a secret").rsplit(' ').next().expect("a word");
+    assert!(!metrics.contains(secret) && !body.contains(secret));
+    server.close().expect("it ends");
+}
+
+#[test]
+fn a_request_is_taken_as_soon_as_it_is_whole_and_never_without_end() {
+    let whole = b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n";
+    for length in 0..whole.len() {
+        assert_eq!(parse(&whole[..length]), None, "{length} bytes");
+    }
+    assert_eq!(parse(whole), Some(Asked::Page("/status".to_string())));
+    let long = [b"GET /status HTTP/1.1\r\nX: ".to_vec(), vec![b'x'; 9000]].concat();
+    assert_eq!(parse(&long), Some(Asked::TooLong));
+    let many = [b"GET / HTTP/1.1\r\n".to_vec(), b"A: b\r\n".repeat(65)].concat();
+    assert_eq!(parse(&many), Some(Asked::TooLong));
+    assert_eq!(parse(b"\0\0\0\0"), Some(Asked::Malformed));
+}
