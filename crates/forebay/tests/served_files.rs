@@ -7,7 +7,7 @@ mod common;
 
 use common::{Dice, Place, pass, signal};
 use forebay_sim::seeds;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,6 +17,8 @@ struct Served {
     child: Child,
     cluster: String,
     key: String,
+    /// What it said when it was ready.
+    ready: serde_json::Value,
 }
 
 impl Drop for Served {
@@ -28,8 +30,13 @@ impl Drop for Served {
 
 impl Served {
     fn start(place: &Place) -> Served {
+        Served::with(place, &["--size", "512MiB"])
+    }
+
+    fn with(place: &Place, options: &[&str]) -> Served {
         let dir = place.cluster().display().to_string();
-        let mut child = place.start(&["serve", &dir, "--size", "512MiB", "--listen", "127.0.0.1:0", "--json"]);
+        let args = [&["serve", &dir, "--listen", "127.0.0.1:0", "--json"], options].concat();
+        let mut child = place.start(&args);
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let said = serde_json::from_str::<serde_json::Value>(&line).unwrap_or_else(|_| {
@@ -38,7 +45,7 @@ impl Served {
             panic!("nothing is served: {why}")
         });
         let text = |name: &str| said[name].as_str().unwrap().to_string();
-        Served { cluster: text("cluster"), key: text("key"), child }
+        Served { cluster: text("cluster"), key: text("key"), child, ready: said }
     }
 
     fn command(&self, place: &Place, args: &[&str]) -> Command {
@@ -187,4 +194,26 @@ fn what_was_put_is_there_after_the_server_was_killed_at_any_moment() {
         }
         assert!(all.len() > 3, "seed {seed}: only {} files were put", all.len());
     });
+}
+
+#[test]
+fn five_nodes_in_one_process_keep_a_file_with_parity_and_say_how_they_are() {
+    let place = Place::new();
+    let served = Served::with(&place, &["--nodes", "5", "--size", "64MiB", "--status", "127.0.0.1:0"]);
+    let bytes = Dice(2).bytes(3_000_001);
+    std::fs::write(place.path("in"), &bytes).unwrap();
+    served.ok(&place, &["put", "in", "/x"]);
+    assert!(served.ok(&place, &["get", "/x", "-"]) == bytes);
+    let stat: serde_json::Value = serde_json::from_slice(&served.ok(&place, &["stat", "/x", "--json"])).unwrap();
+    assert_eq!(stat["size_bytes"], 3_000_001, "{stat}");
+    assert_eq!(served.ready["data"].as_array().unwrap().len(), 5);
+    let mut stream = std::net::TcpStream::connect(served.ready["status"].as_str().unwrap()).unwrap();
+    stream.write_all(b"GET /status HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status: serde_json::Value = serde_json::from_str(body).unwrap();
+    let up = status["cluster"]["nodes"].as_array().unwrap().iter().filter(|node| node["up"] == true).count();
+    assert_eq!((up, status["nodes"].as_array().unwrap().len()), (5, 5), "{status}");
+    served.stop();
 }

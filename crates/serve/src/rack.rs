@@ -25,18 +25,28 @@ pub struct Rack {
 impl Rack {
     /// Serves what is in `dirs`, a node for each; the manager keeps what it knows in `metadata`.
     pub fn start(dirs: &[PathBuf], metadata: &Path, policy: Policy, bounds: Bounds) -> Result<Rack> {
+        let owned = dirs.iter().map(|dir| own(dir)).collect::<Result<Vec<_>>>()?;
+        Rack::over(owned, "127.0.0.1:0", metadata, policy, bounds)
+    }
+
+    /// The same of directories that this process owns; each node listens at `listen`.
+    pub fn over(owned: Vec<Owned>, listen: &str, metadata: &Path, policy: Policy, bounds: Bounds) -> Result<Rack> {
         let manager = ManagerHost::start(metadata, policy)?;
         let by = manager.root();
         let mut nodes = Vec::new();
-        for (dir, node) in dirs.iter().zip(1u64..) {
-            let owned = own(dir)?;
+        for (owned, node) in owned.into_iter().zip(1u64..) {
             let change = Change::AddNode(AddNode { node, user: by.user });
             manager.desk()?.change_blocking(by.clone(), Call { sequence: node, change })?;
             let identity = (node, manager.cluster());
-            let host = NodeHost::start(owned.host(), "127.0.0.1:0", identity, manager.desk()?, by.clone(), bounds)?;
+            let host = NodeHost::start(owned.host(), listen, identity, manager.desk()?, by.clone(), bounds)?;
             nodes.push((host, owned));
         }
         Ok(Rack { manager, nodes })
+    }
+
+    /// The manager.
+    pub fn manager(&self) -> &ManagerHost {
+        &self.manager
     }
 
     /// The nodes.

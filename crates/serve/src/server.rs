@@ -1,39 +1,33 @@
-//! Everything of one directory: its targets, for the processes of this machine and for the network, and a manager.
+//! Everything of a directory, or of several: their targets, for the processes of this machine and for the network, a node for each
+//! directory, and a manager.
 
 use crate::grpc::DeskHandler;
 use crate::key;
-use crate::local::LocalControl;
-use crate::manager::ManagerHost;
 use crate::node::NodeHost;
+use crate::rack::Rack;
 use crate::status::{Sources, StatusServer};
-use forebay_client::files::Files;
 use forebay_client::files::blocking::FilesClient;
 use forebay_client::files::left::Mended;
-use forebay_client::nodes::{Nodes, PATIENCE};
 use forebay_control::ControlServer;
 use forebay_control::ServerTls;
-use forebay_embedded::{Owned, own};
+use forebay_embedded::own;
 use forebay_env::real::file;
 use forebay_manager::Principal;
 use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Bytes, Error, Result};
 use forebay_node::network::Bounds;
 use forebay_wire::control::access::IssueKey;
-use forebay_wire::control::cluster::AddNode;
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Call, Change, Reply};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::time::Duration;
 
 /// What a client lets come at once: what the port of a gigabit switch takes, and enough for faster ones.
 pub const CREDIT: Bytes = Bytes::kib(192);
 /// The file with root's key, in the directory.
 const ROOT_KEY: &str = "root.key";
-/// The node of a directory that has its manager, too.
-const NODE: u64 = 1;
 
 /// How often it is looked for files that were left half written.
 const MEND_EVERY: Duration = Duration::from_secs(5);
@@ -55,11 +49,9 @@ pub struct ServerOptions {
     pub mended: fn(FileId, Result<Mended>),
 }
 
-/// A directory at work.
+/// Directories at work.
 pub struct Server {
-    owned: Owned,
-    manager: ManagerHost,
-    node: NodeHost,
+    rack: Rack,
     control: ControlServer<Principal>,
     upkeep: FilesClient,
     status: Option<StatusServer>,
@@ -67,41 +59,44 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves what is in `dir`, which is a cluster; its manager is made if there is none.
-    pub fn start(dir: &Path, options: &ServerOptions) -> Result<Server> {
+    /// Serves what is in `dirs`, which are clusters, a node for each; their manager is in `dir`, and made if there is none.
+    pub fn start(dir: &Path, dirs: &[PathBuf], options: &ServerOptions) -> Result<Server> {
         check_here(&options.data)?;
-        let owned = own(dir)?;
-        let targets = owned.host().targets().len() as u32;
+        if dirs.len() > 1 && !options.data.ends_with(":0") {
+            return Err(Error::usage(format!(
+                "{} nodes cannot all listen at {}; let each take any port that is free: 127.0.0.1:0",
+                dirs.len(),
+                options.data
+            )));
+        }
+        let owned = dirs.iter().map(|dir| own(dir)).collect::<Result<Vec<_>>>()?;
+        let targets: usize = owned.iter().map(|owned| owned.host().targets().len()).sum();
         // Parity takes three targets; what cannot be kept is not promised.
         let raid = if targets >= 3 { Raid::Five } else { Raid::Zero };
         let policy = Policy { raid, unit: UNIT, targets: 10 };
-        let manager = ManagerHost::start(&dir.join("manager.redb"), policy)?;
-        let desk = manager.desk()?;
-        let by = manager.root();
-        let add = Change::AddNode(AddNode { node: NODE, user: by.user });
-        desk.change_blocking(by.clone(), Call { sequence: 1, change: add })?;
+        let rack = Rack::over(owned, &options.data, &dir.join("manager.redb"), policy, options.bounds)?;
+        let (desk, by) = (rack.manager().desk()?, rack.manager().root());
         let key = dir.join(ROOT_KEY);
         if !file::exists(&key) {
             let issue = Change::IssueKey(IssueKey { user: by.user, label: format!("for {ROOT_KEY}") });
-            match desk.change_blocking(by.clone(), Call { sequence: 2, change: issue })? {
+            match desk.change_blocking(by.clone(), Call { sequence: 1, change: issue })? {
                 Reply::IssuedKey(issued) => key::write(&key, &issued)?,
                 _ => return Err(Error::damaged("the manager issued something else than a key")),
             }
         }
-        let identity = (NODE, manager.cluster());
-        let node = NodeHost::start(owned.host(), &options.data, identity, desk.clone(), by, options.bounds)?;
         let serving = forebay_control::ServerOptions { tls: options.tls.clone(), ..Default::default() };
-        let sources = Sources { node: node.teller(), manager: (desk.clone(), manager.root()) };
+        let nodes = rack.nodes().map(NodeHost::teller).collect();
+        let sources = Sources { nodes, manager: (desk.clone(), by) };
         let status = options.status.as_ref().map(|listen| StatusServer::start(listen, sources)).transpose()?;
         let control = ControlServer::start(&options.control, DeskHandler(desk), serving)?;
-        let upkeep = files(&manager)?;
+        let upkeep = rack.files(CREDIT)?;
         upkeep.keep_mending(MEND_EVERY, options.mended);
-        Ok(Server { owned, manager, node, control, upkeep, status, key })
+        Ok(Server { rack, control, upkeep, status, key })
     }
 
-    /// Where clients reach the node.
-    pub fn address(&self) -> &str {
-        self.node.address()
+    /// Where clients reach the nodes.
+    pub fn addresses(&self) -> Vec<&str> {
+        self.rack.nodes().map(NodeHost::address).collect()
     }
 
     /// Where the manager listens.
@@ -121,26 +116,14 @@ impl Server {
 
     /// The files, as root of this process.
     pub fn files(&self) -> Result<FilesClient> {
-        files(&self.manager)
+        self.rack.files(CREDIT)
     }
 
     /// Takes nothing in any more, makes everything durable, and ends.
     pub fn close(self) -> Result<()> {
-        drop(self.control);
-        drop((self.upkeep, self.status));
-        self.node.close();
-        let closed = self.manager.close();
-        self.owned.close().and(closed)
+        drop((self.control, self.upkeep, self.status));
+        self.rack.close()
     }
-}
-
-/// The files, for one more client of root.
-fn files(manager: &ManagerHost) -> Result<FilesClient> {
-    let (desk, by) = (manager.desk()?, manager.root());
-    FilesClient::start(move |env| async move {
-        let nodes = Nodes::new(env, CREDIT.0 as usize, PATIENCE);
-        Ok(Files::new(nodes, Rc::new(LocalControl::new(desk, by))))
-    })
 }
 
 /// Bytes of files go over the network as they are: only within this machine.

@@ -14,6 +14,7 @@ use forebay_env::real::{self, process, thread};
 use forebay_manager::Principal;
 use forebay_manager::desk::Desk;
 use forebay_model::{Error, Result};
+use forebay_node::network::Refusals;
 use forebay_wire::control::cluster::{Map, TargetState};
 use forebay_wire::control::{Question, Reply};
 use serde_json::{Value, json};
@@ -31,15 +32,15 @@ pub struct StatusServer {
 /// Whom it asks.
 #[derive(Clone)]
 pub struct Sources {
-    /// The node.
-    pub node: NodeTeller,
+    /// The nodes of this process, by their numbers from 1 on.
+    pub nodes: Vec<NodeTeller>,
     /// The manager, and as whom it is asked.
     pub manager: (Desk, Principal),
 }
 
 /// What they answered.
 struct Found {
-    node: Result<NodeStatus>,
+    nodes: Vec<Result<NodeStatus>>,
     map: Result<Map>,
 }
 
@@ -121,7 +122,11 @@ async fn find(sources: &Sources) -> Found {
         Ok(other) => Err(Error::damaged(format!("the manager answered what it was not asked: {other:?}"))),
         Err(error) => Err(error),
     };
-    Found { node: sources.node.status().await, map }
+    let mut nodes = Vec::new();
+    for node in &sources.nodes {
+        nodes.push(node.status().await);
+    }
+    Found { nodes, map }
 }
 
 fn metrics(found: &Found) -> String {
@@ -135,17 +140,23 @@ fn metrics(found: &Found) -> String {
     };
     let one = |value: u64| vec![(String::new(), value)];
     family("forebay_manager_up", "gauge", "Whether the manager answers.", one(u64::from(found.map.is_ok())));
-    family("forebay_node_up", "gauge", "Whether the node answers.", one(u64::from(found.node.is_ok())));
-    if let Ok(node) = &found.node {
-        family("forebay_node_connections", "gauge", "Connections that are open.", one(node.connections as u64));
-        let help = "Memory of requests and answers under way.";
-        family("forebay_node_memory_bytes", "gauge", help, one(node.memory.0));
-        let refusals =
-            [("forbidden", node.refusals.forbidden), ("stale", node.refusals.stale), ("behind", node.refusals.behind)];
-        let refusals = refusals.map(|(why, count)| (format!("{{why=\"{why}\"}}"), count));
-        let help = "Commands that were refused, which did nothing.";
-        family("forebay_node_refused_commands_total", "counter", help, refusals.into());
-    }
+    let numbered = || (1..).zip(&found.nodes);
+    let up = numbered().map(|(n, node)| (format!("{{node=\"{n}\"}}"), u64::from(node.is_ok()))).collect();
+    family("forebay_node_up", "gauge", "Whether a node of this process answers.", up);
+    let known: Vec<(u64, &NodeStatus)> = numbered().filter_map(|(n, node)| Some((n, node.as_ref().ok()?))).collect();
+    let of = |value: fn(&NodeStatus) -> u64| {
+        known.iter().map(|(n, node)| (format!("{{node=\"{n}\"}}"), value(node))).collect::<Vec<_>>()
+    };
+    family("forebay_node_connections", "gauge", "Connections that are open.", of(|node| node.connections as u64));
+    let help = "Memory of requests and answers under way.";
+    family("forebay_node_memory_bytes", "gauge", help, of(|node| node.memory.0));
+    let refusals = known.iter().flat_map(|(n, node)| {
+        let Refusals { forbidden, stale, behind } = node.refusals;
+        let all = [("forbidden", forbidden), ("stale", stale), ("behind", behind)];
+        all.map(|(why, count)| (format!("{{node=\"{n}\",why=\"{why}\"}}"), count))
+    });
+    let help = "Commands that were refused, which did nothing.";
+    family("forebay_node_refused_commands_total", "counter", help, refusals.collect());
     if let Ok(map) = &found.map {
         family("forebay_cluster_epoch", "gauge", "The version of the cluster's map.", one(map.epoch));
         let up = map.nodes.iter().map(|node| (format!("{{node=\"{}\"}}", node.node), u64::from(node.up))).collect();
@@ -163,7 +174,7 @@ fn metrics(found: &Found) -> String {
 
 fn status(found: &Found) -> Value {
     let said = |error: &Error| json!({ "error": error.message });
-    let node = match &found.node {
+    let node = |node: &Result<NodeStatus>| match node {
         Ok(node) => json!({
             "connections": node.connections,
             "memory_bytes": node.memory.0,
@@ -192,7 +203,7 @@ fn status(found: &Found) -> Value {
         }),
         Err(error) => said(error),
     };
-    json!({ "node": node, "cluster": cluster })
+    json!({ "nodes": found.nodes.iter().map(node).collect::<Vec<_>>(), "cluster": cluster })
 }
 
 fn state(state: TargetState) -> &'static str {

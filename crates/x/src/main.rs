@@ -26,6 +26,7 @@ const USAGE: &str = "usage: cargo x VERB
                                           beside everything else, instead of crashes and damage
   bench ...                               forebay bench, optimised
   bench page-stores ...                   a heap beside redb, fjall and RocksDB, in benches/page_stores
+  dev                                     serve a cluster of a manager and five nodes on this machine, kept in target/dev
   dev [--keep] ...                        forebay with a fresh cluster in a temporary directory; --keep leaves it there";
 
 fn main() -> ExitCode {

@@ -115,6 +115,14 @@ fn rocksdb_directory() -> Option<PathBuf> {
 
 /// Runs the program with an empty directory as its cluster.
 pub fn dev(root: &Path, arguments: &[String]) -> Result<ExitCode, String> {
+    if arguments.is_empty() {
+        // It stays, for the next time.
+        let cluster = root.join("target/dev");
+        let place = cluster.to_string_lossy();
+        let run = ["run", "--release", "--package", "forebay", "--", "serve", &place];
+        let how = ["--nodes", "5", "--size", "1GiB", "--status", "127.0.0.1:0"];
+        return pass_on(root, &[&run[..], &how[..]].concat(), &[], &[]);
+    }
     let (keep, arguments) = match arguments.split_first() {
         Some((first, rest)) if first == "--keep" => (true, rest),
         _ => (false, arguments),

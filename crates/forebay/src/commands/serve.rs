@@ -28,7 +28,10 @@ pub struct ServeArgs {
     /// Where it tells over HTTP how it is: /status, and /metrics for Prometheus
     #[arg(long, value_name = "ADDRESS")]
     status: Option<String>,
-    /// The size of the target that is made
+    /// Nodes, each with a target of its own: of more than one, in DIR/node-1 and so on
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    nodes: u16,
+    /// The size of each target that is made
     #[arg(long, default_value = "10GiB", value_name = "SIZE")]
     size: Bytes,
     /// Memory for what is written, and as much for what is read, of all connections together
@@ -42,9 +45,15 @@ pub struct ServeArgs {
 /// Serves it.
 pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
     let stop = Stop::on_signals()?;
-    if !file::exists(args.dir.join("cluster.toml")) {
-        format(&args.dir, &FormatOptions::file(args.size, Measure::Guess))?;
-        say(&format!("forebay: {} is a new cluster with a target of {}", args.dir.display(), args.size));
+    let dirs: Vec<PathBuf> = match args.nodes {
+        1 => vec![args.dir.clone()],
+        nodes => (1..=nodes).map(|n| args.dir.join(format!("node-{n}"))).collect(),
+    };
+    for dir in &dirs {
+        if !file::exists(dir.join("cluster.toml")) {
+            format(dir, &FormatOptions::file(args.size, Measure::Guess))?;
+            say(&format!("forebay: {} is a new cluster with a target of {}", dir.display(), args.size));
+        }
     }
     let bounds = Bounds { connections: args.connections, memory: args.memory, ..Bounds::default() };
     let options = ServerOptions {
@@ -55,12 +64,12 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
         bounds,
         mended,
     };
-    let server = Server::start(&args.dir, &options)?;
+    let server = Server::start(&args.dir, &dirs, &options)?;
     let (control, key) = (server.control(), server.key().display().to_string());
     if context.json {
         context.out.json(&json!({
             "cluster": format!("forebay://{control}"),
-            "data": server.address(),
+            "data": server.addresses(),
             "key": key,
             "status": server.status(),
         }))?;

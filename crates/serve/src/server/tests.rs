@@ -42,7 +42,7 @@ fn a_file_over_five_targets_is_there_after_everything_was_ended_and_started_agai
     let dir = dir.path().join("cluster");
     let bytes = pattern(3_333_333, 1);
     {
-        let server = Server::start(&dir, &options()).expect("it starts");
+        let server = Server::start(&dir, std::slice::from_ref(&dir), &options()).expect("it starts");
         let files = server.files().expect("a way to it");
         files.make_directory("/data", 0o755).expect("a directory");
         let file = files.create("/data/x", 0o644, None, Options::default()).expect("a file");
@@ -51,7 +51,7 @@ fn a_file_over_five_targets_is_there_after_everything_was_ended_and_started_agai
         drop(files);
         server.close().expect("it ends");
     }
-    let server = Server::start(&dir, &options()).expect("it starts");
+    let server = Server::start(&dir, std::slice::from_ref(&dir), &options()).expect("it starts");
     let files = server.files().expect("a way to it");
     let entry = files.stat("/data/x").expect("it is there");
     assert_eq!(entry.attributes.size, Bytes(bytes.len() as u64));
@@ -87,7 +87,7 @@ fn a_file_over_five_targets_is_there_after_everything_was_ended_and_started_agai
 fn with_its_key_a_cluster_is_reached_as_from_another_process_and_without_it_is_not() {
     let dir = cluster(1);
     let dir = dir.path().join("cluster");
-    let server = Server::start(&dir, &options()).expect("it starts");
+    let server = Server::start(&dir, std::slice::from_ref(&dir), &options()).expect("it starts");
     let key = crate::key::read(server.key()).expect("a key");
     let id = key.key;
     let reach = |key| Reach { manager: server.control(), key, tls: None, patience: std::time::Duration::from_secs(20) };
@@ -107,7 +107,13 @@ fn with_its_key_a_cluster_is_reached_as_from_another_process_and_without_it_is_n
     assert_eq!(reach(forged).files().err().expect("it is another secret").kind, Kind::Forbidden);
     // Whoever is connected with a key that is revoked is let do nothing any more.
     let call = Call { sequence: 1, change: Change::RevokeKey(RevokeKey { key: id }) };
-    server.manager.desk().expect("it is there").change_blocking(server.manager.root(), call).expect("it is revoked");
+    server
+        .rack
+        .manager()
+        .desk()
+        .expect("it is there")
+        .change_blocking(server.rack.manager().root(), call)
+        .expect("it is revoked");
     assert_eq!(files.stat("/x").expect_err("it was revoked").kind, Kind::Forbidden);
     drop(files);
     server.close().expect("it ends");

@@ -23,6 +23,7 @@ fn whoever_asks_is_told_how_the_server_is_and_can_change_nothing() {
     format(&dir, &FormatOptions::file(Bytes::mib(64), Measure::Guess)).expect("a cluster");
     let server = Server::start(
         &dir,
+        std::slice::from_ref(&dir),
         &ServerOptions {
             data: "127.0.0.1:0".into(),
             control: "127.0.0.1:0".into(),
@@ -37,7 +38,7 @@ fn whoever_asks_is_told_how_the_server_is_and_can_change_nothing() {
     let metrics = ask(&at, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");
     let (_, text) = metrics.split_once("\r\n\r\n").expect("a body");
-    for line in ["forebay_manager_up 1", "forebay_node_up 1", "forebay_cluster_node_up{node=\"1\"} 1"] {
+    for line in ["forebay_manager_up 1", "forebay_node_up{node=\"1\"} 1", "forebay_cluster_node_up{node=\"1\"} 1"] {
         assert!(text.lines().any(|one| one == line), "{line}: {text}");
     }
     // As the format of Prometheus has it: each family is explained once, and each value is a number.
@@ -51,7 +52,7 @@ fn whoever_asks_is_told_how_the_server_is_and_can_change_nothing() {
     let (_, body) = status.split_once("\r\n\r\n").expect("a body");
     let status: serde_json::Value = serde_json::from_str(body).expect("JSON");
     assert_eq!(status["cluster"]["targets"][0]["state"], "up");
-    assert_eq!(status["node"]["refused"]["forbidden"], 0);
+    assert_eq!(status["nodes"][0]["refused"]["forbidden"], 0);
     for (request, said) in [
         ("POST /metrics HTTP/1.1\r\n\r\n", "405"),
         ("GET /root.key HTTP/1.1\r\n\r\n", "404"),
