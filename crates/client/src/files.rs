@@ -15,10 +15,12 @@ use forebay_model::layout::Striping;
 use forebay_model::{Bytes, Error, Result};
 use forebay_wire::control::files::{Close, Grant, OpenToRead, OpenToWrite};
 use forebay_wire::control::names::{
-    CreateFile, Entry, List, Listed, MakeDirectory, Place, RemoveDirectory, RemoveFile, Rename, Stat,
+    CreateFile, Entry, FileId, List, Listed, MakeDirectory, Place, RemoveDirectory, RemoveFile, Rename, Stat,
 };
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Question, Reply};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// How many entries of a directory are asked for at once.
@@ -29,6 +31,20 @@ const PAGE: u32 = 1000;
 pub struct Files {
     nodes: Nodes,
     control: Rc<dyn Control>,
+    writing: Rc<RefCell<BTreeMap<FileId, Writing>>>,
+}
+
+/// How a file is open to write here, where one client counts as one writer however often that is.
+#[derive(Clone, Copy)]
+struct Writing {
+    times: usize,
+    alone: bool,
+}
+
+/// One of these times.
+struct Written {
+    writing: Rc<RefCell<BTreeMap<FileId, Writing>>>,
+    file: FileId,
 }
 
 /// An open file.
@@ -37,13 +53,14 @@ pub struct File {
     control: Rc<dyn Control>,
     entry: Entry,
     striping: Striping,
-    write: bool,
+    /// If it is open to write.
+    written: Option<Written>,
 }
 
 impl Files {
     /// Reached by these ways.
     pub fn new(nodes: Nodes, control: Rc<dyn Control>) -> Files {
-        Files { nodes, control }
+        Files { nodes, control, writing: Rc::default() }
     }
 
     /// Makes a file, which must not exist, and opens it to write: as its volume says, or by this policy.
@@ -76,12 +93,31 @@ impl Files {
 
     async fn file(&self, grant: Grant, options: Options) -> Result<File> {
         let (entry, write, striping) = (grant.entry.clone(), grant.write, grant.striping);
+        let written = match write {
+            true => Some(self.write(entry.file, options.alone).await?),
+            false => None,
+        };
         let components =
             RemoteComponents::open(self.nodes.clone(), self.control.clone(), grant, options.alone && write).await?;
         let env = self.nodes.env();
         let engine =
             FileEngine::open(Rc::new(components), striping, options, env.spawner.clone(), env.clock.clone()).await?;
-        Ok(File { engine, control: self.control.clone(), entry, striping, write })
+        Ok(File { engine, control: self.control.clone(), entry, striping, written })
+    }
+
+    /// One more that writes a file, which the manager has let in.
+    async fn write(&self, file: FileId, alone: bool) -> Result<Written> {
+        let there = self.writing.borrow().get(&file).copied();
+        if let Some(Writing { alone: is_alone, .. }) = there.filter(|there| there.alone || alone) {
+            // The manager took the last word of this client for how it has the file open.
+            let open = OpenToWrite { place: Place::of(file), alone: is_alone };
+            self.control.change(Change::OpenToWrite(open)).await?;
+            return Err(Error::busy(format!(
+                "this process has {file} open to write already, and one of both wants to be alone with it; close that first"
+            )));
+        }
+        self.writing.borrow_mut().entry(file).or_insert(Writing { times: 0, alone }).times += 1;
+        Ok(Written { writing: self.writing.clone(), file })
     }
 
     /// What is known of a file or directory.
@@ -161,7 +197,7 @@ impl File {
 
     /// Writes it; durable after a flush at the latest.
     pub async fn write_at(&self, offset: Bytes, bytes: Slice) -> Result<()> {
-        if !self.write {
+        if self.written.is_none() {
             return Err(Error::usage(format!("{} is open to read; open it to write", self.entry.file)));
         }
         self.engine.write_at(offset, bytes).await
@@ -180,17 +216,37 @@ impl File {
     /// Everything is durable, and the manager knows how long the file is. If that fails, the file stays on the manager's list
     /// of those that are written, until this client is gone: then it is scrubbed.
     pub async fn close(self) -> Result<()> {
-        let File { engine, control, entry, write, .. } = self;
-        if !write {
-            return engine.close().await;
-        }
+        let File { engine, control, entry, written, .. } = self;
+        let Some(written) = written else { return engine.close().await };
         engine.flush().await?;
         let size = engine.size().await?;
         engine.close().await?;
+        if !written.is_last() {
+            return Ok(());
+        }
         let close = Close { file: entry.file, size: Some(size), modified: None };
         match control.change(Change::Close(close)).await? {
             Reply::Entry(_) => Ok(()),
             other => Err(strange(&other)),
+        }
+    }
+}
+
+impl Written {
+    /// Whether nobody else of this client writes the file.
+    fn is_last(&self) -> bool {
+        self.writing.borrow().get(&self.file).is_none_or(|writing| writing.times <= 1)
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        let mut all = self.writing.borrow_mut();
+        if let Some(writing) = all.get_mut(&self.file) {
+            writing.times -= 1;
+            if writing.times == 0 {
+                all.remove(&self.file);
+            }
         }
     }
 }

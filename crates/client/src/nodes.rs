@@ -12,6 +12,7 @@ use forebay_env::race::{First, race};
 use forebay_env::{Clock, NetworkEnv};
 use forebay_model::{Error, Kind, Moment, Result};
 use forebay_wire::credit::Credit;
+use forebay_wire::frame::HEADER;
 use forebay_wire::link::{Answer, Asked, Link};
 use forebay_wire::sink::Shown;
 use forebay_wire::{Command, RequestId};
@@ -156,7 +157,7 @@ impl Nodes {
         };
         self.shared.before.borrow_mut().insert(address.to_string(), link.hello().nonce);
         env.spawner.detach(async move { drop(running.await) });
-        env.spawner.detach(listen(link.clone(), env.clock.clone(), self.shared.patience / 2));
+        env.spawner.detach(listen(link.clone(), env.clock.clone(), self.shared.patience));
         Ok(link)
     }
 
@@ -205,18 +206,22 @@ impl Nodes {
 
 /// Asks a node whether it is there when it is silent for a while, and ends the connection to one that is silent then.
 async fn listen(link: Link, clock: Rc<dyn Clock>, pause: Duration) {
-    let (mut heard, mut is_asked) = (link.heard(), false);
+    let (mut before, mut waited, mut is_asked) = (link.moved(), false, false);
     while link.ended().is_none() {
         clock.sleep(pause).await;
-        let is_silent = link.is_waiting() && link.heard() == heard;
-        heard = link.heard();
+        let (came, gone) = link.moved();
+        // The question itself is no sign of life.
+        let asked = if is_asked { HEADER as u64 } else { 0 };
+        let is_still = came == before.0 && gone <= before.1 + asked;
+        // What was asked just now had no time yet.
+        let is_silent = link.is_waiting() && waited && is_still;
         if is_silent && is_asked {
             return link
                 .abandon(&Error::disconnected("the node takes requests and answers none: it hangs, or is cut off"));
         }
-        is_asked = is_silent;
+        (before, waited, is_asked) = ((came, gone), link.is_waiting(), is_silent);
         if is_silent {
-            // Whatever is heard counts, the answer is as good as others.
+            // Whatever comes counts, the answer is as good as others.
             drop(link.ping());
         }
     }

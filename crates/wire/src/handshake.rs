@@ -120,7 +120,7 @@ pub async fn welcome(
     sink: &FrameSink,
     hello: &ServerHello,
     cluster: Option<&str>,
-    replaced: impl AsyncFnOnce([u8; 16]),
+    replaced: impl AsyncFnOnce([u8; 16]) -> Result<()>,
 ) -> Result<Option<ClientHello>> {
     let Some(head) = source.receive().await? else { return Ok(None) };
     let client = begins(&head)
@@ -129,7 +129,7 @@ pub async fn welcome(
     match client {
         Ok(client) => {
             if let Some(before) = client.replaces {
-                replaced(before).await;
+                replaced(before).await?;
             }
             sink.push(Frame::of(head.request, Command::HELLO, Flags::RESPONSE.and(Flags::END), hello)?);
             source.set_limits(Limits::SESSION);

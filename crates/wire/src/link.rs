@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     nonces: Nonces,
     hello: ServerHello,
     next: Cell<u64>,
-    heard: Cell<u64>,
+    came: Rc<Cell<u64>>,
     waiting: RefCell<BTreeMap<RequestId, Waiting>>,
     ended: RefCell<Option<Error>>,
 }
@@ -114,7 +114,7 @@ impl Link {
             nonces,
             hello,
             next: Cell::new(1),
-            heard: Cell::new(0),
+            came: source.came(),
             waiting: RefCell::default(),
             ended: RefCell::default(),
         });
@@ -164,9 +164,9 @@ impl Link {
         Ok(Coming { shared: shared.clone(), request })
     }
 
-    /// Frames that have come since it began.
-    pub fn heard(&self) -> u64 {
-        self.shared.heard.get()
+    /// Bytes that have come and gone since it began.
+    pub fn moved(&self) -> (u64, u64) {
+        (self.shared.came.get(), self.shared.sink.progress())
     }
 
     /// Whether something was asked and not answered.
@@ -204,7 +204,7 @@ impl Shared {
             nonces,
             hello,
             next: Cell::new(1),
-            heard: Cell::new(0),
+            came: Rc::default(),
             waiting: RefCell::default(),
             ended: RefCell::default(),
         };
@@ -231,7 +231,6 @@ impl Shared {
 
     async fn receive_one(self: &Rc<Self>, source: &mut FrameSource) -> Result<()> {
         let head = source.receive().await?.ok_or_else(hung_up)?;
-        self.heard.set(self.heard.get() + 1);
         if !head.flags.has(Flags::RESPONSE) {
             return Err(Error::damaged("a node sent a request: it is broken"));
         }

@@ -141,7 +141,10 @@ impl Shared {
                 Some(granted) => {
                     let missing = || Error::stale("the manager does not renew the file; open it again");
                     let grant = granted.grant.ok_or_else(|| granted.error.unwrap_or_else(missing))?;
-                    *self.grant.borrow_mut() = grant;
+                    // Another answer may have overtaken this one.
+                    if grant.entry.attributes.version >= self.version() {
+                        *self.grant.borrow_mut() = grant;
+                    }
                     Ok(())
                 }
                 None => Err(Error::damaged("the manager renewed nothing of what was asked")),
@@ -219,20 +222,23 @@ impl Shared {
             let (target, object, shown) = self.way(component)?;
             let version = self.version();
             let request = made(target, object)?;
-            if changes {
-                self.locks.confirm(version).await?;
-            }
-            let asked = match self.address(target) {
+            let sure = match changes {
+                true => self.confirm(version).await,
+                false => Ok(()),
+            };
+            self.locks.are_kept()?;
+            let asked = match sure.and_then(|()| self.address(target)) {
                 Ok(address) => self.nodes.ask(&address, &request, Some(&shown)).await,
                 Err(error) => Err(error),
             };
             match asked {
                 // Others may raise it again and again meanwhile.
                 Err(error) if error.kind == Kind::Stale && (!is_renewed || self.version() != version) => {
-                    is_renewed = true;
                     if self.version() == version {
                         self.renew().await?;
                     }
+                    // Only what brought nothing new is not tried again.
+                    is_renewed = self.version() == version;
                 }
                 // It has to hear of an epoch first, or has no room.
                 Err(error) if error.kind == Kind::Busy && self.nodes.env().clock.now() < end => {

@@ -2,8 +2,8 @@
 //! and copies are compared with the bytes.
 //!
 //! In this order, so that whoever is interrupted begins again: the file is opened by one who is alone with it; it is fenced,
-//! so that nobody who counts as gone writes it any more; it is recovered and scrubbed; it is closed with the size that was found;
-//! it is struck off the manager's list.
+//! so that nobody who counts as gone writes it any more; it is recovered and scrubbed; it is struck off the manager's list; it is
+//! closed with the size that was found. Until then nobody else opens it alone, who would not see what was begun.
 
 use super::{Files, strange};
 use crate::file::options::Options;
@@ -48,8 +48,10 @@ impl Files {
             for file in &found.files {
                 match self.mend(*file).await {
                     // Somebody writes it, and will close it; or it was removed meanwhile.
-                    Err(error) if matches!(error.kind, Kind::Busy | Kind::Missing) => {}
-                    mended => told(*file, mended),
+                    Ok(None) => {}
+                    Err(error) if error.kind == Kind::Missing => {}
+                    Ok(Some(mended)) => told(*file, Ok(mended)),
+                    Err(error) => told(*file, Err(error)),
                 }
             }
             match found.files.last() {
@@ -59,31 +61,31 @@ impl Files {
         }
     }
 
-    /// Mends one file, which nobody may have open to write.
-    pub async fn mend(&self, file: FileId) -> Result<Mended> {
-        let version = self.alone_with(file).await?.entry.attributes.version;
-        let mended = self.mend_alone(file, version + 1).await;
-        let size = mended.as_ref().ok().map(|mended| mended.size);
+    /// Mends one file, unless somebody has it open to write.
+    pub async fn mend(&self, file: FileId) -> Result<Option<Mended>> {
+        // What is to be mended opens alone for those only who have it open already.
+        let version = self.open_left(file, false).await?.entry.attributes.version;
+        let mended = match self.open_left(file, true).await {
+            Ok(_) => self.mend_alone(file, version + 1).await.map(Some),
+            Err(error) if error.kind == Kind::Busy => Ok(None),
+            Err(error) => Err(error),
+        };
+        let size = mended.as_ref().ok().and_then(|mended| Some(mended.as_ref()?.size));
         let closed = self.control.change(Change::Close(Close { file, size, modified: None })).await;
         let mended = mended?;
-        closed?;
-        match self.control.change(Change::Scrubbed(Scrubbed { file })).await {
-            // It was not on the list.
-            Err(error) if error.kind != Kind::Missing => Err(error),
-            _ => Ok(mended),
-        }
+        closed.map(|_| mended)
     }
 
     async fn mend_alone(&self, file: FileId, version: u64) -> Result<Mended> {
         self.control.change(Change::Fence(Fence { file, version })).await?;
-        let grant = self.alone_with(file).await?;
+        let grant = self.open_left(file, true).await?;
         let striping = grant.striping;
         let components = RemoteComponents::open(self.nodes.clone(), self.control.clone(), grant.clone(), true).await?;
         let env = self.nodes.env();
         let found = recover(Rc::new(components), striping, env.clock.clone(), env.spawner.clone()).await?;
         let mut mended = Mended { ended: found.ended, size: found.size, ..Mended::default() };
         if striping.raid() == Raid::Zero {
-            return Ok(mended);
+            return self.scrubbed(file).await.map(|()| mended);
         }
         let opened = self.file(grant, Options::default()).await?;
         let (mut from, mut more) = (0, true);
@@ -94,11 +96,20 @@ impl Files {
             (from, more) = (from + STEP, is_more);
         }
         opened.engine.close().await?;
-        Ok(mended)
+        self.scrubbed(file).await.map(|()| mended)
     }
 
-    async fn alone_with(&self, file: FileId) -> Result<Grant> {
-        let open = OpenToWrite { place: Place::of(file), alone: true };
+    /// Takes a file off the list, while nobody else can put it there again.
+    async fn scrubbed(&self, file: FileId) -> Result<()> {
+        match self.control.change(Change::Scrubbed(Scrubbed { file })).await {
+            // It was not on the list.
+            Err(error) if error.kind != Kind::Missing => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    async fn open_left(&self, file: FileId, alone: bool) -> Result<Grant> {
+        let open = OpenToWrite { place: Place::of(file), alone };
         match self.control.change(Change::OpenToWrite(open)).await? {
             Reply::Grant(grant) => Ok(grant),
             other => Err(strange(&other)),

@@ -7,7 +7,7 @@ use forebay_model::{Kind, ObjectId, Result, TargetId};
 use forebay_wire::capability::{Keyring, Nonces, Rights, Said, Secret, TargetKey, Wanted};
 use forebay_wire::control::cluster::{Order, Reported, RollKeys, SetTarget, TargetState};
 use forebay_wire::control::files::{
-    After, ClientGone, Close, Fence, Grant, OpenToRead, OpenToWrite, Renew, Renewed, Revoke,
+    After, ClientGone, Close, Fence, Grant, OpenToRead, OpenToWrite, Renew, Renewed, Revoke, Scrubbed,
 };
 use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile, SetAttributes};
 use forebay_wire::control::volumes::Policy;
@@ -243,6 +243,13 @@ fn who_wants_to_be_alone_with_a_file_has_it_alone_until_it_closes_it_or_is_gone(
     stage.change(&user(6), close()).unwrap();
     stage.change(&user(5), open(true)).unwrap();
     stage.root(Change::ClientGone(ClientGone { client: user(5).client })).unwrap();
+    // What was begun is ended by those alone who look for it, and they come beside others first.
+    assert_eq!(stage.change(&user(6), open(true)).unwrap_err().kind, Kind::Busy);
+    stage.change(&user(6), open(false)).unwrap();
+    stage.change(&user(6), open(true)).unwrap();
+    stage.change(&user(6), close()).unwrap();
+    assert_eq!(stage.change(&user(6), open(true)).unwrap_err().kind, Kind::Busy);
+    stage.root(Change::Scrubbed(Scrubbed { file })).unwrap();
     stage.change(&user(6), open(true)).unwrap();
 }
 

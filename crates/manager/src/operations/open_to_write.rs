@@ -6,7 +6,7 @@ use crate::keys;
 use crate::place::{self, Found};
 use crate::principal::Wanted;
 use crate::quota;
-use crate::records::{Answer, Writer, Writers};
+use crate::records::{Answer, ToScrub, Writer, Writers};
 use forebay_model::{Error, Result};
 use forebay_wire::control::files::{MOST_WRITERS, OpenToWrite};
 
@@ -40,6 +40,13 @@ impl Operation<'_> {
             )));
         }
         let there = writers.iter().position(|writer| writer.is(self.by));
+        // Whoever is alone takes no locks, and so does not see what was begun and would be done again later. Who mends it opens
+        // it beside others first, who see that.
+        if alone && there.is_none() && self.draft.read::<ToScrub>(&keys::to_scrub(file))?.is_some() {
+            return Err(Error::busy(format!(
+                "{file} was left half written and is mended first; ask again in some seconds, or open it beside others"
+            )));
+        }
         if there.is_none() && writers.len() >= MOST_WRITERS {
             return Err(Error::busy(format!(
                 "{} clients write {file}, and that is the most; wait until one closes it",

@@ -133,9 +133,16 @@ impl Node {
     async fn obey(&self, identity: &Identity, told: ToTarget, done: &mut Done) -> Result<()> {
         let door = self.door(told.target)?;
         for order in told.orders {
-            let carried_out = match order.remove {
-                false => door.handle.fence(order.object, order.version).await,
-                true => door.handle.remove(order.object).await,
+            let carrying_out = async {
+                match order.remove {
+                    false => door.handle.fence(order.object, order.version).await,
+                    true => door.handle.remove(order.object).await,
+                }
+            };
+            // A device that hangs does not keep the others of this node from the manager.
+            let carried_out = match race(carrying_out, self.env.clock.sleep(self.bounds.patience)).await {
+                First::Left(done) => done,
+                First::Right(()) => Err(Error::busy("the target did not carry out an order in time")),
             };
             match carried_out {
                 Ok(()) => done.carried_out.entry(told.target).or_default().push(order),

@@ -115,7 +115,13 @@ impl Session {
         let hello = ServerHello { version: PROTOCOL_VERSION, target, process: self.node.process, nonce: self.nonce };
         let replaced = async |nonce| {
             let _waits = self.patience.rest();
-            self.node.sessions.end(nonce).await;
+            let limit = self.node.env.clock.sleep(self.node.bounds.patience);
+            match race(self.node.sessions.end(nonce), limit).await {
+                First::Left(()) => Ok(()),
+                First::Right(()) => Err(Error::busy(
+                    "what was asked over the connection before is not done yet: a device hangs; connect again later",
+                )),
+            }
         };
         let welcome = handshake::welcome(&mut self.source, sink, &hello, None, replaced);
         let Some(client) = welcome.await? else { return Ok(()) };
@@ -138,7 +144,7 @@ impl Session {
             self.last = head.request.0;
             let is_too_many = self.answers.pending() >= MOST_PENDING;
             self.answers.open(head.request, head.command, head.credit);
-            let taken = match is_too_many {
+            let taken = match is_too_many && head.command != Command::UNLOCK {
                 true => Err(Error::busy(format!("{MOST_PENDING} requests of this connection have no answer yet"))),
                 false => self.take(&head, &nonces).await?,
             };

@@ -213,3 +213,32 @@ fn what_a_client_left_half_written_is_mended_when_it_is_gone() {
     }
     assert!(ended > 0, "no update was under way");
 }
+
+#[test]
+fn a_process_has_a_file_open_to_write_as_often_as_it_likes_but_alone_only_once() {
+    let world = Rc::new(World::new(9));
+    let cluster = Cluster::new(world.clone(), spec(4));
+    let (_writing, files) = cluster.client("writer");
+    let (_other, others) = cluster.client("other");
+    world.run(async move {
+        let (alone, shared) = (Options::default(), Options { alone: false, ..Options::default() });
+        let first = files.create("/x", 0o644, None, alone).await.expect("a file");
+        for options in [alone, shared] {
+            let refused = files.open_to_write("/x", options).await.map(drop).expect_err("it is open");
+            assert_eq!(refused.kind, forebay_model::Kind::Busy, "{refused}");
+        }
+        // The manager still knows that it is alone.
+        assert!(others.open_to_write("/x", shared).await.is_err());
+        first.write_at(Bytes::ZERO, Slice::from_static(b"one")).await.expect("it is taken");
+        first.close().await.expect("it closes");
+        let first = files.open_to_write("/x", shared).await.expect("it opens");
+        let second = files.open_to_write("/x", shared).await.expect("beside the other one");
+        first.close().await.expect("it closes");
+        // The second one is still open, so nobody else is alone.
+        assert!(others.open_to_write("/x", alone).await.is_err());
+        second.write_at(Bytes::ZERO, Slice::from_static(b"two")).await.expect("it is durable");
+        second.close().await.expect("it closes");
+        let third = others.open_to_write("/x", alone).await.expect("nobody writes it");
+        assert_eq!(third.read_at(Bytes::ZERO, Bytes(10)).await.expect("bytes"), b"two");
+    });
+}

@@ -4,7 +4,8 @@
 //! So a node that does not know that nobody lost a lock of a component says from which version of the file on it keeps others
 //! out. Whoever got the lock then has the manager raise the file's version, and shows the new one to each component: from then
 //! on nobody else changes anything with what was given out before. Who is shut out renews, and makes sure that its locks are
-//! still held before it changes anything with the new version: a node that answers over a lock's connection still holds it. Who
+//! still held before it changes anything with the new version: it shows that over each lock's own connection, to the object that
+//! is locked; a node that answers there still holds the lock, and whoever gets it next needs a version that is newer still. Who
 //! has lost one changes nothing more until it has given that back.
 
 use super::super::components::{Lock, is_lost};
@@ -12,13 +13,13 @@ use super::super::together::all;
 use super::{Answered, Shared};
 use crate::nodes::Request;
 use forebay_model::layout::address::StripeId;
-use forebay_model::{Error, Result};
+use forebay_model::{Error, Kind, Result};
 use forebay_wire::Command;
 use forebay_wire::control::Change;
 use forebay_wire::control::files::Fence;
 use forebay_wire::link::Link;
 use forebay_wire::lock;
-use forebay_wire::object::Ask;
+use forebay_wire::object::{Ask, ObjectRequest};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -32,6 +33,7 @@ pub(super) struct Held {
 
 struct One {
     link: Link,
+    component: u32,
     /// It was held at some time after this version was the file's.
     sure: u64,
     is_lost: bool,
@@ -46,33 +48,11 @@ struct Guard {
 }
 
 impl Held {
-    fn add(&self, link: Link, request: u64, version: u64) -> Guard {
+    fn add(&self, link: Link, request: u64, component: u32, version: u64) -> Guard {
         let number = self.next.get();
         self.next.set(number + 1);
-        self.all.borrow_mut().insert(number, One { link: link.clone(), sure: version, is_lost: false });
+        self.all.borrow_mut().insert(number, One { link: link.clone(), component, sure: version, is_lost: false });
         Guard { held: self.clone(), number, link, request }
-    }
-
-    /// Makes sure that all locks were held when the file had this version already.
-    pub(super) async fn confirm(&self, version: u64) -> Result<()> {
-        loop {
-            let doubtful = {
-                let all = self.all.borrow();
-                let doubtful = all.iter().find(|(_, one)| !one.is_lost && one.sure < version);
-                doubtful.map(|(number, one)| (*number, one.link.clone()))
-            };
-            let Some((number, link)) = doubtful else { return self.are_kept() };
-            let answered = match link.ping() {
-                Ok(answer) => answer.await.map(drop),
-                Err(error) => Err(error),
-            };
-            if let Some(one) = self.all.borrow_mut().get_mut(&number) {
-                match answered {
-                    Ok(()) => one.sure = one.sure.max(version),
-                    Err(_) => one.is_lost = true,
-                }
-            }
-        }
     }
 
     /// Whether this client may go on, as far as is known.
@@ -104,6 +84,43 @@ impl Drop for Guard {
 }
 
 impl Shared {
+    /// Makes sure that all locks were held when the file had this version already, and that the nodes that gave them know of it:
+    /// whoever gets one after this client then needs a newer one.
+    pub(super) async fn confirm(self: &Rc<Self>, version: u64) -> Result<()> {
+        loop {
+            let doubtful = {
+                let all = self.locks.all.borrow();
+                let doubtful = all.iter().find(|(_, one)| !one.is_lost && one.sure < version);
+                doubtful.map(|(number, one)| (*number, one.link.clone(), one.component))
+            };
+            let Some((number, link, component)) = doubtful else { return Ok(()) };
+            let (target, object, shown) = self.way(component)?;
+            let request = ObjectRequest::new(target, Ask::Stat { id: object, page: None });
+            let body = request.body()?;
+            let asked = forebay_wire::link::Asked {
+                command: request.command(),
+                body: &body,
+                payload: Vec::new(),
+                most: 0,
+                shown: Some(&shown),
+            };
+            let answered = match link.ask(asked) {
+                Ok(coming) => coming.await,
+                Err(error) => Err(error),
+            };
+            let mut all = self.locks.all.borrow_mut();
+            let one = all.get_mut(&number);
+            match answered {
+                Ok(_) => one.into_iter().for_each(|one| one.sure = one.sure.max(version)),
+                Err(error) if error.kind == Kind::Missing => {
+                    one.into_iter().for_each(|one| one.sure = one.sure.max(version));
+                }
+                Err(_) if link.ended().is_some() => one.into_iter().for_each(|one| one.is_lost = true),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Waits for the lock of a stripe, and looks what was left of it.
     pub(super) async fn lock(self: &Rc<Self>, component: u32, StripeId(part): StripeId) -> Result<Lock> {
         let made = |target, id| {
@@ -111,7 +128,7 @@ impl Shared {
             Ok(Request { command: Command::LOCK, body, payload: Vec::new(), most: 0 })
         };
         let Answered { answer, request, link, version } = self.ask_by(component, false, made).await?;
-        let guard = self.locks.add(link, request.0, version);
+        let guard = self.locks.add(link, request.0, component, version);
         let lock::Locked { fence } = forebay_wire::read_body(&answer.body)?;
         if fence > version {
             self.fence(fence).await?;
@@ -141,6 +158,11 @@ impl Shared {
                 _ => {}
             }
         }
-        Ok(())
+        match self.version() >= version {
+            true => Ok(()),
+            false => {
+                Err(Error::stale(format!("the manager does not know of version {version} of the file; open it again")))
+            }
+        }
     }
 }

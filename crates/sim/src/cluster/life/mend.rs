@@ -5,7 +5,8 @@ use super::hand::options;
 use crate::cluster::ClientMachine;
 use forebay_client::control::Control;
 use forebay_client::files::Files;
-use forebay_model::{Bytes, Result};
+use forebay_client::files::left::Mended;
+use forebay_model::{Bytes, Error, Result};
 use forebay_wire::control::Change;
 use forebay_wire::control::files::Revoke;
 use forebay_wire::control::names::FileId;
@@ -13,7 +14,7 @@ use forebay_wire::control::names::FileId;
 /// Recovers a file that nobody has open.
 pub(in crate::cluster) async fn recovered(machine: &ClientMachine, file: FileId) -> Result<()> {
     machine.control.change(Change::Revoke(Revoke { file })).await?;
-    machine.files.mend(file).await.map(drop)
+    alone(machine.files.mend(file).await)
 }
 
 /// The same, with all others that were left; how many those are.
@@ -30,8 +31,12 @@ pub(in crate::cluster) async fn all_recovered(machine: &ClientMachine, file: Fil
     match found {
         Some(found) => found.map(|_| count),
         // Nobody had it open, and it was mended with others before.
-        None => machine.files.mend(file).await.map(|_| count),
+        None => alone(machine.files.mend(file).await).map(|()| count),
     }
+}
+
+fn alone(mended: Result<Option<Mended>>) -> Result<()> {
+    mended?.map(drop).ok_or_else(|| Error::busy("somebody has it open to write"))
 }
 
 /// All of a file, as somebody reads it who knows nothing of it.
