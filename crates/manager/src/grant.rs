@@ -31,7 +31,7 @@ impl Manager {
     /// Opens a file to read it.
     pub(crate) fn open_to_read(&mut self, now: Now, by: &Principal, asked: &OpenToRead) -> Result<Grant> {
         let found = place::find(&self.view()?, by, &asked.place)?;
-        place::require_file(&found)?;
+        place::require_file(found.file, &found.inode)?;
         by.require(found.file, &found.inode, Wanted::READ)?;
         self.granting(now, by)?.grant(found, false)
     }
@@ -58,7 +58,7 @@ impl Manager {
     pub(crate) fn grant(&mut self, now: Now, by: &Principal, file: FileId, write: bool) -> Result<Grant> {
         let view = self.view()?;
         let found = place::find(&view, by, &Place::of(file))?;
-        place::require_file(&found)?;
+        place::require_file(found.file, &found.inode)?;
         if write {
             let writers: Option<Writers> = view.read(&keys::writers(file))?;
             let is_open = |Writers(writers): &Writers| writers.iter().any(|writer| writer.is(by));

@@ -12,7 +12,7 @@ use crate::manager::Asked;
 use crate::principal::Principal;
 use crate::records::{Inode, Layout, Named, Next, UserNumber, UserRecord, VolumeRecord, Writers, decode};
 use crate::seeds::{Chance, each};
-use crate::testing::{Stage, root};
+use crate::testing::{Stage, root, unchanged};
 use forebay_model::{Bytes, Kind};
 use forebay_wire::control::files::{After, ClientGone, Close, OpenToWrite, Revoke, Scrubbed};
 use forebay_wire::control::names::{
@@ -235,15 +235,7 @@ fn live(chance: &Chance, batches: u64) -> Tally {
     let mut tally = Tally::default();
     let mut stage = Stage::new();
     let mut model = Model::default();
-    let top = SetAttributes {
-        place: Place::of(FileId::ROOT),
-        mode: Some(0o777),
-        owner: None,
-        group: None,
-        size: None,
-        modified: None,
-        accessed: None,
-    };
+    let top = SetAttributes { mode: Some(0o777), ..unchanged(Place::of(FileId::ROOT)) };
     model.carry_out(&root(), &Change::SetAttributes(top.clone())).unwrap();
     stage.root(Change::SetAttributes(top)).unwrap();
     let mut sequences: BTreeMap<u64, u64> = BTreeMap::from([(1, stage.sequence)]);

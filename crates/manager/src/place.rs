@@ -162,11 +162,11 @@ pub(crate) fn require_directory(found: &Found) -> Result<()> {
 }
 
 /// [`forebay_model::Kind::Usage`] if it has no bytes.
-pub(crate) fn require_file(found: &Found) -> Result<()> {
-    if !found.inode.is_directory() {
+pub(crate) fn require_file(file: FileId, inode: &Inode) -> Result<()> {
+    if !inode.is_directory() {
         return Ok(());
     }
-    Err(Error::usage(format!("{} is a directory; name a file", found.file)))
+    Err(Error::usage(format!("{file} is a directory; name a file")))
 }
 
 fn missing(name: &str, directory: FileId) -> Error {

@@ -1,12 +1,12 @@
 //! A small cluster for tests: five nodes with two targets each, and time that tests move.
 
-use crate::engine::Memory;
+use crate::engine::{Engine, MOST_OPERATIONS, Memory, Transaction, Write};
 use crate::manager::{Asked, Manager, Now, Settings};
 use crate::principal::Principal;
 use crate::seeds::Chance;
 use forebay_model::{Bytes, Moment, Result, TargetId, Timestamp};
 use forebay_wire::control::cluster::{AddNode, Report, Reported, TargetReport};
-use forebay_wire::control::names::{CreateFile, Entry, FileId, MakeDirectory, Place, Stat};
+use forebay_wire::control::names::{CreateFile, Entry, FileId, MakeDirectory, Place, SetAttributes, Stat};
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Call, Change, Question, Reply};
 use std::rc::Rc;
@@ -89,6 +89,15 @@ impl Stage {
         self.manager = Manager::open(engine, self.random.clone(), Settings::default()).unwrap();
     }
 
+    /// Writes past the manager, which sees it behind the commit that is made here.
+    pub(crate) fn put_raw(&mut self, pairs: impl IntoIterator<Item = (Vec<u8>, Option<Vec<u8>>)>) {
+        let writes: Vec<Write> = pairs.into_iter().map(|(key, value)| Write { key, value }).collect();
+        for writes in writes.chunks(MOST_OPERATIONS) {
+            self.engine.commit(&[Transaction { conditions: vec![], writes: writes.to_vec() }]).unwrap();
+        }
+        self.root(create("seen", 0o644)).unwrap();
+    }
+
     pub(crate) fn pass(&mut self, span: Duration) {
         self.now = Now { wall: self.now.wall.after(span), moment: self.now.moment + span };
     }
@@ -139,6 +148,11 @@ pub(crate) fn create(path: &str, mode: u32) -> Change {
         open: false,
         alone: false,
     })
+}
+
+/// To be filled in with what is to change.
+pub(crate) fn unchanged(place: Place) -> SetAttributes {
+    SetAttributes { place, mode: None, owner: None, group: None, size: None, modified: None, accessed: None }
 }
 
 pub(crate) fn entry(reply: Reply) -> Entry {

@@ -1,7 +1,6 @@
-use crate::engine::{Engine, Transaction, Write};
 use crate::manager::Asked;
 use crate::principal::Principal;
-use crate::testing::{Stage, create, report, root, user};
+use crate::testing::{Stage, create, report, root, unchanged, user};
 use forebay_model::{Kind, Result};
 use forebay_wire::control::access::{Hello, IssueKey, IssuedKey, Keys, Proven, RemoveUser, RevokeKey, User, proof};
 use forebay_wire::control::cluster::AddNode;
@@ -102,15 +101,7 @@ fn what_was_proven_counts_as_long_as_the_key_and_its_user_are_there_with_the_gro
     let (ann, kept) = (connect(&stage, &issued, 77).unwrap(), issue(&mut stage, &root()).unwrap());
     let kept = connect(&stage, &kept, 78).unwrap();
     stage.directory(&root(), "d", 0o070).unwrap();
-    let regroup = SetAttributes {
-        place: Place::path("d"),
-        mode: None,
-        owner: None,
-        group: Some(9),
-        size: None,
-        modified: None,
-        accessed: None,
-    };
+    let regroup = SetAttributes { group: Some(9), ..unchanged(Place::path("d")) };
     stage.root(Change::SetAttributes(regroup)).unwrap();
     let list = List { place: Place::path("d"), after: String::new(), most: 1, attributes: false };
     let list = Question::List(list);
@@ -153,9 +144,7 @@ fn a_client_number_that_is_another_users_is_of_no_use_with_questions_either() {
 #[test]
 fn what_the_engine_says_is_told_as_it_is() {
     let (mut stage, issued) = with_user();
-    let writes = vec![Write { key: crate::keys::client(77), value: Some(vec![1]) }];
-    stage.engine.commit(&[Transaction { conditions: vec![], writes }]).unwrap();
-    stage.root(create("seen", 0o644)).unwrap();
+    stage.put_raw([(crate::keys::client(77), Some(vec![1]))]);
     assert_eq!(connect(&stage, &issued, 77).unwrap_err().kind, Kind::Damaged);
 }
 

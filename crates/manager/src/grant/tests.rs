@@ -1,6 +1,5 @@
-use crate::engine::Engine;
 use crate::principal::Principal;
-use crate::testing::{CLUSTER, Stage, create, report, root, targets_of, user};
+use crate::testing::{CLUSTER, Stage, create, report, root, targets_of, unchanged, user};
 use forebay_model::Bytes;
 use forebay_model::layout::Raid;
 use forebay_model::{Kind, ObjectId, Result, TargetId};
@@ -137,15 +136,7 @@ fn what_is_granted_is_taken_by_the_targets_and_for_nothing_else() {
 fn only_whom_the_mode_allows_gets_a_grant_and_who_writes_without_parity_does_not_read() {
     let (mut stage, targets) = stage();
     let (owner, member, other) = (user(5), Principal { groups: vec![5], ..user(6) }, user(7));
-    let open = |mode| SetAttributes {
-        place: Place::path(""),
-        mode: Some(mode),
-        owner: None,
-        group: None,
-        size: None,
-        modified: None,
-        accessed: None,
-    };
+    let open = |mode| SetAttributes { mode: Some(mode), ..unchanged(Place::path("")) };
     stage.root(Change::SetAttributes(open(0o777))).unwrap();
     let file = made(&mut stage, &owner, "a").entry.file;
     assert!(read(&mut stage, &member, file).is_ok());
@@ -211,9 +202,7 @@ fn a_file_is_open_for_a_user_and_not_for_whoever_has_its_clients_number() {
     let file = made(&mut stage, &owner, "d/a").entry.file;
     // What was answered to the client is forgotten, and so whose it was.
     let key = crate::keys::client(owner.client);
-    let writes = vec![crate::engine::Write { key, value: None }];
-    stage.engine.commit(&[crate::engine::Transaction { conditions: vec![], writes }]).unwrap();
-    stage.root(create("seen", 0o644)).unwrap();
+    stage.put_raw([(key, None)]);
     let thief = Principal { client: owner.client, ..user(6) };
     assert_eq!(renew(&mut stage, &thief, file, true).unwrap_err().kind, Kind::Stale);
     let close = Change::Close(Close { file, size: None, modified: None });
@@ -304,15 +293,7 @@ fn whoever_writes_what_is_revoked_has_to_open_it_again_which_its_mode_may_not_al
     let file = grant(stage.change(&owner, Change::CreateFile(create)).unwrap()).entry.file;
     let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false });
     stage.change(&other, open.clone()).unwrap();
-    let closed_to_others = SetAttributes {
-        place: Place::of(file),
-        mode: Some(0o600),
-        owner: None,
-        group: None,
-        size: None,
-        modified: None,
-        accessed: None,
-    };
+    let closed_to_others = SetAttributes { mode: Some(0o600), ..unchanged(Place::of(file)) };
     stage.change(&owner, Change::SetAttributes(closed_to_others)).unwrap();
     assert!(renew(&mut stage, &other, file, true).is_ok(), "as in POSIX, what is open stays so");
     stage.change(&owner, Change::Revoke(Revoke { file })).unwrap();
@@ -336,20 +317,14 @@ fn whoever_writes_what_is_revoked_has_to_open_it_again_which_its_mode_may_not_al
 fn what_was_revoked_is_told_before_all_that_is_to_be_removed() {
     let (mut stage, mut targets) = stage();
     let next = crate::records::Next { file: 100_000, volume: 2 };
-    let mut writes = vec![crate::engine::Write {
-        key: crate::keys::NEXT.to_vec(),
-        value: Some(crate::records::encode(&next).unwrap()),
-    }];
+    let mut pairs = vec![(crate::keys::NEXT.to_vec(), Some(crate::records::encode(&next).unwrap()))];
     for file in 1000..11_000 {
         let pending = (1..=5).map(|node| (node as u32, targets_of(node)[0])).collect();
         let orders = crate::records::Orders { volume: 1, version: 1, remove: true, due: stage.now.wall, pending };
         let value = Some(crate::records::encode(&orders).unwrap());
-        writes.push(crate::engine::Write { key: crate::keys::removals(FileId(file)), value });
+        pairs.push((crate::keys::removals(FileId(file)), value));
     }
-    for writes in writes.chunks(100) {
-        let writes = writes.to_vec();
-        stage.engine.commit(&[crate::engine::Transaction { conditions: vec![], writes }]).unwrap();
-    }
+    stage.put_raw(pairs);
     let file = made(&mut stage, &root(), "a").entry.file;
     stage.root(Change::Revoke(Revoke { file })).unwrap();
     let orders = heartbeat(&mut stage, &mut targets);

@@ -22,7 +22,7 @@ impl Operation<'_> {
                 return Err(exists(&slot));
             }
             let found = place::taken(&self.draft, &slot)?;
-            place::require_file(&found)?;
+            place::require_file(found.file, &found.inode)?;
             if asked.open {
                 return self.open_found(found, asked.alone);
             }

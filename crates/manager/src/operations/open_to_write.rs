@@ -19,7 +19,7 @@ impl Operation<'_> {
 
     /// Opens a file that is there, if the mode allows it.
     pub(super) fn open_found(&mut self, found: Found, alone: bool) -> Result<Answer> {
-        place::require_file(&found)?;
+        place::require_file(found.file, &found.inode)?;
         self.by.require(found.file, &found.inode, Wanted::WRITE)?;
         self.opened(found, alone)
     }

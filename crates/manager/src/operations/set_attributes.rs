@@ -40,7 +40,7 @@ impl Operation<'_> {
         }
         if let Some(size) = asked.size {
             self.by.require(file, &inode, Wanted::WRITE)?;
-            place::require_file(&Found { file, inode: inode.clone() })?;
+            place::require_file(file, &inode)?;
             self.set_size(&mut inode, size)?;
             inode.attributes.modified = self.now.wall;
         }

@@ -1,6 +1,6 @@
 use super::check_name;
 use crate::principal::Principal;
-use crate::testing::{Stage, create, entry, root, user};
+use crate::testing::{Stage, create, entry, root, unchanged, user};
 use forebay_model::{Bytes, Kind};
 use forebay_wire::control::names::{
     FileId, MOST_DEPTH, MakeDirectory, Place, RemoveDirectory, RemoveFile, Rename, SetAttributes,
@@ -21,15 +21,7 @@ fn remove_directory(path: &str) -> Change {
 }
 
 fn set_mode(path: &str, mode: u32) -> Change {
-    Change::SetAttributes(SetAttributes {
-        place: Place::path(path),
-        mode: Some(mode),
-        owner: None,
-        group: None,
-        size: None,
-        modified: None,
-        accessed: None,
-    })
+    Change::SetAttributes(SetAttributes { mode: Some(mode), ..unchanged(Place::path(path)) })
 }
 
 /// Outcome 14: names never lead out of the tree, and none is mended.
@@ -161,7 +153,7 @@ fn attributes_are_changed_by_those_who_may_in_posix() {
     let set = |owner: Option<u32>, group: Option<u32>, size: Option<u64>, mode: Option<u32>| {
         let size = size.map(Bytes);
         let place = Place::path("d/file");
-        Change::SetAttributes(SetAttributes { place, mode, owner, group, size, modified: None, accessed: None })
+        Change::SetAttributes(SetAttributes { mode, owner, group, size, ..unchanged(place) })
     };
     let kind = |result: forebay_model::Result<Reply>| result.unwrap_err().kind;
     assert_eq!(kind(stage.change(&other, set(None, None, None, Some(0o777)))), Kind::Forbidden);

@@ -1,5 +1,5 @@
 use super::GRACE;
-use crate::testing::{Stage, entry, root, user};
+use crate::testing::{Stage, entry, root, unchanged, user};
 use forebay_model::{Bytes, Kind, Result};
 use forebay_wire::control::files::{Close, OpenToWrite};
 use forebay_wire::control::names::{Place, RemoveFile, SetAttributes};
@@ -18,7 +18,7 @@ fn with(quota: Quota) -> Stage {
 
 fn size(stage: &mut Stage, path: &str, size: u64) -> Result<Reply> {
     let (place, size) = (Place::path(path), Some(Bytes(size)));
-    let set = SetAttributes { place, mode: None, owner: None, group: None, size, modified: None, accessed: None };
+    let set = SetAttributes { size, ..unchanged(place) };
     stage.root(Change::SetAttributes(set))
 }
 

@@ -1,5 +1,5 @@
 use super::{REMEMBERED, USED_EVERY};
-use crate::testing::{Stage, create, entry, root, user};
+use crate::testing::{Stage, create, entry, root, unchanged, user};
 use forebay_model::Kind;
 use forebay_wire::control::Change;
 use forebay_wire::control::access::IssueKey;
@@ -72,15 +72,7 @@ fn a_client_that_was_used_by_one_user_is_no_other_users() {
 #[test]
 fn answers_are_kept_a_day_after_a_client_was_last_used_and_then_forgotten_with_it() {
     let mut stage = Stage::new();
-    let times = SetAttributes {
-        place: Place::of(FileId::ROOT),
-        mode: Some(0o777),
-        owner: None,
-        group: None,
-        size: None,
-        modified: None,
-        accessed: None,
-    };
+    let times = SetAttributes { mode: Some(0o777), ..unchanged(Place::of(FileId::ROOT)) };
     stage.root(Change::SetAttributes(times)).unwrap();
     let by = user(5);
     for sequence in 0..250 {

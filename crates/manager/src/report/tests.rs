@@ -1,6 +1,5 @@
-use crate::engine::{Engine, Transaction, Write};
 use crate::keys;
-use crate::testing::{NODES, Stage, create, healthy, report, root, targets_of, user};
+use crate::testing::{NODES, Stage, healthy, report, root, targets_of, user};
 use forebay_model::{Bytes, Kind, TargetId};
 use forebay_wire::control::cluster::{
     AddNode, Map, Order, RemoveNode, Report, Reported, SetTarget, TargetReport, TargetState,
@@ -152,10 +151,7 @@ fn what_its_node_does_not_serve_any_more_takes_nothing_new_and_may_be_served_by_
 
 /// What cannot be decoded, under a key that a report or a tick reads.
 fn damage(stage: &mut Stage, key: Vec<u8>) {
-    let writes = vec![Write { key, value: Some(vec![1]) }];
-    stage.engine.commit(&[Transaction { conditions: vec![], writes }]).unwrap();
-    // Seen behind its next commit.
-    stage.root(create("seen", 0o644)).unwrap();
+    stage.put_raw([(key, Some(vec![1]))]);
 }
 
 #[test]
