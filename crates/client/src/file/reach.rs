@@ -45,8 +45,6 @@ pub(super) struct Reach {
     pub(super) options: Options,
     pub(super) clock: Rc<dyn Clock>,
     pub(super) spawner: Spawner,
-    /// Nobody else has the file open for writing.
-    pub(super) alone: Cell<bool>,
     pub(super) pace: Pace,
     /// Room for what is read in place of what is lost.
     pub(super) mending: Rc<Room>,
@@ -71,7 +69,6 @@ impl Reach {
         Reach {
             components,
             striping,
-            alone: Cell::new(options.alone),
             mending: Room::of(options.window.0),
             options,
             clock,
