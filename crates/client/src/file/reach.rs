@@ -102,12 +102,7 @@ impl Reach {
 
     /// The components with which this one shares what can be lost: of these, as many as there are to spare.
     pub(super) fn family(&self, component: u32) -> Range<u32> {
-        let together = match self.striping.raid().parity_units() {
-            0 => self.striping.raid().copies(),
-            _ => self.striping.width(),
-        };
-        let first = component / together * together;
-        first..first + together
+        self.striping.family(component)
     }
 
     /// Whether it can be read.
