@@ -1,6 +1,7 @@
 //! What a client asks of the manager, whatever the way there.
 
 use crate::file::components::Asked;
+use forebay_model::Error;
 use forebay_wire::control::{Change, Question, Reply};
 
 /// A way to the manager, of one user. Whoever implements it asks again when an answer was lost, under the same number, and
@@ -14,4 +15,11 @@ pub trait Control {
 
     /// The number under which the manager knows this client.
     fn client(&self) -> u64;
+}
+
+/// A reply of another shape than its question has.
+pub(crate) fn strange(reply: &Reply) -> Error {
+    Error::damaged(format!(
+        "the manager answered what it was not asked ({reply:?}): use the same release on both sides"
+    ))
 }

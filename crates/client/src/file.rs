@@ -69,7 +69,7 @@ pub struct FileEngine {
 
 struct File {
     reach: Rc<Reach>,
-    /// Whoever reads or writes shares this; whoever cuts the file, or lets others write it, has it alone.
+    /// Whoever reads or writes shares this; whoever cuts the file has it alone.
     uses: Rc<Order>,
     order: Rc<Order>,
     /// One appends behind the other, and one says behind the other how long the file is.
@@ -158,7 +158,7 @@ impl FileEngine {
     pub async fn write_at(&self, offset: Bytes, bytes: Slice) -> Result<()> {
         check(offset, bytes.len() as u64)?;
         let used = self.file.used().await;
-        match self.file.reach.alone.get() {
+        match self.file.reach.options.alone {
             true => self.file.write_behind(offset.0, bytes).await,
             false => {
                 self.to_its_end(|file| async move {
@@ -174,7 +174,7 @@ impl FileEngine {
     pub async fn append(&self, bytes: Slice) -> Result<Bytes> {
         let turn = self.file.appending.hold(1).await;
         let used = self.file.used().await;
-        if self.file.reach.alone.get() {
+        if self.file.reach.options.alone {
             let offset = Bytes(self.file.state.borrow().size);
             check(offset, bytes.len() as u64)?;
             self.file.write_behind(offset.0, bytes).await?;
@@ -202,11 +202,6 @@ impl FileEngine {
     pub async fn truncate(&self, size: Bytes) -> Result<()> {
         check(size, 0)?;
         self.to_its_end(move |file| async move { file.truncate(size).await }).await
-    }
-
-    /// From now on others may write the file, or nobody else does.
-    pub async fn share(&self, alone: bool) -> Result<()> {
-        self.to_its_end(move |file| async move { file.share(alone).await }).await
     }
 
     /// Does it to its end, also if nobody waits for it any more: what it has begun to write is not to be overtaken.
@@ -262,7 +257,7 @@ impl File {
     }
 
     async fn size(&self) -> Result<Bytes> {
-        if !self.reach.alone.get() {
+        if !self.reach.options.alone {
             let size = self.reach.components.length().await?;
             self.state.borrow_mut().size = size.0;
         }
@@ -289,7 +284,7 @@ impl File {
     async fn read(self: &Rc<Self>, offset: Bytes, length: Bytes) -> Result<Fetched> {
         let used = self.used().await;
         let end = offset.0.saturating_add(length.0);
-        if !self.reach.alone.get() && end > self.state.borrow().size {
+        if !self.reach.options.alone && end > self.state.borrow().size {
             self.size().await?;
         }
         let range = offset.0..end.min(self.state.borrow().size);
@@ -373,7 +368,7 @@ impl File {
 
     /// What is to be read ahead now, and what of a range was.
     fn look_ahead(&self, range: &Range<u64>) -> (Vec<Rc<Chunk>>, Vec<Rc<Chunk>>) {
-        if !self.reach.alone.get() {
+        if !self.reach.options.alone {
             return (Vec::new(), Vec::new());
         }
         let mut state = self.state.borrow_mut();
@@ -545,22 +540,9 @@ impl File {
         flushed
     }
 
-    async fn share(self: &Rc<Self>, alone: bool) -> Result<()> {
-        let _uses = self.uses.everything().await;
-        self.send_all();
-        let _quiet = self.order.everything().await;
-        let sent = self.state.borrow().sent;
-        self.flush_to(sent).await?;
-        let size = self.reach.components.length().await?.0;
-        let mut state = self.state.borrow_mut();
-        (state.size, state.sent, state.acknowledged, state.ahead) = (size, size, size, Ahead::default());
-        self.reach.alone.set(alone);
-        Ok(())
-    }
-
     async fn truncate(self: &Rc<Self>, size: Bytes) -> Result<()> {
         let _uses = self.uses.everything().await;
-        if !self.reach.alone.get() {
+        if !self.reach.options.alone {
             return Err(Error::busy("a file that others may write is not cut; have them close it first"));
         }
         self.send_all();

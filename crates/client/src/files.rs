@@ -5,7 +5,7 @@
 pub mod blocking;
 pub mod left;
 
-use crate::control::Control;
+use crate::control::{Control, strange};
 use crate::file::FileEngine;
 use crate::file::options::Options;
 use crate::file::remote::RemoteComponents;
@@ -254,11 +254,4 @@ impl Drop for Written {
 /// The error, with the name that was asked for.
 fn about(path: &str, error: Error) -> Error {
     if error.message.contains(path) { error } else { error.of(path) }
-}
-
-/// A reply of another shape than its question has.
-fn strange(reply: &Reply) -> Error {
-    Error::damaged(format!(
-        "the manager answered what it was not asked ({reply:?}): use the same release on both sides"
-    ))
 }

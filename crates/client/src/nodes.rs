@@ -9,7 +9,7 @@ use bytes::Bytes;
 use forebay_env::allowance::Allowance;
 use forebay_env::fabric::Duplex;
 use forebay_env::race::{First, race};
-use forebay_env::{Clock, NetworkEnv};
+use forebay_env::{Clock, NetworkEnv, random};
 use forebay_model::{Error, Kind, Moment, Result};
 use forebay_wire::credit::Credit;
 use forebay_wire::frame::HEADER;
@@ -144,9 +144,7 @@ impl Nodes {
             Error::new(kind, format!("the node at {address} cannot be reached: {}", error.message))
         };
         let Duplex { read, write, .. } = env.fabric.connect(address).await.map_err(unreachable)?;
-        let mut nonce = [0; 16];
-        nonce[..8].copy_from_slice(&env.random.next_u64().to_le_bytes());
-        nonce[8..].copy_from_slice(&env.random.next_u64().to_le_bytes());
+        let nonce = random::bytes(&*env.random);
         let before = self.shared.before.borrow().get(address).copied();
         let opening = Link::open(read, write, (nonce, before), self.shared.credit.clone());
         let (link, running) = match race(opening, env.clock.sleep(self.shared.patience)).await {

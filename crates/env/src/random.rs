@@ -13,5 +13,15 @@ pub trait Random {
     }
 }
 
+/// So many bytes by chance; a multiple of eight.
+pub fn bytes<const N: usize>(random: &dyn Random) -> [u8; N] {
+    const { assert!(N.is_multiple_of(8), "chance comes in words of eight bytes") };
+    let mut bytes = [0; N];
+    for chunk in bytes.chunks_exact_mut(8) {
+        chunk.copy_from_slice(&random.next_u64().to_le_bytes());
+    }
+    bytes
+}
+
 #[cfg(test)]
 pub(crate) mod seeded;

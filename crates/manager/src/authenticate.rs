@@ -4,13 +4,13 @@
 //! and take as long. Whatever was proven counts as long as the key and its user are there, and no longer: both are looked
 //! at again with each thing that is asked.
 
-use crate::chance;
 use crate::draft::View;
 use crate::keys;
 use crate::manager::Manager;
 use crate::principal::Principal;
 use crate::records::{KeyRecord, UserRecord};
 use crate::remembered;
+use forebay_env::random;
 use forebay_model::{Error, Kind, Result};
 use forebay_wire::control::access::{Challenge, Hello, Proven, is_same, proof};
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ use std::borrow::Cow;
 impl Manager {
     /// What a client has to prove itself against: never the same twice.
     pub fn challenge(&self) -> Challenge {
-        Challenge { nonce: chance::bytes(&*self.random) }
+        Challenge { nonce: random::bytes(&*self.random) }
     }
 
     /// Who said hello, if the proof is one.
@@ -26,7 +26,7 @@ impl Manager {
         let view = self.view()?;
         let record: Option<KeyRecord> = view.read(&keys::access_key(hello.key))?;
         // A secret that nobody has is drawn in any case, so that a key that is not there takes as long.
-        let nobodys = chance::bytes(&*self.random);
+        let nobodys = random::bytes(&*self.random);
         let secret = record.as_ref().map_or(nobodys, |record| record.secret);
         let is_proven = is_same(&proof(&secret, hello, challenge), &proven.proof);
         let Some(record) = record.filter(|_| is_proven) else { return Err(forbidden()) };

@@ -11,7 +11,6 @@
 pub mod engine;
 
 mod authenticate;
-mod chance;
 mod cluster;
 pub mod desk;
 mod draft;

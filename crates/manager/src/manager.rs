@@ -5,7 +5,6 @@
 //! refuses everything from then on, and another one has to be opened.
 
 use crate::authenticate::standing;
-use crate::chance;
 use crate::cluster::{Cluster, Effect};
 use crate::draft::{Batch, Draft, View};
 use crate::engine::{Condition, Engine, Outcome, Recent, Snapshot, Transaction, Write};
@@ -17,7 +16,7 @@ use crate::records::{
     Answer, Epochs, Inode, KeyRecord, Meta, Next, Term, UserNumber, UserRecord, VolumeRecord, encode,
 };
 use crate::remembered;
-use forebay_env::Random;
+use forebay_env::{Random, random};
 use forebay_model::{Bytes, Error, Kind, Moment, Result, Timestamp};
 use forebay_wire::capability::LONGEST_LIFE;
 use forebay_wire::control::access::{Hidden, IssuedKey, ROOT_USER};
@@ -101,9 +100,9 @@ impl Manager {
         random: &dyn Random,
     ) -> Result<IssuedKey> {
         crate::placement::check(&policy)?;
-        let meta = Meta { cluster, root_key: chance::bytes(random) };
+        let meta = Meta { cluster, root_key: random::bytes(random) };
         let key = random.next_u64().max(1);
-        let secret = chance::bytes(random);
+        let secret = random::bytes(random);
         let attributes = Attributes {
             kind: FileKind::Directory,
             mode: 0o755,

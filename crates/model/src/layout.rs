@@ -16,6 +16,7 @@ pub mod update;
 use crate::error::{Error, Result};
 use crate::size::Bytes;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// A unit, if nothing else is said.
 pub const UNIT: Bytes = Bytes::kib(64);
@@ -156,6 +157,16 @@ impl Striping {
     /// Components: one on each target.
     pub fn components(&self) -> u32 {
         self.width * self.groups * self.raid.copies()
+    }
+
+    /// The components with which this one shares what can be lost: of these, as many as there are to spare.
+    pub fn family(&self, component: u32) -> Range<u32> {
+        let together = match self.raid.parity_units() {
+            0 => self.raid.copies(),
+            _ => self.width,
+        };
+        let first = component / together * together;
+        first..first + together
     }
 
     /// Components of a stripe that may be lost without any of its bytes.

@@ -176,14 +176,6 @@ impl Node {
         targets.get(&target).cloned().ok_or_else(|| Error::missing(format!("there is no target {target}")))
     }
 
-    /// Bytes by chance.
-    fn chance(&self) -> [u8; 16] {
-        let random = &self.env.random;
-        let mut bytes = [0; 16];
-        bytes.chunks_exact_mut(8).for_each(|some| some.copy_from_slice(&random.next_u64().to_le_bytes()));
-        bytes
-    }
-
     fn link(&self) -> LinkId {
         self.next_link.set(self.next_link.get() + 1);
         LinkId(self.next_link.get())

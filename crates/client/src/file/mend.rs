@@ -136,7 +136,7 @@ impl Reach {
                 extent.place.component
             )));
         }
-        if self.alone.get() || locked == Locked::Yes {
+        if self.options.alone || locked == Locked::Yes {
             return self.remake(extent, repair).await;
         }
         // The lock is of one stripe. Whoever gets it may have to end what others began, and is not to be dropped at it.

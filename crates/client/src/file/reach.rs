@@ -45,8 +45,6 @@ pub(super) struct Reach {
     pub(super) options: Options,
     pub(super) clock: Rc<dyn Clock>,
     pub(super) spawner: Spawner,
-    /// Nobody else has the file open for writing.
-    pub(super) alone: Cell<bool>,
     pub(super) pace: Pace,
     /// Room for what is read in place of what is lost.
     pub(super) mending: Rc<Room>,
@@ -71,7 +69,6 @@ impl Reach {
         Reach {
             components,
             striping,
-            alone: Cell::new(options.alone),
             mending: Room::of(options.window.0),
             options,
             clock,
@@ -105,12 +102,7 @@ impl Reach {
 
     /// The components with which this one shares what can be lost: of these, as many as there are to spare.
     pub(super) fn family(&self, component: u32) -> Range<u32> {
-        let together = match self.striping.raid().parity_units() {
-            0 => self.striping.raid().copies(),
-            _ => self.striping.width(),
-        };
-        let first = component / together * together;
-        first..first + together
+        self.striping.family(component)
     }
 
     /// Whether it can be read.

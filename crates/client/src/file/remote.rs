@@ -10,7 +10,8 @@ mod length;
 mod locks;
 
 use super::components::{Absence, Asked, Components, Intent, IntentId, Lock, Slice};
-use crate::control::Control;
+use super::together::to_its_end;
+use crate::control::{Control, strange};
 use crate::nodes::{Nodes, Request};
 use forebay_model::layout::address::StripeId;
 use forebay_model::object::{Durability, Placement, Scope};
@@ -49,10 +50,10 @@ struct Shared {
     epochs: RefCell<BTreeMap<u32, u64>>,
     /// The intents of this client, and how long they are.
     own: RefCell<BTreeMap<(u32, IntentId), u64>>,
-    /// What is known of the journals of components.
-    seen: RefCell<BTreeMap<u32, journal::Seen>>,
     /// Those of them that may be there twice: their answers were waited for while something was asked again.
     perhaps_twice: RefCell<BTreeSet<(u32, IntentId)>>,
+    /// What is known of the journals of components.
+    seen: RefCell<BTreeMap<u32, journal::Seen>>,
     /// What this client said of the file's length: how often it was cut, and how long it is.
     said: Cell<Option<(u64, Bytes)>>,
     /// How often the file was cut, and how long it is since, as far as this client has heard or said.
@@ -84,8 +85,8 @@ impl RemoteComponents {
             made: RefCell::default(),
             epochs: RefCell::default(),
             own: RefCell::default(),
-            seen: RefCell::default(),
             perhaps_twice: RefCell::default(),
+            seen: RefCell::default(),
             said: Cell::new(None),
             known: Cell::default(),
             number,
@@ -99,19 +100,9 @@ impl RemoteComponents {
         Ok(components)
     }
 
-    /// What the manager has granted.
-    pub fn grant(&self) -> Grant {
-        self.shared.grant.borrow().clone()
-    }
-
     /// Starts at once, and proceeds on its own.
     fn start<T: 'static>(&self, future: impl Future<Output = Result<T>> + 'static) -> Asked<T> {
-        // A task that was begun is not ended by who gives up waiting for it.
-        let (answer, mut outlet) = forebay_env::pipe::pipe(0);
-        self.shared.nodes.env().spawner.detach(async move {
-            answer.send(future.await, 0).await;
-        });
-        Box::pin(async move { outlet.receive().await.unwrap_or_else(|| Err(Error::disconnected("the client ends"))) })
+        Box::pin(to_its_end(&self.shared.nodes.env().spawner, future))
     }
 }
 
@@ -479,13 +470,6 @@ fn restarted(component: u32) -> Error {
             "the target of component {component} was opened again, and what was buffered may be lost: write it again"
         ),
     )
-}
-
-/// A reply of another shape than its question has.
-fn strange(reply: &Reply) -> Error {
-    Error::damaged(format!(
-        "the manager answered what it was not asked ({reply:?}): use the same release on both sides"
-    ))
 }
 
 fn strange_answer(reply: &ObjectReply) -> Error {

@@ -2,21 +2,22 @@
 
 use forebay_env::Spawner;
 use forebay_env::pipe::pipe;
+use forebay_env::race::{First, race};
 use forebay_model::{Error, Result};
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::Poll;
 
-/// Has it done to its end by a task of its own, also if nobody waits for it any more.
-pub(super) async fn to_its_end<T: 'static>(
+/// Begins it at once, and has it done to its end by a task of its own, also if nobody waits for it any more.
+pub(super) fn to_its_end<T: 'static, F: Future<Output = Result<T>> + 'static>(
     spawner: &Spawner,
-    work: impl Future<Output = Result<T>> + 'static,
-) -> Result<T> {
+    work: F,
+) -> impl Future<Output = Result<T>> + use<T, F> {
     let (answer, mut outlet) = pipe(0);
     spawner.detach(async move {
         answer.send(work.await, 0).await;
     });
-    outlet.receive().await.unwrap_or_else(|| Err(Error::disconnected("the client ends")))
+    async move { outlet.receive().await.unwrap_or_else(|| Err(Error::disconnected("the client ends"))) }
 }
 
 /// What comes of all of them, in their order.
@@ -39,19 +40,12 @@ pub(super) async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<
 
 /// What the first one gives, or the other, if that has something before.
 pub(super) async fn either<T>(first: impl Future<Output = T>, other: impl Future<Output = Option<T>>) -> T {
-    let (mut first, mut other) = (pin!(first), pin!(other));
-    let mut other_ended = false;
-    std::future::poll_fn(|context| {
-        if let Poll::Ready(value) = first.as_mut().poll(context) {
-            return Poll::Ready(value);
+    let other = async {
+        match other.await {
+            Some(value) => value,
+            None => std::future::pending().await,
         }
-        if !other_ended && let Poll::Ready(value) = other.as_mut().poll(context) {
-            other_ended = true;
-            if let Some(value) = value {
-                return Poll::Ready(value);
-            }
-        }
-        Poll::Pending
-    })
-    .await
+    };
+    let (First::Left(value) | First::Right(value)) = race(first, other).await;
+    value
 }

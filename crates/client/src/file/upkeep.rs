@@ -91,7 +91,7 @@ impl File {
     async fn scrub_unit(&self, family: Range<u32>, at: Bytes, length: Bytes, found: &mut Scrubbed) -> Result<()> {
         let reach = &self.reach;
         let there = |component: u32| Extent { place: Place { component, at }, length };
-        let _guard = match reach.alone.get() {
+        let _guard = match reach.options.alone {
             true => None,
             false => Some(reach.lock(there(family.start).place).await?),
         };
@@ -159,7 +159,7 @@ impl File {
             let unit = reach.striping.unit();
             let length = (progress.at.align_down(unit) + unit).min(to) - progress.at;
             let place = Place { component, at: progress.at };
-            let _guard = match reach.alone.get() {
+            let _guard = match reach.options.alone {
                 true => None,
                 false => Some(reach.lock(place).await?),
             };

@@ -5,7 +5,8 @@
 //! so that nobody who counts as gone writes it any more; it is recovered and scrubbed; it is struck off the manager's list; it is
 //! closed with the size that was found. Until then nobody else opens it alone, who would not see what was begun.
 
-use super::{Files, strange};
+use super::Files;
+use crate::control::strange;
 use crate::file::options::Options;
 use crate::file::recover;
 use crate::file::remote::RemoteComponents;

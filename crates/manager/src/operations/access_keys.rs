@@ -1,10 +1,10 @@
 //! Access keys: made of chance, shown once, taken back at any time.
 
 use super::Operation;
-use crate::chance;
 use crate::draft::View;
 use crate::keys;
 use crate::records::{Answer, KeyRecord};
+use forebay_env::random;
 use forebay_model::{Error, Result};
 use forebay_wire::control::Reply;
 use forebay_wire::control::access::{Hidden, IssueKey, IssuedKey, RevokeKey};
@@ -36,7 +36,7 @@ impl Operation<'_> {
         while key == 0 || self.draft.bytes(&keys::access_key(key))?.is_some() {
             key = self.random.next_u64();
         }
-        let secret = chance::bytes(self.random);
+        let secret = random::bytes(self.random);
         let record = KeyRecord { user: asked.user, secret, label: asked.label.clone(), issued: self.now.wall };
         self.draft.put(keys::access_key(key), &record)?;
         user.keys.push(key);

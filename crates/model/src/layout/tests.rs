@@ -56,3 +56,18 @@ fn over_so_many_targets_few_are_left_out_and_groups_are_wide() {
     assert!(visit <= VISIT && visit + striping.stripe() > VISIT, "{visit}");
     assert_eq!(Striping::over(Raid::One(3), UNIT, 9).expect("there is one").spare(), 2);
 }
+
+#[test]
+fn what_one_loses_the_others_of_its_family_have_and_families_do_not_overlap() {
+    for (raid, width, groups, together) in
+        [(Raid::Zero, 3, 2, 1), (Raid::One(2), 3, 2, 2), (Raid::One(4), 1, 3, 4), (Raid::Five, 5, 3, 5)]
+    {
+        let striping = Striping::new(raid, UNIT, width, 1, groups).expect("a layout");
+        for component in 0..striping.components() {
+            let family = striping.family(component);
+            assert!(family.contains(&component) && family.end <= striping.components(), "{raid}: {family:?}");
+            assert_eq!((family.start % together, family.len() as u32), (0, together), "{raid}");
+            assert!(family.len() as u32 > striping.spare(), "{raid}");
+        }
+    }
+}

@@ -6,6 +6,7 @@
 use super::Node;
 use forebay_env::fabric::FabricFuture;
 use forebay_env::race::{First, race};
+use forebay_env::random;
 use forebay_model::{Error, Kind, Result, TargetId};
 use forebay_wire::capability::TargetKey;
 use forebay_wire::command::{Reply, Request, TargetInfo};
@@ -151,10 +152,7 @@ impl Node {
                 Err(error) => return Err(error),
             }
         }
-        let random = &self.env.random;
-        let mut chance = [0; 32];
-        chance.chunks_exact_mut(8).for_each(|some| some.copy_from_slice(&random.next_u64().to_le_bytes()));
-        self.keys.join(identity.cluster, told.target, chance);
+        self.keys.join(identity.cluster, told.target, random::bytes(&*self.env.random));
         for key in told.keys {
             let bytes = key.key.0[..].try_into();
             let bytes = bytes.map_err(|_| Error::damaged("the manager sent a key of another length"))?;

@@ -13,6 +13,7 @@ use crate::objects::ObjectLink;
 use forebay_env::allowance::Allowance;
 use forebay_env::fabric::Duplex;
 use forebay_env::race::{First, race};
+use forebay_env::random;
 use forebay_model::{Error, Kind, Result, TargetId, Timestamp};
 use forebay_wire::capability::{Capability, LENGTH, Nonces, Proof, Rights, Said, Wanted};
 use forebay_wire::handshake::{self, PROTOCOL_VERSION, ServerHello};
@@ -47,7 +48,7 @@ pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex) {
         // How it ended, whoever reads finds out as well.
         node.env.spawner.spawn(async move { drop(sink.drive(duplex.write).await) })
     };
-    let nonce = node.chance();
+    let nonce = random::bytes(&*node.env.random);
     let source = FrameSource::new(duplex.read);
     let answers = Rc::new(Answers::new(sink.clone()));
     let patience = Patience::new(&source, answers.clone(), sink.clone());

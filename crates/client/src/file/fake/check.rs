@@ -25,13 +25,9 @@ impl World {
     /// Whether parity, and copies, agree everywhere, but for components that missed something.
     pub(in crate::file) fn check(&self) {
         let (components, missing) = (self.components.borrow(), self.missing.borrow());
-        let together = if self.striping.raid().parity_units() == 1 {
-            self.striping.width()
-        } else {
-            self.striping.raid().copies()
-        };
+        let together = self.striping.family(0).len();
         let all: Vec<(u32, &Component)> = (0..).zip(components.iter()).collect();
-        for family in all.chunks(together as usize) {
+        for family in all.chunks(together) {
             let whole = family.iter().all(|(nth, _)| !missing.contains_key(nth));
             let longest = family.iter().map(|(_, one)| one.now.len()).max().unwrap_or(0);
             let byte = |one: &Component, at: usize| one.now.get(at).copied().unwrap_or(0);

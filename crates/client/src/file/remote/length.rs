@@ -19,11 +19,7 @@ impl Shared {
     /// The components that say how long the file is: of the first family, as many as can be lost and one.
     fn sayers(&self) -> (u32, u32) {
         let striping = self.grant.borrow().striping;
-        let family = match striping.raid().parity_units() {
-            0 => striping.raid().copies(),
-            _ => striping.width(),
-        };
-        (family, striping.spare() + 1)
+        (striping.family(0).end, striping.spare() + 1)
     }
 
     async fn say(self: &Rc<Self>, cuts: u64, size: Bytes) -> Result<()> {
