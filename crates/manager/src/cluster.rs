@@ -34,6 +34,7 @@ pub(crate) struct NodeNow {
 pub(crate) struct ToldUpTo {
     pub(crate) fences: Vec<u8>,
     pub(crate) removals: Vec<u8>,
+    pub(crate) leftovers: Vec<u8>,
 }
 
 /// A target, and how it was reported.
@@ -103,8 +104,12 @@ impl Cluster {
 
     /// Whether new things may be put on a target.
     pub(crate) fn is_open(&self, target: &TargetNow) -> bool {
-        let is_up = self.nodes.get(&target.record.node).is_some_and(|node| node.record.up);
-        is_up && target.is_served && target.record.state == TargetState::Up
+        self.is_up(target) && target.record.state == TargetState::Up
+    }
+
+    /// Whether a target can be reached, as far as is known.
+    pub(crate) fn is_up(&self, target: &TargetNow) -> bool {
+        target.is_served && self.nodes.get(&target.record.node).is_some_and(|node| node.record.up)
     }
 
     /// The newest version of a target's key.

@@ -6,16 +6,19 @@
 use crate::cluster::Cluster;
 use crate::draft::View;
 use crate::engine::Snapshot;
+use crate::holders::Holders;
 use crate::keys;
 use crate::manager::{Manager, Now};
 use crate::place::{self, Found};
 use crate::principal::{Principal, Wanted};
-use crate::records::{Layout, Writers, object};
+use crate::records::{Absence, Layout, Writers, object};
 use forebay_model::layout::Raid;
 use forebay_model::{Error, Result, Timestamp};
 use forebay_wire::capability::{Capability, Rights};
 use forebay_wire::control::access::Hidden;
-use forebay_wire::control::files::{Component, Grant, Granted, Grants, MOST_RENEWED, OpenToRead, Renew};
+use forebay_wire::control::files::{
+    Component, ComponentState, Grant, Granted, Grants, MOST_RENEWED, OpenToRead, Renew,
+};
 use forebay_wire::control::names::{FileId, Place};
 
 /// What makes capabilities for somebody.
@@ -23,8 +26,10 @@ pub(crate) struct Granting<'a> {
     pub(crate) view: &'a dyn Snapshot,
     pub(crate) cluster: &'a Cluster,
     pub(crate) by: &'a Principal,
+    pub(crate) now: Timestamp,
     pub(crate) until: Timestamp,
     pub(crate) serial: &'a mut u64,
+    pub(crate) holders: &'a mut Holders,
 }
 
 impl Manager {
@@ -78,21 +83,31 @@ impl Manager {
 impl Granting<'_> {
     fn grant(&mut self, found: Found, write: bool) -> Result<Grant> {
         let Found { file, inode } = found;
-        let Layout { striping, targets } = self.view.require(&keys::layout(file))?;
+        let Layout { striping, targets, absent } = self.view.require(&keys::layout(file))?;
         let attributes = &inode.attributes;
         let mut rights = Rights::GET_ATTRIBUTES;
         // Parity is computed from what is there: whoever writes it reads.
-        if !write || striping.raid() == Raid::Five || self.by.may(attributes, Wanted::READ) {
-            rights = rights | Rights::READ;
-        }
+        let may_read = !write || striping.raid() == Raid::Five || self.by.may(attributes, Wanted::READ);
+        let read = if may_read { Rights::READ } else { Rights::NONE };
         if write {
             rights = rights | Rights::WRITE | Rights::TRUNCATE | Rights::SET_ATTRIBUTES | Rights::CREATE;
         }
         let mut components = Vec::with_capacity(targets.len());
         for (component, target) in (0..).zip(targets) {
+            let object = object(attributes.volume, file, component);
+            let state = absent.iter().find(|absent| absent.component == component).map(|absent| absent.absence);
+            let state = match state {
+                None => ComponentState::Whole,
+                Some(Absence::Filling(_)) => ComponentState::Filling,
+                Some(Absence::Emptying(client)) if client == self.by.client && write => ComponentState::Emptying,
+                Some(Absence::Emptying(_) | Absence::Missed) => {
+                    let (capability, secret) = (Vec::new(), Hidden(Vec::new()));
+                    components.push(Component { target, object, capability, secret, state: ComponentState::Missed });
+                    continue;
+                }
+            };
             let (key, epoch) = self.cluster.signing(target);
             *self.serial += 1;
-            let object = object(attributes.volume, file, component);
             let capability = Capability {
                 cluster: self.cluster.id,
                 target,
@@ -100,15 +115,17 @@ impl Granting<'_> {
                 object,
                 version: attributes.version,
                 epoch,
-                rights,
+                // What is not whole is written, and not read.
+                rights: if state == ComponentState::Whole { rights | read } else { rights },
                 bytes: 0..u64::MAX,
                 until: self.until,
                 key: key.version(),
                 serial: *self.serial,
             };
             let secret = Hidden(key.secret(&capability).to_bytes().to_vec());
-            components.push(Component { target, object, capability: capability.to_bytes().to_vec(), secret });
+            components.push(Component { target, object, capability: capability.to_bytes().to_vec(), secret, state });
         }
+        self.holders.note(file, (self.by.client, attributes.version, self.until), self.now);
         Ok(Grant { entry: inode.entry(file), write, striping, components, until: self.until })
     }
 }

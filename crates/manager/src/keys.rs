@@ -17,6 +17,12 @@ pub(crate) const NEXT: &[u8] = b"X";
 pub(crate) const FENCES: u8 = b'F';
 /// What [`removals`] begins with.
 pub(crate) const REMOVALS: u8 = b'O';
+/// What [`leftovers`] begins with.
+pub(crate) const LEFTOVERS: u8 = b'P';
+/// What [`layout`] begins with.
+pub(crate) const LAYOUTS: u8 = b'L';
+/// What [`degraded`] begins with.
+pub(crate) const DEGRADED: u8 = b'A';
 
 /// A file or directory: [`crate::records::Inode`].
 pub(crate) fn inode(file: FileId) -> Vec<u8> {
@@ -37,7 +43,7 @@ pub(crate) fn behind_names(directory: FileId) -> Vec<u8> {
 
 /// Where the bytes of a file lie: [`crate::records::Layout`].
 pub(crate) fn layout(file: FileId) -> Vec<u8> {
-    numbered(b'L', file.0)
+    numbered(LAYOUTS, file.0)
 }
 
 /// A volume: [`crate::records::VolumeRecord`].
@@ -99,6 +105,16 @@ pub(crate) fn fences(file: FileId) -> Vec<u8> {
 /// The objects of a file that was removed: [`crate::records::Orders`].
 pub(crate) fn removals(file: FileId) -> Vec<u8> {
     numbered(REMOVALS, file.0)
+}
+
+/// The objects of a file's components where these do not lie any more: [`crate::records::Orders`].
+pub(crate) fn leftovers(file: FileId) -> Vec<u8> {
+    numbered(LEFTOVERS, file.0)
+}
+
+/// A file of which components have to be rebuilt: nothing.
+pub(crate) fn degraded(file: FileId) -> Vec<u8> {
+    numbered(DEGRADED, file.0)
 }
 
 /// A node: [`crate::records::NodeRecord`].

@@ -15,6 +15,7 @@ mod cluster;
 pub mod desk;
 mod draft;
 mod grant;
+mod holders;
 mod keys;
 mod manager;
 mod operations;

@@ -9,6 +9,7 @@ use crate::cluster::{Cluster, Effect};
 use crate::draft::{Batch, Draft, View};
 use crate::engine::{Condition, Engine, Outcome, Recent, Snapshot, Transaction, Write};
 use crate::grant::Granting;
+use crate::holders::Holders;
 use crate::keys;
 use crate::operations::Operation;
 use crate::principal::Principal;
@@ -87,6 +88,7 @@ pub struct Manager {
     pub(crate) serial: u64,
     /// When clients were heard of last.
     pub(crate) seen: BTreeMap<u64, Moment>,
+    pub(crate) holders: Holders,
     pub(crate) rounds: crate::tick::Rounds,
 }
 
@@ -174,12 +176,14 @@ impl Manager {
             fence: Condition::Is(keys::TERM.to_vec(), mine),
             serial: (term + 1) << 40,
             seen: BTreeMap::new(),
+            holders: Holders::default(),
             rounds: crate::tick::Rounds::default(),
         })
     }
 
     /// Carries out changes in their order, all in one commit, and answers each. What is answered is durable.
     pub fn apply(&mut self, now: Now, calls: &[Asked]) -> Vec<Result<Reply>> {
+        self.holders.begin(now.wall.after(self.settings.life));
         let mut batch = self.batch();
         let answers: Vec<Result<Answer>> = calls.iter().map(|asked| self.one(&mut batch, now, asked)).collect();
         if let Err(error) = self.commit(batch) {
@@ -281,8 +285,10 @@ impl Manager {
             view,
             cluster: &self.cluster,
             by,
+            now: now.wall,
             until: now.wall.after(self.settings.life),
             serial: &mut self.serial,
+            holders: &mut self.holders,
         })
     }
 }

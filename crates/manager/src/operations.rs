@@ -3,6 +3,7 @@
 //! Always: an operation reads and writes through its draft alone, so that it does all or nothing; it looks at everything
 //! that may be wrong before it says that it is done.
 
+mod absences;
 mod access_keys;
 mod close;
 mod create_file;
@@ -18,6 +19,7 @@ mod set_attributes;
 mod users;
 mod volumes;
 
+pub(crate) use absences::give_up_lost;
 pub(crate) use scrub::left;
 
 use crate::cluster::Cluster;
@@ -69,6 +71,9 @@ impl Operation<'_> {
             Change::SetTarget(asked) => self.set_target(asked).map(done),
             Change::RollKeys(asked) => self.roll_keys(asked).map(done),
             Change::Fence(asked) => self.fence(asked).map(done),
+            Change::GiveUp(asked) => self.give_up(asked).map(done),
+            Change::Refill(asked) => self.refill(asked).map(done),
+            Change::Rebuilt(asked) => self.rebuilt(asked).map(done),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! targets fill up together, and a new one is not overrun. Always: no two components of a file are on one target; no node
 //! has a second copy of a column while another one could take a first, and of a parity group it is so with components.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, TargetNow};
 use crate::records::Layout;
 use forebay_env::Random;
 use forebay_model::layout::{Raid, Striping};
@@ -27,6 +27,10 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
+    fn of(target: TargetId, now: &TargetNow) -> Candidate {
+        Candidate { target, node: now.record.node, size: now.record.size, free: now.free, load: now.load }
+    }
+
     fn has_room(&self) -> bool {
         self.free.0 > 0 && self.free.0 >= self.size.0 / LEAST_FREE
     }
@@ -55,15 +59,7 @@ pub(crate) fn check(policy: &Policy) -> Result<()> {
 /// The layout of a new file.
 pub(crate) fn place(cluster: &Cluster, policy: &Policy, random: &dyn Random) -> Result<Layout> {
     let open = cluster.targets.iter().filter(|(_, now)| cluster.is_open(now));
-    let candidates: Vec<Candidate> = open
-        .map(|(target, now)| Candidate {
-            target: *target,
-            node: now.record.node,
-            size: now.record.size,
-            free: now.free,
-            load: now.load,
-        })
-        .collect();
+    let candidates: Vec<Candidate> = open.map(|(target, now)| Candidate::of(*target, now)).collect();
     choose(policy, candidates, random)
 }
 
@@ -112,7 +108,39 @@ pub(crate) fn choose(policy: &Policy, candidates: Vec<Candidate>, random: &dyn R
         has.of_group += 1;
         targets.push(chosen.target);
     }
-    Ok(Layout { striping, targets })
+    Ok(Layout { striping, targets, absent: Vec::new() })
+}
+
+/// Where a component of a file lies from now on whose target is lost: on none that has another one of the file, nor on one that
+/// `is_left` names.
+pub(crate) fn replace(
+    cluster: &Cluster,
+    layout: &Layout,
+    component: u32,
+    is_left: impl Fn(TargetId) -> bool,
+    random: &dyn Random,
+) -> Result<TargetId> {
+    let open = cluster.targets.iter().filter(|(_, now)| cluster.is_open(now));
+    let others = open.filter(|(target, _)| !layout.targets.contains(target) && !is_left(**target));
+    let left: Vec<Candidate> =
+        others.map(|(target, now)| Candidate::of(*target, now)).filter(Candidate::has_room).collect();
+    if left.is_empty() {
+        return Err(Error::full(format!(
+            "no target takes the place of {}: all that are up and have a fiftieth free have a part of the file already; add \
+             targets, or start nodes",
+            layout.targets[component as usize]
+        )));
+    }
+    let copies = layout.striping.raid().copies();
+    let column = component / copies * copies..component / copies * copies + copies;
+    let mut of_nodes: BTreeMap<u64, Has> = BTreeMap::new();
+    for other in layout.striping.family(component).filter(|other| *other != component) {
+        let Some(now) = cluster.targets.get(&layout.targets[other as usize]) else { continue };
+        let has = of_nodes.entry(now.record.node).or_default();
+        has.of_group += 1;
+        has.of_column += u32::from(column.contains(&other));
+    }
+    Ok(left[draw(&left, &of_nodes, random)].target)
 }
 
 /// What a node has already. Copies of one column count before all else: a node that dies is not to take all of them along.

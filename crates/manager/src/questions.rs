@@ -10,7 +10,7 @@ use crate::principal::{Principal, Wanted};
 use crate::records::{Inode, KeyRecord, Named, UserRecord, VolumeRecord, Writers, decode};
 use forebay_model::{Error, Result};
 use forebay_wire::control::access::{Key, Keys, User};
-use forebay_wire::control::files::{After, OpenFile, OpenFiles, Unscrubbed};
+use forebay_wire::control::files::{After, Degraded, OpenFile, OpenFiles, Unscrubbed};
 use forebay_wire::control::names::{Entry, FileId, List, Listed, MOST_ENTRIES, Page, Stat};
 use forebay_wire::control::volumes::Volume;
 use forebay_wire::control::{Question, Reply};
@@ -20,6 +20,7 @@ impl Manager {
     pub fn ask(&mut self, now: Now, by: &Principal, question: &Question) -> Result<Reply> {
         let by = &*standing(&self.view()?, by)?;
         self.seen.insert(by.client, now.moment);
+        self.holders.begin(now.wall.after(self.settings.life));
         let view = self.view()?;
         match question {
             Question::Stat(asked) => stat(view, by, asked).map(Reply::Entry),
@@ -31,6 +32,8 @@ impl Manager {
             Question::Renew(asked) => self.renew(now, by, asked).map(Reply::Grants),
             Question::OpenFiles(asked) => open_files(view, by, asked).map(Reply::OpenFiles),
             Question::Unscrubbed(asked) => unscrubbed(view, by, asked).map(Reply::Unscrubbed),
+            Question::Degraded(asked) => degraded(view, by, asked).map(Reply::Degraded),
+            Question::GivenUp(asked) => self.given_up(now, by, asked).map(|()| Reply::Done),
             Question::Map => Ok(Reply::Map(self.cluster.map())),
         }
     }
@@ -124,6 +127,12 @@ fn unscrubbed(view: &dyn Snapshot, by: &Principal, asked: &After) -> Result<Unsc
     by.require_root("see what is to be scrubbed")?;
     let (pairs, more) = part(view, b'S', asked)?;
     Ok(Unscrubbed { files: pairs.iter().map(|(key, _)| FileId(keys::number(key))).collect(), more })
+}
+
+fn degraded(view: &dyn Snapshot, by: &Principal, asked: &After) -> Result<Degraded> {
+    by.require_root("see what is to be rebuilt")?;
+    let (pairs, more) = part(view, keys::DEGRADED, asked)?;
+    Ok(Degraded { files: pairs.iter().map(|(key, _)| FileId(keys::number(key))).collect(), more })
 }
 
 /// A part of a list of files, and whether there are more.

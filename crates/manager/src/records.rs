@@ -64,6 +64,28 @@ pub(crate) struct Layout {
     pub(crate) striping: Striping,
     /// One for each component, in their order.
     pub(crate) targets: Vec<TargetId>,
+    /// Components that lack something, by number.
+    pub(crate) absent: Vec<Absent>,
+}
+
+/// A component that lacks something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Absent {
+    pub(crate) component: u32,
+    /// Whoever was given something of this version of the file or a newer one knows that it does.
+    pub(crate) since: u64,
+    pub(crate) absence: Absence,
+}
+
+/// What is done about that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Absence {
+    /// Nothing yet.
+    Missed,
+    /// This client empties it.
+    Emptying(u64),
+    /// This client fills it, and everybody writes it.
+    Filling(u64),
 }
 
 /// A volume.
@@ -220,6 +242,11 @@ impl Layout {
     /// The components, as orders name them.
     pub(crate) fn components(&self) -> Vec<(u32, TargetId)> {
         (0..).zip(self.targets.iter().copied()).collect()
+    }
+
+    /// What is done about a component that lacks something.
+    pub(crate) fn absence(&self, component: u32) -> Option<Absence> {
+        self.absent.iter().find(|absent| absent.component == component).map(|absent| absent.absence)
     }
 }
 

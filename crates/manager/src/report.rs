@@ -201,7 +201,9 @@ impl Manager {
         let (file, component) = component_of(order.object);
         let mut draft = Draft::new(self.view()?, batch);
         if order.remove {
-            struck_out(&mut draft, keys::removals(file), (component, target), |orders| is_of(orders, order))?;
+            for key in [keys::removals(file), keys::leftovers(file)] {
+                struck_out(&mut draft, key, (component, target), |orders| is_of(orders, order))?;
+            }
             // An object that is not there any more would be made for its fence.
             let of_volume = |orders: &Orders| orders.volume == order.object.volume;
             struck_out(&mut draft, keys::fences(file), (component, target), of_volume)?;
@@ -221,6 +223,7 @@ impl Manager {
         let mut telling = Telling { now: now.wall, targets, orders: BTreeMap::new(), count: 0 };
         telling.part(self.view()?, keys::FENCES, &mut told_up_to.fences)?;
         telling.part(self.view()?, keys::REMOVALS, &mut told_up_to.removals)?;
+        telling.part(self.view()?, keys::LEFTOVERS, &mut told_up_to.leftovers)?;
         if let Some(state) = self.cluster.nodes.get_mut(&node) {
             state.told_up_to = told_up_to;
         }

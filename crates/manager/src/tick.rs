@@ -6,8 +6,8 @@ use crate::draft::{Batch, Draft};
 use crate::engine::Pair;
 use crate::keys;
 use crate::manager::{Manager, Now};
-use crate::operations::left;
-use crate::records::{ClientRecord, Orders, Writers, decode};
+use crate::operations::{give_up_lost, left};
+use crate::records::{ClientRecord, Layout, Orders, Writers, decode};
 use crate::remembered::USED_EVERY;
 use forebay_model::{Moment, Result};
 use forebay_wire::control::cluster::TargetState;
@@ -37,6 +37,8 @@ pub(crate) struct Rounds {
     clients: Vec<u8>,
     fences: Vec<u8>,
     removals: Vec<u8>,
+    leftovers: Vec<u8>,
+    layouts: Vec<u8>,
 }
 
 impl Manager {
@@ -47,6 +49,7 @@ impl Manager {
         self.late_clients(&mut batch, now, &mut ticked)?;
         self.forget(&mut batch, now, &mut ticked)?;
         self.drop_orders(&mut batch)?;
+        self.give_up_lost(&mut batch, now)?;
         // The last, as in a report: it changes what is in memory.
         self.late_nodes(&mut batch, now, &mut ticked)?;
         self.commit(batch)?;
@@ -139,9 +142,12 @@ impl Manager {
         if !self.cluster.targets.values().any(is_gone) {
             return Ok(());
         }
-        let mut rounds = (std::mem::take(&mut self.rounds.fences), std::mem::take(&mut self.rounds.removals));
-        let mut page = self.page(keys::FENCES, &mut rounds.0)?;
-        page.extend(self.page(keys::REMOVALS, &mut rounds.1)?);
+        let Rounds { fences, removals, leftovers, .. } = &mut self.rounds;
+        let mut rounds = [fences, removals, leftovers].map(std::mem::take);
+        let mut page = Vec::new();
+        for (prefix, round) in [keys::FENCES, keys::REMOVALS, keys::LEFTOVERS].into_iter().zip(&mut rounds) {
+            page.extend(self.page(prefix, round)?);
+        }
         for (key, value) in page {
             let mut orders: Orders = decode(&key, &value)?;
             let there = orders.pending.len();
@@ -154,7 +160,27 @@ impl Manager {
             let drafted = draft.ready()?;
             batch.take(drafted);
         }
-        (self.rounds.fences, self.rounds.removals) = rounds;
+        [self.rounds.fences, self.rounds.removals, self.rounds.leftovers] = rounds;
+        Ok(())
+    }
+
+    /// What lies on targets that are lost is not read any more, and rebuilt elsewhere.
+    fn give_up_lost(&mut self, batch: &mut Batch, now: Now) -> Result<()> {
+        let is_lost = |now: &TargetNow| matches!(now.record.state, TargetState::Failed | TargetState::Gone);
+        if !self.cluster.targets.values().any(is_lost) {
+            self.rounds.layouts.clear();
+            return Ok(());
+        }
+        let mut round = std::mem::take(&mut self.rounds.layouts);
+        for (key, value) in self.page(keys::LAYOUTS, &mut round)? {
+            let layout: Layout = decode(&key, &value)?;
+            let mut draft = Draft::new(self.view()?, batch);
+            if give_up_lost(&mut draft, &self.cluster, FileId(keys::number(&key)), layout, now.wall)? {
+                let drafted = draft.ready()?;
+                batch.take(drafted);
+            }
+        }
+        self.rounds.layouts = round;
         Ok(())
     }
 

@@ -19,8 +19,8 @@ pub mod volumes;
 use access::{IssueKey, IssuedKey, Key, Keys, RemoveUser, RevokeKey, User};
 use cluster::{AddNode, Map, RemoveNode, RollKeys, SetTarget};
 use files::{
-    After, ClientGone, Close, Fence, Grant, Grants, OpenFiles, OpenToRead, OpenToWrite, Renew, Revoke, Scrubbed,
-    Unscrubbed,
+    After, ClientGone, Close, Degraded, Fence, GiveUp, GivenUp, Grant, Grants, OpenFiles, OpenToRead, OpenToWrite,
+    Rebuilt, Refill, Renew, Revoke, Scrubbed, Unscrubbed,
 };
 use names::{CreateFile, Entry, List, MakeDirectory, Page, RemoveDirectory, RemoveFile, Rename, SetAttributes, Stat};
 use serde::{Deserialize, Serialize};
@@ -90,6 +90,12 @@ pub enum Change {
     RollKeys(RollKeys),
     /// [`Reply::Done`].
     Fence(Fence),
+    /// [`Reply::Done`].
+    GiveUp(GiveUp),
+    /// [`Reply::Done`].
+    Refill(Refill),
+    /// [`Reply::Done`].
+    Rebuilt(Rebuilt),
 }
 
 /// What changes nothing, and may be asked as often as one likes.
@@ -115,6 +121,11 @@ pub enum Question {
     Unscrubbed(After),
     /// The nodes and targets of the cluster: [`Reply::Map`].
     Map,
+    /// Files of which components have to be rebuilt: [`Reply::Degraded`].
+    Degraded(After),
+    /// Whether nobody is answered any more by components that were given up: [`Reply::Done`], or
+    /// [`forebay_model::Kind::Busy`] until then.
+    GivenUp(GivenUp),
 }
 
 /// What is answered.
@@ -146,6 +157,8 @@ pub enum Reply {
     Unscrubbed(Unscrubbed),
     /// The cluster.
     Map(Map),
+    /// Files of which components have to be rebuilt.
+    Degraded(Degraded),
 }
 
 #[cfg(test)]

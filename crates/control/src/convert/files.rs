@@ -1,10 +1,14 @@
 //! Open files and what is granted for them, as messages.
 
-use super::messages;
+use super::{enums, messages};
 use forebay_wire::control::files::{
-    After, ClientGone, Close, Component, Fence, Grant, Granted, Grants, OpenFile, OpenFiles, OpenToRead, OpenToWrite,
-    Renew, Renewed, Revoke, Scrubbed, Unscrubbed,
+    After, ClientGone, Close, Component, ComponentState, Degraded, Fence, GiveUp, GivenUp, Grant, Granted, Grants,
+    OpenFile, OpenFiles, OpenToRead, OpenToWrite, Rebuilt, Refill, Renew, Renewed, Revoke, Scrubbed, Unscrubbed,
 };
+
+enums! {
+    ComponentState { Whole, Missed, Emptying, Filling }
+}
 
 messages! {
     OpenToWrite as OpenToWrite { place, alone }
@@ -13,11 +17,16 @@ messages! {
     Renew as Renew { files }
     Renewed as Renewed { file, write }
     Grant as Grant { entry, write, striping, components, until }
-    Component as Component { target, object, capability, secret }
+    Component as Component { target, object, capability, secret, state }
     Grants as Grants { grants }
     Granted as Granted { grant, error }
     Revoke as Revoke { file }
     Fence as Fence { file, version }
+    GiveUp as GiveUp { file, components, version }
+    GivenUp as GivenUp { file }
+    Refill as Refill { file, component, version, emptied }
+    Rebuilt as Rebuilt { file, component, version }
+    Degraded as Degraded { files, more }
     ClientGone as ClientGone { client }
     Scrubbed as Scrubbed { file }
     OpenFiles as OpenFiles { files, more }

@@ -4,7 +4,7 @@ use super::unions;
 use forebay_wire::control::Reply;
 
 unions! {
-    Reply as reply { Entry, Page, Volume, IssuedKey, Grant, Grants, OpenFiles, Unscrubbed, Map }
+    Reply as reply { Entry, Page, Volume, IssuedKey, Grant, Grants, OpenFiles, Unscrubbed, Map, Degraded }
     empty { Done: Done }
     lists { Volumes: Volumes { volumes }, Users: Users { users }, Keys: KeyList { keys } }
 }

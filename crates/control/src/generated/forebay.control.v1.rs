@@ -59,7 +59,7 @@ pub struct CallRequest {
 pub struct Change {
     #[prost(
         oneof = "change::Change",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27"
     )]
     pub change: ::core::option::Option<change::Change>,
 }
@@ -127,12 +127,21 @@ pub mod change {
         RollKeys(super::RollKeys),
         #[prost(message, tag = "24")]
         Fence(super::Fence),
+        #[prost(message, tag = "25")]
+        GiveUp(super::GiveUp),
+        #[prost(message, tag = "26")]
+        Refill(super::Refill),
+        #[prost(message, tag = "27")]
+        Rebuilt(super::Rebuilt),
     }
 }
 /// What changes nothing, and may be asked as often as one likes.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Question {
-    #[prost(oneof = "question::Question", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
+    #[prost(
+        oneof = "question::Question",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12"
+    )]
     pub question: ::core::option::Option<question::Question>,
 }
 /// Nested message and enum types in `Question`.
@@ -169,6 +178,12 @@ pub mod question {
         /// Answered with the map.
         #[prost(message, tag = "10")]
         Map(super::AskMap),
+        /// Which components have to be rebuilt: answered with degraded files.
+        #[prost(message, tag = "11")]
+        Degraded(super::After),
+        /// Whether nobody is answered any more by components that were given up: answered with done, or busy until then.
+        #[prost(message, tag = "12")]
+        GivenUp(super::GivenUp),
     }
 }
 /// All volumes.
@@ -183,7 +198,10 @@ pub struct AskMap {}
 /// What is answered.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Reply {
-    #[prost(oneof = "reply::Reply", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
+    #[prost(
+        oneof = "reply::Reply",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14"
+    )]
     pub reply: ::core::option::Option<reply::Reply>,
 }
 /// Nested message and enum types in `Reply`.
@@ -216,6 +234,8 @@ pub mod reply {
         Unscrubbed(super::Unscrubbed),
         #[prost(message, tag = "13")]
         Map(super::Map),
+        #[prost(message, tag = "14")]
+        Degraded(super::Degraded),
     }
 }
 /// It is done.
@@ -679,6 +699,9 @@ pub struct Component {
     /// Its secret: 32 bytes.
     #[prost(bytes = "vec", tag = "4")]
     pub secret: ::prost::alloc::vec::Vec<u8>,
+    /// Without a capability if it has missed something.
+    #[prost(enumeration = "ComponentState", tag = "5")]
+    pub state: i32,
 }
 /// For each file that was to be renewed.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -713,6 +736,48 @@ pub struct Fence {
     pub file: u64,
     /// At most one more than it has.
     #[prost(uint64, tag = "2")]
+    pub version: u64,
+}
+/// Components of a file lack something that is about to be acknowledged: nobody is to read them until they were rebuilt.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GiveUp {
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    #[prost(uint32, repeated, tag = "2")]
+    pub components: ::prost::alloc::vec::Vec<u32>,
+    /// Which the file has, as this client knows it.
+    #[prost(uint64, tag = "3")]
+    pub version: u64,
+}
+/// Asks whether nobody is answered any more by components that were given up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GivenUp {
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+}
+/// Has a component that missed something rebuilt by this client: first it is to be emptied, then everybody writes it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Refill {
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    #[prost(uint32, tag = "2")]
+    pub component: u32,
+    /// Which the file has, as this client knows it.
+    #[prost(uint64, tag = "3")]
+    pub version: u64,
+    /// Whether it is empty.
+    #[prost(bool, tag = "4")]
+    pub emptied: bool,
+}
+/// A component has everything again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Rebuilt {
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    #[prost(uint32, tag = "2")]
+    pub component: u32,
+    /// Which the file has, as this client knows it.
+    #[prost(uint64, tag = "3")]
     pub version: u64,
 }
 /// Says that a client is gone: what it had open to write has to be scrubbed. As long as the answer says that there are
@@ -752,6 +817,16 @@ pub struct OpenFile {
 /// Files whose stripes may be half written.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Unscrubbed {
+    /// By file.
+    #[prost(uint64, repeated, tag = "1")]
+    pub files: ::prost::alloc::vec::Vec<u64>,
+    /// Whether there are more.
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+}
+/// Files of which components have to be rebuilt.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Degraded {
     /// By file.
     #[prost(uint64, repeated, tag = "1")]
     pub files: ::prost::alloc::vec::Vec<u64>,
@@ -1098,6 +1173,46 @@ impl RaidLevel {
             "RAID_LEVEL_ZERO" => Some(Self::Zero),
             "RAID_LEVEL_ONE" => Some(Self::One),
             "RAID_LEVEL_FIVE" => Some(Self::Five),
+            _ => None,
+        }
+    }
+}
+/// Whether a component has all that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ComponentState {
+    Unspecified = 0,
+    /// It has.
+    Whole = 1,
+    /// It has not: it is neither read nor written.
+    Missed = 2,
+    /// The same, and this client empties it.
+    Emptying = 3,
+    /// It is being rebuilt: it is written, and not read.
+    Filling = 4,
+}
+impl ComponentState {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "COMPONENT_STATE_UNSPECIFIED",
+            Self::Whole => "COMPONENT_STATE_WHOLE",
+            Self::Missed => "COMPONENT_STATE_MISSED",
+            Self::Emptying => "COMPONENT_STATE_EMPTYING",
+            Self::Filling => "COMPONENT_STATE_FILLING",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "COMPONENT_STATE_UNSPECIFIED" => Some(Self::Unspecified),
+            "COMPONENT_STATE_WHOLE" => Some(Self::Whole),
+            "COMPONENT_STATE_MISSED" => Some(Self::Missed),
+            "COMPONENT_STATE_EMPTYING" => Some(Self::Emptying),
+            "COMPONENT_STATE_FILLING" => Some(Self::Filling),
             _ => None,
         }
     }

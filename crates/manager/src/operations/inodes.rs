@@ -77,6 +77,7 @@ impl Operation<'_> {
                 self.draft.delete(keys::to_scrub(*file));
             }
             self.draft.delete(keys::layout(*file));
+            self.draft.delete(keys::degraded(*file));
         }
         let charge = Charge { bytes_out: attributes.size, files_out: 1, ..Charge::default() };
         quota::charge(&mut self.draft, self.now.wall, attributes.volume, charge)?;

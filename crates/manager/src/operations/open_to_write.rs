@@ -29,7 +29,11 @@ impl Operation<'_> {
         let Found { file, mut inode } = found;
         quota::require_bytes(&self.draft, self.now.wall, inode.attributes.volume)?;
         let key = keys::writers(file);
-        let Writers(mut writers) = self.draft.read(&key)?.unwrap_or_default();
+        let mut writers: Vec<Writer> = self.draft.read(&key)?.map(|Writers(writers)| writers).unwrap_or_default();
+        let is_left = self.draft.read::<ToScrub>(&keys::to_scrub(file))?.is_some();
+        if alone && !is_left && self.stop_rebuilding(file, &mut writers)? {
+            inode = place::inode(&self.draft, file)?;
+        }
         if let Some(other) = writers.iter().find(|one| !one.is(self.by) && (alone || one.alone)) {
             let seconds = self.settings.client_timeout.as_secs();
             return Err(Error::busy(format!(
@@ -42,7 +46,7 @@ impl Operation<'_> {
         let there = writers.iter().position(|writer| writer.is(self.by));
         // Whoever is alone takes no locks, and so does not see what was begun and would be done again later. Who mends it opens
         // it beside others first, who see that.
-        if alone && there.is_none() && self.draft.read::<ToScrub>(&keys::to_scrub(file))?.is_some() {
+        if alone && there.is_none() && is_left {
             return Err(Error::busy(format!(
                 "{file} was left half written and is mended first; ask again in some seconds, or open it beside others"
             )));

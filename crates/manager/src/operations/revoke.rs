@@ -2,11 +2,11 @@
 
 use super::{Operation, left};
 use crate::cluster::set_epochs;
-use crate::draft::View;
+use crate::draft::{Draft, View};
 use crate::keys;
 use crate::place::{self, Found};
 use crate::records::{Epochs, Inode, Layout, Orders, Writers};
-use forebay_model::{Error, Result};
+use forebay_model::{Error, Result, Timestamp};
 use forebay_wire::control::files::{Fence, Revoke};
 use forebay_wire::control::names::{FileId, Place};
 
@@ -43,21 +43,9 @@ impl Operation<'_> {
         if asked.version <= version { Ok(()) } else { self.raise(file, inode) }
     }
 
-    fn raise(&mut self, file: FileId, mut inode: Inode) -> Result<()> {
-        inode.attributes.version += 1;
-        inode.attributes.changed = self.now.wall;
-        if inode.written {
-            let layout: Layout = self.draft.require(&keys::layout(file))?;
-            let orders = Orders {
-                volume: inode.attributes.volume,
-                version: inode.attributes.version,
-                remove: false,
-                due: self.now.wall,
-                pending: layout.components(),
-            };
-            self.draft.put(keys::fences(file), &orders)?;
-        }
-        self.draft.put(keys::inode(file), &inode)
+    /// Raises the version of a file, and has its targets told.
+    pub(super) fn raise(&mut self, file: FileId, inode: Inode) -> Result<()> {
+        raise(&mut self.draft, file, inode, self.now.wall)
     }
 
     /// Lets no capability count that was made before.
@@ -66,4 +54,22 @@ impl Operation<'_> {
         let epoch = self.cluster.epochs.epoch + 1;
         set_epochs(&mut self.draft, Epochs { epoch, least: epoch, ..self.cluster.epochs })
     }
+}
+
+/// Raises the version of a file, and has its targets told.
+pub(super) fn raise(draft: &mut Draft<'_>, file: FileId, mut inode: Inode, now: Timestamp) -> Result<()> {
+    inode.attributes.version += 1;
+    inode.attributes.changed = now;
+    if inode.written {
+        let layout: Layout = draft.require(&keys::layout(file))?;
+        let orders = Orders {
+            volume: inode.attributes.volume,
+            version: inode.attributes.version,
+            remove: false,
+            due: now,
+            pending: layout.components(),
+        };
+        draft.put(keys::fences(file), &orders)?;
+    }
+    draft.put(keys::inode(file), &inode)
 }

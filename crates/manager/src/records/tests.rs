@@ -1,9 +1,9 @@
 //! The bytes of `docs/format/metadata.md`, written out. A difference is a new version of the format.
 
 use super::{
-    Answer, ClientRecord, Epochs, Inode, KeyRecord, Layout, MOST_FILES, Meta, Named, Next, NodeRecord, Orders,
-    Remembered, TargetRecord, Term, ToScrub, UserNumber, UserRecord, VolumeRecord, Writer, Writers, component_of,
-    decode, encode, object,
+    Absence, Absent, Answer, ClientRecord, Epochs, Inode, KeyRecord, Layout, MOST_FILES, Meta, Named, Next, NodeRecord,
+    Orders, Remembered, TargetRecord, Term, ToScrub, UserNumber, UserRecord, VolumeRecord, Writer, Writers,
+    component_of, decode, encode, object,
 };
 use crate::keys;
 use forebay_model::layout::{Raid, Striping};
@@ -57,6 +57,8 @@ fn keys_have_the_bytes_that_are_written_down() {
         (keys::fences(FILE), "460000000000000102"),
         (keys::removals(FILE), "4f0000000000000102"),
         (keys::node(3), "4e0000000000000003"),
+        (keys::leftovers(FILE), "500000000000000102"),
+        (keys::degraded(FILE), "410000000000000102"),
         (keys::target(TargetId(3)), "4700000000000000000000000000000003"),
     ];
     for (key, expected) in named {
@@ -93,9 +95,18 @@ fn values_of_names_have_the_bytes_that_are_written_down() {
     is(Named { file: FILE, kind: FileKind::Directory }, "01820201");
     is(Next { file: 2, volume: 3 }, "010203");
     let five = Striping::new(Raid::Five, Bytes::kib(64), 3, 4, 1).unwrap();
-    is(Layout { striping: five, targets: vec![TargetId(1), TargetId(200)] }, "01028080040304010201c801");
+    is(
+        Layout { striping: five, targets: vec![TargetId(1), TargetId(200)], absent: vec![] },
+        "01028080040304010201c80100",
+    );
+    let absent = [(0, Absence::Missed), (1, Absence::Emptying(5)), (2, Absence::Filling(300))];
+    let absent = absent.map(|(component, absence)| Absent { component, since: 4 + u64::from(component), absence });
+    is(
+        Layout { striping: five, targets: vec![], absent: absent.to_vec() },
+        "0102808004030401000300040001050105020602ac02",
+    );
     let one = Striping::new(Raid::One(2), Bytes::kib(4), 1, 1, 1).unwrap();
-    is(Layout { striping: one, targets: vec![] }, "010102802001010100");
+    is(Layout { striping: one, targets: vec![], absent: vec![] }, "01010280200101010000");
     let quota = Quota { soft_bytes: None, hard_bytes: Some(Bytes(5)), soft_files: Some(6), hard_files: None };
     let policy = Policy { raid: Raid::Zero, unit: Bytes::kib(4), targets: 10 };
     let (bytes_over_since, files_over_since) = (Some(Timestamp(1)), None);

@@ -80,6 +80,21 @@ pub struct Component {
     pub capability: Vec<u8>,
     /// Its secret: 32 bytes.
     pub secret: Hidden,
+    /// Whether it has all that was written.
+    pub state: ComponentState,
+}
+
+/// Whether a component has all that was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ComponentState {
+    /// It has.
+    Whole,
+    /// It has not: it is neither read nor written, and there is no capability for it.
+    Missed,
+    /// The same, and whoever is told so empties it.
+    Emptying,
+    /// It is being rebuilt: it is written, and not read.
+    Filling,
 }
 
 /// For each file that was to be renewed.
@@ -112,6 +127,50 @@ pub struct Fence {
     /// Which.
     pub file: FileId,
     /// The version that it has at least: at most one more than it has.
+    pub version: u64,
+}
+
+/// Says that components lack something that is about to be acknowledged: nobody gets a capability for them from now on, until
+/// they were rebuilt. Those that were given out count on for a while, see [`GivenUp`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GiveUp {
+    /// Of which file.
+    pub file: FileId,
+    /// Which.
+    pub components: Vec<u32>,
+    /// The version that the file has, as this client knows it.
+    pub version: u64,
+}
+
+/// Asks whether nobody is answered any more by the components of a file that were given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenUp {
+    /// Which.
+    pub file: FileId,
+}
+
+/// Has a component that missed something rebuilt by this client. It is said twice: first the client may empty it, where it is or
+/// where it lies from now on; once it is empty everybody writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refill {
+    /// Of which file.
+    pub file: FileId,
+    /// Which.
+    pub component: u32,
+    /// The version that the file has, as this client knows it.
+    pub version: u64,
+    /// It is empty.
+    pub emptied: bool,
+}
+
+/// Says that a component has everything again that this client rebuilt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rebuilt {
+    /// Of which file.
+    pub file: FileId,
+    /// Which.
+    pub component: u32,
+    /// The version that the file has, as this client knows it.
     pub version: u64,
 }
 
@@ -153,6 +212,15 @@ pub struct OpenFile {
 /// Files whose stripes may be half written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unscrubbed {
+    /// By file.
+    pub files: Vec<FileId>,
+    /// Whether there are more.
+    pub more: bool,
+}
+
+/// Files of which components have to be rebuilt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Degraded {
     /// By file.
     pub files: Vec<FileId>,
     /// Whether there are more.

@@ -1,0 +1,73 @@
+//! Who was given capabilities for which file, as long as they count: those with which somebody may still be answered by a
+//! component that was given up since.
+//!
+//! Only in memory, and bounded: of what it does not know it takes the worst.
+
+use forebay_model::Timestamp;
+use forebay_wire::control::names::FileId;
+use std::collections::BTreeMap;
+
+/// How many are remembered, each a client and a file.
+const MOST: usize = 1 << 18;
+
+/// Who has what.
+#[derive(Default)]
+pub(crate) struct Holders {
+    files: BTreeMap<FileId, Vec<Holder>>,
+    count: usize,
+    /// Until then anybody may have been given something that is not remembered; `None` until the time is known.
+    unknown_until: Option<Timestamp>,
+}
+
+/// What a client was given last for a file.
+struct Holder {
+    client: u64,
+    version: u64,
+    until: Timestamp,
+}
+
+impl Holders {
+    /// What was given by another manager, before this one was opened, counts until then.
+    pub(crate) fn begin(&mut self, until: Timestamp) {
+        self.unknown_until.get_or_insert(until);
+    }
+
+    /// A client was given something for a version of a file. It knows that everywhere.
+    pub(crate) fn note(&mut self, file: FileId, holder: (u64, u64, Timestamp), now: Timestamp) {
+        let (client, version, until) = holder;
+        if self.count >= MOST {
+            self.forget(now);
+        }
+        let of_file = self.files.entry(file).or_default();
+        let there = of_file.len();
+        of_file.retain(|holder| holder.client != client && holder.until > now);
+        of_file.push(Holder { client, version, until });
+        self.count = self.count + of_file.len() - there;
+    }
+
+    /// Until when somebody may use what was given for an older version of a file than this one.
+    pub(crate) fn until(&self, file: FileId, version: u64) -> Option<Timestamp> {
+        let holders = self.files.get(&file).into_iter().flatten();
+        let older = holders.filter(|holder| holder.version < version).map(|holder| holder.until);
+        older.chain(self.unknown_until).max()
+    }
+
+    /// Makes room: what counts no more is forgotten, and of the rest the half that counts for the shortest time is not told apart
+    /// any more.
+    fn forget(&mut self, now: Timestamp) {
+        let mut untils: Vec<Timestamp> = self.files.values().flatten().map(|holder| holder.until).collect();
+        untils.sort_unstable();
+        let half = untils.get(untils.len() / 2).copied().unwrap_or(now).max(now);
+        if half > now {
+            self.unknown_until = self.unknown_until.max(Some(half));
+        }
+        self.files.retain(|_, holders| {
+            holders.retain(|holder| holder.until > half);
+            !holders.is_empty()
+        });
+        self.count = self.files.values().map(Vec::len).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+use crate::principal::Principal;
+use crate::testing::{NODES, Stage, report, root, targets_of, user};
+use forebay_model::layout::{Raid, UNIT};
+use forebay_model::{Error, Kind, Result, TargetId};
+use forebay_wire::control::cluster::{Order, SetTarget, TargetState};
+use forebay_wire::control::files::{
+    After, Close, ComponentState, GiveUp, GivenUp, Grant, OpenToRead, OpenToWrite, Rebuilt, Refill,
+};
+use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile};
+use forebay_wire::control::volumes::Policy;
+use forebay_wire::control::{Change, Question, Reply};
+use std::time::Duration;
+
+fn grant(reply: Reply) -> Grant {
+    match reply {
+        Reply::Grant(grant) => grant,
+        other => panic!("{other:?} is no grant"),
+    }
+}
+
+/// Two more users' clients, of which the second one also has the file open to write.
+fn others() -> [Principal; 2] {
+    [user(5), user(6)]
+}
+
+impl Stage {
+    /// A file in RAID 5 over five targets, that root has open to write beside others.
+    fn striped(&mut self) -> Grant {
+        self.striped_at("striped")
+    }
+
+    fn striped_at(&mut self, path: &str) -> Grant {
+        let policy = Some(Policy { raid: Raid::Five, unit: UNIT, targets: 5 });
+        let create =
+            CreateFile { place: Place::path(path), mode: 0o666, exclusive: true, policy, open: true, alone: false };
+        grant(self.root(Change::CreateFile(create)).unwrap())
+    }
+
+    fn open(&mut self, by: &Principal, file: FileId, alone: bool) -> Result<Grant> {
+        self.change(by, Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone })).map(grant)
+    }
+
+    fn read(&mut self, by: &Principal, file: FileId) -> Grant {
+        grant(self.ask(by, &Question::OpenToRead(OpenToRead { place: Place::of(file) })).unwrap())
+    }
+
+    fn version(&mut self, file: FileId) -> u64 {
+        self.stat(&root(), Place::of(file)).unwrap().attributes.version
+    }
+
+    fn give_up(&mut self, by: &Principal, file: FileId, components: &[u32]) -> Result<Reply> {
+        let version = self.version(file);
+        self.change(by, Change::GiveUp(GiveUp { file, components: components.to_vec(), version }))
+    }
+
+    fn given_up(&mut self, file: FileId) -> Result<Reply> {
+        self.ask(&root(), &Question::GivenUp(GivenUp { file }))
+    }
+
+    fn refill(&mut self, by: &Principal, file: FileId, component: u32, emptied: bool) -> Result<Reply> {
+        let version = self.version(file);
+        self.change(by, Change::Refill(Refill { file, component, version, emptied }))
+    }
+
+    fn rebuilt(&mut self, by: &Principal, file: FileId, component: u32) -> Result<Reply> {
+        let version = self.version(file);
+        self.change(by, Change::Rebuilt(Rebuilt { file, component, version }))
+    }
+
+    fn degraded(&mut self) -> Vec<FileId> {
+        match self.ask(&root(), &Question::Degraded(After { file: FileId(0), most: 10 })).unwrap() {
+            Reply::Degraded(degraded) => degraded.files,
+            other => panic!("{other:?} are no files"),
+        }
+    }
+
+    /// A target's node reports, and that it did all that it had to.
+    fn obey(&mut self, node: u64) -> Vec<(TargetId, Order)> {
+        let told = self.report(&report(node)).unwrap();
+        let orders = told.targets.iter().flat_map(|to| to.orders.iter().map(|order| (to.target, *order)));
+        let orders: Vec<_> = orders.collect();
+        let mut done = report(node);
+        for reported in &mut done.targets {
+            let own = orders.iter().filter(|(target, _)| *target == reported.target);
+            reported.carried_out = own.map(|(_, order)| *order).collect();
+        }
+        self.report(&done).unwrap();
+        orders
+    }
+}
+
+fn states(grant: &Grant) -> Vec<ComponentState> {
+    grant.components.iter().map(|component| component.state).collect()
+}
+
+fn node_of(target: TargetId) -> u64 {
+    (1..=NODES).find(|node| targets_of(*node).contains(&target)).unwrap()
+}
+
+fn kind<T: std::fmt::Debug>(answer: Result<T>) -> Kind {
+    answer.unwrap_err().kind
+}
+
+#[test]
+fn for_what_was_given_up_nobody_gets_a_capability_and_everybody_is_told() {
+    let mut stage = Stage::new();
+    let before = stage.striped();
+    let file = before.entry.file;
+    assert_eq!(states(&before), [ComponentState::Whole; 5]);
+    stage.give_up(&root(), file, &[3]).unwrap();
+    assert_eq!(stage.degraded(), [file]);
+    for grant in [stage.open(&root(), file, false).unwrap(), stage.read(&user(5), file)] {
+        assert_eq!(grant.entry.attributes.version, before.entry.attributes.version + 1);
+        assert_eq!(states(&grant)[3], ComponentState::Missed);
+        assert!(grant.components[3].capability.is_empty() && grant.components[3].secret.0.is_empty());
+        assert_eq!(states(&grant).iter().filter(|state| **state == ComponentState::Whole).count(), 4);
+    }
+    // Said again it changes nothing.
+    let version = stage.version(file);
+    stage.give_up(&root(), file, &[3]).unwrap();
+    assert_eq!(stage.version(file), version);
+    stage.restart();
+    assert_eq!(states(&stage.read(&user(5), file))[3], ComponentState::Missed);
+}
+
+#[test]
+fn no_more_is_given_up_than_parity_has_to_spare_and_nothing_by_who_does_not_write() {
+    let mut stage = Stage::new();
+    let file = stage.striped().entry.file;
+    let asked = |components: &[u32], version| Change::GiveUp(GiveUp { file, components: components.to_vec(), version });
+    assert_eq!(kind(stage.root(asked(&[0, 4], 1))), Kind::Device);
+    assert_eq!(kind(stage.root(asked(&[5], 1))), Kind::Usage);
+    assert_eq!(kind(stage.root(asked(&[0], 2))), Kind::Stale);
+    assert_eq!(kind(stage.change(&user(5), asked(&[0], 1))), Kind::Stale);
+    assert_eq!((stage.version(file), stage.degraded()), (1, vec![]));
+    stage.give_up(&root(), file, &[0]).unwrap();
+    let Error { kind, message } = stage.give_up(&root(), file, &[4]).unwrap_err();
+    assert!(kind == Kind::Device && message.contains("[0]") && message.contains("RAID 5"), "{message}");
+}
+
+#[test]
+fn who_may_still_be_answered_by_what_was_given_up_is_waited_for() {
+    let mut stage = Stage::new();
+    let [reader, _] = others();
+    let file = stage.striped().entry.file;
+    stage.read(&reader, file);
+    stage.give_up(&root(), file, &[1]).unwrap();
+    // The reader may have what was given before, and so may anybody, since this manager was opened.
+    assert_eq!(kind(stage.given_up(file)), Kind::Busy);
+    stage.pass(Duration::from_secs(400));
+    assert!(stage.given_up(file).is_ok());
+
+    let second = stage.striped_at("second").entry.file;
+    stage.read(&reader, second);
+    stage.give_up(&root(), second, &[1]).unwrap();
+    assert_eq!(kind(stage.given_up(second)), Kind::Busy);
+    // Whoever renews knows.
+    stage.read(&reader, second);
+    stage.open(&root(), second, false).unwrap();
+    assert!(stage.given_up(second).is_ok());
+}
+
+#[test]
+fn a_target_that_heard_of_it_answers_nobody_for_what_was_given_up() {
+    let mut stage = Stage::new();
+    let [reader, _] = others();
+    let grant = stage.striped();
+    let file = grant.entry.file;
+    stage.read(&reader, file);
+    stage.give_up(&root(), file, &[1]).unwrap();
+    let node = node_of(grant.components[1].target);
+    for other in (1..=NODES).filter(|other| *other != node) {
+        stage.obey(other);
+    }
+    assert_eq!(kind(stage.given_up(file)), Kind::Busy);
+    let orders = stage.obey(node);
+    assert!(orders.iter().any(|(_, order)| order.object == grant.components[1].object && !order.remove));
+    assert!(stage.given_up(file).is_ok());
+}
+
+#[test]
+fn a_component_is_emptied_by_one_client_then_written_by_all_and_then_read_again() {
+    let mut stage = Stage::new();
+    let [_, writer] = others();
+    let file = stage.striped().entry.file;
+    stage.open(&writer, file, false).unwrap();
+    stage.give_up(&writer, file, &[2]).unwrap();
+    assert_eq!(kind(stage.refill(&root(), file, 2, true)), Kind::Stale);
+    assert_eq!(kind(stage.refill(&root(), file, 1, false)), Kind::Usage);
+    stage.refill(&root(), file, 2, false).unwrap();
+    let own = stage.open(&root(), file, false).unwrap();
+    assert_eq!(states(&own)[2], ComponentState::Emptying);
+    assert!(!own.components[2].capability.is_empty());
+    assert_eq!(states(&stage.open(&writer, file, false).unwrap())[2], ComponentState::Missed);
+    // Somebody else begins anew.
+    stage.refill(&writer, file, 2, false).unwrap();
+    assert_eq!(kind(stage.refill(&root(), file, 2, true)), Kind::Stale);
+    stage.refill(&writer, file, 2, true).unwrap();
+    assert_eq!(states(&stage.open(&root(), file, false).unwrap())[2], ComponentState::Filling);
+    assert_eq!(kind(stage.rebuilt(&root(), file, 2)), Kind::Stale);
+    assert_eq!(stage.degraded(), [file]);
+    stage.rebuilt(&writer, file, 2).unwrap();
+    assert_eq!(states(&stage.open(&root(), file, false).unwrap()), [ComponentState::Whole; 5]);
+    assert_eq!(stage.degraded(), []);
+    // What missed something while it was filled is not whole.
+    stage.give_up(&writer, file, &[2]).unwrap();
+    stage.refill(&writer, file, 2, false).unwrap();
+    stage.refill(&writer, file, 2, true).unwrap();
+    stage.give_up(&root(), file, &[2]).unwrap();
+    assert_eq!(kind(stage.rebuilt(&writer, file, 2)), Kind::Stale);
+}
+
+#[test]
+fn what_was_on_a_target_that_failed_is_rebuilt_on_another_one_and_removed_if_that_comes_back() {
+    let mut stage = Stage::new();
+    let grant = stage.striped();
+    let file = grant.entry.file;
+    let target = grant.components[4].target;
+    stage.root(Change::SetTarget(SetTarget { target, state: TargetState::Failed })).unwrap();
+    stage.manager.tick(stage.now).unwrap();
+    assert_eq!(stage.degraded(), [file]);
+    assert_eq!(states(&stage.read(&user(5), file))[4], ComponentState::Missed);
+    stage.refill(&root(), file, 4, false).unwrap();
+    let moved = stage.open(&root(), file, false).unwrap();
+    let now = moved.components[4].target;
+    let others: Vec<TargetId> = moved.components[..4].iter().map(|component| component.target).collect();
+    assert!(now != target && !others.contains(&now), "{now} of {others:?}");
+    assert!(others.iter().all(|other| node_of(*other) != node_of(now)), "a node that has none yet is free");
+    stage.refill(&root(), file, 4, true).unwrap();
+    stage.rebuilt(&root(), file, 4).unwrap();
+    // The old one is told when nothing that was given out for it counts any more.
+    let is_told = |orders: Vec<(TargetId, Order)>| {
+        orders.iter().any(|(to, order)| *to == target && order.remove && order.object == grant.components[4].object)
+    };
+    assert!(!is_told(stage.obey(node_of(target))));
+    stage.pass(Duration::from_secs(400));
+    for node in 1..=NODES {
+        let told = stage.obey(node);
+        assert_eq!(is_told(told), node == node_of(target));
+    }
+    assert!(!is_told(stage.obey(node_of(target))));
+    assert_eq!(states(&stage.read(&user(5), file)), [ComponentState::Whole; 5]);
+}
+
+#[test]
+fn more_than_parity_has_to_spare_stays_as_it_is_when_targets_fail() {
+    let mut stage = Stage::new();
+    let grant = stage.striped();
+    let file = grant.entry.file;
+    for component in [1, 3] {
+        let target = grant.components[component].target;
+        stage.root(Change::SetTarget(SetTarget { target, state: TargetState::Failed })).unwrap();
+    }
+    stage.manager.tick(stage.now).unwrap();
+    let missed = states(&stage.read(&user(5), file)).iter().filter(|state| **state == ComponentState::Missed).count();
+    assert_eq!(missed, 1);
+}
+
+#[test]
+fn who_rebuilds_makes_way_for_one_who_wants_to_be_alone_and_begins_anew_later() {
+    let mut stage = Stage::new();
+    let [writer, _] = others();
+    let file = stage.striped().entry.file;
+    assert_eq!(kind(stage.open(&writer, file, true)), Kind::Busy);
+    stage.give_up(&root(), file, &[0]).unwrap();
+    assert_eq!(kind(stage.open(&writer, file, true)), Kind::Busy);
+    stage.refill(&root(), file, 0, false).unwrap();
+    stage.refill(&root(), file, 0, true).unwrap();
+    let alone = stage.open(&writer, file, true).unwrap();
+    assert_eq!(states(&alone)[0], ComponentState::Missed);
+    let version = stage.version(file);
+    assert_eq!(alone.entry.attributes.version, version);
+    let rebuilt = Change::Rebuilt(Rebuilt { file, component: 0, version });
+    assert_eq!(kind(stage.root(rebuilt)), Kind::Stale);
+    stage.change(&writer, Change::Close(Close { file, size: None, modified: None })).unwrap();
+    assert_eq!(stage.degraded(), [file]);
+    stage.root(Change::RemoveFile(RemoveFile { place: Place::path("striped") })).unwrap();
+    assert_eq!(stage.degraded(), []);
+}
