@@ -220,7 +220,6 @@ impl File {
         let Some(written) = written else { return engine.close().await };
         engine.flush().await?;
         let size = engine.size().await?;
-        engine.close().await?;
         if !written.is_last() {
             return Ok(());
         }

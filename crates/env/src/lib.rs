@@ -22,6 +22,7 @@ pub mod pipe;
 pub mod race;
 pub mod random;
 pub mod real;
+pub mod together;
 pub mod watched;
 pub mod window;
 

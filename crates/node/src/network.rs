@@ -23,17 +23,13 @@ use forebay_env::fabric::{Door, Duplex, NetworkEnv};
 use forebay_env::mailbox::mailbox;
 use forebay_model::{Bytes, Error, Result, TargetId};
 use forebay_target::Target;
-use forebay_wire::sink::Frame;
+use forebay_wire::sink::{Frame, FrameSink};
 use forebay_wire::{Command, RequestId};
-use futures_io::AsyncWrite;
 use locks::Locks;
 use sessions::Sessions;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 /// What a node takes on.
@@ -85,7 +81,7 @@ pub struct Node {
     env: NetworkEnv,
     bounds: Bounds,
     process: u32,
-    targets: RefCell<BTreeMap<TargetId, TargetDoor>>,
+    targets: BTreeMap<TargetId, TargetDoor>,
     keys: Keys,
     locks: Rc<Locks>,
     sessions: Rc<Sessions>,
@@ -102,7 +98,7 @@ pub struct Node {
 impl Node {
     /// Serves `targets`; nothing is allowed before [`Node::keys`] has keys. `process` is what clients are told of it.
     pub fn new(env: NetworkEnv, targets: Vec<TargetDoor>, bounds: Bounds, process: u32) -> Rc<Node> {
-        let node = Node {
+        Rc::new(Node {
             keys: Keys::default(),
             locks: Rc::default(),
             sessions: Rc::default(),
@@ -111,23 +107,11 @@ impl Node {
             small: Allowance::new(SMALL),
             connections: Cell::new(0),
             next_link: Cell::new(FIRST_LINK),
-            targets: RefCell::default(),
+            targets: targets.into_iter().map(|target| (target.id, target)).collect(),
             env,
             bounds,
             process,
-        };
-        targets.into_iter().for_each(|target| node.add(target));
-        Rc::new(node)
-    }
-
-    /// Serves one more target from now on.
-    pub fn add(&self, target: TargetDoor) {
-        self.targets.borrow_mut().insert(target.id, target);
-    }
-
-    /// The targets that it serves.
-    pub fn targets(&self) -> Vec<TargetId> {
-        self.targets.borrow().keys().copied().collect()
+        })
     }
 
     /// What commands are checked with.
@@ -143,13 +127,6 @@ impl Node {
     /// Bytes of requests and answers that are under way.
     pub fn memory_used(&self) -> Bytes {
         Bytes((self.outgoing.used() + self.incoming.used() + self.small.used()) as u64)
-    }
-
-    /// From now on an object's capabilities have to be of `version`: when this is answered, no command that showed another
-    /// one is under way any more, nor will be.
-    pub async fn fence(&self, target: TargetId, object: forebay_model::ObjectId, version: u64) -> Result<()> {
-        let door = self.door(target)?;
-        door.handle.fence(object, version).await
     }
 
     /// Takes connections in until the door fails.
@@ -171,9 +148,8 @@ impl Node {
         }
     }
 
-    fn door(&self, target: TargetId) -> Result<TargetDoor> {
-        let targets = self.targets.borrow();
-        targets.get(&target).cloned().ok_or_else(|| Error::missing(format!("there is no target {target}")))
+    fn door(&self, target: TargetId) -> Result<&TargetDoor> {
+        self.targets.get(&target).ok_or_else(|| Error::missing(format!("there is no target {target}")))
     }
 
     fn link(&self) -> LinkId {
@@ -189,22 +165,12 @@ const FIRST_LINK: u64 = 1 << 63;
 
 /// Says why there is no connection.
 async fn turn_away(duplex: Duplex, error: Error) {
-    let Duplex { mut write, .. } = duplex;
     let Ok(frame) = Frame::error(RequestId(0), Command::HELLO, &error) else { return };
-    let bytes = frame.to_bytes();
-    let mut sent = 0;
-    poll_fn(|context| {
-        while sent < bytes.len() {
-            match Pin::new(&mut write).poll_write(context, &bytes[sent..]) {
-                Poll::Ready(Ok(count)) if count > 0 => sent += count,
-                Poll::Pending => return Poll::Pending,
-                // Whoever it is may be gone already.
-                Poll::Ready(_) => break,
-            }
-        }
-        Poll::Ready(())
-    })
-    .await;
+    let sink = FrameSink::default();
+    sink.push(frame);
+    sink.close();
+    // Whoever it is may be gone already.
+    drop(sink.drive(duplex.write).await);
 }
 
 #[cfg(test)]

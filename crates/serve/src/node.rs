@@ -8,18 +8,15 @@ use forebay_manager::Principal;
 use forebay_manager::desk::Desk;
 use forebay_model::{Bytes, Error, Result};
 use forebay_node::Host;
-use forebay_node::network::{Bounds, Heard, Identity, Node, Refusals, TargetDoor};
-use std::cell::RefCell;
+use forebay_node::network::{Bounds, Identity, Node, Refusals, TargetDoor};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// A node at work.
 pub struct NodeHost {
     orders: Sender<Order>,
     address: String,
     thread: Mutex<Option<thread::JoinHandle<()>>>,
-    /// What the manager said last.
-    heard: Arc<Mutex<Option<Result<Heard>>>>,
 }
 
 /// Tells how a node is. Clones tell of the same one.
@@ -59,8 +56,7 @@ impl NodeHost {
         let doors = TargetDoor::of(host);
         let (orders, mut receiver) = mailbox();
         let (told, mut outcome) = pipe(0);
-        let heard: Arc<Mutex<Option<Result<Heard>>>> = Arc::default();
-        let (listen, hearing) = (listen.to_string(), heard.clone());
+        let listen = listen.to_string();
         let thread = thread::spawn("node", move || {
             let ended = process::or_end("the loop of the node", || {
                 real::run_network(move |env| async move {
@@ -77,22 +73,18 @@ impl NodeHost {
                     env.spawner.detach(async move { drop(serving.serve(door).await) });
                     let identity = Identity { node: number, cluster, address: address.clone() };
                     let manager = Rc::new(LocalReports::new(desk, by));
-                    // The first answer is what starts it.
-                    let first = RefCell::new(Some(told));
                     let (answer, mut answered) = mailbox();
                     env.spawner.detach(node.clone().keep_reporting(identity, manager, move |said| {
-                        *hearing.lock().unwrap_or_else(PoisonError::into_inner) = Some(said.clone());
-                        if first.borrow_mut().take().is_some_and(|told| answer.send((told, said)).is_err()) {
-                            // Nobody waits for it any more: the loop is ending.
-                        }
+                        // The first answer is what starts it; nobody waits for the others.
+                        drop(answer.send(said));
                     }));
-                    if let Some((told, said)) = answered.receive().await {
-                        let refused = |mut heard: Heard| match heard.refused.pop() {
-                            Some((target, error)) => Err(error.of(format!("target {target}"))),
-                            None => Ok(address),
-                        };
-                        told.send(said.and_then(refused), 0).await;
-                    }
+                    let said = answered.receive().await.unwrap_or_else(|| Err(gone()));
+                    let started = said.and_then(|mut heard| match heard.refused.pop() {
+                        Some((target, error)) => Err(error.of(format!("target {target}"))),
+                        None => Ok(address),
+                    });
+                    told.send(started, 0).await;
+                    drop((told, answered));
                     while let Some(order) = receiver.receive().await {
                         match order {
                             Order::Tell(answer) => {
@@ -112,17 +104,12 @@ impl NodeHost {
             drop(ended);
         })?;
         let address = outcome.receive_blocking().unwrap_or_else(|| Err(gone()))?;
-        Ok(NodeHost { orders, address, thread: Mutex::new(Some(thread)), heard })
+        Ok(NodeHost { orders, address, thread: Mutex::new(Some(thread)) })
     }
 
     /// Where clients reach it.
     pub fn address(&self) -> &str {
         &self.address
-    }
-
-    /// What the manager said last.
-    pub fn heard(&self) -> Option<Result<Heard>> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Who tells how it is.

@@ -20,13 +20,12 @@ use forebay_wire::control::{Question, Reply};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::rc::Rc;
-use std::sync::{Mutex, PoisonError};
 
 /// Tells how a server is, until it is dropped.
 pub struct StatusServer {
     address: String,
     end: Sender<()>,
-    thread: Mutex<Option<thread::JoinHandle<()>>>,
+    thread: Option<thread::JoinHandle<()>>,
 }
 
 /// Whom it asks.
@@ -68,7 +67,7 @@ impl StatusServer {
         })?;
         let gone = || Error::disconnected("the thread that tells the status has ended");
         let address = outcome.receive_blocking().unwrap_or_else(|| Err(gone()))?;
-        Ok(StatusServer { address, end, thread: Mutex::new(Some(thread)) })
+        Ok(StatusServer { address, end, thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -81,7 +80,7 @@ impl Drop for StatusServer {
     fn drop(&mut self) {
         // One that has ended is closed.
         let _ = self.end.send(());
-        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(thread) = self.thread.take() {
             // A thread that panicked has said so.
             let _ = thread.join();
         }

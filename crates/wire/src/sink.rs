@@ -158,11 +158,6 @@ impl FrameSink {
         drop(left);
     }
 
-    /// Why nothing goes any more, if so.
-    pub fn failure(&self) -> Option<Error> {
-        self.state.borrow().failed.clone()
-    }
-
     /// Bytes that have gone.
     pub fn progress(&self) -> u64 {
         self.state.borrow().sent
@@ -244,6 +239,11 @@ impl FrameSink {
 
 #[cfg(test)]
 impl FrameSink {
+    /// Why nothing goes any more, if so.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.state.borrow().failed.clone()
+    }
+
     /// Takes what was left, and says what the frames are.
     pub(crate) fn take_heads(&self) -> Vec<crate::Head> {
         let frames = std::mem::take(&mut self.state.borrow_mut().queue);

@@ -257,7 +257,10 @@ impl Reach {
                 }
             }
             let Some((source, bytes)) = source else {
-                return Err(Error::damaged(format!("no copy of component {} can be read", extent.place.component)));
+                return Err(Error::damaged(format!(
+                    "no copy of component {} can be read, {} from byte {} on; bring the target of one back",
+                    extent.place.component, extent.length, extent.place.at.0
+                )));
             };
             let others = copies.filter(|copy| *copy != source);
             let writes = others.map(|copy| (Place { component: copy, ..extent.place }, bytes.clone())).collect();

@@ -93,6 +93,14 @@ impl Open {
     }
 }
 
+/// Others make the file whole after its clients died; the one that did.
+fn recovered(world: &Rc<World>) -> Rc<Link> {
+    let link = world.client();
+    let recovered = recover(link.clone(), world.striping, world.clock(), link.spawner());
+    world.run(&link, recovered).expect("it lives").expect("it recovers");
+    link
+}
+
 /// Bytes that no other write has in the same place, all but surely.
 fn some(chance: &Chance, length: u64) -> Vec<u8> {
     let own = Chance::of(chance.next());

@@ -1,12 +1,12 @@
 //! Several futures of one task: all of them, or the first; and one that a task of its own ends.
 
+pub(super) use forebay_env::together::all;
+
 use forebay_env::Spawner;
 use forebay_env::pipe::pipe;
 use forebay_env::race::{First, race};
 use forebay_model::{Error, Result};
 use std::future::Future;
-use std::pin::Pin;
-use std::task::Poll;
 
 /// Begins it at once, and has it done to its end by a task of its own, also if nobody waits for it any more.
 pub(super) fn to_its_end<T: 'static, F: Future<Output = Result<T>> + 'static>(
@@ -18,24 +18,6 @@ pub(super) fn to_its_end<T: 'static, F: Future<Output = Result<T>> + 'static>(
         answer.send(work.await, 0).await;
     });
     async move { outlet.receive().await.unwrap_or_else(|| Err(Error::disconnected("the client ends"))) }
-}
-
-/// What comes of all of them, in their order.
-pub(super) async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    let mut pending: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
-    let mut results: Vec<Option<F::Output>> = pending.iter().map(|_| None).collect();
-    std::future::poll_fn(|context| {
-        let mut ready = true;
-        for (future, result) in pending.iter_mut().zip(&mut results).filter(|(_, result)| result.is_none()) {
-            match future.as_mut().poll(context) {
-                Poll::Ready(value) => *result = Some(value),
-                Poll::Pending => ready = false,
-            }
-        }
-        if ready { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    results.into_iter().flatten().collect()
 }
 
 /// What the first one gives, or the other, if that has something before.

@@ -94,12 +94,13 @@ impl FilesClient {
                 loop {
                     // With the manager away there is nothing to mend either.
                     let mending = here.files.mend_left(|file, mended| {
-                        let is_news = mended.is_ok() || !failed.contains(&file);
-                        if mended.is_ok() {
-                            failed.remove(&file);
-                        } else {
-                            failed.insert(file);
-                        }
+                        let is_news = match &mended {
+                            Err(_) => failed.insert(file),
+                            Ok(_) => {
+                                failed.remove(&file);
+                                true
+                            }
+                        };
                         if is_news {
                             told(file, mended);
                         }

@@ -7,6 +7,7 @@ use super::Node;
 use forebay_env::fabric::FabricFuture;
 use forebay_env::race::{First, race};
 use forebay_env::random;
+use forebay_env::together::all;
 use forebay_model::{Error, Kind, Result, TargetId};
 use forebay_wire::capability::TargetKey;
 use forebay_wire::command::{Reply, Request, TargetInfo};
@@ -73,23 +74,16 @@ impl Node {
     }
 
     async fn report(&self, identity: &Identity, manager: &dyn ToManager, done: &mut Done) -> Result<Heard> {
-        let mut targets = Vec::new();
-        let doors: Vec<_> = self.targets.borrow().values().cloned().collect();
-        for door in doors {
+        let asked = self.targets.values().map(|door| race(self.info(door), self.env.clock.sleep(self.bounds.patience)));
+        let told = all(asked).await.into_iter().filter_map(|answer| match answer {
+            First::Left(Ok(info)) => Some(self.of_target(identity, &info, done)),
             // One that does not answer is not reported, and so counts as lost.
-            let limit = self.env.clock.sleep(self.bounds.patience);
-            if let First::Left(Ok(info)) = race(self.info(&door), limit).await {
-                targets.push(self.of_target(identity, &info, done));
-            }
-        }
+            _ => None,
+        });
+        let targets = told.collect();
         let Identity { node, address, .. } = identity.clone();
-        let reported = match manager.report(Report { node, address, targets }).await {
-            Ok(reported) => reported,
-            Err(error) => {
-                // Nobody knows whether it was heard: it is said again.
-                return Err(error);
-            }
-        };
+        // If that fails nobody knows whether it was heard: it is said again.
+        let reported = manager.report(Report { node, address, targets }).await?;
         done.carried_out.clear();
         let mut refused = Vec::new();
         let mut is_done = true;
@@ -143,7 +137,10 @@ impl Node {
             // A device that hangs does not keep the others of this node from the manager.
             let carried_out = match race(carrying_out, self.env.clock.sleep(self.bounds.patience)).await {
                 First::Left(done) => done,
-                First::Right(()) => Err(Error::busy("the target did not carry out an order in time")),
+                First::Right(()) => Err(Error::busy(format!(
+                    "target {} did not carry out an order within {:?}: its device hangs, or has too much to do",
+                    told.target, self.bounds.patience
+                ))),
             };
             match carried_out {
                 Ok(()) => done.carried_out.entry(told.target).or_default().push(order),
@@ -154,8 +151,14 @@ impl Node {
         }
         self.keys.join(identity.cluster, told.target, random::bytes(&*self.env.random));
         for key in told.keys {
-            let bytes = key.key.0[..].try_into();
-            let bytes = bytes.map_err(|_| Error::damaged("the manager sent a key of another length"))?;
+            let other = |_| {
+                Error::damaged(format!(
+                    "the manager sent target {} a key of {} bytes: use the same release on both sides",
+                    told.target,
+                    key.key.0.len()
+                ))
+            };
+            let bytes = key.key.0[..].try_into().map_err(other)?;
             self.keys.roll(told.target, TargetKey::from_bytes(key.version, bytes));
             done.keys.insert(told.target, key.version);
         }
@@ -169,3 +172,6 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

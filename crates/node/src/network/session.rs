@@ -4,11 +4,11 @@
 //! rise, so nothing that was heard can be said again. What is malformed ends the connection, with the reason, and so does a
 //! peer that drips: it began a frame and does not go on, or does not take what it asked for.
 
+use super::Node;
 use super::answers::Answers;
 use super::locks::Turn;
 use super::patience::Patience;
 use super::sessions::Doing;
-use super::{Node, TargetDoor};
 use crate::objects::ObjectLink;
 use forebay_env::allowance::Allowance;
 use forebay_env::fabric::Duplex;
@@ -112,7 +112,7 @@ struct Parts<'a> {
 
 impl Session {
     async fn talk(&mut self, sink: &FrameSink) -> Result<()> {
-        let target = self.node.targets().first().copied().unwrap_or(TargetId(0));
+        let target = self.node.targets.keys().next().copied().unwrap_or(TargetId(0));
         let hello = ServerHello { version: PROTOCOL_VERSION, target, process: self.node.process, nonce: self.nonce };
         let replaced = async |nonce| {
             let _waits = self.patience.rest();
@@ -146,7 +146,9 @@ impl Session {
             let is_too_many = self.answers.pending() >= MOST_PENDING;
             self.answers.open(head.request, head.command, head.credit);
             let taken = match is_too_many && head.command != Command::UNLOCK {
-                true => Err(Error::busy(format!("{MOST_PENDING} requests of this connection have no answer yet"))),
+                true => Err(Error::busy(format!(
+                    "{MOST_PENDING} requests of this connection have no answer yet, and more are not taken; wait for some"
+                ))),
                 false => self.take(&head, &nonces).await?,
             };
             if let Err(error) = taken {
@@ -163,7 +165,10 @@ impl Session {
         match head.command {
             Command::LOCK => self.lock(head, nonces),
             Command::UNLOCK => self.unlock(head),
-            Command::PING => Ok(self.nothing_answered(head.request)),
+            Command::PING => {
+                self.answer_nothing(head.request);
+                Ok(Ok(()))
+            }
             _ => self.object(head, nonces).await,
         }
     }
@@ -197,7 +202,8 @@ impl Session {
                 None => return Ok(Err(replaced())),
             },
         };
-        let written = match length {
+        let mut payload = Vec::new();
+        let room = match length {
             0 => None,
             _ => {
                 // Before memory is taken for what is written, there has to be some. That is not the client's fault.
@@ -205,14 +211,12 @@ impl Session {
                     let _waits = self.patience.rest();
                     self.node.incoming.take(length + OVERHEAD).await
                 };
-                let mut payload = Vec::new();
                 self.source.payload_onto(&mut payload).await?;
-                Some((payload, room))
+                Some(room)
             }
         };
         self.node.env.spawner.detach(async move {
             let answer = async {
-                let (payload, room) = written.map_or((Vec::new(), None), |(payload, room)| (payload, Some(room)));
                 if !reads {
                     let answer = link.ask_fenced(request, Arc::new(payload), version)?.answer().await;
                     drop((begun, room));
@@ -228,13 +232,13 @@ impl Session {
                 }
                 Ok((link.ask_fenced(request, Arc::default(), version)?.answer().await?, own, room))
             };
-            match answer.await {
+            let answer: Result<_> = answer.await;
+            match answer {
                 Ok((answer, own, room)) => {
                     let parts = answer.body().map(|body| (body, answer.payload));
                     answers.answer(id, parts, Rc::new((own, room)));
                 }
                 Err(error) => {
-                    let error: Error = error;
                     node.keys.count(&error);
                     let room = small.take(OVERHEAD).await;
                     answers.refuse(id, &error, Some(Rc::new(room)));
@@ -245,13 +249,12 @@ impl Session {
     }
 
     /// Answers with nothing.
-    fn nothing_answered(&self, id: RequestId) -> Result<()> {
+    fn answer_nothing(&self, id: RequestId) {
         let (answers, small) = (self.answers.clone(), self.small.clone());
         self.node.env.spawner.detach(async move {
             let room = small.take(OVERHEAD).await;
             answers.answer(id, Ok((Vec::new(), Vec::new())), Rc::new(room));
         });
-        Ok(())
     }
 
     /// Takes a lock in; a malformed one ends the connection.
@@ -267,7 +270,9 @@ impl Session {
         let version = self.check(head, nonces, parts, target, about)?.version;
         let link = self.link_to(target)?;
         if self.locks.borrow().len() >= MOST_LOCKS {
-            return Err(Error::busy(format!("{MOST_LOCKS} locks of this connection are held or waited for")));
+            return Err(Error::busy(format!(
+                "{MOST_LOCKS} locks of this connection are held or waited for, and more are not given; give some back"
+            )));
         }
         let turn = self.node.locks.ask((target, id, part));
         let (answers, locks, request) = (self.answers.clone(), self.locks.clone(), head.request);
@@ -310,7 +315,8 @@ impl Session {
         if held.is_none() {
             return Ok(Err(Error::missing(format!("request {request} of this connection holds no lock"))));
         }
-        Ok(self.nothing_answered(head.request))
+        self.answer_nothing(head.request);
+        Ok(Ok(()))
     }
 
     /// Whether what was shown allows this; but for the object's version.
@@ -327,7 +333,7 @@ impl Session {
         let About { object, rights, bytes } = about;
         let wanted = Wanted { object, version: None, rights, bytes };
         let now: Timestamp = self.node.env.clock.wall();
-        let is_served = self.node.targets.borrow().contains_key(&target);
+        let is_served = self.node.targets.contains_key(&target);
         self.node.keys.check(target, is_served, parts.shown, &said, &wanted, now)
     }
 
@@ -335,8 +341,8 @@ impl Session {
         if let Some(link) = self.links.borrow().get(&target) {
             return Ok(link.clone());
         }
-        let TargetDoor { id, handle } = self.node.door(target)?;
-        let link = Rc::new(ObjectLink::new(self.node.link(), vec![(id, handle)]));
+        let handle = self.node.door(target)?.handle.clone();
+        let link = Rc::new(ObjectLink::new(self.node.link(), vec![(target, handle)]));
         self.links.borrow_mut().insert(target, link.clone());
         Ok(link)
     }

@@ -87,6 +87,11 @@ impl Rig {
         Shown { capability: capability.to_bytes(), secret: self.key.secret(capability) }
     }
 
+    /// From now on capabilities for the object have to be of `version`.
+    async fn fence(&self, version: u64) -> Result<()> {
+        self.node.door(self.target)?.handle.fence(OBJECT, version).await
+    }
+
     async fn link(&self, credit: Credit) -> Link {
         let Duplex { read, write, .. } = self.env.fabric.connect(&self.address).await.expect("a connection");
         let (link, running) = Link::open(read, write, ([9; 16], None), credit).await.expect("a welcome");
@@ -221,12 +226,12 @@ fn a_fence_shuts_out_what_was_given_out_before_also_of_objects_that_are_not_ther
     with_node(Bounds::default(), |rig| async move {
         let link = rig.link(Credit::new(1 << 20)).await;
         let old = rig.capability(Rights::ALL);
-        rig.node.fence(rig.target, OBJECT, 3).await.expect("it is durable");
+        rig.fence(3).await.expect("it is durable");
         assert_eq!(kind(rig.ask(&link, &old, create(), Vec::new()).await), Kind::Stale);
         let new = Capability { version: 3, ..old.clone() };
         assert_eq!(kind(rig.ask(&link, &new, create(), Vec::new()).await), Kind::Exists);
         rig.ask(&link, &new, write(0), vec![1; 100]).await.expect("it is allowed");
-        rig.node.fence(rig.target, OBJECT, 2).await.expect("fences do not fall");
+        rig.fence(2).await.expect("fences do not fall");
         assert_eq!(kind(rig.ask(&link, &old, write(0), vec![2; 100]).await), Kind::Stale);
         rig.ask(&link, &new, write(0), vec![3; 100]).await.expect("it is allowed");
         assert_eq!(rig.node.keys().refusals().stale, 2);
@@ -463,7 +468,7 @@ fn locks_are_held_in_turn_and_say_from_which_version_on_they_keep_others_out() {
         one.ask(asked).expect("it is asked").await.expect("it is given back");
         assert_eq!(fence(next.await.expect("it is free")), FIRST_FENCE + 1);
         let waits = ask(&one);
-        rig.node.fence(rig.target, OBJECT, FIRST_FENCE + 1).await.expect("it is durable");
+        rig.fence(FIRST_FENCE + 1).await.expect("it is durable");
         two.close();
         // Who was shut out while it waited gets nothing.
         assert_eq!(waits.await.expect_err("it shows an old version").kind, Kind::Stale);

@@ -1,4 +1,4 @@
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::*;
 use crate::reach::Reach;
@@ -10,6 +10,7 @@ use forebay_model::Kind;
 use forebay_wire::control::access::RevokeKey;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// A directory with so many targets.
 fn cluster(targets: usize) -> tempfile::TempDir {
@@ -75,7 +76,10 @@ fn a_file_over_five_targets_is_there_after_everything_was_ended_and_started_agai
     let file = files.open_to_write("/data/x", Options::default()).expect("it opens");
     file.write_at(Bytes(bytes.len() as u64), Slice::from_static(b"more")).expect("it is taken");
     drop(file);
-    while files.stat("/data/x").expect("it is there").attributes.size != Bytes(bytes.len() as u64 + 4) {}
+    let begun = Instant::now();
+    while files.stat("/data/x").expect("it is there").attributes.size != Bytes(bytes.len() as u64 + 4) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "who dropped it has not closed it");
+    }
     files.rename("/data/x", "/data/y", true).expect("it is renamed");
     files.remove("/data/y").expect("it is removed");
     assert_eq!(files.stat("/data/y").expect_err("it is gone").kind, Kind::Missing);
@@ -90,7 +94,7 @@ fn with_its_key_a_cluster_is_reached_as_from_another_process_and_without_it_is_n
     let server = Server::start(&dir, std::slice::from_ref(&dir), &options()).expect("it starts");
     let key = crate::key::read(server.key()).expect("a key");
     let id = key.key;
-    let reach = |key| Reach { manager: server.control(), key, tls: None, patience: std::time::Duration::from_secs(20) };
+    let reach = |key| Reach { manager: server.control(), key, tls: None, patience: Duration::from_secs(20) };
     let files = reach(key.clone()).files().expect("a way to it");
     let file = files.create("/x", 0o644, None, Options::default()).expect("a file");
     file.write_at(Bytes::ZERO, Slice::from_static(b"over gRPC and frames")).expect("it is taken");

@@ -147,7 +147,7 @@ impl Shared {
             let is_all = (bytes.len() as u64) < length;
             let mut within = 0;
             while within < bytes.len() {
-                match record::decode(&bytes[within..]) {
+                match record::decode(&bytes.slice(within..)) {
                     Some((_, intent, length)) => {
                         seen.left.insert(at + within as u64, (intent.stripe, length as u64));
                         within += length;
@@ -173,12 +173,12 @@ impl Shared {
         component: u32,
         at: u64,
         length: u64,
-    ) -> Result<(Vec<u8>, Option<(TargetId, u64)>)> {
+    ) -> Result<(Slice, Option<(TargetId, u64)>)> {
         let (target, ..) = self.way(component)?;
         let read = |id| Ask::Read { id: companion(id), offset: at, length: length as u32 };
         match self.ask(component, read, Vec::new()).await {
-            Ok(ObjectAnswer { payload, receipt, .. }) => Ok((payload, Some((target, receipt.epoch)))),
-            Err(error) if error.kind == Kind::Missing => Ok((Vec::new(), None)),
+            Ok(ObjectAnswer { payload, receipt, .. }) => Ok((payload.into(), Some((target, receipt.epoch)))),
+            Err(error) if error.kind == Kind::Missing => Ok((Slice::new(), None)),
             Err(error) => Err(error),
         }
     }

@@ -43,7 +43,6 @@ struct One {
 struct Guard {
     held: Held,
     number: u64,
-    link: Link,
     request: u64,
 }
 
@@ -51,8 +50,8 @@ impl Held {
     fn add(&self, link: Link, request: u64, component: u32, version: u64) -> Guard {
         let number = self.next.get();
         self.next.set(number + 1);
-        self.all.borrow_mut().insert(number, One { link: link.clone(), component, sure: version, is_lost: false });
-        Guard { held: self.clone(), number, link, request }
+        self.all.borrow_mut().insert(number, One { link, component, sure: version, is_lost: false });
+        Guard { held: self.clone(), number, request }
     }
 
     /// Whether this client may go on, as far as is known.
@@ -69,7 +68,7 @@ impl Held {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.held.all.borrow_mut().remove(&self.number);
+        let Some(one) = self.held.all.borrow_mut().remove(&self.number) else { return };
         let Ok(body) = forebay_wire::write_body(&lock::Unlock { request: self.request }) else { return };
         let asked = forebay_wire::link::Asked {
             command: Command::UNLOCK,
@@ -79,7 +78,7 @@ impl Drop for Guard {
             shown: None,
         };
         // Over a connection that ended nothing is held.
-        drop(self.link.ask(asked));
+        drop(one.link.ask(asked));
     }
 }
 
@@ -108,15 +107,18 @@ impl Shared {
                 Ok(coming) => coming.await,
                 Err(error) => Err(error),
             };
-            let mut all = self.locks.all.borrow_mut();
-            let one = all.get_mut(&number);
-            match answered {
-                Ok(_) => one.into_iter().for_each(|one| one.sure = one.sure.max(version)),
-                Err(error) if error.kind == Kind::Missing => {
-                    one.into_iter().for_each(|one| one.sure = one.sure.max(version));
-                }
-                Err(_) if link.ended().is_some() => one.into_iter().for_each(|one| one.is_lost = true),
+            let is_held = match answered {
+                Ok(_) => true,
+                // What is not there yet is locked all the same.
+                Err(error) if error.kind == Kind::Missing => true,
+                Err(_) if link.ended().is_some() => false,
                 Err(error) => return Err(error),
+            };
+            // It may have been given back meanwhile.
+            match self.locks.all.borrow_mut().get_mut(&number) {
+                Some(one) if is_held => one.sure = one.sure.max(version),
+                Some(one) => one.is_lost = true,
+                None => {}
             }
         }
     }

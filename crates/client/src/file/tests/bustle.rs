@@ -2,7 +2,7 @@
 //! reads, while a connection ends or the client dies.
 
 use super::super::fake::Begun;
-use super::{Bytes, Open, Rc, Result, Slice, UNIT, World, each, recover, some, striping, tight};
+use super::{Bytes, Open, Rc, Result, Slice, UNIT, World, each, recovered, some, striping, tight};
 use forebay_model::layout::LARGEST;
 use std::future::Future;
 
@@ -242,10 +242,7 @@ impl Bustle {
         if self.faulty.is_none() && self.world.chance.once_in(3) {
             (0..self.world.striping.components()).for_each(|component| self.world.restart(component));
         }
-        let link = self.world.client();
-        let recovered = recover(link.clone(), self.world.striping, self.world.clock(), link.spawner());
-        self.world.run(&link, recovered).expect("it lives").expect("it recovers");
-        self.open = Open::by(link, tight(true)).expect("it lives").expect("it opens");
+        self.open = Open::by(recovered(&self.world), tight(true)).expect("it lives").expect("it opens");
         assert_eq!(self.world.intents(), 0);
         self.world.check();
         let found = self.open.all();

@@ -1,6 +1,6 @@
 //! Single faults, and exactly what comes of each.
 
-use super::{Bytes, Kind, Open, Options, Raid, Slice, Striping, UNIT, World, recover, some, tight};
+use super::{Bytes, Kind, Open, Options, Raid, Slice, Striping, UNIT, World, recovered, some, tight};
 use std::time::Duration;
 
 fn five_wide() -> Striping {
@@ -68,11 +68,7 @@ fn if_more_is_lost_than_parity_covers_exactly_that_is_said_and_the_rest_is_read(
     world.set_down(0, false);
     world.set_down(1, false);
     world.crash(open.link.client);
-    let link = world.client();
-    world
-        .run(&link, recover(link.clone(), world.striping, world.clock(), link.spawner()))
-        .expect("it lives")
-        .expect("it recovers");
+    recovered(&world);
     world.check();
     assert!(Open::new(&world, tight(true)).all()[3..] == bytes[3..]);
 }
@@ -242,11 +238,7 @@ fn wherever_a_client_dies_in_a_stripe_and_whatever_is_lost_then_only_what_it_wro
             died += u64::from(wrote.is_none());
             world.crash(open.link.client);
             world.set_down(lost, true);
-            let link = world.client();
-            world
-                .run(&link, recover(link.clone(), striping, world.clock(), link.spawner()))
-                .expect("it lives")
-                .expect("it recovers");
+            recovered(&world);
             world.check();
             let found = Open::new(&world, tight(true)).all();
             assert_eq!(found.len(), old.len());
@@ -330,11 +322,7 @@ fn what_a_failed_write_left_open_is_no_source_for_what_is_damaged_beside_it() {
     scrubbed.expect("it lives").expect_err("nothing is made good of it");
     assert_eq!(open.engine.mended(), Bytes::ZERO);
     world.crash(open.link.client);
-    let link = world.client();
-    world
-        .run(&link, recover(link.clone(), world.striping, world.clock(), link.spawner()))
-        .expect("it lives")
-        .expect("it recovers");
+    recovered(&world);
     world.check();
     assert!(Open::new(&world, tight(true)).all()[100..] == bytes[100..]);
 }

@@ -1,7 +1,7 @@
 //! Several clients of one file, which write the same stripes at the same time, and die at it.
 
 use super::super::fake::Begun;
-use super::{Bytes, Open, Raid, Rc, Result, Slice, Striping, UNIT, World, each, recover, some, striping, tight};
+use super::{Bytes, Open, Raid, Rc, Result, Slice, Striping, UNIT, World, each, recovered, some, striping, tight};
 use std::cell::RefCell;
 use std::time::Duration;
 
@@ -70,11 +70,7 @@ fn two_clients_write_the_same_stripes_at_the_same_time_and_parity_agrees() {
         // Of copies there may be intents that others have ended; they do no harm, and go when all have closed the file.
         opens.iter().for_each(|open| world.crash(open.link.client));
         world.crash(third.link.client);
-        let link = world.client();
-        world
-            .run(&link, recover(link.clone(), world.striping, world.clock(), link.spawner()))
-            .expect("it lives")
-            .expect("it recovers");
+        recovered(&world);
         assert_eq!(world.intents(), 0);
         world.check();
     });

@@ -65,8 +65,8 @@ pub(super) fn length(bytes: &[u8]) -> Option<u64> {
 }
 
 /// The record at the beginning of these bytes: who wrote it, what, and how long it is with what fills it up. `None` if there
-/// is none.
-pub(super) fn decode(bytes: &[u8]) -> Option<(u64, Intent, usize)> {
+/// is none. Nothing is copied.
+pub(super) fn decode(bytes: &Slice) -> Option<(u64, Intent, usize)> {
     let word = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
     if bytes.get(..4)? != MAGIC || word(4)? != VERSION {
         return None;
@@ -78,7 +78,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(u64, Intent, usize)> {
     }
     let head = u32::from_le_bytes(body.get(..4)?.try_into().ok()?) as usize;
     let kept: Kept = forebay_wire::read_body(body.get(4..4usize.checked_add(head)?)?).ok()?;
-    let mut rest = Slice::copy_from_slice(body.get(4 + head..)?);
+    let mut rest = bytes.slice(HEADER + 4 + head..HEADER + length);
     let mut writes = Vec::new();
     for (component, at, length) in kept.writes {
         let length = usize::try_from(length).ok().filter(|length| *length <= rest.len())?;
