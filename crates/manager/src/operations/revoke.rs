@@ -51,7 +51,6 @@ impl Operation<'_> {
             let orders = Orders {
                 volume: inode.attributes.volume,
                 version: inode.attributes.version,
-                remove: false,
                 due: self.now.wall,
                 pending: layout.components(),
             };
