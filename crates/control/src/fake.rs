@@ -105,13 +105,13 @@ pub(crate) fn serve_at(
     keys: &Keys,
     options: ServerOptions,
     answers: impl Fn(&Who, Asked) -> HandlerFuture<Reply> + Send + Sync + 'static,
-) -> ControlServer<Who> {
+) -> ControlServer {
     let fake = Fake { keys: keys.clone(), answers: Box::new(answers) };
     ControlServer::start(address, fake, options).expect("it listens")
 }
 
 /// A server that does whatever it is asked.
-pub(crate) fn serve(options: ServerOptions) -> ControlServer<Who> {
+pub(crate) fn serve(options: ServerOptions) -> ControlServer {
     serve_at("127.0.0.1:0", &Keys::new(), options, |_, _| now(Ok(Reply::Done)))
 }
 

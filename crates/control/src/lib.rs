@@ -26,7 +26,7 @@ mod tls;
 
 pub use client::{AccessKey, ClientOptions, ControlClient};
 pub use handler::{Handler, HandlerFuture};
-pub use server::{ControlServer, Limits, ServerOptions, Sessions};
+pub use server::{ControlServer, Limits, ServerOptions};
 pub use status::ERROR;
 pub use tls::{ClientTls, ServerTls};
 

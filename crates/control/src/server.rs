@@ -10,8 +10,6 @@ mod gate;
 mod incoming;
 mod services;
 
-pub use connection::Sessions;
-
 use crate::handler::Handler;
 use crate::proto::DESCRIPTORS;
 use crate::proto::access_server::AccessServer;
@@ -94,9 +92,8 @@ pub struct ServerOptions {
 }
 
 /// A server that runs. Dropping it ends it at once, and whatever it was asked.
-pub struct ControlServer<P> {
+pub struct ControlServer {
     address: SocketAddr,
-    sessions: Sessions<P>,
     until: watch::Sender<Until>,
     ended: oneshot::Receiver<Result<()>>,
     thread: Option<JoinHandle<()>>,
@@ -113,16 +110,15 @@ enum Until {
     Now,
 }
 
-impl<P: Send + Sync + 'static> ControlServer<P> {
+impl ControlServer {
     /// Listens at `address` (`host:port`; port 0 is any that is free), and has everything answered by `handler`. It holds
     /// up its caller until it listens.
     /// [`forebay_model::Kind::Usage`] if somebody beyond this machine could reach it without TLS.
-    pub fn start<H>(address: &str, handler: H, options: ServerOptions) -> Result<ControlServer<P>>
+    pub fn start<H>(address: &str, handler: H, options: ServerOptions) -> Result<ControlServer>
     where
-        H: Handler<Principal = P>,
+        H: Handler,
     {
         let connections = Arc::new(Connections::new(options.limits.connections, options.limits.idle));
-        let sessions = Sessions::new(connections.clone());
         let (until, watched) = watch::channel(Until::Ever);
         let (end, ended) = oneshot::channel();
         let (tell, told) = mpsc::sync_channel(1);
@@ -143,7 +139,7 @@ impl<P: Send + Sync + 'static> ControlServer<P> {
             }
         })?;
         match told.recv() {
-            Ok(address) => Ok(ControlServer { address: address?, sessions, until, ended, thread: Some(thread) }),
+            Ok(address) => Ok(ControlServer { address: address?, until, ended, thread: Some(thread) }),
             Err(_) => Err(Error::busy(format!("the server at {address} ended as it began; start it again"))),
         }
     }
@@ -151,11 +147,6 @@ impl<P: Send + Sync + 'static> ControlServer<P> {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
-    }
-
-    /// Its sessions, for whoever takes them back.
-    pub fn sessions(&self) -> Sessions<P> {
-        self.sessions.clone()
     }
 
     /// Ends in order: nothing new is taken, and what is under way is answered, if that takes no longer than the grace.
@@ -171,7 +162,7 @@ impl<P: Send + Sync + 'static> ControlServer<P> {
     }
 }
 
-impl<P> Drop for ControlServer<P> {
+impl Drop for ControlServer {
     fn drop(&mut self) {
         self.until.send_replace(Until::Now);
         if let Some(thread) = self.thread.take() {
@@ -264,7 +255,7 @@ impl<H: Handler> Serving<H> {
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .build_v1()
             .expect("descriptions that are compiled in can be read, as a test shows");
-        let access = Access { handler: self.handler.clone(), connections: self.connections.clone() };
+        let access = Access { handler: self.handler.clone() };
         let access =
             AccessServer::new(access).max_decoding_message_size(MOST_GREETING).max_encoding_message_size(MOST_GREETING);
         let control = ControlRoutes::new(Control { handler: self.handler.clone() })

@@ -171,12 +171,11 @@ pub(crate) struct ToScrub {
     pub(crate) since: Timestamp,
 }
 
-/// What targets have to do with the objects of a file.
+/// What targets have to do with the objects of a file; the key says whether that is to remove them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Orders {
     pub(crate) volume: u64,
     pub(crate) version: u64,
-    pub(crate) remove: bool,
     /// A removal is not told before: until then, capabilities for what is removed count.
     pub(crate) due: Timestamp,
     /// Components of which it is not known that it was done, and where they lie.

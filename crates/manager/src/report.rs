@@ -200,16 +200,15 @@ impl Manager {
     fn carried_out(&self, batch: &mut Batch, target: TargetId, order: &Order) -> Result<()> {
         let (file, component) = component_of(order.object);
         let mut draft = Draft::new(self.view()?, batch);
+        let is_this = |orders: &Orders| (orders.volume, orders.version) == (order.object.volume, order.version);
         if order.remove {
             for key in [keys::removals(file), keys::leftovers(file)] {
-                struck_out(&mut draft, key, (component, target), |orders| is_of(orders, order))?;
+                struck_out(&mut draft, key, (component, target), is_this)?;
             }
-            // An object that is not there any more would be made for its fence.
-            let of_volume = |orders: &Orders| orders.volume == order.object.volume;
-            struck_out(&mut draft, keys::fences(file), (component, target), of_volume)?;
-        } else {
-            struck_out(&mut draft, keys::fences(file), (component, target), |orders| is_of(orders, order))?;
         }
+        // An object that is not there any more would be made for its fence, whatever its version.
+        let is_over = |orders: &Orders| is_this(orders) || order.remove && orders.volume == order.object.volume;
+        struck_out(&mut draft, keys::fences(file), (component, target), is_over)?;
         let drafted = draft.ready()?;
         batch.take(drafted);
         Ok(())
@@ -248,6 +247,7 @@ struct Telling {
 impl Telling {
     /// The next part of a list of orders, and where the one behind it begins.
     fn part(&mut self, view: &dyn Snapshot, prefix: u8, told_up_to: &mut Vec<u8>) -> Result<()> {
+        let remove = prefix != keys::FENCES;
         let (first, to) = keys::all(prefix);
         let from = if told_up_to.is_empty() { first } else { std::mem::take(told_up_to) };
         let pairs = view.scan(&from, &to, LOOKED_AT)?;
@@ -261,9 +261,9 @@ impl Telling {
             let file = FileId(keys::number(&key));
             for (component, target) in there.pending.iter().filter(|(_, target)| self.targets.contains(target)) {
                 // What is revoked is due whatever the clock says.
-                if !there.remove || there.due <= self.now {
+                if !remove || there.due <= self.now {
                     let object = object(there.volume, file, *component);
-                    let order = Order { object, version: there.version, remove: there.remove };
+                    let order = Order { object, version: there.version, remove };
                     self.orders.entry(*target).or_default().push(order);
                     self.count += 1;
                 }
@@ -290,11 +290,6 @@ fn struck_out(
         return Ok(());
     }
     draft.put_unless(orders.pending.is_empty(), key, &orders)
-}
-
-/// Whether this is one of these.
-fn is_of(orders: &Orders, order: &Order) -> bool {
-    (orders.volume, orders.version, orders.remove) == (order.object.volume, order.version, order.remove)
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use forebay_control::ControlServer;
 use forebay_control::ServerTls;
 use forebay_embedded::own;
 use forebay_env::real::file;
-use forebay_manager::Principal;
 use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Bytes, Error, Result};
 use forebay_node::network::Bounds;
@@ -52,7 +51,7 @@ pub struct ServerOptions {
 /// Directories at work.
 pub struct Server {
     rack: Rack,
-    control: ControlServer<Principal>,
+    control: ControlServer,
     upkeep: FilesClient,
     status: Option<StatusServer>,
     key: PathBuf,

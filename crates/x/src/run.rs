@@ -113,15 +113,10 @@ fn rocksdb_directory() -> Option<PathBuf> {
     Path::new("/usr/include/rocksdb/c.h").is_file().then_some(found)
 }
 
-/// Runs the program with an empty directory as its cluster.
+/// Runs the program with an empty directory as its cluster; without arguments, a cluster that is served.
 pub fn dev(root: &Path, arguments: &[String]) -> Result<ExitCode, String> {
     if arguments.is_empty() {
-        // It stays, for the next time.
-        let cluster = root.join("target/dev");
-        let place = cluster.to_string_lossy();
-        let run = ["run", "--release", "--package", "forebay", "--", "serve", &place];
-        let how = ["--nodes", "5", "--size", "1GiB", "--status", "127.0.0.1:0"];
-        return pass_on(root, &[&run[..], &how[..]].concat(), &[], &[]);
+        return serve_dev(root);
     }
     let (keep, arguments) = match arguments.split_first() {
         Some((first, rest)) if first == "--keep" => (true, rest),
@@ -137,6 +132,15 @@ pub fn dev(root: &Path, arguments: &[String]) -> Result<ExitCode, String> {
         std::fs::remove_dir_all(&cluster).map_err(|e| failed("removed", e))?;
     }
     result
+}
+
+/// Serves a cluster of five nodes. It stays, for the next time.
+fn serve_dev(root: &Path) -> Result<ExitCode, String> {
+    let cluster = root.join("target/dev");
+    let place = cluster.to_string_lossy();
+    let run = ["run", "--release", "--package", "forebay", "--", "serve", &place];
+    let how = ["--nodes", "5", "--size", "1GiB", "--status", "127.0.0.1:0"];
+    pass_on(root, &[&run[..], &how[..]].concat(), &[], &[])
 }
 
 /// Runs cargo where we were called, and hands on how it ended. What is built is what is at `root`.

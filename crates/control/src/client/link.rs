@@ -142,3 +142,6 @@ fn limited<M>(message: M) -> tonic::Request<M> {
     request.set_timeout(PROVING);
     request
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! The numbers under which a client asks for changes.
 //!
-//! Always: a number is given while all that are asked for are higher than it by less than [`REMEMBERED`], or lower likewise.
-//! The manager would take a lower one for one that it has forgotten, however often it was asked for before.
+//! Always: a number is given only while all that are asked for are lower than it by less than [`REMEMBERED`]. The manager
+//! would take what is lower by more for something that it has forgotten, however often it was asked for before.
 
 use forebay_wire::control::REMEMBERED;
 use std::collections::BTreeSet;

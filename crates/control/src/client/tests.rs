@@ -41,7 +41,7 @@ async fn connected_hasty(address: &str) -> ControlClient {
     }
 }
 
-async fn connected(server: &ControlServer<Who>) -> ControlClient {
+async fn connected(server: &ControlServer) -> ControlClient {
     ControlClient::connect(&server.address().to_string(), key(), patient()).await.expect("it answers")
 }
 
@@ -156,21 +156,6 @@ fn a_change_is_asked_for_again_under_its_number_when_the_manager_comes_back() {
             second
         };
         tokio::join!(calling, restarting);
-    });
-}
-
-#[test]
-fn it_proves_again_who_it_is_when_its_session_was_taken_back() {
-    let keys = Keys::new();
-    let server = serve_at("127.0.0.1:0", &keys, ServerOptions::default(), |_, _| now(Ok(Reply::Done)));
-    inside(async move {
-        let client = connected(&server).await;
-        assert_eq!(server.sessions().end(|_| true), 1);
-        assert_eq!(client.ask(question()).await, Ok(Reply::Done));
-        keys.revoke(KEY);
-        assert_eq!(client.ask(question()).await, Ok(Reply::Done), "nobody took the session back");
-        assert_eq!(server.sessions().end(|who| who.user == 7), 1);
-        assert_eq!(client.ask(question()).await.map_err(|error| error.kind), Err(Kind::Forbidden));
     });
 }
 

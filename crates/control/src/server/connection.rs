@@ -1,7 +1,7 @@
 //! Connections, and the session that each may have.
 //!
 //! Always: a connection has one challenge at most, which is answered once, and one session at most, which no other
-//! connection can use. A session of a principal that was taken back while it was being made is not made.
+//! connection can use.
 
 use crate::status::no_session;
 use forebay_env::real::random;
@@ -61,6 +61,14 @@ impl<P> Connection<P> {
         greeting.ok_or_else(|| no_session("nothing was asked on this connection that could be proven; say hello first"))
     }
 
+    /// Begins the session of somebody who has proven who it is; one that the connection had is over.
+    pub(crate) fn begin(&self, by: P, now: Moment) -> Token {
+        let mut token = Token::default();
+        random::fill(&mut token);
+        self.lock().session = Some(Session { token, by: Arc::new(by), used: now });
+        token
+    }
+
     /// Who asks, if this is the token of a session that is not over.
     pub(crate) fn session(&self, token: &[u8], now: Moment, idle: Duration) -> Result<Arc<P>, Status> {
         let mut state = self.lock();
@@ -93,8 +101,6 @@ struct Open<P> {
     /// In the order in which they came.
     connections: BTreeMap<u64, Member<P>>,
     next: u64,
-    /// How often sessions were taken back.
-    taken_back: u64,
 }
 
 struct Member<P> {
@@ -110,13 +116,9 @@ pub(crate) struct Place<P> {
     connections: Arc<Connections<P>>,
 }
 
-/// How often sessions had been taken back when somebody began to prove who it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mark(u64);
-
 impl<P> Connections<P> {
     pub(crate) fn new(most: usize, idle: Duration) -> Connections<P> {
-        Connections { state: Mutex::new(Open { connections: BTreeMap::new(), next: 0, taken_back: 0 }), most, idle }
+        Connections { state: Mutex::new(Open { connections: BTreeMap::new(), next: 0 }), most, idle }
     }
 
     fn lock(&self) -> MutexGuard<'_, Open<P>> {
@@ -140,24 +142,6 @@ impl<P> Connections<P> {
         drop(open);
         Some((Place { number, connection, connections: self.clone() }, ended))
     }
-
-    /// To be had before somebody's proof is looked at.
-    pub(crate) fn mark(&self) -> Mark {
-        Mark(self.lock().taken_back)
-    }
-
-    /// Begins the session of somebody who has proven who it is; one that the connection had is over.
-    pub(crate) fn begin(&self, mark: Mark, connection: &Connection<P>, by: P, now: Moment) -> Result<Token, Status> {
-        let open = self.lock();
-        // Whoever took sessions back did not see this one, and may have meant it.
-        if mark != Mark(open.taken_back) {
-            return Err(no_session("keys changed while this one was proven; authenticate again"));
-        }
-        let mut token = Token::default();
-        random::fill(&mut token);
-        connection.lock().session = Some(Session { token, by: Arc::new(by), used: now });
-        Ok(token)
-    }
 }
 
 impl<P> Place<P> {
@@ -170,40 +154,6 @@ impl<P> Place<P> {
 impl<P> Drop for Place<P> {
     fn drop(&mut self) {
         self.connections.lock().connections.remove(&self.number);
-    }
-}
-
-/// The sessions of a server, for whoever takes them back. What a key and its user are now is looked at with each request by
-/// whoever answers it; this ends what is not to be asked at all.
-pub struct Sessions<P> {
-    connections: Arc<Connections<P>>,
-}
-
-impl<P> Sessions<P> {
-    pub(crate) fn new(connections: Arc<Connections<P>>) -> Sessions<P> {
-        Sessions { connections }
-    }
-
-    /// Ends those of which `which` says so; who has one authenticates again. What is under way is answered. Says how many
-    /// ended.
-    pub fn end(&self, which: impl Fn(&P) -> bool) -> usize {
-        let mut open = self.connections.lock();
-        open.taken_back += 1;
-        let mut ended = 0;
-        for member in open.connections.values() {
-            let mut state = member.connection.lock();
-            if state.session.as_ref().is_some_and(|session| which(&session.by)) {
-                state.session = None;
-                ended += 1;
-            }
-        }
-        ended
-    }
-}
-
-impl<P> Clone for Sessions<P> {
-    fn clone(&self) -> Self {
-        Sessions { connections: self.connections.clone() }
     }
 }
 

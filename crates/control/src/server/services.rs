@@ -1,6 +1,6 @@
 //! The two services of the interface: from messages to the handler, and its answers back.
 
-use super::connection::{Connections, Greeting};
+use super::connection::Greeting;
 use super::gate::{Admitted, connection};
 use crate::convert::Message as _;
 use crate::handler::Handler;
@@ -20,7 +20,6 @@ use tonic::{Request, Response, Status};
 /// How a connection comes to a session.
 pub(super) struct Access<H: Handler> {
     pub(super) handler: Arc<H>,
-    pub(super) connections: Arc<Connections<H::Principal>>,
 }
 
 #[tonic::async_trait]
@@ -38,9 +37,8 @@ impl<H: Handler> AccessService for Access<H> {
         let connection = connection::<H::Principal>(&extensions);
         let Greeting { hello, challenge } = connection.take_greeting()?;
         let proven = Proven::from_proto(proven).map_err(to_status)?;
-        let mark = self.connections.mark();
         let by = self.handler.authenticate(hello, challenge, proven).await.map_err(to_status)?;
-        let token = self.connections.begin(mark, connection, by, clock::now())?;
+        let token = connection.begin(by, clock::now());
         Ok(Response::new(proto::Session { token: token.to_vec() }))
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::convert::Message as _;
-use crate::fake::{Asked, KEY, Keys, SECRET, Who, never, now, question, serve, serve_at};
+use crate::fake::{Asked, Fake, KEY, Keys, SECRET, Who, never, now, question, serve, serve_at};
 use crate::handler::HandlerFuture;
 use crate::proto::access_client::AccessClient;
 use crate::proto::control_client::ControlClient;
@@ -11,7 +11,8 @@ use forebay_wire::control::access::{Challenge, Hello, IssueKey, Proven, proof};
 use forebay_wire::control::cluster::{Report, Reported};
 use forebay_wire::control::{Call, Change, Question, Reply};
 use std::result::Result;
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
@@ -68,6 +69,24 @@ async fn ask(channel: &Channel, token: &[u8]) -> Result<Reply, Failure> {
     let answer: Result<_, Status> = ControlClient::new(channel.clone()).ask(request).await;
     let reply = answer.map_err(|status| from_status(&status))?;
     Ok(Reply::from_proto(reply.into_inner()).expect("a reply"))
+}
+
+/// Asks beside the test.
+fn asking(channel: &Channel, token: &[u8]) -> JoinHandle<Result<Reply, Failure>> {
+    let (channel, token) = (channel.clone(), token.to_vec());
+    tokio::spawn(async move { ask(&channel, &token).await })
+}
+
+async fn report(channel: &Channel, token: &[u8]) -> Result<proto::Reported, Failure> {
+    let report = Report { node: 11, address: "node:1".into(), targets: vec![] };
+    let answer: Result<_, Status> =
+        ControlClient::new(channel.clone()).report(with_token(report.to_proto(), token)).await;
+    answer.map(tonic::Response::into_inner).map_err(|status| from_status(&status))
+}
+
+/// A manager that does whatever it is asked.
+fn fake() -> Fake {
+    Fake { keys: Keys::new(), answers: Box::new(|_, _| now(Ok(Reply::Done))) }
 }
 
 fn is_without_session<T>(outcome: &Result<T, Failure>) -> bool {
@@ -137,16 +156,9 @@ fn a_proof_that_was_overheard_is_no_use() {
 }
 
 #[test]
-fn a_session_ends_when_it_is_taken_back_or_nothing_was_asked_for_long() {
-    let server = serve(ServerOptions::default());
+fn a_session_ends_when_nothing_was_asked_for_long() {
     let hasty = serve(limited(|limits| limits.idle = Duration::ZERO));
     inside(async {
-        let channel = connection(server.address()).await;
-        let token = session(&channel).await;
-        assert_eq!(server.sessions().end(|who: &Who| who.user == 8), 0);
-        assert_eq!(ask(&channel, &token).await, Ok(Reply::Done));
-        assert_eq!(server.sessions().end(|who| who.user == 7), 1);
-        assert!(is_without_session(&ask(&channel, &token).await));
         let channel = connection(hasty.address()).await;
         let token = session(&channel).await;
         assert!(is_without_session(&ask(&channel, &token).await));
@@ -184,17 +196,16 @@ fn so_many_requests_are_under_way_and_one_more_is_told_so() {
         let token = session(&channel).await;
         let mut under_way = Vec::new();
         for _ in 0..2 {
-            let (channel, token) = (channel.clone(), token.clone());
-            under_way.push(tokio::spawn(async move { ask(&channel, &token).await }));
+            under_way.push(asking(&channel, &token));
             begun.recv().await.expect("it began");
         }
         let failure = ask(&channel, &token).await.expect_err("there is no room");
         assert!(matches!(&failure, Failure::Again(error) if error.kind == Kind::Busy), "{failure:?}");
         // One that is given up makes room.
         under_way.pop().expect("two are under way").abort();
-        let asking = tokio::spawn(async move { while let Err(Failure::Again(_)) = ask(&channel, &token).await {} });
+        let trying = tokio::spawn(async move { while let Err(Failure::Again(_)) = ask(&channel, &token).await {} });
         begun.recv().await.expect("another one began");
-        asking.abort();
+        trying.abort();
     });
 }
 
@@ -250,7 +261,7 @@ fn what_is_under_way_when_it_stops_is_answered() {
         let address = server.address();
         let channel = connection(address).await;
         let token = session(&channel).await;
-        let asking = tokio::spawn(async move { ask(&channel, &token).await });
+        let under_way = asking(&channel, &token);
         let (asked, answer) = begun.recv().await.expect("it began");
         assert_eq!(asked, Asked::Question(question()));
         let mut stopping = Box::pin(server.stop());
@@ -260,7 +271,7 @@ fn what_is_under_way_when_it_stops_is_answered() {
             () = tokio::task::yield_now() => {}
         }
         answer.send(Ok(Reply::Done)).expect("it is waited for");
-        assert_eq!(asking.await.expect("no panic"), Ok(Reply::Done));
+        assert_eq!(under_way.await.expect("no panic"), Ok(Reply::Done));
         assert_eq!(stopping.await, Ok(()));
         let late = Endpoint::from_shared(format!("http://{address}")).expect("an address").connect().await;
         assert!(late.is_err(), "nobody listens any more");
@@ -278,10 +289,10 @@ fn what_is_never_answered_does_not_keep_it_from_stopping() {
     inside(async {
         let channel = connection(server.address()).await;
         let token = session(&channel).await;
-        let asking = tokio::spawn(async move { ask(&channel, &token).await });
+        let under_way = asking(&channel, &token);
         begun.recv().await.expect("it began");
         assert_eq!(server.stop().await, Ok(()));
-        assert!(matches!(asking.await.expect("no panic"), Err(Failure::Broken(_))));
+        assert!(matches!(under_way.await.expect("no panic"), Err(Failure::Broken(_))));
     });
 }
 
@@ -360,7 +371,13 @@ fn who_asks_how_it_is_has_bounded_room_and_keeps_nobody_from_greeting() {
         assert_eq!(ask(&channel, &token).await, Ok(Reply::Done));
         // When it is taken no longer, there is room again, as soon as the server has heard of that.
         drop(watching);
-        while health.check(request()).await.is_err() {}
+        loop {
+            match health.check(request()).await.map_err(|status| from_status(&status)) {
+                Ok(_) => break,
+                Err(Failure::Again(error)) if error.kind == Kind::Busy => {}
+                Err(other) => panic!("{other:?}"),
+            }
+        }
         let large = HealthCheckRequest { service: "x".repeat(MOST_GREETING) };
         let refused = health.check(large).await.map_err(|status| from_status(&status));
         assert!(matches!(&refused, Err(Failure::Answered(error)) if error.kind == Kind::Usage), "{refused:?}");
@@ -377,15 +394,59 @@ fn reports_have_room_of_their_own() {
     inside(async {
         let channel = connection(server.address()).await;
         let token = session(&channel).await;
-        let asking = tokio::spawn({
+        let under_way = asking(&channel, &token);
+        begun.recv().await.expect("it began");
+        assert_eq!(report(&channel, &token).await.expect("there is room").epoch, 11);
+        under_way.abort();
+    });
+}
+
+/// Lets clients in as the one in it does, and answers no report.
+struct WithoutReports(Fake, UnboundedSender<()>);
+
+impl Handler for WithoutReports {
+    type Principal = Who;
+
+    fn challenge(&self) -> HandlerFuture<Challenge> {
+        self.0.challenge()
+    }
+
+    fn authenticate(&self, hello: Hello, challenge: Challenge, proven: Proven) -> HandlerFuture<Who> {
+        self.0.authenticate(hello, challenge, proven)
+    }
+
+    fn call(&self, by: Arc<Who>, call: Call) -> HandlerFuture<Reply> {
+        self.0.call(by, call)
+    }
+
+    fn ask(&self, by: Arc<Who>, question: Question) -> HandlerFuture<Reply> {
+        self.0.ask(by, question)
+    }
+
+    fn report(&self, _: Arc<Who>, _: Report) -> HandlerFuture<Reported> {
+        self.1.send(()).expect("the test goes on");
+        Box::pin(std::future::pending())
+    }
+}
+
+#[test]
+fn so_many_reports_are_under_way_and_one_more_is_told_so_and_requests_have_room() {
+    let (began, mut begun) = unbounded_channel();
+    let handler = WithoutReports(fake(), began);
+    let options = limited(|limits| limits.reports = 1);
+    let server = ControlServer::start("127.0.0.1:0", handler, options).expect("it listens");
+    inside(async {
+        let channel = connection(server.address()).await;
+        let token = session(&channel).await;
+        let under_way = tokio::spawn({
             let (channel, token) = (channel.clone(), token.clone());
-            async move { ask(&channel, &token).await }
+            async move { report(&channel, &token).await }
         });
         begun.recv().await.expect("it began");
-        let report = Report { node: 11, address: "node:1".into(), targets: vec![] };
-        let answer = ControlClient::new(channel).report(with_token(report.to_proto(), &token)).await;
-        assert_eq!(answer.expect("there is room").into_inner().epoch, 11);
-        asking.abort();
+        let failure = report(&channel, &token).await.expect_err("there is no room");
+        assert!(matches!(&failure, Failure::Again(error) if error.kind == Kind::Busy), "{failure:?}");
+        assert_eq!(ask(&channel, &token).await, Ok(Reply::Done));
+        under_way.abort();
     });
 }
 
@@ -399,31 +460,26 @@ fn one_connection_does_not_take_all_the_room() {
     inside(async {
         let greedy = connection(server.address()).await;
         let token = session(&greedy).await;
-        let mut asking = Vec::new();
-        for _ in 0..=MOST_STREAMS {
-            let (channel, token) = (greedy.clone(), token.clone());
-            asking.push(tokio::spawn(async move { ask(&channel, &token).await }));
-        }
+        let mut under_way: Vec<_> = (0..=MOST_STREAMS).map(|_| asking(&greedy, &token)).collect();
         for _ in 0..MOST_STREAMS {
             assert_eq!(begun.recv().await, Some(Asked::Question(question())));
         }
         let other = connection(server.address()).await;
         let token = session(&other).await;
-        asking.push(tokio::spawn(async move {
+        under_way.push(tokio::spawn(async move {
             let mut client = ControlClient::new(other);
             client.ask(with_token(Question::Users.to_proto(), &token)).await.expect("never");
             Ok(Reply::Done)
         }));
         assert_eq!(begun.recv().await, Some(Asked::Question(Question::Users)), "the last of the other one waits");
-        asking.iter().for_each(tokio::task::JoinHandle::abort);
+        under_way.iter().for_each(JoinHandle::abort);
     });
 }
 
 #[test]
 fn beyond_this_machine_it_does_not_listen_without_tls() {
     for address in ["0.0.0.0:0", "[::]:0"] {
-        let fake = crate::fake::Fake { keys: Keys::new(), answers: Box::new(|_, _| now(Ok(Reply::Done))) };
-        let refused = ControlServer::start(address, fake, ServerOptions::default()).err();
+        let refused = ControlServer::start(address, fake(), ServerOptions::default()).err();
         assert_eq!(refused.map(|error| error.kind), Some(Kind::Usage), "{address}");
     }
 }
@@ -431,7 +487,6 @@ fn beyond_this_machine_it_does_not_listen_without_tls() {
 #[test]
 fn an_address_that_is_taken_is_told() {
     let server = serve(ServerOptions::default());
-    let fake = crate::fake::Fake { keys: Keys::new(), answers: Box::new(|_, _| now(Ok(Reply::Done))) };
-    let refused = ControlServer::start(&server.address().to_string(), fake, ServerOptions::default()).err();
+    let refused = ControlServer::start(&server.address().to_string(), fake(), ServerOptions::default()).err();
     assert_eq!(refused.map(|error| error.kind), Some(Kind::Busy));
 }

@@ -320,7 +320,7 @@ fn what_was_revoked_is_told_before_all_that_is_to_be_removed() {
     let mut pairs = vec![(crate::keys::NEXT.to_vec(), Some(crate::records::encode(&next).unwrap()))];
     for file in 1000..11_000 {
         let pending = (1..=5).map(|node| (node as u32, targets_of(node)[0])).collect();
-        let orders = crate::records::Orders { volume: 1, version: 1, remove: true, due: stage.now.wall, pending };
+        let orders = crate::records::Orders { volume: 1, version: 1, due: stage.now.wall, pending };
         let value = Some(crate::records::encode(&orders).unwrap());
         pairs.push((crate::keys::removals(FileId(file)), value));
     }

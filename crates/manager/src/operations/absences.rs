@@ -131,7 +131,6 @@ impl Operation<'_> {
         let mut left = self.draft.read(&key)?.unwrap_or_else(|| Orders {
             volume: attributes.volume,
             version: attributes.version,
-            remove: true,
             due: self.now.wall,
             pending: Vec::new(),
         });

@@ -68,7 +68,6 @@ impl Operation<'_> {
                 let orders = Orders {
                     volume: attributes.volume,
                     version: attributes.version,
-                    remove: true,
                     due: self.now.wall.after(self.settings.life + SKEW),
                     pending: layout.components(),
                 };

@@ -65,7 +65,6 @@ pub(super) fn raise(draft: &mut Draft<'_>, file: FileId, mut inode: Inode, now: 
         let orders = Orders {
             volume: inode.attributes.volume,
             version: inode.attributes.version,
-            remove: false,
             due: now,
             pending: layout.components(),
         };

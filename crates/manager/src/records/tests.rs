@@ -117,7 +117,7 @@ fn values_of_names_have_the_bytes_that_are_written_down() {
     is(Writers(vec![Writer { client: 4, user: 5, since: Timestamp(3), alone: true }]), "010104050601");
     is(ToScrub { since: Timestamp(3) }, "0106");
     let pending = vec![(2, TargetId(5))];
-    is(Orders { volume: 1, version: 2, remove: true, due: Timestamp(3), pending }, "0101020106010205");
+    is(Orders { volume: 1, version: 2, due: Timestamp(3), pending }, "01010206010205");
 }
 
 #[test]

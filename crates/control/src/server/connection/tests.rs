@@ -10,8 +10,8 @@ fn joined(connections: &Arc<Connections<u32>>) -> (Place<u32>, oneshot::Receiver
     connections.join(Moment::default()).expect("there is a place")
 }
 
-fn begun(connections: &Connections<u32>, place: &Place<u32>, by: u32, now: Moment) -> Token {
-    connections.begin(connections.mark(), place.connection(), by, now).expect("there is a session")
+fn begun(place: &Place<u32>, by: u32, now: Moment) -> Token {
+    place.connection().begin(by, now)
 }
 
 fn who(place: &Place<u32>, token: Token, now: Moment) -> Option<u32> {
@@ -24,8 +24,8 @@ fn a_session_is_that_of_its_connection_alone() {
     let (one, _one) = joined(&connections);
     let (other, _other) = joined(&connections);
     let now = Moment(1);
-    let token = begun(&connections, &one, 7, now);
-    begun(&connections, &other, 8, now);
+    let token = begun(&one, 7, now);
+    begun(&other, 8, now);
     assert_eq!(who(&one, token, now), Some(7));
     assert_eq!(who(&other, token, now), None);
 }
@@ -35,7 +35,7 @@ fn a_session_ends_when_nothing_was_asked_for_long() {
     let connections = Arc::new(Connections::new(10, IDLE));
     let (place, _end) = joined(&connections);
     let start = Moment(1);
-    let token = begun(&connections, &place, 7, start);
+    let token = begun(&place, 7, start);
     let late = start + (IDLE - Duration::from_nanos(1));
     assert_eq!(who(&place, token, late), Some(7));
     assert_eq!(who(&place, token, late + (IDLE - Duration::from_nanos(1))), Some(7), "what was asked counts");
@@ -48,8 +48,8 @@ fn a_session_ends_when_nothing_was_asked_for_long() {
 fn whoever_proves_again_has_the_new_session_alone() {
     let connections = Arc::new(Connections::new(10, IDLE));
     let (place, _end) = joined(&connections);
-    let old = begun(&connections, &place, 7, Moment(1));
-    let new = begun(&connections, &place, 8, Moment(1));
+    let old = begun(&place, 7, Moment(1));
+    let new = begun(&place, 8, Moment(1));
     assert_ne!(old, new);
     assert_eq!((who(&place, old, Moment(1)), who(&place, new, Moment(1))), (None, Some(8)));
 }
@@ -67,36 +67,15 @@ fn a_challenge_is_answered_once() {
 }
 
 #[test]
-fn sessions_are_taken_back_by_whose_they_are() {
-    let connections = Arc::new(Connections::new(10, IDLE));
-    let (one, _one) = joined(&connections);
-    let (other, _other) = joined(&connections);
-    let tokens = (begun(&connections, &one, 7, Moment(1)), begun(&connections, &other, 8, Moment(1)));
-    let sessions = Sessions::new(connections.clone());
-    assert_eq!(sessions.end(|by| *by == 7), 1);
-    assert_eq!((who(&one, tokens.0, Moment(1)), who(&other, tokens.1, Moment(1))), (None, Some(8)));
-}
-
-#[test]
-fn what_is_taken_back_while_it_is_proven_does_not_begin() {
-    let connections = Arc::new(Connections::new(10, IDLE));
-    let (place, _end) = joined(&connections);
-    let mark = connections.mark();
-    Sessions::new(connections.clone()).end(|by| *by == 7);
-    assert!(connections.begin(mark, place.connection(), 7, Moment(1)).is_err());
-    begun(&connections, &place, 7, Moment(1));
-}
-
-#[test]
 fn a_stranger_makes_room_and_whoever_has_a_session_does_not() {
     let connections = Arc::new(Connections::new(2, IDLE));
     let (known, mut known_end) = joined(&connections);
     let (_stranger, mut stranger_end) = joined(&connections);
-    begun(&connections, &known, 7, Moment(1));
+    begun(&known, 7, Moment(1));
     let (next, mut next_end) = joined(&connections);
     assert!(stranger_end.try_recv().is_err_and(|e| e == oneshot::error::TryRecvError::Closed));
     assert!(known_end.try_recv().is_err_and(|e| e == oneshot::error::TryRecvError::Empty));
-    begun(&connections, &next, 8, Moment(1));
+    begun(&next, 8, Moment(1));
     assert!(connections.join(Moment::default()).is_none(), "both have sessions");
     assert!(next_end.try_recv().is_err_and(|e| e == oneshot::error::TryRecvError::Empty));
     drop(known);
@@ -107,7 +86,7 @@ fn a_stranger_makes_room_and_whoever_has_a_session_does_not() {
 fn a_session_that_is_over_keeps_nobody_out() {
     let connections = Arc::new(Connections::new(1, IDLE));
     let (place, mut end) = joined(&connections);
-    begun(&connections, &place, 7, Moment(1));
+    begun(&place, 7, Moment(1));
     assert!(connections.join(Moment(1) + (IDLE - Duration::from_nanos(1))).is_none());
     assert!(connections.join(Moment(1) + IDLE).is_some(), "nothing was asked for so long");
     assert!(end.try_recv().is_err_and(|e| e == oneshot::error::TryRecvError::Closed));
