@@ -222,6 +222,12 @@ impl FileEngine {
         self.file.reach.look().await
     }
 
+    /// Components that have missed something, as far as this client knows.
+    pub fn missing(&self) -> Vec<u32> {
+        let reach = &self.file.reach;
+        (0..reach.striping.components()).filter(|component| reach.has_missed(*component)).collect()
+    }
+
     /// Components that answer far more slowly than those beside them.
     pub fn slow(&self) -> Vec<u32> {
         let reach = &self.file.reach;

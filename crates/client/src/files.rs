@@ -4,6 +4,7 @@
 
 pub mod blocking;
 pub mod left;
+pub mod rebuild;
 
 use crate::control::{Control, strange};
 use crate::file::FileEngine;
@@ -19,9 +20,9 @@ use forebay_wire::control::names::{
 };
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Question, Reply};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// How many entries of a directory are asked for at once.
 const PAGE: u32 = 1000;
@@ -32,6 +33,8 @@ pub struct Files {
     nodes: Nodes,
     control: Rc<dyn Control>,
     writing: Rc<RefCell<BTreeMap<FileId, Writing>>>,
+    /// Of files that are open, the newest version of which this client has a grant.
+    newest: Rc<RefCell<BTreeMap<FileId, Weak<Cell<u64>>>>>,
 }
 
 /// How a file is open to write here, where one client counts as one writer however often that is.
@@ -60,7 +63,7 @@ pub struct File {
 impl Files {
     /// Reached by these ways.
     pub fn new(nodes: Nodes, control: Rc<dyn Control>) -> Files {
-        Files { nodes, control, writing: Rc::default() }
+        Files { nodes, control, writing: Rc::default(), newest: Rc::default() }
     }
 
     /// Makes a file, which must not exist, and opens it to write: as its volume says, or by this policy.
@@ -97,12 +100,28 @@ impl Files {
             true => Some(self.write(entry.file, options.alone).await?),
             false => None,
         };
-        let components =
-            RemoteComponents::open(self.nodes.clone(), self.control.clone(), grant, options.alone && write).await?;
+        let components = self.components(grant, options.alone && write).await?;
         let env = self.nodes.env();
         let engine =
             FileEngine::open(Rc::new(components), striping, options, env.spawner.clone(), env.clock.clone()).await?;
         Ok(File { engine, control: self.control.clone(), entry, striping, written })
+    }
+
+    async fn components(&self, grant: Grant, is_alone: bool) -> Result<RemoteComponents> {
+        let newest = self.newest(grant.entry.file);
+        RemoteComponents::open(self.nodes.clone(), self.control.clone(), grant, is_alone, newest).await
+    }
+
+    /// What all of this client share that have a file open.
+    fn newest(&self, file: FileId) -> Rc<Cell<u64>> {
+        let mut all = self.newest.borrow_mut();
+        if let Some(newest) = all.get(&file).and_then(Weak::upgrade) {
+            return newest;
+        }
+        all.retain(|_, newest| newest.strong_count() > 0);
+        let newest = Rc::default();
+        all.insert(file, Rc::downgrade(&newest));
+        newest
     }
 
     /// One more that writes a file, which the manager has let in.

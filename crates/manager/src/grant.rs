@@ -51,6 +51,7 @@ impl Manager {
         }
         let mut grants = Vec::with_capacity(asked.files.len());
         for renewed in &asked.files {
+            self.holders.knows(renewed.file, by.client, renewed.version);
             grants.push(match self.grant(now, by, renewed.file, renewed.write) {
                 Ok(grant) => Granted { grant: Some(grant), error: None },
                 Err(error) => Granted { grant: None, error: Some(error) },
@@ -125,7 +126,7 @@ impl Granting<'_> {
             let secret = Hidden(key.secret(&capability).to_bytes().to_vec());
             components.push(Component { target, object, capability: capability.to_bytes().to_vec(), secret, state });
         }
-        self.holders.note(file, (self.by.client, attributes.version, self.until), self.now);
+        self.holders.note(file, self.by.client, attributes.version, self.until, self.now);
         Ok(Grant { entry: inode.entry(file), write, striping, components, until: self.until })
     }
 }

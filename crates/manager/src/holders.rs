@@ -19,10 +19,11 @@ pub(crate) struct Holders {
     unknown_until: Option<Timestamp>,
 }
 
-/// What a client was given last for a file.
+/// What a client was given for a file.
 struct Holder {
     client: u64,
-    version: u64,
+    /// It has a grant of this version, and uses no older one.
+    known: u64,
     until: Timestamp,
 }
 
@@ -32,23 +33,31 @@ impl Holders {
         self.unknown_until.get_or_insert(until);
     }
 
-    /// A client was given something for a version of a file. It knows that everywhere.
-    pub(crate) fn note(&mut self, file: FileId, holder: (u64, u64, Timestamp), now: Timestamp) {
-        let (client, version, until) = holder;
+    /// A client is given something for a version of a file. Whether it gets it is not known before it says so.
+    pub(crate) fn note(&mut self, file: FileId, client: u64, version: u64, until: Timestamp, now: Timestamp) {
         if self.count >= MOST {
             self.forget(now);
         }
         let of_file = self.files.entry(file).or_default();
         let there = of_file.len();
-        of_file.retain(|holder| holder.client != client && holder.until > now);
-        of_file.push(Holder { client, version, until });
+        of_file.retain(|holder| holder.until > now);
+        match of_file.iter_mut().find(|holder| holder.client == client) {
+            Some(holder) => holder.until = holder.until.max(until),
+            None => of_file.push(Holder { client, known: version, until }),
+        }
         self.count = self.count + of_file.len() - there;
+    }
+
+    /// A client says that it has a grant for this version of a file.
+    pub(crate) fn knows(&mut self, file: FileId, client: u64, version: u64) {
+        let of_file = self.files.get_mut(&file).into_iter().flatten();
+        of_file.filter(|holder| holder.client == client).for_each(|holder| holder.known = holder.known.max(version));
     }
 
     /// Until when somebody may use what was given for an older version of a file than this one.
     pub(crate) fn until(&self, file: FileId, version: u64) -> Option<Timestamp> {
         let holders = self.files.get(&file).into_iter().flatten();
-        let older = holders.filter(|holder| holder.version < version).map(|holder| holder.until);
+        let older = holders.filter(|holder| holder.known < version).map(|holder| holder.until);
         older.chain(self.unknown_until).max()
     }
 

@@ -33,7 +33,7 @@ impl Manager {
             Question::OpenFiles(asked) => open_files(view, by, asked).map(Reply::OpenFiles),
             Question::Unscrubbed(asked) => unscrubbed(view, by, asked).map(Reply::Unscrubbed),
             Question::Degraded(asked) => degraded(view, by, asked).map(Reply::Degraded),
-            Question::GivenUp(asked) => self.given_up(now, by, asked).map(|()| Reply::Done),
+            Question::GivenUp(asked) => self.given_up(now, &by.clone(), asked).map(|()| Reply::Done),
             Question::Map => Ok(Reply::Map(self.cluster.map())),
         }
     }

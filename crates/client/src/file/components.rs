@@ -113,6 +113,10 @@ pub trait Components {
     /// The components that missed something and were not rebuilt.
     fn missing(&self) -> Asked<Vec<(u32, Absence)>>;
 
+    /// The same as far as this client knows it, without asking. Whoever got a lock knows what was given up before, and what is
+    /// rebuilt.
+    fn absent(&self) -> Vec<(u32, Absence)>;
+
     /// A rebuild of such a component begins. When this is answered, its number stands for an empty one, without intents, and
     /// every client that has the file open knows, and writes it, and does not read it.
     fn filling(&self, component: u32) -> Asked<()>;

@@ -19,7 +19,8 @@ impl Reach {
                 return self.cut_components(size).await;
             };
             let stripe = self.striping.stripe_of(size);
-            let holder = self.holders(redo.place.component, stripe).into_iter().find(|one| !self.has_missed(*one));
+            let holder =
+                self.striping.holders(redo.place.component, stripe).into_iter().find(|one| !self.has_missed(*one));
             let holder = holder.ok_or_else(|| Error::device("all components of a stripe are lost; bring them back"))?;
             let intent = Intent { stripe, cut: Some(size), writes: vec![redo], ..Intent::default() };
             match self.components.intend(holder, intent.clone()).await {

@@ -10,7 +10,7 @@ use super::components::{Guard, Intent, IntentId, Lock, Slice, is_lost};
 use super::pace::Patience;
 use super::reach::Reach;
 use super::together::{all, either, to_its_end};
-use forebay_model::layout::address::{Holds, Place, StripeId};
+use forebay_model::layout::address::{Holds, Place};
 use forebay_model::layout::update::Extent;
 use forebay_model::layout::{Raid, parity};
 use forebay_model::object::Durability;
@@ -197,12 +197,13 @@ impl Reach {
         };
         let is_one_enough = self.striping.raid().copies() <= 2;
         let mut guards: Vec<(u32, Guard)> = Vec::new();
-        for holder in self.holders(place.component, stripe) {
+        for holder in self.striping.holders(place.component, stripe) {
             if self.has_missed(holder) {
                 continue;
             }
             match self.components.lock(holder, stripe).await {
                 Ok(Lock { guard, left }) => {
+                    self.heed();
                     guards.push((holder, guard));
                     for (id, intent) in left {
                         self.end(holder, id, &intent).await?;
@@ -220,17 +221,6 @@ impl Reach {
         match guards.is_empty() {
             true => Err(Error::device(format!("all components of stripe {} are lost; bring them back", stripe.0))),
             false => Ok(guards.into_iter().map(|(_, guard)| guard).collect()),
-        }
-    }
-
-    /// The components of a stripe, or the copies of a unit, in the order in which they are asked for its lock.
-    pub(super) fn holders(&self, component: u32, stripe: StripeId) -> Vec<u32> {
-        match self.striping.parity_of(stripe) {
-            None => self.family(component).collect(),
-            Some(parity) => {
-                let data = (0..self.striping.data_units()).map(|unit| self.striping.unit_of(stripe, unit).component);
-                std::iter::once(parity.component).chain(data).collect()
-            }
         }
     }
 

@@ -258,7 +258,8 @@ impl Reach {
                     }
                     return self.put_new(self.batch_of(&writes)).await;
                 }
-                let holder = self.holders(first.component, stripe).into_iter().find(|one| !self.has_missed(*one));
+                let holder =
+                    self.striping.holders(first.component, stripe).into_iter().find(|one| !self.has_missed(*one));
                 let Some(holder) = holder.filter(|_| update.parity.is_some()) else {
                     return self.put_durable(self.batch_of(&writes)).await;
                 };

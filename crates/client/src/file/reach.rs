@@ -87,6 +87,16 @@ impl Reach {
         // What somebody gives up meanwhile is not forgotten again.
         let _turn = self.turn.everything().await;
         let missing = self.components.missing().await?;
+        self.know(missing);
+        Ok(())
+    }
+
+    /// Takes over what is known by now of components that have missed something.
+    pub(super) fn heed(&self) {
+        self.know(self.components.absent());
+    }
+
+    fn know(&self, missing: Vec<(u32, Absence)>) {
         let mut states = self.states.borrow_mut();
         states.retain(|_, state| matches!(state, State::Away(_) | State::Behind | State::Torn));
         for (component, absence) in missing {
@@ -97,7 +107,6 @@ impl Reach {
             };
             states.insert(component, state);
         }
-        Ok(())
     }
 
     /// The components with which this one shares what can be lost: of these, as many as there are to spare.

@@ -5,6 +5,7 @@
 //! - How long the file is, is an attribute of some components, see [`length`].
 //! - Intents lie in the companion of a component, see [`journal`].
 
+mod absences;
 mod journal;
 mod length;
 mod locks;
@@ -18,7 +19,7 @@ use forebay_model::object::{Durability, Placement, Scope};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
 use forebay_wire::RequestId;
 use forebay_wire::capability::{LENGTH, Secret};
-use forebay_wire::control::files::{Grant, Renew, Renewed};
+use forebay_wire::control::files::{ComponentState, Grant, Renew, Renewed};
 use forebay_wire::control::{Question, Reply};
 use forebay_wire::link::{Answer, Link};
 use forebay_wire::object::{Ask, MOST_AT_ONCE, ObjectAnswer, ObjectReply, ObjectRequest};
@@ -66,16 +67,23 @@ struct Shared {
     others: RefCell<BTreeMap<u32, BTreeSet<u32>>>,
     renewing: Cell<bool>,
     locks: locks::Held,
+    /// The newest version of the file of which anybody in this process has a grant.
+    newest: Rc<Cell<u64>>,
+    /// Nothing was asked with the grant yet.
+    is_fresh: Cell<bool>,
 }
 
 impl RemoteComponents {
-    /// The components of a file that the manager has opened; `is_alone`, if nobody else writes it.
+    /// The components of a file that the manager has opened; `is_alone`, if nobody else writes it. `newest` is shared by all of this
+    /// client that have the file open: the newest version of which it has a grant.
     pub async fn open(
         nodes: Nodes,
         control: Rc<dyn Control>,
         grant: Grant,
         is_alone: bool,
+        newest: Rc<Cell<u64>>,
     ) -> Result<RemoteComponents> {
+        newest.set(newest.get().max(grant.entry.attributes.version));
         let number = (nodes.env().random.next_u64() as u32).max(1);
         let shared = Shared {
             nodes,
@@ -94,6 +102,8 @@ impl RemoteComponents {
             others: RefCell::default(),
             renewing: Cell::new(false),
             locks: locks::Held::default(),
+            newest,
+            is_fresh: Cell::new(true),
         };
         let components = RemoteComponents { shared: Rc::new(shared) };
         components.shared.look_up().await?;
@@ -121,20 +131,23 @@ impl Shared {
     }
 
     /// Asks for capabilities anew.
-    async fn renew(&self) -> Result<()> {
+    async fn renew(self: &Rc<Self>) -> Result<()> {
         let (file, write) = {
             let grant = self.grant.borrow();
             (grant.entry.file, grant.write)
         };
-        let files = vec![Renewed { file, write }];
+        let files = vec![Renewed { file, write, version: self.newest.get() }];
         match self.control.ask(Question::Renew(Renew { files })).await? {
             Reply::Grants(grants) => match grants.grants.into_iter().next() {
                 Some(granted) => {
                     let missing = || Error::stale("the manager does not renew the file; open it again");
                     let grant = granted.grant.ok_or_else(|| granted.error.unwrap_or_else(missing))?;
                     // Another answer may have overtaken this one.
-                    if grant.entry.attributes.version >= self.version() {
-                        *self.grant.borrow_mut() = grant;
+                    let version = grant.entry.attributes.version;
+                    if version >= self.version() {
+                        let before = self.grant.replace(grant);
+                        self.newest.set(self.newest.get().max(version));
+                        self.heed(&before.components);
                     }
                     Ok(())
                 }
@@ -149,6 +162,9 @@ impl Shared {
         let grant = self.grant.borrow();
         let found = grant.components.get(component as usize);
         let found = found.ok_or_else(|| Error::usage(format!("the file has no component {component}")))?;
+        if found.state == ComponentState::Missed {
+            return Err(Error::stale(format!("component {component} of {} was given up", grant.entry.file)));
+        }
         let malformed = || Error::damaged("the manager sent a capability of another length: use the same release");
         let capability: [u8; LENGTH] = found.capability[..].try_into().map_err(|_| malformed())?;
         let secret: [u8; 32] = found.secret.0[..].try_into().map_err(|_| malformed())?;
@@ -208,6 +224,10 @@ impl Shared {
         made: impl Fn(TargetId, ObjectId) -> Result<Request>,
     ) -> Result<Answered> {
         self.renew_in_time();
+        self.is_fresh.set(false);
+        if self.newest.get() > self.version() {
+            self.renew().await?;
+        }
         let (mut is_renewed, end) = (false, self.nodes.env().clock.now() + self.nodes.patience());
         loop {
             let (target, object, shown) = self.way(component)?;
@@ -407,26 +427,31 @@ impl Components for RemoteComponents {
 
     fn missed(&self, components: Vec<u32>) -> Asked<()> {
         let shared = self.shared.clone();
-        Box::pin(async move {
-            // It was this client that had to stop, and they have missed nothing.
-            shared.locks.are_kept()?;
-            Err(Error::new(
-                Kind::Device,
-                format!("components {components:?} cannot be given up: this release has no place to remember that"),
-            ))
-        })
+        self.start(async move { shared.give_up(components).await })
     }
 
     fn missing(&self) -> Asked<Vec<(u32, Absence)>> {
-        Box::pin(async { Ok(Vec::new()) })
+        let shared = self.shared.clone();
+        self.start(async move {
+            if !shared.is_fresh.get() {
+                shared.renew().await?;
+            }
+            Ok(shared.absent())
+        })
+    }
+
+    fn absent(&self) -> Vec<(u32, Absence)> {
+        self.shared.absent()
     }
 
     fn filling(&self, component: u32) -> Asked<()> {
-        self.missed(vec![component])
+        let shared = self.shared.clone();
+        self.start(async move { shared.refill(component).await })
     }
 
     fn rebuilt(&self, component: u32) -> Asked<()> {
-        self.missed(vec![component])
+        let shared = self.shared.clone();
+        self.start(async move { shared.filled(component).await })
     }
 
     fn grown(&self, size: Bytes) -> Asked<()> {

@@ -13,6 +13,9 @@ use forebay_model::{Bytes, Error, Kind, Result};
 use std::ops::Range;
 use std::rc::Rc;
 
+/// Units of a component that are rebuilt at the same time.
+const AT_ONCE: usize = 8;
+
 /// How far it has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -156,30 +159,16 @@ impl File {
         reach.check_filling(component)?;
         let to = (progress.at + step.max(reach.striping.unit())).min(progress.end);
         while progress.at < to {
-            let unit = reach.striping.unit();
-            let length = (progress.at.align_down(unit) + unit).min(to) - progress.at;
-            let place = Place { component, at: progress.at };
-            let _guard = match reach.options.alone {
-                true => None,
-                false => Some(reach.lock(place).await?),
-            };
-            let part = reach.read(Extent { place, length }, Locked::Yes).await;
-            if let Some(gone) = part.gone.first() {
-                let lost = joined(part.gone.iter().flat_map(|gone| reach.bytes_in(gone.extent)));
-                let named: Vec<String> = lost.iter().map(|range| format!("{} to {}", range.start, range.end)).collect();
-                let what = format!("component {component} cannot be rebuilt, bytes {} are lost", named.join(", "));
-                return Err(gone.error.clone().of(what));
+            let (mut wave, mut at, unit) = (Vec::new(), progress.at, reach.striping.unit());
+            while at < to && wave.len() < AT_ONCE {
+                let length = (at.align_down(unit) + unit).min(to) - at;
+                wave.push(Extent { place: Place { component, at }, length });
+                at += length;
             }
-            if part.bytes.iter().any(|byte| *byte != 0) {
-                let bytes = vec![part.bytes];
-                let written = reach.components.write(component, place.at, bytes, Durability::Buffered).await;
-                if written.as_ref().is_err_and(|error| error.kind == Kind::Restarted) {
-                    reach.tear(component);
-                }
-                written?;
-                progress.written += length;
+            for (extent, written) in wave.iter().zip(all(wave.iter().map(|unit| self.rebuild_unit(*unit))).await) {
+                progress.written += written?;
+                progress.at += extent.length;
             }
-            progress.at += length;
         }
         if progress.at < progress.end {
             return Ok(false);
@@ -189,10 +178,37 @@ impl File {
             reach.tear(component);
             return Err(error);
         }
+        // What said how long the file is may be lost with it.
+        let size = self.size().await?;
+        reach.components.grown(size).await?;
         reach.check_filling(component)?;
         reach.components.rebuilt(component).await?;
         reach.is_whole(component);
         Ok(true)
+    }
+
+    /// Rebuilds a part of a unit, and says how much of it was written.
+    async fn rebuild_unit(&self, extent: Extent) -> Result<Bytes> {
+        let (reach, Extent { place, length }) = (&self.reach, extent);
+        let _guard = match reach.options.alone {
+            true => None,
+            false => Some(reach.lock(place).await?),
+        };
+        let part = reach.read(extent, Locked::Yes).await;
+        if let Some(gone) = part.gone.first() {
+            let lost = joined(part.gone.iter().flat_map(|gone| reach.bytes_in(gone.extent)));
+            let named: Vec<String> = lost.iter().map(|range| format!("{} to {}", range.start, range.end)).collect();
+            let what = format!("component {} cannot be rebuilt, bytes {} are lost", place.component, named.join(", "));
+            return Err(gone.error.clone().of(what));
+        }
+        if part.bytes.iter().all(|byte| *byte == 0) {
+            return Ok(Bytes::ZERO);
+        }
+        let written = reach.components.write(place.component, place.at, vec![part.bytes], Durability::Buffered).await;
+        if written.as_ref().is_err_and(|error| error.kind == Kind::Restarted) {
+            reach.tear(place.component);
+        }
+        written.map(|()| length)
     }
 }
 

@@ -9,7 +9,6 @@ use super::Files;
 use crate::control::strange;
 use crate::file::options::Options;
 use crate::file::recover;
-use crate::file::remote::RemoteComponents;
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Kind, Result};
 use forebay_wire::control::files::{After, Close, Fence, Grant, OpenToWrite, Scrubbed};
@@ -81,7 +80,7 @@ impl Files {
         self.control.change(Change::Fence(Fence { file, version })).await?;
         let grant = self.open_left(file, true).await?;
         let striping = grant.striping;
-        let components = RemoteComponents::open(self.nodes.clone(), self.control.clone(), grant.clone(), true).await?;
+        let components = self.components(grant.clone(), true).await?;
         let env = self.nodes.env();
         let found = recover(Rc::new(components), striping, env.clock.clone(), env.spawner.clone()).await?;
         let mut mended = Mended { ended: found.ended, size: found.size, ..Mended::default() };

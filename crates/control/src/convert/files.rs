@@ -15,7 +15,7 @@ messages! {
     OpenToRead as OpenToRead { place }
     Close as Close { file, size, modified }
     Renew as Renew { files }
-    Renewed as Renewed { file, write }
+    Renewed as Renewed { file, write, version }
     Grant as Grant { entry, write, striping, components, until }
     Component as Component { target, object, capability, secret, state }
     Grants as Grants { grants }
@@ -23,7 +23,7 @@ messages! {
     Revoke as Revoke { file }
     Fence as Fence { file, version }
     GiveUp as GiveUp { file, components, version }
-    GivenUp as GivenUp { file }
+    GivenUp as GivenUp { file, version }
     Refill as Refill { file, component, version, emptied }
     Rebuilt as Rebuilt { file, component, version }
     Degraded as Degraded { files, more }

@@ -640,6 +640,9 @@ pub struct Renewed {
     /// Whether it is open to write.
     #[prost(bool, tag = "2")]
     pub write: bool,
+    /// The newest version of the file of which this client has a grant.
+    #[prost(uint64, tag = "3")]
+    pub version: u64,
 }
 /// How a file is striped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -754,6 +757,9 @@ pub struct GiveUp {
 pub struct GivenUp {
     #[prost(uint64, tag = "1")]
     pub file: u64,
+    /// The newest version of the file of which this client has a grant.
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
 }
 /// Has a component that missed something rebuilt by this client: first it is to be emptied, then everybody writes it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

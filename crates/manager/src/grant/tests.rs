@@ -97,7 +97,7 @@ fn read(stage: &mut Stage, by: &Principal, file: FileId) -> Result<Grant> {
 }
 
 fn renew(stage: &mut Stage, by: &Principal, file: FileId, write: bool) -> Result<Grant> {
-    let question = Question::Renew(Renew { files: vec![Renewed { file, write }] });
+    let question = Question::Renew(Renew { files: vec![Renewed { file, write, version: 1 }] });
     let Reply::Grants(mut grants) = stage.ask(by, &question).unwrap() else { panic!("no grants") };
     let granted = grants.grants.remove(0);
     granted.grant.ok_or_else(|| granted.error.unwrap())
@@ -171,7 +171,7 @@ fn to_write_a_file_has_to_be_open_and_what_is_removed_is_renewed_for_nobody() {
     assert_eq!(renew(&mut stage, &root(), file, true).unwrap_err().kind, Kind::Stale);
     stage.root(Change::RemoveFile(RemoveFile { place: Place::path("a") })).unwrap();
     assert_eq!(renew(&mut stage, &root(), file, false).unwrap_err().kind, Kind::Missing);
-    let many = Question::Renew(Renew { files: vec![Renewed { file, write: false }; 65] });
+    let many = Question::Renew(Renew { files: vec![Renewed { file, write: false, version: 1 }; 65] });
     assert_eq!(stage.ask(&root(), &many).unwrap_err().kind, Kind::Usage);
 }
 

@@ -45,6 +45,16 @@ impl Operation<'_> {
         let (inode, mut layout) = self.used(asked.file)?;
         require_version(asked.file, &inode, asked.version)?;
         let by = self.by.client;
+        let Writers(writers) = self.draft.read(&keys::writers(asked.file))?.unwrap_or_default();
+        if let Some(Absence::Emptying(other) | Absence::Filling(other)) = layout.absence(asked.component)
+            && other != by
+            && writers.iter().any(|writer| writer.client == other)
+        {
+            return Err(Error::busy(format!(
+                "client {other:x} rebuilds component {} of {}; ask again when it has closed the file",
+                asked.component, asked.file
+            )));
+        }
         let next = match (layout.absence(asked.component), asked.emptied) {
             (None, _) => {
                 return Err(Error::usage(format!(
@@ -220,7 +230,8 @@ fn taken(file: FileId, component: u32) -> Error {
 
 impl Manager {
     /// [`forebay_model::Kind::Busy`] while somebody may be answered by components of a file that were given up.
-    pub(crate) fn given_up(&self, now: Now, by: &Principal, asked: &GivenUp) -> Result<()> {
+    pub(crate) fn given_up(&mut self, now: Now, by: &Principal, asked: &GivenUp) -> Result<()> {
+        self.holders.knows(asked.file, by.client, asked.version);
         let view = self.view()?;
         let Found { file, .. } = place::find(&view, by, &Place::of(asked.file))?;
         let Layout { absent, .. } = view.require(&keys::layout(file))?;

@@ -85,6 +85,17 @@ impl Striping {
         Place { component: self.component(group, column), at: self.unit() * nth }
     }
 
+    /// The components of a stripe, or the copies of a unit of `component`, in the order in which they are asked for its lock.
+    pub fn holders(&self, component: u32, stripe: StripeId) -> Vec<u32> {
+        match self.parity_of(stripe) {
+            None => self.family(component).collect(),
+            Some(parity) => {
+                let data = (0..self.data_units()).map(|unit| self.unit_of(stripe, unit).component);
+                std::iter::once(parity.component).chain(data).collect()
+            }
+        }
+    }
+
     /// Where a stripe's parity begins; `None` if it has none.
     pub fn parity_of(&self, stripe: StripeId) -> Option<Place> {
         let (group, nth) = self.visit(stripe);

@@ -52,6 +52,8 @@ pub struct Renewed {
     pub file: FileId,
     /// Whether it is open to write.
     pub write: bool,
+    /// The newest version of the file of which this client has a grant: it uses no older one any more.
+    pub version: u64,
 }
 
 /// A file that may be read or written for a while.
@@ -147,6 +149,8 @@ pub struct GiveUp {
 pub struct GivenUp {
     /// Which.
     pub file: FileId,
+    /// The newest version of the file of which this client has a grant: it uses no older one any more.
+    pub version: u64,
 }
 
 /// Has a component that missed something rebuilt by this client. It is said twice: first the client may empty it, where it is or

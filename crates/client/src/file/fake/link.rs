@@ -223,7 +223,12 @@ impl Components for Link {
     }
 
     fn missing(&self) -> Asked<Vec<(u32, Absence)>> {
-        self.ask(None, |world| Ok(world.missing.borrow().iter().map(|(nth, absence)| (*nth, *absence)).collect()))
+        let link = Link { world: self.world.clone(), client: self.client };
+        self.ask(None, move |_| Ok(link.absent()))
+    }
+
+    fn absent(&self) -> Vec<(u32, Absence)> {
+        self.world.missing.borrow().iter().map(|(nth, absence)| (*nth, *absence)).collect()
     }
 
     fn filling(&self, component: u32) -> Asked<()> {

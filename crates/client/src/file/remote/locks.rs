@@ -8,8 +8,7 @@
 //! is locked; a node that answers there still holds the lock, and whoever gets it next needs a version that is newer still. Who
 //! has lost one changes nothing more until it has given that back.
 
-use super::super::components::{Lock, is_lost};
-use super::super::together::all;
+use super::super::components::Lock;
 use super::{Answered, Shared};
 use crate::nodes::Request;
 use forebay_model::layout::address::StripeId;
@@ -34,6 +33,7 @@ pub(super) struct Held {
 struct One {
     link: Link,
     component: u32,
+    stripe: StripeId,
     /// It was held at some time after this version was the file's.
     sure: u64,
     is_lost: bool,
@@ -47,19 +47,26 @@ struct Guard {
 }
 
 impl Held {
-    fn add(&self, link: Link, request: u64, component: u32, version: u64) -> Guard {
+    fn add(&self, link: Link, request: u64, (component, stripe): (u32, StripeId), version: u64) -> Guard {
         let number = self.next.get();
         self.next.set(number + 1);
-        self.all.borrow_mut().insert(number, One { link, component, sure: version, is_lost: false });
+        self.all.borrow_mut().insert(number, One { link, component, stripe, sure: version, is_lost: false });
         Guard { held: self.clone(), number, request }
+    }
+
+    /// Some of them keep nobody out any more.
+    pub(super) fn lose(&self, is_over: impl Fn(u32, StripeId) -> bool) {
+        for one in self.all.borrow_mut().values_mut() {
+            one.is_lost |= is_over(one.component, one.stripe);
+        }
     }
 
     /// Whether this client may go on, as far as is known.
     pub(super) fn are_kept(&self) -> Result<()> {
         match self.all.borrow().values().any(|one| one.is_lost) {
             true => Err(Error::busy(
-                "the connection was lost over which a stripe of the file was locked, and somebody else may have it now: \
-                 what was being written was not acknowledged; write it again",
+                "a stripe of the file was locked where it is not any more, or over a connection that was lost, and somebody else \
+                 may have it now: what was being written was not acknowledged; write it again",
             )),
             false => Ok(()),
         }
@@ -89,7 +96,9 @@ impl Shared {
         loop {
             let doubtful = {
                 let all = self.locks.all.borrow();
-                let doubtful = all.iter().find(|(_, one)| !one.is_lost && one.sure < version);
+                // What is absent has no locks to make sure of.
+                let is_there = |one: &One| self.way(one.component).is_ok();
+                let doubtful = all.iter().find(|(_, one)| !one.is_lost && one.sure < version && is_there(one));
                 doubtful.map(|(number, one)| (*number, one.link.clone(), one.component))
             };
             let Some((number, link, component)) = doubtful else { return Ok(()) };
@@ -130,7 +139,7 @@ impl Shared {
             Ok(Request { command: Command::LOCK, body, payload: Vec::new(), most: 0 })
         };
         let Answered { answer, request, link, version } = self.ask_by(component, false, made).await?;
-        let guard = self.locks.add(link, request.0, component, version);
+        let guard = self.locks.add(link, request.0, (component, StripeId(part)), version);
         let lock::Locked { fence } = forebay_wire::read_body(&answer.body)?;
         if fence > version {
             self.fence(fence).await?;
@@ -148,18 +157,7 @@ impl Shared {
         if self.version() < version {
             self.renew().await?;
         }
-        let components = 0..self.grant.borrow().striping.components();
-        let shown = all(components.map(|component| {
-            let stat = |id| Ask::Stat { id, page: None };
-            self.ask(component, stat, Vec::new())
-        }));
-        for answer in shown.await {
-            match answer {
-                // What is not there takes nothing in, and what it missed is done again when it is.
-                Err(error) if !is_lost(&error) => return Err(error),
-                _ => {}
-            }
-        }
+        self.show().await?;
         match self.version() >= version {
             true => Ok(()),
             false => {

@@ -53,6 +53,10 @@ impl Components for Nothing {
     fn missed(&self, _: Vec<u32>) -> Asked<()> {
         at_once(())
     }
+    fn absent(&self) -> Vec<(u32, Absence)> {
+        Vec::new()
+    }
+
     fn missing(&self) -> Asked<Vec<(u32, Absence)>> {
         at_once(Vec::new())
     }

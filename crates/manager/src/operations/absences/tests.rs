@@ -4,7 +4,7 @@ use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Error, Kind, Result, TargetId};
 use forebay_wire::control::cluster::{Order, SetTarget, TargetState};
 use forebay_wire::control::files::{
-    After, Close, ComponentState, GiveUp, GivenUp, Grant, OpenToRead, OpenToWrite, Rebuilt, Refill,
+    After, Close, ComponentState, GiveUp, GivenUp, Grant, OpenToRead, OpenToWrite, Rebuilt, Refill, Renew, Renewed,
 };
 use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile};
 use forebay_wire::control::volumes::Policy;
@@ -54,7 +54,8 @@ impl Stage {
     }
 
     fn given_up(&mut self, file: FileId) -> Result<Reply> {
-        self.ask(&root(), &Question::GivenUp(GivenUp { file }))
+        let version = self.version(file);
+        self.ask(&root(), &Question::GivenUp(GivenUp { file, version }))
     }
 
     fn refill(&mut self, by: &Principal, file: FileId, component: u32, emptied: bool) -> Result<Reply> {
@@ -154,9 +155,11 @@ fn who_may_still_be_answered_by_what_was_given_up_is_waited_for() {
     stage.read(&reader, second);
     stage.give_up(&root(), second, &[1]).unwrap();
     assert_eq!(kind(stage.given_up(second)), Kind::Busy);
-    // Whoever renews knows.
-    stage.read(&reader, second);
-    stage.open(&root(), second, false).unwrap();
+    // Whoever has something newer says so when it renews that.
+    let version = stage.read(&reader, second).entry.attributes.version;
+    assert_eq!(kind(stage.given_up(second)), Kind::Busy);
+    let files = vec![Renewed { file: second, write: false, version }];
+    stage.ask(&reader, &Question::Renew(Renew { files })).unwrap();
     assert!(stage.given_up(second).is_ok());
 }
 
@@ -192,9 +195,12 @@ fn a_component_is_emptied_by_one_client_then_written_by_all_and_then_read_again(
     assert_eq!(states(&own)[2], ComponentState::Emptying);
     assert!(!own.components[2].capability.is_empty());
     assert_eq!(states(&stage.open(&writer, file, false).unwrap())[2], ComponentState::Missed);
-    // Somebody else begins anew.
+    // Somebody else begins anew when it has closed the file.
+    assert_eq!(kind(stage.refill(&writer, file, 2, false)), Kind::Busy);
+    stage.root(Change::Close(Close { file, size: None, modified: None })).unwrap();
     stage.refill(&writer, file, 2, false).unwrap();
-    assert_eq!(kind(stage.refill(&root(), file, 2, true)), Kind::Stale);
+    stage.open(&root(), file, false).unwrap();
+    assert_eq!(kind(stage.refill(&root(), file, 2, true)), Kind::Busy);
     stage.refill(&writer, file, 2, true).unwrap();
     assert_eq!(states(&stage.open(&root(), file, false).unwrap())[2], ComponentState::Filling);
     assert_eq!(kind(stage.rebuilt(&root(), file, 2)), Kind::Stale);

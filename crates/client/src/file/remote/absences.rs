@@ -1,0 +1,182 @@
+//! Components that lack something: what the manager says of each with every grant, and giving up, emptying and filling them.
+//!
+//! A grant is of one version of the file, and each change of what is absent raises that. Whoever raised it shows the new one to
+//! all components that are left, so that whoever has an older grant renews before it changes anything; who only reads is waited for
+//! ([`GivenUp`]). A lock that lay at a component that is absent now keeps nobody out of what that had: nothing of the stripe may be
+//! lost any more, and so nothing is made of the parity. But who held the end of the file there has lost it; and so has who
+//! locks behind a component that is whole again, where others ask first now.
+
+use super::super::END;
+use super::super::components::{Absence, is_lost};
+use super::Shared;
+use forebay_env::together::all;
+use forebay_model::layout::Striping;
+use forebay_model::layout::address::StripeId;
+use forebay_model::{Error, Kind, ObjectId, Result};
+use forebay_wire::capability::{LONGEST_LIFE, SKEW};
+use forebay_wire::control::files::{Component, ComponentState, GiveUp, GivenUp, Rebuilt, Refill};
+use forebay_wire::control::names::FileId;
+use forebay_wire::control::{Change, Question};
+use forebay_wire::object::{Ask, companion};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How often something is asked again because somebody else raised the version meanwhile.
+const TRIES: usize = 16;
+/// How long between two questions whether somebody may still be answered by what was given up.
+const PAUSE: Duration = Duration::from_millis(200);
+
+impl Shared {
+    /// What is known of the components without asking.
+    pub(super) fn absent(&self) -> Vec<(u32, Absence)> {
+        absent(&self.grant.borrow().components)
+    }
+
+    fn file(&self) -> FileId {
+        self.grant.borrow().entry.file
+    }
+
+    /// Gives components up. When this is answered, it is durable, and nobody is answered by them any more.
+    pub(super) async fn give_up(self: &Rc<Self>, components: Vec<u32>) -> Result<()> {
+        let is_known = |this: &Self| {
+            let absent = this.absent();
+            components.iter().all(|component| absent.contains(&(*component, Absence::Missed)))
+        };
+        let file = self.file();
+        if !is_known(self) {
+            let made = |version| Change::GiveUp(GiveUp { file, components: components.clone(), version });
+            self.raise(made, || is_known(self)).await?;
+        }
+        // For as long as a grant counts, by any clock.
+        let end = self.nodes.env().clock.now() + LONGEST_LIFE + 2 * SKEW;
+        loop {
+            let asked = Question::GivenUp(GivenUp { file, version: self.version() });
+            match self.control.ask(asked).await {
+                Err(error) if error.kind == Kind::Busy && self.nodes.env().clock.now() < end => {
+                    self.nodes.env().clock.sleep(PAUSE).await;
+                }
+                answer => return answer.map(drop),
+            }
+        }
+    }
+
+    /// Has a component emptied by this client, and written by all from then on.
+    pub(super) async fn refill(self: &Rc<Self>, component: u32) -> Result<()> {
+        let file = self.file();
+        let made = |emptied| move |version| Change::Refill(Refill { file, component, version, emptied });
+        self.raise(made(false), || false).await?;
+        // Whoever had an older grant for it is shut out by this as well.
+        for id in [|object: ObjectId| object, companion] {
+            let empty = move |object| Ask::Truncate { id: id(object), size: 0 };
+            match self.ask(component, empty, Vec::new()).await {
+                Err(error) if error.kind != Kind::Missing => return Err(error),
+                _ => {}
+            }
+        }
+        // It says how long the file is when it is whole.
+        self.said.set(None);
+        self.raise(made(true), || false).await
+    }
+
+    /// A component that this client filled has everything.
+    pub(super) async fn filled(self: &Rc<Self>, component: u32) -> Result<()> {
+        let file = self.file();
+        self.raise(|version| Change::Rebuilt(Rebuilt { file, component, version }), || false).await
+    }
+
+    /// Has the manager change what is absent, and shows the new version to all that is left; unless somebody else did it.
+    async fn raise(self: &Rc<Self>, made: impl Fn(u64) -> Change, is_done: impl Fn() -> bool) -> Result<()> {
+        for _ in 0..TRIES {
+            let version = self.version();
+            // If it was this client that had to stop, they have missed nothing.
+            self.confirm(version).await?;
+            self.locks.are_kept()?;
+            match self.control.change(made(version)).await {
+                Err(error) if error.kind == Kind::Stale => {
+                    self.renew().await?;
+                    if is_done() {
+                        return Ok(());
+                    }
+                    if self.version() == version {
+                        return Err(error);
+                    }
+                }
+                answer => {
+                    answer?;
+                    self.renew().await?;
+                    return self.show().await;
+                }
+            }
+        }
+        Err(Error::busy(format!("others changed {} again and again meanwhile; ask again", self.file())))
+    }
+
+    /// Shows the newest version to each component: from then on nobody changes it who has an older one.
+    pub(super) async fn show(self: &Rc<Self>) -> Result<()> {
+        let components = 0..self.grant.borrow().striping.components();
+        let shown = all(components.map(|component| {
+            let stat = |id| Ask::Stat { id, page: None };
+            self.ask(component, stat, Vec::new())
+        }));
+        for answer in shown.await {
+            match answer {
+                // What is not there takes nothing in, and what it missed is done again when it is.
+                Err(error) if !is_lost(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What is remembered of components that are others now is forgotten, and so are locks that keep nobody out any more.
+    pub(super) fn heed(self: &Rc<Self>, before: &[Component]) {
+        let grant = self.grant.borrow();
+        for (component, (now, old)) in (0..).zip(grant.components.iter().zip(before)) {
+            if (now.target, now.state) == (old.target, old.state) || now.state == ComponentState::Missed {
+                continue;
+            }
+            self.made.borrow_mut().remove(&component);
+            self.epochs.borrow_mut().remove(&component);
+            self.seen.borrow_mut().remove(&component);
+            self.own.borrow_mut().retain(|(of, _), _| *of != component);
+            self.perhaps_twice.borrow_mut().retain(|(of, _)| *of != component);
+            self.others.borrow_mut().remove(&component);
+        }
+        if absent(&grant.components) != absent(before) {
+            // Whoever waits for that is told that this client uses nothing older any more.
+            let this = self.clone();
+            self.nodes.env().spawner.detach(async move { drop(this.renew().await) });
+            let is_absent = |component: u32| is_absent(&grant.components, component);
+            self.locks.lose(|component, stripe| is_over(&grant.striping, component, stripe, is_absent));
+        }
+    }
+}
+
+/// Those that are not whole, as an engine sees them.
+fn absent(components: &[Component]) -> Vec<(u32, Absence)> {
+    let found = (0..).zip(components).filter_map(|(nth, component)| match component.state {
+        ComponentState::Whole => None,
+        ComponentState::Missed | ComponentState::Emptying => Some((nth, Absence::Missed)),
+        ComponentState::Filling => Some((nth, Absence::Filling)),
+    });
+    found.collect()
+}
+
+fn is_absent(components: &[Component], component: u32) -> bool {
+    components.get(component as usize).is_none_or(|component| component.state != ComponentState::Whole)
+}
+
+/// Whether a lock that a client has at a component keeps nobody out any more, who would have to be kept out.
+fn is_over(striping: &Striping, component: u32, stripe: StripeId, is_absent: impl Fn(u32) -> bool) -> bool {
+    if stripe == END {
+        return (0..striping.components()).find(|one| !is_absent(*one)) != Some(component);
+    }
+    // Of three copies or more all are locked: whoever asks a copy that came back waits at the next one.
+    if is_absent(component) || striping.raid().copies() > 2 {
+        return false;
+    }
+    striping.holders(component, stripe).into_iter().find(|one| !is_absent(*one)) != Some(component)
+}
+
+#[cfg(test)]
+mod tests;

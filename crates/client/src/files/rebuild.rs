@@ -1,0 +1,86 @@
+//! Files of which components were given up: each is made anew of the others, where it was or on another target.
+//!
+//! Whoever rebuilds has the file open beside those who write it, under locks; who wants to be alone with it comes first, and it is
+//! rebuilt later. Any number of clients may do this at once: what one rebuilds the manager lets no other one begin.
+
+use super::Files;
+use crate::control::strange;
+use crate::file::FileEngine;
+use crate::file::options::Options;
+use forebay_model::{Bytes, Kind, Result};
+use forebay_wire::control::files::{After, OpenToWrite};
+use forebay_wire::control::names::{FileId, Place};
+use forebay_wire::control::{Change, Question, Reply};
+
+/// Files that are asked for at once.
+const PAGE: u32 = 256;
+/// Of a component, so much is rebuilt in one step; who closes the file or stops waits for that.
+const STEP: Bytes = Bytes::mib(16);
+
+/// What was rebuilt of one file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rebuilt {
+    /// Components that are whole again.
+    pub components: u32,
+    /// Bytes that were written for that.
+    pub written: Bytes,
+}
+
+impl Files {
+    /// Rebuilds what is on the manager's list, beginning with files behind `from`; `told` of each file. Only root may ask for that.
+    pub async fn rebuild_missing(&self, from: FileId, mut told: impl FnMut(FileId, Result<Rebuilt>)) -> Result<()> {
+        // Those that begin elsewhere in the list seldom meet.
+        let rounds = [(from, FileId(u64::MAX)), (FileId(0), from)];
+        for (mut after, to) in rounds {
+            loop {
+                let asked = Question::Degraded(After { file: after, most: PAGE });
+                let found = match self.control.ask(asked).await? {
+                    Reply::Degraded(found) => found,
+                    other => return Err(strange(&other)),
+                };
+                for file in found.files.iter().filter(|file| **file <= to) {
+                    match self.rebuild(*file).await {
+                        // Somebody else is at it, has it alone, or has removed it.
+                        Ok(None) => {}
+                        Err(error) if matches!(error.kind, Kind::Missing | Kind::Busy | Kind::Stale) => {}
+                        Ok(Some(rebuilt)) => told(*file, Ok(rebuilt)),
+                        Err(error) => told(*file, Err(error)),
+                    }
+                }
+                match found.files.last() {
+                    Some(last) if found.more && *last < to => after = *last,
+                    _ => break,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Rebuilds what can be of a file; `None` if somebody else does.
+    pub async fn rebuild(&self, file: FileId) -> Result<Option<Rebuilt>> {
+        let open = OpenToWrite { place: Place::of(file), alone: false };
+        let grant = match self.control.change(Change::OpenToWrite(open)).await? {
+            Reply::Grant(grant) => grant,
+            other => return Err(strange(&other)),
+        };
+        let opened = self.file(grant, Options { alone: false, ..Options::default() }).await?;
+        let rebuilt = rebuild_all(opened.engine()).await;
+        let closed = opened.close().await;
+        let rebuilt = rebuilt?;
+        closed.map(|()| rebuilt)
+    }
+}
+
+async fn rebuild_all(engine: &FileEngine) -> Result<Option<Rebuilt>> {
+    let mut rebuilt = Rebuilt::default();
+    for component in engine.missing() {
+        let mut progress = match engine.begin_rebuild(component).await {
+            Err(error) if error.kind == Kind::Busy => continue,
+            progress => progress?,
+        };
+        while !engine.rebuild(component, &mut progress, STEP).await? {}
+        rebuilt.components += 1;
+        rebuilt.written += progress.written;
+    }
+    Ok((rebuilt.components > 0).then_some(rebuilt))
+}
