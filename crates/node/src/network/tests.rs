@@ -1,23 +1,23 @@
 use super::{Bounds, Node, TargetDoor};
 use crate::host::Host;
-use bytes::Bytes;
 use forebay_env::fabric::{Duplex, NetworkEnv};
 use forebay_env::real::{self, OpenMode};
 use forebay_model::object::{Durability, FENCE, FENCES, FIRST_FENCE, Placement};
-use forebay_model::{Kind, ObjectId, Profile, Result, TargetId, Timestamp};
+use forebay_model::{Bytes, Kind, ObjectId, Profile, Result, TargetId, Timestamp};
 use forebay_target::Target;
-use forebay_wire::capability::{Capability, Nonces, Rights, RootKey, TargetKey};
+use forebay_wire::capability::{Capability, Rights, RootKey, TargetKey};
 use forebay_wire::credit::Credit;
 use forebay_wire::link::{Answer, Asked, Link};
-use forebay_wire::lock::{Lock, Locked, Unlock};
 use forebay_wire::object::{Ask, ObjectAnswer, ObjectReply, ObjectRequest, Riders, companion};
 use forebay_wire::sink::{Frame, Shown};
-use forebay_wire::source::FrameSource;
-use forebay_wire::{Command, Flags, RequestId, ServerHello};
-use futures_io::{AsyncRead, AsyncWrite};
+use forebay_wire::{Command, Flags, RequestId};
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
+
+mod frames;
+mod locks;
+mod memory;
 
 const CLUSTER: u128 = 77;
 const OBJECT: ObjectId = ObjectId { volume: 5, object: 9 };
@@ -36,9 +36,9 @@ struct Rig {
 fn with_node<F: Future<Output = ()> + 'static>(bounds: Bounds, test: impl FnOnce(Rig) -> F + 'static) {
     let dir = tempfile::tempdir().expect("a directory for the test");
     let path = dir.path().join("target");
-    let device = real::create_file(&path, forebay_model::Bytes::mib(256)).expect("a file for the target");
+    let device = real::create_file(&path, Bytes::mib(256)).expect("a file for the target");
     real::run(real::Options { device }, |env| async move {
-        Target::format(env, Profile::guess(forebay_model::Bytes::mib(256), false)).await
+        Target::format(env, Profile::guess(Bytes::mib(256), false)).await
     })
     .and_then(|formatted| formatted)
     .expect("a target");
@@ -87,6 +87,13 @@ impl Rig {
         Shown { capability: capability.to_bytes(), secret: self.key.secret(capability) }
     }
 
+    /// A connection, what allows everything about an object, and the object.
+    async fn made(&self) -> (Link, Capability) {
+        let (link, all) = (self.link(Credit::new(1 << 20)).await, self.capability(Rights::ALL));
+        self.ask(&link, &all, create(), Vec::new()).await.expect("an object");
+        (link, all)
+    }
+
     /// From now on capabilities for the object have to be of `version`.
     async fn fence(&self, version: u64) -> Result<()> {
         self.node.door(self.target)?.handle.fence(OBJECT, version).await
@@ -113,7 +120,7 @@ impl Rig {
     ) -> Result<ObjectAnswer> {
         let most = if let Ask::Read { length, .. } = ask { length as usize } else { 0 };
         let request = ObjectRequest { target: self.target, riders, ask };
-        let payload = if payload.is_empty() { Vec::new() } else { vec![Bytes::from(payload)] };
+        let payload = if payload.is_empty() { Vec::new() } else { vec![bytes::Bytes::from(payload)] };
         let body = request.body().expect("it fits");
         let Answer { body, payload } =
             link.ask(Asked { command: request.command(), body: &body, payload, most, shown })?.await?;
@@ -137,12 +144,15 @@ fn kind(result: Result<ObjectAnswer>) -> Kind {
     result.expect_err("it is refused").kind
 }
 
+fn hello() -> Vec<u8> {
+    let hello = forebay_wire::ClientHello::new(None, [9; 16]);
+    Frame::of(RequestId(0), Command::HELLO, Flags::NONE, &hello).expect("it fits").to_bytes()
+}
+
 #[test]
 fn what_was_written_over_the_network_is_read_over_it_however_little_may_come_at_once() {
     with_node(Bounds::default(), |rig| async move {
-        let all = rig.capability(Rights::ALL);
-        let writer = rig.link(Credit::new(1 << 20)).await;
-        rig.ask(&writer, &all, create(), Vec::new()).await.expect("an object");
+        let (writer, all) = rig.made().await;
         let bytes: Vec<u8> = (0..3_000_001u32).map(|n| (n % 251) as u8).collect();
         rig.ask(&writer, &all, write(0), bytes.clone()).await.expect("it is durable");
         let spawner = rig.env.spawner.clone();
@@ -162,16 +172,14 @@ fn what_was_written_over_the_network_is_read_over_it_however_little_may_come_at_
             assert_eq!(whole.len(), bytes.len());
             assert!(whole == bytes, "with a credit of {credit}");
         }
-        assert_eq!(rig.node.memory_used(), forebay_model::Bytes::ZERO);
+        assert_eq!(rig.node.memory_used(), Bytes::ZERO);
     });
 }
 
 #[test]
 fn what_nothing_shown_allows_is_refused_in_the_same_words_and_counted_and_the_connection_goes_on() {
     with_node(Bounds::default(), |rig| async move {
-        let link = rig.link(Credit::new(1 << 20)).await;
-        let all = rig.capability(Rights::ALL);
-        rig.ask(&link, &all, create(), Vec::new()).await.expect("an object");
+        let (link, all) = rig.made().await;
         rig.ask(&link, &all, write(0), vec![1; 5000]).await.expect("it is durable");
         let other = ObjectId { object: 10, ..OBJECT };
         let reading = rig.capability(Rights::READ);
@@ -217,7 +225,7 @@ fn what_nothing_shown_allows_is_refused_in_the_same_words_and_counted_and_the_co
         rig.ask(&link, &within, write(1900), vec![3; 100]).await.expect("that is within");
         let bytes = rig.ask(&link, &all, read(0, 5000), Vec::new()).await.expect("bytes").payload;
         assert!(bytes[..1900].iter().all(|b| *b == 1) && bytes[1900..2000].iter().all(|b| *b == 3));
-        assert_eq!(rig.node.memory_used(), forebay_model::Bytes::ZERO);
+        assert_eq!(rig.node.memory_used(), Bytes::ZERO);
     });
 }
 
@@ -277,227 +285,10 @@ fn who_may_write_an_object_may_write_its_companion() {
     });
 }
 
-/// What a node answers to these bytes behind a good hello, until it ends the connection.
-async fn answered(rig: &Rig, bytes: Vec<u8>) -> Vec<u8> {
-    let Duplex { mut read, mut write, .. } = rig.env.fabric.connect(&rig.address).await.expect("a connection");
-    let mut sent = 0;
-    let mut answer = vec![0; 1 << 16];
-    let mut came = 0;
-    std::future::poll_fn(|context| {
-        use std::pin::Pin;
-        use std::task::Poll;
-        while sent < bytes.len() {
-            match Pin::new(&mut write).poll_write(context, &bytes[sent..]) {
-                Poll::Ready(Ok(count)) => sent += count,
-                Poll::Ready(Err(_)) => break,
-                Poll::Pending => break,
-            }
-        }
-        loop {
-            match Pin::new(&mut read).poll_read(context, &mut answer[came..]) {
-                Poll::Ready(Ok(0)) | Poll::Ready(Err(_)) => return Poll::Ready(()),
-                Poll::Ready(Ok(count)) => came += count,
-                Poll::Pending => return Poll::Pending,
-            }
-        }
-    })
-    .await;
-    answer.truncate(came);
-    answer
-}
-
-fn hello() -> Vec<u8> {
-    let hello = forebay_wire::ClientHello::new(None, [9; 16]);
-    Frame::of(RequestId(0), Command::HELLO, Flags::NONE, &hello).expect("it fits").to_bytes()
-}
-
-#[test]
-fn malformed_oversized_and_truncated_frames_end_that_connection_alone() {
-    with_node(Bounds { patience: Duration::from_millis(300), ..Bounds::default() }, |rig| async move {
-        let link = rig.link(Credit::new(1 << 20)).await;
-        let all = rig.capability(Rights::ALL);
-        rig.ask(&link, &all, create(), Vec::new()).await.expect("an object");
-        let frame = |flags, body: &[u8], payload: usize| {
-            let payload = vec![Bytes::from(vec![5; payload])];
-            Frame::new(RequestId(1), Command::WRITE_OBJECT, flags, 0, body, payload).expect("it fits").to_bytes()
-        };
-        let body = ObjectRequest::new(rig.target, write(0)).body().expect("it fits");
-        let cut = |bytes: Vec<u8>, length: usize| bytes[..length].to_vec();
-        let damaged = |mut bytes: Vec<u8>, at: usize| {
-            bytes[at] ^= 1;
-            bytes
-        };
-        let whole = frame(Flags::NONE, &body, 100);
-        // Outcomes 9, 11 and 20; the last of them drip, or stop in the middle.
-        let attempts = vec![
-            b"GET / HTTP/1.1\r\nHost: forebay\r\n\r\n                                      ".to_vec(),
-            vec![0; 200],
-            vec![0x16; 300],
-            [hello(), damaged(whole.clone(), 70)].concat(),
-            [hello(), damaged(whole.clone(), 10)].concat(),
-            [hello(), frame(Flags::SHOWN, &[1; 100], 0)].concat(),
-            [hello(), frame(Flags::NONE, &[0xff; 30], 0)].concat(),
-            [hello(), hello()].concat(),
-            [hello(), frame(Flags::RESPONSE, &body, 0)].concat(),
-            cut(hello(), 3),
-            [hello(), cut(whole.clone(), 63)].concat(),
-            [hello(), cut(whole.clone(), whole.len() - 1)].concat(),
-        ];
-        for bytes in attempts {
-            answered(&rig, bytes).await;
-        }
-        // Nothing of all that was done, and others are served as before.
-        let stat = Ask::Stat { id: OBJECT, page: None };
-        let ObjectReply::Info(info) = rig.ask(&link, &all, stat, Vec::new()).await.expect("it is there").reply else {
-            panic!("an object")
-        };
-        assert_eq!(info.head.size, 0);
-    });
-}
-
-/// A connection over which hello was said, and what proofs on it are made of.
-async fn greeted(rig: &Rig) -> (FrameSource, Box<dyn AsyncWrite + Unpin>, Nonces) {
-    let Duplex { read, mut write, .. } = rig.env.fabric.connect(&rig.address).await.expect("a connection");
-    send(&mut *write, &hello()).await;
-    let mut source = FrameSource::new(read);
-    source.receive().await.expect("it goes on").expect("a hello");
-    let answer: ServerHello = source.decode().expect("a hello");
-    source.set_limits(forebay_wire::Limits::SESSION);
-    (source, write, Nonces { client: [9; 16], node: answer.nonce })
-}
-
-async fn send(write: &mut (dyn AsyncWrite + Unpin), bytes: &[u8]) {
-    let mut sent = 0;
-    std::future::poll_fn(|context| {
-        while sent < bytes.len() {
-            match std::pin::Pin::new(&mut *write).poll_write(context, &bytes[sent..]) {
-                std::task::Poll::Ready(Ok(count)) => sent += count,
-                // The node has heard enough.
-                std::task::Poll::Ready(Err(_)) => return std::task::Poll::Ready(()),
-                std::task::Poll::Pending => return std::task::Poll::Pending,
-            }
-        }
-        std::task::Poll::Ready(())
-    })
-    .await;
-}
-
-#[test]
-fn of_a_write_that_is_allowed_no_byte_may_be_changed_on_the_way() {
-    with_node(Bounds::default(), |rig| async move {
-        let all = rig.capability(Rights::ALL);
-        let link = rig.link(Credit::new(1 << 20)).await;
-        rig.ask(&link, &all, create(), Vec::new()).await.expect("an object");
-        let body = ObjectRequest::new(rig.target, write(0)).body().expect("it fits");
-        let frame = |nonces: &Nonces| {
-            let payload = vec![Bytes::from(vec![5; 100])];
-            let shown = (&rig.shown(&all), nonces);
-            let frame = Frame::shown(RequestId(1), Command::WRITE_OBJECT, 0, &body, payload, shown);
-            frame.expect("it fits").to_bytes()
-        };
-        let size = async || {
-            let stat = Ask::Stat { id: OBJECT, page: None };
-            match rig.ask(&link, &all, stat, Vec::new()).await.expect("it is there").reply {
-                ObjectReply::Info(info) => info.head.size,
-                other => panic!("{other:?}"),
-            }
-        };
-        let length = frame(&Nonces { client: [9; 16], node: [0; 16] }).len();
-        for at in 0..length {
-            let (mut source, mut to, nonces) = greeted(&rig).await;
-            let mut bytes = frame(&nonces);
-            bytes[at] ^= 1 << (at % 8);
-            send(&mut *to, &bytes).await;
-            // It says why, and ends the connection.
-            let head = source.receive().await.expect("it says why").expect("an error");
-            assert!(head.request == RequestId(0) && head.flags.has(Flags::ERROR), "byte {at}: {head:?}");
-            let why = source.decode::<forebay_model::Error>().expect("an error").kind;
-            assert!(matches!(why, Kind::Damaged | Kind::Version), "byte {at}: {why:?}");
-            assert_eq!(source.receive().await.expect("it ends"), None);
-        }
-        assert_eq!(size().await, 0);
-        let (mut source, mut to, nonces) = greeted(&rig).await;
-        send(&mut *to, &frame(&nonces)).await;
-        let head = source.receive().await.expect("an answer").expect("an answer");
-        assert!(head.request == RequestId(1) && !head.flags.has(Flags::ERROR), "{head:?}");
-        assert_eq!(size().await, 100);
-    });
-}
-
-#[test]
-fn what_was_heard_on_a_connection_is_no_use_on_it_nor_on_another_one() {
-    with_node(Bounds::default(), |rig| async move {
-        let link = rig.link(Credit::new(1 << 20)).await;
-        let all = rig.capability(Rights::ALL);
-        rig.ask(&link, &all, create(), Vec::new()).await.expect("an object");
-        rig.ask(&link, &all, write(0), vec![1; 100]).await.expect("it is durable");
-        let nonces = forebay_wire::capability::Nonces { client: [9; 16], node: link.hello().nonce };
-        let body = ObjectRequest::new(rig.target, write(0)).body().expect("it fits");
-        let payload = vec![Bytes::from(vec![2; 100])];
-        let shown = rig.shown(&all);
-        let heard = Frame::shown(RequestId(7), Command::WRITE_OBJECT, 0, &body, payload, (&shown, &nonces));
-        let heard = heard.expect("it fits").to_bytes();
-        // Outcome 4. The nonce of the node is another one there; the same client nonce is the worst case.
-        let refused = rig.node.keys().refusals().forbidden;
-        let end = Frame::of(RequestId(1), Command::HELLO, Flags::NONE, &()).expect("it fits").to_bytes();
-        answered(&rig, [hello(), heard, end].concat()).await;
-        assert_eq!(rig.node.keys().refusals().forbidden, refused + 1);
-        let bytes = rig.ask(&link, &all, read(0, 100), Vec::new()).await.expect("bytes").payload;
-        assert_eq!(bytes, [1; 100]);
-    });
-}
-
-#[test]
-fn locks_are_held_in_turn_and_say_from_which_version_on_they_keep_others_out() {
-    with_node(Bounds::default(), |rig| async move {
-        let shown = rig.shown(&rig.capability(Rights::WRITE));
-        let lock = forebay_wire::write_body(&Lock { target: rig.target, id: OBJECT, part: 3 }).expect("it fits");
-        let ask = |link: &Link| {
-            let asked = Asked { command: Command::LOCK, body: &lock, payload: vec![], most: 0, shown: Some(&shown) };
-            link.ask(asked).expect("it is asked")
-        };
-        let (one, two) = (rig.link(Credit::new(1 << 20)).await, rig.link(Credit::new(1 << 20)).await);
-        let fence = |answer: Answer| forebay_wire::read_body::<Locked>(&answer.body).expect("a lock").fence;
-        let held = ask(&one);
-        let held_by = held.request();
-        // What was before this node was started, nobody knows.
-        assert_eq!(fence(held.await.expect("nobody holds it")), FIRST_FENCE + 1);
-        let next = ask(&two);
-        let unlock = forebay_wire::write_body(&Unlock { request: held_by.0 }).expect("it fits");
-        let asked = Asked { command: Command::UNLOCK, body: &unlock, payload: vec![], most: 0, shown: None };
-        one.ask(asked).expect("it is asked").await.expect("it is given back");
-        assert_eq!(fence(next.await.expect("it is free")), FIRST_FENCE + 1);
-        let waits = ask(&one);
-        rig.fence(FIRST_FENCE + 1).await.expect("it is durable");
-        two.close();
-        // Who was shut out while it waited gets nothing.
-        assert_eq!(waits.await.expect_err("it shows an old version").kind, Kind::Stale);
-        let newer = Capability { version: FIRST_FENCE + 1, ..rig.capability(Rights::WRITE) };
-        let newer = rig.shown(&newer);
-        let again = || {
-            let asked = Asked { command: Command::LOCK, body: &lock, payload: vec![], most: 0, shown: Some(&newer) };
-            one.ask(asked).expect("it is asked")
-        };
-        // One was lost under the version before, or so the node has to take it.
-        let held = again();
-        let request = held.request();
-        assert_eq!(fence(held.await.expect("its holder is gone")), FIRST_FENCE + 2);
-        let body = forebay_wire::write_body(&Unlock { request: request.0 }).expect("it fits");
-        let asked = Asked { command: Command::UNLOCK, body: &body, payload: vec![], most: 0, shown: None };
-        one.ask(asked).expect("it is asked").await.expect("it is given back");
-        let reading = rig.shown(&rig.capability(Rights::READ));
-        let asked = Asked { command: Command::LOCK, body: &lock, payload: vec![], most: 0, shown: Some(&reading) };
-        let refused = one.ask(asked).expect("it is asked").await.expect_err("who reads locks nothing");
-        assert_eq!(refused.kind, Kind::Forbidden);
-    });
-}
-
 #[test]
 fn nothing_of_a_connection_is_done_once_the_one_that_replaces_it_is_welcome() {
     with_node(Bounds::default(), |rig| async move {
-        let all = rig.capability(Rights::ALL);
-        let one = rig.link(Credit::new(1 << 20)).await;
-        rig.ask(&one, &all, create(), Vec::new()).await.expect("an object");
+        let (one, all) = rig.made().await;
         let asked: Vec<_> = (0..50u8)
             .map(|n| {
                 let (rig, one, all) = (rig.clone(), one.clone(), all.clone());
@@ -518,58 +309,6 @@ fn nothing_of_a_connection_is_done_once_the_one_that_replaces_it_is_welcome() {
         }
         let bytes = rig.ask(&two, &all, read(0, 100_000), Vec::new()).await.expect("bytes").payload;
         assert!(bytes.iter().all(|byte| *byte == 77));
-    });
-}
-
-#[test]
-fn who_is_refused_and_does_not_listen_takes_no_memory() {
-    with_node(Bounds { patience: Duration::from_millis(200), ..Bounds::default() }, |rig| async move {
-        let Duplex { read: _from, mut write, .. } = rig.env.fabric.connect(&rig.address).await.expect("a connection");
-        let frame = |n| Frame::of(RequestId(n), Command(99), Flags::NONE, &()).expect("it fits").to_bytes();
-        let bytes: Vec<u8> = std::iter::once(hello()).chain((1..200_000).map(frame)).flatten().collect();
-        let mut sent = 0;
-        // It is ended with most of it not even taken in.
-        let ended = std::future::poll_fn(|context| {
-            while sent < bytes.len() {
-                match std::pin::Pin::new(&mut write).poll_write(context, &bytes[sent..]) {
-                    std::task::Poll::Ready(Ok(count)) => sent += count,
-                    std::task::Poll::Ready(Err(_)) => return std::task::Poll::Ready(true),
-                    std::task::Poll::Pending => return std::task::Poll::Pending,
-                }
-                assert!(rig.node.memory_used() <= forebay_model::Bytes::kib(64));
-            }
-            std::task::Poll::Ready(false)
-        })
-        .await;
-        assert!(ended, "{sent} of {} bytes were taken", bytes.len());
-    });
-}
-
-#[test]
-fn answers_that_nobody_takes_any_more_leave_the_memory_to_others() {
-    with_node(Bounds { memory: forebay_model::Bytes::mib(1), ..Bounds::default() }, |rig| async move {
-        let all = rig.capability(Rights::ALL);
-        let other = rig.link(Credit::new(1 << 20)).await;
-        rig.ask(&other, &all, create(), Vec::new()).await.expect("an object");
-        rig.ask(&other, &all, write(0), vec![7; 400_000]).await.expect("it is durable");
-        let gone = rig.link(Credit::new(1)).await;
-        let asked: Vec<_> = (0..4)
-            .map(|_| {
-                let (rig, gone, all) = (rig.clone(), gone.clone(), all.clone());
-                let spawner = rig.env.spawner.clone();
-                spawner.spawn(async move { rig.ask(&gone, &all, read(0, 400_000), Vec::new()).await })
-            })
-            .collect();
-        while rig.node.memory_used().0 < 800_000 {
-            rig.env.clock.sleep(Duration::from_millis(1)).await;
-        }
-        gone.close();
-        for answer in asked {
-            assert_eq!(kind(answer.await), Kind::Disconnected);
-        }
-        let read = rig.ask(&other, &all, read(0, 400_000), Vec::new()).await.expect("there is memory for it");
-        assert_eq!(read.payload.len(), 400_000);
-        assert_eq!(rig.node.memory_used(), forebay_model::Bytes::ZERO);
     });
 }
 

@@ -1,0 +1,54 @@
+//! Memory that nobody may keep from others.
+
+use super::*;
+use futures_io::AsyncWrite;
+
+#[test]
+fn who_is_refused_and_does_not_listen_takes_no_memory() {
+    with_node(Bounds { patience: Duration::from_millis(200), ..Bounds::default() }, |rig| async move {
+        let Duplex { read: _from, mut write, .. } = rig.env.fabric.connect(&rig.address).await.expect("a connection");
+        let frame = |n| Frame::of(RequestId(n), Command(99), Flags::NONE, &()).expect("it fits").to_bytes();
+        let bytes: Vec<u8> = std::iter::once(hello()).chain((1..200_000).map(frame)).flatten().collect();
+        let mut sent = 0;
+        // It is ended with most of it not even taken in.
+        let ended = std::future::poll_fn(|context| {
+            while sent < bytes.len() {
+                match std::pin::Pin::new(&mut write).poll_write(context, &bytes[sent..]) {
+                    std::task::Poll::Ready(Ok(count)) => sent += count,
+                    std::task::Poll::Ready(Err(_)) => return std::task::Poll::Ready(true),
+                    std::task::Poll::Pending => return std::task::Poll::Pending,
+                }
+                assert!(rig.node.memory_used() <= Bytes::kib(64));
+            }
+            std::task::Poll::Ready(false)
+        })
+        .await;
+        assert!(ended, "{sent} of {} bytes were taken", bytes.len());
+    });
+}
+
+#[test]
+fn answers_that_nobody_takes_any_more_leave_the_memory_to_others() {
+    with_node(Bounds { memory: Bytes::mib(1), ..Bounds::default() }, |rig| async move {
+        let (other, all) = rig.made().await;
+        rig.ask(&other, &all, write(0), vec![7; 400_000]).await.expect("it is durable");
+        let gone = rig.link(Credit::new(1)).await;
+        let asked: Vec<_> = (0..4)
+            .map(|_| {
+                let (rig, gone, all) = (rig.clone(), gone.clone(), all.clone());
+                let spawner = rig.env.spawner.clone();
+                spawner.spawn(async move { rig.ask(&gone, &all, read(0, 400_000), Vec::new()).await })
+            })
+            .collect();
+        while rig.node.memory_used().0 < 800_000 {
+            rig.env.clock.sleep(Duration::from_millis(1)).await;
+        }
+        gone.close();
+        for answer in asked {
+            assert_eq!(kind(answer.await), Kind::Disconnected);
+        }
+        let read = rig.ask(&other, &all, read(0, 400_000), Vec::new()).await.expect("there is memory for it");
+        assert_eq!(read.payload.len(), 400_000);
+        assert_eq!(rig.node.memory_used(), Bytes::ZERO);
+    });
+}
