@@ -21,14 +21,18 @@ use crate::disk::presets;
 use crate::network::{LinkSpec, NetworkSpec};
 use crate::world::World;
 use faults::Faults;
+use forebay_client::control::Control;
 use forebay_client::file::components::is_lost;
 use forebay_client::files::Files;
+use forebay_client::files::rebuild::Rebuilt;
 use forebay_manager::Settings;
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Kind, Result};
 use forebay_node::network::Bounds;
+use forebay_wire::control::files::After;
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::volumes::Policy;
+use forebay_wire::control::{Question, Reply};
 use hand::{Common, DEADLINE, options};
 use model::Owned;
 use shared::Shared;
@@ -80,6 +84,8 @@ pub struct Tally {
     pub degraded: u64,
     /// Files that clients left open.
     pub left: u64,
+    /// Components that were given up, and rebuilt.
+    pub rebuilt: u64,
     /// Objects on targets in the end.
     pub objects: u64,
     /// Time that passed in the lives, in seconds.
@@ -104,6 +110,7 @@ impl Tally {
         self.clients_lost += other.clients_lost;
         self.degraded += other.degraded;
         self.left += other.left;
+        self.rebuilt += other.rebuilt;
         self.objects += other.objects;
         self.seconds += other.seconds;
         self.longest = self.longest.max(other.longest);
@@ -202,6 +209,7 @@ fn healed(cluster: &Cluster, faults: &Faults<'_>, common: &Rc<Common>) {
     for shared in &common.shared {
         common.tally.borrow_mut().left += settle_shared(cluster, &machine, shared);
     }
+    common.tally.borrow_mut().rebuilt += rebuild(cluster, &machine);
     // Clients that died are given up meanwhile, capabilities run out, and what was removed is gone.
     world.run_for(Duration::from_secs(130));
     let mut paths = Vec::new();
@@ -270,6 +278,32 @@ fn recover(cluster: &Cluster, machine: &ClientMachine, path: &str, file: FileId)
         cluster.world().run_for(Duration::from_secs(1));
     }
     panic!("{path} cannot be recovered: {last:?}");
+}
+
+/// Rebuilds all that was given up, which has to be done in a bounded time; how many components that were.
+fn rebuild(cluster: &Cluster, machine: &ClientMachine) -> u64 {
+    let mut last = None;
+    // Clients that died have files open until they are given up.
+    for _ in 0..3 * ROUNDS {
+        let (files, control) = (machine.files.clone(), machine.control.clone());
+        let (rebuilt, error, left) = cluster.world().run(async move {
+            let (mut components, mut error) = (0, None);
+            let told = |file, rebuilt: Result<Rebuilt>| match rebuilt {
+                Ok(rebuilt) => components += u64::from(rebuilt.components),
+                Err(failed) => error = Some((file, failed)),
+            };
+            files.rebuild_missing(FileId(0), told).await.expect("nothing fails any more");
+            let left = control.ask(Question::Degraded(After { file: FileId(0), most: 1000 })).await;
+            let Ok(Reply::Degraded(left)) = left else { panic!("no list of degraded files") };
+            (components, error, left.files)
+        });
+        if left.is_empty() {
+            return rebuilt;
+        }
+        last = Some((error, left));
+        cluster.world().run_for(Duration::from_secs(1));
+    }
+    panic!("components cannot be rebuilt: {last:?}");
 }
 
 fn read(cluster: &Cluster, files: &Files, path: &str) -> Result<Vec<u8>> {

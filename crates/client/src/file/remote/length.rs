@@ -5,7 +5,7 @@
 use super::super::components::is_lost;
 use super::super::together::all;
 use super::{Shared, strange_answer};
-use forebay_model::{Bytes, Kind, Result};
+use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::object::{Ask, ObjectAnswer, ObjectReply};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -26,13 +26,22 @@ impl Shared {
         let value = [cuts.to_le_bytes(), size.0.to_le_bytes()].concat();
         let own = || vec![(LENGTHS, self.number, Some(value.clone()))];
         let (family, wanted) = self.sayers();
+        let absent: Vec<u32> = self.absent().into_iter().map(|(component, _)| component).collect();
+        // What was given up nobody hears; what is filled may be given up again.
+        let whole: Vec<u32> = (0..family).filter(|component| !absent.contains(component)).collect();
+        let wanted = wanted.min(whole.len() as u32);
+        let filled = absent.iter().filter(|component| **component < family && self.way(**component).is_ok());
+        let filled: Vec<u32> = filled.copied().collect();
         let mut failure = None;
         let (mut said, mut next) = (0, 0);
         // As many as are wanted at once; for each that is lost, one that comes behind them.
-        while said < wanted && next < family {
-            let some = next..family.min(next + wanted - said);
+        while said < wanted && next < whole.len() {
+            let some = next..whole.len().min(next + (wanted - said) as usize);
+            let besides = if next == 0 { &filled[..] } else { &[] };
             next = some.end;
-            let asked = some.map(|component| {
+            let some: Vec<u32> = whole[some].iter().chain(besides).copied().collect();
+            let asked = some.iter().map(|component| {
+                let component = *component;
                 // Nobody else says anything meanwhile, so what others said before is over, unless it says more.
                 let mut others = BTreeSet::new();
                 if (cuts, size) >= self.known.get() {
@@ -47,8 +56,9 @@ impl Shared {
                     Vec::new(),
                 )
             });
-            for answer in all(asked).await {
+            for (component, answer) in some.iter().zip(all(asked).await) {
                 match answer {
+                    Ok(_) if filled.contains(component) => {}
                     Ok(_) => said += 1,
                     Err(error) if is_lost(&error) => failure = Some(error),
                     Err(error) => return Err(error),
@@ -58,6 +68,9 @@ impl Shared {
         match failure {
             // Whoever is there alone later has to know.
             Some(error) if said < wanted => Err(error),
+            None if whole.is_empty() => {
+                Err(Error::device("all components that say how long the file is were given up"))
+            }
             _ => {
                 self.known.set(self.known.get().max((cuts, size)));
                 self.said.set(Some((cuts, size)));
