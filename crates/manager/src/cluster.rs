@@ -9,6 +9,7 @@ use crate::records::{Epochs, Meta, NodeRecord, TargetRecord, decode};
 use forebay_model::{Bytes, Error, Moment, Result, TargetId};
 use forebay_wire::capability::{RootKey, TargetKey};
 use forebay_wire::control::cluster::{Map, Node, Target, TargetState};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// The cluster.
@@ -42,6 +43,9 @@ pub(crate) struct TargetNow {
     pub(crate) record: TargetRecord,
     pub(crate) free: Bytes,
     pub(crate) load: u8,
+    /// Components that were put on it lately, of which its load and its free space may not say anything yet: each report
+    /// halves it.
+    pub(crate) placed: Cell<u32>,
     /// The epoch and the version of its key that it has heard of, or hears of with the answer to its first report; `None`
     /// since the manager was opened.
     pub(crate) heard: Option<(u64, u32)>,
@@ -90,8 +94,14 @@ impl Cluster {
                 self.nodes.entry(node).or_insert(fresh).record = record;
             }
             Effect::Target(target, record) => {
-                let fresh =
-                    TargetNow { record: record.clone(), free: record.free, load: 0, heard: None, is_served: true };
+                let fresh = TargetNow {
+                    record: record.clone(),
+                    free: record.free,
+                    load: 0,
+                    placed: Cell::default(),
+                    heard: None,
+                    is_served: true,
+                };
                 self.targets.entry(target).or_insert(fresh).record = record;
             }
         }

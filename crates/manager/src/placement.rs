@@ -1,7 +1,9 @@
 //! On which targets a new file lies.
 //!
 //! Each component is put on a target by chance, in proportion to the space that is free there and to how idle it is: so
-//! targets fill up together, and a new one is not overrun. Always: no two components of a file are on one target; no node
+//! targets fill up together, and a new one is not overrun. Whoever makes many files at once finds all targets as they were
+//! when they reported: so what was put on them since counts, and one that has more than its share of it is passed over.
+//! Always: no two components of a file are on one target; no node
 //! has a second copy of a column while another one could take a first, and of a parity group it is so with components.
 
 use crate::cluster::{Cluster, TargetNow};
@@ -24,11 +26,15 @@ pub(crate) struct Candidate {
     pub(crate) free: Bytes,
     /// In hundredths.
     pub(crate) load: u8,
+    /// Components that were put on it lately.
+    pub(crate) placed: u32,
 }
 
 impl Candidate {
     fn of(target: TargetId, now: &TargetNow) -> Candidate {
-        Candidate { target, node: now.record.node, size: now.record.size, free: now.free, load: now.load }
+        let node = now.record.node;
+        let size = now.record.size;
+        Candidate { target, node, size, free: now.free, load: now.load, placed: now.placed.get() }
     }
 
     fn has_room(&self) -> bool {
@@ -60,7 +66,11 @@ pub(crate) fn check(policy: &Policy) -> Result<()> {
 pub(crate) fn place(cluster: &Cluster, policy: &Policy, random: &dyn Random) -> Result<Layout> {
     let open = cluster.targets.iter().filter(|(_, now)| cluster.is_open(now));
     let candidates: Vec<Candidate> = open.map(|(target, now)| Candidate::of(*target, now)).collect();
-    choose(policy, candidates, random)
+    let layout = choose(policy, candidates, random)?;
+    for now in layout.targets.iter().filter_map(|target| cluster.targets.get(target)) {
+        now.placed.set(now.placed.get().saturating_add(1));
+    }
+    Ok(layout)
 }
 
 /// The layout of a new file on some of these.
@@ -150,11 +160,21 @@ struct Has {
     of_group: u32,
 }
 
-/// One of `left`, by weight, of those whose nodes have the fewest copies of the column and components of the group.
+/// One of `left`, by weight, of those whose nodes have the fewest copies of the column and components of the group, and
+/// which have no more than their share of what was put on those lately.
 fn draw(left: &[Candidate], of_nodes: &BTreeMap<u64, Has>, random: &dyn Random) -> usize {
     let has = |candidate: &Candidate| of_nodes.get(&candidate.node).copied().unwrap_or_default();
     let fewest = left.iter().map(has).min().unwrap_or_default();
-    let fit = || left.iter().enumerate().filter(|(_, candidate)| has(candidate) == fewest);
+    let could = || left.iter().enumerate().filter(|(_, candidate)| has(candidate) == fewest);
+    let (mut weights, mut placed) = (0, 0);
+    for (_, candidate) in could() {
+        weights += u128::from(candidate.weight());
+        placed += u128::from(candidate.placed);
+    }
+    // One of them has its share or less, as not all can have more.
+    let has_less =
+        |candidate: &Candidate| u128::from(candidate.placed) * weights <= placed * u128::from(candidate.weight());
+    let fit = || could().filter(|(_, candidate)| has_less(candidate));
     let sum: u64 = fit().map(|(_, candidate)| candidate.weight()).sum();
     let mut at = random.below(sum.max(1));
     for (index, candidate) in fit() {

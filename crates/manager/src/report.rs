@@ -55,6 +55,7 @@ impl Manager {
                 known.is_served = true;
                 known.free = target.free;
                 known.load = target.load.min(100);
+                known.placed.set(known.placed.get() / 2);
                 // A target that has heard of nothing hears of it with this answer; and with the answer it drops all but the
                 // newest two keys.
                 let newest = 1 + rolled + known.record.rolled;

@@ -143,27 +143,27 @@ impl Cluster {
     }
 
     /// A node's machine.
-    pub fn node_host(&self, node: usize) -> &Host {
+    fn node_host(&self, node: usize) -> &Host {
         &self.nodes[node].host
     }
 
     /// The manager's machine.
-    pub fn manager_host(&self) -> &Host {
+    fn manager_host(&self) -> &Host {
         &self.manager.host
     }
 
     /// A node's disk.
-    pub fn disk(&self, node: usize) -> &SimDisk {
+    fn disk(&self, node: usize) -> &SimDisk {
         &self.nodes[node].disk
     }
 
     /// A node's target.
-    pub fn target(&self, node: usize) -> TargetId {
+    fn target(&self, node: usize) -> TargetId {
         self.nodes[node].target
     }
 
     /// A node, while it runs.
-    pub fn node(&self, node: usize) -> Option<Rc<Node>> {
+    fn node(&self, node: usize) -> Option<Rc<Node>> {
         self.nodes[node].process.borrow().as_ref().map(|process| process.node.clone())
     }
 
@@ -173,14 +173,14 @@ impl Cluster {
     }
 
     /// Whether a node's target has stopped, because its disk failed.
-    pub fn has_stopped(&self, node: usize) -> bool {
+    fn has_stopped(&self, node: usize) -> bool {
         let Some(objects) = self.objects(node) else { return false };
         let listed = self.world.run(async move { objects.list(1, 1, 1).await });
         listed.is_err_and(|error| error.kind == Kind::Device)
     }
 
     /// Starts the manager on what its engine has.
-    pub fn start_manager(&self) {
+    fn start_manager(&self) {
         let env = self.manager.host.env();
         let (errands, mut receiver) = mailbox();
         let desk = Desk::new(errands);
@@ -206,21 +206,25 @@ impl Cluster {
     }
 
     /// The manager's machine stops, and loses what was not committed.
-    pub fn crash_manager(&self) {
+    fn crash_manager(&self) {
         self.manager.host.crash();
-        let engine = self.manager.engine.borrow().reopened();
-        *self.manager.engine.borrow_mut() = engine;
+        self.reopen_engine();
     }
 
     /// The manager's process is killed, and what was not committed is lost.
-    pub fn kill_manager(&self) {
+    fn kill_manager(&self) {
         self.manager.host.kill();
+        self.reopen_engine();
+    }
+
+    /// The engine as the next manager finds it.
+    fn reopen_engine(&self) {
         let engine = self.manager.engine.borrow().reopened();
         *self.manager.engine.borrow_mut() = engine;
     }
 
     /// The manager's machine is up again.
-    pub fn restart_manager(&self) {
+    fn restart_manager(&self) {
         self.manager.host.restart();
         self.start_manager();
     }
@@ -239,17 +243,17 @@ impl Cluster {
 
     /// The `nth` commit of the manager from now on does not return: the first `kept` of its transactions are durable, and the
     /// manager answers nothing more until its machine was crashed and restarted.
-    pub fn crash_manager_in_commit(&self, nth: u64, kept: usize) {
+    fn crash_manager_in_commit(&self, nth: u64, kept: usize) {
         self.manager.engine.borrow().crash_at(nth, kept);
     }
 
     /// Whether the manager has come to a commit that does not return.
-    pub fn manager_is_cut(&self) -> bool {
+    fn manager_is_cut(&self) -> bool {
         self.manager.engine.borrow().snapshot().is_err()
     }
 
     /// Starts a node on its disk, and waits until the manager has heard of it.
-    pub fn start_node(&self, index: usize) {
+    fn start_node(&self, index: usize) {
         self.begin_node(index);
         let end = self.world.now() + SOON;
         while self.node(index).is_none() {
@@ -262,7 +266,7 @@ impl Cluster {
     }
 
     /// Starts a node on its disk. It is there from when the manager has heard of it.
-    pub fn begin_node(&self, index: usize) {
+    fn begin_node(&self, index: usize) {
         let machine = &self.nodes[index];
         let network = machine.host.env();
         let env = Env {
@@ -305,20 +309,20 @@ impl Cluster {
     }
 
     /// A node's machine loses its power, with its disk.
-    pub fn crash_node(&self, index: usize) {
+    fn crash_node(&self, index: usize) {
         self.stop_node(index);
         self.nodes[index].disk.lose_power();
     }
 
     /// A node's machine stops at once, but for its disk, which ends what it was given.
-    pub fn stop_node(&self, index: usize) {
+    fn stop_node(&self, index: usize) {
         let machine = &self.nodes[index];
         machine.host.crash();
         drop(machine.process.borrow_mut().take());
     }
 
     /// A node's process is killed: its kernel ends its connections, and what its disk was given.
-    pub fn kill_node(&self, index: usize) {
+    fn kill_node(&self, index: usize) {
         let machine = &self.nodes[index];
         machine.host.kill();
         drop(machine.process.borrow_mut().take());
@@ -337,7 +341,7 @@ impl Cluster {
     }
 
     /// The same, with its ways.
-    pub fn client_machine(&self, name: &str) -> ClientMachine {
+    fn client_machine(&self, name: &str) -> ClientMachine {
         let host = self.network.host(name, self.spec.client_link);
         let control = Rc::new(SimControl::new(host.env(), self.manager_address(), self.next_client()));
         let nodes = Nodes::new(host.env(), self.spec.credit.0 as usize, Duration::from_secs(5));

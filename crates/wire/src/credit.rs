@@ -2,9 +2,10 @@
 //!
 //! Requests go out at once, so that targets read ahead of them; the data waits there until the client lets it come, piece by
 //! piece, in the order in which it was asked for. It lets come what is there: only a part of the allowance is given away
-//! before a target has said that it has the data, so that slow ones hold up nobody. So however many targets answer at the same time, what is in flight fits the
-//! buffer of the client's port, and nothing is dropped (Panasas ActiveScale, 2004, met the collapse; Flat Datacenter Storage,
-//! 2012, the cure).
+//! before a target has said that it has the data, so that slow ones hold up nobody. Where several are asked, each is let send a
+//! part of the allowance only, since what a target lets wait at its own port, behind what it sends to others, is lost to all.
+//! So however many targets answer at the same time, what is in flight fits the buffer of the client's port, and nothing is
+//! dropped (Panasas ActiveScale, 2004, met the collapse; Flat Datacenter Storage, 2012, the cure).
 //!
 //! Invariant: `free` and what is under way of all that is asked for make up the whole allowance, but for what a connection
 //! that broke took along, which comes back with its end.
@@ -17,6 +18,8 @@ use std::rc::{Rc, Weak};
 
 /// What is let come at once of one answer.
 const MOST_OF_ONE: usize = 256 << 10;
+/// It is one part in so many of the allowance, if there are so many answers.
+const PARTS: usize = 8;
 /// Less than this is not let come, unless it is the rest.
 const LEAST: usize = 16 << 10;
 
@@ -105,7 +108,8 @@ impl State {
 
     /// How much may come now of an answer that lacks `left`, with `under_way` of it on its way.
     fn piece(&self, left: usize, under_way: usize) -> usize {
-        let piece = left.min(MOST_OF_ONE.saturating_sub(under_way)).min(self.free);
+        let part = (self.all / self.wanted.len().clamp(1, PARTS)).clamp(LEAST, MOST_OF_ONE);
+        let piece = left.min(part.saturating_sub(under_way)).min(self.free);
         if piece < LEAST.min(left) { 0 } else { piece }
     }
 

@@ -17,15 +17,14 @@ use super::clock::RealClock;
 use super::io_error;
 use crate::Clock;
 use crate::fabric::{Door, Duplex, Fabric, FabricFuture};
+use crate::race::{First, race};
 use forebay_model::{Error, Moment, Result};
 use name::Place;
 use socket2::{SockRef, TcpKeepalive};
 use std::future::Future;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -248,15 +247,10 @@ fn of_the_peer(error: &std::io::Error) -> bool {
 
 /// What `future` gives, or nothing if that takes longer than `limit`.
 async fn within<T>(clock: &RealClock, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
-    let mut sleep = clock.sleep(limit);
-    let mut future = pin!(future);
-    std::future::poll_fn(|context| {
-        if let Poll::Ready(value) = future.as_mut().poll(context) {
-            return Poll::Ready(Some(value));
-        }
-        sleep.as_mut().poll(context).map(|()| None)
-    })
-    .await
+    match race(future, clock.sleep(limit)).await {
+        First::Left(value) => Some(value),
+        First::Right(()) => None,
+    }
 }
 
 #[cfg(test)]

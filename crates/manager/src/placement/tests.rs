@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 fn candidate(number: u64, node: u64) -> Candidate {
     let (size, free) = (Bytes::gib(100), Bytes::gib(50));
-    Candidate { target: TargetId(u128::from(number)), node, size, free, load: 0 }
+    Candidate { target: TargetId(u128::from(number)), node, size, free, load: 0, placed: 0 }
 }
 
 fn cluster(nodes: u64, of_each: u64) -> Vec<Candidate> {
@@ -104,6 +104,26 @@ fn targets_are_chosen_by_chance_in_proportion_to_free_space_and_idleness() {
     // Weights are 50 * 110, 25 * 110 and 50 * 10, of 8750; the last one is too full.
     assert!((6100..6500).contains(&chosen[0]) && (2950..3350).contains(&chosen[1]), "{chosen:?}");
     assert!((450..700).contains(&chosen[2]) && chosen[3] == 0, "{chosen:?}");
+}
+
+#[test]
+fn of_many_files_that_are_made_between_two_reports_no_target_gets_many_more_than_its_share() {
+    each(20, |chance| {
+        let mut candidates = cluster(25, 4);
+        candidates[0].free = Bytes::gib(25);
+        for _ in 0..60 {
+            let layout = choose(&policy(Raid::Five, 10), candidates.clone(), chance).unwrap();
+            for target in layout.targets {
+                candidates[target.0 as usize].placed += 1;
+            }
+        }
+        // Of 600 components, weights of 1 and 99 times 2.
+        let (half, others) = candidates.split_first().unwrap();
+        assert!((2..=4).contains(&half.placed), "{}", half.placed);
+        for other in others {
+            assert!((4..=8).contains(&other.placed), "{} of {others:?}", other.placed);
+        }
+    });
 }
 
 #[test]

@@ -1,10 +1,12 @@
 use crate::keys;
 use crate::testing::{NODES, Stage, healthy, report, root, targets_of, user};
+use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Kind, TargetId};
 use forebay_wire::control::cluster::{
     AddNode, Map, Order, RemoveNode, Report, Reported, SetTarget, TargetReport, TargetState,
 };
-use forebay_wire::control::names::FileId;
+use forebay_wire::control::names::{CreateFile, FileId, Place};
+use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Question, Reply};
 use std::time::Duration;
 
@@ -22,6 +24,26 @@ fn refused(reported: &Reported) -> Vec<Option<Kind>> {
 
 fn of(node: u64, targets: Vec<TargetReport>) -> Report {
     Report { targets, ..report(node) }
+}
+
+#[test]
+fn what_was_put_on_targets_counts_half_as_much_after_each_report() {
+    let mut stage = Stage::new();
+    let policy = Some(Policy { raid: Raid::Zero, unit: Bytes::kib(64), targets: 2 });
+    for number in 0..40 {
+        let place = Place::path(&format!("f{number}"));
+        let file = CreateFile { place, mode: 0o644, exclusive: true, policy, open: false, alone: false };
+        stage.root(Change::CreateFile(file)).unwrap();
+    }
+    let placed = |stage: &Stage, node: u64| targets_of(node).map(|t| stage.manager.cluster.targets[&t].placed.get());
+    let before: Vec<u32> = (1..=NODES).flat_map(|node| placed(&stage, node)).collect();
+    assert_eq!(before.iter().sum::<u32>(), 80);
+    assert!(before.iter().all(|count| (6..=10).contains(count)), "{before:?}");
+    stage.report(&report(1)).unwrap();
+    assert_eq!(placed(&stage, 1).to_vec(), [before[0] / 2, before[1] / 2]);
+    assert_eq!(placed(&stage, 2).to_vec(), before[2..4]);
+    stage.report(&report(1)).unwrap();
+    assert_eq!(placed(&stage, 1).to_vec(), [before[0] / 4, before[1] / 4]);
 }
 
 #[test]

@@ -61,12 +61,15 @@ impl State {
         }
         let Some(door) = self.doors.remove(&(host, port)) else { return };
         self.out.wakes.extend(door.acceptors);
-        for id in door.queue {
-            self.with(now, id, |socket, _, out| {
-                socket.reset(now, out);
-                Became::Gone
-            });
-        }
+        door.queue.into_iter().for_each(|id| self.shut(now, id));
+    }
+
+    /// Ends a connection that nobody will accept.
+    fn shut(&mut self, now: u64, id: SocketId) {
+        self.with(now, id, |socket, _, out| {
+            socket.reset(now, out);
+            Became::Gone
+        });
     }
 
     /// A connection is asked for.
@@ -105,12 +108,7 @@ impl State {
                 door.queue.push_back(id);
                 self.out.wakes.append(&mut door.acceptors);
             }
-            None => {
-                self.with(now, id, |socket, _, out| {
-                    socket.reset(now, out);
-                    Became::Gone
-                });
-            }
+            None => self.shut(now, id),
         }
     }
 }

@@ -271,7 +271,7 @@ impl Socket {
             // Nobody here knows of it yet.
             return Became::Gone;
         }
-        if !matches!(self.phase, Phase::Broken(_)) {
+        if !self.is_broken() {
             self.phase = Phase::Broken(why);
         }
         out.wakes.extend(self.opener.take());
@@ -465,7 +465,7 @@ impl Socket {
 
     /// Ends it with a word to the other side.
     pub(super) fn reset(&mut self, now: u64, out: &mut Outbox) {
-        if self.peer != SocketId::NOBODY && !matches!(self.phase, Phase::Broken(_)) {
+        if self.peer != SocketId::NOBODY && !self.is_broken() {
             self.put_empty(now, Purpose::Reset, out);
         }
         // It is over for whoever waits for it; nobody waits for most.

@@ -124,7 +124,7 @@ impl Wires {
         self.enter_port(now, segment);
     }
 
-    /// A delayed segment reaches the switch.
+    /// A segment that was delayed goes on to the port.
     pub(super) fn stray(&mut self, now: u64, key: u64) {
         if let Some(segment) = self.strays.remove(&key) {
             self.enter_port(now, segment);

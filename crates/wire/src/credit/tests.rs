@@ -102,3 +102,24 @@ fn what_a_connection_takes_along_comes_back_with_its_end() {
     credit.end_link(&other.0);
     assert_eq!(in_flight(&credit), 0);
 }
+
+#[test]
+fn where_several_are_asked_none_has_more_than_a_part_and_one_alone_has_all() {
+    let credit = Credit::new(192 << 10);
+    let links: Vec<_> = (0..10).map(|_| Shared::alone(credit.clone())).collect();
+    let alone = credit.ask(&links[0].0, RequestId(1), 1 << 20) as usize;
+    assert_eq!(alone, 96 << 10, "half is kept for what is there");
+    credit.came(&links[0].0, RequestId(1), alone, 1 << 19);
+    assert_eq!(in_flight(&credit), 192 << 10);
+    credit.end(&links[0].0, RequestId(1));
+    for (number, (link, _)) in (2..).zip(&links) {
+        credit.ask(link, RequestId(number), 1 << 20);
+    }
+    for (number, (link, _)) in (2..).zip(&links) {
+        credit.came(link, RequestId(number), 0, 1 << 20);
+    }
+    let under_way: Vec<usize> = credit.state.borrow().wanted.iter().map(|wanted| wanted.under_way).collect();
+    assert_eq!(under_way.iter().sum::<usize>(), 192 << 10);
+    // What was given away when it was asked is a part of what there were then.
+    assert!(under_way.iter().skip(2).all(|bytes| *bytes <= 24 << 10), "{under_way:?}");
+}

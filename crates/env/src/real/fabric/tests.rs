@@ -2,6 +2,7 @@ use super::*;
 use crate::conformance::fabric::{Ground, run as check};
 use crate::fabric::NetworkEnv;
 use forebay_model::Kind;
+use std::task::Poll;
 
 /// Connects to `address` and says of what kind the error was.
 async fn refusal(env: &NetworkEnv, address: &str) -> Error {

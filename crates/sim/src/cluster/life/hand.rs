@@ -13,6 +13,7 @@ use crate::cluster::ClientMachine;
 use bytes::Bytes as Slice;
 use forebay_client::file::options::Options;
 use forebay_client::files::File;
+use forebay_env::race::{First, race};
 use forebay_env::{Clock, Random};
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Error, Kind, Result};
@@ -20,19 +21,16 @@ use forebay_wire::control::names::FileId;
 use forebay_wire::control::volumes::Policy;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 /// The longest that anything may take while something fails: twice what the longest cut takes, and until it is found out.
 pub(in crate::cluster) const DEADLINE: Duration = Duration::from_secs(60);
 /// Files of a client's own, at most.
 const FILES: usize = 5;
-/// What is said of targets, of a manager's engine and of components that are gone.
-const GONE: [&str; 8] = [
-    "the engine in memory has crashed",
+/// What is said of targets and of components that are gone.
+const GONE: [&str; 7] = [
     "cannot be given up",
     "until it is rebuilt",
     "the target stopped after its device failed",
@@ -73,15 +71,10 @@ pub(super) async fn within<T>(
     what: &str,
     future: impl Future<Output = T>,
 ) -> T {
-    let (mut future, mut late) = (pin!(future), pin!(clock.sleep(limit)));
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(value) => Poll::Ready(value),
-        Poll::Pending => {
-            assert!(late.as_mut().poll(context).is_pending(), "{what} did not end within {limit:?}");
-            Poll::Pending
-        }
-    })
-    .await
+    match race(future, clock.sleep(limit)).await {
+        First::Left(value) => value,
+        First::Right(()) => panic!("{what} did not end within {limit:?}"),
+    }
 }
 
 /// What was answered, unless something was not there.
@@ -94,7 +87,7 @@ pub(super) fn expected<T>(what: &str, answer: Result<T>) -> Option<T> {
 }
 
 /// Whether an error says that something was not there for a while. That it was a device is said by a target whose disk
-/// failed, by the engine of a manager that stops in a commit, and by a client of components that it cannot do without.
+/// failed, and by a client of components that it cannot do without.
 fn was_not_there(error: &Error) -> bool {
     match error.kind {
         Kind::Disconnected | Kind::Busy | Kind::Stale | Kind::Restarted => true,
