@@ -84,14 +84,21 @@ impl ControlClient {
     /// key or its secret is wrong; [`forebay_model::Kind::Disconnected`] if nobody answers for as long as there is
     /// patience; [`forebay_model::Kind::Usage`] if the address is another machine's and there is no TLS.
     pub async fn connect(address: &str, key: AccessKey, options: ClientOptions) -> Result<ControlClient> {
+        let client = ControlClient::toward(address, key, options)?;
+        let asking = client.shared.asking.clone();
+        client.shared.background.run(async move { retry::connected(&asking).await }).await?;
+        Ok(client)
+    }
+
+    /// A client of the manager at `address`, whether or not that answers now: it is connected to when something is asked.
+    /// [`forebay_model::Kind::Usage`] if there cannot be one.
+    pub fn toward(address: &str, key: AccessKey, options: ClientOptions) -> Result<ControlClient> {
         let client = options.client.unwrap_or_else(any_number);
         let link = Link::new(address, key, client, options.tls.as_ref())?;
         let asking = Arc::new(Asking { link, patience: options.patience, room: Semaphore::new(options.at_once) });
         let background = Background::start()?;
         let numbers = Numbers::from(options.sequence);
-        let shared = Arc::new(Shared { asking: asking.clone(), background, numbers });
-        shared.background.run(async move { retry::connected(&asking).await }).await?;
-        Ok(ControlClient { shared })
+        Ok(ControlClient { shared: Arc::new(Shared { asking, background, numbers }) })
     }
 
     /// Asks for a change under a number of the caller's. Asked for again, under that number, it is not done again.

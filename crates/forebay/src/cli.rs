@@ -2,7 +2,8 @@
 
 use crate::args::span;
 use crate::commands::{
-    check, demo, export, files, format, gaps, get, heap, nbd, object, pin, plan, profile, put, query, record, ring,
+    check, demo, export, files, format, gaps, get, heap, nbd, node, object, pin, plan, profile, put, query, record,
+    ring,
 };
 use crate::commands::{scrub, serve, status, target, volume};
 use clap::{Args, Parser, Subcommand};
@@ -78,6 +79,9 @@ pub enum Command {
     Mv(files::MvArgs),
     /// Serve a directory to other machines' programs, with files, until stopped
     Serve(serve::ServeArgs),
+    /// Say who may be a node of a cluster on the network, and list nodes
+    #[command(subcommand)]
+    Node(node::NodeCommand),
     /// Everything about one object
     Stat(object::StatArgs),
     /// Make an object of what another one is now; they share what neither writes to

@@ -10,11 +10,14 @@ use forebay_env::real::signal::Stop;
 use forebay_env::real::{clock, thread};
 use forebay_model::ring::{RingState, RingStatus};
 use forebay_model::{Error, Result, Timestamp};
-use forebay_serve::key;
+use forebay_serve::key::{self, AccessKey};
 use forebay_serve::reach::Reach;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+/// What the name of a cluster on the network begins with.
+const SCHEME: &str = "forebay://";
 
 /// What a command works with.
 pub struct Context {
@@ -49,7 +52,7 @@ impl Context {
                 "it is not said which cluster is meant: give --cluster DIR or set FOREBAY_CLUSTER",
             ));
         };
-        if dir.to_string_lossy().starts_with("forebay://") {
+        if dir.to_string_lossy().starts_with(SCHEME) {
             return Err(Error::usage(format!(
                 "{} is a cluster on the network, of which this release reaches files alone (put, get, ls, stat, rm, mkdir, \
                  mv); name the directory on the machine that serves it",
@@ -59,19 +62,39 @@ impl Context {
         Ok(dir)
     }
 
+    /// The access key that was shown, if one was.
+    pub fn key(&self) -> Result<Option<AccessKey>> {
+        self.key.as_ref().map(|path| key::read(path)).transpose()
+    }
+
+    /// How long to wait for whoever does not answer.
+    pub fn wait(&self) -> Duration {
+        self.wait
+    }
+
     /// The files of the cluster, if it is one on the network.
     pub fn remote(&self) -> Result<Option<FilesClient>> {
-        let address = self.cluster.as_ref().and_then(|cluster| cluster.to_str()?.strip_prefix("forebay://"));
-        let Some(address) = address else { return Ok(None) };
-        let Some(key) = &self.key else {
+        self.reach()?.map(Reach::files).transpose()
+    }
+
+    /// How the manager of the cluster is reached, which has to be one on the network.
+    pub fn manager(&self) -> Result<Reach> {
+        self.reach()?.ok_or_else(|| {
+            Error::usage("nodes and keys are those of a cluster on the network: give --cluster forebay://HOST:PORT")
+        })
+    }
+
+    /// How the cluster is reached, if it is one on the network.
+    fn reach(&self) -> Result<Option<Reach>> {
+        let cluster = self.cluster.as_ref().and_then(|cluster| cluster.to_str());
+        let Some(cluster) = cluster.filter(|cluster| cluster.starts_with(SCHEME)) else { return Ok(None) };
+        let Some(key) = self.key()? else {
             return Err(Error::usage(
                 "a cluster on the network asks for an access key: give --access-key FILE or set FOREBAY_ACCESS_KEY; `forebay serve` says \
                  where that of root is",
             ));
         };
-        let manager = address.trim_end_matches('/').to_string();
-        let reach = Reach { manager, key: key::read(key)?, tls: None, patience: self.wait };
-        reach.files().map(Some)
+        Ok(Some(Reach { manager: manager_of(cluster)?.to_string(), key, tls: None, patience: self.wait }))
     }
 
     /// The files of the cluster, which has to be one on the network.
@@ -97,6 +120,14 @@ impl Context {
         self.out.flush()?;
         Ok(done)
     }
+}
+
+/// The manager of `forebay://HOST:PORT`.
+pub fn manager_of(cluster: &str) -> Result<&str> {
+    let manager = cluster.strip_prefix(SCHEME).map(|rest| rest.trim_end_matches('/'));
+    manager.filter(|manager| !manager.is_empty()).ok_or_else(|| {
+        Error::usage(format!("'{cluster}' is no cluster on the network; write it like forebay://HOST:PORT"))
+    })
 }
 
 /// Says what several connections may notice at the same time.

@@ -5,77 +5,12 @@
 
 mod common;
 
+use common::served::Served;
 use common::{Dice, Place, pass, signal};
 use forebay_sim::seeds;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, Output};
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// A server that is ended with the test.
-struct Served {
-    child: Child,
-    cluster: String,
-    key: String,
-    /// What it said when it was ready.
-    ready: serde_json::Value,
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Served {
-    fn start(place: &Place) -> Served {
-        Served::with(place, &["--size", "512MiB"])
-    }
-
-    fn with(place: &Place, options: &[&str]) -> Served {
-        let dir = place.cluster().display().to_string();
-        let args = [&["serve", &dir, "--listen", "127.0.0.1:0", "--json"], options].concat();
-        let mut child = place.start(&args);
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let said = serde_json::from_str::<serde_json::Value>(&line).unwrap_or_else(|_| {
-            let mut why = String::new();
-            child.stderr.as_mut().unwrap().read_to_string(&mut why).unwrap();
-            panic!("nothing is served: {why}")
-        });
-        let text = |name: &str| said[name].as_str().unwrap().to_string();
-        Served { cluster: text("cluster"), key: text("key"), child, ready: said }
-    }
-
-    fn command(&self, place: &Place, args: &[&str]) -> Command {
-        let mut command = place.command(args);
-        command.env("FOREBAY_CLUSTER", &self.cluster).env("FOREBAY_ACCESS_KEY", &self.key);
-        command
-    }
-
-    fn run(&self, place: &Place, args: &[&str]) -> Output {
-        self.command(place, args).output().unwrap()
-    }
-
-    fn ok(&self, place: &Place, args: &[&str]) -> Vec<u8> {
-        let output = self.run(place, args);
-        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        output.stdout
-    }
-
-    /// What it says of a failure.
-    fn failure(&self, place: &Place, args: &[&str]) -> String {
-        let output = self.run(place, args);
-        assert_eq!(output.status.code(), Some(1), "{args:?}");
-        String::from_utf8(output.stderr).unwrap()
-    }
-
-    fn stop(mut self) {
-        signal(&self.child, "TERM");
-        assert_eq!(self.child.wait().unwrap().code(), Some(0), "it ends in order");
-    }
-}
 
 #[test]
 fn files_are_put_listed_moved_got_and_removed_over_the_network() {

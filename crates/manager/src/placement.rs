@@ -150,7 +150,11 @@ pub(crate) fn replace(
         has.of_group += 1;
         has.of_column += u32::from(column.contains(&other));
     }
-    Ok(left[draw(&left, &of_nodes, random)].target)
+    let Candidate { target, .. } = left[draw(&left, &of_nodes, random)];
+    if let Some(now) = cluster.targets.get(&target) {
+        now.placed.set(now.placed.get().saturating_add(1));
+    }
+    Ok(target)
 }
 
 /// What a node has already. Copies of one column count before all else: a node that dies is not to take all of them along.

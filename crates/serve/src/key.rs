@@ -1,6 +1,6 @@
 //! Access keys in files: one line, `forebay-key 1 ID SECRET`, both in hexadecimal; for nobody but their user to read.
 
-use forebay_control::AccessKey;
+pub use forebay_control::AccessKey;
 use forebay_env::real::file;
 use forebay_model::{Error, Result};
 use forebay_wire::control::access::IssuedKey;
@@ -8,10 +8,23 @@ use std::path::Path;
 
 const BEGINNING: &str = "forebay-key 1 ";
 
-/// Writes a key that was issued just now into a file that is not there yet.
-pub fn write(path: &Path, issued: &IssuedKey) -> Result<()> {
-    let secret: String = issued.secret.0.iter().map(|byte| format!("{byte:02x}")).collect();
-    file::create_secret(path, format!("{BEGINNING}{:016x} {secret}\n", issued.key).as_bytes())
+/// Writes a key into a file that is not there yet.
+pub fn create(path: &Path, key: &AccessKey) -> Result<()> {
+    let secret: String = key.secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    file::create_secret(path, format!("{BEGINNING}{:016x} {secret}\n", key.key).as_bytes())
+}
+
+/// Writes a key, in place of one that may be there.
+pub(crate) fn replace(path: &Path, key: &AccessKey) -> Result<()> {
+    file::remove(path)?;
+    create(path, key)
+}
+
+/// A key that was issued, as who has it shows it.
+pub fn of_issued(issued: &IssuedKey) -> Result<AccessKey> {
+    let secret = issued.secret.0[..].try_into();
+    let secret = secret.map_err(|_| Error::damaged("the manager issued a key whose secret has another length"))?;
+    Ok(AccessKey { key: issued.key, secret })
 }
 
 /// Reads a key.

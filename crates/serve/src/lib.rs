@@ -1,12 +1,15 @@
-//! A manager and nodes in one process, and the ways between them that need no network.
+//! A manager and nodes in one process, or a node in its own, and the ways between them.
 //!
 //! - [`manager`]: a manager on a thread of its own; [`node`]: the targets of a directory on the network.
 //! - [`local`]: how clients and nodes of this process reach the manager.
 //! - [`grpc`]: the same of other processes, with access keys from files ([`key`]); [`reach`]: the files of a cluster.
+//! - [`join`]: a node whose manager is in another process; [`admission`]: who may be one.
 //! - [`status`]: how all of that is, over HTTP.
 //! - [`server`]: all of it, of one directory; [`rack`]: of several, a node each.
 
+pub mod admission;
 pub mod grpc;
+pub mod join;
 pub mod key;
 pub mod local;
 pub mod manager;
@@ -16,4 +19,5 @@ pub mod reach;
 pub mod server;
 pub mod status;
 
+pub use join::{JoinOptions, Joined, News};
 pub use server::{Server, ServerOptions};

@@ -1,27 +1,65 @@
 //! Targets on the network: a node's loop on a thread of its own.
 
-use crate::local::LocalReports;
 use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::pipe::{Inlet, pipe};
+use forebay_env::race::race;
 use forebay_env::real::{self, process, thread};
-use forebay_manager::Principal;
-use forebay_manager::desk::Desk;
-use forebay_model::{Bytes, Error, Result};
+use forebay_env::watched::Watched;
+use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_node::Host;
-use forebay_node::network::{Bounds, Identity, Node, Refusals, TargetDoor};
+use forebay_node::network::{Bounds, Heard, Identity, Node, Refusals, TargetDoor, ToManager};
+use forebay_wire::control::cluster::Report;
 use std::rc::Rc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a node that ends tries to say so.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// What a node serves, where, and as whom.
+pub struct NodeOptions<'a> {
+    /// The targets.
+    pub host: &'a Host,
+    /// Where it listens: an address and a port, 0 for any that is free.
+    pub listen: &'a str,
+    /// Where clients reach it, if not there.
+    pub known_as: Option<String>,
+    /// Its number.
+    pub node: u64,
+    /// The cluster of its targets.
+    pub cluster: u128,
+    /// What it takes on.
+    pub bounds: Bounds,
+    /// Whether its manager is another process: that may be away when it starts, and is told when it ends.
+    pub is_apart: bool,
+}
 
 /// A node at work.
 pub struct NodeHost {
     orders: Sender<Order>,
     address: String,
+    is_apart: bool,
     thread: Mutex<Option<thread::JoinHandle<()>>>,
+    said: Arc<Watched<Said>>,
+}
+
+/// What was said to a node.
+#[derive(Default)]
+struct Said {
+    /// By the manager, last.
+    last: Option<Result<Heard>>,
+    /// Its loop has ended.
+    is_over: bool,
 }
 
 /// Tells how a node is. Clones tell of the same one.
 #[derive(Clone)]
 pub struct NodeTeller {
+    orders: Sender<Order>,
+}
+
+/// Ends a node from wherever that is decided.
+pub struct NodeEnding {
     orders: Sender<Order>,
 }
 
@@ -43,48 +81,42 @@ pub struct NodeStatus {
 }
 
 impl NodeHost {
-    /// Serves the targets of `host` at `listen`, and reports to `desk` as node `number` of `cluster`. It has been heard by
-    /// the manager when this returns.
+    /// Listens, and begins to report over the way that `manager` makes; `told` hears what comes of each report. Nothing is
+    /// served before the manager has answered: see [`NodeHost::ready`].
     pub fn start(
-        host: &Host,
-        listen: &str,
-        (number, cluster): (u64, u128),
-        desk: Desk,
-        by: Principal,
-        bounds: Bounds,
+        options: NodeOptions<'_>,
+        manager: impl FnOnce() -> Rc<dyn ToManager> + Send + 'static,
+        told: impl Fn(&Result<Heard>) + Send + 'static,
     ) -> Result<NodeHost> {
+        let NodeOptions { host, listen, known_as, node: number, cluster, bounds, is_apart } = options;
         let doors = TargetDoor::of(host);
         let (orders, mut receiver) = mailbox();
-        let (told, mut outcome) = pipe(0);
-        let listen = listen.to_string();
+        let (bound, mut outcome) = pipe(0);
+        let said: Arc<Watched<Said>> = Arc::default();
+        let (listen, hearing) = (listen.to_string(), said.clone());
         let thread = thread::spawn("node", move || {
+            let over = hearing.clone();
             let ended = process::or_end("the loop of the node", || {
                 real::run_network(move |env| async move {
                     let door = match env.fabric.listen(&listen).await {
                         Ok(door) => door,
                         Err(error) => {
-                            told.send(Err(error), 0).await;
+                            bound.send(Err(error), 0).await;
                             return;
                         }
                     };
-                    let address = door.address();
+                    let address = known_as.unwrap_or_else(|| door.address());
+                    bound.send(Ok(address.clone()), 0).await;
+                    drop(bound);
                     let node = Node::new(env.clone(), doors, bounds, process::id());
                     let serving = node.clone();
                     env.spawner.detach(async move { drop(serving.serve(door).await) });
                     let identity = Identity { node: number, cluster, address: address.clone() };
-                    let manager = Rc::new(LocalReports::new(desk, by));
-                    let (answer, mut answered) = mailbox();
-                    env.spawner.detach(node.clone().keep_reporting(identity, manager, move |said| {
-                        // The first answer is what starts it; nobody waits for the others.
-                        drop(answer.send(said));
+                    let manager = manager();
+                    env.spawner.detach(node.clone().keep_reporting(identity, manager.clone(), move |heard| {
+                        told(&heard);
+                        hearing.change(|said| said.last = Some(heard));
                     }));
-                    let said = answered.receive().await.unwrap_or_else(|| Err(gone()));
-                    let started = said.and_then(|mut heard| match heard.refused.pop() {
-                        Some((target, error)) => Err(error.of(format!("target {target}"))),
-                        None => Ok(address),
-                    });
-                    told.send(started, 0).await;
-                    drop((told, answered));
                     while let Some(order) = receiver.receive().await {
                         match order {
                             Order::Tell(answer) => {
@@ -95,21 +127,50 @@ impl NodeHost {
                                 };
                                 answer.send(status, 0).await;
                             }
-                            Order::End => return,
+                            Order::End => break,
                         }
+                    }
+                    if is_apart {
+                        // From then on nothing new is put on its targets; without it the manager finds out by itself.
+                        let goodbye = manager.report(Report { node: number, address, targets: Vec::new() });
+                        race(goodbye, env.clock.sleep(GOODBYE)).await;
                     }
                 })
             });
             // Whoever waits for it finds that it is gone.
             drop(ended);
+            over.change(|said| said.is_over = true);
         })?;
         let address = outcome.receive_blocking().unwrap_or_else(|| Err(gone()))?;
-        Ok(NodeHost { orders, address, thread: Mutex::new(Some(thread)) })
+        Ok(NodeHost { orders, address, is_apart, thread: Mutex::new(Some(thread)), said })
+    }
+
+    /// Waits until the manager lets the node serve: true then, and false if the node was ended before that.
+    pub fn ready(&self) -> Result<bool> {
+        let is_waited_for = |said: &mut Said| match &said.last {
+            None => true,
+            Some(heard) => self.is_apart && heard.as_ref().is_err_and(is_away),
+        };
+        let said = self.said.wait_while(self.said.lock(), |said| !said.is_over && is_waited_for(said));
+        match &said.last {
+            Some(Ok(Heard { refused, .. })) => match refused.first() {
+                Some((target, error)) => Err(error.clone().of(format!("target {target}"))),
+                None => Ok(true),
+            },
+            Some(Err(error)) if !self.is_apart || !is_away(error) => Err(error.clone()),
+            _ => Ok(false),
+        }
     }
 
     /// Where clients reach it.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+
+    /// Who ends it.
+    pub fn ending(&self) -> NodeEnding {
+        NodeEnding { orders: self.orders.clone() }
     }
 
     /// Who tells how it is.
@@ -119,12 +180,24 @@ impl NodeHost {
 
     /// Ends all connections. The targets are as they are.
     pub fn close(&self) {
-        // One that has ended is closed.
-        drop(self.orders.send(Order::End));
+        self.ending().end();
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             // A thread that panicked has said so.
             let _ = thread.join();
         }
+    }
+}
+
+/// Whether the manager cannot be reached just now, or has no room.
+pub(crate) fn is_away(error: &Error) -> bool {
+    matches!(error.kind, Kind::Disconnected | Kind::Busy)
+}
+
+impl NodeEnding {
+    /// Ends it, as [`NodeHost::close`] does, and does not wait for that.
+    pub fn end(&self) {
+        // One that has ended is closed.
+        drop(self.orders.send(Order::End));
     }
 }
 

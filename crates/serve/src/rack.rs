@@ -1,9 +1,9 @@
 //! Several nodes and their manager in one process: directories with a target or more each, every node on threads of its own,
 //! and all of them on the network of this machine.
 
-use crate::local::LocalControl;
+use crate::local::{LocalControl, LocalReports};
 use crate::manager::ManagerHost;
-use crate::node::NodeHost;
+use crate::node::{NodeHost, NodeOptions};
 use forebay_client::files::Files;
 use forebay_client::files::blocking::FilesClient;
 use forebay_client::nodes::{Nodes, PATIENCE};
@@ -37,8 +37,18 @@ impl Rack {
         for (owned, node) in owned.into_iter().zip(1u64..) {
             let change = Change::AddNode(AddNode { node, user: by.user });
             manager.desk()?.change_blocking(by.clone(), Call { sequence: node, change })?;
-            let identity = (node, manager.cluster());
-            let host = NodeHost::start(owned.host(), listen, identity, manager.desk()?, by.clone(), bounds)?;
+            let options = NodeOptions {
+                host: owned.host(),
+                listen,
+                known_as: None,
+                node,
+                cluster: manager.cluster(),
+                bounds,
+                is_apart: false,
+            };
+            let (desk, by) = (manager.desk()?, by.clone());
+            let host = NodeHost::start(options, move || Rc::new(LocalReports::new(desk, by)), |_| {})?;
+            host.ready()?;
             nodes.push((host, owned));
         }
         Ok(Rack { manager, nodes })

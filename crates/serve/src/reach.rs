@@ -1,4 +1,4 @@
-//! How a process reaches the files of a cluster on the network: its manager, with an access key.
+//! How a process reaches a cluster on the network: its manager, with an access key, and the files.
 
 use crate::grpc::GrpcControl;
 use crate::server::CREDIT;
@@ -7,7 +7,9 @@ use forebay_client::files::blocking::FilesClient;
 use forebay_client::nodes::{Nodes, PATIENCE};
 use forebay_control::ClientTls;
 use forebay_control::{AccessKey, ClientOptions, ControlClient};
+use forebay_env::real;
 use forebay_model::Result;
+use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -28,11 +30,28 @@ impl Reach {
     /// The files.
     pub fn files(self) -> Result<FilesClient> {
         FilesClient::start(move |env| async move {
-            let Reach { manager, key, tls, patience } = self;
-            let options = ClientOptions { tls, patience, ..ClientOptions::default() };
-            let control = ControlClient::connect(&manager, key, options).await?;
-            let nodes = Nodes::new(env, CREDIT.0 as usize, patience.min(PATIENCE));
-            Ok(Files::new(nodes, Rc::new(GrpcControl(control))))
+            let nodes = Nodes::new(env, CREDIT.0 as usize, self.patience.min(PATIENCE));
+            Ok(Files::new(nodes, Rc::new(GrpcControl(self.connected().await?))))
         })
+    }
+
+    /// Does some work with the manager, on this thread.
+    pub fn ask<T: 'static, F>(self, work: impl FnOnce(ControlClient) -> F + 'static) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        real::run_network(|_| async move { work(self.connected().await?).await })?
+    }
+
+    /// A way to the manager, which need not answer now.
+    pub(crate) fn toward(self) -> Result<ControlClient> {
+        let Reach { manager, key, tls, patience } = self;
+        ControlClient::toward(&manager, key, ClientOptions { tls, patience, ..ClientOptions::default() })
+    }
+
+    async fn connected(self) -> Result<ControlClient> {
+        let Reach { manager, key, tls, patience } = self;
+        let options = ClientOptions { tls, patience, ..ClientOptions::default() };
+        ControlClient::connect(&manager, key, options).await
     }
 }

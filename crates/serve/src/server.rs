@@ -2,10 +2,11 @@
 //! directory, and a manager.
 
 use crate::grpc::DeskHandler;
+use crate::join::membership::{self, Membership};
 use crate::key;
 use crate::node::NodeHost;
 use crate::rack::Rack;
-use crate::status::{Sources, StatusServer};
+use crate::status::{Manager, Sources, StatusServer};
 use forebay_client::files::blocking::FilesClient;
 use forebay_client::files::left::Mended;
 use forebay_control::ControlServer;
@@ -25,6 +26,8 @@ use std::time::Duration;
 
 /// What a client lets come at once: what the port of a gigabit switch takes, and enough for faster ones.
 pub const CREDIT: Bytes = Bytes::kib(192);
+/// The file with all that the manager knows, in its directory.
+pub(crate) const METADATA: &str = "manager.redb";
 /// The file with root's key, in the directory.
 const ROOT_KEY: &str = "root.key";
 
@@ -44,6 +47,8 @@ pub struct ServerOptions {
     pub status: Option<String>,
     /// What the node takes on.
     pub bounds: Bounds,
+    /// How files are kept in a cluster that is made; as its targets allow, if it is not said.
+    pub raid: Option<Raid>,
     /// Called for each file that a client left half written, when it is whole again, or cannot be made so for now.
     pub mended: fn(FileId, Result<Mended>),
 }
@@ -59,6 +64,7 @@ pub struct Server {
 
 impl Server {
     /// Serves what is in `dirs`, which are clusters, a node for each; their manager is in `dir`, and made if there is none.
+    /// Without any, it is a manager for nodes that join.
     pub fn start(dir: &Path, dirs: &[PathBuf], options: &ServerOptions) -> Result<Server> {
         check_here(&options.data)?;
         if dirs.len() > 1 && !options.data.ends_with(":0") {
@@ -68,24 +74,32 @@ impl Server {
                 options.data
             )));
         }
+        for dir in dirs {
+            if let Some((Membership { node, manager, .. }, _)) = membership::read(dir)? {
+                return Err(Error::usage(format!(
+                    "{} is of node {node}, whose manager is elsewhere: serve it with --join forebay://{manager}",
+                    dir.display()
+                )));
+            }
+        }
         let owned = dirs.iter().map(|dir| own(dir)).collect::<Result<Vec<_>>>()?;
         let targets: usize = owned.iter().map(|owned| owned.host().targets().len()).sum();
-        // Parity takes three targets; what cannot be kept is not promised.
-        let raid = if targets >= 3 { Raid::Five } else { Raid::Zero };
+        // Parity takes three targets, here or on nodes that will join; what cannot be kept is not promised.
+        let raid = options.raid.unwrap_or(if targets >= 3 || targets == 0 { Raid::Five } else { Raid::Zero });
         let policy = Policy { raid, unit: UNIT, targets: 10 };
-        let rack = Rack::over(owned, &options.data, &dir.join("manager.redb"), policy, options.bounds)?;
+        let rack = Rack::over(owned, &options.data, &dir.join(METADATA), policy, options.bounds)?;
         let (desk, by) = (rack.manager().desk()?, rack.manager().root());
         let key = dir.join(ROOT_KEY);
         if !file::exists(&key) {
             let issue = Change::IssueKey(IssueKey { user: by.user, label: format!("for {ROOT_KEY}") });
             match desk.change_blocking(by.clone(), Call { sequence: 1, change: issue })? {
-                Reply::IssuedKey(issued) => key::write(&key, &issued)?,
+                Reply::IssuedKey(issued) => key::create(&key, &key::of_issued(&issued)?)?,
                 _ => return Err(Error::damaged("the manager issued something else than a key")),
             }
         }
         let serving = forebay_control::ServerOptions { tls: options.tls.clone(), ..Default::default() };
-        let nodes = rack.nodes().map(NodeHost::teller).collect();
-        let sources = Sources { nodes, manager: (desk.clone(), by) };
+        let nodes = (1..).zip(rack.nodes().map(NodeHost::teller)).collect();
+        let sources = Sources { nodes, manager: Manager::Here(desk.clone(), by) };
         let status = options.status.as_ref().map(|listen| StatusServer::start(listen, sources)).transpose()?;
         let control = ControlServer::start(&options.control, DeskHandler(desk), serving)?;
         let upkeep = rack.files(CREDIT)?;
@@ -126,7 +140,7 @@ impl Server {
 }
 
 /// Bytes of files go over the network as they are: only within this machine.
-fn check_here(address: &str) -> Result<()> {
+pub(crate) fn check_here(address: &str) -> Result<()> {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
     let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
     match is_here {

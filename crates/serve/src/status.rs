@@ -6,6 +6,7 @@
 mod http;
 
 use crate::node::{NodeStatus, NodeTeller};
+use forebay_control::ControlClient;
 use forebay_env::fabric::{Door, NetworkEnv};
 use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::pipe::pipe;
@@ -31,15 +32,24 @@ pub struct StatusServer {
 /// Whom it asks.
 #[derive(Clone)]
 pub struct Sources {
-    /// The nodes of this process, by their numbers from 1 on.
-    pub nodes: Vec<NodeTeller>,
-    /// The manager, and as whom it is asked.
-    pub manager: (Desk, Principal),
+    /// The nodes of this process, with their numbers.
+    pub nodes: Vec<(u64, NodeTeller)>,
+    /// The manager.
+    pub manager: Manager,
+}
+
+/// A manager, and as whom it is asked.
+#[derive(Clone)]
+pub enum Manager {
+    /// Of this process.
+    Here(Desk, Principal),
+    /// Of another one.
+    Elsewhere(ControlClient),
 }
 
 /// What they answered.
 struct Found {
-    nodes: Vec<Result<NodeStatus>>,
+    nodes: Vec<(u64, Result<NodeStatus>)>,
     map: Result<Map>,
 }
 
@@ -115,15 +125,18 @@ async fn page(sources: &Sources, path: &str) -> Option<(&'static str, String)> {
 }
 
 async fn find(sources: &Sources) -> Found {
-    let (desk, by) = &sources.manager;
-    let map = match desk.ask(by.clone(), Question::Map).await {
+    let answer = match &sources.manager {
+        Manager::Here(desk, by) => desk.ask(by.clone(), Question::Map).await,
+        Manager::Elsewhere(client) => client.ask(Question::Map).await,
+    };
+    let map = match answer {
         Ok(Reply::Map(map)) => Ok(map),
         Ok(other) => Err(Error::damaged(format!("the manager answered what it was not asked: {other:?}"))),
         Err(error) => Err(error),
     };
     let mut nodes = Vec::new();
-    for node in &sources.nodes {
-        nodes.push(node.status().await);
+    for (number, node) in &sources.nodes {
+        nodes.push((*number, node.status().await));
     }
     Found { nodes, map }
 }
@@ -139,10 +152,10 @@ fn metrics(found: &Found) -> String {
     };
     let one = |value: u64| vec![(String::new(), value)];
     family("forebay_manager_up", "gauge", "Whether the manager answers.", one(u64::from(found.map.is_ok())));
-    let numbered = || (1..).zip(&found.nodes);
-    let up = numbered().map(|(n, node)| (format!("{{node=\"{n}\"}}"), u64::from(node.is_ok()))).collect();
+    let up = found.nodes.iter().map(|(n, node)| (format!("{{node=\"{n}\"}}"), u64::from(node.is_ok()))).collect();
     family("forebay_node_up", "gauge", "Whether a node of this process answers.", up);
-    let known: Vec<(u64, &NodeStatus)> = numbered().filter_map(|(n, node)| Some((n, node.as_ref().ok()?))).collect();
+    let known: Vec<(u64, &NodeStatus)> =
+        found.nodes.iter().filter_map(|(n, node)| Some((*n, node.as_ref().ok()?))).collect();
     let of = |value: fn(&NodeStatus) -> u64| {
         known.iter().map(|(n, node)| (format!("{{node=\"{n}\"}}"), value(node))).collect::<Vec<_>>()
     };
@@ -173,8 +186,9 @@ fn metrics(found: &Found) -> String {
 
 fn status(found: &Found) -> Value {
     let said = |error: &Error| json!({ "error": error.message });
-    let node = |node: &Result<NodeStatus>| match node {
+    let node = |(number, node): &(u64, Result<NodeStatus>)| match node {
         Ok(node) => json!({
+            "node": number,
             "connections": node.connections,
             "memory_bytes": node.memory.0,
             "refused": {

@@ -9,6 +9,7 @@ pub mod gaps;
 pub mod get;
 pub mod heap;
 pub mod nbd;
+pub mod node;
 pub mod object;
 pub mod pin;
 pub mod plan;
@@ -54,6 +55,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Mkdir(args) => files::mkdir(context, &args)?,
         Command::Mv(args) => files::mv(context, &args)?,
         Command::Serve(args) => serve::run(context, &args)?,
+        Command::Node(command) => node::run(context, command)?,
         Command::Heap(command) => heap::run(context, command)?,
         Command::Nbd(args) => nbd::run(context, &args)?,
         Command::Volume(command) => volume::run(context, command)?,

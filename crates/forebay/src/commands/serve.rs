@@ -1,18 +1,20 @@
-//! `forebay serve`: everything of a directory, for this machine's processes and for the network, until it is stopped.
+//! `forebay serve`: everything of a directory, for this machine's processes and for the network, until it is stopped; or the
+//! targets of one, as a node of a cluster whose manager is elsewhere.
 
-use crate::context::Context;
+use crate::context::{Context, manager_of, when_stopped};
 use crate::show::say;
 use clap::Args;
 use forebay_client::files::left::Mended;
 use forebay_embedded::{FormatOptions, Measure, format};
 use forebay_env::real::file;
 use forebay_env::real::signal::Stop;
-use forebay_model::{Bytes, Result};
+use forebay_model::layout::Raid;
+use forebay_model::{Bytes, Error, Result};
 use forebay_node::network::Bounds;
-use forebay_serve::{Server, ServerOptions};
+use forebay_serve::{JoinOptions, Joined, News, Server, ServerOptions};
 use forebay_wire::control::names::FileId;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What is served, and where.
 #[derive(Args)]
@@ -22,15 +24,23 @@ pub struct ServeArgs {
     /// Where the manager listens: an address and a port, 0 for any that is free
     #[arg(long, default_value = "127.0.0.1:7400", value_name = "ADDRESS")]
     listen: String,
+    /// Serve the targets of DIR as a node of the cluster whose manager is there; the first time, --access-key takes root's
+    /// key or one that `forebay node add` made
+    #[arg(long, value_name = "CLUSTER", conflicts_with_all = ["listen", "nodes", "raid"])]
+    join: Option<String>,
     /// Where the node listens, which has the data
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     data: String,
     /// Where it tells over HTTP how it is: /status, and /metrics for Prometheus
     #[arg(long, value_name = "ADDRESS")]
     status: Option<String>,
-    /// Nodes, each with a target of its own: of more than one, in DIR/node-1 and so on
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    /// Nodes, each with a target of its own: of more than one, in DIR/node-1 and so on; 0: a manager, for nodes that join
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1000))]
     nodes: u16,
+    /// How files are kept in a cluster that is made: 0 on one target, 5 with parity, or 1 twice; parity, if not said, where
+    /// there are three targets, or none yet
+    #[arg(long, value_name = "0|1|5", value_parser = raid)]
+    raid: Option<Raid>,
     /// The size of each target that is made
     #[arg(long, default_value = "10GiB", value_name = "SIZE")]
     size: Bytes,
@@ -45,23 +55,25 @@ pub struct ServeArgs {
 /// Serves it.
 pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
     let stop = Stop::on_signals()?;
+    let bounds = Bounds { connections: args.connections, memory: args.memory, ..Bounds::default() };
+    if let Some(manager) = &args.join {
+        return join(context, args, manager, bounds, &stop);
+    }
     let dirs: Vec<PathBuf> = match args.nodes {
         1 => vec![args.dir.clone()],
         nodes => (1..=nodes).map(|n| args.dir.join(format!("node-{n}"))).collect(),
     };
-    for dir in &dirs {
-        if !file::exists(dir.join("cluster.toml")) {
-            format(dir, &FormatOptions::file(args.size, Measure::Guess))?;
-            say(&format!("forebay: {} is a new cluster with a target of {}", dir.display(), args.size));
-        }
+    if dirs.is_empty() && !file::exists(&args.dir) {
+        file::make_directory(&args.dir)?;
     }
-    let bounds = Bounds { connections: args.connections, memory: args.memory, ..Bounds::default() };
+    dirs.iter().try_for_each(|dir| made(dir, args.size))?;
     let options = ServerOptions {
         data: args.data.clone(),
         control: args.listen.clone(),
         tls: None,
         status: args.status.clone(),
         bounds,
+        raid: args.raid,
         mended,
     };
     let server = Server::start(&args.dir, &dirs, &options)?;
@@ -77,14 +89,90 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
         context.out.line(format_args!("{} is served until Ctrl-C. To use it:", args.dir.display()))?;
         context.out.line(format_args!("  export FOREBAY_CLUSTER=forebay://{control} FOREBAY_ACCESS_KEY={key}"))?;
         if let Some(status) = server.status() {
-            context
-                .out
-                .line(format_args!("How it is: http://{status}/status, and http://{status}/metrics for Prometheus"))?;
+            context.out.line(how_it_is(status))?;
         }
     }
     context.out.flush()?;
     stop.wait(None)?;
     server.close()
+}
+
+/// Makes targets where there are none.
+fn made(dir: &Path, size: Bytes) -> Result<()> {
+    if file::exists(dir.join("cluster.toml")) {
+        return Ok(());
+    }
+    format(dir, &FormatOptions::file(size, Measure::Guess))?;
+    say(&format!("forebay: {} is a new cluster with a target of {size}", dir.display()));
+    Ok(())
+}
+
+/// Serves the targets of a directory as a node.
+fn join(context: &mut Context, args: &ServeArgs, manager: &str, bounds: Bounds, stop: &Stop) -> Result<()> {
+    let manager = manager_of(manager)?.to_string();
+    made(&args.dir, args.size)?;
+    let options = JoinOptions {
+        manager: manager.clone(),
+        key: context.key()?,
+        data: args.data.clone(),
+        status: args.status.clone(),
+        bounds,
+        patience: context.wait(),
+        told,
+    };
+    let node = Joined::start(&args.dir, options)?;
+    let ending = node.ending();
+    when_stopped(stop, move || ending.end())?;
+    // Whoever stops it meanwhile does not wait for the manager.
+    if node.ready()? {
+        if context.json {
+            context.out.json(&json!({
+                "cluster": format!("forebay://{manager}"),
+                "data": [node.address()],
+                "node": node.number(),
+                "status": node.status(),
+            }))?;
+        } else {
+            let (dir, number, at) = (args.dir.display(), node.number(), node.address());
+            context.out.line(format_args!(
+                "{dir} is node {number} of forebay://{manager}, and is served at {at} until Ctrl-C."
+            ))?;
+            if let Some(status) = node.status() {
+                context.out.line(how_it_is(status))?;
+            }
+        }
+        context.out.flush()?;
+        stop.wait(None)?;
+    }
+    node.close()
+}
+
+fn how_it_is(status: &str) -> String {
+    format!("How it is: http://{status}/status, and http://{status}/metrics for Prometheus")
+}
+
+/// Says what changed between a node and its manager.
+fn told(news: News) {
+    say(&match news {
+        News::Away(error) => format!(
+            "forebay: the manager is away; what was allowed is served on, and it is asked again every few seconds: {error}"
+        ),
+        News::Refused(error) => format!(
+            "forebay: the manager refuses this node; what was allowed is served on, and it is asked again every few seconds: \
+             {error}"
+        ),
+        News::TargetRefused(target, error) => format!("forebay: target {target} may not be served: {error}"),
+        News::Well => "forebay: the manager has this node again, and all that it serves".to_string(),
+    });
+}
+
+fn raid(text: &str) -> Result<Raid> {
+    match text {
+        "0" => Ok(Raid::Zero),
+        "1" => Ok(Raid::One(2)),
+        "5" => Ok(Raid::Five),
+        _ => Err(Error::usage(format!("'{text}' is not known; take 0, 1 or 5"))),
+    }
 }
 
 /// Says what came of a file that a client left half written.

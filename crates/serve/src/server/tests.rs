@@ -29,6 +29,7 @@ fn options() -> ServerOptions {
         tls: None,
         status: None,
         bounds: Bounds::default(),
+        raid: None,
         mended: |_, _| {},
     }
 }

@@ -29,8 +29,8 @@ fn what_is_asked_has_the_bytes_that_it_had() {
     assert_eq!(goes_and_comes(&call), "ac0200010161a403010101028020030000");
     let rename = Rename { from: Place::entry(FileId(2), "a"), to: Place::of(FileId(3)), exclusive: false };
     assert_eq!(goes_and_comes(&Change::Rename(rename)), "03020161030000");
-    let renew = Renew { files: vec![Renewed { file: FileId(2), write: true }] };
-    assert_eq!(goes_and_comes(&Question::Renew(renew)), "06010201");
+    let renew = Renew { files: vec![Renewed { file: FileId(2), write: true, version: 5 }] };
+    assert_eq!(goes_and_comes(&Question::Renew(renew)), "0601020105");
     assert_eq!(goes_and_comes(&Question::Map), "09");
     assert_eq!(goes_and_comes(&Reply::Done), "00");
     let target = TargetReport {

@@ -1,0 +1,89 @@
+//! `forebay node`: who may be a node of a cluster on the network.
+
+use crate::context::Context;
+use crate::show::human;
+use clap::{Args, Subcommand};
+use forebay_env::real::file;
+use forebay_model::{Error, Result};
+use forebay_serve::{admission, key};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// What to do with nodes.
+#[derive(Subcommand)]
+pub enum NodeCommand {
+    /// Make a node known, and a key for it alone; `forebay serve DIR --join` takes that. What it had before counts no more
+    Add(AddArgs),
+    /// List nodes and their targets
+    List,
+    /// Forget a node whose targets are gone, and revoke its keys
+    Rm(NodeArgs),
+}
+
+/// A node that is made known.
+#[derive(Args)]
+pub struct AddArgs {
+    /// The node.
+    #[command(flatten)]
+    which: NodeArgs,
+    /// The file that the node's key is written into; it must not be there
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+}
+
+/// A node.
+#[derive(Args)]
+pub struct NodeArgs {
+    /// Its number, from 1 on
+    node: u64,
+}
+
+/// Does it.
+pub fn run(context: &mut Context, command: NodeCommand) -> Result<()> {
+    match command {
+        NodeCommand::Add(args) => add(context, &args),
+        NodeCommand::List => list(context),
+        NodeCommand::Rm(args) => remove(context, args.node),
+    }
+}
+
+fn add(context: &mut Context, args: &AddArgs) -> Result<()> {
+    let (node, path) = (args.which.node, &args.key);
+    if file::exists(path) {
+        return Err(Error::exists(format!("{} is there already; name another file", path.display())));
+    }
+    let issued = context.manager()?.ask(move |manager| async move { admission::admit(&manager, node).await })?;
+    key::create(path, &issued)?;
+    if context.json {
+        return context.out.json(&json!({ "node": node, "key": path.display().to_string() }));
+    }
+    let (cluster, path) = (context.cluster.as_deref().unwrap_or(path).display(), path.display());
+    context.out.line(format_args!("Node {node} may join, with the key in {path}. On its machine:"))?;
+    context.out.line(format_args!("  forebay serve DIR --join {cluster} --access-key {path}"))
+}
+
+fn list(context: &mut Context) -> Result<()> {
+    let map = context.manager()?.ask(|manager| async move { admission::map(&manager).await })?;
+    for node in &map.nodes {
+        let targets: Vec<_> = map.targets.iter().filter(|target| target.node == node.node).collect();
+        if context.json {
+            let targets: Vec<_> = targets.iter().map(|target| target.target.to_string()).collect();
+            context.out.json(&json!({
+                "node": node.node, "address": node.address, "up": node.up, "user": node.user, "targets": targets,
+            }))?;
+        } else {
+            let (state, at) = (if node.up { "up" } else { "down" }, node.address.as_str());
+            let targets = human::some(targets.len() as u64, "target");
+            context.out.line(format_args!("{:>10}  {state:4}  {at:21}  {targets}", node.node))?;
+        }
+    }
+    Ok(())
+}
+
+fn remove(context: &mut Context, node: u64) -> Result<()> {
+    context.manager()?.ask(move |manager| async move { admission::dismiss(&manager, node).await })?;
+    match context.json {
+        true => context.out.json(&json!({ "removed_node": node })),
+        false => context.out.line(format_args!("Node {node} is forgotten.")),
+    }
+}

@@ -1,0 +1,84 @@
+//! `forebay serve` as processes of its own.
+
+use super::{Place, signal};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Output};
+
+/// A server that is ended with the test.
+pub struct Served {
+    pub child: Child,
+    pub cluster: String,
+    pub key: String,
+    /// What it said when it was ready.
+    pub ready: serde_json::Value,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Served {
+    pub fn start(place: &Place) -> Served {
+        Served::with(place, &["--size", "512MiB"])
+    }
+
+    pub fn with(place: &Place, options: &[&str]) -> Served {
+        Served::at(place, "cluster", &[&["--listen", "127.0.0.1:0"], options].concat())
+    }
+
+    /// A node that serves the targets of `dir`, with the key of root, or the one that it has.
+    pub fn join(&self, place: &Place, dir: &str) -> Served {
+        let key = self.key.clone();
+        Served::at(place, dir, &["--join", &self.cluster, "--access-key", &key, "--size", "256MiB"])
+    }
+
+    pub fn at(place: &Place, dir: &str, options: &[&str]) -> Served {
+        let dir = place.path(dir).display().to_string();
+        let mut child = place.start(&[&["serve", &dir, "--json"], options].concat());
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let said = serde_json::from_str::<serde_json::Value>(&line).unwrap_or_else(|_| {
+            let mut why = String::new();
+            child.stderr.as_mut().unwrap().read_to_string(&mut why).unwrap();
+            panic!("nothing is served: {why}")
+        });
+        let text = |name: &str| said[name].as_str().unwrap_or_default().to_string();
+        Served { cluster: text("cluster"), key: text("key"), child, ready: said }
+    }
+
+    pub fn command(&self, place: &Place, args: &[&str]) -> Command {
+        let mut command = place.command(args);
+        command.env("FOREBAY_CLUSTER", &self.cluster).env("FOREBAY_ACCESS_KEY", &self.key);
+        command
+    }
+
+    pub fn run(&self, place: &Place, args: &[&str]) -> Output {
+        self.command(place, args).output().unwrap()
+    }
+
+    pub fn ok(&self, place: &Place, args: &[&str]) -> Vec<u8> {
+        let output = self.run(place, args);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    }
+
+    /// What it says of a failure.
+    pub fn failure(&self, place: &Place, args: &[&str]) -> String {
+        let output = self.run(place, args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    pub fn kill(mut self) {
+        signal(&self.child, "KILL");
+        self.child.wait().unwrap();
+    }
+
+    pub fn stop(mut self) {
+        signal(&self.child, "TERM");
+        assert_eq!(self.child.wait().unwrap().code(), Some(0), "it ends in order");
+    }
+}

@@ -1,0 +1,162 @@
+//! Nodes as processes of their own, which join the manager of another one: real processes, real sockets, real kills.
+
+// A test drives the real program through real files and sockets.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod common;
+
+use common::served::Served;
+use common::{Dice, Place, signal};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{ChildStderr, Stdio};
+
+/// A manager alone.
+fn manager(place: &Place, options: &[&str]) -> Served {
+    Served::with(place, &[&["--nodes", "0"], options].concat())
+}
+
+/// Reads what a process says until it says `words`.
+fn until(lines: &mut BufReader<ChildStderr>, words: &str) {
+    let mut said = String::new();
+    while !said.contains(words) {
+        let before = said.len();
+        lines.read_line(&mut said).unwrap();
+        assert!(said.len() > before, "it ended and never said '{words}': {said}");
+    }
+}
+
+fn nodes(manager: &Served, place: &Place) -> Vec<serde_json::Value> {
+    let listed = String::from_utf8(manager.ok(place, &["node", "list", "--json"])).unwrap();
+    listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn three_nodes_that_joined_keep_a_file_while_one_is_killed_and_the_one_that_came_back_serves_its_part() {
+    let place = Place::new();
+    let manager = manager(&place, &[]);
+    let [a, b, c] = ["a", "b", "c"].map(|dir| manager.join(&place, dir));
+    let bytes = Dice(3).bytes(9_000_001);
+    std::fs::write(place.path("in"), &bytes).unwrap();
+    manager.ok(&place, &["put", "in", "/x"]);
+    assert!(manager.ok(&place, &["get", "/x", "-"]) == bytes);
+    let of_a = nodes(&manager, &place).into_iter().find(|node| node["node"] == a.ready["node"]).unwrap();
+    assert_eq!((&of_a["up"], &of_a["address"]), (&true.into(), &a.ready["data"][0]));
+    let (number, secret) = (a.ready["node"].clone(), std::fs::read(place.path("a/node.key")).unwrap());
+    a.kill();
+    assert!(manager.ok(&place, &["get", "/x", "-"]) == bytes, "without one of three");
+    // It is the node that it was, with its own key: nobody shows root's again.
+    let a = Served::at(&place, "a", &["--join", &manager.cluster]);
+    assert_eq!((&a.ready["node"], std::fs::read(place.path("a/node.key")).unwrap()), (&number, secret));
+    assert!(manager.ok(&place, &["get", "/x", "-"]) == bytes);
+    // Nothing is left to do without: each of the others may go now.
+    let b = {
+        b.kill();
+        assert!(manager.ok(&place, &["get", "/x", "-"]) == bytes, "with the one that came back");
+        Served::at(&place, "b", &["--join", &manager.cluster])
+    };
+    c.kill();
+    assert!(manager.ok(&place, &["get", "/x", "-"]) == bytes, "with both that came back");
+    a.stop();
+    b.stop();
+    manager.stop();
+}
+
+#[test]
+fn a_node_serves_on_while_its_manager_is_away_and_reports_again_when_it_is_back() {
+    let place = Place::new();
+    let served = manager(&place, &["--raid", "0"]);
+    let mut node = served.join(&place, "a");
+    let mut said = BufReader::new(node.child.stderr.take().unwrap());
+    let bytes = Dice(4).bytes(50_000_001);
+    std::fs::write(place.path("in"), &bytes).unwrap();
+    served.ok(&place, &["put", "in", "/x"]);
+    // Nobody reads what it writes: it goes on when we do.
+    let mut reader = served.command(&place, &["get", "/x", "-"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut got = vec![0; 1000];
+    let mut out = reader.stdout.take().unwrap();
+    out.read_exact(&mut got).unwrap();
+    let (cluster, key) = (served.cluster.clone(), served.key.clone());
+    served.kill();
+    until(&mut said, "the manager is away");
+    out.read_to_end(&mut got).unwrap();
+    assert!(reader.wait().unwrap().success());
+    assert!(got == bytes, "{} bytes", got.len());
+    let address = cluster.trim_start_matches("forebay://").to_string();
+    let served = Served::at(&place, "cluster", &["--nodes", "0", "--listen", &address]);
+    assert_eq!((&served.cluster, &served.key), (&cluster, &key));
+    until(&mut said, "the manager has this node again");
+    assert!(served.ok(&place, &["get", "/x", "-"]) == bytes);
+    // A node may be started before its manager, and waits for it.
+    node.stop();
+    served.kill();
+    let dir = place.path("a").display().to_string();
+    let mut waiting = place.start(&["serve", &dir, "--join", &cluster, "--json"]);
+    until(&mut BufReader::new(waiting.stderr.take().unwrap()), "the manager is away");
+    let served = Served::at(&place, "cluster", &["--nodes", "0", "--listen", &address]);
+    let mut ready = String::new();
+    BufReader::new(waiting.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    assert!(ready.contains(&cluster), "{ready}");
+    assert!(served.ok(&place, &["get", "/x", "-"]) == bytes);
+    // And whoever stops it does not wait for the manager.
+    served.kill();
+    signal(&waiting, "TERM");
+    assert_eq!(waiting.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_node_that_says_goodbye_gets_no_new_files_and_one_that_waits_for_its_manager_can_be_stopped() {
+    let place = Place::new();
+    let served = manager(&place, &["--raid", "0"]);
+    let (a, b) = (served.join(&place, "a"), served.join(&place, "b"));
+    std::fs::write(place.path("in"), Dice(5).bytes(100_000)).unwrap();
+    a.stop();
+    for n in 0..8 {
+        served.ok(&place, &["put", "in", &format!("/{n}")]);
+    }
+    let cluster = served.cluster.clone();
+    served.kill();
+    b.stop();
+    let dir = place.path("b").display().to_string();
+    let mut waiting = place.start(&["serve", &dir, "--join", &cluster]);
+    until(&mut BufReader::new(waiting.stderr.take().unwrap()), "the manager is away");
+    signal(&waiting, "TERM");
+    assert_eq!(waiting.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn who_may_not_be_a_node_is_refused_and_told_what_to_do() {
+    let place = Place::new();
+    let served = manager(&place, &["--raid", "0"]);
+    let dir = |name: &str| place.path(name).display().to_string();
+    let join = |name: &str, options: &[&str], code: i32, words: &[&str]| {
+        let dir = dir(name);
+        place.refused(&[&["serve", &dir, "--join", &served.cluster, "--size", "64MiB"], options].concat(), code, words);
+    };
+    join("a", &[], 2, &["belongs to no cluster yet", "--access-key", "forebay node add"]);
+    std::fs::write(place.path("wrong"), format!("forebay-key 1 0000000000000001 {}\n", "0".repeat(64))).unwrap();
+    join("a", &["--access-key", "wrong"], 1, &["access key"]);
+    join("a", &["--nodes", "3"], 2, &["--nodes"]);
+    join("a", &["--data", "0.0.0.0:0"], 2, &["0.0.0.0:0"]);
+    place.refused(&["serve", &dir("a"), "--join", "somewhere"], 2, &["forebay://HOST:PORT"]);
+    // Its own key is enough, and only for itself.
+    served.ok(&place, &["node", "add", "7", "--key", "seven.key"]);
+    let failure = served.run(&place, &["node", "add", "7", "--key", "seven.key"]);
+    assert!(String::from_utf8(failure.stderr).unwrap().contains("seven.key"));
+    let own = ["--join", &served.cluster, "--access-key", "seven.key"];
+    let seven = Served::at(&place, "a", &own);
+    assert_eq!(seven.ready["node"], 7);
+    let failure = served.failure(&place, &["node", "add", "7", "--key", "again.key"]);
+    assert!(failure.contains("node 7 is there already"), "{failure}");
+    let failure = served.failure(&place, &["node", "rm", "7"]);
+    assert!(failure.contains("targets"), "{failure}");
+    let failure = served.failure(&place, &["node", "add", "8", "--key", "eight.key", "--access-key", "seven.key"]);
+    assert!(failure.contains("root"), "{failure}");
+    seven.stop();
+    // What is a manager's, or another cluster's, is not taken along.
+    place.refused(&["serve", &dir("a"), "--listen", "127.0.0.1:0"], 2, &["node 7", "--join", &served.cluster]);
+    place.refused(&["serve", &dir("cluster"), "--join", &served.cluster], 2, &["manager of its own"]);
+    let other = Served::at(&place, "other", &["--nodes", "0", "--listen", "127.0.0.1:0"]);
+    place.refused(&["serve", &dir("a"), "--join", &other.cluster], 1, &["access key", "node add 7", "node.key"]);
+    other.stop();
+    served.stop();
+}

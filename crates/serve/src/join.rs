@@ -1,0 +1,216 @@
+//! A directory whose targets belong to a cluster with its manager in another process: a node on its own.
+//!
+//! Always: the directory remembers for which cluster it serves, and has a key that allows it to be that node and little else;
+//! so root's key is shown once at most. With the manager away the node goes on with what it was told.
+
+pub mod membership;
+
+use crate::admission;
+use crate::grpc::GrpcReports;
+use crate::node::{NodeEnding, NodeHost, NodeOptions, is_away};
+use crate::reach::Reach;
+use crate::server::check_here;
+use crate::status::{Manager, Sources, StatusServer};
+use forebay_control::AccessKey;
+use forebay_embedded::{Owned, own};
+use forebay_env::real::file;
+use forebay_model::{Error, Kind, Result, TargetId};
+use forebay_node::network::{Bounds, Heard};
+use membership::Membership;
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long a report is tried before it is told that the manager is away.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How a node joins.
+#[derive(Debug, Clone)]
+pub struct JoinOptions {
+    /// The manager: `host:port`.
+    pub manager: String,
+    /// Root's key, or one that was given for this node; not needed when the directory has joined before.
+    pub key: Option<AccessKey>,
+    /// Where clients reach the node: an address and a port, 0 for any that is free.
+    pub data: String,
+    /// Where it tells over HTTP how it is, if it does.
+    pub status: Option<String>,
+    /// What the node takes on.
+    pub bounds: Bounds,
+    /// For how long the manager is asked to take it in.
+    pub patience: Duration,
+    /// Called when something changed between the node and its manager.
+    pub told: fn(News),
+}
+
+/// What changed between a node and its manager.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    /// It does not answer; it is asked again and again.
+    Away(Error),
+    /// It refuses the node; it is asked again and again.
+    Refused(Error),
+    /// It does not let a target be served.
+    TargetRefused(TargetId, Error),
+    /// All is well again.
+    Well,
+}
+
+/// A node at work.
+pub struct Joined {
+    node: NodeHost,
+    number: u64,
+    status: Option<StatusServer>,
+    owned: Owned,
+}
+
+impl Joined {
+    /// Has the targets of `dir` belong to a cluster, and listens; [`Joined::ready`] waits until they are served.
+    pub fn start(dir: &Path, options: JoinOptions) -> Result<Joined> {
+        check_here(&options.data)?;
+        if file::exists(dir.join(crate::server::METADATA)) {
+            return Err(Error::usage(format!(
+                "{} has a manager of its own: serve it without --join, or take another directory for the node",
+                dir.display()
+            )));
+        }
+        let owned = own(dir)?;
+        let JoinOptions { manager, key, data, status, bounds, patience, told } = options;
+        let (membership, key) = match membership::read(dir)? {
+            Some(known) => known,
+            None => {
+                let Some(key) = key else {
+                    return Err(Error::usage(format!(
+                        "{} belongs to no cluster yet: give --access-key FILE with root's key, or with the one that \
+                         `forebay node add` made",
+                        dir.display()
+                    )));
+                };
+                let first = owned.host().targets().first().map_or(1, |target| target.0 as u64 % admission::MOST_NODES);
+                let reach = Reach { manager: manager.clone(), key: key.clone(), tls: None, patience };
+                let (node, cluster, key) = reach.ask(move |manager| take_in(manager, key, first.max(1)))?;
+                let membership = Membership { node, cluster, manager: manager.clone() };
+                membership.write(dir, &key)?;
+                (membership, key)
+            }
+        };
+        let client = Reach { manager: manager.clone(), key, tls: None, patience: PATIENCE }.toward()?;
+        let membership = membership.moved(dir, &manager)?;
+        let options = NodeOptions {
+            host: owned.host(),
+            listen: &data,
+            known_as: None,
+            node: membership.node,
+            cluster: membership.cluster,
+            bounds,
+            is_apart: true,
+        };
+        let reports = client.clone();
+        let teller = Teller { last: RefCell::default(), told };
+        let node = NodeHost::start(options, move || Rc::new(GrpcReports(reports)), move |heard| teller.tell(heard))?;
+        let number = membership.node;
+        let sources = Sources { nodes: vec![(number, node.teller())], manager: Manager::Elsewhere(client) };
+        let status = status.map(|listen| StatusServer::start(&listen, sources)).transpose()?;
+        Ok(Joined { node, number, status, owned })
+    }
+
+    /// Waits until the manager lets the node serve: true then, and false if the node was ended before that.
+    pub fn ready(&self) -> Result<bool> {
+        self.node.ready().map_err(|error| match error.kind {
+            Kind::Forbidden | Kind::Missing => error.of(format!(
+                "this directory joined as node {0}; to join anew have root run `forebay node add {0}`, remove {1} and {2} here, \
+                 and show the key that it made",
+                self.number,
+                membership::MEMBER,
+                membership::KEY
+            )),
+            _ => error,
+        })
+    }
+
+    /// Who ends it.
+    pub fn ending(&self) -> NodeEnding {
+        self.node.ending()
+    }
+
+    /// Where clients reach it.
+    pub fn address(&self) -> &str {
+        self.node.address()
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Where it tells how it is.
+    pub fn status(&self) -> Option<&str> {
+        self.status.as_ref().map(StatusServer::address)
+    }
+
+    /// Tells the manager, takes nothing in any more, makes everything durable, and ends.
+    pub fn close(self) -> Result<()> {
+        drop(self.status);
+        self.node.close();
+        self.owned.close()
+    }
+}
+
+/// As which node of which cluster a key allows to serve, and the key for that: with root's, as a new one.
+async fn take_in(
+    manager: forebay_control::ControlClient,
+    key: AccessKey,
+    number: u64,
+) -> Result<(u64, u128, AccessKey)> {
+    let map = admission::map(&manager).await?;
+    if let Some(node) = admission::node_of(&manager, &map, &key).await? {
+        let is_roots = map.nodes.iter().any(|known| known.node == node && known.user == 0);
+        if !is_roots {
+            return Ok((node, map.cluster, key));
+        }
+    }
+    match admission::admit(&manager, number).await {
+        Ok(own) => Ok((number, map.cluster, own)),
+        Err(error) if error.kind == Kind::Forbidden => Err(Error::forbidden(format!(
+            "the key that was shown is neither root's nor one for a node of this cluster: have root run `forebay node add \
+             {number} --key FILE`, and show that file"
+        ))),
+        Err(error) => Err(error),
+    }
+}
+
+/// Tells of what changed, and of nothing twice.
+struct Teller {
+    last: RefCell<Vec<News>>,
+    told: fn(News),
+}
+
+impl Teller {
+    fn tell(&self, heard: &Result<Heard>) {
+        let now: Vec<News> = match heard {
+            Ok(heard) => {
+                heard.refused.iter().map(|(target, error)| News::TargetRefused(*target, error.clone())).collect()
+            }
+            Err(error) if is_away(error) => vec![News::Away(error.clone())],
+            Err(error) => vec![News::Refused(error.clone())],
+        };
+        let mut last = self.last.borrow_mut();
+        let kind = |news: &News| match news {
+            News::TargetRefused(target, error) => (Some(*target), Some(error.kind), false),
+            News::Refused(error) => (None, Some(error.kind), true),
+            News::Away(_) => (None, None, true),
+            News::Well => (None, None, false),
+        };
+        for news in now.iter().filter(|news| !last.iter().any(|known| kind(known) == kind(news))) {
+            (self.told)(news.clone());
+        }
+        if now.is_empty() && !last.is_empty() {
+            (self.told)(News::Well);
+        }
+        *last = now;
+    }
+}
+
+#[cfg(test)]
+mod tests;
