@@ -3,6 +3,7 @@
 //! Tasks of one loop use [`Files`] and [`File`]; threads that block have [`blocking`].
 
 pub mod blocking;
+pub mod keep;
 pub mod left;
 pub mod rebuild;
 

@@ -167,7 +167,6 @@ impl NodeHost {
         &self.address
     }
 
-
     /// Who ends it.
     pub fn ending(&self) -> NodeEnding {
         NodeEnding { orders: self.orders.clone() }

@@ -8,7 +8,7 @@ use crate::node::NodeHost;
 use crate::rack::Rack;
 use crate::status::{Manager, Sources, StatusServer};
 use forebay_client::files::blocking::FilesClient;
-use forebay_client::files::left::Mended;
+use forebay_client::files::keep::Kept;
 use forebay_control::ControlServer;
 use forebay_control::ServerTls;
 use forebay_embedded::own;
@@ -49,8 +49,9 @@ pub struct ServerOptions {
     pub bounds: Bounds,
     /// How files are kept in a cluster that is made; as its targets allow, if it is not said.
     pub raid: Option<Raid>,
-    /// Called for each file that a client left half written, when it is whole again, or cannot be made so for now.
-    pub mended: fn(FileId, Result<Mended>),
+    /// Called for each file that was left half written, or of which something was given up, when it is whole again, and once when
+    /// it cannot be made so for now.
+    pub kept: fn(FileId, Result<Kept>),
 }
 
 /// Directories at work.
@@ -103,7 +104,7 @@ impl Server {
         let status = options.status.as_ref().map(|listen| StatusServer::start(listen, sources)).transpose()?;
         let control = ControlServer::start(&options.control, DeskHandler(desk), serving)?;
         let upkeep = rack.files(CREDIT)?;
-        upkeep.keep_mending(MEND_EVERY, options.mended);
+        upkeep.keep(MEND_EVERY, options.kept);
         Ok(Server { rack, control, upkeep, status, key })
     }
 

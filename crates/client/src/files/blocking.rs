@@ -2,7 +2,7 @@
 //!
 //! Bytes are handed over as they are, without a copy.
 
-use super::left::Mended;
+use super::keep::Kept;
 use super::{File, Files};
 use crate::file::options::Options;
 use bytes::Bytes as Slice;
@@ -15,7 +15,7 @@ use forebay_model::{Bytes, Error, Result};
 use forebay_wire::control::names::{Entry, FileId, Listed};
 use forebay_wire::control::volumes::Policy;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -85,30 +85,13 @@ impl FilesClient {
         Ok(FilesClient { way: Arc::new(way) })
     }
 
-    /// Mends what others left open to write, again and again until the client ends; `told` of each file that is whole again,
-    /// and once of one that cannot be mended.
-    pub fn keep_mending(&self, pause: Duration, told: impl Fn(FileId, Result<Mended>) + Send + 'static) {
+    /// Mends what others left open to write, and rebuilds what was given up, again and again until the client ends; `told` of each
+    /// file that is whole again, and once of one that cannot be made so.
+    pub fn keep(&self, pause: Duration, told: impl Fn(FileId, Result<Kept>) + Clone + Send + 'static) {
         self.way.send(Box::new(move |here| {
-            here.env.spawner.clone().detach(async move {
-                let mut failed = BTreeSet::new();
-                loop {
-                    // With the manager away there is nothing to mend either.
-                    let mending = here.files.mend_left(|file, mended| {
-                        let is_news = match &mended {
-                            Err(_) => failed.insert(file),
-                            Ok(_) => {
-                                failed.remove(&file);
-                                true
-                            }
-                        };
-                        if is_news {
-                            told(file, mended);
-                        }
-                    });
-                    drop(mending.await);
-                    here.env.clock.sleep(pause).await;
-                }
-            });
+            let (mending, rebuilding, told_of) = (here.files.clone(), here.files.clone(), told.clone());
+            here.env.spawner.detach(async move { mending.keep_mending(pause, told_of).await });
+            here.env.spawner.detach(async move { rebuilding.keep_rebuilding(pause, told).await });
         }));
     }
 

@@ -7,13 +7,17 @@ use super::Files;
 use crate::control::strange;
 use crate::file::FileEngine;
 use crate::file::options::Options;
+use forebay_env::together::all;
 use forebay_model::{Bytes, Kind, Result};
 use forebay_wire::control::files::{After, OpenToWrite};
 use forebay_wire::control::names::{FileId, Place};
 use forebay_wire::control::{Change, Question, Reply};
+use std::cell::RefCell;
 
 /// Files that are asked for at once.
 const PAGE: u32 = 256;
+/// Files that one client rebuilds at the same time.
+const AT_ONCE: usize = 4;
 /// Of a component, so much is rebuilt in one step; who closes the file or stops waits for that.
 const STEP: Bytes = Bytes::mib(16);
 
@@ -27,33 +31,36 @@ pub struct Rebuilt {
 }
 
 impl Files {
-    /// Rebuilds what is on the manager's list, beginning with files behind `from`; `told` of each file. Only root may ask for that.
-    pub async fn rebuild_missing(&self, from: FileId, mut told: impl FnMut(FileId, Result<Rebuilt>)) -> Result<()> {
-        // Those that begin elsewhere in the list seldom meet.
-        let rounds = [(from, FileId(u64::MAX)), (FileId(0), from)];
-        for (mut after, to) in rounds {
-            loop {
-                let asked = Question::Degraded(After { file: after, most: PAGE });
-                let found = match self.control.ask(asked).await? {
-                    Reply::Degraded(found) => found,
-                    other => return Err(strange(&other)),
-                };
-                for file in found.files.iter().filter(|file| **file <= to) {
-                    match self.rebuild(*file).await {
+    /// Rebuilds what is on the manager's list, some files at a time; `told` of each. Only root may ask for that.
+    pub async fn rebuild_missing(&self, told: impl Fn(FileId, Result<Rebuilt>)) -> Result<()> {
+        let mut after = FileId(0);
+        loop {
+            let asked = Question::Degraded(After { file: after, most: PAGE });
+            let found = match self.control.ask(asked).await? {
+                Reply::Degraded(found) => found,
+                other => return Err(strange(&other)),
+            };
+            let mut left: Vec<FileId> = found.files.clone();
+            // Clients that begin elsewhere in the list seldom meet.
+            let first = self.nodes.env().random.below(left.len().max(1) as u64) as usize;
+            left.rotate_left(first);
+            let left = RefCell::new(left);
+            let hand = || async {
+                while let Some(file) = { left.borrow_mut().pop() } {
+                    match self.rebuild(file).await {
                         // Somebody else is at it, has it alone, or has removed it.
                         Ok(None) => {}
                         Err(error) if matches!(error.kind, Kind::Missing | Kind::Busy | Kind::Stale) => {}
-                        Ok(Some(rebuilt)) => told(*file, Ok(rebuilt)),
-                        Err(error) => told(*file, Err(error)),
+                        rebuilt => told(file, rebuilt.map(Option::unwrap_or_default)),
                     }
                 }
-                match found.files.last() {
-                    Some(last) if found.more && *last < to => after = *last,
-                    _ => break,
-                }
+            };
+            all((0..AT_ONCE).map(|_| hand())).await;
+            match found.files.last() {
+                Some(last) if found.more => after = *last,
+                _ => return Ok(()),
             }
         }
-        Ok(())
     }
 
     /// Rebuilds what can be of a file; `None` if somebody else does.

@@ -4,7 +4,9 @@
 use crate::context::{Context, manager_of, when_stopped};
 use crate::show::say;
 use clap::Args;
+use forebay_client::files::keep::Kept;
 use forebay_client::files::left::Mended;
+use forebay_client::files::rebuild::Rebuilt;
 use forebay_embedded::{FormatOptions, Measure, format};
 use forebay_env::real::file;
 use forebay_env::real::signal::Stop;
@@ -74,7 +76,7 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
         status: args.status.clone(),
         bounds,
         raid: args.raid,
-        mended,
+        kept,
     };
     let server = Server::start(&args.dir, &dirs, &options)?;
     let (control, key) = (server.control(), server.key().display().to_string());
@@ -175,19 +177,21 @@ fn raid(text: &str) -> Result<Raid> {
     }
 }
 
-/// Says what came of a file that a client left half written.
-fn mended(file: FileId, mended: Result<Mended>) {
-    say(&match mended {
-        Ok(Mended { ended, size, repaired, lost }) if lost.is_empty() => format!(
+/// Says what came of a file that a client left half written, or of which something was given up.
+fn kept(file: FileId, kept: Result<Kept>) {
+    say(&match kept {
+        Ok(Kept::Mended(Mended { ended, size, repaired, lost })) if lost.is_empty() => format!(
             "forebay: {file} was left half written by a client that is gone: it is whole and has {size} ({ended} updates were \
              ended, {repaired} of parity or copies made to agree)"
         ),
-        Ok(Mended { lost, .. }) => format!(
+        Ok(Kept::Mended(Mended { lost, .. })) => format!(
             "forebay: {file} was left half written by a client that is gone, and bytes {lost:?} of it are lost: restore them"
         ),
-        Err(error) => format!(
-            "forebay: {file} was left half written by a client that is gone; what was acknowledged is there, and the rest is \
-             looked at again: {error}"
+        Ok(Kept::Rebuilt(Rebuilt { components, written })) => format!(
+            "forebay: {components} of the components of {file} had missed something, and are rebuilt ({written} written)"
         ),
+        Err(error) => {
+            format!("forebay: {file} is not whole yet; what was acknowledged is there, and it is tried again: {error}")
+        }
     });
 }

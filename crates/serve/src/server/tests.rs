@@ -30,7 +30,7 @@ fn options() -> ServerOptions {
         status: None,
         bounds: Bounds::default(),
         raid: None,
-        mended: |_, _| {},
+        kept: |_, _| {},
     }
 }
 

@@ -31,7 +31,7 @@ fn whoever_asks_is_told_how_the_server_is_and_can_change_nothing() {
             status: Some("127.0.0.1:0".into()),
             bounds: Bounds::default(),
             raid: None,
-            mended: |_, _| {},
+            kept: |_, _| {},
         },
     )
     .expect("it starts");

@@ -24,6 +24,7 @@ use faults::Faults;
 use forebay_client::control::Control;
 use forebay_client::file::components::is_lost;
 use forebay_client::files::Files;
+use forebay_client::files::keep::Kept;
 use forebay_client::files::rebuild::Rebuilt;
 use forebay_manager::Settings;
 use forebay_model::layout::Raid;
@@ -86,6 +87,8 @@ pub struct Tally {
     pub left: u64,
     /// Components that were given up, and rebuilt.
     pub rebuilt: u64,
+    /// Components that were rebuilt beside all that happened.
+    pub rebuilt_meanwhile: u64,
     /// Objects on targets in the end.
     pub objects: u64,
     /// Time that passed in the lives, in seconds.
@@ -111,6 +114,7 @@ impl Tally {
         self.degraded += other.degraded;
         self.left += other.left;
         self.rebuilt += other.rebuilt;
+        self.rebuilt_meanwhile += other.rebuilt_meanwhile;
         self.objects += other.objects;
         self.seconds += other.seconds;
         self.longest = self.longest.max(other.longest);
@@ -157,6 +161,8 @@ pub fn live(seed: u64, chances: Chances) -> (Tally, u64) {
         stop: Cell::new(false),
     });
     begin(&cluster, &machine, &common);
+    let keeper = cluster.client_machine("keeper");
+    keeper.host.env().spawner.detach(keep(keeper.files.clone(), common.clone()));
     let mut faults = Faults::new(&cluster, common.clone(), nodes, clients);
     for _ in 0..chances.steps {
         world.run_for(Duration::from_millis(20 + random.below(1500)));
@@ -174,6 +180,16 @@ pub fn live(seed: u64, chances: Chances) -> (Tally, u64) {
     let mut tally = *common.tally.borrow();
     tally.seconds = world.now().0 / 1_000_000_000;
     (tally, world.trace())
+}
+
+/// What is given up is rebuilt beside all that happens.
+async fn keep(files: Files, common: Rc<Common>) {
+    let told = |_, kept: Result<Kept>| {
+        if let Ok(Kept::Rebuilt(rebuilt)) = kept {
+            common.tally.borrow_mut().rebuilt_meanwhile += u64::from(rebuilt.components);
+        }
+    };
+    files.keep_rebuilding(Duration::from_secs(3), told).await;
 }
 
 /// What is there before the first fault.
@@ -282,23 +298,24 @@ fn recover(cluster: &Cluster, machine: &ClientMachine, path: &str, file: FileId)
 
 /// Rebuilds all that was given up, which has to be done in a bounded time; how many components that were.
 fn rebuild(cluster: &Cluster, machine: &ClientMachine) -> u64 {
-    let mut last = None;
+    let (mut last, mut components) = (None, 0);
     // Clients that died have files open until they are given up.
     for _ in 0..3 * ROUNDS {
         let (files, control) = (machine.files.clone(), machine.control.clone());
         let (rebuilt, error, left) = cluster.world().run(async move {
-            let (mut components, mut error) = (0, None);
+            let (components, error) = (Cell::new(0), RefCell::new(None));
             let told = |file, rebuilt: Result<Rebuilt>| match rebuilt {
-                Ok(rebuilt) => components += u64::from(rebuilt.components),
-                Err(failed) => error = Some((file, failed)),
+                Ok(rebuilt) => components.set(components.get() + u64::from(rebuilt.components)),
+                Err(failed) => *error.borrow_mut() = Some((file, failed)),
             };
-            files.rebuild_missing(FileId(0), told).await.expect("nothing fails any more");
+            files.rebuild_missing(told).await.expect("nothing fails any more");
             let left = control.ask(Question::Degraded(After { file: FileId(0), most: 1000 })).await;
             let Ok(Reply::Degraded(left)) = left else { panic!("no list of degraded files") };
-            (components, error, left.files)
+            (components.get(), error.into_inner(), left.files)
         });
+        components += rebuilt;
         if left.is_empty() {
-            return rebuilt;
+            return components;
         }
         last = Some((error, left));
         cluster.world().run_for(Duration::from_secs(1));

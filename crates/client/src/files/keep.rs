@@ -1,0 +1,67 @@
+//! Looking after the files of a cluster for as long as a client is there: what others left half written is mended, and what was
+//! given up is rebuilt.
+
+use super::Files;
+use super::left::Mended;
+use super::rebuild::Rebuilt;
+use forebay_model::Result;
+use forebay_wire::control::names::FileId;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What was done for a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kept {
+    /// It was left half written, and is whole.
+    Mended(Mended),
+    /// Components of it were given up, and are whole again.
+    Rebuilt(Rebuilt),
+}
+
+/// Tells of each file that something was done for it, and once that it cannot be.
+struct News<F> {
+    told: F,
+    failed: RefCell<BTreeSet<FileId>>,
+}
+
+impl<F: Fn(FileId, Result<Kept>)> News<F> {
+    fn of(told: F) -> News<F> {
+        News { told, failed: RefCell::default() }
+    }
+
+    fn tell(&self, file: FileId, kept: Result<Kept>) {
+        let is_news = match &kept {
+            Err(_) => self.failed.borrow_mut().insert(file),
+            Ok(_) => {
+                self.failed.borrow_mut().remove(&file);
+                true
+            }
+        };
+        if is_news {
+            (self.told)(file, kept);
+        }
+    }
+}
+
+impl Files {
+    /// Mends what others left open to write, again and again; `told` of each file that is whole again, and once of one that cannot
+    /// be mended.
+    pub async fn keep_mending(&self, pause: Duration, told: impl Fn(FileId, Result<Kept>)) {
+        let news = News::of(told);
+        loop {
+            // With the manager away there is nothing to mend either.
+            drop(self.mend_left(|file, mended| news.tell(file, mended.map(Kept::Mended))).await);
+            self.nodes.env().clock.sleep(pause).await;
+        }
+    }
+
+    /// Rebuilds what was given up, likewise.
+    pub async fn keep_rebuilding(&self, pause: Duration, told: impl Fn(FileId, Result<Kept>)) {
+        let news = News::of(told);
+        loop {
+            drop(self.rebuild_missing(|file, rebuilt| news.tell(file, rebuilt.map(Kept::Rebuilt))).await);
+            self.nodes.env().clock.sleep(pause).await;
+        }
+    }
+}
