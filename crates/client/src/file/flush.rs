@@ -64,11 +64,18 @@ impl Reach {
     /// The lock of the end of the file.
     pub(super) async fn lock_end(self: &Rc<Self>) -> Result<super::Guard> {
         loop {
-            let holder = (0..self.striping.components()).find(|component| !self.has_missed(*component));
+            let first = || (0..self.striping.components()).find(|component| !self.has_missed(*component));
+            let holder = first();
             let holder = holder.ok_or_else(|| Error::device("all components of the file are lost; bring them back"))?;
             match self.components.lock(holder, super::END).await {
-                Ok(lock) => return Ok(lock.guard),
-                Err(error) if is_lost(&error) => self.give_up(holder, &error).await?,
+                Ok(lock) => {
+                    // It may be elsewhere by now.
+                    self.heed();
+                    if first() == Some(holder) {
+                        return Ok(lock.guard);
+                    }
+                }
+                Err(error) if is_lost(&error) => self.lose(holder, &error).await?,
                 Err(error) => return Err(error),
             }
         }

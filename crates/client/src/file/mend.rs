@@ -195,26 +195,33 @@ impl Reach {
             Holds::Data(byte) => self.striping.stripe_of(byte),
             Holds::Parity(stripe, _) => stripe,
         };
-        let is_one_enough = self.striping.raid().copies() <= 2;
+        let order = self.striping.holders(place.component, stripe);
+        let most = if self.striping.raid().copies() <= 2 { 1 } else { order.len() };
         let mut guards: Vec<(u32, Guard)> = Vec::new();
-        for holder in self.striping.holders(place.component, stripe) {
-            if self.has_missed(holder) {
-                continue;
-            }
-            match self.components.lock(holder, stripe).await {
+        loop {
+            // What was given up meanwhile, or is whole again, is known with the lock.
+            self.heed();
+            let mut wanted = order.iter().filter(|holder| !self.has_missed(**holder)).take(most);
+            let is_locked = |holder: &&u32| guards.iter().any(|(locked, _)| locked == *holder);
+            let Some(next) = wanted.clone().find(|holder| !is_locked(holder)).copied() else {
+                guards.retain(|(locked, _)| wanted.any(|holder| holder == locked));
+                break;
+            };
+            // Whoever waits for one that comes earlier has none behind it.
+            let rank = |holder: u32| order.iter().position(|one| *one == holder);
+            guards.retain(|(locked, _)| rank(*locked) < rank(next));
+            match self.components.lock(next, stripe).await {
                 Ok(Lock { guard, left }) => {
                     self.heed();
-                    guards.push((holder, guard));
-                    for (id, intent) in left {
-                        self.end(holder, id, &intent).await?;
+                    if self.has_missed(next) {
+                        continue;
                     }
-                    // Of one that was given up in the middle nothing is locked: others ask the next one.
-                    guards.retain(|(holder, _)| !self.has_missed(*holder));
-                    if is_one_enough && !guards.is_empty() {
-                        break;
+                    guards.push((next, guard));
+                    for (id, intent) in left {
+                        self.end(next, id, &intent).await?;
                     }
                 }
-                Err(error) if is_lost(&error) => self.give_up(holder, &error).await?,
+                Err(error) if is_lost(&error) => self.lose(next, &error).await?,
                 Err(error) => return Err(error),
             }
         }
@@ -222,6 +229,15 @@ impl Reach {
             true => Err(Error::device(format!("all components of stripe {} are lost; bring them back", stripe.0))),
             false => Ok(guards.into_iter().map(|(_, guard)| guard).collect()),
         }
+    }
+
+    /// Gives up a component that could not be locked, unless somebody else did, or rebuilds it.
+    pub(super) async fn lose(&self, component: u32, why: &Error) -> Result<()> {
+        self.heed();
+        if self.has_missed(component) {
+            return Ok(());
+        }
+        self.give_up(component, why).await
     }
 
     /// Does again what was intended, however much of it was done, and settles it.

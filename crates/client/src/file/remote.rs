@@ -147,7 +147,7 @@ impl Shared {
                     if version >= self.version() {
                         let before = self.grant.replace(grant);
                         self.newest.set(self.newest.get().max(version));
-                        self.heed(&before.components);
+                        self.heed(&before);
                     }
                     Ok(())
                 }
@@ -201,7 +201,13 @@ impl Shared {
     ) -> Result<ObjectAnswer> {
         let made = |target, object| {
             let request = ObjectRequest::new(target, of(object));
-            let most = if let Ask::Read { length, .. } = request.ask { length as usize } else { 0 };
+            let most = match request.ask {
+                Ask::Read { length, .. } => {
+                    self.is_read(component)?;
+                    length as usize
+                }
+                _ => 0,
+            };
             Ok(Request { command: request.command(), body: request.body()?, payload: payload.clone(), most })
         };
         let changes = changes(&of(ObjectId::ROOT));

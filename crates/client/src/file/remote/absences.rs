@@ -4,7 +4,7 @@
 //! all components that are left, so that whoever has an older grant renews before it changes anything; who only reads is waited for
 //! ([`GivenUp`]). A lock that lay at a component that is absent now keeps nobody out of what that had: nothing of the stripe may be
 //! lost any more, and so nothing is made of the parity. But who held the end of the file there has lost it; and so has who
-//! locks behind a component that is whole again, where others ask first now.
+//! locks behind a component that is whole again, where others ask first now, or at one that is being filled.
 
 use super::super::END;
 use super::super::components::{Absence, is_lost};
@@ -14,13 +14,15 @@ use forebay_model::layout::Striping;
 use forebay_model::layout::address::StripeId;
 use forebay_model::{Error, Kind, ObjectId, Result};
 use forebay_wire::capability::{LONGEST_LIFE, SKEW};
-use forebay_wire::control::files::{Component, ComponentState, GiveUp, GivenUp, Rebuilt, Refill};
+use forebay_wire::control::files::{Component, ComponentState, GiveUp, GivenUp, Grant, Rebuilt, Refill};
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Change, Question};
 use forebay_wire::object::{Ask, companion};
 use std::rc::Rc;
 use std::time::Duration;
 
+/// Versions from when a component is given up until it may be whole again.
+const CYCLE: u64 = 4;
 /// How often something is asked again because somebody else raised the version meanwhile.
 const TRIES: usize = 16;
 /// How long between two questions whether somebody may still be answered by what was given up.
@@ -30,6 +32,14 @@ impl Shared {
     /// What is known of the components without asking.
     pub(super) fn absent(&self) -> Vec<(u32, Absence)> {
         absent(&self.grant.borrow().components)
+    }
+
+    /// [`Kind::Stale`] if a component is written and not read: this client's engine may not have heard of that yet.
+    pub(super) fn is_read(&self, component: u32) -> Result<()> {
+        match self.absent().contains(&(component, Absence::Filling)) {
+            true => Err(Error::stale(format!("component {component} of {} is being rebuilt", self.file()))),
+            false => Ok(()),
+        }
     }
 
     fn file(&self) -> FileId {
@@ -129,9 +139,9 @@ impl Shared {
     }
 
     /// What is remembered of components that are others now is forgotten, and so are locks that keep nobody out any more.
-    pub(super) fn heed(self: &Rc<Self>, before: &[Component]) {
+    pub(super) fn heed(self: &Rc<Self>, before: &Grant) {
         let grant = self.grant.borrow();
-        for (component, (now, old)) in (0..).zip(grant.components.iter().zip(before)) {
+        for (component, (now, old)) in (0..).zip(grant.components.iter().zip(&before.components)) {
             if (now.target, now.state) == (old.target, old.state) || now.state == ComponentState::Missed {
                 continue;
             }
@@ -142,13 +152,16 @@ impl Shared {
             self.perhaps_twice.borrow_mut().retain(|(of, _)| *of != component);
             self.others.borrow_mut().remove(&component);
         }
-        if absent(&grant.components) != absent(before) {
+        let versions = grant.entry.attributes.version - before.entry.attributes.version;
+        if absent(&grant.components) != absent(&before.components) {
             // Whoever waits for that is told that this client uses nothing older any more.
             let this = self.clone();
             self.nodes.env().spawner.detach(async move { drop(this.renew().await) });
-            let is_absent = |component: u32| is_absent(&grant.components, component);
-            self.locks.lose(|component, stripe| is_over(&grant.striping, component, stripe, is_absent));
         }
+        let state = |component: u32| grant.components.get(component as usize).map(|component| component.state);
+        // Between these two grants something may have been given up, and be whole again by now.
+        let is_hidden = versions >= CYCLE;
+        self.locks.lose(|component, stripe| is_hidden || is_over(&grant.striping, component, stripe, state));
     }
 }
 
@@ -162,20 +175,27 @@ fn absent(components: &[Component]) -> Vec<(u32, Absence)> {
     found.collect()
 }
 
-fn is_absent(components: &[Component], component: u32) -> bool {
-    components.get(component as usize).is_none_or(|component| component.state != ComponentState::Whole)
-}
-
 /// Whether a lock that a client has at a component keeps nobody out any more, who would have to be kept out.
-fn is_over(striping: &Striping, component: u32, stripe: StripeId, is_absent: impl Fn(u32) -> bool) -> bool {
+fn is_over(
+    striping: &Striping,
+    component: u32,
+    stripe: StripeId,
+    state: impl Fn(u32) -> Option<ComponentState>,
+) -> bool {
+    let is_whole = |one: u32| state(one) == Some(ComponentState::Whole);
     if stripe == END {
-        return (0..striping.components()).find(|one| !is_absent(*one)) != Some(component);
+        return (0..striping.components()).find(|one| is_whole(*one)) != Some(component);
     }
-    // Of three copies or more all are locked: whoever asks a copy that came back waits at the next one.
-    if is_absent(component) || striping.raid().copies() > 2 {
-        return false;
+    match state(component) {
+        // Of three copies or more all are locked: whoever asks a copy that came back waits at the next one.
+        Some(ComponentState::Whole) => {
+            let first = || striping.holders(component, stripe).into_iter().find(|one| is_whole(*one));
+            striping.raid().copies() <= 2 && first() != Some(component)
+        }
+        Some(ComponentState::Missed) => false,
+        // What it had is made of the others, who are locked elsewhere.
+        _ => true,
     }
-    striping.holders(component, stripe).into_iter().find(|one| !is_absent(*one)) != Some(component)
 }
 
 #[cfg(test)]
