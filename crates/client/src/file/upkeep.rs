@@ -142,13 +142,14 @@ impl File {
         self.flush_to(sent).await?;
         reach.components.filling(component).await?;
         reach.is_filling(component);
-        // Behind the end of all others there is nothing.
+        // Behind the end of all others there is nothing. What is written by now may be acknowledged later.
         let others = reach.family(component).filter(|other| reach.is_sound(*other));
         let sizes = all(others.map(|other| reach.components.size(other))).await;
-        let mut end = reach.striping.length_of(component, self.size().await?);
-        if sizes.iter().all(|size| size.is_ok()) {
-            end = end.min(sizes.into_iter().flatten().max().unwrap_or_default());
-        }
+        let size = self.size().await?;
+        let end = match sizes.into_iter().collect::<Result<Vec<Bytes>>>() {
+            Ok(sizes) => sizes.into_iter().max().unwrap_or_default(),
+            Err(_) => reach.striping.length_of(component, size),
+        };
         Ok(Progress { end, ..Progress::default() })
     }
 

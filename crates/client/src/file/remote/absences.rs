@@ -161,7 +161,18 @@ impl Shared {
         let state = |component: u32| grant.components.get(component as usize).map(|component| component.state);
         // Between these two grants something may have been given up, and be whole again by now.
         let is_hidden = versions >= CYCLE;
-        self.locks.lose(|component, stripe| is_hidden || is_over(&grant.striping, component, stripe, state));
+        // What is being done under a lock is done without those that were given up when it was begun, and with those that were
+        // whole: of what is written from now on, or begins anew, that is not enough.
+        let changed = (0..).zip(grant.components.iter().zip(&before.components)).filter(|(_, (now, old))| {
+            let is_written = matches!(now.state, ComponentState::Whole | ComponentState::Filling);
+            now.state != old.state && is_written && old.state != ComponentState::Filling
+        });
+        let changed: Vec<u32> = changed.map(|(component, _)| component).collect();
+        self.locks.lose(|component, stripe| {
+            let family = grant.striping.family(component);
+            let is_other = stripe != END && changed.iter().any(|one| family.contains(one));
+            is_hidden || is_other || is_over(&grant.striping, component, stripe, state)
+        });
     }
 }
 
