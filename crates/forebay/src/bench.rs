@@ -7,6 +7,7 @@ mod logs;
 mod objects;
 mod promise;
 mod real;
+mod rebuild;
 mod simulated;
 
 use crate::context::Context;
@@ -29,6 +30,8 @@ pub enum BenchCommand {
     Heap(heap::HeapArgs),
     /// Striped files, over nodes on the network
     File(file::FileArgs),
+    /// A target of a simulated cluster is lost, and all others make anew what it had
+    Rebuild(rebuild::RebuildArgs),
     /// A promise beside everything else at once: readers, pins, an aged and full disk, small durable writes, large ones
     Promise(promise::PromiseArgs),
 }
@@ -117,6 +120,7 @@ pub fn run(context: &mut Context, command: &BenchCommand) -> Result<()> {
         BenchCommand::Objects(args) => objects::run(args),
         BenchCommand::Heap(args) => heap::run(args, context.json),
         BenchCommand::File(args) => file::run(args),
+        BenchCommand::Rebuild(args) => rebuild::run(args),
         BenchCommand::Promise(args) => promise::run(args),
     };
     figures::show(context, &fields?)

@@ -158,7 +158,7 @@ impl Cluster {
     }
 
     /// A node's target.
-    fn target(&self, node: usize) -> TargetId {
+    pub(crate) fn target(&self, node: usize) -> TargetId {
         self.nodes[node].target
     }
 
@@ -309,7 +309,7 @@ impl Cluster {
     }
 
     /// A node's machine loses its power, with its disk.
-    fn crash_node(&self, index: usize) {
+    pub(crate) fn crash_node(&self, index: usize) {
         self.stop_node(index);
         self.nodes[index].disk.lose_power();
     }
@@ -341,12 +341,19 @@ impl Cluster {
     }
 
     /// The same, with its ways.
-    fn client_machine(&self, name: &str) -> ClientMachine {
+    pub(crate) fn client_machine(&self, name: &str) -> ClientMachine {
         let host = self.network.host(name, self.spec.client_link);
         let control = Rc::new(SimControl::new(host.env(), self.manager_address(), self.next_client()));
         let nodes = Nodes::new(host.env(), self.spec.credit.0 as usize, Duration::from_secs(5));
         let files = Files::new(nodes.clone(), control.clone());
         ClientMachine { host, nodes, control, files }
+    }
+
+    /// Files as somebody on a node's machine has them.
+    pub(crate) fn files_on(&self, node: usize) -> Files {
+        let env = self.nodes[node].host.env();
+        let control = Rc::new(SimControl::new(env.clone(), self.manager_address(), self.next_client()));
+        Files::new(Nodes::new(env, self.spec.credit.0 as usize, Duration::from_secs(5)), control)
     }
 
     fn control(&self) -> Rc<SimControl> {

@@ -39,6 +39,7 @@ pub mod network;
 pub mod objects;
 pub mod promise;
 pub mod reader;
+pub mod rebuilding;
 pub mod seeds;
 pub mod stage;
 pub mod streams;

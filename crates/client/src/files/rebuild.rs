@@ -17,7 +17,7 @@ use std::cell::RefCell;
 /// Files that are asked for at once.
 const PAGE: u32 = 256;
 /// Files that one client rebuilds at the same time.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 2;
 /// Of a component, so much is rebuilt in one step; who closes the file or stops waits for that.
 const STEP: Bytes = Bytes::mib(16);
 

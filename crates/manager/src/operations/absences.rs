@@ -57,8 +57,8 @@ impl Operation<'_> {
         }
         let next = match (layout.absence(asked.component), asked.emptied) {
             (None, _) => {
-                return Err(Error::usage(format!(
-                    "component {} of {} has missed nothing; there is nothing to rebuild",
+                return Err(Error::stale(format!(
+                    "component {} of {} has missed nothing, or was rebuilt by somebody else; there is nothing to do",
                     asked.component, asked.file
                 )));
             }

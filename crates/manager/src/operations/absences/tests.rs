@@ -189,7 +189,7 @@ fn a_component_is_emptied_by_one_client_then_written_by_all_and_then_read_again(
     stage.open(&writer, file, false).unwrap();
     stage.give_up(&writer, file, &[2]).unwrap();
     assert_eq!(kind(stage.refill(&root(), file, 2, true)), Kind::Stale);
-    assert_eq!(kind(stage.refill(&root(), file, 1, false)), Kind::Usage);
+    assert_eq!(kind(stage.refill(&root(), file, 1, false)), Kind::Stale);
     stage.refill(&root(), file, 2, false).unwrap();
     let own = stage.open(&root(), file, false).unwrap();
     assert_eq!(states(&own)[2], ComponentState::Emptying);

@@ -1,0 +1,180 @@
+//! A target is lost, and what it had is made anew by all that are left: how fast, by how many there are.
+//!
+//! Panasas ActiveScale (2004) spreads what is rebuilt over all of its targets, so that the more there are the sooner it is done.
+
+use crate::cluster::{ClientMachine, Cluster, ClusterSpec};
+use crate::disk::DiskSpec;
+use crate::network::{Counters, LinkSpec, NetworkSpec};
+use crate::world::World;
+use bytes::Bytes as Slice;
+use forebay_client::control::Control;
+use forebay_client::file::options::Options;
+use forebay_client::files::Files;
+use forebay_client::files::rebuild::Rebuilt;
+use forebay_manager::Settings;
+use forebay_model::layout::Raid;
+use forebay_model::{Bytes, Rate, Result};
+use forebay_node::network::Bounds;
+use forebay_wire::control::cluster::{SetTarget, TargetState};
+use forebay_wire::control::files::{After, OpenToRead};
+use forebay_wire::control::names::{FileId, Place};
+use forebay_wire::control::volumes::Policy;
+use forebay_wire::control::{Change, Question, Reply};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Clients that write the files.
+const WRITERS: usize = 4;
+
+/// What is lost of what.
+#[derive(Clone)]
+pub struct Loss {
+    /// Targets, each with a node and a link of its own.
+    pub targets: u32,
+    /// Targets of a file, which is kept in RAID 5.
+    pub width: u32,
+    /// Files that had a part on the target that is lost.
+    pub files: u32,
+    /// Bytes of each.
+    pub size: Bytes,
+    /// What passes each link in each direction.
+    pub link: Rate,
+    /// What is in flight to a client at most.
+    pub credit: Bytes,
+    /// The network.
+    pub network: NetworkSpec,
+    /// The disk of each target.
+    pub disk: DiskSpec,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Recovery {
+    /// Components that were made anew.
+    pub components: u64,
+    /// Their bytes.
+    pub written: Bytes,
+    /// How long that took.
+    pub took: Duration,
+    /// What the network did meanwhile.
+    pub network: Counters,
+}
+
+impl Recovery {
+    /// Bytes made anew in a second.
+    pub fn rate(&self) -> Rate {
+        Rate::of(self.written, self.took)
+    }
+}
+
+/// Has the files written, loses a target, and has everything rebuilt by clients on the machines of all other nodes.
+pub fn lose_one(loss: &Loss) -> Recovery {
+    let world = Rc::new(World::new(loss.seed));
+    let link = LinkSpec::gigabit().with_rate(loss.link);
+    let cluster = Cluster::new(
+        world.clone(),
+        ClusterSpec {
+            nodes: loss.targets,
+            disk: loss.disk.clone(),
+            network: loss.network,
+            node_link: link,
+            client_link: link,
+            policy: Policy { raid: Raid::Five, unit: forebay_model::layout::UNIT, targets: loss.width },
+            bounds: Bounds::default(),
+            settings: Settings::default(),
+            credit: loss.credit,
+        },
+    );
+    fill(&cluster, loss);
+    let operator = cluster.client_machine("looker");
+    let (target, control) = (cluster.target(0), operator.control.clone());
+    cluster.crash_node(0);
+    world.run(async move {
+        let failed = Change::SetTarget(SetTarget { target, state: TargetState::Failed });
+        control.change(failed).await.expect("the manager is there");
+    });
+    // The manager finds out file by file what was there.
+    while degraded(&cluster, &operator) < u64::from(loss.files) {
+        world.run_for(Duration::from_secs(1));
+    }
+    let (begun, before) = (world.now(), cluster.network().counters());
+    let rebuilders: Vec<Files> = (1..loss.targets as usize).map(|node| cluster.files_on(node)).collect();
+    let (components, written) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(Bytes::ZERO)));
+    let spawner = world.spawner();
+    let tasks: Vec<_> = rebuilders
+        .into_iter()
+        .map(|files| {
+            let (components, written) = (components.clone(), written.clone());
+            spawner.spawn(async move {
+                let told = |file: FileId, rebuilt: Result<Rebuilt>| {
+                    let Rebuilt { components: some, written: bytes } =
+                        rebuilt.unwrap_or_else(|error| panic!("{file} is rebuilt: {error:?}"));
+                    components.set(components.get() + u64::from(some));
+                    written.set(written.get() + bytes);
+                };
+                files.rebuild_missing(told).await.expect("the manager is there");
+            })
+        })
+        .collect();
+    world.run(async move {
+        for task in tasks {
+            task.await;
+        }
+    });
+    let took = world.now().since(begun);
+    let network = cluster.network().counters() - before;
+    assert_eq!(degraded(&cluster, &operator), 0, "all of it is rebuilt");
+    Recovery { components: components.get(), written: written.get(), took, network }
+}
+
+/// Makes files until so many have a part on the first node's target; those are written.
+fn fill(cluster: &Cluster, loss: &Loss) {
+    let (left, next) = (Rc::new(Cell::new(loss.files)), Rc::new(Cell::new(0)));
+    let lost = cluster.target(0);
+    let tasks = (0..WRITERS).map(|writer| {
+        let machine = cluster.client_machine(&format!("writer{writer}"));
+        let (left, next, size) = (left.clone(), next.clone(), loss.size);
+        cluster.world().spawner().spawn(async move {
+            let pattern: Vec<u8> = (0..size.0).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 11) as u8).collect();
+            let pattern = Slice::from(pattern);
+            while left.get() > 0 {
+                let path = format!("/file.{}", next.replace(next.get() + 1));
+                let file = machine.files.create(&path, 0o644, None, Options::default()).await.expect("a file");
+                let asked = Question::OpenToRead(OpenToRead { place: Place::of(file.entry().file) });
+                let Ok(Reply::Grant(grant)) = machine.control.ask(asked).await else { panic!("no grant") };
+                if left.get() > 0 && grant.components.iter().any(|component| component.target == lost) {
+                    left.set(left.get() - 1);
+                    file.write_at(Bytes::ZERO, pattern.clone()).await.expect("it is taken");
+                    file.close().await.expect("everything is durable");
+                } else {
+                    file.close().await.expect("there is nothing in it");
+                    machine.files.remove(&path).await.expect("it is there");
+                }
+            }
+        })
+    });
+    let tasks: Vec<_> = tasks.collect();
+    cluster.world().run(async move {
+        for task in tasks {
+            task.await;
+        }
+    });
+}
+
+/// Files of which something is to be rebuilt.
+fn degraded(cluster: &Cluster, by: &ClientMachine) -> u64 {
+    let control = by.control.clone();
+    cluster.world().run(async move {
+        let asked = Question::Degraded(After { file: FileId(0), most: 100_000 });
+        match control.ask(asked).await {
+            Ok(Reply::Degraded(found)) => found.files.len() as u64,
+            other => panic!("{other:?} is no list"),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;
