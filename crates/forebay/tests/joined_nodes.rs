@@ -62,6 +62,27 @@ fn three_nodes_that_joined_keep_a_file_while_one_is_killed_and_the_one_that_came
 }
 
 #[test]
+fn a_file_is_written_while_a_node_is_dead_and_made_whole_when_that_is_back() {
+    let place = Place::new();
+    let mut manager = manager(&place, &[]);
+    let mut told = BufReader::new(manager.child.stderr.take().unwrap());
+    let [a, b, c] = ["a", "b", "c"].map(|dir| manager.join(&place, dir));
+    let bytes = Dice(4).bytes(5_000_001);
+    std::fs::write(place.path("in"), &bytes).unwrap();
+    a.kill();
+    // The manager takes it to be there still, and so gives it a part of the file.
+    manager.ok(&place, &["put", "in", "/x", "--wait", "1s"]);
+    assert!(manager.ok(&place, &["get", "/x", "-", "--wait", "1s"]) == bytes, "without what was given up");
+    let a = Served::at(&place, "a", &["--join", &manager.cluster]);
+    until(&mut told, "are rebuilt");
+    b.kill();
+    assert!(manager.ok(&place, &["get", "/x", "-", "--wait", "1s"]) == bytes, "with what was rebuilt");
+    a.stop();
+    c.stop();
+    manager.stop();
+}
+
+#[test]
 fn a_node_serves_on_while_its_manager_is_away_and_reports_again_when_it_is_back() {
     let place = Place::new();
     let served = manager(&place, &["--raid", "0"]);

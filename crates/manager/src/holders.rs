@@ -15,8 +15,12 @@ const MOST: usize = 1 << 18;
 pub(crate) struct Holders {
     files: BTreeMap<FileId, Vec<Holder>>,
     count: usize,
-    /// Until then anybody may have been given something that is not remembered; `None` until the time is known.
-    unknown_until: Option<Timestamp>,
+    /// Files with this number or a higher one were made since this manager was opened.
+    first_known: u64,
+    /// Until when what another manager gave for older ones counts; `None` until the time is known.
+    before: Option<Timestamp>,
+    /// Until then anybody may have been given something that is not remembered any more.
+    forgotten: Option<Timestamp>,
 }
 
 /// What a client was given for a file.
@@ -28,9 +32,14 @@ struct Holder {
 }
 
 impl Holders {
+    /// Nobody was given anything for files from this number on.
+    pub(crate) fn from(first_known: u64) -> Holders {
+        Holders { first_known, ..Holders::default() }
+    }
+
     /// What was given by another manager, before this one was opened, counts until then.
     pub(crate) fn begin(&mut self, until: Timestamp) {
-        self.unknown_until.get_or_insert(until);
+        self.before.get_or_insert(until);
     }
 
     /// A client is given something for a version of a file. Whether it gets it is not known before it says so.
@@ -58,7 +67,8 @@ impl Holders {
     pub(crate) fn until(&self, file: FileId, version: u64) -> Option<Timestamp> {
         let holders = self.files.get(&file).into_iter().flatten();
         let older = holders.filter(|holder| holder.known < version).map(|holder| holder.until);
-        older.chain(self.unknown_until).max()
+        let before = self.before.filter(|_| file.0 < self.first_known);
+        older.chain(before).chain(self.forgotten).max()
     }
 
     /// Makes room: what counts no more is forgotten, and of the rest the half that counts for the shortest time is not told apart
@@ -68,7 +78,7 @@ impl Holders {
         untils.sort_unstable();
         let half = untils.get(untils.len() / 2).copied().unwrap_or(now).max(now);
         if half > now {
-            self.unknown_until = self.unknown_until.max(Some(half));
+            self.forgotten = self.forgotten.max(Some(half));
         }
         self.files.retain(|_, holders| {
             holders.retain(|holder| holder.until > half);

@@ -167,6 +167,8 @@ impl Manager {
         }
         let view = Recent::new(engine.snapshot()?);
         let cluster = Cluster::load(&view, &meta)?;
+        let Next { file, .. } = (&view as &dyn Snapshot).require(keys::NEXT)?;
+        let holders = Holders::from(file);
         Ok(Manager {
             engine,
             view: Some(view),
@@ -176,7 +178,7 @@ impl Manager {
             fence: Condition::Is(keys::TERM.to_vec(), mine),
             serial: (term + 1) << 40,
             seen: BTreeMap::new(),
-            holders: Holders::default(),
+            holders,
             rounds: crate::tick::Rounds::default(),
         })
     }

@@ -4,7 +4,7 @@ use forebay_model::Timestamp;
 const NOW: Timestamp = Timestamp(1_000);
 
 fn holders() -> Holders {
-    let mut holders = Holders::default();
+    let mut holders = Holders::from(8);
     holders.begin(NOW);
     holders
 }
@@ -20,7 +20,9 @@ fn a_client_may_use_what_it_had_until_it_says_that_it_has_something_newer() {
     assert_eq!(holders.until(file, 4), Some(Timestamp(4_000)));
     holders.knows(file, 2, 4);
     assert_eq!(holders.until(file, 4), Some(Timestamp(2_000)));
-    assert_eq!(holders.until(FileId(8), 4), Some(NOW));
+    assert_eq!(holders.until(FileId(7), 3), Some(NOW));
+    // Of a file that is newer than the manager all is known.
+    assert_eq!(holders.until(FileId(8), 4), None);
 }
 
 #[test]

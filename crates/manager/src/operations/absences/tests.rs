@@ -146,7 +146,7 @@ fn who_may_still_be_answered_by_what_was_given_up_is_waited_for() {
     let file = stage.striped().entry.file;
     stage.read(&reader, file);
     stage.give_up(&root(), file, &[1]).unwrap();
-    // The reader may have what was given before, and so may anybody, since this manager was opened.
+    // The reader may have what was given before.
     assert_eq!(kind(stage.given_up(file)), Kind::Busy);
     stage.pass(Duration::from_secs(400));
     assert!(stage.given_up(file).is_ok());
@@ -161,6 +161,21 @@ fn who_may_still_be_answered_by_what_was_given_up_is_waited_for() {
     let files = vec![Renewed { file: second, write: false, version }];
     stage.ask(&reader, &Question::Renew(Renew { files })).unwrap();
     assert!(stage.given_up(second).is_ok());
+}
+
+#[test]
+fn what_another_manager_gave_before_a_restart_is_waited_for() {
+    let mut stage = Stage::new();
+    let file = stage.striped().entry.file;
+    stage.restart();
+    stage.give_up(&root(), file, &[1]).unwrap();
+    assert_eq!(kind(stage.given_up(file)), Kind::Busy);
+    stage.pass(Duration::from_secs(400));
+    assert!(stage.given_up(file).is_ok());
+    // Of a file that is newer than this manager nobody else was given anything.
+    let newer = stage.striped_at("newer").entry.file;
+    stage.give_up(&root(), newer, &[1]).unwrap();
+    assert!(stage.given_up(newer).is_ok());
 }
 
 #[test]
