@@ -20,6 +20,8 @@ use std::sync::Arc;
 #[derive(Clone, Default)]
 pub struct Tls {
     shown: Option<Arc<ServerConfig>>,
+    /// The certificate in it.
+    own: Option<CertificateDer<'static>>,
     trusted: Option<Arc<ClientConfig>>,
 }
 
@@ -31,6 +33,7 @@ impl Tls {
             Error::usage(format!("{certificate} and {key} are no certificate and its key: {why}; give both as PEM"))
         };
         let chain = certificates(certificate)?;
+        let own = chain.first().cloned();
         let key = PrivateKeyDer::from_pem_slice(&file::read(key)?).map_err(|error| bad(error.to_string()))?;
         let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -40,7 +43,7 @@ impl Tls {
         let mut config = config.map_err(|error| bad(error.to_string()))?;
         // A ticket that its client never reads would end the connection with a reset.
         config.send_tls13_tickets = 0;
-        Ok(Tls { shown: Some(Arc::new(config)), ..self })
+        Ok(Tls { shown: Some(Arc::new(config)), own, ..self })
     }
 
     /// Connections are made to those alone for whom an authority vouches: a file of PEM with the certificates of such.
@@ -59,6 +62,21 @@ impl Tls {
             .with_no_client_auth();
         config.resumption = rustls::client::Resumption::disabled();
         Ok(Tls { trusted: Some(Arc::new(config)), ..self })
+    }
+
+    /// Whether those who reach a door at `address`, `host:port`, find that name in the certificate that it shows.
+    /// [`forebay_model::Kind::Usage`] if not.
+    pub fn check_name(&self, address: &str) -> Result<()> {
+        let Some(own) = &self.own else { return Ok(()) };
+        let name = name_of(address)?;
+        let parsed = rustls::server::ParsedCertificate::try_from(own);
+        let found = parsed.and_then(|own| rustls::client::verify_server_name(&own, &name));
+        found.map_err(|error| {
+            Error::usage(format!(
+                "clients reach this at {address}, for which its certificate is not made; make one with that name (`forebay keys \
+                 make`): {error}"
+            ))
+        })
     }
 
     pub(super) fn shown(&self) -> Option<Arc<ServerConfig>> {
@@ -89,8 +107,23 @@ pub(super) fn name_of(address: &str) -> Result<ServerName<'static>> {
         .map_err(|_| Error::usage(format!("{host} is no name that a certificate could have; reach it by another one")))
 }
 
+/// What is wrong with TLS, somewhere among the causes of an error; nothing if it is something else.
+pub fn trouble(error: &(dyn std::error::Error + 'static), peer: &str) -> Option<Error> {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        // An error of I/O names as its cause that of what is in it, and not that itself.
+        let inner = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        let inner = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        if let Some(tls) = cause.downcast_ref::<rustls::Error>().or(inner) {
+            return explain(tls, peer);
+        }
+        next = cause.source();
+    }
+    None
+}
+
 /// What a failed handshake or connection means for whoever is at this end; nothing if TLS has nothing to do with it.
-pub fn explain(error: &rustls::Error, peer: &str) -> Option<Error> {
+fn explain(error: &rustls::Error, peer: &str) -> Option<Error> {
     Some(match error {
         rustls::Error::InvalidCertificate(why) => match why {
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => Error::stale(format!(

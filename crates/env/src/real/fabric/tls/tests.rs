@@ -136,6 +136,9 @@ fn files_that_hold_something_else_are_named() {
         assert!(error.kind == Kind::Usage && error.message.contains(name), "{error}");
     }
     assert_eq!(Tls::default().trusting(&authority.path("nothing")).err().unwrap().kind, Kind::Missing);
+    let shown = authority.showing("127.0.0.1", 2999);
+    shown.check_name("127.0.0.1:7400").unwrap();
+    assert_eq!(shown.check_name("127.0.0.2:7400").unwrap_err().kind, Kind::Usage);
     let strange = run_network(|_| async { name_of("[::1]:7400").is_ok() && name_of("host_1:1").is_ok() });
     assert!(strange.unwrap());
 }
