@@ -5,10 +5,17 @@ use forebay_model::{Error, Result};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity, ServerTlsConfig};
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// How long it is tried to find out whether somebody speaks TLS.
+const ASKING: Duration = Duration::from_secs(1);
+/// With what an alert of TLS begins.
+const TLS_ALERT: [u8; 2] = [21, 3];
 
 /// What a server shows.
 #[derive(Debug, Clone)]
@@ -67,6 +74,18 @@ pub(crate) fn is_loopback(address: &str) -> bool {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Whether who listens at an address answers what is none with an alert of TLS.
+pub(crate) async fn speaks_tls(address: &str) -> bool {
+    let asking = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(&[0; 16]).await?;
+        let mut said = [0; 2];
+        stream.read_exact(&mut said).await?;
+        std::io::Result::Ok(said == TLS_ALERT)
+    };
+    matches!(tokio::time::timeout(ASKING, asking).await, Ok(Ok(true)))
 }
 
 /// What went wrong, and why, and why that.

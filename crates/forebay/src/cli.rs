@@ -2,8 +2,8 @@
 
 use crate::args::span;
 use crate::commands::{
-    check, demo, export, files, format, gaps, get, heap, nbd, node, object, pin, plan, profile, put, query, record,
-    ring,
+    check, demo, export, files, format, gaps, get, heap, keys, nbd, node, object, pin, plan, profile, put, query,
+    record, ring,
 };
 use crate::commands::{scrub, serve, status, target, volume};
 use clap::{Args, Parser, Subcommand};
@@ -31,6 +31,10 @@ pub struct Global {
     /// The file with the access key for a cluster on the network
     #[arg(long, global = true, value_name = "FILE", env = "FOREBAY_ACCESS_KEY")]
     pub access_key: Option<PathBuf>,
+    /// The certificates of those who may vouch for a cluster on the network, such as authority.pem of `forebay keys make`;
+    /// without, it is reached on this machine alone
+    #[arg(long, global = true, value_name = "FILE", env = "FOREBAY_CA")]
+    pub ca: Option<PathBuf>,
     /// How long to wait for a process that has the cluster and does not answer
     #[arg(long, global = true, value_name = "TIME", value_parser = span, default_value = "30s")]
     pub wait: Duration,
@@ -79,6 +83,9 @@ pub enum Command {
     Mv(files::MvArgs),
     /// Serve a directory to other machines' programs, with files, until stopped
     Serve(serve::ServeArgs),
+    /// Make certificates; list, make and revoke access keys; roll the keys of targets
+    #[command(subcommand)]
+    Keys(keys::KeysCommand),
     /// Say who may be a node of a cluster on the network, and list nodes
     #[command(subcommand)]
     Node(node::NodeCommand),

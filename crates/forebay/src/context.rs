@@ -11,7 +11,7 @@ use forebay_env::real::{clock, thread};
 use forebay_model::ring::{RingState, RingStatus};
 use forebay_model::{Error, Result, Timestamp};
 use forebay_serve::key::{self, AccessKey};
-use forebay_serve::reach::Reach;
+use forebay_serve::reach::{ClientTls, Reach};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -25,6 +25,8 @@ pub struct Context {
     pub cluster: Option<PathBuf>,
     /// The file with the access key for a cluster on the network.
     key: Option<PathBuf>,
+    /// The file with the certificates of those who vouch for a cluster on the network.
+    ca: Option<PathBuf>,
     /// How long to wait for a process that has the cluster and does not answer.
     wait: Duration,
     /// Whether programs read the output.
@@ -39,6 +41,7 @@ impl Context {
         Ok(Context {
             cluster: global.cluster,
             key: global.access_key,
+            ca: global.ca,
             wait: global.wait,
             json: global.json,
             out: Out::new()?,
@@ -94,7 +97,8 @@ impl Context {
                  where that of root is",
             ));
         };
-        Ok(Some(Reach { manager: manager_of(cluster)?.to_string(), key, tls: None, patience: self.wait }))
+        let tls = self.ca.clone().map(|authority| ClientTls { authority, name: None });
+        Ok(Some(Reach { manager: manager_of(cluster)?.to_string(), key, tls, patience: self.wait }))
     }
 
     /// The files of the cluster, which has to be one on the network.

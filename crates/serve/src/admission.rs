@@ -1,10 +1,10 @@
 //! Who may be a node: root says so, and gives each node a user of its own, whose key allows to report as that node and to do
 //! little else.
 
-use crate::key;
+use crate::access::{self, done, unasked};
 use forebay_control::{AccessKey, ControlClient};
 use forebay_model::{Error, Kind, Result};
-use forebay_wire::control::access::{IssueKey, Keys, RevokeKey, User};
+use forebay_wire::control::access::User;
 use forebay_wire::control::cluster::{AddNode, Map, RemoveNode};
 use forebay_wire::control::{Change, Question, Reply};
 
@@ -28,14 +28,10 @@ pub async fn admit(manager: &ControlClient, node: u64) -> Result<AccessKey> {
         )));
     }
     for key in keys(manager, user).await? {
-        done(manager.change(Change::RevokeKey(RevokeKey { key })).await?)?;
+        access::revoke(manager, key).await?;
     }
     done(manager.change(Change::AddNode(AddNode { node, user })).await?)?;
-    let label = format!("node {node}");
-    match manager.change(Change::IssueKey(IssueKey { user, label })).await? {
-        Reply::IssuedKey(issued) => key::of_issued(&issued),
-        other => Err(unasked(&other)),
-    }
+    access::issue(manager, user, format!("node {node}")).await
 }
 
 /// Forgets a node, and that it may be one. It takes root's key.
@@ -46,7 +42,7 @@ pub async fn dismiss(manager: &ControlClient, node: u64) -> Result<()> {
     match keys(manager, user).await {
         Ok(keys) => {
             for key in keys {
-                done(manager.change(Change::RevokeKey(RevokeKey { key })).await?)?;
+                access::revoke(manager, key).await?;
             }
             Ok(())
         }
@@ -78,10 +74,7 @@ pub async fn map(manager: &ControlClient) -> Result<Map> {
 }
 
 async fn keys(manager: &ControlClient, user: u32) -> Result<Vec<u64>> {
-    match manager.ask(Question::Keys(Keys { user })).await? {
-        Reply::Keys(keys) => Ok(keys.into_iter().map(|key| key.key).collect()),
-        other => Err(unasked(&other)),
-    }
+    Ok(access::keys(manager, user).await?.into_iter().map(|key| key.key).collect())
 }
 
 fn user_of(node: u64) -> Result<u32> {
@@ -89,15 +82,4 @@ fn user_of(node: u64) -> Result<u32> {
         Ok(number) if (1..MOST_NODES).contains(&node) => Ok(USERS + number),
         _ => Err(Error::usage(format!("{node} is no number of a node; take one from 1 to {}", MOST_NODES - 1))),
     }
-}
-
-fn done(reply: Reply) -> Result<()> {
-    match reply {
-        Reply::Done => Ok(()),
-        other => Err(unasked(&other)),
-    }
-}
-
-fn unasked(reply: &Reply) -> Error {
-    Error::damaged(format!("the manager answered what it was not asked: {reply:?}"))
 }

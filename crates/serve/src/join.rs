@@ -9,8 +9,8 @@ use crate::admission;
 use crate::grpc::GrpcReports;
 use crate::node::{NodeEnding, NodeHost, NodeOptions, is_away};
 use crate::reach::Reach;
-use crate::server::check_here;
 use crate::status::{Manager, Sources, StatusServer};
+use crate::tls::{TlsFiles, check_here};
 use forebay_control::AccessKey;
 use forebay_embedded::{Owned, own};
 use forebay_env::real::file;
@@ -36,6 +36,10 @@ pub struct JoinOptions {
     pub data: String,
     /// Where it tells over HTTP how it is, if it does.
     pub status: Option<String>,
+    /// Where clients reach it, if not there: a host, perhaps with a port.
+    pub address: Option<String>,
+    /// What the node shows, and who vouches for its manager; without, both are on this machine alone.
+    pub tls: Option<TlsFiles>,
     /// What the node takes on.
     pub bounds: Bounds,
     /// For how long the manager is asked to take it in.
@@ -68,7 +72,7 @@ pub struct Joined {
 impl Joined {
     /// Has the targets of `dir` belong to a cluster, and listens; [`Joined::ready`] waits until they are served.
     pub fn start(dir: &Path, options: JoinOptions) -> Result<Joined> {
-        check_here(&options.data)?;
+        check_here(&options.data, options.tls.is_some())?;
         if file::exists(dir.join(crate::server::METADATA)) {
             return Err(Error::usage(format!(
                 "{} has a manager of its own: serve it without --join, or take another directory for the node",
@@ -76,7 +80,8 @@ impl Joined {
             )));
         }
         let owned = own(dir)?;
-        let JoinOptions { manager, key, data, status, bounds, patience, told } = options;
+        let JoinOptions { manager, key, data, status, address, tls, bounds, patience, told } = options;
+        let trusted = tls.as_ref().map(TlsFiles::client);
         let (membership, key) = match membership::read(dir)? {
             Some(known) => known,
             None => {
@@ -88,22 +93,23 @@ impl Joined {
                     )));
                 };
                 let first = owned.host().targets().first().map_or(1, |target| target.0 as u64 % admission::MOST_NODES);
-                let reach = Reach { manager: manager.clone(), key: key.clone(), tls: None, patience };
+                let reach = Reach { manager: manager.clone(), key: key.clone(), tls: trusted.clone(), patience };
                 let (node, cluster, key) = reach.ask(move |manager| take_in(manager, key, first.max(1)))?;
                 let membership = Membership { node, cluster, manager: manager.clone() };
                 membership.write(dir, &key)?;
                 (membership, key)
             }
         };
-        let client = Reach { manager: manager.clone(), key, tls: None, patience: PATIENCE }.toward()?;
+        let client = Reach { manager: manager.clone(), key, tls: trusted, patience: PATIENCE }.toward()?;
         let membership = membership.moved(dir, &manager)?;
         let options = NodeOptions {
             host: owned.host(),
             listen: &data,
-            known_as: None,
+            known_as: address,
             node: membership.node,
             cluster: membership.cluster,
             bounds,
+            tls: tls.as_ref(),
             is_apart: true,
         };
         let reports = client.clone();

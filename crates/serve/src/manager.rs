@@ -7,6 +7,7 @@ use forebay_env::real::{self, process, thread};
 use forebay_manager::desk::{self, Desk, Ended};
 use forebay_manager::{Manager, Principal, Redb, Settings};
 use forebay_model::{Bytes, Error, Kind, Result};
+use forebay_wire::control::access::IssuedKey;
 use forebay_wire::control::volumes::Policy;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -21,6 +22,8 @@ const TICK: Duration = Duration::from_secs(1);
 pub struct ManagerHost {
     desk: Mutex<Option<Desk>>,
     cluster: u128,
+    /// The key of root, if the cluster was made just now.
+    issued: Option<IssuedKey>,
     thread: Mutex<Option<thread::JoinHandle<Result<()>>>>,
 }
 
@@ -36,14 +39,14 @@ impl ManagerHost {
             let run = move || {
                 real::run_network(move |env| async move {
                     let opened = open(&path, policy, &env);
-                    let mut manager = match opened {
+                    let (mut manager, issued) = match opened {
                         Ok(opened) => opened,
                         Err(error) => {
                             told.send(Err(error), 0).await;
                             return Ok(());
                         }
                     };
-                    told.send(Ok(manager.cluster()), 0).await;
+                    told.send(Ok((manager.cluster(), issued)), 0).await;
                     drop(told);
                     let clock = env.clock.clone();
                     env.spawner.detach(async move {
@@ -63,7 +66,7 @@ impl ManagerHost {
                                 return ended.map(drop);
                             }
                             env.clock.sleep(TICK).await;
-                            if let Ok(opened) = open(&path, policy, &env) {
+                            if let Ok((opened, _)) = open(&path, policy, &env) {
                                 break opened;
                             }
                         };
@@ -73,8 +76,8 @@ impl ManagerHost {
             process::or_end("the loop of the manager", run)?
         })?;
         let gone = || Error::disconnected("the manager's thread ended before it was open");
-        let cluster = outcome.receive_blocking().unwrap_or_else(|| Err(gone()))?;
-        Ok(ManagerHost { desk: Mutex::new(Some(desk)), cluster, thread: Mutex::new(Some(thread)) })
+        let (cluster, issued) = outcome.receive_blocking().unwrap_or_else(|| Err(gone()))?;
+        Ok(ManagerHost { desk: Mutex::new(Some(desk)), cluster, issued, thread: Mutex::new(Some(thread)) })
     }
 
     /// A way to it.
@@ -86,6 +89,11 @@ impl ManagerHost {
     /// The cluster.
     pub fn cluster(&self) -> u128 {
         self.cluster
+    }
+
+    /// The key of root, if the cluster was made just now.
+    pub fn issued(&self) -> Option<&IssuedKey> {
+        self.issued.as_ref()
     }
 
     /// Root, as a client that nobody else is.
@@ -113,16 +121,17 @@ impl Drop for ManagerHost {
     }
 }
 
-fn open(path: &Path, policy: Policy, env: &forebay_env::NetworkEnv) -> Result<Manager> {
+fn open(path: &Path, policy: Policy, env: &forebay_env::NetworkEnv) -> Result<(Manager, Option<IssuedKey>)> {
     // The key of all capabilities is in it.
     if !file::exists(path) {
         file::create_secret(path, &[])?;
     }
     let mut engine = Redb::open(path, CACHE)?;
     let cluster = u128::from(env.random.next_u64()) << 64 | u128::from(env.random.next_u64());
-    match Manager::create(&mut engine, cluster, policy, env.clock.wall(), &*env.random) {
-        Err(error) if error.kind != Kind::Exists => return Err(error),
-        _ => {}
-    }
-    Manager::open(Box::new(engine), env.random.clone(), Settings::default())
+    let issued = match Manager::create(&mut engine, cluster, policy, env.clock.wall(), &*env.random) {
+        Ok(issued) => Some(issued),
+        Err(error) if error.kind == Kind::Exists => None,
+        Err(error) => return Err(error),
+    };
+    Ok((Manager::open(Box::new(engine), env.random.clone(), Settings::default())?, issued))
 }

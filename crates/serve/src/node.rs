@@ -1,9 +1,10 @@
 //! Targets on the network: a node's loop on a thread of its own.
 
+use crate::tls::{TlsFiles, reached_at};
 use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::pipe::{Inlet, pipe};
 use forebay_env::race::race;
-use forebay_env::real::{self, process, thread};
+use forebay_env::real::{self, Tls, process, thread};
 use forebay_env::watched::Watched;
 use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_node::Host;
@@ -22,7 +23,7 @@ pub struct NodeOptions<'a> {
     pub host: &'a Host,
     /// Where it listens: an address and a port, 0 for any that is free.
     pub listen: &'a str,
-    /// Where clients reach it, if not there.
+    /// Where clients reach it, if not there: a host, perhaps with a port.
     pub known_as: Option<String>,
     /// Its number.
     pub node: u64,
@@ -30,6 +31,8 @@ pub struct NodeOptions<'a> {
     pub cluster: u128,
     /// What it takes on.
     pub bounds: Bounds,
+    /// What it shows to those who connect, if anything.
+    pub tls: Option<&'a TlsFiles>,
     /// Whether its manager is another process: that may be away when it starts, and is told when it ends.
     pub is_apart: bool,
 }
@@ -88,7 +91,9 @@ impl NodeHost {
         manager: impl FnOnce() -> Rc<dyn ToManager> + Send + 'static,
         told: impl Fn(&Result<Heard>) + Send + 'static,
     ) -> Result<NodeHost> {
-        let NodeOptions { host, listen, known_as, node: number, cluster, bounds, is_apart } = options;
+        let NodeOptions { host, listen, known_as, node: number, cluster, bounds, tls, is_apart } = options;
+        let tls = tls.map_or(Ok(Tls::default()), TlsFiles::showing)?;
+        let shown = tls.clone();
         let doors = TargetDoor::of(host);
         let (orders, mut receiver) = mailbox();
         let (bound, mut outcome) = pipe(0);
@@ -97,15 +102,19 @@ impl NodeHost {
         let thread = thread::spawn("node", move || {
             let over = hearing.clone();
             let ended = process::or_end("the loop of the node", || {
-                real::run_network(move |env| async move {
-                    let door = match env.fabric.listen(&listen).await {
-                        Ok(door) => door,
+                real::run_network_with(tls, move |env| async move {
+                    let opened = env.fabric.listen(&listen).await.and_then(|door| {
+                        let address = reached_at(&door.address(), known_as.as_deref())?;
+                        shown.check_name(&address)?;
+                        Ok((door, address))
+                    });
+                    let (door, address) = match opened {
+                        Ok(opened) => opened,
                         Err(error) => {
                             bound.send(Err(error), 0).await;
                             return;
                         }
                     };
-                    let address = known_as.unwrap_or_else(|| door.address());
                     bound.send(Ok(address.clone()), 0).await;
                     drop(bound);
                     let node = Node::new(env.clone(), doors, bounds, process::id());

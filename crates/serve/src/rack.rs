@@ -4,33 +4,41 @@
 use crate::local::{LocalControl, LocalReports};
 use crate::manager::ManagerHost;
 use crate::node::{NodeHost, NodeOptions};
+use crate::tls::{TlsFiles, trusting};
 use forebay_client::files::Files;
 use forebay_client::files::blocking::FilesClient;
 use forebay_client::nodes::{Nodes, PATIENCE};
-use forebay_embedded::{Owned, own};
+use forebay_embedded::Owned;
 use forebay_model::{Bytes, Result};
 use forebay_node::network::Bounds;
 use forebay_wire::control::cluster::AddNode;
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Call, Change};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 
 /// Nodes and their manager.
 pub struct Rack {
     manager: ManagerHost,
+    tls: Option<TlsFiles>,
     nodes: Vec<(NodeHost, Owned)>,
 }
 
-impl Rack {
-    /// Serves what is in `dirs`, a node for each; the manager keeps what it knows in `metadata`.
-    pub fn start(dirs: &[PathBuf], metadata: &Path, policy: Policy, bounds: Bounds) -> Result<Rack> {
-        let owned = dirs.iter().map(|dir| own(dir)).collect::<Result<Vec<_>>>()?;
-        Rack::over(owned, "127.0.0.1:0", metadata, policy, bounds)
-    }
+/// How the nodes of a rack listen.
+pub struct Listening<'a> {
+    /// Each of them: an address and a port, 0 for any that is free.
+    pub data: &'a str,
+    /// Where clients reach them, if not there.
+    pub known_as: Option<&'a str>,
+    /// What they show to those who connect, if anything.
+    pub tls: Option<&'a TlsFiles>,
+    /// What each takes on.
+    pub bounds: Bounds,
+}
 
-    /// The same of directories that this process owns; each node listens at `listen`.
-    pub fn over(owned: Vec<Owned>, listen: &str, metadata: &Path, policy: Policy, bounds: Bounds) -> Result<Rack> {
+impl Rack {
+    /// Serves the targets of directories, a node for each; the manager keeps what it knows in `metadata`.
+    pub fn over(owned: Vec<Owned>, metadata: &Path, policy: Policy, listening: &Listening<'_>) -> Result<Rack> {
         let manager = ManagerHost::start(metadata, policy)?;
         let by = manager.root();
         let mut nodes = Vec::new();
@@ -39,11 +47,12 @@ impl Rack {
             manager.desk()?.change_blocking(by.clone(), Call { sequence: node, change })?;
             let options = NodeOptions {
                 host: owned.host(),
-                listen,
-                known_as: None,
+                listen: listening.data,
+                known_as: listening.known_as.map(str::to_string),
                 node,
                 cluster: manager.cluster(),
-                bounds,
+                bounds: listening.bounds,
+                tls: listening.tls,
                 is_apart: false,
             };
             let (desk, by) = (manager.desk()?, by.clone());
@@ -51,7 +60,7 @@ impl Rack {
             host.ready()?;
             nodes.push((host, owned));
         }
-        Ok(Rack { manager, nodes })
+        Ok(Rack { manager, tls: listening.tls.cloned(), nodes })
     }
 
     /// The manager.
@@ -67,7 +76,8 @@ impl Rack {
     /// The files, for one more client of root, to which `credit` bytes come at once.
     pub fn files(&self, credit: Bytes) -> Result<FilesClient> {
         let (desk, by) = (self.manager.desk()?, self.manager.root());
-        FilesClient::start(move |env| async move {
+        let tls = trusting(self.tls.as_ref().map(TlsFiles::client).as_ref())?;
+        FilesClient::start_with(tls, move |env| async move {
             let nodes = Nodes::new(env, credit.0 as usize, PATIENCE);
             Ok(Files::new(nodes, Rc::new(LocalControl::new(desk, by))))
         })

@@ -2,10 +2,11 @@
 
 use crate::grpc::GrpcControl;
 use crate::server::CREDIT;
+use crate::tls::trusting;
 use forebay_client::files::Files;
 use forebay_client::files::blocking::FilesClient;
 use forebay_client::nodes::{Nodes, PATIENCE};
-use forebay_control::ClientTls;
+pub use forebay_control::ClientTls;
 use forebay_control::{AccessKey, ClientOptions, ControlClient};
 use forebay_env::real;
 use forebay_model::Result;
@@ -29,7 +30,8 @@ pub struct Reach {
 impl Reach {
     /// The files.
     pub fn files(self) -> Result<FilesClient> {
-        FilesClient::start(move |env| async move {
+        let tls = trusting(self.tls.as_ref())?;
+        FilesClient::start_with(tls, move |env| async move {
             let nodes = Nodes::new(env, CREDIT.0 as usize, self.patience.min(PATIENCE));
             Ok(Files::new(nodes, Rc::new(GrpcControl(self.connected().await?))))
         })

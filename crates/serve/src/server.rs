@@ -5,12 +5,12 @@ use crate::grpc::DeskHandler;
 use crate::join::membership::{self, Membership};
 use crate::key;
 use crate::node::NodeHost;
-use crate::rack::Rack;
+use crate::rack::{Listening, Rack};
 use crate::status::{Manager, Sources, StatusServer};
+use crate::tls::{TlsFiles, check_here, host_of, reached_at};
 use forebay_client::files::blocking::FilesClient;
 use forebay_client::files::keep::Kept;
 use forebay_control::ControlServer;
-use forebay_control::ServerTls;
 use forebay_embedded::own;
 use forebay_env::real::file;
 use forebay_model::layout::{Raid, UNIT};
@@ -20,7 +20,6 @@ use forebay_wire::control::access::IssueKey;
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Call, Change, Reply};
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -41,8 +40,10 @@ pub struct ServerOptions {
     pub data: String,
     /// Where the manager listens, in the same way.
     pub control: String,
-    /// With what the manager shows who it is; without, it listens on this machine alone.
-    pub tls: Option<ServerTls>,
+    /// With what manager and nodes show who they are; without, they listen on this machine alone.
+    pub tls: Option<TlsFiles>,
+    /// Where clients reach the nodes, if not at `data`: a host, perhaps with a port.
+    pub address: Option<String>,
     /// Where it tells over HTTP how it is, if it does.
     pub status: Option<String>,
     /// What the node takes on.
@@ -58,6 +59,7 @@ pub struct ServerOptions {
 pub struct Server {
     rack: Rack,
     control: ControlServer,
+    manager_at: String,
     upkeep: FilesClient,
     status: Option<StatusServer>,
     key: PathBuf,
@@ -67,7 +69,7 @@ impl Server {
     /// Serves what is in `dirs`, which are clusters, a node for each; their manager is in `dir`, and made if there is none.
     /// Without any, it is a manager for nodes that join.
     pub fn start(dir: &Path, dirs: &[PathBuf], options: &ServerOptions) -> Result<Server> {
-        check_here(&options.data)?;
+        check_here(&options.data, options.tls.is_some())?;
         if dirs.len() > 1 && !options.data.ends_with(":0") {
             return Err(Error::usage(format!(
                 "{} nodes cannot all listen at {}; let each take any port that is free: 127.0.0.1:0",
@@ -88,24 +90,39 @@ impl Server {
         // Parity takes three targets, here or on nodes that will join; what cannot be kept is not promised.
         let raid = options.raid.unwrap_or(if targets >= 3 || targets == 0 { Raid::Five } else { Raid::Zero });
         let policy = Policy { raid, unit: UNIT, targets: 10 };
-        let rack = Rack::over(owned, &options.data, &dir.join(METADATA), policy, options.bounds)?;
+        let listening = Listening {
+            data: &options.data,
+            known_as: options.address.as_deref(),
+            tls: options.tls.as_ref(),
+            bounds: options.bounds,
+        };
+        let rack = Rack::over(owned, &dir.join(METADATA), policy, &listening)?;
         let (desk, by) = (rack.manager().desk()?, rack.manager().root());
         let key = dir.join(ROOT_KEY);
         if !file::exists(&key) {
-            let issue = Change::IssueKey(IssueKey { user: by.user, label: format!("for {ROOT_KEY}") });
-            match desk.change_blocking(by.clone(), Call { sequence: 1, change: issue })? {
-                Reply::IssuedKey(issued) => key::create(&key, &key::of_issued(&issued)?)?,
-                _ => return Err(Error::damaged("the manager issued something else than a key")),
-            }
+            let issued = match rack.manager().issued() {
+                Some(issued) => issued.clone(),
+                None => {
+                    let issue = Change::IssueKey(IssueKey { user: by.user, label: format!("for {ROOT_KEY}") });
+                    match desk.change_blocking(by.clone(), Call { sequence: 1, change: issue })? {
+                        Reply::IssuedKey(issued) => issued,
+                        _ => return Err(Error::damaged("the manager issued something else than a key")),
+                    }
+                }
+            };
+            key::create(&key, &key::of_issued(&issued)?)?;
         }
-        let serving = forebay_control::ServerOptions { tls: options.tls.clone(), ..Default::default() };
+        let serving =
+            forebay_control::ServerOptions { tls: options.tls.as_ref().map(TlsFiles::control), ..Default::default() };
         let nodes = (1..).zip(rack.nodes().map(NodeHost::teller)).collect();
         let sources = Sources { nodes, manager: Manager::Here(desk.clone(), by) };
         let status = options.status.as_ref().map(|listen| StatusServer::start(listen, sources)).transpose()?;
         let control = ControlServer::start(&options.control, DeskHandler(desk), serving)?;
+        let host = options.address.as_deref().map(host_of);
+        let manager_at = reached_at(&control.address().to_string(), host)?;
         let upkeep = rack.files(CREDIT)?;
         upkeep.keep(MEND_EVERY, options.kept);
-        Ok(Server { rack, control, upkeep, status, key })
+        Ok(Server { rack, control, manager_at, upkeep, status, key })
     }
 
     /// Where clients reach the nodes.
@@ -113,9 +130,9 @@ impl Server {
         self.rack.nodes().map(NodeHost::address).collect()
     }
 
-    /// Where the manager listens.
+    /// Where the manager is reached.
     pub fn control(&self) -> String {
-        self.control.address().to_string()
+        self.manager_at.clone()
     }
 
     /// The file with root's key.
@@ -137,19 +154,6 @@ impl Server {
     pub fn close(self) -> Result<()> {
         drop((self.control, self.upkeep, self.status));
         self.rack.close()
-    }
-}
-
-/// Bytes of files go over the network as they are: only within this machine.
-pub(crate) fn check_here(address: &str) -> Result<()> {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
-    let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-    match is_here {
-        true => Ok(()),
-        false => Err(Error::usage(format!(
-            "{address} can be reached from other machines, and the bytes of files are not encrypted by this release; \
-             listen at 127.0.0.1 and lead others there by a tunnel"
-        ))),
     }
 }
 

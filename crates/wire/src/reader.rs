@@ -181,7 +181,15 @@ impl<R: Read> FrameReader<R> {
     }
 }
 
+/// What a stream itself says is wrong with it, in our words.
+pub(crate) fn told(reason: &std::io::Error) -> Option<Error> {
+    reason.get_ref()?.downcast_ref::<Error>().cloned()
+}
+
 pub(crate) fn lost(part: &str, reason: &std::io::Error) -> Error {
+    if let Some(error) = told(reason) {
+        return error;
+    }
     let reason = match reason.kind() {
         ErrorKind::UnexpectedEof => "the other side went away".to_string(),
         ErrorKind::WouldBlock | ErrorKind::TimedOut => "the other side sends nothing more".to_string(),

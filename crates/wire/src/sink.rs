@@ -7,6 +7,7 @@
 use crate::body;
 use crate::capability::{LENGTH, Nonces, Said, Secret};
 use crate::frame::{Command, Flags, HEADER, NO_LIMIT, RequestId};
+use crate::reader::told;
 use crate::writer::head_of;
 use bytes::Bytes;
 use forebay_model::{Error, Result};
@@ -176,7 +177,9 @@ impl FrameSink {
             Err(error) => Err(error),
         };
         ended.map_err(|e| {
-            let error = Error::disconnected(format!("the connection ended while frames were sent: {e}; connect again"));
+            let ended =
+                || Error::disconnected(format!("the connection ended while frames were sent: {e}; connect again"));
+            let error = told(&e).unwrap_or_else(ended);
             let mut state = self.state.borrow_mut();
             state.queue.clear();
             state.failed = Some(error.clone());

@@ -21,6 +21,9 @@ const READ_AHEAD: usize = 32 << 10;
 /// the processor's cache.
 const STEP: usize = 128 << 10;
 
+/// With what whoever speaks TLS answers somebody who does not: no frame begins so.
+const TLS_ALERT: [u8; 2] = [21, 3];
+
 /// Reads frames: [`FrameSource::receive`], then its body, then its payload.
 pub struct FrameSource {
     stream: Box<dyn AsyncRead + Unpin>,
@@ -125,6 +128,11 @@ impl FrameSource {
             return Ok(None);
         }
         self.begun.set(true);
+        if self.ahead[self.from..self.to].starts_with(&TLS_ALERT) {
+            return Err(Error::usage(
+                "the other side speaks TLS, and this one does not: name the authority that vouches for it (--ca)",
+            ));
+        }
         let mut header = [0; HEADER];
         self.fill(&mut header, "header").await?;
         let head = Head::decode(&header, self.limits)?;

@@ -59,10 +59,18 @@ impl FilesClient {
     where
         F: Future<Output = Result<Files>> + 'static,
     {
+        FilesClient::start_with(real::Tls::default(), reach)
+    }
+
+    /// The same with TLS on the connections to nodes.
+    pub fn start_with<F>(tls: real::Tls, reach: impl FnOnce(NetworkEnv) -> F + Send + 'static) -> Result<FilesClient>
+    where
+        F: Future<Output = Result<Files>> + 'static,
+    {
         let (jobs, mut receiver) = mailbox::<Job>();
         let (told, mut outcome) = pipe(0);
         let thread = thread::spawn("files", move || {
-            let ended = real::run_network(move |env| async move {
+            let ended = real::run_network_with(tls, move |env| async move {
                 let files = match reach(env.clone()).await {
                     Ok(files) => files,
                     Err(error) => {

@@ -6,10 +6,10 @@ use super::request::{Request, Stub};
 use crate::convert::Message;
 use crate::proto::access_client::AccessClient;
 use crate::status::{Failure, from_status};
-use crate::tls::{ClientTls, causes, is_loopback};
+use crate::tls::{ClientTls, causes, is_loopback, speaks_tls};
 use crate::{MOST_GREETING, MOST_MESSAGE, SESSION};
-use forebay_env::real::random;
-use forebay_model::{Error, Result};
+use forebay_env::real::{random, tls_trouble};
+use forebay_model::{Error, Kind, Result};
 use forebay_wire::control::access::{Challenge, Hello, Proven, proof};
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -29,6 +29,7 @@ pub(super) struct Link {
     endpoint: Endpoint,
     key: AccessKey,
     client: u64,
+    has_tls: bool,
     current: Mutex<Current>,
 }
 
@@ -53,7 +54,7 @@ impl Link {
     pub(super) fn new(address: &str, key: AccessKey, client: u64, tls: Option<&ClientTls>) -> Result<Link> {
         if tls.is_none() && !is_loopback(address) {
             return Err(Error::usage(format!(
-                "{address} is another machine: say which authority vouches for it, so that nobody else reads along"
+                "{address} is another machine: say which authority vouches for it (--ca FILE; of a node, --tls DIR), so that nobody else reads along"
             )));
         }
         let scheme = if tls.is_some() { "https" } else { "http" };
@@ -66,7 +67,8 @@ impl Link {
         if let Some(tls) = tls {
             endpoint = endpoint.tls_config(tls.config()?).map_err(|e| tls.refused(&e))?;
         }
-        Ok(Link { address: address.to_string(), endpoint, key, client, current: Mutex::default() })
+        let (address, has_tls) = (address.to_string(), tls.is_some());
+        Ok(Link { address, endpoint, key, client, has_tls, current: Mutex::default() })
     }
 
     pub(super) fn client(&self) -> u64 {
@@ -113,6 +115,25 @@ impl Link {
         Ok(session)
     }
 
+    /// Why there is no connection. What a certificate lacks, it lacks also when it is asked again.
+    fn not_connected(&self, error: &tonic::transport::Error) -> Failure {
+        match tls_trouble(error, &format!("the manager at {}", self.address)) {
+            Some(error) if error.kind != Kind::Disconnected => Failure::Answered(error),
+            _ => Failure::Broken(causes(error)),
+        }
+    }
+
+    /// Why there was no greeting; whoever speaks TLS does not understand one without.
+    async fn not_greeted(&self, failure: Failure) -> Failure {
+        if !self.has_tls && matches!(failure, Failure::Broken(_)) && speaks_tls(&self.address).await {
+            return Failure::Answered(Error::usage(format!(
+                "the manager at {} speaks TLS: say which authority vouches for it (--ca FILE; of a node, --tls DIR)",
+                self.address
+            )));
+        }
+        failure
+    }
+
     /// Does without this session from now on.
     async fn forget(&self, number: u64) {
         let mut current = self.current.lock().await;
@@ -120,14 +141,17 @@ impl Link {
     }
 
     async fn make(&self, number: u64) -> std::result::Result<Session, Failure> {
-        let channel = self.endpoint.connect().await.map_err(|e| Failure::Broken(causes(&e)))?;
+        let channel = self.endpoint.connect().await.map_err(|e| self.not_connected(&e))?;
         let mut access = AccessClient::new(channel.clone())
             .max_decoding_message_size(MOST_GREETING)
             .max_encoding_message_size(MOST_GREETING);
         let mut nonce = [0; 16];
         random::fill(&mut nonce);
         let hello = Hello { key: self.key.key, client: self.client, nonce };
-        let challenge = access.greet(limited(hello.clone().to_proto())).await.map_err(|s| from_status(&s))?;
+        let challenge = match access.greet(limited(hello.clone().to_proto())).await {
+            Ok(challenge) => challenge,
+            Err(status) => return Err(self.not_greeted(from_status(&status)).await),
+        };
         let challenge = Challenge::from_proto(challenge.into_inner()).map_err(Failure::Answered)?;
         let proven = Proven { proof: proof(&self.key.secret, &hello, &challenge) };
         let session = access.prove(limited(proven.to_proto())).await.map_err(|s| from_status(&s))?;

@@ -351,11 +351,21 @@ fn with_tls_it_asks_whom_its_authority_vouches_for() {
         let wrong_name = certificates.client(Some("other.example"), hasty());
         let others = Certificates::new();
         let wrong_authority = others.client(None, hasty());
-        for (options, says) in [(wrong_name, "other.example"), (wrong_authority, "certificate"), (hasty(), "tried")] {
+        let refusals = [
+            (wrong_name, Kind::Forbidden, "other.example"),
+            (wrong_authority, Kind::Forbidden, "authority.pem"),
+            (patient(), Kind::Usage, "--ca"),
+        ];
+        for (options, kind, says) in refusals {
             let error = ControlClient::connect(&address, key(), options).await.err().expect("it is not trusted");
-            assert_eq!(error.kind, Kind::Disconnected);
-            assert!(error.message.contains(says), "{error}");
+            assert_eq!(error.kind, kind, "{error}");
+            assert!(error.message.contains(says) && error.message.contains(&address), "{error}");
         }
+        let plain = serve(ServerOptions::default());
+        let options = certificates.client(None, patient());
+        let refused = ControlClient::connect(&plain.address().to_string(), key(), options).await.err();
+        let error = refused.expect("it shows nothing");
+        assert!(error.kind == Kind::Usage && error.message.contains("does not speak TLS"), "{error}");
     });
 }
 

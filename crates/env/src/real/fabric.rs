@@ -1,7 +1,7 @@
 //! TCP between machines, for a loop of tasks: tokio's sockets under an executor of ours.
 //!
 //! - [`run_network`]: the loop, on the thread that calls it.
-//! - [`TcpFabric`]: its connections. They are bare TCP: whoever speaks over them encrypts, and asks who the peer is.
+//! - [`TcpFabric`]: its connections. They are bare TCP, or [`tls`] over it, as the loop was told.
 //!
 //! Nothing here blocks the loop: names are looked up on threads of the runtime, and whatever may take long has a limit. A
 //! peer that has vanished without a word is found out by the kernel within [`PATIENCE`].
@@ -10,14 +10,15 @@ mod alarm;
 mod name;
 mod run;
 mod stream;
+pub mod tls;
 
-pub use run::run_network;
+pub use run::{run_network, run_network_with};
 
 use super::clock::RealClock;
 use super::io_error;
-use crate::Clock;
 use crate::fabric::{Door, Duplex, Fabric, FabricFuture};
 use crate::race::{First, race};
+use crate::{Clock, Spawner};
 use forebay_model::{Error, Moment, Result};
 use name::Place;
 use socket2::{SockRef, TcpKeepalive};
@@ -26,7 +27,9 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
+use tls::Tls;
 use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 /// How long connecting may take, the lookup of the name included. Of several addresses each has its share of what is left.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -44,18 +47,21 @@ const REST: Duration = Duration::from_millis(20);
 /// Connections over TCP. An address is like `127.0.0.1:7400`, `[::1]:7400` or `host:7400`.
 pub struct TcpFabric {
     clock: Rc<RealClock>,
+    spawner: Spawner,
+    tls: Tls,
 }
 
 impl TcpFabric {
     /// The network of the loop whose clock this is; only what runs there may use it.
-    fn new(clock: Rc<RealClock>) -> TcpFabric {
-        TcpFabric { clock }
+    fn new(clock: Rc<RealClock>, spawner: Spawner, tls: Tls) -> TcpFabric {
+        TcpFabric { clock, spawner, tls }
     }
 }
 
 impl Fabric for TcpFabric {
     fn listen(&self, address: &str) -> FabricFuture<Result<Box<dyn Door>>> {
         let (clock, address) = (self.clock.clone(), address.to_string());
+        let shown = self.tls.shown().map(|shown| (TlsAcceptor::from(shown), self.spawner.clone()));
         Box::pin(async move {
             let places = places(&clock, &address).await?;
             let mut failed = None;
@@ -64,7 +70,7 @@ impl Fabric for TcpFabric {
                     Ok(listener) => {
                         let bound =
                             listener.local_addr().map_err(|e| io_error("asking for the port of", &address, &e))?;
-                        let door = TcpDoor { listener: Rc::new(listener), address: bound.to_string(), clock };
+                        let door = TcpDoor { listener: Rc::new(listener), address: bound.to_string(), clock, shown };
                         return Ok(Box::new(door) as Box<dyn Door>);
                     }
                     Err(e) => failed = Some(e),
@@ -85,12 +91,23 @@ impl Fabric for TcpFabric {
 
     fn connect(&self, address: &str) -> FabricFuture<Result<Duplex>> {
         let (clock, address) = (self.clock.clone(), address.to_string());
+        let trusted = self.tls.trusted().map(|trusted| (TlsConnector::from(trusted), self.spawner.clone()));
         Box::pin(async move {
             let end = clock.now() + CONNECT_LIMIT;
             let places = places(&clock, &address).await?;
             let attempt = |place| async move { TcpStream::connect(place).await.and_then(not_itself) };
             match first(&clock, end, &places, attempt).await {
-                Ok((stream, place)) => connected(stream, place),
+                Ok((stream, place)) => {
+                    prepare(&stream, place)?;
+                    let Some((connector, spawner)) = trusted else {
+                        return Ok(stream::duplex(stream, place.to_string()));
+                    };
+                    let name = tls::name_of(&address)?;
+                    let handshake = |stream| -> FabricFuture<_> {
+                        Box::pin(async move { connector.connect(name, stream).await.map(TlsStream::from) })
+                    };
+                    Ok(tls::duplex(handshake, stream, address, (spawner, clock)))
+                }
                 Err(Failed::Nowhere) => Err(unknown(&address)),
                 Err(Failed::With(e)) => Err(unreached(&address, &e)),
                 Err(Failed::Silent) => Err(Error::disconnected(format!(
@@ -135,6 +152,8 @@ struct TcpDoor {
     listener: Rc<TcpListener>,
     address: String,
     clock: Rc<RealClock>,
+    /// With what it shows who it is, if with anything.
+    shown: Option<(TlsAcceptor, Spawner)>,
 }
 
 impl Door for TcpDoor {
@@ -144,14 +163,23 @@ impl Door for TcpDoor {
 
     fn accept(&self) -> FabricFuture<Result<Duplex>> {
         let (listener, address, clock) = (self.listener.clone(), self.address.clone(), self.clock.clone());
+        let shown = self.shown.clone();
         Box::pin(async move {
             loop {
                 match listener.accept().await {
-                    Ok((stream, peer)) => match connected(stream, peer) {
-                        Ok(duplex) => return Ok(duplex),
-                        // The peer was gone before we took it.
-                        Err(_) => continue,
-                    },
+                    Ok((stream, peer)) => {
+                        // The peer may be gone before we took it.
+                        if prepare(&stream, peer).is_err() {
+                            continue;
+                        }
+                        let Some((acceptor, spawner)) = shown else {
+                            return Ok(stream::duplex(stream, peer.to_string()));
+                        };
+                        let handshake = |stream| -> FabricFuture<_> {
+                            Box::pin(async move { acceptor.accept(stream).await.map(TlsStream::from) })
+                        };
+                        return Ok(tls::duplex(handshake, stream, peer.to_string(), (spawner, clock)));
+                    }
                     // The peer waits in the queue; give others time to close theirs.
                     Err(e) if out_of_something(&e) || of_the_peer(&e) => clock.sleep(REST).await,
                     Err(e) if matches!(e.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
@@ -210,16 +238,15 @@ fn not_itself(stream: TcpStream) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn connected(stream: TcpStream, peer: SocketAddr) -> Result<Duplex> {
+fn prepare(stream: &TcpStream, peer: SocketAddr) -> Result<()> {
     let prepared = || {
-        let socket = SockRef::from(&stream);
+        let socket = SockRef::from(stream);
         // A frame is written whole: waiting for more to send with it would only delay it.
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_user_timeout(Some(PATIENCE))?;
         socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE))
     };
-    prepared().map_err(|e| Error::disconnected(format!("the connection with {peer} ended as it was made: {e}")))?;
-    Ok(stream::duplex(stream, peer.to_string()))
+    prepared().map_err(|e| Error::disconnected(format!("the connection with {peer} ended as it was made: {e}")))
 }
 
 fn out_of_something(error: &std::io::Error) -> bool {

@@ -53,6 +53,9 @@ pub struct FileArgs {
     /// Bytes that a client writes or reads at once
     #[arg(long, default_value = "1MiB")]
     request: Bytes,
+    /// Real: with TLS between clients and nodes
+    #[arg(long, conflicts_with = "sim")]
+    tls: bool,
     /// Bytes of answers that are in flight to a client at most
     #[arg(long, default_value_t = CREDIT)]
     credit: Bytes,
@@ -69,6 +72,7 @@ struct Figures {
     clients: u32,
     width: u32,
     raid: u32,
+    tls: bool,
     written_bytes_per_second: u64,
     write_limit_bytes_per_second: u64,
     read_bytes_per_second: u64,

@@ -8,6 +8,7 @@ pub mod format;
 pub mod gaps;
 pub mod get;
 pub mod heap;
+pub mod keys;
 pub mod nbd;
 pub mod node;
 pub mod object;
@@ -55,6 +56,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Mkdir(args) => files::mkdir(context, &args)?,
         Command::Mv(args) => files::mv(context, &args)?,
         Command::Serve(args) => serve::run(context, &args)?,
+        Command::Keys(command) => keys::run(context, command)?,
         Command::Node(command) => node::run(context, command)?,
         Command::Heap(command) => heap::run(context, command)?,
         Command::Nbd(args) => nbd::run(context, &args)?,

@@ -13,6 +13,7 @@ use forebay_env::real::signal::Stop;
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Error, Result};
 use forebay_node::network::Bounds;
+use forebay_serve::tls::{AUTHORITY, TlsFiles};
 use forebay_serve::{JoinOptions, Joined, News, Server, ServerOptions};
 use forebay_wire::control::names::FileId;
 use serde_json::json;
@@ -33,6 +34,12 @@ pub struct ServeArgs {
     /// Where the node listens, which has the data
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     data: String,
+    /// Where others reach manager and node, if they listen at all addresses: a host, perhaps with the node's port
+    #[arg(long, value_name = "HOST")]
+    address: Option<String>,
+    /// Speak TLS, with what `forebay keys make DIR` made; without, all listen on this machine alone
+    #[arg(long, value_name = "DIR")]
+    tls: Option<PathBuf>,
     /// Where it tells over HTTP how it is: /status, and /metrics for Prometheus
     #[arg(long, value_name = "ADDRESS")]
     status: Option<String>,
@@ -72,13 +79,15 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
     let options = ServerOptions {
         data: args.data.clone(),
         control: args.listen.clone(),
-        tls: None,
+        tls: files(args)?,
+        address: args.address.clone(),
         status: args.status.clone(),
         bounds,
         raid: args.raid,
         kept,
     };
     let server = Server::start(&args.dir, &dirs, &options)?;
+    let ca = args.tls.as_ref().map(|dir| dir.join(AUTHORITY).display().to_string());
     let (control, key) = (server.control(), server.key().display().to_string());
     if context.json {
         context.out.json(&json!({
@@ -86,10 +95,12 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
             "data": server.addresses(),
             "key": key,
             "status": server.status(),
+            "ca": ca,
         }))?;
     } else {
         context.out.line(format_args!("{} is served until Ctrl-C. To use it:", args.dir.display()))?;
-        context.out.line(format_args!("  export FOREBAY_CLUSTER=forebay://{control} FOREBAY_ACCESS_KEY={key}"))?;
+        let ca = ca.map(|ca| format!(" FOREBAY_CA={ca}")).unwrap_or_default();
+        context.out.line(format_args!("  export FOREBAY_CLUSTER=forebay://{control} FOREBAY_ACCESS_KEY={key}{ca}"))?;
         if let Some(status) = server.status() {
             context.out.line(how_it_is(status))?;
         }
@@ -109,6 +120,11 @@ fn made(dir: &Path, size: Bytes) -> Result<()> {
     Ok(())
 }
 
+/// What is needed for TLS, if that is spoken.
+fn files(args: &ServeArgs) -> Result<Option<TlsFiles>> {
+    args.tls.as_ref().map(|dir| TlsFiles::of(dir)).transpose()
+}
+
 /// Serves the targets of a directory as a node.
 fn join(context: &mut Context, args: &ServeArgs, manager: &str, bounds: Bounds, stop: &Stop) -> Result<()> {
     let manager = manager_of(manager)?.to_string();
@@ -118,6 +134,8 @@ fn join(context: &mut Context, args: &ServeArgs, manager: &str, bounds: Bounds, 
         key: context.key()?,
         data: args.data.clone(),
         status: args.status.clone(),
+        address: args.address.clone(),
+        tls: files(args)?,
         bounds,
         patience: context.wait(),
         told,

@@ -27,6 +27,7 @@ fn options() -> ServerOptions {
         data: "127.0.0.1:0".into(),
         control: "127.0.0.1:0".into(),
         tls: None,
+        address: None,
         status: None,
         bounds: Bounds::default(),
         raid: None,
@@ -122,14 +123,4 @@ fn with_its_key_a_cluster_is_reached_as_from_another_process_and_without_it_is_n
     assert_eq!(files.stat("/x").expect_err("it was revoked").kind, Kind::Forbidden);
     drop(files);
     server.close().expect("it ends");
-}
-
-#[test]
-fn bytes_of_files_are_not_served_to_other_machines_without_encryption() {
-    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:7401", "example.org:7401"] {
-        assert_eq!(check_here(address).expect_err("others reach it").kind, Kind::Usage, "{address}");
-    }
-    for address in ["127.0.0.1:0", "[::1]:7401", "localhost:1"] {
-        check_here(address).expect("only this machine does");
-    }
 }

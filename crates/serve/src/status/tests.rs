@@ -28,6 +28,7 @@ fn whoever_asks_is_told_how_the_server_is_and_can_change_nothing() {
             data: "127.0.0.1:0".into(),
             control: "127.0.0.1:0".into(),
             tls: None,
+            address: None,
             status: Some("127.0.0.1:0".into()),
             bounds: Bounds::default(),
             raid: None,

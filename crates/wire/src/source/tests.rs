@@ -126,3 +126,24 @@ fn no_memory_is_taken_for_bytes_that_were_announced_and_did_not_come() {
         assert!(payload.len() <= STEP, "{} bytes", payload.len());
     });
 }
+
+/// A stream that says itself what is wrong with it.
+struct Broken(Error);
+
+impl AsyncRead for Broken {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut [u8]) -> Poll<std::io::Result<usize>> {
+        Poll::Ready(Err(std::io::Error::other(self.0.clone())))
+    }
+}
+
+#[test]
+fn what_a_stream_says_is_wrong_with_it_is_said_on_and_an_alert_of_tls_is_told_from_frames() {
+    let error = Error::forbidden("nobody vouches for it");
+    let mut broken = FrameSource::new(Box::new(Broken(error.clone())));
+    assert_eq!(now(broken.receive()).map(drop), Err(error));
+    let mut alerted = FrameSource::new(Box::new(Broken(Error::busy("it has not ended"))));
+    alerted.ahead[..7].copy_from_slice(&[21, 3, 3, 0, 2, 2, 50]);
+    alerted.to = 7;
+    let error = now(alerted.receive()).map(drop).expect_err("it is no frame");
+    assert!(error.kind == Kind::Usage && error.message.contains("TLS"), "{error}");
+}

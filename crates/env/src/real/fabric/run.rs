@@ -7,6 +7,7 @@
 
 use super::TcpFabric;
 use super::alarm::Alarm;
+use super::tls::Tls;
 use crate::executor::Executor;
 use crate::fabric::NetworkEnv;
 use crate::real::clock::{self, RealClock};
@@ -29,6 +30,15 @@ where
     T: 'static,
     F: Future<Output = T> + 'static,
 {
+    run_network_with(Tls::default(), make)
+}
+
+/// The same with TLS on its connections.
+pub fn run_network_with<T, F>(tls: Tls, make: impl FnOnce(NetworkEnv) -> F) -> Result<T>
+where
+    T: 'static,
+    F: Future<Output = T> + 'static,
+{
     process::keep_freed_memory();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -36,14 +46,14 @@ where
         .map_err(|e| io_error("starting", "the loop of the network", &e))?;
     let outcome = {
         let _inside = runtime.enter();
-        drive(&runtime, make)
+        drive(&runtime, tls, make)
     };
     // Whoever still looks up a name does so for nobody: that thread is not waited for.
     runtime.shutdown_background();
     outcome
 }
 
-fn drive<T, F>(runtime: &tokio::runtime::Runtime, make: impl FnOnce(NetworkEnv) -> F) -> Result<T>
+fn drive<T, F>(runtime: &tokio::runtime::Runtime, tls: Tls, make: impl FnOnce(NetworkEnv) -> F) -> Result<T>
 where
     T: 'static,
     F: Future<Output = T> + 'static,
@@ -55,7 +65,7 @@ where
     });
     let clock = Rc::new(RealClock::default());
     let env = NetworkEnv {
-        fabric: Rc::new(TcpFabric::new(clock.clone())),
+        fabric: Rc::new(TcpFabric::new(clock.clone(), executor.spawner(), tls)),
         clock: clock.clone(),
         random: Rc::new(KernelRandom::default()),
         spawner: executor.spawner(),

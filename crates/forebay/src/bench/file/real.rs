@@ -5,11 +5,13 @@ use crate::bench::real::raw;
 use bytes::Bytes as Slice;
 use forebay_client::file::options::Options;
 use forebay_client::files::blocking::FilesClient;
-use forebay_embedded::{FormatOptions, Measure};
+use forebay_embedded::{FormatOptions, Measure, own};
 use forebay_env::real::{clock, create_file, file, process, thread};
 use forebay_model::{Bytes, Error, Rate, Result};
 use forebay_node::network::Bounds;
-use forebay_serve::rack::Rack;
+use forebay_serve::certificates::{self, MakeOptions};
+use forebay_serve::rack::{Listening, Rack};
+use forebay_serve::tls::TlsFiles;
 use forebay_wire::control::volumes::Policy;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,7 +32,11 @@ pub(super) fn run(args: &FileArgs, dir: &Path) -> Result<Figures> {
     let targets = if args.width == 0 { args.targets } else { args.width };
     let policy = Policy { raid: args.raid()?, unit: args.unit, targets };
     let dirs = format(args, dir)?;
-    let rack = Rack::start(&dirs, &dir.join("manager.redb"), policy, Bounds::default())?;
+    let tls = if args.tls { Some(certificate(&dir.join("tls"))?) } else { None };
+    let owned = dirs.iter().map(|dir| own(dir)).collect::<Result<Vec<_>>>()?;
+    let bounds = Bounds::default();
+    let listening = Listening { data: "127.0.0.1:0", known_as: None, tls: tls.as_ref(), bounds };
+    let rack = Rack::over(owned, &dir.join("manager.redb"), policy, &listening)?;
     let clients = (0..args.clients).map(|_| rack.files(args.credit)).collect::<Result<Vec<_>>>()?;
     let (written, write_cpu) = measure(args, &clients, Work::Write)?;
     let (read, read_cpu) = measure(args, &clients, Work::Read)?;
@@ -54,6 +60,7 @@ pub(super) fn run(args: &FileArgs, dir: &Path) -> Result<Figures> {
         clients: args.clients,
         width,
         raid: args.raid,
+        tls: args.tls,
         written_bytes_per_second: written.0,
         write_limit_bytes_per_second: (raw_writes.0 as f64 * data) as u64,
         read_bytes_per_second: read.0,
@@ -66,6 +73,12 @@ pub(super) fn run(args: &FileArgs, dir: &Path) -> Result<Figures> {
         file_bytes: args.size.0,
         peak_memory_bytes: process::peak_memory().0,
     })
+}
+
+/// Makes a certificate for this machine alone.
+fn certificate(dir: &Path) -> Result<TlsFiles> {
+    certificates::make(dir, dir, &MakeOptions { names: vec!["127.0.0.1".to_string()], days: 1 })?;
+    TlsFiles::of(dir)
 }
 
 /// Makes a directory with one target for each node.

@@ -29,6 +29,7 @@ pub(super) fn run(args: &FileArgs, disk: &str) -> Result<Figures> {
         clients: args.clients,
         width: streamed.striping.width(),
         raid: args.raid,
+        tls: false,
         written_bytes_per_second: streamed.written.0,
         write_limit_bytes_per_second: streamed.write_limit.0,
         read_bytes_per_second: streamed.read.0,
