@@ -471,4 +471,4 @@ pub fn send_summary(writer: &mut FrameWriter<impl Write>, id: RequestId, summary
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -348,4 +348,4 @@ impl HeapAnswer {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -455,4 +455,4 @@ impl ObjectAnswer {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,5 +1,9 @@
 #![allow(clippy::disallowed_methods)]
 
+mod counting;
+pub(crate) mod fuzz;
+pub(crate) mod seeds;
+
 use crate::frame::{Command, Flags, HEADER, RequestId};
 use crate::{FrameReader, FrameWriter};
 use std::io::{self, IoSlice, Read, Write};

@@ -2,6 +2,8 @@
 
 use super::{Capability, Keyring, LENGTH, LONGEST_LIFE, Nonces, Proof, Rights, RootKey, SKEW, Said, Secret, Wanted};
 use crate::frame::{Command, RequestId};
+use crate::tests::fuzz::change;
+use crate::tests::seeds;
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId, Timestamp};
 use std::ops::Range;
 use std::time::Duration;
@@ -218,6 +220,34 @@ fn outcome_8_old_keys_and_epochs_do_not_come_back() {
     keyring.advance(3, 1);
     assert_eq!(check(&keyring, &one), Err(Kind::Stale));
     assert_eq!(check(&keyring, &Capability { epoch: 9, ..one }), Ok(()));
+}
+
+/// Also what the manager itself would have to have made, with whatever numbers: it is checked like all others.
+#[test]
+fn whatever_is_shown_is_read_as_what_it_says_or_refused() {
+    seeds::each(1, |chance| {
+        let (mut read, mut allowed) = (0, 0);
+        for _ in 0..30_000 {
+            let mut bytes = capability().to_bytes().to_vec();
+            change(chance, &mut bytes, &[]);
+            bytes.resize(LENGTH, 0);
+            let shown: [u8; LENGTH] = bytes.try_into().expect("it is as long");
+            let capability = Capability::from_bytes(&shown);
+            assert!(capability.iter().all(|capability| capability.to_bytes() == shown), "{capability:?}");
+            let said = said(b"write");
+            let forged = Proof(std::array::from_fn(|_| chance.next() as u8));
+            assert!(is_forbidden(keyring(1..3).check(&shown, forged, &said, &wanted(), NOW)));
+            let Some(capability) = capability else { continue };
+            read += 1;
+            let proof = root().of_target(TARGET, capability.key).secret(&capability).prove(&said);
+            if let Ok(done) = keyring(1..3).check(&shown, proof, &said, &wanted(), NOW) {
+                let covers = done.bytes.start <= 4096 && 8192 <= done.bytes.end && done.rights.have(Rights::WRITE);
+                assert!(covers && done.object == OBJECT && done.until > NOW, "{done:?}");
+                allowed += 1;
+            }
+        }
+        assert!(read > 3000 && allowed > 100, "{read} were of this form, and {allowed} were allowed");
+    });
 }
 
 #[test]

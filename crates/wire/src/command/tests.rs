@@ -7,7 +7,7 @@ use forebay_model::settings::SettingsChange;
 use forebay_model::{Bytes, Cause, Gap, Profile, Rate, TargetId, Timestamp};
 use std::time::Duration;
 
-fn one_of_each() -> Vec<Request> {
+pub(crate) fn one_of_each() -> Vec<Request> {
     let ring = || "/station/7".to_string();
     let spec = RingSpec::new("/station/7", Bytes::gib(1));
     vec![

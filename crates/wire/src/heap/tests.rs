@@ -11,7 +11,7 @@ fn last() -> RecordId {
     RecordId::from_number(u64::MAX)
 }
 
-fn one_of_each() -> Vec<HeapRequest> {
+pub(crate) fn one_of_each() -> Vec<HeapRequest> {
     let id = RecordId::new(70_000, 5, 77, false);
     let asks = vec![
         HeapAsk::Put { lengths: vec![1, 300, 70_000], from: 0, more: false },

@@ -6,7 +6,7 @@ use crate::{FrameReader, FrameWriter};
 use forebay_model::object::{Durability, ObjectHead, OverQuota, Placement, Quota, Scope, VolumeUse};
 use forebay_model::{Bytes, Error, Kind, ObjectId, TargetId, Timestamp};
 
-fn one_of_each() -> Vec<ObjectRequest> {
+pub(crate) fn one_of_each() -> Vec<ObjectRequest> {
     let id = ObjectId { volume: 1, object: u64::MAX - 7 };
     let quota = Quota { hard_bytes: Bytes::gib(3), ..Quota::default() };
     let asks = vec![

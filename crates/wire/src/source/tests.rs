@@ -42,7 +42,7 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-fn source(bytes: Vec<u8>, seed: u64) -> FrameSource {
+pub(crate) fn source(bytes: Vec<u8>, seed: u64) -> FrameSource {
     let mut source = FrameSource::new(Box::new(Trickle { bytes, at: 0, state: seed }));
     source.set_limits(Limits::SESSION);
     source
