@@ -5,6 +5,7 @@
 //! What is shared by all connections is in [`Node`]; [`session`] is one of them, [`answers`] what it sends back.
 
 mod answers;
+mod intake;
 mod keys;
 mod locks;
 mod patience;
@@ -25,6 +26,7 @@ use forebay_model::{Bytes, Error, Result, TargetId};
 use forebay_target::Target;
 use forebay_wire::sink::{Frame, FrameSink};
 use forebay_wire::{Command, RequestId};
+use intake::Intake;
 use locks::Locks;
 use sessions::Sessions;
 use std::cell::Cell;
@@ -39,13 +41,21 @@ pub struct Bounds {
     pub connections: usize,
     /// Bytes of answers that are under way, of all connections together; and as many of what is written.
     pub memory: Bytes,
+    /// Bytes of what is written that are on their way, of all connections together: what the node's port in the network takes
+    /// without dropping any.
+    pub intake: Bytes,
     /// How long a peer may take to say hello, to go on with a frame that it began, and to take what it asked for.
     pub patience: Duration,
 }
 
 impl Default for Bounds {
     fn default() -> Bounds {
-        Bounds { connections: 4096, memory: Bytes::mib(256), patience: Duration::from_secs(30) }
+        Bounds {
+            connections: 4096,
+            memory: Bytes::mib(256),
+            intake: Bytes::kib(192),
+            patience: Duration::from_secs(30),
+        }
     }
 }
 
@@ -91,6 +101,8 @@ pub struct Node {
     incoming: Allowance,
     /// Of answers without a payload, which so do not wait for those with one.
     small: Allowance,
+    /// How much may be on its way here.
+    intake: Rc<Intake>,
     connections: Cell<usize>,
     next_link: Cell<u64>,
 }
@@ -105,6 +117,7 @@ impl Node {
             outgoing: Allowance::new(bounds.memory.0 as usize),
             incoming: Allowance::new(bounds.memory.0 as usize),
             small: Allowance::new(SMALL),
+            intake: Intake::new(bounds.intake, env.clock.clone()),
             connections: Cell::new(0),
             next_link: Cell::new(FIRST_LINK),
             targets: targets.into_iter().map(|target| (target.id, target)).collect(),

@@ -39,6 +39,8 @@ pub struct Load {
     pub link: Rate,
     /// What is in flight to a client at most.
     pub credit: Bytes,
+    /// What is in flight to a node of what is written at most.
+    pub intake: Bytes,
     /// The network.
     pub network: NetworkSpec,
     /// The disk of each target.
@@ -77,7 +79,7 @@ pub fn stream(load: &Load) -> Streamed {
             node_link: link,
             client_link: link,
             policy: Policy { raid: load.raid, unit: load.unit, targets: load.width },
-            bounds: Bounds::default(),
+            bounds: Bounds { intake: load.intake, ..Bounds::default() },
             settings: Settings::default(),
             credit: load.credit,
         },

@@ -38,6 +38,8 @@ impl Command {
     pub const GRANT: Command = Command(2);
     /// Whether the other side is there: answered by nothing but the end. What a connection holds, it still holds then.
     pub const PING: Command = Command(3);
+    /// A node lets so many more bytes of its client's frames come as the credit says. It has neither body nor request.
+    pub const WINDOW: Command = Command(4);
 }
 
 impl fmt::Display for Command {

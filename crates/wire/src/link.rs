@@ -8,7 +8,7 @@ use crate::capability::Nonces;
 use crate::credit::Credit;
 use crate::frame::{Command, Flags, Limits, NO_LIMIT, RequestId};
 use crate::handshake::{self, ClientHello, ServerHello};
-use crate::sink::{Frame, FrameSink, Shown};
+use crate::sink::{Frame, FrameSink, OPENING, Shown};
 use crate::source::FrameSource;
 use bytes::Bytes;
 use forebay_model::{Error, Result};
@@ -93,6 +93,7 @@ impl Link {
         credit: Credit,
     ) -> Result<(Link, Running)> {
         let sink = FrameSink::default();
+        sink.bound(OPENING);
         let mut source = FrameSource::new(read);
         let sending = sink.clone();
         let mut sending: Pin<Box<dyn Future<Output = Result<()>>>> =
@@ -233,6 +234,10 @@ impl Shared {
         let head = source.receive().await?.ok_or_else(hung_up)?;
         if !head.flags.has(Flags::RESPONSE) {
             return Err(Error::damaged("a node sent a request: it is broken"));
+        }
+        if head.command == Command::WINDOW {
+            self.sink.let_go(head.credit);
+            return Ok(());
         }
         if head.request == RequestId(0) {
             // It says why it ends the connection.

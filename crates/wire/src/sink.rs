@@ -25,6 +25,9 @@ use std::task::{Context, Poll, Waker};
 /// Pieces handed to the kernel at once.
 const PIECES: usize = 64;
 
+/// What a client may send before its node has said how much.
+pub const OPENING: u64 = 32 << 10;
+
 /// A frame that is ready to go.
 pub struct Frame {
     /// Header and body.
@@ -97,6 +100,11 @@ impl Frame {
         Frame::new(request, Command::GRANT, Flags::NONE, bytes, &[], Vec::new())
     }
 
+    /// The permission to send more of what is asked.
+    pub fn window(bytes: u32) -> Result<Frame> {
+        Frame::new(RequestId(0), Command::WINDOW, Flags::RESPONSE, bytes, &[], Vec::new())
+    }
+
     /// The same, and `guard` is dropped when the last byte of it has gone, or never will.
     pub fn with_guard(self, guard: Rc<dyn Any>) -> Frame {
         Frame { _guard: Some(guard), ..self }
@@ -125,6 +133,8 @@ struct State {
     gone: usize,
     /// Bytes that have gone, of all frames.
     sent: u64,
+    /// So many may; without a bound if it is none.
+    edge: Option<u64>,
     /// No more is taken: what is there still goes out, unless the stream failed.
     closed: bool,
     failed: Option<Error>,
@@ -139,6 +149,18 @@ impl FrameSink {
             state.queue.push_back(frame);
             wake(&mut state);
         }
+    }
+
+    /// Lets no more than `bytes` go, until more are let go.
+    pub(crate) fn bound(&self, bytes: u64) {
+        self.state.borrow_mut().edge = Some(bytes);
+    }
+
+    /// Lets so many more bytes go.
+    pub(crate) fn let_go(&self, bytes: u32) {
+        let mut state = self.state.borrow_mut();
+        state.edge = state.edge.map(|edge| edge.saturating_add(u64::from(bytes)));
+        wake(&mut state);
     }
 
     /// Takes no more frames; the stream ends behind those that are there.
@@ -190,10 +212,11 @@ impl FrameSink {
     fn poll_send(&self, context: &mut Context<'_>, stream: &mut (dyn AsyncWrite + Unpin)) -> Poll<std::io::Result<()>> {
         let mut state = self.state.borrow_mut();
         loop {
-            if state.queue.is_empty() {
-                if state.closed {
-                    return Poll::Ready(Ok(()));
-                }
+            let mut room = state.edge.map_or(u64::MAX, |edge| edge.saturating_sub(state.sent));
+            if state.queue.is_empty() && state.closed {
+                return Poll::Ready(Ok(()));
+            }
+            if state.queue.is_empty() || room == 0 {
                 state.waker = Some(context.waker().clone());
                 return match Pin::new(&mut *stream).poll_flush(context) {
                     Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
@@ -204,13 +227,15 @@ impl FrameSink {
             let mut skip = state.gone;
             let mut count = 0;
             for piece in state.queue.iter().flat_map(Frame::pieces) {
-                if count == PIECES {
+                if count == PIECES || room == 0 {
                     break;
                 }
                 let some = skip.min(piece.len());
                 skip -= some;
                 if some < piece.len() {
-                    slices[count] = IoSlice::new(&piece[some..]);
+                    let part = usize::try_from(room).unwrap_or(usize::MAX).min(piece.len() - some);
+                    room -= part as u64;
+                    slices[count] = IoSlice::new(&piece[some..some + part]);
                     count += 1;
                 }
             }

@@ -38,6 +38,7 @@ pub struct FrameSource {
     failed: Option<Error>,
     begun: Rc<Cell<bool>>,
     came: Rc<Cell<u64>>,
+    told: Option<Box<dyn Fn(u64)>>,
 }
 
 impl FrameSource {
@@ -54,6 +55,7 @@ impl FrameSource {
             failed: None,
             begun: Rc::default(),
             came: Rc::default(),
+            told: None,
         }
     }
 
@@ -78,6 +80,11 @@ impl FrameSource {
     /// Bytes that have come.
     pub fn came(&self) -> Rc<Cell<u64>> {
         self.came.clone()
+    }
+
+    /// Tells `told` from now on how many bytes have come, each time that some did.
+    pub fn tell(&mut self, told: impl Fn(u64) + 'static) {
+        self.told = Some(Box::new(told));
     }
 
     /// The bytes of the last frame's body.
@@ -193,7 +200,7 @@ impl FrameSource {
                 if count == 0 {
                     return Err(lost(part, &ErrorKind::UnexpectedEof.into()));
                 }
-                self.came.set(self.came.get() + count as u64);
+                self.arrived(count);
                 destination = &mut destination[count..];
                 continue;
             }
@@ -212,8 +219,15 @@ impl FrameSource {
     async fn look(&mut self) -> std::io::Result<usize> {
         (self.from, self.to) = (0, 0);
         self.to = read(&mut self.stream, &mut self.ahead).await?;
-        self.came.set(self.came.get() + self.to as u64);
+        self.arrived(self.to);
         Ok(self.to)
+    }
+
+    fn arrived(&self, count: usize) {
+        self.came.set(self.came.get() + count as u64);
+        if let Some(told) = &self.told {
+            told(self.came.get());
+        }
     }
 }
 

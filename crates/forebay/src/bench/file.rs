@@ -59,6 +59,9 @@ pub struct FileArgs {
     /// Bytes of answers that are in flight to a client at most
     #[arg(long, default_value_t = CREDIT)]
     credit: Bytes,
+    /// Simulated: bytes of what is written that are in flight to a node at most
+    #[arg(long, default_value = "192KiB")]
+    intake: Bytes,
 }
 
 /// What came of it: the fields of the JSON.

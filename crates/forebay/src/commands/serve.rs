@@ -56,6 +56,9 @@ pub struct ServeArgs {
     /// Memory for what is written, and as much for what is read, of all connections together
     #[arg(long, default_value = "256MiB", value_name = "SIZE")]
     memory: Bytes,
+    /// What may be on its way to a node of what is written: what its port in the network takes without dropping any
+    #[arg(long, default_value = "192KiB", value_name = "SIZE")]
+    intake: Bytes,
     /// Connections at once
     #[arg(long, default_value_t = 4096, value_name = "N")]
     connections: usize,
@@ -64,7 +67,8 @@ pub struct ServeArgs {
 /// Serves it.
 pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
     let stop = Stop::on_signals()?;
-    let bounds = Bounds { connections: args.connections, memory: args.memory, ..Bounds::default() };
+    let Bounds { patience, .. } = Bounds::default();
+    let bounds = Bounds { connections: args.connections, memory: args.memory, intake: args.intake, patience };
     if let Some(manager) = &args.join {
         return join(context, args, manager, bounds, &stop);
     }

@@ -6,6 +6,7 @@
 
 use super::Node;
 use super::answers::Answers;
+use super::intake::Window;
 use super::locks::Turn;
 use super::patience::Patience;
 use super::sessions::Doing;
@@ -49,7 +50,12 @@ pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex) {
         node.env.spawner.spawn(async move { drop(sink.drive(duplex.write).await) })
     };
     let nonce = random::bytes(&*node.env.random);
-    let source = FrameSource::new(duplex.read);
+    let mut source = FrameSource::new(duplex.read);
+    let window = Rc::new(node.intake.window(sink.clone()));
+    source.tell({
+        let window = window.clone();
+        move |came| window.came(came)
+    });
     let answers = Rc::new(Answers::new(sink.clone()));
     let patience = Patience::new(&source, answers.clone(), sink.clone());
     let mut session = Session {
@@ -64,6 +70,7 @@ pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex) {
         room: Allowance::new(WINDOW.0 as usize),
         small: Allowance::new(SMALL),
         patience: patience.clone(),
+        window,
     };
     let doing = session.doing.clone();
     let over = race(patience.lost(&node.env.clock, node.bounds.patience), doing.replaced());
@@ -102,6 +109,7 @@ struct Session {
     /// And for those without.
     small: Allowance,
     patience: Rc<Patience>,
+    window: Rc<Window>,
 }
 
 /// What a request shows, and what it asks.
@@ -211,7 +219,9 @@ impl Session {
                     let _waits = self.patience.rest();
                     self.node.incoming.take(length + OVERHEAD).await
                 };
+                self.window.begins(length);
                 self.source.payload_onto(&mut payload).await?;
+                self.window.ends();
                 Some(room)
             }
         };

@@ -62,6 +62,8 @@ async fn serve(duplex: Duplex, spawner: &forebay_env::Spawner, desk: Desk) -> Re
     let mut source = FrameSource::new(read);
     let hello = ServerHello { version: PROTOCOL_VERSION, target: TargetId(0), process: 0, nonce: [0; 16] };
     welcome(&mut source, &sink, &hello, None, async |_| Ok(())).await?;
+    // Nothing large comes here, and nobody counts it.
+    sink.push(Frame::window(u32::MAX)?);
     while let Some(head) = source.receive().await? {
         let Said { user, groups, client, wanted } = source.decode()?;
         let by = Principal { user, groups, client, key: None };

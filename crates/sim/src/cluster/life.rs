@@ -136,7 +136,12 @@ fn spec(nodes: u32) -> ClusterSpec {
         node_link: LinkSpec::gigabit(),
         client_link: LinkSpec::gigabit(),
         policy: Policy { raid: Raid::Five, unit: Bytes::kib(16), targets: 5 },
-        bounds: Bounds { connections: 64, memory: Bytes::mib(8), patience: Duration::from_secs(8) },
+        bounds: Bounds {
+            connections: 64,
+            memory: Bytes::mib(8),
+            intake: Bytes::kib(48),
+            patience: Duration::from_secs(8),
+        },
         settings: Settings {
             life: Duration::from_secs(40),
             node_timeout: Duration::from_secs(6),

@@ -12,10 +12,22 @@ fn load(targets: u32, clients: u32, raid: Raid) -> Load {
         request: Bytes::mib(1),
         link: LinkSpec::gigabit().rate,
         credit: Bytes::kib(192),
+        intake: Bytes::kib(192),
         network: NetworkSpec::jumbo(),
         disk: presets::ssd().scaled(200),
         seed: 1,
     }
+}
+
+/// Six components of files are on each target, so that its port takes five segments of each that writes.
+#[test]
+fn many_clients_fill_their_links_at_once_and_nothing_is_dropped() {
+    let streamed = stream(&load(20, 12, Raid::Five));
+    let (writing, reading) = streamed.network;
+    assert_eq!((writing.drops, reading.drops), (0, 0));
+    let written = streamed.written.0 as f64 / streamed.write_limit.0 as f64;
+    let read = streamed.read.0 as f64 / streamed.read_limit.0 as f64;
+    assert!(written >= 0.85 && read >= 0.94, "{written:.3} and {read:.3} of what links allow");
 }
 
 #[test]

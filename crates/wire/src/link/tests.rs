@@ -145,3 +145,21 @@ fn an_error_is_the_answer_to_its_request_alone() {
     assert_eq!(now(one), Err(error));
     assert_eq!(now(two).expect("an answer").payload, b"bytes");
 }
+
+#[test]
+fn a_client_sends_no_more_than_its_node_lets_come() {
+    let (peer, link, mut running) = link();
+    let payload = vec![Bytes::from(vec![7; 100_000])];
+    let asked = Asked { command: Command(9), body: b"?", payload, most: 0, shown: None };
+    let coming = link.ask(asked).expect("it is asked");
+    assert_eq!(run(&mut running), None);
+    assert_eq!(peer.heard.borrow().len() as u64, OPENING);
+    peer.says.borrow_mut().extend(Frame::window(10_000).expect("it fits").to_bytes());
+    assert_eq!(run(&mut running), None);
+    assert_eq!(peer.heard.borrow().len() as u64, OPENING + 10_000);
+    peer.says.borrow_mut().extend(Frame::window(u32::MAX).expect("it fits").to_bytes());
+    say(&peer, 1, END, 0, b"", b"");
+    assert_eq!(run(&mut running), None);
+    assert!(peer.heard.borrow().len() > 100_000);
+    assert!(now(coming).is_ok());
+}

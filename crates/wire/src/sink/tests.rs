@@ -4,6 +4,7 @@ use crate::capability::{Keyring, RootKey, Wanted};
 use crate::source::tests::now;
 use forebay_model::{ObjectId, TargetId, Timestamp};
 use std::cell::Cell;
+use std::future::Future;
 
 /// A stream that takes a few bytes at a time, and then no more.
 struct Narrow {
@@ -100,4 +101,25 @@ fn what_is_shown_with_a_request_is_proven_for_all_of_it() {
     assert_eq!(check(&said(head.request, b"body")), Ok(capability.clone()));
     assert!(check(&said(RequestId(7), b"body")).is_err());
     assert!(check(&said(head.request, b"bodi")).is_err());
+}
+
+#[test]
+fn no_more_goes_than_was_let_go_also_in_the_middle_of_a_frame() {
+    let taken = Rc::new(RefCell::new(Vec::new()));
+    let sink = FrameSink::default();
+    sink.bound(1000);
+    (0..2).for_each(|number| sink.push(frame(number)));
+    sink.close();
+    let expected: Vec<u8> = (0..2).flat_map(|number| frame(number).to_bytes()).collect();
+    let stream = Narrow { taken: taken.clone(), room: usize::MAX, closed: Rc::default() };
+    let mut driven = Box::pin(sink.drive(Box::new(stream)));
+    let mut context = Context::from_waker(Waker::noop());
+    for gone in [1000, 1001, 12_345] {
+        assert!(driven.as_mut().poll(&mut context).is_pending());
+        assert_eq!((taken.borrow().len(), sink.progress()), (gone, gone as u64));
+        sink.let_go(if gone == 1000 { 1 } else { 11_344 });
+    }
+    sink.let_go(u32::MAX);
+    assert_eq!(driven.as_mut().poll(&mut context), Poll::Ready(Ok(())));
+    assert!(*taken.borrow() == expected);
 }

@@ -18,6 +18,7 @@ pub(super) fn run(args: &FileArgs, disk: &str) -> Result<Figures> {
         request: args.request,
         link: args.link,
         credit: args.credit,
+        intake: args.intake,
         network: if args.small_frames { NetworkSpec::default() } else { NetworkSpec::jumbo() },
         disk: simulated(disk, ", or --real DIR")?.scaled(args.scale),
         seed: args.seed,

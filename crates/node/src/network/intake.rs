@@ -1,0 +1,104 @@
+//! How much may be on its way to a node: so many clients that write at the same time do not overflow its port in the network.
+//!
+//! Each connection may send so many bytes beyond those that have come. Connections over which something is written share
+//! what the port takes, and one share is left for whoever begins; the others keep what they were told last. Whoever sends
+//! more than it may harms its own network alone, and so nothing checks it. Nobody's share depends on what another client
+//! does with its own: who is let send and does not holds up nobody.
+
+use forebay_env::Clock;
+use forebay_model::{Bytes, Moment};
+use forebay_wire::sink::{Frame, FrameSink, OPENING};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The smallest share: less would be many small segments. Payloads up to this size are worth no share.
+const LEAST: u64 = 8 << 10;
+/// Who wrote so long ago or less is still writing.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What all connections of a node share.
+pub(super) struct Intake {
+    all: u64,
+    clock: Rc<dyn Clock>,
+    /// Connections over which something is written, and until when that counts.
+    writing: RefCell<BTreeMap<u64, Moment>>,
+    next: Cell<u64>,
+}
+
+/// What one connection may send.
+pub(super) struct Window {
+    intake: Rc<Intake>,
+    number: u64,
+    sink: FrameSink,
+    /// Up to which of its bytes.
+    edge: Cell<u64>,
+    is_writing: Cell<bool>,
+}
+
+impl Intake {
+    pub(super) fn new(all: Bytes, clock: Rc<dyn Clock>) -> Rc<Intake> {
+        let all = all.0.min(u64::from(u32::MAX));
+        Rc::new(Intake { all, clock, writing: RefCell::default(), next: Cell::new(0) })
+    }
+
+    /// The window of a connection that begins, whose client is told over `sink`.
+    pub(super) fn window(self: &Rc<Self>, sink: FrameSink) -> Window {
+        let number = self.next.get();
+        self.next.set(number + 1);
+        Window { intake: self.clone(), number, sink, edge: Cell::new(OPENING), is_writing: Cell::new(false) }
+    }
+
+    fn share(&self) -> u64 {
+        let now = self.clock.now();
+        let mut writing = self.writing.borrow_mut();
+        writing.retain(|_, until| *until >= now);
+        (self.all / (writing.len() as u64 + 1)).max(LEAST)
+    }
+}
+
+impl Window {
+    /// A payload of so many bytes begins to come.
+    pub(super) fn begins(&self, length: usize) {
+        if length as u64 > LEAST {
+            self.is_writing.set(true);
+            self.intake.writing.borrow_mut().insert(self.number, Moment(u64::MAX));
+        }
+    }
+
+    /// A payload has come.
+    pub(super) fn ends(&self) {
+        if self.is_writing.replace(false) {
+            let until = self.intake.clock.now() + PAUSE;
+            self.intake.writing.borrow_mut().insert(self.number, until);
+        }
+    }
+
+    /// So many bytes have come by now.
+    pub(super) fn came(&self, came: u64) {
+        let share = self.intake.share();
+        let left = self.edge.get().saturating_sub(came);
+        // Who writes is told before it has to wait, and who does not need not be told of each change.
+        if left > if self.is_writing.get() { share / 2 } else { OPENING / 2 } {
+            return;
+        }
+        let more = (came + share).saturating_sub(self.edge.get());
+        // A frame without body and payload is never too large.
+        if more > 0
+            && let Ok(frame) = Frame::window(more as u32)
+        {
+            self.edge.set(self.edge.get() + more);
+            self.sink.push(frame);
+        }
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.intake.writing.borrow_mut().remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests;
