@@ -139,8 +139,12 @@ impl Nodes {
     async fn open(&self, address: &str) -> Result<Link> {
         let env = &self.shared.env;
         let unreachable = |error: Error| {
-            // Whatever the network calls it, the node is not there now.
-            let kind = if error.kind == Kind::Missing { Kind::Disconnected } else { error.kind };
+            // Whatever the network calls it, the node is not there now: what it has, others may give. One that cannot show who
+            // it is may be anybody.
+            let kind = match error.kind {
+                Kind::Missing | Kind::Forbidden | Kind::Usage => Kind::Disconnected,
+                kind => kind,
+            };
             Error::new(kind, format!("the node at {address} cannot be reached: {}", error.message))
         };
         let Duplex { read, write, .. } = env.fabric.connect(address).await.map_err(unreachable)?;

@@ -54,7 +54,8 @@ fn a_manager_and_nodes_with_tls_serve_at_all_addresses_whoever_trusts_their_auth
     let failure = said(join("a", &tls("elsewhere")));
     assert!(failure.contains("127.0.0.1") && failure.contains("keys make"), "{failure}");
     let joining = ["--join", &manager.cluster, "--access-key", &manager.key, "--address", "127.0.0.1"];
-    let nodes = ["a", "b", "c"].map(|dir| Served::at(&place, dir, &[&joining[..], &tls("certs")].concat()));
+    let node = |dir: &str, certificates| Served::at(&place, dir, &[&joining[..], &tls(certificates)].concat());
+    let [a, b, c] = ["a", "b", "c"].map(|dir| node(dir, "certs"));
     let bytes = Dice(6).bytes(5_000_001);
     std::fs::write(place.path("in"), &bytes).unwrap();
     let ca = "certs/authority.pem";
@@ -65,10 +66,20 @@ fn a_manager_and_nodes_with_tls_serve_at_all_addresses_whoever_trusts_their_auth
     refused(&place, &manager, None, "--ca FILE");
     refused(&place, &manager, Some("others/authority.pem"), "does not vouch");
     refused(&place, &manager, Some("in"), "certificate");
-    for node in nodes {
+    // A node that shows what nobody vouches for may be anybody: it is done without, as one that is away.
+    std::fs::create_dir(place.path("mixed")).unwrap();
+    for (from, name) in [("certs", "authority.pem"), ("others", "certificate.pem"), ("others", "certificate.key")] {
+        std::fs::copy(place.path(from).join(name), place.path("mixed").join(name)).unwrap();
+    }
+    c.stop();
+    let c = node("c", "mixed");
+    assert!(ok(&place, &manager, ca, &["get", "/x", "-"]) == bytes);
+    b.stop();
+    let output = manager.command(&place, &["get", "/x", "-"]).env("FOREBAY_CA", ca).output().unwrap();
+    assert!(!output.status.success(), "parity spares one");
+    for node in [a, c, manager] {
         node.stop();
     }
-    manager.stop();
     // All of it in one process, as well.
     let one = Served::at(&place, "one", &[&tls("certs")[..], &everywhere, &["--nodes", "3"]].concat());
     assert_eq!(one.ready["ca"], "certs/authority.pem");
