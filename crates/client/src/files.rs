@@ -12,6 +12,7 @@ use crate::file::FileEngine;
 use crate::file::options::Options;
 use crate::file::remote::RemoteComponents;
 use crate::nodes::Nodes;
+use crate::rings::Rings;
 use bytes::Bytes as Slice;
 use forebay_model::layout::Striping;
 use forebay_model::{Bytes, Error, Result};
@@ -65,6 +66,11 @@ impl Files {
     /// Reached by these ways.
     pub fn new(nodes: Nodes, control: Rc<dyn Control>) -> Files {
         Files { nodes, control, writing: Rc::default(), newest: Rc::default() }
+    }
+
+    /// The rings of the cluster, for the same user.
+    pub fn rings(&self) -> Rings {
+        Rings::new(self.nodes.clone(), self.control.clone())
     }
 
     /// Makes a file, which must not exist, and opens it to write: as its volume says, or by this policy.

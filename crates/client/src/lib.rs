@@ -6,6 +6,7 @@
 //! - [`heaps`]: records, in transactions.
 //! - [`file`]: files striped over targets; its clients compute their parity.
 //! - [`files`]: files by their names; [`file`]: how one is striped over targets.
+//! - [`rings`]: rings of a cluster on the network.
 //! - [`nodes`]: connections to the nodes of a cluster; [`control`]: what is asked of its manager.
 //! - [`peer`]: what a cluster is reached by: in this process, or through a connection ([`remote`]).
 //! - [`again`]: what is asked twice takes effect once.
@@ -26,9 +27,11 @@ pub mod files;
 pub mod heaps;
 pub mod nodes;
 pub mod objects;
+mod outbox;
 pub mod peer;
 pub mod recorder;
 pub mod remote;
+pub mod rings;
 pub mod stopper;
 
 pub use answer::{Answer, Event};

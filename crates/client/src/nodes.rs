@@ -82,6 +82,22 @@ impl Nodes {
         Nodes { shared: Rc::new(shared) }
     }
 
+    /// The same nodes over connections of its own, for who streams and is not to hold up others. What is in flight to this
+    /// client counts together.
+    pub fn apart(&self) -> Nodes {
+        let Shared { env, credit, patience, .. } = &*self.shared;
+        let shared = Shared {
+            env: env.clone(),
+            credit: credit.clone(),
+            patience: *patience,
+            links: RefCell::default(),
+            before: RefCell::default(),
+            pending: RefCell::default(),
+            repeated: Cell::default(),
+        };
+        Nodes { shared: Rc::new(shared) }
+    }
+
     /// What it runs on.
     pub fn env(&self) -> &NetworkEnv {
         &self.shared.env

@@ -244,6 +244,16 @@ impl Field<Option<Vec<u8>>> for Option<TargetId> {
     }
 }
 
+impl Field<Vec<Vec<u8>>> for Vec<TargetId> {
+    fn to_field(self) -> Vec<Vec<u8>> {
+        self.into_iter().map(Field::to_field).collect()
+    }
+
+    fn from_field(field: Vec<Vec<u8>>) -> Result<Self> {
+        field.into_iter().map(Field::from_field).collect()
+    }
+}
+
 /// Its length is the business of whoever uses it.
 impl Field<Vec<u8>> for Hidden {
     fn to_field(self) -> Vec<u8> {

@@ -17,9 +17,9 @@ use forebay_model::{Error, Result, Timestamp};
 use forebay_wire::capability::{Capability, Rights};
 use forebay_wire::control::access::Hidden;
 use forebay_wire::control::files::{
-    Component, ComponentState, Grant, Granted, Grants, MOST_RENEWED, OpenToRead, Renew,
+    Component, ComponentState, Grant, Granted, Grants, MOST_RENEWED, OpenRing, OpenToRead, Renew,
 };
-use forebay_wire::control::names::{FileId, Place};
+use forebay_wire::control::names::{FileId, FileKind, Place};
 
 /// What makes capabilities for somebody.
 pub(crate) struct Granting<'a> {
@@ -39,6 +39,14 @@ impl Manager {
         place::require_file(found.file, &found.inode)?;
         by.require(found.file, &found.inode, Wanted::READ)?;
         self.granting(now, by)?.grant(found, false)
+    }
+
+    /// Opens a ring.
+    pub(crate) fn open_ring(&mut self, now: Now, by: &Principal, asked: &OpenRing) -> Result<Grant> {
+        let found = place::find(&self.view()?, by, &asked.place)?;
+        place::require_kind(found.file, &found.inode, FileKind::Ring)?;
+        by.require(found.file, &found.inode, if asked.write { Wanted::WRITE } else { Wanted::READ })?;
+        self.granting(now, by)?.grant(found, asked.write)
     }
 
     /// Capabilities for each of several files again.
@@ -64,8 +72,10 @@ impl Manager {
     pub(crate) fn grant(&mut self, now: Now, by: &Principal, file: FileId, write: bool) -> Result<Grant> {
         let view = self.view()?;
         let found = place::find(&view, by, &Place::of(file))?;
-        place::require_file(found.file, &found.inode)?;
-        if write {
+        place::require_objects(found.file, &found.inode)?;
+        if found.inode.attributes.kind == FileKind::Ring {
+            by.require(file, &found.inode, if write { Wanted::WRITE } else { Wanted::READ })?;
+        } else if write {
             let writers: Option<Writers> = view.read(&keys::writers(file))?;
             let is_open = |Writers(writers): &Writers| writers.iter().any(|writer| writer.is(by));
             if !writers.as_ref().is_some_and(is_open) {

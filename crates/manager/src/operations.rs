@@ -7,6 +7,7 @@ mod absences;
 mod access_keys;
 mod close;
 mod create_file;
+mod create_ring;
 mod inodes;
 mod make_directory;
 mod membership;
@@ -74,6 +75,7 @@ impl Operation<'_> {
             Change::GiveUp(asked) => self.give_up(asked).map(done),
             Change::Refill(asked) => self.refill(asked).map(done),
             Change::Rebuilt(asked) => self.rebuilt(asked).map(done),
+            Change::CreateRing(asked) => self.create_ring(asked),
         }
     }
 }

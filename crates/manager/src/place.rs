@@ -8,7 +8,7 @@ use crate::keys;
 use crate::principal::{Principal, Wanted};
 use crate::records::{Inode, Named};
 use forebay_model::{Error, Result};
-use forebay_wire::control::names::{FileId, MOST_DEPTH, MOST_NAME, MOST_PATH, Place};
+use forebay_wire::control::names::{FileId, FileKind, MOST_DEPTH, MOST_NAME, MOST_PATH, Place};
 
 /// A file or directory, and what is known of it.
 #[derive(Debug, Clone)]
@@ -163,10 +163,32 @@ pub(crate) fn require_directory(found: &Found) -> Result<()> {
 
 /// [`forebay_model::Kind::Usage`] if it has no bytes.
 pub(crate) fn require_file(file: FileId, inode: &Inode) -> Result<()> {
-    if !inode.is_directory() {
+    require_kind(file, inode, FileKind::File)
+}
+
+/// [`forebay_model::Kind::Usage`] if it is of another kind.
+pub(crate) fn require_kind(file: FileId, inode: &Inode, wanted: FileKind) -> Result<()> {
+    let kind = inode.attributes.kind;
+    if kind == wanted {
         return Ok(());
     }
-    Err(Error::usage(format!("{file} is a directory; name a file")))
+    Err(Error::usage(format!("{file} is a {}; name a {}", called(kind), called(wanted))))
+}
+
+/// [`forebay_model::Kind::Usage`] if it lies on no target.
+pub(crate) fn require_objects(file: FileId, inode: &Inode) -> Result<()> {
+    match inode.is_directory() {
+        false => Ok(()),
+        true => require_file(file, inode),
+    }
+}
+
+fn called(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::File => "file",
+        FileKind::Directory => "directory",
+        FileKind::Ring => "ring",
+    }
 }
 
 fn missing(name: &str, directory: FileId) -> Error {

@@ -73,6 +73,36 @@ pub(crate) fn place(cluster: &Cluster, policy: &Policy, random: &dyn Random) -> 
     Ok(layout)
 }
 
+/// The layout of a new ring of so many bytes, which lies on one target: by chance, as a file does, of those that have the space
+/// and are not among `refused_by`. Whether it can be promised what it is to be promised, only the target knows.
+pub(crate) fn place_ring(
+    cluster: &Cluster,
+    capacity: Bytes,
+    refused_by: &[TargetId],
+    random: &dyn Random,
+) -> Result<Layout> {
+    let open = cluster.targets.iter().filter(|(_, now)| cluster.is_open(now));
+    let mut left: Vec<Candidate> = open.map(|(target, now)| Candidate::of(*target, now)).collect();
+    let up = left.len();
+    let most = left.iter().map(|candidate| candidate.free).max().unwrap_or_default();
+    left.retain(|candidate| candidate.has_room() && candidate.free >= capacity);
+    let with_room = left.len();
+    left.retain(|candidate| !refused_by.contains(&candidate.target));
+    if left.is_empty() {
+        return Err(Error::full(format!(
+            "no target takes a ring of {capacity}: of {up} that are up, {with_room} have the space, and all of those refused it (the \
+             most that is free on one is {most}); make it smaller, or add targets"
+        )));
+    }
+    let at = draw(&left, &BTreeMap::new(), random);
+    let target = left[at].target;
+    if let Some(now) = cluster.targets.get(&target) {
+        now.placed.set(now.placed.get().saturating_add(1));
+    }
+    let striping = Striping::over(Raid::Zero, forebay_model::layout::UNIT, 1)?;
+    Ok(Layout { striping, targets: vec![target], absent: Vec::new() })
+}
+
 /// The layout of a new file on some of these.
 pub(crate) fn choose(policy: &Policy, candidates: Vec<Candidate>, random: &dyn Random) -> Result<Layout> {
     let up = candidates.len();

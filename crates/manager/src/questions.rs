@@ -34,6 +34,7 @@ impl Manager {
             Question::Unscrubbed(asked) => unscrubbed(view, by, asked).map(Reply::Unscrubbed),
             Question::Degraded(asked) => degraded(view, by, asked).map(Reply::Degraded),
             Question::GivenUp(asked) => self.given_up(now, &by.clone(), asked).map(|()| Reply::Done),
+            Question::OpenRing(asked) => self.open_ring(now, by, asked).map(Reply::Grant),
             Question::Map => Ok(Reply::Map(self.cluster.map())),
         }
     }

@@ -3,8 +3,8 @@
 use crate::host::TargetHandle;
 use crate::service::{Order, QueryId};
 use forebay_env::pipe::Outlet;
-use forebay_model::Result;
 use forebay_model::ring::{Batch, QuerySummary};
+use forebay_model::{Error, Result};
 
 /// What comes next in an answer.
 pub enum Part {
@@ -44,6 +44,20 @@ impl Answer {
                 Some(error) => Err(error),
                 None => Ok(Part::End(QuerySummary::default())),
             },
+        }
+    }
+
+    /// Waits for the next part as a task.
+    pub(crate) async fn next_part_from_task(&mut self) -> Result<Part> {
+        if let Some(batch) = self.batches.receive().await {
+            return Ok(Part::Batch(batch));
+        }
+        match self.end.receive().await {
+            Some(end) => end.map(Part::End),
+            // Its target went away, or ended it.
+            None => Err(self.target.failure().unwrap_or_else(|| {
+                Error::disconnected("the query was ended where it ran: ask again from the last element on")
+            })),
         }
     }
 

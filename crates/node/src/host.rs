@@ -3,7 +3,7 @@
 use crate::answer::Answer;
 use crate::heaps::HeapLink;
 use crate::objects::ObjectLink;
-use crate::service::{self, LinkId, Order, QueryId, SessionId};
+use crate::service::{self, Fenced, LinkId, Order, QueryId, SessionId};
 use crate::writer::Writer;
 use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::pipe::{Inlet, Outlet, pipe};
@@ -81,10 +81,31 @@ impl TargetHandle {
     }
 
     /// Asks, as a task.
-    pub(crate) async fn call_from_task(&self, request: Request) -> Result<Reply> {
+    pub(crate) async fn call_from_task(&self, request: Request, fenced: Option<Fenced>) -> Result<Reply> {
         let (answer, mut outlet) = pipe(0);
-        self.order(Order::Ask { request, answer })?;
+        self.order(Order::Ask { request, fenced, answer })?;
         outlet.receive().await.unwrap_or_else(|| Err(self.gone()))
+    }
+
+    /// Begins or resumes recording, as a task.
+    pub(crate) async fn open_writer_from_task(
+        &self,
+        session: SessionId,
+        request: OpenWriter,
+        fenced: Fenced,
+    ) -> Result<Writer> {
+        let (answer, mut outlet) = pipe(0);
+        self.order(Order::OpenWriter { session, request, fenced: Some(fenced), answer })?;
+        let opening = outlet.receive().await.unwrap_or_else(|| Err(self.gone()))?;
+        Ok(Writer::new(self.clone(), session, opening))
+    }
+
+    /// Begins a query.
+    pub(crate) fn query(&self, query: QueryId, request: QueryRequest, fenced: Option<Fenced>) -> Result<Answer> {
+        let (batches, batches_out) = pipe(ANSWER_AHEAD);
+        let (end, end_out) = pipe(0);
+        self.order(Order::Query { query, request, fenced, batches, end })?;
+        Ok(Answer::new(self.clone(), query, batches_out, end_out))
     }
 
     /// Gives an order and waits for its answer.
@@ -95,7 +116,7 @@ impl TargetHandle {
     }
 
     fn call(&self, request: &Request) -> Result<Reply> {
-        self.ask(|answer| Order::Ask { request: request.clone(), answer })
+        self.ask(|answer| Order::Ask { request: request.clone(), fenced: None, answer })
     }
 }
 
@@ -159,7 +180,7 @@ impl Host {
     pub fn open_writer(&self, request: OpenWriter) -> Result<Writer> {
         let target = self.with(&request.ring)?.clone();
         let session = SessionId(self.next.fetch_add(1, Ordering::Relaxed));
-        let opening = target.ask(|answer| Order::OpenWriter { session, request, answer })?;
+        let opening = target.ask(|answer| Order::OpenWriter { session, request, fenced: None, answer })?;
         Ok(Writer::new(target, session, opening))
     }
 
@@ -167,10 +188,7 @@ impl Host {
     pub fn query(&self, request: QueryRequest) -> Result<Answer> {
         let target = self.with(&request.ring)?.clone();
         let query = QueryId(self.next.fetch_add(1, Ordering::Relaxed));
-        let (batches, batches_out) = pipe(ANSWER_AHEAD);
-        let (end, end_out) = pipe(0);
-        target.order(Order::Query { query, request, batches, end })?;
-        Ok(Answer::new(target, query, batches_out, end_out))
+        target.query(query, request, None)
     }
 
     /// A way to the objects of all targets.

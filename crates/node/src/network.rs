@@ -10,6 +10,7 @@ mod keys;
 mod locks;
 mod patience;
 mod reports;
+mod rings;
 mod session;
 mod sessions;
 
@@ -166,14 +167,19 @@ impl Node {
     }
 
     fn link(&self) -> LinkId {
+        LinkId(self.next())
+    }
+
+    /// A number for whatever is at a target.
+    fn next(&self) -> u64 {
         self.next_link.set(self.next_link.get() + 1);
-        LinkId(self.next_link.get())
+        self.next_link.get()
     }
 }
 
 /// Memory for answers without a payload.
 const SMALL: usize = 32 << 20;
-/// Links of the network are told from those of this process by their numbers.
+/// Links, recorders and queries of the network are told from those of this process by their numbers.
 const FIRST_LINK: u64 = 1 << 63;
 
 /// Says why there is no connection.

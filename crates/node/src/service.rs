@@ -38,12 +38,30 @@ pub struct SessionId(pub(crate) u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueryId(pub(crate) u64);
 
+/// What the fence of an object has to be for something to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fenced {
+    /// The object.
+    pub(crate) object: ObjectId,
+    /// The version that was shown.
+    pub(crate) version: u64,
+}
+
+impl Fenced {
+    /// Whether somebody who showed this is shut out of `object` by `version`.
+    fn is_out(&self, object: ObjectId, version: u64) -> bool {
+        self.object == object && self.version < version
+    }
+}
+
 /// What a target is asked to do. Whoever asks chooses the numbers.
 pub enum Order {
     /// One request, one answer.
     Ask {
         /// The request.
         request: Request,
+        /// What a fence has to be, if that matters.
+        fenced: Option<Fenced>,
         /// Where the answer goes.
         answer: Inlet<Result<Reply>>,
     },
@@ -53,6 +71,8 @@ pub enum Order {
         session: SessionId,
         /// What is asked for.
         request: OpenWriter,
+        /// What a fence has to be, if that matters.
+        fenced: Option<Fenced>,
         /// Where the answer goes.
         answer: Inlet<Result<Opening>>,
     },
@@ -84,6 +104,8 @@ pub enum Order {
         query: QueryId,
         /// What is asked for.
         request: QueryRequest,
+        /// What a fence has to be, if that matters.
+        fenced: Option<Fenced>,
         /// Where its answer goes.
         batches: Inlet<Batch>,
         /// Where its end goes.
@@ -164,17 +186,20 @@ pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
     });
     while let Some(order) = orders.receive().await {
         match order {
-            Order::Ask { request, answer } => {
+            Order::Ask { request, fenced, answer } => {
                 let this = service.clone();
                 service.env.spawner.detach(async move {
-                    let reply = asks::ask(&this, request).await;
+                    let reply = match fences::enter(&this, fenced).await {
+                        Ok(_entered) => asks::ask(&this, request).await,
+                        Err(error) => Err(error),
+                    };
                     answer.send(reply, 0).await;
                 });
             }
-            Order::OpenWriter { session, request, answer } => {
+            Order::OpenWriter { session, request, fenced, answer } => {
                 let this = service.clone();
                 service.env.spawner.detach(async move {
-                    let opening = sessions::open(&this, session, request).await;
+                    let opening = sessions::open(&this, session, request, fenced).await;
                     // Nobody may be there any more to close it.
                     let failed = opening.is_err();
                     if !answer.send(opening, 0).await && !failed {
@@ -188,12 +213,19 @@ pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
                 sessions::append(&service, session, buffer, number, accepted);
             }
             Order::CloseWriter(session) => sessions::close(&service, session),
-            Order::Query { query, request, batches, end } => queries::start(&service, query, request, batches, end),
+            Order::Query { query, request, fenced, batches, end } => {
+                queries::start(&service, query, (request, fenced), batches, end);
+            }
             Order::CancelQuery(query) => queries::cancel(&service, query),
             Order::Object { link, request, version, payload, answer } => {
                 let this = service.clone();
                 service.env.spawner.detach(async move {
-                    let result = match fences::enter(&this, &request, version).await {
+                    let entered = async {
+                        let shown = version.map(|version| request.about().map(|about| (about.object, version)));
+                        let fenced = shown.transpose()?.map(|(object, version)| Fenced { object, version });
+                        fences::enter(&this, fenced).await
+                    };
+                    let result = match entered.await {
                         Ok(_entered) => objects::ask(&this, link, request, &payload, version.is_some()).await,
                         Err(error) => Err(error),
                     };

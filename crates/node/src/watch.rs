@@ -3,6 +3,8 @@
 use forebay_env::watched::Watched;
 use forebay_model::{Error, Result};
 use forebay_wire::command::Durable;
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
 
 pub(crate) struct Watch(Watched<State>);
 
@@ -12,11 +14,13 @@ struct State {
     beats: u64,
     /// The session is over: in order, or for this reason.
     over: Option<Result<()>>,
+    /// Tasks that wait.
+    wakers: Vec<Waker>,
 }
 
 impl Watch {
     pub(crate) fn new(durable: Durable) -> Watch {
-        Watch(Watched::new(State { durable, beats: 0, over: None }))
+        Watch(Watched::new(State { durable, beats: 0, over: None, wakers: Vec::new() }))
     }
 
     /// Tells how far it is now.
@@ -25,15 +29,21 @@ impl Watch {
         if state.durable != durable {
             state.durable = durable;
             drop(state);
-            self.0.tell();
+            self.told();
         }
+    }
+
+    /// Wakes whoever waits.
+    fn told(&self) {
+        self.0.tell();
+        let wakers = std::mem::take(&mut self.0.lock().wakers);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Ends the session; the first reason counts.
     pub(crate) fn end(&self, over: Result<()>) {
-        self.0.change(|state| {
-            state.over.get_or_insert(over);
-        });
+        self.0.lock().over.get_or_insert(over);
+        self.told();
     }
 
     /// How far it is now, and whether it is over.
@@ -54,6 +64,21 @@ impl Watch {
         let nothing_new = |state: &mut State| state.durable == seen && state.over.is_none() && state.beats == beats;
         let state = self.0.wait_while(state, nothing_new);
         (state.durable, state.over.clone())
+    }
+
+    /// Waits as a task until `is_so` says of how far it is, or it is over.
+    pub(crate) async fn when(&self, is_so: impl Fn(&Durable) -> bool) -> (Durable, Option<Result<()>>) {
+        poll_fn(|context| {
+            let mut state = self.0.lock();
+            if is_so(&state.durable) || state.over.is_some() {
+                return Poll::Ready((state.durable, state.over.clone()));
+            }
+            if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+                state.wakers.push(context.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await
     }
 
     /// Waits until block `number` is durable, or cannot be as everything is pinned.

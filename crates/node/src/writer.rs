@@ -59,6 +59,20 @@ impl Writer {
         }
     }
 
+    /// The same as a task.
+    pub(crate) async fn take_from_task(&self) -> Result<Option<Buffer>> {
+        self.check()?;
+        if let Some(buffer) = self.try_take() {
+            return Ok(Some(buffer));
+        }
+        let (answer, mut buffer) = pipe(0);
+        self.target.order(Order::TakeBuffer { session: self.session, answer })?;
+        match buffer.receive().await {
+            Some(buffer) => Ok(Some(buffer)),
+            None => self.check().map(|()| None),
+        }
+    }
+
     /// What ends a wait in [`Writer::take`] for good, from any thread.
     pub fn interrupter(&self) -> impl Fn() + Send + Sync + 'static {
         let (target, session) = (self.target.clone(), self.session);

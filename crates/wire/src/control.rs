@@ -19,8 +19,8 @@ pub mod volumes;
 use access::{IssueKey, IssuedKey, Key, Keys, RemoveUser, RevokeKey, User};
 use cluster::{AddNode, Map, RemoveNode, RollKeys, SetTarget};
 use files::{
-    After, ClientGone, Close, Degraded, Fence, GiveUp, GivenUp, Grant, Grants, OpenFiles, OpenToRead, OpenToWrite,
-    Rebuilt, Refill, Renew, Revoke, Scrubbed, Unscrubbed,
+    After, ClientGone, Close, CreateRing, Degraded, Fence, GiveUp, GivenUp, Grant, Grants, OpenFiles, OpenRing,
+    OpenToRead, OpenToWrite, Rebuilt, Refill, Renew, Revoke, Scrubbed, Unscrubbed,
 };
 use names::{CreateFile, Entry, List, MakeDirectory, Page, RemoveDirectory, RemoveFile, Rename, SetAttributes, Stat};
 use serde::{Deserialize, Serialize};
@@ -96,6 +96,8 @@ pub enum Change {
     Refill(Refill),
     /// [`Reply::Done`].
     Rebuilt(Rebuilt),
+    /// [`Reply::Grant`].
+    CreateRing(CreateRing),
 }
 
 /// What changes nothing, and may be asked as often as one likes.
@@ -126,6 +128,8 @@ pub enum Question {
     /// Whether nobody is answered any more by components that were given up: [`Reply::Done`], or
     /// [`forebay_model::Kind::Busy`] until then.
     GivenUp(GivenUp),
+    /// [`Reply::Grant`].
+    OpenRing(OpenRing),
 }
 
 /// What is answered.

@@ -9,7 +9,7 @@
 //! - [`capability`]: who may do what to an object, and the proof of it that goes with each command.
 //! - [`control`]: what is asked of the manager.
 //! - [`command`]: what is asked after that, and what is answered; [`object`] and [`heap`]: the same of objects
-//!   and of records of heaps.
+//!   and of records of heaps; [`ring`]: of rings over the network.
 //!
 //! Invariants: nothing is allocated for a length before it has been checked against its bound; every byte is under
 //! a CRC32C; after the first error of a connection nothing more is read from it or written to it.
@@ -27,6 +27,7 @@ pub mod link;
 pub mod lock;
 pub mod object;
 pub mod reader;
+pub mod ring;
 pub mod sink;
 pub mod source;
 pub mod writer;

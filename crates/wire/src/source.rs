@@ -117,6 +117,13 @@ impl FrameSource {
         self.note(read)
     }
 
+    /// Reads the last frame's payload into `destination`, which has its length. After an error there is whatever came.
+    pub async fn payload_into(&mut self, destination: &mut [u8]) -> Result<()> {
+        self.check()?;
+        let read = self.fill_with_payload(destination).await;
+        self.note(read)
+    }
+
     fn check(&self) -> Result<()> {
         self.failed.clone().map_or(Ok(()), Err)
     }
@@ -175,6 +182,19 @@ impl FrameSource {
             self.fill_onto(destination, step, "payload").await?;
             sum.update(&destination[from..]);
             left -= step;
+        }
+        self.begun.set(false);
+        same_checksum("payload", checksum, sum.finish())
+    }
+
+    async fn fill_with_payload(&mut self, destination: &mut [u8]) -> Result<()> {
+        let Some((length, checksum)) = self.payload.take_if(|(length, _)| *length == destination.len()) else {
+            return Err(Error::usage("a payload is read into a place of another length"));
+        };
+        let mut sum = Running::new();
+        for piece in destination[..length].chunks_mut(STEP) {
+            self.fill(piece, "payload").await?;
+            sum.update(piece);
         }
         self.begun.set(false);
         same_checksum("payload", checksum, sum.finish())

@@ -6,10 +6,10 @@ use super::keep::Kept;
 use super::{File, Files};
 use crate::file::options::Options;
 use bytes::Bytes as Slice;
-use forebay_env::NetworkEnv;
 use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::pipe::pipe;
 use forebay_env::real::{self, thread};
+use forebay_env::{NetworkEnv, Spawner};
 use forebay_model::layout::Striping;
 use forebay_model::{Bytes, Error, Result};
 use forebay_wire::control::names::{Entry, FileId, Listed};
@@ -40,14 +40,14 @@ pub struct OpenFile {
     striping: Striping,
 }
 
-struct Way {
+pub(crate) struct Way {
     jobs: Mutex<Option<Sender<Job>>>,
     thread: Mutex<Option<thread::JoinHandle<()>>>,
     next: AtomicU64,
 }
 
 /// What the loop has.
-struct Here {
+pub(crate) struct Here {
     env: NetworkEnv,
     files: Files,
     open: RefCell<BTreeMap<u64, Rc<File>>>,
@@ -91,6 +91,11 @@ impl FilesClient {
         let way = Way { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)), next: AtomicU64::new(1) };
         outcome.receive_blocking().unwrap_or_else(|| Err(gone()))?;
         Ok(FilesClient { way: Arc::new(way) })
+    }
+
+    /// What leads to the loop.
+    pub(crate) fn way(&self) -> Arc<Way> {
+        self.way.clone()
     }
 
     /// Mends what others left open to write, and rebuilds what was given up, again and again until the client ends; `told` of each
@@ -172,6 +177,18 @@ impl FilesClient {
     }
 }
 
+impl Here {
+    /// The files of the cluster.
+    pub(crate) fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// Starts tasks of the loop.
+    pub(crate) fn spawner(&self) -> &Spawner {
+        &self.env.spawner
+    }
+}
+
 impl OpenFile {
     /// What was known of it when it was opened.
     pub fn entry(&self) -> &Entry {
@@ -249,7 +266,7 @@ impl Way {
     }
 
     /// Has something done by a task of the loop, and waits for it.
-    fn run<T, F>(&self, work: impl FnOnce(Rc<Here>) -> F + Send + 'static) -> Result<T>
+    pub(crate) fn run<T, F>(&self, work: impl FnOnce(Rc<Here>) -> F + Send + 'static) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + 'static,

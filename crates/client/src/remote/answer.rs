@@ -4,7 +4,7 @@ use super::patient::{IsThere, Vigil, Wait};
 use super::{Connection, hung_up};
 use crate::peer::{AnswerLink, Part};
 use forebay_env::network::Stream;
-use forebay_model::ring::{Batch, Item};
+use forebay_model::ring::Batch;
 use forebay_model::{Error, Result};
 use forebay_wire::command::{CancelQuery, QueryRequest};
 use forebay_wire::{Command, Flags, FrameReader, FrameWriter, RequestId};
@@ -44,7 +44,7 @@ impl RemoteAnswer {
         let mut batch = Batch { items: reader.decode()?, payload: Vec::new() };
         batch.payload.reserve((head.payload as usize).min(EXPECTED));
         reader.payload_onto(&mut batch.payload)?;
-        check(&batch)?;
+        forebay_wire::ring::check(&batch)?;
         Ok(Part::Batch(batch))
     }
 }
@@ -70,20 +70,4 @@ impl Drop for RemoteAnswer {
         // A canceller may still hold the connection open.
         self.stream.shutdown();
     }
-}
-
-/// Whether the items account for every byte of the payload.
-fn check(batch: &Batch) -> Result<()> {
-    let size = |item: &Item| match item {
-        Item::Element { length, caller, .. } => u64::from(*length) + u64::from(*caller),
-        Item::Gap(_) | Item::Expired { .. } => 0,
-    };
-    let told: u64 = batch.items.iter().map(size).sum();
-    if told == batch.payload.len() as u64 {
-        return Ok(());
-    }
-    Err(Error::damaged(format!(
-        "a node tells of {told} bytes of elements and sends {}: it is broken",
-        batch.payload.len()
-    )))
 }

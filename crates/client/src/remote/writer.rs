@@ -1,17 +1,14 @@
-//! A recorder's blocks on their way to another process.
-//!
-//! Every block is kept until the other side says that it is durable; its buffer is free then. Two threads serve the
-//! connection, one for each direction, so that the recorder itself never waits for the other side: it runs out of
-//! buffers, and then waits or drops as its ring says.
+//! A recorder's blocks on their way to another process of this machine: two threads serve the connection, one for each
+//! direction.
 
 use super::patient::{Patience, Vigil, Wait};
 use super::{Connection, hung_up};
+use crate::outbox::{Outbox, Shared, State};
 use crate::peer::{Block, WriterLink};
 use crate::stopper::Stopper;
+use forebay_env::Buffer;
 use forebay_env::network::Stream;
 use forebay_env::real::{clock, thread};
-use forebay_env::watched::Watched;
-use forebay_env::{Buffer, Slab};
 use forebay_model::{Error, Result};
 use forebay_wire::command::{Append, CloseWriter, Durable, OpenWriter, WriterEvent, WriterOpened};
 use forebay_wire::{Command, Flags, FrameReader, FrameWriter, RequestId};
@@ -22,38 +19,13 @@ use std::time::Duration;
 const OPEN: RequestId = RequestId(1);
 const APPEND: RequestId = RequestId(2);
 const CLOSE: RequestId = RequestId(3);
-/// The least number of buffers: one being packed, one on its way, and some to be made durable.
-const LEAST_BUFFERS: usize = 4;
-
 pub(super) struct RemoteWriter {
-    opened: WriterOpened,
-    slab: Slab,
-    shared: Arc<Watched<State>>,
+    outbox: Outbox,
     stream: Box<dyn Stream>,
     vigil: Arc<Vigil>,
     /// How much silence is borne by whoever waits for what was recorded to be durable.
     limit: Duration,
     threads: Vec<thread::JoinHandle<()>>,
-}
-
-struct State {
-    /// Blocks that are not durable, oldest first.
-    kept: VecDeque<Arc<Block>>,
-    /// How many of them, from the front, were handed to the connection.
-    sent: usize,
-    durable: Durable,
-    closing: bool,
-    closed: bool,
-    /// How long nothing has been heard, though something is said all the time.
-    silent: Duration,
-    failure: Option<Error>,
-}
-
-impl State {
-    /// The first reason counts.
-    fn fail(&mut self, error: Error) {
-        self.failure.get_or_insert(error);
-    }
 }
 
 impl RemoteWriter {
@@ -71,30 +43,13 @@ impl RemoteWriter {
         let WriterEvent::Opened(opened) = reader.answer::<WriterEvent>(&head)? else {
             return Err(Error::damaged("a node did not say how it opened a ring: it is broken"));
         };
-        let slab = Slab::new(opened.spec.block, (opened.buffers as usize).max(LEAST_BUFFERS))?;
-        let state = State {
-            kept: VecDeque::new(),
-            sent: 0,
-            durable: opened.durable,
-            closing: false,
-            closed: false,
-            silent: Duration::ZERO,
-            failure: None,
-        };
-        let shared = Arc::new(Watched::new(state));
+        let outbox = Outbox::new(*opened)?;
+        let shared = outbox.shared.clone();
         let beats = shared.clone();
         vigil.expect(Wait::Beats(Box::new(move |silent| {
             beats.change(|state| state.silent = silent);
         })));
-        let mut this = RemoteWriter {
-            opened: *opened,
-            slab,
-            shared: shared.clone(),
-            stream,
-            vigil,
-            limit: patience.limit,
-            threads: Vec::new(),
-        };
+        let mut this = RemoteWriter { outbox, stream, vigil, limit: patience.limit, threads: Vec::new() };
         let sending = shared.clone();
         this.threads.push(thread::spawn("record-send", move || {
             if let Err(error) = send_all(&sending, &mut frames, writer) {
@@ -119,7 +74,7 @@ impl RemoteWriter {
     }
 
     fn end(&mut self) {
-        self.shared.change(|state| state.fail(Error::disconnected("the session was ended")));
+        self.outbox.end();
         self.stream.shutdown();
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so.
@@ -129,7 +84,7 @@ impl RemoteWriter {
 }
 
 /// Sends blocks as they come, until the session is closed or fails.
-fn send_all(shared: &Watched<State>, frames: &mut FrameWriter<Box<dyn Stream>>, writer: u64) -> Result<()> {
+fn send_all(shared: &Shared, frames: &mut FrameWriter<Box<dyn Stream>>, writer: u64) -> Result<()> {
     let mut state = shared.lock();
     loop {
         if let Some(error) = &state.failure {
@@ -153,7 +108,7 @@ fn send_all(shared: &Watched<State>, frames: &mut FrameWriter<Box<dyn Stream>>, 
 }
 
 /// Takes note of what is durable, until the session is closed or fails.
-fn receive_all(shared: &Watched<State>, reader: &mut FrameReader<Box<dyn Stream>>) -> Result<()> {
+fn receive_all(shared: &Shared, reader: &mut FrameReader<Box<dyn Stream>>) -> Result<()> {
     loop {
         let head = reader.receive()?.ok_or_else(hung_up)?;
         if head.request == CLOSE {
@@ -164,92 +119,42 @@ fn receive_all(shared: &Watched<State>, reader: &mut FrameReader<Box<dyn Stream>
         let WriterEvent::Durable(durable) = reader.answer(&head)? else {
             return Err(Error::damaged("a node opened a ring twice: it is broken"));
         };
-        let mut state = shared.lock();
-        state.durable = durable;
-        let settled = state.kept.iter().take_while(|block| block.number <= durable.number).count();
-        let freed: Vec<Arc<Block>> = state.kept.drain(..settled).collect();
-        state.sent = state.sent.saturating_sub(settled);
-        drop(state);
-        drop(freed);
-        shared.tell();
+        shared.settle(durable);
     }
 }
 
 impl WriterLink for RemoteWriter {
     fn opened(&self) -> &WriterOpened {
-        &self.opened
+        &self.outbox.opened
     }
 
     fn take(&self, wait: bool, stopper: &Stopper) -> Result<Option<Buffer>> {
-        let shared = self.shared.clone();
-        if wait {
-            stopper.on_stop(move || {
-                drop(shared.lock());
-                shared.tell();
-            });
-        }
-        let mut state = self.shared.lock();
-        loop {
-            if let Some(error) = &state.failure {
-                return Err(error.clone());
-            }
-            if let Some(buffer) = self.slab.try_take() {
-                return Ok(Some(buffer));
-            }
-            if !wait || stopper.is_stopped() {
-                return Ok(None);
-            }
-            state = self.shared.wait(state);
-        }
+        self.outbox.take(wait, stopper)
     }
 
     fn send(&mut self, block: Block) -> Result<()> {
-        let mut state = self.shared.lock();
-        state.kept.push_back(Arc::new(block));
-        let failure = state.failure.clone();
-        drop(state);
-        self.shared.tell();
-        failure.map_or(Ok(()), Err)
+        self.outbox.send(block)
     }
 
     fn durable(&self) -> Durable {
-        self.shared.lock().durable
+        self.outbox.durable()
     }
 
     fn check(&self) -> Result<()> {
-        self.shared.lock().failure.clone().map_or(Ok(()), Err)
+        self.outbox.check()
     }
 
     fn wait_durable(&self, number: u64) -> Result<Durable> {
-        let mut state = self.shared.lock();
-        loop {
-            if state.durable.number >= number || state.durable.full {
-                return Ok(state.durable);
-            }
-            self.going_on(&state)?;
-            state = self.shared.wait(state);
-        }
+        self.outbox.wait_durable(number, |state| self.going_on(state))
     }
 
     fn unsettled(mut self: Box<Self>) -> VecDeque<Block> {
         self.end();
-        let kept = std::mem::take(&mut self.shared.lock().kept);
-        kept.into_iter().filter_map(Arc::into_inner).collect()
+        self.outbox.unsettled()
     }
 
     fn close(mut self: Box<Self>) -> Result<()> {
-        self.shared.change(|state| state.closing = true);
-        let mut state = self.shared.lock();
-        let result = loop {
-            if state.closed {
-                break Ok(());
-            }
-            if let Err(error) = self.going_on(&state) {
-                break Err(error);
-            }
-            state = self.shared.wait(state);
-        };
-        drop(state);
+        let result = self.outbox.close(|state| self.going_on(state));
         self.end();
         result
     }

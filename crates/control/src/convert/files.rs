@@ -2,8 +2,9 @@
 
 use super::{enums, messages};
 use forebay_wire::control::files::{
-    After, ClientGone, Close, Component, ComponentState, Degraded, Fence, GiveUp, GivenUp, Grant, Granted, Grants,
-    OpenFile, OpenFiles, OpenToRead, OpenToWrite, Rebuilt, Refill, Renew, Renewed, Revoke, Scrubbed, Unscrubbed,
+    After, ClientGone, Close, Component, ComponentState, CreateRing, Degraded, Fence, GiveUp, GivenUp, Grant, Granted,
+    Grants, OpenFile, OpenFiles, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Renew, Renewed, Revoke, Scrubbed,
+    Unscrubbed,
 };
 
 enums! {
@@ -13,6 +14,8 @@ enums! {
 messages! {
     OpenToWrite as OpenToWrite { place, alone }
     OpenToRead as OpenToRead { place }
+    CreateRing as CreateRing { place, mode, capacity, refused_by }
+    OpenRing as OpenRing { place, write }
     Close as Close { file, size, modified }
     Renew as Renew { files }
     Renewed as Renewed { file, write, version }

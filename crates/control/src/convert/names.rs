@@ -7,7 +7,7 @@ use forebay_wire::control::names::{
 };
 
 enums! {
-    FileKind { File, Directory }
+    FileKind { File, Directory, Ring }
 }
 
 messages! {

@@ -4,7 +4,7 @@ use super::unions;
 use forebay_wire::control::Question;
 
 unions! {
-    Question as question { Stat, List, Keys, OpenToRead, Renew, OpenFiles, Unscrubbed, Degraded, GivenUp }
+    Question as question { Stat, List, Keys, OpenToRead, Renew, OpenFiles, Unscrubbed, Degraded, GivenUp, OpenRing }
     empty { Volumes: AskVolumes, Users: AskUsers, Map: AskMap }
     lists {}
 }

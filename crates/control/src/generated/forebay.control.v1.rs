@@ -59,7 +59,7 @@ pub struct CallRequest {
 pub struct Change {
     #[prost(
         oneof = "change::Change",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28"
     )]
     pub change: ::core::option::Option<change::Change>,
 }
@@ -133,6 +133,9 @@ pub mod change {
         Refill(super::Refill),
         #[prost(message, tag = "27")]
         Rebuilt(super::Rebuilt),
+        /// Answered with a grant.
+        #[prost(message, tag = "28")]
+        CreateRing(super::CreateRing),
     }
 }
 /// What changes nothing, and may be asked as often as one likes.
@@ -140,7 +143,7 @@ pub mod change {
 pub struct Question {
     #[prost(
         oneof = "question::Question",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13"
     )]
     pub question: ::core::option::Option<question::Question>,
 }
@@ -184,6 +187,9 @@ pub mod question {
         /// Whether nobody is answered any more by components that were given up: answered with done, or busy until then.
         #[prost(message, tag = "12")]
         GivenUp(super::GivenUp),
+        /// Answered with a grant.
+        #[prost(message, tag = "13")]
+        OpenRing(super::OpenRing),
     }
 }
 /// All volumes.
@@ -286,7 +292,7 @@ pub struct Attributes {
     /// The group that it belongs to.
     #[prost(uint32, tag = "4")]
     pub group: u32,
-    /// Bytes of a file, as its last writer said.
+    /// Bytes of a file, as its last writer said; of a ring, what it was made for.
     #[prost(uint64, tag = "5")]
     pub size: u64,
     /// Entries of a directory.
@@ -613,6 +619,29 @@ pub struct OpenToWrite {
 pub struct OpenToRead {
     #[prost(message, optional, tag = "1")]
     pub place: ::core::option::Option<Place>,
+}
+/// Makes a ring: its name, and the target on which it is to be. The ring itself its client makes there.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateRing {
+    #[prost(message, optional, tag = "1")]
+    pub place: ::core::option::Option<Place>,
+    #[prost(uint32, tag = "2")]
+    pub mode: u32,
+    /// Space to run round in.
+    #[prost(uint64, tag = "3")]
+    pub capacity: u64,
+    /// Targets that refused it: it is put on none of these.
+    #[prost(bytes = "vec", repeated, tag = "4")]
+    pub refused_by: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+}
+/// Opens a ring.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OpenRing {
+    #[prost(message, optional, tag = "1")]
+    pub place: ::core::option::Option<Place>,
+    /// Whether it is to be recorded into, or changed.
+    #[prost(bool, tag = "2")]
+    pub write: bool,
 }
 /// Says that a file is written no more, and how it is now.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1124,6 +1153,8 @@ pub enum FileKind {
     File = 1,
     /// It has entries.
     Directory = 2,
+    /// Streams of elements run round in it.
+    Ring = 3,
 }
 impl FileKind {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -1135,6 +1166,7 @@ impl FileKind {
             Self::Unspecified => "FILE_KIND_UNSPECIFIED",
             Self::File => "FILE_KIND_FILE",
             Self::Directory => "FILE_KIND_DIRECTORY",
+            Self::Ring => "FILE_KIND_RING",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1143,6 +1175,7 @@ impl FileKind {
             "FILE_KIND_UNSPECIFIED" => Some(Self::Unspecified),
             "FILE_KIND_FILE" => Some(Self::File),
             "FILE_KIND_DIRECTORY" => Some(Self::Directory),
+            "FILE_KIND_RING" => Some(Self::Ring),
             _ => None,
         }
     }

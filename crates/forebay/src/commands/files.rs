@@ -225,7 +225,7 @@ fn show(context: &mut Context, directory: &str, listed: &Listed) -> Result<()> {
         return context.out.json(&entry(&name, listed.file.0, attributes));
     }
     let size = match attributes.kind {
-        FileKind::File => attributes.size.to_string(),
+        FileKind::File | FileKind::Ring => attributes.size.to_string(),
         FileKind::Directory => human::some(attributes.entries, "entry"),
     };
     context.out.line(format_args!("{}  {size:>12}  {name}", human::clock(attributes.modified)))
@@ -247,7 +247,7 @@ pub fn stat(context: &mut Context, files: &FilesClient, name: &str) -> Result<()
 /// Removes a file, or an empty directory.
 pub fn rm(context: &mut Context, files: &FilesClient, name: &str) -> Result<()> {
     match files.stat(name)?.attributes.kind {
-        FileKind::File => files.remove(name)?,
+        FileKind::File | FileKind::Ring => files.remove(name)?,
         FileKind::Directory => files.remove_directory(name)?,
     }
     match context.json {
@@ -260,6 +260,7 @@ fn entry(name: &str, number: u64, attributes: &Attributes) -> Value {
     let kind = match attributes.kind {
         FileKind::File => "file",
         FileKind::Directory => "directory",
+        FileKind::Ring => "ring",
     };
     json!({
         "type": kind, "name": name, "size_bytes": attributes.size.0, "entries": attributes.entries,

@@ -49,7 +49,8 @@ impl Operation<'_> {
             volume,
             version: 1,
         };
-        let inode = Inode { parent: slot.directory.file, attributes, written: false };
+        // A ring is to be made on its target at once.
+        let inode = Inode { parent: slot.directory.file, attributes, written: kind == FileKind::Ring };
         self.draft.put(keys::inode(file), &inode)?;
         self.draft.put(keys::name(slot.directory.file, slot.name), &Named { file, kind })?;
         self.entries_changed(slot.directory.file, 1)?;
@@ -62,7 +63,7 @@ impl Operation<'_> {
         let attributes = &inode.attributes;
         self.draft.delete(keys::name(slot.directory.file, slot.name));
         self.draft.delete(keys::inode(*file));
-        if attributes.kind == FileKind::File {
+        if attributes.kind != FileKind::Directory {
             if inode.written {
                 let layout: Layout = self.draft.require(&keys::layout(*file))?;
                 let orders = Orders {

@@ -10,7 +10,7 @@ impl Operation<'_> {
     pub(super) fn remove_file(&mut self, asked: &RemoveFile) -> Result<()> {
         let slot = place::slot(&self.draft, self.by, &asked.place)?;
         let found = place::taken(&self.draft, &slot)?;
-        place::require_file(found.file, &found.inode)?;
+        place::require_objects(found.file, &found.inode)?;
         self.by.require_removable((slot.directory.file, &slot.directory.inode), &found.inode)?;
         self.unmake(&slot, &found)
     }

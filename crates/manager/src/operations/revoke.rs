@@ -21,7 +21,7 @@ impl Operation<'_> {
                 self.by.user, inode.attributes.owner
             )));
         }
-        place::require_file(file, &inode)?;
+        place::require_objects(file, &inode)?;
         left(&mut self.draft, file, self.now.wall, |_| true)?;
         self.raise(file, inode)
     }

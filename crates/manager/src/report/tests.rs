@@ -31,7 +31,7 @@ fn what_was_put_on_targets_counts_half_as_much_after_each_report() {
     let mut stage = Stage::new();
     let policy = Some(Policy { raid: Raid::Zero, unit: Bytes::kib(64), targets: 2 });
     for number in 0..40 {
-        let place = Place::path(&format!("f{number}"));
+        let place = Place::path(format!("f{number}"));
         let file = CreateFile { place, mode: 0o644, exclusive: true, policy, open: false, alone: false };
         stage.root(Change::CreateFile(file)).unwrap();
     }

@@ -166,7 +166,7 @@ impl Node {
     }
 
     async fn info(&self, door: &super::TargetDoor) -> Result<TargetInfo> {
-        match door.handle.call_from_task(Request::Info).await? {
+        match door.handle.call_from_task(Request::Info, None).await? {
             Reply::Info(mut info) if info.targets.len() == 1 => Ok(info.targets.remove(0)),
             _ => Err(Error::damaged("a target told of others")),
         }

@@ -9,7 +9,8 @@ use super::answers::Answers;
 use super::intake::Window;
 use super::locks::Turn;
 use super::patience::Patience;
-use super::sessions::Doing;
+use super::rings::Rings;
+use super::sessions::{Begun, Doing};
 use crate::objects::ObjectLink;
 use forebay_env::allowance::Allowance;
 use forebay_env::fabric::Duplex;
@@ -20,6 +21,7 @@ use forebay_wire::capability::{Capability, LENGTH, Nonces, Proof, Rights, Said, 
 use forebay_wire::handshake::{self, PROTOCOL_VERSION, ServerHello};
 use forebay_wire::lock::{Lock, Locked, Unlock};
 use forebay_wire::object::{About, Ask, MOST_AT_ONCE, ObjectRequest, WINDOW};
+use forebay_wire::ring::RingRequest;
 use forebay_wire::sink::{Frame, FrameSink};
 use forebay_wire::source::FrameSource;
 use forebay_wire::{Command, Flags, Head, RequestId};
@@ -36,7 +38,7 @@ const MOST_PENDING: usize = 1024;
 /// Locks that a connection holds or waits for.
 const MOST_LOCKS: usize = 1024;
 /// What a request or an answer weighs besides its payload.
-const OVERHEAD: usize = 1024;
+pub(super) const OVERHEAD: usize = 1024;
 /// Answers without a payload that wait in one connection for the client to take them: none of them takes more than
 /// [`OVERHEAD`] of it, and who does not take them gets no further.
 const SMALL: usize = 64 << 10;
@@ -67,6 +69,7 @@ pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex) {
         doing: node.sessions.begin(nonce),
         links: RefCell::default(),
         locks: Rc::default(),
+        rings: Rc::default(),
         room: Allowance::new(WINDOW.0 as usize),
         small: Allowance::new(SMALL),
         patience: patience.clone(),
@@ -85,6 +88,7 @@ pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex) {
     {
         sink.push(frame);
     }
+    session.rings.end();
     std::mem::take(&mut *session.locks.borrow_mut()).into_values().for_each(Turn::desert);
     session.answers.abandon();
     sink.close();
@@ -93,10 +97,10 @@ pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex) {
     sink.abandon();
 }
 
-struct Session {
-    node: Rc<Node>,
-    source: FrameSource,
-    answers: Rc<Answers>,
+pub(super) struct Session {
+    pub(super) node: Rc<Node>,
+    pub(super) source: FrameSource,
+    pub(super) answers: Rc<Answers>,
     /// The number of the last request.
     last: u64,
     nonce: [u8; 16],
@@ -104,16 +108,18 @@ struct Session {
     /// Ways to the objects of targets, whose I/O is a stream of its own on each.
     links: RefCell<BTreeMap<TargetId, Rc<ObjectLink>>>,
     locks: Rc<RefCell<BTreeMap<RequestId, Turn>>>,
+    /// Recorders and queries of rings.
+    pub(super) rings: Rc<Rings>,
     /// What this connection may have of the node's memory for answers with payloads.
-    room: Allowance,
+    pub(super) room: Allowance,
     /// And for those without.
-    small: Allowance,
-    patience: Rc<Patience>,
+    pub(super) small: Allowance,
+    pub(super) patience: Rc<Patience>,
     window: Rc<Window>,
 }
 
 /// What a request shows, and what it asks.
-struct Parts<'a> {
+pub(super) struct Parts<'a> {
     shown: Option<(&'a [u8; LENGTH], Proof)>,
     body: &'a [u8],
 }
@@ -177,7 +183,16 @@ impl Session {
                 self.answer_nothing(head.request);
                 Ok(Ok(()))
             }
-            _ => self.object(head, nonces).await,
+            _ => {
+                let parts = parts(head, self.source.body())?;
+                let Some(request) = RingRequest::read(head.command, parts.body)? else {
+                    return self.object(head, nonces).await;
+                };
+                match self.check_ring(head, nonces, &parts, &request) {
+                    Ok(capability) => self.ring(head, request, capability).await,
+                    Err(error) => Ok(Err(error)),
+                }
+            }
         }
     }
 
@@ -205,9 +220,9 @@ impl Session {
         let begun = match reads {
             // What changes nothing may end whenever it likes.
             true => None,
-            false => match self.doing.begin() {
-                Some(begun) => Some(begun),
-                None => return Ok(Err(replaced())),
+            false => match self.begin() {
+                Ok(begun) => Some(begun),
+                Err(replaced) => return Ok(Err(replaced)),
             },
         };
         let mut payload = Vec::new();
@@ -258,13 +273,28 @@ impl Session {
         Ok(Ok(()))
     }
 
-    /// Answers with nothing.
-    fn answer_nothing(&self, id: RequestId) {
-        let (answers, small) = (self.answers.clone(), self.small.clone());
+    /// Something that changes what is there begins, unless the client has another connection by now.
+    pub(super) fn begin(&self) -> Result<Begun> {
+        self.doing.begin().ok_or_else(|| Error::disconnected("the client has another connection; ask over that one"))
+    }
+
+    /// Answers with what comes of this.
+    pub(super) fn answer_later(
+        &self,
+        id: RequestId,
+        answer: impl Future<Output = Result<(Vec<u8>, Vec<u8>)>> + 'static,
+    ) {
+        let (answers, small, node) = (self.answers.clone(), self.small.clone(), self.node.clone());
         self.node.env.spawner.detach(async move {
+            let answer = answer.await.inspect_err(|error| node.keys.count(error));
             let room = small.take(OVERHEAD).await;
-            answers.answer(id, Ok((Vec::new(), Vec::new())), Rc::new(room));
+            answers.answer(id, answer, Rc::new(room));
         });
+    }
+
+    /// Answers with nothing.
+    pub(super) fn answer_nothing(&self, id: RequestId) {
+        self.answer_later(id, async { Ok((Vec::new(), Vec::new())) });
     }
 
     /// Takes a lock in; a malformed one ends the connection.
@@ -330,7 +360,7 @@ impl Session {
     }
 
     /// Whether what was shown allows this; but for the object's version.
-    fn check(
+    pub(super) fn check(
         &self,
         head: &Head,
         nonces: &Nonces,
@@ -369,10 +399,6 @@ async fn held(locks: &RefCell<BTreeMap<RequestId, Turn>>, request: RequestId) ->
 
 fn given_back() -> Error {
     Error::usage("the lock was given back before it was held")
-}
-
-fn replaced() -> Error {
-    Error::disconnected("the client has another connection; ask over that one")
 }
 
 /// What a request shows and asks. A frame that shows less than a capability is malformed.

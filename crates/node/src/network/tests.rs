@@ -18,6 +18,7 @@ use std::time::Duration;
 mod frames;
 mod locks;
 mod memory;
+mod rings;
 
 const CLUSTER: u128 = 77;
 const OBJECT: ObjectId = ObjectId { volume: 5, object: 9 };

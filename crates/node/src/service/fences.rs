@@ -6,13 +6,14 @@
 //! newer capability, since only the manager makes those, when the version is durable there. (Panasas ActiveScale, 2004: revoking;
 //! T10 OSD: the policy access tag.)
 //!
+//! What lasts is not waited for: recorders and queries of a ring are inside while they begin, and end when its fence is raised.
+//!
 //! Invariant: while anything of an object is under way, its fence is in memory.
 
-use super::Service;
+use super::{Fenced, Service, queries, sessions};
 use forebay_model::object::{Attribute, FENCE, FENCES, FIRST_FENCE};
 use forebay_model::{Error, Kind, ObjectId, Result};
 use forebay_target::object::{Objects, rows};
-use forebay_wire::object::ObjectRequest;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -51,9 +52,8 @@ pub(super) struct Entered {
 
 /// Lets a request in if its capability is of the version of the object's fence, which it raises if need be; one without is let
 /// in in any case. [`Kind::Stale`] if it was revoked.
-pub(super) async fn enter(service: &Service, request: &ObjectRequest, version: Option<u64>) -> Result<Option<Entered>> {
-    let Some(version) = version else { return Ok(None) };
-    let object = request.about()?.object;
+pub(super) async fn enter(service: &Service, fenced: Option<Fenced>) -> Result<Option<Entered>> {
+    let Some(Fenced { object, version }) = fenced else { return Ok(None) };
     loop {
         load(service, object).await?;
         {
@@ -92,6 +92,9 @@ pub(super) async fn raise(service: &Service, object: ObjectId, version: u64) -> 
         written?;
     }
     entered.until(|fence| fence.inside.range(..version).next().is_none().then_some(())).await;
+    // Nobody begins anything with an older one any more: what was begun ends here.
+    sessions::shut_out(service, object, version);
+    queries::shut_out(service, object, version);
     Ok(())
 }
 

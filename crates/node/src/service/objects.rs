@@ -1,6 +1,6 @@
 //! What is asked of a target's objects.
 
-use super::{Service, fences};
+use super::{Service, fences, sessions};
 use forebay_model::object::{AttributeChange, ObjectHead, Quota, Scope, VolumeUse};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
 use forebay_target::object::rows::{self, BLOCK};
@@ -136,8 +136,9 @@ async fn change_or_tell(
     }
 }
 
-/// Ends an object and its companion, if they are there.
+/// Ends an object and its companion, if they are there, and the ring that it is.
 pub(super) async fn discard(service: &Service, object: ObjectId) -> Result<()> {
+    sessions::remove_ring(service, object).await?;
     for id in [companion(object), object] {
         match service.target.objects().remove(id).await {
             Err(error) if error.kind != Kind::Missing => return Err(error),

@@ -1,6 +1,6 @@
 //! Writer sessions at one target.
 
-use super::{Service, SessionId, Shared};
+use super::{Fenced, Service, SessionId, Shared, fences};
 use crate::watch::Watch;
 use crate::writer::Opening;
 use async_task::Task;
@@ -8,10 +8,11 @@ use forebay_env::Buffer;
 use forebay_env::pipe::Inlet;
 use forebay_env::race::{First, race};
 use forebay_model::ring::RingState;
-use forebay_model::{Error, Moment, Result};
+use forebay_model::{Error, Kind, Moment, ObjectId, Result};
 use forebay_target::catalog::Writers;
 use forebay_target::{Arrival, Ring};
 use forebay_wire::command::{Durable, OpenWriter, WriterOpened};
+use forebay_wire::ring;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -40,9 +41,17 @@ struct Session {
     taking: Option<Task<()>>,
     /// Nobody is to wait any more.
     stopped: bool,
+    /// What was shown for it.
+    fenced: Option<Fenced>,
 }
 
-pub(super) async fn open(service: &Rc<Service>, id: SessionId, request: OpenWriter) -> Result<Opening> {
+pub(super) async fn open(
+    service: &Rc<Service>,
+    id: SessionId,
+    request: OpenWriter,
+    fenced: Option<Fenced>,
+) -> Result<Opening> {
+    let _entered = fences::enter(service, fenced).await?;
     let OpenWriter { ring: name, writer, resume } = request;
     let ring = service.target.ring(&name)?;
     if service.measuring.get() {
@@ -83,7 +92,7 @@ pub(super) async fn open(service: &Rc<Service>, id: SessionId, request: OpenWrit
     };
     let opening =
         Opening { opened, watch: watch.clone(), slab: ring.staging().clone(), keys: ring.keys.caller_width() };
-    let session = Session { ring, writer, watch, watching, taking: None, stopped: false };
+    let session = Session { ring, writer, watch, watching, taking: None, stopped: false, fenced };
     service.sessions.open.borrow_mut().insert(id, session);
     Ok(opening)
 }
@@ -152,6 +161,38 @@ pub(super) fn close(service: &Service, id: SessionId) {
         session.watch.end(Ok(()));
         drop(session.watching);
     }
+}
+
+/// Ends the sessions of those who are shut out of a ring.
+pub(super) fn shut_out(service: &Service, object: ObjectId, version: u64) {
+    let stale = Error::stale("what was shown for the ring was revoked; ask the manager for another capability");
+    end_those(service, &stale, |session| session.fenced.is_some_and(|fenced| fenced.is_out(object, version)));
+}
+
+fn end_those(service: &Service, why: &Error, which: impl Fn(&Session) -> bool) {
+    let mut open = service.sessions.open.borrow_mut();
+    let ended: Vec<Session> = open.extract_if(.., |_, session| which(session)).map(|(_, session)| session).collect();
+    drop(open);
+    for session in ended {
+        session.ring.detach(session.writer);
+        tell(&session.ring, session.writer, &session.watch);
+        session.watch.end(Err(why.clone()));
+    }
+}
+
+/// Removes the ring that this object is, with everything in it and whatever holds on to it, if there is one.
+pub(super) async fn remove_ring(service: &Service, object: ObjectId) -> Result<()> {
+    let name = ring::name_of(object);
+    let ring = match service.target.ring(&name) {
+        Ok(ring) => ring,
+        Err(error) if error.kind == Kind::Missing => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    end_those(service, &Error::missing("the ring was removed"), |session| session.ring.id == ring.id);
+    for pin in ring.status().pins {
+        service.target.unpin(&name, pin.id).await?;
+    }
+    service.target.delete_ring(&name).await
 }
 
 /// The target is closed: tells every session how far it came, and that it goes no further here.

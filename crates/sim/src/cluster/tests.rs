@@ -8,6 +8,8 @@ use forebay_wire::control::files::{After, ClientGone};
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Change, Question, Reply};
 
+mod rings;
+
 fn spec(nodes: u32) -> ClusterSpec {
     ClusterSpec {
         nodes,

@@ -27,6 +27,32 @@ pub struct OpenToRead {
     pub place: Place,
 }
 
+/// The most targets that may have refused a ring before it is put on another one.
+pub const MOST_REFUSALS: usize = 1024;
+
+/// Makes a ring: its name, and the target on which it is to be. The ring itself its client makes there: what can be promised,
+/// only the target knows. One that refuses is named the next time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateRing {
+    /// Where.
+    pub place: Place,
+    /// Its mode.
+    pub mode: u32,
+    /// Space to run round in.
+    pub capacity: Bytes,
+    /// Targets that refused it: it is put on none of these.
+    pub refused_by: Vec<TargetId>,
+}
+
+/// Opens a ring. The manager does not remember it: that one alone records into it, its target sees to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenRing {
+    /// Which.
+    pub place: Place,
+    /// Whether it is to be recorded into, or changed.
+    pub write: bool,
+}
+
 /// Says that a file is written no more, and how it is now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Close {

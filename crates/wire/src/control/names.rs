@@ -65,6 +65,8 @@ pub enum FileKind {
     File,
     /// It has entries.
     Directory,
+    /// Streams of elements run round in it.
+    Ring,
 }
 
 /// What is known of a file or directory beside its bytes.
@@ -78,7 +80,7 @@ pub struct Attributes {
     pub owner: u32,
     /// The group that it belongs to.
     pub group: u32,
-    /// Bytes of a file, as its last writer said.
+    /// Bytes of a file, as its last writer said; of a ring, what it was made for.
     pub size: Bytes,
     /// Entries of a directory.
     pub entries: u64,

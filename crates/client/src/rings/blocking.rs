@@ -1,0 +1,173 @@
+//! Rings on the network for threads that block: what a [`crate::Cluster`] is reached by there.
+//!
+//! What they ask is done by the loop that does what is asked of files ([`crate::files::blocking`]).
+
+use super::{RING_MODE, Ring, RingWriter, Rings};
+use crate::cluster::Cluster;
+use crate::files::blocking::{FilesClient, Way};
+use crate::peer::{AnswerLink, HeapLink, ObjectLink, Part, Peer, WriterLink};
+use forebay_env::mailbox::{Sender, mailbox};
+use forebay_env::pipe::{Outlet, pipe};
+use forebay_env::race::{First, race};
+use forebay_env::real::{clock, random};
+use forebay_model::ring::QuerySummary;
+use forebay_model::{Error, Moment, Result, Timestamp};
+use forebay_wire::command::{QueryRequest, Reply, Request};
+use forebay_wire::ring::RingQuery;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of an answer that may wait for whoever reads it.
+const ANSWER_AHEAD: usize = 4 << 20;
+
+/// The rings of a cluster on the network.
+struct Network {
+    way: Arc<Way>,
+    limit: Duration,
+}
+
+impl FilesClient {
+    /// The rings of the cluster. Who waits for what was recorded to be durable bears a silence of `limit`.
+    pub fn cluster(&self, limit: Duration) -> Cluster {
+        Cluster::over(Arc::new(Network { way: self.way(), limit }))
+    }
+}
+
+impl Network {
+    fn run<T, F>(&self, work: impl FnOnce(Rings) -> F + Send + 'static) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + 'static,
+    {
+        self.way.run(move |here| work(here.files().rings()))
+    }
+
+    /// Has something done with a ring, which is opened to be changed if it is to `write`.
+    fn with<T, F>(&self, ring: String, write: bool, work: impl FnOnce(Ring) -> F + Send + 'static) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + 'static,
+    {
+        self.run(move |rings| async move { work(rings.open(&ring, write).await?).await })
+    }
+}
+
+impl Peer for Network {
+    fn call(&self, request: Request) -> Result<Reply> {
+        match request {
+            Request::CreateRing(spec) => self.run(move |rings| async move {
+                let (_, status) = rings.create(spec, RING_MODE).await?;
+                Ok(Reply::Ring(Box::new(status)))
+            }),
+            Request::DeleteRing { ring } => {
+                self.run(move |rings| async move { rings.remove(&ring).await.map(|()| Reply::Done) })
+            }
+            Request::Status { ring: Some(ring) } => {
+                self.with(ring, false, |ring| async move { Ok(Reply::Rings(vec![ring.status().await?])) })
+            }
+            Request::ResizeRing { ring, capacity } => {
+                self.with(ring, true, move |ring| async move { ring.resize(capacity).await.map(Reply::Capacity) })
+            }
+            Request::Pin { ring, label, from, to } => {
+                self.with(ring, true, move |ring| async move { ring.pin(&label, from, to).await.map(Reply::Pinned) })
+            }
+            Request::Unpin { ring, pin } => {
+                self.with(ring, true, move |ring| async move { ring.unpin(pin).await.map(|()| Reply::Done) })
+            }
+            Request::Pins { ring } => self.with(ring, false, |ring| async move { ring.pins().await.map(Reply::Pins) }),
+            Request::Status { ring: None } => Err(elsewhere("all of its rings, which are entries of its directories")),
+            _ => Err(elsewhere("this")),
+        }
+    }
+
+    fn open_writer(&self, ring: &str, writer: u64, resume: bool) -> Result<Box<dyn WriterLink>> {
+        if resume {
+            // A session resumes by itself as long as there is hope.
+            return Err(Error::stale(format!("the session of {ring} is over; begin another one")));
+        }
+        let limit = self.limit;
+        let writer: RingWriter =
+            self.with(ring.to_string(), true, move |ring| async move { ring.record(writer, limit).await })?;
+        Ok(Box::new(writer))
+    }
+
+    fn query(&self, request: QueryRequest) -> Result<Box<dyn AnswerLink>> {
+        let QueryRequest { ring, text, now, follow, limit, gaps_only } = request;
+        let query = RingQuery { text, now, follow, limit, gaps_only };
+        let (parts, outlet) = pipe(ANSWER_AHEAD);
+        let (cancel, mut cancelled) = mailbox::<()>();
+        self.way.run(move |here| async move {
+            let mut answer = here.files().rings().open(&ring, false).await?.query(query).await?;
+            here.spawner().detach(async move {
+                loop {
+                    let part = match race(answer.next(), cancelled.receive()).await {
+                        First::Left(part) => part,
+                        First::Right(_) => Ok(Part::End(QuerySummary::default())),
+                    };
+                    let is_last = !matches!(part, Ok(Part::Batch(_)));
+                    let weight = if let Ok(Part::Batch(batch)) = &part { batch.payload.len() + 1 } else { 1 };
+                    if !parts.send(part, weight).await || is_last {
+                        return;
+                    }
+                }
+            });
+            Ok(())
+        })?;
+        Ok(Box::new(NetworkAnswer { parts: outlet, cancel }))
+    }
+
+    fn objects(&self) -> Result<Box<dyn ObjectLink>> {
+        Err(elsewhere("objects"))
+    }
+
+    fn heaps(&self) -> Result<Box<dyn HeapLink>> {
+        Err(elsewhere("heaps"))
+    }
+
+    fn now(&self) -> Moment {
+        clock::now()
+    }
+
+    fn wall(&self) -> Timestamp {
+        clock::wall()
+    }
+
+    fn random(&self) -> u64 {
+        let mut bytes = [0; 8];
+        random::fill(&mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
+    fn close(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// An answer that the loop takes in.
+struct NetworkAnswer {
+    parts: Outlet<Result<Part>>,
+    cancel: Sender<()>,
+}
+
+impl AnswerLink for NetworkAnswer {
+    fn next(&mut self) -> Result<Part> {
+        let gone = || Err(Error::disconnected("the client's loop has ended: open the cluster again"));
+        self.parts.receive_blocking().unwrap_or_else(gone)
+    }
+
+    fn canceller(&self) -> Box<dyn Fn() + Send + Sync> {
+        let cancel = self.cancel.clone();
+        Box::new(move || {
+            // An answer that has ended needs no end.
+            let _ = cancel.send(());
+        })
+    }
+}
+
+fn elsewhere(what: &str) -> Error {
+    Error::usage(format!(
+        "a cluster on the network has files and rings by their names, and is not asked for {what}; name the directory of the target \
+         on the machine that serves it"
+    ))
+}

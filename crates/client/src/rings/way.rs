@@ -1,0 +1,180 @@
+//! The way to one ring: where it is, and what allows to use it.
+
+use crate::control::{Control, strange};
+use crate::nodes::{Nodes, Request};
+use bytes::Bytes as Slice;
+use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
+use forebay_wire::RequestId;
+use forebay_wire::capability::{LENGTH, Secret};
+use forebay_wire::control::files::{Grant, Renew, Renewed};
+use forebay_wire::control::{Question, Reply};
+use forebay_wire::link::{Answer, Asked, Coming, Link};
+use forebay_wire::ring::{RingAsk, RingRequest, name_of};
+use forebay_wire::sink::Shown;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Capabilities are renewed when so much of their time is left.
+const RENEW_BEFORE: Duration = Duration::from_secs(60);
+/// How long is waited before something is tried again.
+pub(super) const PAUSE: Duration = Duration::from_millis(200);
+
+/// A way to a ring. Clones share what they know.
+#[derive(Clone)]
+pub(super) struct Way {
+    nodes: Nodes,
+    known: Rc<Known>,
+}
+
+struct Known {
+    control: Rc<dyn Control>,
+    path: String,
+    grant: RefCell<Grant>,
+    address: RefCell<Option<String>>,
+    renewing: Cell<bool>,
+}
+
+impl Way {
+    /// The way to the ring that was granted.
+    pub(super) fn new(nodes: Nodes, control: Rc<dyn Control>, path: &str, grant: Grant) -> Way {
+        let (grant, address) = (RefCell::new(grant), RefCell::default());
+        let known = Known { control, path: path.to_string(), grant, address, renewing: Cell::new(false) };
+        Way { nodes, known: Rc::new(known) }
+    }
+
+    /// The same over connections of its own.
+    pub(super) fn apart(&self) -> Way {
+        Way { nodes: self.nodes.apart(), known: self.known.clone() }
+    }
+
+    pub(super) fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    /// What the ring is called.
+    pub(super) fn path(&self) -> &str {
+        &self.known.path
+    }
+
+    /// The target on which it lies.
+    pub(super) fn target(&self) -> Result<TargetId> {
+        Ok(self.shown()?.0)
+    }
+
+    /// Asks of the ring until it is answered or patience ends; also the number of the request, and the link that answered.
+    pub(super) async fn ask(&self, ask: &RingAsk) -> Result<(Answer, RequestId, Link)> {
+        let clock = &self.nodes.env().clock;
+        let (mut is_renewed, end) = (false, clock.now() + self.nodes.patience());
+        // What was pinned twice would be there twice.
+        let may_repeat = !matches!(ask, RingAsk::Pin { .. });
+        loop {
+            let (request, shown) = self.request(ask)?;
+            let asked = match self.address().await {
+                Ok(address) => self.nodes.ask_once(&address, &request, Some(&shown)).await,
+                Err(error) => Err(error),
+            };
+            let error = match asked {
+                Ok(answered) => return Ok(answered),
+                Err(error) => error,
+            };
+            let is_late = clock.now() >= end;
+            match error.kind {
+                Kind::Stale if !is_renewed => {
+                    self.renew().await?;
+                    is_renewed = true;
+                }
+                Kind::Busy if !is_late => clock.sleep(PAUSE).await,
+                Kind::Disconnected if !is_late && may_repeat => {
+                    // It may be elsewhere by now.
+                    self.known.address.take();
+                    clock.sleep(PAUSE).await;
+                }
+                _ => {
+                    self.known.address.take();
+                    return Err(self.named(error));
+                }
+            }
+        }
+    }
+
+    /// Asks over this link, once.
+    pub(super) fn ask_over(&self, link: &Link, ask: &RingAsk, payload: Vec<Slice>, most: usize) -> Result<Coming> {
+        let (Request { command, body, .. }, shown) = self.request(ask)?;
+        link.ask(Asked { command, body: &body, payload, most, shown: Some(&shown) })
+    }
+
+    /// The error, with the name of the ring that its user knows.
+    pub(super) fn named(&self, error: Error) -> Error {
+        let Ok((_, object, _)) = self.shown() else { return error };
+        Error { message: error.message.replace(&name_of(object), self.path()), ..error }
+    }
+
+    fn request(&self, ask: &RingAsk) -> Result<(Request, Shown)> {
+        self.renew_in_time();
+        let (target, ring, shown) = self.shown()?;
+        let request = RingRequest { target, ring, ask: ask.clone() };
+        let request = Request { command: request.command(), body: request.body()?, payload: Vec::new(), most: 0 };
+        Ok((request, shown))
+    }
+
+    fn shown(&self) -> Result<(TargetId, ObjectId, Shown)> {
+        let malformed = || Error::damaged("the manager granted a ring in another form: use the same release");
+        let grant = self.known.grant.borrow();
+        let component = grant.components.first().ok_or_else(malformed)?;
+        let capability: [u8; LENGTH] = component.capability[..].try_into().map_err(|_| malformed())?;
+        let secret: [u8; 32] = component.secret.0[..].try_into().map_err(|_| malformed())?;
+        Ok((component.target, component.object, Shown { capability, secret: Secret::from_bytes(secret) }))
+    }
+
+    async fn address(&self) -> Result<String> {
+        if let Some(address) = self.known.address.borrow().clone() {
+            return Ok(address);
+        }
+        let target = self.target()?;
+        let map = match self.known.control.ask(Question::Map).await? {
+            Reply::Map(map) => map,
+            other => return Err(strange(&other)),
+        };
+        let node = map.targets.iter().find(|one| one.target == target).map(|one| one.node);
+        let found = map.nodes.into_iter().find(|one| Some(one.node) == node && !one.address.is_empty());
+        let found = found.ok_or_else(|| {
+            Error::disconnected(format!("nobody knows where target {target} is; its node did not report"))
+        })?;
+        *self.known.address.borrow_mut() = Some(found.address.clone());
+        Ok(found.address)
+    }
+
+    async fn renew(&self) -> Result<()> {
+        let (file, write, version) = {
+            let grant = self.known.grant.borrow();
+            (grant.entry.file, grant.write, grant.entry.attributes.version)
+        };
+        let files = vec![Renewed { file, write, version }];
+        let granted = match self.known.control.ask(Question::Renew(Renew { files })).await? {
+            Reply::Grants(grants) => grants.grants.into_iter().next(),
+            other => return Err(strange(&other)),
+        };
+        let granted = granted.ok_or_else(|| Error::damaged("the manager renewed nothing of what was asked"))?;
+        let refused = || Error::stale("the manager does not renew the ring; open it again");
+        let grant = granted.grant.ok_or_else(|| granted.error.unwrap_or_else(refused).of(self.path()))?;
+        // Another answer may have overtaken this one.
+        if grant.until > self.known.grant.borrow().until {
+            self.known.grant.replace(grant);
+        }
+        Ok(())
+    }
+
+    /// Renews before the time is over, beside what is asked meanwhile.
+    fn renew_in_time(&self) {
+        let left = self.known.grant.borrow().until.0 - self.nodes.env().clock.wall().0;
+        if left < RENEW_BEFORE.as_nanos() as i64 && !self.known.renewing.replace(true) {
+            let this = self.clone();
+            self.nodes.env().spawner.detach(async move {
+                // If it fails, whoever is refused asks again.
+                drop(this.renew().await);
+                this.known.renewing.set(false);
+            });
+        }
+    }
+}

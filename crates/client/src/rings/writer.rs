@@ -1,0 +1,273 @@
+//! A recorder's blocks on their way to a ring on the network.
+//!
+//! A task carries them over one connection after the other, and resumes the session whenever one broke, for as long as the
+//! recorder is there: a node that is away is waited for, with the buffers that there are. Blocks are known by session and number,
+//! so none is stored twice; each is kept until it is durable and not only received, since a node may die in between.
+
+use super::way::{PAUSE, Way};
+use crate::outbox::{Outbox, Shared, State};
+use crate::peer::{Block, WriterLink};
+use crate::stopper::Stopper;
+use bytes::Bytes as Slice;
+use forebay_env::Buffer;
+use forebay_model::{Error, Kind, Moment, Result};
+use forebay_wire::command::{Durable, WriterOpened};
+use forebay_wire::link::{Coming, Link};
+use forebay_wire::ring::RingAsk;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Blocks that were handed to the connection and not taken in by the node: under what a node takes of one connection.
+const MOST_PENDING: usize = 512;
+
+/// A writer session of a ring on the network. It goes on by itself when a connection breaks; it ends when this is dropped.
+pub struct RingWriter {
+    outbox: Outbox,
+    /// How much silence is borne by whoever waits for what was recorded to be durable.
+    limit: Duration,
+}
+
+impl RingWriter {
+    pub(super) async fn open(way: Way, writer: u64, limit: Duration) -> Result<RingWriter> {
+        let (opened, link) = open(&way, writer, false).await?;
+        let outbox = Outbox::new(opened)?;
+        let carrier = Carrier { way: way.clone(), writer, shared: outbox.shared.clone() };
+        way.nodes().env().spawner.detach(carrier.run(link));
+        Ok(RingWriter { outbox, limit })
+    }
+
+    fn going_on(&self, state: &State) -> Result<()> {
+        match &state.failure {
+            Some(error) => Err(error.clone()),
+            None if state.silent >= self.limit => Err(Error::busy(format!(
+                "the node that has the ring was not heard for {:?}; the wait for it is over",
+                state.silent
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+async fn open(way: &Way, writer: u64, resume: bool) -> Result<(WriterOpened, Link)> {
+    let (answer, _, link) = way.ask(&RingAsk::OpenWriter { writer, resume }).await?;
+    Ok((forebay_wire::read_body(&answer.body)?, link))
+}
+
+/// What carries the blocks.
+struct Carrier {
+    way: Way,
+    writer: u64,
+    shared: Arc<Shared>,
+}
+
+/// What was asked over one connection.
+#[derive(Default)]
+struct UnderWay {
+    appends: VecDeque<Coming>,
+    durable: Option<Coming>,
+}
+
+/// A block on a connection, where only its bytes matter. Whoever waits for its buffer is told when it has gone.
+struct OnItsWay {
+    block: Option<Arc<Block>>,
+    shared: Arc<Shared>,
+}
+
+impl AsRef<[u8]> for OnItsWay {
+    fn as_ref(&self) -> &[u8] {
+        self.block.as_ref().map_or(&[], |block| &block.buffer)
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        drop(self.block.take());
+        self.shared.tell();
+    }
+}
+
+impl Carrier {
+    async fn run(self, mut link: Link) {
+        loop {
+            let carried = self.carry(&link).await;
+            // A query that waits, and what was asked over it, ends with it.
+            link.close();
+            match carried {
+                Ok(()) => return self.shared.change(|state| state.closed = true),
+                Err(error) if !is_passing(&error) => return self.fail(error),
+                Err(_) => {}
+            }
+            let since = self.now();
+            link = loop {
+                if self.shared.lock().failure.is_some() {
+                    return;
+                }
+                match open(&self.way, self.writer, true).await {
+                    Ok((opened, link)) => {
+                        self.resumed(&opened);
+                        break link;
+                    }
+                    Err(error) if !is_passing(&error) => return self.fail(error),
+                    Err(_) => {
+                        let silent = self.now().since(since);
+                        self.shared.change(|state| state.silent = silent);
+                        self.way.nodes().env().clock.sleep(PAUSE).await;
+                    }
+                }
+            };
+        }
+    }
+
+    fn now(&self) -> Moment {
+        self.way.nodes().env().clock.now()
+    }
+
+    fn fail(&self, error: Error) {
+        let error = self.way.named(error);
+        self.shared.change(|state| state.fail(error));
+    }
+
+    /// The node says how far it has the session: what it lacks is sent again.
+    fn resumed(&self, opened: &WriterOpened) {
+        let mut state = self.shared.lock();
+        let freed = state.settle(opened.durable);
+        state.sent = state.kept.iter().take_while(|block| block.number <= opened.received).count();
+        state.silent = Duration::ZERO;
+        drop(state);
+        drop(freed);
+        self.shared.tell();
+    }
+
+    /// Carries blocks over a connection until the session is closed or given up, or the connection breaks.
+    async fn carry(&self, link: &Link) -> Result<()> {
+        let mut under_way = UnderWay::default();
+        let is_closing = poll_fn(|context| self.poll(link, &mut under_way, context)).await?;
+        if is_closing {
+            match self.way.ask_over(link, &RingAsk::CloseWriter(self.writer), Vec::new(), 0)?.await {
+                // All is durable, and the session ended with the connection.
+                Err(error) if error.kind == Kind::Disconnected => {}
+                closed => drop(closed?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the session is to be closed, or was given up.
+    fn poll(&self, link: &Link, under_way: &mut UnderWay, context: &mut Context<'_>) -> Poll<Result<bool>> {
+        loop {
+            let block = {
+                let mut state = self.shared.lock();
+                state.carrier = Some(context.waker().clone());
+                if state.failure.is_some() {
+                    return Poll::Ready(Ok(false));
+                }
+                if state.closing && state.kept.is_empty() {
+                    return Poll::Ready(Ok(true));
+                }
+                let block = state.kept.get(state.sent).filter(|_| under_way.appends.len() < MOST_PENDING).cloned();
+                state.sent += usize::from(block.is_some());
+                block
+            };
+            let Some(block) = block else { break };
+            match self.append(link, block) {
+                Ok(coming) => under_way.appends.push_back(coming),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        let mut is_less = false;
+        while let Some(first) = under_way.appends.front_mut() {
+            match Pin::new(first).poll(context) {
+                Poll::Ready(Ok(_)) => is_less = under_way.appends.pop_front().is_some(),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => break,
+            }
+        }
+        loop {
+            let durable = match &mut under_way.durable {
+                Some(durable) => durable,
+                none => {
+                    let seen = self.shared.lock().durable;
+                    let ask = RingAsk::Durable { writer: self.writer, seen };
+                    match self.way.ask_over(link, &ask, Vec::new(), 0) {
+                        Ok(coming) => none.insert(coming),
+                        Err(error) => return Poll::Ready(Err(error)),
+                    }
+                }
+            };
+            match Pin::new(durable).poll(context) {
+                Poll::Ready(answer) => {
+                    under_way.durable = None;
+                    let durable: Result<Durable> = answer.and_then(|answer| forebay_wire::read_body(&answer.body));
+                    match durable {
+                        Ok(durable) => self.shared.settle(durable),
+                        Err(error) => return Poll::Ready(Err(error)),
+                    }
+                    is_less = true;
+                }
+                Poll::Pending => break,
+            }
+        }
+        if is_less {
+            // There may be room now for what waits here, or nothing left to wait for.
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    fn append(&self, link: &Link, block: Arc<Block>) -> Result<Coming> {
+        let age = self.now().since(block.accepted);
+        let ask = RingAsk::Append { writer: self.writer, number: block.number, age };
+        let bytes = Slice::from_owner(OnItsWay { block: Some(block), shared: self.shared.clone() });
+        self.way.ask_over(link, &ask, vec![bytes], 0)
+    }
+}
+
+/// Whether it may be over by itself: then the session is resumed, as often as need be.
+fn is_passing(error: &Error) -> bool {
+    matches!(error.kind, Kind::Disconnected | Kind::Busy | Kind::Stale)
+}
+
+impl WriterLink for RingWriter {
+    fn opened(&self) -> &WriterOpened {
+        &self.outbox.opened
+    }
+
+    fn take(&self, wait: bool, stopper: &Stopper) -> Result<Option<Buffer>> {
+        self.outbox.take(wait, stopper)
+    }
+
+    fn send(&mut self, block: Block) -> Result<()> {
+        self.outbox.send(block)
+    }
+
+    fn durable(&self) -> Durable {
+        self.outbox.durable()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.outbox.check()
+    }
+
+    fn wait_durable(&self, number: u64) -> Result<Durable> {
+        self.outbox.wait_durable(number, |state| self.going_on(state))
+    }
+
+    fn unsettled(self: Box<Self>) -> VecDeque<Block> {
+        self.outbox.end();
+        self.outbox.unsettled()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.outbox.close(|state| self.going_on(state))
+    }
+}
+
+impl Drop for RingWriter {
+    fn drop(&mut self) {
+        self.outbox.end();
+    }
+}

@@ -1,0 +1,54 @@
+//! Making a ring: its name, and the target on which it lies.
+//!
+//! The entry is there before the ring: a client that dies in between leaves an entry that anybody may remove, and never a
+//! ring that has space and a promise and no name.
+
+use super::Operation;
+use super::inodes::{Fresh, exists};
+use crate::keys;
+use crate::place;
+use crate::placement;
+use crate::principal::Wanted;
+use crate::quota::{self, Charge};
+use crate::records::Answer;
+use forebay_model::layout::LARGEST;
+use forebay_model::{Bytes, Error, Result};
+use forebay_wire::control::files::{CreateRing, MOST_REFUSALS};
+use forebay_wire::control::names::FileKind;
+
+impl Operation<'_> {
+    /// Makes a ring under a name that is free. Whoever makes it has to be allowed to write it by its mode.
+    pub(super) fn create_ring(&mut self, asked: &CreateRing) -> Result<Answer> {
+        let CreateRing { place, mode, capacity, refused_by } = asked;
+        if *capacity == Bytes::ZERO || *capacity > LARGEST {
+            return Err(Error::usage(format!(
+                "a ring has between 1 B and {LARGEST}, and not {capacity}; give it such"
+            )));
+        }
+        if refused_by.len() > MOST_REFUSALS {
+            return Err(Error::usage(format!(
+                "{} targets refused the ring, and {MOST_REFUSALS} are asked at most; make it smaller",
+                refused_by.len()
+            )));
+        }
+        let slot = place::slot(&self.draft, self.by, place)?;
+        if slot.there.is_some() {
+            return Err(exists(&slot));
+        }
+        self.by.require(slot.directory.file, &slot.directory.inode, Wanted::CHANGE)?;
+        let volume = slot.directory.inode.attributes.volume;
+        let charge = Charge { files_in: 1, bytes_in: *capacity, ..Charge::default() };
+        quota::charge(&mut self.draft, self.now.wall, volume, charge)?;
+        let layout = placement::place_ring(self.cluster, *capacity, refused_by, self.random)?;
+        let (owner, group) = (self.by.user, self.by.first_group()?);
+        let mut found = self.make(&slot, Fresh { kind: FileKind::Ring, mode: *mode, owner, group, volume })?;
+        self.by.require(found.file, &found.inode, Wanted::WRITE)?;
+        found.inode.attributes.size = *capacity;
+        self.draft.put(keys::inode(found.file), &found.inode)?;
+        self.draft.put(keys::layout(found.file), &layout)?;
+        Ok(Answer::Opened(found.file))
+    }
+}
+
+#[cfg(test)]
+mod tests;

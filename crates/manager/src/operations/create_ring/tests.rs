@@ -1,0 +1,97 @@
+use crate::testing::{NODES, Stage, healthy, report, root, targets_of, user};
+use forebay_model::{Bytes, Kind, Result, TargetId};
+use forebay_wire::control::cluster::Report;
+use forebay_wire::control::files::{CreateRing, Grant, OpenRing, OpenToRead, OpenToWrite, Renew, Renewed};
+use forebay_wire::control::names::{FileKind, Place, RemoveFile, SetAttributes};
+use forebay_wire::control::volumes::{Quota, SetVolume};
+use forebay_wire::control::{Change, Question, Reply};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+fn ring(path: &str, capacity: Bytes, refused_by: &[TargetId]) -> Change {
+    let place = Place::path(path);
+    Change::CreateRing(CreateRing { place, mode: 0o644, capacity, refused_by: refused_by.to_vec() })
+}
+
+fn granted(reply: Result<Reply>) -> Grant {
+    match reply {
+        Ok(Reply::Grant(grant)) => grant,
+        other => panic!("{other:?} is no grant"),
+    }
+}
+
+#[test]
+fn a_ring_is_put_on_one_target_after_the_other_until_none_is_left_that_did_not_refuse_it() {
+    let mut stage = Stage::new();
+    // One is too small for it.
+    let small = TargetId(7);
+    let targets = targets_of(3).map(|target| {
+        let free = if target == small { Bytes::gib(5) } else { Bytes::gib(50) };
+        forebay_wire::control::cluster::TargetReport { free, ..healthy(target) }
+    });
+    stage.report(&Report { targets: targets.to_vec(), ..report(3) }).unwrap();
+    let mut refused_by = Vec::new();
+    for _ in 0..2 * NODES - 1 {
+        let grant = granted(stage.root(ring("/r", Bytes::gib(10), &refused_by)));
+        let [component] = &grant.components[..] else { panic!("{grant:?} lies on one target") };
+        assert!(grant.write && component.target != small && !refused_by.contains(&component.target));
+        refused_by.push(component.target);
+        stage.root(Change::RemoveFile(RemoveFile { place: Place::path("/r") })).unwrap();
+    }
+    assert_eq!(refused_by.iter().collect::<BTreeSet<_>>().len(), refused_by.len());
+    let none = stage.root(ring("/r", Bytes::gib(10), &refused_by)).unwrap_err();
+    assert!(none.kind == Kind::Full && none.message.contains("50 GiB"), "{none:?}");
+    assert_eq!(stage.stat(&root(), Place::path("/r")).unwrap_err().kind, Kind::Missing, "nothing is left behind");
+}
+
+#[test]
+fn a_ring_is_no_file_and_a_file_is_no_ring() {
+    let mut stage = Stage::new();
+    let grant = granted(stage.root(ring("/r", Bytes::gib(10), &[])));
+    stage.file(&root(), "/f", 0o644).unwrap();
+    let entry = stage.stat(&root(), Place::path("/r")).unwrap();
+    assert_eq!((entry.attributes.kind, entry.attributes.size), (FileKind::Ring, Bytes::gib(10)));
+    let read = |path| Question::OpenToRead(OpenToRead { place: Place::path(path) });
+    let open = |path, write| Question::OpenRing(OpenRing { place: Place::path(path), write });
+    assert_eq!(stage.ask(&root(), &read("/r")).unwrap_err().kind, Kind::Usage);
+    assert_eq!(stage.ask(&root(), &open("/f", false)).unwrap_err().kind, Kind::Usage);
+    let write = Change::OpenToWrite(OpenToWrite { place: Place::path("/r"), alone: false });
+    assert_eq!(stage.root(write).unwrap_err().kind, Kind::Usage);
+    let size = SetAttributes { size: Some(Bytes(1)), ..crate::testing::unchanged(Place::path("/r")) };
+    assert_eq!(stage.root(Change::SetAttributes(size)).unwrap_err().kind, Kind::Usage);
+    assert_eq!(stage.root(ring("/r", Bytes::gib(1), &[])).unwrap_err().kind, Kind::Exists);
+    assert_eq!(stage.root(ring("/none", Bytes::ZERO, &[])).unwrap_err().kind, Kind::Usage);
+    // Others read it and do not write it, as its mode says; nobody has to have it open for that.
+    let other = user(9);
+    assert!(!granted(stage.ask(&other, &open("/r", false))).write);
+    assert_eq!(stage.ask(&other, &open("/r", true)).unwrap_err().kind, Kind::Forbidden);
+    let files = vec![Renewed { file: grant.entry.file, write: true, version: 1 }];
+    let Ok(Reply::Grants(renewed)) = stage.ask(&root(), &Question::Renew(Renew { files: files.clone() })) else {
+        panic!("it is renewed")
+    };
+    assert!(renewed.grants[0].grant.as_ref().is_some_and(|grant| grant.write));
+    let Ok(Reply::Grants(renewed)) = stage.ask(&other, &Question::Renew(Renew { files })) else {
+        panic!("it is asked")
+    };
+    assert_eq!(renewed.grants[0].error.as_ref().map(|error| error.kind), Some(Kind::Forbidden));
+}
+
+#[test]
+fn the_capacity_of_a_ring_counts_in_its_volume_and_its_target_is_told_to_remove_it() {
+    let mut stage = Stage::new();
+    let quota = Quota { hard_bytes: Some(Bytes::gib(15)), ..Quota::default() };
+    stage.root(Change::SetVolume(SetVolume { volume: 1, quota: Some(quota), policy: None })).unwrap();
+    let grant = granted(stage.root(ring("/r", Bytes::gib(10), &[])));
+    assert_eq!(stage.root(ring("/s", Bytes::gib(10), &[])).unwrap_err().kind, Kind::Full);
+    stage.root(Change::RemoveFile(RemoveFile { place: Place::path("/r") })).unwrap();
+    granted(stage.root(ring("/s", Bytes::gib(10), &[])));
+    stage.pass(Duration::from_secs(600));
+    let mut told = Vec::new();
+    for node in 1..=NODES {
+        for target in stage.report(&report(node)).unwrap().targets {
+            told.extend(target.orders.into_iter().map(|order| (target.target, order.object, order.remove)));
+        }
+    }
+    let component = &grant.components[0];
+    assert_eq!(told, [(component.target, component.object, true)]);
+}

@@ -1,0 +1,179 @@
+//! Rings over the network: what is refused, and what ends.
+
+use super::*;
+use forebay_env::{Buffer, Slab};
+use forebay_model::block::Packer;
+use forebay_model::ring::RingSpec;
+use forebay_wire::command::{Durable, Reply, WriterOpened};
+use forebay_wire::ring::{PartHead, RingAsk, RingQuery, RingRequest};
+
+const WRITER: u64 = 77;
+
+impl Rig {
+    async fn of_ring(&self, link: &Link, of: &Capability, ask: RingAsk, payload: Vec<u8>) -> Result<Answer> {
+        let most = if let RingAsk::Next(_) = ask { 4 << 20 } else { 0 };
+        let request = RingRequest { target: self.target, ring: OBJECT, ask };
+        let payload = if payload.is_empty() { Vec::new() } else { vec![bytes::Bytes::from(payload)] };
+        let (body, shown) = (request.body().expect("it fits"), self.shown(of));
+        link.ask(Asked { command: request.command(), body: &body, payload, most, shown: Some(&shown) })?.await
+    }
+
+    async fn opened(&self) -> (Link, Capability) {
+        let (link, all) = (self.link(Credit::new(1 << 20)).await, self.capability(Rights::ALL));
+        let spec = RingSpec { block: Bytes::kib(64), ..RingSpec::new("/whatever", Bytes::mib(32)) };
+        self.of_ring(&link, &all, RingAsk::Create(spec), Vec::new()).await.expect("there is room");
+        self.of_ring(&link, &all, open(false), Vec::new()).await.expect("nobody records");
+        (link, all)
+    }
+}
+
+fn open(resume: bool) -> RingAsk {
+    RingAsk::OpenWriter { writer: WRITER, resume }
+}
+
+fn append(number: u64) -> RingAsk {
+    RingAsk::Append { writer: WRITER, number, age: Duration::ZERO }
+}
+
+/// Blocks of a session, with one element each.
+fn blocks(count: usize) -> Vec<Vec<u8>> {
+    let slab = Slab::new(Bytes::kib(64), 1).expect("memory");
+    let mut packer: Packer<Buffer> = Packer::new(WRITER);
+    let block = |number| {
+        packer.give(slab.try_take().expect("it is back"));
+        assert!(packer.push(Timestamp(number), &[b"an element"], &[]));
+        let sealed = packer.seal().expect("there is something in it");
+        sealed.buffer[..sealed.length].to_vec()
+    };
+    (0..count as i64).map(block).collect()
+}
+
+fn query() -> RingAsk {
+    let now = Timestamp(0);
+    RingAsk::Query(RingQuery { text: String::new(), now, follow: false, limit: None, gaps_only: false })
+}
+
+#[test]
+fn blocks_are_taken_in_their_order_once_and_read_back() {
+    with_node(Bounds::default(), |rig| async move {
+        let (link, all) = rig.opened().await;
+        let blocks = blocks(3);
+        rig.of_ring(&link, &all, append(1), blocks[0].clone()).await.expect("it follows");
+        let hole = rig.of_ring(&link, &all, append(3), blocks[2].clone()).await.expect_err("the second is missing");
+        assert_eq!(hole.kind, Kind::Usage);
+        let again = rig.of_ring(&link, &all, append(1), blocks[0].clone()).await.expect_err("it is there");
+        assert_eq!(again.kind, Kind::Usage);
+        // Over another connection the session goes on where it was, whatever is still on its way over this one.
+        let other = rig.link(Credit::new(1 << 20)).await;
+        let opened = rig.of_ring(&other, &all, open(true), Vec::new()).await.expect("it is the same session");
+        let opened: WriterOpened = forebay_wire::read_body(&opened.body).expect("it opened");
+        assert_eq!(opened.received, 1);
+        let late = rig.of_ring(&link, &all, append(2), blocks[1].clone()).await.expect_err("it went on elsewhere");
+        assert_eq!(late.kind, Kind::Busy, "{late:?}");
+        for number in 2..=3 {
+            let block = blocks[number as usize - 1].clone();
+            rig.of_ring(&other, &all, append(number), block).await.expect("it follows");
+        }
+        let mut seen = Durable::default();
+        while seen.number < 3 {
+            let ask = RingAsk::Durable { writer: WRITER, seen };
+            let told = rig.of_ring(&other, &all, ask, Vec::new()).await.expect("it goes on");
+            seen = forebay_wire::read_body(&told.body).expect("what is durable");
+        }
+        rig.of_ring(&other, &all, RingAsk::CloseWriter(WRITER), Vec::new()).await.expect("all is durable");
+        let asked = rig.link(Credit::new(1 << 20)).await;
+        rig.of_ring(&asked, &all, query(), Vec::new()).await.expect("it begins");
+        let part = rig.of_ring(&asked, &all, RingAsk::Next(1), Vec::new()).await.expect("it is answered");
+        assert_eq!(part.payload, b"an element".repeat(3));
+        let end = rig.of_ring(&asked, &all, RingAsk::Next(1), Vec::new()).await.expect("it is answered");
+        match forebay_wire::read_body(&end.body).expect("the end") {
+            PartHead::End(summary) => assert_eq!(summary.elements, 3),
+            PartHead::Items(items) => panic!("{items:?} come after all"),
+        }
+        let over = rig.of_ring(&asked, &all, RingAsk::Next(1), Vec::new()).await.expect_err("it has ended");
+        assert_eq!(over.kind, Kind::Missing);
+    });
+}
+
+#[test]
+fn what_is_no_block_ends_the_connection_and_is_not_in_the_ring() {
+    with_node(Bounds::default(), |rig| async move {
+        let (link, all) = rig.opened().await;
+        let mut block = blocks(1).remove(0);
+        block[100] ^= 1;
+        let ended = rig.of_ring(&link, &all, append(1), block).await.expect_err("it is damaged");
+        assert_eq!(ended.kind, Kind::Disconnected, "{ended:?}");
+        let other = rig.link(Credit::new(1 << 20)).await;
+        let status = rig.of_ring(&other, &all, RingAsk::Status, Vec::new()).await.expect("it is there");
+        match forebay_wire::read_body(&status.body).expect("a status") {
+            Reply::Rings(rings) => assert_eq!(rings[0].next_sequence, 0),
+            reply => panic!("{reply:?} is no status"),
+        }
+    });
+}
+
+#[test]
+fn each_request_takes_its_right_and_who_is_shut_out_records_and_reads_no_more() {
+    with_node(Bounds::default(), |rig| async move {
+        let (link, all) = rig.opened().await;
+        let reader = rig.capability(Rights::READ | Rights::GET_ATTRIBUTES);
+        let block = blocks(1).remove(0);
+        for (ask, payload) in [
+            (open(true), Vec::new()),
+            (append(1), block.clone()),
+            (RingAsk::CloseWriter(WRITER), Vec::new()),
+            (RingAsk::Unpin(1), Vec::new()),
+            (RingAsk::Resize(Bytes::mib(64)), Vec::new()),
+        ] {
+            let refused = rig.of_ring(&link, &reader, ask, payload).await.expect_err("it may only read");
+            assert_eq!(refused.kind, Kind::Forbidden);
+        }
+        let following = RingAsk::Query(RingQuery {
+            text: String::new(),
+            now: Timestamp(0),
+            follow: true,
+            limit: None,
+            gaps_only: false,
+        });
+        let asked = rig.link(Credit::new(1 << 20)).await;
+        rig.of_ring(&asked, &reader, following, Vec::new()).await.expect("it may read");
+        rig.of_ring(&link, &all, append(1), block.clone()).await.expect("it may write");
+        rig.fence(FIRST_FENCE + 1).await.expect("it is raised");
+        // What was begun before is over, whatever is shown now.
+        let newer = Capability { version: FIRST_FENCE + 1, ..all.clone() };
+        let seen = Durable { number: 1, sequence: 1, full: false };
+        loop {
+            let ask = RingAsk::Durable { writer: WRITER, seen };
+            match rig.of_ring(&link, &all, ask, Vec::new()).await {
+                Ok(_) => {}
+                Err(error) => break assert_eq!(error.kind, Kind::Stale),
+            }
+        }
+        let old = rig.of_ring(&link, &all, open(true), Vec::new()).await.expect_err("it was revoked");
+        assert_eq!(old.kind, Kind::Stale);
+        rig.of_ring(&link, &newer, open(true), Vec::new()).await.expect("it goes on with a newer one");
+        loop {
+            match rig.of_ring(&asked, &reader, RingAsk::Next(1), Vec::new()).await {
+                Ok(_) => {}
+                Err(error) => break assert_eq!(error.kind, Kind::Disconnected),
+            }
+        }
+    });
+}
+
+#[test]
+fn a_session_of_which_nothing_is_heard_is_over_and_others_may_record() {
+    let bounds = Bounds { patience: Duration::from_millis(400), ..Bounds::default() };
+    with_node(bounds, |rig| async move {
+        let (link, all) = rig.opened().await;
+        let other = rig.link(Credit::new(1 << 20)).await;
+        let open = || RingAsk::OpenWriter { writer: WRITER + 1, resume: false };
+        let refused = rig.of_ring(&other, &all, open(), Vec::new()).await.expect_err("somebody records");
+        assert_eq!(refused.kind, Kind::Busy);
+        while rig.of_ring(&other, &all, open(), Vec::new()).await.is_err() {
+            rig.env.clock.sleep(Duration::from_millis(20)).await;
+        }
+        let gone = rig.of_ring(&link, &all, append(1), blocks(1).remove(0)).await.expect_err("it is over");
+        assert_eq!(gone.kind, Kind::Disconnected);
+    });
+}

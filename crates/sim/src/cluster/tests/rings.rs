@@ -1,0 +1,391 @@
+//! Rings over the network: recorders and queries while connections, nodes and clients come and go.
+
+use super::*;
+use crate::seeds;
+use forebay_client::peer::{AnswerLink, HeapLink, ObjectLink, Part, Peer, WriterLink};
+use forebay_client::rings::{RING_MODE, Ring};
+use forebay_client::{Cluster as Client, Event, Recorder};
+use forebay_env::Random;
+use forebay_model::ring::{QuerySummary, RingSpec};
+use forebay_model::{Cause, Error, Gap, Moment, Rate, Result, Timestamp};
+use forebay_wire::command::{QueryRequest, Request};
+use forebay_wire::ring::RingQuery;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Hands a recorder the way that was opened for it, and the time. Here nothing may block.
+struct Hand {
+    now: AtomicU64,
+    writer: u64,
+    link: Mutex<Option<Box<dyn WriterLink>>>,
+}
+
+impl Peer for Hand {
+    fn call(&self, _: Request) -> Result<forebay_wire::command::Reply> {
+        Err(Error::usage("nothing is asked here"))
+    }
+
+    fn open_writer(&self, _: &str, _: u64, resume: bool) -> Result<Box<dyn WriterLink>> {
+        assert!(!resume, "a session resumes by itself");
+        Ok(self.link.lock().expect("nobody panicked").take().expect("it is opened once"))
+    }
+
+    fn query(&self, _: QueryRequest) -> Result<Box<dyn AnswerLink>> {
+        Err(Error::usage("nothing is asked here"))
+    }
+
+    fn objects(&self) -> Result<Box<dyn ObjectLink>> {
+        Err(Error::usage("nothing is asked here"))
+    }
+
+    fn heaps(&self) -> Result<Box<dyn HeapLink>> {
+        Err(Error::usage("nothing is asked here"))
+    }
+
+    fn now(&self) -> Moment {
+        Moment(self.now.load(Ordering::SeqCst))
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp(0)
+    }
+
+    fn random(&self) -> u64 {
+        self.writer
+    }
+
+    fn close(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A client that records numbered elements.
+struct Recording {
+    machine: ClientMachine,
+    hand: Arc<Hand>,
+    recorder: Recorder,
+    session: u64,
+    /// The numbers that were accepted.
+    accepted: Vec<u64>,
+    offered: u64,
+}
+
+/// What came of a session that is over.
+struct Past {
+    session: u64,
+    accepted: Vec<u64>,
+    offered: u64,
+    durable: u64,
+    in_order: bool,
+}
+
+impl Recording {
+    /// Opens the ring as soon as it can be: whoever was cut off has it for a while.
+    fn begin(cluster: &Cluster, session: u64) -> Recording {
+        let machine = cluster.client_machine(&format!("client{session}"));
+        let world = cluster.world();
+        let end = world.now() + Duration::from_secs(120);
+        let link = loop {
+            let rings = machine.files.rings();
+            let opened = world.run(async move { rings.open("/ring", true).await?.record(session, LIMIT).await });
+            match opened {
+                Ok(link) => break link,
+                Err(error) => {
+                    assert!(matches!(error.kind, Kind::Busy | Kind::Disconnected), "{error:?}");
+                    assert!(world.now() < end, "{error:?}");
+                    world.run_for(Duration::from_secs(1));
+                }
+            }
+        };
+        let hand = Arc::new(Hand {
+            now: AtomicU64::new(world.now().0),
+            writer: session,
+            link: Mutex::new(Some(Box::new(link))),
+        });
+        let recorder = Client::over(hand.clone()).recorder("/ring").expect("it is opened");
+        Recording { machine, hand, recorder, session, accepted: Vec::new(), offered: 0 }
+    }
+
+    fn tell_time(&self, world: &World) {
+        self.hand.now.store(world.now().0, Ordering::SeqCst);
+    }
+
+    /// Offers some elements, and lets time pass.
+    fn step(&mut self, world: &World, chance: &dyn Random) {
+        self.tell_time(world);
+        for _ in 0..chance.below(10) {
+            let mut element = [self.session.to_le_bytes(), self.offered.to_le_bytes()].concat();
+            element.resize(16 + chance.below(3000) as usize, 7);
+            let before = self.recorder.progress().elements;
+            let time = Timestamp(world.clock().wall().0);
+            self.recorder.element(time, &[&element], &[]).expect("it is accepted or dropped");
+            if self.recorder.progress().elements > before {
+                self.accepted.push(self.offered);
+            }
+            self.offered += 1;
+        }
+        self.recorder.tick().expect("it goes on");
+        world.run_for(Duration::from_millis(20));
+    }
+
+    /// Waits until all that was accepted is durable.
+    fn settle(&mut self, world: &World) {
+        let (soon, end) = (world.now() + Duration::from_secs(10), world.now() + Duration::from_secs(120));
+        loop {
+            self.tell_time(world);
+            self.recorder.tick().expect("it goes on");
+            let progress = self.recorder.progress();
+            // A gap that waits goes out with a block, too.
+            let is_all = progress.durable_blocks == progress.blocks && progress.durable_elements == progress.elements;
+            if is_all && world.now() >= soon {
+                return;
+            }
+            assert!(world.now() < end, "all that was healed goes on: {progress:?}");
+            world.run_for(Duration::from_millis(50));
+        }
+    }
+
+    fn past(self, in_order: bool) -> Past {
+        let Recording { recorder, session, accepted, offered, .. } = self;
+        let durable = recorder.progress().durable_elements;
+        Past { session, accepted, offered, durable, in_order }
+    }
+}
+
+fn open(cluster: &Cluster, name: &str, write: bool) -> Ring {
+    let machine = cluster.client_machine(name);
+    let rings = machine.files.rings();
+    cluster.world().run(async move { rings.open("/ring", write).await.expect("it is there") })
+}
+
+enum Found {
+    Element { session: u64, number: u64 },
+    Gap(Gap),
+}
+
+/// All that the ring has, in order.
+fn read(cluster: &Cluster, ring: &Ring) -> Vec<Found> {
+    let query = RingQuery {
+        text: String::new(),
+        now: cluster.world().clock().wall(),
+        follow: false,
+        limit: None,
+        gaps_only: false,
+    };
+    let ring = ring.clone();
+    cluster.world().run(async move {
+        let (mut found, mut joined, mut next) = (Vec::new(), Vec::new(), None);
+        let mut answer = ring.query(query).await.expect("it is asked");
+        loop {
+            let batch = match answer.next().await.expect("it is answered") {
+                Part::Batch(batch) => batch,
+                Part::End(QuerySummary { elements, .. }) => {
+                    let got = found.iter().filter(|found| matches!(found, Found::Element { .. })).count();
+                    assert_eq!(elements, got as u64);
+                    return found;
+                }
+            };
+            let mut visit = |event: Event<'_>| {
+                found.push(match event {
+                    Event::Element { sequence, payload, .. } => {
+                        assert!(next.is_none_or(|next| next == sequence), "sequences rise by one");
+                        next = Some(sequence + 1);
+                        let number = |at| u64::from_le_bytes(payload[at..at + 8].try_into().expect("eight bytes"));
+                        assert!(payload[16..].iter().all(|byte| *byte == 7));
+                        Found::Element { session: number(0), number: number(8) }
+                    }
+                    Event::Gap(gap) => Found::Gap(gap),
+                    Event::Expired { from, to } => panic!("{from} to {to} expired"),
+                });
+                Ok(true)
+            };
+            forebay_client::answer::visit_batch(&batch, &mut joined, &mut visit).expect("it is visited");
+        }
+    })
+}
+
+/// What was acknowledged is there once, in order; and gaps account for the rest.
+fn check(found: &[Found], sessions: &[Past]) -> u64 {
+    let mut at = found.iter().peekable();
+    let mut overflown = 0;
+    for (index, past) in sessions.iter().enumerate() {
+        let (mut there, mut next, mut missing, mut restarts) = (0, 0, 0, 0);
+        while let Some(found) = at.peek() {
+            match found {
+                Found::Element { session, .. } if *session != past.session => break,
+                Found::Gap(gap) if gap.cause == Cause::Restart && there > 0 => break,
+                Found::Gap(gap) if gap.cause == Cause::Restart => restarts += 1,
+                Found::Gap(gap) => {
+                    assert_eq!(gap.cause, Cause::Overflow, "{gap:?}");
+                    missing += gap.count.expect("drops are counted");
+                }
+                Found::Element { number, .. } => {
+                    assert_eq!(past.accepted.get(there), Some(number), "element {there} of session {index}");
+                    assert_eq!(number - next, missing, "what is missing before element {number} of session {index}");
+                    overflown += missing;
+                    (there, next, missing) = (there + 1, number + 1, 0);
+                }
+            }
+            at.next();
+        }
+        assert!(there as u64 >= past.durable, "{there} of {} that were acknowledged", past.durable);
+        if past.in_order {
+            assert_eq!(there, past.accepted.len());
+            assert_eq!(next + missing, past.offered, "the end of session {index}");
+        }
+        let had_something = sessions[..index].iter().any(|past| past.durable > 0);
+        assert!(restarts > 0 || !had_something || there == 0, "a session tells that there was another before it");
+        overflown += missing;
+    }
+    assert!(at.next().is_none(), "there is nothing else");
+    overflown
+}
+
+fn spec_of_ring() -> RingSpec {
+    RingSpec {
+        guarantee: Rate::mb(2),
+        block: Bytes::kib(64),
+        flush_interval: Duration::from_millis(200),
+        ..RingSpec::new("/ring", Bytes::mib(128))
+    }
+}
+
+/// Where the ring lies.
+fn node_of(cluster: &Cluster) -> usize {
+    (0..cluster.nodes.len())
+        .find(|node| {
+            let process = cluster.nodes[*node].process.borrow();
+            process.as_ref().is_some_and(|process| !process.target.status().is_empty())
+        })
+        .expect("some node has the ring")
+}
+
+/// A life of a ring: what overflew, and the trace.
+fn life(seed: u64) -> (u64, u64) {
+    let world = Rc::new(World::new(seed));
+    let cluster = Cluster::new(world.clone(), spec(3));
+    let maker = cluster.client_machine("maker");
+    let rings = maker.files.rings();
+    world.run(async move { rings.create(spec_of_ring(), RING_MODE).await.expect("there is room").0 });
+    let (chance, node) = (world.random(), node_of(&cluster));
+    let mut past = Vec::new();
+    for session in 1..=3 {
+        let mut recording = Recording::begin(&cluster, session);
+        for _ in 0..4 {
+            for _ in 0..chance.below(100) {
+                recording.step(&world, &*chance);
+            }
+            match chance.below(5) {
+                0 => cluster.network().partition(&[&recording.machine.host], &[cluster.node_host(node)]),
+                1 => cluster.network().cut(cluster.node_host(node), &recording.machine.host),
+                2 => cluster.kill_node(node),
+                3 => cluster.crash_node(node),
+                _ => {}
+            }
+            for _ in 0..chance.below(300) {
+                recording.step(&world, &*chance);
+            }
+            cluster.network().heal();
+            if cluster.node(node).is_none() {
+                cluster.restart_node(node);
+            }
+        }
+        let in_order = session == 3 || chance.below(3) == 0;
+        if in_order {
+            recording.settle(&world);
+        } else {
+            match chance.below(2) {
+                0 => recording.machine.host.crash(),
+                _ => recording.machine.host.kill(),
+            }
+        }
+        past.push(recording.past(in_order));
+    }
+    let ring = open(&cluster, "reader", false);
+    let overflown = check(&read(&cluster, &ring), &past);
+    (overflown, world.trace())
+}
+
+#[test]
+fn what_was_acknowledged_is_there_once_and_gaps_account_for_the_rest_whoever_is_cut_off_or_dies() {
+    let overflown = Cell::new(0);
+    seeds::each(12, |seed| overflown.set(overflown.get() + life(seed).0));
+    assert!(seeds::is_replay() || overflown.get() > 0, "nobody was ever too fast, so gaps were not looked at");
+}
+
+#[test]
+fn the_same_seed_is_the_same_life_of_a_ring() {
+    assert_eq!(life(3), life(3));
+}
+
+#[test]
+fn a_ring_goes_to_a_target_that_admits_it_and_if_none_does_it_is_said_what_could_be_had() {
+    let world = Rc::new(World::new(8));
+    let cluster = Cluster::new(world.clone(), spec(3));
+    let rings = cluster.client_machine("maker").files.rings();
+    let spec = |number| RingSpec { guarantee: Rate::mb(40), ..RingSpec::new(format!("/{number}"), Bytes::mib(32)) };
+    let mut made = 0;
+    let refused = loop {
+        let (rings, spec) = (rings.clone(), spec(made));
+        match world.run(async move { rings.create(spec, RING_MODE).await }) {
+            Ok(_) => made += 1,
+            Err(error) => break error,
+        }
+        assert!(made < 100, "nothing is admitted for ever");
+    };
+    assert!(refused.kind == Kind::Refused && refused.message.contains("/s"), "{refused:?}");
+    // Only when all were full was it refused, and nothing of that was left behind.
+    let rings_of = |node: usize| {
+        let process = cluster.nodes[node].process.borrow();
+        process.as_ref().map_or(0, |process| process.target.status().len())
+    };
+    let counts: Vec<usize> = (0..3).map(rings_of).collect();
+    assert!(made > 0 && counts.iter().sum::<usize>() == made, "{made} are {counts:?}");
+    assert!(counts.iter().all(|count| *count == counts[0]), "all targets are alike: {counts:?}");
+    let files = cluster.client_machine("reader").files;
+    let (listed, _) = world.run(async move { files.list("/", "").await.expect("it is there") });
+    assert_eq!(listed.len(), made);
+}
+
+#[test]
+fn a_recorder_whose_capability_is_revoked_goes_on_with_another_and_one_whose_ring_is_removed_ends() {
+    let world = Rc::new(World::new(9));
+    let cluster = Cluster::new(world.clone(), spec(3));
+    let maker = cluster.client_machine("maker");
+    let rings = maker.files.rings();
+    world.run(async move { rings.create(spec_of_ring(), RING_MODE).await.expect("there is room").0 });
+    let (chance, node) = (world.random(), node_of(&cluster));
+    let mut recording = Recording::begin(&cluster, 1);
+    for _ in 0..5 {
+        (0..50).for_each(|_| recording.step(&world, &*chance));
+        let (files, control) = (maker.files.clone(), maker.control.clone());
+        world.run(async move {
+            let file = files.stat("/ring").await.expect("it is there").file;
+            let revoke = Change::Revoke(forebay_wire::control::files::Revoke { file });
+            control.change(revoke).await.expect("it is root");
+        });
+    }
+    recording.settle(&world);
+    let ring = open(&cluster, "reader", false);
+    let (session, offered, accepted) = (recording.session, recording.offered, recording.accepted.clone());
+    let durable = recording.recorder.progress().durable_elements;
+    assert_eq!(durable, accepted.len() as u64);
+    check(&read(&cluster, &ring), &[Past { session, accepted, offered, durable, in_order: true }]);
+    let rings = maker.files.rings();
+    world.run(async move { rings.remove("/ring").await.expect("it is root") });
+    let end = world.now() + Duration::from_secs(900);
+    let error = loop {
+        recording.tell_time(&world);
+        if let Err(error) = recording.recorder.tick() {
+            break error;
+        }
+        assert!(world.now() < end, "the ring is removed some time");
+        world.run_for(Duration::from_secs(1));
+    };
+    assert!(error.kind == Kind::Missing, "{error:?}");
+    world.run_for(Duration::from_secs(600));
+    let process = cluster.nodes[node].process.borrow();
+    assert!(process.as_ref().is_some_and(|process| process.target.status().is_empty()), "its space is free again");
+}

@@ -1,0 +1,224 @@
+//! What is asked of a ring of a target over the network, where a ring is an object of a volume and each command shows a
+//! capability for it.
+//!
+//! The commands are those of [`crate::command`], under the same numbers; what differs is that each is answered once, so that one
+//! connection carries them as it carries those about objects: blocks are answered when they were taken in, what is durable is
+//! asked for ([`RingAsk::Durable`]), and so is each part of a query's answer ([`RingAsk::Next`]).
+
+use crate::body;
+use crate::capability::Rights;
+use crate::command::Durable;
+use crate::frame::Command;
+use forebay_model::ring::{Batch, Item, QuerySummary, RingSpec};
+use forebay_model::{Bytes, ObjectId, Result, TargetId, Timestamp};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The most bytes of elements in one part of a query's answer: those of one block, which an element in it never exceeds.
+pub const MOST_OF_PART: usize = forebay_model::block::MAX_BLOCK;
+/// How long nothing new may be said to whoever asks what is durable.
+pub const BEAT: Duration = Duration::from_secs(5);
+
+/// The numbers of the commands that are there only over the network.
+impl Command {
+    /// [`RingAsk::Next`].
+    pub const NEXT_OF_QUERY: Command = Command(34);
+    /// [`RingAsk::Durable`].
+    pub const DURABLE: Command = Command(43);
+}
+
+/// A request about a ring.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RingRequest {
+    /// The target that has it.
+    pub target: TargetId,
+    /// The ring.
+    pub ring: ObjectId,
+    /// What is asked.
+    pub ask: RingAsk,
+}
+
+/// What is asked of a ring.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RingAsk {
+    /// Creates it; the name of the specification does not count: [`crate::command::Reply::Ring`].
+    Create(RingSpec),
+    /// [`crate::command::Reply::Rings`].
+    Status,
+    /// [`crate::command::Reply::Capacity`].
+    Resize(Bytes),
+    /// [`crate::command::Reply::Pinned`].
+    Pin {
+        /// What the user calls it.
+        label: String,
+        /// First time.
+        from: Timestamp,
+        /// Last time.
+        to: Timestamp,
+    },
+    /// [`crate::command::Reply::Done`].
+    Unpin(u64),
+    /// [`crate::command::Reply::Pins`].
+    Pins,
+    /// Begins or resumes recording: [`crate::command::WriterOpened`].
+    OpenWriter {
+        /// The writer session.
+        writer: u64,
+        /// Whether it goes on.
+        resume: bool,
+    },
+    /// Takes in a block, which is the payload; answered with nothing when it has its place in the ring's memory.
+    Append {
+        /// The writer session.
+        writer: u64,
+        /// The block's number in it.
+        number: u64,
+        /// How long ago its first element was accepted.
+        age: Duration,
+    },
+    /// Waits until something else is durable than this, or for [`BEAT`]: [`Durable`].
+    Durable {
+        /// The writer session.
+        writer: u64,
+        /// What is known.
+        seen: Durable,
+    },
+    /// Ends recording, when all that was taken in is durable: nothing.
+    CloseWriter(u64),
+    /// Begins a query, which has the number of this request on its connection: nothing.
+    Query(RingQuery),
+    /// Waits for the next part of the answer to the query of this number: [`PartHead`], and the bytes of elements as the payload.
+    Next(u64),
+    /// Ends the query of this number early: nothing.
+    CancelQuery(u64),
+}
+
+/// A query of a ring; as [`crate::command::QueryRequest`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingQuery {
+    /// The query.
+    pub text: String,
+    /// The time that relative times in it count from.
+    pub now: Timestamp,
+    /// Whether to go on with what is recorded from now on.
+    pub follow: bool,
+    /// Elements at most; all if `None`.
+    pub limit: Option<u64>,
+    /// Whether only gaps and expired ranges are wanted.
+    pub gaps_only: bool,
+}
+
+/// A part of a query's answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PartHead {
+    /// Items, in order; at most [`crate::command::ITEMS_PER_FRAME`], and [`MOST_OF_PART`] bytes of them.
+    Items(Vec<Item>),
+    /// The end.
+    End(QuerySummary),
+}
+
+/// What a ring of a volume is called at its target, where rings have names.
+pub fn name_of(ring: ObjectId) -> String {
+    format!("/ring/{:x}/{:x}", ring.volume, ring.object)
+}
+
+impl RingRequest {
+    /// Its number on the wire.
+    pub fn command(&self) -> Command {
+        match &self.ask {
+            RingAsk::Create(_) => Command::CREATE_RING,
+            RingAsk::Status => Command::STATUS,
+            RingAsk::Resize(_) => Command::RESIZE_RING,
+            RingAsk::Pin { .. } => Command::PIN,
+            RingAsk::Unpin(_) => Command::UNPIN,
+            RingAsk::Pins => Command::PINS,
+            RingAsk::OpenWriter { .. } => Command::OPEN_WRITER,
+            RingAsk::Append { .. } => Command::APPEND,
+            RingAsk::Durable { .. } => Command::DURABLE,
+            RingAsk::CloseWriter(_) => Command::CLOSE_WRITER,
+            RingAsk::Query(_) => Command::QUERY,
+            RingAsk::Next(_) => Command::NEXT_OF_QUERY,
+            RingAsk::CancelQuery(_) => Command::CANCEL_QUERY,
+        }
+    }
+
+    /// What it takes to be allowed to ask it.
+    pub fn rights(&self) -> Rights {
+        match &self.ask {
+            RingAsk::Create(_) => Rights::CREATE,
+            RingAsk::Status | RingAsk::Pins => Rights::GET_ATTRIBUTES,
+            RingAsk::Query(_) | RingAsk::Next(_) | RingAsk::CancelQuery(_) => Rights::READ,
+            RingAsk::Resize(_) | RingAsk::Pin { .. } | RingAsk::Unpin(_) => Rights::SET_ATTRIBUTES,
+            RingAsk::OpenWriter { .. } | RingAsk::Append { .. } | RingAsk::Durable { .. } | RingAsk::CloseWriter(_) => {
+                Rights::WRITE
+            }
+        }
+    }
+
+    /// The body of its frame.
+    pub fn body(&self) -> Result<Vec<u8>> {
+        let of = (self.target, self.ring);
+        match &self.ask {
+            RingAsk::Create(spec) => body::write(&(of, spec)),
+            RingAsk::Status | RingAsk::Pins => body::write(&(of, ())),
+            RingAsk::Resize(capacity) => body::write(&(of, capacity)),
+            RingAsk::Pin { label, from, to } => body::write(&(of, (label, from, to))),
+            RingAsk::OpenWriter { writer, resume } => body::write(&(of, (writer, resume))),
+            RingAsk::Append { writer, number, age } => body::write(&(of, (writer, number, age))),
+            RingAsk::Durable { writer, seen } => body::write(&(of, (writer, seen))),
+            RingAsk::Query(query) => body::write(&(of, query)),
+            RingAsk::Unpin(number)
+            | RingAsk::CloseWriter(number)
+            | RingAsk::Next(number)
+            | RingAsk::CancelQuery(number) => body::write(&(of, number)),
+        }
+    }
+
+    /// The request of this command and body; `None` if the command is none about rings.
+    pub fn read(command: Command, bytes: &[u8]) -> Result<Option<RingRequest>> {
+        fn of<T: DeserializeOwned>(bytes: &[u8], ask: impl FnOnce(T) -> RingAsk) -> Result<RingRequest> {
+            let ((target, ring), asked) = body::read(bytes)?;
+            Ok(RingRequest { target, ring, ask: ask(asked) })
+        }
+        Ok(Some(match command {
+            Command::CREATE_RING => of(bytes, RingAsk::Create)?,
+            Command::STATUS => of(bytes, |()| RingAsk::Status)?,
+            Command::RESIZE_RING => of(bytes, RingAsk::Resize)?,
+            Command::PIN => of(bytes, |(label, from, to)| RingAsk::Pin { label, from, to })?,
+            Command::UNPIN => of(bytes, RingAsk::Unpin)?,
+            Command::PINS => of(bytes, |()| RingAsk::Pins)?,
+            Command::OPEN_WRITER => of(bytes, |(writer, resume)| RingAsk::OpenWriter { writer, resume })?,
+            Command::APPEND => of(bytes, |(writer, number, age)| RingAsk::Append { writer, number, age })?,
+            Command::DURABLE => of(bytes, |(writer, seen)| RingAsk::Durable { writer, seen })?,
+            Command::CLOSE_WRITER => of(bytes, RingAsk::CloseWriter)?,
+            Command::QUERY => of(bytes, RingAsk::Query)?,
+            Command::NEXT_OF_QUERY => of(bytes, RingAsk::Next)?,
+            Command::CANCEL_QUERY => of(bytes, RingAsk::CancelQuery)?,
+            _ => return Ok(None),
+        }))
+    }
+}
+
+/// Bytes of the payload that an item stands for.
+pub fn size(item: &Item) -> usize {
+    match item {
+        Item::Element { length, caller, .. } => *length as usize + usize::from(*caller),
+        Item::Gap(_) | Item::Expired { .. } => 0,
+    }
+}
+
+/// [`forebay_model::Kind::Damaged`] unless the items account for every byte of the payload.
+pub fn check(batch: &Batch) -> Result<()> {
+    let told: u64 = batch.items.iter().map(|item| size(item) as u64).sum();
+    if told == batch.payload.len() as u64 {
+        return Ok(());
+    }
+    Err(forebay_model::Error::damaged(format!(
+        "a node tells of {told} bytes of elements and sends {}: it is broken",
+        batch.payload.len()
+    )))
+}
+
+#[cfg(test)]
+mod tests;
