@@ -81,7 +81,7 @@ pub enum Command {
     Mkdir(files::MkdirArgs),
     /// Give a file or directory another name
     Mv(files::MvArgs),
-    /// Serve a directory to other machines' programs, with files, until stopped
+    /// Serve a directory to other machines' programs, with files, until stopped; or join a cluster with it, as a node
     Serve(serve::ServeArgs),
     /// Make certificates; list, make and revoke access keys; roll the keys of targets
     #[command(subcommand)]

@@ -46,8 +46,8 @@ pub struct ServeArgs {
     /// Nodes, each with a target of its own: of more than one, in DIR/node-1 and so on; 0: a manager, for nodes that join
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1000))]
     nodes: u16,
-    /// How files are kept in a cluster that is made: 0 on one target, 5 with parity, or 1 twice; parity, if not said, where
-    /// there are three targets, or none yet
+    /// How files are kept in a cluster that is made: striped with nothing to spare (0), twice (1), or with parity (5), which it
+    /// is if nothing is said and there are three targets, or none yet
     #[arg(long, value_name = "0|1|5", value_parser = raid)]
     raid: Option<Raid>,
     /// The size of each target that is made
