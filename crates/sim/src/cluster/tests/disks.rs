@@ -5,7 +5,7 @@ use crate::cluster::check::agreement;
 use crate::disk::{Fault, Op};
 use forebay_client::control::Control;
 use forebay_client::files::keep::Kept;
-use forebay_model::Result;
+use forebay_model::{Kind, Result};
 use forebay_target::verify::verify;
 use forebay_wire::control::cluster::{SetTarget, TargetState};
 use std::cell::Cell;
@@ -139,4 +139,49 @@ fn outcome_28_a_write_that_a_disk_lost_or_did_elsewhere_is_found_and_what_it_had
         }
     }
     assert!(noticed > 3, "{noticed} of them were of anything that counted");
+}
+
+#[test]
+fn outcome_30_on_full_disks_writing_is_refused_before_it_is_acknowledged_and_removing_makes_room() {
+    let world = Rc::new(World::new(30));
+    let cluster = Cluster::new(world.clone(), ClusterSpec { disk: presets::ssd().scaled(8000), ..spec(4) });
+    let machine = cluster.client_machine("writer");
+    let piece = |nth: usize| pattern(700_001, nth as u64);
+    for round in 0..2 {
+        let file = {
+            let files = machine.files.clone();
+            Rc::new(world.run(async move {
+                files.create("/full", 0o644, None, Options::default()).await.expect("a file has room")
+            }))
+        };
+        let mut acknowledged = 0;
+        let refused = loop {
+            let (file, bytes) = (file.clone(), piece(acknowledged));
+            let at = Bytes(acknowledged as u64 * 700_001);
+            let wrote = world.run(async move {
+                file.write_at(at, Slice::from(bytes)).await?;
+                file.flush().await
+            });
+            match wrote {
+                Ok(()) => acknowledged += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind, Kind::Full, "round {round}, after {acknowledged}: {refused:?}");
+        assert!(acknowledged > 20, "round {round}: {acknowledged} had room");
+        let (_reading, files) = cluster.client(&format!("reader{round}"));
+        world.run(async move {
+            let file = files.open("/full", Options::default()).await.expect("it is there");
+            for nth in 0..acknowledged {
+                let read = file.read_at(Bytes(nth as u64 * 700_001), Bytes(700_001)).await.expect("it is whole");
+                assert!(read == piece(nth), "round {round}: piece {nth}");
+            }
+        });
+        let file = Rc::into_inner(file).expect("nobody uses it");
+        drop(world.run(async move { file.close().await }));
+        let files = machine.files.clone();
+        world.run(async move { files.remove("/full").await }).expect("there is always room to remove");
+        // What was given out for it runs out first; then nodes are told to remove its objects, and take their space back.
+        world.run_for(Duration::from_secs(420));
+    }
 }
