@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 type Unpark = Arc<dyn Fn() + Send + Sync>;
 
@@ -25,10 +25,61 @@ struct Running {
     tasks: RefCell<Vec<Task<()>>>,
     /// Those that can also be ended apart from these.
     apart: RefCell<Vec<Rc<Running>>>,
+    /// Through which they get to the queue, if they can be paused.
+    gate: Option<Arc<Gate>>,
+}
+
+/// Keeps tasks from running for a while that are ready to.
+struct Gate {
+    beyond: Door,
+    /// Those that became ready while it is shut.
+    held: Mutex<Option<VecDeque<Runnable>>>,
+}
+
+/// Where a task goes that is ready.
+#[derive(Clone)]
+enum Door {
+    Queue(Arc<Queue>),
+    Gate(Arc<Gate>),
+}
+
+impl Door {
+    fn pass(&self, runnable: Runnable) {
+        match self {
+            Door::Queue(queue) => queue.push(runnable),
+            Door::Gate(gate) => gate.pass(runnable),
+        }
+    }
+}
+
+impl Gate {
+    fn pass(&self, runnable: Runnable) {
+        if let Some(held) = self.held().as_mut() {
+            return held.push_back(runnable);
+        }
+        self.beyond.pass(runnable);
+    }
+
+    fn shut(&self) {
+        self.held().get_or_insert_default();
+    }
+
+    fn open(&self) {
+        let held = self.held().take();
+        held.into_iter().flatten().for_each(|runnable| self.beyond.pass(runnable));
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<VecDeque<Runnable>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Running {
+    /// All of them, none of which is paused any more, so that it ends when it is dropped.
     fn take(&self) -> Vec<Task<()>> {
+        if let Some(gate) = &self.gate {
+            gate.open();
+        }
         let mut all = std::mem::take(&mut *self.tasks.borrow_mut());
         for apart in self.apart.borrow().iter() {
             all.extend(apart.take());
@@ -57,7 +108,7 @@ impl Queue {
 /// Starts tasks on the loop it came from. Stays on that loop's thread.
 #[derive(Clone)]
 pub struct Spawner {
-    queue: Arc<Queue>,
+    door: Door,
     running: Rc<Running>,
 }
 
@@ -72,7 +123,7 @@ impl Executor {
 
     /// Starts tasks here.
     pub fn spawner(&self) -> Spawner {
-        Spawner { queue: self.queue.clone(), running: self.running.clone() }
+        Spawner { door: Door::Queue(self.queue.clone()), running: self.running.clone() }
     }
 
     /// Runs ready tasks until none is, or `limit` have run. True if none is ready any more.
@@ -107,8 +158,8 @@ impl Executor {
 impl Spawner {
     /// Starts `future`; the handle gives its result. Dropping the handle cancels it; see [`Spawner::detach`].
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Task<T> {
-        let queue = self.queue.clone();
-        let (runnable, task) = async_task::spawn_local(future, move |runnable| queue.push(runnable));
+        let door = self.door.clone();
+        let (runnable, task) = async_task::spawn_local(future, move |runnable| door.pass(runnable));
         runnable.schedule();
         task
     }
@@ -124,11 +175,28 @@ impl Spawner {
         running.push(task);
     }
 
-    /// One whose detached tasks can be ended apart from those of others. They end with the loop as well.
+    /// One whose detached tasks can be ended apart from those of others, and whose tasks can be paused. They end with the loop as
+    /// well.
     pub fn apart(&self) -> Spawner {
-        let running: Rc<Running> = Rc::default();
+        let gate = Arc::new(Gate { beyond: self.door.clone(), held: Mutex::default() });
+        let running = Rc::new(Running { gate: Some(gate.clone()), ..Running::default() });
         self.running.apart.borrow_mut().push(running.clone());
-        Spawner { queue: self.queue.clone(), running }
+        Spawner { door: Door::Gate(gate), running }
+    }
+
+    /// Tasks that were started on what was set [`Spawner::apart`], here or further apart, do not run until they are resumed or
+    /// ended, but for those that are ready now: what a stop signal does to the processes of a machine.
+    pub fn pause(&self) {
+        if let Some(gate) = &self.running.gate {
+            gate.shut();
+        }
+    }
+
+    /// They run again, in the order in which they became ready.
+    pub fn resume(&self) {
+        if let Some(gate) = &self.running.gate {
+            gate.open();
+        }
     }
 
     /// Ends all tasks that were detached here and on what was set [`Spawner::apart`] from here: what a crash does to the

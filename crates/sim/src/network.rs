@@ -201,6 +201,16 @@ impl Host {
         self.spawner.end_all();
     }
 
+    /// Its processes stop where they are; its kernel goes on, and takes what comes for them. They go on when they are resumed.
+    pub fn pause(&self) {
+        self.spawner.pause();
+    }
+
+    /// Its processes go on, and know nothing of the time that has passed.
+    pub fn resume(&self) {
+        self.spawner.resume();
+    }
+
     /// It is up again, and knows of nothing.
     pub fn restart(&self) {
         self.inner.enter(|state, _| state.host(self.index).up = true);

@@ -20,6 +20,7 @@ use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
 use forebay_wire::RequestId;
 use forebay_wire::capability::{LENGTH, Secret};
 use forebay_wire::control::files::{ComponentState, Grant, Renew, Renewed};
+use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Question, Reply};
 use forebay_wire::link::{Answer, Link};
 use forebay_wire::object::{Ask, MOST_AT_ONCE, ObjectAnswer, ObjectReply, ObjectRequest};
@@ -32,6 +33,12 @@ use std::time::Duration;
 
 /// Capabilities are renewed when so much of their time is left.
 const RENEW_BEFORE: Duration = Duration::from_secs(60);
+
+/// Why the manager did not renew what allows to use a file: it is asked again as long as somebody uses that.
+fn not_renewed(file: FileId, Error { kind, message }: Error) -> Error {
+    let tried = "the manager is asked for that again with each request; see that it runs and can be reached";
+    Error::new(kind, format!("what allows to use {file} cannot be renewed ({message}); {tried}"))
+}
 
 /// An open file's components. Clones are the same ones.
 #[derive(Clone)]
@@ -137,7 +144,8 @@ impl Shared {
             (grant.entry.file, grant.write)
         };
         let files = vec![Renewed { file, write, version: self.newest.get() }];
-        match self.control.ask(Question::Renew(Renew { files })).await? {
+        let asked = self.control.ask(Question::Renew(Renew { files })).await;
+        match asked.map_err(|error| not_renewed(file, error))? {
             Reply::Grants(grants) => match grants.grants.into_iter().next() {
                 Some(granted) => {
                     let missing = || Error::stale("the manager does not renew the file; open it again");

@@ -175,3 +175,42 @@ fn tasks_that_were_set_apart_end_alone_or_with_all_others() {
     executor.kill_all();
     assert_eq!(dropped.get(), 4);
 }
+
+#[test]
+fn what_is_paused_runs_when_it_is_resumed_or_ends_when_it_is_ended() {
+    let executor = executor();
+    let (here, apart) = (executor.spawner(), executor.spawner().apart());
+    let further = apart.apart();
+    let (runs, dropped): (Rc<RefCell<Vec<u32>>>, Rc<Cell<usize>>) = Default::default();
+    for (number, spawner) in [&here, &apart, &further].into_iter().enumerate() {
+        let (runs, dropped) = (runs.clone(), Dropped(dropped.clone()));
+        spawner.detach(async move {
+            let _dropped = dropped;
+            loop {
+                runs.borrow_mut().push(number as u32);
+                yield_now().await;
+            }
+        });
+    }
+    executor.run_ready(3);
+    apart.pause();
+    executor.run_ready(5);
+    // Those that were ready ran once more.
+    assert_eq!(runs.take(), [0, 1, 2, 0, 1, 2, 0, 0]);
+    apart.resume();
+    executor.run_ready(6);
+    assert_eq!(runs.take(), [0, 1, 2, 0, 1, 2]);
+    apart.pause();
+    executor.run_ready(10);
+    further.end_all();
+    apart.end_all();
+    executor.run_ready(10);
+    assert_eq!(dropped.get(), 2);
+    apart.pause();
+    apart.detach({
+        let dropped = Dropped(dropped.clone());
+        async move { drop(dropped) }
+    });
+    executor.kill_all();
+    assert_eq!(dropped.get(), 4, "nothing is left when the loop ends");
+}

@@ -1,6 +1,6 @@
 //! How long a node waits for one client: to say hello, to go on with a frame that it began, and to take what it asked for.
 //!
-//! Time is up when nothing of what is waited for has moved for a while; frames about something else do not count, nor does the
+//! Time is up when nothing of what is waited for has moved for a while, and for a hello however it comes; frames about something else do not count, nor does the
 //! time in which the node itself does not listen.
 
 use super::answers::Answers;
@@ -48,7 +48,7 @@ impl Patience {
 
     /// Ends when the client has tried the node's patience.
     pub(super) async fn lost(self: Rc<Self>, clock: &Rc<dyn Clock>, patience: Duration) -> Error {
-        let (mut read, mut taken) = (None, None);
+        let (mut read, mut taken, mut unmet) = (None, None, None);
         loop {
             clock.sleep(patience).await;
             let is_listening = self.rests.get() == 0;
@@ -56,10 +56,15 @@ impl Patience {
             let reading = awaited.then(|| (self.came.get(), self.rested.get()));
             let kept = self.answers.is_waiting() || self.sink.is_waiting();
             let taking = kept.then(|| (self.answers.progress(), self.sink.progress()));
+            // Otherwise whoever sends a byte now and then would be here for ever without saying who it is.
+            let waiting = (is_listening && !self.is_met.get()).then(|| self.rested.get());
+            if waiting.is_some() && waiting == unmet {
+                return Error::disconnected(format!("the peer did not say hello for {patience:?}"));
+            }
             if (reading.is_some() && reading == read) || (taking.is_some() && taking == taken) {
                 return Error::disconnected(format!("the peer did not go on for {patience:?}"));
             }
-            (read, taken) = (reading, taking);
+            (read, taken, unmet) = (reading, taking, waiting);
         }
     }
 }

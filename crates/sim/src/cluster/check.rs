@@ -3,6 +3,7 @@
 pub(super) mod agreement;
 pub(super) mod authority;
 pub(super) mod disks;
+pub(super) mod linearizable;
 pub(super) mod memory;
 pub(super) mod names;
 pub(super) mod space;

@@ -3,7 +3,7 @@
 //! of a commit, and clients die in the middle of a write. Then everything is healed, and what has to hold is checked.
 //!
 //! Checked all the time: each operation ends in time, well or with an error that says that something was not there; what is
-//! read is what may be there. Checked at the end, beside a plain model: all files can be recovered and are what was
+//! read is what may be there; what several clients do with cells of a file is linearizable. Checked at the end, beside a plain model: all files can be recovered and are what was
 //! acknowledged; every client makes progress; parity and copies agree; files are read while one node is gone; names and sizes
 //! are right; no memory is held and no object is left over; what was not granted or was revoked is refused; disks are whole
 //! when all have lost their power.
@@ -13,6 +13,7 @@ pub(super) mod hand;
 mod mend;
 pub(super) mod model;
 mod progress;
+mod registers;
 mod shared;
 
 use super::check::{agreement, authority, disks, memory, names, space};
@@ -26,6 +27,7 @@ use forebay_client::file::components::is_lost;
 use forebay_client::files::Files;
 use forebay_client::files::keep::Kept;
 use forebay_client::files::rebuild::Rebuilt;
+use forebay_env::Random;
 use forebay_manager::Settings;
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Kind, Result};
@@ -36,6 +38,7 @@ use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Question, Reply};
 use hand::{Common, DEADLINE, options};
 use model::Owned;
+use registers::{CELL, CELLS, Registers};
 use shared::Shared;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -52,7 +55,7 @@ const ROUNDS: u32 = 30;
 pub struct Chances {
     /// Faults, or what might have been one, before everything is healed.
     pub steps: u32,
-    /// Files that all clients write.
+    /// Files that all clients write, and as many of which they use cells.
     pub shared: u32,
 }
 
@@ -69,6 +72,8 @@ pub struct Tally {
     pub written: u64,
     /// Writes and appends to shared files.
     pub shared: u64,
+    /// Reads and writes of cells that several clients use.
+    pub cells: u64,
     /// Bytes read and compared.
     pub compared: u64,
     /// Files that were in doubt, and were recovered.
@@ -105,6 +110,7 @@ impl Tally {
         self.flushes += other.flushes;
         self.written += other.written;
         self.shared += other.shared;
+        self.cells += other.cells;
         self.compared += other.compared;
         self.recovered += other.recovered;
         self.faults += other.faults;
@@ -121,8 +127,18 @@ impl Tally {
     }
 }
 
+/// How long the manager waits for things, usually.
+fn settings() -> Settings {
+    Settings {
+        life: Duration::from_secs(40),
+        node_timeout: Duration::from_secs(6),
+        client_timeout: Duration::from_secs(60),
+        ..Settings::default()
+    }
+}
+
 /// The cluster of a seed.
-fn spec(nodes: u32) -> ClusterSpec {
+fn spec(nodes: u32, settings: Settings) -> ClusterSpec {
     let network = NetworkSpec {
         connect_limit: Duration::from_secs(2),
         silence: Duration::from_secs(2),
@@ -142,27 +158,37 @@ fn spec(nodes: u32) -> ClusterSpec {
             intake: Bytes::kib(48),
             patience: Duration::from_secs(8),
         },
-        settings: Settings {
-            life: Duration::from_secs(40),
-            node_timeout: Duration::from_secs(6),
-            client_timeout: Duration::from_secs(60),
-            ..Settings::default()
-        },
+        settings,
         credit: Bytes::kib(128),
     }
 }
 
 /// Lives a life. What it did, and the trace of its world.
 pub fn live(seed: u64, chances: Chances) -> (Tally, u64) {
+    live_with(seed, chances, settings(), |faults, random| {
+        faults.cluster().world().run_for(Duration::from_millis(20 + random.below(1500)));
+        faults.step();
+    })
+}
+
+/// The same, with something else in each step.
+fn live_with(
+    seed: u64,
+    chances: Chances,
+    settings: Settings,
+    step: impl Fn(&mut Faults<'_>, &dyn Random),
+) -> (Tally, u64) {
     let world = Rc::new(World::new(seed));
     let random = world.random();
     let (nodes, clients) = (4 + random.below(4) as usize, 2 + random.below(3) as usize);
-    let cluster = Cluster::new(world.clone(), spec(nodes as u32));
+    let cluster = Cluster::new(world.clone(), spec(nodes as u32, settings));
     let machine = cluster.client_machine("first");
     let common = Rc::new(Common {
         owned: (0..clients).map(|n| RefCell::new(Owned::new(format!("/c{n}")))).collect(),
         shared: (0..chances.shared).map(|n| RefCell::new(Shared::new(format!("/s{n}")))).collect(),
+        registers: (0..chances.shared).map(|n| RefCell::new(Registers::new(format!("/r{n}")))).collect(),
         tally: RefCell::default(),
+        deadline: Cell::new(DEADLINE),
         stop: Cell::new(false),
     });
     begin(&cluster, &machine, &common);
@@ -170,12 +196,11 @@ pub fn live(seed: u64, chances: Chances) -> (Tally, u64) {
     keeper.host.env().spawner.detach(keep(keeper.files.clone(), common.clone()));
     let mut faults = Faults::new(&cluster, common.clone(), nodes, clients);
     for _ in 0..chances.steps {
-        world.run_for(Duration::from_millis(20 + random.below(1500)));
-        faults.step();
+        step(&mut faults, &*random);
     }
     faults.end_all();
     common.stop.set(true);
-    let end = world.now() + 2 * DEADLINE;
+    let end = world.now() + 2 * common.deadline.get();
     while faults.clients.iter().any(|client| client.working.get()) {
         assert!(world.now() < end, "seed {seed}: a client is still at work");
         world.run_for(Duration::from_millis(200));
@@ -205,10 +230,11 @@ fn begin(cluster: &Cluster, machine: &ClientMachine, common: &Rc<Common>) {
             let directory = owned.borrow().directory.clone();
             files.make_directory(&directory, 0o755).await.expect("nothing fails yet");
         }
-        for (nth, shared) in common.shared.iter().enumerate() {
+        let shared = common.shared.iter().map(|shared| (shared.borrow().path.clone(), Bytes::kib(8)));
+        let registers = common.registers.iter().map(|registers| (registers.borrow().path.clone(), CELL * 2));
+        for (nth, (path, unit)) in shared.enumerate().chain(registers.enumerate()) {
             let raid = if nth == 0 { Raid::Five } else { Raid::One(2) };
-            let policy = Policy { raid, unit: Bytes::kib(8), targets: 4 };
-            let path = shared.borrow().path.clone();
+            let policy = Policy { raid, unit, targets: 4 };
             let file = files.create(&path, 0o644, Some(policy), options(true)).await.expect("nothing fails yet");
             file.close().await.expect("nothing fails yet");
         }
@@ -230,6 +256,14 @@ fn healed(cluster: &Cluster, faults: &Faults<'_>, common: &Rc<Common>) {
     for shared in &common.shared {
         common.tally.borrow_mut().left += settle_shared(cluster, &machine, shared);
     }
+    for registers in &common.registers {
+        let path = registers.borrow().path.clone();
+        let stat = machine.files.clone();
+        let of = path.clone();
+        let entry = world.run(async move { stat.stat(&of).await.expect("nothing fails any more") });
+        common.tally.borrow_mut().left += recover(cluster, &machine, &path, entry.file);
+        look_at(cluster, &machine.files, registers, "after everything was healed");
+    }
     common.tally.borrow_mut().rebuilt += rebuild(cluster, &machine);
     // Clients that died are given up meanwhile, capabilities run out, and what was removed is gone.
     world.run_for(Duration::from_secs(130));
@@ -240,6 +274,7 @@ fn healed(cluster: &Cluster, faults: &Faults<'_>, common: &Rc<Common>) {
         paths.extend(owned.names.keys().map(|name| owned.path(name)));
     }
     paths.extend(common.shared.iter().map(|shared| shared.borrow().path.clone()));
+    paths.extend(common.registers.iter().map(|registers| registers.borrow().path.clone()));
     common.tally.borrow_mut().left += names::check_left(cluster, &machine);
     common.tally.borrow_mut().objects += space::check(cluster, &machine, &paths);
     for path in &paths {
@@ -282,6 +317,18 @@ fn settle_shared(cluster: &Cluster, machine: &ClientMachine, shared: &RefCell<Sh
     let found = read(cluster, &machine.files, &path).unwrap_or_else(|error| panic!("{path} is whole: {error:?}"));
     shared.borrow_mut().is(&found).unwrap_or_else(|wrong| panic!("{wrong}"));
     mended
+}
+
+/// Reads all cells, and checks everything that was done with them.
+fn look_at(cluster: &Cluster, files: &Files, registers: &RefCell<Registers>, when: &str) {
+    let path = registers.borrow().path.clone();
+    let asked = registers.borrow_mut().moment();
+    let mut found = read(cluster, files, &path).unwrap_or_else(|error| panic!("{path} is whole {when}: {error:?}"));
+    // What was never written is not there, or zeros.
+    found.resize((CELL * CELLS).0 as usize, 0);
+    let mut registers = registers.borrow_mut();
+    let could_be = registers.read(0, &found, asked).and_then(|()| registers.check());
+    could_be.unwrap_or_else(|wrong| panic!("{when}: {wrong}"));
 }
 
 /// Recovers a file, which has to be done in a bounded time.
@@ -357,6 +404,10 @@ fn degraded(cluster: &Cluster, common: &Rc<Common>) {
         let found = read(cluster, &machine.files, &path);
         let found = found.unwrap_or_else(|error| panic!("{path} without node {node}: {error:?}"));
         shared.borrow_mut().is(&found).unwrap_or_else(|wrong| panic!("without node {node}: {wrong}"));
+        common.tally.borrow_mut().degraded += 1;
+    }
+    for registers in &common.registers {
+        look_at(cluster, &machine.files, registers, &format!("without node {node}"));
         common.tally.borrow_mut().degraded += 1;
     }
 }

@@ -1,3 +1,7 @@
+mod disks;
+mod load;
+mod outages;
+
 use super::*;
 use crate::disk::presets;
 use bytes::Bytes as Slice;

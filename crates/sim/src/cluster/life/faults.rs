@@ -1,12 +1,15 @@
 //! Faults by chance, each with its end: machines that lose their power or their processes, disks that fail or are slow, cuts,
-//! bad links, a manager that stops in the middle of a commit, clients that die.
+//! bad links, a manager that stops in the middle of a commit, clients that die, processes that stop and go on much later, clocks
+//! that are set.
 
+#[cfg(test)]
+use super::hand::DEADLINE;
 use super::hand::{Common, Hand};
 use crate::cluster::{ClientMachine, Cluster};
 use crate::disk::{Fault, Op};
 use crate::network::{Host, LinkSpec};
 use forebay_env::Random;
-use forebay_model::{Moment, Rate};
+use forebay_model::{Moment, Rate, Timestamp};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -29,7 +32,7 @@ pub(super) struct Client {
     pub(super) working: Rc<Cell<bool>>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone)]
 enum End {
     Node(usize),
     Disk(usize),
@@ -38,6 +41,7 @@ enum End {
     Cuts,
     Links,
     Client(usize),
+    Stop(Host),
 }
 
 impl<'a> Faults<'a> {
@@ -60,6 +64,11 @@ impl<'a> Faults<'a> {
         faults
     }
 
+    /// The cluster in which they are.
+    pub(super) fn cluster(&self) -> &'a Cluster {
+        self.cluster
+    }
+
     /// A client on a new machine, at work.
     fn client(&mut self, number: usize) -> Client {
         self.names += 1;
@@ -77,15 +86,20 @@ impl<'a> Faults<'a> {
         Client { machine, working }
     }
 
-    /// What is due ends, and perhaps something else fails; only what did is counted.
-    pub(super) fn step(&mut self) {
+    /// What is due ends.
+    pub(super) fn end_due(&mut self) {
         let now = self.cluster.world().now();
-        let due: Vec<End> = self.ends.iter().filter(|(at, _)| *at <= now).map(|(_, end)| *end).collect();
+        let due: Vec<End> = self.ends.iter().filter(|(at, _)| *at <= now).map(|(_, end)| end.clone()).collect();
         self.ends.retain(|(at, _)| *at > now);
         due.into_iter().for_each(|end| self.end(end));
+    }
+
+    /// What is due ends, and perhaps something else fails; only what did is counted.
+    pub(super) fn step(&mut self) {
+        self.end_due();
         let most = if self.random.below(6) == 0 { 2 } else { 1 };
         let downs = self.down.iter().filter(|down| **down).count();
-        let happened = match self.random.below(16) {
+        let happened = match self.random.below(18) {
             0 if downs < most => self.stop_node(Cluster::crash_node, 8_000),
             1 if downs < most => self.stop_node(Cluster::kill_node, 8_000),
             2 if downs < most => self.stop_node(Cluster::stop_node, 3_000),
@@ -112,6 +126,8 @@ impl<'a> Faults<'a> {
             9 => self.crash_client(),
             10 if downs < most => self.fail_disk(),
             11 => self.slow_disk(),
+            12 => self.stop_process(),
+            13 => self.set_clocks(),
             _ => false,
         };
         self.common.tally.borrow_mut().faults += u64::from(happened);
@@ -201,6 +217,41 @@ impl<'a> Faults<'a> {
         std::iter::once(self.cluster.manager_host().clone()).chain(nodes).chain(clients).collect()
     }
 
+    /// The processes of a machine stop, and go on where they were: the others have long taken them for gone, or have not noticed.
+    fn stop_process(&mut self) -> bool {
+        let host = self.machine();
+        // A client that has stopped for long does not end in time what it does.
+        let most = if self.random.below(2) == 0 { 500 } else { 15_000 };
+        self.stop_for(host, self.later(most))
+    }
+
+    fn stop_for(&mut self, host: Host, until: Moment) -> bool {
+        host.pause();
+        self.ends.push((until, End::Stop(host)));
+        true
+    }
+
+    /// The processes of a node stop for so long.
+    #[cfg(test)]
+    pub(super) fn stop_a_node(&mut self, span: Duration) {
+        let node = self.random.below(self.down.len() as u64) as usize;
+        let until = self.cluster.world().now() + span;
+        // It may have to hear first that somebody else has what it has.
+        self.common.deadline.set(2 * DEADLINE + span);
+        self.stop_for(self.cluster.node_host(node).clone(), until);
+        self.common.tally.borrow_mut().faults += 1;
+    }
+
+    /// Somebody sets all clocks: forth as far as he likes, and back by what clocks may differ.
+    fn set_clocks(&mut self) -> bool {
+        let world = self.cluster.world();
+        let wall = world.clock().wall();
+        let forth = Duration::from_secs(self.random.below(3600));
+        let back = self.random.below(30_000) as i64 * 1_000_000;
+        world.set_wall(if self.random.below(2) == 0 { wall.after(forth) } else { Timestamp(wall.0 - back) });
+        true
+    }
+
     fn bad_link(&mut self) -> bool {
         let link = match self.random.below(3) {
             0 => LinkSpec::gigabit().with_loss(0.02),
@@ -253,6 +304,7 @@ impl<'a> Faults<'a> {
             }
             End::Cuts => self.cluster.network().heal(),
             End::Links => self.machines().iter().for_each(|host| host.set_link(LinkSpec::gigabit())),
+            End::Stop(host) => host.resume(),
             End::Client(number) => self.clients[number] = self.client(number),
         }
     }

@@ -8,6 +8,7 @@ mod together;
 use super::Tally;
 use super::mend;
 use super::model::{Owned, Undecided, first_difference};
+use super::registers::Registers;
 use super::shared::Shared;
 use crate::cluster::ClientMachine;
 use bytes::Bytes as Slice;
@@ -48,7 +49,10 @@ const LARGEST_SHARED: u64 = 192 << 10;
 pub(super) struct Common {
     pub(super) owned: Vec<RefCell<Owned>>,
     pub(super) shared: Vec<RefCell<Shared>>,
+    pub(super) registers: Vec<RefCell<Registers>>,
     pub(super) tally: RefCell<Tally>,
+    /// The longest that anything may take.
+    pub(super) deadline: Cell<Duration>,
     /// Clients end with what they are doing.
     pub(super) stop: Cell<bool>,
 }
@@ -65,7 +69,7 @@ pub(super) struct Hand {
 }
 
 /// Ends with `future`, which has to end within `limit`.
-pub(super) async fn within<T>(
+pub(in crate::cluster) async fn within<T>(
     clock: &Rc<dyn Clock>,
     limit: Duration,
     what: &str,
@@ -150,7 +154,7 @@ impl Hand {
     async fn within<T>(&self, what: &str, future: impl Future<Output = T>) -> T {
         let what = format!("client {}: {what} begun at {:?}", self.number, self.clock.now());
         let begun = self.clock.now();
-        let value = within(&self.clock, DEADLINE, &what, future).await;
+        let value = within(&self.clock, self.common.deadline.get(), &what, future).await;
         let taken = self.clock.now().since(begun);
         let mut tally = self.common.tally.borrow_mut();
         tally.longest = tally.longest.max(taken);

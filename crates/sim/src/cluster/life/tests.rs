@@ -6,7 +6,7 @@ fn lives(count: u64, chances: Chances) {
     let tally = RefCell::new(Tally::default());
     seeds::each(count, |seed| {
         let one = live(seed, chances).0;
-        let worked = one.operations >= 10 && one.flushes + one.shared > 0 && one.compared > 0;
+        let worked = one.operations >= 10 && one.flushes + one.shared + one.cells > 0 && one.compared > 0;
         let ended = one.degraded > 0 && one.objects > 0;
         assert!(seeds::is_replay() || worked && one.faults >= 5 && ended, "hardly anything happened: {one:?}");
         tally.borrow_mut().add(&one);
@@ -15,7 +15,7 @@ fn lives(count: u64, chances: Chances) {
     println!("{tally:?}");
     if !seeds::is_replay() {
         let worked = tally.operations > 100 * count && tally.flushes > 5 * count && tally.compared > 500_000 * count;
-        assert!(worked && (chances.shared == 0 || tally.shared > 20 * count), "{tally:?}");
+        assert!(worked && (chances.shared == 0 || tally.shared > 20 * count && tally.cells > 20 * count), "{tally:?}");
         let failed = tally.faults > 10 * count && 2 * tally.commits_cut > count && tally.clients_lost > count;
         assert!(4 * tally.disks_failed > count && tally.rebuilt_meanwhile > count, "{tally:?}");
         assert!(failed && tally.recovered > 3 * count && tally.left > count, "{tally:?}");
@@ -52,7 +52,7 @@ fn nothing_is_made_of_the_parity_of_a_stripe_of_which_a_write_failed() {
 fn an_intent_that_was_kept_twice_undoes_nothing_that_was_written_since() {
     for node in 0..4 {
         let world = Rc::new(World::new(7));
-        let cluster = Cluster::new(world.clone(), spec(4));
+        let cluster = Cluster::new(world.clone(), spec(4, settings()));
         let machine = cluster.client_machine("writer");
         let policy = Policy { raid: Raid::Five, unit: Bytes::kib(4), targets: 4 };
         let files = machine.files.clone();
@@ -89,4 +89,29 @@ fn an_intent_that_was_kept_twice_undoes_nothing_that_was_written_since() {
         let found = read(&cluster, &machine.files, "/x").expect("it is whole");
         assert!(found[..8192] == [3; 8192], "node {node}: {:?}", found[0]);
     }
+}
+
+/// A node whose processes stop for a moment, or until all have given it up, is behind when it goes on: what it does then is
+/// nothing that somebody else was given meanwhile.
+#[test]
+fn outcome_32_a_node_that_stopped_for_3_or_80_seconds_and_goes_on_owns_nothing_that_others_were_given() {
+    let stops = Cell::new(0);
+    seeds::each(2, |seed| {
+        // Whoever waits for such a node alone is not taken for gone himself.
+        let settings = Settings { client_timeout: Duration::from_secs(300), ..settings() };
+        let (tally, _) = live_with(seed, Chances { steps: 3, shared: 1 }, settings, |faults, random| {
+            // One of each at least.
+            let span = Duration::from_secs(if stops.get() % 3 == 1 { 80 } else { 3 });
+            faults.stop_a_node(span);
+            stops.set(stops.get() + 1);
+            let world = faults.cluster().world();
+            let end = world.now() + span + Duration::from_secs(1 + random.below(5));
+            while world.now() < end {
+                world.run_for(Duration::from_millis(500));
+                faults.end_due();
+            }
+        });
+        assert!(tally.cells > 20 && tally.flushes > 5, "{tally:?}");
+    });
+    assert!(seeds::is_replay() || stops.get() >= 6);
 }

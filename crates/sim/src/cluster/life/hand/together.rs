@@ -1,5 +1,6 @@
 //! What a client does with files that others write at the same time.
 
+use super::super::registers::{CELL, CELLS};
 use super::{Hand, LARGEST_SHARED, expected, options};
 use bytes::Bytes as Slice;
 use forebay_model::{Bytes, Error, Result};
@@ -7,14 +8,20 @@ use forebay_model::{Bytes, Error, Result};
 impl Hand {
     /// An operation on a file that others write as well.
     pub(super) async fn together(&mut self) {
-        let which = self.random.below(self.common.shared.len() as u64) as usize;
+        let (shared, registers) = (self.common.shared.len(), self.common.registers.len());
+        let which = self.random.below((shared + registers) as u64) as usize;
         if !self.sharing.contains_key(&which) {
-            let path = self.common.shared[which].borrow().path.clone();
+            let path = match which.checked_sub(shared) {
+                None => self.common.shared[which].borrow().path.clone(),
+                Some(registers) => self.common.registers[registers].borrow().path.clone(),
+            };
             let answer = self.within("open", self.machine.files.open_to_write(&path, options(false))).await;
             let Some(file) = expected("open", answer) else { return self.rest().await };
             self.sharing.insert(which, file);
         }
         let done = match self.random.below(10) {
+            0..=3 if which >= shared => self.write_cell(which).await,
+            4..=8 if which >= shared => self.read_cells(which).await,
             0..=3 => self.write_shared(which).await,
             4 => self.append_shared(which).await,
             5..=8 => self.read_shared(which).await,
@@ -62,6 +69,34 @@ impl Hand {
         let allowed = shared.borrow().allows(from, length, &bytes, begun);
         allowed.unwrap_or_else(|wrong| panic!("client {}: {wrong}", self.number));
         self.common.tally.borrow_mut().compared += bytes.len() as u64;
+        Ok(())
+    }
+
+    async fn write_cell(&self, which: usize) -> Result<()> {
+        let registers = &self.common.registers[which - self.common.shared.len()];
+        let cell = self.random.below(CELLS);
+        let (number, bytes) = registers.borrow_mut().begin(cell);
+        let writing = self.sharing[&which].write_at(CELL * cell, Slice::from(bytes));
+        let answer = self.within("writing a cell", writing).await;
+        let Some(()) = expected("writing a cell", answer) else { return Err(Error::busy("it failed")) };
+        registers.borrow_mut().end(cell, number);
+        self.common.tally.borrow_mut().cells += 1;
+        Ok(())
+    }
+
+    async fn read_cells(&self, which: usize) -> Result<()> {
+        let registers = &self.common.registers[which - self.common.shared.len()];
+        let first = self.random.below(CELLS);
+        let count = 1 + self.random.below((CELLS - first).min(3));
+        let asked = registers.borrow_mut().moment();
+        let reading = self.sharing[&which].read_at(CELL * first, CELL * count);
+        let answer = self.within("reading cells", reading).await;
+        let Some(mut bytes) = expected("reading cells", answer) else { return Err(Error::busy("it failed")) };
+        // What was never written is not there, or zeros.
+        bytes.resize((CELL * count).0 as usize, 0);
+        let read = registers.borrow_mut().read(first, &bytes, asked);
+        read.unwrap_or_else(|wrong| panic!("client {}: {wrong}", self.number));
+        self.common.tally.borrow_mut().cells += 1;
         Ok(())
     }
 }

@@ -1,0 +1,187 @@
+//! Disks that fail, lie, or are full, and what clients of files notice of it.
+
+use super::*;
+use crate::cluster::check::agreement;
+use crate::disk::{Fault, Op};
+use forebay_client::control::Control;
+use forebay_client::files::keep::Kept;
+use forebay_model::{Kind, Result};
+use forebay_target::verify::verify;
+use forebay_wire::control::cluster::{SetTarget, TargetState};
+use std::cell::Cell;
+
+const LENGTH: usize = 300_000;
+
+/// A file with stripes on four targets, open.
+fn made(cluster: &Cluster, files: &Files, value: u8) -> Rc<forebay_client::files::File> {
+    let files = files.clone();
+    let policy = Policy { raid: Raid::Five, unit: Bytes::kib(16), targets: 4 };
+    cluster.world().run(async move {
+        let file = files.create("/x", 0o644, Some(policy), Options::default()).await.expect("a file");
+        file.write_at(Bytes::ZERO, Slice::from(vec![value; LENGTH])).await.expect("it is taken");
+        file.flush().await.expect("it is durable");
+        Rc::new(file)
+    })
+}
+
+async fn written(file: Rc<forebay_client::files::File>, value: u8) -> Result<()> {
+    file.write_at(Bytes::ZERO, Slice::from(vec![value; LENGTH])).await?;
+    file.flush().await
+}
+
+fn found(cluster: &Cluster, name: &str) -> Result<Vec<u8>> {
+    let (_host, files) = cluster.client(name);
+    cluster.world().run(async move {
+        let file = files.open("/x", Options::default()).await?;
+        file.read_at(Bytes::ZERO, Bytes::mib(1)).await
+    })
+}
+
+/// What an offline look over a node's disk finds damaged of objects.
+fn damage(cluster: &Cluster, node: usize) -> usize {
+    let env = cluster.world().env(cluster.disk(node).clone());
+    let found = cluster.world().run(async move { verify(env, &mut |_, _| ()).await });
+    let objects = found.expect("it can be looked over").objects;
+    objects.damage.len() + objects.contradictions.len()
+}
+
+#[test]
+fn outcome_27_a_disk_that_failed_one_write_or_flush_is_not_written_again_and_what_it_had_is_rebuilt() {
+    let mut failed = 0;
+    for (op, nth) in [(Op::Write, 0), (Op::Write, 3), (Op::Flush, 0), (Op::Flush, 1)] {
+        let world = Rc::new(World::new(nth + 27));
+        let cluster = Cluster::new(world.clone(), spec(6));
+        let machine = cluster.client_machine("writer");
+        let file = made(&cluster, &machine.files, 1);
+        let node = (0..6).find(|node| {
+            let objects = cluster.objects(*node).expect("it is up");
+            world.run(async move { objects.list(1, 1, 10).await }).is_ok_and(|there| !there.is_empty())
+        });
+        let node = node.expect("the file is somewhere");
+        cluster.disk(node).inject(Fault::Fail { op, nth, sticky: false });
+        for value in 2..8 {
+            // It is acknowledged by the others, or not at all.
+            world.run(written(file.clone(), value)).unwrap_or_else(|error| panic!("{op:?} {nth}: {error:?}"));
+        }
+        assert!(cluster.has_stopped(node), "{op:?} {nth}: it goes on with a device that failed");
+        failed += cluster.disk(node).counters().failed;
+        let before = cluster.disk(node).counters();
+        let rebuilt = Rc::new(Cell::new(0));
+        let keeper = cluster.client_machine("keeper");
+        keeper.host.env().spawner.detach({
+            let (files, rebuilt) = (keeper.files.clone(), rebuilt.clone());
+            async move {
+                let told = |_, kept: Result<Kept>| match kept {
+                    Ok(Kept::Rebuilt(one)) => rebuilt.set(rebuilt.get() + one.components),
+                    other => println!("{other:?}"),
+                };
+                files.keep_rebuilding(Duration::from_secs(3), told).await;
+            }
+        });
+        let file = Rc::into_inner(file).expect("nobody uses it");
+        world.run(async move { file.close().await }).expect("it is durable");
+        // Whether it may be used again is for people to say: that it may not.
+        let set = SetTarget { target: cluster.target(node), state: TargetState::Failed };
+        let control = machine.control.clone();
+        world.run(async move { control.change(Change::SetTarget(set)).await }).expect("it is root");
+        world.run_for(Duration::from_secs(120));
+        let control = machine.control.clone();
+        let left = world.run(async move { control.ask(Question::Degraded(After { file: FileId(0), most: 9 })).await });
+        assert!(matches!(&left, Ok(Reply::Degraded(left)) if left.files.is_empty()), "{op:?} {nth}: {left:?}");
+        assert_eq!(rebuilt.get(), 1, "{op:?} {nth}");
+        let since = cluster.disk(node).counters() - before;
+        assert_eq!((since.writes, since.flushes, since.failed), (0, 0, 0), "{op:?} {nth}: it was used again");
+        // It is not needed any more: any other one may be lost.
+        for other in (0..6).filter(|other| *other != node) {
+            cluster.stop_node(other);
+            let found = found(&cluster, &format!("reader{other}"));
+            assert!(found.is_ok_and(|found| found == [7; LENGTH]), "{op:?} {nth}: without node {other}");
+            cluster.restart_node(other);
+        }
+    }
+    assert_eq!(failed, 4);
+}
+
+#[test]
+fn outcome_28_a_write_that_a_disk_lost_or_did_elsewhere_is_found_and_what_it_had_is_made_of_the_others() {
+    let mut noticed = 0;
+    for nth in 0..6 {
+        for lost in [true, false] {
+            let world = Rc::new(World::new(nth));
+            let cluster = Cluster::new(world.clone(), spec(4));
+            let machine = cluster.client_machine("writer");
+            let file = made(&cluster, &machine.files, 1);
+            let to = Bytes::mib(900);
+            let fault = if lost { Fault::LoseWrite { nth } } else { Fault::MisdirectWrite { nth, to } };
+            cluster.disk(1).inject(fault);
+            world.run(written(file.clone(), 2)).expect("nobody notices yet");
+            let file = Rc::into_inner(file).expect("nobody uses it");
+            world.run(async move { file.close().await }).expect("it is durable");
+            world.run_for(Duration::from_secs(3));
+            cluster.disk(1).calm();
+            // What the node has in memory does not count.
+            cluster.crash_node(1);
+            noticed += u32::from(damage(&cluster, 1) > 0);
+            cluster.restart_node(1);
+            let files = machine.files.clone();
+            world.run(async move {
+                let file = files.open_to_write("/x", Options::default()).await.expect("it is there");
+                let (found, more) = file.engine().scrub(0, 1000).await.expect("it is there");
+                assert!(found.lost.is_empty() && !more, "{found:?}");
+                file.close().await.expect("it closes");
+                agreement::check(&files, "/x").await;
+            });
+            let found = found(&cluster, "reader").unwrap_or_else(|error| panic!("{nth}, lost: {lost}: {error:?}"));
+            let old = found.iter().position(|byte| *byte != 2);
+            assert!(found.len() == LENGTH && old.is_none(), "{nth}, lost: {lost}: {} bytes, {old:?}", found.len());
+            cluster.crash_node(1);
+            assert_eq!(damage(&cluster, 1), 0, "{nth}, lost: {lost}: it was not repaired");
+        }
+    }
+    assert!(noticed > 3, "{noticed} of them were of anything that counted");
+}
+
+#[test]
+fn outcome_30_on_full_disks_writing_is_refused_before_it_is_acknowledged_and_removing_makes_room() {
+    let world = Rc::new(World::new(30));
+    let cluster = Cluster::new(world.clone(), ClusterSpec { disk: presets::ssd().scaled(8000), ..spec(4) });
+    let machine = cluster.client_machine("writer");
+    let piece = |nth: usize| pattern(700_001, nth as u64);
+    for round in 0..2 {
+        let file = {
+            let files = machine.files.clone();
+            Rc::new(world.run(async move {
+                files.create("/full", 0o644, None, Options::default()).await.expect("a file has room")
+            }))
+        };
+        let mut acknowledged = 0;
+        let refused = loop {
+            let (file, bytes) = (file.clone(), piece(acknowledged));
+            let at = Bytes(acknowledged as u64 * 700_001);
+            let wrote = world.run(async move {
+                file.write_at(at, Slice::from(bytes)).await?;
+                file.flush().await
+            });
+            match wrote {
+                Ok(()) => acknowledged += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind, Kind::Full, "round {round}, after {acknowledged}: {refused:?}");
+        assert!(acknowledged > 20, "round {round}: {acknowledged} had room");
+        let (_reading, files) = cluster.client(&format!("reader{round}"));
+        world.run(async move {
+            let file = files.open("/full", Options::default()).await.expect("it is there");
+            for nth in 0..acknowledged {
+                let read = file.read_at(Bytes(nth as u64 * 700_001), Bytes(700_001)).await.expect("it is whole");
+                assert!(read == piece(nth), "round {round}: piece {nth}");
+            }
+        });
+        let file = Rc::into_inner(file).expect("nobody uses it");
+        drop(world.run(async move { file.close().await }));
+        let files = machine.files.clone();
+        world.run(async move { files.remove("/full").await }).expect("there is always room to remove");
+        // What was given out for it runs out first; then nodes are told to remove its objects, and take their space back.
+        world.run_for(Duration::from_secs(420));
+    }
+}

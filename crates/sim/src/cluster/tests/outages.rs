@@ -1,0 +1,193 @@
+//! Clients that stop and go on, a manager that is away, and networks that are cut in one direction.
+
+use super::*;
+use crate::cluster::check::authority;
+use crate::cluster::life::hand::{DEADLINE, within};
+use forebay_client::files::File;
+use forebay_env::Task;
+use forebay_model::{Kind, Result};
+use std::future::Future;
+
+/// As many tell soon that something is away.
+fn quick(nodes: u32) -> ClusterSpec {
+    let network = NetworkSpec {
+        connect_limit: Duration::from_secs(2),
+        silence: Duration::from_secs(2),
+        patience: Duration::from_secs(6),
+        ..NetworkSpec::jumbo()
+    };
+    let settings = Settings {
+        life: Duration::from_secs(40),
+        node_timeout: Duration::from_secs(6),
+        client_timeout: Duration::from_secs(90),
+        ..Settings::default()
+    };
+    ClusterSpec { network, settings, ..spec(nodes) }
+}
+
+/// Begins something on a client's machine, so that it stops with it.
+fn begin<T: 'static>(machine: &ClientMachine, work: impl Future<Output = T> + 'static) -> Task<T> {
+    machine.host.env().spawner.spawn(work)
+}
+
+/// A file with so many bytes, all the same.
+async fn made(files: &Files, path: &str, value: u8, length: usize) -> File {
+    let file = files.create(path, 0o644, None, Options::default()).await.expect("a file");
+    file.write_at(Bytes::ZERO, Slice::from(vec![value; length])).await.expect("it is taken");
+    file.flush().await.expect("it is durable");
+    file
+}
+
+async fn write(file: Rc<File>, at: u64, value: u8, length: usize) -> Result<()> {
+    file.write_at(Bytes(at), Slice::from(vec![value; length])).await?;
+    file.flush().await
+}
+
+fn read_all(cluster: &Cluster, name: &str, path: &'static str) -> Vec<u8> {
+    let (_host, files) = cluster.client(name);
+    cluster.world().run(async move {
+        let file = files.open(path, Options::default()).await.expect("it is there");
+        file.read_at(Bytes::ZERO, Bytes::mib(4)).await.expect("it is whole")
+    })
+}
+
+#[test]
+fn outcome_6_a_client_that_stopped_past_its_lease_and_goes_on_changes_no_byte() {
+    const LENGTH: usize = 600_000;
+    let mut cut_short = 0;
+    for micros in (0..16_000).step_by(1000) {
+        let world = Rc::new(World::new(micros));
+        let cluster = Cluster::new(world.clone(), quick(5));
+        let writer = cluster.client_machine("writer");
+        let files = writer.files.clone();
+        let file = Rc::new(world.run(begin(&writer, async move { made(&files, "/x", 1, LENGTH).await })));
+        let overwriting = begin(&writer, write(file.clone(), 100_000, 2, 300_000));
+        world.run_for(Duration::from_micros(micros));
+        writer.host.pause();
+        world.run_for(Duration::from_secs(200));
+        // It is given up, and the file is somebody else's.
+        let heir = cluster.client_machine("heir");
+        let heirs = heir.files.clone();
+        let others = world.run(async move {
+            heirs.mend_left(|file, mended| drop(mended.unwrap_or_else(|e| panic!("{file}: {e}")))).await?;
+            heirs.open_to_write("/x", Options::default()).await
+        });
+        let others = Rc::new(others.expect("whoever had it is gone"));
+        world.run(write(others.clone(), 0, 3, LENGTH)).expect("it is the heir's");
+        writer.host.resume();
+        // What was durable before it stopped may be acknowledged now, and is overwritten since.
+        cut_short += u32::from(world.run(overwriting).is_err());
+        let late = world.run(begin(&writer, write(file.clone(), 0, 4, 50_000)));
+        let late = late.expect_err("it has it no more");
+        assert!([Kind::Stale, Kind::Busy, Kind::Restarted, Kind::Disconnected].contains(&late.kind), "{late:?}");
+        world.run_for(Duration::from_secs(20));
+        world.run(write(others, 0, 3, 10)).expect("it is the heir's still");
+        let found = read_all(&cluster, "reader", "/x");
+        assert!(found.len() == LENGTH && found.iter().all(|byte| *byte == 3), "{micros} us: a byte was changed");
+    }
+    assert!(cut_short > 4, "{cut_short} were stopped while they wrote");
+}
+
+#[test]
+fn outcome_7_while_the_manager_is_away_capabilities_count_until_their_end_and_are_not_renewed() {
+    let world = Rc::new(World::new(70));
+    let cluster = Cluster::new(world.clone(), spec(5));
+    let writer = cluster.client_machine("writer");
+    let files = writer.files.clone();
+    let file = Rc::new(world.run(async move { made(&files, "/x", 1, 400_000).await }));
+    let files = writer.files.clone();
+    let reading = Rc::new(world.run(async move { files.open("/x", Options::default()).await.expect("it is there") }));
+    cluster.crash_manager();
+    let began = world.now();
+    let (mut value, mut written, mut refused) = (1, 1, 0);
+    while world.now() < began + Duration::from_secs(600) {
+        world.run_for(Duration::from_secs(20));
+        let since = world.now().since(began);
+        let clock = world.clock();
+        let one = reading.clone();
+        let read = async move { one.read_at(Bytes(100_000), Bytes(1000)).await };
+        let read = world.run(async move { within(&clock, DEADLINE, "a read", read).await });
+        value += 1;
+        let wrote = world.run(write(file.clone(), 100_000, value, 5000));
+        if since < Duration::from_secs(280) {
+            assert!(read.as_deref() == Ok(&[written; 1000]), "after {since:?}: {read:?}");
+            wrote.unwrap_or_else(|error| panic!("after {since:?}: {error:?}"));
+            written = value;
+        } else if since > Duration::from_secs(310) {
+            let said = [read.map(drop), wrote].map(|answer| answer.expect_err("nothing is renewed"));
+            for error in said {
+                let message = &error.message;
+                assert_eq!(error.kind, Kind::Disconnected, "{error:?}");
+                assert!(
+                    message.contains("renew") && message.contains("manager"),
+                    "what is tried is not said: {message}"
+                );
+            }
+            refused += 1;
+        } else if wrote.is_ok() {
+            written = value;
+        }
+    }
+    assert!(refused > 3);
+    cluster.restart_manager();
+    world.run_for(Duration::from_secs(10));
+    let one = reading.clone();
+    let read = world.run(async move { one.read_at(Bytes(100_000), Bytes(1000)).await });
+    assert!(read.is_ok_and(|read| read == [written; 1000]), "it goes on by itself, with what was acknowledged last");
+    // Nothing is done unchecked, neither now nor with what was made before.
+    authority::check(&cluster, &cluster.client_machine("stranger"));
+}
+
+#[test]
+fn outcome_33_whichever_pair_is_cut_in_one_direction_there_is_progress_or_an_error_and_it_heals() {
+    let world = Rc::new(World::new(33));
+    let cluster = Cluster::new(world.clone(), quick(4));
+    let machine = cluster.client_machine("client");
+    let files = machine.files.clone();
+    let kept = world.run(async move { made(&files, "/kept", 9, 200_000).await });
+    world.run(async move { kept.close().await.expect("it is durable") });
+    let mut machines: Vec<Host> = (0..4).map(|node| cluster.node_host(node).clone()).collect();
+    machines.extend([cluster.manager_host().clone(), machine.host.clone()]);
+    let (mut worked, mut failed) = (0, 0);
+    for from in &machines {
+        for to in machines.iter().filter(|to| to.name() != from.name()) {
+            let pair = format!("{}-{}", from.name(), to.name());
+            cluster.network().cut(from, to);
+            let (path, files, clock) = (format!("/{pair}"), machine.files.clone(), world.clock());
+            let during = world.run(async move { within(&clock, DEADLINE, "work", round(files, path)).await });
+            match during {
+                Ok(()) => worked += 1,
+                Err(error) => {
+                    let kinds =
+                        [Kind::Disconnected, Kind::Busy, Kind::Stale, Kind::Restarted, Kind::Device, Kind::Refused];
+                    assert!(kinds.contains(&error.kind), "{pair}: {error:?}");
+                    failed += 1;
+                }
+            }
+            cluster.network().heal();
+            let healed = world.now();
+            for attempt in 0.. {
+                let (files, path, clock) = (machine.files.clone(), format!("/{pair}.{attempt}"), world.clock());
+                let after = world.run(async move { within(&clock, DEADLINE, "work", round(files, path)).await });
+                let Err(error) = after else { break };
+                let since = world.now().since(healed);
+                assert!(since < Duration::from_secs(30), "{pair}, {since:?} after it was healed: {error:?}");
+                world.run_for(Duration::from_millis(500));
+            }
+        }
+    }
+    assert!(worked > 10 && failed > 1, "{worked} and {failed}");
+}
+
+/// Makes a file, writes and reads it, and reads one that was there.
+async fn round(files: Files, path: String) -> Result<()> {
+    let kept = files.open("/kept", Options::default()).await?;
+    let read = kept.read_at(Bytes::ZERO, Bytes::mib(1)).await?;
+    assert!(read.len() == 200_000 && read.iter().all(|byte| *byte == 9), "{path}");
+    let file = files.create(&path, 0o644, None, Options::default()).await?;
+    file.write_at(Bytes::ZERO, Slice::from(vec![5; 100_000])).await?;
+    file.flush().await?;
+    let read = file.read_at(Bytes::ZERO, Bytes::mib(1)).await?;
+    assert!(read.len() == 100_000 && read.iter().all(|byte| *byte == 5), "{path}");
+    file.close().await
+}
