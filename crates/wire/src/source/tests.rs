@@ -126,3 +126,23 @@ fn no_memory_is_taken_for_bytes_that_were_announced_and_did_not_come() {
         assert!(payload.len() <= STEP, "{} bytes", payload.len());
     });
 }
+
+#[test]
+fn a_payload_is_read_to_where_it_belongs_and_into_no_place_of_another_length() {
+    now(async {
+        let mut source = source([frame(1, 300_000), frame(2, 64), frame(3, 64)].concat(), 5);
+        let mut place = vec![0; 300_000];
+        source.receive().await.expect("it is whole");
+        source.payload_into(&mut place).await.expect("it has its length");
+        assert!(place[..150_000].iter().all(|byte| *byte == 1) && place[150_000..].iter().all(|byte| *byte == 7));
+        source.receive().await.expect("it is whole");
+        source.payload_into(&mut place[..64]).await.expect("it has its length");
+        source.receive().await.expect("it is whole");
+        assert_eq!(source.payload_into(&mut place[..63]).await.expect_err("it is longer").kind, Kind::Usage);
+        let mut damaged = frame(4, 1000);
+        *damaged.last_mut().expect("it has a payload") ^= 1;
+        let mut source = self::source(damaged, 6);
+        source.receive().await.expect("its head is whole");
+        assert_eq!(source.payload_into(&mut place[..1000]).await.expect_err("a flipped bit").kind, Kind::Damaged);
+    });
+}
