@@ -55,10 +55,10 @@ impl Context {
                 "it is not said which cluster is meant: give --cluster DIR or set FOREBAY_CLUSTER",
             ));
         };
-        if dir.to_string_lossy().starts_with(SCHEME) {
+        if self.is_remote() {
             return Err(Error::usage(format!(
-                "{} is a cluster on the network, of which this release reaches files alone (put, get, ls, stat, rm, mkdir, \
-                 mv); name the directory on the machine that serves it",
+                "{} is a cluster on the network, of which this release reaches files (put, get, ls, stat, rm, mkdir, mv) and \
+                 rings (ring, record, query, tail, gaps, export, pin); name the directory on the machine that serves it",
                 dir.display()
             )));
         }
@@ -101,6 +101,11 @@ impl Context {
         Ok(Some(Reach { manager: manager_of(cluster)?.to_string(), key, tls, patience: self.wait }))
     }
 
+    /// Whether the cluster is one on the network.
+    pub fn is_remote(&self) -> bool {
+        self.cluster.as_ref().is_some_and(|cluster| cluster.to_string_lossy().starts_with(SCHEME))
+    }
+
     /// The files of the cluster, which has to be one on the network.
     pub fn files(&self) -> Result<FilesClient> {
         self.remote()?.ok_or_else(|| {
@@ -110,6 +115,9 @@ impl Context {
 
     /// Opens the cluster.
     pub fn open(&self) -> Result<Cluster> {
+        if let Some(files) = self.remote()? {
+            return Ok(files.cluster(self.wait));
+        }
         let patience = Patience { limit: self.wait, tell: say_once, ..Patience::default() };
         forebay_embedded::open(self.dir()?, Options { patience })
     }

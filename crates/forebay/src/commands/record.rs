@@ -49,8 +49,8 @@ pub fn run(context: &mut Context, args: &RecordArgs) -> Result<()> {
     {
         return Err(Error::usage(format!("{option} says how a ring is created: give --create too, or leave it out")));
     }
-    let dir = context.dir()?.to_path_buf();
-    if args.create && !format::is_cluster(&dir) {
+    let dir = if context.is_remote() { None } else { Some(context.dir()?.to_path_buf()) };
+    if let Some(dir) = dir.filter(|dir| args.create && !format::is_cluster(dir)) {
         let capacity = args.spec.spec(&args.ring, args.input.content(), &[])?.capacity;
         // Room for the ring, for metadata, and for a little more; on less, segments are too small for usual blocks.
         let size = Bytes(capacity.0 + capacity.0 / 8 + Bytes::mib(64).0).align_up(Bytes::mib(1));
@@ -166,7 +166,11 @@ fn record(context: &mut Context, cluster: &Cluster, args: &RecordArgs) -> Result
 }
 
 fn find(cluster: &Cluster, name: &str) -> Result<Option<RingStatus>> {
-    Ok(cluster.status()?.into_iter().find(|ring| ring.spec.name == name))
+    match cluster.ring(name) {
+        Ok(ring) => Ok(Some(ring)),
+        Err(error) if error.kind == Kind::Missing => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn create(cluster: &Cluster, args: &RecordArgs, link: Option<LinkType>) -> Result<RingStatus> {

@@ -147,3 +147,23 @@ fn what_a_stream_says_is_wrong_with_it_is_said_on_and_an_alert_of_tls_is_told_fr
     let error = now(alerted.receive()).map(drop).expect_err("it is no frame");
     assert!(error.kind == Kind::Usage && error.message.contains("TLS"), "{error}");
 }
+
+#[test]
+fn a_payload_is_read_to_where_it_belongs_and_into_no_place_of_another_length() {
+    now(async {
+        let mut source = source([frame(1, 300_000), frame(2, 64), frame(3, 64)].concat(), 5);
+        let mut place = vec![0; 300_000];
+        source.receive().await.expect("it is whole");
+        source.payload_into(&mut place).await.expect("it has its length");
+        assert!(place[..150_000].iter().all(|byte| *byte == 1) && place[150_000..].iter().all(|byte| *byte == 7));
+        source.receive().await.expect("it is whole");
+        source.payload_into(&mut place[..64]).await.expect("it has its length");
+        source.receive().await.expect("it is whole");
+        assert_eq!(source.payload_into(&mut place[..63]).await.expect_err("it is longer").kind, Kind::Usage);
+        let mut damaged = frame(4, 1000);
+        *damaged.last_mut().expect("it has a payload") ^= 1;
+        let mut source = self::source(damaged, 6);
+        source.receive().await.expect("its head is whole");
+        assert_eq!(source.payload_into(&mut place[..1000]).await.expect_err("a flipped bit").kind, Kind::Damaged);
+    });
+}

@@ -1,0 +1,100 @@
+//! Rings of a cluster on the network through the binary: real processes, real sockets, real kills.
+
+// A test drives the real program through real files and sockets.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod common;
+
+use common::served::Served;
+use common::{Place, signal};
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap()
+}
+
+fn fed(served: &Served, place: &Place, args: &[&str], input: &[u8]) -> String {
+    let mut child = served
+        .command(place, args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", text(output.stderr));
+    text(output.stdout)
+}
+
+#[test]
+fn lines_are_recorded_found_pinned_and_told_over_the_network_as_on_a_directory() {
+    let place = Place::new();
+    let served = Served::start(&place);
+    served.ok(&place, &["mkdir", "/data"]);
+    let created = ["ring", "create", "/data/lines", "--capacity", "32MiB", "--key", "first=bytes1@0"];
+    assert!(text(served.ok(&place, &created)).contains("/data/lines"));
+    let said = fed(&served, &place, &["record", "/data/lines", "--stdin", "lines"], b"alpha\nbeta\ngamma\n");
+    assert!(said.contains("Recorded 3 elements") && said.contains("all of it is on disk"), "{said}");
+    let query = |args: &[&str]| text(served.ok(&place, &[&["query", "/data/lines"], args].concat()));
+    assert_eq!(query(&["--raw"]), "alphabetagamma");
+    assert_eq!(query(&["first=\"b\"", "--raw"]), "beta");
+    assert_eq!(query(&["--limit", "2", "--raw"]), "alphabeta");
+    // The second session tells that there was another before it.
+    fed(&served, &place, &["record", "/data/lines", "--stdin", "lines"], b"delta\n");
+    let gaps = text(served.ok(&place, &["gaps", "/data/lines", "--json"]));
+    assert!(gaps.contains("restart"), "{gaps}");
+    let listed = text(served.ok(&place, &["ls", "/data", "--json"]));
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!((&listed["name"], &listed["type"]), (&"/data/lines".into(), &"ring".into()));
+    let shown = text(served.ok(&place, &["ring", "show", "/data/lines", "--json"]));
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["name"], "/data/lines");
+    for (args, said) in [
+        (&["ring", "create", "/data/lines", "--capacity", "32MiB"][..], "lines"),
+        (&["ring", "create", "/data/huge", "--capacity", "1TiB"], "free"),
+        (&["ring", "create", "/data/quick", "--capacity", "32MiB", "--guarantee", "900GB/s"], "/s"),
+        (&["query", "/data/nope"], "/data/nope"),
+        (&["query", "/data"], "directory"),
+        (&["get", "/data/lines", "-"], "ring"),
+    ] {
+        let failure = served.failure(&place, args);
+        assert!(failure.contains(said), "{args:?}: {failure}");
+    }
+    // What was refused left nothing behind.
+    assert_eq!(text(served.ok(&place, &["ls", "/data", "--json"])).lines().count(), 1);
+    served.ok(&place, &["ring", "delete", "/data/lines"]);
+    assert_eq!(served.ok(&place, &["ls", "/data", "--json"]), b"");
+    served.stop();
+}
+
+#[test]
+fn a_tail_is_told_what_is_recorded_meanwhile() {
+    let place = Place::new();
+    let served = Served::start(&place);
+    served.ok(&place, &["ring", "create", "/r", "--capacity", "32MiB"]);
+    let tail = ["tail", "/r", "--raw"];
+    let mut tail = served.command(&place, &tail).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut record = served
+        .command(&place, &["record", "/r", "--stdin", "lines", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = record.stdin.take().unwrap();
+    // A tail begins with what comes after it: so something comes until it says so.
+    let mut out = BufReader::new(tail.stdout.take().unwrap());
+    let writing = std::thread::spawn(move || while writeln!(input, "line").and_then(|()| input.flush()).is_ok() {});
+    let mut first = [0; 4];
+    std::io::Read::read_exact(&mut out, &mut first).unwrap();
+    assert_eq!(&first, b"line");
+    signal(&tail, "TERM");
+    drop(out.fill_buf());
+    tail.kill().unwrap();
+    tail.wait().unwrap();
+    signal(&record, "TERM");
+    assert!(record.wait().unwrap().success(), "it ends in order");
+    writing.join().unwrap();
+    served.stop();
+}
