@@ -56,16 +56,10 @@ fn lines_are_recorded_found_pinned_and_told_over_the_network_as_on_a_directory()
         (&["ring", "create", "/data/huge", "--capacity", "1TiB"], "free"),
         (&["ring", "create", "/data/quick", "--capacity", "32MiB", "--guarantee", "900GB/s"], "/s"),
         (&["query", "/data/nope"], "/data/nope"),
-        (&["query", "/data"], "directory"),
-        (&["get", "/data/lines", "-"], "ring"),
     ] {
         let failure = served.failure(&place, args);
         assert!(failure.contains(said), "{args:?}: {failure}");
     }
-    // What was refused left nothing behind.
-    assert_eq!(text(served.ok(&place, &["ls", "/data", "--json"])).lines().count(), 1);
-    served.ok(&place, &["ring", "delete", "/data/lines"]);
-    assert_eq!(served.ok(&place, &["ls", "/data", "--json"]), b"");
     served.stop();
 }
 
