@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use forebay_model::key::KeySet;
 use forebay_model::ring::{Content, Overflow, PinPolicy, RingSpec};
 use forebay_model::time::parse_span;
-use forebay_model::{Bytes, Error, Rate, Result, Timestamp};
+use forebay_model::{Bytes, Error, Rate, Result, TargetId, Timestamp};
 use std::time::Duration;
 
 /// Reads `10s`, `500ms`, `1h30m`.
@@ -18,6 +18,12 @@ pub fn span(text: &str) -> Result<Duration> {
 fn percent(text: &str) -> Result<u8> {
     let digits = text.trim().trim_end_matches('%').trim_end();
     digits.parse().map_err(|_| Error::usage(format!("'{text}' is not a share in percent; write it like 50%")))
+}
+
+/// Reads a target's id as it is shown.
+pub fn target(text: &str) -> Result<TargetId> {
+    let id = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32);
+    id.map(TargetId).ok_or_else(|| Error::usage(format!("'{text}' is not a target's id: 32 hexadecimal digits")))
 }
 
 /// Reads a time that may count from now.

@@ -10,7 +10,7 @@ use forebay_env::real::signal::Stop;
 use forebay_env::real::{clock, thread};
 use forebay_model::ring::{RingState, RingStatus};
 use forebay_model::{Error, Result, Timestamp};
-use forebay_serve::key::{self, AccessKey};
+use forebay_serve::key;
 use forebay_serve::reach::{ClientTls, Reach};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -65,9 +65,19 @@ impl Context {
         Ok(dir)
     }
 
-    /// The access key that was shown, if one was.
-    pub fn key(&self) -> Result<Option<AccessKey>> {
-        self.key.as_ref().map(|path| key::read(path)).transpose()
+    /// The file with the access key, if one was named.
+    pub fn key(&self) -> Option<&Path> {
+        self.key.as_deref()
+    }
+
+    /// Whether it was said who vouches for the cluster, so that TLS is spoken.
+    pub fn has_authority(&self) -> bool {
+        self.ca.is_some()
+    }
+
+    /// What the cluster is called, which has to be one on the network.
+    pub fn manager_name(&self) -> Result<String> {
+        self.manager().map(|reach| format!("{SCHEME}{}", reach.manager))
     }
 
     /// How long to wait for whoever does not answer.
@@ -91,7 +101,7 @@ impl Context {
     fn reach(&self) -> Result<Option<Reach>> {
         let cluster = self.cluster.as_ref().and_then(|cluster| cluster.to_str());
         let Some(cluster) = cluster.filter(|cluster| cluster.starts_with(SCHEME)) else { return Ok(None) };
-        let Some(key) = self.key()? else {
+        let Some(key) = self.key.as_ref().map(|path| key::read(path)).transpose()? else {
             return Err(Error::usage(
                 "a cluster on the network asks for an access key: give --access-key FILE or set FOREBAY_ACCESS_KEY; `forebay serve` says \
                  where that of root is",

@@ -114,13 +114,14 @@ fn access_keys_are_made_listed_and_taken_back() {
         (&["keys", "issue", "mine.key"], "mine.key"),
         (&["keys", "issue", "other.key", "--user", "7"], "user 7"),
         (&["keys", "list", "--user", "7"], "user 7"),
-        (&["keys", "roll", "--target", "5"], "no target"),
+        (&["keys", "roll", "--target", "5"], "32 hexadecimal digits"),
+        (&["keys", "roll", "--target", "00000000000000000000000000000005"], "no target"),
     ] {
         let output = served.run(&place, args);
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && said.contains(words), "{args:?}: {said}");
     }
-    // What is opened from then on is signed with the new key of each target.
+    // Who reads after it notices nothing.
     std::fs::write(place.path("in"), b"before").unwrap();
     served.ok(&place, &["put", "in", "/x"]);
     served.ok(&place, &["keys", "roll"]);

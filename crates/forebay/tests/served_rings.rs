@@ -60,6 +60,14 @@ fn lines_are_recorded_found_pinned_and_told_over_the_network_as_on_a_directory()
         let failure = served.failure(&place, args);
         assert!(failure.contains(said), "{args:?}: {failure}");
     }
+    for (args, said) in [(["query", "/data"].as_slice(), "directory"), (&["get", "/data/lines", "-"], "ring")] {
+        let misuse = served.misuse(&place, args);
+        assert!(misuse.contains(said), "{args:?}: {misuse}");
+    }
+    // What was refused left nothing behind.
+    assert_eq!(text(served.ok(&place, &["ls", "/data", "--json"])).lines().count(), 1);
+    served.ok(&place, &["ring", "delete", "/data/lines"]);
+    assert_eq!(served.ok(&place, &["ls", "/data", "--json"]), b"");
     served.stop();
 }
 
@@ -84,9 +92,9 @@ fn a_tail_is_told_what_is_recorded_meanwhile() {
     std::io::Read::read_exact(&mut out, &mut first).unwrap();
     assert_eq!(&first, b"line");
     signal(&tail, "TERM");
-    drop(out.fill_buf());
-    tail.kill().unwrap();
-    tail.wait().unwrap();
+    // It ends by itself, whatever still comes.
+    std::io::copy(&mut out, &mut std::io::sink()).unwrap();
+    assert!(tail.wait().unwrap().code().is_some(), "it ends in order");
     signal(&record, "TERM");
     assert!(record.wait().unwrap().success(), "it ends in order");
     writing.join().unwrap();

@@ -7,18 +7,18 @@ pub mod membership;
 
 use crate::admission;
 use crate::grpc::GrpcReports;
+use crate::key::{self, AccessKey};
 use crate::node::{NodeEnding, NodeHost, NodeOptions, is_away};
 use crate::reach::Reach;
 use crate::status::{Manager, Sources, StatusServer};
 use crate::tls::{TlsFiles, check_here};
-use forebay_control::AccessKey;
 use forebay_embedded::{Owned, own};
 use forebay_env::real::file;
 use forebay_model::{Error, Kind, Result, TargetId};
 use forebay_node::network::{Bounds, Heard};
 use membership::Membership;
 use std::cell::RefCell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct JoinOptions {
     /// The manager: `host:port`.
     pub manager: String,
-    /// Root's key, or one that was given for this node; not needed when the directory has joined before.
-    pub key: Option<AccessKey>,
+    /// The file with root's key, or with one that was given for this node; not needed when the directory has joined before.
+    pub key: Option<PathBuf>,
     /// Where clients reach the node: an address and a port, 0 for any that is free.
     pub data: String,
     /// Where it tells over HTTP how it is, if it does.
@@ -92,6 +92,7 @@ impl Joined {
                         dir.display()
                     )));
                 };
+                let key = key::read(&key)?;
                 let first = owned.host().targets().first().map_or(1, |target| target.0 as u64 % admission::MOST_NODES);
                 let reach = Reach { manager: manager.clone(), key: key.clone(), tls: trusted.clone(), patience };
                 let (node, cluster, key) = reach.ask(move |manager| take_in(manager, key, first.max(1)))?;

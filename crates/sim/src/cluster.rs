@@ -14,18 +14,21 @@ use crate::disk::{DiskSpec, SimDisk};
 use crate::network::{Host, LinkSpec, Network, NetworkSpec};
 use crate::world::World;
 use control::SimReports;
+use forebay_client::control::Control;
 use forebay_client::files::Files;
 use forebay_client::nodes::Nodes;
-use forebay_env::Env;
 use forebay_env::mailbox::mailbox;
+use forebay_env::{Env, NetworkEnv};
 use forebay_manager::desk::{self, Desk};
 use forebay_manager::{Engine, Manager, Memory, Principal, Settings};
 use forebay_model::{Bytes, Kind, Profile, TargetId};
 use forebay_node::network::{Bounds, Identity, Node, TargetDoor};
 use forebay_target::{Objects, Target};
-use forebay_wire::control::Change;
 use forebay_wire::control::cluster::AddNode;
+use forebay_wire::control::files::After;
+use forebay_wire::control::names::FileId;
 use forebay_wire::control::volumes::Policy;
+use forebay_wire::control::{Change, Question, Reply};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -343,22 +346,45 @@ impl Cluster {
     /// The same, with its ways.
     pub(crate) fn client_machine(&self, name: &str) -> ClientMachine {
         let host = self.network.host(name, self.spec.client_link);
-        let control = Rc::new(SimControl::new(host.env(), self.manager_address(), self.next_client()));
-        let nodes = Nodes::new(host.env(), self.spec.credit.0 as usize, Duration::from_secs(5));
+        let (nodes, control) = self.ways(host.env());
         let files = Files::new(nodes.clone(), control.clone());
         ClientMachine { host, nodes, control, files }
     }
 
     /// Files as somebody on a node's machine has them.
     pub(crate) fn files_on(&self, node: usize) -> Files {
-        let env = self.nodes[node].host.env();
-        let control = Rc::new(SimControl::new(env.clone(), self.manager_address(), self.next_client()));
-        Files::new(Nodes::new(env, self.spec.credit.0 as usize, Duration::from_secs(5)), control)
+        let (nodes, control) = self.ways(self.nodes[node].host.env());
+        Files::new(nodes, control)
+    }
+
+    /// Files of which something is to be rebuilt, as the manager tells `by`.
+    pub(crate) fn degraded(&self, by: &ClientMachine) -> Vec<FileId> {
+        let control = by.control.clone();
+        self.world.run(async move {
+            let mut files = Vec::new();
+            loop {
+                let after = files.last().copied().unwrap_or(FileId(0));
+                let Ok(Reply::Degraded(found)) =
+                    control.ask(Question::Degraded(After { file: after, most: 1000 })).await
+                else {
+                    panic!("no list of degraded files");
+                };
+                files.extend(found.files);
+                if !found.more {
+                    return files;
+                }
+            }
+        })
     }
 
     fn control(&self) -> Rc<SimControl> {
-        let host = self.network.host("operator", self.spec.client_link);
-        Rc::new(SimControl::new(host.env(), self.manager_address(), self.next_client()))
+        self.ways(self.network.host("operator", self.spec.client_link).env()).1
+    }
+
+    /// How a new client on a machine reaches nodes and the manager.
+    fn ways(&self, env: NetworkEnv) -> (Nodes, Rc<SimControl>) {
+        let control = Rc::new(SimControl::new(env.clone(), self.manager_address(), self.next_client()));
+        (Nodes::new(env, self.spec.credit.0 as usize, Duration::from_secs(5)), control)
     }
 
     fn next_client(&self) -> Principal {

@@ -2,21 +2,21 @@
 //!
 //! Panasas ActiveScale (2004) spreads what is rebuilt over all of its targets, so that the more there are the sooner it is done.
 
-use crate::cluster::{ClientMachine, Cluster, ClusterSpec};
+use crate::cluster::{Cluster, ClusterSpec};
 use crate::disk::DiskSpec;
 use crate::network::{Counters, LinkSpec, NetworkSpec};
 use crate::world::World;
 use bytes::Bytes as Slice;
 use forebay_client::control::Control;
 use forebay_client::file::options::Options;
-use forebay_client::files::Files;
 use forebay_client::files::rebuild::Rebuilt;
+use forebay_env::together::all;
 use forebay_manager::Settings;
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Rate, Result};
 use forebay_node::network::Bounds;
 use forebay_wire::control::cluster::{SetTarget, TargetState};
-use forebay_wire::control::files::{After, OpenToRead};
+use forebay_wire::control::files::OpenToRead;
 use forebay_wire::control::names::{FileId, Place};
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Question, Reply};
@@ -97,36 +97,28 @@ pub fn lose_one(loss: &Loss) -> Recovery {
         control.change(failed).await.expect("the manager is there");
     });
     // The manager finds out file by file what was there.
-    while degraded(&cluster, &operator) < u64::from(loss.files) {
+    while cluster.degraded(&operator).len() < loss.files as usize {
         world.run_for(Duration::from_secs(1));
     }
     let (begun, before) = (world.now(), cluster.network().counters());
-    let rebuilders: Vec<Files> = (1..loss.targets as usize).map(|node| cluster.files_on(node)).collect();
     let (components, written) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(Bytes::ZERO)));
-    let spawner = world.spawner();
-    let tasks: Vec<_> = rebuilders
-        .into_iter()
-        .map(|files| {
-            let (components, written) = (components.clone(), written.clone());
-            spawner.spawn(async move {
-                let told = |file: FileId, rebuilt: Result<Rebuilt>| {
-                    let Rebuilt { components: some, written: bytes } =
-                        rebuilt.unwrap_or_else(|error| panic!("{file} is rebuilt: {error:?}"));
-                    components.set(components.get() + u64::from(some));
-                    written.set(written.get() + bytes);
-                };
-                files.rebuild_missing(told).await.expect("the manager is there");
-            })
+    let rebuild = |node| {
+        let (files, components, written) = (cluster.files_on(node), components.clone(), written.clone());
+        world.spawner().spawn(async move {
+            let told = |file: FileId, rebuilt: Result<Rebuilt>| {
+                let Rebuilt { components: some, written: bytes } =
+                    rebuilt.unwrap_or_else(|error| panic!("{file} is rebuilt: {error:?}"));
+                components.set(components.get() + u64::from(some));
+                written.set(written.get() + bytes);
+            };
+            files.rebuild_missing(told).await.expect("the manager is there");
         })
-        .collect();
-    world.run(async move {
-        for task in tasks {
-            task.await;
-        }
-    });
+    };
+    let tasks: Vec<_> = (1..loss.targets as usize).map(rebuild).collect();
+    world.run(all(tasks));
     let took = world.now().since(begun);
     let network = cluster.network().counters() - before;
-    assert_eq!(degraded(&cluster, &operator), 0, "all of it is rebuilt");
+    assert!(cluster.degraded(&operator).is_empty(), "all of it is rebuilt");
     Recovery { components: components.get(), written: written.get(), took, network }
 }
 
@@ -157,23 +149,7 @@ fn fill(cluster: &Cluster, loss: &Loss) {
         })
     });
     let tasks: Vec<_> = tasks.collect();
-    cluster.world().run(async move {
-        for task in tasks {
-            task.await;
-        }
-    });
-}
-
-/// Files of which something is to be rebuilt.
-fn degraded(cluster: &Cluster, by: &ClientMachine) -> u64 {
-    let control = by.control.clone();
-    cluster.world().run(async move {
-        let asked = Question::Degraded(After { file: FileId(0), most: 100_000 });
-        match control.ask(asked).await {
-            Ok(Reply::Degraded(found)) => found.files.len() as u64,
-            other => panic!("{other:?} is no list"),
-        }
-    })
+    cluster.world().run(all(tasks));
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::world::World;
 use bytes::Bytes as Slice;
 use forebay_client::file::options::Options;
 use forebay_client::files::Files;
+use forebay_env::together::all;
 use forebay_manager::Settings;
 use forebay_model::layout::{Raid, Striping};
 use forebay_model::{Bytes, Rate};
@@ -109,11 +110,7 @@ fn together(load: &Load, cluster: &Cluster, name: &str, write: bool) -> (Rate, C
             spawner.spawn(async move { one(&files, &load, number, write).await })
         })
         .collect();
-    world.run(async move {
-        for task in tasks {
-            task.await;
-        }
-    });
+    world.run(all(tasks));
     let bytes = Bytes(load.size.0 * u64::from(load.clients));
     (Rate::of(bytes, world.now().since(start)), cluster.network().counters() - before)
 }

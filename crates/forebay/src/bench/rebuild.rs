@@ -3,7 +3,7 @@
 use super::figures::{fields, rounded, simulated};
 use clap::Args;
 use forebay_env::real::process;
-use forebay_model::{Bytes, Rate, Result};
+use forebay_model::{Bytes, Error, Rate, Result};
 use forebay_serve::server::CREDIT;
 use forebay_sim::network::NetworkSpec;
 use forebay_sim::rebuilding::{Loss, lose_one};
@@ -20,7 +20,7 @@ pub struct RebuildArgs {
     #[arg(long, default_value = "1Gbit/s")]
     link: Rate,
     /// Divide the capacity of disks by this
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     scale: u64,
     /// The seed
     #[arg(long, default_value_t = 1)]
@@ -59,6 +59,13 @@ struct Figures {
 
 /// Measures.
 pub fn run(args: &RebuildArgs) -> Result<Value> {
+    let RebuildArgs { targets, width, .. } = *args;
+    if width < 3 || targets <= width {
+        return Err(Error::usage(format!(
+            "of {targets} targets with files over {width} none is left to take the place of the one that is lost; give --width 3 at \
+             least, and more --targets than that"
+        )));
+    }
     let rebuilt = lose_one(&Loss {
         targets: args.targets,
         width: args.width,

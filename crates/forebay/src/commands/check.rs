@@ -5,6 +5,7 @@
 mod rebuild;
 mod repair;
 
+use crate::args;
 use crate::context::Context;
 use crate::show::human;
 use crate::show::live::Live;
@@ -41,7 +42,7 @@ pub struct CheckArgs {
     #[arg(long, requires = "rebuild")]
     without_objects: bool,
     /// The target that is meant, where segments of several lie on the device
-    #[arg(long, value_name = "ID", requires = "rebuild", value_parser = rebuild::target_id)]
+    #[arg(long, value_name = "ID", requires = "rebuild", value_parser = args::target)]
     target: Option<TargetId>,
 }
 

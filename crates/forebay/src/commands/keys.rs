@@ -1,14 +1,16 @@
 //! `forebay keys`: certificates for TLS, access keys of users, and the keys of targets.
 
+use crate::args;
 use crate::context::Context;
 use crate::show::{human, json};
 use clap::{Args, Subcommand};
 use forebay_env::real::file;
 use forebay_model::{Error, Result, TargetId};
 use forebay_serve::certificates::{self, MakeOptions};
-use forebay_serve::{access, key, tls};
+use forebay_serve::key::{self, AccessKey};
+use forebay_serve::{access, tls};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What to do with keys.
 #[derive(Subcommand)]
@@ -73,7 +75,7 @@ pub struct RevokeArgs {
 #[derive(Args)]
 pub struct RollArgs {
     /// The target; all of them, if none is given
-    #[arg(long, value_name = "ID", value_parser = target)]
+    #[arg(long, value_name = "ID", value_parser = args::target)]
     target: Option<TargetId>,
 }
 
@@ -148,13 +150,24 @@ fn issue(context: &mut Context, args: IssueArgs) -> Result<()> {
         return Err(Error::exists(format!("{} is there already; name another file", path.display())));
     }
     let issued = context.manager()?.ask(move |manager| async move { access::issue(&manager, user, label).await })?;
-    key::create(&path, &issued)?;
+    keep(context, &path, &issued)?;
     match context.json {
         true => context.out.json(&json!({
             "key": format!("{:016x}", issued.key), "user": user, "file": path.display().to_string(),
         })),
         false => context.out.line(format_args!("A key of user {user} is in {}.", path.display())),
     }
+}
+
+/// Writes a key that was issued into a file; one that nobody can have counts no more.
+pub fn keep(context: &Context, path: &Path, issued: &AccessKey) -> Result<()> {
+    let Err(error) = key::create(path, issued) else { return Ok(()) };
+    let id = issued.key;
+    let revoked = context.manager()?.ask(move |manager| async move { access::revoke(&manager, id).await });
+    Err(error.of(match revoked {
+        Ok(()) => "the key was taken back".to_string(),
+        Err(_) => format!("key {id:016x} was issued and is nowhere: take it back with `forebay keys revoke {id:016x}`"),
+    }))
 }
 
 fn revoke(context: &mut Context, key: u64) -> Result<()> {
@@ -178,10 +191,4 @@ fn roll(context: &mut Context, target: Option<TargetId>) -> Result<()> {
 fn id(text: &str) -> Result<u64> {
     u64::from_str_radix(text, 16)
         .map_err(|_| Error::usage(format!("'{text}' is no id of a key; `forebay keys list` has them")))
-}
-
-fn target(text: &str) -> Result<TargetId> {
-    u128::from_str_radix(text, 16)
-        .map(TargetId)
-        .map_err(|_| Error::usage(format!("'{text}' is no id of a target; `forebay node list --json` has them")))
 }

@@ -1,13 +1,17 @@
 //! `forebay node`: who may be a node of a cluster on the network.
 
+use super::keys;
 use crate::context::Context;
 use crate::show::human;
 use clap::{Args, Subcommand};
 use forebay_env::real::file;
 use forebay_model::{Error, Result};
-use forebay_serve::{admission, key};
+use forebay_serve::admission;
 use serde_json::json;
 use std::path::PathBuf;
+
+/// What a node needs beside, where TLS is spoken.
+const TLS: &str = " --tls DIR --data 0.0.0.0:PORT --address NAME";
 
 /// What to do with nodes.
 #[derive(Subcommand)]
@@ -53,13 +57,14 @@ fn add(context: &mut Context, args: &AddArgs) -> Result<()> {
         return Err(Error::exists(format!("{} is there already; name another file", path.display())));
     }
     let issued = context.manager()?.ask(move |manager| async move { admission::admit(&manager, node).await })?;
-    key::create(path, &issued)?;
+    keys::keep(context, path, &issued)?;
     if context.json {
         return context.out.json(&json!({ "node": node, "key": path.display().to_string() }));
     }
-    let (cluster, path) = (context.cluster.as_deref().unwrap_or(path).display(), path.display());
+    let (cluster, tls) = (context.manager_name()?, if context.has_authority() { TLS } else { "" });
+    let path = path.display();
     context.out.line(format_args!("Node {node} may join, with the key in {path}. On its machine:"))?;
-    context.out.line(format_args!("  forebay serve DIR --join {cluster} --access-key {path}"))
+    context.out.line(format_args!("  forebay serve DIR --join {cluster} --access-key {path}{tls}"))
 }
 
 fn list(context: &mut Context) -> Result<()> {

@@ -27,9 +27,9 @@ pub struct ServeArgs {
     /// Where the manager listens: an address and a port, 0 for any that is free
     #[arg(long, default_value = "127.0.0.1:7400", value_name = "ADDRESS")]
     listen: String,
-    /// Serve the targets of DIR as a node of the cluster whose manager is there; the first time, --access-key takes root's
-    /// key or one that `forebay node add` made
-    #[arg(long, value_name = "CLUSTER", conflicts_with_all = ["listen", "nodes", "raid"])]
+    /// Serve the targets of DIR as a node of the cluster whose manager is at that address; the first time, --access-key takes
+    /// root's key or one that `forebay node add` made
+    #[arg(long, value_name = "forebay://HOST:PORT", conflicts_with_all = ["listen", "nodes", "raid"])]
     join: Option<String>,
     /// Where the node listens, which has the data
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
@@ -120,7 +120,7 @@ fn made(dir: &Path, size: Bytes) -> Result<()> {
         return Ok(());
     }
     format(dir, &FormatOptions::file(size, Measure::Guess))?;
-    say(&format!("forebay: {} is a new cluster with a target of {size}", dir.display()));
+    say(&format!("forebay: made a target of {size} in {}", dir.display()));
     Ok(())
 }
 
@@ -135,7 +135,7 @@ fn join(context: &mut Context, args: &ServeArgs, manager: &str, bounds: Bounds, 
     made(&args.dir, args.size)?;
     let options = JoinOptions {
         manager: manager.clone(),
-        key: context.key()?,
+        key: context.key().map(Path::to_path_buf),
         data: args.data.clone(),
         status: args.status.clone(),
         address: args.address.clone(),

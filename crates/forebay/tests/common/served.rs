@@ -67,9 +67,19 @@ impl Served {
 
     /// What it says of a failure.
     pub fn failure(&self, place: &Place, args: &[&str]) -> String {
+        self.ended_with(1, place, args)
+    }
+
+    /// What it says of something that can never be asked for.
+    pub fn misuse(&self, place: &Place, args: &[&str]) -> String {
+        self.ended_with(2, place, args)
+    }
+
+    fn ended_with(&self, code: i32, place: &Place, args: &[&str]) -> String {
         let output = self.run(place, args);
-        assert_eq!(output.status.code(), Some(1), "{args:?}");
-        String::from_utf8(output.stderr).unwrap()
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        said
     }
 
     pub fn kill(mut self) {

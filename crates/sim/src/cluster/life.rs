@@ -22,7 +22,6 @@ use crate::disk::presets;
 use crate::network::{LinkSpec, NetworkSpec};
 use crate::world::World;
 use faults::Faults;
-use forebay_client::control::Control;
 use forebay_client::file::components::is_lost;
 use forebay_client::files::Files;
 use forebay_client::files::keep::Kept;
@@ -32,10 +31,8 @@ use forebay_manager::Settings;
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Kind, Result};
 use forebay_node::network::Bounds;
-use forebay_wire::control::files::After;
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::volumes::Policy;
-use forebay_wire::control::{Question, Reply};
 use hand::{Common, DEADLINE, options};
 use model::Owned;
 use registers::{CELL, CELLS, Registers};
@@ -353,18 +350,17 @@ fn rebuild(cluster: &Cluster, machine: &ClientMachine) -> u64 {
     let (mut last, mut components) = (None, 0);
     // Clients that died have files open until they are given up.
     for _ in 0..3 * ROUNDS {
-        let (files, control) = (machine.files.clone(), machine.control.clone());
-        let (rebuilt, error, left) = cluster.world().run(async move {
+        let files = machine.files.clone();
+        let (rebuilt, error) = cluster.world().run(async move {
             let (components, error) = (Cell::new(0), RefCell::new(None));
             let told = |file, rebuilt: Result<Rebuilt>| match rebuilt {
                 Ok(rebuilt) => components.set(components.get() + u64::from(rebuilt.components)),
                 Err(failed) => *error.borrow_mut() = Some((file, failed)),
             };
             files.rebuild_missing(told).await.expect("nothing fails any more");
-            let left = control.ask(Question::Degraded(After { file: FileId(0), most: 1000 })).await;
-            let Ok(Reply::Degraded(left)) = left else { panic!("no list of degraded files") };
-            (components.get(), error.into_inner(), left.files)
+            (components.get(), error.into_inner())
         });
+        let left = cluster.degraded(machine);
         components += rebuilt;
         if left.is_empty() {
             return components;

@@ -50,12 +50,6 @@ pub fn run(
     context.out.flush()
 }
 
-/// Reads a target's id as it is shown.
-pub fn target_id(text: &str) -> Result<TargetId> {
-    let id = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32);
-    id.map(TargetId).ok_or_else(|| Error::usage(format!("'{text}' is not a target's id: 32 hexadecimal digits")))
-}
-
 /// What is said of a plan, which itself may have been used up.
 struct Said {
     target: TargetId,

@@ -26,50 +26,50 @@ pub(in crate::cluster) struct Operation {
 /// All that was done with one value. Something of it has happened by the first answer, and something happens only after the
 /// last question: between these it is what the register has, if the answer is the earlier of them.
 #[derive(Debug, Clone, Copy)]
-struct Cluster {
+struct Span {
     value: u64,
-    answered: u64,
-    asked: u64,
+    first_answer: u64,
+    last_question: u64,
 }
 
-impl Cluster {
+impl Span {
     /// Whether there is a time during which nothing else may be written.
-    fn spans(&self) -> bool {
-        self.answered < self.asked
+    fn lasts(&self) -> bool {
+        self.first_answer < self.last_question
     }
 
-    /// Whether both cannot be: `self` spans a time in which the other begins to span one, or surely happens.
-    fn excludes(&self, other: &Cluster) -> bool {
-        self.spans() && self.answered < other.asked && other.answered < self.asked
+    /// Whether both cannot be: `self` lasts over a time in which the other begins to last, or surely happens.
+    fn excludes(&self, other: &Span) -> bool {
+        self.lasts() && self.first_answer < other.last_question && other.first_answer < self.last_question
     }
 }
 
 /// Whether there is an order of these operations on one register in which each read gives what was written last.
 pub(in crate::cluster) fn check(history: &[Operation]) -> Result<(), String> {
-    let mut clusters = BTreeMap::from([(FIRST, Cluster { value: FIRST, answered: 0, asked: 0 })]);
+    let mut spans = BTreeMap::from([(FIRST, Span { value: FIRST, first_answer: 0, last_question: 0 })]);
     let mut begun = BTreeMap::new();
     for write in history.iter().filter(|one| one.writes) {
         let Operation { value, asked, answered, .. } = *write;
-        let of_its_own = Cluster { value, answered: answered.unwrap_or(u64::MAX), asked };
-        if clusters.insert(value, of_its_own).is_some() {
+        let of_its_own = Span { value, first_answer: answered.unwrap_or(u64::MAX), last_question: asked };
+        if spans.insert(value, of_its_own).is_some() {
             return Err(format!("{value} was written twice, so nobody knows which of them was read"));
         }
         begun.insert(value, asked);
     }
     for read in history.iter().filter(|one| !one.writes) {
         let Some(answered) = read.answered else { continue };
-        let Some(cluster) = clusters.get_mut(&read.value) else {
+        let Some(span) = spans.get_mut(&read.value) else {
             return Err(format!("{read:?} is of what nobody wrote"));
         };
         if begun.get(&read.value).is_some_and(|asked| answered < *asked) {
             return Err(format!("{read:?} was answered before that was written"));
         }
-        cluster.answered = cluster.answered.min(answered);
-        cluster.asked = cluster.asked.max(read.asked);
+        span.first_answer = span.first_answer.min(answered);
+        span.last_question = span.last_question.max(read.asked);
     }
     // What nobody saw and nobody answered need not have happened.
-    let happened: Vec<Cluster> = clusters.into_values().filter(|cluster| cluster.answered < u64::MAX).collect();
-    for one in happened.iter().filter(|one| one.spans()) {
+    let happened: Vec<Span> = spans.into_values().filter(|span| span.first_answer < u64::MAX).collect();
+    for one in happened.iter().filter(|one| one.lasts()) {
         if let Some(other) = happened.iter().find(|other| other.value != one.value && one.excludes(other)) {
             let of = |value| history.iter().filter(move |known| known.value == value).collect::<Vec<_>>();
             let (ones, others) = (of(one.value), of(other.value));

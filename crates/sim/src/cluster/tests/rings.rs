@@ -321,6 +321,35 @@ fn the_same_seed_is_the_same_life_of_a_ring() {
 }
 
 #[test]
+fn a_ring_goes_to_a_target_that_admits_it_and_if_none_does_it_is_said_what_could_be_had() {
+    let world = Rc::new(World::new(8));
+    let cluster = Cluster::new(world.clone(), spec(3));
+    let rings = cluster.client_machine("maker").files.rings();
+    let spec = |number| RingSpec { guarantee: Rate::mb(4), ..RingSpec::new(format!("/{number}"), Bytes::mib(32)) };
+    let mut made = 0;
+    let refused = loop {
+        let (rings, spec) = (rings.clone(), spec(made));
+        match world.run(async move { rings.create(spec, RING_MODE).await }) {
+            Ok(_) => made += 1,
+            Err(error) => break error,
+        }
+        assert!(made < 100, "nothing is admitted for ever");
+    };
+    assert!(refused.kind == Kind::Refused && refused.message.contains("/s"), "{refused:?}");
+    // Only when all were full was it refused, and nothing of that was left behind.
+    let rings_of = |node: usize| {
+        let process = cluster.nodes[node].process.borrow();
+        process.as_ref().map_or(0, |process| process.target.status().len())
+    };
+    let counts: Vec<usize> = (0..3).map(rings_of).collect();
+    assert!(made > 0 && counts.iter().sum::<usize>() == made, "{made} are {counts:?}");
+    assert!(counts.iter().all(|count| *count == counts[0]), "all targets are alike: {counts:?}");
+    let files = cluster.client_machine("reader").files;
+    let (listed, _) = world.run(async move { files.list("/", "").await.expect("it is there") });
+    assert_eq!(listed.len(), made);
+}
+
+#[test]
 fn a_recorder_whose_capability_is_revoked_goes_on_with_another_and_one_whose_ring_is_removed_ends() {
     let world = Rc::new(World::new(9));
     let cluster = Cluster::new(world.clone(), spec(3));
