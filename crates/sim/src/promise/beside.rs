@@ -180,7 +180,9 @@ pub fn run(seed: u64, load: &Load, states: &BTreeSet<State>) -> Result<(Outcome,
                 objects.write(target.stream(), LEFT, at, &bytes, Placement::Home).await?;
             }
         }
-        if states.contains(&State::Aged) { fill(&target).await } else { Ok(Bytes::ZERO) }
+        // What is rebuilt anew again and again takes room twice until the map is durable.
+        let room = ROOM + if states.contains(&State::Rebuild) { 2 } else { 0 };
+        if states.contains(&State::Aged) { fill(&target, room).await } else { Ok(Bytes::ZERO) }
     })?;
     if states.contains(&State::SmallWrites) {
         world.spawner().detach(write_small(target.clone(), counts.clone()));
@@ -220,7 +222,7 @@ pub fn run(seed: u64, load: &Load, states: &BTreeSet<State>) -> Result<(Outcome,
 }
 
 /// Fills the disk with objects and then makes room for those who write; how much stays.
-async fn fill(target: &Target) -> Result<Bytes> {
+async fn fill(target: &Target, room: usize) -> Result<Bytes> {
     let (objects, stream, bytes) = (target.objects(), target.stream(), vec![2; LARGE.0 as usize]);
     let mut fillers = Vec::new();
     loop {
@@ -230,8 +232,8 @@ async fn fill(target: &Target) -> Result<Bytes> {
         for n in 0..FILLER {
             match objects.write(stream, id, n * LARGE.0, &bytes, Placement::Home).await {
                 Ok(()) => {}
-                Err(error) if error.kind == Kind::Full && fillers.len() > ROOM => {
-                    for id in fillers.split_off(fillers.len() - 1 - ROOM) {
+                Err(error) if error.kind == Kind::Full && fillers.len() > room => {
+                    for id in fillers.split_off(fillers.len() - 1 - room) {
                         objects.remove(id).await?;
                     }
                     return Ok(LARGE * (FILLER * fillers.len() as u64));
