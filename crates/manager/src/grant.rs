@@ -103,6 +103,11 @@ impl Granting<'_> {
         if write {
             rights = rights | Rights::WRITE | Rights::TRUNCATE | Rights::SET_ATTRIBUTES | Rights::CREATE;
         }
+        // A file's bytes are charged when it is closed, those of a ring before it has them.
+        let bytes = match attributes.kind {
+            FileKind::Ring => 0..attributes.size.0,
+            FileKind::File | FileKind::Directory => 0..u64::MAX,
+        };
         let mut components = Vec::with_capacity(layout.targets.len());
         for (component, target) in layout.components() {
             let object = object(attributes.volume, file, component);
@@ -127,7 +132,7 @@ impl Granting<'_> {
                 epoch,
                 // What is not whole is written, and not read.
                 rights: if state == ComponentState::Whole { rights | read } else { rights },
-                bytes: 0..u64::MAX,
+                bytes: bytes.clone(),
                 until: self.until,
                 key: key.version(),
                 serial: *self.serial,
