@@ -85,15 +85,15 @@ impl Way {
                     is_renewed = true;
                 }
                 Kind::Busy if !is_late => clock.sleep(PAUSE).await,
-                Kind::Disconnected if !is_late && may_repeat => {
+                Kind::Disconnected => {
                     // It may be elsewhere by now.
                     self.known.address.take();
+                    if is_late || !may_repeat {
+                        return Err(self.named(error));
+                    }
                     clock.sleep(PAUSE).await;
                 }
-                _ => {
-                    self.known.address.take();
-                    return Err(self.named(error));
-                }
+                _ => return Err(self.named(error)),
             }
         }
     }
@@ -145,7 +145,8 @@ impl Way {
         Ok(found.address)
     }
 
-    async fn renew(&self) -> Result<()> {
+    /// Asks for a capability anew.
+    pub(super) async fn renew(&self) -> Result<()> {
         let (file, write, version) = {
             let grant = self.known.grant.borrow();
             (grant.entry.file, grant.write, grant.entry.attributes.version)
