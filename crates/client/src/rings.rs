@@ -57,7 +57,7 @@ impl Rings {
             let create =
                 CreateRing { place: place.clone(), mode, capacity: spec.capacity, refused_by: refused_by.clone() };
             let ring = match self.control.change(Change::CreateRing(create)).await {
-                Ok(control::Reply::Grant(grant)) => self.ring(&path, grant)?,
+                Ok(control::Reply::Grant(grant)) => self.ring(&path, grant),
                 Ok(other) => return Err(strange(&other)),
                 // The manager knows of no other one: what the last said is what is to be known.
                 Err(error) if error.kind == Kind::Full => {
@@ -85,7 +85,7 @@ impl Rings {
     pub async fn open(&self, path: &str, write: bool) -> Result<Ring> {
         let open = OpenRing { place: Place::path(path), write };
         match self.control.ask(Question::OpenRing(open)).await.map_err(|error| error.of(path))? {
-            control::Reply::Grant(grant) => self.ring(path, grant),
+            control::Reply::Grant(grant) => Ok(self.ring(path, grant)),
             other => Err(strange(&other)),
         }
     }
@@ -101,9 +101,9 @@ impl Rings {
         }
     }
 
-    fn ring(&self, path: &str, grant: Grant) -> Result<Ring> {
+    fn ring(&self, path: &str, grant: Grant) -> Ring {
         let control = self.control.clone();
-        Ok(Ring { way: Way::new(self.nodes.clone(), control.clone(), path, grant), control })
+        Ring { way: Way::new(self.nodes.clone(), control.clone(), path, grant), control }
     }
 }
 

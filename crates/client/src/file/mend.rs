@@ -201,10 +201,11 @@ impl Reach {
         loop {
             // What was given up meanwhile, or is whole again, is known with the lock.
             self.heed();
-            let mut wanted = order.iter().filter(|holder| !self.has_missed(**holder)).take(most);
-            let is_locked = |holder: &&u32| guards.iter().any(|(locked, _)| locked == *holder);
-            let Some(next) = wanted.clone().find(|holder| !is_locked(holder)).copied() else {
-                guards.retain(|(locked, _)| wanted.any(|holder| holder == locked));
+            let wanted = order.iter().copied().filter(|holder| !self.has_missed(*holder)).take(most);
+            let wanted: Vec<u32> = wanted.collect();
+            let is_locked = |holder: u32| guards.iter().any(|(locked, _)| *locked == holder);
+            let Some(next) = wanted.iter().copied().find(|holder| !is_locked(*holder)) else {
+                guards.retain(|(locked, _)| wanted.contains(locked));
                 break;
             };
             // Whoever waits for one that comes earlier has none behind it.

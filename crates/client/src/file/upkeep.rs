@@ -145,10 +145,9 @@ impl File {
         // Behind the end of all others there is nothing. What is written by now may be acknowledged later.
         let others = reach.family(component).filter(|other| reach.is_sound(*other));
         let sizes = all(others.map(|other| reach.components.size(other))).await;
-        let size = self.size().await?;
         let end = match sizes.into_iter().collect::<Result<Vec<Bytes>>>() {
             Ok(sizes) => sizes.into_iter().max().unwrap_or_default(),
-            Err(_) => reach.striping.length_of(component, size),
+            Err(_) => reach.striping.length_of(component, self.size().await?),
         };
         Ok(Progress { end, ..Progress::default() })
     }

@@ -86,15 +86,15 @@ impl Way {
                     is_renewed = true;
                 }
                 Kind::Busy if !is_late => clock.sleep(PAUSE).await,
-                Kind::Disconnected if !is_late && may_repeat => {
+                Kind::Disconnected => {
                     // It may be elsewhere by now.
                     self.known.address.take();
+                    if is_late || !may_repeat {
+                        return Err(self.named(error));
+                    }
                     clock.sleep(PAUSE).await;
                 }
-                _ => {
-                    self.known.address.take();
-                    return Err(self.named(error));
-                }
+                _ => return Err(self.named(error)),
             }
         }
     }

@@ -136,7 +136,7 @@ impl Operation<'_> {
             let is_up = now.is_some_and(|now| self.cluster.is_up(now));
             return match is_up {
                 true => Ok(()),
-                false => Err(Error::busy(format!(
+                false => Err(Error::device(format!(
                     "component {component} of {file} is on target {target}, which nobody serves now; bring it back, or say \
                      that it has failed"
                 ))),

@@ -57,15 +57,37 @@ impl Shared {
             let made = |version| Change::GiveUp(GiveUp { file, components: components.clone(), version });
             self.raise(made, || is_known(self)).await?;
         }
+        self.nobody_is_answered().await
+    }
+
+    /// Waits until nobody is answered any more by what this client does without, whoever gave it up. Nothing is acknowledged before.
+    pub(super) async fn nobody_is_answered(&self) -> Result<()> {
+        let version = self.version();
+        let is_needed = {
+            let grant = self.grant.borrow();
+            grant.write && grant.components.iter().any(|component| component.state != ComponentState::Whole)
+        };
+        if !is_needed || self.certain.get() >= version {
+            return Ok(());
+        }
+        // One asks for all.
+        let _turn = self.asking.take(1).await;
+        if self.certain.get() >= version {
+            return Ok(());
+        }
         // For as long as a grant counts, by any clock.
         let end = self.nodes.env().clock.now() + LONGEST_LIFE + 2 * SKEW;
         loop {
-            let asked = Question::GivenUp(GivenUp { file, version: self.version() });
+            let asked = Question::GivenUp(GivenUp { file: self.file(), version });
             match self.control.ask(asked).await {
                 Err(error) if error.kind == Kind::Busy && self.nodes.env().clock.now() < end => {
                     self.nodes.env().clock.sleep(PAUSE).await;
                 }
-                answer => return answer.map(drop),
+                answer => {
+                    answer?;
+                    self.certain.set(self.certain.get().max(version));
+                    return Ok(());
+                }
             }
         }
     }
@@ -91,6 +113,8 @@ impl Shared {
     /// A component that this client filled has everything.
     pub(super) async fn filled(self: &Rc<Self>, component: u32) -> Result<()> {
         let file = self.file();
+        // Who gave it up may still wait for those who do not know, and is not told of them when it is whole.
+        self.nobody_is_answered().await?;
         self.raise(|version| Change::Rebuilt(Rebuilt { file, component, version }), || false).await
     }
 
@@ -99,9 +123,13 @@ impl Shared {
         for _ in 0..TRIES {
             let version = self.version();
             // If it was this client that had to stop, they have missed nothing.
-            self.confirm(version).await?;
+            let sure = self.confirm(version).await;
             self.locks.are_kept()?;
-            match self.control.change(made(version)).await {
+            let changed = match sure {
+                Ok(()) => self.control.change(made(version)).await,
+                Err(error) => Err(error),
+            };
+            match changed {
                 Err(error) if error.kind == Kind::Stale => {
                     self.renew().await?;
                     if is_done() {
@@ -141,7 +169,14 @@ impl Shared {
     /// What is remembered of components that are others now is forgotten, and so are locks that keep nobody out any more.
     pub(super) fn heed(self: &Rc<Self>, before: &Grant) {
         let grant = self.grant.borrow();
+        let versions = grant.entry.attributes.version - before.entry.attributes.version;
+        // Between these two grants something may have been given up, emptied, and be whole again by now.
+        let is_hidden = versions >= CYCLE;
         for (component, (now, old)) in (0..).zip(grant.components.iter().zip(&before.components)) {
+            if is_hidden {
+                self.made.borrow_mut().remove(&component);
+                self.seen.borrow_mut().remove(&component);
+            }
             if (now.target, now.state) == (old.target, old.state) || now.state == ComponentState::Missed {
                 continue;
             }
@@ -152,15 +187,12 @@ impl Shared {
             self.perhaps_twice.borrow_mut().retain(|(of, _)| *of != component);
             self.others.borrow_mut().remove(&component);
         }
-        let versions = grant.entry.attributes.version - before.entry.attributes.version;
         if absent(&grant.components) != absent(&before.components) {
             // Whoever waits for that is told that this client uses nothing older any more.
             let this = self.clone();
             self.nodes.env().spawner.detach(async move { drop(this.renew().await) });
         }
         let state = |component: u32| grant.components.get(component as usize).map(|component| component.state);
-        // Between these two grants something may have been given up, and be whole again by now.
-        let is_hidden = versions >= CYCLE;
         // What is being done under a lock is done without those that were given up when it was begun, and with those that were
         // whole: of what is written from now on, or begins anew, that is not enough.
         let changed = (0..).zip(grant.components.iter().zip(&before.components)).filter(|(_, (now, old))| {
