@@ -130,8 +130,12 @@ impl Granting<'_> {
                 object,
                 version: attributes.version,
                 epoch,
-                // What is not whole is written, and not read.
-                rights: if state == ComponentState::Whole { rights | read } else { rights },
+                // What is emptied is not read; of what is filled, who writes reads the intents beside it.
+                rights: if state == ComponentState::Whole || state == ComponentState::Filling && write {
+                    rights | read
+                } else {
+                    rights
+                },
                 bytes: bytes.clone(),
                 until: self.until,
                 key: key.version(),

@@ -50,7 +50,8 @@ impl Holders {
         let of_file = self.files.entry(file).or_default();
         let there = of_file.len();
         of_file.retain(|holder| holder.until > now);
-        match of_file.iter_mut().find(|holder| holder.client == client) {
+        // Something newer makes nothing older count for longer.
+        match of_file.iter_mut().find(|holder| holder.client == client && holder.known >= version) {
             Some(holder) => holder.until = holder.until.max(until),
             None => of_file.push(Holder { client, known: version, until }),
         }

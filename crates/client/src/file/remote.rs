@@ -235,8 +235,10 @@ impl Shared {
         let made = |target, object| {
             let request = ObjectRequest::new(target, of(object));
             let most = match request.ask {
-                Ask::Read { length, .. } => {
-                    self.is_read(component)?;
+                Ask::Read { id, length, .. } => {
+                    if id == object {
+                        self.is_read(component)?;
+                    }
                     length as usize
                 }
                 _ => 0,

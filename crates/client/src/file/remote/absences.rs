@@ -4,7 +4,8 @@
 //! all components that are left, so that whoever has an older grant renews before it changes anything; who only reads is waited for
 //! ([`GivenUp`]). A lock that lay at a component that is absent now keeps nobody out of what that had: nothing of the stripe may be
 //! lost any more, and so nothing is made of the parity. But who held the end of the file there has lost it; and so has who
-//! locks behind a component that is whole again, where others ask first now, or at one that is being filled.
+//! locks behind a component that is written again, where others ask first now: locks and intents lie at one that is being filled as
+//! at one that is whole, so that what was begun while it was filled is found there afterwards.
 
 use super::super::END;
 use super::super::components::{Absence, is_lost};
@@ -23,6 +24,8 @@ use std::time::Duration;
 
 /// Versions from when a component is given up until it may be whole again.
 const CYCLE: u64 = 4;
+/// Versions in which what was being filled is emptied and filled anew.
+const REFILL: u64 = 2;
 /// How often something is asked again because somebody else raised the version meanwhile.
 const TRIES: usize = 16;
 /// How long between two questions whether somebody may still be answered by what was given up.
@@ -171,7 +174,8 @@ impl Shared {
         let grant = self.grant.borrow();
         let versions = grant.entry.attributes.version - before.entry.attributes.version;
         // Between these two grants something may have been given up, emptied, and be whole again by now.
-        let is_hidden = versions >= CYCLE;
+        let was_filled = before.components.iter().any(|old| old.state == ComponentState::Filling);
+        let is_hidden = versions >= CYCLE || versions >= REFILL && was_filled;
         for (component, (now, old)) in (0..).zip(grant.components.iter().zip(&before.components)) {
             if is_hidden {
                 self.made.borrow_mut().remove(&component);
@@ -225,14 +229,14 @@ fn is_over(
     stripe: StripeId,
     state: impl Fn(u32) -> Option<ComponentState>,
 ) -> bool {
-    let is_whole = |one: u32| state(one) == Some(ComponentState::Whole);
     if stripe == END {
-        return (0..striping.components()).find(|one| is_whole(*one)) != Some(component);
+        return (0..striping.components()).find(|one| state(*one) == Some(ComponentState::Whole)) != Some(component);
     }
+    let is_asked = |one: u32| matches!(state(one), Some(ComponentState::Whole | ComponentState::Filling));
     match state(component) {
         // Of three copies or more all are locked: whoever asks a copy that came back waits at the next one.
-        Some(ComponentState::Whole) => {
-            let first = || striping.holders(component, stripe).into_iter().find(|one| is_whole(*one));
+        Some(ComponentState::Whole | ComponentState::Filling) => {
+            let first = || striping.holders(component, stripe).into_iter().find(|one| is_asked(*one));
             striping.raid().copies() <= 2 && first() != Some(component)
         }
         Some(ComponentState::Missed) => false,

@@ -34,9 +34,9 @@ fn a_lock_behind_a_component_that_is_whole_again_keeps_nobody_out_any_more() {
     assert!(is_over(&striping, order[1], stripe, whole));
     // One that is absent by now is not asked any more by anybody, and its parity is not made use of.
     assert!(!is_over(&striping, order[0], stripe, without(order[0])));
-    // When it is filled, others are locked for that.
+    // When it is filled, it is locked again, so that what is begun meanwhile is found there when it is whole.
     let filled = |one| Some(if one == order[0] { ComponentState::Filling } else { ComponentState::Whole });
-    assert!(is_over(&striping, order[0], stripe, filled));
+    assert!(!is_over(&striping, order[0], stripe, filled) && is_over(&striping, order[1], stripe, filled));
     // Others of the stripe are nothing to it.
     assert!(!is_over(&striping, order[0], stripe, without(order[2])));
 }
