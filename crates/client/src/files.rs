@@ -6,6 +6,7 @@ pub mod blocking;
 pub mod keep;
 pub mod left;
 pub mod rebuild;
+mod used;
 
 use crate::control::{Control, strange};
 use crate::file::FileEngine;
@@ -16,40 +17,29 @@ use crate::rings::Rings;
 use bytes::Bytes as Slice;
 use forebay_model::layout::Striping;
 use forebay_model::{Bytes, Error, Result};
-use forebay_wire::control::files::{Close, Grant, OpenToRead, OpenToWrite};
+use forebay_wire::control::files::{Grant, OpenToRead, OpenToWrite};
 use forebay_wire::control::names::{
     CreateFile, Entry, FileId, List, Listed, MakeDirectory, Place, RemoveDirectory, RemoveFile, Rename, Stat,
 };
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Question, Reply};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
+use used::{Used, Written};
 
 /// How many entries of a directory are asked for at once.
 const PAGE: u32 = 1000;
+/// Files of which something is remembered that are not open any more.
+const MOST_REMEMBERED: usize = 1024;
 
 /// The files of a cluster, for one user. Clones share connections.
 #[derive(Clone)]
 pub struct Files {
     nodes: Nodes,
     control: Rc<dyn Control>,
-    writing: Rc<RefCell<BTreeMap<FileId, Writing>>>,
-    /// Of files that are open, the newest version of which this client has a grant.
-    newest: Rc<RefCell<BTreeMap<FileId, Weak<Cell<u64>>>>>,
-}
-
-/// How a file is open to write here, where one client counts as one writer however often that is.
-#[derive(Clone, Copy)]
-struct Writing {
-    times: usize,
-    alone: bool,
-}
-
-/// One of these times.
-struct Written {
-    writing: Rc<RefCell<BTreeMap<FileId, Writing>>>,
-    file: FileId,
+    /// Of files that are open, or were not long ago.
+    used: Rc<RefCell<BTreeMap<FileId, Rc<Used>>>>,
 }
 
 /// An open file.
@@ -65,7 +55,7 @@ pub struct File {
 impl Files {
     /// Reached by these ways.
     pub fn new(nodes: Nodes, control: Rc<dyn Control>) -> Files {
-        Files { nodes, control, writing: Rc::default(), newest: Rc::default() }
+        Files { nodes, control, used: Rc::default() }
     }
 
     /// The rings of the cluster, for the same user.
@@ -77,73 +67,81 @@ impl Files {
     pub async fn create(&self, path: &str, mode: u32, policy: Option<Policy>, options: Options) -> Result<File> {
         let place = Place::path(path);
         let create = CreateFile { place, mode, exclusive: true, policy, open: true, alone: options.alone };
-        match self.control.change(Change::CreateFile(create)).await.map_err(|e| about(path, e))? {
-            Reply::Grant(grant) => self.file(grant, options).await,
-            other => Err(strange(&other)),
+        let grant = match self.control.change(Change::CreateFile(create)).await.map_err(|e| about(path, e))? {
+            Reply::Grant(grant) => grant,
+            other => return Err(strange(&other)),
+        };
+        if self.used.borrow().contains_key(&grant.entry.file) {
+            // Somebody here found the name before, and what the manager was told of this client since is of that one.
+            return self.open_found(grant.entry.file, options).await;
         }
+        let written = self.used(grant.entry.file).write(options.alone)?;
+        self.file(grant, options, Some(written)).await
     }
 
     /// Opens a file to read.
     pub async fn open(&self, path: &str, options: Options) -> Result<File> {
         let open = Question::OpenToRead(OpenToRead { place: Place::path(path) });
         match self.control.ask(open).await.map_err(|e| about(path, e))? {
-            Reply::Grant(grant) => self.file(grant, options).await,
+            Reply::Grant(grant) => self.file(grant, options, None).await,
             other => Err(strange(&other)),
         }
     }
 
     /// Opens a file to write and read.
     pub async fn open_to_write(&self, path: &str, options: Options) -> Result<File> {
-        let open = Change::OpenToWrite(OpenToWrite { place: Place::path(path), alone: options.alone });
-        match self.control.change(open).await.map_err(|e| about(path, e))? {
-            Reply::Grant(grant) => self.file(grant, options).await,
+        // Whether this process has it open already is known by its number.
+        let file = self.stat(path).await?.file;
+        self.open_found(file, options).await.map_err(|e| about(path, e))
+    }
+
+    async fn open_found(&self, file: FileId, options: Options) -> Result<File> {
+        let used = self.used(file);
+        let turn = used.turn().await;
+        let written = used.write(options.alone)?;
+        let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: options.alone });
+        match self.control.change(open).await? {
+            Reply::Grant(grant) => {
+                drop(turn);
+                self.file(grant, options, Some(written)).await
+            }
             other => Err(strange(&other)),
         }
     }
 
-    async fn file(&self, grant: Grant, options: Options) -> Result<File> {
-        let (entry, write, striping) = (grant.entry.clone(), grant.write, grant.striping);
-        let written = match write {
-            true => Some(self.write(entry.file, options.alone).await?),
-            false => None,
-        };
-        let components = self.components(grant, options.alone && write).await?;
-        let env = self.nodes.env();
-        let engine =
-            FileEngine::open(Rc::new(components), striping, options, env.spawner.clone(), env.clock.clone()).await?;
-        Ok(File { engine, control: self.control.clone(), entry, striping, written })
+    /// A file that the manager has opened; to write, if it is `written`.
+    async fn file(&self, grant: Grant, options: Options, written: Option<Written>) -> Result<File> {
+        let (entry, striping) = (grant.entry.clone(), grant.striping);
+        match self.engine(grant, options, written.is_some() && options.alone).await {
+            Ok(engine) => Ok(File { engine, control: self.control.clone(), entry, striping, written }),
+            Err(error) => {
+                if let Some(written) = written {
+                    // Nothing was written, and nobody else would tell the manager that it is not open.
+                    drop(written.close(&*self.control, None).await);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn engine(&self, grant: Grant, options: Options, is_alone: bool) -> Result<FileEngine> {
+        let (env, striping) = (self.nodes.env(), grant.striping);
+        let components = Rc::new(self.components(grant, is_alone).await?);
+        FileEngine::open(components, striping, options, env.spawner.clone(), env.clock.clone()).await
     }
 
     async fn components(&self, grant: Grant, is_alone: bool) -> Result<RemoteComponents> {
-        let newest = self.newest(grant.entry.file);
-        RemoteComponents::open(self.nodes.clone(), self.control.clone(), grant, is_alone, newest).await
+        let ours = self.used(grant.entry.file).ours();
+        RemoteComponents::open(self.nodes.clone(), self.control.clone(), grant, is_alone, ours).await
     }
 
-    /// What all of this client share that have a file open.
-    fn newest(&self, file: FileId) -> Rc<Cell<u64>> {
-        let mut all = self.newest.borrow_mut();
-        if let Some(newest) = all.get(&file).and_then(Weak::upgrade) {
-            return newest;
+    /// What all of this client have in common that use a file.
+    fn used(&self, file: FileId) -> Rc<Used> {
+        let mut all = self.used.borrow_mut();
+        if !all.contains_key(&file) && all.len() >= MOST_REMEMBERED {
+            all.retain(|_, used| used.is_in_use());
         }
-        all.retain(|_, newest| newest.strong_count() > 0);
-        let newest = Rc::default();
-        all.insert(file, Rc::downgrade(&newest));
-        newest
-    }
-
-    /// One more that writes a file, which the manager has let in.
-    async fn write(&self, file: FileId, alone: bool) -> Result<Written> {
-        let there = self.writing.borrow().get(&file).copied();
-        if let Some(Writing { alone: is_alone, .. }) = there.filter(|there| there.alone || alone) {
-            // The manager took the last word of this client for how it has the file open.
-            let open = OpenToWrite { place: Place::of(file), alone: is_alone };
-            self.control.change(Change::OpenToWrite(open)).await?;
-            return Err(Error::busy(format!(
-                "this process has {file} open to write already, and one of both wants to be alone with it; close that first"
-            )));
-        }
-        self.writing.borrow_mut().entry(file).or_insert(Writing { times: 0, alone }).times += 1;
-        Ok(Written { writing: self.writing.clone(), file })
+        all.entry(file).or_insert_with(|| Rc::new(Used::new(file))).clone()
     }
 
     /// What is known of a file or directory.
@@ -242,37 +240,24 @@ impl File {
     /// Everything is durable, and the manager knows how long the file is. If that fails, the file stays on the manager's list
     /// of those that are written, until this client is gone: then it is scrubbed.
     pub async fn close(self) -> Result<()> {
-        let File { engine, control, entry, written, .. } = self;
+        let File { engine, control, written, .. } = self;
         let Some(written) = written else { return engine.close().await };
         engine.flush().await?;
         let size = engine.size().await?;
-        if !written.is_last() {
-            return Ok(());
-        }
-        let close = Close { file: entry.file, size: Some(size), modified: None };
-        match control.change(Change::Close(close)).await? {
-            Reply::Entry(_) => Ok(()),
-            other => Err(strange(&other)),
-        }
+        written.close(&*control, Some(size)).await
     }
-}
 
-impl Written {
-    /// Whether nobody else of this client writes the file.
-    fn is_last(&self) -> bool {
-        self.writing.borrow().get(&self.file).is_none_or(|writing| writing.times <= 1)
-    }
-}
-
-impl Drop for Written {
-    fn drop(&mut self) {
-        let mut all = self.writing.borrow_mut();
-        if let Some(writing) = all.get_mut(&self.file) {
-            writing.times -= 1;
-            if writing.times == 0 {
-                all.remove(&self.file);
-            }
-        }
+    /// As [`File::close`], of one who wrote nothing of the file: the manager is told also if that fails.
+    async fn leave(self) -> Result<()> {
+        let File { engine, control, written, .. } = self;
+        let flushed = engine.flush().await;
+        let size = match flushed {
+            Ok(()) => engine.size().await,
+            Err(error) => Err(error),
+        };
+        let Some(written) = written else { return size.map(drop) };
+        let closed = written.close(&*control, size.as_ref().ok().copied()).await;
+        size.and(closed)
     }
 }
 

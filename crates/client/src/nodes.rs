@@ -70,26 +70,21 @@ pub struct Request {
 impl Nodes {
     /// Reaches nodes over the network of `env`; `credit` bytes of answers are in flight at most.
     pub fn new(env: NetworkEnv, credit: usize, patience: Duration) -> Nodes {
-        let shared = Shared {
-            env,
-            credit: Credit::new(credit),
-            patience,
-            links: RefCell::default(),
-            before: RefCell::default(),
-            pending: RefCell::default(),
-            repeated: Cell::default(),
-        };
-        Nodes { shared: Rc::new(shared) }
+        Nodes::with(env, Credit::new(credit), patience)
     }
 
     /// The same nodes over connections of its own, for who streams and is not to hold up others. What is in flight to this
     /// client counts together.
     pub fn apart(&self) -> Nodes {
         let Shared { env, credit, patience, .. } = &*self.shared;
+        Nodes::with(env.clone(), credit.clone(), *patience)
+    }
+
+    fn with(env: NetworkEnv, credit: Credit, patience: Duration) -> Nodes {
         let shared = Shared {
-            env: env.clone(),
-            credit: credit.clone(),
-            patience: *patience,
+            env,
+            credit,
+            patience,
             links: RefCell::default(),
             before: RefCell::default(),
             pending: RefCell::default(),

@@ -155,9 +155,7 @@ impl Peer for Remote {
     }
 
     fn random(&self) -> u64 {
-        let mut bytes = [0; 8];
-        random::fill(&mut bytes);
-        u64::from_le_bytes(bytes)
+        random::number()
     }
 
     fn close(&self) -> Result<()> {

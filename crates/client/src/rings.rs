@@ -17,7 +17,7 @@ use forebay_model::ring::{Pin, Pinned, RingSpec, RingStatus};
 use forebay_model::{Bytes, Error, Kind, Result, Timestamp};
 use forebay_wire::command::Reply;
 use forebay_wire::control::files::{CreateRing, Grant, OpenRing};
-use forebay_wire::control::names::{Place, RemoveFile};
+use forebay_wire::control::names::{Place, RemoveFile, SetAttributes};
 use forebay_wire::control::{self, Change, Question};
 use forebay_wire::ring::{RingAsk, RingQuery};
 use std::rc::Rc;
@@ -38,6 +38,7 @@ pub struct Rings {
 #[derive(Clone)]
 pub struct Ring {
     way: Way,
+    control: Rc<dyn Control>,
 }
 
 impl Rings {
@@ -56,7 +57,7 @@ impl Rings {
             let create =
                 CreateRing { place: place.clone(), mode, capacity: spec.capacity, refused_by: refused_by.clone() };
             let ring = match self.control.change(Change::CreateRing(create)).await {
-                Ok(control::Reply::Grant(grant)) => self.ring(&path, grant)?,
+                Ok(control::Reply::Grant(grant)) => self.ring(&path, grant),
                 Ok(other) => return Err(strange(&other)),
                 // The manager knows of no other one: what the last said is what is to be known.
                 Err(error) if error.kind == Kind::Full => {
@@ -84,7 +85,7 @@ impl Rings {
     pub async fn open(&self, path: &str, write: bool) -> Result<Ring> {
         let open = OpenRing { place: Place::path(path), write };
         match self.control.ask(Question::OpenRing(open)).await.map_err(|error| error.of(path))? {
-            control::Reply::Grant(grant) => self.ring(path, grant),
+            control::Reply::Grant(grant) => Ok(self.ring(path, grant)),
             other => Err(strange(&other)),
         }
     }
@@ -100,8 +101,9 @@ impl Rings {
         }
     }
 
-    fn ring(&self, path: &str, grant: Grant) -> Result<Ring> {
-        Ok(Ring { way: Way::new(self.nodes.clone(), self.control.clone(), path, grant) })
+    fn ring(&self, path: &str, grant: Grant) -> Ring {
+        let control = self.control.clone();
+        Ring { way: Way::new(self.nodes.clone(), control.clone(), path, grant), control }
     }
 }
 
@@ -132,11 +134,47 @@ impl Ring {
         }
     }
 
-    /// Gives it another capacity; says what it has now.
+    /// Gives it another capacity; says what it has now. Its volume is charged before it grows and after it has shrunk, so that
+    /// what is charged is never less than what there is.
     pub async fn resize(&self, capacity: Bytes) -> Result<Bytes> {
-        match self.reply(RingAsk::Resize(capacity)).await? {
-            Reply::Capacity(capacity) => Ok(capacity),
-            other => Err(crate::cluster::unexpected(&other)),
+        self.way.renew().await?;
+        let (_, before) = self.way.charged();
+        if capacity > before {
+            self.charge(capacity).await?;
+            self.way.renew().await?;
+        }
+        match self.reply(RingAsk::Resize(capacity)).await {
+            Ok(Reply::Capacity(resized)) => {
+                if capacity < before {
+                    self.charge(capacity).await?;
+                }
+                Ok(resized)
+            }
+            Ok(other) => Err(crate::cluster::unexpected(&other)),
+            // Whether it has grown is not known if nobody answered: then it stays charged until somebody resizes it again.
+            Err(error) if capacity > before && error.kind != Kind::Disconnected => {
+                self.charge(before).await?;
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Charges its volume for this capacity.
+    async fn charge(&self, capacity: Bytes) -> Result<()> {
+        let place = Place::of(self.way.charged().0);
+        let size = SetAttributes {
+            place,
+            mode: None,
+            owner: None,
+            group: None,
+            size: Some(capacity),
+            modified: None,
+            accessed: None,
+        };
+        match self.control.change(Change::SetAttributes(size)).await.map_err(|error| error.of(self.way.path()))? {
+            control::Reply::Entry(_) => Ok(()),
+            other => Err(strange(&other)),
         }
     }
 

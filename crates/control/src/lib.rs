@@ -28,7 +28,7 @@ pub use client::{AccessKey, ClientOptions, ControlClient};
 pub use handler::{Handler, HandlerFuture};
 pub use server::{ControlServer, Limits, ServerOptions};
 pub use status::ERROR;
-pub use tls::{ClientTls, ServerTls};
+pub use tls::{ClientTls, ServerTls, is_loopback};
 
 /// The metadata that holds the token of a session.
 pub const SESSION: &str = "forebay-session-bin";

@@ -2,6 +2,7 @@
 
 use forebay_env::real::file;
 use forebay_model::{Error, Result};
+use forebay_wire::source::TLS_ALERT;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,8 +15,6 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 
 /// How long it is tried to find out whether somebody speaks TLS.
 const ASKING: Duration = Duration::from_secs(1);
-/// With what an alert of TLS begins.
-const TLS_ALERT: [u8; 2] = [21, 3];
 
 /// What a server shows.
 #[derive(Debug, Clone)]
@@ -70,7 +69,7 @@ impl ClientTls {
 }
 
 /// Whether an address, `host:port`, is of this machine alone.
-pub(crate) fn is_loopback(address: &str) -> bool {
+pub fn is_loopback(address: &str) -> bool {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())

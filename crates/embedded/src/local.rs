@@ -47,19 +47,12 @@ impl Peer for LocalPeer {
     }
 
     fn random(&self) -> u64 {
-        chance()
+        random::number()
     }
 
     fn close(&self) -> Result<()> {
         self.0.close()
     }
-}
-
-/// A number by chance.
-pub(crate) fn chance() -> u64 {
-    let mut bytes = [0; 8];
-    random::fill(&mut bytes);
-    u64::from_le_bytes(bytes)
 }
 
 /// A writer session in this process: blocks are packed where the device reads them.

@@ -3,14 +3,14 @@
 
 use crate::Options;
 use crate::identity::{self, Identities};
-use crate::local::{self, LocalPeer};
+use crate::local::LocalPeer;
 use crate::settings::{self, Settings};
 use forebay_client::again::again;
 use forebay_client::peer::{AnswerLink, HeapLink, ObjectLink, Peer, WriterLink};
 use forebay_client::{Cluster, Remote};
 use forebay_env::Network;
 use forebay_env::real::file::{self, Lock};
-use forebay_env::real::{self, OpenMode, UnixNetwork, clock};
+use forebay_env::real::{self, OpenMode, UnixNetwork, clock, random};
 use forebay_model::{Error, Kind, Moment, Result, Timestamp};
 use forebay_node::{Host, Server};
 use forebay_wire::command::{QueryRequest, Reply, Request};
@@ -243,7 +243,7 @@ impl Peer for Member {
     }
 
     fn random(&self) -> u64 {
-        local::chance()
+        random::number()
     }
 
     fn close(&self) -> Result<()> {

@@ -175,6 +175,12 @@ impl Spawner {
         running.push(task);
     }
 
+    /// Tasks that were detached here and have not ended.
+    #[cfg(test)]
+    pub(crate) fn detached(&self) -> usize {
+        self.running.tasks.borrow().iter().filter(|task| !task.is_finished()).count()
+    }
+
     /// One whose detached tasks can be ended apart from those of others, and whose tasks can be paused. They end with the loop as
     /// well.
     pub fn apart(&self) -> Spawner {

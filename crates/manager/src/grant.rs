@@ -14,7 +14,7 @@ use crate::principal::{Principal, Wanted};
 use crate::records::{Absence, Layout, Writers, object};
 use forebay_model::layout::Raid;
 use forebay_model::{Error, Result, Timestamp};
-use forebay_wire::capability::{Capability, Rights};
+use forebay_wire::capability::{Capability, Rights, SKEW};
 use forebay_wire::control::access::Hidden;
 use forebay_wire::control::files::{
     Component, ComponentState, Grant, Granted, Grants, MOST_RENEWED, OpenRing, OpenToRead, Renew,
@@ -45,8 +45,7 @@ impl Manager {
     pub(crate) fn open_ring(&mut self, now: Now, by: &Principal, asked: &OpenRing) -> Result<Grant> {
         let found = place::find(&self.view()?, by, &asked.place)?;
         place::require_kind(found.file, &found.inode, FileKind::Ring)?;
-        by.require(found.file, &found.inode, if asked.write { Wanted::WRITE } else { Wanted::READ })?;
-        self.granting(now, by)?.grant(found, asked.write)
+        self.grant(now, by, found.file, asked.write)
     }
 
     /// Capabilities for each of several files again.
@@ -94,7 +93,8 @@ impl Manager {
 impl Granting<'_> {
     fn grant(&mut self, found: Found, write: bool) -> Result<Grant> {
         let Found { file, inode } = found;
-        let Layout { striping, targets, absent } = self.view.require(&keys::layout(file))?;
+        let layout: Layout = self.view.require(&keys::layout(file))?;
+        let striping = layout.striping;
         let attributes = &inode.attributes;
         let mut rights = Rights::GET_ATTRIBUTES;
         // Parity is computed from what is there: whoever writes it reads.
@@ -103,11 +103,15 @@ impl Granting<'_> {
         if write {
             rights = rights | Rights::WRITE | Rights::TRUNCATE | Rights::SET_ATTRIBUTES | Rights::CREATE;
         }
-        let mut components = Vec::with_capacity(targets.len());
-        for (component, target) in (0..).zip(targets) {
+        // A file's bytes are charged when it is closed, those of a ring before it has them.
+        let bytes = match attributes.kind {
+            FileKind::Ring => 0..attributes.size.0,
+            FileKind::File | FileKind::Directory => 0..u64::MAX,
+        };
+        let mut components = Vec::with_capacity(layout.targets.len());
+        for (component, target) in layout.components() {
             let object = object(attributes.volume, file, component);
-            let state = absent.iter().find(|absent| absent.component == component).map(|absent| absent.absence);
-            let state = match state {
+            let state = match layout.absence(component) {
                 None => ComponentState::Whole,
                 Some(Absence::Filling(_)) => ComponentState::Filling,
                 Some(Absence::Emptying(client)) if client == self.by.client && write => ComponentState::Emptying,
@@ -126,9 +130,13 @@ impl Granting<'_> {
                 object,
                 version: attributes.version,
                 epoch,
-                // What is not whole is written, and not read.
-                rights: if state == ComponentState::Whole { rights | read } else { rights },
-                bytes: 0..u64::MAX,
+                // What is emptied is not read; of what is filled, who writes reads the intents beside it.
+                rights: if state == ComponentState::Whole || state == ComponentState::Filling && write {
+                    rights | read
+                } else {
+                    rights
+                },
+                bytes: bytes.clone(),
                 until: self.until,
                 key: key.version(),
                 serial: *self.serial,
@@ -136,7 +144,10 @@ impl Granting<'_> {
             let secret = Hidden(key.secret(&capability).to_bytes().to_vec());
             components.push(Component { target, object, capability: capability.to_bytes().to_vec(), secret, state });
         }
-        self.holders.note(file, self.by.client, attributes.version, self.until, self.now);
+        // Of what has nothing to spare nothing is given up, so nobody is waited for.
+        if striping.spare() > 0 {
+            self.holders.note(file, self.by.client, attributes.version, self.until.after(SKEW), self.now);
+        }
         Ok(Grant { entry: inode.entry(file), write, striping, components, until: self.until })
     }
 }

@@ -10,17 +10,19 @@ use crate::engine::{Engine, Snapshot};
 use crate::keys;
 use crate::manager::Asked;
 use crate::principal::Principal;
-use crate::records::{Inode, Layout, Named, Next, UserNumber, UserRecord, VolumeRecord, Writers, decode};
+use crate::records::{Absence, Inode, Layout, Named, Next, UserNumber, UserRecord, VolumeRecord, Writers, decode};
 use crate::seeds::{Chance, each};
 use crate::testing::{Stage, root, unchanged};
 use forebay_model::{Bytes, Kind};
-use forebay_wire::control::files::{After, ClientGone, Close, OpenToWrite, Revoke, Scrubbed};
+use forebay_wire::control::files::{
+    After, ClientGone, Close, CreateRing, GiveUp, OpenToWrite, Rebuilt, Refill, Revoke, Scrubbed,
+};
 use forebay_wire::control::names::{
     CreateFile, FileId, FileKind, List, MakeDirectory, Place, RemoveDirectory, RemoveFile, Rename, SetAttributes,
 };
 use forebay_wire::control::volumes::{CreateVolume, Policy, Quota, RemoveVolume};
 use forebay_wire::control::{Call, Change, Question, Reply};
-use model::{Did, Model};
+use model::{Did, Model, striping};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn somebody(chance: &Chance) -> Principal {
@@ -55,12 +57,44 @@ fn mode(chance: &Chance) -> u32 {
     if chance.once_in(3) { rare[chance.below(6) as usize] } else { 0o777 }
 }
 
+/// The next step for a component of a file that somebody has open to write, and now and then another one.
+fn absence(chance: &Chance, model: &Model, by: &Principal) -> Change {
+    let open = model.writers.iter().filter(|(_, clients)| clients.contains(&by.client));
+    let open: Vec<u64> = open.map(|(file, _)| *file).collect();
+    let number = match open.len() as u64 {
+        0 => 1 + chance.below(model.next),
+        there => open[chance.below(there) as usize],
+    };
+    let version = model.nodes.get(&number).map_or(1, |node| node.version) + u64::from(chance.once_in(9));
+    let there: Vec<u32> = model.absent.get(&number).into_iter().flat_map(|absent| absent.keys().copied()).collect();
+    let component = match there[..] {
+        [first, ..] if !chance.once_in(4) => first,
+        _ => chance.below(u64::from(striping().components()) + 1) as u32,
+    };
+    let file = FileId(number);
+    let step = match model.absence(number, component) {
+        _ if chance.once_in(4) => chance.below(4),
+        None => 0,
+        Some(Absence::Missed) => 1,
+        Some(Absence::Emptying(_)) => 2,
+        Some(Absence::Filling(_)) => 3,
+    };
+    match step {
+        // One too many is about devices, which is not remembered: asked again later it may be another answer.
+        0 if model.may_spare(number, component) => {
+            Change::GiveUp(GiveUp { file, components: vec![component], version })
+        }
+        1 | 2 => Change::Refill(Refill { file, component, version, emptied: step == 2 }),
+        _ => Change::Rebuilt(Rebuilt { file, component, version }),
+    }
+}
+
 /// A change by chance.
-fn change(chance: &Chance, model: &Model) -> Change {
+fn change(chance: &Chance, model: &Model, by: &Principal) -> Change {
     let place = || place(chance, model);
     let file = || FileId(1 + chance.below(model.next));
     let size = || chance.once_in(2).then(|| Bytes(chance.below(6) * 100));
-    match chance.below(29) {
+    match chance.below(36) {
         0..6 => {
             let (exclusive, open) = (chance.once_in(2), chance.once_in(3));
             Change::CreateFile(CreateFile {
@@ -97,6 +131,11 @@ fn change(chance: &Chance, model: &Model) -> Change {
         23 => Change::Close(Close { file: file(), size: size(), modified: None }),
         24 | 25 if chance.once_in(3) => Change::ClientGone(ClientGone { client: 1 + chance.below(4) }),
         27 | 28 => Change::Revoke(Revoke { file: file() }),
+        29 | 30 => {
+            let capacity = Bytes(chance.below(6) * 100);
+            Change::CreateRing(CreateRing { place: place(), mode: mode(chance), capacity, refused_by: vec![] })
+        }
+        31..36 => absence(chance, model, by),
         _ => Change::Scrubbed(Scrubbed { file: file() }),
     }
 }
@@ -151,7 +190,16 @@ fn seen(stage: &mut Stage, chance: &Chance) -> Model {
     }
     let Reply::Unscrubbed(left) = stage.ask(&root(), &Question::Unscrubbed(all)).unwrap() else { panic!("no files") };
     model.left = left.files.iter().map(|file| file.0).collect();
-    let next: Next = stage.engine.snapshot().unwrap().read(keys::NEXT).unwrap().unwrap();
+    let engine = stage.engine.snapshot().unwrap();
+    let (from, to) = keys::all(keys::LAYOUTS);
+    for (key, value) in engine.scan(&from, &to, usize::MAX).unwrap() {
+        let layout: Layout = decode(&key, &value).unwrap();
+        if !layout.absent.is_empty() {
+            let absent = layout.absent.iter().map(|absent| (absent.component, absent.absence));
+            model.absent.insert(keys::number(&key), absent.collect());
+        }
+    }
+    let next: Next = engine.read(keys::NEXT).unwrap().unwrap();
     (model.next, model.next_volume) = (next.file, next.volume);
     model
 }
@@ -183,19 +231,28 @@ fn check(view: &dyn Snapshot) {
     for (file, inode) in &inodes {
         let attributes = &inode.attributes;
         assert_eq!(attributes.entries, entries.get(file).copied().unwrap_or(0), "entries of {file}");
-        assert_eq!(layouts.contains(file), attributes.kind == FileKind::File, "the layout of {file}");
+        assert_eq!(layouts.contains(file), attributes.kind != FileKind::Directory, "the layout of {file}");
         let sum = sums.entry(attributes.volume).or_default();
         *sum = (sum.0 + attributes.size.0, sum.1 + 1);
     }
     assert_eq!(layouts.len(), inodes.values().filter(|inode| !inode.is_directory()).count());
+    let degraded: BTreeSet<u64> = all(keys::DEGRADED).iter().map(|(key, _)| keys::number(key)).collect();
     for (key, value) in all(b'L') {
+        let file = keys::number(&key);
         let layout: Layout = decode(&key, &value).unwrap();
         let different: BTreeSet<_> = layout.targets.iter().collect();
         assert_eq!(
             (different.len(), layout.targets.len() as u32),
             (layout.targets.len(), layout.striping.components())
         );
+        assert_eq!(degraded.contains(&file), !layout.absent.is_empty(), "what {file} lacks is on the list");
+        for absent in &layout.absent {
+            let family = layout.striping.family(absent.component);
+            let lacking = layout.absent.iter().filter(|one| family.contains(&one.component)).count();
+            assert!(lacking as u32 <= layout.striping.spare(), "{file} lacks more than can be made again");
+        }
     }
+    assert!(degraded.is_subset(&layouts));
     let volumes = all(b'V');
     assert_eq!(volumes.len(), sums.len());
     for (key, value) in volumes {
@@ -229,6 +286,8 @@ struct Tally {
     crashes: u64,
     partly: u64,
     again: u64,
+    rings: u64,
+    rebuilt: u64,
 }
 
 fn live(chance: &Chance, batches: u64) -> Tally {
@@ -246,7 +305,7 @@ fn live(chance: &Chance, batches: u64) -> Tally {
         let mut states = vec![model.clone()];
         for _ in 0..1 + chance.below(60) {
             let by = somebody(chance);
-            let change = change(chance, &model);
+            let change = change(chance, &model, &by);
             let sequence = sequences.entry(by.client).or_default();
             *sequence += 1;
             expected.push(model.carry_out(&by, &change));
@@ -274,6 +333,11 @@ fn live(chance: &Chance, batches: u64) -> Tally {
                 assert_eq!(got, expected, "{asked:?}: {answer:?}");
             }
             tally.done += u64::from(got.is_ok());
+            match asked.call.change {
+                Change::CreateRing(_) => tally.rings += u64::from(got.is_ok()),
+                Change::Rebuilt(_) => tally.rebuilt += u64::from(got.is_ok()),
+                _ => {}
+            }
             tally.refused.extend(got.err().map(Kind::code));
             answered.push((asked.clone(), expected));
         }
@@ -310,12 +374,24 @@ fn histories_with_crashes_are_those_of_a_plain_tree() {
         total.crashes += tally.crashes;
         total.partly += tally.partly;
         total.again += tally.again;
+        total.rings += tally.rings;
+        total.rebuilt += tally.rebuilt;
     });
     let total = total.take();
     println!("{} done, {} crashes, {} of them within a batch", total.done, total.crashes, total.partly);
     if !crate::seeds::is_replay() {
         assert!(total.done > 4000 && total.crashes > 100 && total.partly > 30 && total.again > 100);
-        let kinds = [Kind::Usage, Kind::Refused, Kind::Missing, Kind::Exists, Kind::Forbidden, Kind::Full];
+        assert!(total.rings > 100 && total.rebuilt > 30, "{} rings, {} rebuilt", total.rings, total.rebuilt);
+        let kinds = [
+            Kind::Usage,
+            Kind::Refused,
+            Kind::Missing,
+            Kind::Exists,
+            Kind::Forbidden,
+            Kind::Full,
+            Kind::Stale,
+            Kind::Busy,
+        ];
         assert!(kinds.iter().all(|kind| total.refused.contains(&kind.code())), "{:?}", total.refused);
     }
 }

@@ -42,7 +42,7 @@ impl Holders {
         self.before.get_or_insert(until);
     }
 
-    /// A client is given something for a version of a file. Whether it gets it is not known before it says so.
+    /// A client is given something for a version of a file, which a target may take until then. Whether it gets it is not known before it says so.
     pub(crate) fn note(&mut self, file: FileId, client: u64, version: u64, until: Timestamp, now: Timestamp) {
         if self.count >= MOST {
             self.forget(now);
@@ -50,7 +50,8 @@ impl Holders {
         let of_file = self.files.entry(file).or_default();
         let there = of_file.len();
         of_file.retain(|holder| holder.until > now);
-        match of_file.iter_mut().find(|holder| holder.client == client) {
+        // Something newer makes nothing older count for longer.
+        match of_file.iter_mut().find(|holder| holder.client == client && holder.known >= version) {
             Some(holder) => holder.until = holder.until.max(until),
             None => of_file.push(Holder { client, known: version, until }),
         }

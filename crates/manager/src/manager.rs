@@ -19,7 +19,7 @@ use crate::records::{
 use crate::remembered;
 use forebay_env::{Random, random};
 use forebay_model::{Bytes, Error, Kind, Moment, Result, Timestamp};
-use forebay_wire::capability::LONGEST_LIFE;
+use forebay_wire::capability::{LONGEST_LIFE, SKEW};
 use forebay_wire::control::access::{Hidden, IssuedKey, ROOT_USER};
 use forebay_wire::control::names::{Attributes, FileId, FileKind};
 use forebay_wire::control::volumes::{Policy, Quota};
@@ -185,7 +185,7 @@ impl Manager {
 
     /// Carries out changes in their order, all in one commit, and answers each. What is answered is durable.
     pub fn apply(&mut self, now: Now, calls: &[Asked]) -> Vec<Result<Reply>> {
-        self.holders.begin(now.wall.after(self.settings.life));
+        self.holders.begin(now.wall.after(self.settings.life + SKEW));
         let mut batch = self.batch();
         let answers: Vec<Result<Answer>> = calls.iter().map(|asked| self.one(&mut batch, now, asked)).collect();
         if let Err(error) = self.commit(batch) {

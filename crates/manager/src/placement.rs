@@ -64,13 +64,22 @@ pub(crate) fn check(policy: &Policy) -> Result<()> {
 
 /// The layout of a new file.
 pub(crate) fn place(cluster: &Cluster, policy: &Policy, random: &dyn Random) -> Result<Layout> {
+    let layout = choose(policy, open(cluster).collect(), random)?;
+    layout.targets.iter().for_each(|target| note_placed(cluster, target));
+    Ok(layout)
+}
+
+/// The targets on which something may be put.
+fn open(cluster: &Cluster) -> impl Iterator<Item = Candidate> {
     let open = cluster.targets.iter().filter(|(_, now)| cluster.is_open(now));
-    let candidates: Vec<Candidate> = open.map(|(target, now)| Candidate::of(*target, now)).collect();
-    let layout = choose(policy, candidates, random)?;
-    for now in layout.targets.iter().filter_map(|target| cluster.targets.get(target)) {
+    open.map(|(target, now)| Candidate::of(*target, now))
+}
+
+/// Something was put on a target.
+fn note_placed(cluster: &Cluster, target: &TargetId) {
+    if let Some(now) = cluster.targets.get(target) {
         now.placed.set(now.placed.get().saturating_add(1));
     }
-    Ok(layout)
 }
 
 /// The layout of a new ring of so many bytes, which lies on one target: by chance, as a file does, of those that have the space
@@ -81,13 +90,18 @@ pub(crate) fn place_ring(
     refused_by: &[TargetId],
     random: &dyn Random,
 ) -> Result<Layout> {
-    let open = cluster.targets.iter().filter(|(_, now)| cluster.is_open(now));
-    let mut left: Vec<Candidate> = open.map(|(target, now)| Candidate::of(*target, now)).collect();
+    let mut left: Vec<Candidate> = open(cluster).collect();
     let up = left.len();
     let most = left.iter().map(|candidate| candidate.free).max().unwrap_or_default();
     left.retain(|candidate| candidate.has_room() && candidate.free >= capacity);
     let with_room = left.len();
     left.retain(|candidate| !refused_by.contains(&candidate.target));
+    if with_room == 0 {
+        return Err(Error::full(format!(
+            "no target takes a ring of {capacity}: none of the {up} that are up has so much free, and the most on one is {most}; \
+             make it smaller, remove something, or add targets"
+        )));
+    }
     if left.is_empty() {
         return Err(Error::full(format!(
             "no target takes a ring of {capacity}: of {up} that are up, {with_room} have the space, and all of those refused it (the \
@@ -96,9 +110,7 @@ pub(crate) fn place_ring(
     }
     let at = draw(&left, &BTreeMap::new(), random);
     let target = left[at].target;
-    if let Some(now) = cluster.targets.get(&target) {
-        now.placed.set(now.placed.get().saturating_add(1));
-    }
+    note_placed(cluster, &target);
     let striping = Striping::over(Raid::Zero, forebay_model::layout::UNIT, 1)?;
     Ok(Layout { striping, targets: vec![target], absent: Vec::new() })
 }
@@ -160,10 +172,8 @@ pub(crate) fn replace(
     is_left: impl Fn(TargetId) -> bool,
     random: &dyn Random,
 ) -> Result<TargetId> {
-    let open = cluster.targets.iter().filter(|(_, now)| cluster.is_open(now));
-    let others = open.filter(|(target, _)| !layout.targets.contains(target) && !is_left(**target));
-    let left: Vec<Candidate> =
-        others.map(|(target, now)| Candidate::of(*target, now)).filter(Candidate::has_room).collect();
+    let is_free = |one: &Candidate| !layout.targets.contains(&one.target) && !is_left(one.target);
+    let left: Vec<Candidate> = open(cluster).filter(|one| is_free(one) && one.has_room()).collect();
     if left.is_empty() {
         return Err(Error::full(format!(
             "no target takes the place of {}: all that are up and have a fiftieth free have a part of the file already; add \
@@ -171,19 +181,13 @@ pub(crate) fn replace(
             layout.targets[component as usize]
         )));
     }
-    let copies = layout.striping.raid().copies();
-    let column = component / copies * copies..component / copies * copies + copies;
     let mut of_nodes: BTreeMap<u64, Has> = BTreeMap::new();
     for other in layout.striping.family(component).filter(|other| *other != component) {
         let Some(now) = cluster.targets.get(&layout.targets[other as usize]) else { continue };
-        let has = of_nodes.entry(now.record.node).or_default();
-        has.of_group += 1;
-        has.of_column += u32::from(column.contains(&other));
+        of_nodes.entry(now.record.node).or_default().of_group += 1;
     }
     let Candidate { target, .. } = left[draw(&left, &of_nodes, random)];
-    if let Some(now) = cluster.targets.get(&target) {
-        now.placed.set(now.placed.get().saturating_add(1));
-    }
+    note_placed(cluster, &target);
     Ok(target)
 }
 

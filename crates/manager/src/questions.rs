@@ -9,6 +9,7 @@ use crate::place::{self, Found};
 use crate::principal::{Principal, Wanted};
 use crate::records::{Inode, KeyRecord, Named, UserRecord, VolumeRecord, Writers, decode};
 use forebay_model::{Error, Result};
+use forebay_wire::capability::SKEW;
 use forebay_wire::control::access::{Key, Keys, User};
 use forebay_wire::control::files::{After, Degraded, OpenFile, OpenFiles, Unscrubbed};
 use forebay_wire::control::names::{Entry, FileId, List, Listed, MOST_ENTRIES, Page, Stat};
@@ -20,7 +21,7 @@ impl Manager {
     pub fn ask(&mut self, now: Now, by: &Principal, question: &Question) -> Result<Reply> {
         let by = &*standing(&self.view()?, by)?;
         self.seen.insert(by.client, now.moment);
-        self.holders.begin(now.wall.after(self.settings.life));
+        self.holders.begin(now.wall.after(self.settings.life + SKEW));
         let view = self.view()?;
         match question {
             Question::Stat(asked) => stat(view, by, asked).map(Reply::Entry),
@@ -31,9 +32,15 @@ impl Manager {
             Question::OpenToRead(asked) => self.open_to_read(now, by, asked).map(Reply::Grant),
             Question::Renew(asked) => self.renew(now, by, asked).map(Reply::Grants),
             Question::OpenFiles(asked) => open_files(view, by, asked).map(Reply::OpenFiles),
-            Question::Unscrubbed(asked) => unscrubbed(view, by, asked).map(Reply::Unscrubbed),
-            Question::Degraded(asked) => degraded(view, by, asked).map(Reply::Degraded),
-            Question::GivenUp(asked) => self.given_up(now, &by.clone(), asked).map(|()| Reply::Done),
+            Question::Unscrubbed(asked) => {
+                let (files, more) = files_with(view, by, (b'S', "scrubbed"), asked)?;
+                Ok(Reply::Unscrubbed(Unscrubbed { files, more }))
+            }
+            Question::Degraded(asked) => {
+                let (files, more) = files_with(view, by, (keys::DEGRADED, "rebuilt"), asked)?;
+                Ok(Reply::Degraded(Degraded { files, more }))
+            }
+            Question::GivenUp(asked) => self.given_up(now, by, asked).map(|()| Reply::Done),
             Question::OpenRing(asked) => self.open_ring(now, by, asked).map(Reply::Grant),
             Question::Map => Ok(Reply::Map(self.cluster.map())),
         }
@@ -124,16 +131,16 @@ fn open_files(view: &dyn Snapshot, by: &Principal, asked: &After) -> Result<Open
     Ok(OpenFiles { files, more })
 }
 
-fn unscrubbed(view: &dyn Snapshot, by: &Principal, asked: &After) -> Result<Unscrubbed> {
-    by.require_root("see what is to be scrubbed")?;
-    let (pairs, more) = part(view, b'S', asked)?;
-    Ok(Unscrubbed { files: pairs.iter().map(|(key, _)| FileId(keys::number(key))).collect(), more })
-}
-
-fn degraded(view: &dyn Snapshot, by: &Principal, asked: &After) -> Result<Degraded> {
-    by.require_root("see what is to be rebuilt")?;
-    let (pairs, more) = part(view, keys::DEGRADED, asked)?;
-    Ok(Degraded { files: pairs.iter().map(|(key, _)| FileId(keys::number(key))).collect(), more })
+/// A part of the list of files with which something is to be done, and whether there are more.
+fn files_with(
+    view: &dyn Snapshot,
+    by: &Principal,
+    (prefix, what): (u8, &str),
+    asked: &After,
+) -> Result<(Vec<FileId>, bool)> {
+    by.require_root(&format!("see what is to be {what}"))?;
+    let (pairs, more) = part(view, prefix, asked)?;
+    Ok((pairs.iter().map(|(key, _)| FileId(keys::number(key))).collect(), more))
 }
 
 /// A part of a list of files, and whether there are more.

@@ -203,6 +203,13 @@ pub(crate) struct TargetRecord {
     pub(crate) rolled: u32,
 }
 
+impl TargetRecord {
+    /// Whether what is on it is lost.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self.state, TargetState::Failed | TargetState::Gone)
+    }
+}
+
 impl Writer {
     /// Whether this is who asks.
     pub(crate) fn is(&self, by: &Principal) -> bool {

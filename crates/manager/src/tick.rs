@@ -10,6 +10,7 @@ use crate::operations::{give_up_lost, left};
 use crate::records::{ClientRecord, Layout, Orders, Writers, decode};
 use crate::remembered::USED_EVERY;
 use forebay_model::{Moment, Result};
+use forebay_wire::capability::SKEW;
 use forebay_wire::control::cluster::TargetState;
 use forebay_wire::control::names::FileId;
 use std::time::Duration;
@@ -48,7 +49,7 @@ impl Manager {
         let mut batch = self.batch();
         self.late_clients(&mut batch, now, &mut ticked)?;
         self.forget(&mut batch, now, &mut ticked)?;
-        self.drop_orders(&mut batch)?;
+        self.drop_orders(&mut batch, now)?;
         self.give_up_lost(&mut batch, now)?;
         // The last, as in a report: it changes what is in memory.
         self.late_nodes(&mut batch, now, &mut ticked)?;
@@ -136,8 +137,9 @@ impl Manager {
         Ok(())
     }
 
-    /// Targets that are gone have nothing to do any more.
-    fn drop_orders(&mut self, batch: &mut Batch) -> Result<()> {
+    /// Targets that are gone have nothing to do any more, once no capability counts with which one that is served all the same
+    /// would answer.
+    fn drop_orders(&mut self, batch: &mut Batch, now: Now) -> Result<()> {
         let is_gone = |now: &TargetNow| now.record.state == TargetState::Gone;
         if !self.cluster.targets.values().any(is_gone) {
             return Ok(());
@@ -145,11 +147,17 @@ impl Manager {
         let Rounds { fences, removals, leftovers, .. } = &mut self.rounds;
         let mut rounds = [fences, removals, leftovers].map(std::mem::take);
         let mut page = Vec::new();
-        for (prefix, round) in [keys::FENCES, keys::REMOVALS, keys::LEFTOVERS].into_iter().zip(&mut rounds) {
-            page.extend(self.page(prefix, round)?);
+        // Removals are due when that is so.
+        let of_fences = self.settings.life + SKEW;
+        let kinds = [(keys::FENCES, of_fences), (keys::REMOVALS, Duration::ZERO), (keys::LEFTOVERS, Duration::ZERO)];
+        for ((prefix, counts), round) in kinds.into_iter().zip(&mut rounds) {
+            page.extend(self.page(prefix, round)?.into_iter().map(|pair| (pair, counts)));
         }
-        for (key, value) in page {
+        for ((key, value), counts) in page {
             let mut orders: Orders = decode(&key, &value)?;
+            if orders.due.after(counts) > now.wall {
+                continue;
+            }
             let there = orders.pending.len();
             orders.pending.retain(|(_, target)| !self.cluster.targets.get(target).is_some_and(is_gone));
             if orders.pending.len() == there {
@@ -166,8 +174,7 @@ impl Manager {
 
     /// What lies on targets that are lost is not read any more, and rebuilt elsewhere.
     fn give_up_lost(&mut self, batch: &mut Batch, now: Now) -> Result<()> {
-        let is_lost = |now: &TargetNow| matches!(now.record.state, TargetState::Failed | TargetState::Gone);
-        if !self.cluster.targets.values().any(is_lost) {
+        if !self.cluster.targets.values().any(|now| now.record.is_lost()) {
             self.rounds.layouts.clear();
             return Ok(());
         }

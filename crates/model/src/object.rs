@@ -37,6 +37,9 @@ pub type AttributeChange = (u32, u32, Option<Vec<u8>>);
 /// Attributes on a page: numbers and values.
 pub type OnPage = Vec<(u32, Vec<u8>)>;
 
+/// Attributes that one request sets or removes.
+pub const MOST_SET: usize = 256;
+
 /// The most that a volume may hold. Nothing is limited by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quota {

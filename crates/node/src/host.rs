@@ -100,9 +100,15 @@ impl TargetHandle {
         Ok(Writer::new(self.clone(), session, opening))
     }
 
-    /// Begins a query.
-    pub(crate) fn query(&self, query: QueryId, request: QueryRequest, fenced: Option<Fenced>) -> Result<Answer> {
-        let (batches, batches_out) = pipe(ANSWER_AHEAD);
+    /// Begins a query, of whose answer so many bytes wait for a slow reader, and one batch at least.
+    pub(crate) fn query(
+        &self,
+        query: QueryId,
+        request: QueryRequest,
+        fenced: Option<Fenced>,
+        ahead: usize,
+    ) -> Result<Answer> {
+        let (batches, batches_out) = pipe(ahead);
         let (end, end_out) = pipe(0);
         self.order(Order::Query { query, request, fenced, batches, end })?;
         Ok(Answer::new(self.clone(), query, batches_out, end_out))
@@ -188,7 +194,7 @@ impl Host {
     pub fn query(&self, request: QueryRequest) -> Result<Answer> {
         let target = self.with(&request.ring)?.clone();
         let query = QueryId(self.next.fetch_add(1, Ordering::Relaxed));
-        target.query(query, request, None)
+        target.query(query, request, None, ANSWER_AHEAD)
     }
 
     /// A way to the objects of all targets.

@@ -23,6 +23,7 @@ use forebay_env::Env;
 use forebay_env::allowance::Allowance;
 use forebay_env::fabric::{Door, Duplex, NetworkEnv};
 use forebay_env::mailbox::mailbox;
+use forebay_env::race::race;
 use forebay_model::{Bytes, Error, Result, TargetId};
 use forebay_target::Target;
 use forebay_wire::sink::{Frame, FrameSink};
@@ -150,7 +151,9 @@ impl Node {
             if self.connections.get() >= self.bounds.connections {
                 let most = self.bounds.connections;
                 let error = Error::busy(format!("{most} connections are open already; end some, or try again later"));
-                self.env.spawner.detach(turn_away(duplex, error));
+                let limit = self.env.clock.sleep(self.bounds.patience);
+                // Whoever does not listen to that, or never begins to, is not waited for.
+                self.env.spawner.detach(async move { drop(race(turn_away(duplex, error), limit).await) });
                 continue;
             }
             self.connections.set(self.connections.get() + 1);

@@ -3,7 +3,7 @@
 //! What is under way is bounded by whoever asks: a request holds its payload, and the answer to a read its bytes.
 
 use crate::host::TargetHandle;
-use crate::service::{LinkId, Order};
+use crate::service::{Fenced, LinkId, Order};
 use forebay_env::pipe::{Outlet, pipe};
 use forebay_model::{Error, Result, TargetId};
 use forebay_wire::object::{ObjectAnswer, ObjectRequest};
@@ -49,8 +49,10 @@ impl ObjectLink {
     ) -> Result<Pending<ObjectAnswer>> {
         let found = self.targets.iter().find(|(id, _)| *id == request.target);
         let (_, target) = found.ok_or_else(|| Error::missing(format!("there is no target {}", request.target)))?;
+        let fenced = |version| request.about().map(|about| Fenced { object: about.object, version });
+        let fenced = version.map(fenced).transpose()?;
         let (inlet, answer) = pipe(0);
-        target.order(Order::Object { link: self.link, request, version, payload, answer: inlet })?;
+        target.order(Order::Object { link: self.link, request, fenced, payload, answer: inlet })?;
         Ok(Pending::new(target.clone(), answer))
     }
 }

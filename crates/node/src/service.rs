@@ -119,8 +119,8 @@ pub enum Order {
         link: LinkId,
         /// The request.
         request: ObjectRequest,
-        /// What the object's fence has to be, if that matters.
-        version: Option<u64>,
+        /// What a fence has to be, if that matters.
+        fenced: Option<Fenced>,
         /// What it writes.
         payload: Arc<Vec<u8>>,
         /// Where the answer goes.
@@ -217,16 +217,11 @@ pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
                 queries::start(&service, query, (request, fenced), batches, end);
             }
             Order::CancelQuery(query) => queries::cancel(&service, query),
-            Order::Object { link, request, version, payload, answer } => {
+            Order::Object { link, request, fenced, payload, answer } => {
                 let this = service.clone();
                 service.env.spawner.detach(async move {
-                    let entered = async {
-                        let shown = version.map(|version| request.about().map(|about| (about.object, version)));
-                        let fenced = shown.transpose()?.map(|(object, version)| Fenced { object, version });
-                        fences::enter(&this, fenced).await
-                    };
-                    let result = match entered.await {
-                        Ok(_entered) => objects::ask(&this, link, request, &payload, version.is_some()).await,
+                    let result = match fences::enter(&this, fenced).await {
+                        Ok(_entered) => objects::ask(&this, link, request, &payload, fenced.is_some()).await,
                         Err(error) => Err(error),
                     };
                     // Whoever gave it has it to themselves again.

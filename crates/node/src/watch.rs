@@ -3,6 +3,7 @@
 use forebay_env::watched::Watched;
 use forebay_model::{Error, Result};
 use forebay_wire::command::Durable;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
@@ -14,13 +15,20 @@ struct State {
     beats: u64,
     /// The session is over: in order, or for this reason.
     over: Option<Result<()>>,
-    /// Tasks that wait.
-    wakers: Vec<Waker>,
+    /// Tasks that wait, by a number that each has to itself.
+    wakers: BTreeMap<u64, Waker>,
+    next: u64,
+}
+
+/// A task that waits, until this is dropped.
+struct Waiting<'a> {
+    watch: &'a Watch,
+    number: u64,
 }
 
 impl Watch {
     pub(crate) fn new(durable: Durable) -> Watch {
-        Watch(Watched::new(State { durable, beats: 0, over: None, wakers: Vec::new() }))
+        Watch(Watched::new(State { durable, beats: 0, over: None, wakers: BTreeMap::new(), next: 0 }))
     }
 
     /// Tells how far it is now.
@@ -37,7 +45,7 @@ impl Watch {
     fn told(&self) {
         self.0.tell();
         let wakers = std::mem::take(&mut self.0.lock().wakers);
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_values().for_each(Waker::wake);
     }
 
     /// Ends the session; the first reason counts.
@@ -68,17 +76,22 @@ impl Watch {
 
     /// Waits as a task until `is_so` says of how far it is, or it is over.
     pub(crate) async fn when(&self, is_so: impl Fn(&Durable) -> bool) -> (Durable, Option<Result<()>>) {
+        let waiting = self.waiting();
         poll_fn(|context| {
             let mut state = self.0.lock();
             if is_so(&state.durable) || state.over.is_some() {
                 return Poll::Ready((state.durable, state.over.clone()));
             }
-            if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-                state.wakers.push(context.waker().clone());
-            }
+            state.wakers.insert(waiting.number, context.waker().clone());
             Poll::Pending
         })
         .await
+    }
+
+    fn waiting(&self) -> Waiting<'_> {
+        let mut state = self.0.lock();
+        state.next += 1;
+        Waiting { watch: self, number: state.next }
     }
 
     /// Waits until block `number` is durable, or cannot be as everything is pinned.
@@ -96,3 +109,12 @@ impl Watch {
         }
     }
 }
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.watch.0.lock().wakers.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests;

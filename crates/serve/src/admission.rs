@@ -4,8 +4,8 @@
 use crate::access::{self, done, unasked};
 use forebay_control::{AccessKey, ControlClient};
 use forebay_model::{Error, Kind, Result};
-use forebay_wire::control::access::User;
-use forebay_wire::control::cluster::{AddNode, Map, RemoveNode};
+use forebay_wire::control::access::{ROOT_USER, User};
+use forebay_wire::control::cluster::{AddNode, Map, RemoveNode, Target, TargetState};
 use forebay_wire::control::{Change, Question, Reply};
 
 /// Nodes have numbers below this, so that each has a user.
@@ -36,24 +36,26 @@ pub async fn admit(manager: &ControlClient, node: u64) -> Result<AccessKey> {
 
 /// Forgets a node, and that it may be one. It takes root's key.
 pub async fn dismiss(manager: &ControlClient, node: u64) -> Result<()> {
-    done(manager.change(Change::RemoveNode(RemoveNode { node })).await?)?;
-    // Those of the manager's own process are root's.
-    let Ok(user) = user_of(node) else { return Ok(()) };
-    match keys(manager, user).await {
-        Ok(keys) => {
-            for key in keys {
-                access::revoke(manager, key).await?;
-            }
-            Ok(())
+    let is_on_it = |target: &Target| target.node == node && target.state != TargetState::Gone;
+    let is_used = map(manager).await?.targets.iter().any(is_on_it);
+    // First its keys, so that nobody has one of a node that is forgotten, however far this comes. One whose targets are not gone
+    // is refused, and keeps them. Those of the manager's own process are root's.
+    if let (false, Ok(user)) = (is_used, user_of(node)) {
+        let keys = match keys(manager, user).await {
+            Err(error) if error.kind == Kind::Missing => Vec::new(),
+            keys => keys?,
+        };
+        for key in keys {
+            access::revoke(manager, key).await?;
         }
-        Err(error) if error.kind == Kind::Missing => Ok(()),
-        Err(error) => Err(error),
     }
+    done(manager.change(Change::RemoveNode(RemoveNode { node })).await?)
 }
 
 /// As which node a key allows to report, if as one.
 pub(crate) async fn node_of(manager: &ControlClient, map: &Map, key: &AccessKey) -> Result<Option<u64>> {
-    for known in &map.nodes {
+    // Root's key says nothing of a node.
+    for known in map.nodes.iter().filter(|known| known.user != ROOT_USER) {
         match keys(manager, known.user).await {
             Ok(keys) if keys.contains(&key.key) => return Ok(Some(known.node)),
             // What others have is not told.

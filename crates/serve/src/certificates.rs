@@ -37,13 +37,13 @@ pub fn make(dir: &Path, authority: &Path, options: &MakeOptions) -> Result<bool>
     if is_new {
         make_authority(authority)?;
     }
-    let pem = file::read_text(authority.join(AUTHORITY_KEY))
+    let key = read_key(&authority.join(AUTHORITY_KEY))
         .map_err(|error| error.of("certificates are made where the authority's private key is"))?;
-    let key = KeyPair::from_pem(&pem)
-        .map_err(|error| trouble(&format!("reading {}", authority.join(AUTHORITY_KEY).display()), &error))?;
     let issuer = Issuer::new(authority_params(), key);
-    let mut params = CertificateParams::new(options.names.clone())
-        .map_err(|error| trouble(&format!("naming {}", options.names.join(", ")), &error))?;
+    let mut params = CertificateParams::new(options.names.clone()).map_err(|error| {
+        let names = options.names.join(", ");
+        Error::usage(format!("nothing is called {names}: {error}; give names like node.example or 10.0.0.7"))
+    })?;
     params.distinguished_name = named(options.names.first().map_or("forebay", String::as_str));
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -64,10 +64,27 @@ pub fn make(dir: &Path, authority: &Path, options: &MakeOptions) -> Result<bool>
 fn make_authority(dir: &Path) -> Result<()> {
     let mut params = authority_params();
     lasts(&mut params, AUTHORITY_LASTS);
-    let key = KeyPair::generate().map_err(|error| trouble("making a key", &error))?;
+    let path = dir.join(AUTHORITY_KEY);
+    // One without a certificate is left of an attempt that did not come to its end.
+    let key = match file::exists(&path) {
+        true => read_key(&path)?,
+        false => {
+            let key = KeyPair::generate().map_err(|error| trouble("making a key", &error))?;
+            file::create_secret(&path, key.serialize_pem().as_bytes())?;
+            key
+        }
+    };
     let certificate = params.self_signed(&key).map_err(|error| trouble("signing a certificate", &error))?;
-    file::create_secret(dir.join(AUTHORITY_KEY), key.serialize_pem().as_bytes())?;
     file::replace(dir.join(AUTHORITY), certificate.pem().as_bytes())
+}
+
+fn read_key(path: &Path) -> Result<KeyPair> {
+    KeyPair::from_pem(&file::read_text(path)?).map_err(|error| {
+        Error::damaged(format!(
+            "{} is no private key: {error}; restore it, or remove it to make another",
+            path.display()
+        ))
+    })
 }
 
 /// The same each time but for the key, so that certificates are signed without reading the authority's own.
@@ -93,5 +110,8 @@ fn lasts(params: &mut CertificateParams, days: u32) {
 }
 
 fn trouble(doing: &str, error: &rcgen::Error) -> Error {
-    Error::usage(format!("{doing} failed: {error}; give names like node.example or 10.0.0.7"))
+    Error::refused(format!("{doing} failed: {error}; look whether this machine has random numbers, and try again"))
 }
+
+#[cfg(test)]
+mod tests;

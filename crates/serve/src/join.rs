@@ -67,6 +67,10 @@ pub struct Joined {
     number: u64,
     status: Option<StatusServer>,
     owned: Owned,
+    dir: PathBuf,
+    membership: Membership,
+    /// The manager's address, as it was given this time.
+    manager: String,
 }
 
 impl Joined {
@@ -102,7 +106,6 @@ impl Joined {
             }
         };
         let client = Reach { manager: manager.clone(), key, tls: trusted, patience: PATIENCE }.toward()?;
-        let membership = membership.moved(dir, &manager)?;
         let options = NodeOptions {
             host: owned.host(),
             listen: &data,
@@ -119,12 +122,12 @@ impl Joined {
         let number = membership.node;
         let sources = Sources { nodes: vec![(number, node.teller())], manager: Manager::Elsewhere(client) };
         let status = status.map(|listen| StatusServer::start(&listen, sources)).transpose()?;
-        Ok(Joined { node, number, status, owned })
+        Ok(Joined { node, number, status, owned, dir: dir.to_path_buf(), membership, manager })
     }
 
     /// Waits until the manager lets the node serve: true then, and false if the node was ended before that.
     pub fn ready(&self) -> Result<bool> {
-        self.node.ready().map_err(|error| match error.kind {
+        let is_ready = self.node.ready().map_err(|error| match error.kind {
             Kind::Forbidden | Kind::Missing => error.of(format!(
                 "this directory joined as node {0}; to join anew have root run `forebay node add {0}`, remove {1} and {2} here, \
                  and show the key that it made",
@@ -133,7 +136,12 @@ impl Joined {
                 membership::KEY
             )),
             _ => error,
-        })
+        })?;
+        if is_ready {
+            // Only now: an address at which nobody answers is not worth remembering.
+            self.membership.moved(&self.dir, &self.manager)?;
+        }
+        Ok(is_ready)
     }
 
     /// Who ends it.
@@ -172,10 +180,7 @@ async fn take_in(
 ) -> Result<(u64, u128, AccessKey)> {
     let map = admission::map(&manager).await?;
     if let Some(node) = admission::node_of(&manager, &map, &key).await? {
-        let is_roots = map.nodes.iter().any(|known| known.node == node && known.user == 0);
-        if !is_roots {
-            return Ok((node, map.cluster, key));
-        }
+        return Ok((node, map.cluster, key));
     }
     match admission::admit(&manager, number).await {
         Ok(own) => Ok((number, map.cluster, own)),

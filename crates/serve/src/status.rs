@@ -5,6 +5,7 @@
 
 mod http;
 
+use crate::access::unasked;
 use crate::node::{NodeStatus, NodeTeller};
 use forebay_control::ControlClient;
 use forebay_env::fabric::{Door, NetworkEnv};
@@ -16,7 +17,7 @@ use forebay_manager::Principal;
 use forebay_manager::desk::Desk;
 use forebay_model::{Error, Result};
 use forebay_node::network::Refusals;
-use forebay_wire::control::cluster::{Map, TargetState};
+use forebay_wire::control::cluster::{Map, Target, TargetState};
 use forebay_wire::control::{Question, Reply};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -131,7 +132,7 @@ async fn find(sources: &Sources) -> Found {
     };
     let map = match answer {
         Ok(Reply::Map(map)) => Ok(map),
-        Ok(other) => Err(Error::damaged(format!("the manager answered what it was not asked: {other:?}"))),
+        Ok(other) => Err(unasked(&other)),
         Err(error) => Err(error),
     };
     let mut nodes = Vec::new();
@@ -141,51 +142,139 @@ async fn find(sources: &Sources) -> Found {
     Found { nodes, map }
 }
 
+/// Numbers of one name; `docs/protocol/status.md` has them all.
+struct Family {
+    name: &'static str,
+    kind: &'static str,
+    #[cfg_attr(not(test), expect(dead_code, reason = "only the page has them apart"))]
+    labels: &'static str,
+    help: &'static str,
+    /// With their labels; none if nobody knows.
+    values: fn(&Found) -> Option<Vec<(String, u64)>>,
+}
+
+const FAMILIES: [Family; 10] = [
+    Family {
+        name: "forebay_manager_up",
+        kind: "gauge",
+        labels: "",
+        help: "Whether the manager answers: 1 or 0. What it would say is left out if not.",
+        values: |found| one(u64::from(found.map.is_ok())),
+    },
+    Family {
+        name: "forebay_node_up",
+        kind: "gauge",
+        labels: "`node`",
+        help: "Whether a node of this process answers.",
+        values: |found| {
+            let up = |(number, node): &(u64, Result<NodeStatus>)| (of_node(*number), u64::from(node.is_ok()));
+            Some(found.nodes.iter().map(up).collect())
+        },
+    },
+    Family {
+        name: "forebay_node_connections",
+        kind: "gauge",
+        labels: "`node`",
+        help: "Connections that are open.",
+        values: |found| of_nodes(found, |node| node.connections as u64),
+    },
+    Family {
+        name: "forebay_node_memory_bytes",
+        kind: "gauge",
+        labels: "`node`",
+        help: "Memory of requests and answers under way.",
+        values: |found| of_nodes(found, |node| node.memory.0),
+    },
+    Family {
+        name: "forebay_node_refused_commands_total",
+        kind: "counter",
+        labels: "`node`, `why`: `forbidden`, `stale`, `behind`",
+        help: "Commands that were refused, which did nothing.",
+        values: |found| {
+            let refusals = known(found).flat_map(|(number, node)| {
+                let Refusals { forbidden, stale, behind } = node.refusals;
+                let all = [("forbidden", forbidden), ("stale", stale), ("behind", behind)];
+                all.map(|(why, count)| (format!("{{node=\"{number}\",why=\"{why}\"}}"), count))
+            });
+            Some(refusals.collect())
+        },
+    },
+    Family {
+        name: "forebay_cluster_epoch",
+        kind: "gauge",
+        labels: "",
+        help: "The version of the cluster's map.",
+        values: |found| one(found.map.as_ref().ok()?.epoch),
+    },
+    Family {
+        name: "forebay_cluster_node_up",
+        kind: "gauge",
+        labels: "`node`",
+        help: "Whether a node reported lately.",
+        values: |found| {
+            let nodes = &found.map.as_ref().ok()?.nodes;
+            Some(nodes.iter().map(|node| (of_node(node.node), u64::from(node.up))).collect())
+        },
+    },
+    Family {
+        name: "forebay_target_size_bytes",
+        kind: "gauge",
+        labels: "`target`",
+        help: "What a target can hold.",
+        values: |found| of_targets(found, |target| target.size.0),
+    },
+    Family {
+        name: "forebay_target_free_bytes",
+        kind: "gauge",
+        labels: "`target`",
+        help: "What is free of that.",
+        values: |found| of_targets(found, |target| target.free.0),
+    },
+    Family {
+        name: "forebay_target_in_use",
+        kind: "gauge",
+        labels: "`target`",
+        help: "Whether new files are put on it.",
+        values: |found| of_targets(found, |target| u64::from(target.state == TargetState::Up)),
+    },
+];
+
+fn one(value: u64) -> Option<Vec<(String, u64)>> {
+    Some(vec![(String::new(), value)])
+}
+
+fn of_node(number: u64) -> String {
+    format!("{{node=\"{number}\"}}")
+}
+
+/// The nodes of this process that answered.
+fn known(found: &Found) -> impl Iterator<Item = (u64, &NodeStatus)> {
+    found.nodes.iter().filter_map(|(number, node)| Some((*number, node.as_ref().ok()?)))
+}
+
+fn of_nodes(found: &Found, value: fn(&NodeStatus) -> u64) -> Option<Vec<(String, u64)>> {
+    Some(known(found).map(|(number, node)| (of_node(number), value(node))).collect())
+}
+
+fn of_targets(found: &Found, value: fn(&Target) -> u64) -> Option<Vec<(String, u64)>> {
+    let targets = &found.map.as_ref().ok()?.targets;
+    Some(targets.iter().map(|one| (format!("{{target=\"{}\"}}", one.target), value(one))).collect())
+}
+
 fn metrics(found: &Found) -> String {
     let mut text = String::new();
-    let mut family = |name: &str, kind: &str, help: &str, values: Vec<(String, u64)>| {
+    for Family { name, kind, help, values, .. } in &FAMILIES {
+        let Some(values) = values(found) else { continue };
         // Writing to a string does not fail.
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
         for (labels, value) in values {
             let _ = writeln!(text, "{name}{labels} {value}");
         }
-    };
-    let one = |value: u64| vec![(String::new(), value)];
-    family("forebay_manager_up", "gauge", "Whether the manager answers.", one(u64::from(found.map.is_ok())));
-    let up = found.nodes.iter().map(|(n, node)| (format!("{{node=\"{n}\"}}"), u64::from(node.is_ok()))).collect();
-    family("forebay_node_up", "gauge", "Whether a node of this process answers.", up);
-    let known: Vec<(u64, &NodeStatus)> =
-        found.nodes.iter().filter_map(|(n, node)| Some((*n, node.as_ref().ok()?))).collect();
-    let of = |value: fn(&NodeStatus) -> u64| {
-        known.iter().map(|(n, node)| (format!("{{node=\"{n}\"}}"), value(node))).collect::<Vec<_>>()
-    };
-    family("forebay_node_connections", "gauge", "Connections that are open.", of(|node| node.connections as u64));
-    let help = "Memory of requests and answers under way.";
-    family("forebay_node_memory_bytes", "gauge", help, of(|node| node.memory.0));
-    let refusals = known.iter().flat_map(|(n, node)| {
-        let Refusals { forbidden, stale, behind } = node.refusals;
-        let all = [("forbidden", forbidden), ("stale", stale), ("behind", behind)];
-        all.map(|(why, count)| (format!("{{node=\"{n}\",why=\"{why}\"}}"), count))
-    });
-    let help = "Commands that were refused, which did nothing.";
-    family("forebay_node_refused_commands_total", "counter", help, refusals.collect());
-    if let Ok(map) = &found.map {
-        family("forebay_cluster_epoch", "gauge", "The version of the cluster's map.", one(map.epoch));
-        let up = map.nodes.iter().map(|node| (format!("{{node=\"{}\"}}", node.node), u64::from(node.up))).collect();
-        family("forebay_cluster_node_up", "gauge", "Whether a node reported lately.", up);
-        let of = |value: fn(&forebay_wire::control::cluster::Target) -> u64| {
-            map.targets.iter().map(|one| (format!("{{target=\"{}\"}}", one.target), value(one))).collect()
-        };
-        family("forebay_target_size_bytes", "gauge", "What a target can hold.", of(|one| one.size.0));
-        family("forebay_target_free_bytes", "gauge", "What is free of that.", of(|one| one.free.0));
-        let in_use = of(|one| u64::from(one.state == TargetState::Up));
-        family("forebay_target_in_use", "gauge", "Whether new files are put on it.", in_use);
     }
     text
 }
 
 fn status(found: &Found) -> Value {
-    let said = |error: &Error| json!({ "error": error.message });
     let node = |(number, node): &(u64, Result<NodeStatus>)| match node {
         Ok(node) => json!({
             "node": number,
@@ -197,7 +286,7 @@ fn status(found: &Found) -> Value {
                 "behind": node.refusals.behind,
             },
         }),
-        Err(error) => said(error),
+        Err(error) => json!({ "node": number, "error": error.message }),
     };
     let cluster = match &found.map {
         Ok(map) => json!({
@@ -214,7 +303,7 @@ fn status(found: &Found) -> Value {
                 "free_bytes": target.free.0,
             })).collect::<Vec<_>>(),
         }),
-        Err(error) => said(error),
+        Err(error) => json!({ "error": error.message }),
     };
     json!({ "nodes": found.nodes.iter().map(node).collect::<Vec<_>>(), "cluster": cluster })
 }

@@ -1,6 +1,6 @@
 //! The files of TLS, in a directory of their own: whom a cluster trusts, and what one of its processes shows.
 
-use forebay_control::{ClientTls, ServerTls};
+use forebay_control::{ClientTls, ServerTls, is_loopback};
 use forebay_env::real::{Tls, file};
 use forebay_model::{Error, Result};
 use std::net::IpAddr;
@@ -84,9 +84,7 @@ pub(crate) fn host_of(known: &str) -> &str {
 
 /// Bytes of files go to other machines encrypted, or not at all.
 pub(crate) fn check_here(address: &str, has_tls: bool) -> Result<()> {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
-    let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-    match is_here || has_tls {
+    match is_loopback(address) || has_tls {
         true => Ok(()),
         false => Err(Error::usage(format!(
             "{address} can be reached from other machines, and without TLS anybody between them reads the bytes of files: make \

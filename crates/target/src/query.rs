@@ -261,8 +261,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The first kept segment from the cursor on that may hold answers.
+    /// The first kept segment from the cursor on that may hold answers; none once the ring was deleted.
     fn next_segment(&self) -> Option<(u32, Segment)> {
+        if !self.core.has_ring(self.ring.id) {
+            return None;
+        }
         self.core.with_ring(self.ring.id, |record: &RingRecord| {
             let from = self.segment;
             let wanted = |s: &Segment| {

@@ -202,6 +202,10 @@ impl Ring {
         if let Some(error) = &work.failure {
             return Err(error.clone());
         }
+        // Who waits for it to be closed, to remove it, finds it closed.
+        if work.stopping {
+            return Err(Error::disconnected("the ring is being closed"));
+        }
         if work.recording.is_some_and(|w| w != writer) {
             return Err(Error::busy("somebody records into this ring already; a ring has one writer"));
         }

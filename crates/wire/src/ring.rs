@@ -13,6 +13,7 @@ use forebay_model::ring::{Batch, Item, QuerySummary, RingSpec};
 use forebay_model::{Bytes, ObjectId, Result, TargetId, Timestamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 use std::time::Duration;
 
 /// The most bytes of elements in one part of a query's answer: those of one block, which an element in it never exceeds.
@@ -90,8 +91,6 @@ pub enum RingAsk {
     Query(RingQuery),
     /// Waits for the next part of the answer to the query of this number: [`PartHead`], and the bytes of elements as the payload.
     Next(u64),
-    /// Ends the query of this number early: nothing.
-    CancelQuery(u64),
 }
 
 /// A query of a ring; as [`crate::command::QueryRequest`].
@@ -139,7 +138,6 @@ impl RingRequest {
             RingAsk::CloseWriter(_) => Command::CLOSE_WRITER,
             RingAsk::Query(_) => Command::QUERY,
             RingAsk::Next(_) => Command::NEXT_OF_QUERY,
-            RingAsk::CancelQuery(_) => Command::CANCEL_QUERY,
         }
     }
 
@@ -148,11 +146,20 @@ impl RingRequest {
         match &self.ask {
             RingAsk::Create(_) => Rights::CREATE,
             RingAsk::Status | RingAsk::Pins => Rights::GET_ATTRIBUTES,
-            RingAsk::Query(_) | RingAsk::Next(_) | RingAsk::CancelQuery(_) => Rights::READ,
+            RingAsk::Query(_) | RingAsk::Next(_) => Rights::READ,
             RingAsk::Resize(_) | RingAsk::Pin { .. } | RingAsk::Unpin(_) => Rights::SET_ATTRIBUTES,
             RingAsk::OpenWriter { .. } | RingAsk::Append { .. } | RingAsk::Durable { .. } | RingAsk::CloseWriter(_) => {
                 Rights::WRITE
             }
+        }
+    }
+
+    /// The bytes that it takes to be allowed: as many as the ring is to have.
+    pub fn bytes(&self) -> Range<u64> {
+        match &self.ask {
+            RingAsk::Create(spec) => 0..spec.capacity.0,
+            RingAsk::Resize(capacity) => 0..capacity.0,
+            _ => 0..0,
         }
     }
 
@@ -168,10 +175,7 @@ impl RingRequest {
             RingAsk::Append { writer, number, age } => body::write(&(of, (writer, number, age))),
             RingAsk::Durable { writer, seen } => body::write(&(of, (writer, seen))),
             RingAsk::Query(query) => body::write(&(of, query)),
-            RingAsk::Unpin(number)
-            | RingAsk::CloseWriter(number)
-            | RingAsk::Next(number)
-            | RingAsk::CancelQuery(number) => body::write(&(of, number)),
+            RingAsk::Unpin(number) | RingAsk::CloseWriter(number) | RingAsk::Next(number) => body::write(&(of, number)),
         }
     }
 
@@ -194,7 +198,6 @@ impl RingRequest {
             Command::CLOSE_WRITER => of(bytes, RingAsk::CloseWriter)?,
             Command::QUERY => of(bytes, RingAsk::Query)?,
             Command::NEXT_OF_QUERY => of(bytes, RingAsk::Next)?,
-            Command::CANCEL_QUERY => of(bytes, RingAsk::CancelQuery)?,
             _ => return Ok(None),
         }))
     }
@@ -221,4 +224,4 @@ pub fn check(batch: &Batch) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -22,7 +22,7 @@ const READ_AHEAD: usize = 32 << 10;
 const STEP: usize = 128 << 10;
 
 /// With what whoever speaks TLS answers somebody who does not: no frame begins so.
-const TLS_ALERT: [u8; 2] = [21, 3];
+pub const TLS_ALERT: [u8; 2] = [21, 3];
 
 /// Reads frames: [`FrameSource::receive`], then its body, then its payload.
 pub struct FrameSource {
@@ -188,11 +188,11 @@ impl FrameSource {
     }
 
     async fn fill_with_payload(&mut self, destination: &mut [u8]) -> Result<()> {
-        let Some((length, checksum)) = self.payload.take_if(|(length, _)| *length == destination.len()) else {
+        let Some((_, checksum)) = self.payload.take_if(|(length, _)| *length == destination.len()) else {
             return Err(Error::usage("a payload is read into a place of another length"));
         };
         let mut sum = Running::new();
-        for piece in destination[..length].chunks_mut(STEP) {
+        for piece in destination.chunks_mut(STEP) {
             self.fill(piece, "payload").await?;
             sum.update(piece);
         }

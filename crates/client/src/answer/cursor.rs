@@ -4,6 +4,7 @@
 use forebay_model::Bytes;
 use forebay_model::ring::{Batch, Item};
 use forebay_wire::command::QueryRequest;
+use forebay_wire::ring::size;
 
 /// How far an answer has come.
 #[derive(Debug, Default)]
@@ -108,10 +109,7 @@ impl Cursor {
         let mut kept = Batch::default();
         let mut at = 0;
         for mut item in batch.items {
-            let size = match item {
-                Item::Element { length, caller, .. } => length as usize + usize::from(caller),
-                Item::Gap(_) | Item::Expired { .. } => 0,
-            };
+            let size = size(&item);
             let bytes = &batch.payload[at..at + size];
             at += size;
             if let Some(from) = self.keep(&mut item) {

@@ -20,7 +20,7 @@ impl Reach {
             };
             let stripe = self.striping.stripe_of(size);
             let holder =
-                self.striping.holders(redo.place.component, stripe).into_iter().find(|one| !self.has_missed(*one));
+                self.striping.holders(redo.place.component, stripe).into_iter().find(|one| self.is_asked(*one));
             let holder = holder.ok_or_else(|| Error::device("all components of a stripe are lost; bring them back"))?;
             let intent = Intent { stripe, cut: Some(size), writes: vec![redo], ..Intent::default() };
             match self.components.intend(holder, intent.clone()).await {

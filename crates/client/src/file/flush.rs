@@ -65,8 +65,8 @@ impl Reach {
     pub(super) async fn lock_end(self: &Rc<Self>) -> Result<super::Guard> {
         loop {
             let first = || (0..self.striping.components()).find(|component| !self.has_missed(*component));
-            let holder = first();
-            let holder = holder.ok_or_else(|| Error::device("all components of the file are lost; bring them back"))?;
+            let holder =
+                first().ok_or_else(|| Error::device("all components of the file are lost; bring them back"))?;
             match self.components.lock(holder, super::END).await {
                 Ok(lock) => {
                     // It may be elsewhere by now.

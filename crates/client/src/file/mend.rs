@@ -201,10 +201,11 @@ impl Reach {
         loop {
             // What was given up meanwhile, or is whole again, is known with the lock.
             self.heed();
-            let mut wanted = order.iter().filter(|holder| !self.has_missed(**holder)).take(most);
-            let is_locked = |holder: &&u32| guards.iter().any(|(locked, _)| locked == *holder);
-            let Some(next) = wanted.clone().find(|holder| !is_locked(holder)).copied() else {
-                guards.retain(|(locked, _)| wanted.any(|holder| holder == locked));
+            let wanted = order.iter().copied().filter(|holder| self.is_asked(*holder)).take(most);
+            let wanted: Vec<u32> = wanted.collect();
+            let is_locked = |holder: u32| guards.iter().any(|(locked, _)| *locked == holder);
+            let Some(next) = wanted.iter().copied().find(|holder| !is_locked(*holder)) else {
+                guards.retain(|(locked, _)| wanted.contains(locked));
                 break;
             };
             // Whoever waits for one that comes earlier has none behind it.
@@ -213,7 +214,7 @@ impl Reach {
             match self.components.lock(next, stripe).await {
                 Ok(Lock { guard, left }) => {
                     self.heed();
-                    if self.has_missed(next) {
+                    if !self.is_asked(next) {
                         continue;
                     }
                     guards.push((next, guard));
@@ -231,10 +232,10 @@ impl Reach {
         }
     }
 
-    /// Gives up a component that could not be locked, unless somebody else did, or rebuilds it.
+    /// Gives up a component that could not be locked, unless somebody else did.
     pub(super) async fn lose(&self, component: u32, why: &Error) -> Result<()> {
         self.heed();
-        if self.has_missed(component) {
+        if !self.is_asked(component) {
             return Ok(());
         }
         self.give_up(component, why).await
@@ -312,7 +313,7 @@ impl Reach {
 
     /// Forgets an intent. If its component is lost, so is the intent, once nobody will ask there any more.
     pub(super) async fn settle(&self, holder: u32, id: IntentId) -> Result<()> {
-        if self.has_missed(holder) {
+        if !self.is_asked(holder) {
             return Ok(());
         }
         match self.components.settle(holder, id).await {

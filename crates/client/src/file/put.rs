@@ -143,9 +143,8 @@ impl Reach {
         let Some(extent) = intent.agree.first() else { return Ok(Vec::new()) };
         let family = self.family(extent.place.component);
         loop {
-            let left: Vec<u32> = family.clone().filter(|copy| !self.has_missed(*copy)).collect();
-            let written = family.clone().filter(|copy| self.is_written(*copy)).count();
-            let holders = &left[..left.len().min(written.saturating_sub(1))];
+            let written: Vec<u32> = family.clone().filter(|copy| self.is_written(*copy)).collect();
+            let holders = &written[..written.len().saturating_sub(1)];
             let asked = all(holders.iter().map(|copy| self.components.intend(*copy, intent.clone()))).await;
             let mut kept = Vec::new();
             let mut lost = false;
@@ -258,8 +257,7 @@ impl Reach {
                     }
                     return self.put_new(self.batch_of(&writes)).await;
                 }
-                let holder =
-                    self.striping.holders(first.component, stripe).into_iter().find(|one| !self.has_missed(*one));
+                let holder = self.striping.holders(first.component, stripe).into_iter().find(|one| self.is_asked(*one));
                 let Some(holder) = holder.filter(|_| update.parity.is_some()) else {
                     return self.put_durable(self.batch_of(&writes)).await;
                 };

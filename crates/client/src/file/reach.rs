@@ -139,6 +139,11 @@ impl Reach {
         matches!(state, Some(State::Missed | State::Filling | State::Torn))
     }
 
+    /// Whether it is asked for locks and intents: all clients write it, though they may not read it yet.
+    pub(super) fn is_asked(&self, component: u32) -> bool {
+        self.states.borrow().get(&component) != Some(&State::Missed)
+    }
+
     /// Whether it is written.
     pub(super) fn is_written(&self, component: u32) -> bool {
         self.unwritten(component..component + 1).is_empty()

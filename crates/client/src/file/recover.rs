@@ -36,7 +36,7 @@ async fn make_whole(reach: Rc<Reach>) -> Result<Recovered> {
     // What reads need is known before anything is read: a component that cannot say what was intended is not read.
     let mut left = Vec::new();
     for component in 0..reach.striping.components() {
-        if reach.has_missed(component) {
+        if !reach.is_asked(component) {
             continue;
         }
         match reach.components.intents(component).await {
@@ -47,7 +47,7 @@ async fn make_whole(reach: Rc<Reach>) -> Result<Recovered> {
     }
     let ended = left.len() as u64;
     for (holder, id, intent) in left {
-        if !reach.has_missed(holder) {
+        if reach.is_asked(holder) {
             reach.end(holder, id, &intent).await?;
         }
     }

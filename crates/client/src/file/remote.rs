@@ -14,6 +14,7 @@ use super::components::{Absence, Asked, Components, Intent, IntentId, Lock, Slic
 use super::together::to_its_end;
 use crate::control::{Control, strange};
 use crate::nodes::{Nodes, Request};
+use forebay_env::allowance::Allowance;
 use forebay_model::layout::address::StripeId;
 use forebay_model::object::{Durability, Placement, Scope};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
@@ -40,6 +41,18 @@ fn not_renewed(file: FileId, Error { kind, message }: Error) -> Error {
     Error::new(kind, format!("what allows to use {file} cannot be renewed ({message}); {tried}"))
 }
 
+/// What all of one client have in common that have a file open, or had it.
+#[derive(Default)]
+pub struct Ours {
+    /// The newest version of the file of which anybody has a grant.
+    newest: Cell<u64>,
+    /// Numbers under which it was said how long the file is, and what was said last; nobody uses them now.
+    words: RefCell<Vec<(u32, Word)>>,
+}
+
+/// How often a file was cut, and how long it is since.
+type Word = (u64, Bytes);
+
 /// An open file's components. Clones are the same ones.
 #[derive(Clone)]
 pub struct RemoteComponents {
@@ -63,36 +76,54 @@ struct Shared {
     /// What is known of the journals of components.
     seen: RefCell<BTreeMap<u32, journal::Seen>>,
     /// What this client said of the file's length: how often it was cut, and how long it is.
-    said: Cell<Option<(u64, Bytes)>>,
+    said: Cell<Option<Word>>,
     /// How often the file was cut, and how long it is since, as far as this client has heard or said.
-    known: Cell<(u64, Bytes)>,
-    /// Under which number it says how long the file is.
+    known: Cell<Word>,
+    /// Under which number it says how long the file is, and what was said so before it had the file open.
     number: u32,
+    before: Word,
+    /// Some of those that are to hear it may have heard something that others have not.
+    is_unsure: Cell<bool>,
     /// Nobody else writes the file.
     is_alone: bool,
     /// What others said of a component, if nobody else says anything any more.
     others: RefCell<BTreeMap<u32, BTreeSet<u32>>>,
     renewing: Cell<bool>,
     locks: locks::Held,
-    /// The newest version of the file of which anybody in this process has a grant.
-    newest: Rc<Cell<u64>>,
+    ours: Rc<Ours>,
+    /// Nobody is answered by what was given up in this version; and who asks whether that is so.
+    certain: Cell<u64>,
+    asking: Allowance,
     /// Nothing was asked with the grant yet.
     is_fresh: Cell<bool>,
 }
 
 impl RemoteComponents {
-    /// The components of a file that the manager has opened; `is_alone`, if nobody else writes it. `newest` is shared by all of this
-    /// client that have the file open: the newest version of which it has a grant.
+    /// The components of a file that the manager has opened; `is_alone`, if nobody else writes it.
     pub async fn open(
         nodes: Nodes,
         control: Rc<dyn Control>,
         grant: Grant,
         is_alone: bool,
-        newest: Rc<Cell<u64>>,
+        ours: Rc<Ours>,
     ) -> Result<RemoteComponents> {
-        newest.set(newest.get().max(grant.entry.attributes.version));
-        let number = (nodes.env().random.next_u64() as u32).max(1);
-        let shared = Shared {
+        let components = RemoteComponents { shared: Rc::new(Shared::new(nodes, control, grant, is_alone, ours)) };
+        components.shared.look_up().await?;
+        Ok(components)
+    }
+
+    /// Starts at once, and proceeds on its own.
+    fn start<T: 'static>(&self, future: impl Future<Output = Result<T>> + 'static) -> Asked<T> {
+        Box::pin(to_its_end(&self.shared.nodes.env().spawner, future))
+    }
+}
+
+impl Shared {
+    fn new(nodes: Nodes, control: Rc<dyn Control>, grant: Grant, is_alone: bool, ours: Rc<Ours>) -> Shared {
+        ours.newest.set(ours.newest.get().max(grant.entry.attributes.version));
+        let word = ours.words.borrow_mut().pop();
+        let (number, before) = word.unwrap_or_else(|| ((nodes.env().random.next_u64() as u32).max(1), Word::default()));
+        Shared {
             nodes,
             control,
             grant: RefCell::new(grant),
@@ -105,25 +136,19 @@ impl RemoteComponents {
             said: Cell::new(None),
             known: Cell::default(),
             number,
+            before,
+            is_unsure: Cell::new(false),
             is_alone,
             others: RefCell::default(),
             renewing: Cell::new(false),
             locks: locks::Held::default(),
-            newest,
+            ours,
+            certain: Cell::new(0),
+            asking: Allowance::new(1),
             is_fresh: Cell::new(true),
-        };
-        let components = RemoteComponents { shared: Rc::new(shared) };
-        components.shared.look_up().await?;
-        Ok(components)
+        }
     }
 
-    /// Starts at once, and proceeds on its own.
-    fn start<T: 'static>(&self, future: impl Future<Output = Result<T>> + 'static) -> Asked<T> {
-        Box::pin(to_its_end(&self.shared.nodes.env().spawner, future))
-    }
-}
-
-impl Shared {
     /// Asks the manager where targets are.
     async fn look_up(&self) -> Result<()> {
         let map = match self.control.ask(Question::Map).await? {
@@ -143,7 +168,7 @@ impl Shared {
             let grant = self.grant.borrow();
             (grant.entry.file, grant.write)
         };
-        let files = vec![Renewed { file, write, version: self.newest.get() }];
+        let files = vec![Renewed { file, write, version: self.ours.newest.get() }];
         let asked = self.control.ask(Question::Renew(Renew { files })).await;
         match asked.map_err(|error| not_renewed(file, error))? {
             Reply::Grants(grants) => match grants.grants.into_iter().next() {
@@ -154,7 +179,7 @@ impl Shared {
                     let version = grant.entry.attributes.version;
                     if version >= self.version() {
                         let before = self.grant.replace(grant);
-                        self.newest.set(self.newest.get().max(version));
+                        self.ours.newest.set(self.ours.newest.get().max(version));
                         self.heed(&before);
                     }
                     Ok(())
@@ -210,16 +235,23 @@ impl Shared {
         let made = |target, object| {
             let request = ObjectRequest::new(target, of(object));
             let most = match request.ask {
-                Ask::Read { length, .. } => {
-                    self.is_read(component)?;
+                Ask::Read { id, length, .. } => {
+                    if id == object {
+                        self.is_read(component)?;
+                    }
                     length as usize
                 }
                 _ => 0,
             };
             Ok(Request { command: request.command(), body: request.body()?, payload: payload.clone(), most })
         };
-        let changes = changes(&of(ObjectId::ROOT));
-        let Answered { answer, .. } = self.ask_by(component, changes, made).await?;
+        let asked = of(ObjectId::ROOT);
+        let answered = self.ask_by(component, changes(&asked), made).await;
+        if changes(&asked) || matches!(asked, Ask::Flush { .. }) {
+            // Something may be acknowledged for this: readers who do not know yet what was given up have to be gone.
+            self.nobody_is_answered().await?;
+        }
+        let Answered { answer, .. } = answered?;
         let answer = ObjectAnswer::read(&answer.body, answer.payload)?;
         let buffered = self.epochs.borrow().get(&component).copied();
         // What is read now may lack what was buffered before.
@@ -239,7 +271,7 @@ impl Shared {
     ) -> Result<Answered> {
         self.renew_in_time();
         self.is_fresh.set(false);
-        if self.newest.get() > self.version() {
+        if self.ours.newest.get() > self.version() {
             self.renew().await?;
         }
         let (mut is_renewed, end) = (false, self.nodes.env().clock.now() + self.nodes.patience());
@@ -481,6 +513,16 @@ impl Components for RemoteComponents {
     fn length(&self) -> Asked<Bytes> {
         let shared = self.shared.clone();
         self.start(async move { Ok(shared.heard().await?.1) })
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // What may be there in part would count against less that is said later.
+        if !self.is_unsure.get() {
+            let word = self.said.get().unwrap_or_default().max(self.before);
+            self.ours.words.borrow_mut().push((self.number, word));
+        }
     }
 }
 

@@ -145,11 +145,21 @@ impl File {
         // Behind the end of all others there is nothing. What is written by now may be acknowledged later.
         let others = reach.family(component).filter(|other| reach.is_sound(*other));
         let sizes = all(others.map(|other| reach.components.size(other))).await;
-        let size = self.size().await?;
-        let end = match sizes.into_iter().collect::<Result<Vec<Bytes>>>() {
-            Ok(sizes) => sizes.into_iter().max().unwrap_or_default(),
-            Err(_) => reach.striping.length_of(component, size),
+        // All of a parity group are needed to make one anew; of copies one that is left, and what the others may have
+        // acknowledged since is in the file's length.
+        let is_enough = reach.striping.raid() != Raid::Five;
+        let least = match is_enough && sizes.iter().any(|size| size.is_err()) {
+            true => reach.striping.length_of(component, self.size().await?),
+            false => Bytes::ZERO,
         };
+        let mut end = least;
+        for size in sizes {
+            match size {
+                Ok(size) => end = end.max(size),
+                Err(_) if is_enough => {}
+                Err(error) => return Err(error),
+            }
+        }
         Ok(Progress { end, ..Progress::default() })
     }
 

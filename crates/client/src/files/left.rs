@@ -11,7 +11,7 @@ use crate::file::options::Options;
 use crate::file::recover;
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Kind, Result};
-use forebay_wire::control::files::{After, Close, Fence, Grant, OpenToWrite, Scrubbed};
+use forebay_wire::control::files::{After, Fence, Grant, OpenToWrite, Scrubbed};
 use forebay_wire::control::names::{FileId, Place};
 use forebay_wire::control::{Change, Question, Reply};
 use std::ops::Range;
@@ -63,6 +63,11 @@ impl Files {
 
     /// Mends one file, unless somebody has it open to write.
     pub async fn mend(&self, file: FileId) -> Result<Option<Mended>> {
+        let used = self.used(file);
+        let turn = used.turn().await;
+        // The manager takes others of this client for the one that mends, also one that rebuilds.
+        let Ok(written) = used.write(true) else { return Ok(None) };
+        drop(turn);
         // What is to be mended opens alone for those only who have it open already.
         let version = self.open_left(file, false).await?.entry.attributes.version;
         let mended = match self.open_left(file, true).await {
@@ -71,9 +76,9 @@ impl Files {
             Err(error) => Err(error),
         };
         let size = mended.as_ref().ok().and_then(|mended| Some(mended.as_ref()?.size));
-        let closed = self.control.change(Change::Close(Close { file, size, modified: None })).await;
+        let closed = written.close(&*self.control, size).await;
         let mended = mended?;
-        closed.map(|_| mended)
+        closed.map(|()| mended)
     }
 
     async fn mend_alone(&self, file: FileId, version: u64) -> Result<Mended> {
@@ -87,15 +92,15 @@ impl Files {
         if striping.raid() == Raid::Zero {
             return self.scrubbed(file).await.map(|()| mended);
         }
-        let opened = self.file(grant, Options::default()).await?;
+        let engine = self.engine(grant, Options::default(), true).await?;
         let (mut from, mut more) = (0, true);
         while more {
-            let (found, is_more) = opened.engine().scrub(from, STEP).await?;
+            let (found, is_more) = engine.scrub(from, STEP).await?;
             mended.repaired += found.repaired;
             mended.lost.extend(found.lost);
             (from, more) = (from + STEP, is_more);
         }
-        opened.engine.close().await?;
+        engine.close().await?;
         self.scrubbed(file).await.map(|()| mended)
     }
 

@@ -9,9 +9,9 @@ use crate::file::FileEngine;
 use crate::file::options::Options;
 use forebay_env::together::all;
 use forebay_model::{Bytes, Kind, Result};
-use forebay_wire::control::files::{After, OpenToWrite};
-use forebay_wire::control::names::{FileId, Place};
-use forebay_wire::control::{Change, Question, Reply};
+use forebay_wire::control::files::After;
+use forebay_wire::control::names::FileId;
+use forebay_wire::control::{Question, Reply};
 use std::cell::RefCell;
 
 /// Files that are asked for at once.
@@ -36,15 +36,15 @@ impl Files {
         let mut after = FileId(0);
         loop {
             let asked = Question::Degraded(After { file: after, most: PAGE });
-            let found = match self.control.ask(asked).await? {
+            let mut found = match self.control.ask(asked).await? {
                 Reply::Degraded(found) => found,
                 other => return Err(strange(&other)),
             };
-            let mut left: Vec<FileId> = found.files.clone();
+            let last = found.files.last().copied();
             // Clients that begin elsewhere in the list seldom meet.
-            let first = self.nodes.env().random.below(left.len().max(1) as u64) as usize;
-            left.rotate_left(first);
-            let left = RefCell::new(left);
+            let first = self.nodes.env().random.below(found.files.len().max(1) as u64) as usize;
+            found.files.rotate_left(first);
+            let left = RefCell::new(found.files);
             let hand = || async {
                 while let Some(file) = { left.borrow_mut().pop() } {
                     match self.rebuild(file).await {
@@ -56,8 +56,8 @@ impl Files {
                 }
             };
             all((0..AT_ONCE).map(|_| hand())).await;
-            match found.files.last() {
-                Some(last) if found.more => after = *last,
+            match last {
+                Some(last) if found.more => after = last,
                 _ => return Ok(()),
             }
         }
@@ -65,29 +65,35 @@ impl Files {
 
     /// Rebuilds what can be of a file; `None` if somebody else does.
     pub async fn rebuild(&self, file: FileId) -> Result<Option<Rebuilt>> {
-        let open = OpenToWrite { place: Place::of(file), alone: false };
-        let grant = match self.control.change(Change::OpenToWrite(open)).await? {
-            Reply::Grant(grant) => grant,
-            other => return Err(strange(&other)),
-        };
-        let opened = self.file(grant, Options { alone: false, ..Options::default() }).await?;
+        if self.used(file).is_alone() {
+            return Ok(None);
+        }
+        let opened = self.open_found(file, Options { alone: false, ..Options::default() }).await?;
         let rebuilt = rebuild_all(opened.engine()).await;
-        let closed = opened.close().await;
+        let closed = opened.leave().await;
         let rebuilt = rebuilt?;
         closed.map(|()| rebuilt)
     }
 }
 
 async fn rebuild_all(engine: &FileEngine) -> Result<Option<Rebuilt>> {
-    let mut rebuilt = Rebuilt::default();
+    let (mut rebuilt, mut refused) = (Rebuilt::default(), None);
     for component in engine.missing() {
         let mut progress = match engine.begin_rebuild(component).await {
             Err(error) if error.kind == Kind::Busy => continue,
+            // Its target is not there; others may be.
+            Err(error) if error.kind == Kind::Device => {
+                refused = Some(error);
+                continue;
+            }
             progress => progress?,
         };
         while !engine.rebuild(component, &mut progress, STEP).await? {}
         rebuilt.components += 1;
         rebuilt.written += progress.written;
     }
-    Ok((rebuilt.components > 0).then_some(rebuilt))
+    match refused {
+        Some(error) if rebuilt.components == 0 => Err(error),
+        _ => Ok((rebuilt.components > 0).then_some(rebuilt)),
+    }
 }

@@ -2,8 +2,8 @@
 
 use super::way::Way;
 use crate::peer::Part;
-use forebay_model::Result;
 use forebay_model::ring::Batch;
+use forebay_model::{Kind, Result};
 use forebay_wire::link::{Coming, Link};
 use forebay_wire::ring::{MOST_OF_PART, PartHead, RingAsk, RingQuery, check};
 
@@ -31,11 +31,21 @@ impl RingAnswer {
     /// Waits for the next part. An error of kind disconnected means that the query is to be asked again, from the last
     /// element on that was returned.
     pub async fn next(&mut self) -> Result<Part> {
-        let coming = match self.coming.take() {
-            Some(coming) => coming,
-            None => self.ask()?,
+        let mut is_renewed = false;
+        let answer = loop {
+            let coming = match self.coming.take() {
+                Some(coming) => coming,
+                None => self.ask()?,
+            };
+            match coming.await {
+                // What allows it ran out while nothing was asked for.
+                Err(error) if error.kind == Kind::Stale && !is_renewed => {
+                    self.way.renew().await?;
+                    is_renewed = true;
+                }
+                answer => break answer.map_err(|error| self.way.named(error))?,
+            }
         };
-        let answer = coming.await.map_err(|error| self.way.named(error))?;
         match forebay_wire::read_body(&answer.body)? {
             PartHead::Items(items) => {
                 let batch = Batch { items, payload: answer.payload };

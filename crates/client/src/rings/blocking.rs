@@ -10,7 +10,7 @@ use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::pipe::{Outlet, pipe};
 use forebay_env::race::{First, race};
 use forebay_env::real::{clock, random};
-use forebay_model::ring::QuerySummary;
+use forebay_model::ring::{Batch, Item, QuerySummary};
 use forebay_model::{Error, Moment, Result, Timestamp};
 use forebay_wire::command::{QueryRequest, Reply, Request};
 use forebay_wire::ring::RingQuery;
@@ -106,7 +106,10 @@ impl Peer for Network {
                         First::Right(_) => Ok(Part::End(QuerySummary::default())),
                     };
                     let is_last = !matches!(part, Ok(Part::Batch(_)));
-                    let weight = if let Ok(Part::Batch(batch)) = &part { batch.payload.len() + 1 } else { 1 };
+                    let weight = match &part {
+                        Ok(Part::Batch(batch)) => held(batch) + 1,
+                        _ => 1,
+                    };
                     if !parts.send(part, weight).await || is_last {
                         return;
                     }
@@ -134,14 +137,17 @@ impl Peer for Network {
     }
 
     fn random(&self) -> u64 {
-        let mut bytes = [0; 8];
-        random::fill(&mut bytes);
-        u64::from_le_bytes(bytes)
+        random::number()
     }
 
     fn close(&self) -> Result<()> {
         Ok(())
     }
+}
+
+/// Bytes of memory that a batch holds.
+fn held(batch: &Batch) -> usize {
+    batch.payload.capacity() + batch.items.len() * size_of::<Item>()
 }
 
 /// An answer that the loop takes in.

@@ -3,10 +3,11 @@
 use crate::control::{Control, strange};
 use crate::nodes::{Nodes, Request};
 use bytes::Bytes as Slice;
-use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
+use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
 use forebay_wire::RequestId;
 use forebay_wire::capability::{LENGTH, Secret};
 use forebay_wire::control::files::{Grant, Renew, Renewed};
+use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Question, Reply};
 use forebay_wire::link::{Answer, Asked, Coming, Link};
 use forebay_wire::ring::{RingAsk, RingRequest, name_of};
@@ -85,15 +86,15 @@ impl Way {
                     is_renewed = true;
                 }
                 Kind::Busy if !is_late => clock.sleep(PAUSE).await,
-                Kind::Disconnected if !is_late && may_repeat => {
+                Kind::Disconnected => {
                     // It may be elsewhere by now.
                     self.known.address.take();
+                    if is_late || !may_repeat {
+                        return Err(self.named(error));
+                    }
                     clock.sleep(PAUSE).await;
                 }
-                _ => {
-                    self.known.address.take();
-                    return Err(self.named(error));
-                }
+                _ => return Err(self.named(error)),
             }
         }
     }
@@ -145,7 +146,14 @@ impl Way {
         Ok(found.address)
     }
 
-    async fn renew(&self) -> Result<()> {
+    /// The number of its entry, and the capacity that its volume is charged for.
+    pub(super) fn charged(&self) -> (FileId, Bytes) {
+        let grant = self.known.grant.borrow();
+        (grant.entry.file, grant.entry.attributes.size)
+    }
+
+    /// Asks the manager what is known of the ring by now, and for what allows as much.
+    pub(super) async fn renew(&self) -> Result<()> {
         let (file, write, version) = {
             let grant = self.known.grant.borrow();
             (grant.entry.file, grant.write, grant.entry.attributes.version)
@@ -159,7 +167,7 @@ impl Way {
         let refused = || Error::stale("the manager does not renew the ring; open it again");
         let grant = granted.grant.ok_or_else(|| granted.error.unwrap_or_else(refused).of(self.path()))?;
         // Another answer may have overtaken this one.
-        if grant.until > self.known.grant.borrow().until {
+        if grant.until >= self.known.grant.borrow().until {
             self.known.grant.replace(grant);
         }
         Ok(())

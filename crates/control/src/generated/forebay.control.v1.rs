@@ -412,7 +412,7 @@ pub struct SetAttributes {
     pub owner: ::core::option::Option<u32>,
     #[prost(uint32, optional, tag = "4")]
     pub group: ::core::option::Option<u32>,
-    /// Bytes of a file.
+    /// Bytes of a file, or the capacity of a ring.
     #[prost(uint64, optional, tag = "5")]
     pub size: ::core::option::Option<u64>,
     #[prost(int64, optional, tag = "6")]

@@ -28,6 +28,13 @@ impl Random for KernelRandom {
     }
 }
 
+/// A random number, on any thread.
+pub fn number() -> u64 {
+    let mut bytes = [0; 8];
+    fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
 /// Fills `bytes` with random ones, on any thread.
 pub fn fill(bytes: &mut [u8]) {
     let mut filled = 0;

@@ -1,9 +1,12 @@
 //! A plain tree that does what the manager should, without anything durable.
 
 use crate::principal::Principal;
+use crate::records::Absence;
 use forebay_model::Kind;
+use forebay_model::layout::Striping;
 use forebay_wire::control::Change;
 use forebay_wire::control::names::{Attributes, FileId, FileKind, Place};
+use forebay_wire::control::volumes::Policy;
 use std::collections::{BTreeMap, BTreeSet};
 
 type Result<T> = std::result::Result<T, Kind>;
@@ -22,6 +25,8 @@ pub(super) enum Did {
 pub(super) struct Node {
     pub(super) parent: u64,
     pub(super) directory: bool,
+    pub(super) ring: bool,
+    pub(super) version: u64,
     pub(super) mode: u32,
     pub(super) owner: u32,
     pub(super) group: u32,
@@ -37,6 +42,8 @@ pub(super) struct Model {
     pub(super) volumes: BTreeMap<u64, (Option<u64>, Option<u64>)>,
     pub(super) writers: BTreeMap<u64, BTreeSet<u64>>,
     pub(super) left: BTreeSet<u64>,
+    /// Components of files that lack something, and what is done about it.
+    pub(super) absent: BTreeMap<u64, BTreeMap<u32, Absence>>,
     pub(super) next: u64,
     pub(super) next_volume: u64,
 }
@@ -46,6 +53,8 @@ impl Default for Model {
         let root = Node {
             parent: 1,
             directory: true,
+            ring: false,
+            version: 1,
             mode: 0o755,
             owner: 0,
             group: 0,
@@ -58,6 +67,7 @@ impl Default for Model {
             volumes: BTreeMap::from([(1, (None, None))]),
             writers: BTreeMap::new(),
             left: BTreeSet::new(),
+            absent: BTreeMap::new(),
             next: 2,
             next_volume: 2,
         }
@@ -66,12 +76,20 @@ impl Default for Model {
 
 const MODE_BITS: u32 = 0o7777;
 
+/// How files lie on the targets that there are.
+pub(super) fn striping() -> Striping {
+    let Policy { raid, unit, targets } = Policy::default();
+    Striping::over(raid, unit, targets).unwrap()
+}
+
 impl Model {
     /// Takes over what was seen of a file or directory.
     pub(super) fn see(&mut self, seen: &Attributes, file: FileId, parent: FileId) {
         let node = Node {
             parent: parent.0,
             directory: seen.kind == FileKind::Directory,
+            ring: seen.kind == FileKind::Ring,
+            version: seen.version,
             mode: seen.mode,
             owner: seen.owner,
             group: seen.group,
@@ -149,6 +167,11 @@ impl Model {
         Ok((directory, name.to_string(), self.nodes[&directory].children.get(*name).copied()))
     }
 
+    /// What is done about a component that lacks something.
+    pub(super) fn absence(&self, file: u64, component: u32) -> Option<Absence> {
+        self.absent.get(&file)?.get(&component).copied()
+    }
+
     fn is_within(&self, mut file: u64, directory: u64) -> bool {
         while file != directory && file != 1 {
             file = self.nodes[&file].parent;
@@ -161,7 +184,44 @@ impl Model {
     }
 
     fn file(&self, file: u64) -> Result<()> {
+        if self.nodes[&file].directory || self.nodes[&file].ring { Err(Kind::Usage) } else { Ok(()) }
+    }
+
+    fn objects(&self, file: u64) -> Result<()> {
         if self.nodes[&file].directory { Err(Kind::Usage) } else { Ok(()) }
+    }
+
+    /// A file that a client has open to write, of this version.
+    fn used(&self, by: &Principal, file: FileId) -> Result<u64> {
+        let file = self.find(by, &Place::of(file))?;
+        let is_open = self.writers.get(&file).is_some_and(|clients| clients.contains(&by.client));
+        if is_open { Ok(file) } else { Err(Kind::Stale) }
+    }
+
+    fn is_of(&self, file: u64, version: u64) -> Result<()> {
+        if self.nodes[&file].version == version { Ok(()) } else { Err(Kind::Stale) }
+    }
+
+    /// Another thing is done about a component from now on, or nothing has to be.
+    fn turn(&mut self, file: u64, component: u32, absence: Option<Absence>) -> Did {
+        let absent = self.absent.entry(file).or_default();
+        match absence {
+            Some(absence) => drop(absent.insert(component, absence)),
+            None => drop(absent.remove(&component)),
+        }
+        self.absent.retain(|_, absent| !absent.is_empty());
+        self.nodes.get_mut(&file).unwrap().version += 1;
+        Did::Done
+    }
+
+    /// Whether one more component of a file may lack something than do.
+    pub(super) fn may_spare(&self, file: u64, component: u32) -> bool {
+        let absent = self.absent.get(&file);
+        let of_family = absent.into_iter().flat_map(|absent| absent.keys()).filter(|one| {
+            let family = striping().family(component);
+            **one != component && family.contains(one)
+        });
+        (of_family.count() as u32) < striping().spare()
     }
 
     fn removable(&self, by: &Principal, directory: u64, file: u64) -> Result<()> {
@@ -184,7 +244,8 @@ impl Model {
         let file = self.next;
         self.next += 1;
         let (owner, group) = owner;
-        let node = Node { parent: slot.0, directory, mode, owner, group, size: 0, volume, children: BTreeMap::new() };
+        let (ring, version, children) = (false, 1, BTreeMap::new());
+        let node = Node { parent: slot.0, directory, ring, version, mode, owner, group, size: 0, volume, children };
         self.nodes.insert(file, node);
         self.nodes.get_mut(&slot.0).unwrap().children.insert(slot.1, file);
         file
@@ -195,6 +256,7 @@ impl Model {
         self.nodes.remove(&file);
         self.writers.remove(&file);
         self.left.remove(&file);
+        self.absent.remove(&file);
     }
 
     fn empty(&self, directory: u64, file: u64) -> Result<()> {
@@ -289,7 +351,10 @@ impl Model {
                 }
                 if let Some(size) = asked.size {
                     self.may(by, file, 2)?;
-                    self.file(file)?;
+                    self.objects(file)?;
+                    if self.nodes[&file].ring && size.0 == 0 {
+                        return Err(Kind::Usage);
+                    }
                     self.resize(file, size.0)?;
                 }
                 Ok(Did::Entry(file))
@@ -329,7 +394,7 @@ impl Model {
             Change::RemoveFile(asked) => {
                 let (directory, name, there) = self.slot(by, &asked.place)?;
                 let file = there.ok_or(Kind::Missing)?;
-                self.file(file)?;
+                self.objects(file)?;
                 self.removable(by, directory, file)?;
                 self.unmake(directory, &name);
                 Ok(Did::Done)
@@ -394,10 +459,11 @@ impl Model {
                 if by.user != 0 && self.nodes[&file].owner != by.user {
                     return Err(Kind::Forbidden);
                 }
-                self.file(file)?;
+                self.objects(file)?;
                 if self.writers.remove(&file).is_some() {
                     self.left.insert(file);
                 }
+                self.nodes.get_mut(&file).unwrap().version += 1;
                 Ok(Did::Done)
             }
             Change::ClientGone(asked) => {
@@ -415,6 +481,61 @@ impl Model {
             Change::Scrubbed(asked) => {
                 root()?;
                 if self.left.remove(&asked.file.0) { Ok(Did::Done) } else { Err(Kind::Missing) }
+            }
+            Change::CreateRing(asked) => {
+                if asked.capacity.0 == 0 {
+                    return Err(Kind::Usage);
+                }
+                let (directory, name, there) = self.slot(by, &asked.place)?;
+                if there.is_some() {
+                    return Err(Kind::Exists);
+                }
+                self.may(by, directory, 3)?;
+                let volume = self.nodes[&directory].volume;
+                self.room(volume, asked.capacity.0, 1)?;
+                good(asked.mode)?;
+                let ring = self.make((directory, name), false, asked.mode, mine, volume);
+                self.may(by, ring, 2)?;
+                let node = self.nodes.get_mut(&ring).unwrap();
+                (node.ring, node.size) = (true, asked.capacity.0);
+                Ok(Did::Opened(ring))
+            }
+            Change::GiveUp(asked) => {
+                let file = self.used(by, asked.file)?;
+                let component = asked.components[0];
+                if component >= striping().components() {
+                    return Err(Kind::Usage);
+                }
+                if self.absence(file, component) == Some(Absence::Missed) {
+                    return Ok(Did::Done);
+                }
+                self.is_of(file, asked.version)?;
+                Ok(self.turn(file, component, Some(Absence::Missed)))
+            }
+            Change::Refill(asked) => {
+                let file = self.used(by, asked.file)?;
+                self.is_of(file, asked.version)?;
+                let (writes, by) = (self.writers[&file].clone(), by.client);
+                let next = match (self.absence(file, asked.component), asked.emptied) {
+                    (Some(Absence::Emptying(other) | Absence::Filling(other)), _)
+                        if other != by && writes.contains(&other) =>
+                    {
+                        return Err(Kind::Busy);
+                    }
+                    (None, _) => return Err(Kind::Stale),
+                    (Some(_), false) => Absence::Emptying(by),
+                    (Some(Absence::Emptying(client)), true) if client == by => Absence::Filling(by),
+                    (Some(_), true) => return Err(Kind::Stale),
+                };
+                Ok(self.turn(file, asked.component, Some(next)))
+            }
+            Change::Rebuilt(asked) => {
+                let file = self.used(by, asked.file)?;
+                self.is_of(file, asked.version)?;
+                if self.absence(file, asked.component) != Some(Absence::Filling(by.client)) {
+                    return Err(Kind::Stale);
+                }
+                Ok(self.turn(file, asked.component, None))
             }
             other => panic!("the model knows nothing of {other:?}"),
         }

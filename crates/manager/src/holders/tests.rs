@@ -16,8 +16,12 @@ fn a_client_may_use_what_it_had_until_it_says_that_it_has_something_newer() {
     holders.note(file, 2, 3, Timestamp(3_000), NOW);
     assert_eq!(holders.until(file, 3), Some(NOW));
     assert_eq!(holders.until(file, 4), Some(Timestamp(3_000)));
+    // What is newer makes it no longer, however often that is asked for.
     holders.note(file, 2, 4, Timestamp(4_000), NOW);
-    assert_eq!(holders.until(file, 4), Some(Timestamp(4_000)));
+    holders.note(file, 2, 4, Timestamp(5_000), NOW);
+    assert_eq!(holders.until(file, 4), Some(Timestamp(3_000)));
+    assert_eq!(holders.until(file, 5), Some(Timestamp(5_000)));
+    assert_eq!(holders.count, 3);
     holders.knows(file, 2, 4);
     assert_eq!(holders.until(file, 4), Some(Timestamp(2_000)));
     assert_eq!(holders.until(FileId(7), 3), Some(NOW));

@@ -16,7 +16,6 @@ use crate::principal::Principal;
 use crate::records::{Absence, Absent, Inode, Layout, Orders, Writer, Writers};
 use forebay_model::{Error, Result, TargetId, Timestamp};
 use forebay_wire::capability::SKEW;
-use forebay_wire::control::cluster::TargetState;
 use forebay_wire::control::files::{GiveUp, GivenUp, Rebuilt, Refill};
 use forebay_wire::control::names::{FileId, Place};
 
@@ -25,6 +24,13 @@ impl Operation<'_> {
     pub(super) fn give_up(&mut self, asked: &GiveUp) -> Result<()> {
         let (inode, mut layout) = self.used(asked.file)?;
         let components = layout.striping.components();
+        if asked.components.len() > components as usize {
+            return Err(Error::usage(format!(
+                "{} has {components} components, and {} were named to be given up; name each once",
+                asked.file,
+                asked.components.len()
+            )));
+        }
         if let Some(component) = asked.components.iter().find(|component| **component >= components) {
             return Err(Error::usage(format!("{} has {components} components, and not one {component}", asked.file)));
         }
@@ -130,7 +136,7 @@ impl Operation<'_> {
             let is_up = now.is_some_and(|now| self.cluster.is_up(now));
             return match is_up {
                 true => Ok(()),
-                false => Err(Error::busy(format!(
+                false => Err(Error::device(format!(
                     "component {component} of {file} is on target {target}, which nobody serves now; bring it back, or say \
                      that it has failed"
                 ))),
@@ -161,12 +167,19 @@ pub(crate) fn give_up_lost(
     mut layout: Layout,
     now: Timestamp,
 ) -> Result<bool> {
+    let mut lost = layout.components();
+    lost.retain(|(component, target)| is_lost(cluster, *target) && layout.absence(*component) != Some(Absence::Missed));
+    if lost.is_empty() {
+        return Ok(false);
+    }
     let (mut is_new, inode) = (false, place::inode(&*draft, file)?);
-    for (component, target) in layout.components() {
-        if is_lost(cluster, target) && layout.absence(component) != Some(Absence::Missed) {
-            // What nothing can be made of stays as it is: the target may be taken back.
-            is_new |= give_up_one(file, &inode, &mut layout, component).is_ok();
-        }
+    // What was never written lacks nothing, and has no objects by which somebody could be answered.
+    if !inode.written {
+        return Ok(false);
+    }
+    for (component, _) in lost {
+        // What nothing can be made of stays as it is: the target may be taken back.
+        is_new |= give_up_one(file, &inode, &mut layout, component).is_ok();
     }
     if is_new {
         put_absences(draft, file, &layout)?;
@@ -177,8 +190,7 @@ pub(crate) fn give_up_lost(
 
 /// Whether what is on a target is lost.
 fn is_lost(cluster: &Cluster, target: TargetId) -> bool {
-    let state = cluster.targets.get(&target).map(|now| now.record.state);
-    matches!(state, Some(TargetState::Failed | TargetState::Gone))
+    cluster.targets.get(&target).is_some_and(|now| now.record.is_lost())
 }
 
 fn give_up_one(file: FileId, inode: &Inode, layout: &mut Layout, component: u32) -> Result<()> {
@@ -236,12 +248,11 @@ impl Manager {
         let Found { file, .. } = place::find(&view, by, &Place::of(asked.file))?;
         let Layout { absent, .. } = view.require(&keys::layout(file))?;
         let Some(since) = absent.iter().map(|absent| absent.since).max() else { return Ok(()) };
-        let held = self.holders.until(file, since).map(|until| until.after(SKEW));
+        let held = self.holders.until(file, since);
         let Some(until) = held.filter(|until| *until > now.wall) else { return Ok(()) };
-        // Targets that have heard of it answer nobody who has not.
+        // Targets that have heard of it answer nobody who has not; those that a component has left are among them.
         let fences: Option<Orders> = view.read(&keys::fences(file))?;
-        let moved: Option<Orders> = view.read(&keys::leftovers(file))?;
-        let pending = fences.into_iter().chain(moved).flat_map(|orders| orders.pending);
+        let pending = fences.into_iter().flat_map(|orders| orders.pending);
         let gone = |component: u32| absent.iter().any(|absent| absent.component == component);
         match pending.into_iter().find(|(component, _)| gone(*component)) {
             None => Ok(()),

@@ -20,11 +20,7 @@ impl Operation<'_> {
     /// Makes a ring under a name that is free. Whoever makes it has to be allowed to write it by its mode.
     pub(super) fn create_ring(&mut self, asked: &CreateRing) -> Result<Answer> {
         let CreateRing { place, mode, capacity, refused_by } = asked;
-        if *capacity == Bytes::ZERO || *capacity > LARGEST {
-            return Err(Error::usage(format!(
-                "a ring has between 1 B and {LARGEST}, and not {capacity}; give it such"
-            )));
-        }
+        check_capacity(*capacity)?;
         if refused_by.len() > MOST_REFUSALS {
             return Err(Error::usage(format!(
                 "{} targets refused the ring, and {MOST_REFUSALS} are asked at most; make it smaller",
@@ -48,6 +44,14 @@ impl Operation<'_> {
         self.draft.put(keys::layout(found.file), &layout)?;
         Ok(Answer::Opened(found.file))
     }
+}
+
+/// [`forebay_model::Kind::Usage`] if no ring has this capacity.
+pub(super) fn check_capacity(capacity: Bytes) -> Result<()> {
+    if capacity == Bytes::ZERO || capacity > LARGEST {
+        return Err(Error::usage(format!("a ring has between 1 B and {LARGEST}, and not {capacity}; give it such")));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

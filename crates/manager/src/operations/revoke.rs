@@ -62,11 +62,14 @@ pub(super) fn raise(draft: &mut Draft<'_>, file: FileId, mut inode: Inode, now: 
     inode.attributes.changed = now;
     if inode.written {
         let layout: Layout = draft.require(&keys::layout(file))?;
+        let left: Option<Orders> = draft.read(&keys::leftovers(file))?;
+        // A target that a component has left still answers those who know of no other one.
+        let left = left.into_iter().flat_map(|left| left.pending);
         let orders = Orders {
             volume: inode.attributes.volume,
             version: inode.attributes.version,
             due: now,
-            pending: layout.components(),
+            pending: layout.components().into_iter().chain(left).collect(),
         };
         draft.put(keys::fences(file), &orders)?;
     }

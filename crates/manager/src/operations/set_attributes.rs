@@ -1,6 +1,7 @@
 //! Changing attributes: who may is as in POSIX.
 
 use super::Operation;
+use super::create_ring::check_capacity;
 use super::inodes::check_mode;
 use crate::keys;
 use crate::place::{self, Found};
@@ -9,7 +10,7 @@ use crate::quota::{self, Charge};
 use crate::records::Inode;
 use forebay_model::layout::LARGEST;
 use forebay_model::{Bytes, Error, Result, Timestamp};
-use forebay_wire::control::names::{Entry, FileId, SetAttributes};
+use forebay_wire::control::names::{Entry, FileId, FileKind, SetAttributes};
 
 /// The bits with which a program runs as its owner or group.
 const SET_ID: u32 = 0o6000;
@@ -40,7 +41,10 @@ impl Operation<'_> {
         }
         if let Some(size) = asked.size {
             self.by.require(file, &inode, Wanted::WRITE)?;
-            place::require_file(file, &inode)?;
+            place::require_objects(file, &inode)?;
+            if inode.attributes.kind == FileKind::Ring {
+                check_capacity(size)?;
+            }
             self.set_size(&mut inode, size)?;
             inode.attributes.modified = self.now.wall;
         }

@@ -80,7 +80,8 @@ impl Window {
         let share = self.intake.share();
         let left = self.edge.get().saturating_sub(came);
         // Who writes is told before it has to wait, and who does not need not be told of each change.
-        if left > if self.is_writing.get() { share / 2 } else { OPENING / 2 } {
+        let due = if self.is_writing.get() { share } else { share.min(OPENING) };
+        if left > due / 2 {
             return;
         }
         let more = (came + share).saturating_sub(self.edge.get());

@@ -52,7 +52,7 @@ impl Patience {
         loop {
             clock.sleep(patience).await;
             let is_listening = self.rests.get() == 0;
-            let awaited = is_listening && (self.begun.get() || !self.is_met.get());
+            let awaited = is_listening && self.begun.get();
             let reading = awaited.then(|| (self.came.get(), self.rested.get()));
             let kept = self.answers.is_waiting() || self.sink.is_waiting();
             let taking = kept.then(|| (self.answers.progress(), self.sink.progress()));

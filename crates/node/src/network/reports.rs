@@ -18,6 +18,9 @@ use std::time::Duration;
 
 /// How often a node reports.
 const EVERY: Duration = Duration::from_secs(2);
+/// How long a target may take for one thing: so that one whose device hangs does not keep its node from reporting for so long
+/// that it counts as lost.
+const DEVICE: Duration = Duration::from_secs(5);
 
 /// A way to the manager, as this node.
 pub trait ToManager {
@@ -74,7 +77,7 @@ impl Node {
     }
 
     async fn report(&self, identity: &Identity, manager: &dyn ToManager, done: &mut Done) -> Result<Heard> {
-        let asked = self.targets.values().map(|door| race(self.info(door), self.env.clock.sleep(self.bounds.patience)));
+        let asked = self.targets.values().map(|door| race(self.info(door), self.env.clock.sleep(self.limit())));
         let told = all(asked).await.into_iter().filter_map(|answer| match answer {
             First::Left(Ok(info)) => Some(self.of_target(identity, &info, done)),
             // One that does not answer is not reported, and so counts as lost.
@@ -96,7 +99,8 @@ impl Node {
             // Others learn of what concerns them all the same.
             match self.obey(identity, told, done).await {
                 // Only now: what was revoked before this epoch is fenced.
-                Ok(()) => self.keys.advance(target, reported.epoch, reported.least_epoch),
+                Ok(true) => self.keys.advance(target, reported.epoch, reported.least_epoch),
+                Ok(false) => is_done = false,
                 Err(error) => {
                     is_done = false;
                     refused.push((target, error));
@@ -124,8 +128,13 @@ impl Node {
         }
     }
 
-    /// Does what a target is told: first what was revoked, then the keys.
-    async fn obey(&self, identity: &Identity, told: ToTarget, done: &mut Done) -> Result<()> {
+    fn limit(&self) -> Duration {
+        DEVICE.min(self.bounds.patience)
+    }
+
+    /// Does what a target is told: first what was revoked, then the keys. Whether all that was revoked is fenced.
+    async fn obey(&self, identity: &Identity, told: ToTarget, done: &mut Done) -> Result<bool> {
+        let mut is_fenced = true;
         let door = self.door(told.target)?;
         for order in told.orders {
             let carrying_out = async {
@@ -135,17 +144,15 @@ impl Node {
                 }
             };
             // A device that hangs does not keep the others of this node from the manager.
-            let carried_out = match race(carrying_out, self.env.clock.sleep(self.bounds.patience)).await {
-                First::Left(done) => done,
-                First::Right(()) => Err(Error::busy(format!(
-                    "target {} did not carry out an order within {:?}: its device hangs, or has too much to do",
-                    told.target, self.bounds.patience
-                ))),
+            let First::Left(carried_out) = race(carrying_out, self.env.clock.sleep(self.limit())).await else {
+                // Its device hangs, and would with the next one: all that is left is told again.
+                is_fenced = false;
+                break;
             };
             match carried_out {
                 Ok(()) => done.carried_out.entry(told.target).or_default().push(order),
                 // It is told again; others may be carried out meanwhile.
-                Err(error) if matches!(error.kind, Kind::Busy | Kind::Full) => {}
+                Err(error) if matches!(error.kind, Kind::Busy | Kind::Full) => is_fenced &= order.remove,
                 Err(error) => return Err(error),
             }
         }
@@ -162,7 +169,7 @@ impl Node {
             self.keys.roll(told.target, TargetKey::from_bytes(key.version, bytes));
             done.keys.insert(told.target, key.version);
         }
-        Ok(())
+        Ok(is_fenced)
     }
 
     async fn info(&self, door: &super::TargetDoor) -> Result<TargetInfo> {

@@ -25,12 +25,20 @@ use std::time::Duration;
 
 /// Recorders and queries at once on one connection.
 const MOST_STREAMS: usize = 16;
+/// Of the answer to a query over the network one batch waits at its target, however little that is: clients ask for a part ahead.
+const AHEAD: usize = 0;
 
 /// What a connection does with rings.
 #[derive(Default)]
 pub(super) struct Rings {
     recorders: RefCell<BTreeMap<u64, Rc<Recording>>>,
-    queries: RefCell<BTreeMap<u64, Place>>,
+    queries: RefCell<BTreeMap<u64, Running>>,
+}
+
+/// A query of a client, which ends at its target when this is dropped, also while a part of its answer is waited for.
+struct Running {
+    place: Place,
+    cancel: Box<dyn Fn()>,
 }
 
 /// Where a query is, while no part of its answer is asked for.
@@ -57,6 +65,12 @@ struct Asking {
     byte: usize,
 }
 
+impl Drop for Running {
+    fn drop(&mut self) {
+        (self.cancel)();
+    }
+}
+
 impl Rings {
     /// The connection is over: so is all that was on it.
     pub(super) fn end(&self) {
@@ -81,8 +95,13 @@ impl Rings {
         Ok(found)
     }
 
+    fn over(&self, query: u64) {
+        let ended = self.queries.borrow_mut().remove(&query);
+        drop(ended);
+    }
+
     fn query(&self, query: u64) -> Result<Place> {
-        let found = self.queries.borrow().get(&query).cloned();
+        let found = self.queries.borrow().get(&query).map(|running| running.place.clone());
         found.ok_or_else(|| Error::missing(format!("request {query} of this connection is no query that goes on")))
     }
 }
@@ -110,16 +129,7 @@ impl Session {
             RingAsk::CloseWriter(writer) => self.close_writer(head.request, of, writer),
             RingAsk::Query(query) => self.begin_query(head.request, of, fenced, query),
             RingAsk::Next(query) => self.next_of_query(head.request, of, query),
-            RingAsk::CancelQuery(query) => {
-                let ended = self.rings.queries.borrow_mut().remove(&query);
-                drop(ended);
-                self.answer_nothing(head.request);
-                Ok(())
-            }
-            RingAsk::Create(_) | RingAsk::Status | RingAsk::Resize(_) | RingAsk::Pin { .. } => {
-                self.ask_of_ring(head.request, of, fenced, ask)
-            }
-            RingAsk::Unpin(_) | RingAsk::Pins => self.ask_of_ring(head.request, of, fenced, ask),
+            ask => self.ask_of_ring(head.request, of, fenced, ask),
         })
     }
 
@@ -162,6 +172,8 @@ impl Session {
             if answers.is_abandoned() {
                 return Err(Error::disconnected("nobody waits for the recorder that was opened"));
             }
+            // Others that were asked for at the same time may be here by now.
+            rings.room_for_a_stream()?;
             let opened = recorder.opened().clone();
             let expected = Expected {
                 writer,
@@ -238,7 +250,9 @@ impl Session {
             )));
         }
         buffer.set_len(length);
+        self.window.begins(length);
         self.source.payload_into(&mut buffer).await?;
+        self.window.ends();
         // What is no block ends the connection, as all that is malformed does.
         let next = expected.check(&buffer)?;
         let sent = recording.writer.send(buffer, number, self.node.env.clock.now() - age);
@@ -296,9 +310,11 @@ impl Session {
         let RingQuery { text, now, follow, limit, gaps_only } = asked;
         let request = QueryRequest { ring: name_of(of.1), text, now, follow, limit, gaps_only };
         let query = QueryId(self.node.next());
-        let answer = self.node.door(of.0)?.handle.query(query, request, Some(fenced))?;
+        let answer = self.node.door(of.0)?.handle.query(query, request, Some(fenced), AHEAD)?;
+        let cancel = Box::new(answer.canceller());
         let asking = Asking { answer, of, batch: Batch::default(), item: 0, byte: 0 };
-        self.rings.queries.borrow_mut().insert(id.0, Rc::new(RefCell::new(Some(asking))));
+        let place = Rc::new(RefCell::new(Some(asking)));
+        self.rings.queries.borrow_mut().insert(id.0, Running { place, cancel });
         self.answer_nothing(id);
         Ok(())
     }
@@ -318,7 +334,7 @@ impl Session {
             match part {
                 Ok((head, payload)) => {
                     if matches!(head, PartHead::End(_)) {
-                        rings.queries.borrow_mut().remove(&query);
+                        rings.over(query);
                     } else {
                         place.replace(Some(asking));
                     }
@@ -328,7 +344,7 @@ impl Session {
                     answers.answer(id, forebay_wire::write_body(&head).map(|body| (body, payload)), room);
                 }
                 Err(error) => {
-                    rings.queries.borrow_mut().remove(&query);
+                    rings.over(query);
                     node.keys.count(&error);
                     let room = small.take(OVERHEAD).await;
                     answers.refuse(id, &error, Some(Rc::new(room)));
@@ -346,7 +362,7 @@ impl Session {
         parts: &Parts<'_>,
         request: &RingRequest,
     ) -> Result<Capability> {
-        let about = About { object: request.ring, rights: request.rights(), bytes: 0..0 };
+        let about = About { object: request.ring, rights: request.rights(), bytes: request.bytes() };
         self.check(head, nonces, parts, request.target, about)
     }
 }
@@ -397,6 +413,12 @@ fn in_words_of_the_target(ring: ObjectId, ask: RingAsk) -> Result<Request> {
         RingAsk::Pin { label, from, to } => Request::Pin { ring, label, from, to },
         RingAsk::Unpin(pin) => Request::Unpin { ring, pin },
         RingAsk::Pins => Request::Pins { ring },
-        _ => Request::Status { ring: Some(ring) },
+        RingAsk::Status => Request::Status { ring: Some(ring) },
+        RingAsk::OpenWriter { .. }
+        | RingAsk::Append { .. }
+        | RingAsk::Durable { .. }
+        | RingAsk::CloseWriter(_)
+        | RingAsk::Query(_)
+        | RingAsk::Next(_) => return Err(Error::usage("that is asked of a recorder or a query, and not of its ring")),
     })
 }

@@ -115,7 +115,7 @@ pub(super) struct Session {
     /// And for those without.
     pub(super) small: Allowance,
     pub(super) patience: Rc<Patience>,
-    window: Rc<Window>,
+    pub(super) window: Rc<Window>,
 }
 
 /// What a request shows, and what it asks.

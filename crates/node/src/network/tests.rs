@@ -47,24 +47,27 @@ fn with_node<F: Future<Output = ()> + 'static>(bounds: Bounds, test: impl FnOnce
         Rc::new(Host::start(vec![real::open(&path, OpenMode::Exclusive).expect("it is there")]).expect("it opens"));
     let serving = host.clone();
     real::run_network(|env| async move {
-        let doors = TargetDoor::of(&serving);
-        let target = doors[0].id();
-        let node = Node::new(env.clone(), doors, bounds, 4711);
-        let key = RootKey::new([3; 32]).of_target(target, 1);
-        node.keys().join(CLUSTER, target, [1; 32]);
-        node.keys().roll(target, key.clone());
-        node.keys().advance(target, 7, 0);
-        let door = env.fabric.listen("127.0.0.1:0").await.expect("a port");
-        let address = door.address();
-        env.spawner.detach({
-            let node = node.clone();
-            async move { drop(node.serve(door).await) }
-        });
-        let rig = Rig { env, node, address, target, key };
-        test(rig).await;
+        test(served(env, TargetDoor::of(&serving), bounds).await).await;
     })
     .expect("the loop of the network");
     host.close().expect("everything is durable");
+}
+
+/// A node that serves these, of which the first one has a key.
+async fn served(env: NetworkEnv, doors: Vec<TargetDoor>, bounds: Bounds) -> Rig {
+    let target = doors[0].id();
+    let node = Node::new(env.clone(), doors, bounds, 4711);
+    let key = RootKey::new([3; 32]).of_target(target, 1);
+    node.keys().join(CLUSTER, target, [1; 32]);
+    node.keys().roll(target, key.clone());
+    node.keys().advance(target, 7, 0);
+    let door = env.fabric.listen("127.0.0.1:0").await.expect("a port");
+    let address = door.address();
+    env.spawner.detach({
+        let node = node.clone();
+        async move { drop(node.serve(door).await) }
+    });
+    Rig { env, node, address, target, key }
 }
 
 impl Rig {

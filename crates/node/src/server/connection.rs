@@ -8,7 +8,7 @@ use crate::service::objects::too_much;
 use crate::writer::Writer;
 use forebay_env::network::Stream;
 use forebay_env::real::{clock, process, thread};
-use forebay_model::ring::{Batch, Item};
+use forebay_model::ring::Batch;
 use forebay_model::{Error, Kind, Result, TargetId};
 use forebay_wire::command::{
     Append, CancelQuery, CloseWriter, ITEMS_PER_FRAME, OpenWriter, QueryRequest, Reply, Request, WriterEvent,
@@ -17,6 +17,7 @@ use forebay_wire::command::{
 use forebay_wire::handshake::{self, PROTOCOL_VERSION, ServerHello};
 use forebay_wire::heap::HeapRequest;
 use forebay_wire::object::{MOST_AT_ONCE, ObjectRequest};
+use forebay_wire::ring;
 use forebay_wire::{Command, Flags, FrameReader, FrameWriter, Head, RequestId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -349,11 +350,7 @@ fn send_answer(answer: &mut Answer, out: &Out, id: RequestId) -> Result<()> {
 fn send_batch(batch: &Batch, out: &Out, id: RequestId) -> Result<()> {
     let mut at = 0;
     for items in batch.items.chunks(ITEMS_PER_FRAME) {
-        let size = |item: &Item| match item {
-            Item::Element { length, caller, .. } => *length as usize + usize::from(*caller),
-            Item::Gap(_) | Item::Expired { .. } => 0,
-        };
-        let end = at + items.iter().map(size).sum::<usize>();
+        let end = at + items.iter().map(ring::size).sum::<usize>();
         send_items(&mut out.lock(), id, items, &batch.payload[at..end])?;
         at = end;
     }

@@ -1,6 +1,6 @@
 //! Writer sessions at one target.
 
-use super::{Fenced, Service, SessionId, Shared, fences};
+use super::{Fenced, Service, SessionId, Shared, fences, queries};
 use crate::watch::Watch;
 use crate::writer::Opening;
 use async_task::Task;
@@ -189,6 +189,7 @@ pub(super) async fn remove_ring(service: &Service, object: ObjectId) -> Result<(
         Err(error) => return Err(error),
     };
     end_those(service, &Error::missing("the ring was removed"), |session| session.ring.id == ring.id);
+    queries::shut_out(service, object, u64::MAX);
     for pin in ring.status().pins {
         service.target.unpin(&name, pin.id).await?;
     }
@@ -197,10 +198,5 @@ pub(super) async fn remove_ring(service: &Service, object: ObjectId) -> Result<(
 
 /// The target is closed: tells every session how far it came, and that it goes no further here.
 pub(super) fn end_all(service: &Service) {
-    let sessions = std::mem::take(&mut *service.sessions.open.borrow_mut());
-    for session in sessions.into_values() {
-        session.ring.detach(session.writer);
-        tell(&session.ring, session.writer, &session.watch);
-        session.watch.end(Err(Error::disconnected("the process that serves the ring is going away")));
-    }
+    end_those(service, &Error::disconnected("the process that serves the ring is going away"), |_| true);
 }

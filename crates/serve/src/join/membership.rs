@@ -52,12 +52,11 @@ impl Membership {
     }
 
     /// The same with the manager at this address.
-    pub(crate) fn moved(self, dir: &Path, manager: &str) -> Result<Membership> {
-        if self.manager == manager {
-            return Ok(self);
+    pub(crate) fn moved(&self, dir: &Path, manager: &str) -> Result<Membership> {
+        let moved = Membership { manager: manager.to_string(), ..self.clone() };
+        if moved != *self {
+            file::replace(dir.join(MEMBER), moved.line().as_bytes())?;
         }
-        let moved = Membership { manager: manager.to_string(), ..self };
-        file::replace(dir.join(MEMBER), moved.line().as_bytes())?;
         Ok(moved)
     }
 

@@ -1,10 +1,12 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::http::{Asked, parse};
+use super::{FAMILIES, Family, Found, metrics, status};
 use crate::{Server, ServerOptions};
 use forebay_embedded::{FormatOptions, Measure, format};
-use forebay_model::Bytes;
+use forebay_model::{Bytes, Error};
 use forebay_node::network::Bounds;
+use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -82,4 +84,26 @@ fn a_request_is_taken_as_soon_as_it_is_whole_and_never_without_end() {
     let many = [b"GET / HTTP/1.1\r\n".to_vec(), b"A: b\r\n".repeat(65)].concat();
     assert_eq!(parse(&many), Some(Asked::TooLong));
     assert_eq!(parse(b"\0\0\0\0"), Some(Asked::Malformed));
+}
+
+#[test]
+fn the_page_has_each_metric_as_it_is_told_and_no_other() {
+    let page = include_str!("../../../../docs/protocol/status.md");
+    let row =
+        |it: &Family| format!("| `{}` | {} | {} | {} |", it.name, it.kind, it.labels, it.help).replace("|  |", "| |");
+    let rows: Vec<String> = FAMILIES.iter().map(row).collect();
+    let there: Vec<&str> = page.lines().filter(|line| line.starts_with("| `forebay_")).collect();
+    assert_eq!(there, rows, "the table should be:\n{}", rows.join("\n"));
+}
+
+#[test]
+fn who_does_not_answer_is_named_and_what_it_would_say_is_left_out() {
+    let away = || Error::disconnected("it is away");
+    let found = Found { nodes: vec![(7, Err(away()))], map: Err(away()) };
+    let status = status(&found);
+    assert_eq!((&status["nodes"][0]["node"], &status["nodes"][0]["error"]), (&json!(7), &json!("it is away")));
+    assert_eq!(status["cluster"]["error"], "it is away");
+    let text = metrics(&found);
+    assert!(text.contains("forebay_manager_up 0\n") && text.contains("forebay_node_up{node=\"7\"} 0\n"), "{text}");
+    assert!(!text.contains("forebay_target") && !text.contains("forebay_cluster"), "{text}");
 }

@@ -190,7 +190,10 @@ fn live_with(
     });
     begin(&cluster, &machine, &common);
     let keeper = cluster.client_machine("keeper");
-    keeper.host.env().spawner.detach(keep(keeper.files.clone(), common.clone()));
+    // One client does both, as in a server.
+    for mends in [true, false] {
+        keeper.host.env().spawner.detach(keep(keeper.files.clone(), common.clone(), mends));
+    }
     let mut faults = Faults::new(&cluster, common.clone(), nodes, clients);
     for _ in 0..chances.steps {
         step(&mut faults, &*random);
@@ -209,14 +212,21 @@ fn live_with(
     (tally, world.trace())
 }
 
-/// What is given up is rebuilt beside all that happens.
-async fn keep(files: Files, common: Rc<Common>) {
-    let told = |_, kept: Result<Kept>| {
-        if let Ok(Kept::Rebuilt(rebuilt)) = kept {
-            common.tally.borrow_mut().rebuilt_meanwhile += u64::from(rebuilt.components);
+/// What is left is mended, or what is given up is rebuilt, beside all that happens.
+async fn keep(files: Files, common: Rc<Common>, mends: bool) {
+    let (pause, told) = (Duration::from_secs(3), |_, kept: Result<Kept>| {
+        let mut tally = common.tally.borrow_mut();
+        match kept {
+            Ok(Kept::Rebuilt(rebuilt)) => tally.rebuilt_meanwhile += u64::from(rebuilt.components),
+            Ok(Kept::Mended(_)) => tally.left += 1,
+            // It is tried again.
+            Err(_) => {}
         }
-    };
-    files.keep_rebuilding(Duration::from_secs(3), told).await;
+    });
+    match mends {
+        true => files.keep_mending(pause, told).await,
+        false => files.keep_rebuilding(pause, told).await,
+    }
 }
 
 /// What is there before the first fault.

@@ -1,5 +1,8 @@
+mod absences;
 mod disks;
+mod lengths;
 mod load;
+mod openings;
 mod outages;
 
 use super::*;

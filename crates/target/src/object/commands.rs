@@ -8,7 +8,7 @@ use super::rows::{BLOCK, Head, Key, Part, Quota, Row, Volume};
 use super::settings;
 use crate::schedule::StreamId;
 pub use forebay_model::object::{Attribute, Placement};
-use forebay_model::object::{AttributeChange, OnPage};
+use forebay_model::object::{AttributeChange, MOST_SET, OnPage};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result};
 use std::rc::Rc;
 
@@ -16,8 +16,6 @@ use std::rc::Rc;
 pub const MOST_WRITTEN: Bytes = Bytes::mib(64);
 /// The longest value of an attribute.
 pub const LONGEST_ATTRIBUTE: Bytes = Bytes::kib(4);
-/// The most attributes that one command sets.
-const MOST_ATTRIBUTES: usize = 256;
 /// The largest object: what offsets are checked against.
 pub(super) const LARGEST: u64 = 1 << 60;
 /// How often a command that finds the logs full has them emptied.
@@ -336,11 +334,8 @@ pub(super) fn set(
     time: forebay_model::Timestamp,
     set: Vec<(u32, u32, Option<Vec<u8>>)>,
 ) -> Result<Change> {
-    if set.len() > MOST_ATTRIBUTES {
-        return Err(Error::usage(format!(
-            "{} attributes at once are too many; set {MOST_ATTRIBUTES} at most",
-            set.len()
-        )));
+    if set.len() > MOST_SET {
+        return Err(Error::usage(format!("{} attributes at once are too many; set {MOST_SET} at most", set.len())));
     }
     for (page, number, value) in &set {
         settings::check(*page, *number, value.as_deref())?;

@@ -188,7 +188,7 @@ pub struct SetAttributes {
     pub owner: Option<u32>,
     /// The group that it belongs to.
     pub group: Option<u32>,
-    /// Bytes of a file.
+    /// Bytes of a file, or the capacity of a ring.
     pub size: Option<Bytes>,
     /// When its bytes changed last.
     pub modified: Option<Timestamp>,

@@ -4,7 +4,8 @@
 //! all components that are left, so that whoever has an older grant renews before it changes anything; who only reads is waited for
 //! ([`GivenUp`]). A lock that lay at a component that is absent now keeps nobody out of what that had: nothing of the stripe may be
 //! lost any more, and so nothing is made of the parity. But who held the end of the file there has lost it; and so has who
-//! locks behind a component that is whole again, where others ask first now, or at one that is being filled.
+//! locks behind a component that is written again, where others ask first now: locks and intents lie at one that is being filled as
+//! at one that is whole, so that what was begun while it was filled is found there afterwards.
 
 use super::super::END;
 use super::super::components::{Absence, is_lost};
@@ -23,6 +24,8 @@ use std::time::Duration;
 
 /// Versions from when a component is given up until it may be whole again.
 const CYCLE: u64 = 4;
+/// Versions in which what was being filled is emptied and filled anew.
+const REFILL: u64 = 2;
 /// How often something is asked again because somebody else raised the version meanwhile.
 const TRIES: usize = 16;
 /// How long between two questions whether somebody may still be answered by what was given up.
@@ -57,15 +60,37 @@ impl Shared {
             let made = |version| Change::GiveUp(GiveUp { file, components: components.clone(), version });
             self.raise(made, || is_known(self)).await?;
         }
+        self.nobody_is_answered().await
+    }
+
+    /// Waits until nobody is answered any more by what this client does without, whoever gave it up. Nothing is acknowledged before.
+    pub(super) async fn nobody_is_answered(&self) -> Result<()> {
+        let version = self.version();
+        let is_needed = {
+            let grant = self.grant.borrow();
+            grant.write && grant.components.iter().any(|component| component.state != ComponentState::Whole)
+        };
+        if !is_needed || self.certain.get() >= version {
+            return Ok(());
+        }
+        // One asks for all.
+        let _turn = self.asking.take(1).await;
+        if self.certain.get() >= version {
+            return Ok(());
+        }
         // For as long as a grant counts, by any clock.
         let end = self.nodes.env().clock.now() + LONGEST_LIFE + 2 * SKEW;
         loop {
-            let asked = Question::GivenUp(GivenUp { file, version: self.version() });
+            let asked = Question::GivenUp(GivenUp { file: self.file(), version });
             match self.control.ask(asked).await {
                 Err(error) if error.kind == Kind::Busy && self.nodes.env().clock.now() < end => {
                     self.nodes.env().clock.sleep(PAUSE).await;
                 }
-                answer => return answer.map(drop),
+                answer => {
+                    answer?;
+                    self.certain.set(self.certain.get().max(version));
+                    return Ok(());
+                }
             }
         }
     }
@@ -91,6 +116,8 @@ impl Shared {
     /// A component that this client filled has everything.
     pub(super) async fn filled(self: &Rc<Self>, component: u32) -> Result<()> {
         let file = self.file();
+        // Who gave it up may still wait for those who do not know, and is not told of them when it is whole.
+        self.nobody_is_answered().await?;
         self.raise(|version| Change::Rebuilt(Rebuilt { file, component, version }), || false).await
     }
 
@@ -99,9 +126,13 @@ impl Shared {
         for _ in 0..TRIES {
             let version = self.version();
             // If it was this client that had to stop, they have missed nothing.
-            self.confirm(version).await?;
+            let sure = self.confirm(version).await;
             self.locks.are_kept()?;
-            match self.control.change(made(version)).await {
+            let changed = match sure {
+                Ok(()) => self.control.change(made(version)).await,
+                Err(error) => Err(error),
+            };
+            match changed {
                 Err(error) if error.kind == Kind::Stale => {
                     self.renew().await?;
                     if is_done() {
@@ -141,7 +172,15 @@ impl Shared {
     /// What is remembered of components that are others now is forgotten, and so are locks that keep nobody out any more.
     pub(super) fn heed(self: &Rc<Self>, before: &Grant) {
         let grant = self.grant.borrow();
+        let versions = grant.entry.attributes.version - before.entry.attributes.version;
+        // Between these two grants something may have been given up, emptied, and be whole again by now.
+        let was_filled = before.components.iter().any(|old| old.state == ComponentState::Filling);
+        let is_hidden = versions >= CYCLE || versions >= REFILL && was_filled;
         for (component, (now, old)) in (0..).zip(grant.components.iter().zip(&before.components)) {
+            if is_hidden {
+                self.made.borrow_mut().remove(&component);
+                self.seen.borrow_mut().remove(&component);
+            }
             if (now.target, now.state) == (old.target, old.state) || now.state == ComponentState::Missed {
                 continue;
             }
@@ -152,15 +191,12 @@ impl Shared {
             self.perhaps_twice.borrow_mut().retain(|(of, _)| *of != component);
             self.others.borrow_mut().remove(&component);
         }
-        let versions = grant.entry.attributes.version - before.entry.attributes.version;
         if absent(&grant.components) != absent(&before.components) {
             // Whoever waits for that is told that this client uses nothing older any more.
             let this = self.clone();
             self.nodes.env().spawner.detach(async move { drop(this.renew().await) });
         }
         let state = |component: u32| grant.components.get(component as usize).map(|component| component.state);
-        // Between these two grants something may have been given up, and be whole again by now.
-        let is_hidden = versions >= CYCLE;
         // What is being done under a lock is done without those that were given up when it was begun, and with those that were
         // whole: of what is written from now on, or begins anew, that is not enough.
         let changed = (0..).zip(grant.components.iter().zip(&before.components)).filter(|(_, (now, old))| {
@@ -193,14 +229,14 @@ fn is_over(
     stripe: StripeId,
     state: impl Fn(u32) -> Option<ComponentState>,
 ) -> bool {
-    let is_whole = |one: u32| state(one) == Some(ComponentState::Whole);
     if stripe == END {
-        return (0..striping.components()).find(|one| is_whole(*one)) != Some(component);
+        return (0..striping.components()).find(|one| state(*one) == Some(ComponentState::Whole)) != Some(component);
     }
+    let is_asked = |one: u32| matches!(state(one), Some(ComponentState::Whole | ComponentState::Filling));
     match state(component) {
         // Of three copies or more all are locked: whoever asks a copy that came back waits at the next one.
-        Some(ComponentState::Whole) => {
-            let first = || striping.holders(component, stripe).into_iter().find(|one| is_whole(*one));
+        Some(ComponentState::Whole | ComponentState::Filling) => {
+            let first = || striping.holders(component, stripe).into_iter().find(|one| is_asked(*one));
             striping.raid().copies() <= 2 && first() != Some(component)
         }
         Some(ComponentState::Missed) => false,

@@ -34,6 +34,14 @@ pub(super) struct Seen {
     left: BTreeMap<u64, (StripeId, u64)>,
 }
 
+#[cfg(test)]
+impl Seen {
+    /// A journal in which nothing was left up to here.
+    pub(super) fn up_to(by: (TargetId, u64), end: u64) -> Seen {
+        Seen { by, end, left: BTreeMap::new() }
+    }
+}
+
 impl Shared {
     /// Keeps an intent beside a component.
     pub(super) async fn intend(self: &Rc<Self>, component: u32, intent: Intent) -> Result<IntentId> {

@@ -1,17 +1,16 @@
-//! How long a file is: an attribute of as many components as its bytes have to spare and one. Whoever opens the file has a number
+//! How long a file is: an attribute of as many components as its bytes have to spare and one. Whoever has the file open has a number
 //! there of its own, by chance, so that none undoes what another one said; the longest holds, of those that know of the last cut.
+//! Who opens it later in the same process takes the number over, so that there are as many as processes and not as openings.
 //! `docs/format/files.md` has the bytes.
 
 use super::super::components::is_lost;
 use super::super::together::all;
 use super::{Shared, strange_answer};
+use forebay_model::object::MOST_SET;
 use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::object::{Ask, ObjectAnswer, ObjectReply};
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// Lengths of others that are ended in one step.
-const MOST_ENDED: usize = 256;
 /// The page of attributes that clients keep of a file's length.
 const LENGTHS: u32 = 3;
 
@@ -23,6 +22,20 @@ impl Shared {
     }
 
     async fn say(self: &Rc<Self>, cuts: u64, size: Bytes) -> Result<()> {
+        // What was said under this number before holds.
+        let word = (cuts, size).max(self.before);
+        let said = self.say_word(word).await;
+        match &said {
+            Ok(()) => {
+                self.known.set(self.known.get().max(word));
+                self.said.set(Some(word));
+            }
+            Err(_) => self.is_unsure.set(true),
+        }
+        said
+    }
+
+    async fn say_word(self: &Rc<Self>, (cuts, size): (u64, Bytes)) -> Result<()> {
         let value = [cuts.to_le_bytes(), size.0.to_le_bytes()].concat();
         let own = || vec![(LENGTHS, self.number, Some(value.clone()))];
         let (family, wanted) = self.sayers();
@@ -32,7 +45,7 @@ impl Shared {
         let wanted = wanted.min(whole.len() as u32);
         let filled = absent.iter().filter(|component| **component < family && self.way(**component).is_ok());
         let filled: Vec<u32> = filled.copied().collect();
-        let mut failure = None;
+        let (mut failure, mut unheard) = (None, Vec::new());
         let (mut said, mut next) = (0, 0);
         // As many as are wanted at once; for each that is lost, one that comes behind them.
         while said < wanted && next < whole.len() {
@@ -43,23 +56,25 @@ impl Shared {
             let asked = some.iter().map(|component| {
                 let component = *component;
                 // Nobody else says anything meanwhile, so what others said before is over, unless it says more.
-                let mut others = BTreeSet::new();
-                if (cuts, size) >= self.known.get() {
-                    others = self.others.borrow_mut().remove(&component).unwrap_or_default();
-                }
-                let ends = others.into_iter().take(MOST_ENDED).map(|number| (LENGTHS, number, None));
+                let others = self.others.borrow();
+                let ended = others.get(&component).filter(|_| (cuts, size) >= self.known.get());
+                let ended: Vec<u32> = ended.into_iter().flatten().copied().take(MOST_SET - 1).collect();
+                let ends = ended.iter().map(|number| (LENGTHS, *number, None));
                 let changes: Vec<_> = ends.chain(own()).collect();
-                self.ask_of_made(
-                    component,
-                    |id| id,
-                    move |id| Ask::SetAttributes { id, changes: changes.clone() },
-                    Vec::new(),
-                )
+                async move {
+                    let set = move |id| Ask::SetAttributes { id, changes: changes.clone() };
+                    let answer = self.ask_of_made(component, |id| id, set, Vec::new()).await?;
+                    if let Some(others) = self.others.borrow_mut().get_mut(&component) {
+                        others.retain(|number| !ended.contains(number));
+                    }
+                    Ok(answer)
+                }
             });
             for (component, answer) in some.iter().zip(all(asked).await) {
                 match answer {
                     Ok(_) if filled.contains(component) => {}
                     Ok(_) => said += 1,
+                    Err(error) if is_lost(&error) && filled.contains(component) => unheard.push(*component),
                     Err(error) if is_lost(&error) => failure = Some(error),
                     Err(error) => return Err(error),
                 }
@@ -71,11 +86,9 @@ impl Shared {
             None if whole.is_empty() => {
                 Err(Error::device("all components that say how long the file is were given up"))
             }
-            _ => {
-                self.known.set(self.known.get().max((cuts, size)));
-                self.said.set(Some((cuts, size)));
-                Ok(())
-            }
+            // What has not heard it is not to count as whole.
+            _ if !unheard.is_empty() => self.give_up(unheard).await,
+            _ => Ok(()),
         }
     }
 
@@ -83,10 +96,14 @@ impl Shared {
     pub(super) async fn heard(self: &Rc<Self>) -> Result<(u64, Bytes)> {
         let (family, wanted) = self.sayers();
         let (mut best, mut heard, mut failure) = ((0, Bytes::ZERO), 0, None);
-        for answer in all((0..family).map(|component| self.heard_of(component))).await {
+        // Of one that is filled it is not known whether it was told.
+        let mut absent = self.absent();
+        let answers = all((0..family).map(|component| self.heard_of(component))).await;
+        absent.extend(self.absent());
+        for (component, answer) in (0..family).zip(answers) {
             match answer {
                 Ok(found) => {
-                    heard += 1;
+                    heard += u32::from(!absent.iter().any(|(one, _)| *one == component));
                     best = best.max(found);
                 }
                 Err(error) if is_lost(&error) => failure = Some(error),

@@ -64,7 +64,8 @@ impl Held {
     /// Whether this client may go on, as far as is known.
     pub(super) fn are_kept(&self) -> Result<()> {
         match self.all.borrow().values().any(|one| one.is_lost) {
-            true => Err(Error::busy(
+            // No component is lost by that.
+            true => Err(Error::refused(
                 "a stripe of the file was locked where it is not any more, or over a connection that was lost, and somebody else \
                  may have it now: what was being written was not acknowledged; write it again",
             )),
@@ -120,8 +121,11 @@ impl Shared {
                 Ok(_) => true,
                 // What is not there yet is locked all the same.
                 Err(error) if error.kind == Kind::Missing => true,
-                Err(_) if link.ended().is_some() => false,
-                Err(error) => return Err(error),
+                Err(error) if matches!(error.kind, Kind::Stale | Kind::Busy) && link.ended().is_none() => {
+                    return Err(error);
+                }
+                // It is not sure, and what is asked of another component has nothing to do with it.
+                Err(_) => false,
             };
             // It may have been given back meanwhile.
             match self.locks.all.borrow_mut().get_mut(&number) {

@@ -380,3 +380,29 @@ fn more_is_not_gathered_than_there_is_room_for() {
     let error = opened.err().expect("it would never be written");
     assert!(error.kind == Kind::Usage && error.message.contains("make the window"), "{error}");
 }
+
+#[test]
+fn if_the_holder_of_an_intent_goes_while_that_is_ended_the_next_one_is_locked_and_the_write_is_done() {
+    let mut ended = 0;
+    for dies_after in 0..24 {
+        let world = World::new(five_wide(), dies_after);
+        let first = Open::new(&world, tight(false));
+        first.write(0, some(&world.chance, 8 * UNIT));
+        let new = Slice::from(some(&world.chance, 100));
+        world.crash_after.set(Some(dies_after));
+        drop(first.try_run(|file| async move { file.write_at(Bytes::ZERO, new).await }));
+        world.crash(first.link.client);
+        ended += world.intents();
+        let second = Open::new(&world, tight(false));
+        // The parity of the first stripe: it gives the lock, and nothing any more after that.
+        world.fail_after(4, 1);
+        let bytes = some(&world.chance, 50);
+        second.write(200, bytes.clone());
+        assert!(world.is_down(4) && second.read(200, 50) == bytes, "after {dies_after}");
+        world.heal(4);
+        world.crash(second.link.client);
+        recovered(&world);
+        world.check();
+    }
+    assert!(ended > 2, "{ended} intents were left");
+}

@@ -186,3 +186,44 @@ fn of_three_copies_two_stay_equal_if_the_one_with_the_lock_goes_in_the_middle_of
     world.check();
     assert_eq!(opens[0].all(), vec![9; 100]);
 }
+
+#[test]
+fn what_was_begun_while_a_component_was_filled_is_found_when_that_is_whole() {
+    let mut died = 0;
+    for dies_after in 0..16 {
+        let world = World::new(Striping::new(Raid::Five, Bytes(UNIT), 4, 8, 1).expect("a layout"), dies_after);
+        let parity = world.striping.parity_of(world.striping.stripe_of(Bytes::ZERO)).expect("it has one").component;
+        let (writer, builder) = (Open::new(&world, tight(false)), Open::new(&world, tight(false)));
+        writer.write(0, some(&world.chance, 12 * UNIT));
+        world.set_down(parity, true);
+        writer.write(5, some(&world.chance, 700));
+        world.set_down(parity, false);
+        builder.run(|file| async move { file.look_again().await });
+        let mut progress = builder.run(|file| async move { file.begin_rebuild(parity).await });
+        let file = builder.engine.clone();
+        let (first, mut progress) = world
+            .run(&builder.link, async move { (file.rebuild(parity, &mut progress, Bytes(UNIT)).await, progress) })
+            .expect("it lives");
+        assert!(!first.expect("it is rebuilt") && progress.at == Bytes(UNIT), "the first stripe is behind it");
+        writer.run(|file| async move { file.look_again().await });
+        world.crash_after.set(Some(dies_after));
+        let new = some(&world.chance, UNIT);
+        let wrote = writer.try_run(|file| async move { file.write_at(Bytes(100), Slice::from(new)).await });
+        world.crash(writer.link.client);
+        died += u64::from(wrote.is_none());
+        builder.run(|file| async move {
+            while !file.rebuild(parity, &mut progress, Bytes(UNIT)).await? {}
+            Ok(())
+        });
+        let third = Open::new(&world, tight(false));
+        third.write(2 * UNIT + 9, some(&world.chance, 300));
+        let all = third.all();
+        world.check();
+        for lost in 0..4 {
+            world.set_down(lost, true);
+            assert!(Open::new(&world, tight(true)).all() == all, "died after {dies_after}, without {lost}");
+            world.set_down(lost, false);
+        }
+    }
+    assert!(died >= 4, "{died} died");
+}

@@ -298,3 +298,90 @@ fn who_rebuilds_makes_way_for_one_who_wants_to_be_alone_and_begins_anew_later() 
     stage.root(Change::RemoveFile(RemoveFile { place: Place::path("striped") })).unwrap();
     assert_eq!(stage.degraded(), []);
 }
+
+#[test]
+fn a_target_that_a_component_has_left_is_told_of_each_newer_version() {
+    let mut stage = Stage::new();
+    let grant = stage.striped();
+    let (file, left) = (grant.entry.file, &grant.components[4]);
+    let node = node_of(left.target);
+    stage.root(Change::SetTarget(SetTarget { target: left.target, state: TargetState::Failed })).unwrap();
+    stage.manager.tick(stage.now).unwrap();
+    stage.refill(&root(), file, 4, false).unwrap();
+    stage.refill(&root(), file, 4, true).unwrap();
+    stage.rebuilt(&root(), file, 4).unwrap();
+    let version = stage.version(file);
+    let fence = Order { object: left.object, version, remove: false };
+    assert!(stage.obey(node).contains(&(left.target, fence)), "whoever has an older grant may be answered by it alone");
+    assert!(!stage.obey(node).contains(&(left.target, fence)), "it has said that it did it");
+}
+
+#[test]
+fn what_a_reader_holds_counts_for_as_long_as_a_target_whose_clock_is_behind_takes_it() {
+    let mut stage = Stage::new();
+    let [reader, other] = others();
+    let file = stage.striped().entry.file;
+    stage.read(&reader, file);
+    stage.give_up(&root(), file, &[1]).unwrap();
+    stage.pass(Duration::from_secs(301));
+    // Whoever comes now makes room for itself among those that are remembered.
+    stage.read(&other, file);
+    let version = stage.version(file);
+    let files = vec![Renewed { file, write: false, version }];
+    stage.ask(&other, &Question::Renew(Renew { files })).unwrap();
+    assert_eq!(kind(stage.given_up(file)), Kind::Busy);
+    stage.pass(Duration::from_secs(60));
+    assert!(stage.given_up(file).is_ok());
+}
+
+#[test]
+fn a_target_that_is_said_to_be_gone_may_answer_until_nothing_counts_that_was_given_out_for_it() {
+    let mut stage = Stage::new();
+    let [reader, _] = others();
+    let grant = stage.striped();
+    let file = grant.entry.file;
+    stage.read(&reader, file);
+    stage.root(Change::SetTarget(SetTarget { target: grant.components[2].target, state: TargetState::Gone })).unwrap();
+    stage.manager.tick(stage.now).unwrap();
+    stage.manager.tick(stage.now).unwrap();
+    assert_eq!(kind(stage.given_up(file)), Kind::Busy);
+    stage.refill(&root(), file, 2, false).unwrap();
+    stage.manager.tick(stage.now).unwrap();
+    assert_eq!(kind(stage.given_up(file)), Kind::Busy, "it has moved, and whoever does not know still asks there");
+    stage.pass(Duration::from_secs(361));
+    stage.manager.tick(stage.now).unwrap();
+    assert!(stage.given_up(file).is_ok());
+    let left = stage.manager.view().unwrap().scan(b"F", b"G", 9).unwrap();
+    for (key, value) in left {
+        let orders: crate::records::Orders = crate::records::decode(&key, &value).unwrap();
+        assert!(orders.pending.iter().all(|(_, target)| *target != grant.components[2].target), "{orders:?}");
+    }
+}
+
+#[test]
+fn a_file_that_was_never_written_lacks_nothing_when_a_target_is_lost() {
+    let mut stage = Stage::new();
+    let policy = Some(Policy { raid: Raid::Five, unit: UNIT, targets: 5 });
+    let place = Place::path("fresh");
+    let create = CreateFile { place, mode: 0o666, exclusive: true, policy, open: false, alone: false };
+    stage.root(Change::CreateFile(create)).unwrap();
+    let file = stage.stat(&root(), Place::path("fresh")).unwrap().file;
+    let grant = stage.read(&root(), file);
+    stage
+        .root(Change::SetTarget(SetTarget { target: grant.components[0].target, state: TargetState::Failed }))
+        .unwrap();
+    stage.manager.tick(stage.now).unwrap();
+    assert_eq!(stage.degraded(), []);
+    // Once it may have been written, it does.
+    stage.open(&root(), file, false).unwrap();
+    stage.manager.tick(stage.now).unwrap();
+    assert_eq!(stage.degraded(), [file]);
+}
+
+#[test]
+fn nobody_gives_up_more_components_than_there_are() {
+    let mut stage = Stage::new();
+    let file = stage.striped().entry.file;
+    let refused = stage.give_up(&root(), file, &[1; 6]).unwrap_err();
+    assert!(refused.kind == Kind::Usage && refused.message.contains("5 components, and 6"), "{refused:?}");
+}

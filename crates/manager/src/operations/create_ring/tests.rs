@@ -57,7 +57,7 @@ fn a_ring_is_no_file_and_a_file_is_no_ring() {
     assert_eq!(stage.ask(&root(), &open("/f", false)).unwrap_err().kind, Kind::Usage);
     let write = Change::OpenToWrite(OpenToWrite { place: Place::path("/r"), alone: false });
     assert_eq!(stage.root(write).unwrap_err().kind, Kind::Usage);
-    let size = SetAttributes { size: Some(Bytes(1)), ..crate::testing::unchanged(Place::path("/r")) };
+    let size = SetAttributes { size: Some(Bytes::ZERO), ..crate::testing::unchanged(Place::path("/r")) };
     assert_eq!(stage.root(Change::SetAttributes(size)).unwrap_err().kind, Kind::Usage);
     assert_eq!(stage.root(ring("/r", Bytes::gib(1), &[])).unwrap_err().kind, Kind::Exists);
     assert_eq!(stage.root(ring("/none", Bytes::ZERO, &[])).unwrap_err().kind, Kind::Usage);
@@ -94,4 +94,35 @@ fn the_capacity_of_a_ring_counts_in_its_volume_and_its_target_is_told_to_remove_
     }
     let component = &grant.components[0];
     assert_eq!(told, [(component.target, component.object, true)]);
+}
+
+#[test]
+fn a_ring_has_no_more_than_its_volume_was_charged_for() {
+    let mut stage = Stage::new();
+    let quota = Quota { hard_bytes: Some(Bytes::gib(15)), ..Quota::default() };
+    stage.root(Change::SetVolume(SetVolume { volume: 1, quota: Some(quota), policy: None })).unwrap();
+    let shown = |grant: &Grant| {
+        // As docs/protocol/capabilities.md has it.
+        let at = |at: usize| grant.components[0].capability[at..at + 8].try_into().map(u64::from_le_bytes).unwrap();
+        at(80)..at(88)
+    };
+    let grant = granted(stage.root(ring("/r", Bytes::gib(10), &[])));
+    assert_eq!(shown(&grant), 0..Bytes::gib(10).0);
+    let sized = |gib| SetAttributes { size: Some(Bytes::gib(gib)), ..crate::testing::unchanged(Place::path("/r")) };
+    assert_eq!(stage.root(Change::SetAttributes(sized(16))).unwrap_err().kind, Kind::Full);
+    assert_eq!(stage.change(&user(9), Change::SetAttributes(sized(2))).unwrap_err().kind, Kind::Forbidden);
+    stage.root(Change::SetAttributes(sized(15))).unwrap();
+    let open = Question::OpenRing(OpenRing { place: Place::path("/r"), write: true });
+    assert_eq!(shown(&granted(stage.ask(&root(), &open))), 0..Bytes::gib(15).0);
+    assert_eq!(stage.root(ring("/s", Bytes::gib(1), &[])).unwrap_err().kind, Kind::Full);
+    stage.root(Change::SetAttributes(sized(14))).unwrap();
+    granted(stage.root(ring("/s", Bytes::gib(1), &[])));
+}
+
+#[test]
+fn a_ring_for_which_no_target_has_the_space_is_refused_with_the_most_that_one_has() {
+    let mut stage = Stage::new();
+    let none = stage.root(ring("/r", Bytes::gib(60), &[])).unwrap_err();
+    assert!(none.kind == Kind::Full && none.message.contains("the most on one is 50 GiB"), "{none:?}");
+    assert!(!none.message.contains("refused"), "{none:?}");
 }

@@ -4,19 +4,31 @@ use crate::network::{Bounds, TargetDoor};
 use crate::service::Order as Asked;
 use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::real;
-use forebay_model::Bytes;
+use forebay_model::{Bytes, ObjectId, Timestamp};
+use forebay_wire::capability::{Capability, Nonces, Rights, Said, Wanted};
 use forebay_wire::command::{Activity, Info};
+use forebay_wire::control::access::Hidden;
+use forebay_wire::control::cluster::VersionedKey;
+use forebay_wire::{Command, RequestId};
+use std::cell::Cell;
 
 const HUNG: TargetId = TargetId(1);
 const WELL: TargetId = TargetId(2);
 
-/// Hands on what is reported.
-struct Manager(Sender<Report>);
+/// Hands on what is reported, and tells one target to fence two objects, if it is to.
+struct Manager(Sender<Report>, Option<TargetId>);
 
 impl ToManager for Manager {
     fn report(&self, report: Report) -> FabricFuture<Result<Reported>> {
         drop(self.0.send(report));
-        Box::pin(async { Err(Error::disconnected("the manager is away")) })
+        let Some(target) = self.1 else {
+            return Box::pin(async { Err(Error::disconnected("the manager is away")) });
+        };
+        let order = |object| Order { object: ObjectId { volume: 1, object }, version: 2, remove: false };
+        let key = VersionedKey { version: 1, key: Hidden(vec![3; 32]) };
+        let to = |id, orders| ToTarget { target: id, keys: vec![key.clone()], orders, refused: None };
+        let targets = vec![to(target, vec![order(1), order(2)]), to(WELL, Vec::new())];
+        Box::pin(async { Ok(Reported { epoch: 7, least_epoch: 7, targets }) })
     }
 }
 
@@ -45,22 +57,93 @@ fn targets_are_asked_at_once_so_one_that_hangs_does_not_keep_the_others_from_bei
         let (well, mut orders) = mailbox();
         let doors =
             [(HUNG, hung), (WELL, well)].map(|(id, orders)| TargetDoor { id, handle: TargetHandle::new(orders) });
-        let node = Node::new(env.clone(), doors.into(), Bounds::default(), 1);
+        let bounds = Bounds { patience: Duration::from_millis(200), ..Bounds::default() };
+        let node = Node::new(env.clone(), doors.into(), bounds, 1);
         let (to_manager, mut reports) = mailbox();
         let identity = Identity { node: 7, cluster: 77, address: "here".to_string() };
-        env.spawner.detach(node.keep_reporting(identity, Rc::new(Manager(to_manager)), |_| {}));
+        env.spawner.detach(node.keep_reporting(identity, Rc::new(Manager(to_manager, None)), |_| {}));
         let asked = hanging.receive().await.expect("it is asked");
-        // Far less than the first one may take.
-        let limit = env.clock.sleep(Bounds::default().patience / 3);
-        let First::Left(Some(Asked::Ask { answer, .. })) = race(orders.receive(), limit).await else {
+        // The first one has not answered, nor ever does.
+        let Some(Asked::Ask { answer, .. }) = orders.receive().await else {
             panic!("the other one is not asked meanwhile")
         };
         answer.send(Ok(Reply::Info(info(WELL))), 0).await;
-        // It is gone, rather than that the test waits for it.
-        drop(asked);
         let report = reports.receive().await.expect("what is known is reported");
         let told: Vec<(TargetId, u64)> = report.targets.iter().map(|one| (one.target, one.openings)).collect();
         assert_eq!(told, [(WELL, 3)]);
+        drop(asked);
+    })
+    .expect("the loop of the network");
+}
+
+/// What comes of a command that shows what was given out at the epoch of which the manager tells.
+fn shown(node: &Node, target: TargetId, now: Timestamp) -> Result<Capability> {
+    let object = ObjectId { volume: 1, object: 3 };
+    let capability = Capability {
+        cluster: 77,
+        target,
+        client: 1,
+        object,
+        version: 1,
+        epoch: 7,
+        rights: Rights::READ,
+        bytes: 0..9,
+        until: now.after(Duration::from_secs(60)),
+        key: 1,
+        serial: 1,
+    };
+    let nonces = Nonces { client: [1; 16], node: [2; 16] };
+    let payload = (0, Bytes::ZERO);
+    let said = Said { nonces: &nonces, request: RequestId(1), command: Command(48), body: b"", payload };
+    let secret = TargetKey::from_bytes(1, [3; 32]).secret(&capability);
+    let wanted = Wanted { object, version: None, rights: Rights::READ, bytes: 0..9 };
+    node.keys.check(target, true, Some((&capability.to_bytes(), secret.prove(&said))), &said, &wanted, now)
+}
+
+#[test]
+fn a_target_that_does_not_do_what_it_is_told_does_not_keep_its_node_from_reporting_nor_counts_as_having_done_it() {
+    real::run_network(|env| async move {
+        let (slow, mut never) = mailbox();
+        let (well, mut orders) = mailbox();
+        let doors =
+            [(HUNG, slow), (WELL, well)].map(|(id, orders)| TargetDoor { id, handle: TargetHandle::new(orders) });
+        let bounds = Bounds { patience: Duration::from_millis(200), ..Bounds::default() };
+        let node = Node::new(env.clone(), doors.into(), bounds, 1);
+        let (to_manager, mut reports) = mailbox();
+        let identity = Identity { node: 7, cluster: 77, address: "here".to_string() };
+        let manager = Rc::new(Manager(to_manager, Some(HUNG)));
+        env.spawner.detach(node.clone().keep_reporting(identity, manager, |_| {}));
+        // It says what it is, and no more: what it is told to fence is kept, so that it is never answered.
+        let kept = Rc::new(Cell::new(0));
+        env.spawner.detach({
+            let kept = kept.clone();
+            async move {
+                let mut hung = Vec::new();
+                while let Some(order) = never.receive().await {
+                    match order {
+                        Asked::Ask { answer, .. } => drop(answer.send(Ok(Reply::Info(info(HUNG))), 0).await),
+                        order => hung.push(order),
+                    }
+                    kept.set(hung.len());
+                }
+            }
+        });
+        env.spawner.detach(async move {
+            while let Some(Asked::Ask { answer, .. }) = orders.receive().await {
+                answer.send(Ok(Reply::Info(info(WELL))), 0).await;
+            }
+        });
+        reports.receive().await.expect("the first report");
+        let began = env.clock.now();
+        let second = reports.receive().await.expect("the next report");
+        assert!(env.clock.now().since(began) < EVERY + 2 * DEVICE, "its orders are not waited for one after the other");
+        assert_eq!(kept.get(), 1, "the second one is told again later");
+        let known = |id| second.targets.iter().find(|one| one.target == id).map(|one| (one.key, one.epoch));
+        assert_eq!(known(WELL), Some((1, 0)), "the node has not heard of this epoch everywhere");
+        assert_eq!(known(HUNG), Some((1, 0)));
+        let now = env.clock.wall();
+        assert!(shown(&node, WELL, now).is_ok());
+        assert_eq!(shown(&node, HUNG, now).expect_err("it did not fence").kind, Kind::Busy);
     })
     .expect("the loop of the network");
 }

@@ -1,21 +1,29 @@
 //! Rings over the network: what is refused, and what ends.
 
 use super::*;
+use crate::host::TargetHandle;
+use crate::service::Order;
+use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::{Buffer, Slab};
 use forebay_model::block::Packer;
 use forebay_model::ring::RingSpec;
 use forebay_wire::command::{Durable, Reply, WriterOpened};
+use forebay_wire::link::Coming;
 use forebay_wire::ring::{PartHead, RingAsk, RingQuery, RingRequest};
 
 const WRITER: u64 = 77;
 
 impl Rig {
     async fn of_ring(&self, link: &Link, of: &Capability, ask: RingAsk, payload: Vec<u8>) -> Result<Answer> {
+        self.ask_ring(link, of, ask, payload)?.await
+    }
+
+    fn ask_ring(&self, link: &Link, of: &Capability, ask: RingAsk, payload: Vec<u8>) -> Result<Coming> {
         let most = if let RingAsk::Next(_) = ask { 4 << 20 } else { 0 };
         let request = RingRequest { target: self.target, ring: OBJECT, ask };
         let payload = if payload.is_empty() { Vec::new() } else { vec![bytes::Bytes::from(payload)] };
         let (body, shown) = (request.body().expect("it fits"), self.shown(of));
-        link.ask(Asked { command: request.command(), body: &body, payload, most, shown: Some(&shown) })?.await
+        link.ask(Asked { command: request.command(), body: &body, payload, most, shown: Some(&shown) })
     }
 
     async fn opened(&self) -> (Link, Capability) {
@@ -25,6 +33,15 @@ impl Rig {
         self.of_ring(&link, &all, open(false), Vec::new()).await.expect("nobody records");
         (link, all)
     }
+}
+
+/// Runs a test on the loop of the network, with a target whose orders the test takes.
+fn with_door<F: Future<Output = ()> + 'static>(orders: Sender<Order>, test: impl FnOnce(Rig) -> F + 'static) {
+    real::run_network(|env| async move {
+        let door = TargetDoor { id: TargetId(5), handle: TargetHandle::new(orders) };
+        test(served(env, vec![door], Bounds::default()).await).await;
+    })
+    .expect("the loop of the network");
 }
 
 fn open(resume: bool) -> RingAsk {
@@ -48,9 +65,9 @@ fn blocks(count: usize) -> Vec<Vec<u8>> {
     (0..count as i64).map(block).collect()
 }
 
-fn query() -> RingAsk {
+fn query(follow: bool) -> RingAsk {
     let now = Timestamp(0);
-    RingAsk::Query(RingQuery { text: String::new(), now, follow: false, limit: None, gaps_only: false })
+    RingAsk::Query(RingQuery { text: String::new(), now, follow, limit: None, gaps_only: false })
 }
 
 #[test]
@@ -82,7 +99,7 @@ fn blocks_are_taken_in_their_order_once_and_read_back() {
         }
         rig.of_ring(&other, &all, RingAsk::CloseWriter(WRITER), Vec::new()).await.expect("all is durable");
         let asked = rig.link(Credit::new(1 << 20)).await;
-        rig.of_ring(&asked, &all, query(), Vec::new()).await.expect("it begins");
+        rig.of_ring(&asked, &all, query(false), Vec::new()).await.expect("it begins");
         let part = rig.of_ring(&asked, &all, RingAsk::Next(1), Vec::new()).await.expect("it is answered");
         assert_eq!(part.payload, b"an element".repeat(3));
         let end = rig.of_ring(&asked, &all, RingAsk::Next(1), Vec::new()).await.expect("it is answered");
@@ -128,15 +145,8 @@ fn each_request_takes_its_right_and_who_is_shut_out_records_and_reads_no_more() 
             let refused = rig.of_ring(&link, &reader, ask, payload).await.expect_err("it may only read");
             assert_eq!(refused.kind, Kind::Forbidden);
         }
-        let following = RingAsk::Query(RingQuery {
-            text: String::new(),
-            now: Timestamp(0),
-            follow: true,
-            limit: None,
-            gaps_only: false,
-        });
         let asked = rig.link(Credit::new(1 << 20)).await;
-        rig.of_ring(&asked, &reader, following, Vec::new()).await.expect("it may read");
+        rig.of_ring(&asked, &reader, query(true), Vec::new()).await.expect("it may read");
         rig.of_ring(&link, &all, append(1), block.clone()).await.expect("it may write");
         rig.fence(FIRST_FENCE + 1).await.expect("it is raised");
         // What was begun before is over, whatever is shown now.
@@ -175,5 +185,42 @@ fn a_session_of_which_nothing_is_heard_is_over_and_others_may_record() {
         }
         let gone = rig.of_ring(&link, &all, append(1), blocks(1).remove(0)).await.expect_err("it is over");
         assert_eq!(gone.kind, Kind::Disconnected);
+    });
+}
+
+#[test]
+fn a_query_ends_with_its_connection_also_while_a_part_of_its_answer_is_waited_for() {
+    let (to_target, mut orders) = mailbox();
+    with_door(to_target, |rig| async move {
+        let (link, all) = (rig.link(Credit::new(1 << 20)).await, rig.capability(Rights::ALL));
+        rig.of_ring(&link, &all, query(true), Vec::new()).await.expect("it begins");
+        let Some(Order::Query { query, batches, end, .. }) = orders.receive().await else { panic!("no query") };
+        let part = rig.ask_ring(&link, &all, RingAsk::Next(1), Vec::new()).expect("it is asked");
+        // What was asked before this is taken in when this is answered.
+        link.ping().expect("it is asked").await.expect("it is answered");
+        link.close();
+        part.await.expect_err("the connection is over");
+        match orders.receive().await {
+            Some(Order::CancelQuery(ended)) => assert_eq!(ended, query),
+            _ => panic!("the query goes on"),
+        }
+        drop((batches, end));
+    });
+}
+
+#[test]
+fn a_ring_is_not_made_nor_resized_beyond_the_bytes_that_its_capability_is_for() {
+    with_node(Bounds::default(), |rig| async move {
+        let link = rig.link(Credit::new(1 << 20)).await;
+        let charged = Capability { bytes: 0..Bytes::mib(32).0, ..rig.capability(Rights::ALL) };
+        let make = |capacity| RingAsk::Create(RingSpec { block: Bytes::kib(64), ..RingSpec::new("/x", capacity) });
+        let refused = rig.of_ring(&link, &charged, make(Bytes::mib(33)), Vec::new()).await.expect_err("it is more");
+        assert_eq!(refused.kind, Kind::Forbidden);
+        rig.of_ring(&link, &charged, make(Bytes::mib(32)), Vec::new()).await.expect("there is room");
+        let resize = |capacity| rig.of_ring(&link, &charged, RingAsk::Resize(capacity), Vec::new());
+        assert_eq!(resize(Bytes::mib(48)).await.expect_err("it is more").kind, Kind::Forbidden);
+        resize(Bytes::mib(32)).await.expect("it has that");
+        let grown = Capability { bytes: 0..Bytes::mib(48).0, ..charged.clone() };
+        rig.of_ring(&link, &grown, RingAsk::Resize(Bytes::mib(48)), Vec::new()).await.expect("there is room");
     });
 }

@@ -95,6 +95,8 @@ pub(super) fn expected<T>(what: &str, answer: Result<T>) -> Option<T> {
 fn was_not_there(error: &Error) -> bool {
     match error.kind {
         Kind::Disconnected | Kind::Busy | Kind::Stale | Kind::Restarted => true,
+        // Somebody else may have had the lock.
+        Kind::Refused => error.message.contains("write it again"),
         Kind::Device => GONE.iter().any(|said| error.message.contains(said)),
         _ => false,
     }

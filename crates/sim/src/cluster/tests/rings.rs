@@ -6,7 +6,7 @@ use forebay_client::peer::{AnswerLink, HeapLink, ObjectLink, Part, Peer, WriterL
 use forebay_client::rings::{RING_MODE, Ring};
 use forebay_client::{Cluster as Client, Event, Recorder};
 use forebay_env::Random;
-use forebay_model::ring::{QuerySummary, RingSpec};
+use forebay_model::ring::{Item, QuerySummary, RingSpec};
 use forebay_model::{Cause, Error, Gap, Moment, Rate, Result, Timestamp};
 use forebay_wire::command::{QueryRequest, Request};
 use forebay_wire::ring::RingQuery;
@@ -388,4 +388,43 @@ fn a_recorder_whose_capability_is_revoked_goes_on_with_another_and_one_whose_rin
     world.run_for(Duration::from_secs(600));
     let process = cluster.nodes[node].process.borrow();
     assert!(process.as_ref().is_some_and(|process| process.target.status().is_empty()), "its space is free again");
+}
+
+#[test]
+fn who_follows_a_ring_in_which_nothing_happens_for_longer_than_a_capability_counts_is_told_what_comes_then() {
+    let world = Rc::new(World::new(12));
+    let cluster = Cluster::new(world.clone(), spec(3));
+    let maker = cluster.client_machine("maker");
+    let rings = maker.files.rings();
+    world.run(async move { rings.create(spec_of_ring(), RING_MODE).await.expect("there is room").0 });
+    let chance = world.random();
+    let mut recording = Recording::begin(&cluster, 1);
+    let ring = open(&cluster, "reader", false);
+    let now = world.clock().wall();
+    let query = RingQuery { text: String::new(), now, follow: true, limit: None, gaps_only: false };
+    let mut answer = world.run(async move { ring.query(query).await.expect("it is asked") });
+    let mut followed = 0;
+    for _ in 0..3 {
+        let before = recording.accepted.len();
+        while recording.accepted.len() < before + 5 {
+            recording.step(&world, &*chance);
+        }
+        recording.settle(&world);
+        while followed < recording.accepted.len() as u64 {
+            let (back, part) = world.run(async move {
+                let part = answer.next().await;
+                (answer, part)
+            });
+            answer = back;
+            let Part::Batch(batch) = part.expect("the query goes on") else { panic!("it ended") };
+            let is_element = |item: &&Item| matches!(item, Item::Element { .. });
+            followed += batch.items.iter().filter(is_element).count() as u64;
+        }
+        // The recorder says that it is there; the reader asked for what comes next before this began.
+        for _ in 0..70 {
+            recording.tell_time(&world);
+            recording.recorder.tick().expect("it goes on");
+            world.run_for(Duration::from_secs(6));
+        }
+    }
 }

@@ -8,6 +8,7 @@ use crate::handshake::{ClientHello, ServerHello};
 use crate::heap::{self, HeapReply, HeapRequest};
 use crate::lock::{Lock, Locked, Unlock};
 use crate::object::{self, ObjectAnswer, ObjectRequest};
+use crate::ring::{self, PartHead, RingRequest};
 use crate::tests::counting;
 use crate::tests::seeds::{self, Chance};
 use crate::{FrameReader, FrameWriter};
@@ -88,6 +89,15 @@ fn with_good_ones() -> Vec<Kind> {
         };
         all.push((format!("{request:?}"), Box::new(read), vec![good]));
     }
+    for request in ring::tests::one_of_each() {
+        let (command, good) = (request.command(), request.body().expect("it fits"));
+        let read = move |body: &[u8]| {
+            let request = RingRequest::read(command, body).ok()??;
+            assert_eq!(request.command(), command);
+            Some(request.body().expect("what was read can be sent"))
+        };
+        all.push((format!("{request:?}"), Box::new(read), vec![good]));
+    }
     all
 }
 
@@ -103,6 +113,9 @@ fn values() -> Vec<Kind> {
         OpenWriter,
         Append,
         CloseWriter,
+        command::WriterOpened,
+        command::Durable,
+        PartHead,
         WriterEvent,
         Vec<Item>,
         QuerySummary,
@@ -112,6 +125,7 @@ fn values() -> Vec<Kind> {
         Unlock,
         Call,
         Question,
+        control::Change,
         control::Reply,
         Report,
         Reported,

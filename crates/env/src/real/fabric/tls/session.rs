@@ -3,12 +3,12 @@
 //! The handshake goes on by itself, as that of TCP does in the kernel; and a little is taken from who writes meanwhile, which
 //! goes out when it has ended well.
 
-use super::explain;
+use super::trouble;
 use crate::Clock;
 use crate::fabric::Duplex;
 use crate::race::race;
 use crate::real::clock::RealClock;
-use crate::{Spawner, fabric::FabricFuture};
+use crate::{Spawner, Task, fabric::FabricFuture};
 use forebay_model::Error;
 use futures_io::{AsyncRead, AsyncWrite};
 use std::cell::RefCell;
@@ -37,20 +37,22 @@ pub(crate) fn duplex(
     (spawner, clock): (Spawner, Rc<RealClock>),
 ) -> Duplex {
     let session = Session {
-        state: State::Shaking(handshake(Ahead { stream, buffer: Vec::new(), from: 0 })),
+        state: State::Shaking(handshake(Ahead { stream, buffer: Vec::new(), from: 0, to: 0 })),
         waiting: Arc::default(),
         early: Vec::new(),
         peer: peer.clone(),
         is_used: false,
         is_closed: false,
+        driver: None,
     };
     let session = Rc::new(RefCell::new(session));
     let shaken = Rc::downgrade(&session);
-    spawner.detach(std::future::poll_fn(move |context| match shaken.upgrade() {
+    let driver = spawner.spawn(std::future::poll_fn(move |context| match shaken.upgrade() {
         // Whoever uses it finds what went wrong.
         Some(session) => session.borrow_mut().poll_driven(context).map(drop),
         None => Poll::Ready(()),
     }));
+    session.borrow_mut().driver = Some(driver);
     let write = Outgoing { session: session.clone(), spawner, clock };
     Duplex { read: Box::new(Incoming(session)), write: Box::new(write), peer }
 }
@@ -64,6 +66,8 @@ struct Session {
     /// Who writes has used it since there was a handshake, and sees to it that what was written goes out.
     is_used: bool,
     is_closed: bool,
+    /// Sees the handshake through; nobody would wake it once the connection is gone, so it ends with that.
+    driver: Option<Task<()>>,
 }
 
 enum State {
@@ -109,8 +113,7 @@ impl Session {
     }
 
     fn meaning(&self, error: &io::Error) -> Error {
-        let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        tls.and_then(|tls| explain(tls, &self.peer)).unwrap_or_else(|| {
+        trouble(error, &self.peer).unwrap_or_else(|| {
             Error::disconnected(format!(
                 "the connection with {} ended as TLS began: {error}; does it speak TLS?",
                 self.peer
@@ -132,7 +135,10 @@ impl Session {
 
     /// For whoever writes.
     fn poll_writer(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Pin<&mut TlsStream<Ahead>>>> {
-        self.is_used |= self.poll_open(WRITER, context).is_ready();
+        if self.poll_open(WRITER, context).is_pending() {
+            return Poll::Pending;
+        }
+        self.is_used = true;
         self.poll_ready(WRITER, context)
     }
 
@@ -249,28 +255,30 @@ impl Drop for Outgoing {
 /// A stream that is read in pieces of [`READ`], since TLS asks for a little at a time. Idle, it takes no memory.
 pub(crate) struct Ahead {
     stream: TcpStream,
+    /// What was read and not asked for is between these; what is behind is there for the next piece.
     buffer: Vec<u8>,
     from: usize,
+    to: usize,
 }
 
 impl tokio::io::AsyncRead for Ahead {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        while this.from == this.buffer.len() {
-            (this.buffer, this.from) = (Vec::new(), 0);
-            ready!(this.stream.poll_read_ready(context))?;
-            let mut buffer = vec![0; READ];
-            match this.stream.try_read(&mut buffer) {
+        while this.from == this.to {
+            (this.from, this.to) = (0, 0);
+            if this.stream.poll_read_ready(context)?.is_pending() {
+                this.buffer = Vec::new();
+                return Poll::Pending;
+            }
+            this.buffer.resize(READ, 0);
+            match this.stream.try_read(&mut this.buffer) {
                 Ok(0) => return Poll::Ready(Ok(())),
-                Ok(count) => {
-                    buffer.truncate(count);
-                    this.buffer = buffer;
-                }
+                Ok(count) => this.to = count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
-        let count = into.remaining().min(this.buffer.len() - this.from);
+        let count = into.remaining().min(this.to - this.from);
         into.put_slice(&this.buffer[this.from..this.from + count]);
         this.from += count;
         Poll::Ready(Ok(()))

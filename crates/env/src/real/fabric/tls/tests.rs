@@ -119,6 +119,30 @@ fn whoever_speaks_no_tls_is_told_apart() {
 }
 
 #[test]
+fn of_a_connection_that_ends_before_its_handshake_nothing_is_left() {
+    let authority = Authority::new();
+    run_network_with(authority.showing("127.0.0.1", 2999), |env| async move {
+        let door = env.fabric.listen("127.0.0.1:0").await.unwrap();
+        let address = door.address();
+        let (tell, mut ended) = crate::mailbox::mailbox();
+        let silent = std::thread::spawn(move || {
+            let mut stream = std::net::TcpStream::connect(address).unwrap();
+            // It says nothing, and hears nothing but the end.
+            let heard = std::io::Read::read(&mut stream, &mut [0; 9]);
+            tell.send(heard.unwrap_or(0)).unwrap();
+        });
+        let before = env.spawner.detached();
+        drop(door.accept().await.unwrap());
+        assert_eq!(ended.receive().await, Some(0));
+        silent.join().unwrap();
+        // What ended it does so with its last step.
+        crate::yield_now().await;
+        assert_eq!(env.spawner.detached(), before);
+    })
+    .unwrap();
+}
+
+#[test]
 fn files_that_hold_something_else_are_named() {
     let authority = Authority::new();
     drop(authority.showing("127.0.0.1", 2999));

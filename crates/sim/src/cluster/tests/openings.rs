@@ -1,0 +1,112 @@
+//! Files that one process opens and closes while others of its tasks do.
+
+use super::*;
+use forebay_model::Kind;
+
+fn beside() -> Options {
+    Options { alone: false, ..Options::default() }
+}
+
+/// Who has files open to write.
+fn open_files(cluster: &Cluster, asks: &ClientMachine) -> usize {
+    let control = asks.control.clone();
+    let asked = Question::OpenFiles(After { file: FileId(0), most: 10 });
+    match cluster.world().run(async move { control.ask(asked).await }) {
+        Ok(Reply::OpenFiles(open)) => open.files.len(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn who_closes_a_file_last_takes_nobody_off_the_list_who_opens_it_meanwhile() {
+    for micros in (0..2000).step_by(50) {
+        let world = Rc::new(World::new(micros));
+        let cluster = Cluster::new(world.clone(), spec(4));
+        let (_host, files) = cluster.client("writer");
+        let other = cluster.client_machine("other");
+        let others = other.files.clone();
+        let first = world.run({
+            let files = files.clone();
+            async move { files.create("/x", 0o644, None, beside()).await.expect("a file") }
+        });
+        let second = world.spawner().spawn(async move { files.open_to_write("/x", beside()).await });
+        world.run_for(Duration::from_micros(micros));
+        world.run(async move { first.close().await }).expect("it closes");
+        let second = world.run(second).expect("it opens");
+        assert_eq!(open_files(&cluster, &other), 1, "after {micros} us");
+        world.run(async move {
+            let alone = others.open_to_write("/x", Options::default()).await;
+            assert_eq!(alone.map(drop).expect_err("it is open").kind, Kind::Busy);
+            second.close().await.expect("it is still open");
+        });
+        assert_eq!(open_files(&cluster, &other), 0, "after {micros} us");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_not_kept_from_others() {
+    let world = Rc::new(World::new(51));
+    let cluster = Cluster::new(world.clone(), spec(4));
+    let machine = cluster.client_machine("writer");
+    let files = machine.files.clone();
+    world.run({
+        let files = files.clone();
+        async move { files.create("/x", 0o644, None, beside()).await.expect("a file").close().await.expect("it closes") }
+    });
+    (0..4).for_each(|node| cluster.crash_node(node));
+    for options in [beside(), Options::default()] {
+        let files = files.clone();
+        let refused = world.run(async move { files.open_to_write("/x", options).await.map(drop) });
+        refused.expect_err("no node is there");
+        assert_eq!(open_files(&cluster, &machine), 0);
+    }
+}
+
+#[test]
+fn nothing_of_a_file_is_rebuilt_by_the_client_that_mends_it_and_it_is_mended_alone() {
+    let mut beside_mending = 0;
+    for micros in (0..10_000).step_by(500) {
+        let world = Rc::new(World::new(micros));
+        let cluster = Cluster::new(world.clone(), spec(5));
+        let writer = cluster.client_machine("writer");
+        let files = writer.files.clone();
+        let file = world.run(async move {
+            let file = files.create("/x", 0o644, None, Options::default()).await.expect("a file");
+            file.write_at(Bytes::ZERO, Slice::from(vec![1; 1_000_000])).await.expect("it is taken");
+            file.flush().await.expect("it is durable");
+            file
+        });
+        let number = file.entry().file;
+        writer.host.crash();
+        drop(file);
+        let keeper = cluster.client_machine("keeper");
+        let (files, control, gone) = (keeper.files.clone(), keeper.control.clone(), writer.control.client());
+        world.run(async move { control.change(Change::ClientGone(ClientGone { client: gone })).await }).expect("root");
+        let mending = world.spawner().spawn({
+            let files = files.clone();
+            async move { files.mend(number).await }
+        });
+        world.run_for(Duration::from_micros(micros));
+        let rebuilt = world.run(async move { files.rebuild(number).await });
+        assert_eq!(rebuilt.expect("the manager is there"), None);
+        // Whoever mends it is alone until it has closed it.
+        let (_host, others) = cluster.client("other");
+        let other = world.run(async move { others.open_to_write("/x", beside()).await });
+        match other {
+            Ok(other) => {
+                let came = world.now();
+                let mended = world.run(mending).expect("it is mended, or was by nobody");
+                // It was let in before the mending began, or when it was over but for the answer.
+                let is_over = world.now().since(came) < Duration::from_millis(1);
+                assert!(mended.is_none() || is_over, "after {micros} us: somebody came in meanwhile");
+                drop(other);
+            }
+            Err(error) => {
+                assert_eq!(error.kind, Kind::Busy, "{error}");
+                beside_mending += 1;
+                world.run(mending).expect("it is mended").expect("by this client");
+            }
+        }
+    }
+    assert!(beside_mending > 3, "{beside_mending} came while it was mended");
+}
