@@ -7,7 +7,7 @@ mod common;
 
 use common::served::Served;
 use common::{Place, signal};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufReader, Write};
 use std::process::Stdio;
 
 fn text(bytes: Vec<u8>) -> String {
