@@ -11,9 +11,9 @@ use crate::keys;
 use crate::manager::{Manager, Now};
 use crate::place::{self, Found};
 use crate::principal::{Principal, Wanted};
-use crate::records::{Absence, Layout, Writers, object};
+use crate::records::{Absence, Inode, Layout, Writers, object};
 use forebay_model::layout::Raid;
-use forebay_model::{Error, Result, Timestamp};
+use forebay_model::{Error, Result, TargetId, Timestamp};
 use forebay_wire::capability::{Capability, Rights};
 use forebay_wire::control::access::Hidden;
 use forebay_wire::control::files::{
@@ -117,27 +117,41 @@ impl Granting<'_> {
                     continue;
                 }
             };
-            let (key, epoch) = self.cluster.signing(target);
-            *self.serial += 1;
-            let capability = Capability {
-                cluster: self.cluster.id,
-                target,
-                client: self.by.client,
-                object,
-                version: attributes.version,
-                epoch,
-                // What is not whole is written, and not read.
-                rights: if state == ComponentState::Whole { rights | read } else { rights },
-                bytes: 0..u64::MAX,
-                until: self.until,
-                key: key.version(),
-                serial: *self.serial,
-            };
-            let secret = Hidden(key.secret(&capability).to_bytes().to_vec());
-            components.push(Component { target, object, capability: capability.to_bytes().to_vec(), secret, state });
+            // What is not whole is written, and not read.
+            let rights = if state == ComponentState::Whole { rights | read } else { rights };
+            components.push(Component { state, ..self.component((file, component), &inode, target, rights) });
         }
         self.holders.note(file, self.by.client, attributes.version, self.until, self.now);
         Ok(Grant { entry: inode.entry(file), write, striping, components, until: self.until })
+    }
+
+    /// A capability for a component on a target.
+    pub(crate) fn component(
+        &mut self,
+        (file, component): (FileId, u32),
+        Inode { attributes, .. }: &Inode,
+        target: TargetId,
+        rights: Rights,
+    ) -> Component {
+        let object = object(attributes.volume, file, component);
+        let (key, epoch) = self.cluster.signing(target);
+        *self.serial += 1;
+        let capability = Capability {
+            cluster: self.cluster.id,
+            target,
+            client: self.by.client,
+            object,
+            version: attributes.version,
+            epoch,
+            rights,
+            bytes: 0..u64::MAX,
+            until: self.until,
+            key: key.version(),
+            serial: *self.serial,
+        };
+        let secret = Hidden(key.secret(&capability).to_bytes().to_vec());
+        let capability = capability.to_bytes().to_vec();
+        Component { target, object, capability, secret, state: ComponentState::Whole }
     }
 }
 

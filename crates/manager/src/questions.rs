@@ -10,7 +10,7 @@ use crate::principal::{Principal, Wanted};
 use crate::records::{Inode, KeyRecord, Named, UserRecord, VolumeRecord, Writers, decode};
 use forebay_model::{Error, Result};
 use forebay_wire::control::access::{Key, Keys, User};
-use forebay_wire::control::files::{After, Degraded, OpenFile, OpenFiles, Unscrubbed};
+use forebay_wire::control::files::{After, Degraded, Displaced, OpenFile, OpenFiles, Unscrubbed};
 use forebay_wire::control::names::{Entry, FileId, List, Listed, MOST_ENTRIES, Page, Stat};
 use forebay_wire::control::volumes::Volume;
 use forebay_wire::control::{Question, Reply};
@@ -34,6 +34,8 @@ impl Manager {
             Question::Unscrubbed(asked) => unscrubbed(view, by, asked).map(Reply::Unscrubbed),
             Question::Degraded(asked) => degraded(view, by, asked).map(Reply::Degraded),
             Question::GivenUp(asked) => self.given_up(now, &by.clone(), asked).map(|()| Reply::Done),
+            Question::Relocating(asked) => self.relocating(now, &by.clone(), asked).map(Reply::Relocation),
+            Question::Displaced(asked) => displaced(view, by, asked).map(Reply::Displaced),
             Question::OpenRing(asked) => self.open_ring(now, by, asked).map(Reply::Grant),
             Question::Map => Ok(Reply::Map(self.cluster.map())),
         }
@@ -134,6 +136,12 @@ fn degraded(view: &dyn Snapshot, by: &Principal, asked: &After) -> Result<Degrad
     by.require_root("see what is to be rebuilt")?;
     let (pairs, more) = part(view, keys::DEGRADED, asked)?;
     Ok(Degraded { files: pairs.iter().map(|(key, _)| FileId(keys::number(key))).collect(), more })
+}
+
+fn displaced(view: &dyn Snapshot, by: &Principal, asked: &After) -> Result<Displaced> {
+    by.require_root("see what is to be moved")?;
+    let (pairs, more) = part(view, keys::MOVES, asked)?;
+    Ok(Displaced { files: pairs.iter().map(|(key, _)| FileId(keys::number(key))).collect(), more })
 }
 
 /// A part of a list of files, and whether there are more.

@@ -6,6 +6,7 @@
 mod http;
 
 use crate::node::{NodeStatus, NodeTeller};
+use crate::targets;
 use forebay_control::ControlClient;
 use forebay_env::fabric::{Door, NetworkEnv};
 use forebay_env::mailbox::{Sender, mailbox};
@@ -17,6 +18,8 @@ use forebay_manager::desk::Desk;
 use forebay_model::{Error, Result};
 use forebay_node::network::Refusals;
 use forebay_wire::control::cluster::{Map, TargetState};
+use forebay_wire::control::files::{After, Degraded, Displaced};
+use forebay_wire::control::names::{FileId, MOST_ENTRIES};
 use forebay_wire::control::{Question, Reply};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -51,6 +54,10 @@ pub enum Manager {
 struct Found {
     nodes: Vec<(u64, Result<NodeStatus>)>,
     map: Result<Map>,
+    /// Files of which something is to be rebuilt; `None` if it may not be known here.
+    degraded: Option<u64>,
+    /// Files of which something is to lie elsewhere.
+    displaced: Option<u64>,
 }
 
 impl StatusServer {
@@ -125,11 +132,7 @@ async fn page(sources: &Sources, path: &str) -> Option<(&'static str, String)> {
 }
 
 async fn find(sources: &Sources) -> Found {
-    let answer = match &sources.manager {
-        Manager::Here(desk, by) => desk.ask(by.clone(), Question::Map).await,
-        Manager::Elsewhere(client) => client.ask(Question::Map).await,
-    };
-    let map = match answer {
+    let map = match sources.manager.ask(Question::Map).await {
         Ok(Reply::Map(map)) => Ok(map),
         Ok(other) => Err(Error::damaged(format!("the manager answered what it was not asked: {other:?}"))),
         Err(error) => Err(error),
@@ -138,7 +141,39 @@ async fn find(sources: &Sources) -> Found {
     for (number, node) in &sources.nodes {
         nodes.push((*number, node.status().await));
     }
-    Found { nodes, map }
+    let manager = &sources.manager;
+    Found {
+        nodes,
+        map,
+        degraded: count(manager, Question::Degraded).await,
+        displaced: count(manager, Question::Displaced).await,
+    }
+}
+
+/// How many files a list of the manager has.
+async fn count(manager: &Manager, list: fn(After) -> Question) -> Option<u64> {
+    let (mut count, mut after) = (0, FileId(0));
+    loop {
+        let (files, more) = match manager.ask(list(After { file: after, most: MOST_ENTRIES })).await.ok()? {
+            Reply::Degraded(Degraded { files, more }) => (files, more),
+            Reply::Displaced(Displaced { files, more }) => (files, more),
+            _ => return None,
+        };
+        count += files.len() as u64;
+        match files.last() {
+            Some(last) if more => after = *last,
+            _ => return Some(count),
+        }
+    }
+}
+
+impl Manager {
+    async fn ask(&self, question: Question) -> Result<Reply> {
+        match self {
+            Manager::Here(desk, by) => desk.ask(by.clone(), question).await,
+            Manager::Elsewhere(client) => client.ask(question).await,
+        }
+    }
 }
 
 fn metrics(found: &Found) -> String {
@@ -180,7 +215,17 @@ fn metrics(found: &Found) -> String {
         family("forebay_target_free_bytes", "gauge", "What is free of that.", of(|one| one.free.0));
         let in_use = of(|one| u64::from(one.state == TargetState::Up));
         family("forebay_target_in_use", "gauge", "Whether new files are put on it.", in_use);
+        let failed = of(|one| u64::from(one.failed.is_some() || one.state == TargetState::Failed));
+        family("forebay_target_failed", "gauge", "Whether its device failed, or it was said to have failed.", failed);
+        let left = map.targets.iter().filter_map(|one| Some((format!("{{target=\"{}\"}}", one.target), one.left?)));
+        let help = "Components on a target on which nothing is to stay, as they were counted last.";
+        family("forebay_target_components_left", "gauge", help, left.collect());
     }
+    let counted = |count: Option<u64>| count.map(|count| (String::new(), count)).into_iter().collect();
+    let help = "Files of which something has to be rebuilt.";
+    family("forebay_cluster_degraded_files", "gauge", help, counted(found.degraded));
+    let help = "Files of which something is to be moved to another target.";
+    family("forebay_cluster_displaced_files", "gauge", help, counted(found.displaced));
     text
 }
 
@@ -209,23 +254,18 @@ fn status(found: &Found) -> Value {
             "targets": map.targets.iter().map(|target| json!({
                 "target": target.target.to_string(),
                 "node": target.node,
-                "state": state(target.state),
+                "state": targets::state(target.state),
                 "size_bytes": target.size.0,
                 "free_bytes": target.free.0,
+                "failed": target.failed,
+                "components_left": target.left,
             })).collect::<Vec<_>>(),
+            "degraded_files": found.degraded,
+            "displaced_files": found.displaced,
         }),
         Err(error) => said(error),
     };
     json!({ "nodes": found.nodes.iter().map(node).collect::<Vec<_>>(), "cluster": cluster })
-}
-
-fn state(state: TargetState) -> &'static str {
-    match state {
-        TargetState::Up => "up",
-        TargetState::Draining => "draining",
-        TargetState::Failed => "failed",
-        TargetState::Gone => "gone",
-    }
 }
 
 #[cfg(test)]

@@ -247,6 +247,8 @@ pub struct TargetInfo {
     pub largest_free: Bytes,
     /// What was found damaged at opening and is repaired now, in sentences.
     pub complaints: Vec<String>,
+    /// Why it takes nothing in any more, if its device failed.
+    pub failed: Option<String>,
     /// What it has done since it was opened.
     pub activity: Activity,
     /// Memory that rows of objects take now.

@@ -78,6 +78,8 @@ struct Shared {
     newest: Rc<Cell<u64>>,
     /// Nothing was asked with the grant yet.
     is_fresh: Cell<bool>,
+    /// Nobody is answered any more by what was given up, or lay elsewhere, before this version.
+    sure: Cell<u64>,
 }
 
 impl RemoteComponents {
@@ -111,6 +113,8 @@ impl RemoteComponents {
             locks: locks::Held::default(),
             newest,
             is_fresh: Cell::new(true),
+            // Of the first version nothing was ever given up.
+            sure: Cell::new(1),
         };
         let components = RemoteComponents { shared: Rc::new(shared) };
         components.shared.look_up().await?;
@@ -350,6 +354,9 @@ impl Shared {
             )));
         }
         let write = |id| Ask::Write { id, offset: at.0, placement: Placement::Auto, durability };
+        if durability == Durability::Durable {
+            self.is_sure().await?;
+        }
         let is_made = self.made.borrow().contains(&component);
         if !is_made {
             match self.ask(component, create, Vec::new()).await {
@@ -365,6 +372,10 @@ impl Shared {
     }
 
     async fn flush(self: &Rc<Self>, component: u32) -> Result<()> {
+        // Who rebuilds a component acknowledges nothing by that.
+        if self.is_read(component).is_ok() {
+            self.is_sure().await?;
+        }
         let epoch = self.epochs.borrow_mut().remove(&component);
         let flush = |id| Ask::Flush { scope: Scope::Object(id), epoch };
         match self.ask(component, flush, Vec::new()).await {
@@ -399,6 +410,7 @@ impl Components for RemoteComponents {
         let shared = self.shared.clone();
         self.start(async move {
             let truncate = |id| Ask::Truncate { id, size: size.0 };
+            shared.is_sure().await?;
             match shared.ask(component, truncate, Vec::new()).await {
                 Err(error) if error.kind == Kind::Missing && size == Bytes::ZERO => Ok(()),
                 Err(error) if error.kind == Kind::Missing => {

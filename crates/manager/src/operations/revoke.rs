@@ -62,11 +62,14 @@ pub(super) fn raise(draft: &mut Draft<'_>, file: FileId, mut inode: Inode, now: 
     inode.attributes.changed = now;
     if inode.written {
         let layout: Layout = draft.require(&keys::layout(file))?;
+        // Whoever is answered where something lay before is waited for as well.
+        let left: Option<Orders> = draft.read(&keys::leftovers(file))?;
+        let left = left.into_iter().flat_map(|left| left.pending);
         let orders = Orders {
             volume: inode.attributes.volume,
             version: inode.attributes.version,
             due: now,
-            pending: layout.components(),
+            pending: layout.components().into_iter().chain(left).collect(),
         };
         draft.put(keys::fences(file), &orders)?;
     }

@@ -121,6 +121,7 @@ impl Node {
             epoch: done.epoch,
             key: done.keys.get(&info.id).copied().unwrap_or(0),
             carried_out: done.carried_out.get(&info.id).cloned().unwrap_or_default(),
+            failed: info.failed.clone(),
         }
     }
 

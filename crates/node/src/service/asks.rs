@@ -141,6 +141,7 @@ fn info(service: &Service) -> TargetInfo {
     let size = |run: &Range<Bytes>| run.end - run.start;
     let counters = target.disk().counters();
     let maps = target.objects().map_memory();
+    let failed = target.disk().failure().map(|error| error.message);
     TargetInfo {
         id: target.id(),
         device: geometry.name.clone(),
@@ -151,13 +152,8 @@ fn info(service: &Service) -> TargetInfo {
         free: runs.iter().map(size).sum(),
         largest_free: runs.iter().map(size).max().unwrap_or(Bytes::ZERO),
         // Why it stopped comes before what was repaired.
-        complaints: target
-            .disk()
-            .failure()
-            .map(|e| e.message)
-            .into_iter()
-            .chain(target.complaints().iter().cloned())
-            .collect(),
+        complaints: failed.iter().cloned().chain(target.complaints().iter().cloned()).collect(),
+        failed,
         activity: Activity {
             guaranteed: counters.guaranteed,
             read: counters.normal,

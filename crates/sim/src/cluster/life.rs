@@ -94,6 +94,10 @@ pub struct Tally {
     pub rebuilt: u64,
     /// Components that were rebuilt beside all that happened.
     pub rebuilt_meanwhile: u64,
+    /// Targets that were to drain for a while.
+    pub drained: u64,
+    /// Components that were moved to other targets.
+    pub moved: u64,
     /// Objects on targets in the end.
     pub objects: u64,
     /// Time that passed in the lives, in seconds.
@@ -121,6 +125,8 @@ impl Tally {
         self.left += other.left;
         self.rebuilt += other.rebuilt;
         self.rebuilt_meanwhile += other.rebuilt_meanwhile;
+        self.drained += other.drained;
+        self.moved += other.moved;
         self.objects += other.objects;
         self.seconds += other.seconds;
         self.longest = self.longest.max(other.longest);
@@ -194,6 +200,7 @@ fn live_with(
     begin(&cluster, &machine, &common);
     let keeper = cluster.client_machine("keeper");
     keeper.host.env().spawner.detach(keep(keeper.files.clone(), common.clone()));
+    keeper.host.env().spawner.detach(keep_moving(keeper.files.clone(), common.clone()));
     let mut faults = Faults::new(&cluster, common.clone(), nodes, clients);
     for _ in 0..chances.steps {
         step(&mut faults, &*random);
@@ -220,6 +227,16 @@ async fn keep(files: Files, common: Rc<Common>) {
         }
     };
     files.keep_rebuilding(Duration::from_secs(3), told).await;
+}
+
+/// What lies where nothing is to stay is moved, likewise.
+async fn keep_moving(files: Files, common: Rc<Common>) {
+    let told = |_, kept: Result<Kept>| {
+        if let Ok(Kept::Moved(moved)) = kept {
+            common.tally.borrow_mut().moved += u64::from(moved.components);
+        }
+    };
+    files.keep_moving(Duration::from_secs(1), told).await;
 }
 
 /// What is there before the first fault.

@@ -1,4 +1,5 @@
 mod disks;
+mod draining;
 mod load;
 mod outages;
 

@@ -57,15 +57,34 @@ impl Shared {
             let made = |version| Change::GiveUp(GiveUp { file, components: components.clone(), version });
             self.raise(made, || is_known(self)).await?;
         }
+        self.wait_for_readers().await
+    }
+
+    /// Before anything is acknowledged: nobody is answered by what others gave up, or copied elsewhere, before this client heard of
+    /// it. Who gave it up waits before it acknowledges something itself.
+    pub(super) async fn is_sure(self: &Rc<Self>) -> Result<()> {
+        let is_written = self.grant.borrow().write;
+        match is_written && self.sure.get() < self.version() {
+            true => self.wait_for_readers().await,
+            false => Ok(()),
+        }
+    }
+
+    async fn wait_for_readers(self: &Rc<Self>) -> Result<()> {
+        let file = self.file();
         // For as long as a grant counts, by any clock.
         let end = self.nodes.env().clock.now() + LONGEST_LIFE + 2 * SKEW;
         loop {
-            let asked = Question::GivenUp(GivenUp { file, version: self.version() });
-            match self.control.ask(asked).await {
+            let version = self.version();
+            match self.control.ask(Question::GivenUp(GivenUp { file, version })).await {
                 Err(error) if error.kind == Kind::Busy && self.nodes.env().clock.now() < end => {
                     self.nodes.env().clock.sleep(PAUSE).await;
                 }
-                answer => return answer.map(drop),
+                answer => {
+                    answer?;
+                    self.sure.set(self.sure.get().max(version));
+                    return Ok(());
+                }
             }
         }
     }

@@ -143,6 +143,7 @@ impl Shared {
     }
 
     pub(super) async fn cut(self: &Rc<Self>, size: Bytes) -> Result<()> {
+        self.is_sure().await?;
         let (cuts, _) = self.heard().await?;
         self.say(cuts + 1, size).await
     }
