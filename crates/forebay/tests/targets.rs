@@ -36,6 +36,82 @@ fn id(target: &Value) -> String {
 }
 
 #[test]
+fn a_target_is_added_while_a_directory_is_served_and_is_there_when_it_is_served_again() {
+    let place = Place::new();
+    let served = Served::with(&place, &["--size", "256MiB"]);
+    let dir = place.path("cluster").display().to_string();
+    let add = |path: &str, options: &[&str]| {
+        [&["target", "add", path, "--cluster", &dir, "--json"], options]
+            .concat()
+            .iter()
+            .map(|it| it.to_string())
+            .collect()
+    };
+    let added = |path: &str, options: &[&str]| -> Value {
+        let args: Vec<String> = add(path, options);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        serde_json::from_slice(&served.ok(&place, &args)).unwrap()
+    };
+    let refused = |path: &str, options: &[&str]| {
+        let args: Vec<String> = add(path, options);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        served.failure(&place, &args)
+    };
+    let bytes = Dice(9).bytes(2_000_001);
+    std::fs::write(place.path("in"), &bytes).unwrap();
+    served.ok(&place, &["put", "in", "/old"]);
+    let first = added("cluster/target.1", &["--size", "256MiB"]);
+    let second = added("elsewhere", &["--size", "256MiB"]);
+    let known = |served: &Served| {
+        let mut ids: Vec<String> = targets(served, &place).iter().map(id).collect();
+        ids.sort();
+        ids
+    };
+    // The manager hears of it with the node's next report.
+    while known(&served).len() < 3 {}
+    assert!([&first, &second].iter().all(|one| known(&served).contains(&id(one))));
+    // What is somebody's is refused, with what to do; nothing is changed by that.
+    assert!(refused("elsewhere", &[]).contains("target of this cluster already"));
+    std::fs::create_dir(place.path("foreign")).unwrap();
+    let foreign = place.path("foreign").display().to_string();
+    place.ok(&["format", "--cluster", &foreign, "--size", "256MiB", "--measure", "0s"]);
+    assert!(refused("foreign/target.0", &[]).contains("is a target already"));
+    assert!(refused("nothing", &[]).contains("does not exist"));
+    assert_eq!(known(&served).len(), 3);
+    // Files are striped over all of them from now on.
+    served.ok(&place, &["put", "in", "/new"]);
+    assert!(served.ok(&place, &["get", "/new", "-"]) == bytes);
+    let before = known(&served);
+    served.stop();
+    let served = Served::with(&place, &[]);
+    while known(&served).len() < 3 {}
+    assert_eq!(known(&served), before);
+    for path in ["/old", "/new"] {
+        assert!(served.ok(&place, &["get", path, "-"]) == bytes, "{path}");
+    }
+    served.stop();
+}
+
+#[test]
+fn a_node_that_joined_is_given_another_target_and_the_manager_uses_it() {
+    let place = Place::new();
+    let manager = Served::with(&place, &["--nodes", "0", "--raid", "0"]);
+    let node = manager.join(&place, "a");
+    let dir = place.path("a").display().to_string();
+    let added = manager.ok(&place, &["target", "add", "a/target.1", "--size", "256MiB", "--cluster", &dir, "--json"]);
+    let added: Value = serde_json::from_slice(&added).unwrap();
+    while targets(&manager, &place).len() < 2 {}
+    let there = targets(&manager, &place).into_iter().find(|target| target["target"] == added["target"]).unwrap();
+    assert_eq!((&there["node"], &there["state"]), (&node.ready["node"], &"up".into()));
+    node.kill();
+    let node = Served::at(&place, "a", &["--join", &manager.cluster]);
+    let again = targets(&manager, &place);
+    assert!(again.len() == 2 && again.iter().all(|target| target["node"] == node.ready["node"]), "{again:?}");
+    node.stop();
+    manager.stop();
+}
+
+#[test]
 fn targets_are_listed_drained_failed_and_returned_while_files_are_there() {
     let place = Place::new();
     let mut manager = Served::with(&place, &["--nodes", "0"]);

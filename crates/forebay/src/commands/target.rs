@@ -1,21 +1,27 @@
 //! `forebay target`: the targets of a cluster on the network, and what is to be thought of them; and what is chosen of how targets
 //! keep objects.
 
+use crate::commands::format::with_option;
 use crate::context::Context;
 use crate::show::human;
 use clap::{Args, Subcommand};
 use forebay_client::{Cluster, TargetInfo};
+use forebay_env::real::file;
 use forebay_model::settings::{SettingsChange, TargetSettings};
 use forebay_model::{Bytes, Error, Result, TargetId};
 use forebay_serve::{admission, targets};
+use forebay_wire::command::AddTarget;
 use forebay_wire::control::cluster::{Map, Target, TargetState};
 use serde_json::json;
+use std::path::PathBuf;
 
 /// What to do with targets.
 #[derive(Subcommand)]
 pub enum TargetCommand {
     /// List the targets of a cluster on the network: how they are, how full, and what is still to be moved or rebuilt
     List,
+    /// Make a file or device another target of a directory, also while that is served; the cluster uses it at once
+    Add(AddArgs),
     /// Move all that lies on a target to others, beside those who use it; nothing new is put there
     Drain(WhichArgs),
     /// Say that a target has failed: what lies on it is rebuilt elsewhere
@@ -26,6 +32,19 @@ pub enum TargetCommand {
     Rm(RemoveArgs),
     /// Show what is chosen for targets, or choose; what is not named stays as it is
     Settings(SettingsArgs),
+}
+
+/// A file or device that becomes a target.
+#[derive(Args)]
+pub struct AddArgs {
+    /// The device, or the file
+    path: PathBuf,
+    /// Make a file of this size there, with its space set aside
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::parse)]
+    size: Option<Bytes>,
+    /// Format over what is there
+    #[arg(long)]
+    force: bool,
 }
 
 /// A target.
@@ -69,6 +88,7 @@ pub struct SettingsArgs {
 pub fn run(context: &mut Context, command: TargetCommand) -> Result<()> {
     match command {
         TargetCommand::List => list(context),
+        TargetCommand::Add(args) => add(context, &args),
         TargetCommand::Drain(args) => set(context, args.target, TargetState::Draining, |_| Ok(())),
         TargetCommand::Fail(args) => set(context, args.target, TargetState::Failed, |_| Ok(())),
         TargetCommand::Return(args) => set(context, args.target, TargetState::Up, |_| Ok(())),
@@ -78,6 +98,25 @@ pub fn run(context: &mut Context, command: TargetCommand) -> Result<()> {
         }
         TargetCommand::Settings(args) => settings(context, &args),
     }
+}
+
+fn add(context: &mut Context, args: &AddArgs) -> Result<()> {
+    // Whoever serves the directory may have another place to begin from.
+    let path = file::absolute(&args.path)?;
+    let text = path.to_str().map(str::to_string);
+    let path = text.ok_or_else(|| Error::usage(format!("{} is not UTF-8; give it another name", path.display())))?;
+    let added = AddTarget { path, size: args.size, force: args.force };
+    context.dir()?;
+    context.with_cluster(|context, cluster| {
+        let target = cluster.add_target(added).map_err(with_option)?;
+        if context.json {
+            return context.out.json(&json!({
+                "target": target.id.to_string(), "device": target.device, "size_bytes": target.size.0,
+            }));
+        }
+        let TargetInfo { id, device, size, .. } = target;
+        context.out.line(format_args!("{device} is target {id}, of {size}, and in use."))
+    })
 }
 
 /// Whether nothing lies on a target any more.

@@ -47,7 +47,7 @@ fn with_node<F: Future<Output = ()> + 'static>(bounds: Bounds, test: impl FnOnce
         Rc::new(Host::start(vec![real::open(&path, OpenMode::Exclusive).expect("it is there")]).expect("it opens"));
     let serving = host.clone();
     real::run_network(|env| async move {
-        let doors = TargetDoor::of(&serving);
+        let doors = TargetDoor::of(&serving, |_| {});
         let target = doors[0].id();
         let node = Node::new(env.clone(), doors, bounds, 4711);
         let key = RootKey::new([3; 32]).of_target(target, 1);

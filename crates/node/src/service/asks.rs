@@ -59,6 +59,7 @@ pub(super) async fn ask(service: &Service, request: Request) -> Result<Reply> {
             mine(service, id)?;
             target.objects().change_settings(change).await.map(Reply::Settings)
         }
+        Request::AddTarget(_) => Err(Error::usage("a target does not add others; ask whoever serves it")),
         Request::CreateHeap { heap, settings } => {
             heaps::create(service, &heap, settings).await.map(|info| Reply::Heap(Box::new(info)))
         }
