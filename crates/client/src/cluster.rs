@@ -9,7 +9,7 @@ use forebay_model::ring::{Pin, Pinned, RingSpec, RingState, RingStatus};
 use forebay_model::scrub::Scrubbed;
 use forebay_model::settings::{SettingsChange, TargetSettings};
 use forebay_model::{Bytes, Error, Gap, Moment, PlanRequest, Profile, Rate, Result, TargetId, Timestamp};
-use forebay_wire::command::{Info, QueryRequest, Reply, Request, TargetPlan, TargetProfile};
+use forebay_wire::command::{AddTarget, Info, QueryRequest, Reply, Request, TargetInfo, TargetPlan, TargetProfile};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -180,6 +180,14 @@ impl Cluster {
     pub fn settings(&self, target: TargetId, change: SettingsChange) -> Result<TargetSettings> {
         match self.peer.call(Request::Settings { target, change })? {
             Reply::Settings(settings) => Ok(settings),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Makes another target of a file or device on the machine that serves the cluster, and serves it from then on.
+    pub fn add_target(&self, added: AddTarget) -> Result<TargetInfo> {
+        match self.peer.call(Request::AddTarget(added))? {
+            Reply::Info(mut info) if info.targets.len() == 1 => Ok(info.targets.remove(0)),
             other => Err(unexpected(&other)),
         }
     }

@@ -5,6 +5,7 @@
 pub mod blocking;
 pub mod keep;
 pub mod left;
+pub mod moving;
 pub mod rebuild;
 mod used;
 

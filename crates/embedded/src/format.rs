@@ -11,6 +11,7 @@ use forebay_model::{Bytes, Error, Profile, Result, TargetId};
 use forebay_target::Target;
 use forebay_target::layout::Layout;
 use forebay_target::profile::{MeasureOptions, measure as measure_profile};
+use forebay_wire::command::AddTarget;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -128,6 +129,28 @@ fn locked(dir: &Path, options: &FormatOptions) -> Result<Vec<Formatted>> {
     };
     settings.write(dir)?;
     Ok(formatted)
+}
+
+/// Makes a target for a cluster that is there, of a file or device that is none of its targets yet.
+pub(crate) fn another(dir: &Path, asked: &AddTarget, known: &Settings) -> Result<Formatted> {
+    let path = PathBuf::from(&asked.path);
+    let options =
+        FormatOptions { size: asked.size, force: asked.force, ..FormatOptions::devices(Vec::new(), Measure::Guess) };
+    if known.targets.iter().any(|target| dir.join(target) == path) {
+        return Err(Error::exists(format!("{} is a target of this cluster already", path.display())));
+    }
+    // As `cluster.toml` names it.
+    let named = path.strip_prefix(dir).map_or_else(|_| path.clone(), Path::to_path_buf);
+    let Some(size) = asked.size else {
+        let (_, opened) = device(&path, &options)?;
+        return one(named, opened, &options);
+    };
+    layout(size, &options)?;
+    let made = fresh_file(&path, size, asked.force)?;
+    one(named, made, &options).inspect_err(|_| {
+        // What matters is why it cannot be a target; a file that stays is in the way, no more.
+        let _ = file::remove(&path);
+    })
 }
 
 fn fresh_file(path: &Path, size: Bytes, force: bool) -> Result<Opened> {

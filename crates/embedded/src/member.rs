@@ -2,6 +2,7 @@
 //! the owner, or the guest of who did.
 
 use crate::Options;
+use crate::format;
 use crate::identity::{self, Identities};
 use crate::local::LocalPeer;
 use crate::settings::{self, Settings};
@@ -10,10 +11,10 @@ use forebay_client::peer::{AnswerLink, HeapLink, ObjectLink, Peer, WriterLink};
 use forebay_client::{Cluster, Remote};
 use forebay_env::Network;
 use forebay_env::real::file::{self, Lock};
-use forebay_env::real::{self, OpenMode, UnixNetwork, clock, random};
-use forebay_model::{Error, Kind, Moment, Result, Timestamp};
+use forebay_env::real::{self, OpenMode, Opened, UnixNetwork, clock, random};
+use forebay_model::{Error, Kind, Moment, Result, TargetId, Timestamp};
 use forebay_node::{Host, Server};
-use forebay_wire::command::{QueryRequest, Reply, Request};
+use forebay_wire::command::{AddTarget, QueryRequest, Reply, Request};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,7 +25,6 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_m
 /// This process in the directory.
 pub(crate) struct Member {
     dir: PathBuf,
-    settings: Settings,
     options: Options,
     place: Mutex<Place>,
 }
@@ -58,6 +58,7 @@ impl Owner {
         let devices = settings.targets.iter().map(open).collect::<Result<Vec<_>>>()?;
         let identities = identity::claim(settings, &devices)?;
         let host = Arc::new(Host::start(devices)?);
+        host.let_add(Box::new(adding(dir)));
         let socket = settings::socket(dir);
         let server = text(&socket)
             .and_then(|address| UnixNetwork.listen(&address))
@@ -78,6 +79,28 @@ impl Owner {
         let removed = file::remove(&self.socket).map(|_| ());
         drop(held);
         closed.and(removed)
+    }
+}
+
+/// How targets are added to a directory: formatted, claimed, opened, and then named in `cluster.toml`, so that it is known to
+/// whoever opens the directory next before anything is on it.
+fn adding(
+    dir: &Path,
+) -> impl FnMut(&AddTarget, &dyn Fn(Opened) -> Result<TargetId>) -> Result<TargetId> + Send + use<> {
+    let (dir, mut claimed) = (dir.to_path_buf(), Vec::new());
+    move |asked, open| {
+        let mut settings = Settings::read(&dir)?;
+        let made = format::another(&dir, asked, &settings)?;
+        let device = real::open(dir.join(&made.device), OpenMode::Exclusive)?;
+        let own = Settings { targets: vec![made.device.clone()], ids: vec![made.target] };
+        claimed.push(identity::claim(&own, std::slice::from_ref(&device))?);
+        let id = open(device)?;
+        if settings.ids.len() == settings.targets.len() {
+            settings.ids.push(id);
+        }
+        settings.targets.push(made.device);
+        settings.write(&dir)?;
+        Ok(id)
     }
 }
 
@@ -123,9 +146,9 @@ impl Owned {
 
 impl Member {
     pub(crate) fn open(dir: &Path, options: Options) -> Result<Member> {
-        let settings = Settings::read(dir)?;
+        Settings::read(dir)?;
         let place = Mutex::new(Place { part: None, number: 0, closed: false });
-        let member = Member { dir: file::absolute(dir)?, settings, options, place };
+        let member = Member { dir: file::absolute(dir)?, options, place };
         member.part()?;
         Ok(member)
     }
@@ -167,7 +190,8 @@ impl Member {
         let mut pause = PAUSES.0;
         loop {
             if let Some(lock) = Lock::try_take(settings::lock(&self.dir))? {
-                let owner = Arc::new(Owner::start(&self.dir, &self.settings, lock)?);
+                // Targets may have been added since this process opened it.
+                let owner = Arc::new(Owner::start(&self.dir, &Settings::read(&self.dir)?, lock)?);
                 return Ok(Part { peer: Arc::new(LocalPeer(owner.host.clone())), owner: Some(owner) });
             }
             match Remote::connect_with(Arc::new(UnixNetwork), &address, patience) {

@@ -98,7 +98,8 @@ pub enum Command {
     /// Create, list and remove volumes, limit what their objects take, and say which of their writes go to logs
     #[command(subcommand)]
     Volume(volume::VolumeCommand),
-    /// Show and choose how targets keep objects: what goes to logs, and memory for reading ahead
+    /// List, drain, fail and return targets of a cluster on the network; choose how targets keep objects: what goes to logs, and memory
+    /// for reading ahead
     #[command(subcommand)]
     Target(target::TargetCommand),
     /// Create heaps of small records under ids; put, get, free and commit records

@@ -93,7 +93,9 @@ impl Context {
     /// How the manager of the cluster is reached, which has to be one on the network.
     pub fn manager(&self) -> Result<Reach> {
         self.reach()?.ok_or_else(|| {
-            Error::usage("nodes and keys are those of a cluster on the network: give --cluster forebay://HOST:PORT")
+            Error::usage(
+                "this is about nodes, targets and keys of a cluster on the network: give --cluster forebay://HOST:PORT",
+            )
         })
     }
 

@@ -52,6 +52,12 @@ pub(crate) struct TargetNow {
     /// Whether its node serves it, as that said last: not if it reported without it, or with what was refused. Since the
     /// manager was opened, until it reports, a node has what it had.
     pub(crate) is_served: bool,
+    /// Why it takes nothing in any more, as its node said last.
+    pub(crate) failed: Option<String>,
+    /// Components that lie on it, of one on which nothing is to stay, as they were counted last.
+    pub(crate) left: Option<u64>,
+    /// How often something else was thought of it: what was counted meanwhile does not count.
+    pub(crate) turns: u64,
 }
 
 /// What a draft changes in memory.
@@ -101,8 +107,16 @@ impl Cluster {
                     placed: Cell::default(),
                     heard: None,
                     is_served: true,
+                    failed: None,
+                    left: None,
+                    turns: 0,
                 };
-                self.targets.entry(target).or_insert(fresh).record = record;
+                let now = self.targets.entry(target).or_insert(fresh);
+                if now.record.state != record.state {
+                    now.left = None;
+                    now.turns += 1;
+                }
+                now.record = record;
             }
         }
     }
@@ -164,6 +178,8 @@ impl Cluster {
             free: now.free,
             load: now.load,
             key: self.key_version(&now.record),
+            failed: now.failed.clone(),
+            left: now.left,
         });
         Map {
             cluster: self.id,

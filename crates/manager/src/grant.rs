@@ -11,9 +11,9 @@ use crate::keys;
 use crate::manager::{Manager, Now};
 use crate::place::{self, Found};
 use crate::principal::{Principal, Wanted};
-use crate::records::{Absence, Layout, Writers, object};
+use crate::records::{Absence, Inode, Layout, Writers, object};
 use forebay_model::layout::Raid;
-use forebay_model::{Error, Result, Timestamp};
+use forebay_model::{Error, Result, TargetId, Timestamp};
 use forebay_wire::capability::{Capability, Rights, SKEW};
 use forebay_wire::control::access::Hidden;
 use forebay_wire::control::files::{
@@ -103,11 +103,6 @@ impl Granting<'_> {
         if write {
             rights = rights | Rights::WRITE | Rights::TRUNCATE | Rights::SET_ATTRIBUTES | Rights::CREATE;
         }
-        // A file's bytes are charged when it is closed, those of a ring before it has them.
-        let bytes = match attributes.kind {
-            FileKind::Ring => 0..attributes.size.0,
-            FileKind::File | FileKind::Directory => 0..u64::MAX,
-        };
         let mut components = Vec::with_capacity(layout.targets.len());
         for (component, target) in layout.components() {
             let object = object(attributes.volume, file, component);
@@ -121,34 +116,50 @@ impl Granting<'_> {
                     continue;
                 }
             };
-            let (key, epoch) = self.cluster.signing(target);
-            *self.serial += 1;
-            let capability = Capability {
-                cluster: self.cluster.id,
-                target,
-                client: self.by.client,
-                object,
-                version: attributes.version,
-                epoch,
-                // What is emptied is not read; of what is filled, who writes reads the intents beside it.
-                rights: if state == ComponentState::Whole || state == ComponentState::Filling && write {
-                    rights | read
-                } else {
-                    rights
-                },
-                bytes: bytes.clone(),
-                until: self.until,
-                key: key.version(),
-                serial: *self.serial,
-            };
-            let secret = Hidden(key.secret(&capability).to_bytes().to_vec());
-            components.push(Component { target, object, capability: capability.to_bytes().to_vec(), secret, state });
+            // What is emptied is not read; of what is filled, who writes reads the intents beside it.
+            let is_read = state == ComponentState::Whole || state == ComponentState::Filling && write;
+            let rights = if is_read { rights | read } else { rights };
+            components.push(Component { state, ..self.component((file, component), &inode, target, rights) });
         }
-        // Of what has nothing to spare nothing is given up, so nobody is waited for.
-        if striping.spare() > 0 {
+        // A ring is neither given up nor moved, so nobody is waited for.
+        if attributes.kind != FileKind::Ring {
             self.holders.note(file, self.by.client, attributes.version, self.until.after(SKEW), self.now);
         }
         Ok(Grant { entry: inode.entry(file), write, striping, components, until: self.until })
+    }
+
+    /// A capability for a component on a target.
+    pub(crate) fn component(
+        &mut self,
+        (file, component): (FileId, u32),
+        Inode { attributes, .. }: &Inode,
+        target: TargetId,
+        rights: Rights,
+    ) -> Component {
+        let object = object(attributes.volume, file, component);
+        // A file's bytes are charged when it is closed, those of a ring before it has them.
+        let bytes = match attributes.kind {
+            FileKind::Ring => 0..attributes.size.0,
+            FileKind::File | FileKind::Directory => 0..u64::MAX,
+        };
+        let (key, epoch) = self.cluster.signing(target);
+        *self.serial += 1;
+        let capability = Capability {
+            cluster: self.cluster.id,
+            target,
+            client: self.by.client,
+            object,
+            version: attributes.version,
+            epoch,
+            rights,
+            bytes,
+            until: self.until,
+            key: key.version(),
+            serial: *self.serial,
+        };
+        let secret = Hidden(key.secret(&capability).to_bytes().to_vec());
+        let capability = capability.to_bytes().to_vec();
+        Component { target, object, capability, secret, state: ComponentState::Whole }
     }
 }
 

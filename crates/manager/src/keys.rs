@@ -23,6 +23,8 @@ pub(crate) const LEFTOVERS: u8 = b'P';
 pub(crate) const LAYOUTS: u8 = b'L';
 /// What [`degraded`] begins with.
 pub(crate) const DEGRADED: u8 = b'A';
+/// What [`moves`] begins with.
+pub(crate) const MOVES: u8 = b'B';
 
 /// A file or directory: [`crate::records::Inode`].
 pub(crate) fn inode(file: FileId) -> Vec<u8> {
@@ -115,6 +117,11 @@ pub(crate) fn leftovers(file: FileId) -> Vec<u8> {
 /// A file of which components have to be rebuilt: nothing.
 pub(crate) fn degraded(file: FileId) -> Vec<u8> {
     numbered(DEGRADED, file.0)
+}
+
+/// A file with components on targets on which nothing is to stay: [`crate::records::Moves`].
+pub(crate) fn moves(file: FileId) -> Vec<u8> {
+    numbered(MOVES, file.0)
 }
 
 /// A node: [`crate::records::NodeRecord`].

@@ -12,6 +12,7 @@ mod inodes;
 mod make_directory;
 mod membership;
 mod open_to_write;
+mod relocation;
 mod remove;
 mod rename;
 mod revoke;
@@ -21,6 +22,7 @@ mod users;
 mod volumes;
 
 pub(crate) use absences::give_up_lost;
+pub(crate) use relocation::{displace, is_displaced, stay};
 pub(crate) use scrub::left;
 
 use crate::cluster::Cluster;
@@ -76,6 +78,8 @@ impl Operation<'_> {
             Change::Refill(asked) => self.refill(asked).map(done),
             Change::Rebuilt(asked) => self.rebuilt(asked).map(done),
             Change::CreateRing(asked) => self.create_ring(asked),
+            Change::Relocate(asked) => self.relocate(asked).map(done),
+            Change::Relocated(asked) => self.relocated(asked).map(done),
         }
     }
 }

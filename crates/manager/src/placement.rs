@@ -124,7 +124,8 @@ pub(crate) fn choose(policy: &Policy, candidates: Vec<Candidate>, random: &dyn R
     let least = fewest(policy)?;
     if up < least as usize {
         return Err(Error::refused(format!(
-            "{} takes {least} targets at least, and {up} are up; add targets or start nodes, or take another policy",
+            "{} takes {least} targets at least, and {up} are up and used; add targets, start nodes, return targets that failed or drain, or \
+             take another policy",
             policy.raid
         )));
     }

@@ -11,7 +11,7 @@ use crate::records::{Inode, KeyRecord, Named, UserRecord, VolumeRecord, Writers,
 use forebay_model::{Error, Result};
 use forebay_wire::capability::SKEW;
 use forebay_wire::control::access::{Key, Keys, User};
-use forebay_wire::control::files::{After, Degraded, OpenFile, OpenFiles, Unscrubbed};
+use forebay_wire::control::files::{After, Degraded, Displaced, OpenFile, OpenFiles, Unscrubbed};
 use forebay_wire::control::names::{Entry, FileId, List, Listed, MOST_ENTRIES, Page, Stat};
 use forebay_wire::control::volumes::Volume;
 use forebay_wire::control::{Question, Reply};
@@ -41,6 +41,11 @@ impl Manager {
                 Ok(Reply::Degraded(Degraded { files, more }))
             }
             Question::GivenUp(asked) => self.given_up(now, by, asked).map(|()| Reply::Done),
+            Question::Relocating(asked) => self.relocating(now, by, asked).map(Reply::Relocation),
+            Question::Displaced(asked) => {
+                let (files, more) = files_with(view, by, (keys::MOVES, "moved"), asked)?;
+                Ok(Reply::Displaced(Displaced { files, more }))
+            }
             Question::OpenRing(asked) => self.open_ring(now, by, asked).map(Reply::Grant),
             Question::Map => Ok(Reply::Map(self.cluster.map())),
         }

@@ -182,6 +182,19 @@ pub(crate) struct Orders {
     pub(crate) pending: Vec<(u32, TargetId)>,
 }
 
+/// Components of a file that are copied, or were to be, away from where nothing is to stay.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Moves(pub(crate) Vec<Move>);
+
+/// A component that is copied to another target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Move {
+    pub(crate) component: u32,
+    pub(crate) to: TargetId,
+    /// The client that does it; 0 if it had to make way.
+    pub(crate) by: u64,
+}
+
 /// A node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NodeRecord {

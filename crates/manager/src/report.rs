@@ -55,6 +55,7 @@ impl Manager {
                 known.is_served = true;
                 known.free = target.free;
                 known.load = target.load.min(100);
+                known.failed = target.failed.clone();
                 known.placed.set(known.placed.get() / 2);
                 // A target that has heard of nothing hears of it with this answer; and with the answer it drops all but the
                 // newest two keys.
@@ -178,13 +179,18 @@ impl Manager {
             record.node = report.node;
             record.openings = reported.openings;
             record.size = reported.size;
+            if reported.failed.is_some() && matches!(record.state, TargetState::Up | TargetState::Draining) {
+                // Whether it may be used again is for people to say.
+                record.state = TargetState::Failed;
+            }
             if record.free.0.abs_diff(reported.free.0) > reported.size.0 / FREE_PARTS {
                 record.free = reported.free;
             }
             if known == Some(&record) {
                 continue;
             }
-            is_other_map |= known.is_none_or(|known| known.node != record.node || known.size != record.size);
+            let of_map = |record: &TargetRecord| (record.node, record.size, record.state);
+            is_other_map |= known.is_none_or(|known| of_map(known) != of_map(&record));
             draft.put(keys::target(reported.target), &record)?;
             draft.effect(Effect::Target(reported.target, record));
         }

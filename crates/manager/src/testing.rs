@@ -50,6 +50,7 @@ pub(crate) fn healthy(target: TargetId) -> TargetReport {
         epoch: 0,
         key: 0,
         carried_out: vec![],
+        failed: None,
     }
 }
 

@@ -2,17 +2,18 @@
 //! ago is forgotten. A part of each list at a time, so that a tick takes as long whatever there is.
 
 use crate::cluster::{Effect, TargetNow};
-use crate::draft::{Batch, Draft};
+use crate::draft::{Batch, Draft, View};
 use crate::engine::Pair;
 use crate::keys;
 use crate::manager::{Manager, Now};
-use crate::operations::{give_up_lost, left};
-use crate::records::{ClientRecord, Layout, Orders, Writers, decode};
+use crate::operations::{displace, give_up_lost, is_displaced, left, stay};
+use crate::records::{ClientRecord, Layout, Moves, Orders, Writers, decode};
 use crate::remembered::USED_EVERY;
-use forebay_model::{Moment, Result};
+use forebay_model::{Moment, Result, TargetId};
 use forebay_wire::capability::SKEW;
 use forebay_wire::control::cluster::TargetState;
 use forebay_wire::control::names::FileId;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How much of a list is looked at in a tick.
@@ -40,6 +41,10 @@ pub(crate) struct Rounds {
     removals: Vec<u8>,
     leftovers: Vec<u8>,
     layouts: Vec<u8>,
+    moves: Vec<u8>,
+    /// What was counted in this round over the layouts on targets on which nothing is to stay, and how often something else was
+    /// thought of each when it began.
+    counts: BTreeMap<TargetId, (u64, u64)>,
 }
 
 impl Manager {
@@ -50,7 +55,8 @@ impl Manager {
         self.late_clients(&mut batch, now, &mut ticked)?;
         self.forget(&mut batch, now, &mut ticked)?;
         self.drop_orders(&mut batch, now)?;
-        self.give_up_lost(&mut batch, now)?;
+        self.leave_targets(&mut batch, now)?;
+        self.stay(&mut batch, now)?;
         // The last, as in a report: it changes what is in memory.
         self.late_nodes(&mut batch, now, &mut ticked)?;
         self.commit(batch)?;
@@ -172,22 +178,58 @@ impl Manager {
         Ok(())
     }
 
-    /// What lies on targets that are lost is not read any more, and rebuilt elsewhere.
-    fn give_up_lost(&mut self, batch: &mut Batch, now: Now) -> Result<()> {
-        if !self.cluster.targets.values().any(|now| now.record.is_lost()) {
+    /// What lies on targets that are lost is not read any more, and rebuilt elsewhere; what lies on those that drain is moved. What
+    /// is there of both is counted.
+    fn leave_targets(&mut self, batch: &mut Batch, now: Now) -> Result<()> {
+        let is_left = |now: &TargetNow| now.record.state != TargetState::Up;
+        if !self.cluster.targets.values().any(is_left) {
             self.rounds.layouts.clear();
+            self.rounds.counts.clear();
             return Ok(());
         }
         let mut round = std::mem::take(&mut self.rounds.layouts);
+        let mut counts = std::mem::take(&mut self.rounds.counts);
+        if round.is_empty() {
+            let left = self.cluster.targets.iter().filter(|(_, now)| is_left(now));
+            counts = left.map(|(target, now)| (*target, (0, now.turns))).collect();
+        }
         for (key, value) in self.page(keys::LAYOUTS, &mut round)? {
-            let layout: Layout = decode(&key, &value)?;
+            let (file, layout): (FileId, Layout) = (FileId(keys::number(&key)), decode(&key, &value)?);
+            for target in &layout.targets {
+                counts.entry(*target).and_modify(|(count, _)| *count += 1);
+            }
             let mut draft = Draft::new(self.view()?, batch);
-            if give_up_lost(&mut draft, &self.cluster, FileId(keys::number(&key)), layout, now.wall)? {
+            let is_displaced = is_displaced(&self.cluster, &layout) && displace(&mut draft, file)?;
+            if give_up_lost(&mut draft, &self.cluster, file, layout, now.wall)? || is_displaced {
                 let drafted = draft.ready()?;
                 batch.take(drafted);
             }
         }
-        self.rounds.layouts = round;
+        if round.is_empty() {
+            for (target, (count, turns)) in std::mem::take(&mut counts) {
+                let there = self.cluster.targets.get_mut(&target).filter(|now| now.turns == turns);
+                there.into_iter().for_each(|now| now.left = Some(count));
+            }
+        }
+        (self.rounds.layouts, self.rounds.counts) = (round, counts);
+        Ok(())
+    }
+
+    /// What was to be moved stays, if its target is used again.
+    fn stay(&mut self, batch: &mut Batch, now: Now) -> Result<()> {
+        let mut round = std::mem::take(&mut self.rounds.moves);
+        for (key, value) in self.page(keys::MOVES, &mut round)? {
+            let file = FileId(keys::number(&key));
+            let mut draft = Draft::new(self.view()?, batch);
+            let layout: Layout = draft.require(&keys::layout(file))?;
+            if !is_displaced(&self.cluster, &layout)
+                && stay(&mut draft, file, decode::<Moves>(&key, &value)?, now, &self.settings)?
+            {
+                let drafted = draft.ready()?;
+                batch.take(drafted);
+            }
+        }
+        self.rounds.moves = round;
         Ok(())
     }
 

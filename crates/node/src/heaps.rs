@@ -2,38 +2,37 @@
 //!
 //! What is under way is bounded by whoever asks: a request holds its payload, and the answer to a get its bytes.
 
-use crate::host::TargetHandle;
+use crate::host::Handles;
 use crate::objects::Pending;
 use crate::service::{LinkId, Order};
 use forebay_env::pipe::pipe;
-use forebay_model::{Error, Result, TargetId};
+use forebay_model::Result;
 use forebay_wire::heap::{HeapAnswer, HeapRequest};
 use std::sync::Arc;
 
 /// A way to the heaps of all targets. What was put over it and not committed is undone when it is dropped.
 pub struct HeapLink {
     link: LinkId,
-    targets: Vec<(TargetId, TargetHandle)>,
+    targets: Handles,
 }
 
 impl HeapLink {
-    pub(crate) fn new(link: LinkId, targets: Vec<(TargetId, TargetHandle)>) -> HeapLink {
+    pub(crate) fn new(link: LinkId, targets: Handles) -> HeapLink {
         HeapLink { link, targets }
     }
 
     /// Asks; the payload is free again when the answer is there.
     pub fn ask(&self, request: HeapRequest, payload: Arc<Vec<u8>>) -> Result<Pending<HeapAnswer>> {
-        let found = self.targets.iter().find(|(id, _)| *id == request.target);
-        let (_, target) = found.ok_or_else(|| Error::missing(format!("there is no target {}", request.target)))?;
+        let target = self.targets.find(request.target)?;
         let (inlet, answer) = pipe(0);
         target.order(Order::Heap { link: self.link, request, payload, answer: inlet })?;
-        Ok(Pending::new(target.clone(), answer))
+        Ok(Pending::new(target, answer))
     }
 }
 
 impl Drop for HeapLink {
     fn drop(&mut self) {
-        for (_, target) in &self.targets {
+        for (_, target) in self.targets.all() {
             // On a target that is gone, nothing that is not committed stays.
             let _ = target.order(Order::EndLink(self.link));
         }

@@ -12,7 +12,7 @@ use forebay_model::heap::HeapSettings;
 use forebay_model::ring::RingSpec;
 use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
 use forebay_target::Target;
-use forebay_wire::command::{Info, OpenWriter, QueryRequest, Reply, Request};
+use forebay_wire::command::{AddTarget, Info, OpenWriter, QueryRequest, Reply, Request};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,17 +21,57 @@ const ANSWER_AHEAD: usize = 4 << 20;
 
 /// Targets that are open in this process. Calls block; any thread may make them.
 pub struct Host {
-    targets: Vec<Running>,
+    targets: Handles,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
     /// Numbers for sessions and queries.
     next: AtomicU64,
     /// Held while a ring or a heap is created, so that no two targets get the same name.
     creating: Mutex<()>,
+    adding: Mutex<Adding>,
 }
 
+/// How targets are added, and who hears of them. Held while one is added, and when the host ends.
+#[derive(Default)]
+struct Adding {
+    make: Option<Make>,
+    told: Vec<Box<dyn Fn(TargetId, TargetHandle) + Send>>,
+}
+
+/// Makes a target of a file or device, opens it by what it is given, and keeps that it is there; the id that it has.
+pub type Make = Box<dyn FnMut(&AddTarget, &dyn Fn(Opened) -> Result<TargetId>) -> Result<TargetId> + Send>;
+
+/// The targets of a process, also those that were added since somebody got this. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Handles(Arc<Mutex<Vec<(TargetId, TargetHandle)>>>);
+
+impl Handles {
+    /// One alone.
+    pub(crate) fn one(id: TargetId, handle: TargetHandle) -> Handles {
+        Handles(Arc::new(Mutex::new(vec![(id, handle)])))
+    }
+
+    /// As they are now.
+    pub(crate) fn all(&self) -> Vec<(TargetId, TargetHandle)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The one with this id.
+    pub(crate) fn find(&self, target: TargetId) -> Result<TargetHandle> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = all.iter().find(|(id, _)| *id == target).map(|(_, handle)| handle.clone());
+        found.ok_or_else(|| Error::missing(format!("there is no target {target}")))
+    }
+
+    fn push(&self, id: TargetId, handle: TargetHandle) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((id, handle));
+    }
+}
+
+/// A target at work.
 struct Running {
     id: TargetId,
     handle: TargetHandle,
-    thread: Mutex<Option<thread::JoinHandle<()>>>,
+    thread: thread::JoinHandle<()>,
 }
 
 /// A way to a target's loop, for any thread.
@@ -129,12 +169,18 @@ impl TargetHandle {
 impl Host {
     /// Opens the targets on `devices`, each on a thread of its own. All are open afterwards, or none is.
     pub fn start(devices: Vec<Opened>) -> Result<Host> {
-        let mut host = Host { targets: Vec::new(), next: AtomicU64::new(1), creating: Mutex::new(()) };
+        let host = Host {
+            targets: Handles::default(),
+            threads: Mutex::default(),
+            next: AtomicU64::new(1),
+            creating: Mutex::new(()),
+            adding: Mutex::default(),
+        };
         let starting: Vec<_> = devices.into_iter().map(start).collect();
         let mut failure = None;
         for started in starting {
             match started.and_then(Starting::wait) {
-                Ok(running) => host.targets.push(running),
+                Ok(running) => host.take_in(running),
                 Err(error) => {
                     failure.get_or_insert(error);
                 }
@@ -152,7 +198,66 @@ impl Host {
 
     /// The ids of the targets, in their order.
     pub fn targets(&self) -> Vec<TargetId> {
-        self.targets.iter().map(|target| target.id).collect()
+        self.targets.all().into_iter().map(|(id, _)| id).collect()
+    }
+
+    fn take_in(&self, Running { id, handle, thread }: Running) {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        self.targets.push(id, handle);
+    }
+
+    fn adding(&self) -> MutexGuard<'_, Adding> {
+        self.adding.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets targets be added, by what knows where to keep that.
+    pub fn let_add(&self, make: Make) {
+        self.adding().make = Some(make);
+    }
+
+    /// The targets that there are; `told` hears of each that is added later.
+    pub(crate) fn follow(
+        &self,
+        told: impl Fn(TargetId, TargetHandle) + Send + 'static,
+    ) -> Vec<(TargetId, TargetHandle)> {
+        let mut adding = self.adding();
+        adding.told.push(Box::new(told));
+        self.targets.all()
+    }
+
+    /// Adds a target.
+    fn add(&self, asked: &AddTarget) -> Result<Reply> {
+        let mut adding = self.adding();
+        let Adding { make, told } = &mut *adding;
+        let make = make.as_mut().ok_or_else(|| {
+            Error::refused("no target can be added to what this process serves, or not any more; ask the one that serves a directory")
+        })?;
+        let started = Mutex::new(None);
+        let opened = |device| {
+            let running = start(device).and_then(Starting::wait)?;
+            let id = running.id;
+            *started.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+            Ok(id)
+        };
+        let made = make(asked, &opened);
+        let running = started.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let running = match (made, running) {
+            (Ok(_), Some(running)) => running,
+            (made, running) => {
+                if let Some(Running { handle, thread, .. }) = running {
+                    // What matters is why it is none of this cluster.
+                    drop(handle.ask(Order::Stop));
+                    drop(thread.join());
+                }
+                return Err(made
+                    .err()
+                    .unwrap_or_else(|| Error::damaged("a target was made and not opened; this is a fault")));
+            }
+        };
+        let (id, handle) = (running.id, running.handle.clone());
+        self.take_in(running);
+        told.iter().for_each(|told| told(id, handle.clone()));
+        handle.call(&Request::Info)
     }
 
     /// Asks once.
@@ -163,15 +268,12 @@ impl Host {
                 self.all(&request)
             }
             Request::CreateHeap { heap, settings } => self.create_heap(heap, *settings),
+            Request::AddTarget(asked) => self.add(asked),
             Request::HeapInfo { heap } | Request::DeleteHeap { heap } => self.with_heap(heap)?.call(&request),
             Request::SetProfile { target, .. }
             | Request::Measure { target, .. }
             | Request::Scrub { target, .. }
-            | Request::Settings { target, .. } => {
-                let found = self.targets.iter().find(|t| t.id == *target);
-                let found = found.ok_or_else(|| Error::missing(format!("there is no target {target}")))?;
-                found.handle.call(&request)
-            }
+            | Request::Settings { target, .. } => self.targets.find(*target)?.call(&request),
             Request::Status { ring: Some(ring) }
             | Request::DeleteRing { ring }
             | Request::ResizeRing { ring, .. }
@@ -184,7 +286,7 @@ impl Host {
 
     /// Begins or resumes recording.
     pub fn open_writer(&self, request: OpenWriter) -> Result<Writer> {
-        let target = self.with(&request.ring)?.clone();
+        let target = self.with(&request.ring)?;
         let session = SessionId(self.next.fetch_add(1, Ordering::Relaxed));
         let opening = target.ask(|answer| Order::OpenWriter { session, request, fenced: None, answer })?;
         Ok(Writer::new(target, session, opening))
@@ -192,7 +294,7 @@ impl Host {
 
     /// Begins a query.
     pub fn query(&self, request: QueryRequest) -> Result<Answer> {
-        let target = self.with(&request.ring)?.clone();
+        let target = self.with(&request.ring)?;
         let query = QueryId(self.next.fetch_add(1, Ordering::Relaxed));
         target.query(query, request, None, ANSWER_AHEAD)
     }
@@ -200,55 +302,53 @@ impl Host {
     /// A way to the objects of all targets.
     pub fn objects(&self) -> ObjectLink {
         let link = LinkId(self.next.fetch_add(1, Ordering::Relaxed));
-        ObjectLink::new(link, self.handles())
+        ObjectLink::new(link, self.targets.clone())
     }
 
     /// A way to the heaps of all targets.
     pub fn heaps(&self) -> HeapLink {
         let link = LinkId(self.next.fetch_add(1, Ordering::Relaxed));
-        HeapLink::new(link, self.handles())
-    }
-
-    pub(crate) fn handles(&self) -> Vec<(TargetId, TargetHandle)> {
-        self.targets.iter().map(|target| (target.id, target.handle.clone())).collect()
+        HeapLink::new(link, self.targets.clone())
     }
 
     /// Makes everything durable and closes the targets. Whoever still records or reads is told that this process goes
     /// away.
     pub fn close(&self) -> Result<()> {
-        let mut stopping: Vec<(&Running, Outlet<Result<()>>)> = Vec::new();
-        for target in &self.targets {
-            target.handle.failing().get_or_insert_with(going_away);
+        // No more are added; what those that were have claimed is free when they are closed.
+        let added = std::mem::take(&mut *self.adding());
+        let mut stopping: Vec<(TargetId, Outlet<Result<()>>)> = Vec::new();
+        for (id, handle) in self.targets.all() {
+            handle.failing().get_or_insert_with(going_away);
             let (answer, outlet) = pipe(0);
             // A target that is gone has said why when it went.
-            if target.handle.order(Order::Stop(answer)).is_ok() {
-                stopping.push((target, outlet));
+            if handle.order(Order::Stop(answer)).is_ok() {
+                stopping.push((id, outlet));
             }
         }
         let mut result = Ok(());
-        for (target, mut outlet) in stopping {
+        for (id, mut outlet) in stopping {
             let ended = outlet.receive_blocking().unwrap_or(Ok(()));
-            result = result.and(ended.map_err(|error| error.of(format!("closing target {}", target.id))));
+            result = result.and(ended.map_err(|error| error.of(format!("closing target {id}"))));
         }
-        for target in &self.targets {
-            let thread = target.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(thread) = thread {
-                // A thread that panicked has said so.
-                let _ = thread.join();
-            }
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // A thread that panicked has said so.
+            let _ = thread.join();
         }
+        drop(added);
         result
     }
 
     /// The target that has the ring.
-    fn with(&self, ring: &str) -> Result<&TargetHandle> {
-        if let [only] = &self.targets[..] {
-            return Ok(&only.handle);
+    fn with(&self, ring: &str) -> Result<TargetHandle> {
+        let targets = self.targets.all();
+        if let [(_, only)] = &targets[..] {
+            return Ok(only.clone());
         }
         let mut missing = Error::missing(format!("there is no ring {ring}"));
-        for target in &self.targets {
-            match target.handle.call(&Request::Status { ring: Some(ring.to_string()) }) {
-                Ok(_) => return Ok(&target.handle),
+        for (_, handle) in targets {
+            match handle.call(&Request::Status { ring: Some(ring.to_string()) }) {
+                Ok(_) => return Ok(handle),
                 Err(error) if error.kind == Kind::Missing => missing = error,
                 Err(error) => return Err(error),
             }
@@ -257,21 +357,20 @@ impl Host {
     }
 
     /// The target that has the heap.
-    fn with_heap(&self, heap: &str) -> Result<&TargetHandle> {
-        if let [only] = &self.targets[..] {
-            return Ok(&only.handle);
+    fn with_heap(&self, heap: &str) -> Result<TargetHandle> {
+        if let [(_, only)] = &self.targets.all()[..] {
+            return Ok(only.clone());
         }
         let Reply::Heaps(heaps) = self.all(&Request::Heaps)? else { return Err(Error::missing("there are no heaps")) };
         let found = heaps.into_iter().find(|found| found.name == heap).map(|found| found.target);
-        let target = self.targets.iter().find(|target| Some(target.id) == found);
-        Ok(&target.ok_or_else(|| Error::missing(format!("there is no heap {heap}")))?.handle)
+        self.targets.find(found.ok_or_else(|| Error::missing(format!("there is no heap {heap}")))?)
     }
 
     /// Asks all targets and joins their answers.
     fn all(&self, request: &Request) -> Result<Reply> {
         let mut joined: Option<Reply> = None;
-        for target in &self.targets {
-            let reply = target.handle.call(request)?;
+        for (_, handle) in self.targets.all() {
+            let reply = handle.call(request)?;
             match (&mut joined, reply) {
                 (None, reply) => joined = Some(reply),
                 (Some(Reply::Info(all)), Reply::Info(mut more)) => all.targets.append(&mut more.targets),
@@ -305,7 +404,7 @@ impl Host {
 
     /// Refuses a name that a ring or a heap on any target has; one target alone finds that out by itself.
     fn check_unused(&self, name: &str) -> Result<()> {
-        if self.targets.len() <= 1 {
+        if self.targets.all().len() <= 1 {
             return Ok(());
         }
         if let Ok(Reply::Rings(rings)) = self.all(&Request::Status { ring: None })
@@ -324,8 +423,8 @@ impl Host {
     /// Asks one target after the other until one does not refuse.
     fn on_the_first(&self, request: &Request) -> Result<Reply> {
         let mut refusal = None;
-        for target in &self.targets {
-            match target.handle.call(request) {
+        for (_, handle) in self.targets.all() {
+            match handle.call(request) {
                 Err(error) if matches!(error.kind, Kind::Refused | Kind::Full | Kind::Missing) => {
                     refusal.get_or_insert(error);
                 }
@@ -375,7 +474,7 @@ fn start(device: Opened) -> Result<Starting> {
 impl Starting {
     fn wait(mut self) -> Result<Running> {
         match self.opened.receive_blocking() {
-            Some(Ok(id)) => Ok(Running { id, handle: self.handle, thread: Mutex::new(Some(self.thread)) }),
+            Some(Ok(id)) => Ok(Running { id, handle: self.handle, thread: self.thread }),
             Some(Err(error)) => {
                 let _ = self.thread.join();
                 Err(error)

@@ -23,7 +23,7 @@ pub mod writer;
 
 pub use answer::{Answer, Part};
 pub use heaps::HeapLink;
-pub use host::Host;
+pub use host::{Host, Make};
 pub use objects::ObjectLink;
 pub use server::Server;
 pub use writer::Writer;

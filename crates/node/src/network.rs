@@ -31,7 +31,7 @@ use forebay_wire::{Command, RequestId};
 use intake::Intake;
 use locks::Locks;
 use sessions::Sessions;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -77,9 +77,10 @@ impl TargetDoor {
         TargetDoor { id, handle: TargetHandle::new(orders) }
     }
 
-    /// The targets of a host, whose loops have threads of their own.
-    pub fn of(host: &Host) -> Vec<TargetDoor> {
-        host.handles().into_iter().map(|(id, handle)| TargetDoor { id, handle }).collect()
+    /// The targets of a host, whose loops have threads of their own; `told` is given those that are added later.
+    pub fn of(host: &Host, told: impl Fn(TargetDoor) + Send + 'static) -> Vec<TargetDoor> {
+        let there = host.follow(move |id, handle| told(TargetDoor { id, handle }));
+        there.into_iter().map(|(id, handle)| TargetDoor { id, handle }).collect()
     }
 
     /// Which target it is.
@@ -93,7 +94,7 @@ pub struct Node {
     env: NetworkEnv,
     bounds: Bounds,
     process: u32,
-    targets: BTreeMap<TargetId, TargetDoor>,
+    targets: RefCell<BTreeMap<TargetId, TargetDoor>>,
     keys: Keys,
     locks: Rc<Locks>,
     sessions: Rc<Sessions>,
@@ -122,7 +123,7 @@ impl Node {
             intake: Intake::new(bounds.intake, env.clock.clone()),
             connections: Cell::new(0),
             next_link: Cell::new(FIRST_LINK),
-            targets: targets.into_iter().map(|target| (target.id, target)).collect(),
+            targets: RefCell::new(targets.into_iter().map(|target| (target.id, target)).collect()),
             env,
             bounds,
             process,
@@ -165,8 +166,17 @@ impl Node {
         }
     }
 
-    fn door(&self, target: TargetId) -> Result<&TargetDoor> {
-        self.targets.get(&target).ok_or_else(|| Error::missing(format!("there is no target {target}")))
+    /// Serves another target, when the manager has heard of it.
+    pub fn add(&self, target: TargetDoor) {
+        self.targets.borrow_mut().insert(target.id, target);
+    }
+
+    fn door(&self, target: TargetId) -> Result<TargetDoor> {
+        self.targets
+            .borrow()
+            .get(&target)
+            .cloned()
+            .ok_or_else(|| Error::missing(format!("there is no target {target}")))
     }
 
     fn link(&self) -> LinkId {

@@ -2,17 +2,17 @@
 //!
 //! What is under way is bounded by whoever asks: a request holds its payload, and the answer to a read its bytes.
 
-use crate::host::TargetHandle;
+use crate::host::{Handles, TargetHandle};
 use crate::service::{Fenced, LinkId, Order};
 use forebay_env::pipe::{Outlet, pipe};
-use forebay_model::{Error, Result, TargetId};
+use forebay_model::Result;
 use forebay_wire::object::{ObjectAnswer, ObjectRequest};
 use std::sync::Arc;
 
 /// A way to the objects of all targets; on each of them its I/O is one stream.
 pub struct ObjectLink {
     link: LinkId,
-    targets: Vec<(TargetId, TargetHandle)>,
+    targets: Handles,
 }
 
 /// An answer that will come.
@@ -22,7 +22,7 @@ pub struct Pending<A> {
 }
 
 impl ObjectLink {
-    pub(crate) fn new(link: LinkId, targets: Vec<(TargetId, TargetHandle)>) -> ObjectLink {
+    pub(crate) fn new(link: LinkId, targets: Handles) -> ObjectLink {
         ObjectLink { link, targets }
     }
 
@@ -47,19 +47,18 @@ impl ObjectLink {
         payload: Arc<Vec<u8>>,
         version: Option<u64>,
     ) -> Result<Pending<ObjectAnswer>> {
-        let found = self.targets.iter().find(|(id, _)| *id == request.target);
-        let (_, target) = found.ok_or_else(|| Error::missing(format!("there is no target {}", request.target)))?;
+        let target = self.targets.find(request.target)?;
         let fenced = |version| request.about().map(|about| Fenced { object: about.object, version });
         let fenced = version.map(fenced).transpose()?;
         let (inlet, answer) = pipe(0);
         target.order(Order::Object { link: self.link, request, fenced, payload, answer: inlet })?;
-        Ok(Pending::new(target.clone(), answer))
+        Ok(Pending::new(target, answer))
     }
 }
 
 impl Drop for ObjectLink {
     fn drop(&mut self) {
-        for (_, target) in &self.targets {
+        for (_, target) in self.targets.all() {
             // A target that is gone has no streams.
             let _ = target.order(Order::EndLink(self.link));
         }

@@ -3,7 +3,8 @@
 //! - [`manager`]: a manager on a thread of its own; [`node`]: the targets of a directory on the network.
 //! - [`local`]: how clients and nodes of this process reach the manager.
 //! - [`grpc`]: the same of other processes, with access keys from files ([`key`]); [`reach`]: the files of a cluster.
-//! - [`join`]: a node whose manager is in another process; [`admission`]: who may be one; [`access`]: users' keys.
+//! - [`join`]: a node whose manager is in another process; [`admission`]: who may be one; [`access`]: users' keys; [`targets`]: what
+//!   people think of targets.
 //! - [`tls`]: what processes of a cluster show and whom they trust; [`certificates`]: makes that.
 //! - [`status`]: how all of that is, over HTTP.
 //! - [`server`]: all of it, of one directory; [`rack`]: of several, a node each.
@@ -21,6 +22,7 @@ pub mod rack;
 pub mod reach;
 pub mod server;
 pub mod status;
+pub mod targets;
 pub mod tls;
 
 pub use join::{JoinOptions, Joined, News};

@@ -69,6 +69,7 @@ pub struct NodeEnding {
 /// What a node's loop is told.
 enum Order {
     Tell(Inlet<NodeStatus>),
+    Add(TargetDoor),
     End,
 }
 
@@ -94,8 +95,10 @@ impl NodeHost {
         let NodeOptions { host, listen, known_as, node: number, cluster, bounds, tls, is_apart } = options;
         let tls = tls.map_or(Ok(Tls::default()), TlsFiles::showing)?;
         let shown = tls.clone();
-        let doors = TargetDoor::of(host);
         let (orders, mut receiver) = mailbox();
+        let adding = orders.clone();
+        // A node that has ended serves nothing more.
+        let doors = TargetDoor::of(host, move |door| drop(adding.send(Order::Add(door))));
         let (bound, mut outcome) = pipe(0);
         let said: Arc<Watched<Said>> = Arc::default();
         let (listen, hearing) = (listen.to_string(), said.clone());
@@ -136,6 +139,7 @@ impl NodeHost {
                                 };
                                 answer.send(status, 0).await;
                             }
+                            Order::Add(door) => node.add(door),
                             Order::End => break,
                         }
                     }

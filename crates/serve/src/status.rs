@@ -7,6 +7,7 @@ mod http;
 
 use crate::access::unasked;
 use crate::node::{NodeStatus, NodeTeller};
+use crate::targets;
 use forebay_control::ControlClient;
 use forebay_env::fabric::{Door, NetworkEnv};
 use forebay_env::mailbox::{Sender, mailbox};
@@ -18,6 +19,8 @@ use forebay_manager::desk::Desk;
 use forebay_model::{Error, Result};
 use forebay_node::network::Refusals;
 use forebay_wire::control::cluster::{Map, Target, TargetState};
+use forebay_wire::control::files::{After, Degraded, Displaced};
+use forebay_wire::control::names::{FileId, MOST_ENTRIES};
 use forebay_wire::control::{Question, Reply};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -52,6 +55,10 @@ pub enum Manager {
 struct Found {
     nodes: Vec<(u64, Result<NodeStatus>)>,
     map: Result<Map>,
+    /// Files of which something is to be rebuilt; `None` if it may not be known here.
+    degraded: Option<u64>,
+    /// Files of which something is to lie elsewhere.
+    displaced: Option<u64>,
 }
 
 impl StatusServer {
@@ -126,11 +133,7 @@ async fn page(sources: &Sources, path: &str) -> Option<(&'static str, String)> {
 }
 
 async fn find(sources: &Sources) -> Found {
-    let answer = match &sources.manager {
-        Manager::Here(desk, by) => desk.ask(by.clone(), Question::Map).await,
-        Manager::Elsewhere(client) => client.ask(Question::Map).await,
-    };
-    let map = match answer {
+    let map = match sources.manager.ask(Question::Map).await {
         Ok(Reply::Map(map)) => Ok(map),
         Ok(other) => Err(unasked(&other)),
         Err(error) => Err(error),
@@ -139,7 +142,39 @@ async fn find(sources: &Sources) -> Found {
     for (number, node) in &sources.nodes {
         nodes.push((*number, node.status().await));
     }
-    Found { nodes, map }
+    let manager = &sources.manager;
+    Found {
+        nodes,
+        map,
+        degraded: count(manager, Question::Degraded).await,
+        displaced: count(manager, Question::Displaced).await,
+    }
+}
+
+/// How many files a list of the manager has.
+async fn count(manager: &Manager, list: fn(After) -> Question) -> Option<u64> {
+    let (mut count, mut after) = (0, FileId(0));
+    loop {
+        let (files, more) = match manager.ask(list(After { file: after, most: MOST_ENTRIES })).await.ok()? {
+            Reply::Degraded(Degraded { files, more }) => (files, more),
+            Reply::Displaced(Displaced { files, more }) => (files, more),
+            _ => return None,
+        };
+        count += files.len() as u64;
+        match files.last() {
+            Some(last) if more => after = *last,
+            _ => return Some(count),
+        }
+    }
+}
+
+impl Manager {
+    async fn ask(&self, question: Question) -> Result<Reply> {
+        match self {
+            Manager::Here(desk, by) => desk.ask(by.clone(), question).await,
+            Manager::Elsewhere(client) => client.ask(question).await,
+        }
+    }
 }
 
 /// Numbers of one name; `docs/protocol/status.md` has them all.
@@ -153,7 +188,7 @@ struct Family {
     values: fn(&Found) -> Option<Vec<(String, u64)>>,
 }
 
-const FAMILIES: [Family; 10] = [
+const FAMILIES: [Family; 14] = [
     Family {
         name: "forebay_manager_up",
         kind: "gauge",
@@ -237,6 +272,39 @@ const FAMILIES: [Family; 10] = [
         help: "Whether new files are put on it.",
         values: |found| of_targets(found, |target| u64::from(target.state == TargetState::Up)),
     },
+    Family {
+        name: "forebay_target_failed",
+        kind: "gauge",
+        labels: "`target`",
+        help: "Whether its device failed, or it was said to have failed.",
+        values: |found| {
+            of_targets(found, |target| u64::from(target.failed.is_some() || target.state == TargetState::Failed))
+        },
+    },
+    Family {
+        name: "forebay_target_components_left",
+        kind: "gauge",
+        labels: "`target`",
+        help: "Components on a target on which nothing is to stay, as they were counted last.",
+        values: |found| {
+            let targets = found.map.as_ref().ok()?.targets.iter();
+            Some(targets.filter_map(|one| Some((of_target(one), one.left?))).collect())
+        },
+    },
+    Family {
+        name: "forebay_cluster_degraded_files",
+        kind: "gauge",
+        labels: "",
+        help: "Files of which something has to be rebuilt; only root is told, so not where a node joined.",
+        values: |found| one(found.degraded?),
+    },
+    Family {
+        name: "forebay_cluster_displaced_files",
+        kind: "gauge",
+        labels: "",
+        help: "Files of which something is to be moved to another target; likewise.",
+        values: |found| one(found.displaced?),
+    },
 ];
 
 fn one(value: u64) -> Option<Vec<(String, u64)>> {
@@ -258,7 +326,11 @@ fn of_nodes(found: &Found, value: fn(&NodeStatus) -> u64) -> Option<Vec<(String,
 
 fn of_targets(found: &Found, value: fn(&Target) -> u64) -> Option<Vec<(String, u64)>> {
     let targets = &found.map.as_ref().ok()?.targets;
-    Some(targets.iter().map(|one| (format!("{{target=\"{}\"}}", one.target), value(one))).collect())
+    Some(targets.iter().map(|one| (of_target(one), value(one))).collect())
+}
+
+fn of_target(target: &Target) -> String {
+    format!("{{target=\"{}\"}}", target.target)
 }
 
 fn metrics(found: &Found) -> String {
@@ -298,23 +370,18 @@ fn status(found: &Found) -> Value {
             "targets": map.targets.iter().map(|target| json!({
                 "target": target.target.to_string(),
                 "node": target.node,
-                "state": state(target.state),
+                "state": targets::state(target.state),
                 "size_bytes": target.size.0,
                 "free_bytes": target.free.0,
+                "failed": target.failed,
+                "components_left": target.left,
             })).collect::<Vec<_>>(),
+            "degraded_files": found.degraded,
+            "displaced_files": found.displaced,
         }),
         Err(error) => json!({ "error": error.message }),
     };
     json!({ "nodes": found.nodes.iter().map(node).collect::<Vec<_>>(), "cluster": cluster })
-}
-
-fn state(state: TargetState) -> &'static str {
-    match state {
-        TargetState::Up => "up",
-        TargetState::Draining => "draining",
-        TargetState::Failed => "failed",
-        TargetState::Gone => "gone",
-    }
 }
 
 #[cfg(test)]

@@ -52,6 +52,8 @@ impl Command {
     pub const SCRUB: Command = Command(29);
     /// [`Request::Settings`].
     pub const SETTINGS: Command = Command(30);
+    /// [`Request::AddTarget`].
+    pub const ADD_TARGET: Command = Command(31);
     /// [`Request::CreateHeap`].
     pub const CREATE_HEAP: Command = Command(64);
     /// [`Request::Heaps`].
@@ -163,6 +165,8 @@ pub enum Request {
         /// What is chosen anew.
         change: SettingsChange,
     },
+    /// Makes another target of a file or device, and serves it from then on: [`Reply::Info`] with that one. Only from this machine.
+    AddTarget(AddTarget),
     /// Creates a heap on the first target that has room for it: [`Reply::Heap`].
     CreateHeap {
         /// Its name.
@@ -247,12 +251,25 @@ pub struct TargetInfo {
     pub largest_free: Bytes,
     /// What was found damaged at opening and is repaired now, in sentences.
     pub complaints: Vec<String>,
+    /// Why it takes nothing in any more, if its device failed.
+    pub failed: Option<String>,
     /// What it has done since it was opened.
     pub activity: Activity,
     /// Memory that rows of objects take now.
     pub map_memory: Bytes,
     /// The most memory that all maps of objects take, whatever is kept.
     pub map_memory_limit: Bytes,
+}
+
+/// A file or device that becomes a target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddTarget {
+    /// Its path, from the root on.
+    pub path: String,
+    /// Makes a file of this size there; without, it is a device or a preallocated file.
+    pub size: Option<Bytes>,
+    /// Whether what is there is written over.
+    pub force: bool,
 }
 
 /// What a target has done since it was opened.
@@ -399,6 +416,7 @@ impl Request {
             Request::Plan(_) => Command::PLAN,
             Request::Scrub { .. } => Command::SCRUB,
             Request::Settings { .. } => Command::SETTINGS,
+            Request::AddTarget(_) => Command::ADD_TARGET,
             Request::CreateHeap { .. } => Command::CREATE_HEAP,
             Request::Heaps => Command::HEAPS,
             Request::HeapInfo { .. } => Command::HEAP_INFO,
@@ -425,6 +443,7 @@ impl Request {
                 writer.send(id, command, none, &(target, rate, span, anew), &[])
             }
             Request::Settings { target, change } => writer.send(id, command, none, &(target, change), &[]),
+            Request::AddTarget(added) => writer.send(id, command, none, added, &[]),
             Request::CreateHeap { heap, settings } => writer.send(id, command, none, &(heap, settings), &[]),
             Request::HeapInfo { heap } | Request::DeleteHeap { heap } => writer.send(id, command, none, heap, &[]),
         }
@@ -451,6 +470,7 @@ impl Request {
                 Request::Scrub { target, rate, span, anew }
             }
             Command::SETTINGS => reader.decode().map(|(target, change)| Request::Settings { target, change })?,
+            Command::ADD_TARGET => Request::AddTarget(reader.decode()?),
             Command::CREATE_HEAP => reader.decode().map(|(heap, settings)| Request::CreateHeap { heap, settings })?,
             Command::HEAPS => reader.decode().map(|()| Request::Heaps)?,
             Command::HEAP_INFO => Request::HeapInfo { heap: reader.decode()? },

@@ -19,8 +19,9 @@ pub mod volumes;
 use access::{IssueKey, IssuedKey, Key, Keys, RemoveUser, RevokeKey, User};
 use cluster::{AddNode, Map, RemoveNode, RollKeys, SetTarget};
 use files::{
-    After, ClientGone, Close, CreateRing, Degraded, Fence, GiveUp, GivenUp, Grant, Grants, OpenFiles, OpenRing,
-    OpenToRead, OpenToWrite, Rebuilt, Refill, Renew, Revoke, Scrubbed, Unscrubbed,
+    After, ClientGone, Close, CreateRing, Degraded, Displaced, Fence, GiveUp, GivenUp, Grant, Grants, OpenFiles,
+    OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate, Relocated, Relocating, Relocation, Renew, Revoke,
+    Scrubbed, Unscrubbed,
 };
 use names::{CreateFile, Entry, List, MakeDirectory, Page, RemoveDirectory, RemoveFile, Rename, SetAttributes, Stat};
 use serde::{Deserialize, Serialize};
@@ -98,6 +99,10 @@ pub enum Change {
     Rebuilt(Rebuilt),
     /// [`Reply::Grant`].
     CreateRing(CreateRing),
+    /// [`Reply::Done`].
+    Relocate(Relocate),
+    /// [`Reply::Done`].
+    Relocated(Relocated),
 }
 
 /// What changes nothing, and may be asked as often as one likes.
@@ -130,6 +135,10 @@ pub enum Question {
     GivenUp(GivenUp),
     /// [`Reply::Grant`].
     OpenRing(OpenRing),
+    /// [`Reply::Relocation`].
+    Relocating(Relocating),
+    /// Files with components on targets on which nothing is to stay: [`Reply::Displaced`].
+    Displaced(After),
 }
 
 /// What is answered.
@@ -163,6 +172,10 @@ pub enum Reply {
     Map(Map),
     /// Files of which components have to be rebuilt.
     Degraded(Degraded),
+    /// With what a component is copied.
+    Relocation(Relocation),
+    /// Files with components on targets on which nothing is to stay.
+    Displaced(Displaced),
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ struct Shared {
     renewing: Cell<bool>,
     locks: locks::Held,
     ours: Rc<Ours>,
-    /// Nobody is answered by what was given up in this version; and who asks whether that is so.
+    /// Nobody is answered any more by what was given up, or lay elsewhere, before this version; and who asks whether that is so.
     certain: Cell<u64>,
     asking: Allowance,
     /// Nothing was asked with the grant yet.
@@ -143,7 +143,8 @@ impl Shared {
             renewing: Cell::new(false),
             locks: locks::Held::default(),
             ours,
-            certain: Cell::new(0),
+            // Of the first version nothing was ever given up.
+            certain: Cell::new(1),
             asking: Allowance::new(1),
             is_fresh: Cell::new(true),
         }

@@ -98,12 +98,14 @@ impl FilesClient {
         self.way.clone()
     }
 
-    /// Mends what others left open to write, and rebuilds what was given up, again and again until the client ends; `told` of each
+    /// Mends what others left open to write, rebuilds what was given up and moves what is to lie elsewhere, again and again until the client ends; `told` of each
     /// file that is whole again, and once of one that cannot be made so.
     pub fn keep(&self, pause: Duration, told: impl Fn(FileId, Result<Kept>) + Clone + Send + 'static) {
         self.way.send(Box::new(move |here| {
-            let (mending, rebuilding, told_of) = (here.files.clone(), here.files.clone(), told.clone());
+            let (mending, rebuilding, moving) = (here.files.clone(), here.files.clone(), here.files.clone());
+            let (told_of, told_too) = (told.clone(), told.clone());
             here.env.spawner.detach(async move { mending.keep_mending(pause, told_of).await });
+            here.env.spawner.detach(async move { moving.keep_moving(pause, told_too).await });
             here.env.spawner.detach(async move { rebuilding.keep_rebuilding(pause, told).await });
         }));
     }

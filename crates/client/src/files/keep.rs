@@ -1,8 +1,9 @@
 //! Looking after the files of a cluster for as long as a client is there: what others left half written is mended, and what was
-//! given up is rebuilt.
+//! given up is rebuilt, and what lies where nothing is to stay is moved.
 
 use super::Files;
 use super::left::Mended;
+use super::moving::Moved;
 use super::rebuild::Rebuilt;
 use forebay_model::Result;
 use forebay_wire::control::names::FileId;
@@ -17,6 +18,8 @@ pub enum Kept {
     Mended(Mended),
     /// Components of it were given up, and are whole again.
     Rebuilt(Rebuilt),
+    /// A component of it lay where nothing is to stay, and lies elsewhere.
+    Moved(Moved),
 }
 
 /// Tells of each file that something was done for it, and once that it cannot be.
@@ -61,6 +64,15 @@ impl Files {
         let news = News::of(told);
         loop {
             drop(self.rebuild_missing(|file, rebuilt| news.tell(file, rebuilt.map(Kept::Rebuilt))).await);
+            self.nodes.env().clock.sleep(pause).await;
+        }
+    }
+
+    /// Moves what lies where nothing is to stay, likewise.
+    pub async fn keep_moving(&self, pause: Duration, told: impl Fn(FileId, Result<Kept>)) {
+        let news = News::of(told);
+        loop {
+            drop(self.move_displaced(|file, moved| news.tell(file, moved.map(Kept::Moved))).await);
             self.nodes.env().clock.sleep(pause).await;
         }
     }

@@ -231,6 +231,7 @@ fn target() -> TargetInfo {
         free: size,
         largest_free: size,
         complaints: Vec::new(),
+        failed: None,
         activity: Default::default(),
         map_memory: Bytes::ZERO,
         map_memory_limit: Bytes::ZERO,

@@ -2,9 +2,9 @@
 
 use super::{enums, messages};
 use forebay_wire::control::files::{
-    After, ClientGone, Close, Component, ComponentState, CreateRing, Degraded, Fence, GiveUp, GivenUp, Grant, Granted,
-    Grants, OpenFile, OpenFiles, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Renew, Renewed, Revoke, Scrubbed,
-    Unscrubbed,
+    After, ClientGone, Close, Component, ComponentState, CreateRing, Degraded, Displaced, Fence, GiveUp, GivenUp,
+    Grant, Granted, Grants, OpenFile, OpenFiles, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate,
+    Relocated, Relocating, Relocation, Renew, Renewed, Revoke, Scrubbed, Unscrubbed,
 };
 
 enums! {
@@ -30,6 +30,11 @@ messages! {
     Refill as Refill { file, component, version, emptied }
     Rebuilt as Rebuilt { file, component, version }
     Degraded as Degraded { files, more }
+    Relocate as Relocate { file }
+    Relocating as Relocating { file }
+    Relocation as Relocation { component, version, from, to, until }
+    Relocated as Relocated { file, component, version }
+    Displaced as Displaced { files, more }
     ClientGone as ClientGone { client }
     Scrubbed as Scrubbed { file }
     OpenFiles as OpenFiles { files, more }

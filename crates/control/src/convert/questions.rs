@@ -4,7 +4,9 @@ use super::unions;
 use forebay_wire::control::Question;
 
 unions! {
-    Question as question { Stat, List, Keys, OpenToRead, Renew, OpenFiles, Unscrubbed, Degraded, GivenUp, OpenRing }
+    Question as question {
+        Stat, List, Keys, OpenToRead, Renew, OpenFiles, Unscrubbed, Degraded, GivenUp, OpenRing, Relocating, Displaced
+    }
     empty { Volumes: AskVolumes, Users: AskUsers, Map: AskMap }
     lists {}
 }

@@ -4,7 +4,9 @@ use super::unions;
 use forebay_wire::control::Reply;
 
 unions! {
-    Reply as reply { Entry, Page, Volume, IssuedKey, Grant, Grants, OpenFiles, Unscrubbed, Map, Degraded }
+    Reply as reply {
+        Entry, Page, Volume, IssuedKey, Grant, Grants, OpenFiles, Unscrubbed, Map, Degraded, Relocation, Displaced
+    }
     empty { Done: Done }
     lists { Volumes: Volumes { volumes }, Users: Users { users }, Keys: KeyList { keys } }
 }

@@ -59,7 +59,7 @@ pub struct CallRequest {
 pub struct Change {
     #[prost(
         oneof = "change::Change",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30"
     )]
     pub change: ::core::option::Option<change::Change>,
 }
@@ -136,6 +136,10 @@ pub mod change {
         /// Answered with a grant.
         #[prost(message, tag = "28")]
         CreateRing(super::CreateRing),
+        #[prost(message, tag = "29")]
+        Relocate(super::Relocate),
+        #[prost(message, tag = "30")]
+        Relocated(super::Relocated),
     }
 }
 /// What changes nothing, and may be asked as often as one likes.
@@ -143,7 +147,7 @@ pub mod change {
 pub struct Question {
     #[prost(
         oneof = "question::Question",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15"
     )]
     pub question: ::core::option::Option<question::Question>,
 }
@@ -190,6 +194,12 @@ pub mod question {
         /// Answered with a grant.
         #[prost(message, tag = "13")]
         OpenRing(super::OpenRing),
+        /// Answered with a relocation.
+        #[prost(message, tag = "14")]
+        Relocating(super::Relocating),
+        /// Which files have components on targets on which nothing is to stay: answered with displaced files.
+        #[prost(message, tag = "15")]
+        Displaced(super::After),
     }
 }
 /// All volumes.
@@ -206,7 +216,7 @@ pub struct AskMap {}
 pub struct Reply {
     #[prost(
         oneof = "reply::Reply",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16"
     )]
     pub reply: ::core::option::Option<reply::Reply>,
 }
@@ -242,6 +252,10 @@ pub mod reply {
         Map(super::Map),
         #[prost(message, tag = "14")]
         Degraded(super::Degraded),
+        #[prost(message, tag = "15")]
+        Relocation(super::Relocation),
+        #[prost(message, tag = "16")]
+        Displaced(super::Displaced),
     }
 }
 /// It is done.
@@ -869,6 +883,58 @@ pub struct Degraded {
     #[prost(bool, tag = "2")]
     pub more: bool,
 }
+/// Has a component of a file copied by this client, away from a target on which nothing is to stay.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Relocate {
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+}
+/// Asks with what a component is copied.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Relocating {
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+}
+/// With what a component is copied.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Relocation {
+    /// Which.
+    #[prost(uint32, tag = "1")]
+    pub component: u32,
+    /// The version that the file has.
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    /// Where it lies: it is read there.
+    #[prost(message, optional, tag = "3")]
+    pub from: ::core::option::Option<Component>,
+    /// Where it is to lie: it is emptied and written there.
+    #[prost(message, optional, tag = "4")]
+    pub to: ::core::option::Option<Component>,
+    /// Until when these count, by the clocks of targets.
+    #[prost(int64, tag = "5")]
+    pub until: i64,
+}
+/// Says that a component was copied: from now on it lies there.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Relocated {
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    #[prost(uint32, tag = "2")]
+    pub component: u32,
+    /// Which the file has, as this client knows it.
+    #[prost(uint64, tag = "3")]
+    pub version: u64,
+}
+/// Files with components on targets on which nothing is to stay.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Displaced {
+    /// By file.
+    #[prost(uint64, repeated, tag = "1")]
+    pub files: ::prost::alloc::vec::Vec<u64>,
+    /// Whether there are more.
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+}
 /// Asks for files of a list, a part at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct After {
@@ -953,6 +1019,9 @@ pub struct TargetReport {
     /// The orders that it has carried out since the last report.
     #[prost(message, repeated, tag = "9")]
     pub carried_out: ::prost::alloc::vec::Vec<Order>,
+    /// Why it takes nothing in any more, if its device failed.
+    #[prost(string, optional, tag = "10")]
+    pub failed: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// What a node is told.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1063,6 +1132,12 @@ pub struct Target {
     /// The newest version of its key.
     #[prost(uint32, tag = "7")]
     pub key: u32,
+    /// Why it takes nothing in any more, if its node says so.
+    #[prost(string, optional, tag = "8")]
+    pub failed: ::core::option::Option<::prost::alloc::string::String>,
+    /// Components that lie on it, of one on which nothing is to stay, as they were counted last.
+    #[prost(uint64, optional, tag = "9")]
+    pub left: ::core::option::Option<u64>,
 }
 /// What the caller should do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

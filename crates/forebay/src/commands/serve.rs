@@ -6,6 +6,7 @@ use crate::show::say;
 use clap::Args;
 use forebay_client::files::keep::Kept;
 use forebay_client::files::left::Mended;
+use forebay_client::files::moving::Moved;
 use forebay_client::files::rebuild::Rebuilt;
 use forebay_embedded::{FormatOptions, Measure, format};
 use forebay_env::real::file;
@@ -212,8 +213,13 @@ fn kept(file: FileId, kept: Result<Kept>) {
         Ok(Kept::Rebuilt(Rebuilt { components, written })) => format!(
             "forebay: {components} of the components of {file} had missed something, and are rebuilt ({written} written)"
         ),
+        Ok(Kept::Moved(Moved { components, written })) => format!(
+            "forebay: {components} of the components of {file} lay where nothing is to stay, and were moved ({written} written)"
+        ),
         Err(error) => {
-            format!("forebay: {file} is not whole yet; what was acknowledged is there, and it is tried again: {error}")
+            format!(
+                "forebay: {file} is not whole or where it should be yet; what was acknowledged is there, and it is tried again: {error}"
+            )
         }
     });
 }

@@ -1,18 +1,68 @@
-//! `forebay target`: what is chosen of how targets keep objects.
+//! `forebay target`: the targets of a cluster on the network, and what is to be thought of them; and what is chosen of how targets
+//! keep objects.
 
+use crate::commands::format::with_option;
 use crate::context::Context;
 use crate::show::human;
 use clap::{Args, Subcommand};
 use forebay_client::{Cluster, TargetInfo};
+use forebay_env::real::file;
 use forebay_model::settings::{SettingsChange, TargetSettings};
-use forebay_model::{Bytes, Error, Result};
+use forebay_model::{Bytes, Error, Result, TargetId};
+use forebay_serve::{admission, targets};
+use forebay_wire::command::AddTarget;
+use forebay_wire::control::cluster::{Map, Target, TargetState};
 use serde_json::json;
+use std::path::PathBuf;
 
 /// What to do with targets.
 #[derive(Subcommand)]
 pub enum TargetCommand {
+    /// List the targets of a cluster on the network: how they are, how full, and what is still to be moved or rebuilt
+    List,
+    /// Make a file or device another target of a directory, also while that is served; the cluster uses it at once
+    Add(AddArgs),
+    /// Move all that lies on a target to others, beside those who use it; nothing new is put there
+    Drain(WhichArgs),
+    /// Say that a target has failed: what lies on it is rebuilt elsewhere
+    Fail(WhichArgs),
+    /// Use a target again that was drained or has failed
+    Return(WhichArgs),
+    /// Say that a target will not come back
+    Rm(RemoveArgs),
     /// Show what is chosen for targets, or choose; what is not named stays as it is
     Settings(SettingsArgs),
+}
+
+/// A file or device that becomes a target.
+#[derive(Args)]
+pub struct AddArgs {
+    /// The device, or the file
+    path: PathBuf,
+    /// Make a file of this size there, with its space set aside
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::parse)]
+    size: Option<Bytes>,
+    /// Format over what is there
+    #[arg(long)]
+    force: bool,
+}
+
+/// A target.
+#[derive(Args)]
+pub struct WhichArgs {
+    /// The target's id, or as much of its beginning as tells it from others
+    target: String,
+}
+
+/// A target that will not come back.
+#[derive(Args)]
+pub struct RemoveArgs {
+    /// The target.
+    #[command(flatten)]
+    which: WhichArgs,
+    /// Also if something lies on it that cannot be had anywhere else
+    #[arg(long)]
+    lost: bool,
 }
 
 /// What is chosen.
@@ -36,7 +86,124 @@ pub struct SettingsArgs {
 
 /// Does it.
 pub fn run(context: &mut Context, command: TargetCommand) -> Result<()> {
-    let TargetCommand::Settings(args) = command;
+    match command {
+        TargetCommand::List => list(context),
+        TargetCommand::Add(args) => add(context, &args),
+        TargetCommand::Drain(args) => set(context, args.target, TargetState::Draining, |_| Ok(())),
+        TargetCommand::Fail(args) => set(context, args.target, TargetState::Failed, |_| Ok(())),
+        TargetCommand::Return(args) => set(context, args.target, TargetState::Up, |_| Ok(())),
+        TargetCommand::Rm(args) => {
+            let may_be = if args.lost { |_: &Target| Ok(()) } else { is_empty };
+            set(context, args.which.target, TargetState::Gone, may_be)
+        }
+        TargetCommand::Settings(args) => settings(context, &args),
+    }
+}
+
+fn add(context: &mut Context, args: &AddArgs) -> Result<()> {
+    // Whoever serves the directory may have another place to begin from.
+    let path = file::absolute(&args.path)?;
+    let text = path.to_str().map(str::to_string);
+    let path = text.ok_or_else(|| Error::usage(format!("{} is not UTF-8; give it another name", path.display())))?;
+    let added = AddTarget { path, size: args.size, force: args.force };
+    context.dir()?;
+    context.with_cluster(|context, cluster| {
+        let target = cluster.add_target(added).map_err(with_option)?;
+        if context.json {
+            return context.out.json(&json!({
+                "target": target.id.to_string(), "device": target.device, "size_bytes": target.size.0,
+            }));
+        }
+        let TargetInfo { id, device, size, .. } = target;
+        context.out.line(format_args!("{device} is target {id}, of {size}, and in use."))
+    })
+}
+
+/// Whether nothing lies on a target any more.
+fn is_empty(target: &Target) -> Result<()> {
+    let Target { target, left, .. } = target;
+    match left {
+        Some(0) => Ok(()),
+        Some(left) => Err(Error::refused(format!(
+            "{} of files lie on target {target} still; drain it and wait, or give them up with --lost",
+            human::some(*left, "component")
+        ))),
+        None => Err(Error::refused(format!(
+            "it is not known whether anything lies on target {target}; drain it and wait until it is empty, or give that up with --lost"
+        ))),
+    }
+}
+
+fn list(context: &mut Context) -> Result<()> {
+    let map = context.manager()?.ask(|manager| async move { admission::map(&manager).await })?;
+    if context.json {
+        return map.targets.iter().try_for_each(|target| context.out.json(&told(&map, target)));
+    }
+    let mut table = human::table(&["target", "node", "state", "size", "used", ""], &[3, 4]);
+    for target in &map.targets {
+        let Target { node, state, size, free, .. } = target;
+        let used = (*size - *free).0 as f64 * 100.0 / size.0.max(1) as f64;
+        table.add_row([
+            target.target.to_string(),
+            format!("{node}{}", if is_served(&map, target) { "" } else { " (down)" }),
+            targets::state(*state).to_string(),
+            size.to_string(),
+            format!("{used:.0} %"),
+            remark(target),
+        ]);
+    }
+    human::lines(&table).iter().try_for_each(|line| context.out.line(line))
+}
+
+fn is_served(map: &Map, target: &Target) -> bool {
+    map.nodes.iter().any(|node| node.node == target.node && node.up)
+}
+
+fn told(map: &Map, target: &Target) -> serde_json::Value {
+    json!({
+        "target": target.target.to_string(), "node": target.node, "node_up": is_served(map, target),
+        "state": targets::state(target.state), "size_bytes": target.size.0, "free_bytes": target.free.0,
+        "failed": target.failed, "components_left": target.left,
+    })
+}
+
+/// What there is to say of a target on which nothing is to stay.
+fn remark(target: &Target) -> String {
+    let left = match (target.state, target.left) {
+        (TargetState::Up, _) => String::new(),
+        (_, None) => "being counted".to_string(),
+        (_, Some(0)) => "empty".to_string(),
+        (TargetState::Draining, Some(left)) => format!("{} to be moved", human::some(left, "component")),
+        (_, Some(left)) => format!("{} to be rebuilt", human::some(left, "component")),
+    };
+    let failed = target.failed.iter().cloned();
+    failed.chain((!left.is_empty()).then_some(left)).collect::<Vec<_>>().join("; ")
+}
+
+fn set(context: &mut Context, id: String, state: TargetState, may_be: fn(&Target) -> Result<()>) -> Result<()> {
+    let target: TargetId = context.manager()?.ask(move |manager| async move {
+        let target = targets::meant(&admission::map(&manager).await?, &id)?;
+        may_be(&target)?;
+        targets::set(&manager, target.target, state).await?;
+        Ok(target.target)
+    })?;
+    if context.json {
+        return context.out.json(&json!({ "target": target.to_string(), "state": targets::state(state) }));
+    }
+    let then = match state {
+        TargetState::Up => "is used again.",
+        TargetState::Draining => {
+            "takes nothing new, and what lies on it is moved; `forebay target list` says when it is empty."
+        }
+        TargetState::Failed => {
+            "counts as failed, and what lay on it is rebuilt elsewhere; `forebay target list` says how far that is."
+        }
+        TargetState::Gone => "is gone.",
+    };
+    context.out.line(format_args!("Target {target} {then}"))
+}
+
+fn settings(context: &mut Context, args: &SettingsArgs) -> Result<()> {
     context.with_cluster(|context, cluster| {
         let change = SettingsChange {
             logged_up_to: args.logged_up_to,

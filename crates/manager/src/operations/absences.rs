@@ -9,13 +9,14 @@ use super::revoke::raise;
 use crate::cluster::Cluster;
 use crate::draft::{Draft, View};
 use crate::keys;
-use crate::manager::{Manager, Now};
+use crate::manager::{Manager, Now, Settings};
 use crate::place::{self, Found};
 use crate::placement;
 use crate::principal::Principal;
 use crate::records::{Absence, Absent, Inode, Layout, Orders, Writer, Writers};
 use forebay_model::{Error, Result, TargetId, Timestamp};
 use forebay_wire::capability::SKEW;
+use forebay_wire::control::cluster::TargetState;
 use forebay_wire::control::files::{GiveUp, GivenUp, Rebuilt, Refill};
 use forebay_wire::control::names::{FileId, Place};
 
@@ -132,8 +133,9 @@ impl Operation<'_> {
     fn find_place(&mut self, file: FileId, inode: &Inode, layout: &mut Layout, component: u32) -> Result<()> {
         let target = layout.targets[component as usize];
         let now = self.cluster.targets.get(&target);
-        if !is_lost(self.cluster, target) {
-            let is_up = now.is_some_and(|now| self.cluster.is_up(now));
+        let is_up = now.is_some_and(|now| self.cluster.is_up(now));
+        let is_draining = now.is_some_and(|now| now.record.state == TargetState::Draining);
+        if !is_lost(self.cluster, target) && !is_draining {
             return match is_up {
                 true => Ok(()),
                 false => Err(Error::device(format!(
@@ -142,20 +144,64 @@ impl Operation<'_> {
                 ))),
             };
         }
-        let key = keys::leftovers(file);
-        let Inode { attributes, .. } = inode;
-        let mut left = self.draft.read(&key)?.unwrap_or_else(|| Orders {
-            volume: attributes.volume,
-            version: attributes.version,
-            due: self.now.wall,
-            pending: Vec::new(),
-        });
-        let is_left = |target: TargetId| left.pending.iter().any(|(_, pending)| *pending == target);
-        layout.targets[component as usize] = placement::replace(self.cluster, layout, component, is_left, self.random)?;
-        // As of files that are removed: what counts for it makes it anew until then.
-        (left.version, left.due) = (attributes.version, self.now.wall.after(self.settings.life + SKEW));
-        left.pending.push((component, target));
-        self.draft.put(key, &left)
+        match self.place_elsewhere(file, layout, component) {
+            Ok(to) => {
+                // Whoever knows that it lacks something does not read it where it lay either.
+                let absent = layout.absent.iter().find(|absent| absent.component == component);
+                let before = absent.map_or(inode.attributes.version, |absent| absent.since.saturating_sub(1));
+                self.leave(file, inode, layout, (component, to), before)
+            }
+            // Where there is no other place, it is better where it was than nowhere.
+            Err(_) if is_draining && is_up => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A target that may take a component, and has nothing of it that is still to be removed.
+    pub(super) fn place_elsewhere(&self, file: FileId, layout: &Layout, component: u32) -> Result<TargetId> {
+        let left: Option<Orders> = self.draft.read(&keys::leftovers(file))?;
+        let is_left = |target: TargetId| left.iter().flat_map(|left| &left.pending).any(|(_, there)| *there == target);
+        placement::replace(self.cluster, layout, component, is_left, self.random)
+    }
+
+    /// A component lies elsewhere from now on, and what is left behind is removed. Whoever was given something of the version
+    /// `before`, or of an older one, may read it there.
+    pub(super) fn leave(
+        &mut self,
+        file: FileId,
+        inode: &Inode,
+        layout: &mut Layout,
+        (component, to): (u32, TargetId),
+        before: u64,
+    ) -> Result<()> {
+        let target = std::mem::replace(&mut layout.targets[component as usize], to);
+        let left = left_behind(&self.draft, file, inode, (component, target), before)?;
+        self.draft.put(keys::leftovers(file), &left.due_at(self.now, self.settings))
+    }
+}
+
+/// What is left behind of a file, with this component on this target, where it may be read by whoever was given something of the
+/// version `before`. Nothing of it is due yet.
+pub(crate) fn left_behind(
+    draft: &Draft<'_>,
+    file: FileId,
+    inode: &Inode,
+    there: (u32, TargetId),
+    before: u64,
+) -> Result<Orders> {
+    let left: Option<Orders> = draft.read(&keys::leftovers(file))?;
+    let (before, mut pending) = match left {
+        Some(left) => (before.max(left.version), left.pending),
+        None => (before, Vec::new()),
+    };
+    pending.push(there);
+    Ok(Orders { volume: inode.attributes.volume, version: before, due: inode.attributes.changed, pending })
+}
+
+impl Orders {
+    /// As of files that are removed: what counts for it makes it anew until then.
+    pub(crate) fn due_at(self, now: Now, settings: &Settings) -> Orders {
+        Orders { due: now.wall.after(settings.life + SKEW), ..self }
     }
 }
 
@@ -193,7 +239,7 @@ fn is_lost(cluster: &Cluster, target: TargetId) -> bool {
     cluster.targets.get(&target).is_some_and(|now| now.record.is_lost())
 }
 
-fn give_up_one(file: FileId, inode: &Inode, layout: &mut Layout, component: u32) -> Result<()> {
+pub(super) fn give_up_one(file: FileId, inode: &Inode, layout: &mut Layout, component: u32) -> Result<()> {
     let family = layout.striping.family(component);
     let gone: Vec<u32> = family.filter(|one| *one != component && layout.absence(*one).is_some()).collect();
     if gone.len() as u32 >= layout.striping.spare() {
@@ -219,12 +265,12 @@ fn set(layout: &mut Layout, component: u32, inode: &Inode, absence: Absence) {
     layout.absent.sort_by_key(|absent| absent.component);
 }
 
-fn put_absences(draft: &mut Draft<'_>, file: FileId, layout: &Layout) -> Result<()> {
+pub(super) fn put_absences(draft: &mut Draft<'_>, file: FileId, layout: &Layout) -> Result<()> {
     draft.put(keys::layout(file), layout)?;
     draft.put_unless(layout.absent.is_empty(), keys::degraded(file), &())
 }
 
-fn require_version(file: FileId, inode: &Inode, version: u64) -> Result<()> {
+pub(super) fn require_version(file: FileId, inode: &Inode, version: u64) -> Result<()> {
     let now = inode.attributes.version;
     match version == now {
         true => Ok(()),
@@ -246,15 +292,20 @@ impl Manager {
         self.holders.knows(asked.file, by.client, asked.version);
         let view = self.view()?;
         let Found { file, .. } = place::find(&view, by, &Place::of(asked.file))?;
-        let Layout { absent, .. } = view.require(&keys::layout(file))?;
-        let Some(since) = absent.iter().map(|absent| absent.since).max() else { return Ok(()) };
+        let Layout { absent, targets, .. } = view.require(&keys::layout(file))?;
+        // What lies elsewhere by now may still be read where it lay.
+        let left: Option<Orders> = view.read(&keys::leftovers(file))?;
+        let left = left.map(|left| left.version + 1);
+        let Some(since) = absent.iter().map(|absent| absent.since).chain(left).max() else { return Ok(()) };
         let held = self.holders.until(file, since);
         let Some(until) = held.filter(|until| *until > now.wall) else { return Ok(()) };
         // Targets that have heard of it answer nobody who has not; those that a component has left are among them.
         let fences: Option<Orders> = view.read(&keys::fences(file))?;
-        let pending = fences.into_iter().flat_map(|orders| orders.pending);
-        let gone = |component: u32| absent.iter().any(|absent| absent.component == component);
-        match pending.into_iter().find(|(component, _)| gone(*component)) {
+        let is_over = |(component, target): &(u32, TargetId)| {
+            let is_absent = absent.iter().any(|absent| absent.component == *component);
+            is_absent || targets.get(*component as usize) != Some(target)
+        };
+        match fences.into_iter().flat_map(|orders| orders.pending).find(is_over) {
             None => Ok(()),
             Some((component, target)) => Err(Error::busy(format!(
                 "target {target} may answer others for component {component} of {file}, which was given up, for {} seconds; ask \

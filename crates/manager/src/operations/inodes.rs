@@ -5,7 +5,7 @@ use crate::draft::View;
 use crate::keys;
 use crate::place::{Found, Slot, too_deep};
 use crate::quota::{self, Charge};
-use crate::records::{Inode, Layout, MOST_FILES, Named, Next, Orders};
+use crate::records::{Inode, Layout, MOST_FILES, Moves, Named, Next, Orders};
 use forebay_model::{Bytes, Error, Result};
 use forebay_wire::capability::SKEW;
 use forebay_wire::control::names::{Attributes, FileId, FileKind, MOST_DEPTH};
@@ -66,11 +66,13 @@ impl Operation<'_> {
         if attributes.kind != FileKind::Directory {
             if inode.written {
                 let layout: Layout = self.draft.require(&keys::layout(*file))?;
+                let Moves(moves) = self.draft.read(&keys::moves(*file))?.unwrap_or_default();
+                let copies = moves.iter().map(|copied| (copied.component, copied.to));
                 let orders = Orders {
                     volume: attributes.volume,
                     version: attributes.version,
                     due: self.now.wall.after(self.settings.life + SKEW),
-                    pending: layout.components(),
+                    pending: layout.components().into_iter().chain(copies).collect(),
                 };
                 self.draft.put(keys::removals(*file), &orders)?;
                 self.draft.delete(keys::writers(*file));
@@ -78,6 +80,7 @@ impl Operation<'_> {
             }
             self.draft.delete(keys::layout(*file));
             self.draft.delete(keys::degraded(*file));
+            self.draft.delete(keys::moves(*file));
         }
         let charge = Charge { bytes_out: attributes.size, files_out: 1, ..Charge::default() };
         quota::charge(&mut self.draft, self.now.wall, attributes.volume, charge)?;

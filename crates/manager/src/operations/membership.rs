@@ -50,6 +50,14 @@ impl Operation<'_> {
                 asked.target
             )));
         }
+        let failed =
+            self.cluster.targets.get(&asked.target).filter(|now| now.is_served).and_then(|now| now.failed.as_ref());
+        if let (TargetState::Up | TargetState::Draining, Some(why)) = (asked.state, failed) {
+            return Err(Error::refused(format!(
+                "target {} is not used before it is opened again ({why}): end its node and start it, and say it once more",
+                asked.target
+            )));
+        }
         record.state = asked.state;
         self.put_target(asked.target, record)?;
         self.cluster.raise_epoch(&mut self.draft)

@@ -31,6 +31,9 @@ impl Operation<'_> {
         let key = keys::writers(file);
         let mut writers: Vec<Writer> = self.draft.read(&key)?.map(|Writers(writers)| writers).unwrap_or_default();
         let is_left = self.draft.read::<ToScrub>(&keys::to_scrub(file))?.is_some();
+        if self.stop_relocating(file, &mut writers)? {
+            inode = place::inode(&self.draft, file)?;
+        }
         if alone && !is_left && self.stop_rebuilding(file, &mut writers)? {
             inode = place::inode(&self.draft, file)?;
         }

@@ -77,7 +77,13 @@ fn what_the_cluster_cannot_hold_is_refused_with_what_to_do() {
         assert_eq!(error.kind, kind, "{error}");
         assert!(error.message.contains(says), "{error}");
     };
-    refused(Raid::Five, 10, cluster(2, 1), Kind::Refused, "RAID 5 takes 3 targets at least, and 2 are up; add targets");
+    refused(
+        Raid::Five,
+        10,
+        cluster(2, 1),
+        Kind::Refused,
+        "RAID 5 takes 3 targets at least, and 2 are up and used; add targets",
+    );
     refused(Raid::One(4), 0, cluster(3, 1), Kind::Refused, "4 copies takes 4 targets at least");
     refused(Raid::Zero, 0, vec![], Kind::Refused, "0 are up");
     refused(Raid::Five, 2, cluster(5, 1), Kind::Usage, "the policy allows 2");

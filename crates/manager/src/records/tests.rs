@@ -1,9 +1,9 @@
 //! The bytes of `docs/format/metadata.md`, written out. A difference is a new version of the format.
 
 use super::{
-    Absence, Absent, Answer, ClientRecord, Epochs, Inode, KeyRecord, Layout, MOST_FILES, Meta, Named, Next, NodeRecord,
-    Orders, Remembered, TargetRecord, Term, ToScrub, UserNumber, UserRecord, VolumeRecord, Writer, Writers,
-    component_of, decode, encode, object,
+    Absence, Absent, Answer, ClientRecord, Epochs, Inode, KeyRecord, Layout, MOST_FILES, Meta, Move, Moves, Named,
+    Next, NodeRecord, Orders, Remembered, TargetRecord, Term, ToScrub, UserNumber, UserRecord, VolumeRecord, Writer,
+    Writers, component_of, decode, encode, object,
 };
 use crate::keys;
 use forebay_model::layout::{Raid, Striping};
@@ -57,6 +57,7 @@ fn keys_have_the_bytes_that_are_written_down() {
         (keys::fences(FILE), "460000000000000102"),
         (keys::removals(FILE), "4f0000000000000102"),
         (keys::node(3), "4e0000000000000003"),
+        (keys::moves(FILE), "420000000000000102"),
         (keys::leftovers(FILE), "500000000000000102"),
         (keys::degraded(FILE), "410000000000000102"),
         (keys::target(TargetId(3)), "4700000000000000000000000000000003"),
@@ -116,6 +117,7 @@ fn values_of_names_have_the_bytes_that_are_written_down() {
     );
     is(Writers(vec![Writer { client: 4, user: 5, since: Timestamp(3), alone: true }]), "010104050601");
     is(ToScrub { since: Timestamp(3) }, "0106");
+    is(Moves(vec![Move { component: 2, to: TargetId(5), by: 300 }]), "01010205ac02");
     let pending = vec![(2, TargetId(5))];
     is(Orders { volume: 1, version: 2, due: Timestamp(3), pending }, "01010206010205");
 }

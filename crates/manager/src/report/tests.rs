@@ -231,3 +231,30 @@ fn what_is_free_is_remembered_about_right_across_a_restart() {
     stage.restart();
     assert_eq!(shown(&mut stage), [Bytes::gib(50), Bytes::gib(44)]);
 }
+
+#[test]
+fn a_target_whose_device_failed_counts_as_failed_until_people_return_it_when_it_was_opened_again() {
+    let mut stage = Stage::new();
+    let [first, second] = targets_of(1);
+    let epoch = map(&mut stage).epoch;
+    let why = "the target stopped after its device failed".to_string();
+    let failed = of(1, vec![TargetReport { failed: Some(why.clone()), ..healthy(first) }, healthy(second)]);
+    let told = stage.report(&failed).unwrap();
+    assert!(told.epoch > epoch && refused(&told) == [None, None]);
+    let known = |stage: &mut Stage| {
+        let there = map(stage).targets.into_iter().find(|target| target.target == first).unwrap();
+        (there.state, there.failed)
+    };
+    assert_eq!(known(&mut stage), (TargetState::Failed, Some(why)));
+    // Said again it is nothing new.
+    assert_eq!(stage.report(&failed).unwrap().epoch, told.epoch);
+    for state in [TargetState::Up, TargetState::Draining] {
+        let refused = stage.root(Change::SetTarget(SetTarget { target: first, state })).unwrap_err();
+        assert!(refused.kind == Kind::Refused && refused.message.contains("device failed"), "{refused}");
+    }
+    // That it was opened again does not say that it is to be used again.
+    stage.report(&of(1, vec![TargetReport { openings: 2, ..healthy(first) }, healthy(second)])).unwrap();
+    assert_eq!(known(&mut stage), (TargetState::Failed, None));
+    stage.root(Change::SetTarget(SetTarget { target: first, state: TargetState::Up })).unwrap();
+    assert_eq!(known(&mut stage), (TargetState::Up, None));
+}

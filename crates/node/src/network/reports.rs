@@ -3,7 +3,7 @@
 //! Before the first answer the node has no keys, so nothing is allowed: what it missed while it was away it learns before it
 //! serves. With the manager away it goes on with the keys that it has.
 
-use super::Node;
+use super::{Node, TargetDoor};
 use forebay_env::fabric::FabricFuture;
 use forebay_env::race::{First, race};
 use forebay_env::random;
@@ -77,7 +77,8 @@ impl Node {
     }
 
     async fn report(&self, identity: &Identity, manager: &dyn ToManager, done: &mut Done) -> Result<Heard> {
-        let asked = self.targets.values().map(|door| race(self.info(door), self.env.clock.sleep(self.limit())));
+        let doors: Vec<TargetDoor> = self.targets.borrow().values().cloned().collect();
+        let asked = doors.iter().map(|door| race(self.info(door), self.env.clock.sleep(self.limit())));
         let told = all(asked).await.into_iter().filter_map(|answer| match answer {
             First::Left(Ok(info)) => Some(self.of_target(identity, &info, done)),
             // One that does not answer is not reported, and so counts as lost.
@@ -125,6 +126,7 @@ impl Node {
             epoch: done.epoch,
             key: done.keys.get(&info.id).copied().unwrap_or(0),
             carried_out: done.carried_out.get(&info.id).cloned().unwrap_or_default(),
+            failed: info.failed.clone(),
         }
     }
 
@@ -172,7 +174,7 @@ impl Node {
         Ok(is_fenced)
     }
 
-    async fn info(&self, door: &super::TargetDoor) -> Result<TargetInfo> {
+    async fn info(&self, door: &TargetDoor) -> Result<TargetInfo> {
         match door.handle.call_from_task(Request::Info, None).await? {
             Reply::Info(mut info) if info.targets.len() == 1 => Ok(info.targets.remove(0)),
             _ => Err(Error::damaged("a target told of others")),

@@ -11,6 +11,7 @@ use super::locks::Turn;
 use super::patience::Patience;
 use super::rings::Rings;
 use super::sessions::{Begun, Doing};
+use crate::host::Handles;
 use crate::objects::ObjectLink;
 use forebay_env::allowance::Allowance;
 use forebay_env::fabric::Duplex;
@@ -126,7 +127,7 @@ pub(super) struct Parts<'a> {
 
 impl Session {
     async fn talk(&mut self, sink: &FrameSink) -> Result<()> {
-        let target = self.node.targets.keys().next().copied().unwrap_or(TargetId(0));
+        let target = self.node.targets.borrow().keys().next().copied().unwrap_or(TargetId(0));
         let hello = ServerHello { version: PROTOCOL_VERSION, target, process: self.node.process, nonce: self.nonce };
         let replaced = async |nonce| {
             let _waits = self.patience.rest();
@@ -373,7 +374,7 @@ impl Session {
         let About { object, rights, bytes } = about;
         let wanted = Wanted { object, version: None, rights, bytes };
         let now: Timestamp = self.node.env.clock.wall();
-        let is_served = self.node.targets.contains_key(&target);
+        let is_served = self.node.targets.borrow().contains_key(&target);
         self.node.keys.check(target, is_served, parts.shown, &said, &wanted, now)
     }
 
@@ -382,7 +383,7 @@ impl Session {
             return Ok(link.clone());
         }
         let handle = self.node.door(target)?.handle.clone();
-        let link = Rc::new(ObjectLink::new(self.node.link(), vec![(target, handle)]));
+        let link = Rc::new(ObjectLink::new(self.node.link(), Handles::one(target, handle)));
         self.links.borrow_mut().insert(target, link.clone());
         Ok(link)
     }

@@ -59,6 +59,7 @@ pub(super) async fn ask(service: &Service, request: Request) -> Result<Reply> {
             mine(service, id)?;
             target.objects().change_settings(change).await.map(Reply::Settings)
         }
+        Request::AddTarget(_) => Err(Error::usage("a target does not add others; ask whoever serves it")),
         Request::CreateHeap { heap, settings } => {
             heaps::create(service, &heap, settings).await.map(|info| Reply::Heap(Box::new(info)))
         }
@@ -141,6 +142,7 @@ fn info(service: &Service) -> TargetInfo {
     let size = |run: &Range<Bytes>| run.end - run.start;
     let counters = target.disk().counters();
     let maps = target.objects().map_memory();
+    let failed = target.disk().failure().map(|error| error.message);
     TargetInfo {
         id: target.id(),
         device: geometry.name.clone(),
@@ -151,13 +153,8 @@ fn info(service: &Service) -> TargetInfo {
         free: runs.iter().map(size).sum(),
         largest_free: runs.iter().map(size).max().unwrap_or(Bytes::ZERO),
         // Why it stopped comes before what was repaired.
-        complaints: target
-            .disk()
-            .failure()
-            .map(|e| e.message)
-            .into_iter()
-            .chain(target.complaints().iter().cloned())
-            .collect(),
+        complaints: failed.iter().cloned().chain(target.complaints().iter().cloned()).collect(),
+        failed,
         activity: Activity {
             guaranteed: counters.guaranteed,
             read: counters.normal,

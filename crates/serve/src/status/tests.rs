@@ -4,8 +4,9 @@ use super::http::{Asked, parse};
 use super::{FAMILIES, Family, Found, metrics, status};
 use crate::{Server, ServerOptions};
 use forebay_embedded::{FormatOptions, Measure, format};
-use forebay_model::{Bytes, Error};
+use forebay_model::{Bytes, Error, TargetId};
 use forebay_node::network::Bounds;
+use forebay_wire::control::cluster::{Map, Target, TargetState};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -73,6 +74,47 @@ fn whoever_asks_is_told_how_the_server_is_and_can_change_nothing() {
 }
 
 #[test]
+fn outcome_27_of_a_target_that_failed_it_is_said_why_and_what_is_still_to_be_rebuilt() {
+    let why = "the target stopped after its device failed (write at 5)".to_string();
+    let target = |number, state, failed, left| Target {
+        target: TargetId(number),
+        node: 1,
+        state,
+        size: Bytes::gib(2),
+        free: Bytes::gib(1),
+        load: 0,
+        key: 1,
+        failed,
+        left,
+    };
+    let targets = vec![
+        target(1, TargetState::Failed, Some(why.clone()), Some(7)),
+        target(2, TargetState::Draining, None, Some(0)),
+        target(3, TargetState::Up, None, None),
+    ];
+    let map = Map { cluster: 1, epoch: 5, least_epoch: 1, nodes: Vec::new(), targets };
+    let found = Found { nodes: Vec::new(), map: Ok(map), degraded: Some(4), displaced: Some(0) };
+    let text = super::metrics(&found);
+    let of = |name: &str, number: u128, value: u64| format!("{name}{{target=\"{}\"}} {value}", TargetId(number));
+    for line in [
+        of("forebay_target_failed", 1, 1),
+        of("forebay_target_failed", 2, 0),
+        of("forebay_target_in_use", 1, 0),
+        of("forebay_target_in_use", 3, 1),
+        of("forebay_target_components_left", 1, 7),
+        of("forebay_target_components_left", 2, 0),
+        "forebay_cluster_degraded_files 4".to_string(),
+        "forebay_cluster_displaced_files 0".to_string(),
+    ] {
+        assert!(text.lines().any(|one| one == line), "{line}: {text}");
+    }
+    let status = super::status(&found);
+    let target = &status["cluster"]["targets"][0];
+    assert_eq!((&target["state"], &target["failed"]), (&"failed".into(), &why.into()));
+    assert_eq!((&target["components_left"], &status["cluster"]["degraded_files"]), (&7.into(), &4.into()));
+}
+
+#[test]
 fn a_request_is_taken_as_soon_as_it_is_whole_and_never_without_end() {
     let whole = b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n";
     for length in 0..whole.len() {
@@ -99,7 +141,7 @@ fn the_page_has_each_metric_as_it_is_told_and_no_other() {
 #[test]
 fn who_does_not_answer_is_named_and_what_it_would_say_is_left_out() {
     let away = || Error::disconnected("it is away");
-    let found = Found { nodes: vec![(7, Err(away()))], map: Err(away()) };
+    let found = Found { nodes: vec![(7, Err(away()))], map: Err(away()), degraded: None, displaced: None };
     let status = status(&found);
     assert_eq!((&status["nodes"][0]["node"], &status["nodes"][0]["error"]), (&json!(7), &json!("it is away")));
     assert_eq!(status["cluster"]["error"], "it is away");

@@ -91,6 +91,10 @@ pub struct Tally {
     pub rebuilt: u64,
     /// Components that were rebuilt beside all that happened.
     pub rebuilt_meanwhile: u64,
+    /// Targets that were to drain for a while.
+    pub drained: u64,
+    /// Components that were moved to other targets.
+    pub moved: u64,
     /// Objects on targets in the end.
     pub objects: u64,
     /// Time that passed in the lives, in seconds.
@@ -118,6 +122,8 @@ impl Tally {
         self.left += other.left;
         self.rebuilt += other.rebuilt;
         self.rebuilt_meanwhile += other.rebuilt_meanwhile;
+        self.drained += other.drained;
+        self.moved += other.moved;
         self.objects += other.objects;
         self.seconds += other.seconds;
         self.longest = self.longest.max(other.longest);
@@ -190,9 +196,9 @@ fn live_with(
     });
     begin(&cluster, &machine, &common);
     let keeper = cluster.client_machine("keeper");
-    // One client does both, as in a server.
-    for mends in [true, false] {
-        keeper.host.env().spawner.detach(keep(keeper.files.clone(), common.clone(), mends));
+    // One client does it all, as in a server.
+    for care in [Care::Mend, Care::Rebuild, Care::Move] {
+        keeper.host.env().spawner.detach(keep(keeper.files.clone(), common.clone(), care));
     }
     let mut faults = Faults::new(&cluster, common.clone(), nodes, clients);
     for _ in 0..chances.steps {
@@ -212,20 +218,35 @@ fn live_with(
     (tally, world.trace())
 }
 
-/// What is left is mended, or what is given up is rebuilt, beside all that happens.
-async fn keep(files: Files, common: Rc<Common>, mends: bool) {
-    let (pause, told) = (Duration::from_secs(3), |_, kept: Result<Kept>| {
+/// What is done for files beside all that happens.
+#[derive(Clone, Copy)]
+enum Care {
+    /// What is left half written is mended.
+    Mend,
+    /// What was given up is made anew.
+    Rebuild,
+    /// What lies where nothing is to stay is moved.
+    Move,
+}
+
+async fn keep(files: Files, common: Rc<Common>, care: Care) {
+    let told = |_, kept: Result<Kept>| {
         let mut tally = common.tally.borrow_mut();
         match kept {
-            Ok(Kept::Rebuilt(rebuilt)) => tally.rebuilt_meanwhile += u64::from(rebuilt.components),
+            Ok(Kept::Rebuilt(rebuilt)) if !common.stop.get() => {
+                tally.rebuilt_meanwhile += u64::from(rebuilt.components);
+            }
+            Ok(Kept::Rebuilt(rebuilt)) => tally.rebuilt += u64::from(rebuilt.components),
             Ok(Kept::Mended(_)) => tally.left += 1,
+            Ok(Kept::Moved(moved)) => tally.moved += u64::from(moved.components),
             // It is tried again.
             Err(_) => {}
         }
-    });
-    match mends {
-        true => files.keep_mending(pause, told).await,
-        false => files.keep_rebuilding(pause, told).await,
+    };
+    match care {
+        Care::Mend => files.keep_mending(Duration::from_secs(3), told).await,
+        Care::Rebuild => files.keep_rebuilding(Duration::from_secs(3), told).await,
+        Care::Move => files.keep_moving(Duration::from_secs(1), told).await,
     }
 }
 

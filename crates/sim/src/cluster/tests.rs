@@ -1,5 +1,6 @@
 mod absences;
 mod disks;
+mod draining;
 mod lengths;
 mod load;
 mod openings;

@@ -1,4 +1,4 @@
-use super::{ITEMS_PER_FRAME, PlanRequest, Request};
+use super::{AddTarget, ITEMS_PER_FRAME, PlanRequest, Request};
 use crate::frame::{MAX_BODY, RequestId};
 use crate::{FrameReader, FrameWriter};
 use forebay_model::heap::HeapSettings;
@@ -37,6 +37,7 @@ pub(crate) fn one_of_each() -> Vec<Request> {
             target: TargetId(9),
             change: SettingsChange { logged_up_to: Some(Bytes::kib(32)), hot_percent: Some(70), ..Default::default() },
         },
+        Request::AddTarget(AddTarget { path: "/dev/sdb".into(), size: Some(Bytes::gib(1)), force: true }),
         Request::CreateHeap { heap: "/pages".into(), settings: HeapSettings::default() },
         Request::Heaps,
         Request::HeapInfo { heap: "/pages".into() },

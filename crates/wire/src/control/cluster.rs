@@ -86,6 +86,8 @@ pub struct TargetReport {
     pub key: u32,
     /// The orders that it has carried out since the last report.
     pub carried_out: Vec<Order>,
+    /// Why it takes nothing in any more, if its device failed.
+    pub failed: Option<String>,
 }
 
 /// What a node is told.
@@ -177,4 +179,8 @@ pub struct Target {
     pub load: u8,
     /// The newest version of its key.
     pub key: u32,
+    /// Why it takes nothing in any more, if its node says so.
+    pub failed: Option<String>,
+    /// Components that lie on it, of one on which nothing is to stay, as they were counted last.
+    pub left: Option<u64>,
 }

@@ -257,6 +257,56 @@ pub struct Degraded {
     pub more: bool,
 }
 
+/// Has a component of a file copied by this client, away from a target on which nothing is to stay. It is alone with the file
+/// meanwhile; who wants to write it comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Relocate {
+    /// Of which file.
+    pub file: FileId,
+}
+
+/// Asks with what a component is copied, which this client was to copy; also again, for as long again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Relocating {
+    /// Of which file.
+    pub file: FileId,
+}
+
+/// With what a component is copied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Relocation {
+    /// Which.
+    pub component: u32,
+    /// The version that the file has.
+    pub version: u64,
+    /// Where it lies: it is read there.
+    pub from: Component,
+    /// Where it is to lie: it is emptied and written there.
+    pub to: Component,
+    /// Until when these count, by the clocks of targets.
+    pub until: Timestamp,
+}
+
+/// Says that a component was copied: from now on it lies there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Relocated {
+    /// Of which file.
+    pub file: FileId,
+    /// Which.
+    pub component: u32,
+    /// The version that the file has, as this client knows it.
+    pub version: u64,
+}
+
+/// Files with components on targets on which nothing is to stay.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Displaced {
+    /// By file.
+    pub files: Vec<FileId>,
+    /// Whether there are more.
+    pub more: bool,
+}
+
 /// Asks for files of a list, a part at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct After {

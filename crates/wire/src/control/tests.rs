@@ -43,9 +43,10 @@ fn what_is_asked_has_the_bytes_that_it_had() {
         epoch: 7,
         key: 8,
         carried_out: vec![],
+        failed: None,
     };
     let report = Report { node: 9, address: "h:1".into(), targets: vec![target] };
-    assert_eq!(goes_and_comes(&report), "0903683a3101010203040506070800");
+    assert_eq!(goes_and_comes(&report), "0903683a310101020304050607080000");
 }
 
 #[test]

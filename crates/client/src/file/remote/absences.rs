@@ -63,24 +63,22 @@ impl Shared {
         self.nobody_is_answered().await
     }
 
-    /// Waits until nobody is answered any more by what this client does without, whoever gave it up. Nothing is acknowledged before.
+    /// Waits until nobody is answered any more by what this client does without, or what lies elsewhere by now, whoever gave it up or
+    /// copied it. Nothing is acknowledged before.
     pub(super) async fn nobody_is_answered(&self) -> Result<()> {
-        let version = self.version();
-        let is_needed = {
-            let grant = self.grant.borrow();
-            grant.write && grant.components.iter().any(|component| component.state != ComponentState::Whole)
-        };
-        if !is_needed || self.certain.get() >= version {
+        let is_sure = || self.certain.get() >= self.version();
+        if !self.grant.borrow().write || is_sure() {
             return Ok(());
         }
         // One asks for all.
         let _turn = self.asking.take(1).await;
-        if self.certain.get() >= version {
+        if is_sure() {
             return Ok(());
         }
         // For as long as a grant counts, by any clock.
         let end = self.nodes.env().clock.now() + LONGEST_LIFE + 2 * SKEW;
         loop {
+            let version = self.version();
             let asked = Question::GivenUp(GivenUp { file: self.file(), version });
             match self.control.ask(asked).await {
                 Err(error) if error.kind == Kind::Busy && self.nodes.env().clock.now() < end => {

@@ -43,6 +43,7 @@ fn info(id: TargetId) -> Info {
         free: Bytes::mib(5),
         largest_free: Bytes::mib(5),
         complaints: Vec::new(),
+        failed: None,
         activity: Activity::default(),
         map_memory: Bytes::ZERO,
         map_memory_limit: Bytes::ZERO,

@@ -1,5 +1,5 @@
 //! Faults by chance, each with its end: machines that lose their power or their processes, disks that fail or are slow, cuts,
-//! bad links, a manager that stops in the middle of a commit, clients that die, processes that stop and go on much later, clocks
+//! bad links, targets that drain, a manager that stops in the middle of a commit, clients that die, processes that stop and go on much later, clocks
 //! that are set.
 
 #[cfg(test)]
@@ -8,8 +8,11 @@ use super::hand::{Common, Hand};
 use crate::cluster::{ClientMachine, Cluster};
 use crate::disk::{Fault, Op};
 use crate::network::{Host, LinkSpec};
+use forebay_client::control::Control;
 use forebay_env::Random;
 use forebay_model::{Moment, Rate, Timestamp};
+use forebay_wire::control::Change;
+use forebay_wire::control::cluster::{SetTarget, TargetState};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -36,6 +39,7 @@ pub(super) struct Client {
 enum End {
     Node(usize),
     Disk(usize),
+    Drain(usize),
     Slow(usize),
     Manager,
     Cuts,
@@ -128,6 +132,7 @@ impl<'a> Faults<'a> {
             11 => self.slow_disk(),
             12 => self.stop_process(),
             13 => self.set_clocks(),
+            14 => self.drain(),
             _ => false,
         };
         self.common.tally.borrow_mut().faults += u64::from(happened);
@@ -293,7 +298,9 @@ impl<'a> Faults<'a> {
                 self.cluster.disk(node).heal();
                 self.cluster.kill_node(node);
                 self.end(End::Node(node));
+                self.say(node, TargetState::Up);
             }
+            End::Drain(node) => self.say(node, TargetState::Up),
             End::Slow(node) => self.cluster.disk(node).heal(),
             End::Manager => {
                 self.manager_down = false;
@@ -307,6 +314,31 @@ impl<'a> Faults<'a> {
             End::Stop(host) => host.resume(),
             End::Client(number) => self.clients[number] = self.client(number),
         }
+    }
+
+    /// What lies on a target is to lie elsewhere, for a while: no fault, but it meets all of them.
+    pub(super) fn drain(&mut self) -> bool {
+        let node = self.random.below(self.down.len() as u64) as usize;
+        if self.ends.iter().any(|(_, end)| matches!(end, End::Drain(_))) {
+            return false;
+        }
+        self.say(node, TargetState::Draining);
+        self.ends.push((self.later(20_000), End::Drain(node)));
+        self.common.tally.borrow_mut().drained += 1;
+        true
+    }
+
+    /// Somebody says what is to be thought of a target, until the manager has heard of it.
+    fn say(&mut self, node: usize, state: TargetState) {
+        self.names += 1;
+        let machine = self.cluster.client_machine(&format!("operator{}", self.names));
+        let set = SetTarget { target: self.cluster.target(node), state };
+        let (control, clock) = (machine.control.clone(), machine.host.env().clock.clone());
+        machine.host.env().spawner.detach(async move {
+            while control.change(Change::SetTarget(set.clone())).await.is_err() {
+                clock.sleep(Duration::from_secs(1)).await;
+            }
+        });
     }
 
     /// Everything is whole from now on.

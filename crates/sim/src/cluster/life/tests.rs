@@ -33,6 +33,23 @@ fn files_of_several_clients_are_what_they_wrote_whatever_fails() {
     lives(8, Chances { steps: 40, shared: 2 });
 }
 
+/// In each of these lives targets drain, one after the other, beside faults.
+#[test]
+fn targets_drain_beside_all_that_fails_and_hold_nothing_then() {
+    let tally = RefCell::new(Tally::default());
+    seeds::each(4, |seed| {
+        let (one, _) = live_with(seed, Chances { steps: 40, shared: 1 }, settings(), |faults, random| {
+            faults.cluster().world().run_for(Duration::from_millis(20 + random.below(1500)));
+            faults.drain();
+            faults.step();
+        });
+        tally.borrow_mut().add(&one);
+    });
+    let tally = tally.into_inner();
+    println!("{tally:?}");
+    assert!(seeds::is_replay() || tally.drained >= 8 && tally.moved > 8 && tally.cells > 80, "{tally:?}");
+}
+
 #[test]
 fn a_life_is_lived_again_by_its_seed() {
     let chances = Chances { steps: 20, shared: 1 };

@@ -7,7 +7,7 @@ use forebay_client::control::Control;
 use forebay_client::files::keep::Kept;
 use forebay_model::{Kind, Result};
 use forebay_target::verify::verify;
-use forebay_wire::control::cluster::{SetTarget, TargetState};
+use forebay_wire::control::cluster::{SetTarget, Target, TargetState};
 use std::cell::Cell;
 
 const LENGTH: usize = 300_000;
@@ -27,6 +27,14 @@ fn made(cluster: &Cluster, files: &Files, value: u8) -> Rc<forebay_client::files
 async fn written(file: Rc<forebay_client::files::File>, value: u8) -> Result<()> {
     file.write_at(Bytes::ZERO, Slice::from(vec![value; LENGTH])).await?;
     file.flush().await
+}
+
+/// A node's target, as the manager knows it.
+fn target_of(cluster: &Cluster, machine: &ClientMachine, node: usize) -> Target {
+    let control = machine.control.clone();
+    let map = cluster.world().run(async move { control.ask(Question::Map).await });
+    let Ok(Reply::Map(map)) = map else { panic!("no map") };
+    map.targets.into_iter().find(|target| target.target == cluster.target(node)).expect("it is known")
 }
 
 fn found(cluster: &Cluster, name: &str) -> Result<Vec<u8>> {
@@ -80,11 +88,12 @@ fn outcome_27_a_disk_that_failed_one_write_or_flush_is_not_written_again_and_wha
         });
         let file = Rc::into_inner(file).expect("nobody uses it");
         world.run(async move { file.close().await }).expect("it is durable");
-        // Whether it may be used again is for people to say: that it may not.
-        let set = SetTarget { target: cluster.target(node), state: TargetState::Failed };
-        let control = machine.control.clone();
-        world.run(async move { control.change(Change::SetTarget(set)).await }).expect("it is root");
+        // Its node says so, and nobody has to say that it is to be rebuilt.
         world.run_for(Duration::from_secs(120));
+        let failed = target_of(&cluster, &machine, node);
+        let why = failed.failed.unwrap_or_default();
+        assert!(failed.state == TargetState::Failed && why.contains("device failed"), "{op:?} {nth}: {why}");
+        assert_eq!(failed.left, Some(0), "{op:?} {nth}: nothing lies there any more");
         assert_eq!(cluster.degraded(&machine), [], "{op:?} {nth}");
         assert_eq!(rebuilt.get(), 1, "{op:?} {nth}");
         let since = cluster.disk(node).counters() - before;
@@ -186,5 +195,27 @@ fn outcome_30_on_full_disks_writing_is_refused_before_it_is_acknowledged_and_rem
         world.run(async move { files.remove("/full").await }).expect("there is always room to remove");
         // What was given out for it runs out first; then nodes are told to remove its objects, and take their space back.
         world.run_for(Duration::from_secs(420));
+    }
+}
+
+/// A reader is idle, and its target is out of sight of all others when that is said to have failed. Who writes did not give it up.
+#[test]
+fn what_the_manager_gave_up_answers_nobody_after_something_was_acknowledged_without_it() {
+    for node in 0..5 {
+        let world = Rc::new(World::new(34));
+        let cluster = Cluster::new(world.clone(), spec(5));
+        let machine = cluster.client_machine("writer");
+        let file = made(&cluster, &machine.files, 1);
+        let (_reading, files) = cluster.client("reader");
+        let open = world.run(async move { files.open("/x", Options::default()).await }).expect("it is there");
+        cluster.network().partition(&[cluster.node_host(node)], &[cluster.manager_host(), &machine.host]);
+        let set = SetTarget { target: cluster.target(node), state: TargetState::Failed };
+        let control = machine.control.clone();
+        world.run(async move { control.change(Change::SetTarget(set)).await }).expect("it is root");
+        world.run_for(Duration::from_secs(3));
+        world.run(written(file, 2)).expect("the others take it");
+        let found = world.run(async move { open.read_at(Bytes::ZERO, Bytes::mib(1)).await }).expect("it is whole");
+        let old = found.iter().position(|byte| *byte != 2);
+        assert!(found.len() == LENGTH && old.is_none(), "node {node}: {old:?}");
     }
 }

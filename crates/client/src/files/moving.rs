@@ -1,0 +1,281 @@
+//! Components that lie where nothing is to stay: each is copied as it is, object by object, and lies elsewhere then.
+//!
+//! Whoever copies is alone with the file, and makes way for who wants to write it: then what it asks for is stale, and it begins
+//! anew later. It is read meanwhile where it lies. What a reader may still be given where it lay, who writes next waits for.
+
+use super::Files;
+use crate::control::strange;
+use crate::nodes::Request;
+use bytes::Bytes as Slice;
+use forebay_env::together::all;
+use forebay_model::object::{Durability, Placement, Scope};
+use forebay_model::{Bytes, Error, Kind, ObjectId, Result};
+use forebay_wire::capability::{LENGTH, Secret};
+use forebay_wire::control::cluster::Map;
+use forebay_wire::control::files::{After, Component, Relocate, Relocated, Relocating, Relocation};
+use forebay_wire::control::names::FileId;
+use forebay_wire::control::{Change, Question, Reply};
+use forebay_wire::object::{Ask, MOST_AT_ONCE, ObjectAnswer, ObjectReply, ObjectRequest, companion};
+use forebay_wire::sink::Shown;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Files that are asked for at once.
+const PAGE: u32 = 256;
+/// Files of which one client copies something at the same time.
+const AT_ONCE: usize = 2;
+/// The page of attributes that go along: how long the file is.
+const LENGTHS: u32 = 3;
+/// Attributes that are set in one step.
+const MOST_SET: usize = 256;
+/// Capabilities are renewed when so much of their time is left.
+const RENEW_BEFORE: Duration = Duration::from_secs(60);
+/// How often what a node has no room for, or has not heard of yet, is asked again, and after which time.
+const AGAIN: (u32, Duration) = (100, Duration::from_millis(50));
+
+/// What was moved of one file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Components that lie elsewhere.
+    pub components: u32,
+    /// Bytes that were written for that.
+    pub written: Bytes,
+}
+
+impl Files {
+    /// Moves what is on the manager's list, some files at a time; `told` of each. Only root may ask for that.
+    pub async fn move_displaced(&self, told: impl Fn(FileId, Result<Moved>)) -> Result<()> {
+        let mut after = FileId(0);
+        loop {
+            let asked = Question::Displaced(After { file: after, most: PAGE });
+            let found = match self.control.ask(asked).await? {
+                Reply::Displaced(found) => found,
+                other => return Err(strange(&other)),
+            };
+            let left = RefCell::new(found.files.clone());
+            let hand = || async {
+                while let Some(file) = { left.borrow_mut().pop() } {
+                    match self.move_away(file).await {
+                        Ok(Moved { components: 0, .. }) => {}
+                        // Somebody writes it, has removed it, or came first.
+                        Err(error) if matches!(error.kind, Kind::Missing | Kind::Busy | Kind::Stale) => {}
+                        moved => told(file, moved),
+                    }
+                }
+            };
+            all((0..AT_ONCE).map(|_| hand())).await;
+            match found.files.last() {
+                Some(last) if found.more => after = *last,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Moves all that is to be moved of a file.
+    pub async fn move_away(&self, file: FileId) -> Result<Moved> {
+        let mut moved = Moved::default();
+        loop {
+            let copied = match self.control.change(Change::Relocate(Relocate { file })).await {
+                Ok(_) => self.copied(file).await,
+                Err(error) => Err(error),
+            };
+            match copied {
+                Ok(written) => {
+                    moved.components += 1;
+                    moved.written += written;
+                }
+                // There is no more, or somebody came first: the rest is for later.
+                Err(error) if moved.components > 0 && matches!(error.kind, Kind::Stale | Kind::Busy) => {
+                    return Ok(moved);
+                }
+                Err(error) if error.kind == Kind::Damaged => {
+                    // What is damaged where it lies is made of the others first.
+                    drop(self.mend(file).await);
+                    return Err(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Copies the component that this client was let copy; how much was written.
+    async fn copied(&self, file: FileId) -> Result<Bytes> {
+        let mut copy = Copy { files: self, file, way: self.relocation(file).await?, addresses: BTreeMap::new() };
+        copy.look_up().await?;
+        let Relocation { component, version, .. } = copy.way;
+        let mut written = Bytes::ZERO;
+        for id in [|object: ObjectId| object, companion] {
+            written += copy.object(id).await?;
+        }
+        self.control.change(Change::Relocated(Relocated { file, component, version })).await?;
+        Ok(written)
+    }
+
+    async fn relocation(&self, file: FileId) -> Result<Relocation> {
+        match self.control.ask(Question::Relocating(Relocating { file })).await? {
+            Reply::Relocation(relocation) => Ok(relocation),
+            other => Err(strange(&other)),
+        }
+    }
+}
+
+/// A component that is copied.
+struct Copy<'a> {
+    files: &'a Files,
+    file: FileId,
+    way: Relocation,
+    addresses: BTreeMap<u128, String>,
+}
+
+/// At which end of a copy something is asked.
+#[derive(Clone, Copy)]
+enum End {
+    From,
+    To,
+}
+
+impl Copy<'_> {
+    /// Copies an object of the component as it is; how much was written. One that is not there is none at the other end, or an
+    /// empty one.
+    async fn object(&mut self, id: fn(ObjectId) -> ObjectId) -> Result<Bytes> {
+        let from = |object| Ask::Stat { id: id(object), page: None };
+        let found = match self.ask(End::From, from, None).await {
+            Ok(ObjectAnswer { reply: ObjectReply::Info(info), .. }) => Some(info.head.size),
+            Ok(answer) => return Err(strange_answer(&answer.reply)),
+            Err(error) if error.kind == Kind::Missing => None,
+            Err(error) => return Err(error),
+        };
+        // Whoever began to copy there before is shut out by this, and leaves nothing.
+        let empty = |object| Ask::Truncate { id: id(object), size: 0 };
+        let there = match self.ask(End::To, empty, None).await {
+            Err(error) if error.kind == Kind::Missing => false,
+            answer => answer.map(|_| true)?,
+        };
+        let size = match (found, there) {
+            (None, false) => return Ok(Bytes::ZERO),
+            (None, true) => 0,
+            (Some(size), _) => size,
+        };
+        if !there {
+            let create = |object| Ask::Create { id: id(object), attributes: Vec::new() };
+            match self.ask(End::To, create, None).await {
+                Err(error) if error.kind != Kind::Exists => return Err(error),
+                _ => {}
+            }
+        }
+        let (mut written, mut epoch, mut at) = (Bytes::ZERO, None, 0);
+        while at < size {
+            let length = (size - at).min(MOST_AT_ONCE.0) as u32;
+            let read = |object| Ask::Read { id: id(object), offset: at, length };
+            let bytes = Slice::from(self.ask(End::From, read, None).await?.payload);
+            if bytes.iter().any(|byte| *byte != 0) {
+                let (placement, durability) = (Placement::Auto, Durability::Buffered);
+                let write = |object| Ask::Write { id: id(object), offset: at, placement, durability };
+                let answer = self.ask(End::To, write, Some(bytes.clone())).await?;
+                epoch.get_or_insert(answer.receipt.epoch);
+                written += Bytes(bytes.len() as u64);
+            }
+            at += u64::from(length);
+        }
+        self.attributes(id, found.is_some()).await?;
+        let truncate = |object| Ask::Truncate { id: id(object), size };
+        self.ask(End::To, truncate, None).await?;
+        // If its target was opened again meanwhile, some of it may be lost: then it is begun anew.
+        let flush = |object| Ask::Flush { scope: Scope::Object(id(object)), epoch };
+        self.ask(End::To, flush, None).await?;
+        Ok(written)
+    }
+
+    /// Has the copy have the attributes that the object has, and no others.
+    async fn attributes(&mut self, id: fn(ObjectId) -> ObjectId, is_there: bool) -> Result<()> {
+        let there = if is_there { self.lengths(End::From, id).await? } else { BTreeMap::new() };
+        let before = self.lengths(End::To, id).await?;
+        let ended = before.into_keys().filter(|number| !there.contains_key(number)).map(|number| (number, None));
+        let ended: Vec<(u32, Option<Vec<u8>>)> = ended.collect();
+        let all = there.into_iter().map(|(number, value)| (number, Some(value))).chain(ended);
+        let changes: Vec<_> = all.map(|(number, value)| (LENGTHS, number, value)).collect();
+        for some in changes.chunks(MOST_SET) {
+            let set = |object| Ask::SetAttributes { id: id(object), changes: some.to_vec() };
+            self.ask(End::To, set, None).await?;
+        }
+        Ok(())
+    }
+
+    async fn lengths(&mut self, end: End, id: fn(ObjectId) -> ObjectId) -> Result<BTreeMap<u32, Vec<u8>>> {
+        let (mut found, mut from) = (BTreeMap::new(), 0);
+        loop {
+            let page = |object| Ask::Attributes { id: id(object), page: LENGTHS, from };
+            let ObjectAnswer { reply, .. } = self.ask(end, page, None).await?;
+            let ObjectReply::Attributes { values, next } = reply else { return Err(strange_answer(&reply)) };
+            found.extend(values);
+            match next {
+                Some(next) => from = next,
+                None => return Ok(found),
+            }
+        }
+    }
+
+    /// Asks at one end, with what allows it.
+    async fn ask(&mut self, end: End, of: impl Fn(ObjectId) -> Ask, payload: Option<Slice>) -> Result<ObjectAnswer> {
+        let env = self.files.nodes.env();
+        let mut tries = 0;
+        loop {
+            let left = self.way.until.0 - env.clock.wall().0;
+            if left < RENEW_BEFORE.as_nanos() as i64 {
+                let before = self.way.version;
+                self.way = self.files.relocation(self.file).await?;
+                if self.way.version != before {
+                    return Err(Error::stale(format!(
+                        "{} has another version by now; its copy is begun anew",
+                        self.file
+                    )));
+                }
+            }
+            let Component { target, object, capability, secret, .. } = match end {
+                End::From => &self.way.from,
+                End::To => &self.way.to,
+            };
+            let malformed = || Error::damaged("the manager sent a capability of another length: use the same release");
+            let capability: [u8; LENGTH] = capability[..].try_into().map_err(|_| malformed())?;
+            let secret: [u8; 32] = secret.0[..].try_into().map_err(|_| malformed())?;
+            let shown = Shown { capability, secret: Secret::from_bytes(secret) };
+            let request = ObjectRequest::new(*target, of(*object));
+            let most = match request.ask {
+                Ask::Read { length, .. } => length as usize,
+                _ => 0,
+            };
+            let payload = payload.iter().cloned().collect();
+            let request = Request { command: request.command(), body: request.body()?, payload, most };
+            let missing = || Error::disconnected(format!("nobody knows where target {target} is; start its node"));
+            let address = self.addresses.get(&target.0).ok_or_else(missing)?;
+            match self.files.nodes.ask(address, &request, Some(&shown)).await {
+                // It has to hear of an epoch first, or has no room.
+                Err(error) if error.kind == Kind::Busy && tries < AGAIN.0 => {
+                    tries += 1;
+                    env.clock.sleep(AGAIN.1).await;
+                }
+                asked => {
+                    let (answer, ..) = asked?;
+                    return ObjectAnswer::read(&answer.body, answer.payload);
+                }
+            }
+        }
+    }
+
+    /// Asks the manager where targets are.
+    async fn look_up(&mut self) -> Result<()> {
+        let Map { nodes, targets, .. } = match self.files.control.ask(Question::Map).await? {
+            Reply::Map(map) => map,
+            other => return Err(strange(&other)),
+        };
+        let nodes: BTreeMap<u64, String> = nodes.into_iter().map(|node| (node.node, node.address)).collect();
+        let found = targets.into_iter().filter_map(|it| Some((it.target.0, nodes.get(&it.node)?.clone())));
+        self.addresses = found.filter(|(_, address)| !address.is_empty()).collect();
+        Ok(())
+    }
+}
+
+fn strange_answer(reply: &ObjectReply) -> Error {
+    Error::damaged(format!("a node answered what it was not asked ({reply:?}): use the same release on both sides"))
+}

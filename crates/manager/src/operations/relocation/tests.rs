@@ -1,0 +1,240 @@
+use crate::principal::Principal;
+use crate::testing::{NODES, Stage, report, root, targets_of, user};
+use forebay_model::layout::{Raid, UNIT};
+use forebay_model::{Kind, Result, TargetId};
+use forebay_wire::control::cluster::{Order, SetTarget, TargetState};
+use forebay_wire::control::files::{
+    After, Close, ComponentState, GivenUp, Grant, OpenToRead, OpenToWrite, Relocate, Relocated, Relocating, Relocation,
+};
+use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile};
+use forebay_wire::control::volumes::Policy;
+use forebay_wire::control::{Change, Question, Reply};
+use std::time::Duration;
+
+const ALL: After = After { file: FileId(0), most: 100 };
+
+/// Another client of root, which copies.
+fn mover() -> Principal {
+    Principal::root(9)
+}
+
+fn kind<T: std::fmt::Debug>(answer: Result<T>) -> Kind {
+    answer.unwrap_err().kind
+}
+
+impl Stage {
+    /// A file over four targets that was written and closed.
+    fn closed(&mut self, path: &str, raid: Raid) -> Grant {
+        let policy = Some(Policy { raid, unit: UNIT, targets: 4 });
+        let create =
+            CreateFile { place: Place::path(path), mode: 0o666, exclusive: true, policy, open: true, alone: true };
+        let Reply::Grant(grant) = self.root(Change::CreateFile(create)).unwrap() else { panic!("no grant") };
+        self.shut(&root(), grant.entry.file);
+        grant
+    }
+
+    fn shut(&mut self, by: &Principal, file: FileId) {
+        self.change(by, Change::Close(Close { file, size: None, modified: None })).unwrap();
+    }
+
+    fn opened(&mut self, by: &Principal, file: FileId, alone: bool) -> Result<Reply> {
+        self.change(by, Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone }))
+    }
+
+    fn seen_by(&mut self, by: &Principal, file: FileId) -> Grant {
+        match self.ask(by, &Question::OpenToRead(OpenToRead { place: Place::of(file) })).unwrap() {
+            Reply::Grant(grant) => grant,
+            other => panic!("{other:?} is no grant"),
+        }
+    }
+
+    fn say(&mut self, target: TargetId, state: TargetState) {
+        self.root(Change::SetTarget(SetTarget { target, state })).unwrap();
+        self.manager.tick(self.now).unwrap();
+    }
+
+    fn displaced(&mut self) -> Vec<FileId> {
+        match self.ask(&root(), &Question::Displaced(ALL)).unwrap() {
+            Reply::Displaced(displaced) => displaced.files,
+            other => panic!("{other:?} are no files"),
+        }
+    }
+
+    fn begin(&mut self, by: &Principal, file: FileId) -> Result<Relocation> {
+        self.change(by, Change::Relocate(Relocate { file }))?;
+        self.way(by, file)
+    }
+
+    fn way(&mut self, by: &Principal, file: FileId) -> Result<Relocation> {
+        match self.ask(by, &Question::Relocating(Relocating { file }))? {
+            Reply::Relocation(relocation) => Ok(relocation),
+            other => panic!("{other:?} says not with what it is copied"),
+        }
+    }
+
+    fn end(
+        &mut self,
+        by: &Principal,
+        file: FileId,
+        Relocation { component, version, .. }: &Relocation,
+    ) -> Result<Reply> {
+        let (component, version) = (*component, *version);
+        self.change(by, Change::Relocated(Relocated { file, component, version }))
+    }
+
+    fn left(&mut self, target: TargetId) -> Option<u64> {
+        let Reply::Map(map) = self.ask(&root(), &Question::Map).unwrap() else { panic!("no map") };
+        map.targets.iter().find(|known| known.target == target).unwrap().left
+    }
+
+    /// All nodes report, and that they did all that they had to.
+    fn all_obey(&mut self) -> Vec<(TargetId, Order)> {
+        let mut all = Vec::new();
+        for node in 1..=NODES {
+            let told = self.report(&report(node)).unwrap();
+            let mut done = report(node);
+            for (to, reported) in told.targets.into_iter().zip(&mut done.targets) {
+                all.extend(to.orders.iter().map(|order| (to.target, *order)));
+                reported.carried_out = to.orders;
+            }
+            self.report(&done).unwrap();
+        }
+        all
+    }
+}
+
+#[test]
+fn what_lies_on_a_target_that_drains_is_copied_and_lies_elsewhere_and_what_is_left_behind_is_removed() {
+    for raid in [Raid::Zero, Raid::One(2), Raid::Five] {
+        let mut stage = Stage::new();
+        let before = stage.closed("x", raid);
+        let file = before.entry.file;
+        let target = before.components[1].target;
+        assert_eq!(kind(stage.change(&mover(), Change::Relocate(Relocate { file }))), Kind::Stale);
+        stage.say(target, TargetState::Draining);
+        assert_eq!((stage.displaced(), stage.left(target)), (vec![file], Some(1)), "{raid}");
+        assert_eq!(kind(stage.change(&user(5), Change::Relocate(Relocate { file }))), Kind::Forbidden);
+        let way = stage.begin(&mover(), file).unwrap();
+        assert_eq!((way.component, way.from.target), (1, target));
+        assert!(before.components.iter().all(|there| there.target != way.to.target), "{raid}");
+        assert!(!way.from.capability.is_empty() && !way.to.capability.is_empty());
+        // Until then it is read where it lies.
+        let seen = stage.seen_by(&user(5), file);
+        assert_eq!((seen.components[1].target, seen.components[1].state), (target, ComponentState::Whole));
+        stage.end(&mover(), file, &way).unwrap();
+        let seen = stage.seen_by(&user(5), file);
+        assert_eq!((seen.components[1].target, seen.components[1].state), (way.to.target, ComponentState::Whole));
+        stage.manager.tick(stage.now).unwrap();
+        assert_eq!((stage.displaced(), stage.left(target)), (vec![], Some(0)), "{raid}");
+        // Who reads may still be answered where it lay, until its target has heard of it.
+        let version = seen.entry.attributes.version;
+        let given_up = Question::GivenUp(GivenUp { file, version });
+        assert_eq!(kind(stage.ask(&root(), &given_up)), Kind::Busy, "{raid}");
+        let heard = stage.all_obey();
+        let is_fence = |order: &Order| order.object == way.from.object && !order.remove;
+        assert!(heard.iter().any(|(to, order)| *to == target && is_fence(order)), "{raid}");
+        stage.ask(&root(), &given_up).unwrap();
+        stage.pass(Duration::from_secs(400));
+        let told = stage.all_obey();
+        let removed: Vec<_> = told.iter().filter(|(_, order)| order.remove).map(|(to, _)| *to).collect();
+        assert_eq!(removed, [target], "{raid}");
+    }
+}
+
+#[test]
+fn who_copies_makes_way_for_who_wants_to_write_also_for_itself_and_begins_anew() {
+    let mut stage = Stage::new();
+    let before = stage.closed("x", Raid::Zero);
+    let file = before.entry.file;
+    stage.say(before.components[0].target, TargetState::Draining);
+    for (by, alone) in [(root(), true), (root(), false), (mover(), false), (mover(), true)] {
+        let way = stage.begin(&mover(), file).unwrap();
+        stage.opened(&by, file, alone).unwrap();
+        assert_eq!(kind(stage.end(&mover(), file, &way)), Kind::Stale, "{alone}");
+        assert_eq!(kind(stage.way(&mover(), file)), Kind::Stale, "{alone}");
+        // Nobody copies what is written.
+        assert_eq!(kind(stage.begin(&mover(), file)), Kind::Busy, "{alone}");
+        stage.shut(&by, file);
+        let again = stage.begin(&mover(), file).unwrap();
+        assert_eq!(again.to.target, way.to.target, "what was begun there is written anew");
+        assert!(again.version > way.version);
+    }
+    // Another client goes on where that one died.
+    let way = stage.begin(&root(), file).unwrap();
+    assert_eq!(kind(stage.way(&mover(), file)), Kind::Stale);
+    stage.end(&root(), file, &way).unwrap();
+}
+
+#[test]
+fn of_a_file_that_others_have_open_for_long_the_component_is_given_up_if_it_can_do_without() {
+    for (raid, is_given_up) in [(Raid::Five, true), (Raid::Zero, false)] {
+        let mut stage = Stage::new();
+        let before = stage.closed("x", raid);
+        let file = before.entry.file;
+        stage.say(before.components[2].target, TargetState::Draining);
+        stage.opened(&root(), file, false).unwrap();
+        assert_eq!(kind(stage.begin(&mover(), file)), Kind::Busy);
+        stage.pass(Duration::from_secs(301));
+        let begun = kind(stage.begin(&mover(), file));
+        assert_eq!(begun, if is_given_up { Kind::Stale } else { Kind::Busy }, "{raid}");
+        let state = stage.seen_by(&root(), file).components[2].state;
+        assert_eq!(state == ComponentState::Missed, is_given_up, "{raid}");
+    }
+}
+
+#[test]
+fn what_is_returned_keeps_what_it_has_and_copies_that_came_to_nothing_are_removed() {
+    let mut stage = Stage::new();
+    let before = stage.closed("x", Raid::Five);
+    let file = before.entry.file;
+    let target = before.components[3].target;
+    stage.say(target, TargetState::Draining);
+    let way = stage.begin(&mover(), file).unwrap();
+    stage.opened(&root(), file, true).unwrap();
+    stage.shut(&root(), file);
+    stage.say(target, TargetState::Up);
+    assert_eq!((stage.displaced(), stage.left(target)), (vec![], None));
+    assert_eq!(stage.seen_by(&root(), file).components[3].target, target);
+    stage.pass(Duration::from_secs(400));
+    let told = stage.all_obey();
+    let removed: Vec<_> = told.iter().filter(|(_, order)| order.remove).map(|(to, _)| *to).collect();
+    assert_eq!(removed, [way.to.target]);
+}
+
+#[test]
+fn a_file_that_is_removed_while_it_is_copied_leaves_nothing_anywhere() {
+    let mut stage = Stage::new();
+    let before = stage.closed("x", Raid::Zero);
+    let file = before.entry.file;
+    stage.say(before.components[3].target, TargetState::Draining);
+    let way = stage.begin(&mover(), file).unwrap();
+    stage.root(Change::RemoveFile(RemoveFile { place: Place::path("x") })).unwrap();
+    assert_eq!(kind(stage.end(&mover(), file, &way)), Kind::Missing);
+    stage.manager.tick(stage.now).unwrap();
+    assert_eq!(stage.displaced(), []);
+    stage.pass(Duration::from_secs(400));
+    let told = stage.all_obey();
+    let removed: Vec<_> = told.iter().filter(|(_, order)| order.remove).map(|(to, _)| *to).collect();
+    assert!(removed.len() == 5 && removed.contains(&way.to.target), "{removed:?}");
+}
+
+#[test]
+fn nothing_new_is_put_on_a_target_that_drains_and_a_copy_to_one_is_begun_anew() {
+    let mut stage = Stage::new();
+    let before = stage.closed("x", Raid::Zero);
+    let file = before.entry.file;
+    stage.say(before.components[0].target, TargetState::Draining);
+    let way = stage.begin(&mover(), file).unwrap();
+    stage.say(way.to.target, TargetState::Draining);
+    assert_eq!(kind(stage.end(&mover(), file, &way)), Kind::Busy);
+    let again = stage.begin(&mover(), file).unwrap();
+    assert_ne!(again.to.target, way.to.target);
+    stage.end(&mover(), file, &again).unwrap();
+    for node in 1..=NODES {
+        targets_of(node).into_iter().for_each(|target| stage.say(target, TargetState::Draining));
+    }
+    let policy = Some(Policy { raid: Raid::Zero, unit: UNIT, targets: 4 });
+    let place = Place::path("y");
+    let create = CreateFile { place, mode: 0o666, exclusive: true, policy, open: false, alone: false };
+    assert_eq!(kind(stage.root(Change::CreateFile(create))), Kind::Refused);
+}
