@@ -154,7 +154,9 @@ impl Node {
                 let error = Error::busy(format!("{most} connections are open already; end some, or try again later"));
                 let limit = self.env.clock.sleep(self.bounds.patience);
                 // Whoever does not listen to that, or never begins to, is not waited for.
-                self.env.spawner.detach(async move { drop(race(turn_away(duplex, error), limit).await) });
+                self.env.spawner.detach(async move {
+                    race(turn_away(duplex, error), limit).await;
+                });
                 continue;
             }
             self.connections.set(self.connections.get() + 1);

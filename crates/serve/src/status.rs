@@ -177,6 +177,9 @@ impl Manager {
     }
 }
 
+/// Numbers, each with its labels.
+type Values = Vec<(String, u64)>;
+
 /// Numbers of one name; `docs/protocol/status.md` has them all.
 struct Family {
     name: &'static str,
@@ -185,7 +188,7 @@ struct Family {
     labels: &'static str,
     help: &'static str,
     /// With their labels; none if nobody knows.
-    values: fn(&Found) -> Option<Vec<(String, u64)>>,
+    values: fn(&Found) -> Option<Values>,
 }
 
 const FAMILIES: [Family; 14] = [
@@ -307,7 +310,7 @@ const FAMILIES: [Family; 14] = [
     },
 ];
 
-fn one(value: u64) -> Option<Vec<(String, u64)>> {
+fn one(value: u64) -> Option<Values> {
     Some(vec![(String::new(), value)])
 }
 
@@ -320,11 +323,11 @@ fn known(found: &Found) -> impl Iterator<Item = (u64, &NodeStatus)> {
     found.nodes.iter().filter_map(|(number, node)| Some((*number, node.as_ref().ok()?)))
 }
 
-fn of_nodes(found: &Found, value: fn(&NodeStatus) -> u64) -> Option<Vec<(String, u64)>> {
+fn of_nodes(found: &Found, value: fn(&NodeStatus) -> u64) -> Option<Values> {
     Some(known(found).map(|(number, node)| (of_node(number), value(node))).collect())
 }
 
-fn of_targets(found: &Found, value: fn(&Target) -> u64) -> Option<Vec<(String, u64)>> {
+fn of_targets(found: &Found, value: fn(&Target) -> u64) -> Option<Values> {
     let targets = &found.map.as_ref().ok()?.targets;
     Some(targets.iter().map(|one| (of_target(one), value(one))).collect())
 }

@@ -108,3 +108,21 @@ fn small_requests_take_no_share_and_are_let_come_without_end() {
     assert_eq!(intake.share(), ALL.0);
     assert!(writer.under_way() >= OPENING / 2);
 }
+
+#[test]
+fn who_does_not_write_and_has_a_small_share_is_not_told_of_each_piece_that_comes() {
+    let (intake, _) = intake();
+    let writing: Vec<Writer> = (0..30).map(|_| Writer::new(&intake)).collect();
+    writing.iter().for_each(|one| one.window.begins(1 << 20));
+    let share = intake.share();
+    assert!(share < OPENING);
+    let mut small = Writer::new(&intake);
+    let (mut told, mut edge) = (0, small.window.edge.get());
+    let pieces = (OPENING + 8 * share) / 512;
+    for _ in 0..pieces {
+        small.come(512);
+        told += u64::from(small.window.edge.get() != edge);
+        edge = small.window.edge.get();
+    }
+    assert!((8..=20).contains(&told), "{told} times for {pieces} pieces");
+}
