@@ -47,7 +47,7 @@ fn with_node<F: Future<Output = ()> + 'static>(bounds: Bounds, test: impl FnOnce
         Rc::new(Host::start(vec![real::open(&path, OpenMode::Exclusive).expect("it is there")]).expect("it opens"));
     let serving = host.clone();
     real::run_network(|env| async move {
-        test(served(env, TargetDoor::of(&serving), bounds).await).await;
+        test(served(env, TargetDoor::of(&serving, |_| {}), bounds).await).await;
     })
     .expect("the loop of the network");
     host.close().expect("everything is durable");
