@@ -18,7 +18,7 @@ use forebay_model::{Error, Result, TargetId, Timestamp};
 use forebay_wire::capability::SKEW;
 use forebay_wire::control::cluster::TargetState;
 use forebay_wire::control::files::{GiveUp, GivenUp, Rebuilt, Refill};
-use forebay_wire::control::names::{FileId, Place};
+use forebay_wire::control::names::{FileId, FileKind, Place};
 
 impl Operation<'_> {
     /// Gives components up.
@@ -162,6 +162,10 @@ pub(crate) fn give_up_lost(
     now: Timestamp,
 ) -> Result<bool> {
     let (mut is_new, inode) = (false, place::inode(&*draft, file)?);
+    if inode.attributes.kind == FileKind::Ring {
+        // Whoever reads it sees what does not come, and the target may be taken back.
+        return Ok(false);
+    }
     for (component, target) in layout.components() {
         if is_lost(cluster, target) && layout.absence(component) != Some(Absence::Missed) {
             // What nothing can be made of stays as it is: the target may be taken back.

@@ -2,8 +2,14 @@ use super::*;
 use forebay_model::Kind;
 
 fn all() -> Vec<RingAsk> {
-    let query =
-        RingQuery { text: "after 1m ago".into(), now: Timestamp(7), follow: true, limit: Some(3), gaps_only: false };
+    let query = RingQuery {
+        text: "after 1m ago".into(),
+        now: Timestamp(7),
+        follow: true,
+        limit: Some(3),
+        gaps_only: false,
+        blocks: false,
+    };
     vec![
         RingAsk::Create(RingSpec::new("/r", Bytes::mib(64))),
         RingAsk::Status,

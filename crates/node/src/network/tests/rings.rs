@@ -50,7 +50,7 @@ fn blocks(count: usize) -> Vec<Vec<u8>> {
 
 fn query() -> RingAsk {
     let now = Timestamp(0);
-    RingAsk::Query(RingQuery { text: String::new(), now, follow: false, limit: None, gaps_only: false })
+    RingAsk::Query(RingQuery { text: String::new(), now, follow: false, limit: None, gaps_only: false, blocks: false })
 }
 
 #[test]
@@ -134,6 +134,7 @@ fn each_request_takes_its_right_and_who_is_shut_out_records_and_reads_no_more() 
             follow: true,
             limit: None,
             gaps_only: false,
+            blocks: false,
         });
         let asked = rig.link(Credit::new(1 << 20)).await;
         rig.of_ring(&asked, &reader, following, Vec::new()).await.expect("it may read");
