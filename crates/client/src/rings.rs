@@ -111,7 +111,7 @@ impl Rings {
                 Ok(again) => ring = again,
                 Err(error) => {
                     // An entry whose rings may be there or not is of no use; if this fails as well, anybody may remove it.
-                    let remove = RemoveFile { place: Place::of(ring.ways[0].file()) };
+                    let remove = RemoveFile { place: Place::path(path.clone()) };
                     let removed = self.control.change(Change::RemoveFile(remove)).await;
                     if error.kind == Kind::Full && is_refusal {
                         removed?;
