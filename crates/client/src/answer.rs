@@ -3,7 +3,7 @@
 //! Invariant: no element is given twice, none is left out, and no piece of one; of what lies between elements (gaps,
 //! expired ranges) the same holds unless the last element before the break has expired meanwhile.
 
-mod cursor;
+pub(crate) mod cursor;
 #[cfg(test)]
 mod tests;
 

@@ -5,7 +5,7 @@ use crate::heaps::Heaps;
 use crate::objects::Objects;
 use crate::peer::Peer;
 use crate::recorder::{Recorder, RecorderOptions};
-use forebay_model::ring::{Pin, Pinned, RingSpec, RingState, RingStatus};
+use forebay_model::ring::{Pin, Pinned, RingSpec, RingState, RingStatus, Spread};
 use forebay_model::scrub::Scrubbed;
 use forebay_model::settings::{SettingsChange, TargetSettings};
 use forebay_model::{Bytes, Error, Gap, Moment, PlanRequest, Profile, Rate, Result, TargetId, Timestamp};
@@ -72,6 +72,13 @@ impl Cluster {
             Reply::Ring(ring) => Ok(*ring),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Creates a ring over several targets of a cluster on the network.
+    pub fn create_spread(&self, spec: RingSpec, spread: Spread) -> Result<RingStatus> {
+        spec.check()?;
+        spread.check()?;
+        self.peer.create_spread(spec, spread)
     }
 
     /// Deletes a ring with everything in it.
@@ -222,6 +229,7 @@ impl Cluster {
             follow: options.follow,
             limit: options.limit,
             gaps_only: options.gaps_only,
+            blocks: false,
         };
         Answer::open(self.peer.clone(), request)
     }

@@ -4,7 +4,7 @@
 //! told when there are some, and the recorder itself never waits for the other side: it runs out of buffers, and then waits or
 //! drops as its ring says.
 
-use crate::peer::Block;
+use crate::peer::{Block, Lost};
 use crate::stopper::Stopper;
 use forebay_env::watched::Watched;
 use forebay_env::{Buffer, Slab};
@@ -43,9 +43,35 @@ pub(crate) struct State {
     pub(crate) failure: Option<Error>,
     /// A task that carries the blocks.
     pub(crate) carrier: Option<Waker>,
+    /// A task that looks how far they are.
+    pub(crate) watcher: Option<Waker>,
+    /// Whether there is no connection now.
+    pub(crate) is_broken: bool,
+    /// Up to here somebody waits for blocks to be durable.
+    pub(crate) wanted: u64,
+    /// What was given up and not told of yet.
+    pub(crate) lost: Vec<Lost>,
 }
 
 impl State {
+    /// Nothing is on its way.
+    pub(crate) fn new(durable: Durable) -> State {
+        State {
+            kept: VecDeque::new(),
+            sent: 0,
+            durable,
+            closing: false,
+            closed: false,
+            silent: Duration::ZERO,
+            failure: None,
+            carrier: None,
+            watcher: None,
+            is_broken: false,
+            wanted: 0,
+            lost: Vec::new(),
+        }
+    }
+
     /// The first reason counts.
     pub(crate) fn fail(&mut self, error: Error) {
         self.failure.get_or_insert(error);
@@ -61,6 +87,10 @@ impl State {
 }
 
 impl Shared {
+    pub(crate) fn new(durable: Durable) -> Arc<Shared> {
+        Arc::new(Shared { state: Watched::new(State::new(durable)) })
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
@@ -71,16 +101,17 @@ impl Shared {
 
     /// Tells all who wait of a change.
     pub(crate) fn tell(&self) {
-        let carrier = self.lock().carrier.take();
+        let mut state = self.lock();
+        let tasks = [state.carrier.take(), state.watcher.take()];
+        drop(state);
         self.state.tell();
-        if let Some(carrier) = carrier {
-            carrier.wake();
-        }
+        tasks.into_iter().flatten().for_each(Waker::wake);
     }
 
-    pub(crate) fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.lock());
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let result = change(&mut self.lock());
         self.tell();
+        result
     }
 
     /// Takes note of what is durable.
@@ -95,17 +126,8 @@ impl Outbox {
     /// For blocks of the session that was opened.
     pub(crate) fn new(opened: WriterOpened) -> Result<Outbox> {
         let slab = Slab::new(opened.spec.block, (opened.buffers as usize).max(LEAST_BUFFERS))?;
-        let state = State {
-            kept: VecDeque::new(),
-            sent: 0,
-            durable: opened.durable,
-            closing: false,
-            closed: false,
-            silent: Duration::ZERO,
-            failure: None,
-            carrier: None,
-        };
-        Ok(Outbox { opened, slab, shared: Arc::new(Shared { state: Watched::new(state) }) })
+        let shared = Shared::new(opened.durable);
+        Ok(Outbox { opened, slab, shared })
     }
 
     pub(crate) fn take(&self, wait: bool, stopper: &Stopper) -> Result<Option<Buffer>> {
@@ -147,6 +169,9 @@ impl Outbox {
 
     /// Waits until block `number` is durable or cannot be now, as long as `going_on` says that there is hope.
     pub(crate) fn wait_durable(&self, number: u64, going_on: impl Fn(&State) -> Result<()>) -> Result<Durable> {
+        if self.shared.lock().durable.number < number {
+            self.shared.change(|state| state.wanted = state.wanted.max(number));
+        }
         let mut state = self.shared.lock();
         loop {
             if state.durable.number >= number || state.durable.full {
@@ -166,6 +191,11 @@ impl Outbox {
             state = self.shared.wait(state);
         }
         Ok(())
+    }
+
+    /// What was given up since this was asked last.
+    pub(crate) fn lost(&self) -> Vec<Lost> {
+        std::mem::take(&mut self.shared.lock().lost)
     }
 
     /// Nothing more is carried.

@@ -3,7 +3,8 @@
 use crate::stopper::Stopper;
 use forebay_env::Buffer;
 use forebay_model::ring::{Batch, QuerySummary};
-use forebay_model::{Moment, Result, Timestamp};
+use forebay_model::ring::{RingSpec, RingStatus, Spread};
+use forebay_model::{Error, Gap, Moment, Result, Timestamp};
 use forebay_wire::command::{Durable, QueryRequest, Reply, Request, WriterOpened};
 use forebay_wire::heap::{HeapAnswer, HeapRequest};
 use forebay_wire::object::{ObjectAnswer, ObjectRequest};
@@ -17,6 +18,16 @@ use std::sync::Arc;
 pub trait Peer: Send + Sync {
     /// Asks once.
     fn call(&self, request: Request) -> Result<Reply>;
+
+    /// Creates a ring over several targets, where there are such.
+    fn create_spread(&self, spec: RingSpec, spread: Spread) -> Result<RingStatus> {
+        Err(Error::usage(format!(
+            "{} cannot lie over {} targets here: a directory has each ring on one; name a cluster on the network, or leave \
+             --targets and --parity out",
+            spec.name,
+            spread.components()
+        )))
+    }
 
     /// Begins (or resumes) recording into a ring.
     fn open_writer(&self, ring: &str, writer: u64, resume: bool) -> Result<Box<dyn WriterLink>>;
@@ -53,6 +64,28 @@ pub struct Block {
     pub accepted: Moment,
 }
 
+/// What was given up: it was to go to a target that is away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lost {
+    /// The number of its block in the writer session.
+    pub number: u64,
+    /// How many of the elements that were accepted.
+    pub elements: u64,
+    /// What is told instead: of elements, or of what was missing before.
+    pub gap: Gap,
+}
+
+/// Where elements may be split that do not fit what is left of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Splitting {
+    /// Where the block ends.
+    Anywhere,
+    /// As well, and each begins with a block.
+    FromABlock,
+    /// Nowhere: an element fits a block.
+    Nowhere,
+}
+
 /// A writer session that is open.
 pub trait WriterLink: Send {
     /// What the ring said when it was opened.
@@ -72,6 +105,16 @@ pub trait WriterLink: Send {
 
     /// Waits until block `number` is durable, or the ring is full and cannot make it so.
     fn wait_durable(&self, number: u64) -> Result<Durable>;
+
+    /// What was given up since this was asked last.
+    fn lost(&self) -> Vec<Lost> {
+        Vec::new()
+    }
+
+    /// Where elements may be split.
+    fn splitting(&self) -> Splitting {
+        Splitting::Anywhere
+    }
 
     /// Ends a broken link: the blocks that it was given and that are not known to be durable, in order.
     fn unsettled(self: Box<Self>) -> VecDeque<Block>;

@@ -16,11 +16,11 @@ mod pieces;
 #[cfg(test)]
 mod tests;
 
-use crate::peer::Peer;
+use crate::peer::{Peer, Splitting};
 use crate::stopper::Stopper;
 use dispatch::Dispatch;
 use forebay_env::Buffer;
-use forebay_model::block::Packer;
+use forebay_model::block::{Packer, largest_piece};
 use forebay_model::key::KeySet;
 use forebay_model::ring::{Losses, Overflow, RingSpec};
 use forebay_model::{Bytes, Cause, Error, Gap, Moment, Result, Timestamp};
@@ -77,6 +77,7 @@ pub struct Recorder {
     dispatch: Dispatch,
     spec: RingSpec,
     overflow: Overflow,
+    splitting: Splitting,
     /// Gaps that wait to be stored, at the place of their cause.
     waiting: [Option<Gap>; Cause::CODES],
     losses: Losses,
@@ -92,13 +93,19 @@ impl Recorder {
         let (dispatch, opened) = Dispatch::open(peer, ring)?;
         let WriterOpened { spec, newest, .. } = opened;
         let keys = KeySet::parse(&spec.keys)?;
+        let splitting = dispatch.splitting();
+        let worth_splitting = match splitting {
+            Splitting::Anywhere => WORTH_SPLITTING.max(keys.reach() as usize),
+            Splitting::FromABlock | Splitting::Nowhere => usize::MAX,
+        };
         let mut recorder = Recorder {
             packer: Packer::new(dispatch.writer()),
             floor: i64::MIN,
             newest: i64::MIN,
             attention: newest.is_some(),
             caller_width: keys.caller_width(),
-            worth_splitting: WORTH_SPLITTING.max(keys.reach() as usize),
+            worth_splitting,
+            splitting,
             dispatch,
             overflow: options.overflow.unwrap_or(spec.overflow),
             spec,
@@ -121,7 +128,10 @@ impl Recorder {
 
     /// The largest element that the ring takes.
     pub fn largest_element(&self) -> Bytes {
-        Bytes(self.spec.capacity.0 / 4)
+        match self.splitting {
+            Splitting::Nowhere => Bytes(largest_piece(self.spec.block.0 as usize, self.caller_width) as u64),
+            Splitting::Anywhere | Splitting::FromABlock => Bytes(self.spec.capacity.0 / 4),
+        }
     }
 
     /// What ends a wait for room, from any thread: the element that waits is refused with [`Kind::Busy`], and what was
@@ -220,6 +230,7 @@ impl Recorder {
         }
         let looked = self.dispatch.look();
         self.noticed(looked)?;
+        self.tell_lost();
         if self.packer.has_buffer() && !self.packer.is_empty() {
             let age = self.dispatch.now().since(self.accepted);
             if age >= self.spec.flush_interval / 2 {
@@ -238,7 +249,22 @@ impl Recorder {
         }
         self.send_block()?;
         let settled = self.dispatch.settle();
-        self.noticed(settled)
+        let sequence = self.noticed(settled)?;
+        if self.tell_lost() && self.piece.is_none() {
+            // The gap is to be durable, too; what is given up of that is told with the next flush.
+            self.make_ready(!self.progress().full)?;
+            self.send_block()?;
+            let settled = self.dispatch.settle();
+            return self.noticed(settled);
+        }
+        Ok(sequence)
+    }
+
+    /// Takes what was given up on its way for a gap; whether there was anything.
+    fn tell_lost(&mut self) -> bool {
+        let lost = self.dispatch.lost();
+        lost.iter().for_each(|gap| self.lose(*gap));
+        !lost.is_empty()
     }
 
     /// Ends the session: everything that was accepted is durable. An element that was begun and not ended is given up,
@@ -274,13 +300,21 @@ impl Recorder {
     }
 
     fn too_large(&self, length: u64) -> Error {
-        Error::usage(format!(
-            "an element of {} is too large for {}, which has {} and takes elements of up to {} (a quarter): make the ring larger",
-            Bytes(length),
-            self.dispatch.ring,
-            self.spec.capacity,
-            self.largest_element()
-        ))
+        let (ring, largest) = (&self.dispatch.ring, self.largest_element());
+        Error::usage(match self.splitting {
+            Splitting::Nowhere => format!(
+                "an element of {} is too large for {ring}, which has parity and blocks of {}, and takes elements of up to {largest}: \
+                 make it with larger blocks, or without parity",
+                Bytes(length),
+                self.spec.block
+            ),
+            Splitting::Anywhere | Splitting::FromABlock => format!(
+                "an element of {} is too large for {ring}, which has {} and takes elements of up to {largest} (a quarter): make the \
+                 ring larger",
+                Bytes(length),
+                self.spec.capacity
+            ),
+        })
     }
 
     /// At the first element or gap: what came between the last session and this one is missing.

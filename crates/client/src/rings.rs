@@ -1,10 +1,19 @@
-//! Rings of a cluster on the network: entries of its tree, each on one target.
+//! Rings of a cluster on the network: entries of its tree, each on one target or over several.
 //!
-//! The manager says where a ring lies and who may use it; all else is asked of its target. Tasks of one loop use [`Rings`] and
+//! The manager says where a ring lies and who may use it; all else is asked of its targets. Tasks of one loop use [`Rings`] and
 //! [`Ring`]; threads that block have [`crate::Cluster`] over [`blocking`].
+//!
+//! On each target lies a ring of its own. Over several, a recorder gives them blocks in turn ([`RingWriter`]), and what they answer
+//! is put together by time ([`RingAnswer`]); the last one may have the parity of what the others have.
 
 mod answer;
 pub mod blocking;
+mod merge;
+mod parts;
+mod rebuild;
+mod source;
+mod spread;
+mod stripe;
 mod way;
 mod writer;
 
@@ -13,13 +22,20 @@ pub use writer::RingWriter;
 
 use crate::control::{Control, strange};
 use crate::nodes::Nodes;
-use forebay_model::ring::{Pin, Pinned, RingSpec, RingStatus};
-use forebay_model::{Bytes, Error, Kind, Result, Timestamp};
+use answer::PartAnswer;
+use forebay_env::together::all;
+use forebay_model::layout::Raid;
+use forebay_model::query::Query;
+use forebay_model::ring::{Pin, Pinned, RingSpec, RingStatus, Spread};
+use forebay_model::{Bytes, Error, Kind, Result, TargetId, Timestamp};
 use forebay_wire::command::Reply;
 use forebay_wire::control::files::{CreateRing, Grant, OpenRing};
 use forebay_wire::control::names::{Place, RemoveFile, SetAttributes};
 use forebay_wire::control::{self, Change, Question};
 use forebay_wire::ring::{RingAsk, RingQuery};
+use merge::{Asked, Merged};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 use way::Way;
@@ -37,7 +53,8 @@ pub struct Rings {
 /// A ring that is open.
 #[derive(Clone)]
 pub struct Ring {
-    way: Way,
+    ways: Vec<Way>,
+    spread: Spread,
     control: Rc<dyn Control>,
 }
 
@@ -47,37 +64,74 @@ impl Rings {
         Rings { nodes, control }
     }
 
-    /// Makes a ring under the name in `spec`, which is free, on the first target that can promise what it is to be promised:
-    /// the manager names one after the other. If none can, the error is of one that came closest.
+    /// Makes a ring under the name in `spec`, which is free, on one target.
     pub async fn create(&self, spec: RingSpec, mode: u32) -> Result<(Ring, RingStatus)> {
+        self.create_spread(spec, mode, Spread::default()).await
+    }
+
+    /// Makes a ring under the name in `spec`, which is free, on the first targets that can promise what they are to promise: the
+    /// manager names others for those that refuse. If there are none, all is taken back, and the error is of one that came
+    /// closest.
+    pub async fn create_spread(&self, spec: RingSpec, mode: u32, spread: Spread) -> Result<(Ring, RingStatus)> {
         spec.check()?;
-        let (path, mut refused_by, mut refusal) = (spec.name.clone(), Vec::new(), None);
-        loop {
-            let place = Place::path(path.clone());
-            let create =
-                CreateRing { place: place.clone(), mode, capacity: spec.capacity, refused_by: refused_by.clone() };
-            let ring = match self.control.change(Change::CreateRing(create)).await {
-                Ok(control::Reply::Grant(grant)) => self.ring(&path, grant),
-                Ok(other) => return Err(strange(&other)),
-                // The manager knows of no other one: what the last said is what is to be known.
-                Err(error) if error.kind == Kind::Full => {
-                    return Err(refusal.unwrap_or_else(|| error.of(&path)));
+        spread.check()?;
+        for component in 0..spread.components() {
+            spread.part(&spec, component).check().map_err(|error| error.of("the part of a ring on one target"))?;
+        }
+        let path = spec.name.clone();
+        let mut create = CreateRing {
+            place: Place::path(path.clone()),
+            mode,
+            capacity: spec.capacity,
+            refused_by: Vec::new(),
+            targets: spread.targets,
+            parity: spread.parity,
+            again: false,
+        };
+        let mut ring = self.placed(&path, create.clone()).await.map_err(|error| error.of(&path))?;
+        let mut made = BTreeSet::new();
+        let mut refusal: Option<Error> = None;
+        while let Some(at) = (0..ring.ways.len()).find(|at| !made.contains(at)) {
+            let error = match ring.make(at, spread.part(&spec, at as u32)).await {
+                Ok(()) => {
+                    made.insert(at);
+                    continue;
                 }
-                Err(error) => return Err(error.of(&path)),
+                Err(error) => error,
             };
-            match ring.make(spec.clone()).await {
-                Ok(status) => return Ok((ring, status)),
+            let is_refusal = matches!(error.kind, Kind::Refused | Kind::Full);
+            let again = if is_refusal {
+                create.refused_by.push(ring.ways[at].target()?);
+                refusal = Some(better(refusal, error));
+                (create.again, create.place) = (true, Place::of(ring.ways[0].file()));
+                self.placed(&path, create.clone()).await
+            } else {
+                Err(error)
+            };
+            match again {
+                Ok(again) => ring = again,
                 Err(error) => {
-                    // An entry whose ring may be there or not is of no use; if this fails as well, anybody may remove it.
-                    let removed = self.control.change(Change::RemoveFile(RemoveFile { place })).await;
-                    if !matches!(error.kind, Kind::Refused | Kind::Full) {
-                        return Err(error);
+                    // An entry whose rings may be there or not is of no use; if this fails as well, anybody may remove it.
+                    let remove = RemoveFile { place: Place::path(path.clone()) };
+                    let removed = self.control.change(Change::RemoveFile(remove)).await;
+                    if error.kind == Kind::Full && is_refusal {
+                        removed?;
+                        // The manager knows of no other one: what the last said is what is to be known.
+                        return Err(short(refusal.unwrap_or(error), &spec, spread, made.len()));
                     }
-                    removed?;
-                    refused_by.push(ring.way.target()?);
-                    refusal = Some(better(refusal, error));
+                    return Err(error.of(&path));
                 }
             }
+        }
+        let status = ring.status().await?;
+        Ok((ring, status))
+    }
+
+    /// A ring where the manager says that it is to lie.
+    async fn placed(&self, path: &str, create: CreateRing) -> Result<Ring> {
+        match self.control.change(Change::CreateRing(create)).await? {
+            control::Reply::Grant(grant) => self.ring(path, grant),
+            other => Err(strange(&other)),
         }
     }
 
@@ -85,7 +139,7 @@ impl Rings {
     pub async fn open(&self, path: &str, write: bool) -> Result<Ring> {
         let open = OpenRing { place: Place::path(path), write };
         match self.control.ask(Question::OpenRing(open)).await.map_err(|error| error.of(path))? {
-            control::Reply::Grant(grant) => Ok(self.ring(path, grant)),
+            control::Reply::Grant(grant) => self.ring(path, grant),
             other => Err(strange(&other)),
         }
     }
@@ -101,9 +155,12 @@ impl Rings {
         }
     }
 
-    fn ring(&self, path: &str, grant: Grant) -> Ring {
+    fn ring(&self, path: &str, grant: Grant) -> Result<Ring> {
+        let (parity, count) = (grant.striping.raid() == Raid::Five, grant.components.len() as u32);
+        let spread = Spread { targets: count.saturating_sub(u32::from(parity)), parity };
+        spread.check()?;
         let control = self.control.clone();
-        Ring { way: Way::new(self.nodes.clone(), control.clone(), path, grant), control }
+        Ok(Ring { ways: Way::all(&self.nodes, &control, path, grant), spread, control })
     }
 }
 
@@ -115,54 +172,121 @@ fn better(before: Option<Error>, now: Error) -> Error {
     }
 }
 
+/// What could have been had, of a ring that not all of its targets could promise.
+fn short(refusal: Error, spec: &RingSpec, spread: Spread, made: usize) -> Error {
+    if spread.components() == 1 {
+        return refusal;
+    }
+    let part = spread.part(spec, 0);
+    let could = made.saturating_sub(usize::from(spread.parity)) as u64;
+    let message = format!(
+        "{} takes {} targets with {} and {} each, and {made} took it, which is {} and {} in all; the one that came closest says: {}",
+        spec.name,
+        spread.components(),
+        part.capacity,
+        part.guarantee,
+        part.capacity * could,
+        forebay_model::Rate(part.guarantee.0 * could),
+        refusal.message
+    );
+    Error { message, ..refusal }
+}
+
 impl Ring {
-    async fn make(&self, spec: RingSpec) -> Result<RingStatus> {
-        match self.reply(RingAsk::Create(spec)).await {
-            Ok(Reply::Ring(status)) => Ok(self.status_as_named(*status)),
+    /// Over how many targets it lies.
+    pub fn spread(&self) -> Spread {
+        self.spread
+    }
+
+    /// The targets on which it lies; that of the parity is the last.
+    pub fn targets(&self) -> Result<Vec<TargetId>> {
+        self.ways.iter().map(Way::target).collect()
+    }
+
+    async fn make(&self, at: usize, spec: RingSpec) -> Result<()> {
+        match reply(&self.ways[at], RingAsk::Create(spec)).await {
+            Ok(Reply::Ring(_)) => Ok(()),
             Ok(other) => Err(crate::cluster::unexpected(&other)),
             // It was asked twice: nobody else makes one of this number.
-            Err(error) if error.kind == Kind::Exists => self.status().await,
+            Err(error) if error.kind == Kind::Exists => Ok(()),
             Err(error) => Err(error),
         }
     }
 
+    /// What each part says of itself; nothing of one that is away.
+    async fn statuses(&self) -> Vec<Result<RingStatus>> {
+        let path = self.path();
+        all(self.ways.iter().map(|way| async move {
+            match reply(way, RingAsk::Status).await? {
+                Reply::Rings(mut rings) if rings.len() == 1 => {
+                    let mut status = rings.remove(0);
+                    status.spec.name = path.to_string();
+                    Ok(status)
+                }
+                other => Err(crate::cluster::unexpected(&other)),
+            }
+        }))
+        .await
+    }
+
     /// The ring, as it says of itself.
     pub async fn status(&self) -> Result<RingStatus> {
-        match self.reply(RingAsk::Status).await? {
-            Reply::Rings(mut rings) if rings.len() == 1 => Ok(self.status_as_named(rings.remove(0))),
-            other => Err(crate::cluster::unexpected(&other)),
+        let mut statuses = self.statuses().await;
+        match self.is_alone() {
+            true => statuses.remove(0),
+            false => parts::status(self.path(), self.spread, &parts::answered(statuses, self.spread)?),
         }
     }
 
     /// Gives it another capacity; says what it has now. Its volume is charged before it grows and after it has shrunk, so that
     /// what is charged is never less than what there is.
     pub async fn resize(&self, capacity: Bytes) -> Result<Bytes> {
-        self.way.renew().await?;
-        let (_, before) = self.way.charged();
-        if capacity > before {
+        self.ways[0].renew().await?;
+        let (_, charged) = self.ways[0].charged();
+        if capacity > charged {
             self.charge(capacity).await?;
-            self.way.renew().await?;
+            self.ways[0].renew().await?;
         }
-        match self.reply(RingAsk::Resize(capacity)).await {
-            Ok(Reply::Capacity(resized)) => {
-                if capacity < before {
+        match self.resize_parts(capacity).await {
+            Ok(resized) => {
+                if capacity < charged {
                     self.charge(capacity).await?;
                 }
                 Ok(resized)
             }
-            Ok(other) => Err(crate::cluster::unexpected(&other)),
             // Whether it has grown is not known if nobody answered: then it stays charged until somebody resizes it again.
-            Err(error) if capacity > before && error.kind != Kind::Disconnected => {
-                self.charge(before).await?;
+            Err(error) if capacity > charged && error.kind != Kind::Disconnected => {
+                self.charge(charged).await?;
                 Err(error)
             }
             Err(error) => Err(error),
         }
     }
 
+    async fn resize_parts(&self, capacity: Bytes) -> Result<Bytes> {
+        let before = self.statuses().await.into_iter().collect::<Result<Vec<_>>>()?;
+        let mut whole = before[0].spec.clone();
+        whole.capacity = capacity;
+        let mut has = Bytes::ZERO;
+        for (at, way) in self.ways.iter().enumerate() {
+            match resize(way, self.spread.part(&whole, at as u32).capacity).await {
+                Ok(part) if at < self.spread.targets as usize => has += part,
+                Ok(_) => {}
+                Err(error) => {
+                    for (way, before) in self.ways[..at].iter().zip(&before) {
+                        // One that does not take it back has more than it was to have, or less; nothing depends on it.
+                        drop(resize(way, before.spec.capacity).await);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(has)
+    }
+
     /// Charges its volume for this capacity.
     async fn charge(&self, capacity: Bytes) -> Result<()> {
-        let place = Place::of(self.way.charged().0);
+        let place = Place::of(self.ways[0].charged().0);
         let size = SetAttributes {
             place,
             mode: None,
@@ -172,7 +296,7 @@ impl Ring {
             modified: None,
             accessed: None,
         };
-        match self.control.change(Change::SetAttributes(size)).await.map_err(|error| error.of(self.way.path()))? {
+        match self.control.change(Change::SetAttributes(size)).await.map_err(|error| error.of(self.path()))? {
             control::Reply::Entry(_) => Ok(()),
             other => Err(strange(&other)),
         }
@@ -180,46 +304,139 @@ impl Ring {
 
     /// Preserves everything that still exists between `from` and `to`, both included.
     pub async fn pin(&self, label: &str, from: Timestamp, to: Timestamp) -> Result<Pinned> {
-        match self.reply(RingAsk::Pin { label: label.to_string(), from, to }).await? {
-            Reply::Pinned(pinned) => Ok(pinned),
-            other => Err(crate::cluster::unexpected(&other)),
+        let before = match self.is_alone() {
+            true => 0,
+            false => {
+                let same = |pin: &Pin| (pin.label.as_str(), pin.from, pin.to) == (label, from, to);
+                self.pins().await?.iter().filter(|pin| same(pin)).count()
+            }
+        };
+        let asked = all(self.ways.iter().map(|way| async move {
+            match reply(way, RingAsk::Pin { label: label.to_string(), from, to }).await? {
+                Reply::Pinned(pinned) => Ok(pinned),
+                other => Err(crate::cluster::unexpected(&other)),
+            }
+        }));
+        let mut pinned = asked.await;
+        if self.is_alone() {
+            return pinned.remove(0);
+        }
+        let made: Vec<Option<u64>> =
+            pinned.iter().map(|pinned| pinned.as_ref().ok().map(|pinned| pinned.pin.id)).collect();
+        // One that has nothing in the range has nothing to pin.
+        let is_empty = |answer: &Result<Pinned>| matches!(answer, Err(error) if error.kind == Kind::Missing);
+        let has_some = pinned[..self.spread.targets as usize].iter().any(Result::is_ok);
+        let answers: Vec<Result<Option<Pinned>>> = pinned
+            .into_iter()
+            .map(|answer| if has_some && is_empty(&answer) { Ok(None) } else { answer.map(Some) })
+            .collect();
+        match parts::answered(answers, self.spread) {
+            Ok(parts) => {
+                let parts: Vec<Option<Pinned>> = parts.into_iter().map(Option::flatten).collect();
+                parts::pinned(self.spread, &parts, before)
+            }
+            Err(error) => {
+                for (way, id) in self.ways.iter().zip(made) {
+                    if let Some(id) = id {
+                        drop(reply(way, RingAsk::Unpin(id)).await);
+                    }
+                }
+                Err(error)
+            }
         }
     }
 
     /// Lets go of a pin.
     pub async fn unpin(&self, pin: u64) -> Result<()> {
-        match self.reply(RingAsk::Unpin(pin)).await? {
-            Reply::Done => Ok(()),
-            other => Err(crate::cluster::unexpected(&other)),
+        if self.is_alone() {
+            return unpin(&self.ways[0], pin).await;
         }
+        let pins = parts::answered(self.pins_of_parts().await, self.spread)?;
+        let mut is_found = false;
+        for (way, pins) in self.ways.iter().zip(&pins) {
+            for (_, found) in parts::numbered(pins.as_deref().unwrap_or(&[])).into_iter().filter(|(id, _)| *id == pin) {
+                unpin(way, found.id).await?;
+                is_found = true;
+            }
+        }
+        if is_found { Ok(()) } else { Err(Error::missing(format!("{} has no pin {pin}", self.path()))) }
     }
 
     /// The pins, oldest first.
     pub async fn pins(&self) -> Result<Vec<Pin>> {
-        match self.reply(RingAsk::Pins).await? {
-            Reply::Pins(pins) => Ok(pins),
-            other => Err(crate::cluster::unexpected(&other)),
+        let mut pins = self.pins_of_parts().await;
+        match self.is_alone() {
+            true => pins.remove(0),
+            false => Ok(parts::pins(self.spread, &parts::answered(pins, self.spread)?)),
         }
     }
 
-    /// Begins to record, as session `writer`, over a connection of its own. Who waits for what it recorded to be durable
+    async fn pins_of_parts(&self) -> Vec<Result<Vec<Pin>>> {
+        all(self.ways.iter().map(|way| async move {
+            match reply(way, RingAsk::Pins).await? {
+                Reply::Pins(pins) => Ok(pins),
+                other => Err(crate::cluster::unexpected(&other)),
+            }
+        }))
+        .await
+    }
+
+    /// Begins to record, as session `writer`, over connections of its own. Who waits for what it recorded to be durable
     /// bears a silence of `limit`.
     pub async fn record(&self, writer: u64, limit: Duration) -> Result<RingWriter> {
-        RingWriter::open(self.way.apart(), writer, limit).await
+        if self.is_alone() {
+            return RingWriter::open(self.ways[0].apart(), writer, limit).await;
+        }
+        let ways = self.ways.iter().map(Way::apart).collect();
+        RingWriter::open_spread(ways, self.spread, writer, limit).await
     }
 
-    /// Begins a query, over a connection of its own.
+    /// Begins a query, over connections of its own.
     pub async fn query(&self, query: RingQuery) -> Result<RingAnswer> {
-        RingAnswer::open(self.way.apart(), query).await
+        if self.is_alone() {
+            return Ok(RingAnswer::of_one(PartAnswer::open(self.ways[0].apart(), query).await?));
+        }
+        let statuses: Vec<Option<RingStatus>> = self.statuses().await.into_iter().map(Result::ok).collect();
+        let spec = statuses[..self.spread.targets as usize].iter().flatten().map(|status| status.spec.clone()).next();
+        let spec = spec.ok_or_else(|| {
+            Error::disconnected(format!("no target answers that has elements of {}; start their nodes", self.path()))
+        })?;
+        let parsed = Query::parse(&query.text, &spec.key_set()?, query.now)?;
+        if parsed.seq_range() != (0, u64::MAX) {
+            return Err(Error::usage(format!(
+                "{} lies over several targets, and its elements have no numbers there that last; ask for times instead of seq",
+                self.path()
+            )));
+        }
+        let (remade, away) = (RefCell::default(), RefCell::default());
+        let (ways, spread) = (self.ways.clone(), self.spread);
+        Ok(RingAnswer::of_several(Merged::begin(Asked { ways, spread, query, parsed, spec, statuses, remade, away })))
     }
 
-    async fn reply(&self, ask: RingAsk) -> Result<Reply> {
-        let (answer, ..) = self.way.ask(&ask).await?;
-        forebay_wire::read_body(&answer.body)
+    fn is_alone(&self) -> bool {
+        self.ways.len() == 1
     }
 
-    fn status_as_named(&self, mut status: RingStatus) -> RingStatus {
-        status.spec.name = self.way.path().to_string();
-        status
+    fn path(&self) -> &str {
+        self.ways[0].path()
+    }
+}
+
+async fn reply(way: &Way, ask: RingAsk) -> Result<Reply> {
+    let (answer, ..) = way.ask(&ask).await?;
+    forebay_wire::read_body(&answer.body)
+}
+
+async fn resize(way: &Way, capacity: Bytes) -> Result<Bytes> {
+    match reply(way, RingAsk::Resize(capacity)).await? {
+        Reply::Capacity(capacity) => Ok(capacity),
+        other => Err(crate::cluster::unexpected(&other)),
+    }
+}
+
+async fn unpin(way: &Way, pin: u64) -> Result<()> {
+    match reply(way, RingAsk::Unpin(pin)).await? {
+        Reply::Done => Ok(()),
+        other => Err(crate::cluster::unexpected(&other)),
     }
 }

@@ -9,6 +9,7 @@ mod promise;
 mod real;
 mod rebuild;
 mod simulated;
+mod spread;
 
 use crate::context::Context;
 use clap::{Args, Subcommand};
@@ -20,7 +21,7 @@ use serde::Serialize;
 pub enum BenchCommand {
     /// A ring with a guarantee, beside readers and pins. The limit beside the figures is what raw large I/O gives to one
     /// reader in turns with writing at the same rate; on a real disk without readers, or at rate 0, what raw large
-    /// sequential writes reach
+    /// sequential writes reach. Or, with --sim, a ring over several targets of a cluster, and what links and disks allow
     Ring(RingArgs),
     /// Small durable writes beside a streaming user
     Logs(logs::LogsArgs),
@@ -40,7 +41,7 @@ pub enum BenchCommand {
 #[derive(Args)]
 pub struct RingArgs {
     /// `sim:wd15ears` (or cheetah15k, sata7200, ssd, smr), or a directory in which a device file is made
-    #[arg(long)]
+    #[arg(long, required_unless_present = "sim", default_value = "")]
     pub disk: String,
     /// Simulated disks: divide the capacity by this
     #[arg(long, default_value_t = 100)]
@@ -79,6 +80,9 @@ pub struct RingArgs {
     /// Real disks: bytes of the device file
     #[arg(long, default_value = "4GiB")]
     pub size: Bytes,
+    /// Over several targets
+    #[command(flatten)]
+    pub spread: spread::SpreadArgs,
 }
 
 /// What came of it: the fields of the JSON.
@@ -115,6 +119,7 @@ pub struct Figures {
 /// Runs the measurement and shows it.
 pub fn run(context: &mut Context, command: &BenchCommand) -> Result<()> {
     let fields = match command {
+        BenchCommand::Ring(args) if args.spread.is_asked() => spread::run(args),
         BenchCommand::Ring(args) => figures::fields(ring(args)?),
         BenchCommand::Logs(args) => logs::run(args),
         BenchCommand::Objects(args) => objects::run(args),

@@ -100,3 +100,35 @@ fn a_tail_is_told_what_is_recorded_meanwhile() {
     writing.join().unwrap();
     served.stop();
 }
+
+#[test]
+fn a_ring_with_parity_over_three_nodes_is_recorded_and_answers_the_same_without_any_one_of_them() {
+    let place = Place::new();
+    let served = Served::start(&place);
+    let joined: Vec<Served> = ["one", "two"].map(|dir| served.join(&place, dir)).into();
+    let create = ["ring", "create", "/wide", "--capacity", "64MiB", "--targets", "2", "--parity"];
+    let create = [&create[..], &["--flush-interval", "100ms", "--block", "64KiB"]].concat();
+    assert!(text(served.ok(&place, &create)).contains("/wide"));
+    let lines: String = (0..20_000).map(|line| format!("line {line}\n")).collect();
+    let said = fed(&served, &place, &["record", "/wide", "--stdin", "lines"], lines.as_bytes());
+    assert!(said.contains("all of it is on disk"), "{said}");
+    let query = || text(served.ok(&place, &["query", "/wide", "--raw"]));
+    let all = query();
+    assert_eq!(all.len(), lines.len() - 20_000);
+    let shown = text(served.ok(&place, &["ring", "show", "/wide", "--json"]));
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["elements"], 20_000, "{shown}");
+    assert!(served.failure(&place, &["query", "/wide", "seq > 5"]).contains("several targets"));
+    let pinned = ["pin", "/wide", "--from", "1h ago", "--to", "now", "--label", "kept"];
+    served.ok(&place, &pinned);
+    assert_eq!(query(), all, "in the order of recording each time");
+    // Which one it is does not matter.
+    let mut joined = joined.into_iter();
+    joined.next().unwrap().kill();
+    let mut without: Vec<&str> = Vec::new();
+    let answered = query();
+    without.push(&answered);
+    assert_eq!(without, [&all], "what the others have makes up for it");
+    drop(joined);
+    served.stop();
+}

@@ -12,14 +12,15 @@ use crate::manager::{Manager, Now};
 use crate::place::{self, Found};
 use crate::principal::{Principal, Wanted};
 use crate::records::{Absence, Inode, Layout, Writers, object};
-use forebay_model::layout::Raid;
-use forebay_model::{Error, Result, TargetId, Timestamp};
+use forebay_model::layout::{Raid, Striping};
+use forebay_model::{Bytes, Error, Result, TargetId, Timestamp};
 use forebay_wire::capability::{Capability, Rights, SKEW};
 use forebay_wire::control::access::Hidden;
 use forebay_wire::control::files::{
     Component, ComponentState, Grant, Granted, Grants, MOST_RENEWED, OpenRing, OpenToRead, Renew,
 };
 use forebay_wire::control::names::{FileId, FileKind, Place};
+use std::ops::Range;
 
 /// What makes capabilities for somebody.
 pub(crate) struct Granting<'a> {
@@ -116,10 +117,15 @@ impl Granting<'_> {
                     continue;
                 }
             };
+            // A file's bytes are charged when it is closed, those of a ring before it has them.
+            let bytes = match attributes.kind {
+                FileKind::Ring => 0..most_of_ring(striping, component, attributes.size).0,
+                FileKind::File | FileKind::Directory => 0..u64::MAX,
+            };
             // What is emptied is not read; of what is filled, who writes reads the intents beside it.
             let is_read = state == ComponentState::Whole || state == ComponentState::Filling && write;
             let rights = if is_read { rights | read } else { rights };
-            components.push(Component { state, ..self.component((file, component), &inode, target, rights) });
+            components.push(Component { state, ..self.component((file, component), &inode, target, (rights, bytes)) });
         }
         // A ring is neither given up nor moved, so nobody is waited for.
         if attributes.kind != FileKind::Ring {
@@ -134,14 +140,9 @@ impl Granting<'_> {
         (file, component): (FileId, u32),
         Inode { attributes, .. }: &Inode,
         target: TargetId,
-        rights: Rights,
+        (rights, bytes): (Rights, Range<u64>),
     ) -> Component {
         let object = object(attributes.volume, file, component);
-        // A file's bytes are charged when it is closed, those of a ring before it has them.
-        let bytes = match attributes.kind {
-            FileKind::Ring => 0..attributes.size.0,
-            FileKind::File | FileKind::Directory => 0..u64::MAX,
-        };
         let (key, epoch) = self.cluster.signing(target);
         *self.serial += 1;
         let capability = Capability {
@@ -161,6 +162,12 @@ impl Granting<'_> {
         let capability = capability.to_bytes().to_vec();
         Component { target, object, capability, secret, state: ComponentState::Whole }
     }
+}
+
+/// The most that a part of a ring may take of so many bytes in all: parity takes more than its share, by its tables.
+fn most_of_ring(striping: Striping, component: u32, size: Bytes) -> Bytes {
+    let data = striping.components() - striping.raid().parity_units();
+    if component < data { Bytes(size.0.div_ceil(u64::from(data))) } else { size }
 }
 
 #[cfg(test)]

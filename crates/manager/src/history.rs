@@ -133,7 +133,15 @@ fn change(chance: &Chance, model: &Model, by: &Principal) -> Change {
         27 | 28 => Change::Revoke(Revoke { file: file() }),
         29 | 30 => {
             let capacity = Bytes(chance.below(6) * 100);
-            Change::CreateRing(CreateRing { place: place(), mode: mode(chance), capacity, refused_by: vec![] })
+            Change::CreateRing(CreateRing {
+                place: place(),
+                mode: mode(chance),
+                capacity,
+                refused_by: vec![],
+                targets: 1,
+                parity: false,
+                again: false,
+            })
         }
         31..36 => absence(chance, model, by),
         _ => Change::Scrubbed(Scrubbed { file: file() }),

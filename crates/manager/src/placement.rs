@@ -82,37 +82,51 @@ fn note_placed(cluster: &Cluster, target: &TargetId) {
     }
 }
 
-/// The layout of a new ring of so many bytes, which lies on one target: by chance, as a file does, of those that have the space
-/// and are not among `refused_by`. Whether it can be promised what it is to be promised, only the target knows.
+/// Targets for so many parts of a ring, of so many bytes each: by chance, as a file's, of those that have the space, are not
+/// among `refused_by` and have no part of it `there`. Whether they can promise what they are to promise, only they know.
 pub(crate) fn place_ring(
     cluster: &Cluster,
-    capacity: Bytes,
+    part: Bytes,
+    (wanted, there): (usize, &[TargetId]),
     refused_by: &[TargetId],
     random: &dyn Random,
-) -> Result<Layout> {
+) -> Result<Vec<TargetId>> {
     let mut left: Vec<Candidate> = open(cluster).collect();
     let up = left.len();
     let most = left.iter().map(|candidate| candidate.free).max().unwrap_or_default();
-    left.retain(|candidate| candidate.has_room() && candidate.free >= capacity);
+    left.retain(|candidate| candidate.has_room() && candidate.free >= part);
     let with_room = left.len();
-    left.retain(|candidate| !refused_by.contains(&candidate.target));
     if with_room == 0 {
         return Err(Error::full(format!(
-            "no target takes a ring of {capacity}: none of the {up} that are up has so much free, and the most on one is {most}; \
-             make it smaller, remove something, or add targets"
+            "no target takes {part} of a ring: none of the {up} that are up has so much free, and the most on one is {most}; make it \
+             smaller, remove something, or add targets"
         )));
     }
-    if left.is_empty() {
-        return Err(Error::full(format!(
-            "no target takes a ring of {capacity}: of {up} that are up, {with_room} have the space, and all of those refused it (the \
-             most that is free on one is {most}); make it smaller, or add targets"
-        )));
+    left.retain(|candidate| !refused_by.contains(&candidate.target) && !there.contains(&candidate.target));
+    if left.len() < wanted {
+        return Err(Error::full(match (wanted, left.len()) {
+            (1, _) => format!(
+                "no target takes a ring of {part}: of {up} that are up, {with_room} have the space, and all of those refused it or \
+                 have a part of it (the most that is free on one is {most}); make it smaller, or add targets"
+            ),
+            (_, left) => format!(
+                "{wanted} targets are to have {part} of the ring each, and {left} can: of {up} that are up, {with_room} have the \
+                 space (the most that is free on one is {most}); make it smaller, spread it over fewer, or add targets"
+            ),
+        }));
     }
-    let at = draw(&left, &BTreeMap::new(), random);
-    let target = left[at].target;
-    note_placed(cluster, &target);
-    let striping = Striping::over(Raid::Zero, forebay_model::layout::UNIT, 1)?;
-    Ok(Layout { striping, targets: vec![target], absent: Vec::new() })
+    let mut of_nodes: BTreeMap<u64, Has> = BTreeMap::new();
+    for now in there.iter().filter_map(|target| cluster.targets.get(target)) {
+        of_nodes.entry(now.record.node).or_default().of_group += 1;
+    }
+    let mut targets = Vec::with_capacity(wanted);
+    for _ in 0..wanted {
+        let Candidate { target, node, .. } = left.swap_remove(draw(&left, &of_nodes, random));
+        of_nodes.entry(node).or_default().of_group += 1;
+        note_placed(cluster, &target);
+        targets.push(target);
+    }
+    Ok(targets)
 }
 
 /// The layout of a new file on some of these.

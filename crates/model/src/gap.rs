@@ -3,8 +3,7 @@
 use crate::time::Timestamp;
 use std::fmt;
 
-/// Why data is absent. Code 6 is free: it was for a device that fails, on which nothing can be told any more (what it
-/// did not take is told by the next session, as [`Cause::Restart`]).
+/// Why data is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[repr(u8)]
 pub enum Cause {
@@ -18,6 +17,8 @@ pub enum Cause {
     Restart = 4,
     /// Stored bytes were found damaged.
     Damaged = 5,
+    /// A target was away: it did not take what it was to have, or it does not give what it has.
+    TargetAway = 6,
     /// An element was larger than the ring takes, or malformed.
     Rejected = 7,
     /// The wall clock was set back; no data is missing, but times are not in order here.
@@ -25,16 +26,17 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// How many codes there are, those that are free among them.
+    /// How many codes there are.
     pub const CODES: usize = 8;
 
     /// All causes, in the order of their codes.
-    pub const ALL: [Cause; 7] = [
+    pub const ALL: [Cause; 8] = [
         Cause::Overflow,
         Cause::Kernel,
         Cause::SourceAway,
         Cause::Restart,
         Cause::Damaged,
+        Cause::TargetAway,
         Cause::Rejected,
         Cause::ClockBack,
     ];
@@ -58,6 +60,7 @@ impl Cause {
             Cause::SourceAway => "source_away",
             Cause::Restart => "restart",
             Cause::Damaged => "damaged",
+            Cause::TargetAway => "target_away",
             Cause::Rejected => "rejected",
             Cause::ClockBack => "clock_back",
         }

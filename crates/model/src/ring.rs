@@ -147,6 +147,70 @@ impl RingSpec {
     }
 }
 
+/// Over how many targets a ring of a cluster lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spread {
+    /// Targets that have its elements, each a share.
+    pub targets: u32,
+    /// Whether one more has the parity of what they have.
+    pub parity: bool,
+}
+
+impl Default for Spread {
+    fn default() -> Spread {
+        Spread { targets: 1, parity: false }
+    }
+}
+
+/// Bytes of a block of parity that are not parity: its header, and which blocks it is of.
+pub const PARITY_OVERHEAD: Bytes = Bytes::kib(8);
+
+impl Spread {
+    /// The most targets that have elements.
+    pub const MOST_TARGETS: u32 = crate::layout::MOST_IN_GROUP - 1;
+
+    /// [`crate::Kind::Usage`] if no ring lies like this.
+    pub fn check(&self) -> Result<()> {
+        let least = if self.parity { 2 } else { 1 };
+        if (least..=Spread::MOST_TARGETS).contains(&self.targets) {
+            return Ok(());
+        }
+        Err(Error::usage(format!(
+            "a ring{} lies over {least} to {} targets, and not over {}",
+            if self.parity { " with parity" } else { "" },
+            Spread::MOST_TARGETS,
+            self.targets
+        )))
+    }
+
+    /// Targets in all.
+    pub fn components(&self) -> u32 {
+        self.targets + u32::from(self.parity)
+    }
+
+    /// How the part of a ring is made that lies on the target `component`; the last one has the parity, if there is any.
+    pub fn part(&self, whole: &RingSpec, component: u32) -> RingSpec {
+        let mut part = whole.clone();
+        part.capacity = Bytes(whole.capacity.0.div_ceil(u64::from(self.targets)));
+        part.guarantee = Rate(whole.guarantee.0.div_ceil(u64::from(self.targets)));
+        if self.parity && component == self.targets {
+            let more = |of: u64| {
+                of + (u128::from(of) * u128::from(PARITY_OVERHEAD.0)).div_ceil(u128::from(whole.block.0.max(1))) as u64
+            };
+            part.capacity = Bytes(more(part.capacity.0));
+            part.guarantee = Rate(more(part.guarantee.0));
+            part.block = whole.block + PARITY_OVERHEAD;
+            part.keys = vec![PARITY_KEY.to_string()];
+            part.index_percent = 0;
+            part.content = Content::Opaque;
+        }
+        part
+    }
+}
+
+/// The key of a ring that holds parity: what an element of it is.
+pub const PARITY_KEY: &str = "part=caller.u8";
+
 /// Whether a name may be used: it begins with `/` and goes on with 1 to 254 bytes that are no control characters,
 /// and no part of it is empty, `.` or `..`.
 pub fn check_name(name: &str) -> Result<()> {

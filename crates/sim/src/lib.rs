@@ -40,6 +40,7 @@ pub mod objects;
 pub mod promise;
 pub mod reader;
 pub mod rebuilding;
+pub mod recorded;
 pub mod seeds;
 pub mod stage;
 pub mod streams;

@@ -35,7 +35,8 @@ pub async fn read(
     clock: &Rc<dyn Clock>,
     spawner: &Spawner,
 ) -> Result<(Vec<Event>, QuerySummary)> {
-    read_with(ring, text, Limits { follow: false, elements: u64::MAX, gaps_only: false }, clock, spawner).await
+    read_with(ring, text, Limits { follow: false, elements: u64::MAX, gaps_only: false, blocks: false }, clock, spawner)
+        .await
 }
 
 /// Runs a query within limits to its end.

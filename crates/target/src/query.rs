@@ -40,6 +40,8 @@ pub struct Limits {
     pub elements: u64,
     /// Only gaps and expired ranges: what has none is not read.
     pub gaps_only: bool,
+    /// Whole blocks instead of the elements in them.
+    pub blocks: bool,
 }
 
 /// Runs `query` over `ring` and sends its answer into `answer`.

@@ -326,6 +326,8 @@ pub struct QueryRequest {
     pub limit: Option<u64>,
     /// Whether only gaps and expired ranges are wanted.
     pub gaps_only: bool,
+    /// Whole blocks instead of the elements in them that match: those that have a time that is asked for, as they lie there.
+    pub blocks: bool,
 }
 
 /// Ends a query early. The query is answered with an end; this has no answer of its own.

@@ -106,6 +106,8 @@ pub struct RingQuery {
     pub limit: Option<u64>,
     /// Whether only gaps and expired ranges are wanted.
     pub gaps_only: bool,
+    /// Whole blocks instead of the elements in them that match: those that have a time that is asked for, as they lie there.
+    pub blocks: bool,
 }
 
 /// A part of a query's answer.

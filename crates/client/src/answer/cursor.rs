@@ -8,7 +8,7 @@ use forebay_wire::ring::size;
 
 /// How far an answer has come.
 #[derive(Debug, Default)]
-pub(super) struct Cursor {
+pub(crate) struct Cursor {
     /// The last element that was given whole, or whose pieces a gap ended.
     last: Option<u64>,
     /// A gap ended its pieces: its source had cut it off.
@@ -40,7 +40,7 @@ enum Skip {
 
 impl Cursor {
     /// What to ask for now.
-    pub(super) fn resume(&mut self, original: &QueryRequest) -> QueryRequest {
+    pub(crate) fn resume(&mut self, original: &QueryRequest) -> QueryRequest {
         let mut request = original.clone();
         let from = match (self.open, self.last) {
             (Some((mark, bytes)), _) => {
@@ -67,12 +67,12 @@ impl Cursor {
     }
 
     /// Elements and bytes that were given.
-    pub(super) fn totals(&self) -> (u64, Bytes) {
+    pub(crate) fn totals(&self) -> (u64, Bytes) {
         (self.elements, Bytes(self.bytes))
     }
 
     /// Takes note of a batch, without what was given before.
-    pub(super) fn pass(&mut self, batch: Batch) -> Batch {
+    pub(crate) fn pass(&mut self, batch: Batch) -> Batch {
         let batch = if self.skip == Skip::Nothing { batch } else { self.cut(batch) };
         for item in &batch.items {
             match *item {

@@ -39,6 +39,7 @@ fn request(limit: Option<u64>) -> QueryRequest {
         follow: false,
         limit,
         gaps_only: false,
+        blocks: false,
     }
 }
 

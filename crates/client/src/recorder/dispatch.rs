@@ -1,11 +1,11 @@
 //! Blocks on their way: buffers, numbers, what is durable, and whoever serves the ring, also when that changes.
 
 use super::RecorderProgress;
-use crate::peer::{Block, Peer, WriterLink};
+use crate::peer::{Block, Lost, Peer, Splitting, WriterLink};
 use crate::stopper::Stopper;
 use forebay_env::Buffer;
 use forebay_model::block::Sealed;
-use forebay_model::{Bytes, Error, Kind, Moment, Result};
+use forebay_model::{Bytes, Error, Gap, Kind, Moment, Result};
 use forebay_wire::command::{Durable, WriterOpened};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -62,6 +62,25 @@ impl Dispatch {
     /// The number of the session.
     pub(super) fn writer(&self) -> u64 {
         self.writer
+    }
+
+    /// Where elements may be split.
+    pub(super) fn splitting(&self) -> Splitting {
+        self.link.as_ref().map_or(Splitting::Anywhere, |link| link.splitting())
+    }
+
+    /// What was given up on its way since this was asked last: it counts as accepted no more.
+    pub(super) fn lost(&mut self) -> Vec<Gap> {
+        let lost = self.link.as_ref().map_or_else(Vec::new, |link| link.lost());
+        for Lost { number, elements, .. } in &lost {
+            self.elements = self.elements.saturating_sub(*elements);
+            let after = self.marks.iter_mut().filter(|(mark, _)| mark >= number);
+            after.for_each(|(_, accepted)| *accepted = accepted.saturating_sub(*elements));
+            if self.marks.front().is_none_or(|(mark, _)| mark > number) {
+                self.settled = self.settled.saturating_sub(*elements);
+            }
+        }
+        lost.into_iter().map(|lost| lost.gap).collect()
     }
 
     /// Monotonic time.

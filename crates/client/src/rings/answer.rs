@@ -1,5 +1,8 @@
 //! The answer to a query of a ring, part by part; each is let come within the client's credit.
+//!
+//! What comes of one target is asked for one part ahead, over a connection of its own.
 
+use super::merge::Merged;
 use super::way::Way;
 use crate::peer::Part;
 use forebay_model::ring::Batch;
@@ -9,6 +12,35 @@ use forebay_wire::ring::{MOST_OF_PART, PartHead, RingAsk, RingQuery, check};
 
 /// An answer as it comes. The query ends with it.
 pub struct RingAnswer {
+    from: From,
+}
+
+enum From {
+    One(PartAnswer),
+    Several(Box<Merged>),
+}
+
+impl RingAnswer {
+    pub(super) fn of_one(answer: PartAnswer) -> RingAnswer {
+        RingAnswer { from: From::One(answer) }
+    }
+
+    pub(super) fn of_several(merged: Merged) -> RingAnswer {
+        RingAnswer { from: From::Several(Box::new(merged)) }
+    }
+
+    /// Waits for the next part. An error of kind disconnected means that the query is to be asked again, from the last
+    /// element on that was returned.
+    pub async fn next(&mut self) -> Result<Part> {
+        match &mut self.from {
+            From::One(answer) => answer.next().await,
+            From::Several(merged) => merged.next().await,
+        }
+    }
+}
+
+/// What one target answers.
+pub(super) struct PartAnswer {
     way: Way,
     link: Link,
     query: u64,
@@ -16,10 +48,10 @@ pub struct RingAnswer {
     coming: Option<Coming>,
 }
 
-impl RingAnswer {
-    pub(super) async fn open(way: Way, query: RingQuery) -> Result<RingAnswer> {
+impl PartAnswer {
+    pub(super) async fn open(way: Way, query: RingQuery) -> Result<PartAnswer> {
         let (_, id, link) = way.ask(&RingAsk::Query(query)).await?;
-        let mut answer = RingAnswer { way, link, query: id.0, coming: None };
+        let mut answer = PartAnswer { way, link, query: id.0, coming: None };
         answer.coming = Some(answer.ask()?);
         Ok(answer)
     }
@@ -30,7 +62,7 @@ impl RingAnswer {
 
     /// Waits for the next part. An error of kind disconnected means that the query is to be asked again, from the last
     /// element on that was returned.
-    pub async fn next(&mut self) -> Result<Part> {
+    pub(super) async fn next(&mut self) -> Result<Part> {
         let mut is_renewed = false;
         let answer = loop {
             let coming = match self.coming.take() {
@@ -58,7 +90,7 @@ impl RingAnswer {
     }
 }
 
-impl Drop for RingAnswer {
+impl Drop for PartAnswer {
     fn drop(&mut self) {
         self.link.close();
     }

@@ -10,7 +10,7 @@ use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::pipe::{Outlet, pipe};
 use forebay_env::race::{First, race};
 use forebay_env::real::{clock, random};
-use forebay_model::ring::{Batch, Item, QuerySummary};
+use forebay_model::ring::{Batch, Item, QuerySummary, RingSpec, RingStatus, Spread};
 use forebay_model::{Error, Moment, Result, Timestamp};
 use forebay_wire::command::{QueryRequest, Reply, Request};
 use forebay_wire::ring::RingQuery;
@@ -81,6 +81,10 @@ impl Peer for Network {
         }
     }
 
+    fn create_spread(&self, spec: RingSpec, spread: Spread) -> Result<RingStatus> {
+        self.run(move |rings| async move { Ok(rings.create_spread(spec, RING_MODE, spread).await?.1) })
+    }
+
     fn open_writer(&self, ring: &str, writer: u64, resume: bool) -> Result<Box<dyn WriterLink>> {
         if resume {
             // A session resumes by itself as long as there is hope.
@@ -93,8 +97,8 @@ impl Peer for Network {
     }
 
     fn query(&self, request: QueryRequest) -> Result<Box<dyn AnswerLink>> {
-        let QueryRequest { ring, text, now, follow, limit, gaps_only } = request;
-        let query = RingQuery { text, now, follow, limit, gaps_only };
+        let QueryRequest { ring, text, now, follow, limit, gaps_only, blocks } = request;
+        let query = RingQuery { text, now, follow, limit, gaps_only, blocks };
         let (parts, outlet) = pipe(ANSWER_AHEAD);
         let (cancel, mut cancelled) = mailbox::<()>();
         self.way.run(move |here| async move {

@@ -1,4 +1,4 @@
-//! The way to one ring: where it is, and what allows to use it.
+//! The way to what lies of a ring on one target: where it is, and what allows to use it.
 
 use crate::control::{Control, strange};
 use crate::nodes::{Nodes, Request};
@@ -21,32 +21,35 @@ const RENEW_BEFORE: Duration = Duration::from_secs(60);
 /// How long is waited before something is tried again.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
 
-/// A way to a ring. Clones share what they know.
+/// A way to a ring, or to its part on one target. Clones share what they know, and so do the ways to all parts of a ring.
 #[derive(Clone)]
 pub(super) struct Way {
     nodes: Nodes,
     known: Rc<Known>,
+    component: usize,
+    address: Rc<RefCell<Option<String>>>,
 }
 
 struct Known {
     control: Rc<dyn Control>,
     path: String,
     grant: RefCell<Grant>,
-    address: RefCell<Option<String>>,
     renewing: Cell<bool>,
 }
 
 impl Way {
-    /// The way to the ring that was granted.
-    pub(super) fn new(nodes: Nodes, control: Rc<dyn Control>, path: &str, grant: Grant) -> Way {
-        let (grant, address) = (RefCell::new(grant), RefCell::default());
-        let known = Known { control, path: path.to_string(), grant, address, renewing: Cell::new(false) };
-        Way { nodes, known: Rc::new(known) }
+    /// The ways to the parts of the ring that was granted.
+    pub(super) fn all(nodes: &Nodes, control: &Rc<dyn Control>, path: &str, grant: Grant) -> Vec<Way> {
+        let components = grant.components.len();
+        let (control, grant) = (control.clone(), RefCell::new(grant));
+        let known = Rc::new(Known { control, path: path.to_string(), grant, renewing: Cell::new(false) });
+        let way = |component| Way { nodes: nodes.clone(), known: known.clone(), component, address: Rc::default() };
+        (0..components).map(way).collect()
     }
 
     /// The same over connections of its own.
     pub(super) fn apart(&self) -> Way {
-        Way { nodes: self.nodes.apart(), known: self.known.clone() }
+        Way { nodes: self.nodes.apart(), ..self.clone() }
     }
 
     pub(super) fn nodes(&self) -> &Nodes {
@@ -56,6 +59,11 @@ impl Way {
     /// What the ring is called.
     pub(super) fn path(&self) -> &str {
         &self.known.path
+    }
+
+    /// The entry.
+    pub(super) fn file(&self) -> FileId {
+        self.known.grant.borrow().entry.file
     }
 
     /// The target on which it lies.
@@ -88,7 +96,7 @@ impl Way {
                 Kind::Busy if !is_late => clock.sleep(PAUSE).await,
                 Kind::Disconnected => {
                     // It may be elsewhere by now.
-                    self.known.address.take();
+                    self.address.take();
                     if is_late || !may_repeat {
                         return Err(self.named(error));
                     }
@@ -122,14 +130,14 @@ impl Way {
     fn shown(&self) -> Result<(TargetId, ObjectId, Shown)> {
         let malformed = || Error::damaged("the manager granted a ring in another form: use the same release");
         let grant = self.known.grant.borrow();
-        let component = grant.components.first().ok_or_else(malformed)?;
+        let component = grant.components.get(self.component).ok_or_else(malformed)?;
         let capability: [u8; LENGTH] = component.capability[..].try_into().map_err(|_| malformed())?;
         let secret: [u8; 32] = component.secret.0[..].try_into().map_err(|_| malformed())?;
         Ok((component.target, component.object, Shown { capability, secret: Secret::from_bytes(secret) }))
     }
 
     async fn address(&self) -> Result<String> {
-        if let Some(address) = self.known.address.borrow().clone() {
+        if let Some(address) = self.address.borrow().clone() {
             return Ok(address);
         }
         let target = self.target()?;
@@ -142,7 +150,7 @@ impl Way {
         let found = found.ok_or_else(|| {
             Error::disconnected(format!("nobody knows where target {target} is; its node did not report"))
         })?;
-        *self.known.address.borrow_mut() = Some(found.address.clone());
+        *self.address.borrow_mut() = Some(found.address.clone());
         Ok(found.address)
     }
 

@@ -4,12 +4,14 @@
 //! recorder is there: a node that is away is waited for, with the buffers that there are. Blocks are known by session and number,
 //! so none is stored twice; each is kept until it is durable and not only received, since a node may die in between.
 
+use super::spread::Conductor;
 use super::way::{PAUSE, Way};
 use crate::outbox::{Outbox, Shared, State};
-use crate::peer::{Block, WriterLink};
+use crate::peer::{Block, Lost, Splitting, WriterLink};
 use crate::stopper::Stopper;
 use bytes::Bytes as Slice;
 use forebay_env::Buffer;
+use forebay_model::ring::Spread;
 use forebay_model::{Error, Kind, Moment, Result};
 use forebay_wire::command::{Durable, WriterOpened};
 use forebay_wire::link::{Coming, Link};
@@ -27,6 +29,7 @@ const MOST_PENDING: usize = 512;
 /// A writer session of a ring on the network. It goes on by itself when a connection breaks; it ends when this is dropped.
 pub struct RingWriter {
     outbox: Outbox,
+    splitting: Splitting,
     /// How much silence is borne by whoever waits for what was recorded to be durable.
     limit: Duration,
 }
@@ -37,7 +40,22 @@ impl RingWriter {
         let outbox = Outbox::new(opened)?;
         let carrier = Carrier { way: way.clone(), writer, shared: outbox.shared.clone() };
         way.nodes().env().spawner.detach(carrier.run(link));
-        Ok(RingWriter { outbox, limit })
+        Ok(RingWriter { outbox, splitting: Splitting::Anywhere, limit })
+    }
+
+    /// The same for a ring over several targets.
+    pub(super) async fn open_spread(
+        ways: Vec<Way>,
+        spread: Spread,
+        writer: u64,
+        limit: Duration,
+    ) -> Result<RingWriter> {
+        let spawner = ways[0].nodes().env().spawner.clone();
+        let (opened, conductor) = Conductor::open(ways, spread, writer).await?;
+        let outbox = Outbox::new(opened)?;
+        spawner.detach(conductor.run(outbox.shared.clone()));
+        let splitting = if spread.parity { Splitting::Nowhere } else { Splitting::FromABlock };
+        Ok(RingWriter { outbox, splitting, limit })
     }
 
     fn going_on(&self, state: &State) -> Result<()> {
@@ -52,16 +70,17 @@ impl RingWriter {
     }
 }
 
-async fn open(way: &Way, writer: u64, resume: bool) -> Result<(WriterOpened, Link)> {
+/// Opens a session on one target.
+pub(super) async fn open(way: &Way, writer: u64, resume: bool) -> Result<(WriterOpened, Link)> {
     let (answer, _, link) = way.ask(&RingAsk::OpenWriter { writer, resume }).await?;
     Ok((forebay_wire::read_body(&answer.body)?, link))
 }
 
-/// What carries the blocks.
-struct Carrier {
-    way: Way,
-    writer: u64,
-    shared: Arc<Shared>,
+/// What carries the blocks of a session to one target.
+pub(super) struct Carrier {
+    pub(super) way: Way,
+    pub(super) writer: u64,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// What was asked over one connection.
@@ -91,7 +110,8 @@ impl Drop for OnItsWay {
 }
 
 impl Carrier {
-    async fn run(self, mut link: Link) {
+    /// Carries them until the session is closed or fails.
+    pub(super) async fn run(self, mut link: Link) {
         loop {
             let carried = self.carry(&link).await;
             // A query that waits, and what was asked over it, ends with it.
@@ -99,7 +119,7 @@ impl Carrier {
             match carried {
                 Ok(()) => return self.shared.change(|state| state.closed = true),
                 Err(error) if !is_passing(&error) => return self.fail(error),
-                Err(_) => {}
+                Err(_) => self.shared.change(|state| state.is_broken = true),
             }
             let since = self.now();
             link = loop {
@@ -137,6 +157,7 @@ impl Carrier {
         let freed = state.settle(opened.durable);
         state.sent = state.kept.iter().take_while(|block| block.number <= opened.received).count();
         state.silent = Duration::ZERO;
+        state.is_broken = false;
         drop(state);
         drop(freed);
         self.shared.tell();
@@ -227,7 +248,7 @@ impl Carrier {
 }
 
 /// Whether it may be over by itself: then the session is resumed, as often as need be.
-fn is_passing(error: &Error) -> bool {
+pub(super) fn is_passing(error: &Error) -> bool {
     matches!(error.kind, Kind::Disconnected | Kind::Busy | Kind::Stale)
 }
 
@@ -254,6 +275,14 @@ impl WriterLink for RingWriter {
 
     fn wait_durable(&self, number: u64) -> Result<Durable> {
         self.outbox.wait_durable(number, |state| self.going_on(state))
+    }
+
+    fn lost(&self) -> Vec<Lost> {
+        self.outbox.lost()
+    }
+
+    fn splitting(&self) -> Splitting {
+        self.splitting
     }
 
     fn unsettled(self: Box<Self>) -> VecDeque<Block> {

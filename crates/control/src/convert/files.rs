@@ -14,7 +14,7 @@ enums! {
 messages! {
     OpenToWrite as OpenToWrite { place, alone }
     OpenToRead as OpenToRead { place }
-    CreateRing as CreateRing { place, mode, capacity, refused_by }
+    CreateRing as CreateRing { place, mode, capacity, refused_by, targets, parity, again }
     OpenRing as OpenRing { place, write }
     Close as Close { file, size, modified }
     Renew as Renew { files }

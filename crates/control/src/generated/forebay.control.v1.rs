@@ -634,7 +634,7 @@ pub struct OpenToRead {
     #[prost(message, optional, tag = "1")]
     pub place: ::core::option::Option<Place>,
 }
-/// Makes a ring: its name, and the target on which it is to be. The ring itself its client makes there.
+/// Makes a ring: its name, and the targets on which it is to be. The rings there its client makes.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CreateRing {
     #[prost(message, optional, tag = "1")]
@@ -647,6 +647,15 @@ pub struct CreateRing {
     /// Targets that refused it: it is put on none of these.
     #[prost(bytes = "vec", repeated, tag = "4")]
     pub refused_by: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// Targets that have its elements, each a share of the capacity.
+    #[prost(uint32, tag = "5")]
+    pub targets: u32,
+    /// Whether one more has their parity.
+    #[prost(bool, tag = "6")]
+    pub parity: bool,
+    /// The entry is there, and only what lies on targets that refused it is put on others.
+    #[prost(bool, tag = "7")]
+    pub again: bool,
 }
 /// Opens a ring.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -4,7 +4,7 @@ use crate::args::RingArgs;
 use crate::context::{Context, settled};
 use crate::show::{json, rings};
 use clap::{Args, Subcommand};
-use forebay_model::ring::Content;
+use forebay_model::ring::{Content, Spread};
 use forebay_model::{Bytes, Result};
 use serde_json::json;
 
@@ -30,6 +30,12 @@ pub enum RingCommand {
 pub struct CreateArgs {
     /// Its name, such as /station/7
     name: String,
+    /// Targets of a cluster on the network that have its elements, each a share of capacity and guarantee
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    targets: u32,
+    /// One target more has the parity of what they have, so that any one may be lost; elements fit a block then
+    #[arg(long)]
+    parity: bool,
     /// How it is to be.
     #[command(flatten)]
     ring: RingArgs,
@@ -70,8 +76,13 @@ pub fn run(context: &mut Context, command: RingCommand) -> Result<()> {
     match command {
         RingCommand::Create(args) => {
             let spec = args.ring.spec(&args.name, Content::Opaque, &[])?;
+            let spread = Spread { targets: args.targets, parity: args.parity };
+            spread.check()?;
             context.with_cluster(|context, cluster| {
-                let ring = cluster.create_ring(spec)?;
+                let ring = match spread.components() {
+                    1 => cluster.create_ring(spec)?,
+                    _ => cluster.create_spread(spec, spread)?,
+                };
                 if context.json {
                     context.out.json(&json::ring(&ring))
                 } else {

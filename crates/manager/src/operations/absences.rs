@@ -18,7 +18,7 @@ use forebay_model::{Error, Result, TargetId, Timestamp};
 use forebay_wire::capability::SKEW;
 use forebay_wire::control::cluster::TargetState;
 use forebay_wire::control::files::{GiveUp, GivenUp, Rebuilt, Refill};
-use forebay_wire::control::names::{FileId, Place};
+use forebay_wire::control::names::{FileId, FileKind, Place};
 
 impl Operation<'_> {
     /// Gives components up.
@@ -219,8 +219,9 @@ pub(crate) fn give_up_lost(
         return Ok(false);
     }
     let (mut is_new, inode) = (false, place::inode(&*draft, file)?);
-    // What was never written lacks nothing, and has no objects by which somebody could be answered.
-    if !inode.written {
+    // What was never written lacks nothing, and has no objects by which somebody could be answered. Whoever reads a ring sees
+    // what does not come. A target that was lost may be taken back.
+    if !inode.written || inode.attributes.kind == FileKind::Ring {
         return Ok(false);
     }
     for (component, _) in lost {

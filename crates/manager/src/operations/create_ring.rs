@@ -1,17 +1,19 @@
-//! Making a ring: its name, and the target on which it lies.
+//! Making a ring: its name, and the targets on which it lies.
 //!
-//! The entry is there before the ring: a client that dies in between leaves an entry that anybody may remove, and never a
+//! The entry is there before the rings: a client that dies in between leaves an entry that anybody may remove, and never a
 //! ring that has space and a promise and no name.
 
 use super::Operation;
 use super::inodes::{Fresh, exists};
+use crate::draft::View;
 use crate::keys;
-use crate::place;
+use crate::place::{self, Found};
 use crate::placement;
 use crate::principal::Wanted;
 use crate::quota::{self, Charge};
-use crate::records::Answer;
-use forebay_model::layout::LARGEST;
+use crate::records::{Answer, Layout};
+use forebay_model::layout::{LARGEST, Raid, Striping, UNIT};
+use forebay_model::ring::Spread;
 use forebay_model::{Bytes, Error, Result};
 use forebay_wire::control::files::{CreateRing, MOST_REFUSALS};
 use forebay_wire::control::names::FileKind;
@@ -19,13 +21,19 @@ use forebay_wire::control::names::FileKind;
 impl Operation<'_> {
     /// Makes a ring under a name that is free. Whoever makes it has to be allowed to write it by its mode.
     pub(super) fn create_ring(&mut self, asked: &CreateRing) -> Result<Answer> {
-        let CreateRing { place, mode, capacity, refused_by } = asked;
+        let CreateRing { place, mode, capacity, refused_by, targets, parity, again } = asked;
         check_capacity(*capacity)?;
         if refused_by.len() > MOST_REFUSALS {
             return Err(Error::usage(format!(
                 "{} targets refused the ring, and {MOST_REFUSALS} are asked at most; make it smaller",
                 refused_by.len()
             )));
+        }
+        let spread = Spread { targets: *targets, parity: *parity };
+        spread.check()?;
+        let part = Bytes(capacity.0.div_ceil(u64::from(spread.targets)));
+        if *again {
+            return self.place_again(asked, part);
         }
         let slot = place::slot(&self.draft, self.by, place)?;
         if slot.there.is_some() {
@@ -35,7 +43,13 @@ impl Operation<'_> {
         let volume = slot.directory.inode.attributes.volume;
         let charge = Charge { files_in: 1, bytes_in: *capacity, ..Charge::default() };
         quota::charge(&mut self.draft, self.now.wall, volume, charge)?;
-        let layout = placement::place_ring(self.cluster, *capacity, refused_by, self.random)?;
+        let components = spread.components();
+        let wanted = (components as usize, &[][..]);
+        let targets = placement::place_ring(self.cluster, part, wanted, refused_by, self.random)?;
+        // Of a ring, the parity lies on the last one.
+        let raid = if spread.parity { Raid::Five } else { Raid::Zero };
+        let striping = Striping::new(raid, UNIT, components, 1, 1)?;
+        let layout = Layout { striping, targets, absent: Vec::new() };
         let (owner, group) = (self.by.user, self.by.first_group()?);
         let mut found = self.make(&slot, Fresh { kind: FileKind::Ring, mode: *mode, owner, group, volume })?;
         self.by.require(found.file, &found.inode, Wanted::WRITE)?;
@@ -43,6 +57,23 @@ impl Operation<'_> {
         self.draft.put(keys::inode(found.file), &found.inode)?;
         self.draft.put(keys::layout(found.file), &layout)?;
         Ok(Answer::Opened(found.file))
+    }
+
+    /// Puts what lies on targets that refused it on others; nothing is made there yet.
+    fn place_again(&mut self, asked: &CreateRing, part: Bytes) -> Result<Answer> {
+        let Found { file, inode } = place::find(&self.draft, self.by, &asked.place)?;
+        place::require_kind(file, &inode, FileKind::Ring)?;
+        self.by.require(file, &inode, Wanted::WRITE)?;
+        let mut layout: Layout = self.draft.require(&keys::layout(file))?;
+        let there = layout.targets.clone();
+        let refused: Vec<usize> = (0..there.len()).filter(|at| asked.refused_by.contains(&there[*at])).collect();
+        let wanted = (refused.len(), &there[..]);
+        let others = placement::place_ring(self.cluster, part, wanted, &asked.refused_by, self.random)?;
+        for (at, target) in refused.into_iter().zip(others) {
+            layout.targets[at] = target;
+        }
+        self.draft.put(keys::layout(file), &layout)?;
+        Ok(Answer::Opened(file))
     }
 }
 

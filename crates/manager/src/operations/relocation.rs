@@ -194,8 +194,8 @@ impl Manager {
         let write = read | Rights::WRITE | Rights::TRUNCATE | Rights::SET_ATTRIBUTES | Rights::CREATE;
         let mut granting: Granting<'_> = self.granting(now, by)?;
         let version = inode.attributes.version;
-        let from = granting.component((file, component), &inode, from, read);
-        let to = granting.component((file, component), &inode, to, write);
+        let from = granting.component((file, component), &inode, from, (read, 0..u64::MAX));
+        let to = granting.component((file, component), &inode, to, (write, 0..u64::MAX));
         Ok(Relocation { component, version, from, to, until: granting.until })
     }
 }

@@ -168,6 +168,21 @@ impl Header {
         crc
     }
 
+    /// Gives the packed block in `bytes` to another session, as its block `number`. It has no place yet.
+    pub fn set_writer(bytes: &mut [u8], writer: u64, number: u64) {
+        let (header, _) = Header::mut_from_prefix(bytes).expect("a block is longer than its header");
+        header.writer = writer.into();
+        header.number = number.into();
+    }
+
+    /// Takes the stamp off the block in `bytes`: it is as it was packed, wherever it lay.
+    pub fn clear_stamp(bytes: &mut [u8]) {
+        let nowhere = Header::blank().stamp();
+        Header::set_stamp(bytes, &nowhere);
+        let (header, _) = Header::mut_from_prefix(bytes).expect("a block is longer than its header");
+        header.header_crc = 0.into();
+    }
+
     /// Reads and checks a header: magic, version, checksum, lengths. Not the body, not the place.
     pub fn read(bytes: &[u8]) -> Result<Header> {
         let (header, _) =

@@ -64,8 +64,12 @@ async fn answer(
     drop(fences::enter(service, fenced).await?);
     let ring = service.target.ring(&request.ring)?;
     let query = Query::parse(&request.text, &ring.keys, request.now)?;
-    let limits =
-        Limits { follow: request.follow, elements: request.limit.unwrap_or(u64::MAX), gaps_only: request.gaps_only };
+    let limits = Limits {
+        follow: request.follow,
+        elements: request.limit.unwrap_or(u64::MAX),
+        gaps_only: request.gaps_only,
+        blocks: request.blocks,
+    };
     if limits.elements == 0 {
         return Ok(QuerySummary::default());
     }

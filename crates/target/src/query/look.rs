@@ -187,6 +187,10 @@ impl Run<'_> {
             }
             return;
         }
+        if self.limits.blocks {
+            self.whole(view).await;
+            return;
+        }
         let (mut entries, mut gaps) = (view.entries(), view.gaps().peekable());
         loop {
             match self.take(&mut entries, &mut gaps, view.bytes()) {
@@ -203,6 +207,29 @@ impl Run<'_> {
                     return;
                 }
             }
+        }
+    }
+
+    /// Gives a block as it lies there, if it has a time that is asked for.
+    async fn whole(&mut self, view: &View<'_>) {
+        let header = view.header();
+        let (from, to) = self.times;
+        if header.min_time.get() > to.0 || header.max_time.get() < from.0 {
+            return;
+        }
+        self.batch.payload.extend_from_slice(view.bytes());
+        self.batch.items.push(Item::Element {
+            sequence: header.first_sequence.get(),
+            time: Timestamp(header.min_time.get()),
+            length: view.bytes().len() as u32,
+            caller: 0,
+            cut: 0,
+            first: true,
+            last: true,
+        });
+        self.summary.bytes += Bytes(view.bytes().len() as u64);
+        if self.batch.payload.len() >= BATCH_BYTES {
+            self.send().await;
         }
     }
 

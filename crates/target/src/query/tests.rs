@@ -189,7 +189,7 @@ fn start(fake: &Fake, ring: &Rc<Ring>, text: &str, follow: bool, room: usize) ->
     let query = Query::parse(text, &ring.keys, fake.now()).unwrap();
     let (inlet, outlet) = pipe::<Batch>(room);
     let ring = ring.clone();
-    let limits = Limits { follow, elements: u64::MAX, gaps_only: false };
+    let limits = Limits { follow, elements: u64::MAX, gaps_only: false, blocks: false };
     (outlet, fake.env().spawner.spawn(async move { run(ring, query, limits, &inlet).await }))
 }
 

@@ -30,8 +30,8 @@ pub struct OpenToRead {
 /// The most targets that may have refused a ring before it is put on another one.
 pub const MOST_REFUSALS: usize = 1024;
 
-/// Makes a ring: its name, and the target on which it is to be. The ring itself its client makes there: what can be promised,
-/// only the target knows. One that refuses is named the next time.
+/// Makes a ring: its name, and the targets on which it is to be. The rings there its client makes: what can be promised,
+/// only a target knows. Those that refuse are named the next time, and others take their places.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateRing {
     /// Where.
@@ -42,6 +42,12 @@ pub struct CreateRing {
     pub capacity: Bytes,
     /// Targets that refused it: it is put on none of these.
     pub refused_by: Vec<TargetId>,
+    /// Targets that have its elements, each a share of the capacity.
+    pub targets: u32,
+    /// Whether one more has their parity.
+    pub parity: bool,
+    /// The entry is there, and only what lies on targets that refused it is put on others.
+    pub again: bool,
 }
 
 /// Opens a ring. The manager does not remember it: that one alone records into it, its target sees to.

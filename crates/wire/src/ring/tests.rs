@@ -3,8 +3,14 @@ use forebay_model::Kind;
 
 /// One of each.
 pub(crate) fn one_of_each() -> Vec<RingRequest> {
-    let query =
-        RingQuery { text: "after 1m ago".into(), now: Timestamp(7), follow: true, limit: Some(3), gaps_only: false };
+    let query = RingQuery {
+        text: "after 1m ago".into(),
+        now: Timestamp(7),
+        follow: true,
+        limit: Some(3),
+        gaps_only: false,
+        blocks: false,
+    };
     let asks = vec![
         RingAsk::Create(RingSpec::new("/r", Bytes::mib(64))),
         RingAsk::Status,

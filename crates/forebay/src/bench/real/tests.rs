@@ -74,6 +74,7 @@ fn args(element: &str) -> RingArgs {
         flush_interval: "1s".to_string(),
         seed: 1,
         size: Bytes::gib(2),
+        spread: crate::bench::spread::SpreadArgs::default(),
     }
 }
 

@@ -9,8 +9,47 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 fn ring(path: &str, capacity: Bytes, refused_by: &[TargetId]) -> Change {
-    let place = Place::path(path);
-    Change::CreateRing(CreateRing { place, mode: 0o644, capacity, refused_by: refused_by.to_vec() })
+    spread(Place::path(path), capacity, refused_by, (1, false, false))
+}
+
+fn spread(
+    place: Place,
+    capacity: Bytes,
+    refused_by: &[TargetId],
+    (targets, parity, again): (u32, bool, bool),
+) -> Change {
+    let refused_by = refused_by.to_vec();
+    Change::CreateRing(CreateRing { place, mode: 0o644, capacity, refused_by, targets, parity, again })
+}
+
+fn targets_in(grant: &Grant) -> Vec<TargetId> {
+    grant.components.iter().map(|component| component.target).collect()
+}
+
+#[test]
+fn a_ring_over_several_targets_has_each_on_another_node_and_a_target_that_refuses_is_replaced_alone() {
+    let mut stage = Stage::new();
+    let (asked, capacity) = ((2, true, false), Bytes::gib(60));
+    let grant = granted(stage.root(spread(Place::path("/r"), capacity, &[], asked)));
+    let before = targets_in(&grant);
+    assert_eq!(before.len(), 3);
+    assert_eq!(
+        before.iter().map(|target| target.0 / 2).collect::<BTreeSet<_>>().len(),
+        3,
+        "each on another node: {before:?}"
+    );
+    assert_eq!(grant.entry.attributes.size, capacity);
+    let again = spread(Place::of(grant.entry.file), capacity, &[before[1]], (2, true, true));
+    let after = targets_in(&granted(stage.root(again)));
+    assert_eq!((after[0], after[2]), (before[0], before[2]), "what was made stays");
+    assert!(!before.contains(&after[1]), "{after:?} instead of {before:?}");
+    let all: Vec<TargetId> = (1..=NODES).flat_map(targets_of).collect();
+    let none = stage.root(spread(Place::of(grant.entry.file), capacity, &all, (2, true, true))).unwrap_err();
+    assert_eq!(none.kind, Kind::Full);
+    for (targets, parity) in [(0, false), (1, true), (13, false)] {
+        let wrong = stage.root(spread(Place::path("/s"), capacity, &[], (targets, parity, false))).unwrap_err();
+        assert_eq!(wrong.kind, Kind::Usage, "{wrong:?}");
+    }
 }
 
 fn granted(reply: Result<Reply>) -> Grant {

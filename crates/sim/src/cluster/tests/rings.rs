@@ -1,5 +1,7 @@
 //! Rings over the network: recorders and queries while connections, nodes and clients come and go.
 
+mod spread;
+
 use super::*;
 use crate::seeds;
 use forebay_client::peer::{AnswerLink, HeapLink, ObjectLink, Part, Peer, WriterLink};
@@ -114,12 +116,18 @@ impl Recording {
 
     /// Offers some elements, and lets time pass.
     fn step(&mut self, world: &World, chance: &dyn Random) {
+        self.step_of(world, chance, 10);
+    }
+
+    /// The same with fewer than `most` elements.
+    fn step_of(&mut self, world: &World, chance: &dyn Random, most: u64) {
         self.tell_time(world);
-        for _ in 0..chance.below(10) {
+        for _ in 0..chance.below(most) {
             let mut element = [self.session.to_le_bytes(), self.offered.to_le_bytes()].concat();
             element.resize(16 + chance.below(3000) as usize, 7);
             let before = self.recorder.progress().elements;
-            let time = Timestamp(world.clock().wall().0);
+            // No two have the same time.
+            let time = Timestamp(world.clock().wall().0 + self.offered as i64);
             self.recorder.element(time, &[&element], &[]).expect("it is accepted or dropped");
             if self.recorder.progress().elements > before {
                 self.accepted.push(self.offered);
@@ -173,6 +181,7 @@ fn read(cluster: &Cluster, ring: &Ring) -> Vec<Found> {
         follow: false,
         limit: None,
         gaps_only: false,
+        blocks: false,
     };
     let ring = ring.clone();
     cluster.world().run(async move {
@@ -401,7 +410,7 @@ fn who_follows_a_ring_in_which_nothing_happens_for_longer_than_a_capability_coun
     let mut recording = Recording::begin(&cluster, 1);
     let ring = open(&cluster, "reader", false);
     let now = world.clock().wall();
-    let query = RingQuery { text: String::new(), now, follow: true, limit: None, gaps_only: false };
+    let query = RingQuery { text: String::new(), now, follow: true, limit: None, gaps_only: false, blocks: false };
     let mut answer = world.run(async move { ring.query(query).await.expect("it is asked") });
     let mut followed = 0;
     for _ in 0..3 {

@@ -1,0 +1,122 @@
+//! What the parts of a ring on several targets say, as the ring says it.
+
+use forebay_model::block::crc32c;
+use forebay_model::ring::{Pin, Pinned, RingState, RingStatus, Spread};
+use forebay_model::{Error, Kind, Result, Timestamp};
+
+/// What all parts answered. With parity, one may be away: nothing of that one.
+pub(super) fn answered<T>(answers: Vec<Result<T>>, spread: Spread) -> Result<Vec<Option<T>>> {
+    let is_away = |error: &Error| matches!(error.kind, Kind::Disconnected | Kind::Busy | Kind::Device | Kind::Missing);
+    let failed = answers.iter().filter(|answer| answer.is_err()).count();
+    let may_lack = spread.parity && failed == 1;
+    answers
+        .into_iter()
+        .map(|answer| match answer {
+            Ok(answer) => Ok(Some(answer)),
+            Err(error) if may_lack && is_away(&error) => Ok(None),
+            Err(error) => Err(error),
+        })
+        .collect()
+}
+
+/// The ring, as its parts say of themselves; those of the parity are the last.
+pub(super) fn status(name: &str, spread: Spread, parts: &[Option<RingStatus>]) -> Result<RingStatus> {
+    let data = &parts[..spread.targets as usize];
+    let first =
+        data.iter().flatten().next().ok_or_else(|| Error::disconnected("no target that has the ring answers"))?;
+    let mut whole = first.clone();
+    whole.spec.name = name.to_string();
+    whole.spec.capacity = first.spec.capacity * u64::from(spread.targets);
+    whole.spec.guarantee.0 *= u64::from(spread.targets);
+    (whole.first_sequence, whole.next_sequence) = (0, first.next_sequence - first.first_sequence);
+    for part in data.iter().flatten().filter(|part| !std::ptr::eq(*part, first)) {
+        whole.segments += part.segments;
+        whole.pinned_segments += part.pinned_segments;
+        whole.next_sequence += part.next_sequence - part.first_sequence;
+        // All of it is there from when the last of them begins.
+        whole.oldest = later(whole.oldest, part.oldest);
+        whole.newest = later(whole.newest, part.newest);
+        whole.elements += part.elements;
+        whole.losses.merge(&part.losses);
+    }
+    for part in parts.iter().flatten().filter(|part| !std::ptr::eq(*part, first)) {
+        whole.state = worse(whole.state, part.state);
+        whole.written += part.written;
+        whole.missed_deadlines += part.missed_deadlines;
+        whole.staging_peak += part.staging_peak;
+        whole.staging += part.staging;
+        whole.index_memory += part.index_memory;
+        whole.memory_limit += part.memory_limit;
+        whole.recording |= part.recording;
+    }
+    whole.pins =
+        pins(spread, &parts.iter().map(|part| part.as_ref().map(|part| part.pins.clone())).collect::<Vec<_>>());
+    Ok(whole)
+}
+
+fn later(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    one.max(other)
+}
+
+fn worse(one: RingState, other: RingState) -> RingState {
+    let rank = |state: RingState| match state {
+        RingState::Ready => 0,
+        RingState::Recovering => 1,
+        RingState::Full => 2,
+        RingState::Failed => 3,
+    };
+    if rank(other) > rank(one) { other } else { one }
+}
+
+/// The number of a pin of a ring over several targets: made of what was asked for, and how many of the same there are before it,
+/// since each target numbers its own.
+fn number(pin: &Pin, before: usize) -> u64 {
+    let mut asked = pin.label.as_bytes().to_vec();
+    asked.extend_from_slice(&pin.from.0.to_le_bytes());
+    asked.extend_from_slice(&pin.to.0.to_le_bytes());
+    u64::from(crc32c(&asked)) << 8 | before as u64 & 0xff
+}
+
+/// The pins of one part, each with its number in the ring.
+pub(super) fn numbered(pins: &[Pin]) -> Vec<(u64, &Pin)> {
+    let same = |one: &Pin, other: &Pin| (&one.label, one.from, one.to) == (&other.label, other.from, other.to);
+    let before = |at: usize| pins[..at].iter().filter(|other| same(other, &pins[at])).count();
+    pins.iter().enumerate().map(|(at, pin)| (number(pin, before(at)), pin)).collect()
+}
+
+/// The pins of the ring, oldest first; those of the parity hold no elements of their own.
+pub(super) fn pins(spread: Spread, parts: &[Option<Vec<Pin>>]) -> Vec<Pin> {
+    let mut all: Vec<Pin> = Vec::new();
+    for part in parts[..spread.targets as usize].iter().flatten() {
+        for (id, pin) in numbered(part) {
+            match all.iter_mut().find(|known| known.id == id) {
+                Some(known) => add(known, pin),
+                None => all.push(whole(id, pin)),
+            }
+        }
+    }
+    all
+}
+
+fn whole(id: u64, pin: &Pin) -> Pin {
+    Pin { id, first_sequence: 0, end_sequence: pin.end_sequence - pin.first_sequence, ..pin.clone() }
+}
+
+fn add(known: &mut Pin, pin: &Pin) {
+    known.end_sequence += pin.end_sequence - pin.first_sequence;
+    known.segments += pin.segments;
+    known.bytes += pin.bytes;
+}
+
+/// What a pin got that was made on all parts. `before` has how many of the same there were on each.
+pub(super) fn pinned(spread: Spread, parts: &[Option<Pinned>], before: usize) -> Result<Pinned> {
+    let mut parts = parts[..spread.targets as usize].iter().flatten();
+    let first = parts.next().ok_or_else(|| Error::missing("no target has anything in that range"))?;
+    let mut all = Pinned { pin: whole(number(&first.pin, before), &first.pin), ..first.clone() };
+    for part in parts {
+        add(&mut all.pin, &part.pin);
+        all.expired_until = later(all.expired_until, part.expired_until);
+        all.open_end |= part.open_end;
+    }
+    Ok(all)
+}

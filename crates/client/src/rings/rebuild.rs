@@ -1,0 +1,367 @@
+//! What a target does not have, or does not give, made of what the other ones of its stripe have.
+//!
+//! The tables in the parity say which blocks there were. Blocks are asked for by their times and known by session and number; what
+//! cannot be made is told with its times, and with its count where a table has it.
+
+use super::answer::PartAnswer;
+use super::merge::Asked;
+use super::source::Source;
+use super::stripe::{self, PART_ABSENT, Row, Table};
+use super::way::{PAUSE, Way};
+use crate::peer::Part;
+use forebay_env::pipe::Inlet;
+use forebay_model::block::{Header, View};
+use forebay_model::key::{KeySet, KeyValue};
+use forebay_model::ring::{Batch, Item, QuerySummary};
+use forebay_model::{Error, Kind, Result, Timestamp};
+use forebay_wire::ring::RingQuery;
+use std::collections::VecDeque;
+
+/// So often is looked for a block that may not be durable yet.
+const MOST_TRIES: u32 = 20;
+
+/// Whether an error says that what a target had is gone.
+pub(super) fn is_of_a_lost_target(error: &Error) -> bool {
+    matches!(error.kind, Kind::Missing | Kind::Device | Kind::Damaged)
+}
+
+/// Blocks of one part of a ring as they were packed, in the order in which they lie there.
+struct Blocks {
+    way: Way,
+    now: Timestamp,
+    answer: Option<PartAnswer>,
+    waiting: VecDeque<Vec<u8>>,
+    is_away: bool,
+}
+
+impl Blocks {
+    fn new(asked: &Asked, component: usize) -> Blocks {
+        let is_away = asked.statuses[component].is_none();
+        let way = asked.ways[component].apart();
+        Blocks { way, now: asked.query.now, answer: None, waiting: VecDeque::new(), is_away }
+    }
+
+    async fn begin(&mut self, times: (Timestamp, Timestamp)) -> Result<()> {
+        self.waiting.clear();
+        // With it ends its connection, over which the next one would be asked.
+        self.answer = None;
+        let text = match times {
+            (Timestamp::MIN, Timestamp::MAX) => String::new(),
+            (from, Timestamp::MAX) => format!("after {from}"),
+            (Timestamp::MIN, to) => format!("before {}", Timestamp(to.0 + 1)),
+            (from, to) => format!("time in {from}..{to}"),
+        };
+        let query = RingQuery { text, now: self.now, follow: false, limit: None, gaps_only: false, blocks: true };
+        self.answer = Some(PartAnswer::open(self.way.clone(), query).await?);
+        Ok(())
+    }
+
+    /// Waits until there is a block; whether there is one.
+    async fn fill(&mut self) -> Result<bool> {
+        while self.waiting.is_empty() {
+            let Some(answer) = &mut self.answer else { return Ok(false) };
+            match answer.next().await {
+                Ok(Part::Batch(Batch { items, payload })) => {
+                    let mut at = 0;
+                    for item in items {
+                        if let Item::Element { length, .. } = item {
+                            let mut block = payload[at..at + length as usize].to_vec();
+                            at += length as usize;
+                            View::parse(&block)?.verify()?;
+                            Header::clear_stamp(&mut block);
+                            self.waiting.push_back(block);
+                        }
+                    }
+                }
+                Ok(Part::End(_)) => self.answer = None,
+                Err(error) => {
+                    self.answer = None;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// The block of this session and number, if it is there. An error means that the target is away.
+    async fn find(&mut self, writer: u64, number: u64, times: (i64, i64)) -> Result<Option<Vec<u8>>> {
+        if self.is_away {
+            return Err(Error::disconnected("the target is away"));
+        }
+        let found = self.look_for(writer, number, times).await;
+        self.is_away = found.is_err();
+        found
+    }
+
+    async fn look_for(&mut self, writer: u64, number: u64, times: (i64, i64)) -> Result<Option<Vec<u8>>> {
+        let mut is_anew = false;
+        loop {
+            while self.fill().await? {
+                let (session, here) = name_of(&self.waiting[0])?;
+                if (session, here) == (writer, number) {
+                    return Ok(self.waiting.pop_front());
+                }
+                if session == writer && here > number && is_anew {
+                    return Ok(None);
+                }
+                if !is_anew && (session != writer || here > number) {
+                    break;
+                }
+                self.waiting.pop_front();
+            }
+            if is_anew {
+                return Ok(None);
+            }
+            is_anew = true;
+            self.begin((Timestamp(times.0), Timestamp::MAX)).await?;
+        }
+    }
+}
+
+fn name_of(block: &[u8]) -> Result<(u64, u64)> {
+    let view = View::of_sealed(block)?;
+    Ok((view.header().writer.get(), view.header().number.get()))
+}
+
+/// What makes blocks anew for one query.
+struct Maker<'a> {
+    asked: &'a Asked,
+    inlet: &'a Inlet<Result<Part>>,
+    blocks: Vec<Blocks>,
+    keys: KeySet,
+    values: Vec<KeyValue>,
+    batch: Batch,
+    /// What is passed over: elements before this time, and so many of it.
+    given: Option<(Timestamp, u64)>,
+}
+
+impl<'a> Maker<'a> {
+    fn new(asked: &'a Asked, inlet: &'a Inlet<Result<Part>>) -> Result<Maker<'a>> {
+        let keys = asked.spec.key_set()?;
+        let blocks = (0..asked.ways.len()).map(|component| Blocks::new(asked, component)).collect();
+        let values = vec![KeyValue::MISSING; keys.len()];
+        Ok(Maker { asked, inlet, blocks, keys, values, batch: Batch::default(), given: None })
+    }
+
+    /// The block of a row, from all others of its stripe; nothing if one of them is not there.
+    async fn remake(&mut self, table: &Table, row: &Row, xor: &[u8]) -> Option<Vec<u8>> {
+        let mut others = Vec::with_capacity(table.rows.len());
+        for other in table.rows.iter().filter(|other| other.component != row.component) {
+            let blocks = self.blocks.get_mut(other.component as usize)?;
+            // While what is recorded is followed, one may be durable and another one not yet.
+            let mut tries = if self.asked.query.follow { MOST_TRIES } else { 1 };
+            let found = loop {
+                let found = blocks.find(other.writer, other.number, other.times).await.ok()?;
+                tries -= 1;
+                if found.is_some() || tries == 0 {
+                    break found;
+                }
+                blocks.way.nodes().env().clock.sleep(PAUSE).await;
+            };
+            others.push(found?);
+        }
+        stripe::remake(row, xor, others.iter().map(Vec::as_slice)).ok()
+    }
+
+    /// Gives what the query asks for of a row, or says that it is missing. False if nobody wants more.
+    async fn give(&mut self, row: &Row, block: Option<Vec<u8>>) -> bool {
+        let (from, to) = self.asked.times();
+        let gap = |batch: &mut Batch, gap: forebay_model::Gap| {
+            if gap.first <= to && gap.last >= from {
+                batch.items.push(Item::Gap(gap));
+            }
+        };
+        let Maker { asked, keys, values, batch, given, .. } = self;
+        let viewed = block.as_deref().map(View::of_sealed);
+        let Some(Ok(view)) = viewed else {
+            gap(batch, row.gap());
+            return self.send(0).await;
+        };
+        let bytes = view.bytes();
+        let mut gaps = view.gaps().peekable();
+        for entry in view.entries().flatten() {
+            while let Some((_, told)) = gaps.next_if(|(before, _)| *before <= entry.index) {
+                gap(batch, told);
+            }
+            if asked.query.gaps_only {
+                continue;
+            }
+            keys.extract(&bytes[entry.payload.clone()], &bytes[entry.caller_keys.clone()], values);
+            if !asked.parsed.matches(0, entry.time, values) {
+                continue;
+            }
+            if let Some((last, count)) = given
+                && (entry.time < *last || entry.time == *last && *count > 0)
+            {
+                *count -= u64::from(entry.time == *last);
+                continue;
+            }
+            batch.payload.extend_from_slice(&bytes[entry.payload.clone()]);
+            batch.payload.extend_from_slice(&bytes[entry.caller_keys.clone()]);
+            batch.items.push(Item::Element {
+                sequence: 0,
+                time: entry.time,
+                length: entry.payload.len() as u32,
+                caller: entry.caller_keys.len() as u16,
+                cut: entry.cut,
+                first: true,
+                last: true,
+            });
+        }
+        gaps.for_each(|(_, told)| gap(batch, told));
+        self.send(0).await
+    }
+
+    /// Sends what there is, if it is more than so many items. False if nobody wants more.
+    async fn send(&mut self, more_than: usize) -> bool {
+        if self.batch.items.len() <= more_than {
+            return self.inlet.is_open();
+        }
+        let batch = std::mem::take(&mut self.batch);
+        self.inlet.send(Ok(Part::Batch(batch)), 1).await
+    }
+
+    fn concerns(&self, row: &Row) -> bool {
+        let (from, to) = self.asked.times();
+        row.times.0 <= to.0 && row.times.1 >= from.0
+    }
+}
+
+/// Gives what one part of the ring had, of which nothing comes any more, from behind what was given of it.
+pub(super) async fn component(
+    asked: &Asked,
+    component: u32,
+    given: Option<(Timestamp, u64)>,
+    inlet: &Inlet<Result<Part>>,
+) {
+    let from = given.map_or(Timestamp::MIN, |(time, _)| time);
+    let parity = asked.spread.targets as usize;
+    let outcome = async {
+        let mut maker = Maker::new(asked, inlet)?;
+        maker.given = given;
+        maker.blocks[component as usize].is_away = true;
+        // What the parity has run over, and the others have not.
+        let whole = asked.gap_from(from);
+        let status = asked.statuses[parity].as_ref();
+        let status = status.ok_or_else(|| Error::disconnected("the target that has the parity is away"))?;
+        let (oldest, newest) = status.oldest.zip(status.newest).unwrap_or((Timestamp::MAX, Timestamp::MIN));
+        if oldest > whole.first {
+            let is_all = asked.statuses.iter().flatten().filter_map(|status| status.oldest).min() >= Some(oldest);
+            if !is_all {
+                let last = Timestamp(oldest.0.saturating_sub(1)).min(whole.last);
+                maker.batch.items.push(Item::Gap(forebay_model::Gap { last, ..whole }));
+            }
+        }
+        let mut stream = Blocks::new(asked, parity);
+        let times = asked.times();
+        stream.begin((times.0.max(from), times.1)).await?;
+        let mut last: Option<(u64, u64)> = None;
+        while stream.fill().await? {
+            let Some(block) = stream.waiting.pop_front() else { break };
+            let view = View::of_sealed(&block)?;
+            for (_, gap) in view.gaps().filter(|(_, gap)| gap.last >= whole.first && gap.first <= whole.last) {
+                maker.batch.items.push(Item::Gap(gap));
+            }
+            let Some((table, xor)) = read(&view)? else { continue };
+            let Some(row) = table.rows.iter().find(|row| row.component == component).copied() else { continue };
+            let is_again = last.is_some_and(|(writer, number)| writer == row.writer && row.number <= number);
+            if is_again || !maker.concerns(&row) {
+                continue;
+            }
+            last = Some((row.writer, row.number));
+            if row.absent && !asked.remade.borrow_mut().insert((component, row.writer, row.number)) {
+                continue;
+            }
+            let block = maker.remake(&table, &row, xor).await;
+            if !maker.give(&row, block).await {
+                return Ok(());
+            }
+        }
+        // What came after what the parity has.
+        let others = asked.statuses[..parity].iter().flatten().filter_map(|status| status.newest).max();
+        if let Some(last) = others.filter(|last| *last > newest && newest < whole.last) {
+            let first = Timestamp(newest.0.saturating_add(1)).max(whole.first);
+            if first <= last {
+                maker.batch.items.push(Item::Gap(forebay_model::Gap {
+                    first,
+                    last: last.min(whole.last).max(first),
+                    ..whole
+                }));
+            }
+        }
+        maker.send(0).await;
+        Ok(())
+    };
+    let outcome: Result<()> = outcome.await;
+    if outcome.is_err() {
+        let batch = Batch { items: vec![Item::Gap(asked.gap_from(from))], payload: Vec::new() };
+        inlet.send(Ok(Part::Batch(batch)), 1).await;
+    }
+}
+
+/// Table and parity of a block of parity, if it has such.
+fn read<'a>(view: &View<'a>) -> Result<Option<(Table, &'a [u8])>> {
+    let mut entries = view.entries();
+    let (Some(table), Some(xor)) = (entries.next().transpose()?, entries.next().transpose()?) else { return Ok(None) };
+    let bytes = view.bytes();
+    Ok(Some((Table::read(&bytes[table.payload])?, &bytes[xor.payload])))
+}
+
+/// Gives what may not be where it belongs, of targets that answer: they were away when it was recorded.
+pub(super) async fn absent(asked: &Asked, inlet: &Inlet<Result<Part>>) {
+    let parity = asked.spread.targets as usize;
+    let (_, to) = asked.times();
+    let text = match to {
+        Timestamp::MAX => format!("part = {PART_ABSENT}"),
+        to => format!("part = {PART_ABSENT} and before {}", Timestamp(to.0 + 1)),
+    };
+    let query = RingQuery { text, limit: None, gaps_only: false, blocks: false, ..asked.query.clone() };
+    let mut tables = Source::new(asked.ways[parity].apart(), query);
+    let told = match (asked.statuses[parity].is_some(), Maker::new(asked, inlet)) {
+        (true, Ok(mut maker)) => absent_in(asked, &mut maker, &mut tables).await,
+        _ => Err(Error::disconnected("the target that has the parity is away")),
+    };
+    if told.is_err() {
+        // Nobody knows whether there was anything.
+        let batch = Batch { items: vec![Item::Gap(asked.gap_from(Timestamp::MIN))], payload: Vec::new() };
+        inlet.send(Ok(Part::Batch(batch)), 1).await;
+    }
+    inlet.send(Ok(Part::End(QuerySummary::default())), 1).await;
+}
+
+async fn absent_in(asked: &Asked, maker: &mut Maker<'_>, tables: &mut Source) -> Result<()> {
+    while let Part::Batch(Batch { items, payload }) = tables.next().await? {
+        let mut at = 0;
+        for item in items {
+            let Item::Element { length, caller, .. } = item else { continue };
+            let bytes = &payload[at..at + length as usize];
+            at += length as usize + usize::from(caller);
+            let table = Table::read(bytes)?;
+            for row in table.rows.iter().filter(|row| row.absent) {
+                let is_asked = maker.concerns(row) && !asked.away.borrow().contains(&row.component);
+                if is_asked && !absent_block(asked, maker, &table, row).await? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives a block that may not be where it belongs, if it is not. False if nobody wants more.
+async fn absent_block(asked: &Asked, maker: &mut Maker<'_>, table: &Table, row: &Row) -> Result<bool> {
+    let there = maker.blocks[row.component as usize].find(row.writer, row.number, row.times).await;
+    let is_absent = matches!(there, Ok(None)) || there.is_err() && asked.query.follow;
+    if !is_absent || !asked.remade.borrow_mut().insert((row.component, row.writer, row.number)) {
+        return Ok(true);
+    }
+    let parity = &mut maker.blocks[asked.spread.targets as usize];
+    let block = match parity.find(table.writer, table.number, table.times()).await? {
+        Some(packed) => match read(&View::of_sealed(&packed)?)? {
+            Some((table, xor)) => maker.remake(&table, row, xor).await,
+            None => None,
+        },
+        None => None,
+    };
+    Ok(maker.give(row, block).await)
+}

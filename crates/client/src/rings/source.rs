@@ -1,0 +1,95 @@
+//! What one target answers to a query, also over a connection after the other: nothing twice, and nothing left out.
+
+use super::answer::PartAnswer;
+use super::way::{PAUSE, Way};
+use super::writer::is_passing;
+use crate::answer::cursor::Cursor;
+use crate::peer::Part;
+use forebay_model::ring::{Batch, Item, QuerySummary};
+use forebay_model::{Result, Timestamp};
+use forebay_wire::command::QueryRequest;
+use forebay_wire::ring::RingQuery;
+
+/// Breaks in a row, without an item between them, after which a target counts as away.
+const MOST_BREAKS: u32 = 2;
+
+/// A query of the part of a ring on one target.
+pub(super) struct Source {
+    way: Way,
+    request: QueryRequest,
+    cursor: Cursor,
+    answer: Option<PartAnswer>,
+    breaks: u32,
+    /// The time of the last element that was given, and how many were given of that time.
+    last: Option<(Timestamp, u64)>,
+}
+
+impl Source {
+    pub(super) fn new(way: Way, query: RingQuery) -> Source {
+        let RingQuery { text, now, follow, limit, gaps_only, blocks } = query;
+        let request = QueryRequest { ring: String::new(), text, now, follow, limit, gaps_only, blocks };
+        Source { way, request, cursor: Cursor::default(), answer: None, breaks: 0, last: None }
+    }
+
+    /// The next part. An error means that the target is away, or cannot answer; while what is recorded is followed, one that is
+    /// away is waited for.
+    pub(super) async fn next(&mut self) -> Result<Part> {
+        loop {
+            match self.try_next().await {
+                Ok(Part::Batch(batch)) => {
+                    let batch = self.cursor.pass(batch);
+                    if !batch.items.is_empty() {
+                        self.breaks = 0;
+                        self.note(&batch);
+                        return Ok(Part::Batch(batch));
+                    }
+                }
+                Ok(Part::End(mut summary)) => {
+                    (summary.elements, summary.bytes) = self.cursor.totals();
+                    return Ok(Part::End(summary));
+                }
+                Err(error) => {
+                    self.answer = None;
+                    self.breaks += 1;
+                    if !is_passing(&error) || !self.request.follow && self.breaks > MOST_BREAKS {
+                        return Err(error);
+                    }
+                    self.way.nodes().env().clock.sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn try_next(&mut self) -> Result<Part> {
+        let answer = match &mut self.answer {
+            Some(answer) => answer,
+            none => {
+                let QueryRequest { text, now, follow, limit, gaps_only, blocks, .. } =
+                    self.cursor.resume(&self.request);
+                let query = RingQuery { text, now, follow, limit, gaps_only, blocks };
+                none.insert(PartAnswer::open(self.way.clone(), query).await?)
+            }
+        };
+        answer.next().await
+    }
+
+    fn note(&mut self, batch: &Batch) {
+        for item in &batch.items {
+            if let Item::Element { time, last: true, .. } = *item {
+                let so_far = self.last.filter(|(last, _)| *last == time).map_or(0, |(_, count)| count);
+                self.last = Some((time, so_far + 1));
+            }
+        }
+    }
+
+    /// The time of the last element that was given, and how many were given of that time.
+    pub(super) fn last(&self) -> Option<(Timestamp, u64)> {
+        self.last
+    }
+
+    /// What was given so far.
+    pub(super) fn summary(&self) -> QuerySummary {
+        let (elements, bytes) = self.cursor.totals();
+        QuerySummary { elements, bytes, ..QuerySummary::default() }
+    }
+}

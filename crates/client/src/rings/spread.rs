@@ -1,0 +1,653 @@
+//! A recorder's blocks on their way to a ring over several targets.
+//!
+//! Blocks go to the targets in turn, each as the next block of a session there; a target that has its share of buffers to take
+//! in is passed over. With parity, so many blocks as there are targets make a stripe, whose parity goes to one more. What is
+//! told as durable is so in the order of recording: with parity, when no target can be lost that takes anything of it along.
+//!
+//! A target that does not take what it was given for long counts as away until it is opened again. What it was to have is given
+//! up, and told as a gap; with parity it is covered by that, which says durably that it may not be where it belongs.
+
+use super::stripe::{self, Row, Table};
+use super::way::Way;
+use super::writer::{self, Carrier};
+use crate::outbox::Shared;
+use crate::peer::{Block, Lost};
+use forebay_env::race::{First, race};
+use forebay_env::together::all;
+use forebay_env::{Buffer, NetworkEnv, Slab, Task};
+use forebay_model::block::{Header, View};
+use forebay_model::layout::parity;
+use forebay_model::ring::{PARITY_OVERHEAD, Spread};
+use forebay_model::{Bytes, Cause, Error, Gap, Kind, Moment, Result, Timestamp};
+use forebay_wire::command::{Durable, WriterOpened};
+use forebay_wire::link::Link;
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// For so long beyond its flush interval a target may have a block that is not durable, if the others can do without it.
+const LATE: Duration = Duration::from_secs(2);
+/// The same if what it has is lost then.
+const GIVEN_UP: Duration = Duration::from_secs(10);
+/// The same where the connection to it is broken, and the others can do without it.
+const BROKEN: Duration = Duration::from_millis(300);
+/// How long is waited before a target that is away is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How often is looked whether something is late.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A session that was opened on a target.
+type Opened = (WriterOpened, u64, Link);
+
+/// What hands blocks to targets.
+pub(super) struct Conductor {
+    env: NetworkEnv,
+    spread: Spread,
+    lanes: Vec<Lane>,
+    flush_interval: Duration,
+    /// The lane that has its turn.
+    turn: usize,
+    /// An element goes on in the next block: on which lane, and in which of its sessions; `None` if that is over.
+    chain: Option<(usize, Option<u64>)>,
+    /// What was given to lanes and is not settled, oldest first.
+    stripes: VecDeque<Stripe>,
+    /// Buffers for parity.
+    slab: Option<Slab>,
+    xor: Vec<u8>,
+    /// What the parity is to tell first.
+    untold: Option<Gap>,
+    settled: Durable,
+    /// Rises with what is durable on any target: then there are buffers again.
+    progress: u64,
+    /// The latest time of what is settled.
+    newest: i64,
+    /// Since when no target takes anything.
+    silent_since: Option<Moment>,
+}
+
+/// One target, as a recorder sees it.
+struct Lane {
+    way: Way,
+    /// The session there, and the number of its next block; if it is away, that of what it was to have.
+    writer: u64,
+    next: u64,
+    state: LaneState,
+}
+
+enum LaneState {
+    Up {
+        shared: Arc<Shared>,
+        /// Blocks that it has buffers for.
+        buffers: usize,
+        /// Since when it has no connection.
+        broken: Option<Moment>,
+    },
+    Away {
+        /// Opens it again.
+        coming: Task<Result<Opened>>,
+        /// Why it cannot be.
+        error: Option<Error>,
+    },
+}
+
+/// Blocks that are settled together.
+struct Stripe {
+    members: Vec<Member>,
+    /// The number of the last block in it.
+    last: u64,
+    /// When its first block came.
+    began: Moment,
+    is_open: bool,
+    parity: Parity,
+}
+
+struct Member {
+    row: Row,
+    /// When it was handed over; nothing if its target was away.
+    sent: Option<Moment>,
+    is_durable: bool,
+    /// Its number in the recorder's session, and the gaps that it tells of.
+    number: u64,
+    gaps: Vec<Gap>,
+    /// Until its stripe has all of its blocks.
+    block: Option<Arc<Block>>,
+    is_lost: bool,
+}
+
+enum Parity {
+    /// There is none.
+    None,
+    /// A buffer for it.
+    Reserved(Buffer),
+    /// It was handed over.
+    Sent { writer: u64, number: u64, sent: Moment, is_durable: bool, table: Table, block: Arc<Block> },
+}
+
+impl Lane {
+    fn up(&self) -> Option<&Arc<Shared>> {
+        match &self.state {
+            LaneState::Up { shared, .. } => Some(shared),
+            LaneState::Away { .. } => None,
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        match &self.state {
+            LaneState::Up { shared, buffers, .. } => shared.lock().kept.len() < *buffers,
+            LaneState::Away { .. } => false,
+        }
+    }
+
+    fn begin(&mut self, (opened, writer, link): Opened) {
+        let shared = Shared::new(Durable { number: 0, ..opened.durable });
+        let carrier = Carrier { way: self.way.clone(), writer, shared: shared.clone() };
+        self.way.nodes().env().spawner.detach(carrier.run(link));
+        (self.writer, self.next) = (writer, 1);
+        self.state = LaneState::Up { shared, buffers: (opened.buffers as usize).max(2), broken: None };
+    }
+
+    fn leave(&mut self, error: Option<Error>) {
+        if let Some(shared) = self.up() {
+            let kept = shared.change(|state| {
+                state.fail(Error::disconnected("the target is away"));
+                std::mem::take(&mut state.kept)
+            });
+            drop(kept);
+        }
+        let way = self.way.clone();
+        let coming = self.way.nodes().env().spawner.spawn(async move {
+            loop {
+                let env = way.nodes().env();
+                env.clock.sleep(PAUSE).await;
+                let writer = env.random.next_u64();
+                if let Ok((opened, link)) = writer::open(&way, writer, false).await {
+                    return Ok((opened, writer, link));
+                }
+            }
+        });
+        self.state = LaneState::Away { coming, error };
+    }
+
+    fn hand_over(&mut self, block: Arc<Block>) {
+        self.next += 1;
+        if let Some(shared) = self.up() {
+            shared.change(|state| state.kept.push_back(block));
+        }
+    }
+}
+
+impl Conductor {
+    /// Begins a session on each target; as the ring would say of all together that it was opened. With parity, one may be away.
+    pub(super) async fn open(ways: Vec<Way>, spread: Spread, writer: u64) -> Result<(WriterOpened, Conductor)> {
+        let env = ways[0].nodes().env().clone();
+        let opened = all(ways.iter().map(|way| writer::open(way, writer, false))).await;
+        let away = opened.iter().filter(|opened| opened.is_err()).count();
+        let is_busy = |opened: &Result<_>| matches!(opened, Err(error) if error.kind == Kind::Busy);
+        if away > usize::from(spread.parity) || opened.iter().any(is_busy) {
+            opened.iter().flatten().for_each(|(_, link)| link.close());
+            let error = opened.into_iter().find_map(Result::err);
+            return Err(error.unwrap_or_else(|| Error::disconnected("no target has the ring")));
+        }
+        let data = spread.targets as usize;
+        let newest = |opened: &Result<(WriterOpened, Link)>| opened.as_ref().ok().and_then(|(opened, _)| opened.newest);
+        let newest_data = opened[..data].iter().filter_map(newest).max();
+        let newest_parity = opened[data..].iter().filter_map(newest).max();
+        let first = opened[..data].iter().find_map(|opened| opened.as_ref().ok());
+        let (first, _) = first.ok_or_else(|| Error::disconnected("no target has the ring"))?;
+        let mut whole = first.clone();
+        whole.spec.capacity = whole.spec.capacity * u64::from(spread.targets);
+        whole.spec.guarantee.0 *= u64::from(spread.targets);
+        whole.spec.name = ways[0].path().to_string();
+        let buffers = opened[..data].iter().flatten().map(|(opened, _)| opened.buffers).sum::<u32>();
+        let flush_interval = whole.spec.flush_interval;
+        // What the parity does not cover was recorded while its target was away.
+        let is_behind = spread.parity && newest_data.is_some() && newest_parity < newest_data;
+        let untold = newest_data.filter(|_| is_behind).map(|last| {
+            let first = newest_parity.unwrap_or(Timestamp::MIN);
+            Gap { cause: Cause::TargetAway, count: None, first, last }
+        });
+        let slab = match spread.parity {
+            true => Some(Slab::new(whole.spec.block + PARITY_OVERHEAD, (buffers as usize).max(4) + 2)?),
+            false => None,
+        };
+        let lanes = ways.into_iter().zip(opened).map(|(way, opened)| {
+            let coming = way.nodes().env().spawner.spawn(std::future::pending());
+            let state = LaneState::Away { coming, error: None };
+            let mut lane = Lane { way, writer, next: 1, state };
+            match opened {
+                Ok((opened, link)) => lane.begin((opened, writer, link)),
+                Err(error) => lane.leave(Some(error)),
+            }
+            lane
+        });
+        let conductor = Conductor {
+            env,
+            spread,
+            lanes: lanes.collect(),
+            flush_interval,
+            turn: 0,
+            chain: None,
+            stripes: VecDeque::new(),
+            slab,
+            xor: Vec::new(),
+            untold,
+            settled: Durable::default(),
+            progress: 0,
+            newest: newest_data.unwrap_or(Timestamp::MIN).0,
+            silent_since: None,
+        };
+        let opened = WriterOpened { newest: newest_data, received: 0, durable: Durable::default(), buffers, ..whole };
+        Ok((opened, conductor))
+    }
+
+    /// Hands blocks over until the session is closed or given up.
+    pub(super) async fn run(mut self, front: Arc<Shared>) {
+        let clock = self.env.clock.clone();
+        let tick = TICK.min(self.flush_interval / 8).max(Duration::from_millis(10));
+        loop {
+            let polled = race(poll_fn(|context| self.poll(&front, context)), clock.sleep(tick)).await;
+            match polled {
+                First::Left(is_closing) => {
+                    if is_closing {
+                        self.close().await;
+                        front.change(|state| state.closed = true);
+                    }
+                    break;
+                }
+                First::Right(()) => self.look(&front),
+            }
+        }
+        for lane in &self.lanes {
+            if let Some(shared) = lane.up() {
+                shared.change(|state| state.fail(Error::disconnected("the session was ended")));
+            }
+        }
+    }
+
+    /// Ends the sessions, of which everything is durable.
+    async fn close(&mut self) {
+        let open: Vec<Arc<Shared>> = self.lanes.iter().filter_map(|lane| lane.up().cloned()).collect();
+        open.iter().for_each(|shared| shared.change(|state| state.closing = true));
+        let closed = poll_fn(|context| {
+            let is_open = |shared: &Arc<Shared>| {
+                let mut state = shared.lock();
+                state.watcher = Some(context.waker().clone());
+                !state.closed && state.failure.is_none()
+            };
+            match open.iter().filter(|shared| is_open(shared)).count() {
+                0 => Poll::Ready(()),
+                _ => Poll::Pending,
+            }
+        });
+        // Who does not answer finds out that the session is over.
+        let _ = race(closed, self.env.clock.sleep(LATE)).await;
+    }
+
+    fn now(&self) -> Moment {
+        self.env.clock.now()
+    }
+
+    /// Whether the session is to be closed, or was given up.
+    fn poll(&mut self, front: &Arc<Shared>, context: &mut Context<'_>) -> Poll<bool> {
+        self.welcome(context);
+        self.settle(front, context.waker());
+        loop {
+            let (wanted, closing) = {
+                let mut state = front.lock();
+                state.carrier = Some(context.waker().clone());
+                if state.failure.is_some() {
+                    return Poll::Ready(false);
+                }
+                (state.wanted, state.closing)
+            };
+            while self.has_room_for_next(front) {
+                let block = front.lock().kept.pop_front().expect("there is one");
+                self.take(Arc::into_inner(block).expect("nobody else has it"));
+            }
+            if self.is_wanted(wanted, closing) {
+                self.close_stripe();
+            }
+            let before = self.settled;
+            self.settle(front, context.waker());
+            if closing && self.stripes.is_empty() && front.lock().kept.is_empty() {
+                return Poll::Ready(true);
+            }
+            if before == self.settled {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Takes in the targets that came back.
+    fn welcome(&mut self, context: &mut Context<'_>) {
+        let data = self.spread.targets as usize;
+        for at in 0..self.lanes.len() {
+            let lane = &mut self.lanes[at];
+            let LaneState::Away { coming, .. } = &mut lane.state else { continue };
+            let Poll::Ready(Ok(opened)) = Pin::new(coming).poll(context) else { continue };
+            if at == data {
+                let first = opened.0.newest.unwrap_or(Timestamp::MIN).min(Timestamp(self.newest));
+                let (cause, last) = (Cause::TargetAway, Timestamp(self.newest));
+                self.untold = (self.newest > i64::MIN).then_some(Gap { cause, count: None, first, last });
+            }
+            lane.begin(opened);
+        }
+    }
+
+    /// Whether the next block can be handed to somebody.
+    fn has_room_for_next(&mut self, front: &Shared) -> bool {
+        let data = self.spread.targets as usize;
+        if front.lock().kept.is_empty() || self.lanes[..data].iter().all(|lane| lane.up().is_none()) {
+            return false;
+        }
+        match (&self.slab, self.chain) {
+            (Some(slab), _) => slab.available() > 0 || self.stripes.back().is_some_and(|stripe| stripe.is_open),
+            (None, Some((lane, writer))) => writer.is_none() || self.lanes[lane].has_room(),
+            (None, None) => self.lanes[..data].iter().any(Lane::has_room),
+        }
+    }
+
+    /// Hands a block to the target that has its turn.
+    fn take(&mut self, mut block: Block) {
+        let (data, now) = (self.spread.targets as usize, self.now());
+        let view = View::of_sealed(&block.buffer).expect("the recorder packed it");
+        let gaps = view.gaps().map(|(_, gap)| gap).collect();
+        let (within, goes_on) = (view.header().starts_within(), view.header().continues());
+        let chain = self.chain.take().filter(|_| within);
+        let at = match (chain, self.slab.is_some()) {
+            (Some((lane, _)), _) => lane,
+            (None, true) => self.turn % data,
+            (None, false) => {
+                let in_turn = (0..data).map(|step| (self.turn + step) % data);
+                in_turn.clone().find(|lane| self.lanes[*lane].has_room()).unwrap_or(self.turn % data)
+            }
+        };
+        self.turn = (at + 1) % data;
+        let lane = &self.lanes[at];
+        // What goes on where the beginning is gone is gone.
+        let is_lost = chain.is_some_and(|(_, writer)| writer != Some(lane.writer));
+        let is_up = lane.up().is_some();
+        if goes_on {
+            self.chain = Some((at, (is_up && !is_lost).then_some(lane.writer)));
+        }
+        Header::set_writer(&mut block.buffer, lane.writer, lane.next);
+        let row = Row::of(at as u32, &block.buffer).expect("the recorder packed it");
+        let number = std::mem::replace(&mut block.number, lane.next);
+        let block = Arc::new(block);
+        let is_sent = is_up && !is_lost;
+        if is_sent || self.slab.is_some() {
+            self.lanes[at].hand_over(block.clone());
+        }
+        let member = Member {
+            row,
+            sent: is_sent.then_some(now),
+            is_durable: false,
+            number,
+            gaps,
+            block: self.slab.is_some().then_some(block),
+            is_lost: self.slab.is_none() && !is_sent,
+        };
+        match self.stripes.back_mut().filter(|stripe| stripe.is_open) {
+            Some(stripe) => {
+                stripe.members.push(member);
+                stripe.last = number;
+            }
+            None => {
+                let buffer = self.slab.as_ref().and_then(Slab::try_take);
+                let (is_open, parity) = match buffer {
+                    Some(buffer) => (true, Parity::Reserved(buffer)),
+                    None => (false, Parity::None),
+                };
+                self.stripes.push_back(Stripe { members: vec![member], last: number, began: now, is_open, parity });
+            }
+        }
+        if self.stripes.back().is_some_and(|stripe| stripe.is_open && stripe.members.len() == data) {
+            self.close_stripe();
+        }
+    }
+
+    /// Whether somebody waits for a stripe that has not all of its blocks.
+    fn is_wanted(&self, wanted: u64, closing: bool) -> bool {
+        let Some(stripe) = self.stripes.back().filter(|stripe| stripe.is_open) else { return false };
+        let oldest = stripe.members.iter().filter_map(|member| member.block.as_ref()).map(|block| block.accepted).min();
+        let age = self.now().since(oldest.unwrap_or(stripe.began));
+        closing || wanted >= stripe.members[0].number || age >= self.flush_interval / 2
+    }
+
+    /// Computes the parity of the open stripe, and hands it over.
+    fn close_stripe(&mut self) {
+        let Some(mut stripe) = self.stripes.pop_back_if(|stripe| stripe.is_open) else { return };
+        stripe.is_open = false;
+        let length = stripe.members.iter().map(|member| member.row.length).max().unwrap_or(0);
+        self.xor.clear();
+        self.xor.resize(length as usize, 0);
+        for member in &mut stripe.members {
+            if let Some(block) = member.block.take() {
+                parity::add(&mut self.xor, &block.buffer);
+            }
+            let lane = &self.lanes[member.row.component as usize];
+            member.row.absent = lane.up().is_none() || lane.writer != member.row.writer;
+        }
+        if let Parity::Reserved(buffer) = std::mem::replace(&mut stripe.parity, Parity::None) {
+            let (xor, gap) = (std::mem::take(&mut self.xor), self.untold);
+            stripe.parity = self.send_parity(&stripe.members, &xor, gap, buffer);
+            self.xor = xor;
+        }
+        stripe.lose_what_is_nowhere(&self.lanes);
+        self.stripes.push_back(stripe);
+    }
+
+    /// Hands the parity of these over, if its target is there.
+    fn send_parity(&mut self, members: &[Member], xor: &[u8], gap: Option<Gap>, buffer: Buffer) -> Parity {
+        let (now, data) = (self.now(), self.spread.targets as usize);
+        let lane = &mut self.lanes[data];
+        if lane.up().is_none() {
+            return Parity::None;
+        }
+        let (writer, number) = (lane.writer, lane.next);
+        let table = Table { writer, number, rows: members.iter().map(|member| member.row).collect() };
+        let Ok(buffer) = stripe::pack(&table, xor, gap, buffer) else { return Parity::None };
+        if gap.is_some() {
+            self.untold = None;
+        }
+        let block = Arc::new(Block { buffer, number, accepted: now });
+        lane.hand_over(block.clone());
+        Parity::Sent { writer, number, sent: now, is_durable: false, table, block }
+    }
+
+    /// Takes note of what is durable now, and tells it.
+    fn settle(&mut self, front: &Shared, waker: &Waker) {
+        let mut full = false;
+        let mut durable: Vec<Option<(u64, u64)>> = Vec::with_capacity(self.lanes.len());
+        for lane in &self.lanes {
+            durable.push(lane.up().map(|shared| {
+                let mut state = shared.lock();
+                state.watcher = Some(waker.clone());
+                full |= state.durable.full;
+                (lane.writer, state.durable.number)
+            }));
+        }
+        let progress = durable.iter().flatten().fold(0u64, |sum, (_, number)| sum.wrapping_add(*number));
+        let has_more = std::mem::replace(&mut self.progress, progress) != progress;
+        let is_there = |component: usize, (writer, number): (u64, u64)| {
+            durable[component].is_some_and(|(session, last)| session == writer && number <= last)
+        };
+        let data = self.spread.targets as usize;
+        for stripe in &mut self.stripes {
+            for member in &mut stripe.members {
+                let Row { component, writer, number, .. } = member.row;
+                member.is_durable |= is_there(component as usize, (writer, number));
+            }
+            if let Parity::Sent { writer, number, is_durable, .. } = &mut stripe.parity {
+                *is_durable |= is_there(data, (*writer, *number));
+            }
+        }
+        let mut lost = Vec::new();
+        while let Some(stripe) = self.stripes.pop_front_if(|stripe| stripe.is_settled()) {
+            self.settled.number = stripe.last;
+            for member in &stripe.members {
+                if !member.is_lost {
+                    self.settled.sequence += member.row.elements;
+                    self.newest = self.newest.max(member.row.times.1);
+                    continue;
+                }
+                let (number, elements) = (member.number, member.row.elements);
+                if elements > 0 {
+                    lost.push(Lost { number, elements, gap: member.row.gap() });
+                }
+                lost.extend(member.gaps.iter().map(|gap| Lost { number, elements: 0, gap: *gap }));
+            }
+        }
+        self.settled.full = full;
+        let settled = self.settled;
+        let is_new = front.lock().durable != settled || !lost.is_empty();
+        if is_new {
+            front.change(|state| {
+                state.durable = settled;
+                state.lost.extend(lost);
+            });
+        } else if has_more {
+            front.tell();
+        }
+    }
+
+    /// Looks which targets are away, and which stripe has waited for long enough.
+    fn look(&mut self, front: &Shared) {
+        let (now, data) = (self.now(), self.spread.targets as usize);
+        for at in 0..self.lanes.len() {
+            let can_do_without = self.spread.parity
+                && (0..self.lanes.len()).all(|other| other == at || self.lanes[other].up().is_some());
+            if let Some(error) = self.is_away(at, can_do_without, now) {
+                self.leave(at, error);
+            }
+        }
+        let up = self.lanes[..data].iter().filter(|lane| lane.up().is_some()).count();
+        if up > 0 {
+            self.silent_since = None;
+        } else {
+            let since = *self.silent_since.get_or_insert(now);
+            let over = self.lanes[..data].iter().find_map(|lane| match &lane.state {
+                LaneState::Away { error: Some(error), .. } if !writer::is_passing(error) => Some(error.clone()),
+                _ => None,
+            });
+            front.change(|state| {
+                state.silent = now.since(since);
+                if let Some(error) = over {
+                    state.fail(error);
+                }
+            });
+        }
+    }
+
+    /// Why a target is to count as away, if it is.
+    fn is_away(&mut self, at: usize, can_do_without: bool, now: Moment) -> Option<Option<Error>> {
+        let late = self.flush_interval * 2 + if can_do_without { LATE } else { GIVEN_UP };
+        let oldest = self.oldest(at);
+        let LaneState::Up { shared, broken, .. } = &mut self.lanes[at].state else { return None };
+        let state = shared.lock();
+        if let Some(error) = &state.failure {
+            return Some(Some(error.clone()));
+        }
+        if state.durable.full {
+            return None;
+        }
+        *broken = if state.is_broken { broken.or(Some(now)) } else { None };
+        let is_broken = can_do_without && broken.is_some_and(|since| now.since(since) >= BROKEN);
+        (is_broken || oldest.is_some_and(|oldest| now.since(oldest) >= late)).then_some(None)
+    }
+
+    /// When the oldest block that a target has and that is not durable was handed over.
+    fn oldest(&self, at: usize) -> Option<Moment> {
+        self.stripes.iter().find_map(|stripe| {
+            if at == self.spread.targets as usize {
+                let Parity::Sent { sent, is_durable: false, .. } = &stripe.parity else { return None };
+                return Some(*sent);
+            }
+            let members = stripe.members.iter();
+            members.filter(|member| member.row.component as usize == at && !member.is_durable).find_map(|m| m.sent)
+        })
+    }
+
+    /// A target counts as away from now on.
+    fn leave(&mut self, at: usize, error: Option<Error>) {
+        let data = self.spread.targets as usize;
+        self.lanes[at].leave(error);
+        if let Some((lane, writer)) = &mut self.chain
+            && *lane == at
+        {
+            *writer = None;
+        }
+        let mut stripes = std::mem::take(&mut self.stripes);
+        for stripe in &mut stripes {
+            if at == data {
+                if let Parity::Sent { is_durable: false, .. } = &stripe.parity {
+                    stripe.parity = Parity::None;
+                }
+                stripe.lose_what_is_nowhere(&self.lanes);
+                continue;
+            }
+            let mut is_new = false;
+            for member in stripe.members.iter_mut().filter(|member| member.row.component as usize == at) {
+                is_new |= !member.is_durable && !member.row.absent;
+                member.row.absent |= !member.is_durable;
+                member.sent = None;
+                // With parity, it is only lost if that is away, too.
+                member.is_lost |= !self.spread.parity && !member.is_durable;
+            }
+            if stripe.is_open || !is_new {
+                continue;
+            }
+            // That it may not be there is durable before anything of the stripe is told as such.
+            let again = match &stripe.parity {
+                Parity::Sent { table, block, .. } => Parity::xor_of(table, block),
+                _ => None,
+            };
+            let buffer = again.as_ref().and_then(|xor| Buffer::alone(Bytes(xor.len() as u64) + PARITY_OVERHEAD).ok());
+            stripe.parity = match again.zip(buffer) {
+                Some((xor, buffer)) => self.send_parity(&stripe.members, &xor, None, buffer),
+                None => Parity::None,
+            };
+            stripe.lose_what_is_nowhere(&self.lanes);
+        }
+        self.stripes = stripes;
+    }
+}
+
+impl Parity {
+    /// The parity in a block that was packed.
+    fn xor_of(table: &Table, block: &Block) -> Option<Vec<u8>> {
+        let view = View::of_sealed(&block.buffer).ok()?;
+        let longest = table.rows.iter().map(|row| row.length).max()?;
+        let xor = view.entries().nth(1)?.ok()?;
+        (xor.payload.len() == longest as usize).then(|| block.buffer[xor.payload].to_vec())
+    }
+}
+
+impl Stripe {
+    /// Whether it is as safe as it gets.
+    fn is_settled(&self) -> bool {
+        if self.is_open {
+            return false;
+        }
+        let is_covered = |member: &Member| {
+            matches!(&self.parity, Parity::Sent { is_durable: true, table, .. }
+                if table.rows.iter().any(|row| row.absent && row.component == member.row.component))
+        };
+        let members = self.members.iter().all(|member| member.is_durable || member.is_lost || is_covered(member));
+        members && !matches!(self.parity, Parity::Reserved(_) | Parity::Sent { is_durable: false, .. })
+    }
+
+    /// What its target does not have, and no parity covers, is lost.
+    fn lose_what_is_nowhere(&mut self, lanes: &[Lane]) {
+        if self.is_open || matches!(self.parity, Parity::Sent { .. }) {
+            return;
+        }
+        for member in self.members.iter_mut().filter(|member| !member.is_durable) {
+            let lane = &lanes[member.row.component as usize];
+            member.is_lost |= lane.up().is_none() || lane.writer != member.row.writer;
+        }
+    }
+}
