@@ -118,7 +118,7 @@ fn a_ring_with_parity_over_three_nodes_is_recorded_and_answers_the_same_without_
     let shown = text(served.ok(&place, &["ring", "show", "/wide", "--json"]));
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["elements"], 20_000, "{shown}");
-    assert!(served.failure(&place, &["query", "/wide", "seq > 5"]).contains("several targets"));
+    assert!(served.misuse(&place, &["query", "/wide", "seq > 5"]).contains("several targets"));
     let pinned = ["pin", "/wide", "--from", "1h ago", "--to", "now", "--label", "kept"];
     served.ok(&place, &pinned);
     assert_eq!(query(), all, "in the order of recording each time");

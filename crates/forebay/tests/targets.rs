@@ -10,6 +10,7 @@ use common::{Dice, Place};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::ChildStderr;
+use std::time::{Duration, Instant};
 
 /// Reads what a process says until it says `words`.
 fn until(lines: &mut BufReader<ChildStderr>, words: &str) {
@@ -24,6 +25,14 @@ fn until(lines: &mut BufReader<ChildStderr>, words: &str) {
 fn targets(manager: &Served, place: &Place) -> Vec<Value> {
     let listed = String::from_utf8(manager.ok(place, &["target", "list", "--json"])).unwrap();
     listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Asks again until it is so; nothing here takes more than some seconds.
+fn wait(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}, and does not come about");
+    }
 }
 
 /// The target of a node.
@@ -68,7 +77,7 @@ fn a_target_is_added_while_a_directory_is_served_and_is_there_when_it_is_served_
         ids
     };
     // The manager hears of it with the node's next report.
-    while known(&served).len() < 3 {}
+    wait("three targets", || known(&served).len() == 3);
     assert!([&first, &second].iter().all(|one| known(&served).contains(&id(one))));
     // What is somebody's is refused, with what to do; nothing is changed by that.
     assert!(refused("elsewhere", &[]).contains("target of this cluster already"));
@@ -84,7 +93,7 @@ fn a_target_is_added_while_a_directory_is_served_and_is_there_when_it_is_served_
     let before = known(&served);
     served.stop();
     let served = Served::with(&place, &[]);
-    while known(&served).len() < 3 {}
+    wait("three targets", || known(&served).len() == 3);
     assert_eq!(known(&served), before);
     for path in ["/old", "/new"] {
         assert!(served.ok(&place, &["get", path, "-"]) == bytes, "{path}");
@@ -100,7 +109,7 @@ fn a_node_that_joined_is_given_another_target_and_the_manager_uses_it() {
     let dir = place.path("a").display().to_string();
     let added = manager.ok(&place, &["target", "add", "a/target.1", "--size", "256MiB", "--cluster", &dir, "--json"]);
     let added: Value = serde_json::from_slice(&added).unwrap();
-    while targets(&manager, &place).len() < 2 {}
+    wait("two targets", || targets(&manager, &place).len() == 2);
     let there = targets(&manager, &place).into_iter().find(|target| target["target"] == added["target"]).unwrap();
     assert_eq!((&there["node"], &there["state"]), (&node.ready["node"], &"up".into()));
     node.kill();
@@ -129,7 +138,7 @@ fn targets_are_listed_drained_failed_and_returned_while_files_are_there() {
     assert!(refused.contains("drain it") && refused.contains("--lost"), "{refused}");
     manager.ok(&place, &["target", "drain", &of_a]);
     until(&mut told, "were moved");
-    while of(&manager, &place, &a)["components_left"] != 0 {}
+    wait("it is empty", || of(&manager, &place, &a)["components_left"] == 0);
     let shown = String::from_utf8(manager.ok(&place, &["target", "list"])).unwrap();
     assert!(shown.contains("draining") && shown.contains("empty"), "{shown}");
     // It may go, and so may one of the others then.
@@ -144,7 +153,7 @@ fn targets_are_listed_drained_failed_and_returned_while_files_are_there() {
     let said: Value = serde_json::from_slice(&manager.ok(&place, &["target", "fail", &of_b, "--json"])).unwrap();
     assert_eq!((&said["target"], &said["state"]), (&of_b.clone().into(), &"failed".into()));
     until(&mut told, "are rebuilt");
-    while of(&manager, &place, &b)["components_left"] != 0 {}
+    wait("it is empty", || of(&manager, &place, &b)["components_left"] == 0);
     b.kill();
     assert!(manager.ok(&place, &["get", "/x", "-"]) == bytes, "without what failed");
     manager.ok(&place, &["target", "return", &of_b]);

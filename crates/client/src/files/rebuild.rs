@@ -12,12 +12,15 @@ use forebay_model::{Bytes, Kind, Result};
 use forebay_wire::control::files::After;
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Question, Reply};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 
 /// Files that are asked for at once.
 const PAGE: u32 = 256;
 /// Files that one client rebuilds at the same time.
 const AT_ONCE: usize = 2;
+/// Files that others are at or have done, one after the other, until the list is asked for anew.
+const MEETINGS: u32 = 4;
 /// Of a component, so much is rebuilt in one step; who closes the file or stops waits for that.
 const STEP: Bytes = Bytes::mib(16);
 
@@ -33,7 +36,7 @@ pub struct Rebuilt {
 impl Files {
     /// Rebuilds what is on the manager's list, some files at a time; `told` of each. Only root may ask for that.
     pub async fn rebuild_missing(&self, told: impl Fn(FileId, Result<Rebuilt>)) -> Result<()> {
-        let mut after = FileId(0);
+        let (mut after, tried) = (FileId(0), RefCell::new(BTreeSet::new()));
         loop {
             let asked = Question::Degraded(After { file: after, most: PAGE });
             let mut found = match self.control.ask(asked).await? {
@@ -41,22 +44,33 @@ impl Files {
                 other => return Err(strange(&other)),
             };
             let last = found.files.last().copied();
+            found.files.retain(|file| !tried.borrow().contains(file));
             // Clients that begin elsewhere in the list seldom meet.
             let first = self.nodes.env().random.below(found.files.len().max(1) as u64) as usize;
             found.files.rotate_left(first);
-            let left = RefCell::new(found.files);
+            let (left, met) = (RefCell::new(found.files), Cell::new(0));
             let hand = || async {
-                while let Some(file) = { left.borrow_mut().pop() } {
+                while met.get() < MEETINGS
+                    && let Some(file) = { left.borrow_mut().pop() }
+                {
+                    tried.borrow_mut().insert(file);
                     match self.rebuild(file).await {
-                        // Somebody else is at it, has it alone, or has removed it.
-                        Ok(None) => {}
-                        Err(error) if matches!(error.kind, Kind::Missing | Kind::Busy | Kind::Stale) => {}
-                        rebuilt => told(file, rebuilt.map(Option::unwrap_or_default)),
+                        // Somebody else is at it or has done it, has it alone, or has removed it.
+                        Ok(None) => met.set(met.get() + 1),
+                        Err(error) if matches!(error.kind, Kind::Missing | Kind::Busy | Kind::Stale) => {
+                            met.set(met.get() + 1);
+                        }
+                        rebuilt => {
+                            met.set(0);
+                            told(file, rebuilt.map(Option::unwrap_or_default));
+                        }
                     }
                 }
             };
             all((0..AT_ONCE).map(|_| hand())).await;
             match last {
+                // The rest of the page is asked for again: others have done much of it.
+                Some(_) if !left.borrow().is_empty() => {}
                 Some(last) if found.more => after = last,
                 _ => return Ok(()),
             }

@@ -170,6 +170,12 @@ pub fn absolute(path: impl AsRef<Path>) -> Result<PathBuf> {
     fs::canonicalize(path).map_err(|e| trouble("finding", path, &e))
 }
 
+/// The same place as a path from the root, whether anything is there or not.
+pub fn from_root(path: impl AsRef<Path>) -> Result<PathBuf> {
+    let path = path.as_ref();
+    std::path::absolute(path).map_err(|e| trouble("finding", path, &e))
+}
+
 /// What an ordinary user can still store in the file system that `path` is in.
 pub fn available(path: impl AsRef<Path>) -> Result<Bytes> {
     let path = path.as_ref();

@@ -102,7 +102,7 @@ pub fn run(context: &mut Context, command: TargetCommand) -> Result<()> {
 
 fn add(context: &mut Context, args: &AddArgs) -> Result<()> {
     // Whoever serves the directory may have another place to begin from.
-    let path = file::absolute(&args.path)?;
+    let path = file::from_root(&args.path)?;
     let text = path.to_str().map(str::to_string);
     let path = text.ok_or_else(|| Error::usage(format!("{} is not UTF-8; give it another name", path.display())))?;
     let added = AddTarget { path, size: args.size, force: args.force };

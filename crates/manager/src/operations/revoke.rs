@@ -62,16 +62,17 @@ pub(super) fn raise(draft: &mut Draft<'_>, file: FileId, mut inode: Inode, now: 
     inode.attributes.changed = now;
     if inode.written {
         let layout: Layout = draft.require(&keys::layout(file))?;
+        let version = inode.attributes.version;
+        let before: Option<Orders> = draft.read(&keys::fences(file))?;
+        let unheard = before.map(|before| before.pending).unwrap_or_default();
         let left: Option<Orders> = draft.read(&keys::leftovers(file))?;
-        // A target that a component has left still answers those who know of no other one.
+        // A target that a component has left answers those who know of no other one, until it has heard of that once.
+        let newest =
+            left.iter().filter(|left| left.version + 1 == version).find_map(|left| left.pending.last().copied());
         let left = left.into_iter().flat_map(|left| left.pending);
-        let orders = Orders {
-            volume: inode.attributes.volume,
-            version: inode.attributes.version,
-            due: now,
-            pending: layout.components().into_iter().chain(left).collect(),
-        };
-        draft.put(keys::fences(file), &orders)?;
+        let left = left.filter(|there| Some(*there) == newest || unheard.contains(there));
+        let pending = layout.components().into_iter().chain(left).collect();
+        draft.put(keys::fences(file), &Orders { volume: inode.attributes.volume, version, due: now, pending })?;
     }
     draft.put(keys::inode(file), &inode)
 }

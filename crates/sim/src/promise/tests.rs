@@ -132,7 +132,6 @@ fn a_promise_is_kept_in_all_states_at_once_and_small_writes_become_durable() {
         let shown = format!("seed {seed}: {outcome:?}, {} large, {} waiting", others.large, others.small_waiting);
         assert_eq!((outcome.missed_deadlines, outcome.lost_elements, others.small_waiting), (0, 0, 0), "{shown}");
         assert!(others.small.len() > 300 * 19 && outcome.read > Rate(0) && others.large > Rate(0), "{shown}");
-        assert!(others.rebuilt > Rate(0), "{shown}");
     }
 }
 

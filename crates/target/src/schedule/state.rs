@@ -33,8 +33,6 @@ pub(crate) const AHEAD: Duration = Duration::from_millis(30);
 const BESIDE_FLUSH: Duration = Duration::from_millis(60);
 /// How long after the last guaranteed write another one is counted on, and with it another flush.
 const LULL: Duration = Duration::from_millis(1500);
-/// How much scattered metadata a drive may have taken beside a promise and not written: the next flush lasts as long.
-const METADATA_OWED: Duration = Duration::from_millis(200);
 /// How long records gather at most while others have the arm.
 const MOST_GATHERED: Duration = Duration::from_millis(500);
 
@@ -112,8 +110,8 @@ pub(super) struct State {
     pub(super) sweeping: bool,
     /// When the platters have taken all that was written, by the profile.
     platters_free: Moment,
-    /// Until when the platters are busy with normal writes and metadata that the drive has taken, by the profile; and whether
-    /// there were any since the last flush began.
+    /// Until when the platters are busy with normal writes that the drive has taken, by the profile; and whether there
+    /// were any since the last flush began.
     pub(super) owed_until: Moment,
     owed_anew: bool,
     /// Whether anything was written since the last flush began, and when that ended.
@@ -212,7 +210,7 @@ impl State {
                     return Choice::Start(Class::Background, pending);
                 }
                 let wakes = self
-                    .metadata_wakes(&slack)
+                    .metadata_wakes(now)
                     .into_iter()
                     .chain(self.background_wakes(&slack))
                     .chain(self.log_wakes(&slack))
@@ -263,18 +261,9 @@ impl State {
             return false;
         };
         let now = slack.now;
-        if self.metadata_owed_until(slack.profile).is_some_and(|free| free > now) {
-            return false;
-        }
         // The best moment is in a sweep that has time for it: the flush to come covers it.
         let best = self.sweeping || now >= self.last_guaranteed_end + LULL;
         !slack.profile.rotates || self.hurried > 0 || now >= first.deadline || best && self.is_between(backlog, slack)
-    }
-
-    /// When the drive can take more metadata beside a promise.
-    fn metadata_owed_until(&self, profile: &Profile) -> Option<Moment> {
-        let owes = profile.rotates && self.is_promised() && !self.metadata.is_empty();
-        owes.then(|| self.owed_until - METADATA_OWED)
     }
 
     /// Whether a record, at its worst, leaves the guaranteed writes enough time.
@@ -299,14 +288,12 @@ impl State {
     }
 
     /// When metadata that waits for a better moment has to be looked at again.
-    fn metadata_wakes(&self, Slack { profile, now, .. }: &Slack<'_>) -> Option<Moment> {
-        let now = *now;
+    fn metadata_wakes(&self, now: Moment) -> Option<Moment> {
         let written = self.metadata.front().map(|first| first.deadline);
         let flushed = (!self.polite_flushes.is_empty() && !self.flushing).then_some(self.polite_until);
         let latest = written.into_iter().chain(flushed).min()?;
         let lull = self.last_guaranteed_end + LULL;
-        let owed = self.metadata_owed_until(profile);
-        [latest, lull].into_iter().chain(owed).filter(|moment| *moment > now).min()
+        [latest, lull].into_iter().filter(|moment| *moment > now).min()
     }
 
     /// Whether a sweep that is flushed on its way goes on meanwhile: only where the arm need not move, and not for long.
@@ -551,12 +538,7 @@ impl State {
             }
             Class::Metadata => {
                 self.metadata_in_flight += 1;
-                if pending.direction == Direction::Write {
-                    self.metadata_dirty = true;
-                    // The cache takes it at once; the arm goes there at the next flush.
-                    self.owed_until = self.owed_until.max(now) + worst;
-                    self.owed_anew = true;
-                }
+                self.metadata_dirty |= pending.direction == Direction::Write;
                 self.counters.metadata += length;
             }
         }

@@ -1,5 +1,5 @@
 use super::state::{Choice, Expected, Started, State};
-use super::{Class, Direction, Outcome, Pending, StreamId, slack};
+use super::{Class, Direction, Outcome, Pending, StreamId};
 use crate::promise::{Promise, promise};
 use forebay_env::Buffer;
 use forebay_model::{Bytes, Error, Moment, Profile, Rate, Result, RingId};
@@ -241,37 +241,6 @@ fn metadata_rides_in_a_sweep_or_waits_for_a_lull_unless_it_is_hurried_or_out_of_
     rig.metadata(700, 10_000);
     rig.pass(1500);
     assert_eq!(rig.next(), Did::Metadata(700), "nothing was written for a while");
-}
-
-#[test]
-fn beside_a_promise_a_drive_is_given_only_so_much_scattered_metadata_before_it_has_written_that() {
-    let mut rig = Rig::new(true);
-    let expected = Expected { rate: Rate::mb(10), ..Expected::NOTHING };
-    rig.state.expected.insert(RING, expected);
-    rig.state.hurry(true);
-    (0..20).for_each(|n| rig.metadata(500 * n, 1000));
-    let mut counts = Vec::new();
-    for _ in 0..5 {
-        let mut count = 0;
-        while rig.next() != Did::Wait {
-            // The cache takes it at once.
-            rig.end();
-            count += 1;
-        }
-        counts.push(count);
-        rig.pass(40);
-    }
-    // Each takes the arm up to 40 ms: five and the one that comes first are 200 ms, and then one at a time.
-    assert!((5..=9).contains(&counts[0]) && counts[1..].iter().all(|count| (1..=2).contains(count)), "{counts:?}");
-    rig.write(RING, 0, 1000);
-    let slack = slack::slack(&rig.state, &rig.profile, rig.now);
-    assert!(slack < Duration::from_millis(850), "{slack:?} are left, and what is owed takes 200 ms");
-    rig.ask_flush();
-    while rig.next() != Did::Flush {
-        rig.end();
-    }
-    rig.end_flush();
-    assert!(rig.state.owed_until <= rig.now, "a flush has written it");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use forebay_wire::control::files::After;
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Question, Reply};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Panics if a directory has other names than it should, or an entry another size.
 pub(in crate::cluster) fn check(cluster: &Cluster, machine: &ClientMachine, owned: &Owned) {
@@ -28,12 +29,21 @@ pub(in crate::cluster) fn check(cluster: &Cluster, machine: &ClientMachine, owne
 
 /// Panics if a file is open to write for somebody, or cannot be mended that somebody left; how many there were.
 pub(in crate::cluster) fn check_left(cluster: &Cluster, machine: &ClientMachine) -> u64 {
-    let (control, files) = (machine.control.clone(), machine.files.clone());
+    let (control, files, clock) = (machine.control.clone(), machine.files.clone(), cluster.world().clock());
     cluster.world().run(async move {
         let after = After { file: FileId(0), most: 1000 };
-        let open = control.ask(Question::OpenFiles(after)).await.expect("the manager is there");
-        let Reply::OpenFiles(open) = open else { panic!("{open:?}") };
-        assert!(open.files.is_empty(), "nobody writes, and yet: {:?}", open.files);
+        let mut rounds = 0;
+        loop {
+            let open = control.ask(Question::OpenFiles(after)).await.expect("the manager is there");
+            let Reply::OpenFiles(open) = open else { panic!("{open:?}") };
+            if open.files.is_empty() {
+                break;
+            }
+            // Who keeps them may be at one just now.
+            rounds += 1;
+            assert!(rounds < 60, "nobody writes, and yet: {:?}", open.files);
+            clock.sleep(Duration::from_secs(1)).await;
+        }
         let mut mended = 0;
         let mending = files.mend_left(|file, found| {
             found.unwrap_or_else(|error| panic!("{file} cannot be mended: {error}"));
