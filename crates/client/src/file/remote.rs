@@ -248,8 +248,11 @@ impl Shared {
         };
         let asked = of(ObjectId::ROOT);
         let answered = self.ask_by(component, changes(&asked), made).await;
-        if changes(&asked) || matches!(asked, Ask::Flush { .. }) {
-            // Something may be acknowledged for this: readers who do not know yet what was given up have to be gone.
+        // How long the file is nobody takes from one component alone.
+        let is_content = changes(&asked) && !matches!(asked, Ask::SetAttributes { .. });
+        if (is_content || matches!(asked, Ask::Flush { .. })) && self.is_whole(component) {
+            // Something may be acknowledged for this: readers who do not know yet what was given up have to be gone. Who rebuilds a
+            // component acknowledges nothing.
             self.nobody_is_answered().await?;
         }
         let Answered { answer, .. } = answered?;

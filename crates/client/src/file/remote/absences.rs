@@ -45,6 +45,11 @@ impl Shared {
         }
     }
 
+    /// Whether a component lacks nothing, as far as is known.
+    pub(super) fn is_whole(&self, component: u32) -> bool {
+        !self.absent().iter().any(|(absent, _)| *absent == component)
+    }
+
     fn file(&self) -> FileId {
         self.grant.borrow().entry.file
     }
@@ -114,8 +119,6 @@ impl Shared {
     /// A component that this client filled has everything.
     pub(super) async fn filled(self: &Rc<Self>, component: u32) -> Result<()> {
         let file = self.file();
-        // Who gave it up may still wait for those who do not know, and is not told of them when it is whole.
-        self.nobody_is_answered().await?;
         self.raise(|version| Change::Rebuilt(Rebuilt { file, component, version }), || false).await
     }
 

@@ -334,7 +334,7 @@ fn a_ring_goes_to_a_target_that_admits_it_and_if_none_does_it_is_said_what_could
     let world = Rc::new(World::new(8));
     let cluster = Cluster::new(world.clone(), spec(3));
     let rings = cluster.client_machine("maker").files.rings();
-    let spec = |number| RingSpec { guarantee: Rate::mb(15), ..RingSpec::new(format!("/{number}"), Bytes::mib(32)) };
+    let spec = |number| RingSpec { guarantee: Rate::mb(8), ..RingSpec::new(format!("/{number}"), Bytes::mib(32)) };
     let mut made = 0;
     let refused = loop {
         let (rings, spec) = (rings.clone(), spec(made));
