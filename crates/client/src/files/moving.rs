@@ -74,6 +74,25 @@ impl Files {
 
     /// Moves all that is to be moved of a file.
     pub async fn move_away(&self, file: FileId) -> Result<Moved> {
+        let used = self.used(file);
+        let turn = used.turn().await;
+        // The manager takes whoever copies for one who is alone with the file, and others of this client for the same one.
+        let written = used.write(true)?;
+        drop(turn);
+        let moved = self.move_alone(file).await;
+        // A copy that came to nothing keeps nobody out; after one that came to its end there is nothing to close.
+        drop(written.close(&*self.control, None).await);
+        match moved {
+            Err(error) if error.kind == Kind::Damaged => {
+                // What is damaged where it lies is made of the others first.
+                drop(self.mend(file).await);
+                Err(error)
+            }
+            moved => moved,
+        }
+    }
+
+    async fn move_alone(&self, file: FileId) -> Result<Moved> {
         let mut moved = Moved::default();
         loop {
             let copied = match self.control.change(Change::Relocate(Relocate { file })).await {
@@ -88,11 +107,6 @@ impl Files {
                 // There is no more, or somebody came first: the rest is for later.
                 Err(error) if moved.components > 0 && matches!(error.kind, Kind::Stale | Kind::Busy) => {
                     return Ok(moved);
-                }
-                Err(error) if error.kind == Kind::Damaged => {
-                    // What is damaged where it lies is made of the others first.
-                    drop(self.mend(file).await);
-                    return Err(error);
                 }
                 Err(error) => return Err(error),
             }

@@ -4,7 +4,7 @@ use super::RingArgs;
 use super::figures::{self, simulated};
 use clap::Args;
 use forebay_env::real::process;
-use forebay_model::ring::Spread;
+use forebay_model::ring::{RingSpec, Spread};
 use forebay_model::{Bytes, Error, Rate, Result};
 use forebay_sim::recorded::{Load, record};
 use serde::Serialize;
@@ -68,7 +68,13 @@ pub fn run(args: &RingArgs) -> Result<Value> {
     let width = if *width == 0 { *targets } else { *width };
     let spread = Spread { targets: width.saturating_sub(u32::from(parity)), parity };
     spread.check()?;
-    let element = Bytes::parse(&args.element)?;
+    let (element, block) = (Bytes::parse(&args.element)?, RingSpec::new("/ring", Bytes(1)).block);
+    if element == Bytes::ZERO || element * 2 > block {
+        return Err(Error::usage(format!(
+            "elements of {element} are not recorded over several targets here, whose blocks are of {block}: give --element 64KiB, or \
+             another size up to half of a block"
+        )));
+    }
     let span = Duration::from_secs(args.seconds.unwrap_or(5));
     let disk = format!("sim:{}", sim.as_deref().unwrap_or("ssd"));
     let load = Load {

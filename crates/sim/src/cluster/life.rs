@@ -293,8 +293,9 @@ fn healed(cluster: &Cluster, faults: &Faults<'_>, common: &Rc<Common>) {
         look_at(cluster, &machine.files, registers, "after everything was healed");
     }
     common.tally.borrow_mut().rebuilt += rebuild(cluster, &machine);
-    // Clients that died are given up meanwhile, capabilities run out, and what was removed is gone.
-    world.run_for(Duration::from_secs(130));
+    // Clients that died are given up meanwhile, what was to be moved is, capabilities run out, and what was removed or left behind by
+    // then is gone.
+    world.run_for(Duration::from_secs(300));
     let mut paths = Vec::new();
     for owned in &common.owned {
         let owned = owned.borrow();
