@@ -7,26 +7,31 @@
 //! A target that does not take what it was given for long counts as away until it is opened again. What it was to have is given
 //! up, and told as a gap; with parity it is covered by that, which says durably that it may not be where it belongs.
 
+mod lane;
+mod unsettled;
+
 use super::stripe::{self, Row, Table};
 use super::way::Way;
-use super::writer::{self, Carrier};
+use super::writer;
 use crate::outbox::Shared;
 use crate::peer::{Block, Lost};
 use forebay_env::race::{First, race};
 use forebay_env::together::all;
-use forebay_env::{Buffer, NetworkEnv, Slab, Task};
+use forebay_env::{Buffer, NetworkEnv, Slab};
 use forebay_model::block::{Header, View};
 use forebay_model::layout::parity;
 use forebay_model::ring::{PARITY_OVERHEAD, Spread};
 use forebay_model::{Bytes, Cause, Error, Gap, Kind, Moment, Result, Timestamp};
 use forebay_wire::command::{Durable, WriterOpened};
 use forebay_wire::link::Link;
+use lane::{Lane, LaneState};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use unsettled::{Member, Parity, Stripe};
 
 /// For so long beyond its flush interval a target may have a block that is not durable, if the others can do without it.
 const LATE: Duration = Duration::from_secs(2);
@@ -34,13 +39,8 @@ const LATE: Duration = Duration::from_secs(2);
 const GIVEN_UP: Duration = Duration::from_secs(10);
 /// The same where the connection to it is broken, and the others can do without it.
 const BROKEN: Duration = Duration::from_millis(300);
-/// How long is waited before a target that is away is tried again.
-const PAUSE: Duration = Duration::from_secs(1);
 /// How often is looked whether something is late.
 const TICK: Duration = Duration::from_millis(100);
-
-/// A session that was opened on a target.
-type Opened = (WriterOpened, u64, Link);
 
 /// What hands blocks to targets.
 pub(super) struct Conductor {
@@ -66,117 +66,6 @@ pub(super) struct Conductor {
     newest: i64,
     /// Since when no target takes anything.
     silent_since: Option<Moment>,
-}
-
-/// One target, as a recorder sees it.
-struct Lane {
-    way: Way,
-    /// The session there, and the number of its next block; if it is away, that of what it was to have.
-    writer: u64,
-    next: u64,
-    state: LaneState,
-}
-
-enum LaneState {
-    Up {
-        shared: Arc<Shared>,
-        /// Blocks that it has buffers for.
-        buffers: usize,
-        /// Since when it has no connection.
-        broken: Option<Moment>,
-    },
-    Away {
-        /// Opens it again.
-        coming: Task<Result<Opened>>,
-        /// Why it cannot be.
-        error: Option<Error>,
-    },
-}
-
-/// Blocks that are settled together.
-struct Stripe {
-    members: Vec<Member>,
-    /// The number of the last block in it.
-    last: u64,
-    /// When its first block came.
-    began: Moment,
-    is_open: bool,
-    parity: Parity,
-}
-
-struct Member {
-    row: Row,
-    /// When it was handed over; nothing if its target was away.
-    sent: Option<Moment>,
-    is_durable: bool,
-    /// Its number in the recorder's session, and the gaps that it tells of.
-    number: u64,
-    gaps: Vec<Gap>,
-    /// Until its stripe has all of its blocks.
-    block: Option<Arc<Block>>,
-    is_lost: bool,
-}
-
-enum Parity {
-    /// There is none.
-    None,
-    /// A buffer for it.
-    Reserved(Buffer),
-    /// It was handed over.
-    Sent { writer: u64, number: u64, sent: Moment, is_durable: bool, table: Table, block: Arc<Block> },
-}
-
-impl Lane {
-    fn up(&self) -> Option<&Arc<Shared>> {
-        match &self.state {
-            LaneState::Up { shared, .. } => Some(shared),
-            LaneState::Away { .. } => None,
-        }
-    }
-
-    fn has_room(&self) -> bool {
-        match &self.state {
-            LaneState::Up { shared, buffers, .. } => shared.lock().kept.len() < *buffers,
-            LaneState::Away { .. } => false,
-        }
-    }
-
-    fn begin(&mut self, (opened, writer, link): Opened) {
-        let shared = Shared::new(Durable { number: 0, ..opened.durable });
-        let carrier = Carrier { way: self.way.clone(), writer, shared: shared.clone() };
-        self.way.nodes().env().spawner.detach(carrier.run(link));
-        (self.writer, self.next) = (writer, 1);
-        self.state = LaneState::Up { shared, buffers: (opened.buffers as usize).max(2), broken: None };
-    }
-
-    fn leave(&mut self, error: Option<Error>) {
-        if let Some(shared) = self.up() {
-            let kept = shared.change(|state| {
-                state.fail(Error::disconnected("the target is away"));
-                std::mem::take(&mut state.kept)
-            });
-            drop(kept);
-        }
-        let way = self.way.clone();
-        let coming = self.way.nodes().env().spawner.spawn(async move {
-            loop {
-                let env = way.nodes().env();
-                env.clock.sleep(PAUSE).await;
-                let writer = env.random.next_u64();
-                if let Ok((opened, link)) = writer::open(&way, writer, false).await {
-                    return Ok((opened, writer, link));
-                }
-            }
-        });
-        self.state = LaneState::Away { coming, error };
-    }
-
-    fn hand_over(&mut self, block: Arc<Block>) {
-        self.next += 1;
-        if let Some(shared) = self.up() {
-            shared.change(|state| state.kept.push_back(block));
-        }
-    }
 }
 
 impl Conductor {
@@ -613,41 +502,5 @@ impl Conductor {
             stripe.lose_what_is_nowhere(&self.lanes);
         }
         self.stripes = stripes;
-    }
-}
-
-impl Parity {
-    /// The parity in a block that was packed.
-    fn xor_of(table: &Table, block: &Block) -> Option<Vec<u8>> {
-        let view = View::of_sealed(&block.buffer).ok()?;
-        let longest = table.rows.iter().map(|row| row.length).max()?;
-        let xor = view.entries().nth(1)?.ok()?;
-        (xor.payload.len() == longest as usize).then(|| block.buffer[xor.payload].to_vec())
-    }
-}
-
-impl Stripe {
-    /// Whether it is as safe as it gets.
-    fn is_settled(&self) -> bool {
-        if self.is_open {
-            return false;
-        }
-        let is_covered = |member: &Member| {
-            matches!(&self.parity, Parity::Sent { is_durable: true, table, .. }
-                if table.rows.iter().any(|row| row.absent && row.component == member.row.component))
-        };
-        let members = self.members.iter().all(|member| member.is_durable || member.is_lost || is_covered(member));
-        members && !matches!(self.parity, Parity::Reserved(_) | Parity::Sent { is_durable: false, .. })
-    }
-
-    /// What its target does not have, and no parity covers, is lost.
-    fn lose_what_is_nowhere(&mut self, lanes: &[Lane]) {
-        if self.is_open || matches!(self.parity, Parity::Sent { .. }) {
-            return;
-        }
-        for member in self.members.iter_mut().filter(|member| !member.is_durable) {
-            let lane = &lanes[member.row.component as usize];
-            member.is_lost |= lane.up().is_none() || lane.writer != member.row.writer;
-        }
     }
 }
