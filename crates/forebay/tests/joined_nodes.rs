@@ -5,24 +5,14 @@
 
 mod common;
 
-use common::served::Served;
+use common::served::{Served, until};
 use common::{Dice, Place, signal};
 use std::io::{BufRead, BufReader, Read};
-use std::process::{ChildStderr, Stdio};
+use std::process::Stdio;
 
 /// A manager alone.
 fn manager(place: &Place, options: &[&str]) -> Served {
     Served::with(place, &[&["--nodes", "0"], options].concat())
-}
-
-/// Reads what a process says until it says `words`.
-fn until(lines: &mut BufReader<ChildStderr>, words: &str) {
-    let mut said = String::new();
-    while !said.contains(words) {
-        let before = said.len();
-        lines.read_line(&mut said).unwrap();
-        assert!(said.len() > before, "it ended and never said '{words}': {said}");
-    }
 }
 
 fn nodes(manager: &Served, place: &Place) -> Vec<serde_json::Value> {

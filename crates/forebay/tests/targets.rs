@@ -5,22 +5,11 @@
 
 mod common;
 
-use common::served::Served;
+use common::served::{Served, until};
 use common::{Dice, Place};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
-use std::process::ChildStderr;
+use std::io::BufReader;
 use std::time::{Duration, Instant};
-
-/// Reads what a process says until it says `words`.
-fn until(lines: &mut BufReader<ChildStderr>, words: &str) {
-    let mut said = String::new();
-    while !said.contains(words) {
-        let before = said.len();
-        lines.read_line(&mut said).unwrap();
-        assert!(said.len() > before, "it ended and never said '{words}': {said}");
-    }
-}
 
 fn targets(manager: &Served, place: &Place) -> Vec<Value> {
     let listed = String::from_utf8(manager.ok(place, &["target", "list", "--json"])).unwrap();

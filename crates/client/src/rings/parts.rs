@@ -2,7 +2,7 @@
 
 use forebay_model::block::crc32c;
 use forebay_model::ring::{Pin, Pinned, RingState, RingStatus, Spread};
-use forebay_model::{Error, Kind, Result, Timestamp};
+use forebay_model::{Error, Kind, Result};
 
 /// What all parts answered. With parity, one may be away: nothing of that one.
 pub(super) fn answered<T>(answers: Vec<Result<T>>, spread: Spread) -> Result<Vec<Option<T>>> {
@@ -34,8 +34,8 @@ pub(super) fn status(name: &str, spread: Spread, parts: &[Option<RingStatus>]) -
         whole.pinned_segments += part.pinned_segments;
         whole.next_sequence += part.next_sequence - part.first_sequence;
         // All of it is there from when the last of them begins.
-        whole.oldest = later(whole.oldest, part.oldest);
-        whole.newest = later(whole.newest, part.newest);
+        whole.oldest = whole.oldest.max(part.oldest);
+        whole.newest = whole.newest.max(part.newest);
         whole.elements += part.elements;
         whole.losses.merge(&part.losses);
     }
@@ -52,10 +52,6 @@ pub(super) fn status(name: &str, spread: Spread, parts: &[Option<RingStatus>]) -
     whole.pins =
         pins(spread, &parts.iter().map(|part| part.as_ref().map(|part| part.pins.clone())).collect::<Vec<_>>());
     Ok(whole)
-}
-
-fn later(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
-    one.max(other)
 }
 
 fn worse(one: RingState, other: RingState) -> RingState {
@@ -115,7 +111,7 @@ pub(super) fn pinned(spread: Spread, parts: &[Option<Pinned>], before: usize) ->
     let mut all = Pinned { pin: whole(number(&first.pin, before), &first.pin), ..first.clone() };
     for part in parts {
         add(&mut all.pin, &part.pin);
-        all.expired_until = later(all.expired_until, part.expired_until);
+        all.expired_until = all.expired_until.max(part.expired_until);
         all.open_end |= part.open_end;
     }
     Ok(all)

@@ -42,7 +42,7 @@ struct Figures {
     raid: u32,
     element_bytes: u64,
     written_bytes_per_second: u64,
-    limit_bytes_per_second: u64,
+    write_limit_bytes_per_second: u64,
     /// Of the simulated network.
     retransmission_timeouts: u64,
     dropped_segments: u64,
@@ -95,7 +95,7 @@ pub fn run(args: &RingArgs) -> Result<Value> {
         raid: *raid,
         element_bytes: element.0,
         written_bytes_per_second: recorded.written.0,
-        limit_bytes_per_second: recorded.limit.0,
+        write_limit_bytes_per_second: recorded.limit.0,
         retransmission_timeouts: recorded.network.timeouts,
         dropped_segments: recorded.network.drops,
         seconds: span.as_secs_f64(),

@@ -2,7 +2,7 @@
 
 use super::{Place, signal};
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Output};
+use std::process::{Child, ChildStderr, Command, Output};
 
 /// A server that is ended with the test.
 pub struct Served {
@@ -90,5 +90,15 @@ impl Served {
     pub fn stop(mut self) {
         signal(&self.child, "TERM");
         assert_eq!(self.child.wait().unwrap().code(), Some(0), "it ends in order");
+    }
+}
+
+/// Reads what a process says until it says `words`.
+pub fn until(lines: &mut BufReader<ChildStderr>, words: &str) {
+    let mut said = String::new();
+    while !said.contains(words) {
+        let before = said.len();
+        lines.read_line(&mut said).unwrap();
+        assert!(said.len() > before, "it ended and never said '{words}': {said}");
     }
 }

@@ -11,6 +11,7 @@ use crate::disk::presets;
 use bytes::Bytes as Slice;
 use forebay_client::control::Control;
 use forebay_client::file::options::Options;
+use forebay_client::files::File;
 use forebay_model::layout::{Raid, UNIT};
 use forebay_wire::control::files::{After, ClientGone};
 use forebay_wire::control::names::FileId;
@@ -30,6 +31,14 @@ fn spec(nodes: u32) -> ClusterSpec {
         settings: Settings::default(),
         credit: Bytes::kib(256),
     }
+}
+
+/// A file with so many bytes, all the same.
+async fn made(files: &Files, path: &str, value: u8, length: usize) -> File {
+    let file = files.create(path, 0o644, None, Options::default()).await.expect("a file");
+    file.write_at(Bytes::ZERO, Slice::from(vec![value; length])).await.expect("it is taken");
+    file.flush().await.expect("it is durable");
+    file
 }
 
 fn pattern(length: usize, seed: u64) -> Vec<u8> {
@@ -177,12 +186,7 @@ fn what_a_client_left_half_written_is_mended_when_it_is_gone() {
         let cluster = Cluster::new(world.clone(), spec(5));
         let writer = cluster.client_machine("writer");
         let files = writer.files.clone();
-        let file = world.run(async move {
-            let file = files.create("/x", 0o644, None, Options::default()).await.expect("a file");
-            file.write_at(Bytes::ZERO, Slice::from(vec![1; 1_000_000])).await.expect("it is taken");
-            file.flush().await.expect("it is durable");
-            file
-        });
+        let file = world.run(async move { made(&files, "/x", 1, 1_000_000).await });
         let number = file.entry().file;
         let overwriting = world.spawner().spawn(async move {
             let written = file.write_at(Bytes(100_000), Slice::from(vec![2; 50_000])).await;

@@ -70,12 +70,7 @@ fn nothing_of_a_file_is_rebuilt_by_the_client_that_mends_it_and_it_is_mended_alo
         let cluster = Cluster::new(world.clone(), spec(5));
         let writer = cluster.client_machine("writer");
         let files = writer.files.clone();
-        let file = world.run(async move {
-            let file = files.create("/x", 0o644, None, Options::default()).await.expect("a file");
-            file.write_at(Bytes::ZERO, Slice::from(vec![1; 1_000_000])).await.expect("it is taken");
-            file.flush().await.expect("it is durable");
-            file
-        });
+        let file = world.run(async move { made(&files, "/x", 1, 1_000_000).await });
         let number = file.entry().file;
         writer.host.crash();
         drop(file);

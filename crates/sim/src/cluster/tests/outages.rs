@@ -3,7 +3,6 @@
 use super::*;
 use crate::cluster::check::authority;
 use crate::cluster::life::hand::{DEADLINE, within};
-use forebay_client::files::File;
 use forebay_env::Task;
 use forebay_model::{Kind, Result};
 use std::future::Future;
@@ -28,14 +27,6 @@ fn quick(nodes: u32) -> ClusterSpec {
 /// Begins something on a client's machine, so that it stops with it.
 fn begin<T: 'static>(machine: &ClientMachine, work: impl Future<Output = T> + 'static) -> Task<T> {
     machine.host.env().spawner.spawn(work)
-}
-
-/// A file with so many bytes, all the same.
-async fn made(files: &Files, path: &str, value: u8, length: usize) -> File {
-    let file = files.create(path, 0o644, None, Options::default()).await.expect("a file");
-    file.write_at(Bytes::ZERO, Slice::from(vec![value; length])).await.expect("it is taken");
-    file.flush().await.expect("it is durable");
-    file
 }
 
 async fn write(file: Rc<File>, at: u64, value: u8, length: usize) -> Result<()> {
