@@ -182,7 +182,8 @@ impl<W: Write> Writer<W> {
         self.packet_cut(time, parts, 0)
     }
 
-    /// Writes one packet, of which the last `cut` bytes are missing; the outer result is about the packet, the inner one about the output.
+    /// Writes one packet, of which the last `cut` bytes are missing; the outer result is about the packet, the inner one about
+    /// the output.
     pub fn packet_cut(&mut self, time: Timestamp, parts: &[&[u8]], cut: u32) -> Result<std::io::Result<()>> {
         self.packets += 1;
         let length = check_packet(self.packets, parts)?;

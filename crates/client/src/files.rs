@@ -74,7 +74,7 @@ impl Files {
         };
         if self.used.borrow().contains_key(&grant.entry.file) {
             // Somebody here found the name before, and what the manager was told of this client since is of that one.
-            return self.open_found(grant.entry.file, options).await;
+            return self.open_found(grant.entry.file, options).await.map_err(|e| about(path, e));
         }
         let written = self.used(grant.entry.file).write(options.alone)?;
         self.file(grant, options, Some(written)).await

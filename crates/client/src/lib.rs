@@ -24,6 +24,7 @@ pub mod control;
 mod fake;
 pub mod file;
 pub mod files;
+mod granted;
 pub mod heaps;
 pub mod nodes;
 pub mod objects;

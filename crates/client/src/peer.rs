@@ -2,8 +2,7 @@
 
 use crate::stopper::Stopper;
 use forebay_env::Buffer;
-use forebay_model::ring::{Batch, QuerySummary};
-use forebay_model::ring::{RingSpec, RingStatus, Spread};
+use forebay_model::ring::{Batch, QuerySummary, RingSpec, RingStatus, Spread};
 use forebay_model::{Error, Gap, Moment, Result, Timestamp};
 use forebay_wire::command::{Durable, QueryRequest, Reply, Request, WriterOpened};
 use forebay_wire::heap::{HeapAnswer, HeapRequest};

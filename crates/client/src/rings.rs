@@ -3,8 +3,8 @@
 //! The manager says where a ring lies and who may use it; all else is asked of its targets. Tasks of one loop use [`Rings`] and
 //! [`Ring`]; threads that block have [`crate::Cluster`] over [`blocking`].
 //!
-//! On each target lies a ring of its own. Over several, a recorder gives them blocks in turn ([`RingWriter`]), and what they answer
-//! is put together by time ([`RingAnswer`]); the last one may have the parity of what the others have.
+//! On each target lies a ring of its own. Over several, a recorder gives them blocks in turn ([`RingWriter`]), and what they
+//! answer is put together by time ([`RingAnswer`]); the last one may have the parity of what the others have.
 
 mod answer;
 pub mod blocking;
@@ -27,7 +27,7 @@ use forebay_env::together::all;
 use forebay_model::layout::Raid;
 use forebay_model::query::Query;
 use forebay_model::ring::{Pin, Pinned, RingSpec, RingStatus, Spread};
-use forebay_model::{Bytes, Error, Kind, Result, TargetId, Timestamp};
+use forebay_model::{Bytes, Error, Kind, Rate, Result, TargetId, Timestamp};
 use forebay_wire::command::Reply;
 use forebay_wire::control::files::{CreateRing, Grant, OpenRing};
 use forebay_wire::control::names::{Place, RemoveFile, SetAttributes};
@@ -186,7 +186,7 @@ fn short(refusal: Error, spec: &RingSpec, spread: Spread, made: usize) -> Error 
         part.capacity,
         part.guarantee,
         part.capacity * could,
-        forebay_model::Rate(part.guarantee.0 * could),
+        Rate(part.guarantee.0 * could),
         refusal.message
     );
     Error { message, ..refusal }
@@ -213,7 +213,7 @@ impl Ring {
         }
     }
 
-    /// What each part says of itself; nothing of one that is away.
+    /// What each part says of itself; an error of one that is away.
     async fn statuses(&self) -> Vec<Result<RingStatus>> {
         let path = self.path();
         all(self.ways.iter().map(|way| async move {
@@ -242,7 +242,7 @@ impl Ring {
     /// what is charged is never less than what there is.
     pub async fn resize(&self, capacity: Bytes) -> Result<Bytes> {
         self.ways[0].renew().await?;
-        let (_, charged) = self.ways[0].charged();
+        let charged = self.ways[0].charged();
         if capacity > charged {
             self.charge(capacity).await?;
             self.ways[0].renew().await?;
@@ -286,7 +286,7 @@ impl Ring {
 
     /// Charges its volume for this capacity.
     async fn charge(&self, capacity: Bytes) -> Result<()> {
-        let place = Place::of(self.ways[0].charged().0);
+        let place = Place::of(self.ways[0].file());
         let size = SetAttributes {
             place,
             mode: None,

@@ -93,7 +93,7 @@ impl ControlClient {
     /// A client of the manager at `address`, whether or not that answers now: it is connected to when something is asked.
     /// [`forebay_model::Kind::Usage`] if there cannot be one.
     pub fn toward(address: &str, key: AccessKey, options: ClientOptions) -> Result<ControlClient> {
-        let client = options.client.unwrap_or_else(any_number);
+        let client = options.client.unwrap_or_else(random::number);
         let link = Link::new(address, key, client, options.tls.as_ref())?;
         let asking = Arc::new(Asking { link, patience: options.patience, room: Semaphore::new(options.at_once) });
         let background = Background::start()?;
@@ -137,12 +137,6 @@ impl ControlClient {
         let asking = self.shared.asking.clone();
         self.shared.background.run(async move { retry::answered(&asking, request).await }).await
     }
-}
-
-fn any_number() -> u64 {
-    let mut bytes = [0; 8];
-    random::fill(&mut bytes);
-    u64::from_le_bytes(bytes)
 }
 
 #[cfg(test)]

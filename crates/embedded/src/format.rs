@@ -7,7 +7,7 @@ use crate::occupied::nothing_to_lose;
 use crate::settings::{self, Settings};
 use forebay_env::real::{self, OpenMode, Opened, file};
 use forebay_env::{Geometry, PlainZones};
-use forebay_model::{Bytes, Error, Profile, Result, TargetId};
+use forebay_model::{Bytes, Error, Kind, Profile, Result, TargetId};
 use forebay_target::Target;
 use forebay_target::layout::Layout;
 use forebay_target::profile::{MeasureOptions, measure as measure_profile};
@@ -155,6 +155,18 @@ pub(crate) fn another(dir: &Path, asked: &AddTarget, known: &Settings) -> Result
 
 fn fresh_file(path: &Path, size: Bytes, force: bool) -> Result<Opened> {
     if force && file::exists(path) {
+        if !file::is_file(path) {
+            return Err(Error::usage(format!(
+                "{} is no file, so none of {size} can take its place; leave the size out to use a device as it is",
+                path.display()
+            )));
+        }
+        // What somebody has open stays, by whatever path it is named.
+        if let Err(error) = real::open(path, OpenMode::Exclusive)
+            && error.kind == Kind::Busy
+        {
+            return Err(error);
+        }
         let old = file::File::open(path)?.size()?;
         let room = file::available(path)? + old;
         if room < size {

@@ -93,13 +93,14 @@ fn adding(
         let made = format::another(&dir, asked, &settings)?;
         let device = real::open(dir.join(&made.device), OpenMode::Exclusive)?;
         let own = Settings { targets: vec![made.device.clone()], ids: vec![made.target] };
-        claimed.push(identity::claim(&own, std::slice::from_ref(&device))?);
+        let claim = identity::claim(&own, std::slice::from_ref(&device))?;
         let id = open(device)?;
         if settings.ids.len() == settings.targets.len() {
             settings.ids.push(id);
         }
         settings.targets.push(made.device);
         settings.write(&dir)?;
+        claimed.push(claim);
         Ok(id)
     }
 }

@@ -23,7 +23,11 @@ fn percent(text: &str) -> Result<u8> {
 /// Reads a target's id as it is shown.
 pub fn target(text: &str) -> Result<TargetId> {
     let id = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32);
-    id.map(TargetId).ok_or_else(|| Error::usage(format!("'{text}' is not a target's id: 32 hexadecimal digits")))
+    id.map(TargetId).ok_or_else(|| {
+        Error::usage(format!(
+            "'{text}' is not a target's id: 32 hexadecimal digits, as `forebay target list` and `forebay check` show them"
+        ))
+    })
 }
 
 /// Reads a time that may count from now.

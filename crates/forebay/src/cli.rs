@@ -71,11 +71,11 @@ pub enum Command {
     Pins(pin::PinsArgs),
     /// List what could not be stored, and why
     Gaps(gaps::GapsArgs),
-    /// Keep a file, or standard input, as an object with a name
+    /// Keep a file, or standard input, as an object with a name or as a file of a cluster on the network
     Put(put::PutArgs),
-    /// Write an object, or a part of it, to a file or standard output
+    /// Write an object or a file of a cluster, or a part of it, to a file or standard output
     Get(get::GetArgs),
-    /// List objects, rings and heaps
+    /// List objects, rings and heaps, or a directory of a cluster on the network
     Ls(object::LsArgs),
     /// Make a directory of files
     Mkdir(files::MkdirArgs),
@@ -89,17 +89,17 @@ pub enum Command {
     /// Say who may be a node of a cluster on the network, and list nodes
     #[command(subcommand)]
     Node(node::NodeCommand),
-    /// Everything about one object
+    /// Everything about one object, file, directory or ring
     Stat(object::StatArgs),
     /// Make an object of what another one is now; they share what neither writes to
     Snapshot(object::SnapshotArgs),
-    /// Remove an object
+    /// Remove an object, a file or ring of a cluster on the network, or an empty directory
     Rm(object::RmArgs),
     /// Create, list and remove volumes, limit what their objects take, and say which of their writes go to logs
     #[command(subcommand)]
     Volume(volume::VolumeCommand),
-    /// List, drain, fail and return targets of a cluster on the network; choose how targets keep objects: what goes to logs, and memory
-    /// for reading ahead
+    /// List, drain, fail and return targets of a cluster on the network; choose how targets keep objects: what goes to logs,
+    /// and memory for reading ahead
     #[command(subcommand)]
     Target(target::TargetCommand),
     /// Create heaps of small records under ids; put, get, free and commit records

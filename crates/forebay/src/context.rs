@@ -101,9 +101,8 @@ impl Context {
 
     /// How the cluster is reached, if it is one on the network.
     fn reach(&self) -> Result<Option<Reach>> {
-        let cluster = self.cluster.as_ref().and_then(|cluster| cluster.to_str());
-        let Some(cluster) = cluster.filter(|cluster| cluster.starts_with(SCHEME)) else { return Ok(None) };
-        let Some(key) = self.key.as_ref().map(|path| key::read(path)).transpose()? else {
+        let Some(cluster) = self.name() else { return Ok(None) };
+        let Some(key) = self.key().map(key::read).transpose()? else {
             return Err(Error::usage(
                 "a cluster on the network asks for an access key: give --access-key FILE or set FOREBAY_ACCESS_KEY; `forebay serve` says \
                  where that of root is",
@@ -113,9 +112,14 @@ impl Context {
         Ok(Some(Reach { manager: manager_of(cluster)?.to_string(), key, tls, patience: self.wait }))
     }
 
+    /// What the cluster is called, if it is one on the network.
+    fn name(&self) -> Option<&str> {
+        self.cluster.as_ref()?.to_str().filter(|name| name.starts_with(SCHEME))
+    }
+
     /// Whether the cluster is one on the network.
     pub fn is_remote(&self) -> bool {
-        self.cluster.as_ref().is_some_and(|cluster| cluster.to_string_lossy().starts_with(SCHEME))
+        self.name().is_some()
     }
 
     /// The files of the cluster, which has to be one on the network.

@@ -151,4 +151,13 @@ fn five_nodes_in_one_process_keep_a_file_with_parity_and_say_how_they_are() {
     let up = status["cluster"]["nodes"].as_array().unwrap().iter().filter(|node| node["up"] == true).count();
     assert_eq!((up, status["nodes"].as_array().unwrap().len()), (5, 5), "{status}");
     served.stop();
+
+    let dir = place.path("cluster").display().to_string();
+    for fewer in ["0", "1", "4"] {
+        place.refused(&["serve", &dir, "--listen", "127.0.0.1:0", "--nodes", fewer], 2, &["5 nodes", fewer]);
+    }
+    let again = Served::with(&place, &[]);
+    assert_eq!(again.ready["data"].as_array().unwrap().len(), 5);
+    assert!(again.ok(&place, &["get", "/x", "-"]) == bytes);
+    again.stop();
 }

@@ -38,23 +38,11 @@ fn a_target_is_added_while_a_directory_is_served_and_is_there_when_it_is_served_
     let place = Place::new();
     let served = Served::with(&place, &["--size", "256MiB"]);
     let dir = place.path("cluster").display().to_string();
-    let add = |path: &str, options: &[&str]| {
-        [&["target", "add", path, "--cluster", &dir, "--json"], options]
-            .concat()
-            .iter()
-            .map(|it| it.to_string())
-            .collect()
-    };
     let added = |path: &str, options: &[&str]| -> Value {
-        let args: Vec<String> = add(path, options);
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let args = [&["target", "add", path, "--cluster", &dir, "--json"], options].concat();
         serde_json::from_slice(&served.ok(&place, &args)).unwrap()
     };
-    let refused = |path: &str, options: &[&str]| {
-        let args: Vec<String> = add(path, options);
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        served.failure(&place, &args)
-    };
+    let refused = |path: &str| served.failure(&place, &["target", "add", path, "--cluster", &dir, "--json"]);
     let bytes = Dice(9).bytes(2_000_001);
     std::fs::write(place.path("in"), &bytes).unwrap();
     served.ok(&place, &["put", "in", "/old"]);
@@ -69,12 +57,12 @@ fn a_target_is_added_while_a_directory_is_served_and_is_there_when_it_is_served_
     wait("three targets", || known(&served).len() == 3);
     assert!([&first, &second].iter().all(|one| known(&served).contains(&id(one))));
     // What is somebody's is refused, with what to do; nothing is changed by that.
-    assert!(refused("elsewhere", &[]).contains("target of this cluster already"));
+    assert!(refused("elsewhere").contains("target of this cluster already"));
     std::fs::create_dir(place.path("foreign")).unwrap();
     let foreign = place.path("foreign").display().to_string();
     place.ok(&["format", "--cluster", &foreign, "--size", "256MiB", "--measure", "0s"]);
-    assert!(refused("foreign/target.0", &[]).contains("is a target already"));
-    assert!(refused("nothing", &[]).contains("does not exist"));
+    assert!(refused("foreign/target.0").contains("is a target already"));
+    assert!(refused("nothing").contains("does not exist"));
     assert_eq!(known(&served).len(), 3);
     // Files are striped over all of them from now on.
     served.ok(&place, &["put", "in", "/new"]);

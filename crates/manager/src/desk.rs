@@ -1,8 +1,8 @@
 //! Where others reach a manager: a loop that takes what is asked, in any order from anybody, and has it done.
 //!
-//! Changes that wait together become one commit, so that what each of them costs is its share of one wait for the device.
-//! What is asked and reported is answered between two commits. Always: a round takes a bounded number of errands, so that
-//! neither changes nor what time alone changes wait for an end of the questions. The loop ends when it is told to, or when the manager
+//! Changes that wait together become one commit, so that what each of them costs is its share of one wait for the device. What
+//! is asked and reported is answered between two commits. Always: a round takes a bounded number of errands, so that neither
+//! changes nor what time alone changes wait for an end of the questions. The loop ends when it is told to, or when the manager
 //! may not be asked any more: then whoever runs it opens another one.
 
 use crate::manager::{Asked, Manager, Now};

@@ -106,12 +106,12 @@ impl Granting<'_> {
         }
         let mut components = Vec::with_capacity(layout.targets.len());
         for (component, target) in layout.components() {
-            let object = object(attributes.volume, file, component);
             let state = match layout.absence(component) {
                 None => ComponentState::Whole,
                 Some(Absence::Filling(_)) => ComponentState::Filling,
                 Some(Absence::Emptying(client)) if client == self.by.client && write => ComponentState::Emptying,
                 Some(Absence::Emptying(_) | Absence::Missed) => {
+                    let object = object(attributes.volume, file, component);
                     let (capability, secret) = (Vec::new(), Hidden(Vec::new()));
                     components.push(Component { target, object, capability, secret, state: ComponentState::Missed });
                     continue;

@@ -42,7 +42,8 @@ impl Holders {
         self.before.get_or_insert(until);
     }
 
-    /// A client is given something for a version of a file, which a target may take until then. Whether it gets it is not known before it says so.
+    /// A client is given something for a version of a file, which a target may take until then. Whether it gets it is not
+    /// known before it says so.
     pub(crate) fn note(&mut self, file: FileId, client: u64, version: u64, until: Timestamp, now: Timestamp) {
         if self.count >= MOST {
             self.forget(now);

@@ -178,8 +178,8 @@ pub(crate) fn choose(policy: &Policy, candidates: Vec<Candidate>, random: &dyn R
     Ok(Layout { striping, targets, absent: Vec::new() })
 }
 
-/// Where a component of a file lies from now on whose target is lost: on none that has another one of the file, nor on one that
-/// `is_left` names.
+/// Where a component of a file lies from now on whose target is lost or drains: on none that has another one of the file, nor
+/// on one that `is_left` names.
 pub(crate) fn replace(
     cluster: &Cluster,
     layout: &Layout,

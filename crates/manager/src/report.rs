@@ -77,11 +77,11 @@ impl Manager {
 
     /// Whether the report as a whole can be.
     fn check_report(&self, by: &Principal, report: &Report) -> Result<()> {
-        let missing = || Error::missing(format!("there is no node {:x}; have it added first", report.node));
+        let missing = || Error::missing(format!("there is no node {}; have it added first", report.node));
         let node = self.cluster.nodes.get(&report.node).ok_or_else(missing)?;
         if !by.is_root() && by.user != node.record.user {
             return Err(Error::forbidden(format!(
-                "user {} may not report as node {:x}; take a key of the node's user",
+                "user {} may not report as node {}; take a key of the node's user",
                 by.user, report.node
             )));
         }
@@ -134,7 +134,7 @@ impl Manager {
         }
         if record.node != node && is_up && *is_served {
             return Err(Error::exists(format!(
-                "target {target} is served by node {:x} already; stop it there, or remove this copy",
+                "target {target} is served by node {} already; stop it there, or remove this copy",
                 record.node
             )));
         }
@@ -179,7 +179,7 @@ impl Manager {
             record.node = report.node;
             record.openings = reported.openings;
             record.size = reported.size;
-            if reported.failed.is_some() && matches!(record.state, TargetState::Up | TargetState::Draining) {
+            if reported.failed.is_some() && !record.is_lost() {
                 // Whether it may be used again is for people to say.
                 record.state = TargetState::Failed;
             }

@@ -178,8 +178,8 @@ impl Manager {
         Ok(())
     }
 
-    /// What lies on targets that are lost is not read any more, and rebuilt elsewhere; what lies on those that drain is moved. What
-    /// is there of both is counted.
+    /// What lies on targets that are lost is not read any more, and rebuilt elsewhere; what lies on those that drain is moved.
+    /// What is there of both is counted.
     fn leave_targets(&mut self, batch: &mut Batch, now: Now) -> Result<()> {
         let is_left = |now: &TargetNow| now.record.state != TargetState::Up;
         if !self.cluster.targets.values().any(is_left) {

@@ -27,7 +27,7 @@ pub enum Cause {
 
 impl Cause {
     /// How many codes there are.
-    pub const CODES: usize = 8;
+    pub const CODES: usize = Cause::ALL.len();
 
     /// All causes, in the order of their codes.
     pub const ALL: [Cause; 8] = [

@@ -27,6 +27,8 @@ pub const FENCES: u32 = 2;
 pub const FENCE: u32 = 1;
 /// The fence of an object for which nothing was revoked.
 pub const FIRST_FENCE: u64 = 1;
+/// The page of attributes on which clients keep how long a file is (`docs/format/files.md`).
+pub const LENGTHS: u32 = 3;
 
 /// An attribute: its page, its number on it, its value.
 pub type Attribute = (u32, u32, Vec<u8>);

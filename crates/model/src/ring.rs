@@ -206,6 +206,13 @@ impl Spread {
         }
         part
     }
+
+    /// The ring called `name` of which `part` is one with elements: [`Spread::part`] backwards, with what that rounded up.
+    pub fn whole(&self, name: &str, part: &RingSpec) -> RingSpec {
+        let targets = u64::from(self.targets);
+        let (capacity, guarantee) = (part.capacity * targets, Rate(part.guarantee.0 * targets));
+        RingSpec { name: name.to_string(), capacity, guarantee, ..part.clone() }
+    }
 }
 
 /// The key of a ring that holds parity: what an element of it is.

@@ -13,6 +13,7 @@ use forebay_model::ring::RingSpec;
 use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
 use forebay_target::Target;
 use forebay_wire::command::{AddTarget, Info, OpenWriter, QueryRequest, Reply, Request};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -232,16 +233,15 @@ impl Host {
         let make = make.as_mut().ok_or_else(|| {
             Error::refused("no target can be added to what this process serves, or not any more; ask the one that serves a directory")
         })?;
-        let started = Mutex::new(None);
+        let started = Cell::new(None);
         let opened = |device| {
             let running = start(device).and_then(Starting::wait)?;
             let id = running.id;
-            *started.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+            started.set(Some(running));
             Ok(id)
         };
         let made = make(asked, &opened);
-        let running = started.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let running = match (made, running) {
+        let running = match (made, started.into_inner()) {
             (Ok(_), Some(running)) => running,
             (made, running) => {
                 if let Some(Running { handle, thread, .. }) = running {

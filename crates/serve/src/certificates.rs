@@ -81,7 +81,7 @@ fn make_authority(dir: &Path) -> Result<()> {
 fn read_key(path: &Path) -> Result<KeyPair> {
     KeyPair::from_pem(&file::read_text(path)?).map_err(|error| {
         Error::damaged(format!(
-            "{} is no private key: {error}; restore it, or remove it to make another",
+            "{} is no private key: {error}; restore it, or remove it and {AUTHORITY} beside it to make another authority",
             path.display()
         ))
     })

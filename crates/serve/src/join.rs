@@ -64,7 +64,6 @@ pub enum News {
 /// A node at work.
 pub struct Joined {
     node: NodeHost,
-    number: u64,
     status: Option<StatusServer>,
     owned: Owned,
     dir: PathBuf,
@@ -119,10 +118,9 @@ impl Joined {
         let reports = client.clone();
         let teller = Teller { last: RefCell::default(), told };
         let node = NodeHost::start(options, move || Rc::new(GrpcReports(reports)), move |heard| teller.tell(heard))?;
-        let number = membership.node;
-        let sources = Sources { nodes: vec![(number, node.teller())], manager: Manager::Elsewhere(client) };
+        let sources = Sources { nodes: vec![(membership.node, node.teller())], manager: Manager::Elsewhere(client) };
         let status = status.map(|listen| StatusServer::start(&listen, sources)).transpose()?;
-        Ok(Joined { node, number, status, owned, dir: dir.to_path_buf(), membership, manager })
+        Ok(Joined { node, status, owned, dir: dir.to_path_buf(), membership, manager })
     }
 
     /// Waits until the manager lets the node serve: true then, and false if the node was ended before that.
@@ -131,7 +129,7 @@ impl Joined {
             Kind::Forbidden | Kind::Missing => error.of(format!(
                 "this directory joined as node {0}; to join anew have root run `forebay node add {0}`, remove {1} and {2} here, \
                  and show the key that it made",
-                self.number,
+                self.membership.node,
                 membership::MEMBER,
                 membership::KEY
             )),
@@ -156,7 +154,7 @@ impl Joined {
 
     /// Its number.
     pub fn number(&self) -> u64 {
-        self.number
+        self.membership.node
     }
 
     /// Where it tells how it is.

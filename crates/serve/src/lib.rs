@@ -3,7 +3,8 @@
 //! - [`manager`]: a manager on a thread of its own; [`node`]: the targets of a directory on the network.
 //! - [`local`]: how clients and nodes of this process reach the manager.
 //! - [`grpc`]: the same of other processes, with access keys from files ([`key`]); [`reach`]: the files of a cluster.
-//! - [`join`]: a node whose manager is in another process; [`admission`]: who may be one; [`access`]: users' keys; [`targets`]: what
+//! - [`join`]: a node whose manager is in another process; [`admission`]: who may be one; [`access`]: users' keys; [`targets`]:
+//!   what
 //!   people think of targets.
 //! - [`tls`]: what processes of a cluster show and whom they trust; [`certificates`]: makes that.
 //! - [`status`]: how all of that is, over HTTP.
@@ -26,4 +27,4 @@ pub mod targets;
 pub mod tls;
 
 pub use join::{JoinOptions, Joined, News};
-pub use server::{Server, ServerOptions};
+pub use server::{METADATA, Server, ServerOptions};

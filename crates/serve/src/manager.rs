@@ -98,9 +98,7 @@ impl ManagerHost {
 
     /// Root, as a client that nobody else is.
     pub fn root(&self) -> Principal {
-        let mut bytes = [0; 8];
-        real::random::fill(&mut bytes);
-        Principal::root(u64::from_le_bytes(bytes).max(1))
+        Principal::root(real::random::number().max(1))
     }
 
     /// Ends it, when all that was asked is done.

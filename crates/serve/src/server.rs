@@ -1,5 +1,5 @@
-//! Everything of a directory, or of several: their targets, for the processes of this machine and for the network, a node for each
-//! directory, and a manager.
+//! Everything of a directory, or of several: their targets, for the processes of this machine and for the network, a node for
+//! each directory, and a manager.
 
 use crate::grpc::DeskHandler;
 use crate::join::membership::{self, Membership};
@@ -26,7 +26,7 @@ use std::time::Duration;
 /// What a client lets come at once: what the port of a gigabit switch takes, and enough for faster ones.
 pub const CREDIT: Bytes = Bytes::kib(192);
 /// The file with all that the manager knows, in its directory.
-pub(crate) const METADATA: &str = "manager.redb";
+pub const METADATA: &str = "manager.redb";
 /// The file with root's key, in the directory.
 const ROOT_KEY: &str = "root.key";
 

@@ -142,13 +142,13 @@ async fn find(sources: &Sources) -> Found {
     for (number, node) in &sources.nodes {
         nodes.push((*number, node.status().await));
     }
-    let manager = &sources.manager;
-    Found {
-        nodes,
-        map,
-        degraded: count(manager, Question::Degraded).await,
-        displaced: count(manager, Question::Displaced).await,
+    let (mut degraded, mut displaced) = (None, None);
+    // A manager that does not answer is not waited for again: whoever asks here does not wait so long.
+    if map.is_ok() {
+        degraded = count(&sources.manager, Question::Degraded).await;
+        displaced = count(&sources.manager, Question::Displaced).await;
     }
+    Found { nodes, map, degraded, displaced }
 }
 
 /// How many files a list of the manager has.

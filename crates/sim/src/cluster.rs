@@ -1,8 +1,8 @@
 //! Whole clusters in virtual time: a manager, nodes with targets on simulated disks, and clients, each on a machine of its own
 //! in one simulated network. The very code that runs in reality; only the way to the manager is a simpler one.
 //!
-//! Processes are killed, and machines crash and come back: their tasks end, their connections are gone, their disks lose what was not flushed, and the
-//! manager's engine keeps what was committed.
+//! Processes are killed, and machines crash and come back: their tasks end, their connections are gone, their disks lose what
+//! was not flushed, and the manager's engine keeps what was committed.
 
 mod check;
 mod control;

@@ -1,13 +1,13 @@
 //! A simulated network: machines, each on a link of its own to one switch, and connections between them that behave like
 //! TCP, segment by segment, in virtual time.
 //!
-//! A segment leaves its machine after those before it, takes its time to the switch, and waits there at the port of the
-//! machine that it goes to, in a buffer that drops what does not fit. Nothing is dropped on the way out of a machine: a kernel
-//! holds back what its sockets would send (Linux: TCP small queues), so what waits there is bounded by their windows. Linux
-//! mostly lets connections take turns there (`fq_codel`); here they go in the order in which they send. Connections start slowly, halve what they send when
-//! something is lost, and wait for a time-out when too much is: so many senders to one machine collapse as real ones do.
-//! Faults are injected by name: links that are slow, lossy or jittery, cuts in one or both directions, machines that crash, and
-//! processes that are killed.
+//! A segment leaves its machine after those before it, takes its time to the switch, and waits there at the port of the machine
+//! that it goes to, in a buffer that drops what does not fit. Nothing is dropped on the way out of a machine: a kernel holds
+//! back what its sockets would send (Linux: TCP small queues), so what waits there is bounded by their windows. Linux mostly
+//! lets connections take turns there (`fq_codel`); here they go in the order in which they send. Connections start slowly,
+//! halve what they send when something is lost, and wait for a time-out when too much is: so many senders to one machine
+//! collapse as real ones do. Faults are injected by name: links that are slow, lossy or jittery, cuts in one or both
+//! directions, machines that crash, and processes that are killed.
 //!
 //! Chance is a stream of the world's seed, and every segment that arrives is in its trace.
 

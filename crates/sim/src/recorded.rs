@@ -17,8 +17,6 @@ use forebay_wire::control::volumes::Policy;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What a segment takes on its link beside its data.
-const SEGMENT_OVERHEAD: u64 = 90;
 /// How long is recorded before anything is measured.
 const BEFORE: Duration = Duration::from_secs(2);
 /// How often the client looks for room.
@@ -128,8 +126,7 @@ impl Feed {
 
 /// What links and disks allow.
 fn limit(load: &Load) -> Rate {
-    let segment = NetworkSpec::jumbo().segment.0;
-    let passes = |link: Rate| link.0 as f64 * segment as f64 / (segment + SEGMENT_OVERHEAD) as f64;
+    let passes = |link: Rate| NetworkSpec::jumbo().passes(link);
     let node = passes(load.link).min(load.disk.rate_at(Bytes::ZERO).0 as f64);
     let (data, all) = (f64::from(load.spread.targets), f64::from(load.spread.components()));
     Rate((passes(load.client_link) * data / all).min(node * data) as u64)

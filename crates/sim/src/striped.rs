@@ -16,9 +16,6 @@ use forebay_node::network::Bounds;
 use forebay_wire::control::volumes::Policy;
 use std::rc::Rc;
 
-/// What a segment takes on its link beside its data.
-const SEGMENT_OVERHEAD: u64 = 90;
-
 /// What is streamed over what.
 #[derive(Clone)]
 pub struct Load {
@@ -140,8 +137,7 @@ async fn one(files: &Files, load: &Load, number: usize, write: bool) {
 
 /// What links and disks allow all clients together, for writes and reads.
 fn limits(load: &Load, striping: Striping) -> (Rate, Rate) {
-    let segment = load.network.segment.0;
-    let link = load.link.0 as f64 * segment as f64 / (segment + SEGMENT_OVERHEAD) as f64;
+    let link = load.network.passes(load.link);
     let node = link.min(load.disk.rate_at(Bytes::ZERO).0 as f64);
     let targets = f64::from(load.targets.min(striping.components() * load.clients));
     let clients = f64::from(load.clients);

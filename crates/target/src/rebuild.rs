@@ -1,10 +1,10 @@
 //! Makes superblock and checkpoint anew for a target that has lost both copies, from what the segments say themselves.
 //!
-//! `sweep` looks for blocks and trailers, each stamped with target, ring and place; `shape` finds out how each ring
-//! divides its groups; `order` decides which group is at which place and what a ring holds. What is made out of it is a
-//! catalog as a checkpoint would have had it, so that opening finds the tails as it always does. Nothing but superblocks
-//! and checkpoints is written, in the order of every commit: cut off anywhere, it is refused or rebuilt, and can be run
-//! again. Objects are not made anew. Names, keys, guarantees and pins were in the catalog and nowhere else: they are lost, unless a checkpoint is
+//! `sweep` looks for blocks and trailers, each stamped with target, ring and place; `shape` finds out how each ring divides its
+//! groups; `order` decides which group is at which place and what a ring holds. What is made out of it is a catalog as a
+//! checkpoint would have had it, so that opening finds the tails as it always does. Nothing but superblocks and checkpoints is
+//! written, in the order of every commit: cut off anywhere, it is refused or rebuilt, and can be run again. Objects are not
+//! made anew. Names, keys, guarantees and pins were in the catalog and nowhere else: they are lost, unless a checkpoint is
 //! whole whose own superblock copy is not.
 
 mod order;

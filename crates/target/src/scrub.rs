@@ -1,9 +1,10 @@
 //! Scrub: reads everything that is kept on an open target and compares it with its checksums, in the background, beside
 //! all other work, so that damage is found while there is still something to be done about it.
 //!
-//! Order: the rings, each from its oldest segment on, then objects in the order of their keys: their rows, and the
-//! bytes that the rows point to, at home and in logs; then heaps: the records of the last commit. What is being written (the open segments, records on their way)
-//! is not looked at; it was read back or is in memory. Nothing is changed, and nothing damaged is returned as data.
+//! Order: the rings, each from its oldest segment on, then objects in the order of their keys: their rows, and the bytes that
+//! the rows point to, at home and in logs; then heaps: the records of the last commit. What is being written (the open
+//! segments, records on their way) is not looked at; it was read back or is in memory. Nothing is changed, and nothing damaged
+//! is returned as data.
 //!
 //! How far a scrub is lies in the catalog: it is durable with every commit, and at least every [`KEPT_EVERY`] of work.
 //! Who begins again goes on from there; a few things may be looked at twice.

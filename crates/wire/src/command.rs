@@ -165,7 +165,8 @@ pub enum Request {
         /// What is chosen anew.
         change: SettingsChange,
     },
-    /// Makes another target of a file or device, and serves it from then on: [`Reply::Info`] with that one. Only from this machine.
+    /// Makes another target of a file or device, and serves it from then on: [`Reply::Info`] with that one. Only from this
+    /// machine.
     AddTarget(AddTarget),
     /// Creates a heap on the first target that has room for it: [`Reply::Heap`].
     CreateHeap {

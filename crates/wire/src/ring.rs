@@ -102,7 +102,7 @@ pub struct RingQuery {
     pub now: Timestamp,
     /// Whether to go on with what is recorded from now on.
     pub follow: bool,
-    /// Elements at most; all if `None`.
+    /// Elements at most; all if `None`. Does not count with `blocks`, unless it is 0.
     pub limit: Option<u64>,
     /// Whether only gaps and expired ranges are wanted.
     pub gaps_only: bool,

@@ -1,7 +1,7 @@
 //! Arrow: the columns of the CSV export in batches.
 //!
-//! `sequence`, `length` and `original_length` are unsigned 64-bit numbers, `time` and `until` are nanoseconds in UTC, keys are text or
-//! unsigned 64-bit numbers, `gap` is text and `missing` an unsigned 64-bit number. What a row has no value for is null;
+//! `sequence`, `length` and `original_length` are unsigned 64-bit numbers, `time` and `until` are nanoseconds in UTC, keys are
+//! text or unsigned 64-bit numbers, `gap` is text and `missing` an unsigned 64-bit number. What a row has no value for is null;
 //! `gap` is null for elements and for nothing else.
 
 use super::table::{EXPIRED, check};

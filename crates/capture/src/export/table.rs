@@ -1,8 +1,8 @@
 //! CSV (RFC 4180): a header, then a row for each element, gap and expired range, in their order.
 //!
-//! Columns: `sequence,time,length`, `original_length` (longer if its end was cut off before it came), the keys, then `gap` (empty for elements; a cause, or `expired`), `missing` (how
-//! many, if known) and `until`. A gap bears in `time` when it began; an expired range bears its first number in
-//! `sequence`.
+//! Columns: `sequence,time,length`, `original_length` (longer if its end was cut off before it came), the keys, then `gap`
+//! (empty for elements; a cause, or `expired`), `missing` (how many, if known) and `until`. A gap bears in `time` when it
+//! began; an expired range bears its first number in `sequence`.
 
 use super::{Column, Exporter, Keys, Out, Totals, value};
 use forebay_model::{Error, Gap, Result, Timestamp};

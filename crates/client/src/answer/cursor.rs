@@ -67,7 +67,7 @@ impl Cursor {
     }
 
     /// Elements and bytes that were given.
-    pub(crate) fn totals(&self) -> (u64, Bytes) {
+    pub(super) fn totals(&self) -> (u64, Bytes) {
         (self.elements, Bytes(self.bytes))
     }
 

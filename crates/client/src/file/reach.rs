@@ -133,7 +133,7 @@ impl Reach {
         states.range(family).filter(|(_, state)| is(**state)).map(|(component, _)| *component).collect()
     }
 
-    /// Whether all clients do without it.
+    /// Whether it lacks something until it is rebuilt: nobody reads it, though all may write it.
     pub(super) fn has_missed(&self, component: u32) -> bool {
         let state = self.states.borrow().get(&component).copied();
         matches!(state, Some(State::Missed | State::Filling | State::Torn))

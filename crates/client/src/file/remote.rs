@@ -12,17 +12,16 @@ mod locks;
 
 use super::components::{Absence, Asked, Components, Intent, IntentId, Lock, Slice};
 use super::together::to_its_end;
-use crate::control::{Control, strange};
+use crate::control::Control;
+use crate::granted::{self, strange_answer};
 use crate::nodes::{Nodes, Request};
 use forebay_env::allowance::Allowance;
 use forebay_model::layout::address::StripeId;
 use forebay_model::object::{Durability, Placement, Scope};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
 use forebay_wire::RequestId;
-use forebay_wire::capability::{LENGTH, Secret};
-use forebay_wire::control::files::{ComponentState, Grant, Renew, Renewed};
+use forebay_wire::control::files::{ComponentState, Grant, Renewed};
 use forebay_wire::control::names::FileId;
-use forebay_wire::control::{Question, Reply};
 use forebay_wire::link::{Answer, Link};
 use forebay_wire::object::{Ask, MOST_AT_ONCE, ObjectAnswer, ObjectReply, ObjectRequest};
 use forebay_wire::sink::Shown;
@@ -31,9 +30,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
-
-/// Capabilities are renewed when so much of their time is left.
-const RENEW_BEFORE: Duration = Duration::from_secs(60);
 
 /// Why the manager did not renew what allows to use a file: it is asked again as long as somebody uses that.
 fn not_renewed(file: FileId, Error { kind, message }: Error) -> Error {
@@ -152,14 +148,8 @@ impl Shared {
 
     /// Asks the manager where targets are.
     async fn look_up(&self) -> Result<()> {
-        let map = match self.control.ask(Question::Map).await? {
-            Reply::Map(map) => map,
-            other => return Err(strange(&other)),
-        };
-        let nodes: BTreeMap<u64, String> = map.nodes.into_iter().map(|node| (node.node, node.address)).collect();
-        let found =
-            map.targets.into_iter().filter_map(|target| Some((target.target, nodes.get(&target.node)?.clone())));
-        *self.addresses.borrow_mut() = found.collect();
+        let found = granted::addresses(&*self.control).await?;
+        *self.addresses.borrow_mut() = found;
         Ok(())
     }
 
@@ -169,26 +159,16 @@ impl Shared {
             let grant = self.grant.borrow();
             (grant.entry.file, grant.write)
         };
-        let files = vec![Renewed { file, write, version: self.ours.newest.get() }];
-        let asked = self.control.ask(Question::Renew(Renew { files })).await;
-        match asked.map_err(|error| not_renewed(file, error))? {
-            Reply::Grants(grants) => match grants.grants.into_iter().next() {
-                Some(granted) => {
-                    let missing = || Error::stale("the manager does not renew the file; open it again");
-                    let grant = granted.grant.ok_or_else(|| granted.error.unwrap_or_else(missing))?;
-                    // Another answer may have overtaken this one.
-                    let version = grant.entry.attributes.version;
-                    if version >= self.version() {
-                        let before = self.grant.replace(grant);
-                        self.ours.newest.set(self.ours.newest.get().max(version));
-                        self.heed(&before);
-                    }
-                    Ok(())
-                }
-                None => Err(Error::damaged("the manager renewed nothing of what was asked")),
-            },
-            other => Err(strange(&other)),
+        let asked = Renewed { file, write, version: self.ours.newest.get() };
+        let grant = granted::renewed(&*self.control, asked).await.map_err(|error| not_renewed(file, error))??;
+        // Another answer may have overtaken this one.
+        let version = grant.entry.attributes.version;
+        if version >= self.version() {
+            let before = self.grant.replace(grant);
+            self.ours.newest.set(self.ours.newest.get().max(version));
+            self.heed(&before);
         }
+        Ok(())
     }
 
     /// Where a component is, and what allows to use it.
@@ -199,24 +179,17 @@ impl Shared {
         if found.state == ComponentState::Missed {
             return Err(Error::stale(format!("component {component} of {} was given up", grant.entry.file)));
         }
-        let malformed = || Error::damaged("the manager sent a capability of another length: use the same release");
-        let capability: [u8; LENGTH] = found.capability[..].try_into().map_err(|_| malformed())?;
-        let secret: [u8; 32] = found.secret.0[..].try_into().map_err(|_| malformed())?;
-        Ok((found.target, found.object, Shown { capability, secret: Secret::from_bytes(secret) }))
+        Ok((found.target, found.object, granted::shown(found)?))
     }
 
     fn address(&self, target: TargetId) -> Result<String> {
-        let addresses = self.addresses.borrow();
-        let found = addresses.get(&target).filter(|address| !address.is_empty()).cloned();
-        found.ok_or_else(|| {
-            Error::disconnected(format!("nobody knows where target {target} is; its node did not report"))
-        })
+        self.addresses.borrow().get(&target).cloned().ok_or_else(|| granted::nobody_knows(target))
     }
 
     /// Renews capabilities before their time is over, beside what is asked meanwhile.
     fn renew_in_time(self: &Rc<Self>) {
-        let left = self.grant.borrow().until.0 - self.nodes.env().clock.wall().0;
-        if left < RENEW_BEFORE.as_nanos() as i64 && !self.renewing.replace(true) {
+        let is_due = granted::is_due(self.grant.borrow().until, self.nodes.env().clock.wall());
+        if is_due && !self.renewing.replace(true) {
             let this = self.clone();
             self.nodes.env().spawner.detach(async move {
                 // If it fails, whoever is refused asks again.
@@ -251,8 +224,8 @@ impl Shared {
         // How long the file is nobody takes from one component alone.
         let is_content = changes(&asked) && !matches!(asked, Ask::SetAttributes { .. });
         if (is_content || matches!(asked, Ask::Flush { .. })) && self.is_whole(component) {
-            // Something may be acknowledged for this: readers who do not know yet what was given up have to be gone. Who rebuilds a
-            // component acknowledges nothing.
+            // Something may be acknowledged for this: readers who do not know yet what was given up have to be gone. Who
+            // rebuilds a component acknowledges nothing.
             self.nobody_is_answered().await?;
         }
         let Answered { answer, .. } = answered?;
@@ -555,8 +528,4 @@ fn restarted(component: u32) -> Error {
             "the target of component {component} was opened again, and what was buffered may be lost: write it again"
         ),
     )
-}
-
-fn strange_answer(reply: &ObjectReply) -> Error {
-    Error::damaged(format!("a node answered what it was not asked ({reply:?}): use the same release on both sides"))
 }

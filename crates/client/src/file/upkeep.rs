@@ -148,17 +148,13 @@ impl File {
         // All of a parity group are needed to make one anew; of copies one that is left, and what the others may have
         // acknowledged since is in the file's length.
         let is_enough = reach.striping.raid() != Raid::Five;
-        let least = match is_enough && sizes.iter().any(|size| size.is_err()) {
-            true => reach.striping.length_of(component, self.size().await?),
-            false => Bytes::ZERO,
-        };
-        let mut end = least;
+        let mut end = Bytes::ZERO;
         for size in sizes {
-            match size {
-                Ok(size) => end = end.max(size),
-                Err(_) if is_enough => {}
+            end = end.max(match size {
+                Ok(size) => size,
+                Err(_) if is_enough => reach.striping.length_of(component, self.size().await?),
                 Err(error) => return Err(error),
-            }
+            });
         }
         Ok(Progress { end, ..Progress::default() })
     }

@@ -98,8 +98,8 @@ impl FilesClient {
         self.way.clone()
     }
 
-    /// Mends what others left open to write, rebuilds what was given up and moves what is to lie elsewhere, again and again until the client ends; `told` of each
-    /// file that is whole again, and once of one that cannot be made so.
+    /// Mends what others left open to write, rebuilds what was given up and moves what is to lie elsewhere, again and again
+    /// until the client ends; `told` of each file that is whole again, and once of one that cannot be made so.
     pub fn keep(&self, pause: Duration, told: impl Fn(FileId, Result<Kept>) + Clone + Send + 'static) {
         self.way.send(Box::new(move |here| {
             let (mending, rebuilding, moving) = (here.files.clone(), here.files.clone(), here.files.clone());

@@ -1,4 +1,4 @@
-//! Looking after the files of a cluster for as long as a client is there: what others left half written is mended, and what was
+//! Looking after the files of a cluster for as long as a client is there: what others left half written is mended, what was
 //! given up is rebuilt, and what lies where nothing is to stay is moved.
 
 use super::Files;
@@ -48,8 +48,8 @@ impl<F: Fn(FileId, Result<Kept>)> News<F> {
 }
 
 impl Files {
-    /// Mends what others left open to write, again and again; `told` of each file that is whole again, and once of one that cannot
-    /// be mended.
+    /// Mends what others left open to write, again and again; `told` of each file that is whole again, and once of one that
+    /// cannot be mended.
     pub async fn keep_mending(&self, pause: Duration, told: impl Fn(FileId, Result<Kept>)) {
         let news = News::of(told);
         loop {

@@ -63,11 +63,8 @@ impl Files {
 
     /// Mends one file, unless somebody has it open to write.
     pub async fn mend(&self, file: FileId) -> Result<Option<Mended>> {
-        let used = self.used(file);
-        let turn = used.turn().await;
         // The manager takes others of this client for the one that mends, also one that rebuilds.
-        let Ok(written) = used.write(true) else { return Ok(None) };
-        drop(turn);
+        let Ok(written) = self.used(file).alone().await else { return Ok(None) };
         // What is to be mended opens alone for those only who have it open already.
         let version = self.open_left(file, false).await?.entry.attributes.version;
         let mended = match self.open_left(file, true).await {

@@ -5,18 +5,16 @@
 
 use super::Files;
 use crate::control::strange;
+use crate::granted::{self, strange_answer};
 use crate::nodes::Request;
 use bytes::Bytes as Slice;
 use forebay_env::together::all;
-use forebay_model::object::{Durability, Placement, Scope};
-use forebay_model::{Bytes, Error, Kind, ObjectId, Result};
-use forebay_wire::capability::{LENGTH, Secret};
-use forebay_wire::control::cluster::Map;
-use forebay_wire::control::files::{After, Component, Relocate, Relocated, Relocating, Relocation};
+use forebay_model::object::{Durability, LENGTHS, MOST_SET, Placement, Scope};
+use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
+use forebay_wire::control::files::{After, Relocate, Relocated, Relocating, Relocation};
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Change, Question, Reply};
 use forebay_wire::object::{Ask, MOST_AT_ONCE, ObjectAnswer, ObjectReply, ObjectRequest, companion};
-use forebay_wire::sink::Shown;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,12 +23,6 @@ use std::time::Duration;
 const PAGE: u32 = 256;
 /// Files of which one client copies something at the same time.
 const AT_ONCE: usize = 2;
-/// The page of attributes that go along: how long the file is.
-const LENGTHS: u32 = 3;
-/// Attributes that are set in one step.
-const MOST_SET: usize = 256;
-/// Capabilities are renewed when so much of their time is left.
-const RENEW_BEFORE: Duration = Duration::from_secs(60);
 /// How often what a node has no room for, or has not heard of yet, is asked again, and after which time.
 const AGAIN: (u32, Duration) = (100, Duration::from_millis(50));
 
@@ -53,11 +45,11 @@ impl Files {
                 Reply::Displaced(found) => found,
                 other => return Err(strange(&other)),
             };
-            let left = RefCell::new(found.files.clone());
+            let last = found.files.last().copied();
+            let left = RefCell::new(found.files);
             let hand = || async {
                 while let Some(file) = { left.borrow_mut().pop() } {
                     match self.move_away(file).await {
-                        Ok(Moved { components: 0, .. }) => {}
                         // Somebody writes it, has removed it, or came first.
                         Err(error) if matches!(error.kind, Kind::Missing | Kind::Busy | Kind::Stale) => {}
                         moved => told(file, moved),
@@ -65,8 +57,8 @@ impl Files {
                 }
             };
             all((0..AT_ONCE).map(|_| hand())).await;
-            match found.files.last() {
-                Some(last) if found.more => after = *last,
+            match last {
+                Some(last) if found.more => after = last,
                 _ => return Ok(()),
             }
         }
@@ -74,22 +66,16 @@ impl Files {
 
     /// Moves all that is to be moved of a file.
     pub async fn move_away(&self, file: FileId) -> Result<Moved> {
-        let used = self.used(file);
-        let turn = used.turn().await;
         // The manager takes whoever copies for one who is alone with the file, and others of this client for the same one.
-        let written = used.write(true)?;
-        drop(turn);
+        let written = self.used(file).alone().await?;
         let moved = self.move_alone(file).await;
         // A copy that came to nothing keeps nobody out; after one that came to its end there is nothing to close.
         drop(written.close(&*self.control, None).await);
-        match moved {
-            Err(error) if error.kind == Kind::Damaged => {
-                // What is damaged where it lies is made of the others first.
-                drop(self.mend(file).await);
-                Err(error)
-            }
-            moved => moved,
+        // What is damaged where it lies is made of the others first.
+        if moved.as_ref().is_err_and(|error| error.kind == Kind::Damaged) {
+            drop(self.mend(file).await);
         }
+        moved
     }
 
     async fn move_alone(&self, file: FileId) -> Result<Moved> {
@@ -115,8 +101,8 @@ impl Files {
 
     /// Copies the component that this client was let copy; how much was written.
     async fn copied(&self, file: FileId) -> Result<Bytes> {
-        let mut copy = Copy { files: self, file, way: self.relocation(file).await?, addresses: BTreeMap::new() };
-        copy.look_up().await?;
+        let addresses = granted::addresses(&*self.control).await?;
+        let mut copy = Copy { files: self, file, way: self.relocation(file).await?, addresses };
         let Relocation { component, version, .. } = copy.way;
         let mut written = Bytes::ZERO;
         for id in [|object: ObjectId| object, companion] {
@@ -139,7 +125,7 @@ struct Copy<'a> {
     files: &'a Files,
     file: FileId,
     way: Relocation,
-    addresses: BTreeMap<u128, String>,
+    addresses: BTreeMap<TargetId, String>,
 }
 
 /// At which end of a copy something is asked.
@@ -235,8 +221,7 @@ impl Copy<'_> {
         let env = self.files.nodes.env();
         let mut tries = 0;
         loop {
-            let left = self.way.until.0 - env.clock.wall().0;
-            if left < RENEW_BEFORE.as_nanos() as i64 {
+            if granted::is_due(self.way.until, env.clock.wall()) {
                 let before = self.way.version;
                 self.way = self.files.relocation(self.file).await?;
                 if self.way.version != before {
@@ -246,23 +231,19 @@ impl Copy<'_> {
                     )));
                 }
             }
-            let Component { target, object, capability, secret, .. } = match end {
+            let component = match end {
                 End::From => &self.way.from,
                 End::To => &self.way.to,
             };
-            let malformed = || Error::damaged("the manager sent a capability of another length: use the same release");
-            let capability: [u8; LENGTH] = capability[..].try_into().map_err(|_| malformed())?;
-            let secret: [u8; 32] = secret.0[..].try_into().map_err(|_| malformed())?;
-            let shown = Shown { capability, secret: Secret::from_bytes(secret) };
-            let request = ObjectRequest::new(*target, of(*object));
+            let (target, shown) = (component.target, granted::shown(component)?);
+            let request = ObjectRequest::new(target, of(component.object));
             let most = match request.ask {
                 Ask::Read { length, .. } => length as usize,
                 _ => 0,
             };
             let payload = payload.iter().cloned().collect();
             let request = Request { command: request.command(), body: request.body()?, payload, most };
-            let missing = || Error::disconnected(format!("nobody knows where target {target} is; start its node"));
-            let address = self.addresses.get(&target.0).ok_or_else(missing)?;
+            let address = self.addresses.get(&target).ok_or_else(|| granted::nobody_knows(target))?;
             match self.files.nodes.ask(address, &request, Some(&shown)).await {
                 // It has to hear of an epoch first, or has no room.
                 Err(error) if error.kind == Kind::Busy && tries < AGAIN.0 => {
@@ -276,20 +257,4 @@ impl Copy<'_> {
             }
         }
     }
-
-    /// Asks the manager where targets are.
-    async fn look_up(&mut self) -> Result<()> {
-        let Map { nodes, targets, .. } = match self.files.control.ask(Question::Map).await? {
-            Reply::Map(map) => map,
-            other => return Err(strange(&other)),
-        };
-        let nodes: BTreeMap<u64, String> = nodes.into_iter().map(|node| (node.node, node.address)).collect();
-        let found = targets.into_iter().filter_map(|it| Some((it.target.0, nodes.get(&it.node)?.clone())));
-        self.addresses = found.filter(|(_, address)| !address.is_empty()).collect();
-        Ok(())
-    }
-}
-
-fn strange_answer(reply: &ObjectReply) -> Error {
-    Error::damaged(format!("a node answered what it was not asked ({reply:?}): use the same release on both sides"))
 }

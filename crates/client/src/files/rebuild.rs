@@ -1,14 +1,14 @@
 //! Files of which components were given up: each is made anew of the others, where it was or on another target.
 //!
-//! Whoever rebuilds has the file open beside those who write it, under locks; who wants to be alone with it comes first, and it is
-//! rebuilt later. Any number of clients may do this at once: what one rebuilds the manager lets no other one begin.
+//! Whoever rebuilds has the file open beside those who write it, under locks; who wants to be alone with it comes first, and it
+//! is rebuilt later. Any number of clients may do this at once: what one rebuilds the manager lets no other one begin.
 
 use super::Files;
 use crate::control::strange;
 use crate::file::FileEngine;
 use crate::file::options::Options;
 use forebay_env::together::all;
-use forebay_model::{Bytes, Kind, Result};
+use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::control::files::After;
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Question, Reply};
@@ -56,8 +56,7 @@ impl Files {
                     tried.borrow_mut().insert(file);
                     match self.rebuild(file).await {
                         // Somebody else is at it or has done it, has it alone, or has removed it.
-                        Ok(None) => met.set(met.get() + 1),
-                        Err(error) if matches!(error.kind, Kind::Missing | Kind::Busy | Kind::Stale) => {
+                        Ok(None) | Err(Error { kind: Kind::Missing | Kind::Busy | Kind::Stale, .. }) => {
                             met.set(met.get() + 1);
                         }
                         rebuilt => {

@@ -1,5 +1,5 @@
-//! What all of one client have in common that use a file. To the manager one client is one writer, however often it has the file open;
-//! so it hears of the first and of the last, one after the other, and never that who is alone is not.
+//! What all of one client have in common that use a file. To the manager one client is one writer, however often it has the
+//! file open; so it hears of the first and of the last, one after the other, and never that who is alone is not.
 
 use crate::control::{Control, strange};
 use crate::file::remote::Ours;
@@ -67,6 +67,12 @@ impl Used {
         }
         self.writing.set(Writing { times: there.times + 1, alone });
         Ok(Written { used: self.clone() })
+    }
+
+    /// The only one of this client that writes it, once nobody opens or closes it.
+    pub(super) async fn alone(self: &Rc<Self>) -> Result<Written> {
+        let _turn = self.turn().await;
+        self.write(true)
     }
 }
 

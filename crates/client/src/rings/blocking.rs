@@ -76,7 +76,10 @@ impl Peer for Network {
                 self.with(ring, true, move |ring| async move { ring.unpin(pin).await.map(|()| Reply::Done) })
             }
             Request::Pins { ring } => self.with(ring, false, |ring| async move { ring.pins().await.map(Reply::Pins) }),
-            Request::Status { ring: None } => Err(elsewhere("all of its rings, which are entries of its directories")),
+            Request::Status { ring: None } => Err(Error::usage(
+                "rings of a cluster on the network are entries of its directories: list one with `forebay ls /DIR`, and ask of a ring \
+                 with `forebay ring show NAME`",
+            )),
             _ => Err(elsewhere("this")),
         }
     }

@@ -11,7 +11,7 @@ use forebay_env::race::{First, race};
 use forebay_env::{Clock, Task};
 use forebay_model::query::Query;
 use forebay_model::ring::{Batch, Item, QuerySummary, RingSpec, RingStatus, Spread};
-use forebay_model::{Cause, Error, Gap, Moment, Result, Timestamp};
+use forebay_model::{Bytes, Cause, Error, Gap, Moment, Result, Timestamp};
 use forebay_wire::command::ITEMS_PER_FRAME;
 use forebay_wire::ring::{RingQuery, size};
 use std::cell::RefCell;
@@ -85,6 +85,12 @@ impl Asked {
         let first = first.max(from.min(last));
         Gap { cause: Cause::TargetAway, count: None, first: first.min(last), last }
     }
+
+    /// Tells that a target does not answer, from `from` on.
+    pub(super) async fn tell_away(&self, from: Timestamp, inlet: &Inlet<Result<Part>>) {
+        let batch = Batch { items: vec![Item::Gap(self.gap_from(from))], payload: Vec::new() };
+        inlet.send(Ok(Part::Batch(batch)), 1).await;
+    }
 }
 
 /// Gives what one target has, and if it does not answer, what others know of it.
@@ -115,11 +121,9 @@ async fn feed(asked: Rc<Asked>, component: u32, inlet: Inlet<Result<Part>>) {
     if asked.spread.parity {
         rebuild::component(&asked, component, given, &inlet).await;
     } else {
-        let gap = asked.gap_from(given.map_or(Timestamp::MIN, |(time, _)| time));
-        let batch = Batch { items: vec![Item::Gap(gap)], payload: Vec::new() };
-        inlet.send(Ok(Part::Batch(batch)), 1).await;
+        asked.tell_away(given.map_or(Timestamp::MIN, |(time, _)| time), &inlet).await;
     }
-    inlet.send(Ok(Part::End(source.summary())), 1).await;
+    inlet.send(Ok(Part::End(QuerySummary::default())), 1).await;
 }
 
 impl Merged {
@@ -168,12 +172,11 @@ impl Merged {
             if let Some(error) = self.failure.take() {
                 return Err(error);
             }
-            let lags = |feed: &Feed| !feed.is_over && feed.item == feed.batch.items.len();
-            let lagging = self.feeds.iter().any(lags);
+            let lagging = self.feeds.iter().any(Feed::lags);
             let first = self.first();
             let until = first.map(|first| self.feeds[first].came).zip(self.hold).map(|(came, hold)| came + hold);
             let may_go = match (self.within, until) {
-                (Some(within), _) => !lags(&self.feeds[within]),
+                (Some(within), _) => !self.feeds[within].lags(),
                 (None, Some(until)) => !lagging || self.clock.now() >= until,
                 (None, None) => !lagging && first.is_some(),
             };
@@ -191,7 +194,7 @@ impl Merged {
         let now = self.clock.now();
         for at in 0..self.feeds.len() {
             let feed = &mut self.feeds[at];
-            if feed.is_over || feed.item < feed.batch.items.len() {
+            if !feed.lags() {
                 continue;
             }
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -231,7 +234,7 @@ impl Merged {
             let feeds = &mut self.feeds;
             let any = poll_fn(|context| {
                 for (at, feed) in feeds.iter_mut().enumerate() {
-                    if feed.is_over || feed.item < feed.batch.items.len() {
+                    if !feed.lags() {
                         continue;
                     }
                     if let Poll::Ready(came) = pin!(feed.parts.receive()).poll(context) {
@@ -283,7 +286,7 @@ impl Merged {
                     self.within = (!*last).then_some(at);
                     self.next += u64::from(*last);
                     self.summary.elements += u64::from(*last);
-                    self.summary.bytes += forebay_model::Bytes(u64::from(*length));
+                    self.summary.bytes += Bytes(u64::from(*length));
                 }
                 Item::Gap(_) => self.within = None,
                 Item::Expired { from, to } => {
@@ -298,14 +301,21 @@ impl Merged {
         match feed.byte == 0 && bytes == feed.batch.payload.len() && out.payload.is_empty() {
             // What one target has in a part of its own is handed on as it is.
             true => out.payload = std::mem::take(&mut feed.batch.payload),
-            false => out.payload.extend_from_slice(&feed.batch.payload[feed.byte..feed.byte + bytes]),
+            false => {
+                out.payload.extend_from_slice(&feed.batch.payload[feed.byte..feed.byte + bytes]);
+                feed.byte += bytes;
+            }
         }
         feed.item += items;
-        feed.byte += bytes;
     }
 }
 
 impl Feed {
+    /// Whether nothing of it is there, and more may come.
+    fn lags(&self) -> bool {
+        !self.is_over && self.item == self.batch.items.len()
+    }
+
     /// The time of what it has first.
     fn time(&self) -> Option<Timestamp> {
         self.batch.items.get(self.item).map(time_of)

@@ -25,9 +25,7 @@ pub(super) fn status(name: &str, spread: Spread, parts: &[Option<RingStatus>]) -
     let first =
         data.iter().flatten().next().ok_or_else(|| Error::disconnected("no target that has the ring answers"))?;
     let mut whole = first.clone();
-    whole.spec.name = name.to_string();
-    whole.spec.capacity = first.spec.capacity * u64::from(spread.targets);
-    whole.spec.guarantee.0 *= u64::from(spread.targets);
+    whole.spec = spread.whole(name, &first.spec);
     (whole.first_sequence, whole.next_sequence) = (0, first.next_sequence - first.first_sequence);
     for part in data.iter().flatten().filter(|part| !std::ptr::eq(*part, first)) {
         whole.segments += part.segments;

@@ -1,7 +1,7 @@
 //! What a target does not have, or does not give, made of what the other ones of its stripe have.
 //!
-//! The tables in the parity say which blocks there were. Blocks are asked for by their times and known by session and number; what
-//! cannot be made is told with its times, and with its count where a table has it.
+//! The tables in the parity say which blocks there were. Blocks are asked for by their times and known by session and number;
+//! what cannot be made is told with its times, and with its count where a table has it.
 
 use super::answer::PartAnswer;
 use super::merge::Asked;
@@ -13,7 +13,7 @@ use forebay_env::pipe::Inlet;
 use forebay_model::block::{Header, View};
 use forebay_model::key::{KeySet, KeyValue};
 use forebay_model::ring::{Batch, Item, QuerySummary};
-use forebay_model::{Error, Kind, Result, Timestamp};
+use forebay_model::{Error, Gap, Kind, Result, Timestamp};
 use forebay_wire::ring::RingQuery;
 use std::collections::VecDeque;
 
@@ -166,7 +166,7 @@ impl<'a> Maker<'a> {
     /// Gives what the query asks for of a row, or says that it is missing. False if nobody wants more.
     async fn give(&mut self, row: &Row, block: Option<Vec<u8>>) -> bool {
         let (from, to) = self.asked.times();
-        let gap = |batch: &mut Batch, gap: forebay_model::Gap| {
+        let gap = |batch: &mut Batch, gap: Gap| {
             if gap.first <= to && gap.last >= from {
                 batch.items.push(Item::Gap(gap));
             }
@@ -175,7 +175,7 @@ impl<'a> Maker<'a> {
         let viewed = block.as_deref().map(View::of_sealed);
         let Some(Ok(view)) = viewed else {
             gap(batch, row.gap());
-            return self.send(0).await;
+            return self.send().await;
         };
         let bytes = view.bytes();
         let mut gaps = view.gaps().peekable();
@@ -209,12 +209,12 @@ impl<'a> Maker<'a> {
             });
         }
         gaps.for_each(|(_, told)| gap(batch, told));
-        self.send(0).await
+        self.send().await
     }
 
-    /// Sends what there is, if it is more than so many items. False if nobody wants more.
-    async fn send(&mut self, more_than: usize) -> bool {
-        if self.batch.items.len() <= more_than {
+    /// Sends what there is. False if nobody wants more.
+    async fn send(&mut self) -> bool {
+        if self.batch.items.is_empty() {
             return self.inlet.is_open();
         }
         let batch = std::mem::take(&mut self.batch);
@@ -249,7 +249,7 @@ pub(super) async fn component(
             let is_all = asked.statuses.iter().flatten().filter_map(|status| status.oldest).min() >= Some(oldest);
             if !is_all {
                 let last = Timestamp(oldest.0.saturating_sub(1)).min(whole.last);
-                maker.batch.items.push(Item::Gap(forebay_model::Gap { last, ..whole }));
+                maker.batch.items.push(Item::Gap(Gap { last, ..whole }));
             }
         }
         let mut stream = Blocks::new(asked, parity);
@@ -282,20 +282,15 @@ pub(super) async fn component(
         if let Some(last) = others.filter(|last| *last > newest && newest < whole.last) {
             let first = Timestamp(newest.0.saturating_add(1)).max(whole.first);
             if first <= last {
-                maker.batch.items.push(Item::Gap(forebay_model::Gap {
-                    first,
-                    last: last.min(whole.last).max(first),
-                    ..whole
-                }));
+                maker.batch.items.push(Item::Gap(Gap { first, last: last.min(whole.last).max(first), ..whole }));
             }
         }
-        maker.send(0).await;
+        maker.send().await;
         Ok(())
     };
     let outcome: Result<()> = outcome.await;
     if outcome.is_err() {
-        let batch = Batch { items: vec![Item::Gap(asked.gap_from(from))], payload: Vec::new() };
-        inlet.send(Ok(Part::Batch(batch)), 1).await;
+        asked.tell_away(from, inlet).await;
     }
 }
 
@@ -323,8 +318,7 @@ pub(super) async fn absent(asked: &Asked, inlet: &Inlet<Result<Part>>) {
     };
     if told.is_err() {
         // Nobody knows whether there was anything.
-        let batch = Batch { items: vec![Item::Gap(asked.gap_from(Timestamp::MIN))], payload: Vec::new() };
-        inlet.send(Ok(Part::Batch(batch)), 1).await;
+        asked.tell_away(Timestamp::MIN, inlet).await;
     }
     inlet.send(Ok(Part::End(QuerySummary::default())), 1).await;
 }

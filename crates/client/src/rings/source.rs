@@ -5,7 +5,7 @@ use super::way::{PAUSE, Way};
 use super::writer::is_passing;
 use crate::answer::cursor::Cursor;
 use crate::peer::Part;
-use forebay_model::ring::{Batch, Item, QuerySummary};
+use forebay_model::ring::{Batch, Item};
 use forebay_model::{Result, Timestamp};
 use forebay_wire::command::QueryRequest;
 use forebay_wire::ring::RingQuery;
@@ -44,10 +44,7 @@ impl Source {
                         return Ok(Part::Batch(batch));
                     }
                 }
-                Ok(Part::End(mut summary)) => {
-                    (summary.elements, summary.bytes) = self.cursor.totals();
-                    return Ok(Part::End(summary));
-                }
+                Ok(end) => return Ok(end),
                 Err(error) => {
                     self.answer = None;
                     self.breaks += 1;
@@ -85,11 +82,5 @@ impl Source {
     /// The time of the last element that was given, and how many were given of that time.
     pub(super) fn last(&self) -> Option<(Timestamp, u64)> {
         self.last
-    }
-
-    /// What was given so far.
-    pub(super) fn summary(&self) -> QuerySummary {
-        let (elements, bytes) = self.cursor.totals();
-        QuerySummary { elements, bytes, ..QuerySummary::default() }
     }
 }

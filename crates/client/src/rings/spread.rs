@@ -1,8 +1,9 @@
 //! A recorder's blocks on their way to a ring over several targets.
 //!
-//! Blocks go to the targets in turn, each as the next block of a session there; a target that has its share of buffers to take
-//! in is passed over. With parity, so many blocks as there are targets make a stripe, whose parity goes to one more. What is
-//! told as durable is so in the order of recording: with parity, when no target can be lost that takes anything of it along.
+//! Blocks go to the targets in turn, each as the next block of a session there; without parity, a target that has its share of
+//! buffers to take in is passed over. With it, so many blocks as there are targets make a stripe, whose parity goes to one
+//! more. What is told as durable is so in the order of recording: with parity, when no target can be lost that takes anything
+//! of it along.
 //!
 //! A target that does not take what it was given for long counts as away until it is opened again. What it was to have is given
 //! up, and told as a gap; with parity it is covered by that, which says durably that it may not be where it belongs.
@@ -60,7 +61,7 @@ pub(super) struct Conductor {
     /// What the parity is to tell first.
     untold: Option<Gap>,
     settled: Durable,
-    /// Rises with what is durable on any target: then there are buffers again.
+    /// Changes with what is durable on any target: then there are buffers again.
     progress: u64,
     /// The latest time of what is settled.
     newest: i64,
@@ -87,9 +88,7 @@ impl Conductor {
         let first = opened[..data].iter().find_map(|opened| opened.as_ref().ok());
         let (first, _) = first.ok_or_else(|| Error::disconnected("no target has the ring"))?;
         let mut whole = first.clone();
-        whole.spec.capacity = whole.spec.capacity * u64::from(spread.targets);
-        whole.spec.guarantee.0 *= u64::from(spread.targets);
-        whole.spec.name = ways[0].path().to_string();
+        whole.spec = spread.whole(ways[0].path(), &first.spec);
         let buffers = opened[..data].iter().flatten().map(|(opened, _)| opened.buffers).sum::<u32>();
         let flush_interval = whole.spec.flush_interval;
         // What the parity does not cover was recorded while its target was away.
@@ -216,7 +215,7 @@ impl Conductor {
         for at in 0..self.lanes.len() {
             let lane = &mut self.lanes[at];
             let LaneState::Away { coming, .. } = &mut lane.state else { continue };
-            let Poll::Ready(Ok(opened)) = Pin::new(coming).poll(context) else { continue };
+            let Poll::Ready(opened) = Pin::new(coming).poll(context) else { continue };
             if at == data {
                 let first = opened.0.newest.unwrap_or(Timestamp::MIN).min(Timestamp(self.newest));
                 let (cause, last) = (Cause::TargetAway, Timestamp(self.newest));
@@ -248,10 +247,10 @@ impl Conductor {
         let chain = self.chain.take().filter(|_| within);
         let at = match (chain, self.slab.is_some()) {
             (Some((lane, _)), _) => lane,
-            (None, true) => self.turn % data,
+            (None, true) => self.turn,
             (None, false) => {
-                let in_turn = (0..data).map(|step| (self.turn + step) % data);
-                in_turn.clone().find(|lane| self.lanes[*lane].has_room()).unwrap_or(self.turn % data)
+                let mut in_turn = (0..data).map(|step| (self.turn + step) % data);
+                in_turn.find(|lane| self.lanes[*lane].has_room()).unwrap_or(self.turn)
             }
         };
         self.turn = (at + 1) % data;
@@ -290,7 +289,7 @@ impl Conductor {
                     Some(buffer) => (true, Parity::Reserved(buffer)),
                     None => (false, Parity::None),
                 };
-                self.stripes.push_back(Stripe { members: vec![member], last: number, began: now, is_open, parity });
+                self.stripes.push_back(Stripe { members: vec![member], last: number, is_open, parity });
             }
         }
         if self.stripes.back().is_some_and(|stripe| stripe.is_open && stripe.members.len() == data) {
@@ -301,9 +300,10 @@ impl Conductor {
     /// Whether somebody waits for a stripe that has not all of its blocks.
     fn is_wanted(&self, wanted: u64, closing: bool) -> bool {
         let Some(stripe) = self.stripes.back().filter(|stripe| stripe.is_open) else { return false };
-        let oldest = stripe.members.iter().filter_map(|member| member.block.as_ref()).map(|block| block.accepted).min();
-        let age = self.now().since(oldest.unwrap_or(stripe.began));
-        closing || wanted >= stripe.members[0].number || age >= self.flush_interval / 2
+        let accepted =
+            stripe.members.iter().filter_map(|member| member.block.as_ref()).map(|block| block.accepted).min();
+        let is_old = accepted.is_some_and(|accepted| self.now().since(accepted) >= self.flush_interval / 2);
+        closing || wanted >= stripe.members[0].number || is_old
     }
 
     /// Computes the parity of the open stripe, and hands it over.
@@ -344,7 +344,7 @@ impl Conductor {
         }
         let block = Arc::new(Block { buffer, number, accepted: now });
         lane.hand_over(block.clone());
-        Parity::Sent { writer, number, sent: now, is_durable: false, table, block }
+        Parity::Sent { sent: now, is_durable: false, table, block }
     }
 
     /// Takes note of what is durable now, and tells it.
@@ -370,8 +370,8 @@ impl Conductor {
                 let Row { component, writer, number, .. } = member.row;
                 member.is_durable |= is_there(component as usize, (writer, number));
             }
-            if let Parity::Sent { writer, number, is_durable, .. } = &mut stripe.parity {
-                *is_durable |= is_there(data, (*writer, *number));
+            if let Parity::Sent { table, is_durable, .. } = &mut stripe.parity {
+                *is_durable |= is_there(data, (table.writer, table.number));
             }
         }
         let mut lost = Vec::new();
@@ -403,7 +403,7 @@ impl Conductor {
         }
     }
 
-    /// Looks which targets are away, and which stripe has waited for long enough.
+    /// Looks which targets are away, and for how long all of them are.
     fn look(&mut self, front: &Shared) {
         let (now, data) = (self.now(), self.spread.targets as usize);
         for at in 0..self.lanes.len() {
@@ -413,9 +413,10 @@ impl Conductor {
                 self.leave(at, error);
             }
         }
-        let up = self.lanes[..data].iter().filter(|lane| lane.up().is_some()).count();
-        if up > 0 {
-            self.silent_since = None;
+        if self.lanes[..data].iter().any(|lane| lane.up().is_some()) {
+            if self.silent_since.take().is_some() {
+                front.change(|state| state.silent = Duration::ZERO);
+            }
         } else {
             let since = *self.silent_since.get_or_insert(now);
             let over = self.lanes[..data].iter().find_map(|lane| match &lane.state {
@@ -490,10 +491,7 @@ impl Conductor {
                 continue;
             }
             // That it may not be there is durable before anything of the stripe is told as such.
-            let again = match &stripe.parity {
-                Parity::Sent { table, block, .. } => Parity::xor_of(table, block),
-                _ => None,
-            };
+            let again = stripe.parity.xor();
             let buffer = again.as_ref().and_then(|xor| Buffer::alone(Bytes(xor.len() as u64) + PARITY_OVERHEAD).ok());
             stripe.parity = match again.zip(buffer) {
                 Some((xor, buffer)) => self.send_parity(&stripe.members, &xor, None, buffer),

@@ -8,7 +8,7 @@ use forebay_env::Buffer;
 use forebay_model::block::{Header, Packer, Sealed, View, crc32c};
 use forebay_model::layout::parity;
 use forebay_model::ring::PARITY_OVERHEAD;
-use forebay_model::{Error, Gap, Result, Timestamp};
+use forebay_model::{Cause, Error, Gap, Result, Timestamp};
 
 /// What a table begins with.
 const MAGIC: [u8; 8] = *b"FBRSTRIP";
@@ -74,7 +74,7 @@ impl Row {
     /// What is told if it cannot be had.
     pub(super) fn gap(&self) -> Gap {
         let (first, last) = (Timestamp(self.times.0), Timestamp(self.times.1));
-        Gap { cause: forebay_model::Cause::TargetAway, count: Some(self.elements), first, last }
+        Gap { cause: Cause::TargetAway, count: Some(self.elements), first, last }
     }
 }
 

@@ -1,14 +1,13 @@
 //! The way to what lies of a ring on one target: where it is, and what allows to use it.
 
-use crate::control::{Control, strange};
+use crate::control::Control;
+use crate::granted;
 use crate::nodes::{Nodes, Request};
 use bytes::Bytes as Slice;
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
 use forebay_wire::RequestId;
-use forebay_wire::capability::{LENGTH, Secret};
-use forebay_wire::control::files::{Grant, Renew, Renewed};
+use forebay_wire::control::files::{Grant, Renewed};
 use forebay_wire::control::names::FileId;
-use forebay_wire::control::{Question, Reply};
 use forebay_wire::link::{Answer, Asked, Coming, Link};
 use forebay_wire::ring::{RingAsk, RingRequest, name_of};
 use forebay_wire::sink::Shown;
@@ -16,8 +15,6 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Capabilities are renewed when so much of their time is left.
-const RENEW_BEFORE: Duration = Duration::from_secs(60);
 /// How long is waited before something is tried again.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
 
@@ -131,9 +128,7 @@ impl Way {
         let malformed = || Error::damaged("the manager granted a ring in another form: use the same release");
         let grant = self.known.grant.borrow();
         let component = grant.components.get(self.component).ok_or_else(malformed)?;
-        let capability: [u8; LENGTH] = component.capability[..].try_into().map_err(|_| malformed())?;
-        let secret: [u8; 32] = component.secret.0[..].try_into().map_err(|_| malformed())?;
-        Ok((component.target, component.object, Shown { capability, secret: Secret::from_bytes(secret) }))
+        Ok((component.target, component.object, granted::shown(component)?))
     }
 
     async fn address(&self) -> Result<String> {
@@ -141,23 +136,15 @@ impl Way {
             return Ok(address);
         }
         let target = self.target()?;
-        let map = match self.known.control.ask(Question::Map).await? {
-            Reply::Map(map) => map,
-            other => return Err(strange(&other)),
-        };
-        let node = map.targets.iter().find(|one| one.target == target).map(|one| one.node);
-        let found = map.nodes.into_iter().find(|one| Some(one.node) == node && !one.address.is_empty());
-        let found = found.ok_or_else(|| {
-            Error::disconnected(format!("nobody knows where target {target} is; its node did not report"))
-        })?;
-        *self.address.borrow_mut() = Some(found.address.clone());
-        Ok(found.address)
+        let found = granted::addresses(&*self.known.control).await?.remove(&target);
+        let found = found.ok_or_else(|| granted::nobody_knows(target))?;
+        *self.address.borrow_mut() = Some(found.clone());
+        Ok(found)
     }
 
-    /// The number of its entry, and the capacity that its volume is charged for.
-    pub(super) fn charged(&self) -> (FileId, Bytes) {
-        let grant = self.known.grant.borrow();
-        (grant.entry.file, grant.entry.attributes.size)
+    /// The capacity that its volume is charged for.
+    pub(super) fn charged(&self) -> Bytes {
+        self.known.grant.borrow().entry.attributes.size
     }
 
     /// Asks the manager what is known of the ring by now, and for what allows as much.
@@ -166,14 +153,8 @@ impl Way {
             let grant = self.known.grant.borrow();
             (grant.entry.file, grant.write, grant.entry.attributes.version)
         };
-        let files = vec![Renewed { file, write, version }];
-        let granted = match self.known.control.ask(Question::Renew(Renew { files })).await? {
-            Reply::Grants(grants) => grants.grants.into_iter().next(),
-            other => return Err(strange(&other)),
-        };
-        let granted = granted.ok_or_else(|| Error::damaged("the manager renewed nothing of what was asked"))?;
-        let refused = || Error::stale("the manager does not renew the ring; open it again");
-        let grant = granted.grant.ok_or_else(|| granted.error.unwrap_or_else(refused).of(self.path()))?;
+        let asked = Renewed { file, write, version };
+        let grant = granted::renewed(&*self.known.control, asked).await?.map_err(|error| error.of(self.path()))?;
         // Another answer may have overtaken this one.
         if grant.until >= self.known.grant.borrow().until {
             self.known.grant.replace(grant);
@@ -183,8 +164,8 @@ impl Way {
 
     /// Renews before the time is over, beside what is asked meanwhile.
     fn renew_in_time(&self) {
-        let left = self.known.grant.borrow().until.0 - self.nodes.env().clock.wall().0;
-        if left < RENEW_BEFORE.as_nanos() as i64 && !self.known.renewing.replace(true) {
+        let is_due = granted::is_due(self.known.grant.borrow().until, self.nodes.env().clock.wall());
+        if is_due && !self.known.renewing.replace(true) {
             let this = self.clone();
             self.nodes.env().spawner.detach(async move {
                 // If it fails, whoever is refused asks again.

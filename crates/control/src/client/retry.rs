@@ -3,11 +3,11 @@
 //! Between two tries there is a pause that doubles, up to [`LONGEST`], and of which half is by chance, so that clients who
 //! lost the same manager do not come back at the same moment.
 
+use super::Asking;
 use super::request::Request;
-use super::{Asking, any_number};
 use crate::MOST_MESSAGE;
 use crate::status::Failure;
-use forebay_env::real::clock;
+use forebay_env::real::{clock, random};
 use forebay_model::{Error, Kind, Result};
 use prost::Message as _;
 use std::future::Future;
@@ -84,5 +84,5 @@ fn given_up(asking: &Asking, last: Option<Failure>) -> Error {
 
 /// From 0 to 1.
 fn by_chance() -> f64 {
-    any_number() as f64 / u64::MAX as f64
+    random::number() as f64 / u64::MAX as f64
 }

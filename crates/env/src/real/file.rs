@@ -101,7 +101,7 @@ pub fn replace(path: impl AsRef<Path>, content: &[u8]) -> Result<()> {
     let path = path.as_ref();
     let folder = folder_of(path);
     let mut name = path.file_name().map(|n| n.to_os_string()).unwrap_or_default();
-    name.push(format!(".{}.{:016x}", rustix::process::getpid(), chance()));
+    name.push(format!(".{}.{:016x}", rustix::process::getpid(), super::random::number()));
     let draft = folder.join(name);
     let write = || {
         let mut file = fs::File::create_new(&draft)?;
@@ -134,6 +134,11 @@ pub fn exists(path: impl AsRef<Path>) -> bool {
 /// Whether a directory is there.
 pub fn is_directory(path: impl AsRef<Path>) -> bool {
     path.as_ref().is_dir()
+}
+
+/// Whether a file is there: neither a directory nor a device.
+pub fn is_file(path: impl AsRef<Path>) -> bool {
+    path.as_ref().is_file()
 }
 
 /// Removes a file. False if there was none.
@@ -213,12 +218,6 @@ impl Drop for Lock {
 
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-fn chance() -> u64 {
-    let mut bytes = [0; 8];
-    super::random::fill(&mut bytes);
-    u64::from_le_bytes(bytes)
 }
 
 fn trouble(doing: &str, path: &Path, error: &io::Error) -> Error {

@@ -1,4 +1,4 @@
-//! `forebay bench ring --targets`: a ring over several targets of a simulated cluster, recorded into by one client.
+//! `forebay bench ring --sim`: a ring over several targets of a simulated cluster, recorded into by one client.
 
 use super::RingArgs;
 use super::figures::{self, simulated};

@@ -49,12 +49,11 @@ pub fn run(context: &mut Context, args: &RecordArgs) -> Result<()> {
     {
         return Err(Error::usage(format!("{option} says how a ring is created: give --create too, or leave it out")));
     }
-    let dir = if context.is_remote() { None } else { Some(context.dir()?.to_path_buf()) };
-    if let Some(dir) = dir.filter(|dir| args.create && !format::is_cluster(dir)) {
+    if args.create && !context.is_remote() && !format::is_cluster(context.dir()?) {
         let capacity = args.spec.spec(&args.ring, args.input.content(), &[])?.capacity;
         // Room for the ring, for metadata, and for a little more; on less, segments are too small for usual blocks.
         let size = Bytes(capacity.0 + capacity.0 / 8 + Bytes::mib(64).0).align_up(Bytes::mib(1));
-        format::make(&dir, size.max(Bytes::mib(256)))?;
+        format::make(context.dir()?, size.max(Bytes::mib(256)))?;
     }
     context.with_cluster(|context, cluster| {
         let recorded = record(context, cluster, args)?;

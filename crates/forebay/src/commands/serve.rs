@@ -15,7 +15,7 @@ use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Error, Result};
 use forebay_node::network::Bounds;
 use forebay_serve::tls::{AUTHORITY, TlsFiles};
-use forebay_serve::{JoinOptions, Joined, News, Server, ServerOptions};
+use forebay_serve::{JoinOptions, Joined, METADATA, News, Server, ServerOptions};
 use forebay_wire::control::names::FileId;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -44,9 +44,10 @@ pub struct ServeArgs {
     /// Where it tells over HTTP how it is: /status, and /metrics for Prometheus
     #[arg(long, value_name = "ADDRESS")]
     status: Option<String>,
-    /// Nodes, each with a target of its own: of more than one, in DIR/node-1 and so on; 0: a manager, for nodes that join
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1000))]
-    nodes: u16,
+    /// Nodes, each with a target of its own: of more than one, in DIR/node-1 and so on; 0: a manager, for nodes that join; if
+    /// nothing is said, as many as there are, and one in a new directory
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1000))]
+    nodes: Option<u16>,
     /// How files are kept in a cluster that is made: striped with nothing to spare (0), twice (1), or with parity (5), which it
     /// is if nothing is said and there are three targets, or none yet
     #[arg(long, value_name = "0|1|5", value_parser = raid)]
@@ -73,7 +74,7 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
     if let Some(manager) = &args.join {
         return join(context, args, manager, bounds, &stop);
     }
-    let dirs: Vec<PathBuf> = match args.nodes {
+    let dirs: Vec<PathBuf> = match nodes(args)? {
         1 => vec![args.dir.clone()],
         nodes => (1..=nodes).map(|n| args.dir.join(format!("node-{n}"))).collect(),
     };
@@ -115,9 +116,38 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
     server.close()
 }
 
+/// How many nodes are served: all that the directory has, for files lie on each of them; and more only where each has a
+/// directory of its own.
+fn nodes(args: &ServeArgs) -> Result<u16> {
+    let dir = &args.dir;
+    let several = (1..u16::MAX).take_while(|n| has_targets(&dir.join(format!("node-{n}")))).count() as u16;
+    let there = match several {
+        0 if has_targets(dir) => 1,
+        0 if !file::exists(dir.join(METADATA)) => return Ok(args.nodes.unwrap_or(1)),
+        several => several,
+    };
+    match args.nodes {
+        Some(asked) if asked != there && (there < 2 || asked < there) => Err(Error::usage(format!(
+            "{} has {} and cannot be served with {asked}; leave --nodes out{}",
+            dir.display(),
+            match there {
+                0 => "no node of its own".to_string(),
+                1 => "one node".to_string(),
+                several => format!("{several} nodes"),
+            },
+            if there > 1 { ", or give more" } else { "" }
+        ))),
+        asked => Ok(asked.unwrap_or(there)),
+    }
+}
+
+fn has_targets(dir: &Path) -> bool {
+    file::exists(dir.join("cluster.toml"))
+}
+
 /// Makes targets where there are none.
 fn made(dir: &Path, size: Bytes) -> Result<()> {
-    if file::exists(dir.join("cluster.toml")) {
+    if has_targets(dir) {
         return Ok(());
     }
     format(dir, &FormatOptions::file(size, Measure::Guess))?;

@@ -9,11 +9,11 @@ use super::revoke::raise;
 use crate::cluster::Cluster;
 use crate::draft::{Draft, View};
 use crate::keys;
-use crate::manager::{Manager, Now, Settings};
+use crate::manager::{Manager, Now};
 use crate::place::{self, Found};
 use crate::placement;
 use crate::principal::Principal;
-use crate::records::{Absence, Absent, Inode, Layout, Orders, Writer, Writers};
+use crate::records::{Absence, Absent, Inode, Layout, Moves, Orders, Writer, Writers};
 use forebay_model::{Error, Result, TargetId, Timestamp};
 use forebay_wire::capability::SKEW;
 use forebay_wire::control::cluster::TargetState;
@@ -157,10 +157,15 @@ impl Operation<'_> {
         }
     }
 
-    /// A target that may take a component, and has nothing of it that is still to be removed.
+    /// A target that may take a component, and has nothing of the file that is to be removed, now or when a copy comes to
+    /// nothing.
     pub(super) fn place_elsewhere(&self, file: FileId, layout: &Layout, component: u32) -> Result<TargetId> {
         let left: Option<Orders> = self.draft.read(&keys::leftovers(file))?;
-        let is_left = |target: TargetId| left.iter().flat_map(|left| &left.pending).any(|(_, there)| *there == target);
+        let Moves(moves) = self.draft.read(&keys::moves(file))?.unwrap_or_default();
+        let is_left = |target: TargetId| {
+            left.iter().flat_map(|left| &left.pending).any(|(_, there)| *there == target)
+                || moves.iter().any(|copied| copied.to == target)
+        };
         placement::replace(self.cluster, layout, component, is_left, self.random)
     }
 
@@ -175,34 +180,29 @@ impl Operation<'_> {
         before: u64,
     ) -> Result<()> {
         let target = std::mem::replace(&mut layout.targets[component as usize], to);
-        let left = left_behind(&self.draft, file, inode, (component, target), before)?;
-        self.draft.put(keys::leftovers(file), &left.due_at(self.now, self.settings))
+        let due = self.now.wall.after(self.settings.life + SKEW);
+        leave_behind(&mut self.draft, file, inode, (component, target), before, due)
     }
 }
 
-/// What is left behind of a file, with this component on this target, where it may be read by whoever was given something of the
-/// version `before`. Nothing of it is due yet.
-pub(crate) fn left_behind(
-    draft: &Draft<'_>,
+/// A component is left behind on a target, where it may be read by whoever was given something of the version `before`; it is
+/// removed there when nothing of that counts any more, as objects of files that are removed.
+pub(super) fn leave_behind(
+    draft: &mut Draft<'_>,
     file: FileId,
     inode: &Inode,
     there: (u32, TargetId),
     before: u64,
-) -> Result<Orders> {
-    let left: Option<Orders> = draft.read(&keys::leftovers(file))?;
-    let (before, mut pending) = match left {
+    due: Timestamp,
+) -> Result<()> {
+    let key = keys::leftovers(file);
+    let left: Option<Orders> = draft.read(&key)?;
+    let (version, mut pending) = match left {
         Some(left) => (before.max(left.version), left.pending),
         None => (before, Vec::new()),
     };
     pending.push(there);
-    Ok(Orders { volume: inode.attributes.volume, version: before, due: inode.attributes.changed, pending })
-}
-
-impl Orders {
-    /// As of files that are removed: what counts for it makes it anew until then.
-    pub(crate) fn due_at(self, now: Now, settings: &Settings) -> Orders {
-        Orders { due: now.wall.after(settings.life + SKEW), ..self }
-    }
+    draft.put(key, &Orders { volume: inode.attributes.volume, version, due, pending })
 }
 
 /// Gives up what lies on targets that are lost, as far as a file can do without; whether there was anything.

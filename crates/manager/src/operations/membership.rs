@@ -25,13 +25,13 @@ impl Operation<'_> {
     pub(super) fn remove_node(&mut self, asked: &RemoveNode) -> Result<()> {
         self.by.require_root("remove nodes")?;
         if !self.cluster.nodes.contains_key(&asked.node) {
-            return Err(Error::missing(format!("there is no node {:x}; look at the map", asked.node)));
+            return Err(Error::missing(format!("there is no node {}; look at the map", asked.node)));
         }
         let serves = |record: &TargetRecord| record.node == asked.node && record.state != TargetState::Gone;
         let targets = self.cluster.targets.values().filter(|target| serves(&target.record)).count();
         if targets > 0 {
             return Err(Error::refused(format!(
-                "node {:x} has {targets} targets that are not gone; drain them, and say that they are",
+                "node {} has {targets} targets that are not gone; drain them, and say that they are",
                 asked.node
             )));
         }

@@ -1,22 +1,21 @@
-//! Components that are to lie elsewhere because nothing is to stay where they lie: who copies one is alone with the file meanwhile,
-//! and makes way for whoever wants to write it.
+//! Components that are to lie elsewhere because nothing is to stay where they lie: who copies one is alone with the file
+//! meanwhile, and makes way for whoever wants to write it.
 //!
-//! Always: until a component was copied to its end it lies where it lay, and all read it there; of a copy that came to nothing it
-//! is known where that lies, until it is written anew or removed. A file that others have open for long is not waited for: if it can
-//! do without the component, that is given up, and made anew elsewhere.
+//! Always: until a component was copied to its end it lies where it lay, and all read it there; of a copy that came to nothing
+//! it is known where that lies, until it is written anew or removed. A file that others have open for long is not waited for:
+//! if it can do without the component, that is given up, and made anew elsewhere.
 
 use super::Operation;
-use super::absences::{give_up_one, left_behind, put_absences, require_version};
+use super::absences::{give_up_one, leave_behind, put_absences, require_version};
 use crate::cluster::Cluster;
 use crate::draft::{Draft, View};
-use crate::grant::Granting;
 use crate::keys;
 use crate::manager::{Manager, Now, Settings};
 use crate::place::{self, Found};
 use crate::principal::Principal;
-use crate::records::{Inode, Layout, Move, Moves, ToScrub, Writer, Writers};
+use crate::records::{Layout, Move, Moves, ToScrub, Writer, Writers};
 use forebay_model::{Error, Result, TargetId};
-use forebay_wire::capability::Rights;
+use forebay_wire::capability::{Rights, SKEW};
 use forebay_wire::control::cluster::TargetState;
 use forebay_wire::control::files::{Relocate, Relocated, Relocating, Relocation};
 use forebay_wire::control::names::{FileId, FileKind, Place};
@@ -61,8 +60,8 @@ impl Operation<'_> {
             Some(copied) if usable(&copied) => copied.to,
             Some(copied) => {
                 // Nobody ever read it there.
-                let left = left_behind(&self.draft, file, &inode, (component, copied.to), 0)?;
-                self.draft.put(keys::leftovers(file), &left.due_at(self.now, self.settings))?;
+                let due = self.now.wall.after(self.settings.life + SKEW);
+                leave_behind(&mut self.draft, file, &inode, (component, copied.to), 0, due)?;
                 self.place_elsewhere(file, &layout, component)?
             }
             None => self.place_elsewhere(file, &layout, component)?,
@@ -103,13 +102,17 @@ impl Operation<'_> {
     pub(super) fn stop_relocating(&mut self, file: FileId, writers: &mut Vec<Writer>) -> Result<bool> {
         let key = keys::moves(file);
         let Some(Moves(mut moves)) = self.draft.read(&key)? else { return Ok(false) };
+        if moves.iter().all(|copied| copied.by == 0) {
+            return Ok(false);
+        }
         let there = writers.len();
         writers.retain(|writer| !copies(&moves, writer));
+        // Also if it has closed the file: opened again, that is to write.
+        moves.iter_mut().for_each(|copied| copied.by = 0);
+        self.draft.put(key, &Moves(moves))?;
         if writers.len() == there {
             return Ok(false);
         }
-        moves.iter_mut().for_each(|copied| copied.by = 0);
-        self.draft.put(key, &Moves(moves))?;
         let inode = place::inode(&self.draft, file)?;
         self.raise(file, inode)?;
         Ok(true)
@@ -172,10 +175,10 @@ pub(crate) fn stay(draft: &mut Draft<'_>, file: FileId, moves: Moves, now: Now, 
     if writers.iter().any(|writer| copies(&moves.0, writer)) {
         return Ok(false);
     }
-    let inode: Inode = place::inode(&*draft, file)?;
+    let inode = place::inode(&*draft, file)?;
+    let due = now.wall.after(settings.life + SKEW);
     for Move { component, to, .. } in moves.0 {
-        let left = left_behind(draft, file, &inode, (component, to), 0)?;
-        draft.put(keys::leftovers(file), &left.due_at(now, settings))?;
+        leave_behind(draft, file, &inode, (component, to), 0, due)?;
     }
     draft.delete(keys::moves(file));
     Ok(true)
@@ -192,7 +195,7 @@ impl Manager {
         let from = targets[component as usize];
         let read = Rights::READ | Rights::GET_ATTRIBUTES;
         let write = read | Rights::WRITE | Rights::TRUNCATE | Rights::SET_ATTRIBUTES | Rights::CREATE;
-        let mut granting: Granting<'_> = self.granting(now, by)?;
+        let mut granting = self.granting(now, by)?;
         let version = inode.attributes.version;
         let from = granting.component((file, component), &inode, from, (read, 0..u64::MAX));
         let to = granting.component((file, component), &inode, to, (write, 0..u64::MAX));

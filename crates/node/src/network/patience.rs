@@ -1,7 +1,7 @@
 //! How long a node waits for one client: to say hello, to go on with a frame that it began, and to take what it asked for.
 //!
-//! Time is up when nothing of what is waited for has moved for a while, and for a hello however it comes; frames about something else do not count, nor does the
-//! time in which the node itself does not listen.
+//! Time is up when nothing of what is waited for has moved for a while, and for a hello however it comes; frames about
+//! something else do not count, nor does the time in which the node itself does not listen.
 
 use super::answers::Answers;
 use forebay_env::Clock;

@@ -141,7 +141,7 @@ impl Session {
         fenced: Fenced,
         ask: RingAsk,
     ) -> Result<()> {
-        let handle = self.node.door(target)?.handle.clone();
+        let handle = self.node.door(target)?.handle;
         let request = in_words_of_the_target(ring, ask)?;
         let begun = self.begin()?;
         self.answer_later(id, async move {
@@ -160,7 +160,7 @@ impl Session {
         (writer, resume): (u64, bool),
     ) -> Result<()> {
         self.rings.room_for_a_stream()?;
-        let handle = self.node.door(of.0)?.handle.clone();
+        let handle = self.node.door(of.0)?.handle;
         let session = SessionId(self.node.next());
         let request = OpenWriter { ring: name_of(of.1), writer, resume };
         let (rings, node, begun) = (self.rings.clone(), self.node.clone(), self.begin()?);

@@ -382,7 +382,7 @@ impl Session {
         if let Some(link) = self.links.borrow().get(&target) {
             return Ok(link.clone());
         }
-        let handle = self.node.door(target)?.handle.clone();
+        let handle = self.node.door(target)?.handle;
         let link = Rc::new(ObjectLink::new(self.node.link(), Handles::one(target, handle)));
         self.links.borrow_mut().insert(target, link.clone());
         Ok(link)

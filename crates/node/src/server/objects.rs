@@ -1,5 +1,5 @@
-//! Requests about objects and records on a connection: taken as they come, within a window of bytes, and answered in that order by a
-//! thread of their own.
+//! Requests about objects and records on a connection: taken as they come, within a window of bytes, and answered in that order
+//! by a thread of their own.
 
 use super::connection::Out;
 use crate::heaps::HeapLink;

@@ -51,13 +51,13 @@ impl Membership {
         file::replace(dir.join(MEMBER), self.line().as_bytes())
     }
 
-    /// The same with the manager at this address.
-    pub(crate) fn moved(&self, dir: &Path, manager: &str) -> Result<Membership> {
-        let moved = Membership { manager: manager.to_string(), ..self.clone() };
-        if moved != *self {
-            file::replace(dir.join(MEMBER), moved.line().as_bytes())?;
+    /// Remembers that the manager is at this address.
+    pub(crate) fn moved(&self, dir: &Path, manager: &str) -> Result<()> {
+        if self.manager == manager {
+            return Ok(());
         }
-        Ok(moved)
+        let moved = Membership { manager: manager.to_string(), ..self.clone() };
+        file::replace(dir.join(MEMBER), moved.line().as_bytes())
     }
 
     fn line(&self) -> String {

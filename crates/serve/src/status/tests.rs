@@ -94,7 +94,7 @@ fn outcome_27_of_a_target_that_failed_it_is_said_why_and_what_is_still_to_be_reb
     ];
     let map = Map { cluster: 1, epoch: 5, least_epoch: 1, nodes: Vec::new(), targets };
     let found = Found { nodes: Vec::new(), map: Ok(map), degraded: Some(4), displaced: Some(0) };
-    let text = super::metrics(&found);
+    let text = metrics(&found);
     let of = |name: &str, number: u128, value: u64| format!("{name}{{target=\"{}\"}} {value}", TargetId(number));
     for line in [
         of("forebay_target_failed", 1, 1),
@@ -108,7 +108,7 @@ fn outcome_27_of_a_target_that_failed_it_is_said_why_and_what_is_still_to_be_reb
     ] {
         assert!(text.lines().any(|one| one == line), "{line}: {text}");
     }
-    let status = super::status(&found);
+    let status = status(&found);
     let target = &status["cluster"]["targets"][0];
     assert_eq!((&target["state"], &target["failed"]), (&"failed".into(), &why.into()));
     assert_eq!((&target["components_left"], &status["cluster"]["degraded_files"]), (&7.into(), &4.into()));

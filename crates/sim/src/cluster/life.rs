@@ -3,10 +3,10 @@
 //! of a commit, and clients die in the middle of a write. Then everything is healed, and what has to hold is checked.
 //!
 //! Checked all the time: each operation ends in time, well or with an error that says that something was not there; what is
-//! read is what may be there; what several clients do with cells of a file is linearizable. Checked at the end, beside a plain model: all files can be recovered and are what was
-//! acknowledged; every client makes progress; parity and copies agree; files are read while one node is gone; names and sizes
-//! are right; no memory is held and no object is left over; what was not granted or was revoked is refused; disks are whole
-//! when all have lost their power.
+//! read is what may be there; what several clients do with cells of a file is linearizable. Checked at the end, beside a plain
+//! model: all files can be recovered and are what was acknowledged; every client makes progress; parity and copies agree; files
+//! are read while one node is gone; names and sizes are right; no memory is held and no object is left over; what was not
+//! granted or was revoked is refused; disks are whole when all have lost their power.
 
 mod faults;
 pub(super) mod hand;
@@ -293,8 +293,8 @@ fn healed(cluster: &Cluster, faults: &Faults<'_>, common: &Rc<Common>) {
         look_at(cluster, &machine.files, registers, "after everything was healed");
     }
     common.tally.borrow_mut().rebuilt += rebuild(cluster, &machine);
-    // Clients that died are given up meanwhile, what was to be moved is, capabilities run out, and what was removed or left behind by
-    // then is gone.
+    // Clients that died are given up meanwhile, what was to be moved is, capabilities run out, and what was removed or left
+    // behind by then is gone.
     world.run_for(Duration::from_secs(300));
     let mut paths = Vec::new();
     for owned in &common.owned {

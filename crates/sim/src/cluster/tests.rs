@@ -5,6 +5,7 @@ mod lengths;
 mod load;
 mod openings;
 mod outages;
+mod rings;
 
 use super::*;
 use crate::disk::presets;
@@ -13,11 +14,10 @@ use forebay_client::control::Control;
 use forebay_client::file::options::Options;
 use forebay_client::files::File;
 use forebay_model::layout::{Raid, UNIT};
+use forebay_wire::control::cluster::{SetTarget, Target, TargetState};
 use forebay_wire::control::files::{After, ClientGone};
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Change, Question, Reply};
-
-mod rings;
 
 fn spec(nodes: u32) -> ClusterSpec {
     ClusterSpec {
@@ -43,6 +43,33 @@ async fn made(files: &Files, path: &str, value: u8, length: usize) -> File {
 
 fn pattern(length: usize, seed: u64) -> Vec<u8> {
     (0..length as u64).map(|n| (n.wrapping_mul(0x9e37_79b9).wrapping_add(seed) >> 9) as u8).collect()
+}
+
+fn beside() -> Options {
+    Options { alone: false, ..Options::default() }
+}
+
+/// A node with so many objects or more.
+fn holder(cluster: &Cluster, least: usize) -> usize {
+    let has = |node: &usize| {
+        let objects = cluster.objects(*node).expect("it is up");
+        cluster.world().run(async move { objects.list(1, 1, 10).await }).is_ok_and(|there| there.len() >= least)
+    };
+    (0..cluster.nodes.len()).find(has).expect("files lie somewhere")
+}
+
+/// A node's target, as the manager knows it.
+fn target_of(cluster: &Cluster, machine: &ClientMachine, node: usize) -> Target {
+    let control = machine.control.clone();
+    let map = cluster.world().run(async move { control.ask(Question::Map).await });
+    let Ok(Reply::Map(map)) = map else { panic!("no map") };
+    map.targets.into_iter().find(|target| target.target == cluster.target(node)).expect("it is known")
+}
+
+fn say(cluster: &Cluster, machine: &ClientMachine, node: usize, state: TargetState) {
+    let set = SetTarget { target: cluster.target(node), state };
+    let control = machine.control.clone();
+    cluster.world().run(async move { control.change(Change::SetTarget(set)).await }).expect("it is root");
 }
 
 /// Writes a file, crashes what `crash` says, and reads it by another client.

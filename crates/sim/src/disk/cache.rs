@@ -116,7 +116,8 @@ impl WriteCache {
         of_epoch.next().map(|(&start, dirty)| start..dirty.end.min(start + most))
     }
 
-    /// Takes out `range`, which [`WriteCache::next`] or [`WriteCache::next_until`] named, to be written; its bytes count until [`WriteCache::done`].
+    /// Takes out `range`, which [`WriteCache::next`] or [`WriteCache::next_until`] named, to be written; its bytes count until
+    /// [`WriteCache::done`].
     pub(super) fn take(&mut self, range: &Range<u64>) -> u64 {
         let Dirty { end, epoch } = self.dirty.remove(&range.start).expect("the range that was named is here");
         if end > range.end {

@@ -51,6 +51,11 @@ impl NetworkSpec {
         NetworkSpec { segment: Bytes(8948), ..NetworkSpec::default() }
     }
 
+    /// Bytes of data a second that pass a link.
+    pub fn passes(&self, link: Rate) -> f64 {
+        link.0 as f64 * self.segment.0 as f64 / (self.segment.0 + OVERHEAD) as f64
+    }
+
     pub(super) fn check(&self) {
         let positive = [self.segment, self.send_buffer, self.receive_buffer].iter().all(|size| *size > Bytes::ZERO);
         assert!(positive, "a network without room for data: {self:?}");

@@ -1,10 +1,10 @@
 //! Write-behind: bytes that were acknowledged as buffered, in memory until they go home together.
 //!
-//! Owns what is buffered: for each object whole blocks, with the size that it has by them. Reads and all that is said of
-//! an object take them in at once. Bounded in bytes ([`MOST_BUFFERED`]): who writes beyond that waits. At home there is
-//! room for all of it before it is acknowledged, and a flush writes it through [`super::gather`], each object's in one
-//! record; small objects go into rows instead ([`super::inline`]) where these have room. So of what is lost in a crash, each write is whole or absent, and no write of an object is there without
-//! those before it.
+//! Owns what is buffered: for each object whole blocks, with the size that it has by them. Reads and all that is said of an
+//! object take them in at once. Bounded in bytes ([`MOST_BUFFERED`]): who writes beyond that waits. At home there is room for
+//! all of it before it is acknowledged, and a flush writes it through [`super::gather`], each object's in one record; small
+//! objects go into rows instead ([`super::inline`]) where these have room. So of what is lost in a crash, each write is whole
+//! or absent, and no write of an object is there without those before it.
 //!
 //! Nothing that an object's other commands do comes before what was buffered: they flush it first ([`Objects::settle`]).
 //! A flush takes a layer of blocks and locks nothing; what is written meanwhile begins the next layer.

@@ -1,11 +1,11 @@
 //! Components that lack something: what the manager says of each with every grant, and giving up, emptying and filling them.
 //!
 //! A grant is of one version of the file, and each change of what is absent raises that. Whoever raised it shows the new one to
-//! all components that are left, so that whoever has an older grant renews before it changes anything; who only reads is waited for
-//! ([`GivenUp`]). A lock that lay at a component that is absent now keeps nobody out of what that had: nothing of the stripe may be
-//! lost any more, and so nothing is made of the parity. But who held the end of the file there has lost it; and so has who
-//! locks behind a component that is written again, where others ask first now: locks and intents lie at one that is being filled as
-//! at one that is whole, so that what was begun while it was filled is found there afterwards.
+//! all components that are left, so that whoever has an older grant renews before it changes anything; who only reads is waited
+//! for ([`GivenUp`]). A lock that lay at a component that is absent now keeps nobody out of what that had: nothing of the
+//! stripe may be lost any more, and so nothing is made of the parity. But who held the end of the file there has lost it; and
+//! so has who locks behind a component that is written again, where others ask first now: locks and intents lie at one that is
+//! being filled as at one that is whole, so that what was begun while it was filled is found there afterwards.
 
 use super::super::END;
 use super::super::components::{Absence, is_lost};
@@ -37,17 +37,23 @@ impl Shared {
         absent(&self.grant.borrow().components)
     }
 
+    fn state(&self, component: u32) -> Option<ComponentState> {
+        self.grant.borrow().components.get(component as usize).map(|component| component.state)
+    }
+
     /// [`Kind::Stale`] if a component is written and not read: this client's engine may not have heard of that yet.
     pub(super) fn is_read(&self, component: u32) -> Result<()> {
-        match self.absent().contains(&(component, Absence::Filling)) {
-            true => Err(Error::stale(format!("component {component} of {} is being rebuilt", self.file()))),
-            false => Ok(()),
+        match self.state(component) {
+            Some(ComponentState::Filling) => {
+                Err(Error::stale(format!("component {component} of {} is being rebuilt", self.file())))
+            }
+            _ => Ok(()),
         }
     }
 
     /// Whether a component lacks nothing, as far as is known.
     pub(super) fn is_whole(&self, component: u32) -> bool {
-        !self.absent().iter().any(|(absent, _)| *absent == component)
+        self.state(component).is_none_or(|state| state == ComponentState::Whole)
     }
 
     fn file(&self) -> FileId {
@@ -68,8 +74,8 @@ impl Shared {
         self.nobody_is_answered().await
     }
 
-    /// Waits until nobody is answered any more by what this client does without, or what lies elsewhere by now, whoever gave it up or
-    /// copied it. Nothing is acknowledged before.
+    /// Waits until nobody is answered any more by what this client does without, or what lies elsewhere by now, whoever gave it
+    /// up or copied it. Nothing is acknowledged before.
     pub(super) async fn nobody_is_answered(&self) -> Result<()> {
         let is_sure = || self.certain.get() >= self.version();
         if !self.grant.borrow().write || is_sure() {

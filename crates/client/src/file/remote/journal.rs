@@ -10,7 +10,8 @@
 mod record;
 
 use super::super::components::{Intent, IntentId, Slice};
-use super::{Shared, strange_answer};
+use super::Shared;
+use crate::granted::strange_answer;
 use forebay_model::layout::address::StripeId;
 use forebay_model::object::{Durability, Placement};
 use forebay_model::{Error, Kind, Result, TargetId};

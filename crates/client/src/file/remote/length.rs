@@ -1,18 +1,16 @@
-//! How long a file is: an attribute of as many components as its bytes have to spare and one. Whoever has the file open has a number
-//! there of its own, by chance, so that none undoes what another one said; the longest holds, of those that know of the last cut.
-//! Who opens it later in the same process takes the number over, so that there are as many as processes and not as openings.
-//! `docs/format/files.md` has the bytes.
+//! How long a file is: an attribute of as many components as its bytes have to spare and one. Whoever has the file open has a
+//! number there of its own, by chance, so that none undoes what another one said; the longest holds, of those that know of the
+//! last cut. Who opens it later in the same process takes the number over, so that there are as many as processes and not as
+//! openings. `docs/format/files.md` has the bytes.
 
 use super::super::components::is_lost;
 use super::super::together::all;
-use super::{Shared, strange_answer};
-use forebay_model::object::MOST_SET;
+use super::Shared;
+use crate::granted::strange_answer;
+use forebay_model::object::{LENGTHS, MOST_SET};
 use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::object::{Ask, ObjectAnswer, ObjectReply};
 use std::rc::Rc;
-
-/// The page of attributes that clients keep of a file's length.
-const LENGTHS: u32 = 3;
 
 impl Shared {
     /// The components that say how long the file is: of the first family, as many as can be lost and one.
@@ -97,13 +95,12 @@ impl Shared {
         let (family, wanted) = self.sayers();
         let (mut best, mut heard, mut failure) = ((0, Bytes::ZERO), 0, None);
         // Of one that is filled it is not known whether it was told.
-        let mut absent = self.absent();
+        let whole: Vec<u32> = (0..family).filter(|component| self.is_whole(*component)).collect();
         let answers = all((0..family).map(|component| self.heard_of(component))).await;
-        absent.extend(self.absent());
         for (component, answer) in (0..family).zip(answers) {
             match answer {
                 Ok(found) => {
-                    heard += u32::from(!absent.iter().any(|(one, _)| *one == component));
+                    heard += u32::from(whole.contains(&component) && self.is_whole(component));
                     best = best.max(found);
                 }
                 Err(error) if is_lost(&error) => failure = Some(error),

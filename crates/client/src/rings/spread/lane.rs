@@ -5,7 +5,7 @@ use super::super::writer::{self, Carrier};
 use crate::outbox::Shared;
 use crate::peer::Block;
 use forebay_env::Task;
-use forebay_model::{Error, Moment, Result};
+use forebay_model::{Error, Moment};
 use forebay_wire::command::{Durable, WriterOpened};
 use forebay_wire::link::Link;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(super) enum LaneState {
     },
     Away {
         /// Opens it again.
-        coming: Task<Result<Opened>>,
+        coming: Task<Opened>,
         /// Why it cannot be.
         error: Option<Error>,
     },
@@ -80,7 +80,7 @@ impl Lane {
                 env.clock.sleep(PAUSE).await;
                 let writer = env.random.next_u64();
                 if let Ok((opened, link)) = writer::open(&way, writer, false).await {
-                    return Ok((opened, writer, link));
+                    return (opened, writer, link);
                 }
             }
         });

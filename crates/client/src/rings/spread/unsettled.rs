@@ -13,8 +13,6 @@ pub(super) struct Stripe {
     pub(super) members: Vec<Member>,
     /// The number of the last block in it.
     pub(super) last: u64,
-    /// When its first block came.
-    pub(super) began: Moment,
     pub(super) is_open: bool,
     pub(super) parity: Parity,
 }
@@ -38,12 +36,13 @@ pub(super) enum Parity {
     /// A buffer for it.
     Reserved(Buffer),
     /// It was handed over.
-    Sent { writer: u64, number: u64, sent: Moment, is_durable: bool, table: Table, block: Arc<Block> },
+    Sent { sent: Moment, is_durable: bool, table: Table, block: Arc<Block> },
 }
 
 impl Parity {
-    /// The parity in a block that was packed.
-    pub(super) fn xor_of(table: &Table, block: &Block) -> Option<Vec<u8>> {
+    /// The parity in the block that was handed over.
+    pub(super) fn xor(&self) -> Option<Vec<u8>> {
+        let Parity::Sent { table, block, .. } = self else { return None };
         let view = View::of_sealed(&block.buffer).ok()?;
         let longest = table.rows.iter().map(|row| row.length).max()?;
         let xor = view.entries().nth(1)?.ok()?;

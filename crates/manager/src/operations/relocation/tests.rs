@@ -4,7 +4,8 @@ use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Kind, Result, TargetId};
 use forebay_wire::control::cluster::{Order, SetTarget, TargetState};
 use forebay_wire::control::files::{
-    After, Close, ComponentState, GivenUp, Grant, OpenToRead, OpenToWrite, Relocate, Relocated, Relocating, Relocation,
+    After, Close, ComponentState, GivenUp, Grant, OpenToRead, OpenToWrite, Refill, Relocate, Relocated, Relocating,
+    Relocation,
 };
 use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile};
 use forebay_wire::control::volumes::Policy;
@@ -117,7 +118,8 @@ fn what_lies_on_a_target_that_drains_is_copied_and_lies_elsewhere_and_what_is_le
         let way = stage.begin(&mover(), file).unwrap();
         assert_eq!((way.component, way.from.target), (1, target));
         assert!(before.components.iter().all(|there| there.target != way.to.target), "{raid}");
-        assert!(!way.from.capability.is_empty() && !way.to.capability.is_empty());
+        let object = before.components[1].object;
+        assert_eq!((way.from.object, way.to.object), (object, object), "{raid}");
         // Until then it is read where it lies.
         let seen = stage.seen_by(&user(5), file);
         assert_eq!((seen.components[1].target, seen.components[1].state), (target, ComponentState::Whole));
@@ -237,4 +239,37 @@ fn nothing_new_is_put_on_a_target_that_drains_and_a_copy_to_one_is_begun_anew() 
     let place = Place::path("y");
     let create = CreateFile { place, mode: 0o666, exclusive: true, policy, open: false, alone: false };
     assert_eq!(kind(stage.root(Change::CreateFile(create))), Kind::Refused);
+}
+
+#[test]
+fn who_copied_in_vain_and_is_alone_with_the_file_later_is_one_who_writes() {
+    let mut stage = Stage::new();
+    let before = stage.closed("x", Raid::Zero);
+    let file = before.entry.file;
+    stage.say(before.components[0].target, TargetState::Draining);
+    stage.begin(&mover(), file).unwrap();
+    stage.shut(&mover(), file);
+    stage.opened(&mover(), file, true).unwrap();
+    assert_eq!(kind(stage.opened(&root(), file, false)), Kind::Busy);
+    assert_eq!(kind(stage.begin(&root(), file)), Kind::Busy);
+}
+
+#[test]
+fn what_is_made_anew_is_not_put_where_a_copy_of_it_was_begun() {
+    let mut stage = Stage::new();
+    let before = stage.closed("x", Raid::Five);
+    let (file, target) = (before.entry.file, before.components[2].target);
+    stage.say(target, TargetState::Draining);
+    let way = stage.begin(&mover(), file).unwrap();
+    // No other one would take it. Without a tick, which would take the file off the list.
+    let used = |one: &TargetId| *one == way.to.target || before.components.iter().any(|there| there.target == *one);
+    for other in (1..=NODES).flat_map(targets_of).filter(|one| !used(one)) {
+        stage.root(Change::SetTarget(SetTarget { target: other, state: TargetState::Draining })).unwrap();
+    }
+    stage.opened(&root(), file, false).unwrap();
+    stage.pass(Duration::from_secs(301));
+    assert_eq!(kind(stage.begin(&mover(), file)), Kind::Stale);
+    let version = stage.seen_by(&root(), file).entry.attributes.version;
+    stage.root(Change::Refill(Refill { file, component: 2, version, emptied: false })).unwrap();
+    assert_eq!(stage.seen_by(&root(), file).components[2].target, target);
 }

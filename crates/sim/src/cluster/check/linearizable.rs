@@ -3,7 +3,8 @@
 //!
 //! A file is many registers, one for each of its cells, and a history of registers is linearizable if that of each one is
 //! (Herlihy and Wing, 1990). Each write has a value of its own, so it is known which write a read saw; then it is enough to
-//! look at two values at a time (Gibbons and Korach, 1997): what was done with one is done with nothing else between. A write without an answer may happen at any time after it was asked, or never.
+//! look at two values at a time (Gibbons and Korach, 1997): what was done with one is done with nothing else between. A write
+//! without an answer may happen at any time after it was asked, or never.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Faults by chance, each with its end: machines that lose their power or their processes, disks that fail or are slow, cuts,
-//! bad links, targets that drain, a manager that stops in the middle of a commit, clients that die, processes that stop and go on much later, clocks
-//! that are set.
+//! bad links, targets that drain, a manager that stops in the middle of a commit, clients that die, processes that stop and go
+//! on much later, clocks that are set.
 
 #[cfg(test)]
 use super::hand::DEADLINE;
@@ -10,7 +10,7 @@ use crate::disk::{Fault, Op};
 use crate::network::{Host, LinkSpec};
 use forebay_client::control::Control;
 use forebay_env::Random;
-use forebay_model::{Moment, Rate, Timestamp};
+use forebay_model::{Moment, Rate};
 use forebay_wire::control::Change;
 use forebay_wire::control::cluster::{SetTarget, TargetState};
 use std::cell::Cell;
@@ -252,8 +252,8 @@ impl<'a> Faults<'a> {
         let world = self.cluster.world();
         let wall = world.clock().wall();
         let forth = Duration::from_secs(self.random.below(3600));
-        let back = self.random.below(30_000) as i64 * 1_000_000;
-        world.set_wall(if self.random.below(2) == 0 { wall.after(forth) } else { Timestamp(wall.0 - back) });
+        let back = Duration::from_millis(self.random.below(30_000));
+        world.set_wall(if self.random.below(2) == 0 { wall.after(forth) } else { wall.before(back) });
         true
     }
 

@@ -3,17 +3,15 @@
 use super::*;
 use crate::cluster::check::agreement;
 use crate::disk::{Fault, Op};
-use forebay_client::control::Control;
 use forebay_client::files::keep::Kept;
 use forebay_model::{Kind, Result};
 use forebay_target::verify::verify;
-use forebay_wire::control::cluster::{SetTarget, Target, TargetState};
 use std::cell::Cell;
 
 const LENGTH: usize = 300_000;
 
 /// A file with stripes on four targets, open.
-fn made(cluster: &Cluster, files: &Files, value: u8) -> Rc<forebay_client::files::File> {
+fn made(cluster: &Cluster, files: &Files, value: u8) -> Rc<File> {
     let files = files.clone();
     let policy = Policy { raid: Raid::Five, unit: Bytes::kib(16), targets: 4 };
     cluster.world().run(async move {
@@ -24,17 +22,9 @@ fn made(cluster: &Cluster, files: &Files, value: u8) -> Rc<forebay_client::files
     })
 }
 
-async fn written(file: Rc<forebay_client::files::File>, value: u8) -> Result<()> {
+async fn written(file: Rc<File>, value: u8) -> Result<()> {
     file.write_at(Bytes::ZERO, Slice::from(vec![value; LENGTH])).await?;
     file.flush().await
-}
-
-/// A node's target, as the manager knows it.
-fn target_of(cluster: &Cluster, machine: &ClientMachine, node: usize) -> Target {
-    let control = machine.control.clone();
-    let map = cluster.world().run(async move { control.ask(Question::Map).await });
-    let Ok(Reply::Map(map)) = map else { panic!("no map") };
-    map.targets.into_iter().find(|target| target.target == cluster.target(node)).expect("it is known")
 }
 
 fn found(cluster: &Cluster, name: &str) -> Result<Vec<u8>> {
@@ -61,11 +51,7 @@ fn outcome_27_a_disk_that_failed_one_write_or_flush_is_not_written_again_and_wha
         let cluster = Cluster::new(world.clone(), spec(6));
         let machine = cluster.client_machine("writer");
         let file = made(&cluster, &machine.files, 1);
-        let node = (0..6).find(|node| {
-            let objects = cluster.objects(*node).expect("it is up");
-            world.run(async move { objects.list(1, 1, 10).await }).is_ok_and(|there| !there.is_empty())
-        });
-        let node = node.expect("the file is somewhere");
+        let node = holder(&cluster, 1);
         cluster.disk(node).inject(Fault::Fail { op, nth, sticky: false });
         for value in 2..8 {
             // It is acknowledged by the others, or not at all.
@@ -198,7 +184,8 @@ fn outcome_30_on_full_disks_writing_is_refused_before_it_is_acknowledged_and_rem
     }
 }
 
-/// A reader is idle, and its target is out of sight of all others when that is said to have failed. Who writes did not give it up.
+/// A reader is idle, and its target is out of sight of all others when that is said to have failed. Who writes did not give it
+/// up.
 #[test]
 fn what_the_manager_gave_up_answers_nobody_after_something_was_acknowledged_without_it() {
     for node in 0..5 {
@@ -209,9 +196,7 @@ fn what_the_manager_gave_up_answers_nobody_after_something_was_acknowledged_with
         let (_reading, files) = cluster.client("reader");
         let open = world.run(async move { files.open("/x", Options::default()).await }).expect("it is there");
         cluster.network().partition(&[cluster.node_host(node)], &[cluster.manager_host(), &machine.host]);
-        let set = SetTarget { target: cluster.target(node), state: TargetState::Failed };
-        let control = machine.control.clone();
-        world.run(async move { control.change(Change::SetTarget(set)).await }).expect("it is root");
+        say(&cluster, &machine, node, TargetState::Failed);
         world.run_for(Duration::from_secs(3));
         world.run(written(file, 2)).expect("the others take it");
         let found = world.run(async move { open.read_at(Bytes::ZERO, Bytes::mib(1)).await }).expect("it is whole");

@@ -4,23 +4,9 @@ use super::*;
 use crate::cluster::check::agreement;
 use forebay_client::files::keep::Kept;
 use forebay_model::Result;
-use forebay_wire::control::cluster::{SetTarget, Target, TargetState};
 use std::cell::Cell;
 
 const LENGTH: usize = 700_001;
-
-fn say(cluster: &Cluster, machine: &ClientMachine, node: usize, state: TargetState) {
-    let set = SetTarget { target: cluster.target(node), state };
-    let control = machine.control.clone();
-    cluster.world().run(async move { control.change(Change::SetTarget(set)).await }).expect("it is root");
-}
-
-fn target_of(cluster: &Cluster, machine: &ClientMachine, node: usize) -> Target {
-    let control = machine.control.clone();
-    let map = cluster.world().run(async move { control.ask(Question::Map).await });
-    let Ok(Reply::Map(map)) = map else { panic!("no map") };
-    map.targets.into_iter().find(|target| target.target == cluster.target(node)).expect("it is known")
-}
 
 /// A server's client, which moves and rebuilds; how many components it moved.
 fn keeper(cluster: &Cluster) -> Rc<Cell<u32>> {
@@ -91,11 +77,7 @@ fn a_target_drains_to_its_end_beside_readers_and_writers_and_may_be_taken_away_t
         })
     };
     world.run_for(Duration::from_secs(20));
-    let drained = (0..6).find(|node| {
-        let objects = cluster.objects(*node).expect("it is up");
-        world.run(async move { objects.list(1, 1, 10).await }).is_ok_and(|there| there.len() >= 2)
-    });
-    let drained = drained.expect("files lie somewhere");
+    let drained = holder(&cluster, 2);
     say(&cluster, &machine, drained, TargetState::Draining);
     let end = world.now() + Duration::from_secs(600);
     while target_of(&cluster, &machine, drained).left != Some(0) {
@@ -142,11 +124,7 @@ fn what_somebody_has_open_for_long_is_made_anew_elsewhere_while_it_is_written() 
         file
     }));
     keeper(&cluster);
-    let drained = (0..6).find(|node| {
-        let objects = cluster.objects(*node).expect("it is up");
-        world.run(async move { objects.list(1, 1, 10).await }).is_ok_and(|there| !there.is_empty())
-    });
-    let drained = drained.expect("the file is somewhere");
+    let drained = holder(&cluster, 1);
     say(&cluster, &machine, drained, TargetState::Draining);
     let mut last = 0;
     let end = world.now() + Duration::from_secs(900);

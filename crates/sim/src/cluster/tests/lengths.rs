@@ -1,15 +1,8 @@
 //! How long files are, as their components say it.
 
 use super::*;
-use forebay_client::files::Files;
+use forebay_model::object::LENGTHS;
 use forebay_wire::object::COMPANION;
-
-/// The page of attributes where components say it.
-const LENGTHS: u32 = 3;
-
-fn beside() -> Options {
-    Options { alone: false, ..Options::default() }
-}
 
 /// The most numbers under which any component says how long its file is.
 fn numbers(cluster: &Cluster) -> usize {
@@ -144,11 +137,7 @@ fn rebuilt_until(cut: Option<Duration>) -> (Duration, Option<bool>) {
         file.write_at(Bytes::ZERO, Slice::from(vec![1; 10_000])).await.expect("it is taken");
         file.close().await.expect("it is durable");
     });
-    let has_it = |node: usize| {
-        let objects = cluster.objects(node).expect("it is up");
-        world.run(async move { objects.list(1, 1, 10).await }).is_ok_and(|there| !there.is_empty())
-    };
-    let node = (0..3).find(|node| has_it(*node)).expect("the file is somewhere");
+    let node = holder(&cluster, 1);
     cluster.crash_node(node);
     let files = writer.files.clone();
     let file = Rc::new(world.run(async move {

@@ -3,10 +3,6 @@
 use super::*;
 use forebay_model::Kind;
 
-fn beside() -> Options {
-    Options { alone: false, ..Options::default() }
-}
-
 /// Who has files open to write.
 fn open_files(cluster: &Cluster, asks: &ClientMachine) -> usize {
     let control = asks.control.clone();
