@@ -14,6 +14,7 @@ mod packages;
 mod run;
 mod shown;
 mod style;
+mod test;
 mod tree;
 
 use std::process::ExitCode;
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
     let result = match (verb.as_str(), rest) {
         ("check", []) => check::check(&root, false),
         ("check", [only]) if only == "--rules" => check::check(&root, true),
-        ("test", rest) => run::test(&root, rest),
+        ("test", rest) => test::test(&root, rest),
         ("sim", rest) => run::sim(&root, rest),
         ("bench", rest) => run::bench(&root, rest),
         ("dev", rest) => run::dev(&root, rest),

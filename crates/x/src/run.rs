@@ -1,73 +1,8 @@
-//! The verbs that run something: tests, simulation, measurements, the program itself.
+//! The verbs that run something: simulation, measurements, the program itself.
 
-use crate::{check, packages};
-use std::io::{BufRead, BufReader};
+use crate::check;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
-
-/// Tests that ran, over all of cargo's reports.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Count {
-    passed: u64,
-    failed: u64,
-    skipped: u64,
-}
-
-impl Count {
-    /// Adds what a line of cargo's output reports: `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
-    fn add(&mut self, line: &str) {
-        let Some(report) = line.strip_prefix("test result: ") else { return };
-        let report = report.split_once(". ").map_or(report, |(_, counts)| counts);
-        for part in report.split(';') {
-            let mut words = part.split_whitespace();
-            let (Some(number), Some(what)) = (words.next().and_then(|word| word.parse::<u64>().ok()), words.next())
-            else {
-                continue;
-            };
-            match what {
-                "passed" => self.passed += number,
-                "failed" => self.failed += number,
-                "ignored" => self.skipped += number,
-                _ => {}
-            }
-        }
-    }
-}
-
-/// The house rules and all tests; the last line counts them.
-pub fn test(root: &Path, arguments: &[String]) -> Result<ExitCode, String> {
-    let quick = arguments.iter().any(|argument| argument == "--quick");
-    if !quick {
-        packages::ensure()?;
-    }
-    let clean = check::rules(root)?;
-    let mut command = Command::new(check::program());
-    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]).current_dir(root);
-    if quick {
-        command.args(["--lib", "--bins"]);
-    }
-    command.args(arguments.iter().filter(|argument| *argument != "--quick")).stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(|e| format!("cargo cannot be run: {e}"))?;
-    let mut count = Count::default();
-    if let Some(output) = child.stdout.take() {
-        for line in BufReader::new(output).split(b'\n') {
-            let line = line.map_err(|e| format!("the output of the tests cannot be read: {e}"))?;
-            let line = String::from_utf8_lossy(&line);
-            println!("{line}");
-            count.add(&line);
-        }
-    }
-    let status = child.wait().map_err(|e| format!("cargo cannot be waited for: {e}"))?;
-    if !clean {
-        println!("the house rules are broken, see the top of this output or run `cargo x check --rules`");
-    }
-    if !status.success() && count.failed == 0 {
-        println!("not everything could be built or run, see above");
-    }
-    println!("tests: {} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
-    let good = clean && status.success() && count.passed > 0;
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
+use std::process::{Command, ExitCode};
 
 /// Simulates; what follows is for the simulator.
 pub fn sim(root: &Path, arguments: &[String]) -> Result<ExitCode, String> {
@@ -158,6 +93,3 @@ fn ended(mut command: Command) -> Result<ExitCode, String> {
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
-
-#[cfg(test)]
-mod tests;
