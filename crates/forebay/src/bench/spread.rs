@@ -1,4 +1,4 @@
-//! `forebay bench ring --sim`: a ring over several targets of a simulated cluster, recorded into by one client.
+//! `forebay bench ring --sim`: rings over several targets of a simulated cluster, each recorded into and read by a client of its own.
 
 use super::RingArgs;
 use super::figures::{self, simulated};
@@ -20,6 +20,13 @@ pub struct SpreadArgs {
     /// Over several targets: how many there are, each with a node of its own
     #[arg(long, default_value_t = 5, requires = "sim")]
     targets: u32,
+    /// Over several targets: clients, each with a ring of its own
+    #[arg(long, default_value_t = 1, requires = "sim", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    clients: u32,
+    /// Over several targets: what each ring is promised, for which its targets have memory; half of what links and disks allow if
+    /// nothing is said
+    #[arg(long, requires = "sim", value_name = "RATE")]
+    guarantee: Option<Rate>,
     /// Over several targets: targets of the ring, with that of the parity; all, if it is 0
     #[arg(long, default_value_t = 0, requires = "sim")]
     width: u32,
@@ -29,7 +36,7 @@ pub struct SpreadArgs {
     /// Over several targets: the link of each node
     #[arg(long, default_value = "1Gbit/s", requires = "sim")]
     link: Rate,
-    /// Over several targets: the link of the client
+    /// Over several targets: the link of each client
     #[arg(long, default_value = "10Gbit/s", requires = "sim")]
     client_link: Rate,
 }
@@ -40,9 +47,13 @@ struct Figures {
     targets: u32,
     width: u32,
     raid: u32,
+    clients: u32,
     element_bytes: u64,
+    guarantee_bytes_per_second: u64,
     written_bytes_per_second: u64,
     write_limit_bytes_per_second: u64,
+    read_bytes_per_second: u64,
+    read_limit_bytes_per_second: u64,
     /// Of the simulated network.
     retransmission_timeouts: u64,
     dropped_segments: u64,
@@ -59,7 +70,7 @@ impl SpreadArgs {
 
 /// Measures.
 pub fn run(args: &RingArgs) -> Result<Value> {
-    let SpreadArgs { sim, targets, width, raid, link, client_link } = &args.spread;
+    let SpreadArgs { sim, targets, clients, guarantee, width, raid, link, client_link } = &args.spread;
     let parity = match raid {
         0 => false,
         4 => true,
@@ -79,8 +90,10 @@ pub fn run(args: &RingArgs) -> Result<Value> {
     let disk = format!("sim:{}", sim.as_deref().unwrap_or("ssd"));
     let load = Load {
         targets: *targets,
+        clients: *clients,
         spread,
         capacity: Bytes::gib(1) * u64::from(spread.targets),
+        guarantee: *guarantee,
         element,
         link: *link,
         client_link: *client_link,
@@ -93,9 +106,13 @@ pub fn run(args: &RingArgs) -> Result<Value> {
         targets: *targets,
         width,
         raid: *raid,
+        clients: *clients,
         element_bytes: element.0,
+        guarantee_bytes_per_second: recorded.guarantee.0,
         written_bytes_per_second: recorded.written.0,
-        write_limit_bytes_per_second: recorded.limit.0,
+        write_limit_bytes_per_second: recorded.write_limit.0,
+        read_bytes_per_second: recorded.read.0,
+        read_limit_bytes_per_second: recorded.read_limit.0,
         retransmission_timeouts: recorded.network.timeouts,
         dropped_segments: recorded.network.drops,
         seconds: span.as_secs_f64(),
