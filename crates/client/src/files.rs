@@ -46,7 +46,6 @@ pub struct Files {
 /// An open file.
 pub struct File {
     engine: FileEngine,
-    control: Rc<dyn Control>,
     entry: Entry,
     striping: Striping,
     /// If it is open to write.
@@ -74,9 +73,9 @@ impl Files {
         };
         if self.used.borrow().contains_key(&grant.entry.file) {
             // Somebody here found the name before, and what the manager was told of this client since is of that one.
-            return self.open_found(grant.entry.file, options).await.map_err(|e| about(path, e));
+            return self.open_found(grant.entry.file, options, false).await.map_err(|e| about(path, e));
         }
-        let written = self.used(grant.entry.file).write(options.alone)?;
+        let written = self.used(grant.entry.file).write(options.alone, false)?;
         self.file(grant, options, Some(written)).await
     }
 
@@ -93,14 +92,19 @@ impl Files {
     pub async fn open_to_write(&self, path: &str, options: Options) -> Result<File> {
         // Whether this process has it open already is known by its number.
         let file = self.stat(path).await?.file;
-        self.open_found(file, options).await.map_err(|e| about(path, e))
+        self.open_found(file, options, false).await.map_err(|e| about(path, e))
     }
 
-    async fn open_found(&self, file: FileId, options: Options) -> Result<File> {
+    /// Opens a file to write and read, or for its upkeep.
+    async fn open_found(&self, file: FileId, options: Options, upkeep: bool) -> Result<File> {
         let used = self.used(file);
         let turn = used.turn().await;
-        let written = used.write(options.alone)?;
-        let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: options.alone });
+        if options.alone {
+            // Who is alone does not see what was begun: it is mended first.
+            used.tell_unfinished().await?;
+        }
+        let written = used.write(options.alone, upkeep)?;
+        let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: options.alone, upkeep });
         match self.control.change(open).await? {
             Reply::Grant(grant) => {
                 drop(turn);
@@ -114,11 +118,11 @@ impl Files {
     async fn file(&self, grant: Grant, options: Options, written: Option<Written>) -> Result<File> {
         let (entry, striping) = (grant.entry.clone(), grant.striping);
         match self.engine(grant, options, written.is_some() && options.alone).await {
-            Ok(engine) => Ok(File { engine, control: self.control.clone(), entry, striping, written }),
+            Ok(engine) => Ok(File { engine, entry, striping, written }),
             Err(error) => {
                 if let Some(written) = written {
                     // Nothing was written, and nobody else would tell the manager that it is not open.
-                    drop(written.close(&*self.control, None).await);
+                    drop(written.close(None).await);
                 }
                 Err(error)
             }
@@ -142,7 +146,8 @@ impl Files {
         if !all.contains_key(&file) && all.len() >= MOST_REMEMBERED {
             all.retain(|_, used| used.is_in_use());
         }
-        all.entry(file).or_insert_with(|| Rc::new(Used::new(file))).clone()
+        let fresh = || Rc::new(Used::new(file, self.control.clone(), self.nodes.env().spawner.clone()));
+        all.entry(file).or_insert_with(fresh).clone()
     }
 
     /// What is known of a file or directory.
@@ -238,26 +243,26 @@ impl File {
         self.engine.size().await
     }
 
-    /// Everything is durable, and the manager knows how long the file is. If that fails, the file stays on the manager's list
-    /// of those that are written, until this client is gone: then it is scrubbed.
+    /// Everything is durable, and the manager knows how long the file is. If that fails, and if a file is dropped that was not
+    /// closed, it is mended before anybody is alone with it.
     pub async fn close(self) -> Result<()> {
-        let File { engine, control, written, .. } = self;
+        let File { engine, written, .. } = self;
         let Some(written) = written else { return engine.close().await };
         engine.flush().await?;
         let size = engine.size().await?;
-        written.close(&*control, Some(size)).await
+        written.close(Some(size)).await
     }
 
     /// As [`File::close`], of one who wrote nothing of the file: the manager is told also if that fails.
     async fn leave(self) -> Result<()> {
-        let File { engine, control, written, .. } = self;
+        let File { engine, written, .. } = self;
         let flushed = engine.flush().await;
         let size = match flushed {
             Ok(()) => engine.size().await,
             Err(error) => Err(error),
         };
         let Some(written) = written else { return size.map(drop) };
-        let closed = written.close(&*control, size.as_ref().ok().copied()).await;
+        let closed = written.close(size.as_ref().ok().copied()).await;
         size.and(closed)
     }
 }

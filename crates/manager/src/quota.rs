@@ -21,12 +21,18 @@ pub(crate) struct Charge {
     pub(crate) files_out: u64,
 }
 
+impl Charge {
+    /// Bytes and files of a volume with this.
+    fn of(self, record: &VolumeRecord) -> (u64, u64) {
+        let bytes = (record.bytes.0.saturating_add(self.bytes_in.0)).saturating_sub(self.bytes_out.0);
+        (bytes, (record.files + self.files_in).saturating_sub(self.files_out))
+    }
+}
+
 /// Charges a volume; [`forebay_model::Kind::Full`] if that passes a bound.
 pub(crate) fn charge(draft: &mut Draft<'_>, now: Timestamp, volume: u64, charge: Charge) -> Result<()> {
-    let key = keys::volume(volume);
-    let mut record: VolumeRecord = draft.require(&key)?;
-    let bytes = (record.bytes.0.saturating_add(charge.bytes_in.0)).saturating_sub(charge.bytes_out.0);
-    let files = (record.files + charge.files_in).saturating_sub(charge.files_out);
+    let record: VolumeRecord = draft.require(&keys::volume(volume))?;
+    let (bytes, files) = charge.of(&record);
     let limits = limits(&record, now);
     if let Some(most) = limits.hard_bytes.filter(|most| bytes > most.0 && bytes > record.bytes.0) {
         return Err(full(volume, record.bytes, Bytes(bytes - record.bytes.0), most));
@@ -39,8 +45,15 @@ pub(crate) fn charge(draft: &mut Draft<'_>, now: Timestamp, volume: u64, charge:
             files - record.files
         )));
     }
-    record.bytes = Bytes(bytes);
-    record.files = files;
+    note(draft, now, volume, charge)
+}
+
+/// Charges a volume for what is there, whether or not that passes a bound.
+pub(crate) fn note(draft: &mut Draft<'_>, now: Timestamp, volume: u64, charge: Charge) -> Result<()> {
+    let key = keys::volume(volume);
+    let mut record: VolumeRecord = draft.require(&key)?;
+    let (bytes, files) = charge.of(&record);
+    (record.bytes, record.files) = (Bytes(bytes), files);
     mark(&mut record, now);
     draft.put(key, &record)
 }

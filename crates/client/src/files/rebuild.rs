@@ -81,7 +81,7 @@ impl Files {
         if self.used(file).is_alone() {
             return Ok(None);
         }
-        let opened = self.open_found(file, Options { alone: false, ..Options::default() }).await?;
+        let opened = self.open_found(file, Options { alone: false, ..Options::default() }, true).await?;
         let rebuilt = rebuild_all(opened.engine()).await;
         let closed = opened.leave().await;
         let rebuilt = rebuilt?;

@@ -3,8 +3,9 @@
 
 use crate::control::{Control, strange};
 use crate::file::remote::Ours;
+use forebay_env::Spawner;
 use forebay_env::allowance::{Allowance, Allowed};
-use forebay_model::{Bytes, Error, Result};
+use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::control::files::Close;
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Change, Reply};
@@ -14,8 +15,13 @@ use std::rc::Rc;
 /// A file that this client uses, or used not long ago.
 pub(super) struct Used {
     file: FileId,
+    control: Rc<dyn Control>,
+    spawner: Spawner,
     turn: Allowance,
     writing: Cell<Writing>,
+    /// Somebody wrote it and did not close it: what was begun may not be ended. The manager hears that with the last one, so that
+    /// the file is mended before anybody is alone with it.
+    unfinished: Cell<bool>,
     ours: Rc<Ours>,
 }
 
@@ -26,19 +32,30 @@ struct Writing {
     alone: bool,
 }
 
-/// One of these times.
+/// One of these times. Dropped without being closed, it leaves the file unfinished.
 pub(super) struct Written {
     used: Rc<Used>,
+    /// To mend, rebuild or move it.
+    upkeep: bool,
+    is_closed: bool,
 }
 
 impl Used {
-    pub(super) fn new(file: FileId) -> Used {
-        Used { file, turn: Allowance::new(1), writing: Cell::default(), ours: Rc::default() }
+    pub(super) fn new(file: FileId, control: Rc<dyn Control>, spawner: Spawner) -> Used {
+        Used {
+            file,
+            control,
+            spawner,
+            turn: Allowance::new(1),
+            writing: Cell::default(),
+            unfinished: Cell::default(),
+            ours: Rc::default(),
+        }
     }
 
     /// Whether anybody has it open.
     pub(super) fn is_in_use(self: &Rc<Self>) -> bool {
-        Rc::strong_count(self) > 1 || Rc::strong_count(&self.ours) > 1
+        Rc::strong_count(self) > 1 || Rc::strong_count(&self.ours) > 1 || self.unfinished.get()
     }
 
     /// What those share that have it open.
@@ -56,8 +73,8 @@ impl Used {
         self.writing.get().alone
     }
 
-    /// One more that writes it.
-    pub(super) fn write(self: &Rc<Self>, alone: bool) -> Result<Written> {
+    /// One more that writes it, or does so for its upkeep.
+    pub(super) fn write(self: &Rc<Self>, alone: bool, upkeep: bool) -> Result<Written> {
         let there = self.writing.get();
         if there.times > 0 && (there.alone || alone) {
             return Err(Error::busy(format!(
@@ -66,28 +83,56 @@ impl Used {
             )));
         }
         self.writing.set(Writing { times: there.times + 1, alone });
-        Ok(Written { used: self.clone() })
+        Ok(Written { used: self.clone(), upkeep, is_closed: false })
     }
 
-    /// The only one of this client that writes it, once nobody opens or closes it.
+    /// The only one of this client that writes it, for its upkeep, once nobody opens or closes it.
     pub(super) async fn alone(self: &Rc<Self>) -> Result<Written> {
         let _turn = self.turn().await;
-        self.write(true)
+        self.write(true, true)
+    }
+}
+
+impl Used {
+    /// Has the manager know that nobody of this client writes it any more, whose turn it is.
+    async fn close(&self, size: Option<Bytes>, upkeep: bool) -> Result<()> {
+        let unfinished = self.unfinished.get();
+        let close = Close { file: self.file, size, modified: None, upkeep, unfinished };
+        match self.control.change(Change::Close(close)).await? {
+            Reply::Entry(_) => self.unfinished.set(false),
+            other => return Err(strange(&other)),
+        }
+        Ok(())
+    }
+
+    /// If it was left unfinished and nobody writes it any more, has the manager know that, whose turn it is.
+    pub(super) async fn tell_unfinished(&self) -> Result<()> {
+        if self.writing.get().times > 0 || !self.unfinished.get() {
+            return Ok(());
+        }
+        match self.close(None, false).await {
+            // The manager has taken this client for gone, and knows.
+            Err(error) if error.kind == Kind::Missing => {
+                self.unfinished.set(false);
+                Ok(())
+            }
+            told => told,
+        }
     }
 }
 
 impl Written {
     /// Ends this; if it is the last, the manager is told, and how long the file is.
-    pub(super) async fn close(self, control: &dyn Control, size: Option<Bytes>) -> Result<()> {
+    pub(super) async fn close(mut self, size: Option<Bytes>) -> Result<()> {
         let used = self.used.clone();
         let _turn = used.turn().await;
-        if used.writing.get().times > 1 {
-            return Ok(());
-        }
-        match control.change(Change::Close(Close { file: used.file, size, modified: None })).await? {
-            Reply::Entry(_) => Ok(()),
-            other => Err(strange(&other)),
-        }
+        let closed = match used.writing.get().times {
+            1 => used.close(size, self.upkeep).await,
+            _ => Ok(()),
+        };
+        // What the manager does not take for open is not left unfinished by this client.
+        self.is_closed = !matches!(&closed, Err(error) if error.kind != Kind::Missing);
+        closed
     }
 }
 
@@ -95,5 +140,15 @@ impl Drop for Written {
     fn drop(&mut self) {
         let Writing { times, alone } = self.used.writing.get();
         self.used.writing.set(Writing { times: times - 1, alone: alone && times > 1 });
+        if self.is_closed {
+            return;
+        }
+        self.used.unfinished.set(true);
+        let used = self.used.clone();
+        self.used.spawner.detach(async move {
+            let _turn = used.turn().await;
+            // If the manager does not hear it, it will that this client is gone.
+            drop(used.tell_unfinished().await);
+        });
     }
 }

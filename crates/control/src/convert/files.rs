@@ -12,11 +12,11 @@ enums! {
 }
 
 messages! {
-    OpenToWrite as OpenToWrite { place, alone }
+    OpenToWrite as OpenToWrite { place, alone, upkeep }
     OpenToRead as OpenToRead { place }
     CreateRing as CreateRing { place, mode, capacity, refused_by, targets, parity, again }
     OpenRing as OpenRing { place, write }
-    Close as Close { file, size, modified }
+    Close as Close { file, size, modified, upkeep, unfinished }
     Renew as Renew { files }
     Renewed as Renewed { file, write, version }
     Grant as Grant { entry, write, striping, components, until }

@@ -627,6 +627,9 @@ pub struct OpenToWrite {
     /// Nobody else may have it open to write, nor open it, until it is closed.
     #[prost(bool, tag = "2")]
     pub alone: bool,
+    /// It is opened to be mended or rebuilt, which no quota and no number of writers forbids; only root may.
+    #[prost(bool, tag = "3")]
+    pub upkeep: bool,
 }
 /// Opens a file to read it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -677,6 +680,12 @@ pub struct Close {
     /// When it was written last; if it is not there, that stays.
     #[prost(int64, optional, tag = "3")]
     pub modified: ::core::option::Option<i64>,
+    /// It was mended or rebuilt: its size is charged whether or not that passes a quota; only root may.
+    #[prost(bool, tag = "4")]
+    pub upkeep: bool,
+    /// What this client began may not be ended: the file is to be mended.
+    #[prost(bool, tag = "5")]
+    pub unfinished: bool,
 }
 /// Asks for the same again, for as long again.
 #[derive(Clone, PartialEq, ::prost::Message)]

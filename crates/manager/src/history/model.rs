@@ -451,6 +451,9 @@ impl Model {
                 if writers.is_empty() {
                     self.writers.remove(&file);
                 }
+                if asked.unfinished {
+                    self.left.insert(file);
+                }
                 asked.size.map_or(Ok(()), |size| self.resize(file, size.0))?;
                 Ok(Did::Entry(file))
             }

@@ -1,6 +1,7 @@
 //! Closing a file that was open to write: what it is now is what its writer says.
 
 use super::Operation;
+use super::scrub::to_be_scrubbed;
 use crate::draft::View;
 use crate::keys;
 use crate::place;
@@ -23,12 +24,18 @@ impl Operation<'_> {
             )));
         }
         let mut inode = place::inode(&self.draft, asked.file)?;
+        if asked.upkeep {
+            self.by.require_root("close files after their upkeep")?;
+        }
         if let Some(size) = asked.size {
-            self.set_size(&mut inode, size)?;
+            self.set_size(&mut inode, size, asked.upkeep)?;
         }
         self.set_modified(&mut inode, asked.modified);
         self.draft.put(keys::inode(asked.file), &inode)?;
         self.draft.put_unless(writers.is_empty(), key, &Writers(writers))?;
+        if asked.unfinished {
+            to_be_scrubbed(&mut self.draft, asked.file, self.now.wall)?;
+        }
         Ok(inode.entry(asked.file))
     }
 }

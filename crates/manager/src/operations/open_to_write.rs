@@ -14,7 +14,12 @@ impl Operation<'_> {
     /// Opens what is at a place.
     pub(super) fn open_to_write(&mut self, asked: &OpenToWrite) -> Result<Answer> {
         let found = place::find(&self.draft, self.by, &asked.place)?;
-        self.open_found(found, asked.alone)
+        if !asked.upkeep {
+            return self.open_found(found, asked.alone);
+        }
+        self.by.require_root("open files for their upkeep")?;
+        place::require_file(found.file, &found.inode)?;
+        self.listed(found, asked.alone, usize::MAX)
     }
 
     /// Opens a file that is there, if the mode allows it.
@@ -26,8 +31,13 @@ impl Operation<'_> {
 
     /// Opens a file, whatever its mode.
     pub(super) fn opened(&mut self, found: Found, alone: bool) -> Result<Answer> {
+        quota::require_bytes(&self.draft, self.now.wall, found.inode.attributes.volume)?;
+        self.listed(found, alone, MOST_WRITERS)
+    }
+
+    /// Puts this client on the list of those that write a file, if there are no more than so many.
+    fn listed(&mut self, found: Found, alone: bool, most: usize) -> Result<Answer> {
         let Found { file, mut inode } = found;
-        quota::require_bytes(&self.draft, self.now.wall, inode.attributes.volume)?;
         let key = keys::writers(file);
         let mut writers: Vec<Writer> = self.draft.read(&key)?.map(|Writers(writers)| writers).unwrap_or_default();
         let is_left = self.draft.read::<ToScrub>(&keys::to_scrub(file))?.is_some();
@@ -54,7 +64,7 @@ impl Operation<'_> {
                 "{file} was left half written and is mended first; ask again in some seconds, or open it beside others"
             )));
         }
-        if there.is_none() && writers.len() >= MOST_WRITERS {
+        if there.is_none() && writers.len() >= most {
             return Err(Error::busy(format!(
                 "{} clients write {file}, and that is the most; wait until one closes it",
                 writers.len()

@@ -58,9 +58,15 @@ pub(crate) fn left(draft: &mut Draft<'_>, file: FileId, now: Timestamp, is_gone:
         return Ok(false);
     }
     draft.put_unless(writers.is_empty(), key, &Writers(writers))?;
+    to_be_scrubbed(draft, file, now)?;
+    Ok(true)
+}
+
+/// Puts a file on the list of those to be scrubbed.
+pub(super) fn to_be_scrubbed(draft: &mut Draft<'_>, file: FileId, now: Timestamp) -> Result<()> {
     let key = keys::to_scrub(file);
     if draft.read::<ToScrub>(&key)?.is_none() {
         draft.put(key, &ToScrub { since: now })?;
     }
-    Ok(true)
+    Ok(())
 }

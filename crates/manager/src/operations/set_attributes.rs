@@ -45,7 +45,7 @@ impl Operation<'_> {
             if inode.attributes.kind == FileKind::Ring {
                 check_capacity(size)?;
             }
-            self.set_size(&mut inode, size)?;
+            self.set_size(&mut inode, size, false)?;
             inode.attributes.modified = self.now.wall;
         }
         inode.attributes.modified = asked.modified.unwrap_or(inode.attributes.modified);
@@ -55,13 +55,17 @@ impl Operation<'_> {
         Ok(inode.entry(file))
     }
 
-    /// Gives a file another size, and charges its volume.
-    pub(super) fn set_size(&mut self, inode: &mut Inode, size: Bytes) -> Result<()> {
+    /// Gives a file another size, and charges its volume; beyond its bounds only where that is so already.
+    pub(super) fn set_size(&mut self, inode: &mut Inode, size: Bytes, is_so_already: bool) -> Result<()> {
         if size > LARGEST {
             return Err(Error::usage(format!("a file has {LARGEST} at most, and not {size}; take several files")));
         }
         let charge = Charge { bytes_in: size, bytes_out: inode.attributes.size, ..Charge::default() };
-        quota::charge(&mut self.draft, self.now.wall, inode.attributes.volume, charge)?;
+        let volume = inode.attributes.volume;
+        match is_so_already {
+            true => quota::note(&mut self.draft, self.now.wall, volume, charge)?,
+            false => quota::charge(&mut self.draft, self.now.wall, volume, charge)?,
+        }
         inode.attributes.size = size;
         Ok(())
     }

@@ -218,6 +218,9 @@ fn what_a_client_left_half_written_is_mended_when_it_is_gone() {
         let overwriting = world.spawner().spawn(async move {
             let written = file.write_at(Bytes(100_000), Slice::from(vec![2; 50_000])).await;
             drop((written, file.flush().await));
+            // It stays open.
+            std::future::pending::<()>().await;
+            drop(file);
         });
         world.run_for(Duration::from_micros(micros));
         writer.host.crash();

@@ -18,6 +18,8 @@ pub struct OpenToWrite {
     pub place: Place,
     /// Nobody else may have it open to write, nor open it, until it is closed: whoever is alone need not lock.
     pub alone: bool,
+    /// It is opened to be mended or rebuilt, which no quota and no number of writers forbids; only root may.
+    pub upkeep: bool,
 }
 
 /// Opens a file to read it.
@@ -68,6 +70,10 @@ pub struct Close {
     pub size: Option<Bytes>,
     /// When it was written last; if it is not said, that stays.
     pub modified: Option<Timestamp>,
+    /// It was mended or rebuilt: its size is charged whether or not that passes a quota; only root may.
+    pub upkeep: bool,
+    /// What this client began may not be ended: the file is to be mended.
+    pub unfinished: bool,
 }
 
 /// Asks for the same again, for as long again.

@@ -12,6 +12,9 @@ use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::object::{Ask, ObjectAnswer, ObjectReply};
 use std::rc::Rc;
 
+/// How often it is said again because something was given up or rebuilt meanwhile.
+const TRIES: u32 = 16;
+
 impl Shared {
     /// The components that say how long the file is: of the first family, as many as can be lost and one.
     fn sayers(&self) -> (u32, u32) {
@@ -22,7 +25,13 @@ impl Shared {
     async fn say(self: &Rc<Self>, cuts: u64, size: Bytes) -> Result<()> {
         // What was said under this number before holds.
         let word = (cuts, size).max(self.before);
-        let said = self.say_word(word).await;
+        let (mut said, mut tries) = (self.say_word(word).await, 1);
+        // Others may give up or rebuild something meanwhile.
+        while said == Ok(false) && tries < TRIES {
+            said = self.say_word(word).await;
+            tries += 1;
+        }
+        let said = said.map(drop);
         match &said {
             Ok(()) => {
                 self.known.set(self.known.get().max(word));
@@ -33,7 +42,9 @@ impl Shared {
         said
     }
 
-    async fn say_word(self: &Rc<Self>, (cuts, size): (u64, Bytes)) -> Result<()> {
+    /// Says it to all that have to know as far as is known; whether nothing changed of that meanwhile.
+    async fn say_word(self: &Rc<Self>, (cuts, size): (u64, Bytes)) -> Result<bool> {
+        let version = self.version();
         let value = [cuts.to_le_bytes(), size.0.to_le_bytes()].concat();
         let own = || vec![(LENGTHS, self.number, Some(value.clone()))];
         let (family, wanted) = self.sayers();
@@ -43,7 +54,7 @@ impl Shared {
         let wanted = wanted.min(whole.len() as u32);
         let filled = absent.iter().filter(|component| **component < family && self.way(**component).is_ok());
         let filled: Vec<u32> = filled.copied().collect();
-        let (mut failure, mut unheard) = (None, Vec::new());
+        let (mut failure, mut lost, mut unheard) = (None, Vec::new(), Vec::new());
         let (mut said, mut next) = (0, 0);
         // As many as are wanted at once; for each that is lost, one that comes behind them.
         while said < wanted && next < whole.len() {
@@ -73,21 +84,29 @@ impl Shared {
                     Ok(_) if filled.contains(component) => {}
                     Ok(_) => said += 1,
                     Err(error) if is_lost(&error) && filled.contains(component) => unheard.push(*component),
-                    Err(error) if is_lost(&error) => failure = Some(error),
+                    Err(error) if is_lost(&error) => {
+                        lost.push(*component);
+                        failure = Some(error);
+                    }
                     Err(error) => return Err(error),
                 }
             }
         }
         match failure {
-            // Whoever is there alone later has to know.
-            Some(error) if said < wanted => Err(error),
+            Some(error) if said == 0 => return Err(error),
             None if whole.is_empty() => {
-                Err(Error::device("all components that say how long the file is were given up"))
+                return Err(Error::device("all components that say how long the file is were given up"));
             }
-            // What has not heard it is not to count as whole.
-            _ if !unheard.is_empty() => self.give_up(unheard).await,
-            _ => Ok(()),
+            // Whoever is there alone later has to know.
+            Some(_) if said < wanted => unheard.extend(lost),
+            _ => {}
         }
+        // What has not heard it is not to count as whole.
+        if !unheard.is_empty() {
+            self.give_up(unheard).await?;
+            return Ok(true);
+        }
+        Ok(self.version() == version)
     }
 
     /// How often the file was cut, and how long it is since.

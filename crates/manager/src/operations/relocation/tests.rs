@@ -35,11 +35,12 @@ impl Stage {
     }
 
     fn shut(&mut self, by: &Principal, file: FileId) {
-        self.change(by, Change::Close(Close { file, size: None, modified: None })).unwrap();
+        self.change(by, Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false }))
+            .unwrap();
     }
 
     fn opened(&mut self, by: &Principal, file: FileId, alone: bool) -> Result<Reply> {
-        self.change(by, Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone }))
+        self.change(by, Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: false }))
     }
 
     fn seen_by(&mut self, by: &Principal, file: FileId) -> Grant {

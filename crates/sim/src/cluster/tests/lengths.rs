@@ -198,3 +198,35 @@ fn a_component_counts_as_whole_only_if_it_says_how_long_the_file_is() {
     }
     assert!(whole > 0 && failed > 0, "{whole} were rebuilt, {failed} not");
 }
+
+#[test]
+fn a_file_of_copies_grows_while_one_of_those_is_away_that_say_how_long_it_is() {
+    for node in 0..4 {
+        let world = Rc::new(World::new(node as u64 + 71));
+        let cluster = Cluster::new(world.clone(), spec(4));
+        let (_host, files) = cluster.client("writer");
+        let policy = Policy { raid: Raid::One(2), unit: UNIT, targets: 4 };
+        let file = world.run(async move {
+            let file = files.create("/x", 0o644, Some(policy), Options::default()).await.expect("a file");
+            file.write_at(Bytes::ZERO, Slice::from(vec![1; 10])).await.expect("it is taken");
+            file.flush().await.expect("it is durable");
+            file
+        });
+        cluster.crash_node(node);
+        world.run(async move {
+            // That lies on the other two.
+            file.write_at(UNIT, Slice::from(vec![2; 10])).await.expect("it is taken");
+            file.close().await.expect("one of two may be away");
+        });
+        let (_other, files) = cluster.client("reader");
+        let bytes = world.run(async move {
+            let file = files.open("/x", Options::default()).await.expect("it is there");
+            file.read_at(Bytes::ZERO, Bytes::mib(1)).await.expect("one of two may be away")
+        });
+        assert_eq!(
+            (bytes.len() as u64, &bytes[bytes.len() - 10..]),
+            (UNIT.0 + 10, &[2; 10][..]),
+            "without node {node}"
+        );
+    }
+}

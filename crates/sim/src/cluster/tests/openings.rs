@@ -101,3 +101,59 @@ fn nothing_of_a_file_is_rebuilt_by_the_client_that_mends_it_and_it_is_mended_alo
     }
     assert!(beside_mending > 3, "{beside_mending} came while it was mended");
 }
+
+/// Files that are to be mended.
+fn unfinished(cluster: &Cluster, asks: &ClientMachine) -> usize {
+    let control = asks.control.clone();
+    let asked = Question::Unscrubbed(After { file: FileId(0), most: 10 });
+    match cluster.world().run(async move { control.ask(asked).await }) {
+        Ok(Reply::Unscrubbed(left)) => left.files.len(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn who_did_not_close_a_file_is_alone_with_it_only_when_it_was_mended() {
+    let world = Rc::new(World::new(61));
+    let cluster = Cluster::new(world.clone(), spec(5));
+    let (writer, keeper) = (cluster.client_machine("writer"), cluster.client_machine("keeper"));
+    let files = writer.files.clone();
+    let file = world.run({
+        let files = files.clone();
+        async move { made(&files, "/x", 1, 300_000).await }
+    });
+    let number = file.entry().file;
+    drop(file);
+    let alone = world.run({
+        let files = files.clone();
+        async move { files.open_to_write("/x", Options::default()).await.map(drop) }
+    });
+    let error = alone.expect_err("something may be half written");
+    assert!(error.kind == Kind::Busy && error.message.contains("mended first"), "{error:?}");
+    assert_eq!((open_files(&cluster, &keeper), unfinished(&cluster, &keeper)), (0, 1));
+    let mending = keeper.files.clone();
+    world.run(async move { mending.mend(number).await }).expect("it is mended").expect("nobody has it");
+    assert_eq!(unfinished(&cluster, &keeper), 0);
+    world.run(async move {
+        let file = files.open_to_write("/x", Options::default()).await.expect("it is whole");
+        file.close().await.expect("it closes");
+    });
+    assert_eq!((open_files(&cluster, &keeper), unfinished(&cluster, &keeper)), (0, 0));
+}
+
+#[test]
+fn who_closes_a_file_that_another_task_did_not_close_has_it_mended() {
+    let world = Rc::new(World::new(62));
+    let cluster = Cluster::new(world.clone(), spec(5));
+    let (writer, keeper) = (cluster.client_machine("writer"), cluster.client_machine("keeper"));
+    let files = writer.files.clone();
+    world.run(async move {
+        let first = files.create("/x", 0o644, None, beside()).await.expect("a file");
+        let second = files.open_to_write("/x", beside()).await.expect("beside the first");
+        second.write_at(Bytes::ZERO, Slice::from(vec![2; 10_000])).await.expect("it is taken");
+        drop(first);
+        second.close().await.expect("what it wrote is durable");
+        assert_eq!(files.stat("/x").await.expect("it is there").attributes.size, Bytes(10_000));
+    });
+    assert_eq!((open_files(&cluster, &keeper), unfinished(&cluster, &keeper)), (0, 1));
+}
