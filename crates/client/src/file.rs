@@ -38,7 +38,7 @@ mod together;
 pub mod upkeep;
 mod writing;
 
-pub use components::{Absence, Asked, Components, Guard, Intent, IntentId, Lock, Redo, Slice};
+pub use components::{Absence, Asked, Begun, Components, Guard, Intent, IntentId, Lock, Redo, Slice};
 pub use options::Options;
 pub use recover::recover;
 pub use upkeep::{Progress, Scrubbed};

@@ -14,7 +14,7 @@
 use forebay_model::layout::address::{Place, StripeId};
 use forebay_model::layout::update::Extent;
 use forebay_model::object::Durability;
-use forebay_model::{Bytes, Error, Kind, Result};
+use forebay_model::{Bytes, Error, Kind, Result, TargetId};
 use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
@@ -72,8 +72,27 @@ pub enum Absence {
     Filling,
 }
 
+/// What was begun beside a component by some moment: equal to what it was at another one if nothing was begun between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Begun {
+    /// The version of the file.
+    pub version: u64,
+    /// By which target this was said, and since when that is open.
+    pub by: Option<(TargetId, u64)>,
+    /// How much was kept there.
+    pub end: u64,
+}
+
 /// What can be asked of one open file's components.
 pub trait Components {
+    /// Whether this client may write the file, and lock its stripes.
+    fn may_write(&self) -> bool {
+        true
+    }
+
+    /// What was begun beside a component; nothing as long as a change of this stripe is not ended.
+    fn begun(&self, component: u32, stripe: StripeId) -> Asked<Option<Begun>>;
+
     /// Bytes of a component, as many as there are up to `length`: what was never written inside is zero, behind its end it
     /// is short. A component that was never made has none. [`Kind::Damaged`] if some of these bytes are lost.
     fn read(&self, component: u32, at: Bytes, length: Bytes) -> Asked<Slice>;

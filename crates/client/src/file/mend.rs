@@ -4,13 +4,13 @@
 //!
 //! What is damaged is written again, in the same request that found it. Of what cannot be had, exactly that is said: to
 //! [`GRAIN`] where bytes are damaged. While others may write, what is made of several components is made under the lock
-//! of its stripe.
+//! of its stripe; by who only reads, of what nobody changed meanwhile.
 
 use super::components::{Guard, Intent, IntentId, Lock, Slice, is_lost};
 use super::pace::Patience;
 use super::reach::Reach;
 use super::together::{all, either, to_its_end};
-use forebay_model::layout::address::{Holds, Place};
+use forebay_model::layout::address::{Holds, Place, StripeId};
 use forebay_model::layout::update::Extent;
 use forebay_model::layout::{Raid, parity};
 use forebay_model::object::Durability;
@@ -18,6 +18,7 @@ use forebay_model::{Bytes, Error, Kind, Result};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// What is damaged is told apart so finely.
 pub(super) const GRAIN: Bytes = Bytes::kib(4);
@@ -45,6 +46,12 @@ impl Part {
         }
     }
 }
+
+/// So long who only reads waits for a moment in which nobody changes a stripe.
+const CALM: Duration = Duration::from_secs(10);
+/// How long between two looks at it, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_micros(500);
+const MOST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Whether the stripe is locked by who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,6 +143,9 @@ impl Reach {
                 extent.place.component
             )));
         }
+        if !self.components.may_write() && self.striping.raid() == Raid::Five {
+            return self.remake_of_what_is_whole(extent).await;
+        }
         if self.options.alone || locked == Locked::Yes {
             return self.remake(extent, repair).await;
         }
@@ -156,6 +166,58 @@ impl Reach {
             Ok(Slice::from(bytes))
         })
         .await
+    }
+
+    /// A part of a component, made of the others of a stripe that nobody changed meanwhile: who only reads locks nothing, and
+    /// others may write at any time. They say what they begin before they do.
+    async fn remake_of_what_is_whole(self: &Rc<Self>, extent: Extent) -> Result<Slice> {
+        let unit = self.striping.unit();
+        let mut bytes = Vec::with_capacity(extent.length.0 as usize);
+        let end = extent.place.at + extent.length;
+        let mut at = extent.place.at;
+        while at < end {
+            let length = (at.align_down(unit) + unit).min(end) - at;
+            let part = Extent { place: Place { at, ..extent.place }, length };
+            bytes.extend_from_slice(&self.remake_between_changes(part).await?);
+            at += length;
+        }
+        Ok(Slice::from(bytes))
+    }
+
+    /// The same of one stripe.
+    async fn remake_between_changes(self: &Rc<Self>, extent: Extent) -> Result<Slice> {
+        let stripe = self.stripe_at(extent.place);
+        let (late, mut pause) = (self.clock.now() + CALM, FIRST_PAUSE);
+        loop {
+            self.heed();
+            let holders = self.striping.holders(extent.place.component, stripe);
+            let Some(holder) = holders.into_iter().find(|holder| self.is_asked(*holder)) else {
+                return Err(Error::device(format!("all components of stripe {} are lost; bring them back", stripe.0)));
+            };
+            if let Some(before) = self.components.begun(holder, stripe).await? {
+                let bytes = self.remake(extent, false).await;
+                if self.components.begun(holder, stripe).await? == Some(before) {
+                    return bytes;
+                }
+            }
+            if self.clock.now() >= late {
+                return Err(Error::busy(format!(
+                    "stripe {} is changed all the time, or was left half written and is to be mended; read it again later, or \
+                     when component {} is back",
+                    stripe.0, extent.place.component
+                )));
+            }
+            self.clock.sleep(pause).await;
+            pause = (pause * 2).min(MOST_PAUSE);
+        }
+    }
+
+    /// The stripe of which a component holds something there.
+    fn stripe_at(&self, place: Place) -> StripeId {
+        match self.held_at(place.component, place.at) {
+            Holds::Data(byte) => self.striping.stripe_of(byte),
+            Holds::Parity(stripe, _) => stripe,
+        }
     }
 
     /// A part of a component, made of the others.
@@ -191,10 +253,7 @@ impl Reach {
     /// copies or more all are locked: if the first is given up in the middle, two are left that could disagree, and whoever
     /// comes next waits at the next one.
     pub(super) async fn lock(self: &Rc<Self>, place: Place) -> Result<Vec<Guard>> {
-        let stripe = match self.held_at(place.component, place.at) {
-            Holds::Data(byte) => self.striping.stripe_of(byte),
-            Holds::Parity(stripe, _) => stripe,
-        };
+        let stripe = self.stripe_at(place);
         let order = self.striping.holders(place.component, stripe);
         let most = if self.striping.raid().copies() <= 2 { 1 } else { order.len() };
         let mut guards: Vec<(u32, Guard)> = Vec::new();

@@ -10,7 +10,7 @@ mod journal;
 mod length;
 mod locks;
 
-use super::components::{Absence, Asked, Components, Intent, IntentId, Lock, Slice};
+use super::components::{Absence, Asked, Begun, Components, Intent, IntentId, Lock, Slice};
 use super::together::to_its_end;
 use crate::control::Control;
 use crate::granted::{self, strange_answer};
@@ -431,6 +431,15 @@ impl Components for RemoteComponents {
     fn lock(&self, component: u32, stripe: StripeId) -> Asked<Lock> {
         let shared = self.shared.clone();
         self.start(async move { shared.lock(component, stripe).await })
+    }
+
+    fn may_write(&self) -> bool {
+        self.shared.grant.borrow().write
+    }
+
+    fn begun(&self, component: u32, stripe: StripeId) -> Asked<Option<Begun>> {
+        let shared = self.shared.clone();
+        self.start(async move { shared.begun(component, stripe).await })
     }
 
     fn intend(&self, component: u32, intent: Intent) -> Asked<IntentId> {

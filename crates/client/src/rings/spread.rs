@@ -434,8 +434,11 @@ impl Conductor {
 
     /// Why a target is to count as away, if it is.
     fn is_away(&mut self, at: usize, can_do_without: bool, now: Moment) -> Option<Option<Error>> {
-        let late = self.flush_interval * 2 + if can_do_without { LATE } else { GIVEN_UP };
-        let oldest = self.oldest(at);
+        let age = |lane: usize| self.oldest(lane).map(|oldest| now.since(oldest)).unwrap_or_default();
+        let limit = self.flush_interval * 2 + if can_do_without { LATE } else { GIVEN_UP };
+        // Where all are as late, more comes than links and disks take, and without one of them they take no more.
+        let others = (0..self.lanes.len()).filter(|other| *other != at).map(age).max().unwrap_or_default();
+        let is_late = age(at) >= limit && (!can_do_without || age(at) >= others * 2);
         let LaneState::Up { shared, broken, .. } = &mut self.lanes[at].state else { return None };
         let state = shared.lock();
         if let Some(error) = &state.failure {
@@ -446,7 +449,7 @@ impl Conductor {
         }
         *broken = if state.is_broken { broken.or(Some(now)) } else { None };
         let is_broken = can_do_without && broken.is_some_and(|since| now.since(since) >= BROKEN);
-        (is_broken || oldest.is_some_and(|oldest| now.since(oldest) >= late)).then_some(None)
+        (is_broken || is_late).then_some(None)
     }
 
     /// When the oldest block that a target has and that is not durable was handed over.

@@ -1,6 +1,6 @@
 //! One client's way to the components: what is asked is done in any order, and answered later.
 
-use super::super::components::{Absence, Asked, Components, Intent, IntentId, Lock, Slice};
+use super::super::components::{Absence, Asked, Begun, Components, Intent, IntentId, Lock, Slice};
 use super::component::Component;
 use super::world::{Event, Fate, Pending, Slot, Time, World};
 use forebay_env::Clock;
@@ -77,6 +77,10 @@ impl Link {
 }
 
 impl Components for Link {
+    fn begun(&self, component: u32, _: StripeId) -> Asked<Option<Begun>> {
+        self.ask(Some(component), |_| Ok(Some(Begun::default())))
+    }
+
     fn read(&self, component: u32, at: Bytes, length: Bytes) -> Asked<Slice> {
         let client = self.client;
         self.world.count(|counts| {

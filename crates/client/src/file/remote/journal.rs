@@ -9,7 +9,7 @@
 
 mod record;
 
-use super::super::components::{Intent, IntentId, Slice};
+use super::super::components::{Begun, Intent, IntentId, Slice};
 use super::Shared;
 use crate::granted::strange_answer;
 use forebay_model::layout::address::StripeId;
@@ -134,6 +134,14 @@ impl Shared {
             self.seen.borrow_mut().remove(&component);
         }
         Ok(found)
+    }
+
+    /// What was begun beside a component; nothing as long as a change of this stripe is not ended.
+    pub(super) async fn begun(self: &Rc<Self>, component: u32, stripe: StripeId) -> Result<Option<Begun>> {
+        let left = self.unsettled(component, Some(stripe)).await?;
+        let seen = self.seen.borrow();
+        let (by, end) = seen.get(&component).map_or((None, 0), |seen| (Some(seen.by), seen.end));
+        Ok(left.is_empty().then(|| Begun { version: self.version(), by, end }))
     }
 
     /// Looks at what a journal has behind what is known of it.

@@ -2,7 +2,7 @@
 //!
 //! `cargo test --release -p forebay-client what_the_engine_costs -- --ignored --nocapture`
 
-use super::super::{Absence, Asked, Components, Intent, IntentId, Lock};
+use super::super::{Absence, Asked, Begun, Components, Intent, IntentId, Lock};
 use super::{Bytes, FileEngine, Options, Raid, Rc, Result, Slice, Striping};
 use forebay_env::real::RealClock;
 use forebay_env::{Clock, Executor};
@@ -22,6 +22,9 @@ fn at_once<T: 'static>(value: T) -> Asked<T> {
 }
 
 impl Components for Nothing {
+    fn begun(&self, _: u32, _: StripeId) -> Asked<Option<Begun>> {
+        at_once(Some(Begun::default()))
+    }
     fn read(&self, _: u32, at: Bytes, length: Bytes) -> Asked<Slice> {
         let from = at.0 as usize % (self.bytes.len() / 2);
         at_once(self.bytes.slice(from..from + length.0 as usize))

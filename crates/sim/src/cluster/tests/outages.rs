@@ -5,6 +5,7 @@ use crate::cluster::check::authority;
 use crate::cluster::life::hand::{DEADLINE, within};
 use forebay_env::Task;
 use forebay_model::{Kind, Result};
+use std::cell::Cell;
 use std::future::Future;
 
 /// As many tell soon that something is away.
@@ -184,4 +185,56 @@ async fn round(files: Files, path: String) -> Result<()> {
     let read = file.read_at(Bytes::ZERO, Bytes::mib(1)).await?;
     assert!(read.len() == 100_000 && read.iter().all(|byte| *byte == 5), "{path}");
     file.close().await
+}
+
+/// Of a stripe that others change, the bytes that nobody changes are what they were, also made of the others.
+#[test]
+fn who_only_reads_and_cannot_reach_a_node_reads_what_is_there_beside_one_who_writes_the_same_stripe() {
+    let unit = Bytes::kib(16);
+    let mut changed = 0;
+    for (alone, node) in [true, false].into_iter().flat_map(|alone| (0..4).map(move |node| (alone, node))) {
+        let world = Rc::new(World::new(node as u64 + 81));
+        let cluster = Cluster::new(world.clone(), quick(4));
+        let (writer, reader) = (cluster.client_machine("writer"), cluster.client_machine("reader"));
+        let policy = Policy { raid: Raid::Five, unit, targets: 4 };
+        let files = writer.files.clone();
+        let file = Rc::new(world.run(async move {
+            let options = Options { alone, ..Options::default() };
+            let file = files.create("/x", 0o644, Some(policy), options).await.expect("a file");
+            file.write_at(Bytes::ZERO, Slice::from(vec![1; 3 * unit.0 as usize])).await.expect("it is taken");
+            file.flush().await.expect("it is durable");
+            file
+        }));
+        cluster.network().partition(&[&reader.host], &[cluster.node_host(node)]);
+        // What is asked at the same time comes at different ones.
+        let late = LinkSpec::gigabit().with_delays(0.3, Duration::from_millis(3));
+        (0..4).for_each(|node| cluster.node_host(node).set_link(late));
+        let count = Rc::new(Cell::new(0u64));
+        let writing = begin(&writer, {
+            let (file, count) = (file.clone(), count.clone());
+            async move {
+                loop {
+                    let value = (count.get() % 200) as u8 + 2;
+                    write(file.clone(), 0, value, 5000).await.expect("all is there for who writes");
+                    count.set(count.get() + 1);
+                }
+            }
+        });
+        let files = reader.files.clone();
+        let counted = count.clone();
+        let beside = world.run(async move {
+            let file =
+                files.open("/x", Options { ahead: Bytes::ZERO, ..Options::default() }).await.expect("it is there");
+            let before = counted.get();
+            for _ in 0..40 {
+                let found = file.read_at(unit, unit * 2).await.expect("one of four may be away");
+                assert!(found.len() as u64 == 2 * unit.0 && found.iter().all(|byte| *byte == 1), "{alone} {node}");
+            }
+            file.close().await.expect("it only read");
+            counted.get() - before
+        });
+        changed += beside;
+        drop(writing);
+    }
+    assert!(changed > 100, "{changed} changes beside the reads");
 }
