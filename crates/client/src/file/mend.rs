@@ -152,16 +152,10 @@ impl Reach {
         // The lock is of one stripe. Whoever gets it may have to end what others began, and is not to be dropped at it.
         let this = self.clone();
         to_its_end(&self.spawner, async move {
-            let unit = this.striping.unit();
             let mut bytes = Vec::with_capacity(extent.length.0 as usize);
-            let end = extent.place.at + extent.length;
-            let mut at = extent.place.at;
-            while at < end {
-                let length = (at.align_down(unit) + unit).min(end) - at;
-                let part = Extent { place: Place { at, ..extent.place }, length };
+            for part in this.units_of(extent) {
                 let _guard = this.lock(part.place).await?;
                 bytes.extend_from_slice(&this.remake(part, repair).await?);
-                at += length;
             }
             Ok(Slice::from(bytes))
         })
@@ -171,17 +165,23 @@ impl Reach {
     /// A part of a component, made of the others of a stripe that nobody changed meanwhile: who only reads locks nothing, and
     /// others may write at any time. They say what they begin before they do.
     async fn remake_of_what_is_whole(self: &Rc<Self>, extent: Extent) -> Result<Slice> {
-        let unit = self.striping.unit();
         let mut bytes = Vec::with_capacity(extent.length.0 as usize);
-        let end = extent.place.at + extent.length;
-        let mut at = extent.place.at;
-        while at < end {
-            let length = (at.align_down(unit) + unit).min(end) - at;
-            let part = Extent { place: Place { at, ..extent.place }, length };
+        for part in self.units_of(extent) {
             bytes.extend_from_slice(&self.remake_between_changes(part).await?);
-            at += length;
         }
         Ok(Slice::from(bytes))
+    }
+
+    /// The parts of an extent that are of one stripe each.
+    fn units_of(&self, Extent { place, length }: Extent) -> Vec<Extent> {
+        let (unit, end) = (self.striping.unit(), place.at + length);
+        let (mut parts, mut at) = (Vec::new(), place.at);
+        while at < end {
+            let length = (at.align_down(unit) + unit).min(end) - at;
+            parts.push(Extent { place: Place { at, ..place }, length });
+            at += length;
+        }
+        parts
     }
 
     /// The same of one stripe.
