@@ -6,13 +6,10 @@
 use super::super::components::is_lost;
 use super::super::together::all;
 use super::{Shared, strange_answer};
-use forebay_model::object::MOST_SET;
+use forebay_model::object::{LENGTHS, MOST_SET};
 use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::object::{Ask, ObjectAnswer, ObjectReply};
 use std::rc::Rc;
-
-/// The page of attributes that clients keep of a file's length.
-const LENGTHS: u32 = 3;
 
 impl Shared {
     /// The components that say how long the file is: of the first family, as many as can be lost and one.
