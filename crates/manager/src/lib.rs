@@ -12,6 +12,7 @@ pub mod engine;
 
 mod authenticate;
 mod cluster;
+pub mod copies;
 pub mod desk;
 mod draft;
 mod grant;

@@ -7,11 +7,13 @@
 //!   people think of targets.
 //! - [`tls`]: what processes of a cluster show and whom they trust; [`certificates`]: makes that.
 //! - [`status`]: how all of that is, over HTTP.
+//! - [`copies`]: where copies of what the manager knows are.
 //! - [`server`]: all of it, of one directory; [`rack`]: of several, a node each.
 
 pub mod access;
 pub mod admission;
 pub mod certificates;
+pub mod copies;
 pub mod grpc;
 pub mod join;
 pub mod key;
