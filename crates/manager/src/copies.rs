@@ -21,7 +21,7 @@ use forebay_env::Clock;
 use forebay_env::race::{First, race};
 use forebay_env::together::all;
 use forebay_model::{Error, Moment, Result, TargetId};
-use record::Record;
+use record::{Change, Record};
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
@@ -184,7 +184,7 @@ impl Copies {
     /// Writes what was changed since; false if a target failed.
     async fn changes(&mut self, manager: &mut Manager) -> Result<bool> {
         let Some((batch, writes)) = manager.copying.unkept() else { return Ok(true) };
-        let mut parts: Vec<Vec<(Vec<u8>, Option<Vec<u8>>)>> = vec![Vec::new()];
+        let mut parts: Vec<Vec<Change>> = vec![Vec::new()];
         let mut bytes = 0;
         for (key, value) in writes {
             let more = key.len() + value.as_ref().map_or(0, Vec::len);

@@ -26,6 +26,7 @@ mod principal;
 mod questions;
 mod quota;
 mod records;
+pub mod recover;
 mod remembered;
 mod report;
 mod tick;

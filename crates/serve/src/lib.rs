@@ -7,7 +7,7 @@
 //!   people think of targets.
 //! - [`tls`]: what processes of a cluster show and whom they trust; [`certificates`]: makes that.
 //! - [`status`]: how all of that is, over HTTP.
-//! - [`copies`]: where copies of what the manager knows are.
+//! - [`copies`]: where copies of what the manager knows are; [`recover`]: makes that anew.
 //! - [`server`]: all of it, of one directory; [`rack`]: of several, a node each.
 
 pub mod access;
@@ -22,6 +22,7 @@ pub mod manager;
 pub mod node;
 pub mod rack;
 pub mod reach;
+pub mod recover;
 pub mod server;
 pub mod status;
 pub mod targets;

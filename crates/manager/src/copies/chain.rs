@@ -1,6 +1,6 @@
 //! What a copy says, as its objects are read in the order of their numbers.
 
-use super::record::{Found, Record};
+use super::record::{Change, Found, Record};
 use forebay_model::{Error, Result, Timestamp};
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct Chain {
     object: u64,
     batch: u64,
     /// Of changes that count together: those that were read.
-    waiting: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    waiting: Vec<Change>,
     /// Bytes of a record whose end was not read.
     part: Vec<u8>,
     /// Behind what was not written wholly, nothing of an object counts.

@@ -12,6 +12,9 @@ pub(super) const HEAD: usize = 20;
 /// The longest body: a value of a transaction and what is around it.
 const MOST: usize = 4 << 20;
 
+/// A key and its value from now on; none if it is deleted.
+pub(super) type Change = (Vec<u8>, Option<Vec<u8>>);
+
 /// What is written at once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Record {
@@ -37,7 +40,7 @@ pub(super) enum Record {
         /// When.
         at: Timestamp,
         /// Values, or none.
-        writes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+        writes: Vec<Change>,
     },
     /// What there is, from one key to another.
     Piece {
