@@ -2,8 +2,8 @@
 
 use crate::args::span;
 use crate::commands::{
-    check, demo, export, files, format, gaps, get, heap, keys, nbd, node, object, pin, plan, profile, put, query,
-    record, ring,
+    check, demo, export, files, format, gaps, get, heap, keys, manager, nbd, node, object, pin, plan, profile, put,
+    query, record, ring,
 };
 use crate::commands::{scrub, serve, status, target, volume};
 use clap::{Args, Parser, Subcommand};
@@ -89,6 +89,9 @@ pub enum Command {
     /// Say who may be a node of a cluster on the network, and list nodes
     #[command(subcommand)]
     Node(node::NodeCommand),
+    /// Make what the manager of a cluster on the network knows anew, from its targets
+    #[command(subcommand)]
+    Manager(manager::ManagerCommand),
     /// Everything about one object, file, directory or ring
     Stat(object::StatArgs),
     /// Make an object of what another one is now; they share what neither writes to

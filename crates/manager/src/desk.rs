@@ -5,6 +5,7 @@
 //! changes nor what time alone changes wait for an end of the questions. The loop ends when it is told to, or when the manager
 //! may not be asked any more: then whoever runs it opens another one.
 
+use crate::copies::Copies;
 use crate::manager::{Asked, Manager, Now};
 use crate::principal::Principal;
 use forebay_env::Clock;
@@ -104,8 +105,16 @@ impl Desk {
     }
 }
 
-/// Has everything done that is asked of `manager`. Whoever runs it sends [`Errand::Tick`] every second.
-pub async fn serve(manager: &mut Manager, clock: Rc<dyn Clock>, errands: &mut Receiver<Errand>) -> Result<Ended> {
+/// Has everything done that is asked of `manager`. Whoever runs it sends [`Errand::Tick`] every second. What was changed is in
+/// `copies` before it is answered.
+pub async fn serve(
+    manager: &mut Manager,
+    clock: Rc<dyn Clock>,
+    errands: &mut Receiver<Errand>,
+    copies: &mut Copies,
+) -> Result<Ended> {
+    // What the manager before this one did not come to.
+    copies.tick(manager).await?;
     let mut ticked = Moment::default();
     let mut ends = false;
     let mut changes: Vec<(Asked, Inlet<Result<Reply>>)> = Vec::new();
@@ -133,13 +142,16 @@ pub async fn serve(manager: &mut Manager, clock: Rc<dyn Clock>, errands: &mut Re
         let now = Now { wall: clock.wall(), moment: clock.now() };
         let (asked, answers): (Vec<Asked>, Vec<_>) = changes.drain(..).unzip();
         if !asked.is_empty() {
-            for (answer, result) in answers.into_iter().zip(manager.apply(now, &asked)) {
+            let results = manager.apply(now, &asked);
+            copies.keep(manager).await?;
+            for (answer, result) in answers.into_iter().zip(results) {
                 tell(answer, result).await;
             }
         }
         if now.moment.since(ticked) >= TICK {
             ticked = now.moment;
             manager.tick(now)?;
+            copies.tick(manager).await?;
         }
         if ends {
             return Ok(Ended::Told);

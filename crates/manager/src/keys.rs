@@ -13,6 +13,9 @@ pub(crate) const EPOCHS: &[u8] = b"E";
 /// The numbers that are given next: [`crate::records::Next`].
 pub(crate) const NEXT: &[u8] = b"X";
 
+/// What copies on targets may lack: [`crate::records::Copied`].
+pub(crate) const COPIED: &[u8] = b"Q";
+
 /// What [`fences`] begins with.
 pub(crate) const FENCES: u8 = b'F';
 /// What [`removals`] begins with.

@@ -12,6 +12,7 @@ pub mod engine;
 
 mod authenticate;
 mod cluster;
+pub mod copies;
 pub mod desk;
 mod draft;
 mod grant;
@@ -25,6 +26,7 @@ mod principal;
 mod questions;
 mod quota;
 mod records;
+pub mod recover;
 mod remembered;
 mod report;
 mod tick;

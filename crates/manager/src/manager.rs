@@ -6,6 +6,7 @@
 
 use crate::authenticate::standing;
 use crate::cluster::{Cluster, Effect};
+use crate::copies::Copying;
 use crate::draft::{Batch, Draft, View};
 use crate::engine::{Condition, Engine, Outcome, Recent, Snapshot, Transaction, Write};
 use crate::grant::Granting;
@@ -84,6 +85,10 @@ pub struct Manager {
     pub(crate) random: Rc<dyn Random>,
     pub(crate) settings: Settings,
     fence: Condition,
+    /// How often one was opened.
+    pub(crate) term: u64,
+    /// What is not in copies on targets yet.
+    pub(crate) copying: Copying,
     /// What is told to tell capabilities from one another: the term above, a count below.
     pub(crate) serial: u64,
     /// When clients were heard of last.
@@ -143,6 +148,11 @@ impl Manager {
         }
     }
 
+    /// Whether an engine has the metadata of a cluster.
+    pub fn is_in(engine: &dyn Engine) -> Result<bool> {
+        Ok(engine.snapshot()?.get(keys::META)?.is_some())
+    }
+
     /// Opens the cluster that an engine has. Whichever manager had it open before may change nothing any more.
     pub fn open(mut engine: Box<dyn Engine>, random: Rc<dyn Random>, settings: Settings) -> Result<Manager> {
         if settings.life > LONGEST_LIFE || settings.client_timeout <= settings.life {
@@ -169,6 +179,7 @@ impl Manager {
         let cluster = Cluster::load(&view, &meta)?;
         let Next { file, .. } = (&view as &dyn Snapshot).require(keys::NEXT)?;
         let holders = Holders::from(file);
+        let copying = Copying::load(&view, term + 1)?;
         Ok(Manager {
             engine,
             view: Some(view),
@@ -176,6 +187,8 @@ impl Manager {
             random,
             settings,
             fence: Condition::Is(keys::TERM.to_vec(), mine),
+            term: term + 1,
+            copying,
             serial: (term + 1) << 40,
             seen: BTreeMap::new(),
             holders,
@@ -264,9 +277,13 @@ impl Manager {
 
     /// Commits a batch; on an error this manager is closed.
     pub(crate) fn commit(&mut self, batch: Batch) -> Result<()> {
-        let transactions = batch.finish();
+        let mut transactions = batch.finish();
         if transactions.is_empty() {
             return self.view().map(drop);
+        }
+        // Before those that it is about: a crash between them leaves too much in it, and never too little.
+        if let Some(named) = self.copying.note(&transactions, &self.fence)? {
+            transactions.insert(0, named);
         }
         // An engine keeps what a snapshot sees; there is none while it commits, so that it keeps no more than it must.
         if self.view.take().is_none() {

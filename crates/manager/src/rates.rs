@@ -1,6 +1,8 @@
 //! How fast names are made and found, with redb on a file of the machine's temporary directory. Measures, so it is run by
 //! itself: `cargo test --release -p forebay-manager -- --ignored --nocapture how_fast`.
 
+use crate::copies::Copies;
+use crate::copies::tests::{OnShelf, Shelf, Still, done};
 use crate::engine::Redb;
 use crate::manager::{Asked, Manager, Now, Settings};
 use crate::principal::Principal;
@@ -41,6 +43,11 @@ fn manager(mut engine: Redb) -> Manager {
 
 /// Makes files of these numbers, and says how many a second.
 fn make(manager: &mut Manager, numbers: std::ops::Range<u64>) -> u64 {
+    make_and(manager, numbers, |_| {})
+}
+
+/// The same, with something that is done before each batch is answered.
+fn make_and(manager: &mut Manager, numbers: std::ops::Range<u64>, mut before_answers: impl FnMut(&mut Manager)) -> u64 {
     let (count, begun) = (numbers.end - numbers.start, clock::now());
     for first in numbers.step_by(CALLERS as usize) {
         let one = |caller: u64| {
@@ -51,9 +58,9 @@ fn make(manager: &mut Manager, numbers: std::ops::Range<u64>) -> u64 {
             Asked { by, call: Call { sequence: number, change: create(&format!("home/user/many/{name:016x}"), 0o644) } }
         };
         let calls: Vec<Asked> = (0..CALLERS).map(one).collect();
-        for answer in manager.apply(now(), &calls) {
-            answer.unwrap();
-        }
+        let answers = manager.apply(now(), &calls);
+        before_answers(manager);
+        answers.into_iter().for_each(|answer| drop(answer.unwrap()));
     }
     per_second(count, begun)
 }
@@ -123,6 +130,10 @@ fn how_fast_names_are_made_and_found_where_no_device_is_waited_for() {
     const MANY: u64 = 200_000 / CALLERS * CALLERS;
     let mut manager = manager(Redb::on(redb::backends::InMemoryBackend::new(), Bytes::gib(1)).unwrap());
     println!("{} files made a second, {CALLERS} in a batch", make(&mut manager, 0..MANY));
+    let shelf = Shelf::with(3);
+    let mut copies = Copies::new(Rc::new(OnShelf(shelf.clone())), Rc::new(Still(now())));
+    let copied = make_and(&mut manager, MANY..2 * MANY, |manager| done(copies.keep(manager)).unwrap());
+    println!("{copied} a second, with copies of them on three targets, and beside that of {MANY} that were there");
     let name = |number: u64| format!("home/user/many/{:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let places: Vec<Place> = (0..MANY).map(|number| Place::path(name(number))).collect();
     println!("{} stats a second by path, with four names", stat(&mut manager, &places));

@@ -42,6 +42,17 @@ pub(crate) struct Next {
     pub(crate) volume: u64,
 }
 
+/// What copies on targets may lack; not there if there are none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Copied {
+    /// The object with which their chain began.
+    pub(crate) base: u64,
+    /// The last batch of changes that all of them have.
+    pub(crate) batch: u64,
+    /// What was changed since.
+    pub(crate) keys: Vec<Vec<u8>>,
+}
+
 /// A file or directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Inode {

@@ -27,7 +27,9 @@ pub const FENCES: u32 = 2;
 pub const FENCE: u32 = 1;
 /// The fence of an object for which nothing was revoked.
 pub const FIRST_FENCE: u64 = 1;
-/// The page of attributes on which clients keep how long a file is (`docs/format/files.md`).
+
+/// The page of attributes that clients keep of a file's length: on each component that says it, under numbers of theirs, how often
+/// the file was cut and its bytes since, both of 8 bytes, the least significant first.
 pub const LENGTHS: u32 = 3;
 
 /// An attribute: its page, its number on it, its value.

@@ -284,6 +284,11 @@ impl Host {
         }
     }
 
+    /// Asks each target by itself.
+    pub fn call_each(&self, request: &Request) -> Result<Vec<(TargetId, Reply)>> {
+        self.targets.all().into_iter().map(|(id, handle)| Ok((id, handle.call(request)?))).collect()
+    }
+
     /// Begins or resumes recording.
     pub fn open_writer(&self, request: OpenWriter) -> Result<Writer> {
         let target = self.with(&request.ring)?;

@@ -71,7 +71,7 @@ impl<A: Send> Pending<A> {
     }
 
     /// The answer, awaited by a task.
-    pub(crate) async fn answer(mut self) -> Result<A> {
+    pub async fn answer(mut self) -> Result<A> {
         self.answer.receive().await.unwrap_or_else(|| Err(self.target.gone()))
     }
 

@@ -8,11 +8,13 @@
 //!   people think of targets.
 //! - [`tls`]: what processes of a cluster show and whom they trust; [`certificates`]: makes that.
 //! - [`status`]: how all of that is, over HTTP.
+//! - [`copies`]: where copies of what the manager knows are; [`recover`]: makes that anew.
 //! - [`server`]: all of it, of one directory; [`rack`]: of several, a node each.
 
 pub mod access;
 pub mod admission;
 pub mod certificates;
+pub mod copies;
 pub mod grpc;
 pub mod join;
 pub mod key;
@@ -21,6 +23,7 @@ pub mod manager;
 pub mod node;
 pub mod rack;
 pub mod reach;
+pub mod recover;
 pub mod server;
 pub mod status;
 pub mod targets;

@@ -1,15 +1,18 @@
 //! A manager on a thread of its own, over an engine in a file.
 
+use crate::copies::{OnHosts, OnTargets};
 use forebay_env::mailbox::mailbox;
 use forebay_env::pipe::pipe;
 use forebay_env::real::file;
 use forebay_env::real::{self, process, thread};
+use forebay_manager::copies::Copies;
 use forebay_manager::desk::{self, Desk, Ended};
 use forebay_manager::{Manager, Principal, Redb, Settings};
 use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::control::access::IssuedKey;
 use forebay_wire::control::volumes::Policy;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,8 +31,9 @@ pub struct ManagerHost {
 }
 
 impl ManagerHost {
-    /// Opens the metadata in `path`, or makes a cluster there whose files are striped by `policy`.
-    pub fn start(path: &Path, policy: Policy) -> Result<ManagerHost> {
+    /// Opens the metadata in `path`, or makes a cluster there whose files are striped by `policy`; copies are kept on some of
+    /// `hosts`, which have to outlive it.
+    pub fn start(path: &Path, policy: Policy, hosts: OnHosts) -> Result<ManagerHost> {
         let (errands, mut receiver) = mailbox();
         let (told, mut outcome) = pipe(0);
         let desk = Desk::new(errands);
@@ -38,7 +42,8 @@ impl ManagerHost {
         let thread = thread::spawn("manager", move || {
             let run = move || {
                 real::run_network(move |env| async move {
-                    let opened = open(&path, policy, &env);
+                    let hosts = Rc::new(hosts);
+                    let opened = open_first(&path, policy, &hosts, &env).await;
                     let (mut manager, issued) = match opened {
                         Ok(opened) => opened,
                         Err(error) => {
@@ -55,7 +60,8 @@ impl ManagerHost {
                         }
                     });
                     loop {
-                        let ended = desk::serve(&mut manager, env.clock.clone(), &mut receiver).await;
+                        let mut copies = Copies::new(Rc::new(OnTargets::new(hosts.clone())), env.clock.clone());
+                        let ended = desk::serve(&mut manager, env.clock.clone(), &mut receiver, &mut copies).await;
                         if ended == Ok(Ended::Told) {
                             return Ok(());
                         }
@@ -117,6 +123,24 @@ impl Drop for ManagerHost {
         // Whatever could not be started beside it, its file is free again.
         drop(self.close());
     }
+}
+
+/// Opens metadata, or makes them where nobody had any.
+async fn open_first(
+    path: &Path,
+    policy: Policy,
+    hosts: &OnHosts,
+    env: &forebay_env::NetworkEnv,
+) -> Result<(Manager, Option<IssuedKey>)> {
+    if hosts.has_copies().await? && !(file::exists(path) && Manager::is_in(&Redb::open(path, CACHE)?)?) {
+        let dir = path.parent().unwrap_or(path).display();
+        return Err(Error::missing(format!(
+            "{} is gone, or empty, and the targets have copies of what was in it: put it back, or have it made anew with `forebay \
+             manager recover --cluster {dir}` (nothing was changed)",
+            path.display()
+        )));
+    }
+    open(path, policy, env)
 }
 
 fn open(path: &Path, policy: Policy, env: &forebay_env::NetworkEnv) -> Result<(Manager, Option<IssuedKey>)> {

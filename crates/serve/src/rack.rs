@@ -1,6 +1,7 @@
 //! Several nodes and their manager in one process: directories with a target or more each, every node on threads of its own,
 //! and all of them on the network of this machine.
 
+use crate::copies::OnHosts;
 use crate::local::{LocalControl, LocalReports};
 use crate::manager::ManagerHost;
 use crate::node::{NodeHost, NodeOptions};
@@ -37,9 +38,10 @@ pub struct Listening<'a> {
 }
 
 impl Rack {
-    /// Serves the targets of directories, a node for each; the manager keeps what it knows in `metadata`.
+    /// Serves the targets of directories, a node for each; the manager keeps what it knows in `metadata`, and copies on
+    /// them.
     pub fn over(owned: Vec<Owned>, metadata: &Path, policy: Policy, listening: &Listening<'_>) -> Result<Rack> {
-        let manager = ManagerHost::start(metadata, policy)?;
+        let manager = ManagerHost::start(metadata, policy, OnHosts::new(owned.iter().map(Owned::host)))?;
         let by = manager.root();
         let mut nodes = Vec::new();
         for (owned, node) in owned.into_iter().zip(1u64..) {

@@ -28,7 +28,7 @@ pub const CREDIT: Bytes = Bytes::kib(192);
 /// The file with all that the manager knows, in its directory.
 pub const METADATA: &str = "manager.redb";
 /// The file with root's key, in the directory.
-const ROOT_KEY: &str = "root.key";
+pub(crate) const ROOT_KEY: &str = "root.key";
 
 /// How often it is looked for files that were left half written.
 const MEND_EVERY: Duration = Duration::from_secs(5);
@@ -87,16 +87,13 @@ impl Server {
         }
         let owned = dirs.iter().map(|dir| own(dir)).collect::<Result<Vec<_>>>()?;
         let targets: usize = owned.iter().map(|owned| owned.host().targets().len()).sum();
-        // Parity takes three targets, here or on nodes that will join; what cannot be kept is not promised.
-        let raid = options.raid.unwrap_or(if targets >= 3 || targets == 0 { Raid::Five } else { Raid::Zero });
-        let policy = Policy { raid, unit: UNIT, targets: 10 };
         let listening = Listening {
             data: &options.data,
             known_as: options.address.as_deref(),
             tls: options.tls.as_ref(),
             bounds: options.bounds,
         };
-        let rack = Rack::over(owned, &dir.join(METADATA), policy, &listening)?;
+        let rack = Rack::over(owned, &dir.join(METADATA), policy(options.raid, targets), &listening)?;
         let (desk, by) = (rack.manager().desk()?, rack.manager().root());
         let key = dir.join(ROOT_KEY);
         if !file::exists(&key) {
@@ -155,6 +152,13 @@ impl Server {
         drop((self.control, self.upkeep, self.status));
         self.rack.close()
     }
+}
+
+/// How files are kept in a cluster that is made with so many targets. Parity takes three, here or on nodes that will join; what
+/// cannot be kept is not promised.
+pub(crate) fn policy(raid: Option<Raid>, targets: usize) -> Policy {
+    let raid = raid.unwrap_or(if targets >= 3 || targets == 0 { Raid::Five } else { Raid::Zero });
+    Policy { raid, unit: UNIT, targets: 10 }
 }
 
 #[cfg(test)]

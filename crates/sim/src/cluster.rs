@@ -19,6 +19,7 @@ use forebay_client::files::Files;
 use forebay_client::nodes::Nodes;
 use forebay_env::mailbox::mailbox;
 use forebay_env::{Env, NetworkEnv};
+use forebay_manager::copies::{Copies, Nowhere};
 use forebay_manager::desk::{self, Desk};
 use forebay_manager::{Engine, Manager, Memory, Principal, Settings};
 use forebay_model::{Bytes, Kind, Profile, TargetId};
@@ -203,7 +204,8 @@ impl Cluster {
         env.spawner.detach(async move {
             // It may crash already in the commit of its opening.
             if let Ok(mut manager) = Manager::open(Box::new(engine), random, settings) {
-                drop(desk::serve(&mut manager, clock, &mut receiver).await);
+                let mut copies = Copies::new(Rc::new(Nowhere), clock.clone());
+                drop(desk::serve(&mut manager, clock, &mut receiver, &mut copies).await);
             }
         });
     }

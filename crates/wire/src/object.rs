@@ -4,8 +4,10 @@
 //! them. Several may be under way on a connection; they are answered in the order in which they came.
 //! `docs/protocol/commands.md` describes every command.
 
+mod described;
 mod wanted;
 
+pub use described::{DESCRIBED, Described};
 pub use wanted::{About, COMPANION, companion};
 
 use crate::body;

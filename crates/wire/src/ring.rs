@@ -124,6 +124,13 @@ pub fn name_of(ring: ObjectId) -> String {
     format!("/ring/{:x}/{:x}", ring.volume, ring.object)
 }
 
+/// The ring that has this name there, if it is one of a cluster on the network.
+pub fn ring_of(name: &str) -> Option<ObjectId> {
+    let (volume, object) = name.strip_prefix("/ring/")?.split_once('/')?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    Some(ObjectId { volume: number(volume)?, object: number(object)? }).filter(|ring| name_of(*ring) == name)
+}
+
 impl RingRequest {
     /// Its number on the wire.
     pub fn command(&self) -> Command {

@@ -23,7 +23,7 @@ use forebay_wire::RequestId;
 use forebay_wire::control::files::{ComponentState, Grant, Renewed};
 use forebay_wire::control::names::FileId;
 use forebay_wire::link::{Answer, Link};
-use forebay_wire::object::{Ask, MOST_AT_ONCE, ObjectAnswer, ObjectReply, ObjectRequest};
+use forebay_wire::object::{Ask, Described, MOST_AT_ONCE, ObjectAnswer, ObjectReply, ObjectRequest};
 use forebay_wire::sink::Shown;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -300,6 +300,17 @@ impl Shared {
         self.grant.borrow().entry.attributes.version
     }
 
+    /// Makes a component, or what is beside it. A component says what it is part of, for when nothing else knows that any more.
+    fn creating(&self, id: fn(ObjectId) -> ObjectId) -> impl Fn(ObjectId) -> Ask {
+        let grant = self.grant.borrow();
+        let targets = grant.components.iter().map(|component| component.target);
+        let described = Described::of(&grant.entry.attributes, grant.striping, targets).attributes();
+        move |object| {
+            let made = id(object);
+            Ask::Create { id: made, attributes: if made == object { described.clone() } else { Vec::new() } }
+        }
+    }
+
     /// The same of what is to be there: it is made if it is not.
     async fn ask_of_made(
         self: &Rc<Self>,
@@ -310,7 +321,8 @@ impl Shared {
     ) -> Result<ObjectAnswer> {
         match self.ask(component, |object| of(id(object)), payload.clone()).await {
             Err(error) if error.kind == Kind::Missing => {
-                let made = self.ask(component, |object| create(id(object)), Vec::new()).await;
+                let create = self.creating(id);
+                let made = self.ask(component, create, Vec::new()).await;
                 match made {
                     Err(error) if error.kind != Kind::Exists => return Err(error),
                     _ => {}
@@ -361,7 +373,7 @@ impl Shared {
         let write = |id| Ask::Write { id, offset: at.0, placement: Placement::Auto, durability };
         let is_made = self.made.borrow().contains(&component);
         if !is_made {
-            match self.ask(component, create, Vec::new()).await {
+            match self.ask(component, self.creating(|id| id), Vec::new()).await {
                 Err(error) if error.kind != Kind::Exists => return Err(error),
                 _ => drop(self.made.borrow_mut().insert(component)),
             }
@@ -524,10 +536,6 @@ struct Answered {
 /// Whether it changes what is there.
 fn changes(ask: &Ask) -> bool {
     !matches!(ask, Ask::Read { .. } | Ask::Stat { .. } | Ask::Attributes { .. } | Ask::List { .. } | Ask::Flush { .. })
-}
-
-fn create(id: ObjectId) -> Ask {
-    Ask::Create { id, attributes: Vec::new() }
 }
 
 fn restarted(component: u32) -> Error {

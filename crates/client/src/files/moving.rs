@@ -14,7 +14,7 @@ use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
 use forebay_wire::control::files::{After, Relocate, Relocated, Relocating, Relocation};
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Change, Question, Reply};
-use forebay_wire::object::{Ask, MOST_AT_ONCE, ObjectAnswer, ObjectReply, ObjectRequest, companion};
+use forebay_wire::object::{Ask, DESCRIBED, MOST_AT_ONCE, ObjectAnswer, ObjectReply, ObjectRequest, companion};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,6 +23,8 @@ use std::time::Duration;
 const PAGE: u32 = 256;
 /// Files of which one client copies something at the same time.
 const AT_ONCE: usize = 2;
+/// The pages of attributes that go along: how long the file is, and what a component says of it.
+const PAGES: [u32; 2] = [LENGTHS, DESCRIBED];
 /// How often what a node has no room for, or has not heard of yet, is asked again, and after which time.
 const AGAIN: (u32, Duration) = (100, Duration::from_millis(50));
 
@@ -189,12 +191,15 @@ impl Copy<'_> {
 
     /// Has the copy have the attributes that the object has, and no others.
     async fn attributes(&mut self, id: fn(ObjectId) -> ObjectId, is_there: bool) -> Result<()> {
-        let there = if is_there { self.lengths(End::From, id).await? } else { BTreeMap::new() };
-        let before = self.lengths(End::To, id).await?;
-        let ended = before.into_keys().filter(|number| !there.contains_key(number)).map(|number| (number, None));
-        let ended: Vec<(u32, Option<Vec<u8>>)> = ended.collect();
-        let all = there.into_iter().map(|(number, value)| (number, Some(value))).chain(ended);
-        let changes: Vec<_> = all.map(|(number, value)| (LENGTHS, number, value)).collect();
+        let mut changes = Vec::new();
+        for page in PAGES {
+            let there = if is_there { self.page(End::From, id, page).await? } else { BTreeMap::new() };
+            let before = self.page(End::To, id, page).await?;
+            let ended = before.into_keys().filter(|number| !there.contains_key(number)).map(|number| (number, None));
+            let ended: Vec<(u32, Option<Vec<u8>>)> = ended.collect();
+            let all = there.into_iter().map(|(number, value)| (number, Some(value))).chain(ended);
+            changes.extend(all.map(|(number, value)| (page, number, value)));
+        }
         for some in changes.chunks(MOST_SET) {
             let set = |object| Ask::SetAttributes { id: id(object), changes: some.to_vec() };
             self.ask(End::To, set, None).await?;
@@ -202,11 +207,11 @@ impl Copy<'_> {
         Ok(())
     }
 
-    async fn lengths(&mut self, end: End, id: fn(ObjectId) -> ObjectId) -> Result<BTreeMap<u32, Vec<u8>>> {
+    async fn page(&mut self, end: End, id: fn(ObjectId) -> ObjectId, page: u32) -> Result<BTreeMap<u32, Vec<u8>>> {
         let (mut found, mut from) = (BTreeMap::new(), 0);
         loop {
-            let page = |object| Ask::Attributes { id: id(object), page: LENGTHS, from };
-            let ObjectAnswer { reply, .. } = self.ask(end, page, None).await?;
+            let asked = |object| Ask::Attributes { id: id(object), page, from };
+            let ObjectAnswer { reply, .. } = self.ask(end, asked, None).await?;
             let ObjectReply::Attributes { values, next } = reply else { return Err(strange_answer(&reply)) };
             found.extend(values);
             match next {

@@ -126,6 +126,13 @@ pub fn create_secret(path: impl AsRef<Path>, content: &[u8]) -> Result<()> {
     written.map_err(|e| trouble("creating", path, &e))
 }
 
+/// Gives a file another name in its directory, durably; what has that name is replaced.
+pub fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    let renamed = fs::rename(from, to).and_then(|()| fs::File::open(folder_of(to))?.sync_all());
+    renamed.map_err(|e| trouble("renaming", from, &e))
+}
+
 /// Whether anything is there, a dangling link included.
 pub fn exists(path: impl AsRef<Path>) -> bool {
     path.as_ref().symlink_metadata().is_ok()

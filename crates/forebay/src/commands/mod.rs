@@ -9,6 +9,7 @@ pub mod gaps;
 pub mod get;
 pub mod heap;
 pub mod keys;
+pub mod manager;
 pub mod nbd;
 pub mod node;
 pub mod object;
@@ -58,6 +59,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Serve(args) => serve::run(context, &args)?,
         Command::Keys(command) => keys::run(context, command)?,
         Command::Node(command) => node::run(context, command)?,
+        Command::Manager(command) => manager::run(context, command)?,
         Command::Heap(command) => heap::run(context, command)?,
         Command::Nbd(args) => nbd::run(context, &args)?,
         Command::Volume(command) => volume::run(context, command)?,

@@ -1,4 +1,5 @@
 use super::{Desk, Ended, Errand, MOST_TOGETHER, refuse_all, serve};
+use crate::copies::{Copies, Nowhere};
 use crate::manager::{Asked, Now};
 use crate::testing::{Stage, create, root};
 use forebay_env::executor::Executor;
@@ -65,7 +66,8 @@ impl Waiting {
         let told = ended.clone();
         let _serving: Task<()> = executor.spawner().spawn(async move {
             let Stage { mut manager, now, .. } = stage;
-            let outcome = serve(&mut manager, Rc::new(Still(now)), &mut self.receiver).await;
+            let mut copies = Copies::new(Rc::new(Nowhere), Rc::new(Still(now)));
+            let outcome = serve(&mut manager, Rc::new(Still(now)), &mut self.receiver, &mut copies).await;
             *told.borrow_mut() = Some(outcome);
         });
         assert!(executor.run_ready(usize::MAX));

@@ -1,9 +1,9 @@
 //! The bytes of `docs/format/metadata.md`, written out. A difference is a new version of the format.
 
 use super::{
-    Absence, Absent, Answer, ClientRecord, Epochs, Inode, KeyRecord, Layout, MOST_FILES, Meta, Move, Moves, Named,
-    Next, NodeRecord, Orders, Remembered, TargetRecord, Term, ToScrub, UserNumber, UserRecord, VolumeRecord, Writer,
-    Writers, component_of, decode, encode, object,
+    Absence, Absent, Answer, ClientRecord, Copied, Epochs, Inode, KeyRecord, Layout, MOST_FILES, Meta, Move, Moves,
+    Named, Next, NodeRecord, Orders, Remembered, TargetRecord, Term, ToScrub, UserNumber, UserRecord, VolumeRecord,
+    Writer, Writers, component_of, decode, encode, object,
 };
 use crate::keys;
 use forebay_model::layout::{Raid, Striping};
@@ -39,6 +39,7 @@ fn keys_have_the_bytes_that_are_written_down() {
         (keys::TERM.to_vec(), "54"),
         (keys::EPOCHS.to_vec(), "45"),
         (keys::NEXT.to_vec(), "58"),
+        (keys::COPIED.to_vec(), "51"),
         (keys::inode(FILE), "490000000000000102"),
         (keys::name(FILE, "ab"), "4400000000000001026162"),
         (keys::behind_names(FILE), "440000000000000103"),
@@ -71,6 +72,12 @@ fn keys_have_the_bytes_that_are_written_down() {
     assert_eq!(keys::target_of(b"G3"), None);
     assert_eq!(keys::user_of(&keys::user(5)), Some(5));
     assert_eq!(keys::all(b'D'), (b"D".to_vec(), b"E".to_vec()));
+}
+
+#[test]
+fn what_copies_may_lack_has_the_bytes_that_are_written_down() {
+    let copied = Copied { base: 0x200001, batch: 7, keys: vec![keys::NEXT.to_vec(), keys::inode(FILE)] };
+    is(copied, "01818080010702015809490000000000000102");
 }
 
 fn attributes() -> Attributes {

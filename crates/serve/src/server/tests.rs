@@ -1,5 +1,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod recovered;
+
 use super::*;
 use crate::reach::Reach;
 use bytes::Bytes as Slice;

@@ -1,0 +1,156 @@
+//! `forebay manager`: what the manager of a cluster on the network knows, made anew from its targets.
+
+use crate::context::Context;
+use crate::show::human;
+use crate::show::live::Live;
+use clap::{Args, Subcommand};
+use forebay_model::Result;
+use forebay_serve::recover::{Finding, Progress, Recovery, What, recover as make};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Findings that are told one by one to people; programs are told all.
+const TOLD: usize = 50;
+
+/// What to do with a manager.
+#[derive(Subcommand)]
+pub enum ManagerCommand {
+    /// Make names, sizes, layouts, volumes and their quotas anew from the targets of the directory that --cluster names, while
+    /// nobody serves it. Keys are made anew; the file with root's is written
+    Recover(RecoverArgs),
+}
+
+/// How.
+#[derive(Args)]
+pub struct RecoverArgs {
+    /// Also where there is metadata, which is left beside the new one
+    #[arg(long)]
+    over: bool,
+    /// Look at the targets of this directory, too, of a node that joined; more than once for several
+    #[arg(long, value_name = "DIR")]
+    also: Vec<PathBuf>,
+}
+
+/// Does it.
+pub fn run(context: &mut Context, command: ManagerCommand) -> Result<()> {
+    match command {
+        ManagerCommand::Recover(args) => recover(context, &args),
+    }
+}
+
+fn recover(context: &mut Context, args: &RecoverArgs) -> Result<()> {
+    let dir = context.dir()?.to_path_buf();
+    let mut live = Live::new(!context.json);
+    let told = move |progress: Progress| {
+        let Progress { targets: (done, all), objects } = progress;
+        if done == all {
+            live.clear();
+        } else if live.is_due() {
+            live.show(&format!(
+                "looking at target {} of {all}, {} so far",
+                done + 1,
+                human::some(objects, "component")
+            ));
+        }
+    };
+    let recovery = make(&dir, &args.also, args.over, told)?;
+    if context.json {
+        return context.out.json(&as_json(&recovery));
+    }
+    let Recovery { recovered, copy, behind, targets, lost, old, key } = &recovery;
+    let out = &mut context.out;
+    for (dir, error) in lost {
+        out.line(format_args!("{} was left out: {error}", dir.display()))?;
+    }
+    match (copy, recovered.at) {
+        (Some(target), Some(at)) => out.line(format_args!(
+            "Made of the copy on target {target}, last written {at}, and what {} had.",
+            human::some(targets.len() as u64, "target")
+        ))?,
+        _ => out.line(format_args!(
+            "There was no whole copy on {}: made of what components say, without names, volumes and users.",
+            human::some(targets.len() as u64, "target")
+        ))?,
+    }
+    for (target, at) in behind {
+        out.line(format_args!(
+            "The copy on target {target}, last written {at}, is older or not whole, and was not used."
+        ))?;
+    }
+    out.line(format_args!(
+        "There are {}, directories: {}, {} and {}; what volumes hold was counted anew.",
+        human::some(recovered.files, "file"),
+        human::count(recovered.directories),
+        human::some(recovered.rings, "ring"),
+        human::some(recovered.volumes, "volume"),
+    ))?;
+    for finding in recovered.findings.iter().take(TOLD) {
+        out.line(in_words(finding))?;
+    }
+    if recovered.findings.len() > TOLD {
+        out.line(format_args!("{} more of these; --json tells all.", recovered.findings.len() - TOLD))?;
+    }
+    if let Some(old) = old {
+        out.line(format_args!("What was there before is {}.", old.display()))?;
+    }
+    out.line(format_args!(
+        "Root's new key is in {}. Users and nodes that join have none any more: `forebay keys issue` and `forebay node add` make them.",
+        key.display()
+    ))?;
+    out.line(format_args!("`forebay serve {}` serves it again.", dir.display()))
+}
+
+/// A finding, as people read it.
+fn in_words(Finding { file, path, what }: &Finding) -> String {
+    match what {
+        What::Lacks { components, is_enough } => {
+            let which: Vec<String> =
+                components.iter().map(|(component, target)| format!("{component} on target {target}")).collect();
+            let then = match is_enough {
+                true => "the others make up for that; `forebay target fail` has what a lost target had rebuilt",
+                false => "the others are not enough: serve these targets again, or restore it from elsewhere",
+            };
+            format!("{path}: components were not found ({}): {then}", which.join(", "))
+        }
+        What::Nameless => format!("{path}: had no name ({file})"),
+        What::Unknown => format!("{path}: no copy knew it, and it was made of what its components say ({file})"),
+        What::Newer { size } => format!("{path}: its components are newer than the copy, and it has {size} by them"),
+        What::Dangling => format!("{path}: a name that led nowhere was dropped"),
+    }
+}
+
+/// The same for programs.
+fn as_json(recovery: &Recovery) -> Value {
+    let Recovery { recovered, copy, behind, targets, lost, old, key } = recovery;
+    let finding = |Finding { file, path, what }: &Finding| {
+        let (found, size, components, enough) = match what {
+            What::Lacks { components, is_enough } => ("lacks_components", None, Some(components), Some(*is_enough)),
+            What::Nameless => ("had_no_name", None, None, None),
+            What::Unknown => ("in_no_copy", None, None, None),
+            What::Newer { size } => ("newer_than_copy", Some(size.0), None, None),
+            What::Dangling => ("name_led_nowhere", None, None, None),
+        };
+        let components = components.map(|all| {
+            all.iter()
+                .map(|(number, target)| json!({ "component": number, "target": target.to_string() }))
+                .collect::<Vec<Value>>()
+        });
+        json!({
+            "name": path, "file": file.0, "found": found, "size_bytes": size, "components": components, "enough_left": enough,
+        })
+    };
+    json!({
+        "cluster": format!("{:032x}", recovered.cluster),
+        "copy": copy.map(|target| target.to_string()),
+        "copy_written": recovered.at.map(|at| at.to_string()),
+        "behind": behind.iter().map(|(target, _)| target.to_string()).collect::<Vec<_>>(),
+        "targets": targets.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "left_out": lost.iter().map(|(dir, error)| json!({ "dir": dir.display().to_string(), "why": error.to_string() }))
+            .collect::<Vec<_>>(),
+        "files": recovered.files, "directories": recovered.directories, "rings": recovered.rings,
+        "volumes": recovered.volumes,
+        "findings": recovered.findings.iter().map(finding).collect::<Vec<_>>(),
+        "old": old.as_ref().map(|old| old.display().to_string()),
+        "key": key.display().to_string(),
+    })
+}

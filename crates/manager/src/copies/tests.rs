@@ -1,0 +1,285 @@
+use super::{Beside, Chain, Copies, Doing, Sizes, is_copied};
+use crate::engine::{Engine, Pair};
+use crate::manager::Now;
+use crate::seeds;
+use crate::testing::{Stage, create, root, unchanged};
+use forebay_env::Clock;
+use forebay_model::{Bytes, Error, Moment, TargetId, Timestamp};
+use forebay_wire::control::Change;
+use forebay_wire::control::names::{Place, RemoveFile, Rename, SetAttributes};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Objects of copies in memory.
+#[derive(Default)]
+pub(crate) struct Shelf {
+    objects: RefCell<BTreeMap<(TargetId, u64), Vec<u8>>>,
+    targets: RefCell<Vec<TargetId>>,
+    /// Those that write nothing.
+    broken: RefCell<BTreeSet<TargetId>>,
+    /// Of what is written next, so many bytes are, and nothing behind them.
+    left: RefCell<Option<usize>>,
+}
+
+impl Shelf {
+    pub(crate) fn with(targets: u128) -> Rc<Shelf> {
+        let shelf = Shelf::default();
+        *shelf.targets.borrow_mut() = (1..=targets).map(TargetId).collect();
+        Rc::new(shelf)
+    }
+
+    /// What a target says.
+    pub(crate) fn chain(&self, target: TargetId) -> Chain {
+        let mut chain = Chain::default();
+        for ((_, object), bytes) in self.objects.borrow().range((target, 0)..=(target, u64::MAX)) {
+            chain.begin(*object);
+            // Bytes come in any parts.
+            bytes.chunks(97).for_each(|some| chain.take(some).unwrap());
+        }
+        chain
+    }
+
+    /// What counts of all that targets say.
+    pub(crate) fn best(&self) -> Option<Chain> {
+        let chains = self.targets.borrow().clone().into_iter().map(|target| self.chain(target));
+        chains.filter(Chain::is_whole).max_by_key(Chain::rank)
+    }
+
+    fn objects_of(&self, target: TargetId) -> usize {
+        self.objects.borrow().range((target, 0)..=(target, u64::MAX)).count()
+    }
+}
+
+/// The shelf, as a manager writes on it.
+pub(crate) struct OnShelf(pub(crate) Rc<Shelf>);
+
+impl Beside for OnShelf {
+    fn targets(&self) -> Vec<TargetId> {
+        self.0.targets.borrow().clone()
+    }
+
+    fn append(&self, target: TargetId, object: u64, bytes: Arc<Vec<u8>>) -> Doing {
+        let shelf = self.0.clone();
+        Box::pin(async move {
+            if shelf.broken.borrow().contains(&target) {
+                return Err(Error::device("the device is gone"));
+            }
+            let mut left = shelf.left.borrow_mut();
+            let some = left.map_or(bytes.len(), |left| left.min(bytes.len()));
+            shelf.objects.borrow_mut().entry((target, object)).or_default().extend(&bytes[..some]);
+            if let Some(left) = left.as_mut() {
+                *left -= some;
+            }
+            if some < bytes.len() { Err(Error::device("the power is gone")) } else { Ok(()) }
+        })
+    }
+
+    fn remove_before(&self, target: TargetId, object: u64) -> Doing {
+        let shelf = self.0.clone();
+        Box::pin(async move {
+            if shelf.left.borrow().is_some_and(|left| left == 0) {
+                return Err(Error::device("the power is gone"));
+            }
+            shelf.objects.borrow_mut().retain(|(of, number), _| *of != target || *number >= object);
+            Ok(())
+        })
+    }
+}
+
+/// A clock that stands still, before which nobody gives up.
+pub(crate) struct Still(pub(crate) Now);
+
+impl Clock for Still {
+    fn now(&self) -> Moment {
+        self.0.moment
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.0.wall
+    }
+
+    fn sleep_until(&self, _: Moment) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Small ones, so that little is enough for all cases.
+const SMALL: Sizes = Sizes { part: 300, keys: 5, longer: 3000 };
+
+pub(crate) fn copies(shelf: &Rc<Shelf>, now: Now) -> Copies {
+    Copies { sizes: SMALL, ..Copies::new(Rc::new(OnShelf(shelf.clone())), Rc::new(Still(now))) }
+}
+
+/// Has a future done that waits for nobody.
+pub(crate) fn done<T>(future: impl Future<Output = T>) -> T {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(value) => value,
+        std::task::Poll::Pending => panic!("it waits for somebody"),
+    }
+}
+
+/// What the engine has that is copied.
+fn there(stage: &Stage) -> Vec<Pair> {
+    let all = stage.engine.snapshot().unwrap().scan(&[], &[u8::MAX], usize::MAX).unwrap();
+    all.into_iter().filter(|(key, _)| is_copied(key)).collect()
+}
+
+fn said(chain: &Chain) -> Vec<Pair> {
+    chain.state.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// Some change, which may be refused.
+fn change(chance: &seeds::Chance, stage: &mut Stage) {
+    let place = || Place::path(&format!("f{}", chance.below(40)));
+    let change = match chance.below(6) {
+        0..=2 => create(&format!("f{}", chance.below(40)), 0o644),
+        3 => Change::Rename(Rename { from: place(), to: place(), exclusive: false }),
+        4 => Change::RemoveFile(RemoveFile { place: place() }),
+        _ => Change::SetAttributes(SetAttributes { size: Some(Bytes(chance.below(9000))), ..unchanged(place()) }),
+    };
+    drop(stage.change(&root(), change));
+}
+
+#[test]
+fn what_was_kept_is_what_copies_say_whatever_failed_and_whenever_a_manager_ended() {
+    seeds::each(100, |chance| {
+        let shelf = Shelf::with(1 + u128::from(chance.below(4)));
+        let mut stage = Stage::new();
+        let mut writing = copies(&shelf, stage.now);
+        done(writing.tick(&mut stage.manager)).unwrap();
+        for _ in 0..120 {
+            (0..chance.below(4)).for_each(|_| change(chance, &mut stage));
+            if chance.once_in(12) {
+                // Whatever it came to, the next one goes on with that.
+                if chance.once_in(2) {
+                    *shelf.left.borrow_mut() = Some(chance.below(900) as usize);
+                    drop(done(writing.keep(&mut stage.manager)));
+                }
+                stage.restart();
+                *shelf.left.borrow_mut() = None;
+                writing = copies(&shelf, stage.now);
+                done(writing.keep(&mut stage.manager)).unwrap();
+            }
+            if chance.once_in(15) {
+                let targets = shelf.targets.borrow().clone();
+                let broken = targets.iter().filter(|_| chance.once_in(3)).copied();
+                *shelf.broken.borrow_mut() = broken.collect();
+            }
+            let keeping = if chance.once_in(5) {
+                done(writing.tick(&mut stage.manager))
+            } else {
+                done(writing.keep(&mut stage.manager))
+            };
+            keeping.unwrap();
+            let Some(best) = shelf.best().filter(|_| stage.manager.copying.is_on()) else { continue };
+            if best.rank() == shelf.chain(writing.on[0]).rank() {
+                assert!(said(&best) == there(&stage), "a whole copy says something else");
+            }
+        }
+        // When all is well again there is a whole one soon, on as many targets as there are to be.
+        shelf.broken.borrow_mut().clear();
+        stage.restart();
+        writing = copies(&shelf, stage.now);
+        for _ in 0..40 {
+            done(writing.tick(&mut stage.manager)).unwrap();
+        }
+        for target in shelf.targets.borrow().iter().take(3) {
+            let chain = shelf.chain(*target);
+            assert!(chain.is_whole() && said(&chain) == there(&stage));
+            assert_eq!(shelf.objects_of(*target), 1, "what is not needed any more is removed");
+        }
+    });
+}
+
+#[test]
+fn a_target_that_missed_something_is_never_taken_for_one_that_has_all() {
+    let shelf = Shelf::with(2);
+    let mut stage = Stage::new();
+    let mut writing = copies(&shelf, stage.now);
+    for _ in 0..20 {
+        done(writing.tick(&mut stage.manager)).unwrap();
+    }
+    shelf.broken.borrow_mut().insert(TargetId(1));
+    // What is missed last is named in the engine; what was missed before that is not any more.
+    for name in ["missed", "named"] {
+        stage.file(&root(), name, 0o644).unwrap();
+        done(writing.keep(&mut stage.manager)).unwrap();
+    }
+    shelf.broken.borrow_mut().clear();
+    // The next manager writes on both again, and nothing of all there is comes to be written before it ends.
+    stage.restart();
+    writing = Copies { sizes: Sizes { part: 1, keys: 1, longer: 1 << 30 }, ..copies(&shelf, stage.now) };
+    stage.file(&root(), "seen", 0o644).unwrap();
+    done(writing.keep(&mut stage.manager)).unwrap();
+    assert!(!shelf.chain(TargetId(1)).is_whole(), "it lacks what it missed");
+    let other = shelf.chain(TargetId(2));
+    assert!(other.is_whole() && said(&other) == there(&stage));
+}
+
+#[test]
+fn an_object_that_grew_too_long_is_followed_by_another_one() {
+    let shelf = Shelf::with(1);
+    let mut stage = Stage::new();
+    let mut writing = copies(&shelf, stage.now);
+    let mut objects = BTreeSet::new();
+    for number in 0..400 {
+        let size = Some(Bytes(number));
+        let place = Place::path("f");
+        drop(stage.root(create("f", 0o644)));
+        stage.root(Change::SetAttributes(SetAttributes { size, ..unchanged(place) })).unwrap();
+        done(writing.keep(&mut stage.manager)).unwrap();
+        objects.insert(writing.object);
+        let longest = shelf.objects.borrow().values().map(Vec::len).sum::<usize>();
+        assert!(longest < 60_000, "{longest} bytes");
+    }
+    assert!(objects.len() > 3, "{objects:?}");
+    assert!(said(&shelf.best().unwrap()) == there(&stage));
+}
+
+#[test]
+fn nothing_secret_and_nothing_that_clients_were_answered_is_copied() {
+    let shelf = Shelf::with(1);
+    let mut stage = Stage::new();
+    let mut writing = copies(&shelf, stage.now);
+    stage.file(&root(), "f", 0o644).unwrap();
+    for _ in 0..20 {
+        done(writing.tick(&mut stage.manager)).unwrap();
+    }
+    let kinds: BTreeSet<u8> = shelf.best().unwrap().state.keys().map(|key| key[0]).collect();
+    assert!(kinds.contains(&b'I') && !kinds.iter().any(|kind| b"CKMQRT".contains(kind)), "{kinds:?}");
+    let all = stage.engine.snapshot().unwrap().scan(&[], &[u8::MAX], usize::MAX).unwrap();
+    let secrets = all.iter().filter(|(key, _)| matches!(key[0], b'K' | b'M')).map(|(_, value)| value[3..34].to_vec());
+    let written = shelf.objects.borrow().values().flatten().copied().collect::<Vec<u8>>();
+    for secret in secrets {
+        assert!(
+            !written.windows(16).any(|some| secret.windows(16).any(|part| part == some)),
+            "a secret is on a target"
+        );
+    }
+}
+
+#[test]
+fn a_manager_without_targets_keeps_none_and_says_so_to_the_next() {
+    let shelf = Shelf::with(1);
+    let mut stage = Stage::new();
+    let mut writing = copies(&shelf, stage.now);
+    done(writing.tick(&mut stage.manager)).unwrap();
+    shelf.targets.borrow_mut().clear();
+    stage.restart();
+    writing = copies(&shelf, stage.now);
+    done(writing.tick(&mut stage.manager)).unwrap();
+    stage.file(&root(), "unknown to copies", 0o644).unwrap();
+    stage.pass(Duration::from_secs(1));
+    // Those that begin again have nothing to do with the ones before.
+    shelf.targets.borrow_mut().push(TargetId(1));
+    stage.restart();
+    writing = Copies { sizes: Sizes { part: 1, keys: 1, longer: 1 << 30 }, ..copies(&shelf, stage.now) };
+    done(writing.keep(&mut stage.manager)).unwrap();
+    assert!(shelf.best().is_none());
+}

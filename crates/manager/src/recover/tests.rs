@@ -1,0 +1,329 @@
+use super::{Component, Recovered, Seen, What, recover};
+use crate::copies::tests::{Shelf, copies, done};
+use crate::engine::{Engine, Memory};
+use crate::keys;
+use crate::manager::{Manager, Settings};
+use crate::principal::Principal;
+use crate::records::{Layout, component_of, decode, object};
+use crate::seeds::Chance;
+use crate::testing::{NODES, Stage, create, entry, report, root, unchanged, user};
+use forebay_model::layout::{Raid, UNIT};
+use forebay_model::{Bytes, Kind, ObjectId, TargetId, Timestamp};
+use forebay_wire::control::access::User;
+use forebay_wire::control::files::{Close, CreateRing, OpenToWrite};
+use forebay_wire::control::names::{Entry, FileId, Place, RemoveFile, Rename, SetAttributes, Stat};
+use forebay_wire::control::volumes::{CreateVolume, Policy, Quota};
+use forebay_wire::control::{Change, Question, Reply};
+use forebay_wire::object::Described;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// What is done to a copy.
+type Harm = Box<dyn Fn(&mut BTreeMap<Vec<u8>, Vec<u8>>)>;
+
+/// A cluster with something of everything in it.
+fn full() -> Stage {
+    let mut stage = Stage::new();
+    stage.root(Change::SetUser(User { user: 5, name: "ada".to_string(), groups: vec![5] })).unwrap();
+    stage.directory(&root(), "d", 0o777).unwrap();
+    stage.directory(&root(), "d/e", 0o777).unwrap();
+    let quota = Quota { hard_bytes: Some(Bytes::gib(1)), soft_files: Some(9), ..Quota::default() };
+    let policy = Policy { raid: Raid::One(2), unit: UNIT, targets: 4 };
+    let (place, mode, owner, group) = (Place::path("v"), 0o777, 0, 0);
+    stage.root(Change::CreateVolume(CreateVolume { place, mode, owner, group, quota, policy })).unwrap();
+    for (path, size) in [("a", 0), ("d/b", 1_000_000), ("d/e/c", 77), ("v/x", 3_000_000), ("v/y", 5)] {
+        let file =
+            entry(stage.change(&user(5), create(path, 0o640)).or_else(|_| stage.root(create(path, 0o640))).unwrap());
+        written(&mut stage, file.file, size);
+    }
+    let (from, to) = (Place::path("d/b"), Place::path("v-b"));
+    stage.root(Change::Rename(Rename { from, to, exclusive: true })).unwrap();
+    stage.root(Change::SetAttributes(SetAttributes { mode: Some(0o600), ..unchanged(Place::path("d/e/c")) })).unwrap();
+    let ring = CreateRing {
+        place: Place::path("d/r"),
+        mode: 0o600,
+        capacity: Bytes::gib(1),
+        refused_by: Vec::new(),
+        targets: 2,
+        parity: true,
+        again: false,
+    };
+    stage.root(Change::CreateRing(ring)).unwrap();
+    stage
+}
+
+fn written(stage: &mut Stage, file: FileId, size: u64) {
+    let place = Place::of(file);
+    stage.root(Change::OpenToWrite(OpenToWrite { place, alone: true, upkeep: false })).unwrap();
+    stage
+        .root(Change::Close(Close { file, size: Some(Bytes(size)), modified: None, upkeep: false, unfinished: false }))
+        .unwrap();
+}
+
+/// The layouts of all that an engine has.
+fn layouts(engine: &Memory) -> BTreeMap<FileId, Layout> {
+    let (from, to) = keys::all(keys::LAYOUTS);
+    let found = engine.snapshot().unwrap().scan(&from, &to, usize::MAX).unwrap();
+    found.into_iter().map(|(key, value)| (FileId(keys::number(&key)), decode(&key, &value).unwrap())).collect()
+}
+
+/// What targets have of a cluster: each component as long as it should be, and the rings.
+fn seen(stage: &mut Stage, shelf: Option<&Rc<Shelf>>) -> Seen {
+    let chain = shelf.and_then(|shelf| shelf.best());
+    let (cluster, term) = chain.as_ref().map_or((None, 0), |chain| (chain.cluster(), chain.term()));
+    let mut seen = Seen { chain, cluster, term, ..Seen::default() };
+    for (file, layout) in layouts(&stage.engine) {
+        let Entry { attributes, .. } = stage.stat(&root(), Place::of(file)).unwrap();
+        for (number, target) in layout.components() {
+            let of = object(attributes.volume, file, number);
+            if attributes.kind == forebay_wire::control::names::FileKind::Ring {
+                seen.rings.insert((target, of));
+                continue;
+            }
+            let size = layout.striping.length_of(number, attributes.size);
+            if size > Bytes::ZERO {
+                let described = Described::of(&attributes, layout.striping, layout.targets.iter().copied());
+                seen.components.push(Component {
+                    target,
+                    object: of,
+                    size,
+                    modified: attributes.modified,
+                    fence: attributes.version,
+                    said: Some((0, attributes.size)),
+                    described: Some(described),
+                });
+            }
+        }
+    }
+    seen
+}
+
+/// Copies of all that there is.
+fn copied(stage: &mut Stage) -> Rc<Shelf> {
+    let shelf = Shelf::with(3);
+    let mut writing = copies(&shelf, stage.now);
+    (0..40).for_each(|_| done(writing.tick(&mut stage.manager)).unwrap());
+    shelf
+}
+
+/// The cluster that comes of it.
+fn recovered(stage: &Stage, seen: Seen) -> (Recovered, Stage) {
+    let mut engine = Memory::new();
+    let found = recover(&mut engine, seen, Policy::default(), stage.now.wall, &Chance::of(11)).unwrap();
+    let mut next = Stage::empty();
+    next.now = stage.now;
+    next.engine = engine.reopened();
+    next.manager = Manager::open(Box::new(next.engine.clone()), Rc::new(Chance::of(12)), Settings::default()).unwrap();
+    assert!(next.manager.cluster.map().nodes.iter().all(|node| !node.up), "nobody has reported yet");
+    // Without a copy no node is known.
+    (1..=NODES).for_each(|node| drop(next.report(&report(node))));
+    (found, next)
+}
+
+/// All that there is by its path, as people are told.
+fn tree(stage: &mut Stage) -> BTreeMap<String, Entry> {
+    let paths = ["a", "d", "d/e", "d/b", "d/r", "d/e/c", "v", "v/x", "v/y", "v-b"];
+    let stat = |path: &&str| Some((path.to_string(), stage.stat(&root(), Place::path(*path)).ok()?));
+    paths.iter().filter_map(stat).collect()
+}
+
+fn volumes(stage: &mut Stage) -> Reply {
+    stage.ask(&root(), &Question::Volumes).unwrap()
+}
+
+#[test]
+fn of_a_copy_and_whole_targets_everything_is_as_it_was() {
+    let mut stage = full();
+    let shelf = copied(&mut stage);
+    let seen = seen(&mut stage, Some(&shelf));
+    let (found, mut next) = recovered(&stage, seen);
+    assert_eq!(found.findings, []);
+    assert_eq!((found.files, found.directories, found.rings, found.volumes), (5, 3, 1, 2));
+    assert_eq!(found.cluster, stage.manager.cluster());
+    let before = tree(&mut stage);
+    assert_eq!(before.len(), 9);
+    assert_eq!(tree(&mut next), before);
+    assert_eq!(layouts(&next.engine), layouts(&stage.engine));
+    assert_eq!(volumes(&mut next), volumes(&mut stage));
+    assert_eq!(next.ask(&root(), &Question::Users).unwrap(), stage.ask(&root(), &Question::Users).unwrap());
+    // What is made from now on is nothing that was.
+    let made = next.file(&root(), "new", 0o644).unwrap();
+    assert!(!before.values().any(|entry| entry.file == made));
+}
+
+#[test]
+fn what_was_allowed_before_is_not_any_more() {
+    let mut stage = full();
+    let grant = |stage: &mut Stage| {
+        let open = OpenToWrite { place: Place::path("a"), alone: false, upkeep: false };
+        match stage.root(Change::OpenToWrite(open)).unwrap() {
+            Reply::Grant(grant) => grant,
+            other => panic!("{other:?}"),
+        }
+    };
+    let before = grant(&mut stage);
+    let map = stage.manager.cluster.map();
+    let shelf = copied(&mut stage);
+    let seen = seen(&mut stage, Some(&shelf));
+    let (found, mut next) = recovered(&stage, seen);
+    let after = next.manager.cluster.map();
+    assert!(after.least_epoch > map.epoch, "capabilities of an older epoch are refused");
+    for (old, new) in map.targets.iter().zip(&after.targets) {
+        assert!(new.key >= old.key + 2, "targets keep the last two keys");
+    }
+    let key = |stage: &Stage, target| stage.manager.cluster.root_key.of_target(target, 1).to_bytes();
+    assert_ne!(key(&stage, TargetId(2)), key(&next, TargetId(2)));
+    // Who had it open is gone: what may be half written is looked through.
+    assert!(next.engine.snapshot().unwrap().get(&keys::to_scrub(before.entry.file)).unwrap().is_some());
+    assert_eq!(grant(&mut next).entry.file, before.entry.file);
+    let keys = next.engine.snapshot().unwrap().scan(b"K", b"L", 10).unwrap();
+    assert_eq!(keys.len(), 1, "of all keys only the new one of root counts");
+    assert_eq!(keys[0].0, keys::access_key(found.issued.key));
+}
+
+#[test]
+fn what_lacks_components_is_named_with_whether_the_others_are_enough() {
+    let mut stage = full();
+    let shelf = copied(&mut stage);
+    let mut seen = seen(&mut stage, Some(&shelf));
+    let all = layouts(&stage.engine);
+    let file = |stage: &mut Stage, path: &str| stage.stat(&root(), Place::path(path)).unwrap().file;
+    let (twice, lost) = (file(&mut stage, "v/x"), file(&mut stage, "v-b"));
+    let gone = |file: FileId, number: u32| (number, all[&file].targets[number as usize]);
+    let is_gone = |it: &Component| {
+        let of = component_of(it.object);
+        of == (twice, 0) || of.0 == lost
+    };
+    seen.components.retain(|it| !is_gone(it));
+    let (found, mut next) = recovered(&stage, seen);
+    let whats: BTreeMap<&str, &What> = found.findings.iter().map(|it| (it.path.as_str(), &it.what)).collect();
+    assert_eq!(whats["/v/x"], &What::Lacks { components: vec![gone(twice, 0)], is_enough: true });
+    assert!(matches!(whats["/v-b"], What::Lacks { is_enough: false, .. }), "{whats:?}");
+    assert_eq!(whats.len(), 2);
+    assert_eq!(tree(&mut next), tree(&mut stage), "it is there all the same");
+}
+
+#[test]
+fn without_any_copy_files_are_made_of_what_their_components_say() {
+    let mut stage = full();
+    let seen = seen(&mut stage, None);
+    let before = tree(&mut stage);
+    let (found, mut next) = recovered(&stage, seen);
+    let kept: Vec<&str> = vec!["d/e/c", "v-b", "v/x", "v/y"];
+    assert_eq!((found.files, found.at), (kept.len() as u64, None), "{found:?}");
+    for path in kept {
+        let Entry { file, attributes, .. } = before[path].clone();
+        let Entry { attributes: now, .. } = next.stat(&root(), Place::of(file)).unwrap();
+        let as_it_was =
+            |it: &forebay_wire::control::names::Attributes| (it.size, it.mode, it.owner, it.volume, it.created);
+        assert_eq!(as_it_was(&now), as_it_was(&attributes), "{path}");
+        assert!(now.version > attributes.version);
+        assert_eq!(layouts(&next.engine)[&file], layouts(&stage.engine)[&file]);
+        let named = found.findings.iter().find(|it| it.file == file && it.what == What::Unknown).unwrap();
+        assert!(named.path.starts_with("/lost+found/"), "{}", named.path);
+        let by_name = next.stat(&root(), Place::path(&named.path[1..])).unwrap();
+        assert_eq!(by_name.file, file);
+    }
+    let made = next.directory(&root(), "new", 0o755).unwrap();
+    assert!(!before.values().any(|entry| entry.file == made));
+}
+
+#[test]
+fn a_copy_that_is_behind_gives_way_to_what_components_say() {
+    let mut stage = full();
+    let shelf = copied(&mut stage);
+    // What comes now is in no copy.
+    let (grown, removed) = (stage.stat(&root(), Place::path("v/y")).unwrap().file, Place::path("a"));
+    written(&mut stage, grown, 12_345);
+    let made = stage.file(&root(), "d/late", 0o604).unwrap();
+    written(&mut stage, made, 99);
+    stage.root(Change::RemoveFile(RemoveFile { place: removed })).unwrap();
+    let mut seen = seen(&mut stage, Some(&shelf));
+    seen.components.iter_mut().filter(|it| component_of(it.object).0 == grown).for_each(|it| it.fence += 1);
+    let (found, mut next) = recovered(&stage, seen);
+    let newer = next.stat(&root(), Place::path("v/y")).unwrap();
+    assert_eq!(newer.attributes.size, Bytes(12_345));
+    assert!(newer.attributes.version > 2, "capabilities for the file count at its components");
+    let late = next.stat(&root(), Place::path(&format!("lost+found/file-{}", made.0))).unwrap();
+    assert_eq!((late.file, late.attributes.size, late.attributes.mode), (made, Bytes(99), 0o604));
+    assert!(next.stat(&root(), Place::path("a")).is_ok(), "nothing says that it was removed");
+    let whats: Vec<&What> = found.findings.iter().map(|it| &it.what).collect();
+    assert_eq!(whats, [&What::Unknown, &What::Newer { size: Bytes(12_345) }]);
+    let Reply::Volumes(volumes) = volumes(&mut next) else { panic!("volumes were asked for") };
+    assert_eq!(volumes[1].bytes, Bytes(3_000_000 + 12_345), "counted anew");
+}
+
+#[test]
+fn what_has_no_name_gets_one_whatever_led_there() {
+    let mut stage = full();
+    let file = |stage: &mut Stage, path: &str| stage.stat(&root(), Place::path(path)).unwrap().file;
+    let (d, e, c, v) =
+        (file(&mut stage, "d"), file(&mut stage, "d/e"), file(&mut stage, "d/e/c"), file(&mut stage, "v"));
+    let shelf = copied(&mut stage);
+    let cases: Vec<(&str, Harm, Vec<FileId>)> = vec![
+        ("a name is gone", Box::new(move |state| drop(state.remove(&keys::name(e, "c")))), vec![c]),
+        ("a directory is gone", Box::new(move |state| drop(state.remove(&keys::inode(e)))), vec![c]),
+        (
+            "the name of a volume is gone",
+            Box::new(move |state| drop(state.remove(&keys::name(FileId::ROOT, "v")))),
+            vec![v],
+        ),
+        (
+            "directories are in one another",
+            Box::new(move |state| {
+                let named = state.remove(&keys::name(FileId::ROOT, "d")).unwrap();
+                state.insert(keys::name(e, "d"), named);
+                let mut inode: crate::records::Inode = decode(b"", &state[&keys::inode(d)]).unwrap();
+                inode.parent = e;
+                state.insert(keys::inode(d), crate::records::encode(&inode).unwrap());
+            }),
+            vec![d],
+        ),
+    ];
+    for (case, harm, lost) in cases {
+        let mut seen = seen(&mut stage, Some(&shelf));
+        harm(&mut seen.chain.as_mut().unwrap().state);
+        let (found, mut next) = recovered(&stage, seen);
+        for file in lost {
+            let named = found.findings.iter().find(|it| it.file == file && it.what == What::Nameless);
+            let path = named.unwrap_or_else(|| panic!("{case}: {:?}", found.findings)).path.clone();
+            assert!(path.starts_with("/lost+found/"), "{case}: {path}");
+            assert_eq!(next.stat(&root(), Place::path(&path[1..])).unwrap().file, file, "{case}");
+        }
+        assert!(next.stat(&root(), Place::of(c)).is_ok(), "{case}");
+    }
+}
+
+#[test]
+fn an_engine_that_has_a_cluster_is_left_as_it_is() {
+    let mut stage = full();
+    let seen = seen(&mut stage, None);
+    let before = stage.engine.snapshot().unwrap().scan(&[], &[u8::MAX], usize::MAX).unwrap();
+    let mut engine = stage.engine.reopened();
+    let refused = recover(&mut engine, seen, Policy::default(), Timestamp(0), &Chance::of(1)).unwrap_err();
+    assert_eq!(refused.kind, Kind::Exists);
+    assert!(engine.snapshot().unwrap().scan(&[], &[u8::MAX], usize::MAX).unwrap() == before);
+}
+
+#[test]
+fn objects_with_numbers_by_chance_take_no_numbers_from_files() {
+    let mut stage = full();
+    let shelf = copied(&mut stage);
+    let mut seen = seen(&mut stage, Some(&shelf));
+    let other = Component {
+        target: TargetId(2),
+        object: ObjectId { volume: 1, object: 0x7fff_ffff_ffff_f001 },
+        size: Bytes(5),
+        modified: stage.now.wall,
+        fence: 1,
+        said: None,
+        described: None,
+    };
+    seen.components.push(other);
+    let (found, mut next) = recovered(&stage, seen);
+    assert_eq!(found.findings, []);
+    let by: Principal = root();
+    let made = next.file(&by, "new", 0o644).unwrap();
+    assert!(made.0 < 1000, "{made:?}");
+    assert!(matches!(next.ask(&by, &Question::Stat(Stat { place: Place::of(made) })), Ok(Reply::Entry(_))));
+}

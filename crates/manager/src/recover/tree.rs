@@ -1,0 +1,370 @@
+//! Names, files, directories, rings and volumes while they are put together.
+//!
+//! Always, when [`Tree::name_all`] is done: everything but the first directory is under one name, in a directory that is reached
+//! from the first one.
+
+use super::{Component, Finding, What};
+use crate::keys;
+use crate::quota;
+use crate::records::{Inode, Layout, Named, VolumeRecord, component_of, decode, encode, object};
+use forebay_model::layout::Raid;
+use forebay_model::{Bytes, ObjectId, Result, TargetId, Timestamp};
+use forebay_wire::control::access::ROOT_USER;
+use forebay_wire::control::names::{Attributes, FileId, FileKind};
+use forebay_wire::control::volumes::Quota;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where things without a name are put, in the first directory of their volume.
+const LOST_AND_FOUND: &str = "lost+found";
+/// The volume of the first directory.
+const FIRST_VOLUME: u64 = 1;
+
+/// Where a component lies of which that is not known: on no target, so that nobody takes it for one that was never written.
+const NOWHERE: TargetId = TargetId(0);
+
+/// What is put together.
+pub(super) struct Tree {
+    pub(super) inodes: BTreeMap<FileId, Inode>,
+    /// Of each directory, its entries.
+    names: BTreeMap<FileId, BTreeMap<String, FileId>>,
+    layouts: BTreeMap<FileId, Layout>,
+    pub(super) volumes: BTreeMap<u64, VolumeRecord>,
+    /// The first number that no file has.
+    pub(super) next: u64,
+    now: Timestamp,
+    found: Vec<(FileId, What)>,
+    dangling: Vec<(FileId, String)>,
+}
+
+impl Tree {
+    /// Takes what this is about out of what there is.
+    pub(super) fn load(state: &mut BTreeMap<Vec<u8>, Vec<u8>>, now: Timestamp) -> Result<Tree> {
+        let mut tree = Tree {
+            inodes: BTreeMap::new(),
+            names: BTreeMap::new(),
+            layouts: BTreeMap::new(),
+            volumes: BTreeMap::new(),
+            next: FileId::ROOT.0 + 1,
+            now,
+            found: Vec::new(),
+            dangling: Vec::new(),
+        };
+        let mut names = Vec::new();
+        for (key, value) in state.extract_if(.., |key, _| matches!(key.first(), Some(b'I' | b'D' | b'L' | b'V'))) {
+            match key[0] {
+                b'I' => drop(tree.inodes.insert(FileId(keys::number(&key)), decode(&key, &value)?)),
+                b'L' => drop(tree.layouts.insert(FileId(keys::number(&key)), decode(&key, &value)?)),
+                b'V' => drop(tree.volumes.insert(keys::number(&key), decode(&key, &value)?)),
+                _ => names.push((key, value)),
+            }
+        }
+        if let Some((last, _)) = tree.inodes.last_key_value() {
+            tree.next = last.0 + 1;
+        }
+        // What should have a layout and has none cannot be read, whatever is there of it.
+        let is_lost = |file: &FileId, inode: &Inode| !inode.is_directory() && !tree.layouts.contains_key(file);
+        let lost: Vec<FileId> =
+            tree.inodes.iter().filter(|(file, inode)| is_lost(file, inode)).map(|(file, _)| *file).collect();
+        for file in lost {
+            tree.inodes.remove(&file);
+        }
+        for (key, value) in names {
+            let (directory, name) = (FileId(keys::number(&key)), String::from_utf8_lossy(&key[9..]).into_owned());
+            let Named { file, kind } = decode(&key, &value)?;
+            let leads = |inode: &Inode| inode.parent == directory && inode.attributes.kind == kind;
+            let is_in = tree.inodes.get(&directory).is_some_and(Inode::is_directory) && file != FileId::ROOT;
+            match is_in && tree.inodes.get(&file).is_some_and(leads) {
+                true => drop(tree.names.entry(directory).or_default().insert(name, file)),
+                false => tree.dangling.push((directory, name)),
+            }
+        }
+        Ok(tree)
+    }
+
+    /// Makes files of components that say what they are part of, where nothing else knows these.
+    pub(super) fn make_unknown(&mut self, of_files: &BTreeMap<FileId, Vec<Component>>) {
+        for (file, components) in of_files {
+            if self.inodes.contains_key(file) {
+                continue;
+            }
+            // The newest of them was told what holds.
+            let newest = components.iter().filter(|it| it.described.is_some()).max_by_key(|it| (it.fence, it.modified));
+            let Some((volume, described)) = newest.and_then(|it| Some((it.object.volume, it.described.clone()?)))
+            else {
+                continue;
+            };
+            let count = described.striping.components();
+            let mut lie = described.targets;
+            if lie.len() != count as usize {
+                lie = vec![NOWHERE; count as usize];
+            }
+            for component in components.iter().filter(|it| it.object.volume == volume) {
+                let (_, number) = component_of(component.object);
+                lie.get_mut(number as usize).into_iter().for_each(|target| *target = component.target);
+            }
+            let modified = components.iter().map(|it| it.modified).max().unwrap_or(described.created);
+            let attributes = Attributes {
+                kind: FileKind::File,
+                mode: described.mode,
+                owner: described.owner,
+                group: described.group,
+                size: Bytes::ZERO,
+                entries: 0,
+                created: described.created,
+                modified,
+                accessed: modified,
+                changed: self.now,
+                volume,
+                version: 1,
+            };
+            // Its number may have been behind all that are known; whatever parent it had, it has another one now.
+            self.next = self.next.max(file.0 + 1);
+            self.inodes.insert(*file, Inode { parent: FileId::ROOT, attributes, written: true });
+            self.layouts.insert(*file, Layout { striping: described.striping, targets: lie, absent: Vec::new() });
+            self.found.push((*file, What::Unknown));
+        }
+    }
+
+    /// Gives everything a name that has none.
+    pub(super) fn name_all(&mut self) {
+        let volumes: BTreeSet<u64> = self.inodes.values().map(|inode| inode.attributes.volume).collect();
+        for volume in volumes {
+            let root = self.volumes.get(&volume).map(|record| record.root);
+            if !root.is_some_and(|root| self.inodes.get(&root).is_some_and(Inode::is_directory)) {
+                self.make_volume(volume);
+            }
+        }
+        let gone: Vec<u64> =
+            self.volumes.iter().filter(|(_, it)| !self.inodes.contains_key(&it.root)).map(|(it, _)| *it).collect();
+        for volume in gone {
+            self.volumes.remove(&volume);
+        }
+        loop {
+            let reached = self.reached();
+            let mut without: Vec<FileId> = self.inodes.keys().filter(|file| !reached.contains(file)).copied().collect();
+            if without.is_empty() {
+                return;
+            }
+            // What lies below others that have no name has its own.
+            let named: BTreeSet<FileId> = self.names.values().flat_map(|entries| entries.values().copied()).collect();
+            if without.iter().any(|file| !named.contains(file)) {
+                without.retain(|file| !named.contains(file));
+            } else {
+                // Directories within one another in a circle: one of them is taken out of it.
+                without.truncate(1);
+                self.names.values_mut().for_each(|entries| entries.retain(|_, file| *file != without[0]));
+            }
+            for file in without {
+                if !self.found.iter().any(|(other, _)| *other == file) {
+                    self.found.push((file, What::Nameless));
+                }
+                self.put_into_lost_and_found(file);
+            }
+        }
+    }
+
+    /// All that is reached by names.
+    fn reached(&self) -> BTreeSet<FileId> {
+        let (mut reached, mut open) = (BTreeSet::from([FileId::ROOT]), vec![FileId::ROOT]);
+        while let Some(directory) = open.pop() {
+            for file in self.names.get(&directory).into_iter().flat_map(BTreeMap::values) {
+                if reached.insert(*file) {
+                    open.push(*file);
+                }
+            }
+        }
+        reached
+    }
+
+    /// Makes a volume whose first directory is gone.
+    fn make_volume(&mut self, volume: u64) {
+        let policy = self.volumes[&FIRST_VOLUME].policy;
+        let quota = self.volumes.get(&volume).map_or(Quota::default(), |record| record.quota);
+        let parent = self.lost_and_found(FIRST_VOLUME);
+        let root = self.make_directory(parent, format!("volume-{volume}"), volume);
+        self.volumes.insert(volume, VolumeRecord::fresh(root, quota, policy));
+    }
+
+    fn put_into_lost_and_found(&mut self, file: FileId) {
+        let Attributes { kind, volume, .. } = self.inodes[&file].attributes;
+        // The first directory of a volume is an entry of another one.
+        let is_volume = self.volumes[&volume].root == file;
+        let parent = self.lost_and_found(if is_volume { FIRST_VOLUME } else { volume });
+        let kind = match kind {
+            FileKind::File => "file",
+            FileKind::Directory => "directory",
+            FileKind::Ring => "ring",
+        };
+        self.names.entry(parent).or_default().insert(format!("{kind}-{}", file.0), file);
+        if let Some(inode) = self.inodes.get_mut(&file) {
+            inode.parent = parent;
+        }
+    }
+
+    /// The directory for what has no name in a volume.
+    fn lost_and_found(&mut self, volume: u64) -> FileId {
+        let root = self.volumes[&volume].root;
+        let there = self.names.get(&root).and_then(|entries| entries.get(LOST_AND_FOUND)).copied();
+        if let Some(there) = there
+            && self.inodes.get(&there).is_some_and(|inode| inode.is_directory() && inode.attributes.volume == volume)
+        {
+            return there;
+        }
+        let name = there.map_or(LOST_AND_FOUND.to_string(), |_| format!("{LOST_AND_FOUND}-{}", self.next));
+        self.make_directory(root, name, volume)
+    }
+
+    fn make_directory(&mut self, parent: FileId, name: String, volume: u64) -> FileId {
+        let file = FileId(self.next);
+        self.next += 1;
+        let now = self.now;
+        let attributes = Attributes {
+            kind: FileKind::Directory,
+            mode: 0o700,
+            owner: ROOT_USER,
+            group: 0,
+            size: Bytes::ZERO,
+            entries: 0,
+            created: now,
+            modified: now,
+            accessed: now,
+            changed: now,
+            volume,
+            version: 1,
+        };
+        self.inodes.insert(file, Inode { parent, attributes, written: false });
+        self.names.entry(parent).or_default().insert(name, file);
+        file
+    }
+
+    /// Versions are what targets have seen at least; and where these are newer, so is what they say of sizes.
+    pub(super) fn take_newer(&mut self, of_files: &BTreeMap<FileId, Vec<Component>>, writers: &BTreeSet<FileId>) {
+        for (file, components) in of_files {
+            let Some(inode) = self.inodes.get_mut(file).filter(|inode| !inode.is_directory()) else { continue };
+            let volume = inode.attributes.volume;
+            let own = || components.iter().filter(|it| it.object.volume == volume);
+            let fence = own().map(|it| it.fence).max().unwrap_or(0);
+            let is_unknown = self.found.iter().any(|(other, what)| other == file && *what == What::Unknown);
+            if fence > inode.attributes.version || is_unknown || writers.contains(file) {
+                let said = own().filter_map(|it| it.said).max();
+                if let Some((_, size)) = said.filter(|(_, size)| *size != inode.attributes.size) {
+                    inode.attributes.size = size;
+                    inode.attributes.modified = own().map(|it| it.modified).max().unwrap_or(inode.attributes.modified);
+                    if !is_unknown {
+                        self.found.push((*file, What::Newer { size }));
+                    }
+                }
+            }
+            // Nobody who was given something before goes on with it.
+            if fence > inode.attributes.version || is_unknown {
+                inode.attributes.version = fence.max(inode.attributes.version) + 1;
+            }
+        }
+    }
+
+    /// Names what has fewer components than it should.
+    pub(super) fn find_lacking(
+        &mut self,
+        of_files: &BTreeMap<FileId, Vec<Component>>,
+        rings: &BTreeSet<(TargetId, ObjectId)>,
+    ) {
+        for (file, layout) in &self.layouts {
+            let Some(Inode { attributes, written: true, .. }) = self.inodes.get(file) else { continue };
+            let there = of_files.get(file).map_or(&[][..], Vec::as_slice);
+            let is_there = |component: u32, target: TargetId| {
+                let object = object(attributes.volume, *file, component);
+                match attributes.kind {
+                    FileKind::Ring => rings.contains(&(target, object)),
+                    _ if layout.absence(component).is_some() => false,
+                    // One that nothing was written to is not made.
+                    _ => {
+                        layout.striping.length_of(component, attributes.size) == Bytes::ZERO
+                            || there.iter().any(|it| (it.target, it.object) == (target, object))
+                    }
+                }
+            };
+            let lacking: Vec<(u32, TargetId)> =
+                layout.components().into_iter().filter(|(number, target)| !is_there(*number, *target)).collect();
+            if lacking.is_empty() {
+                continue;
+            }
+            let striping = layout.striping;
+            let in_family = |component: u32| {
+                let family = striping.family(component);
+                lacking.iter().filter(|(other, _)| family.contains(other)).count()
+            };
+            let spare = match attributes.kind {
+                FileKind::Ring => usize::from(striping.raid() == Raid::Five),
+                _ => striping.spare() as usize,
+            };
+            let is_enough = lacking.iter().all(|(component, _)| in_family(*component) <= spare);
+            self.found.push((*file, What::Lacks { components: lacking, is_enough }));
+        }
+    }
+
+    /// Counts what directories and volumes have.
+    pub(super) fn count(&mut self) {
+        for (file, inode) in &mut self.inodes {
+            if inode.is_directory() {
+                inode.attributes.entries = self.names.get(file).map_or(0, |entries| entries.len() as u64);
+            }
+        }
+        for (volume, record) in &mut self.volumes {
+            let own = || self.inodes.values().filter(|inode| inode.attributes.volume == *volume);
+            record.bytes = Bytes(own().map(|inode| inode.attributes.size.0).sum());
+            record.files = own().count() as u64;
+            quota::mark(record, self.now);
+        }
+    }
+
+    /// The first number that no volume has.
+    pub(super) fn next_volume(&self) -> u64 {
+        self.volumes.last_key_value().map_or(FIRST_VOLUME, |(last, _)| *last) + 1
+    }
+
+    /// What people have to know, by where it is.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let mut names: BTreeMap<FileId, (FileId, &str)> = BTreeMap::new();
+        for (directory, entries) in &self.names {
+            names.extend(entries.iter().map(|(name, file)| (*file, (*directory, name.as_str()))));
+        }
+        let path = |file: FileId| {
+            let (mut path, mut at) = (String::new(), file);
+            while let Some((parent, name)) = names.get(&at) {
+                path = format!("/{name}{path}");
+                at = *parent;
+            }
+            path
+        };
+        let found =
+            self.found.iter().map(|(file, what)| Finding { file: *file, path: path(*file), what: what.clone() });
+        let dangling = self.dangling.iter().map(|(directory, name)| Finding {
+            file: *directory,
+            path: format!("{}/{name}", path(*directory)),
+            what: What::Dangling,
+        });
+        let mut findings: Vec<Finding> = found.chain(dangling).collect();
+        findings.sort_by(|one, other| one.path.cmp(&other.path));
+        findings
+    }
+
+    /// Puts all of it back.
+    pub(super) fn store(self, state: &mut BTreeMap<Vec<u8>, Vec<u8>>) -> Result<()> {
+        for (directory, entries) in self.names {
+            for (name, file) in entries {
+                let kind = self.inodes[&file].attributes.kind;
+                state.insert(keys::name(directory, &name), encode(&Named { file, kind })?);
+            }
+        }
+        for (file, layout) in self.layouts.iter().filter(|(file, _)| self.inodes.contains_key(file)) {
+            state.insert(keys::layout(*file), encode(layout)?);
+        }
+        for (file, inode) in self.inodes {
+            state.insert(keys::inode(file), encode(&inode)?);
+        }
+        for (volume, record) in self.volumes {
+            state.insert(keys::volume(volume), encode(&record)?);
+        }
+        Ok(())
+    }
+}

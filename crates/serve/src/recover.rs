@@ -1,0 +1,234 @@
+//! Making the metadata of a directory anew from its targets, while nobody serves it.
+//!
+//! Always: what is there is left beside it, and whatever goes wrong before the end leaves everything as it was.
+
+use crate::copies::{OnHosts, strange};
+use crate::key;
+use crate::server::{METADATA, ROOT_KEY, policy};
+use forebay_embedded::{Owned, own};
+use forebay_env::real::random::KernelRandom;
+use forebay_env::real::{self, file};
+use forebay_manager::Redb;
+use forebay_manager::copies::{Chain, VOLUME};
+use forebay_manager::recover::{Component, Seen, recover as put_together};
+pub use forebay_manager::recover::{Finding, Recovered, What};
+use forebay_model::object::{FENCE, FENCES, FIRST_FENCE, LENGTHS};
+use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId, Timestamp};
+use forebay_wire::command::{Reply, Request};
+use forebay_wire::object::{Ask, COMPANION, DESCRIBED, Described, MOST_AT_ONCE, ObjectAnswer, ObjectInfo, ObjectReply};
+use forebay_wire::ring::ring_of;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Metadata that is kept in memory.
+const CACHE: Bytes = Bytes::mib(256);
+/// As many nodes as are served by one process.
+const MOST_NODES: u32 = 1000;
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Recovery {
+    /// What was made.
+    pub recovered: Recovered,
+    /// The copy that it was made of, by its target.
+    pub copy: Option<TargetId>,
+    /// Copies that are older or not whole, and when each was written last.
+    pub behind: Vec<(TargetId, Timestamp)>,
+    /// The targets that were looked at.
+    pub targets: Vec<TargetId>,
+    /// Directories whose targets could not be opened, and why.
+    pub lost: Vec<(PathBuf, Error)>,
+    /// Where the metadata is now that was there before.
+    pub old: Option<PathBuf>,
+    /// The file with root's key.
+    pub key: PathBuf,
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// Targets that were looked at, and all.
+    pub targets: (usize, usize),
+    /// Objects that were found.
+    pub objects: u64,
+}
+
+/// Makes metadata anew in `dir`, which is served by nobody; in place of what is there only if that was said. Targets are looked for
+/// there and in `also`.
+pub fn recover(
+    dir: &Path,
+    also: &[PathBuf],
+    over: bool,
+    told: impl FnMut(Progress) + Send + 'static,
+) -> Result<Recovery> {
+    let path = dir.join(METADATA);
+    let there = file::exists(&path);
+    if there && !over {
+        return Err(Error::exists(format!(
+            "{} is there: `forebay serve {}` uses it; if that cannot be, say --over, and it is left beside the new one (nothing was \
+             changed)",
+            path.display(),
+            dir.display()
+        )));
+    }
+    let (mut owned, mut lost) = (Vec::new(), Vec::new());
+    for dir in directories(dir)?.into_iter().chain(also.iter().cloned()) {
+        match own(&dir) {
+            Ok(one) => owned.push(one),
+            Err(error) if error.kind == Kind::Busy => return Err(error),
+            Err(error) => lost.push((dir, error)),
+        }
+    }
+    if owned.is_empty() {
+        let why = lost.into_iter().next().map(|(_, error)| error);
+        return Err(why.unwrap_or_else(|| {
+            Error::missing(format!("{} has no targets; name the directory that was served", dir.display()))
+        }));
+    }
+    let hosts = OnHosts::new(owned.iter().map(Owned::host));
+    let targets = hosts.targets();
+    let looked = real::run_network(move |_| async move { look(&hosts, told).await })?;
+    let mut looked = looked?;
+    for one in &owned {
+        looked.seen.rings.extend(rings(one)?);
+    }
+    for one in &owned {
+        one.close()?;
+    }
+    let draft = dir.join(format!("{METADATA}.draft"));
+    file::remove(&draft)?;
+    file::create_secret(&draft, &[])?;
+    let mut engine = Redb::open(&draft, CACHE)?;
+    let now = real::clock::wall();
+    let recovered = put_together(&mut engine, looked.seen, policy(None, targets.len()), now, &KernelRandom::default())?;
+    drop(engine);
+    let old = there.then(|| beside(&path));
+    if let Some(old) = &old {
+        file::rename(&path, old)?;
+    }
+    // The key first: without it nobody could use what is there, and with it nothing is there yet that it opens.
+    let key = dir.join(ROOT_KEY);
+    key::replace(&key, &key::of_issued(&recovered.issued)?)?;
+    file::rename(&draft, &path)?;
+    Ok(Recovery { recovered, copy: looked.copy, behind: looked.behind, targets, lost, old, key })
+}
+
+/// The directories with targets: this one, or those of its nodes.
+fn directories(dir: &Path) -> Result<Vec<PathBuf>> {
+    if !file::is_directory(dir) {
+        return Err(Error::missing(format!("there is no directory {}; name the one that was served", dir.display())));
+    }
+    let nodes = (1..=MOST_NODES).map(|node| dir.join(format!("node-{node}"))).filter(|dir| file::is_directory(dir));
+    let nodes: Vec<PathBuf> = nodes.collect();
+    let own = file::exists(dir.join("cluster.toml")) || nodes.is_empty();
+    Ok(own.then(|| dir.to_path_buf()).into_iter().chain(nodes).collect())
+}
+
+/// A name that nothing has.
+fn beside(path: &Path) -> PathBuf {
+    let named = (1..).map(|number| path.with_extension(format!("redb.old-{number}")));
+    named.into_iter().find(|path| !file::exists(path)).unwrap_or_else(|| path.with_extension("redb.old"))
+}
+
+/// What was found on targets.
+struct Looked {
+    seen: Seen,
+    copy: Option<TargetId>,
+    behind: Vec<(TargetId, Timestamp)>,
+}
+
+/// Looks at all that is on targets but rings.
+async fn look(hosts: &OnHosts, mut told: impl FnMut(Progress)) -> Result<Looked> {
+    let targets = hosts.targets();
+    let mut chains: Vec<(TargetId, Chain)> = Vec::new();
+    let mut seen = Seen::default();
+    for (at, target) in targets.iter().copied().enumerate() {
+        told(Progress { targets: (at, targets.len()), objects: seen.components.len() as u64 });
+        let chain = chain(hosts, target).await?;
+        if chain.cluster().is_some() {
+            chains.push((target, chain));
+        }
+        let volumes = hosts.list(target, 0, None).await?;
+        for volume in volumes.into_iter().map(|info| info.id.volume).filter(|volume| *volume != VOLUME) {
+            seen.components.extend(components(hosts, target, volume).await?);
+        }
+    }
+    told(Progress { targets: (targets.len(), targets.len()), objects: seen.components.len() as u64 });
+    seen.cluster = chains.iter().max_by_key(|(_, chain)| chain.term()).and_then(|(_, chain)| chain.cluster());
+    seen.term = chains.iter().map(|(_, chain)| chain.term()).max().unwrap_or(0);
+    // One that is not whole has only a part of what there was, and so is none.
+    let best = chains.iter().enumerate().filter(|(_, (_, chain))| chain.is_whole());
+    let best = best.max_by_key(|(_, (_, chain))| chain.rank()).map(|(at, _)| at);
+    let best = best.map(|at| chains.swap_remove(at));
+    let rank = best.as_ref().map(|(_, chain)| chain.rank());
+    let behind = chains.iter().filter(|(_, chain)| Some(chain.rank()) != rank);
+    let behind = behind.map(|(target, chain)| (*target, chain.at())).collect();
+    let (copy, chain) = best.unzip();
+    seen.chain = chain;
+    Ok(Looked { seen, copy, behind })
+}
+
+/// The copy on a target.
+async fn chain(hosts: &OnHosts, target: TargetId) -> Result<Chain> {
+    let mut chain = Chain::default();
+    for info in hosts.list(target, VOLUME, None).await? {
+        chain.begin(info.id.object);
+        let mut offset = 0;
+        while offset < info.head.size {
+            let length = (info.head.size - offset).min(MOST_AT_ONCE.0) as u32;
+            let read = Ask::Read { id: info.id, offset, length };
+            match hosts.ask(target, read, Arc::default()).await {
+                Ok(ObjectAnswer { reply: ObjectReply::Bytes, payload, .. }) => chain.take(&payload)?,
+                Ok(answer) => return Err(strange(target, &answer.reply)),
+                // What follows counts only with what is damaged; another target may have it.
+                Err(error) if error.kind == Kind::Damaged => break,
+                Err(error) => return Err(error.of(format!("reading a copy of metadata on target {target}"))),
+            }
+            offset += u64::from(length);
+        }
+    }
+    Ok(chain)
+}
+
+/// What may be components of files in a volume of a target.
+async fn components(hosts: &OnHosts, target: TargetId, volume: u64) -> Result<Vec<Component>> {
+    let mut found: BTreeMap<ObjectId, Component> = BTreeMap::new();
+    for ObjectInfo { id, head, attributes } in hosts.list(target, volume, Some(DESCRIBED)).await? {
+        if id.object & COMPANION == 0 {
+            let described = Described::find(&attributes);
+            let (size, modified) = (Bytes(head.size), head.modified);
+            found.insert(
+                id,
+                Component { target, object: id, size, modified, fence: FIRST_FENCE, said: None, described },
+            );
+        }
+    }
+    for ObjectInfo { id, attributes, .. } in hosts.list(target, volume, Some(FENCES)).await? {
+        let fence = attributes.iter().find(|(number, _)| *number == FENCE).and_then(|(_, value)| number(value, 0));
+        if let (Some(component), Some(fence)) = (found.get_mut(&id), fence) {
+            component.fence = fence;
+        }
+    }
+    for ObjectInfo { id, attributes, .. } in hosts.list(target, volume, Some(LENGTHS)).await? {
+        let said = attributes.iter().filter_map(|(_, value)| Some((number(value, 0)?, Bytes(number(value, 8)?)))).max();
+        found.entry(id).and_modify(|component| component.said = said);
+    }
+    Ok(found.into_values().collect())
+}
+
+fn number(value: &[u8], at: usize) -> Option<u64> {
+    value.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes)
+}
+
+/// The rings of the cluster's tree on the targets of a directory.
+fn rings(owned: &Owned) -> Result<Vec<(TargetId, ObjectId)>> {
+    let mut all = Vec::new();
+    for (target, reply) in owned.host().call_each(&Request::Status { ring: None })? {
+        let Reply::Rings(rings) = reply else {
+            return Err(Error::damaged(format!("target {target} told of something else than its rings")));
+        };
+        all.extend(rings.iter().filter_map(|ring| ring_of(&ring.spec.name)).map(|ring| (target, ring)));
+    }
+    Ok(all)
+}

@@ -1,0 +1,232 @@
+//! What a manager knew, made anew from the targets.
+
+use super::*;
+use crate::recover::{Recovery, What, recover};
+use forebay_env::real::{self, random};
+use forebay_model::ring::RingSpec;
+use forebay_wire::control::Question;
+use forebay_wire::control::names::{Attributes, Entry, FileKind, Place, SetAttributes};
+use forebay_wire::control::volumes::{CreateVolume, Quota, Volume};
+use std::collections::BTreeMap;
+
+/// Directories of nodes in `dir`, each with a target.
+fn nodes(dir: &Path, count: usize) -> Vec<PathBuf> {
+    let dirs: Vec<PathBuf> = (1..=count).map(|n| dir.join(format!("node-{n}"))).collect();
+    dirs.iter()
+        .for_each(|dir| drop(format(dir, &FormatOptions::file(Bytes::mib(96), Measure::Guess)).expect("a node")));
+    dirs
+}
+
+fn change(server: &Server, change: Change) -> Reply {
+    let by = server.rack.manager().root();
+    let sequence = random::number() >> 1;
+    let desk = server.rack.manager().desk().expect("it is open");
+    desk.change_blocking(by, Call { sequence, change }).expect("it is done")
+}
+
+fn volumes(server: &Server) -> Vec<Volume> {
+    let by = server.rack.manager().root();
+    let desk = server.rack.manager().desk().expect("it is open");
+    let asked = real::run_network(move |_| async move { desk.ask(by, Question::Volumes).await });
+    match asked.expect("it runs").expect("it is answered") {
+        Reply::Volumes(volumes) => volumes,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What is told of each file, and its bytes.
+fn all(server: &Server, paths: &[&str]) -> BTreeMap<String, (Entry, Vec<u8>)> {
+    let files = server.files().expect("a way to it");
+    let one = |path: &&str| {
+        let entry = files.stat(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let bytes = match entry.attributes.kind {
+            FileKind::File => {
+                let file = files.open(path, Options::default()).expect("it opens");
+                let bytes = file.read_at(Bytes::ZERO, Bytes::mib(8)).unwrap_or_else(|error| panic!("{path}: {error}"));
+                file.close().expect("it closes");
+                bytes
+            }
+            _ => Vec::new(),
+        };
+        (path.to_string(), (entry, bytes))
+    };
+    paths.iter().map(one).collect()
+}
+
+const PATHS: [&str; 9] =
+    ["/data", "/data/deep", "/zero", "/data/moved", "/data/deep/five", "/v", "/v/in", "/empty", "/data/ring"];
+
+/// Directories, files of each kind, a volume with a quota and a ring.
+fn fill(server: &Server) {
+    let files = server.files().expect("a way to it");
+    files.make_directory("/data", 0o755).expect("a directory");
+    files.make_directory("/old", 0o755).expect("a directory");
+    files.rename("/old", "/data/deep", true).expect("it moves");
+    let quota = Quota { hard_bytes: Some(Bytes::mib(50)), soft_files: Some(7), ..Quota::default() };
+    let policy = Policy { raid: Raid::Five, unit: UNIT, targets: 5 };
+    let (place, mode, owner, group) = (Place::path("v"), 0o755, 0, 0);
+    change(server, Change::CreateVolume(CreateVolume { place, mode, owner, group, quota, policy }));
+    let kinds = [
+        ("/zero", Raid::Zero, 700_001),
+        ("/one", Raid::One(2), 1_000_003),
+        ("/data/deep/five", Raid::Five, 2_000_005),
+        ("/v/in", Raid::Five, 300_007),
+        ("/empty", Raid::Five, 0),
+    ];
+    for (path, raid, length) in kinds {
+        let policy = Policy { raid, unit: UNIT, targets: 5 };
+        let file = files.create(path, 0o644, Some(policy), Options::default()).expect("a file");
+        if length > 0 {
+            file.write_at(Bytes::ZERO, Slice::from(pattern(length, length as u64))).expect("it is taken");
+        }
+        file.close().expect("it is durable");
+    }
+    files.rename("/one", "/data/moved", true).expect("it moves");
+    let attributes = SetAttributes {
+        place: Place::path("data/moved"),
+        mode: Some(0o600),
+        owner: Some(7),
+        group: None,
+        size: None,
+        modified: None,
+        accessed: None,
+    };
+    change(server, Change::SetAttributes(attributes));
+    let rings = files.cluster(Duration::from_secs(30));
+    let spec = RingSpec { block: Bytes::kib(64), ..RingSpec::new("/data/ring", Bytes::mib(16)) };
+    rings.create_ring(spec).expect("a ring");
+}
+
+fn made_anew(dir: &Path) -> Recovery {
+    recover(dir, &[], false, |_| {}).expect("it is made anew")
+}
+
+/// All but when something was read last, which a reader changes.
+fn as_told((entry, bytes): &(Entry, Vec<u8>)) -> (Entry, Vec<u8>) {
+    let attributes = Attributes { accessed: entry.attributes.created, ..entry.attributes.clone() };
+    (Entry { attributes, ..entry.clone() }, bytes.clone())
+}
+
+fn compare(before: &BTreeMap<String, (Entry, Vec<u8>)>, after: &BTreeMap<String, (Entry, Vec<u8>)>) {
+    for (path, told) in before {
+        let (old, new) = (as_told(told), as_told(&after[path]));
+        assert_eq!(new.0, old.0, "{path}");
+        assert!(new.1 == old.1, "{path}: other bytes");
+    }
+    assert_eq!(before.len(), after.len());
+}
+
+#[test]
+fn outcome_45_names_sizes_layouts_and_quotas_are_as_they_were_after_the_metadata_was_wiped() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let dirs = nodes(dir.path(), 5);
+    let server = Server::start(dir.path(), &dirs, &options()).expect("it starts");
+    fill(&server);
+    let (before, charged) = (all(&server, &PATHS), volumes(&server));
+    server.close().expect("it ends");
+    std::fs::remove_file(dir.path().join(METADATA)).expect("it was there");
+    // Nobody makes an empty cluster over all of that.
+    let refused = Server::start(dir.path(), &dirs, &options()).err().expect("it does not start");
+    assert!(refused.kind == Kind::Missing && refused.message.contains("manager recover"), "{refused}");
+    let Recovery { recovered, lost, behind, old, targets, .. } = made_anew(dir.path());
+    assert_eq!((recovered.findings, lost.len(), behind, old), (vec![], 0, vec![], None));
+    assert_eq!((recovered.files, recovered.directories, recovered.rings, recovered.volumes), (5, 3, 1, 2));
+    assert_eq!(targets.len(), 5);
+    let server = Server::start(dir.path(), &dirs, &options()).expect("it starts");
+    compare(&before, &all(&server, &PATHS));
+    assert_eq!(volumes(&server), charged);
+    // It is used on: what is there is written, and what is made has a number of its own.
+    let files = server.files().expect("a way to it");
+    let file = files.open_to_write("/data/deep/five", Options::default()).expect("it opens");
+    file.write_at(Bytes(2_000_005), Slice::from_static(b"more")).expect("it is taken");
+    file.close().expect("it is durable");
+    let file = files.create("/new", 0o644, None, Options::default()).expect("a file");
+    assert!(!before.values().any(|(entry, _)| entry.file == file.entry().file));
+    file.close().expect("it closes");
+    let key = key::read(server.key()).expect("a key");
+    let reach = Reach { manager: server.control(), key, tls: None, patience: Duration::from_secs(30) };
+    reach.files().expect("the new key opens it").stat("/new").expect("it is there");
+    drop(files);
+    server.close().expect("it ends");
+}
+
+#[test]
+fn outcome_45_with_a_target_lost_as_well_what_has_to_spare_reads_as_it_was_and_what_has_not_is_named() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let dirs = nodes(dir.path(), 5);
+    let server = Server::start(dir.path(), &dirs, &options()).expect("it starts");
+    fill(&server);
+    let (before, charged) = (all(&server, &PATHS), volumes(&server));
+    server.close().expect("it ends");
+    std::fs::remove_file(dir.path().join(METADATA)).expect("it was there");
+    // The node of the last one stays away.
+    std::fs::remove_file(dirs[4].join("target.0")).expect("it was there");
+    let Recovery { recovered, lost, .. } = made_anew(dir.path());
+    assert_eq!(lost.len(), 1);
+    assert_eq!(lost[0].0, dirs[4]);
+    let found: BTreeMap<&str, bool> = recovered
+        .findings
+        .iter()
+        .map(|it| match &it.what {
+            What::Lacks { is_enough, components } if components.len() == 1 => (it.path.as_str(), *is_enough),
+            other => panic!("{}: {other:?}", it.path),
+        })
+        .collect();
+    for (path, enough) in [("/zero", false), ("/data/deep/five", true), ("/v/in", true)] {
+        assert_eq!(found.get(path), Some(&enough), "{found:?}");
+    }
+    let server = Server::start(dir.path(), &dirs[..4], &options()).expect("it starts");
+    let whole: Vec<&str> = PATHS.into_iter().filter(|path| found.get(path) != Some(&false)).collect();
+    let mut before = before;
+    let told = before.clone();
+    before.retain(|path, _| whole.contains(&path.as_str()));
+    compare(&before, &all(&server, &whole));
+    assert_eq!(volumes(&server), charged);
+    let files = server.files().expect("a way to it");
+    assert_eq!(files.stat("/zero").expect("it has its name").attributes, told["/zero"].0.attributes);
+    drop(files);
+    server.close().expect("it ends");
+}
+
+#[test]
+fn metadata_that_is_there_is_left_alone_unless_that_is_said_and_then_left_beside() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let dirs = nodes(dir.path(), 1);
+    let server = Server::start(dir.path(), &dirs, &options()).expect("it starts");
+    server.files().expect("a way to it").make_directory("/data", 0o755).expect("a directory");
+    let busy = recover(dir.path(), &[], true, |_| {}).expect_err("it is served");
+    assert_eq!(busy.kind, Kind::Busy);
+    server.close().expect("it ends");
+    let path = dir.path().join(METADATA);
+    let there = std::fs::read(&path).expect("it is there");
+    let refused = recover(dir.path(), &[], false, |_| {}).expect_err("it is there");
+    assert!(refused.kind == Kind::Exists && refused.message.contains("--over"), "{refused}");
+    assert!(std::fs::read(&path).expect("it is there") == there);
+    let Recovery { old, .. } = recover(dir.path(), &[], true, |_| {}).expect("it is made anew");
+    assert!(std::fs::read(old.expect("it is left")).expect("it is there") == there);
+    let server = Server::start(dir.path(), &dirs, &options()).expect("it starts");
+    server.files().expect("a way to it").stat("/data").expect("it is there");
+    server.close().expect("it ends");
+}
+
+#[test]
+fn what_was_answered_is_in_the_copies_even_if_the_process_was_not_ended() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let dirs = nodes(dir.path(), 2);
+    let server = Server::start(dir.path(), &dirs, &options()).expect("it starts");
+    let files = server.files().expect("a way to it");
+    (0..50).for_each(|n| drop(files.make_directory(&format!("/d{n}"), 0o755).expect("a directory")));
+    // The devices as they are at this moment, and no metadata.
+    let other = tempfile::tempdir().expect("a directory for the test");
+    for n in 1..=2 {
+        let to = other.path().join(format!("node-{n}"));
+        std::fs::create_dir(&to).expect("a directory");
+        for name in ["cluster.toml", "target.0"] {
+            std::fs::copy(dirs[n - 1].join(name), to.join(name)).expect("a copy");
+        }
+    }
+    drop(files);
+    server.close().expect("it ends");
+    let Recovery { recovered, .. } = made_anew(other.path());
+    assert_eq!((recovered.directories, recovered.findings), (50, vec![]));
+}
