@@ -7,6 +7,7 @@ pub mod keep;
 pub mod left;
 pub mod moving;
 pub mod rebuild;
+pub mod scrub;
 mod used;
 
 use crate::control::{Control, strange};
@@ -97,10 +98,15 @@ impl Files {
     }
 
     async fn open_found(&self, file: FileId, options: Options) -> Result<File> {
+        self.open_as(file, options, false).await
+    }
+
+    /// Opens a file; if this `yields`, until somebody wants to be alone with it.
+    async fn open_as(&self, file: FileId, options: Options, yields: bool) -> Result<File> {
         let used = self.used(file);
         let turn = used.turn().await;
         let written = used.write(options.alone)?;
-        let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: options.alone });
+        let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: options.alone, yields });
         match self.control.change(open).await? {
             Reply::Grant(grant) => {
                 drop(turn);

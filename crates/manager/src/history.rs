@@ -127,7 +127,7 @@ fn change(chance: &Chance, model: &Model, by: &Principal) -> Change {
             Change::CreateVolume(CreateVolume { place: place(), mode: 0o777, owner, group, quota, policy })
         }
         20 => Change::RemoveVolume(RemoveVolume { place: place() }),
-        21 | 22 => Change::OpenToWrite(OpenToWrite { place: place(), alone: false }),
+        21 | 22 => Change::OpenToWrite(OpenToWrite { place: place(), alone: false, yields: false }),
         23 => Change::Close(Close { file: file(), size: size(), modified: None }),
         24 | 25 if chance.once_in(3) => Change::ClientGone(ClientGone { client: 1 + chance.below(4) }),
         27 | 28 => Change::Revoke(Revoke { file: file() }),

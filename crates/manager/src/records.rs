@@ -163,6 +163,8 @@ pub(crate) struct Writer {
     pub(crate) since: Timestamp,
     /// It does without locks, and so bears nobody else.
     pub(crate) alone: bool,
+    /// It makes way for who wants to be alone with it.
+    pub(crate) yields: bool,
 }
 
 /// A file that has to be scrubbed.
@@ -170,6 +172,10 @@ pub(crate) struct Writer {
 pub(crate) struct ToScrub {
     pub(crate) since: Timestamp,
 }
+
+/// When a file was read and compared last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VerifiedAt(pub(crate) Timestamp);
 
 /// What targets have to do with the objects of a file; the key says whether that is to remove them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

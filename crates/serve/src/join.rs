@@ -120,7 +120,8 @@ impl Joined {
         let teller = Teller { last: RefCell::default(), told };
         let node = NodeHost::start(options, move || Rc::new(GrpcReports(reports)), move |heard| teller.tell(heard))?;
         let number = membership.node;
-        let sources = Sources { nodes: vec![(number, node.teller())], manager: Manager::Elsewhere(client) };
+        let sources =
+            Sources { nodes: vec![(number, node.teller())], manager: Manager::Elsewhere(client), upkeep: None };
         let status = status.map(|listen| StatusServer::start(&listen, sources)).transpose()?;
         Ok(Joined { node, number, status, owned, dir: dir.to_path_buf(), membership, manager })
     }

@@ -1,10 +1,11 @@
-//! Looking after the files of a cluster for as long as a client is there: what others left half written is mended, and what was
-//! given up is rebuilt, and what lies where nothing is to stay is moved.
+//! Looking after the files of a cluster for as long as a client is there: what others left half written is mended, what was
+//! given up is rebuilt, what lies where it is not to stay is moved, and what nobody read for long is scrubbed.
 
 use super::Files;
 use super::left::Mended;
 use super::moving::Moved;
 use super::rebuild::Rebuilt;
+use super::scrub::{Scrubbed, Scrubbing};
 use forebay_model::Result;
 use forebay_wire::control::names::FileId;
 use std::cell::RefCell;
@@ -20,6 +21,8 @@ pub enum Kept {
     Rebuilt(Rebuilt),
     /// A component of it lay where nothing is to stay, and lies elsewhere.
     Moved(Moved),
+    /// All of it was read and compared.
+    Scrubbed(Scrubbed),
 }
 
 /// Tells of each file that something was done for it, and once that it cannot be.
@@ -73,6 +76,15 @@ impl Files {
         let news = News::of(told);
         loop {
             drop(self.move_displaced(|file, moved| news.tell(file, moved.map(Kept::Moved))).await);
+            self.nodes.env().clock.sleep(pause).await;
+        }
+    }
+
+    /// Scrubs what was not for long, likewise.
+    pub async fn keep_scrubbing(&self, pause: Duration, how: Scrubbing, told: impl Fn(FileId, Result<Kept>)) {
+        let news = News::of(told);
+        loop {
+            drop(self.scrub_due(how, |file, scrubbed| news.tell(file, scrubbed.map(Kept::Scrubbed))).await);
             self.nodes.env().clock.sleep(pause).await;
         }
     }

@@ -56,7 +56,7 @@ fn a_hard_bound_is_never_passed_and_the_numbers_are_named() {
 fn a_file_that_grew_too_large_stays_open_and_may_be_closed_with_less() {
     let mut stage = with(Quota { hard_bytes: Some(Bytes(100)), ..Quota::default() });
     let file = stage.file(&user(5), "v/a", 0o644).unwrap();
-    let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false });
+    let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false, yields: false });
     stage.change(&user(5), open.clone()).unwrap();
     let close = |size| Change::Close(Close { file, size: Some(Bytes(size)), modified: None });
     is_full(stage.change(&user(5), close(101)), &["101 B", "100 B"]);

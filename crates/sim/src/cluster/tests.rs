@@ -5,6 +5,7 @@ mod lengths;
 mod load;
 mod openings;
 mod outages;
+mod scrubbing;
 
 use super::*;
 use crate::disk::presets;

@@ -38,7 +38,7 @@ impl Stage {
     }
 
     fn opened(&mut self, by: &Principal, file: FileId, alone: bool) -> Result<Reply> {
-        self.change(by, Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone }))
+        self.change(by, Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, yields: false }))
     }
 
     fn seen_by(&mut self, by: &Principal, file: FileId) -> Grant {
