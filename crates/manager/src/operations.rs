@@ -23,7 +23,7 @@ mod verify;
 mod volumes;
 
 pub(crate) use absences::give_up_lost;
-pub(crate) use relocation::{displace, is_displaced, stay};
+pub(crate) use relocation::{displace, is_any, is_displaced, stay};
 pub(crate) use scrub::left;
 pub(crate) use verify::unverified;
 

@@ -188,7 +188,7 @@ pub(crate) struct Orders {
     pub(crate) pending: Vec<(u32, TargetId)>,
 }
 
-/// Components of a file that are copied, or were to be, away from where nothing is to stay.
+/// Components of a file that are copied, or are to be: away from where nothing is to stay, or so that targets are filled evenly.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Moves(pub(crate) Vec<Move>);
 
@@ -197,8 +197,10 @@ pub(crate) struct Moves(pub(crate) Vec<Move>);
 pub(crate) struct Move {
     pub(crate) component: u32,
     pub(crate) to: TargetId,
-    /// The client that does it; 0 if it had to make way.
+    /// The client that does it; 0 if nobody does, or it had to make way.
     pub(crate) by: u64,
+    /// Nothing has to leave where it lies: targets are to be filled evenly.
+    pub(crate) even: bool,
 }
 
 /// A node.

@@ -4,8 +4,9 @@ use forebay_env::mailbox::mailbox;
 use forebay_env::pipe::pipe;
 use forebay_env::real::file;
 use forebay_env::real::{self, process, thread};
+pub use forebay_manager::Settings;
 use forebay_manager::desk::{self, Desk, Ended};
-use forebay_manager::{Manager, Principal, Redb, Settings};
+use forebay_manager::{Manager, Principal, Redb};
 use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::control::access::IssuedKey;
 use forebay_wire::control::volumes::Policy;
@@ -29,7 +30,7 @@ pub struct ManagerHost {
 
 impl ManagerHost {
     /// Opens the metadata in `path`, or makes a cluster there whose files are striped by `policy`.
-    pub fn start(path: &Path, policy: Policy) -> Result<ManagerHost> {
+    pub fn start(path: &Path, policy: Policy, settings: Settings) -> Result<ManagerHost> {
         let (errands, mut receiver) = mailbox();
         let (told, mut outcome) = pipe(0);
         let desk = Desk::new(errands);
@@ -38,7 +39,7 @@ impl ManagerHost {
         let thread = thread::spawn("manager", move || {
             let run = move || {
                 real::run_network(move |env| async move {
-                    let opened = open(&path, policy, &env);
+                    let opened = open(&path, policy, &settings, &env);
                     let (mut manager, issued) = match opened {
                         Ok(opened) => opened,
                         Err(error) => {
@@ -66,7 +67,7 @@ impl ManagerHost {
                                 return ended.map(drop);
                             }
                             env.clock.sleep(TICK).await;
-                            if let Ok((opened, _)) = open(&path, policy, &env) {
+                            if let Ok((opened, _)) = open(&path, policy, &settings, &env) {
                                 break opened;
                             }
                         };
@@ -121,7 +122,12 @@ impl Drop for ManagerHost {
     }
 }
 
-fn open(path: &Path, policy: Policy, env: &forebay_env::NetworkEnv) -> Result<(Manager, Option<IssuedKey>)> {
+fn open(
+    path: &Path,
+    policy: Policy,
+    settings: &Settings,
+    env: &forebay_env::NetworkEnv,
+) -> Result<(Manager, Option<IssuedKey>)> {
     // The key of all capabilities is in it.
     if !file::exists(path) {
         file::create_secret(path, &[])?;
@@ -133,5 +139,5 @@ fn open(path: &Path, policy: Policy, env: &forebay_env::NetworkEnv) -> Result<(M
         Err(error) if error.kind == Kind::Exists => None,
         Err(error) => return Err(error),
     };
-    Ok((Manager::open(Box::new(engine), env.random.clone(), Settings::default())?, issued))
+    Ok((Manager::open(Box::new(engine), env.random.clone(), settings.clone())?, issued))
 }

@@ -10,10 +10,11 @@ use crate::status::{Manager, Sources, StatusServer};
 use crate::tls::{TlsFiles, check_here, host_of, reached_at};
 use crate::upkeep::{Done, UpkeepOptions};
 use forebay_client::files::blocking::FilesClient;
-use forebay_client::files::keep::Kept;
+use forebay_client::files::keep::{Keeping, Kept};
 use forebay_control::ControlServer;
 use forebay_embedded::own;
 use forebay_env::real::file;
+use forebay_manager::Settings;
 use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Bytes, Error, Result};
 use forebay_node::network::Bounds;
@@ -99,7 +100,8 @@ impl Server {
             tls: options.tls.as_ref(),
             bounds: options.bounds,
         };
-        let rack = Rack::over(owned, &dir.join(METADATA), policy, &listening)?;
+        let settings = Settings { balance_above: options.upkeep.balance_above, ..Settings::default() };
+        let rack = Rack::over(owned, &dir.join(METADATA), policy, settings, &listening)?;
         let (desk, by) = (rack.manager().desk()?, rack.manager().root());
         let key = dir.join(ROOT_KEY);
         if !file::exists(&key) {
@@ -126,7 +128,8 @@ impl Server {
         let manager_at = reached_at(&control.address().to_string(), host)?;
         let upkeep = rack.files(CREDIT)?;
         let told = options.kept;
-        upkeep.keep(MEND_EVERY, options.upkeep.scrubbing, move |file, kept| {
+        let UpkeepOptions { scrubbing, balance_rate, .. } = options.upkeep;
+        upkeep.keep(Keeping { pause: MEND_EVERY, scrubbing, even_rate: balance_rate }, move |file, kept| {
             done.note(&kept);
             told(file, kept);
         });

@@ -2,14 +2,26 @@
 
 use forebay_client::files::keep::Kept;
 use forebay_client::files::scrub::Scrubbing;
-use forebay_model::Result;
+use forebay_manager::Settings;
+use forebay_model::{Rate, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How a server looks after files.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct UpkeepOptions {
     /// How often and how fast it scrubs them.
     pub scrubbing: Scrubbing,
+    /// When the fullest target is used by so many hundredths more than the emptiest, components are moved; 0: never.
+    pub balance_above: u8,
+    /// So fast at most each of them.
+    pub balance_rate: Rate,
+}
+
+impl Default for UpkeepOptions {
+    fn default() -> UpkeepOptions {
+        let Settings { balance_above, .. } = Settings::default();
+        UpkeepOptions { scrubbing: Scrubbing::default(), balance_above, balance_rate: Rate::mb(32) }
+    }
 }
 
 /// What a server has done for files since it began.

@@ -2,8 +2,8 @@
 //!
 //! Bytes are handed over as they are, without a copy.
 
-use super::keep::Kept;
-use super::scrub::{Scrubbed, Scrubbing};
+use super::keep::{Keeping, Kept};
+use super::scrub::Scrubbed;
 use super::{File, Files};
 use crate::file::options::Options;
 use bytes::Bytes as Slice;
@@ -105,21 +105,22 @@ impl FilesClient {
 
     /// Mends what others left open to write, rebuilds what was given up, moves what is to lie elsewhere and scrubs what was not for
     /// long, again and again until the client ends; `told` of each file that something was done for, and once of one that it cannot be.
-    pub fn keep(&self, pause: Duration, how: Scrubbing, told: impl Fn(FileId, Result<Kept>) + Clone + Send + 'static) {
+    pub fn keep(&self, how: Keeping, told: impl Fn(FileId, Result<Kept>) + Clone + Send + 'static) {
         self.way.send(Box::new(move |here| {
+            let Keeping { pause, scrubbing, even_rate } = how;
             let (files, spawner) = (here.files.clone(), &here.env.spawner);
             let (keeping, tell) = (files.clone(), told.clone());
             spawner.detach(async move { keeping.keep_mending(pause, tell).await });
             let (keeping, tell) = (files.clone(), told.clone());
-            spawner.detach(async move { keeping.keep_moving(pause, tell).await });
+            spawner.detach(async move { keeping.keep_moving(pause, even_rate, tell).await });
             let (keeping, tell) = (files.clone(), told.clone());
             spawner.detach(async move { keeping.keep_rebuilding(pause, tell).await });
-            if how.rate == Rate(0) {
+            if scrubbing.rate == Rate(0) {
                 return;
             }
             // Each round looks at all files.
-            let round = (how.every / ROUNDS).clamp(pause, LONGEST_ROUND.max(pause));
-            spawner.detach(async move { files.keep_scrubbing(round, how, told).await });
+            let round = (scrubbing.every / ROUNDS).clamp(pause, LONGEST_ROUND.max(pause));
+            spawner.detach(async move { files.keep_scrubbing(round, scrubbing, told).await });
         }));
     }
 

@@ -1,4 +1,4 @@
-//! Components that lie where nothing is to stay: each is copied as it is, object by object, and lies elsewhere then.
+//! Components that lie where nothing is to stay, or where targets are fuller than others: each is copied as it is, object by object, and lies elsewhere then.
 //!
 //! Whoever copies is alone with the file, and makes way for who wants to write it: then what it asks for is stale, and it begins
 //! anew later. It is read meanwhile where it lies. What a reader may still be given where it lay, who writes next waits for.
@@ -9,7 +9,7 @@ use crate::nodes::Request;
 use bytes::Bytes as Slice;
 use forebay_env::together::all;
 use forebay_model::object::{Durability, Placement, Scope};
-use forebay_model::{Bytes, Error, Kind, ObjectId, Result};
+use forebay_model::{Bytes, Error, Kind, ObjectId, Rate, Result};
 use forebay_wire::capability::{LENGTH, Secret};
 use forebay_wire::control::cluster::Map;
 use forebay_wire::control::files::{After, Component, Relocate, Relocated, Relocating, Relocation};
@@ -44,8 +44,9 @@ pub struct Moved {
 }
 
 impl Files {
-    /// Moves what is on the manager's list, some files at a time; `told` of each. Only root may ask for that.
-    pub async fn move_displaced(&self, told: impl Fn(FileId, Result<Moved>)) -> Result<()> {
+    /// Moves what is on the manager's list, some files at a time; `told` of each. Only root may ask for that. What does not hurry is
+    /// copied no faster than at this rate each.
+    pub async fn move_displaced(&self, rate: Rate, told: impl Fn(FileId, Result<Moved>)) -> Result<()> {
         let mut after = FileId(0);
         loop {
             let asked = Question::Displaced(After { file: after, most: PAGE });
@@ -56,7 +57,7 @@ impl Files {
             let left = RefCell::new(found.files.clone());
             let hand = || async {
                 while let Some(file) = { left.borrow_mut().pop() } {
-                    match self.move_away(file).await {
+                    match self.move_away(file, rate).await {
                         Ok(Moved { components: 0, .. }) => {}
                         // Somebody writes it, has removed it, or came first.
                         Err(error) if matches!(error.kind, Kind::Missing | Kind::Busy | Kind::Stale) => {}
@@ -73,13 +74,13 @@ impl Files {
     }
 
     /// Moves all that is to be moved of a file.
-    pub async fn move_away(&self, file: FileId) -> Result<Moved> {
+    pub async fn move_away(&self, file: FileId, rate: Rate) -> Result<Moved> {
         let used = self.used(file);
         let turn = used.turn().await;
         // The manager takes whoever copies for one who is alone with the file, and others of this client for the same one.
         let written = used.write(true)?;
         drop(turn);
-        let moved = self.move_alone(file).await;
+        let moved = self.move_alone(file, rate).await;
         // A copy that came to nothing keeps nobody out; after one that came to its end there is nothing to close.
         drop(written.close(&*self.control, None).await);
         match moved {
@@ -92,11 +93,11 @@ impl Files {
         }
     }
 
-    async fn move_alone(&self, file: FileId) -> Result<Moved> {
+    async fn move_alone(&self, file: FileId, rate: Rate) -> Result<Moved> {
         let mut moved = Moved::default();
         loop {
             let copied = match self.control.change(Change::Relocate(Relocate { file })).await {
-                Ok(_) => self.copied(file).await,
+                Ok(_) => self.copied(file, rate).await,
                 Err(error) => Err(error),
             };
             match copied {
@@ -114,8 +115,10 @@ impl Files {
     }
 
     /// Copies the component that this client was let copy; how much was written.
-    async fn copied(&self, file: FileId) -> Result<Bytes> {
-        let mut copy = Copy { files: self, file, way: self.relocation(file).await?, addresses: BTreeMap::new() };
+    async fn copied(&self, file: FileId, rate: Rate) -> Result<Bytes> {
+        let way = self.relocation(file).await?;
+        let rate = (!way.hurries && rate > Rate(0)).then_some(rate);
+        let mut copy = Copy { files: self, file, way, addresses: BTreeMap::new(), rate };
         copy.look_up().await?;
         let Relocation { component, version, .. } = copy.way;
         let mut written = Bytes::ZERO;
@@ -140,6 +143,8 @@ struct Copy<'a> {
     file: FileId,
     way: Relocation,
     addresses: BTreeMap<u128, String>,
+    /// It goes no faster than this.
+    rate: Option<Rate>,
 }
 
 /// At which end of a copy something is asked.
@@ -179,7 +184,9 @@ impl Copy<'_> {
             }
         }
         let (mut written, mut epoch, mut at) = (Bytes::ZERO, None, 0);
+        let clock = self.files.nodes.env().clock.clone();
         while at < size {
+            let begun = clock.now();
             let length = (size - at).min(MOST_AT_ONCE.0) as u32;
             let read = |object| Ask::Read { id: id(object), offset: at, length };
             let bytes = Slice::from(self.ask(End::From, read, None).await?.payload);
@@ -191,6 +198,9 @@ impl Copy<'_> {
                 written += Bytes(bytes.len() as u64);
             }
             at += u64::from(length);
+            if let Some(rate) = self.rate {
+                clock.sleep(rate.time_for(Bytes(length.into())).saturating_sub(clock.now().since(begun))).await;
+            }
         }
         self.attributes(id, found.is_some()).await?;
         let truncate = |object| Ask::Truncate { id: id(object), size };

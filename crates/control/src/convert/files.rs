@@ -32,7 +32,7 @@ messages! {
     Degraded as Degraded { files, more }
     Relocate as Relocate { file }
     Relocating as Relocating { file }
-    Relocation as Relocation { component, version, from, to, until }
+    Relocation as Relocation { component, version, from, to, until, hurries }
     Relocated as Relocated { file, component, version }
     Displaced as Displaced { files, more }
     ClientGone as ClientGone { client }

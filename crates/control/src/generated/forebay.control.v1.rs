@@ -932,6 +932,9 @@ pub struct Relocation {
     /// Until when these count, by the clocks of targets.
     #[prost(int64, tag = "5")]
     pub until: i64,
+    /// Nothing is to stay where it lies; otherwise it is moved so that targets are filled evenly, and others come first.
+    #[prost(bool, tag = "6")]
+    pub hurries: bool,
 }
 /// Says that a component was copied: from now on it lies there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

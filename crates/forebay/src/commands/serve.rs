@@ -34,7 +34,7 @@ pub struct ServeArgs {
     listen: String,
     /// Serve the targets of DIR as a node of the cluster whose manager is at that address; the first time, --access-key takes
     /// root's key or one that `forebay node add` made
-    #[arg(long, value_name = "forebay://HOST:PORT", conflicts_with_all = ["listen", "nodes", "raid", "scrub_every", "scrub_rate"])]
+    #[arg(long, value_name = "forebay://HOST:PORT", conflicts_with_all = ["listen", "nodes", "raid", "scrub_every", "scrub_rate", "balance_above", "balance_rate"])]
     join: Option<String>,
     /// Where the node listens, which has the data
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
@@ -70,6 +70,13 @@ pub struct ServeArgs {
     /// Read so much a second for that at most; 0: never
     #[arg(long, default_value = "32MB/s", value_name = "RATE")]
     scrub_rate: Rate,
+    /// Move components from targets that are used more to others when the fullest and the emptiest are so many points apart, until
+    /// they are half as many; 0: never
+    #[arg(long, default_value_t = 10, value_name = "POINTS", value_parser = clap::value_parser!(u8).range(0..=100))]
+    balance_above: u8,
+    /// Move so much a second of each component for that at most; 0: as fast as it goes
+    #[arg(long, default_value = "32MB/s", value_name = "RATE")]
+    balance_rate: Rate,
     /// Connections at once
     #[arg(long, default_value_t = 4096, value_name = "N")]
     connections: usize,
@@ -99,7 +106,11 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
         status: args.status.clone(),
         bounds,
         raid: args.raid,
-        upkeep: UpkeepOptions { scrubbing: Scrubbing { every: args.scrub_every, rate: args.scrub_rate } },
+        upkeep: UpkeepOptions {
+            scrubbing: Scrubbing { every: args.scrub_every, rate: args.scrub_rate },
+            balance_above: args.balance_above,
+            balance_rate: args.balance_rate,
+        },
         kept,
     };
     let server = Server::start(&args.dir, &dirs, &options)?;
@@ -235,7 +246,7 @@ fn kept(file: FileId, kept: Result<Kept>) {
             "forebay: {components} of the components of {file} had missed something, and are rebuilt ({written} written)"
         ),
         Ok(Kept::Moved(Moved { components, written })) => format!(
-            "forebay: {components} of the components of {file} lay where nothing is to stay, and were moved ({written} written)"
+            "forebay: {components} of the components of {file} lay where nothing is to stay or more than elsewhere, and were moved ({written} written)"
         ),
         Err(error) => {
             format!(

@@ -118,7 +118,7 @@ fn values_of_names_have_the_bytes_that_are_written_down() {
     is(Writers(vec![Writer { client: 4, user: 5, since: Timestamp(3), alone: true, yields: false }]), "01010405060100");
     is(ToScrub { since: Timestamp(3) }, "0106");
     is(VerifiedAt(Timestamp(3)), "0106");
-    is(Moves(vec![Move { component: 2, to: TargetId(5), by: 300 }]), "01010205ac02");
+    is(Moves(vec![Move { component: 2, to: TargetId(5), by: 300, even: true }]), "01010205ac0201");
     let pending = vec![(2, TargetId(5))];
     is(Orders { volume: 1, version: 2, due: Timestamp(3), pending }, "01010206010205");
 }

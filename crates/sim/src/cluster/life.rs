@@ -48,7 +48,7 @@ const HEALED: Duration = Duration::from_secs(30);
 /// Rounds of recovering what is in doubt, a second each, before it is taken for stuck.
 const ROUNDS: u32 = 30;
 /// So often that a scrub is always under way.
-const SCRUBBING: Scrubbing = Scrubbing { every: Duration::from_secs(10), rate: Rate::mb(20) };
+const SCRUBBING: Scrubbing = Scrubbing { every: Duration::from_secs(15), rate: Rate::mb(20) };
 
 /// What a life is made of.
 #[derive(Debug, Clone, Copy)]
@@ -258,7 +258,7 @@ async fn keep(files: Files, common: Rc<Common>, care: Care) {
     match care {
         Care::Mend => files.keep_mending(Duration::from_secs(3), told).await,
         Care::Rebuild => files.keep_rebuilding(Duration::from_secs(3), told).await,
-        Care::Move => files.keep_moving(Duration::from_secs(1), told).await,
+        Care::Move => files.keep_moving(Duration::from_secs(1), Rate(0), told).await,
         Care::Scrub => files.keep_scrubbing(Duration::from_secs(3), SCRUBBING, told).await,
     }
 }

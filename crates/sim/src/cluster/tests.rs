@@ -1,4 +1,5 @@
 mod absences;
+mod balancing;
 mod disks;
 mod draining;
 mod lengths;

@@ -321,6 +321,8 @@ pub struct Relocation {
     pub to: Component,
     /// Until when these count, by the clocks of targets.
     pub until: Timestamp,
+    /// Nothing is to stay where it lies; otherwise it is moved so that targets are filled evenly, and others come first.
+    pub hurries: bool,
 }
 
 /// Says that a component was copied: from now on it lies there.
