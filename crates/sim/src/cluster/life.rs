@@ -218,6 +218,7 @@ fn live_with(
         world.run_for(Duration::from_millis(200));
     }
     world.run_for(HEALED);
+    faults.return_all();
     healed(&cluster, &faults, &common);
     let mut tally = *common.tally.borrow();
     tally.seconds = world.now().0 / 1_000_000_000;
