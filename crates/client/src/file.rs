@@ -41,7 +41,7 @@ mod writing;
 pub use components::{Absence, Asked, Begun, Components, Guard, Intent, IntentId, Lock, Redo, Slice};
 pub use options::Options;
 pub use recover::recover;
-pub use upkeep::{Progress, Scrubbed};
+pub use upkeep::{Compared, Progress, Scrubbed};
 
 use ahead::Ahead;
 use fetch::{Fetched, joined};

@@ -7,6 +7,7 @@ pub mod keep;
 pub mod left;
 pub mod moving;
 pub mod rebuild;
+pub mod scrub;
 mod used;
 
 use crate::control::{Control, strange};
@@ -43,6 +44,16 @@ pub struct Files {
     used: Rc<RefCell<BTreeMap<FileId, Rc<Used>>>>,
 }
 
+/// Why a file is opened to write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Use,
+    /// To mend or rebuild it.
+    Upkeep,
+    /// The same, until somebody wants to be alone with it.
+    Scrub,
+}
+
 /// An open file.
 pub struct File {
     engine: FileEngine,
@@ -73,7 +84,7 @@ impl Files {
         };
         if self.used.borrow().contains_key(&grant.entry.file) {
             // Somebody here found the name before, and what the manager was told of this client since is of that one.
-            return self.open_found(grant.entry.file, options, false).await.map_err(|e| about(path, e));
+            return self.open_found(grant.entry.file, options, Purpose::Use).await.map_err(|e| about(path, e));
         }
         let written = self.used(grant.entry.file).write(options.alone, false)?;
         self.file(grant, options, Some(written)).await
@@ -92,11 +103,12 @@ impl Files {
     pub async fn open_to_write(&self, path: &str, options: Options) -> Result<File> {
         // Whether this process has it open already is known by its number.
         let file = self.stat(path).await?.file;
-        self.open_found(file, options, false).await.map_err(|e| about(path, e))
+        self.open_found(file, options, Purpose::Use).await.map_err(|e| about(path, e))
     }
 
-    /// Opens a file to write and read, or for its upkeep.
-    async fn open_found(&self, file: FileId, options: Options, upkeep: bool) -> Result<File> {
+    /// Opens a file that this process may have open already.
+    async fn open_found(&self, file: FileId, options: Options, purpose: Purpose) -> Result<File> {
+        let (upkeep, yields) = (purpose != Purpose::Use, purpose == Purpose::Scrub);
         let used = self.used(file);
         let turn = used.turn().await;
         if options.alone {
@@ -104,7 +116,7 @@ impl Files {
             used.tell_unfinished().await?;
         }
         let written = used.write(options.alone, upkeep)?;
-        let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: options.alone, upkeep });
+        let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: options.alone, upkeep, yields });
         match self.control.change(open).await? {
             Reply::Grant(grant) => {
                 drop(turn);

@@ -30,8 +30,19 @@ fn files_are_put_listed_moved_got_and_removed_over_the_network() {
     let listed = String::from_utf8(served.ok(&place, &["ls", "/data", "--json"])).unwrap();
     let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
     assert_eq!((&listed["name"], &listed["size_bytes"]), (&"/data/y".into(), &5_000_001.into()));
+    for path in ["/", "/data", "/data/y"] {
+        let scrubbed = String::from_utf8(served.ok(&place, &["scrub", path, "--json"])).unwrap();
+        let scrubbed: serde_json::Value = serde_json::from_str(&scrubbed).unwrap();
+        assert_eq!(
+            (&scrubbed["files"], &scrubbed["files_left"], &scrubbed["lost_bytes"]),
+            (&1.into(), &0.into(), &0.into())
+        );
+        assert!(scrubbed["compared_bytes"].as_u64() >= Some(5_000_001) && scrubbed["finished"] == true, "{scrubbed}");
+    }
     for (args, said) in [
-        (&["get", "/nope", "-"][..], "/nope"),
+        (&["scrub", "/nope"][..], "/nope"),
+        (&["scrub", "--restart"], "--restart"),
+        (&["get", "/nope", "-"], "/nope"),
         (&["put", "in", "/data/y"], "--force"),
         (&["put", "in", "/nope/y"], "/nope"),
         (&["mkdir", "/data"], "/data"),

@@ -127,7 +127,7 @@ fn change(chance: &Chance, model: &Model, by: &Principal) -> Change {
             Change::CreateVolume(CreateVolume { place: place(), mode: 0o777, owner, group, quota, policy })
         }
         20 => Change::RemoveVolume(RemoveVolume { place: place() }),
-        21 | 22 => Change::OpenToWrite(OpenToWrite { place: place(), alone: false, upkeep: false }),
+        21 | 22 => Change::OpenToWrite(OpenToWrite { place: place(), alone: false, upkeep: false, yields: false }),
         23 => Change::Close(Close {
             file: file(),
             size: size(),

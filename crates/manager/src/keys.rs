@@ -127,6 +127,11 @@ pub(crate) fn moves(file: FileId) -> Vec<u8> {
     numbered(MOVES, file.0)
 }
 
+/// When a file was verified last: [`crate::records::VerifiedAt`].
+pub(crate) fn verified(file: FileId) -> Vec<u8> {
+    numbered(b'Y', file.0)
+}
+
 /// A node: [`crate::records::NodeRecord`].
 pub(crate) fn node(node: u64) -> Vec<u8> {
     numbered(b'N', node)

@@ -11,6 +11,7 @@
 pub mod engine;
 
 mod authenticate;
+mod balance;
 mod cluster;
 pub mod copies;
 pub mod desk;

@@ -54,6 +54,9 @@ pub struct Settings {
     pub client_timeout: Duration,
     /// So long it is remembered what a client was answered.
     pub remember: Duration,
+    /// When the fullest target is used by so many hundredths more than the emptiest, components are moved between them until it is
+    /// half of that; 0: never.
+    pub balance_above: u8,
 }
 
 impl Default for Settings {
@@ -63,6 +66,7 @@ impl Default for Settings {
             node_timeout: Duration::from_secs(30),
             client_timeout: 2 * LONGEST_LIFE,
             remember: Duration::from_secs(24 * 3600),
+            balance_above: 10,
         }
     }
 }
@@ -95,6 +99,7 @@ pub struct Manager {
     pub(crate) seen: BTreeMap<u64, Moment>,
     pub(crate) holders: Holders,
     pub(crate) rounds: crate::tick::Rounds,
+    pub(crate) balance: crate::balance::Balance,
 }
 
 impl Manager {
@@ -193,6 +198,7 @@ impl Manager {
             seen: BTreeMap::new(),
             holders,
             rounds: crate::tick::Rounds::default(),
+            balance: crate::balance::Balance::default(),
         })
     }
 

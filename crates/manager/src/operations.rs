@@ -19,11 +19,13 @@ mod revoke;
 mod scrub;
 mod set_attributes;
 mod users;
+mod verify;
 mod volumes;
 
 pub(crate) use absences::give_up_lost;
-pub(crate) use relocation::{displace, is_displaced, stay};
+pub(crate) use relocation::{displace, is_any, is_displaced, stay};
 pub(crate) use scrub::left;
+pub(crate) use verify::unverified;
 
 use crate::cluster::Cluster;
 use crate::draft::Draft;
@@ -80,6 +82,7 @@ impl Operation<'_> {
             Change::CreateRing(asked) => self.create_ring(asked),
             Change::Relocate(asked) => self.relocate(asked).map(done),
             Change::Relocated(asked) => self.relocated(asked).map(done),
+            Change::Verified(asked) => self.verified(asked).map(done),
         }
     }
 }

@@ -196,14 +196,38 @@ pub(crate) fn replace(
             layout.targets[component as usize]
         )));
     }
+    let Candidate { target, .. } = left[draw(&left, &of_others(cluster, layout, component), random)];
+    note_placed(cluster, &target);
+    Ok(target)
+}
+
+/// Where a component of a file may lie as well as where it lies: on none that has another one of the file, and not on a node that has
+/// more of those with which it shares what can be lost; of those that are `fit`.
+pub(crate) fn elsewhere(
+    cluster: &Cluster,
+    layout: &Layout,
+    component: u32,
+    is_fit: impl Fn(TargetId) -> bool,
+    random: &dyn Random,
+) -> Option<TargetId> {
+    let of_nodes = of_others(cluster, layout, component);
+    let has = |node: u64| of_nodes.get(&node).copied().unwrap_or_default();
+    let here = has(cluster.targets.get(&layout.targets[component as usize])?.record.node);
+    let may = |one: &Candidate| !layout.targets.contains(&one.target) && has(one.node) <= here && is_fit(one.target);
+    let left: Vec<Candidate> = open(cluster).filter(|one| may(one) && one.has_room()).collect();
+    let Candidate { target, .. } = *left.get(draw(&left, &of_nodes, random))?;
+    note_placed(cluster, &target);
+    Some(target)
+}
+
+/// What nodes have of those with which a component shares what can be lost.
+fn of_others(cluster: &Cluster, layout: &Layout, component: u32) -> BTreeMap<u64, Has> {
     let mut of_nodes: BTreeMap<u64, Has> = BTreeMap::new();
     for other in layout.striping.family(component).filter(|other| *other != component) {
         let Some(now) = cluster.targets.get(&layout.targets[other as usize]) else { continue };
         of_nodes.entry(now.record.node).or_default().of_group += 1;
     }
-    let Candidate { target, .. } = left[draw(&left, &of_nodes, random)];
-    note_placed(cluster, &target);
-    Ok(target)
+    of_nodes
 }
 
 /// What a node has already. Copies of one column count before all else: a node that dies is not to take all of them along.

@@ -5,6 +5,7 @@ use crate::draft::View;
 use crate::engine::Snapshot;
 use crate::keys;
 use crate::manager::{Manager, Now};
+use crate::operations::unverified;
 use crate::place::{self, Found};
 use crate::principal::{Principal, Wanted};
 use crate::records::{Inode, KeyRecord, Named, UserRecord, VolumeRecord, Writers, decode};
@@ -46,6 +47,7 @@ impl Manager {
                 let (files, more) = files_with(view, by, (keys::MOVES, "moved"), asked)?;
                 Ok(Reply::Displaced(Displaced { files, more }))
             }
+            Question::Unverified(asked) => unverified(view, by, asked).map(Reply::Unverified),
             Question::OpenRing(asked) => self.open_ring(now, by, asked).map(Reply::Grant),
             Question::Map => Ok(Reply::Map(self.cluster.map())),
         }

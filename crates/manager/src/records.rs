@@ -174,6 +174,8 @@ pub(crate) struct Writer {
     pub(crate) since: Timestamp,
     /// It does without locks, and so bears nobody else.
     pub(crate) alone: bool,
+    /// It makes way for who wants to be alone with it.
+    pub(crate) yields: bool,
 }
 
 /// A file that has to be scrubbed.
@@ -181,6 +183,10 @@ pub(crate) struct Writer {
 pub(crate) struct ToScrub {
     pub(crate) since: Timestamp,
 }
+
+/// When a file was read and compared last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VerifiedAt(pub(crate) Timestamp);
 
 /// What targets have to do with the objects of a file; the key says whether that is to remove them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -193,7 +199,7 @@ pub(crate) struct Orders {
     pub(crate) pending: Vec<(u32, TargetId)>,
 }
 
-/// Components of a file that are copied, or were to be, away from where nothing is to stay.
+/// Components of a file that are copied, or are to be: away from where nothing is to stay, or so that targets are filled evenly.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Moves(pub(crate) Vec<Move>);
 
@@ -202,8 +208,10 @@ pub(crate) struct Moves(pub(crate) Vec<Move>);
 pub(crate) struct Move {
     pub(crate) component: u32,
     pub(crate) to: TargetId,
-    /// The client that does it; 0 if it had to make way.
+    /// The client that does it; 0 if nobody does, or it had to make way.
     pub(crate) by: u64,
+    /// Nothing has to leave where it lies: targets are to be filled evenly.
+    pub(crate) even: bool,
 }
 
 /// A node.

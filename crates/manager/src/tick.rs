@@ -2,7 +2,7 @@
 //! ago is forgotten. A part of each list at a time, so that a tick takes as long whatever there is.
 
 use crate::cluster::{Effect, TargetNow};
-use crate::draft::{Batch, Draft, View};
+use crate::draft::{Batch, Draft};
 use crate::engine::Pair;
 use crate::keys;
 use crate::manager::{Manager, Now};
@@ -57,6 +57,7 @@ impl Manager {
         self.drop_orders(&mut batch, now)?;
         self.leave_targets(&mut batch, now)?;
         self.stay(&mut batch, now)?;
+        self.even_out(&mut batch, now)?;
         // The last, as in a report: it changes what is in memory.
         self.late_nodes(&mut batch, now, &mut ticked)?;
         self.commit(batch)?;
@@ -215,16 +216,14 @@ impl Manager {
         Ok(())
     }
 
-    /// What was to be moved stays, if its target is used again.
+    /// What was to be moved stays, if its target is used again, or others can be moved as well.
     fn stay(&mut self, batch: &mut Batch, now: Now) -> Result<()> {
         let mut round = std::mem::take(&mut self.rounds.moves);
         for (key, value) in self.page(keys::MOVES, &mut round)? {
             let file = FileId(keys::number(&key));
             let mut draft = Draft::new(self.view()?, batch);
-            let layout: Layout = draft.require(&keys::layout(file))?;
-            if !is_displaced(&self.cluster, &layout)
-                && stay(&mut draft, file, decode::<Moves>(&key, &value)?, now, &self.settings)?
-            {
+            let moves: Moves = decode(&key, &value)?;
+            if stay(&mut draft, &self.cluster, file, moves, (now, &self.settings))? {
                 let drafted = draft.ready()?;
                 batch.take(drafted);
             }
@@ -234,7 +233,7 @@ impl Manager {
     }
 
     /// The next part of a list, and where the one behind it begins.
-    fn page(&self, prefix: u8, round: &mut Vec<u8>) -> Result<Vec<Pair>> {
+    pub(crate) fn page(&self, prefix: u8, round: &mut Vec<u8>) -> Result<Vec<Pair>> {
         let (first, to) = keys::all(prefix);
         let from = if round.is_empty() { first } else { std::mem::take(round) };
         let page = self.view()?.scan(&from, &to, PAGE)?;

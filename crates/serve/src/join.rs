@@ -118,7 +118,11 @@ impl Joined {
         let reports = client.clone();
         let teller = Teller { last: RefCell::default(), told };
         let node = NodeHost::start(options, move || Rc::new(GrpcReports(reports)), move |heard| teller.tell(heard))?;
-        let sources = Sources { nodes: vec![(membership.node, node.teller())], manager: Manager::Elsewhere(client) };
+        let sources = Sources {
+            nodes: vec![(membership.node, node.teller())],
+            manager: Manager::Elsewhere(client),
+            upkeep: None,
+        };
         let status = status.map(|listen| StatusServer::start(&listen, sources)).transpose()?;
         Ok(Joined { node, status, owned, dir: dir.to_path_buf(), membership, manager })
     }

@@ -28,6 +28,7 @@ pub mod server;
 pub mod status;
 pub mod targets;
 pub mod tls;
+pub mod upkeep;
 
 pub use join::{JoinOptions, Joined, News};
 pub use server::{METADATA, Server, ServerOptions};

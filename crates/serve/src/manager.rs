@@ -5,9 +5,10 @@ use forebay_env::mailbox::mailbox;
 use forebay_env::pipe::pipe;
 use forebay_env::real::file;
 use forebay_env::real::{self, process, thread};
+pub use forebay_manager::Settings;
 use forebay_manager::copies::Copies;
 use forebay_manager::desk::{self, Desk, Ended};
-use forebay_manager::{Manager, Principal, Redb, Settings};
+use forebay_manager::{Manager, Principal, Redb};
 use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::control::access::IssuedKey;
 use forebay_wire::control::volumes::Policy;
@@ -33,7 +34,7 @@ pub struct ManagerHost {
 impl ManagerHost {
     /// Opens the metadata in `path`, or makes a cluster there whose files are striped by `policy`; copies are kept on some of
     /// `hosts`, which have to outlive it.
-    pub fn start(path: &Path, policy: Policy, hosts: OnHosts) -> Result<ManagerHost> {
+    pub fn start(path: &Path, policy: Policy, settings: Settings, hosts: OnHosts) -> Result<ManagerHost> {
         let (errands, mut receiver) = mailbox();
         let (told, mut outcome) = pipe(0);
         let desk = Desk::new(errands);
@@ -43,7 +44,7 @@ impl ManagerHost {
             let run = move || {
                 real::run_network(move |env| async move {
                     let hosts = Rc::new(hosts);
-                    let opened = open_first(&path, policy, &hosts, &env).await;
+                    let opened = open_first(&path, policy, &settings, &hosts, &env).await;
                     let (mut manager, issued) = match opened {
                         Ok(opened) => opened,
                         Err(error) => {
@@ -72,7 +73,7 @@ impl ManagerHost {
                                 return ended.map(drop);
                             }
                             env.clock.sleep(TICK).await;
-                            if let Ok((opened, _)) = open(&path, policy, &env) {
+                            if let Ok((opened, _)) = open(&path, policy, &settings, &env) {
                                 break opened;
                             }
                         };
@@ -129,6 +130,7 @@ impl Drop for ManagerHost {
 async fn open_first(
     path: &Path,
     policy: Policy,
+    settings: &Settings,
     hosts: &OnHosts,
     env: &forebay_env::NetworkEnv,
 ) -> Result<(Manager, Option<IssuedKey>)> {
@@ -140,10 +142,15 @@ async fn open_first(
             path.display()
         )));
     }
-    open(path, policy, env)
+    open(path, policy, settings, env)
 }
 
-fn open(path: &Path, policy: Policy, env: &forebay_env::NetworkEnv) -> Result<(Manager, Option<IssuedKey>)> {
+fn open(
+    path: &Path,
+    policy: Policy,
+    settings: &Settings,
+    env: &forebay_env::NetworkEnv,
+) -> Result<(Manager, Option<IssuedKey>)> {
     // The key of all capabilities is in it.
     if !file::exists(path) {
         file::create_secret(path, &[])?;
@@ -155,5 +162,5 @@ fn open(path: &Path, policy: Policy, env: &forebay_env::NetworkEnv) -> Result<(M
         Err(error) if error.kind == Kind::Exists => None,
         Err(error) => return Err(error),
     };
-    Ok((Manager::open(Box::new(engine), env.random.clone(), Settings::default())?, issued))
+    Ok((Manager::open(Box::new(engine), env.random.clone(), settings.clone())?, issued))
 }

@@ -10,6 +10,7 @@ use forebay_client::files::Files;
 use forebay_client::files::blocking::FilesClient;
 use forebay_client::nodes::{Nodes, PATIENCE};
 use forebay_embedded::Owned;
+use forebay_manager::Settings;
 use forebay_model::{Bytes, Result};
 use forebay_node::network::Bounds;
 use forebay_wire::control::cluster::AddNode;
@@ -40,8 +41,14 @@ pub struct Listening<'a> {
 impl Rack {
     /// Serves the targets of directories, a node for each; the manager keeps what it knows in `metadata`, and copies on
     /// them.
-    pub fn over(owned: Vec<Owned>, metadata: &Path, policy: Policy, listening: &Listening<'_>) -> Result<Rack> {
-        let manager = ManagerHost::start(metadata, policy, OnHosts::new(owned.iter().map(Owned::host)))?;
+    pub fn over(
+        owned: Vec<Owned>,
+        metadata: &Path,
+        policy: Policy,
+        settings: Settings,
+        listening: &Listening<'_>,
+    ) -> Result<Rack> {
+        let manager = ManagerHost::start(metadata, policy, settings, OnHosts::new(owned.iter().map(Owned::host)))?;
         let by = manager.root();
         let mut nodes = Vec::new();
         for (owned, node) in owned.into_iter().zip(1u64..) {

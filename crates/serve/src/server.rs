@@ -8,11 +8,13 @@ use crate::node::NodeHost;
 use crate::rack::{Listening, Rack};
 use crate::status::{Manager, Sources, StatusServer};
 use crate::tls::{TlsFiles, check_here, host_of, reached_at};
+use crate::upkeep::{Done, UpkeepOptions};
 use forebay_client::files::blocking::FilesClient;
-use forebay_client::files::keep::Kept;
+use forebay_client::files::keep::{Keeping, Kept};
 use forebay_control::ControlServer;
 use forebay_embedded::own;
 use forebay_env::real::file;
+use forebay_manager::Settings;
 use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Bytes, Error, Result};
 use forebay_node::network::Bounds;
@@ -21,6 +23,7 @@ use forebay_wire::control::names::FileId;
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Call, Change, Reply};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a client lets come at once: what the port of a gigabit switch takes, and enough for faster ones.
@@ -50,8 +53,9 @@ pub struct ServerOptions {
     pub bounds: Bounds,
     /// How files are kept in a cluster that is made; as its targets allow, if it is not said.
     pub raid: Option<Raid>,
-    /// Called for each file that was left half written, or of which something was given up, when it is whole again, and once when
-    /// it cannot be made so for now.
+    /// How it looks after files.
+    pub upkeep: UpkeepOptions,
+    /// Called for each file for which something was done by itself, and once when that cannot be for now.
     pub kept: fn(FileId, Result<Kept>),
 }
 
@@ -93,7 +97,8 @@ impl Server {
             tls: options.tls.as_ref(),
             bounds: options.bounds,
         };
-        let rack = Rack::over(owned, &dir.join(METADATA), policy(options.raid, targets), &listening)?;
+        let settings = Settings { balance_above: options.upkeep.balance_above, ..Settings::default() };
+        let rack = Rack::over(owned, &dir.join(METADATA), policy(options.raid, targets), settings, &listening)?;
         let (desk, by) = (rack.manager().desk()?, rack.manager().root());
         let key = dir.join(ROOT_KEY);
         if !file::exists(&key) {
@@ -112,13 +117,19 @@ impl Server {
         let serving =
             forebay_control::ServerOptions { tls: options.tls.as_ref().map(TlsFiles::control), ..Default::default() };
         let nodes = (1..).zip(rack.nodes().map(NodeHost::teller)).collect();
-        let sources = Sources { nodes, manager: Manager::Here(desk.clone(), by) };
+        let done = Arc::new(Done::default());
+        let sources = Sources { nodes, manager: Manager::Here(desk.clone(), by), upkeep: Some(done.clone()) };
         let status = options.status.as_ref().map(|listen| StatusServer::start(listen, sources)).transpose()?;
         let control = ControlServer::start(&options.control, DeskHandler(desk), serving)?;
         let host = options.address.as_deref().map(host_of);
         let manager_at = reached_at(&control.address().to_string(), host)?;
         let upkeep = rack.files(CREDIT)?;
-        upkeep.keep(MEND_EVERY, options.kept);
+        let told = options.kept;
+        let UpkeepOptions { scrubbing, balance_rate, .. } = options.upkeep;
+        upkeep.keep(Keeping { pause: MEND_EVERY, scrubbing, even_rate: balance_rate }, move |file, kept| {
+            done.note(&kept);
+            told(file, kept);
+        });
         Ok(Server { rack, control, manager_at, upkeep, status, key })
     }
 

@@ -8,6 +8,7 @@ mod http;
 use crate::access::unasked;
 use crate::node::{NodeStatus, NodeTeller};
 use crate::targets;
+use crate::upkeep::{Counts, Done};
 use forebay_control::ControlClient;
 use forebay_env::fabric::{Door, NetworkEnv};
 use forebay_env::mailbox::{Sender, mailbox};
@@ -25,6 +26,7 @@ use forebay_wire::control::{Question, Reply};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Tells how a server is, until it is dropped.
 pub struct StatusServer {
@@ -40,6 +42,8 @@ pub struct Sources {
     pub nodes: Vec<(u64, NodeTeller)>,
     /// The manager.
     pub manager: Manager,
+    /// What this process does for files, if it does.
+    pub upkeep: Option<Arc<Done>>,
 }
 
 /// A manager, and as whom it is asked.
@@ -59,6 +63,8 @@ struct Found {
     degraded: Option<u64>,
     /// Files of which something is to lie elsewhere.
     displaced: Option<u64>,
+    /// What was done for files by itself.
+    upkeep: Option<Counts>,
 }
 
 impl StatusServer {
@@ -148,7 +154,8 @@ async fn find(sources: &Sources) -> Found {
         degraded = count(&sources.manager, Question::Degraded).await;
         displaced = count(&sources.manager, Question::Displaced).await;
     }
-    Found { nodes, map, degraded, displaced }
+    let upkeep = sources.upkeep.as_ref().map(|done| done.counts());
+    Found { nodes, map, degraded, displaced, upkeep }
 }
 
 /// How many files a list of the manager has.
@@ -191,7 +198,7 @@ struct Family {
     values: fn(&Found) -> Option<Values>,
 }
 
-const FAMILIES: [Family; 14] = [
+const FAMILIES: [Family; 20] = [
     Family {
         name: "forebay_manager_up",
         kind: "gauge",
@@ -308,6 +315,48 @@ const FAMILIES: [Family; 14] = [
         help: "Files of which something is to be moved to another target; likewise.",
         values: |found| one(found.displaced?),
     },
+    Family {
+        name: "forebay_upkeep_scrubbed_files_total",
+        kind: "counter",
+        labels: "",
+        help: "Files that were read and compared to their end since the server began; told where the manager is.",
+        values: |found| one(found.upkeep?.scrubbed_files),
+    },
+    Family {
+        name: "forebay_upkeep_scrubbed_bytes_total",
+        kind: "counter",
+        labels: "",
+        help: "Bytes of components that were compared; likewise.",
+        values: |found| one(found.upkeep?.scrubbed_bytes),
+    },
+    Family {
+        name: "forebay_upkeep_repaired_bytes_total",
+        kind: "counter",
+        labels: "",
+        help: "Bytes that were damaged or did not agree with parity or copies, and are right again; likewise.",
+        values: |found| one(found.upkeep?.repaired_bytes),
+    },
+    Family {
+        name: "forebay_upkeep_lost_bytes_total",
+        kind: "counter",
+        labels: "",
+        help: "Bytes of files that were found to be lost, each time that they were; likewise.",
+        values: |found| one(found.upkeep?.lost_bytes),
+    },
+    Family {
+        name: "forebay_upkeep_rebuilt_components_total",
+        kind: "counter",
+        labels: "",
+        help: "Components that were made anew; likewise.",
+        values: |found| one(found.upkeep?.rebuilt_components),
+    },
+    Family {
+        name: "forebay_upkeep_moved_components_total",
+        kind: "counter",
+        labels: "",
+        help: "Components that were moved to other targets; likewise.",
+        values: |found| one(found.upkeep?.moved_components),
+    },
 ];
 
 fn one(value: u64) -> Option<Values> {
@@ -384,7 +433,17 @@ fn status(found: &Found) -> Value {
         }),
         Err(error) => json!({ "error": error.message }),
     };
-    json!({ "nodes": found.nodes.iter().map(node).collect::<Vec<_>>(), "cluster": cluster })
+    let upkeep = found.upkeep.map(|counts| {
+        json!({
+            "scrubbed_files": counts.scrubbed_files,
+            "scrubbed_bytes": counts.scrubbed_bytes,
+            "repaired_bytes": counts.repaired_bytes,
+            "lost_bytes": counts.lost_bytes,
+            "rebuilt_components": counts.rebuilt_components,
+            "moved_components": counts.moved_components,
+        })
+    });
+    json!({ "nodes": found.nodes.iter().map(node).collect::<Vec<_>>(), "cluster": cluster, "upkeep": upkeep })
 }
 
 #[cfg(test)]

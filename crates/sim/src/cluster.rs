@@ -86,6 +86,23 @@ struct NodeMachine {
     process: Rc<RefCell<Option<Process>>>,
 }
 
+impl NodeMachine {
+    /// A machine with a disk that was formatted.
+    fn new(world: &World, network: &Network, spec: &ClusterSpec, number: u32) -> NodeMachine {
+        let disk = world.disk(spec.disk.clone());
+        let env = world.env(disk.clone());
+        let target = world.run(async move {
+            let geometry = env.device.geometry();
+            let profile = Profile::guess(geometry.size, geometry.rotates);
+            Target::format(env.clone(), profile).await.expect("a healthy disk is formatted");
+            let (superblock, ..) = Target::inspect(env).await.expect("it was formatted");
+            superblock.target
+        });
+        let host = network.host(&format!("node{number}"), spec.node_link);
+        NodeMachine { host, disk, target, process: Rc::default() }
+    }
+}
+
 /// What runs on a node's machine since the manager has heard of it.
 #[derive(Clone)]
 struct Process {
@@ -115,25 +132,25 @@ impl Cluster {
         let created = Manager::create(&mut engine, 0xf0_4e_ba_11, spec.policy, world.clock().wall(), &*world.random());
         created.expect("a fresh engine has no cluster");
         let manager = ManagerMachine { host, engine: RefCell::new(engine) };
-        let nodes = (0..spec.nodes).map(|number| {
-            let disk = world.disk(spec.disk.clone());
-            let env = world.env(disk.clone());
-            let target = world.run(async move {
-                let geometry = env.device.geometry();
-                let profile = Profile::guess(geometry.size, geometry.rotates);
-                Target::format(env.clone(), profile).await.expect("a healthy disk is formatted");
-                let (superblock, ..) = Target::inspect(env).await.expect("it was formatted");
-                superblock.target
-            });
-            let host = network.host(&format!("node{number}"), spec.node_link);
-            NodeMachine { host, disk, target, process: Rc::default() }
-        });
-        let nodes = nodes.collect();
+        let nodes = (0..spec.nodes).map(|number| NodeMachine::new(&world, &network, &spec, number)).collect();
         let cluster = Cluster { world, network, manager, nodes, clients: Cell::new(1000), spec };
         cluster.start_manager();
         cluster.add_nodes();
         (0..cluster.nodes.len()).for_each(|node| cluster.start_node(node));
         cluster
+    }
+
+    /// Adds a node with an empty target; it has reported when this returns.
+    #[cfg(test)]
+    fn add_node(&mut self) -> usize {
+        let index = self.nodes.len();
+        self.nodes.push(NodeMachine::new(&self.world, &self.network, &self.spec, index as u32));
+        let control = self.client_machine(&format!("adds{index}")).control;
+        let change = Change::AddNode(AddNode { node: index as u64 + 1, user: 0 });
+        let added = self.world.run(async move { forebay_client::control::Control::change(&*control, change).await });
+        added.expect("the manager is there");
+        self.start_node(index);
+        index
     }
 
     /// The world it is in.

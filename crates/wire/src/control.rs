@@ -19,9 +19,9 @@ pub mod volumes;
 use access::{IssueKey, IssuedKey, Key, Keys, RemoveUser, RevokeKey, User};
 use cluster::{AddNode, Map, RemoveNode, RollKeys, SetTarget};
 use files::{
-    After, ClientGone, Close, CreateRing, Degraded, Displaced, Fence, GiveUp, GivenUp, Grant, Grants, OpenFiles,
-    OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate, Relocated, Relocating, Relocation, Renew, Revoke,
-    Scrubbed, Unscrubbed,
+    After, AskUnverified, ClientGone, Close, CreateRing, Degraded, Displaced, Fence, GiveUp, GivenUp, Grant, Grants,
+    OpenFiles, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate, Relocated, Relocating, Relocation, Renew,
+    Revoke, Scrubbed, Unscrubbed, Unverified, Verified,
 };
 use names::{CreateFile, Entry, List, MakeDirectory, Page, RemoveDirectory, RemoveFile, Rename, SetAttributes, Stat};
 use serde::{Deserialize, Serialize};
@@ -103,6 +103,8 @@ pub enum Change {
     Relocate(Relocate),
     /// [`Reply::Done`].
     Relocated(Relocated),
+    /// [`Reply::Done`].
+    Verified(Verified),
 }
 
 /// What changes nothing, and may be asked as often as one likes.
@@ -139,6 +141,8 @@ pub enum Question {
     Relocating(Relocating),
     /// Files with components on targets on which nothing is to stay: [`Reply::Displaced`].
     Displaced(After),
+    /// [`Reply::Unverified`].
+    Unverified(AskUnverified),
 }
 
 /// What is answered.
@@ -176,6 +180,8 @@ pub enum Reply {
     Relocation(Relocation),
     /// Files with components on targets on which nothing is to stay.
     Displaced(Displaced),
+    /// Files that were not verified for long.
+    Unverified(Unverified),
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! a component that is lost. Both go on from any place, and others may use the file meanwhile if all of them take locks.
 
 use super::components::Slice;
-use super::mend::{Gone, Locked};
+use super::mend::{Gone, Locked, padded};
 use super::together::all;
 use super::{File, FileEngine, joined};
 use forebay_model::layout::address::Place;
@@ -38,7 +38,35 @@ pub struct Scrubbed {
     pub lost: Vec<Range<u64>>,
 }
 
+/// What a step of comparing found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// Bytes of components that were compared.
+    pub compared: Bytes,
+    /// The units of components of which something is damaged or does not agree, or was written just then.
+    pub suspects: Vec<u64>,
+}
+
+/// A unit of each component of a family.
+struct Unit {
+    family: Range<u32>,
+    nth: u64,
+    at: Bytes,
+    length: Bytes,
+}
+
 impl FileEngine {
+    /// Compares what [`FileEngine::scrub`] would, without locks and with nothing written: what is in doubt then is to be scrubbed.
+    /// An error if a component cannot be asked.
+    pub async fn compare(&self, from: u64, units: u64) -> Result<(Compared, bool)> {
+        self.file.compare(from, units).await
+    }
+
+    /// The bytes of the file that are lost in a unit of its components, of one that keeps nothing to make them of.
+    pub async fn lost_in(&self, nth: u64) -> Result<Vec<Range<u64>>> {
+        self.file.lost_in(nth).await
+    }
+
     /// Scrubs the stripes of one visit of all groups at most, those with the `from`th unit of their components and so many
     /// behind it, and says what was found and whether there is more. Damaged bytes are made good, and parity or copies that
     /// do not agree are made to: the first copy and the data units are believed.
@@ -68,26 +96,85 @@ impl FileEngine {
 
 impl File {
     async fn scrub(self: &Rc<Self>, from: u64, units: u64) -> Result<(Scrubbed, bool)> {
-        let reach = &self.reach;
-        let ((_quiet, _), unit) = (self.quiet().await, reach.striping.unit());
+        let _quiet = self.quiet().await;
         self.check_failed()?;
-        let size = self.size().await?;
-        let units = from..from.saturating_add(units);
+        let (units, more) = self.units(self.size().await?, from..from.saturating_add(units));
         let mut found = Scrubbed::default();
-        let mut more = false;
-        let mut family = reach.family(0);
+        for Unit { family, at, length, .. } in units {
+            self.scrub_unit(family, at, length, &mut found).await?;
+        }
+        found.lost = joined(std::mem::take(&mut found.lost).into_iter());
+        Ok((found, more))
+    }
+
+    /// The units of all families with these numbers, and whether there are more behind them.
+    fn units(&self, size: Bytes, numbers: Range<u64>) -> (Vec<Unit>, bool) {
+        let (reach, unit) = (&self.reach, self.reach.striping.unit());
+        let (mut units, mut more, mut family) = (Vec::new(), false, reach.family(0));
         while family.start < reach.striping.components() {
             let longest = family.clone().map(|component| reach.striping.length_of(component, size)).max();
             let longest = longest.unwrap_or_default();
             let count = longest.0.div_ceil(unit.0);
-            for nth in units.start..units.end.min(count) {
-                self.scrub_unit(family.clone(), unit * nth, (longest - unit * nth).min(unit), &mut found).await?;
-            }
-            more |= units.end < count;
+            units.extend((numbers.start..numbers.end.min(count)).map(|nth| {
+                let at = unit * nth;
+                Unit { family: family.clone(), nth, at, length: (longest - at).min(unit) }
+            }));
+            more |= numbers.end < count;
             family = reach.family(family.end);
         }
-        found.lost = joined(std::mem::take(&mut found.lost).into_iter());
+        (units, more)
+    }
+
+    async fn compare(&self, from: u64, units: u64) -> Result<(Compared, bool)> {
+        let _used = self.used().await;
+        let (units, more) = self.units(self.size().await?, from..from.saturating_add(units));
+        let mut found = Compared::default();
+        for unit in units {
+            if !self.agrees(&unit, &mut found.compared).await? && !found.suspects.contains(&unit.nth) {
+                found.suspects.push(unit.nth);
+            }
+        }
         Ok((found, more))
+    }
+
+    /// Whether a unit of each of a family can be read, and all of them agree.
+    async fn agrees(&self, Unit { family, at, length, .. }: &Unit, compared: &mut Bytes) -> Result<bool> {
+        let reach = &self.reach;
+        let sound: Vec<u32> = family.clone().filter(|component| reach.is_sound(*component)).collect();
+        let there = |component: u32| Extent { place: Place { component, at: *at }, length: *length };
+        let (mut bytes, mut is_whole) = (Vec::new(), true);
+        for read in all(sound.iter().map(|component| reach.direct(there(*component)))).await {
+            match read {
+                Ok(read) => bytes.push(padded(read, *length)),
+                Err(error) if error.kind == Kind::Damaged => is_whole = false,
+                Err(error) => return Err(error),
+            }
+        }
+        *compared += *length * sound.len() as u64;
+        if !is_whole || reach.striping.raid() != Raid::Five {
+            return Ok(is_whole && bytes.windows(2).all(|pair| pair[0] == pair[1]));
+        }
+        let mut sum = vec![0; length.0 as usize];
+        bytes.iter().for_each(|bytes| parity::add(&mut sum, bytes));
+        Ok(sound.len() < family.len() || sum.iter().all(|byte| *byte == 0))
+    }
+
+    async fn lost_in(self: &Rc<Self>, nth: u64) -> Result<Vec<Range<u64>>> {
+        let _used = self.used().await;
+        let (units, _) = self.units(self.size().await?, nth..nth + 1);
+        let mut lost = Vec::new();
+        for Unit { family, at, length, .. } in units {
+            for component in family {
+                let part = self.reach.verify(Extent { place: Place { component, at }, length }, Locked::No).await;
+                for gone in part.gone {
+                    if gone.error.kind != Kind::Damaged {
+                        return Err(gone.error);
+                    }
+                    lost.extend(self.reach.bytes_in(gone.extent));
+                }
+            }
+        }
+        Ok(joined(lost.into_iter()))
     }
 
     /// A unit of each of a family.

@@ -2,7 +2,8 @@
 //!
 //! Bytes are handed over as they are, without a copy.
 
-use super::keep::Kept;
+use super::keep::{Keeping, Kept};
+use super::scrub::Scrubbed;
 use super::{File, Files};
 use crate::file::options::Options;
 use bytes::Bytes as Slice;
@@ -11,7 +12,7 @@ use forebay_env::pipe::pipe;
 use forebay_env::real::{self, thread};
 use forebay_env::{NetworkEnv, Spawner};
 use forebay_model::layout::Striping;
-use forebay_model::{Bytes, Error, Result};
+use forebay_model::{Bytes, Error, Rate, Result};
 use forebay_wire::control::names::{Entry, FileId, Listed};
 use forebay_wire::control::volumes::Policy;
 use std::cell::RefCell;
@@ -22,6 +23,10 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+/// It is looked so often while a file is due once whether any is, and every hour at least.
+const ROUNDS: u32 = 100;
+const LONGEST_ROUND: Duration = Duration::from_secs(3600);
 
 /// Something that the loop does.
 type Job = Box<dyn FnOnce(Rc<Here>) + Send>;
@@ -98,16 +103,35 @@ impl FilesClient {
         self.way.clone()
     }
 
-    /// Mends what others left open to write, rebuilds what was given up and moves what is to lie elsewhere, again and again
-    /// until the client ends; `told` of each file that is whole again, and once of one that cannot be made so.
-    pub fn keep(&self, pause: Duration, told: impl Fn(FileId, Result<Kept>) + Clone + Send + 'static) {
+    /// Mends what others left open to write, rebuilds what was given up, moves what is to lie elsewhere and scrubs what was not for
+    /// long, again and again until the client ends; `told` of each file that something was done for, and once of one that it cannot be.
+    pub fn keep(&self, how: Keeping, told: impl Fn(FileId, Result<Kept>) + Clone + Send + 'static) {
         self.way.send(Box::new(move |here| {
-            let (mending, rebuilding, moving) = (here.files.clone(), here.files.clone(), here.files.clone());
-            let (told_of, told_too) = (told.clone(), told.clone());
-            here.env.spawner.detach(async move { mending.keep_mending(pause, told_of).await });
-            here.env.spawner.detach(async move { moving.keep_moving(pause, told_too).await });
-            here.env.spawner.detach(async move { rebuilding.keep_rebuilding(pause, told).await });
+            let Keeping { pause, scrubbing, even_rate } = how;
+            let (files, spawner) = (here.files.clone(), &here.env.spawner);
+            let (keeping, tell) = (files.clone(), told.clone());
+            spawner.detach(async move { keeping.keep_mending(pause, tell).await });
+            let (keeping, tell) = (files.clone(), told.clone());
+            spawner.detach(async move { keeping.keep_moving(pause, even_rate, tell).await });
+            let (keeping, tell) = (files.clone(), told.clone());
+            spawner.detach(async move { keeping.keep_rebuilding(pause, tell).await });
+            if scrubbing.rate == Rate(0) {
+                return;
+            }
+            // Each round looks at all files.
+            let round = (scrubbing.every / ROUNDS).clamp(pause, LONGEST_ROUND.max(pause));
+            spawner.detach(async move { files.keep_scrubbing(round, scrubbing, told).await });
         }));
+    }
+
+    /// Scrubs a file, and tells `progress` of bytes that were compared, which may end it; `None` if not all of it can be now.
+    pub fn scrub(
+        &self,
+        file: FileId,
+        rate: Option<Rate>,
+        progress: impl FnMut(Bytes) -> Result<()> + Send + 'static,
+    ) -> Result<Option<Scrubbed>> {
+        self.way.run(move |here| async move { here.files.scrub(file, rate, progress).await })
     }
 
     /// Makes a file, which must not exist, and opens it to write.

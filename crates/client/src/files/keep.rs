@@ -1,15 +1,27 @@
 //! Looking after the files of a cluster for as long as a client is there: what others left half written is mended, what was
-//! given up is rebuilt, and what lies where nothing is to stay is moved.
+//! given up is rebuilt, what lies where it is not to stay is moved, and what nobody read for long is scrubbed.
 
 use super::Files;
 use super::left::Mended;
 use super::moving::Moved;
 use super::rebuild::Rebuilt;
-use forebay_model::Result;
+use super::scrub::{Scrubbed, Scrubbing};
+use forebay_model::{Rate, Result};
 use forebay_wire::control::names::FileId;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Duration;
+
+/// How files are looked after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keeping {
+    /// How long it is waited before it is looked again whether there is anything to do.
+    pub pause: Duration,
+    /// How files are scrubbed.
+    pub scrubbing: Scrubbing,
+    /// So fast at most a component is moved so that targets are filled evenly; at no rate: as fast as it goes.
+    pub even_rate: Rate,
+}
 
 /// What was done for a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,8 +30,10 @@ pub enum Kept {
     Mended(Mended),
     /// Components of it were given up, and are whole again.
     Rebuilt(Rebuilt),
-    /// A component of it lay where nothing is to stay, and lies elsewhere.
+    /// A component of it lay where nothing is to stay or too much lies, and lies elsewhere.
     Moved(Moved),
+    /// All of it was read and compared.
+    Scrubbed(Scrubbed),
 }
 
 /// Tells of each file that something was done for it, and once that it cannot be.
@@ -68,11 +82,20 @@ impl Files {
         }
     }
 
-    /// Moves what lies where nothing is to stay, likewise.
-    pub async fn keep_moving(&self, pause: Duration, told: impl Fn(FileId, Result<Kept>)) {
+    /// Moves what lies where nothing is to stay, likewise; and what is to lie elsewhere so that targets are filled evenly, at this rate.
+    pub async fn keep_moving(&self, pause: Duration, rate: Rate, told: impl Fn(FileId, Result<Kept>)) {
         let news = News::of(told);
         loop {
-            drop(self.move_displaced(|file, moved| news.tell(file, moved.map(Kept::Moved))).await);
+            drop(self.move_displaced(rate, |file, moved| news.tell(file, moved.map(Kept::Moved))).await);
+            self.nodes.env().clock.sleep(pause).await;
+        }
+    }
+
+    /// Scrubs what was not for long, likewise.
+    pub async fn keep_scrubbing(&self, pause: Duration, how: Scrubbing, told: impl Fn(FileId, Result<Kept>)) {
+        let news = News::of(told);
+        loop {
+            drop(self.scrub_due(how, |file, scrubbed| news.tell(file, scrubbed.map(Kept::Scrubbed))).await);
             self.nodes.env().clock.sleep(pause).await;
         }
     }

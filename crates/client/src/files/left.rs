@@ -111,7 +111,7 @@ impl Files {
     }
 
     async fn open_left(&self, file: FileId, alone: bool) -> Result<Grant> {
-        let open = OpenToWrite { place: Place::of(file), alone, upkeep: true };
+        let open = OpenToWrite { place: Place::of(file), alone, upkeep: true, yields: false };
         match self.control.change(Change::OpenToWrite(open)).await? {
             Reply::Grant(grant) => Ok(grant),
             other => Err(strange(&other)),

@@ -1,4 +1,4 @@
-//! Components that lie where nothing is to stay: each is copied as it is, object by object, and lies elsewhere then.
+//! Components that lie where nothing is to stay, or where targets are fuller than others: each is copied as it is, object by object, and lies elsewhere then.
 //!
 //! Whoever copies is alone with the file, and makes way for who wants to write it: then what it asks for is stale, and it begins
 //! anew later. It is read meanwhile where it lies. What a reader may still be given where it lay, who writes next waits for.
@@ -10,7 +10,7 @@ use crate::nodes::Request;
 use bytes::Bytes as Slice;
 use forebay_env::together::all;
 use forebay_model::object::{Durability, LENGTHS, MOST_SET, Placement, Scope};
-use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
+use forebay_model::{Bytes, Error, Kind, ObjectId, Rate, Result, TargetId};
 use forebay_wire::control::files::{After, Relocate, Relocated, Relocating, Relocation};
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Change, Question, Reply};
@@ -38,8 +38,9 @@ pub struct Moved {
 }
 
 impl Files {
-    /// Moves what is on the manager's list, some files at a time; `told` of each. Only root may ask for that.
-    pub async fn move_displaced(&self, told: impl Fn(FileId, Result<Moved>)) -> Result<()> {
+    /// Moves what is on the manager's list, some files at a time; `told` of each. Only root may ask for that. What does not hurry is
+    /// copied no faster than at this rate each.
+    pub async fn move_displaced(&self, rate: Rate, told: impl Fn(FileId, Result<Moved>)) -> Result<()> {
         let mut after = FileId(0);
         loop {
             let asked = Question::Displaced(After { file: after, most: PAGE });
@@ -51,7 +52,7 @@ impl Files {
             let left = RefCell::new(found.files);
             let hand = || async {
                 while let Some(file) = { left.borrow_mut().pop() } {
-                    match self.move_away(file).await {
+                    match self.move_away(file, rate).await {
                         // Somebody writes it, has removed it, or came first.
                         Err(error) if matches!(error.kind, Kind::Missing | Kind::Busy | Kind::Stale) => {}
                         moved => told(file, moved),
@@ -67,10 +68,10 @@ impl Files {
     }
 
     /// Moves all that is to be moved of a file.
-    pub async fn move_away(&self, file: FileId) -> Result<Moved> {
+    pub async fn move_away(&self, file: FileId, rate: Rate) -> Result<Moved> {
         // The manager takes whoever copies for one who is alone with the file, and others of this client for the same one.
         let written = self.used(file).alone().await?;
-        let moved = self.move_alone(file).await;
+        let moved = self.move_alone(file, rate).await;
         // A copy that came to nothing keeps nobody out; after one that came to its end there is nothing to close.
         drop(written.close(None).await);
         // What is damaged where it lies is made of the others first.
@@ -80,11 +81,11 @@ impl Files {
         moved
     }
 
-    async fn move_alone(&self, file: FileId) -> Result<Moved> {
+    async fn move_alone(&self, file: FileId, rate: Rate) -> Result<Moved> {
         let mut moved = Moved::default();
         loop {
             let copied = match self.control.change(Change::Relocate(Relocate { file })).await {
-                Ok(_) => self.copied(file).await,
+                Ok(_) => self.copied(file, rate).await,
                 Err(error) => Err(error),
             };
             match copied {
@@ -102,9 +103,11 @@ impl Files {
     }
 
     /// Copies the component that this client was let copy; how much was written.
-    async fn copied(&self, file: FileId) -> Result<Bytes> {
+    async fn copied(&self, file: FileId, rate: Rate) -> Result<Bytes> {
         let addresses = granted::addresses(&*self.control).await?;
-        let mut copy = Copy { files: self, file, way: self.relocation(file).await?, addresses };
+        let way = self.relocation(file).await?;
+        let rate = (!way.hurries && rate > Rate(0)).then_some(rate);
+        let mut copy = Copy { files: self, file, way, addresses, rate };
         let Relocation { component, version, .. } = copy.way;
         let mut written = Bytes::ZERO;
         for id in [|object: ObjectId| object, companion] {
@@ -128,6 +131,8 @@ struct Copy<'a> {
     file: FileId,
     way: Relocation,
     addresses: BTreeMap<TargetId, String>,
+    /// It goes no faster than this.
+    rate: Option<Rate>,
 }
 
 /// At which end of a copy something is asked.
@@ -167,7 +172,9 @@ impl Copy<'_> {
             }
         }
         let (mut written, mut epoch, mut at) = (Bytes::ZERO, None, 0);
+        let clock = self.files.nodes.env().clock.clone();
         while at < size {
+            let begun = clock.now();
             let length = (size - at).min(MOST_AT_ONCE.0) as u32;
             let read = |object| Ask::Read { id: id(object), offset: at, length };
             let bytes = Slice::from(self.ask(End::From, read, None).await?.payload);
@@ -179,6 +186,9 @@ impl Copy<'_> {
                 written += Bytes(bytes.len() as u64);
             }
             at += u64::from(length);
+            if let Some(rate) = self.rate {
+                clock.sleep(rate.time_for(Bytes(length.into())).saturating_sub(clock.now().since(begun))).await;
+            }
         }
         self.attributes(id, found.is_some()).await?;
         let truncate = |object| Ask::Truncate { id: id(object), size };

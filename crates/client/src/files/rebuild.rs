@@ -3,7 +3,7 @@
 //! Whoever rebuilds has the file open beside those who write it, under locks; who wants to be alone with it comes first, and it
 //! is rebuilt later. Any number of clients may do this at once: what one rebuilds the manager lets no other one begin.
 
-use super::Files;
+use super::{Files, Purpose};
 use crate::control::strange;
 use crate::file::FileEngine;
 use crate::file::options::Options;
@@ -81,7 +81,7 @@ impl Files {
         if self.used(file).is_alone() {
             return Ok(None);
         }
-        let opened = self.open_found(file, Options { alone: false, ..Options::default() }, true).await?;
+        let opened = self.open_found(file, Options { alone: false, ..Options::default() }, Purpose::Upkeep).await?;
         let rebuilt = rebuild_all(opened.engine()).await;
         let closed = opened.leave().await;
         let rebuilt = rebuilt?;

@@ -7,7 +7,8 @@ unions! {
     Change as change {
         CreateFile, MakeDirectory, SetAttributes, Rename, RemoveFile, RemoveDirectory, CreateVolume, SetVolume,
         RemoveVolume, SetUser, RemoveUser, IssueKey, RevokeKey, OpenToWrite, Close, Revoke, ClientGone, Scrubbed,
-        AddNode, RemoveNode, SetTarget, RollKeys, Fence, GiveUp, Refill, Rebuilt, CreateRing, Relocate, Relocated
+        AddNode, RemoveNode, SetTarget, RollKeys, Fence, GiveUp, Refill, Rebuilt, CreateRing, Relocate, Relocated,
+        Verified
     }
     empty { RevokeAll: RevokeAll }
     lists {}

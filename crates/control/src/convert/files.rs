@@ -2,9 +2,9 @@
 
 use super::{enums, messages};
 use forebay_wire::control::files::{
-    After, ClientGone, Close, Component, ComponentState, CreateRing, Degraded, Displaced, Fence, GiveUp, GivenUp,
-    Grant, Granted, Grants, OpenFile, OpenFiles, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate,
-    Relocated, Relocating, Relocation, Renew, Renewed, Revoke, Scrubbed, Unscrubbed,
+    After, AskUnverified, ClientGone, Close, Component, ComponentState, CreateRing, Degraded, Displaced, Fence, GiveUp,
+    GivenUp, Grant, Granted, Grants, OpenFile, OpenFiles, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate,
+    Relocated, Relocating, Relocation, Renew, Renewed, Revoke, Scrubbed, Unscrubbed, Unverified, Verified,
 };
 
 enums! {
@@ -12,7 +12,7 @@ enums! {
 }
 
 messages! {
-    OpenToWrite as OpenToWrite { place, alone, upkeep }
+    OpenToWrite as OpenToWrite { place, alone, upkeep, yields }
     OpenToRead as OpenToRead { place }
     CreateRing as CreateRing { place, mode, capacity, refused_by, targets, parity, again }
     OpenRing as OpenRing { place, write }
@@ -32,7 +32,7 @@ messages! {
     Degraded as Degraded { files, more }
     Relocate as Relocate { file }
     Relocating as Relocating { file }
-    Relocation as Relocation { component, version, from, to, until }
+    Relocation as Relocation { component, version, from, to, until, hurries }
     Relocated as Relocated { file, component, version }
     Displaced as Displaced { files, more }
     ClientGone as ClientGone { client }
@@ -40,5 +40,8 @@ messages! {
     OpenFiles as OpenFiles { files, more }
     OpenFile as OpenFile { file, client, since }
     Unscrubbed as Unscrubbed { files, more }
+    Verified as Verified { file }
+    AskUnverified as AskUnverified { after, most, since }
+    Unverified as Unverified { files, next }
     After as After { file, most }
 }

@@ -5,7 +5,8 @@ use forebay_wire::control::Question;
 
 unions! {
     Question as question {
-        Stat, List, Keys, OpenToRead, Renew, OpenFiles, Unscrubbed, Degraded, GivenUp, OpenRing, Relocating, Displaced
+        Stat, List, Keys, OpenToRead, Renew, OpenFiles, Unscrubbed, Degraded, GivenUp, OpenRing, Relocating, Displaced,
+        Unverified
     }
     empty { Volumes: AskVolumes, Users: AskUsers, Map: AskMap }
     lists {}

@@ -59,7 +59,7 @@ pub struct CallRequest {
 pub struct Change {
     #[prost(
         oneof = "change::Change",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31"
     )]
     pub change: ::core::option::Option<change::Change>,
 }
@@ -140,6 +140,8 @@ pub mod change {
         Relocate(super::Relocate),
         #[prost(message, tag = "30")]
         Relocated(super::Relocated),
+        #[prost(message, tag = "31")]
+        Verified(super::Verified),
     }
 }
 /// What changes nothing, and may be asked as often as one likes.
@@ -147,7 +149,7 @@ pub mod change {
 pub struct Question {
     #[prost(
         oneof = "question::Question",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16"
     )]
     pub question: ::core::option::Option<question::Question>,
 }
@@ -200,6 +202,9 @@ pub mod question {
         /// Which files have components on targets on which nothing is to stay: answered with displaced files.
         #[prost(message, tag = "15")]
         Displaced(super::After),
+        /// Answered with files that were not verified for long.
+        #[prost(message, tag = "16")]
+        Unverified(super::AskUnverified),
     }
 }
 /// All volumes.
@@ -216,7 +221,7 @@ pub struct AskMap {}
 pub struct Reply {
     #[prost(
         oneof = "reply::Reply",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17"
     )]
     pub reply: ::core::option::Option<reply::Reply>,
 }
@@ -256,6 +261,8 @@ pub mod reply {
         Relocation(super::Relocation),
         #[prost(message, tag = "16")]
         Displaced(super::Displaced),
+        #[prost(message, tag = "17")]
+        Unverified(super::Unverified),
     }
 }
 /// It is done.
@@ -630,6 +637,9 @@ pub struct OpenToWrite {
     /// It is opened to be mended or rebuilt, which no quota and no number of writers forbids; only root may.
     #[prost(bool, tag = "3")]
     pub upkeep: bool,
+    /// Whoever wants to be alone with it comes first: then this client does not have it open any more.
+    #[prost(bool, tag = "4")]
+    pub yields: bool,
 }
 /// Opens a file to read it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -931,6 +941,9 @@ pub struct Relocation {
     /// Until when these count, by the clocks of targets.
     #[prost(int64, tag = "5")]
     pub until: i64,
+    /// Nothing is to stay where it lies; otherwise it is moved so that targets are filled evenly, and others come first.
+    #[prost(bool, tag = "6")]
+    pub hurries: bool,
 }
 /// Says that a component was copied: from now on it lies there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -952,6 +965,36 @@ pub struct Displaced {
     /// Whether there are more.
     #[prost(bool, tag = "2")]
     pub more: bool,
+}
+/// Says that all of a file was read and compared with its parity or copies, and that what could be mended is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Verified {
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+}
+/// Asks for files that were not verified for long, a part of all files at a time. Left out are those of which something is to be
+/// rebuilt or mended first.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AskUnverified {
+    /// Only files with higher numbers; 0: from the first on.
+    #[prost(uint64, tag = "1")]
+    pub after: u64,
+    /// How many at most.
+    #[prost(uint32, tag = "2")]
+    pub most: u32,
+    /// Only those that were neither made nor verified since.
+    #[prost(int64, tag = "3")]
+    pub since: i64,
+}
+/// Files that were not verified for long.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Unverified {
+    /// By file.
+    #[prost(uint64, repeated, tag = "1")]
+    pub files: ::prost::alloc::vec::Vec<u64>,
+    /// Behind which file it goes on; none if there are no more.
+    #[prost(uint64, optional, tag = "2")]
+    pub next: ::core::option::Option<u64>,
 }
 /// Asks for files of a list, a part at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -1,4 +1,7 @@
-//! `forebay scrub`: reads all that a cluster keeps and compares it with its checksums, beside all other work.
+//! `forebay scrub`: reads all that a cluster keeps and compares it with its checksums, beside all other work; of a cluster on the
+//! network its files, with their parity or copies.
+
+mod files;
 
 use crate::context::Context;
 use crate::show::human;
@@ -7,7 +10,7 @@ use clap::Args;
 use forebay_client::Cluster;
 use forebay_env::real::signal::Stop;
 use forebay_model::scrub::{Finding, Scrubbed};
-use forebay_model::{Rate, Result, TargetId};
+use forebay_model::{Error, Rate, Result, TargetId};
 use serde_json::json;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,7 +21,10 @@ const STEP: Duration = Duration::from_millis(500);
 /// How to look.
 #[derive(Args)]
 pub struct ScrubArgs {
-    /// Bytes a second at most for each target; as fast as other work leaves if left out
+    /// Of a cluster on the network: the file, or the directory with all that is below it
+    #[arg(value_name = "PATH")]
+    path: Option<String>,
+    /// Bytes a second at most for each target, or of files together; as fast as other work leaves if left out
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
     /// Begin anew, instead of where the last scrub ended or was stopped
@@ -29,6 +35,14 @@ pub struct ScrubArgs {
 /// Looks. The exit code is 1 if anything is damaged, also what was found before it was stopped and went on.
 pub fn run(context: &mut Context, args: &ScrubArgs) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
+    if let Some(files) = context.remote()? {
+        return files::run(context, args, &files, &stop);
+    }
+    if let Some(path) = &args.path {
+        return Err(Error::usage(format!(
+            "{path} is a name in a cluster on the network: give --cluster forebay://HOST:PORT, or no name to scrub all of a directory"
+        )));
+    }
     let damaged = context.with_cluster(|context, cluster| {
         let targets: Vec<TargetId> = cluster.info()?.targets.iter().map(|target| target.id).collect();
         let mut damaged = 0;

@@ -1,6 +1,7 @@
 //! `forebay serve`: everything of a directory, for this machine's processes and for the network, until it is stopped; or the
 //! targets of one, as a node of a cluster whose manager is elsewhere.
 
+use crate::args::span;
 use crate::context::{Context, manager_of, when_stopped};
 use crate::show::say;
 use clap::Args;
@@ -8,17 +9,20 @@ use forebay_client::files::keep::Kept;
 use forebay_client::files::left::Mended;
 use forebay_client::files::moving::Moved;
 use forebay_client::files::rebuild::Rebuilt;
+use forebay_client::files::scrub::{Scrubbed, Scrubbing};
 use forebay_embedded::{FormatOptions, Measure, format};
 use forebay_env::real::file;
 use forebay_env::real::signal::Stop;
 use forebay_model::layout::Raid;
-use forebay_model::{Bytes, Error, Result};
+use forebay_model::{Bytes, Error, Rate, Result};
 use forebay_node::network::Bounds;
 use forebay_serve::tls::{AUTHORITY, TlsFiles};
+use forebay_serve::upkeep::UpkeepOptions;
 use forebay_serve::{JoinOptions, Joined, METADATA, News, Server, ServerOptions};
 use forebay_wire::control::names::FileId;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What is served, and where.
 #[derive(Args)]
@@ -30,7 +34,7 @@ pub struct ServeArgs {
     listen: String,
     /// Serve the targets of DIR as a node of the cluster whose manager is at that address; the first time, --access-key takes
     /// root's key or one that `forebay node add` made
-    #[arg(long, value_name = "forebay://HOST:PORT", conflicts_with_all = ["listen", "nodes", "raid"])]
+    #[arg(long, value_name = "forebay://HOST:PORT", conflicts_with_all = ["listen", "nodes", "raid", "scrub_every", "scrub_rate", "balance_above", "balance_rate"])]
     join: Option<String>,
     /// Where the node listens, which has the data
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
@@ -61,6 +65,19 @@ pub struct ServeArgs {
     /// What may be on its way to a node of what is written: what its port in the network takes without dropping any
     #[arg(long, default_value = "192KiB", value_name = "SIZE")]
     intake: Bytes,
+    /// Read all of each file so often, and compare it with its parity or copies
+    #[arg(long, default_value = "14d", value_name = "SPAN", value_parser = span)]
+    scrub_every: Duration,
+    /// Read so much a second for that at most; 0: never
+    #[arg(long, default_value = "32MB/s", value_name = "RATE")]
+    scrub_rate: Rate,
+    /// Move components from targets that are used more to others when the fullest and the emptiest are so many points apart, until
+    /// they are half as many; 0: never
+    #[arg(long, default_value_t = 10, value_name = "POINTS", value_parser = clap::value_parser!(u8).range(0..=100))]
+    balance_above: u8,
+    /// Move so much a second of each component for that at most; 0: as fast as it goes
+    #[arg(long, default_value = "32MB/s", value_name = "RATE")]
+    balance_rate: Rate,
     /// Connections at once
     #[arg(long, default_value_t = 4096, value_name = "N")]
     connections: usize,
@@ -90,6 +107,11 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
         status: args.status.clone(),
         bounds,
         raid: args.raid,
+        upkeep: UpkeepOptions {
+            scrubbing: Scrubbing { every: args.scrub_every, rate: args.scrub_rate },
+            balance_above: args.balance_above,
+            balance_rate: args.balance_rate,
+        },
         kept,
     };
     let server = Server::start(&args.dir, &dirs, &options)?;
@@ -230,9 +252,19 @@ fn raid(text: &str) -> Result<Raid> {
     }
 }
 
-/// Says what came of a file that a client left half written, or of which something was given up.
+/// Says what came of a file that was looked after.
 fn kept(file: FileId, kept: Result<Kept>) {
     say(&match kept {
+        Ok(Kept::Scrubbed(Scrubbed { lost, path, .. })) if !lost.is_empty() => {
+            let name = path.unwrap_or_else(|| file.to_string());
+            format!("forebay: a scrub found bytes {} of {name} lost; restore them", ranges(&lost))
+        }
+        Ok(Kept::Scrubbed(Scrubbed { repaired, .. })) if repaired == Bytes::ZERO => return,
+        Ok(Kept::Scrubbed(Scrubbed { repaired, .. })) => {
+            format!(
+                "forebay: a scrub found {repaired} of {file} damaged or unlike its parity or copies; they are right again"
+            )
+        }
         Ok(Kept::Mended(Mended { ended, size, repaired, lost })) if lost.is_empty() => format!(
             "forebay: {file} was left half written by a client that is gone: it is whole and has {size} ({ended} updates were \
              ended, {repaired} of parity or copies made to agree)"
@@ -244,7 +276,7 @@ fn kept(file: FileId, kept: Result<Kept>) {
             "forebay: {components} of the components of {file} had missed something, and are rebuilt ({written} written)"
         ),
         Ok(Kept::Moved(Moved { components, written })) => format!(
-            "forebay: {components} of the components of {file} lay where nothing is to stay, and were moved ({written} written)"
+            "forebay: {components} of the components of {file} lay where nothing is to stay or more than elsewhere, and were moved ({written} written)"
         ),
         Err(error) => {
             format!(
@@ -252,4 +284,10 @@ fn kept(file: FileId, kept: Result<Kept>) {
             )
         }
     });
+}
+
+/// Ranges of bytes, as people read them.
+pub fn ranges(ranges: &[std::ops::Range<u64>]) -> String {
+    let named: Vec<String> = ranges.iter().map(|range| format!("{} to {}", range.start, range.end)).collect();
+    named.join(", ")
 }

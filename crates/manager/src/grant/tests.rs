@@ -141,7 +141,7 @@ fn only_whom_the_mode_allows_gets_a_grant_and_who_writes_without_parity_does_not
     let file = made(&mut stage, &owner, "a").entry.file;
     assert!(read(&mut stage, &member, file).is_ok());
     assert_eq!(read(&mut stage, &other, file).unwrap_err().kind, Kind::Forbidden);
-    let write = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false, upkeep: false });
+    let write = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false, upkeep: false, yields: false });
     assert_eq!(stage.change(&member, write.clone()).unwrap_err().kind, Kind::Forbidden);
     assert_eq!(stage.change(&other, write).unwrap_err().kind, Kind::Forbidden);
     assert_eq!(read(&mut stage, &root(), FileId::ROOT).unwrap_err().kind, Kind::Usage);
@@ -151,7 +151,8 @@ fn only_whom_the_mode_allows_gets_a_grant_and_who_writes_without_parity_does_not
         let create =
             CreateFile { place: Place::path(path), mode: 0o622, exclusive: true, policy, open: false, alone: false };
         stage.change(&owner, Change::CreateFile(create)).unwrap();
-        let write = Change::OpenToWrite(OpenToWrite { place: Place::path(path), alone: false, upkeep: false });
+        let write =
+            Change::OpenToWrite(OpenToWrite { place: Place::path(path), alone: false, upkeep: false, yields: false });
         let granted = grant(stage.change(&other, write).unwrap());
         targets.check(&stage, &granted, 0, Rights::WRITE, None).unwrap();
         assert_eq!(targets.check(&stage, &granted, 0, Rights::READ, None).err().map(|error| error.kind), kind);
@@ -220,7 +221,7 @@ fn who_wants_to_be_alone_with_a_file_has_it_alone_until_it_closes_it_or_is_gone(
         CreateFile { place: Place::path("d/a"), mode: 0o666, exclusive: true, policy: None, open: true, alone: true };
     let Reply::Grant(grant) = stage.change(&user(5), Change::CreateFile(create)).unwrap() else { panic!("a grant") };
     let file = grant.entry.file;
-    let open = |alone| Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: false });
+    let open = |alone| Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: false, yields: false });
     for alone in [false, true] {
         let refused = stage.change(&user(6), open(alone)).unwrap_err();
         assert!(refused.kind == Kind::Busy && refused.message.contains("600 seconds"), "{refused}");
@@ -293,7 +294,7 @@ fn whoever_writes_what_is_revoked_has_to_open_it_again_which_its_mode_may_not_al
     let create =
         CreateFile { place: Place::path("d/a"), mode: 0o666, exclusive: true, policy: None, open: true, alone: false };
     let file = grant(stage.change(&owner, Change::CreateFile(create)).unwrap()).entry.file;
-    let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false, upkeep: false });
+    let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false, upkeep: false, yields: false });
     stage.change(&other, open.clone()).unwrap();
     let closed_to_others = SetAttributes { mode: Some(0o600), ..unchanged(Place::of(file)) };
     stage.change(&owner, Change::SetAttributes(closed_to_others)).unwrap();

@@ -24,7 +24,7 @@ impl Operation<'_> {
             let found = place::taken(&self.draft, &slot)?;
             place::require_file(found.file, &found.inode)?;
             if asked.open {
-                return self.open_found(found, asked.alone);
+                return self.open_found(found, asked.alone, false);
             }
             return Ok(Answer::Reply(Reply::Entry(found.inode.entry(found.file))));
         }
@@ -39,7 +39,7 @@ impl Operation<'_> {
         self.draft.put(keys::layout(found.file), &layout)?;
         if asked.open {
             // Whoever makes a file may write it, whatever its mode is going to allow.
-            return self.opened(found, asked.alone);
+            return self.opened(found, asked.alone, false);
         }
         Ok(Answer::Reply(Reply::Entry(found.inode.entry(found.file))))
     }

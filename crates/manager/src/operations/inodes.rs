@@ -81,6 +81,7 @@ impl Operation<'_> {
             self.draft.delete(keys::layout(*file));
             self.draft.delete(keys::degraded(*file));
             self.draft.delete(keys::moves(*file));
+            self.draft.delete(keys::verified(*file));
         }
         let charge = Charge { bytes_out: attributes.size, files_out: 1, ..Charge::default() };
         quota::charge(&mut self.draft, self.now.wall, attributes.volume, charge)?;

@@ -9,39 +9,43 @@ use crate::quota;
 use crate::records::{Answer, ToScrub, Writer, Writers};
 use forebay_model::{Error, Result};
 use forebay_wire::control::files::{MOST_WRITERS, OpenToWrite};
+use forebay_wire::control::names::FileId;
 
 impl Operation<'_> {
     /// Opens what is at a place.
     pub(super) fn open_to_write(&mut self, asked: &OpenToWrite) -> Result<Answer> {
         let found = place::find(&self.draft, self.by, &asked.place)?;
         if !asked.upkeep {
-            return self.open_found(found, asked.alone);
+            return self.open_found(found, asked.alone, asked.yields);
         }
         self.by.require_root("open files for their upkeep")?;
         place::require_file(found.file, &found.inode)?;
-        self.listed(found, asked.alone, usize::MAX)
+        self.listed(found, asked.alone, asked.yields, usize::MAX)
     }
 
     /// Opens a file that is there, if the mode allows it.
-    pub(super) fn open_found(&mut self, found: Found, alone: bool) -> Result<Answer> {
+    pub(super) fn open_found(&mut self, found: Found, alone: bool, yields: bool) -> Result<Answer> {
         place::require_file(found.file, &found.inode)?;
         self.by.require(found.file, &found.inode, Wanted::WRITE)?;
-        self.opened(found, alone)
+        self.opened(found, alone, yields)
     }
 
     /// Opens a file, whatever its mode.
-    pub(super) fn opened(&mut self, found: Found, alone: bool) -> Result<Answer> {
+    pub(super) fn opened(&mut self, found: Found, alone: bool, yields: bool) -> Result<Answer> {
         quota::require_bytes(&self.draft, self.now.wall, found.inode.attributes.volume)?;
-        self.listed(found, alone, MOST_WRITERS)
+        self.listed(found, alone, yields, MOST_WRITERS)
     }
 
     /// Puts this client on the list of those that write a file, if there are no more than so many.
-    fn listed(&mut self, found: Found, alone: bool, most: usize) -> Result<Answer> {
+    fn listed(&mut self, found: Found, alone: bool, yields: bool, most: usize) -> Result<Answer> {
         let Found { file, mut inode } = found;
         let key = keys::writers(file);
         let mut writers: Vec<Writer> = self.draft.read(&key)?.map(|Writers(writers)| writers).unwrap_or_default();
         let is_left = self.draft.read::<ToScrub>(&keys::to_scrub(file))?.is_some();
         if self.stop_relocating(file, &mut writers)? {
+            inode = place::inode(&self.draft, file)?;
+        }
+        if alone && !is_left && self.stop_yielding(file, &mut writers)? {
             inode = place::inode(&self.draft, file)?;
         }
         if alone && !is_left && self.stop_rebuilding(file, &mut writers)? {
@@ -72,7 +76,13 @@ impl Operation<'_> {
         }
         let before = there.map(|place| writers.swap_remove(place));
         let since = before.map_or(self.now.wall, |before| before.since);
-        let writer = Writer { client: self.by.client, user: self.by.user, since, alone };
+        let writer = Writer {
+            client: self.by.client,
+            user: self.by.user,
+            since,
+            alone,
+            yields: yields && before.is_none_or(|before| before.yields),
+        };
         if before != Some(writer) {
             writers.push(writer);
             self.draft.put(key, &Writers(writers))?;
@@ -82,5 +92,18 @@ impl Operation<'_> {
             self.draft.put(keys::inode(file), &inode)?;
         }
         Ok(Answer::Opened(file))
+    }
+
+    /// Who said that it makes way does, for one who wants to be alone with a file; whether somebody did.
+    fn stop_yielding(&mut self, file: FileId, writers: &mut Vec<Writer>) -> Result<bool> {
+        let there = writers.len();
+        writers.retain(|writer| writer.is(self.by) || !writer.yields);
+        if writers.len() == there {
+            return Ok(false);
+        }
+        // What it wrote last is refused by whatever the other one has touched.
+        let inode = place::inode(&self.draft, file)?;
+        self.raise(file, inode)?;
+        Ok(true)
     }
 }

@@ -14,7 +14,7 @@ use crate::manager::{Manager, Now, Settings};
 use crate::place::{self, Found};
 use crate::principal::Principal;
 use crate::records::{Layout, Move, Moves, ToScrub, Writer, Writers};
-use forebay_model::{Error, Result, TargetId};
+use forebay_model::{Error, Result};
 use forebay_wire::capability::{Rights, SKEW};
 use forebay_wire::control::cluster::TargetState;
 use forebay_wire::control::files::{Relocate, Relocated, Relocating, Relocation};
@@ -27,7 +27,9 @@ impl Operation<'_> {
         let Found { file, inode } = place::find(&self.draft, self.by, &Place::of(asked.file))?;
         place::require_file(file, &inode)?;
         let mut layout: Layout = self.draft.require(&keys::layout(file))?;
-        let Some(component) = displaced(self.cluster, &layout) else { return Err(nothing_to_do(file)) };
+        let Moves(mut moves) = self.draft.read(&keys::moves(file))?.unwrap_or_default();
+        let Some(component) = displaced(self.cluster, &layout, &moves) else { return Err(nothing_to_do(file)) };
+        let even = !lies_wrong(self.cluster, &layout, component);
         if !inode.written {
             // It has no objects yet.
             let to = self.place_elsewhere(file, &layout, component)?;
@@ -37,12 +39,16 @@ impl Operation<'_> {
         if self.draft.read::<ToScrub>(&keys::to_scrub(file))?.is_some() {
             return Err(Error::busy(format!("{file} was left half written and is mended first; ask again later")));
         }
-        let Moves(mut moves) = self.draft.read(&keys::moves(file))?.unwrap_or_default();
+        if even && is_any(&self.draft, keys::DEGRADED)? {
+            return Err(Error::busy(
+                "what was given up of other files is rebuilt before targets are filled evenly; ask again later",
+            ));
+        }
         let Writers(mut writers) = self.draft.read(&keys::writers(file))?.unwrap_or_default();
         writers.retain(|writer| !copies(&moves, writer));
         if let Some(first) = writers.iter().map(|writer| writer.since).min() {
             let is_long = self.now.wall.since(first) > self.settings.life && writers.iter().all(|writer| !writer.alone);
-            if !is_long || layout.striping.spare() == 0 {
+            if even || !is_long || layout.striping.spare() == 0 {
                 return Err(Error::busy(format!(
                     "{} clients have {file} open to write; what lies of it on target {} is copied when they have closed it",
                     writers.len(),
@@ -66,10 +72,10 @@ impl Operation<'_> {
             }
             None => self.place_elsewhere(file, &layout, component)?,
         };
-        moves.push(Move { component, to, by: self.by.client });
+        moves.push(Move { component, to, by: self.by.client, even });
         self.draft.put(keys::moves(file), &Moves(moves))?;
         let since = self.now.wall;
-        let writer = Writer { client: self.by.client, user: self.by.user, since, alone: true };
+        let writer = Writer { client: self.by.client, user: self.by.user, since, alone: true, yields: false };
         self.draft.put(keys::writers(file), &Writers(vec![writer]))?;
         // What another one began to copy there writes nothing any more.
         self.raise(file, inode)
@@ -93,7 +99,7 @@ impl Operation<'_> {
         self.leave(file, &inode, &mut layout, (component, to), inode.attributes.version)?;
         self.draft.put(keys::layout(file), &layout)?;
         self.draft.delete(keys::writers(file));
-        let is_done = moves.is_empty() && displaced(self.cluster, &layout).is_none();
+        let is_done = moves.is_empty() && displaced(self.cluster, &layout, &moves).is_none();
         self.draft.put_unless(is_done, keys::moves(file), &Moves(moves))?;
         self.raise(file, inode)
     }
@@ -139,22 +145,39 @@ fn copied_by(view: &impl View, by: &Principal, file: FileId) -> Result<(Vec<Move
 }
 
 fn nothing_to_do(file: FileId) -> Error {
-    Error::stale(format!("nothing of {file} lies where nothing is to stay; there is nothing to do"))
+    Error::stale(format!("nothing of {file} is to lie elsewhere; there is nothing to do"))
 }
 
-/// The first component of a file that is whole, and lies where nothing is to stay.
-fn displaced(cluster: &Cluster, layout: &Layout) -> Option<u32> {
-    let is_draining =
-        |target: &TargetId| cluster.targets.get(target).is_some_and(|now| now.record.state == TargetState::Draining);
-    let there = (0..)
-        .zip(&layout.targets)
-        .find(|(component, target)| is_draining(target) && layout.absence(*component).is_none());
-    there.map(|(component, _)| component)
+/// Whether a component of a file is whole, and lies where nothing is to stay.
+fn lies_wrong(cluster: &Cluster, layout: &Layout, component: u32) -> bool {
+    let target = cluster.targets.get(&layout.targets[component as usize]);
+    target.is_some_and(|now| now.record.state == TargetState::Draining) && layout.absence(component).is_none()
 }
 
-/// Whether something of a file is to lie elsewhere.
+/// The first component of a file that is to lie elsewhere: because nothing is to stay where it lies, or so that targets are filled
+/// evenly.
+fn displaced(cluster: &Cluster, layout: &Layout, moves: &[Move]) -> Option<u32> {
+    let wrong = (0..layout.targets.len() as u32).find(|component| lies_wrong(cluster, layout, *component));
+    wrong.or_else(|| {
+        moves.iter().find(|copied| copied.even && is_possible(cluster, layout, copied)).map(|it| it.component)
+    })
+}
+
+/// Whether a component may lie where it was to be copied.
+fn is_possible(cluster: &Cluster, layout: &Layout, copied: &Move) -> bool {
+    let is_open = cluster.targets.get(&copied.to).is_some_and(|now| cluster.is_open(now));
+    is_open && layout.absent.is_empty() && !layout.targets.contains(&copied.to)
+}
+
+/// Whether something of a file lies where nothing is to stay.
 pub(crate) fn is_displaced(cluster: &Cluster, layout: &Layout) -> bool {
-    displaced(cluster, layout).is_some()
+    displaced(cluster, layout, &[]).is_some()
+}
+
+/// Whether anything is under keys that begin so.
+pub(crate) fn is_any(draft: &Draft<'_>, prefix: u8) -> Result<bool> {
+    let (from, to) = keys::all(prefix);
+    Ok(!draft.scan(&from, &to, 1)?.is_empty())
 }
 
 /// Puts a file on the list of those of which something is to be moved; whether it was not there.
@@ -169,10 +192,19 @@ pub(crate) fn displace(draft: &mut Draft<'_>, file: FileId) -> Result<bool> {
 }
 
 /// Takes a file off the list of which nothing is to be moved any more, unless somebody is at it; what was copied in vain is
-/// removed. Whether it was.
-pub(crate) fn stay(draft: &mut Draft<'_>, file: FileId, moves: Moves, now: Now, settings: &Settings) -> Result<bool> {
+/// removed. Whether it was. To fill targets evenly no file is moved that somebody writes, and none while anything is to be rebuilt.
+pub(crate) fn stay(
+    draft: &mut Draft<'_>,
+    cluster: &Cluster,
+    file: FileId,
+    moves: Moves,
+    (now, settings): (Now, &Settings),
+) -> Result<bool> {
+    let layout: Layout = draft.require(&keys::layout(file))?;
     let Writers(writers) = draft.read(&keys::writers(file))?.unwrap_or_default();
-    if writers.iter().any(|writer| copies(&moves.0, writer)) {
+    let is_free = writers.is_empty() && !is_any(draft, keys::DEGRADED)?;
+    let wanted = displaced(cluster, &layout, if is_free { &moves.0 } else { &[] });
+    if wanted.is_some() || writers.iter().any(|writer| copies(&moves.0, writer)) {
         return Ok(false);
     }
     let inode = place::inode(&*draft, file)?;
@@ -190,7 +222,7 @@ impl Manager {
         let view = self.view()?;
         let Found { file, inode } = place::find(&view, by, &Place::of(asked.file))?;
         let (moves, at) = copied_by(&view, by, file)?;
-        let Move { component, to, .. } = moves[at];
+        let Move { component, to, even, .. } = moves[at];
         let Layout { targets, .. } = view.require(&keys::layout(file))?;
         let from = targets[component as usize];
         let read = Rights::READ | Rights::GET_ATTRIBUTES;
@@ -199,7 +231,7 @@ impl Manager {
         let version = inode.attributes.version;
         let from = granting.component((file, component), &inode, from, (read, 0..u64::MAX));
         let to = granting.component((file, component), &inode, to, (write, 0..u64::MAX));
-        Ok(Relocation { component, version, from, to, until: granting.until })
+        Ok(Relocation { component, version, from, to, until: granting.until, hurries: !even })
     }
 }
 

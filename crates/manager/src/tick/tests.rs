@@ -11,7 +11,10 @@ const ALL: After = After { file: FileId(0), most: 4096 };
 fn open(stage: &mut Stage, client: u64, file: FileId) {
     let by = Principal::root(client);
     stage
-        .change(&by, Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false, upkeep: false }))
+        .change(
+            &by,
+            Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false, upkeep: false, yields: false }),
+        )
         .unwrap();
 }
 
@@ -120,7 +123,7 @@ fn sixty_four_clients_write_a_file_and_no_more() {
     let mut stage = Stage::new();
     let file = stage.file(&root(), "a", 0o644).unwrap();
     (0..64).for_each(|client| open(&mut stage, 10 + client, file));
-    let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false, upkeep: false });
+    let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false, upkeep: false, yields: false });
     assert_eq!(stage.change(&Principal::root(99), open.clone()).unwrap_err().kind, Kind::Busy);
     assert!(stage.change(&Principal::root(10), open).is_ok());
 }

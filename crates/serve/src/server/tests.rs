@@ -33,6 +33,7 @@ fn options() -> ServerOptions {
         status: None,
         bounds: Bounds::default(),
         raid: None,
+        upkeep: UpkeepOptions::default(),
         kept: |_, _| {},
     }
 }

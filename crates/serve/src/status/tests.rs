@@ -2,6 +2,7 @@
 
 use super::http::{Asked, parse};
 use super::{FAMILIES, Family, Found, metrics, status};
+use crate::upkeep::{Counts, UpkeepOptions};
 use crate::{Server, ServerOptions};
 use forebay_embedded::{FormatOptions, Measure, format};
 use forebay_model::{Bytes, Error, TargetId};
@@ -35,6 +36,7 @@ fn whoever_asks_is_told_how_the_server_is_and_can_change_nothing() {
             status: Some("127.0.0.1:0".into()),
             bounds: Bounds::default(),
             raid: None,
+            upkeep: UpkeepOptions::default(),
             kept: |_, _| {},
         },
     )
@@ -93,7 +95,8 @@ fn outcome_27_of_a_target_that_failed_it_is_said_why_and_what_is_still_to_be_reb
         target(3, TargetState::Up, None, None),
     ];
     let map = Map { cluster: 1, epoch: 5, least_epoch: 1, nodes: Vec::new(), targets };
-    let found = Found { nodes: Vec::new(), map: Ok(map), degraded: Some(4), displaced: Some(0) };
+    let counts = Counts { repaired_bytes: 4096, scrubbed_files: 3, ..Counts::default() };
+    let found = Found { nodes: Vec::new(), map: Ok(map), degraded: Some(4), displaced: Some(0), upkeep: Some(counts) };
     let text = metrics(&found);
     let of = |name: &str, number: u128, value: u64| format!("{name}{{target=\"{}\"}} {value}", TargetId(number));
     for line in [
@@ -105,6 +108,9 @@ fn outcome_27_of_a_target_that_failed_it_is_said_why_and_what_is_still_to_be_reb
         of("forebay_target_components_left", 2, 0),
         "forebay_cluster_degraded_files 4".to_string(),
         "forebay_cluster_displaced_files 0".to_string(),
+        "forebay_upkeep_scrubbed_files_total 3".to_string(),
+        "forebay_upkeep_repaired_bytes_total 4096".to_string(),
+        "forebay_upkeep_lost_bytes_total 0".to_string(),
     ] {
         assert!(text.lines().any(|one| one == line), "{line}: {text}");
     }
@@ -112,6 +118,7 @@ fn outcome_27_of_a_target_that_failed_it_is_said_why_and_what_is_still_to_be_reb
     let target = &status["cluster"]["targets"][0];
     assert_eq!((&target["state"], &target["failed"]), (&"failed".into(), &why.into()));
     assert_eq!((&target["components_left"], &status["cluster"]["degraded_files"]), (&7.into(), &4.into()));
+    assert_eq!((&status["upkeep"]["scrubbed_files"], &status["upkeep"]["moved_components"]), (&3.into(), &0.into()));
 }
 
 #[test]
@@ -141,11 +148,13 @@ fn the_page_has_each_metric_as_it_is_told_and_no_other() {
 #[test]
 fn who_does_not_answer_is_named_and_what_it_would_say_is_left_out() {
     let away = || Error::disconnected("it is away");
-    let found = Found { nodes: vec![(7, Err(away()))], map: Err(away()), degraded: None, displaced: None };
+    let found =
+        Found { nodes: vec![(7, Err(away()))], map: Err(away()), degraded: None, displaced: None, upkeep: None };
     let status = status(&found);
     assert_eq!((&status["nodes"][0]["node"], &status["nodes"][0]["error"]), (&json!(7), &json!("it is away")));
     assert_eq!(status["cluster"]["error"], "it is away");
     let text = metrics(&found);
     assert!(text.contains("forebay_manager_up 0\n") && text.contains("forebay_node_up{node=\"7\"} 0\n"), "{text}");
     assert!(!text.contains("forebay_target") && !text.contains("forebay_cluster"), "{text}");
+    assert!(!text.contains("forebay_upkeep") && status["upkeep"].is_null(), "{text}");
 }

@@ -26,10 +26,11 @@ use forebay_client::file::components::is_lost;
 use forebay_client::files::Files;
 use forebay_client::files::keep::Kept;
 use forebay_client::files::rebuild::Rebuilt;
+use forebay_client::files::scrub::Scrubbing;
 use forebay_env::Random;
 use forebay_manager::Settings;
 use forebay_model::layout::Raid;
-use forebay_model::{Bytes, Kind, Result};
+use forebay_model::{Bytes, Kind, Rate, Result};
 use forebay_node::network::Bounds;
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::volumes::Policy;
@@ -46,6 +47,8 @@ use std::time::Duration;
 const HEALED: Duration = Duration::from_secs(30);
 /// Rounds of recovering what is in doubt, a second each, before it is taken for stuck.
 const ROUNDS: u32 = 30;
+/// So often that a scrub is always under way.
+const SCRUBBING: Scrubbing = Scrubbing { every: Duration::from_secs(15), rate: Rate::mb(20) };
 
 /// What a life is made of.
 #[derive(Debug, Clone, Copy)]
@@ -95,6 +98,8 @@ pub struct Tally {
     pub drained: u64,
     /// Components that were moved to other targets.
     pub moved: u64,
+    /// Files that were scrubbed.
+    pub scrubbed: u64,
     /// Objects on targets in the end.
     pub objects: u64,
     /// Time that passed in the lives, in seconds.
@@ -124,6 +129,7 @@ impl Tally {
         self.rebuilt_meanwhile += other.rebuilt_meanwhile;
         self.drained += other.drained;
         self.moved += other.moved;
+        self.scrubbed += other.scrubbed;
         self.objects += other.objects;
         self.seconds += other.seconds;
         self.longest = self.longest.max(other.longest);
@@ -197,7 +203,7 @@ fn live_with(
     begin(&cluster, &machine, &common);
     let keeper = cluster.client_machine("keeper");
     // One client does it all, as in a server.
-    for care in [Care::Mend, Care::Rebuild, Care::Move] {
+    for care in [Care::Mend, Care::Rebuild, Care::Move, Care::Scrub] {
         keeper.host.env().spawner.detach(keep(keeper.files.clone(), common.clone(), care));
     }
     let mut faults = Faults::new(&cluster, common.clone(), nodes, clients);
@@ -212,6 +218,7 @@ fn live_with(
         world.run_for(Duration::from_millis(200));
     }
     world.run_for(HEALED);
+    faults.return_all();
     healed(&cluster, &faults, &common);
     let mut tally = *common.tally.borrow();
     tally.seconds = world.now().0 / 1_000_000_000;
@@ -227,6 +234,8 @@ enum Care {
     Rebuild,
     /// What lies where nothing is to stay is moved.
     Move,
+    /// What was not read for some seconds is.
+    Scrub,
 }
 
 async fn keep(files: Files, common: Rc<Common>, care: Care) {
@@ -238,6 +247,10 @@ async fn keep(files: Files, common: Rc<Common>, care: Care) {
             }
             Ok(Kept::Rebuilt(rebuilt)) => tally.rebuilt += u64::from(rebuilt.components),
             Ok(Kept::Mended(_)) => tally.left += 1,
+            Ok(Kept::Scrubbed(scrubbed)) => {
+                assert!(scrubbed.lost.is_empty(), "{scrubbed:?}");
+                tally.scrubbed += 1;
+            }
             Ok(Kept::Moved(moved)) => tally.moved += u64::from(moved.components),
             // It is tried again.
             Err(_) => {}
@@ -246,7 +259,8 @@ async fn keep(files: Files, common: Rc<Common>, care: Care) {
     match care {
         Care::Mend => files.keep_mending(Duration::from_secs(3), told).await,
         Care::Rebuild => files.keep_rebuilding(Duration::from_secs(3), told).await,
-        Care::Move => files.keep_moving(Duration::from_secs(1), told).await,
+        Care::Move => files.keep_moving(Duration::from_secs(1), Rate(0), told).await,
+        Care::Scrub => files.keep_scrubbing(Duration::from_secs(3), SCRUBBING, told).await,
     }
 }
 

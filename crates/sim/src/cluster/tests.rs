@@ -1,4 +1,5 @@
 mod absences;
+mod balancing;
 mod disks;
 mod draining;
 mod lengths;
@@ -6,6 +7,7 @@ mod load;
 mod openings;
 mod outages;
 mod rings;
+mod scrubbing;
 
 use super::*;
 use crate::disk::presets;

@@ -20,6 +20,8 @@ pub struct OpenToWrite {
     pub alone: bool,
     /// It is opened to be mended or rebuilt, which no quota and no number of writers forbids; only root may.
     pub upkeep: bool,
+    /// Whoever wants to be alone with it comes first: then this client does not have it open any more.
+    pub yields: bool,
 }
 
 /// Opens a file to read it.
@@ -231,6 +233,34 @@ pub struct Scrubbed {
     pub file: FileId,
 }
 
+/// Says that all of a file was read and compared with its parity or copies, and that what could be mended is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verified {
+    /// Which.
+    pub file: FileId,
+}
+
+/// Asks for files that were not verified for long, a part of all files at a time. Left out are those of which something is to be
+/// rebuilt or mended first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskUnverified {
+    /// Only files with higher numbers; `FileId(0)`: from the first on.
+    pub after: FileId,
+    /// How many at most.
+    pub most: u32,
+    /// Only those that were neither made nor verified since.
+    pub since: Timestamp,
+}
+
+/// Files that were not verified for long.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unverified {
+    /// By file.
+    pub files: Vec<FileId>,
+    /// Behind which file it goes on; `None` if there are no more.
+    pub next: Option<FileId>,
+}
+
 /// Files that are open to write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenFiles {
@@ -297,6 +327,8 @@ pub struct Relocation {
     pub to: Component,
     /// Until when these count, by the clocks of targets.
     pub until: Timestamp,
+    /// Nothing is to stay where it lies; otherwise it is moved so that targets are filled evenly, and others come first.
+    pub hurries: bool,
 }
 
 /// Says that a component was copied: from now on it lies there.

@@ -200,8 +200,15 @@ fn scrubbing_finds_parity_and_copies_that_do_not_agree() {
         // Of the first stripe: its parity, or a copy of its first unit.
         let other = if raid == Raid::Five { 3 } else { 1 };
         world.with(other, |bytes| bytes[77] ^= 1);
+        // To compare changes nothing.
+        for _ in 0..2 {
+            let (found, more) = open.run(|file| async move { file.compare(0, 2).await });
+            assert!(found.suspects == [0] && found.compared > Bytes::ZERO && more, "{raid}: {found:?}");
+        }
         let (found, _) = open.run(|file| async move { file.scrub(0, 2).await });
         assert_eq!((found.repaired, found.lost.len()), (Bytes(UNIT), 0), "{raid}");
+        let (found, more) = open.run(|file| async move { file.compare(0, 1000).await });
+        assert!(found.suspects.is_empty() && !more, "{raid}: {found:?}");
         world.check();
         assert!(open.all() == bytes);
     }

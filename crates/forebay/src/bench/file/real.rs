@@ -10,6 +10,7 @@ use forebay_env::real::{clock, create_file, file, process, thread};
 use forebay_model::{Bytes, Error, Rate, Result};
 use forebay_node::network::Bounds;
 use forebay_serve::certificates::{self, MakeOptions};
+use forebay_serve::manager::Settings;
 use forebay_serve::rack::{Listening, Rack};
 use forebay_serve::tls::TlsFiles;
 use forebay_wire::control::volumes::Policy;
@@ -36,7 +37,7 @@ pub(super) fn run(args: &FileArgs, dir: &Path) -> Result<Figures> {
     let owned = dirs.iter().map(|dir| own(dir)).collect::<Result<Vec<_>>>()?;
     let bounds = Bounds::default();
     let listening = Listening { data: "127.0.0.1:0", known_as: None, tls: tls.as_ref(), bounds };
-    let rack = Rack::over(owned, &dir.join("manager.redb"), policy, &listening)?;
+    let rack = Rack::over(owned, &dir.join("manager.redb"), policy, Settings::default(), &listening)?;
     let clients = (0..args.clients).map(|_| rack.files(args.credit)).collect::<Result<Vec<_>>>()?;
     let (written, write_cpu) = measure(args, &clients, Work::Write)?;
     let (read, read_cpu) = measure(args, &clients, Work::Read)?;

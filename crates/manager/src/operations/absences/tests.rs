@@ -37,7 +37,11 @@ impl Stage {
     }
 
     fn open(&mut self, by: &Principal, file: FileId, alone: bool) -> Result<Grant> {
-        self.change(by, Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: false })).map(grant)
+        self.change(
+            by,
+            Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: false, yields: false }),
+        )
+        .map(grant)
     }
 
     fn read(&mut self, by: &Principal, file: FileId) -> Grant {

@@ -94,7 +94,8 @@ fn a_ring_is_no_file_and_a_file_is_no_ring() {
     let open = |path, write| Question::OpenRing(OpenRing { place: Place::path(path), write });
     assert_eq!(stage.ask(&root(), &read("/r")).unwrap_err().kind, Kind::Usage);
     assert_eq!(stage.ask(&root(), &open("/f", false)).unwrap_err().kind, Kind::Usage);
-    let write = Change::OpenToWrite(OpenToWrite { place: Place::path("/r"), alone: false, upkeep: false });
+    let write =
+        Change::OpenToWrite(OpenToWrite { place: Place::path("/r"), alone: false, upkeep: false, yields: false });
     assert_eq!(stage.root(write).unwrap_err().kind, Kind::Usage);
     let size = SetAttributes { size: Some(Bytes::ZERO), ..crate::testing::unchanged(Place::path("/r")) };
     assert_eq!(stage.root(Change::SetAttributes(size)).unwrap_err().kind, Kind::Usage);

@@ -40,7 +40,10 @@ impl Stage {
     }
 
     fn opened(&mut self, by: &Principal, file: FileId, alone: bool) -> Result<Reply> {
-        self.change(by, Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: false }))
+        self.change(
+            by,
+            Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: false, yields: false }),
+        )
     }
 
     fn seen_by(&mut self, by: &Principal, file: FileId) -> Grant {

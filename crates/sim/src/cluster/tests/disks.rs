@@ -36,7 +36,7 @@ fn found(cluster: &Cluster, name: &str) -> Result<Vec<u8>> {
 }
 
 /// What an offline look over a node's disk finds damaged of objects.
-fn damage(cluster: &Cluster, node: usize) -> usize {
+pub(super) fn damage(cluster: &Cluster, node: usize) -> usize {
     let env = cluster.world().env(cluster.disk(node).clone());
     let found = cluster.world().run(async move { verify(env, &mut |_, _| ()).await });
     let objects = found.expect("it can be looked over").objects;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::cluster::check::agreement;
 use forebay_client::files::keep::Kept;
-use forebay_model::Result;
+use forebay_model::{Rate, Result};
 use std::cell::Cell;
 
 const LENGTH: usize = 700_001;
@@ -21,7 +21,7 @@ fn keeper(cluster: &Cluster) -> Rc<Cell<u32>> {
         }
     };
     let (moving, rebuilding, counting) = (machine.files.clone(), machine.files.clone(), count.clone());
-    spawner.detach(async move { moving.keep_moving(Duration::from_secs(3), counting).await });
+    spawner.detach(async move { moving.keep_moving(Duration::from_secs(3), Rate(0), counting).await });
     spawner.detach(async move { rebuilding.keep_rebuilding(Duration::from_secs(3), count).await });
     moved
 }

@@ -1,0 +1,202 @@
+//! Files that nobody read for long: all of each is read now and then and compared with its parity or copies, so that what is damaged
+//! is found while it can be made of the others.
+//!
+//! It is read as by any reader, and nobody waits for that. Only what is in doubt then is looked at again beside those who write the
+//! file, under locks, and mended; a file that somebody is alone with is for later.
+
+use super::{File, Files, Purpose};
+use crate::control::strange;
+use crate::file::components::is_lost;
+use crate::file::options::Options;
+use forebay_model::layout::Raid;
+use forebay_model::{Bytes, Error, Kind, Rate, Result};
+use forebay_wire::control::files::{AskUnverified, ComponentState, OpenToRead, Verified};
+use forebay_wire::control::names::{FileId, List, Place, Stat};
+use forebay_wire::control::{Change, Question, Reply};
+use std::ops::Range;
+use std::time::Duration;
+
+/// Files that are asked for at once.
+const PAGE: u32 = 256;
+/// Of all components together, so much is compared at once.
+const STEP: Bytes = Bytes::mib(4);
+/// Units in doubt that are looked at before others may be alone with the file again.
+const AT_ONCE: usize = 16;
+/// Entries of a directory that are asked for at once.
+const NAMES: u32 = 1000;
+
+/// How often and how fast files are scrubbed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scrubbing {
+    /// Each file so often.
+    pub every: Duration,
+    /// So much of components is read at most; at no rate nothing is.
+    pub rate: Rate,
+}
+
+impl Default for Scrubbing {
+    fn default() -> Scrubbing {
+        Scrubbing { every: Duration::from_secs(14 * 24 * 3600), rate: Rate::mb(32) }
+    }
+}
+
+/// What was found in one file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scrubbed {
+    /// Bytes of components that were compared.
+    pub compared: Bytes,
+    /// Bytes that were damaged or did not agree, and are right now.
+    pub repaired: Bytes,
+    /// Bytes of the file that are lost.
+    pub lost: Vec<Range<u64>>,
+    /// What the file is called, if any are.
+    pub path: Option<String>,
+}
+
+impl Files {
+    /// Scrubs what was not for as long as is said; `told` of each. Only root may ask for that.
+    pub async fn scrub_due(&self, how: Scrubbing, told: impl Fn(FileId, Result<Scrubbed>)) -> Result<()> {
+        let mut after = FileId(0);
+        loop {
+            let since = self.nodes.env().clock.wall().before(how.every);
+            let asked = Question::Unverified(AskUnverified { after, most: PAGE, since });
+            let found = match self.control.ask(asked).await? {
+                Reply::Unverified(found) => found,
+                other => return Err(strange(&other)),
+            };
+            for file in found.files {
+                match self.scrub(file, Some(how.rate), |_| Ok(())).await {
+                    // It is tried again with the next round: part of it is away, somebody is alone with it or has removed it.
+                    Ok(None) => {}
+                    Err(error) if error.kind == Kind::Missing => {}
+                    Ok(Some(scrubbed)) => told(file, Ok(scrubbed)),
+                    Err(error) => told(file, Err(error)),
+                }
+            }
+            match found.next {
+                Some(next) => after = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Scrubs a file, and tells `progress` of bytes that were compared, which may end it; `None` if not all of it can be now. Root says so to the manager.
+    pub async fn scrub(
+        &self,
+        file: FileId,
+        rate: Option<Rate>,
+        mut progress: impl FnMut(Bytes) -> Result<()>,
+    ) -> Result<Option<Scrubbed>> {
+        let open = Question::OpenToRead(OpenToRead { place: Place::of(file) });
+        let grant = match self.control.ask(open).await? {
+            Reply::Grant(grant) => grant,
+            other => return Err(strange(&other)),
+        };
+        // What was given up is rebuilt first.
+        if grant.components.iter().any(|component| component.state != ComponentState::Whole) {
+            return Ok(None);
+        }
+        let opened = self.file(grant, Options::default(), None).await;
+        let scrubbed = match opened {
+            Ok(opened) => self.scrub_all(file, &opened, rate, &mut progress).await,
+            Err(error) => Err(error),
+        };
+        let mut scrubbed = match scrubbed {
+            // A target is away, somebody else is alone with the file, or had to be made way for.
+            Err(error) if is_lost(&error) && error.kind != Kind::Missing => return Ok(None),
+            scrubbed => scrubbed?,
+        };
+        if !scrubbed.lost.is_empty() {
+            scrubbed.path = Some(self.path_of(file).await?);
+        }
+        match self.control.change(Change::Verified(Verified { file })).await {
+            // Whoever scrubs what is theirs is not asked for more.
+            Err(error) if error.kind != Kind::Forbidden => Err(error),
+            _ => Ok(Some(scrubbed)),
+        }
+    }
+
+    async fn scrub_all(
+        &self,
+        file: FileId,
+        opened: &File,
+        rate: Option<Rate>,
+        progress: &mut impl FnMut(Bytes) -> Result<()>,
+    ) -> Result<Scrubbed> {
+        let (engine, striping) = (opened.engine(), opened.striping());
+        let units = (STEP.0 / (striping.unit().0 * u64::from(striping.components())).max(1)).max(1);
+        let clock = self.nodes.env().clock.clone();
+        let (mut scrubbed, mut from, mut more) = (Scrubbed::default(), 0, true);
+        while more {
+            let begun = clock.now();
+            let (found, is_more) = engine.compare(from, units).await?;
+            if striping.raid() == Raid::Zero {
+                for unit in found.suspects {
+                    scrubbed.lost.extend(engine.lost_in(unit).await?);
+                }
+            } else {
+                for units in found.suspects.chunks(AT_ONCE) {
+                    self.mend_units(file, units, &mut scrubbed).await?;
+                }
+            }
+            scrubbed.compared += found.compared;
+            progress(found.compared)?;
+            (from, more) = (from + units, is_more);
+            let Some(rate) = rate else { continue };
+            clock.sleep(rate.time_for(found.compared).saturating_sub(clock.now().since(begun))).await;
+        }
+        Ok(scrubbed)
+    }
+
+    /// Looks at units that are in doubt while nobody writes them, and mends them.
+    async fn mend_units(&self, file: FileId, units: &[u64], scrubbed: &mut Scrubbed) -> Result<()> {
+        let opened = self.open_found(file, Options { alone: false, ..Options::default() }, Purpose::Scrub).await?;
+        let looked = async {
+            for unit in units {
+                let (found, _) = opened.engine().scrub(*unit, 1).await?;
+                scrubbed.repaired += found.repaired;
+                scrubbed.lost.extend(found.lost);
+            }
+            Ok(())
+        };
+        let looked: Result<()> = looked.await;
+        scrubbed.repaired += opened.engine().mended();
+        let closed = match opened.leave().await {
+            Err(error) if error.kind == Kind::Missing => Err(Error::stale("somebody wanted to be alone with the file")),
+            closed => closed,
+        };
+        looked.and(closed)
+    }
+
+    /// What a file is called.
+    async fn path_of(&self, file: FileId) -> Result<String> {
+        let (mut names, mut below) = (Vec::new(), file);
+        while below != FileId::ROOT {
+            let stat = Question::Stat(Stat { place: Place::of(below) });
+            let directory = self.entry(self.control.ask(stat).await?)?.parent;
+            names.push(self.name_in(directory, below).await?);
+            below = directory;
+        }
+        names.push(String::new());
+        names.reverse();
+        Ok(names.join("/"))
+    }
+
+    async fn name_in(&self, directory: FileId, file: FileId) -> Result<String> {
+        let mut after = String::new();
+        loop {
+            let list = List { place: Place::of(directory), after, most: NAMES, attributes: false };
+            let page = match self.control.ask(Question::List(list)).await? {
+                Reply::Page(page) => page,
+                other => return Err(strange(&other)),
+            };
+            if let Some(listed) = page.entries.iter().find(|listed| listed.file == file) {
+                return Ok(listed.name.clone());
+            }
+            match page.entries.last() {
+                Some(last) if page.more => after = last.name.clone(),
+                _ => return Err(Error::missing(format!("{file} has another name by now, or was removed"))),
+            }
+        }
+    }
+}
