@@ -18,7 +18,7 @@ use crate::nodes::Nodes;
 use crate::rings::Rings;
 use bytes::Bytes as Slice;
 use forebay_model::layout::Striping;
-use forebay_model::{Bytes, Error, Result};
+use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::control::files::{Grant, OpenToRead, OpenToWrite};
 use forebay_wire::control::names::{
     CreateFile, Entry, FileId, List, Listed, MakeDirectory, Place, RemoveDirectory, RemoveFile, Rename, Stat,
@@ -52,6 +52,8 @@ enum Purpose {
     Upkeep,
     /// The same, until somebody wants to be alone with it.
     Scrub,
+    /// Likewise, by one who is not root and may write it.
+    ScrubOwn,
 }
 
 /// An open file.
@@ -108,7 +110,8 @@ impl Files {
 
     /// Opens a file that this process may have open already.
     async fn open_found(&self, file: FileId, options: Options, purpose: Purpose) -> Result<File> {
-        let (upkeep, yields) = (purpose != Purpose::Use, purpose == Purpose::Scrub);
+        let upkeep = matches!(purpose, Purpose::Upkeep | Purpose::Scrub);
+        let yields = matches!(purpose, Purpose::Scrub | Purpose::ScrubOwn);
         let used = self.used(file);
         let turn = used.turn().await;
         if options.alone {
@@ -117,12 +120,18 @@ impl Files {
         }
         let written = used.write(options.alone, upkeep)?;
         let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: options.alone, upkeep, yields });
-        match self.control.change(open).await? {
-            Reply::Grant(grant) => {
+        match self.control.change(open).await {
+            Ok(Reply::Grant(grant)) => {
                 drop(turn);
                 self.file(grant, options, Some(written)).await
             }
-            other => Err(strange(&other)),
+            Ok(other) => Err(strange(&other)),
+            // If the answer was lost, it may be open.
+            Err(error) if error.kind == Kind::Disconnected => Err(error),
+            Err(error) => {
+                written.refused();
+                Err(error)
+            }
         }
     }
 

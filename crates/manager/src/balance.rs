@@ -62,7 +62,14 @@ impl Manager {
 
     fn begin(&self, batch: &Batch, now: Now, balance: &mut Balance) -> Result<Option<Round>> {
         let above = u64::from(self.settings.balance_above);
-        if above == 0 || balance.rests_until.is_some_and(|until| now.moment < until) {
+        if above == 0 {
+            return Ok(None);
+        }
+        let draft = Draft::new(self.view()?, batch);
+        if is_any(&draft, keys::MOVES)? || is_any(&draft, keys::DEGRADED)? {
+            balance.rests_until = Some(now.moment + self.until_seen());
+        }
+        if balance.rests_until.is_some_and(|until| now.moment < until) {
             return Ok(None);
         }
         let most = if balance.is_on { above * 5 } else { above * 10 };
@@ -71,13 +78,12 @@ impl Manager {
         if !balance.is_on {
             return Ok(None);
         }
-        let draft = Draft::new(self.view()?, batch);
-        if is_any(&draft, keys::MOVES)? || is_any(&draft, keys::DEGRADED)? {
-            // What is moved away counts for so long where it lay.
-            balance.rests_until = Some(now.moment + 2 * (self.settings.life + SKEW));
-            return Ok(None);
-        }
         Ok(Some(Round::of(&self.cluster)))
+    }
+
+    /// How long it takes until it is seen what is free where something was moved away: it counts there until nobody is granted it.
+    fn until_seen(&self) -> Duration {
+        2 * (self.settings.life + SKEW)
     }
 
     fn choose(
@@ -99,8 +105,8 @@ impl Manager {
         }
         round.at = at;
         let is_over = round.at.is_empty() || round.budget.values().all(|left| *left == Bytes::ZERO);
-        if is_over && round.chosen == 0 {
-            *rests_until = Some(now.moment + REST);
+        if is_over {
+            *rests_until = Some(now.moment + if round.chosen == 0 { REST } else { self.until_seen() });
         }
         Ok((!is_over).then_some(round))
     }

@@ -262,16 +262,19 @@ fn piece(manager: &Manager, from: &[u8], Sizes { part, keys, .. }: Sizes) -> Res
     let (mut pairs, mut bytes, mut from) = (Vec::new(), 0, from.to_vec());
     loop {
         let found = manager.view()?.scan(&from, &[u8::MAX], keys)?;
-        let is_last = found.len() < keys;
+        let mut is_last = found.len() < keys;
         for (key, value) in found {
             if bytes >= part {
                 return Ok((pairs, Some(key)));
             }
-            from = [key.as_slice(), &[0]].concat();
-            if is_copied(&key) {
-                bytes += key.len() + value.len();
-                pairs.push((key, value));
+            if !is_copied(&key) {
+                // Nothing that begins so is.
+                (from, is_last) = (vec![key.first().map_or(1, |first| first + 1)], false);
+                break;
             }
+            from = [key.as_slice(), &[0]].concat();
+            bytes += key.len() + value.len();
+            pairs.push((key, value));
         }
         if is_last {
             return Ok((pairs, None));

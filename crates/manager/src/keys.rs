@@ -122,7 +122,7 @@ pub(crate) fn degraded(file: FileId) -> Vec<u8> {
     numbered(DEGRADED, file.0)
 }
 
-/// A file with components on targets on which nothing is to stay: [`crate::records::Moves`].
+/// A file with components that are to lie elsewhere: [`crate::records::Moves`].
 pub(crate) fn moves(file: FileId) -> Vec<u8> {
     numbered(MOVES, file.0)
 }

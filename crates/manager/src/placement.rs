@@ -202,7 +202,7 @@ pub(crate) fn replace(
 }
 
 /// Where a component of a file may lie as well as where it lies: on none that has another one of the file, and not on a node that has
-/// more of those with which it shares what can be lost; of those that are `fit`.
+/// more of those with which it shares what can be lost; of those that `is_fit` names.
 pub(crate) fn elsewhere(
     cluster: &Cluster,
     layout: &Layout,

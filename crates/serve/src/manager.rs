@@ -73,7 +73,13 @@ impl ManagerHost {
                                 return ended.map(drop);
                             }
                             env.clock.sleep(TICK).await;
-                            if let Ok((opened, _)) = open(&path, policy, &settings, &env) {
+                            // What is gone meanwhile is not made anew, empty, over targets that have something.
+                            let again = || {
+                                Manager::open(Box::new(Redb::open(&path, CACHE)?), env.random.clone(), settings.clone())
+                            };
+                            if file::exists(&path)
+                                && let Ok(opened) = again()
+                            {
                                 break opened;
                             }
                         };
@@ -134,7 +140,8 @@ async fn open_first(
     hosts: &OnHosts,
     env: &forebay_env::NetworkEnv,
 ) -> Result<(Manager, Option<IssuedKey>)> {
-    if hosts.has_copies().await? && !(file::exists(path) && Manager::is_in(&Redb::open(path, CACHE)?)?) {
+    let is_there = file::exists(path) && Manager::is_in(&Redb::open(path, CACHE)?)?;
+    if !is_there && hosts.has_copies().await? {
         let dir = path.parent().unwrap_or(path).display();
         return Err(Error::missing(format!(
             "{} is gone, or empty, and the targets have copies of what was in it: put it back, or have it made anew with `forebay \

@@ -109,7 +109,10 @@ pub fn recover(
     }
     // The key first: without it nobody could use what is there, and with it nothing is there yet that it opens.
     let key = dir.join(ROOT_KEY);
-    key::replace(&key, &key::of_issued(&recovered.issued)?)?;
+    if file::exists(&key) {
+        file::rename(&key, beside(&key))?;
+    }
+    key::create(&key, &key::of_issued(&recovered.issued)?)?;
     file::rename(&draft, &path)?;
     Ok(Recovery { recovered, copy: looked.copy, behind: looked.behind, targets, lost, old, key })
 }
@@ -127,8 +130,8 @@ fn directories(dir: &Path) -> Result<Vec<PathBuf>> {
 
 /// A name that nothing has.
 fn beside(path: &Path) -> PathBuf {
-    let named = (1..).map(|number| path.with_extension(format!("redb.old-{number}")));
-    named.into_iter().find(|path| !file::exists(path)).unwrap_or_else(|| path.with_extension("redb.old"))
+    let named = |number: u64| PathBuf::from(format!("{}.old-{number}", path.display()));
+    (1..).map(named).find(|path| !file::exists(path)).unwrap_or_else(|| named(0))
 }
 
 /// What was found on targets.
@@ -153,6 +156,13 @@ async fn look(hosts: &OnHosts, mut told: impl FnMut(Progress)) -> Result<Looked>
         for volume in volumes.into_iter().map(|info| info.id.volume).filter(|volume| *volume != VOLUME) {
             seen.components.extend(components(hosts, target, volume).await?);
         }
+    }
+    if let [(one, first), rest @ ..] = &chains[..]
+        && let Some((other, _)) = rest.iter().find(|(_, chain)| chain.cluster() != first.cluster())
+    {
+        return Err(Error::usage(format!(
+            "targets {one} and {other} have copies of the metadata of two clusters; name the directories of one (nothing was changed)"
+        )));
     }
     told(Progress { targets: (targets.len(), targets.len()), objects: seen.components.len() as u64 });
     seen.cluster = chains.iter().max_by_key(|(_, chain)| chain.term()).and_then(|(_, chain)| chain.cluster());
@@ -183,7 +193,11 @@ async fn chain(hosts: &OnHosts, target: TargetId) -> Result<Chain> {
                 Ok(answer) => return Err(strange(target, &answer.reply)),
                 // What follows counts only with what is damaged; another target may have it.
                 Err(error) if error.kind == Kind::Damaged => break,
-                Err(error) => return Err(error.of(format!("reading a copy of metadata on target {target}"))),
+                Err(error) => {
+                    return Err(error.of(format!(
+                        "reading a copy of metadata on target {target}; to do without it, move its directory away"
+                    )));
+                }
             }
             offset += u64::from(length);
         }

@@ -139,7 +139,7 @@ pub enum Question {
     OpenRing(OpenRing),
     /// [`Reply::Relocation`].
     Relocating(Relocating),
-    /// Files with components on targets on which nothing is to stay: [`Reply::Displaced`].
+    /// Files with components that are to lie elsewhere: [`Reply::Displaced`].
     Displaced(After),
     /// [`Reply::Unverified`].
     Unverified(AskUnverified),
@@ -178,7 +178,7 @@ pub enum Reply {
     Degraded(Degraded),
     /// With what a component is copied.
     Relocation(Relocation),
-    /// Files with components on targets on which nothing is to stay.
+    /// Files with components that are to lie elsewhere.
     Displaced(Displaced),
     /// Files that were not verified for long.
     Unverified(Unverified),

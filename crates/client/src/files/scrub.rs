@@ -49,7 +49,7 @@ pub struct Scrubbed {
     pub repaired: Bytes,
     /// Bytes of the file that are lost.
     pub lost: Vec<Range<u64>>,
-    /// What the file is called, if any are.
+    /// What the file is called, if any are and it can be seen.
     pub path: Option<String>,
 }
 
@@ -107,7 +107,8 @@ impl Files {
             scrubbed => scrubbed?,
         };
         if !scrubbed.lost.is_empty() {
-            scrubbed.path = Some(self.path_of(file).await?);
+            // What is lost is said also where the name cannot be seen.
+            scrubbed.path = self.path_of(file).await.ok();
         }
         match self.control.change(Change::Verified(Verified { file })).await {
             // Whoever scrubs what is theirs is not asked for more.
@@ -150,10 +151,19 @@ impl Files {
 
     /// Looks at units that are in doubt while nobody writes them, and mends them.
     async fn mend_units(&self, file: FileId, units: &[u64], scrubbed: &mut Scrubbed) -> Result<()> {
-        let opened = self.open_found(file, Options { alone: false, ..Options::default() }, Purpose::Scrub).await?;
+        let shared = Options { alone: false, ..Options::default() };
+        let opened = match self.open_found(file, shared, Purpose::Scrub).await {
+            // Who is not root mends what is theirs, as one who writes it.
+            Err(error) if error.kind == Kind::Forbidden => self.open_found(file, shared, Purpose::ScrubOwn).await?,
+            opened => opened?,
+        };
         let looked = async {
             for unit in units {
                 let (found, _) = opened.engine().scrub(*unit, 1).await?;
+                if !found.lost.is_empty() {
+                    // What is only away is not lost: then this is an error.
+                    opened.engine().compare(*unit, 1).await?;
+                }
                 scrubbed.repaired += found.repaired;
                 scrubbed.lost.extend(found.lost);
             }

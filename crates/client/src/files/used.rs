@@ -35,7 +35,7 @@ struct Writing {
 /// One of these times. Dropped without being closed, it leaves the file unfinished.
 pub(super) struct Written {
     used: Rc<Used>,
-    /// To mend, rebuild or move it.
+    /// To mend, rebuild, scrub or move it.
     upkeep: bool,
     is_closed: bool,
 }
@@ -122,6 +122,11 @@ impl Used {
 }
 
 impl Written {
+    /// The manager did not open it, so nothing is left unfinished.
+    pub(super) fn refused(mut self) {
+        self.is_closed = true;
+    }
+
     /// Ends this; if it is the last, the manager is told, and how long the file is.
     pub(super) async fn close(mut self, size: Option<Bytes>) -> Result<()> {
         let used = self.used.clone();

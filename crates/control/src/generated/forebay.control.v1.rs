@@ -199,7 +199,7 @@ pub mod question {
         /// Answered with a relocation.
         #[prost(message, tag = "14")]
         Relocating(super::Relocating),
-        /// Which files have components on targets on which nothing is to stay: answered with displaced files.
+        /// Which files have components that are to lie elsewhere: answered with displaced files.
         #[prost(message, tag = "15")]
         Displaced(super::After),
         /// Answered with files that were not verified for long.
@@ -634,7 +634,7 @@ pub struct OpenToWrite {
     /// Nobody else may have it open to write, nor open it, until it is closed.
     #[prost(bool, tag = "2")]
     pub alone: bool,
-    /// It is opened to be mended or rebuilt, which no quota and no number of writers forbids; only root may.
+    /// It is opened to be mended, rebuilt or scrubbed, which no quota and no number of writers forbids; only root may.
     #[prost(bool, tag = "3")]
     pub upkeep: bool,
     /// Whoever wants to be alone with it comes first: then this client does not have it open any more.
@@ -911,7 +911,7 @@ pub struct Degraded {
     #[prost(bool, tag = "2")]
     pub more: bool,
 }
-/// Has a component of a file copied by this client, away from a target on which nothing is to stay.
+/// Has a component of a file copied by this client, to where it is to lie.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Relocate {
     #[prost(uint64, tag = "1")]
@@ -956,7 +956,7 @@ pub struct Relocated {
     #[prost(uint64, tag = "3")]
     pub version: u64,
 }
-/// Files with components on targets on which nothing is to stay.
+/// Files with components that are to lie elsewhere.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Displaced {
     /// By file.

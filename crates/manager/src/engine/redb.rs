@@ -112,7 +112,10 @@ fn failed(error: redb::Error) -> Error {
     let (kind, remedy) = match &error {
         redb::Error::DatabaseAlreadyOpen => (Kind::Busy, "another process has it; end that one first"),
         redb::Error::UpgradeRequired(_) => (Kind::Version, "use the release that wrote it"),
-        redb::Error::Corrupted(_) => (Kind::Damaged, "restore it from a backup"),
+        redb::Error::Corrupted(_) => (
+            Kind::Damaged,
+            "restore it from a backup, or have it made anew of the targets with `forebay manager recover --over`",
+        ),
         redb::Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => {
             (Kind::Full, "make room on the file system, and open it again")
         }

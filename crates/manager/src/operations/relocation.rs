@@ -1,4 +1,4 @@
-//! Components that are to lie elsewhere because nothing is to stay where they lie: who copies one is alone with the file
+//! Components that are to lie elsewhere, because nothing is to stay where they lie or so that targets are filled evenly: who copies one is alone with the file
 //! meanwhile, and makes way for whoever wants to write it.
 //!
 //! Always: until a component was copied to its end it lies where it lay, and all read it there; of a copy that came to nothing
@@ -202,7 +202,8 @@ pub(crate) fn stay(
 ) -> Result<bool> {
     let layout: Layout = draft.require(&keys::layout(file))?;
     let Writers(writers) = draft.read(&keys::writers(file))?.unwrap_or_default();
-    let is_free = writers.is_empty() && !is_any(draft, keys::DEGRADED)?;
+    let is_even = moves.0.iter().any(|copied| copied.even);
+    let is_free = is_even && writers.is_empty() && !is_any(draft, keys::DEGRADED)?;
     let wanted = displaced(cluster, &layout, if is_free { &moves.0 } else { &[] });
     if wanted.is_some() || writers.iter().any(|writer| copies(&moves.0, writer)) {
         return Ok(false);

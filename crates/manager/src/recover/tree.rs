@@ -98,7 +98,10 @@ impl Tree {
             if lie.len() != count as usize {
                 lie = vec![NOWHERE; count as usize];
             }
-            for component in components.iter().filter(|it| it.object.volume == volume) {
+            let mut own: Vec<&Component> = components.iter().filter(|it| it.object.volume == volume).collect();
+            // Of two that say that they are the same one, the older was left behind.
+            own.sort_by_key(|it| (it.fence, it.modified));
+            for component in own {
                 let (_, number) = component_of(component.object);
                 lie.get_mut(number as usize).into_iter().for_each(|target| *target = component.target);
             }
@@ -127,6 +130,7 @@ impl Tree {
 
     /// Gives everything a name that has none.
     pub(super) fn name_all(&mut self) {
+        let mut known: BTreeSet<FileId> = self.found.iter().map(|(file, _)| *file).collect();
         let volumes: BTreeSet<u64> = self.inodes.values().map(|inode| inode.attributes.volume).collect();
         for volume in volumes {
             let root = self.volumes.get(&volume).map(|record| record.root);
@@ -155,7 +159,7 @@ impl Tree {
                 self.names.values_mut().for_each(|entries| entries.retain(|_, file| *file != without[0]));
             }
             for file in without {
-                if !self.found.iter().any(|(other, _)| *other == file) {
+                if known.insert(file) {
                     self.found.push((file, What::Nameless));
                 }
                 self.put_into_lost_and_found(file);
@@ -239,12 +243,14 @@ impl Tree {
 
     /// Versions are what targets have seen at least; and where these are newer, so is what they say of sizes.
     pub(super) fn take_newer(&mut self, of_files: &BTreeMap<FileId, Vec<Component>>, writers: &BTreeSet<FileId>) {
+        let unknown = self.found.iter().filter(|(_, what)| *what == What::Unknown);
+        let unknown: BTreeSet<FileId> = unknown.map(|(file, _)| *file).collect();
         for (file, components) in of_files {
             let Some(inode) = self.inodes.get_mut(file).filter(|inode| !inode.is_directory()) else { continue };
             let volume = inode.attributes.volume;
             let own = || components.iter().filter(|it| it.object.volume == volume);
             let fence = own().map(|it| it.fence).max().unwrap_or(0);
-            let is_unknown = self.found.iter().any(|(other, what)| other == file && *what == What::Unknown);
+            let is_unknown = unknown.contains(file);
             if fence > inode.attributes.version || is_unknown || writers.contains(file) {
                 let said = own().filter_map(|it| it.said).max();
                 if let Some((_, size)) = said.filter(|(_, size)| *size != inode.attributes.size) {

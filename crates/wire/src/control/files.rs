@@ -18,7 +18,7 @@ pub struct OpenToWrite {
     pub place: Place,
     /// Nobody else may have it open to write, nor open it, until it is closed: whoever is alone need not lock.
     pub alone: bool,
-    /// It is opened to be mended or rebuilt, which no quota and no number of writers forbids; only root may.
+    /// It is opened to be mended, rebuilt or scrubbed, which no quota and no number of writers forbids; only root may.
     pub upkeep: bool,
     /// Whoever wants to be alone with it comes first: then this client does not have it open any more.
     pub yields: bool,
@@ -299,7 +299,7 @@ pub struct Degraded {
     pub more: bool,
 }
 
-/// Has a component of a file copied by this client, away from a target on which nothing is to stay. It is alone with the file
+/// Has a component of a file copied by this client, to where it is to lie. It is alone with the file
 /// meanwhile; who wants to write it comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relocate {
@@ -342,7 +342,7 @@ pub struct Relocated {
     pub version: u64,
 }
 
-/// Files with components on targets on which nothing is to stay.
+/// Files with components that are to lie elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Displaced {
     /// By file.

@@ -9,7 +9,7 @@ use crate::show::live::Live;
 use forebay_client::files::blocking::FilesClient;
 use forebay_client::files::scrub::Scrubbed;
 use forebay_env::real::signal::Stop;
-use forebay_model::{Bytes, Error, Rate, Result};
+use forebay_model::{Bytes, Error, Kind, Rate, Result};
 use forebay_wire::control::names::{FileId, FileKind};
 use serde_json::json;
 use std::process::ExitCode;
@@ -36,14 +36,19 @@ pub(super) fn run(context: &mut Context, args: &ScrubArgs, files: &FilesClient, 
     let rate = args.rate.filter(|rate| *rate > Rate(0));
     let live = Arc::new(Mutex::new(Live::new(!context.json)));
     let mut sum = Sum::default();
-    let mut left = vec![args.path.clone().unwrap_or_else(|| "/".to_string())];
+    let first = args.path.clone().unwrap_or_else(|| "/".to_string());
+    let mut left = vec![first.clone()];
     while let Some(path) = left.pop().filter(|_| !stop.is_set()) {
-        let entry = files.stat(&path)?;
-        match entry.attributes.kind {
-            FileKind::Directory => left.extend(names(files, &path)?),
-            FileKind::File => one(context, files, (&path, entry.file), rate, &live, stop, &mut sum)?,
+        let looked = files.stat(&path).and_then(|entry| match entry.attributes.kind {
+            FileKind::Directory => names(files, &path).map(|names| left.extend(names)),
+            FileKind::File => one(context, files, (&path, entry.file), rate, &live, stop, &mut sum),
             // Its blocks have checksums, which its targets compare.
-            FileKind::Ring => {}
+            FileKind::Ring => Ok(()),
+        });
+        match looked {
+            // It was removed since its directory was listed.
+            Err(error) if error.kind == Kind::Missing && path != first => {}
+            looked => looked?,
         }
     }
     cleared(&live);
@@ -90,7 +95,7 @@ fn one(
             }
         }
     };
-    let scrubbed = files.scrub(file, rate, progress)?;
+    let scrubbed = files.scrub(file, rate, progress).map_err(|error| error.of(path))?;
     let Some(Scrubbed { compared, repaired, lost, .. }) = scrubbed else {
         if !stop.is_set() {
             sum.left += 1;

@@ -77,7 +77,7 @@ fn who_yields_has_a_file_open_until_somebody_wants_to_be_alone_with_it_and_write
     let file = stage.written("a");
     let scrubber = Principal::root(9);
     let open =
-        |alone, yields| Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: false, yields });
+        |alone, yields| Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: yields, yields });
     let close = Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false });
     let version = |reply: Reply| match reply {
         Reply::Grant(grant) => grant.entry.attributes.version,
