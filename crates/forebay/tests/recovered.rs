@@ -65,6 +65,7 @@ fn outcome_45_after_a_kill_and_without_its_metadata_a_cluster_is_as_it_was_answe
         assert!(told.contains(&format!("/data/deep/file {number}: components were not found")), "{told}");
     }
     assert!(told.contains("make up for that") && told.contains("manager.redb.old-1"), "{told}");
+    std::fs::rename(place.path("cluster/node-4"), place.path("lost")).unwrap();
     let served = Served::with(&place, &["--nodes", "3"]);
     assert_eq!(listed(&served, &place), before);
     for (number, bytes) in bytes.iter().enumerate() {

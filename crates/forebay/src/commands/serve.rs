@@ -24,6 +24,9 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The most nodes of a directory.
+const MOST_NODES: u16 = 1000;
+
 /// What is served, and where.
 #[derive(Args)]
 pub struct ServeArgs {
@@ -50,7 +53,7 @@ pub struct ServeArgs {
     status: Option<String>,
     /// Nodes, each with a target of its own: of more than one, in DIR/node-1 and so on; 0: a manager, for nodes that join; if
     /// nothing is said, as many as there are, and one in a new directory
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=i64::from(MOST_NODES)))]
     nodes: Option<u16>,
     /// How files are kept in a cluster that is made: striped with nothing to spare (0), twice (1), or with parity (5), which it
     /// is if nothing is said and there are three targets, or none yet
@@ -91,10 +94,7 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
     if let Some(manager) = &args.join {
         return join(context, args, manager, bounds, &stop);
     }
-    let dirs: Vec<PathBuf> = match nodes(args)? {
-        1 => vec![args.dir.clone()],
-        nodes => (1..=nodes).map(|n| args.dir.join(format!("node-{n}"))).collect(),
-    };
+    let dirs = directories(args)?;
     if dirs.is_empty() && !file::exists(&args.dir) {
         file::make_directory(&args.dir)?;
     }
@@ -138,29 +138,40 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
     server.close()
 }
 
-/// How many nodes are served: all that the directory has, for files lie on each of them; and more only where each has a
-/// directory of its own.
-fn nodes(args: &ServeArgs) -> Result<u16> {
-    let dir = &args.dir;
-    let several = (1..u16::MAX).take_while(|n| has_targets(&dir.join(format!("node-{n}")))).count() as u16;
+/// The directories of the nodes that are served: all that there are, for files lie on each of them; and more only where each has
+/// a directory of its own.
+fn directories(args: &ServeArgs) -> Result<Vec<PathBuf>> {
+    let node = |n: u16| args.dir.join(format!("node-{n}"));
+    let several = (1..=MOST_NODES).filter(|n| has_targets(&node(*n))).count() as u16;
+    if let Some(missing) = (1..=several).find(|n| !has_targets(&node(*n))) {
+        return Err(Error::missing(format!(
+            "{} has nodes behind node-{missing}, which is not there; put it back",
+            args.dir.display()
+        )));
+    }
+    let alone = has_targets(&args.dir);
     let there = match several {
-        0 if has_targets(dir) => 1,
-        0 if !file::exists(dir.join(METADATA)) => return Ok(args.nodes.unwrap_or(1)),
+        0 if alone => 1,
+        0 if !file::exists(args.dir.join(METADATA)) => args.nodes.unwrap_or(1),
         several => several,
     };
-    match args.nodes {
-        Some(asked) if asked != there && (there < 2 || asked < there) => Err(Error::usage(format!(
-            "{} has {} and cannot be served with {asked}; leave --nodes out{}",
-            dir.display(),
-            match there {
-                0 => "no node of its own".to_string(),
-                1 => "one node".to_string(),
-                several => format!("{several} nodes"),
-            },
-            if there > 1 { ", or give more" } else { "" }
-        ))),
-        asked => Ok(asked.unwrap_or(there)),
+    let asked = args.nodes.unwrap_or(there);
+    if asked != there && (several == 0 || asked < there) {
+        let has = match there {
+            0 => "no node of its own".to_string(),
+            1 => "one node".to_string(),
+            several => format!("{several} nodes"),
+        };
+        let or = if several > 0 { ", give more, or move away the directories of those that are lost" } else { "" };
+        return Err(Error::usage(format!(
+            "{} has {has} and cannot be served with {asked}; leave --nodes out{or}",
+            args.dir.display()
+        )));
     }
+    Ok(match asked {
+        1 if several == 0 => vec![args.dir.clone()],
+        asked => (1..=asked).map(node).collect(),
+    })
 }
 
 fn has_targets(dir: &Path) -> bool {
