@@ -215,7 +215,9 @@ fn what_was_answered_is_in_the_copies_even_if_the_process_was_not_ended() {
     let dirs = nodes(dir.path(), 2);
     let server = Server::start(dir.path(), &dirs, &options()).expect("it starts");
     let files = server.files().expect("a way to it");
-    (0..50).for_each(|n| drop(files.make_directory(&format!("/d{n}"), 0o755).expect("a directory")));
+    for n in 0..50 {
+        files.make_directory(&format!("/d{n}"), 0o755).expect("a directory");
+    }
     // The devices as they are at this moment, and no metadata.
     let other = tempfile::tempdir().expect("a directory for the test");
     for n in 1..=2 {
