@@ -136,7 +136,7 @@ fn said(chain: &Chain) -> Vec<Pair> {
 
 /// Some change, which may be refused.
 fn change(chance: &seeds::Chance, stage: &mut Stage) {
-    let place = || Place::path(&format!("f{}", chance.below(40)));
+    let place = || Place::path(format!("f{}", chance.below(40)));
     let change = match chance.below(6) {
         0..=2 => create(&format!("f{}", chance.below(40)), 0o644),
         3 => Change::Rename(Rename { from: place(), to: place(), exclusive: false }),

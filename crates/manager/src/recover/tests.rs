@@ -244,7 +244,7 @@ fn a_copy_that_is_behind_gives_way_to_what_components_say() {
     let newer = next.stat(&root(), Place::path("v/y")).unwrap();
     assert_eq!(newer.attributes.size, Bytes(12_345));
     assert!(newer.attributes.version > 2, "capabilities for the file count at its components");
-    let late = next.stat(&root(), Place::path(&format!("lost+found/file-{}", made.0))).unwrap();
+    let late = next.stat(&root(), Place::path(format!("lost+found/file-{}", made.0))).unwrap();
     assert_eq!((late.file, late.attributes.size, late.attributes.mode), (made, Bytes(99), 0o604));
     assert!(next.stat(&root(), Place::path("a")).is_ok(), "nothing says that it was removed");
     let whats: Vec<&What> = found.findings.iter().map(|it| &it.what).collect();
