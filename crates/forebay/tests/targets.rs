@@ -63,6 +63,12 @@ fn a_target_is_added_while_a_directory_is_served_and_is_there_when_it_is_served_
     place.ok(&["format", "--cluster", &foreign, "--size", "256MiB", "--measure", "0s"]);
     assert!(refused("foreign/target.0").contains("is a target already"));
     assert!(refused("nothing").contains("does not exist"));
+    // Also if it is forced, and by whatever path it is named.
+    for path in ["cluster/../cluster/target.1", "elsewhere"] {
+        let forced = ["target", "add", path, "--cluster", &dir, "--size", "256MiB", "--force"];
+        let failure = served.failure(&place, &forced);
+        assert!(failure.contains("in use") || failure.contains("already"), "{failure}");
+    }
     assert_eq!(known(&served).len(), 3);
     // Files are striped over all of them from now on.
     served.ok(&place, &["put", "in", "/new"]);

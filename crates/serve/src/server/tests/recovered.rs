@@ -116,8 +116,15 @@ fn compare(before: &BTreeMap<String, (Entry, Vec<u8>)>, after: &BTreeMap<String,
     assert_eq!(before.len(), after.len());
 }
 
-#[test]
-fn outcome_45_names_sizes_layouts_and_quotas_are_as_they_were_after_the_metadata_was_wiped() {
+/// A cluster of five nodes whose metadata is gone, and what was answered of it.
+struct Wiped {
+    dir: tempfile::TempDir,
+    dirs: Vec<PathBuf>,
+    before: BTreeMap<String, (Entry, Vec<u8>)>,
+    charged: Vec<Volume>,
+}
+
+fn wiped() -> Wiped {
     let dir = tempfile::tempdir().expect("a directory for the test");
     let dirs = nodes(dir.path(), 5);
     let server = Server::start(dir.path(), &dirs, &options()).expect("it starts");
@@ -125,6 +132,12 @@ fn outcome_45_names_sizes_layouts_and_quotas_are_as_they_were_after_the_metadata
     let (before, charged) = (all(&server, &PATHS), volumes(&server));
     server.close().expect("it ends");
     std::fs::remove_file(dir.path().join(METADATA)).expect("it was there");
+    Wiped { dir, dirs, before, charged }
+}
+
+#[test]
+fn outcome_45_names_sizes_layouts_and_quotas_are_as_they_were_after_the_metadata_was_wiped() {
+    let Wiped { dir, dirs, before, charged } = wiped();
     // Nobody makes an empty cluster over all of that.
     let refused = Server::start(dir.path(), &dirs, &options()).err().expect("it does not start");
     assert!(refused.kind == Kind::Missing && refused.message.contains("manager recover"), "{refused}");
@@ -152,13 +165,7 @@ fn outcome_45_names_sizes_layouts_and_quotas_are_as_they_were_after_the_metadata
 
 #[test]
 fn outcome_45_with_a_target_lost_as_well_what_has_to_spare_reads_as_it_was_and_what_has_not_is_named() {
-    let dir = tempfile::tempdir().expect("a directory for the test");
-    let dirs = nodes(dir.path(), 5);
-    let server = Server::start(dir.path(), &dirs, &options()).expect("it starts");
-    fill(&server);
-    let (before, charged) = (all(&server, &PATHS), volumes(&server));
-    server.close().expect("it ends");
-    std::fs::remove_file(dir.path().join(METADATA)).expect("it was there");
+    let Wiped { dir, dirs, before, charged } = wiped();
     // The node of the last one stays away.
     std::fs::remove_file(dirs[4].join("target.0")).expect("it was there");
     let Recovery { recovered, lost, .. } = made_anew(dir.path());
