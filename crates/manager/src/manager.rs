@@ -15,14 +15,14 @@ use crate::keys;
 use crate::operations::Operation;
 use crate::principal::Principal;
 use crate::records::{
-    Answer, Epochs, Inode, KeyRecord, Meta, Next, Term, UserNumber, UserRecord, VolumeRecord, encode,
+    Answer, Epochs, Fresh, Inode, KeyRecord, Meta, Next, Term, UserNumber, UserRecord, VolumeRecord, encode,
 };
 use crate::remembered;
 use forebay_env::{Random, random};
-use forebay_model::{Bytes, Error, Kind, Moment, Result, Timestamp};
+use forebay_model::{Error, Kind, Moment, Result, Timestamp};
 use forebay_wire::capability::{LONGEST_LIFE, SKEW};
 use forebay_wire::control::access::{Hidden, IssuedKey, ROOT_USER};
-use forebay_wire::control::names::{Attributes, FileId, FileKind};
+use forebay_wire::control::names::{FileId, FileKind};
 use forebay_wire::control::volumes::{Policy, Quota};
 use forebay_wire::control::{Call, Reply};
 use std::collections::BTreeMap;
@@ -115,20 +115,8 @@ impl Manager {
         let meta = Meta { cluster, root_key: random::bytes(random) };
         let key = random.next_u64().max(1);
         let secret = random::bytes(random);
-        let attributes = Attributes {
-            kind: FileKind::Directory,
-            mode: 0o755,
-            owner: ROOT_USER,
-            group: 0,
-            size: Bytes(0),
-            entries: 0,
-            created: now,
-            modified: now,
-            accessed: now,
-            changed: now,
-            volume: FIRST_VOLUME,
-            version: 1,
-        };
+        let (kind, owner) = (FileKind::Directory, ROOT_USER);
+        let attributes = Fresh { kind, mode: 0o755, owner, group: 0, volume: FIRST_VOLUME }.attributes(now);
         let root = Inode { parent: FileId::ROOT, attributes, written: false };
         let volume = VolumeRecord::fresh(FileId::ROOT, Quota::default(), policy);
         let user = UserRecord { name: ROOT_NAME.to_string(), groups: vec![0], keys: vec![key] };

@@ -2,12 +2,12 @@
 //! itself: `cargo test --release -p forebay-manager -- --ignored --nocapture how_fast`.
 
 use crate::copies::Copies;
-use crate::copies::tests::{OnShelf, Shelf, Still, done};
+use crate::copies::tests::{OnShelf, Shelf, done};
 use crate::engine::Redb;
 use crate::manager::{Asked, Manager, Now, Settings};
 use crate::principal::Principal;
 use crate::seeds::Chance;
-use crate::testing::{CLUSTER, NODES, create, report, root, user};
+use crate::testing::{CLUSTER, NODES, Still, create, report, root, user};
 use forebay_env::real::clock;
 use forebay_env::real::file::File;
 use forebay_model::{Bytes, Timestamp};

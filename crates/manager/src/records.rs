@@ -62,6 +62,36 @@ pub(crate) struct Inode {
     pub(crate) written: bool,
 }
 
+/// A file or directory that is to be made.
+pub(crate) struct Fresh {
+    pub(crate) kind: FileKind,
+    pub(crate) mode: u32,
+    pub(crate) owner: u32,
+    pub(crate) group: u32,
+    pub(crate) volume: u64,
+}
+
+impl Fresh {
+    /// Its attributes when it was made just now.
+    pub(crate) fn attributes(self, now: Timestamp) -> Attributes {
+        let Fresh { kind, mode, owner, group, volume } = self;
+        Attributes {
+            kind,
+            mode,
+            owner,
+            group,
+            size: Bytes::ZERO,
+            entries: 0,
+            created: now,
+            modified: now,
+            accessed: now,
+            changed: now,
+            volume,
+            version: 1,
+        }
+    }
+}
+
 /// What is under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Named {

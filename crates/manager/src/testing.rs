@@ -4,11 +4,14 @@ use crate::engine::{Engine, MOST_OPERATIONS, Memory, Transaction, Write};
 use crate::manager::{Asked, Manager, Now, Settings};
 use crate::principal::Principal;
 use crate::seeds::Chance;
+use forebay_env::Clock;
 use forebay_model::{Bytes, Moment, Result, TargetId, Timestamp};
 use forebay_wire::control::cluster::{AddNode, Report, Reported, TargetReport};
 use forebay_wire::control::names::{CreateFile, Entry, FileId, MakeDirectory, Place, SetAttributes, Stat};
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Call, Change, Question, Reply};
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -160,5 +163,22 @@ pub(crate) fn entry(reply: Reply) -> Entry {
     match reply {
         Reply::Entry(entry) => entry,
         other => panic!("{other:?} is no entry"),
+    }
+}
+
+/// A clock that stands still, before which nobody gives up.
+pub(crate) struct Still(pub(crate) Now);
+
+impl Clock for Still {
+    fn now(&self) -> Moment {
+        self.0.moment
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.0.wall
+    }
+
+    fn sleep_until(&self, _: Moment) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(std::future::pending())
     }
 }

@@ -2,15 +2,13 @@ use super::{Beside, Chain, Copies, Doing, Sizes, is_copied};
 use crate::engine::{Engine, Pair};
 use crate::manager::Now;
 use crate::seeds;
-use crate::testing::{Stage, create, root, unchanged};
-use forebay_env::Clock;
-use forebay_model::{Bytes, Error, Moment, TargetId, Timestamp};
+use crate::testing::{Stage, Still, create, root, unchanged};
+use forebay_model::{Bytes, Error, TargetId};
 use forebay_wire::control::Change;
 use forebay_wire::control::names::{Place, RemoveFile, Rename, SetAttributes};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,23 +86,6 @@ impl Beside for OnShelf {
             shelf.objects.borrow_mut().retain(|(of, number), _| *of != target || *number >= object);
             Ok(())
         })
-    }
-}
-
-/// A clock that stands still, before which nobody gives up.
-pub(crate) struct Still(pub(crate) Now);
-
-impl Clock for Still {
-    fn now(&self) -> Moment {
-        self.0.moment
-    }
-
-    fn wall(&self) -> Timestamp {
-        self.0.wall
-    }
-
-    fn sleep_until(&self, _: Moment) -> Pin<Box<dyn Future<Output = ()>>> {
-        Box::pin(std::future::pending())
     }
 }
 

@@ -1,36 +1,17 @@
 use super::{Desk, Ended, Errand, MOST_TOGETHER, refuse_all, serve};
 use crate::copies::{Copies, Nowhere};
-use crate::manager::{Asked, Now};
-use crate::testing::{Stage, create, root};
+use crate::manager::Asked;
+use crate::testing::{Stage, Still, create, root};
+use forebay_env::Task;
 use forebay_env::executor::Executor;
 use forebay_env::mailbox::{Receiver, Sender, mailbox};
 use forebay_env::pipe::{Outlet, pipe};
-use forebay_env::{Clock, Task};
-use forebay_model::{Kind, Moment, Result, Timestamp};
+use forebay_model::{Kind, Result};
 use forebay_wire::control::names::{Place, Stat};
 use forebay_wire::control::{Call, Question, Reply};
 use std::cell::RefCell;
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
-
-/// A clock that stands still.
-struct Still(Now);
-
-impl Clock for Still {
-    fn now(&self) -> Moment {
-        self.0.moment
-    }
-
-    fn wall(&self) -> Timestamp {
-        self.0.wall
-    }
-
-    fn sleep_until(&self, _: Moment) -> Pin<Box<dyn Future<Output = ()>>> {
-        Box::pin(std::future::pending())
-    }
-}
 
 /// Errands for a loop that has not begun.
 struct Waiting {

@@ -1,14 +1,14 @@
 //! Making a file: its name, its layout, and if it is wanted its opening, in one step.
 
 use super::Operation;
-use super::inodes::{Fresh, exists};
+use super::inodes::exists;
 use crate::draft::View;
 use crate::keys;
 use crate::place;
 use crate::placement;
 use crate::principal::Wanted;
 use crate::quota::{self, Charge};
-use crate::records::{Answer, VolumeRecord};
+use crate::records::{Answer, Fresh, VolumeRecord};
 use forebay_model::Result;
 use forebay_wire::control::Reply;
 use forebay_wire::control::names::{CreateFile, FileKind};

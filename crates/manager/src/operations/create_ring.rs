@@ -4,14 +4,14 @@
 //! ring that has space and a promise and no name.
 
 use super::Operation;
-use super::inodes::{Fresh, exists};
+use super::inodes::exists;
 use crate::draft::View;
 use crate::keys;
 use crate::place::{self, Found};
 use crate::placement;
 use crate::principal::Wanted;
 use crate::quota::{self, Charge};
-use crate::records::{Answer, Layout};
+use crate::records::{Answer, Fresh, Layout};
 use forebay_model::layout::{LARGEST, Raid, Striping, UNIT};
 use forebay_model::ring::Spread;
 use forebay_model::{Bytes, Error, Result};

@@ -5,22 +5,13 @@ use crate::draft::View;
 use crate::keys;
 use crate::place::{Found, Slot, too_deep};
 use crate::quota::{self, Charge};
-use crate::records::{Inode, Layout, MOST_FILES, Moves, Named, Next, Orders};
-use forebay_model::{Bytes, Error, Result};
+use crate::records::{Fresh, Inode, Layout, MOST_FILES, Moves, Named, Next, Orders};
+use forebay_model::{Error, Result};
 use forebay_wire::capability::SKEW;
-use forebay_wire::control::names::{Attributes, FileId, FileKind, MOST_DEPTH};
+use forebay_wire::control::names::{FileId, FileKind, MOST_DEPTH};
 
 /// The bits of a mode.
 const MODE: u32 = 0o7777;
-
-/// What somebody wants to make.
-pub(super) struct Fresh {
-    pub(super) kind: FileKind,
-    pub(super) mode: u32,
-    pub(super) owner: u32,
-    pub(super) group: u32,
-    pub(super) volume: u64,
-}
 
 impl Operation<'_> {
     /// Makes a file or directory under a name that is free.
@@ -34,21 +25,7 @@ impl Operation<'_> {
         next.file += 1;
         self.draft.put(keys::NEXT.to_vec(), &next)?;
         let now = self.now.wall;
-        let Fresh { kind, mode, owner, group, volume } = fresh;
-        let attributes = Attributes {
-            kind,
-            mode,
-            owner,
-            group,
-            size: Bytes(0),
-            entries: 0,
-            created: now,
-            modified: now,
-            accessed: now,
-            changed: now,
-            volume,
-            version: 1,
-        };
+        let (kind, attributes) = (fresh.kind, fresh.attributes(now));
         // A ring is to be made on its target at once.
         let inode = Inode { parent: slot.directory.file, attributes, written: kind == FileKind::Ring };
         self.draft.put(keys::inode(file), &inode)?;

@@ -1,10 +1,11 @@
 //! Making a directory.
 
 use super::Operation;
-use super::inodes::{Fresh, exists};
+use super::inodes::exists;
 use crate::place;
 use crate::principal::Wanted;
 use crate::quota::{self, Charge};
+use crate::records::Fresh;
 use forebay_model::Result;
 use forebay_wire::control::names::{Entry, FileKind, MakeDirectory};
 

@@ -1,13 +1,13 @@
 //! Making, changing and removing volumes.
 
 use super::Operation;
-use super::inodes::{Fresh, exists};
+use super::inodes::exists;
 use crate::draft::View;
 use crate::keys;
 use crate::place;
 use crate::placement;
 use crate::quota;
-use crate::records::{Answer, Next, VolumeRecord};
+use crate::records::{Answer, Fresh, Next, VolumeRecord};
 use forebay_model::{Error, Result};
 use forebay_wire::control::Reply;
 use forebay_wire::control::names::FileKind;

@@ -6,12 +6,13 @@
 use super::{Component, Finding, What};
 use crate::keys;
 use crate::quota;
-use crate::records::{Inode, Layout, Named, VolumeRecord, component_of, decode, encode, object};
+use crate::records::{Fresh, Inode, Layout, Named, VolumeRecord, component_of, decode, encode, object};
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::control::access::ROOT_USER;
 use forebay_wire::control::names::{Attributes, FileId, FileKind};
 use forebay_wire::control::volumes::Quota;
+use forebay_wire::object::Described;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where things without a name are put, in the first directory of their volume.
@@ -106,24 +107,13 @@ impl Tree {
                 lie.get_mut(number as usize).into_iter().for_each(|target| *target = component.target);
             }
             let modified = components.iter().map(|it| it.modified).max().unwrap_or(described.created);
-            let attributes = Attributes {
-                kind: FileKind::File,
-                mode: described.mode,
-                owner: described.owner,
-                group: described.group,
-                size: Bytes::ZERO,
-                entries: 0,
-                created: described.created,
-                modified,
-                accessed: modified,
-                changed: self.now,
-                volume,
-                version: 1,
-            };
+            let Described { mode, owner, group, created, striping, .. } = described;
+            let fresh = Fresh { kind: FileKind::File, mode, owner, group, volume }.attributes(self.now);
+            let attributes = Attributes { created, modified, accessed: modified, ..fresh };
             // Its number may have been behind all that are known; whatever parent it had, it has another one now.
             self.next = self.next.max(file.0 + 1);
             self.inodes.insert(*file, Inode { parent: FileId::ROOT, attributes, written: true });
-            self.layouts.insert(*file, Layout { striping: described.striping, targets: lie, absent: Vec::new() });
+            self.layouts.insert(*file, Layout { striping, targets: lie, absent: Vec::new() });
             self.found.push((*file, What::Unknown));
         }
     }
@@ -221,21 +211,8 @@ impl Tree {
     fn make_directory(&mut self, parent: FileId, name: String, volume: u64) -> FileId {
         let file = FileId(self.next);
         self.next += 1;
-        let now = self.now;
-        let attributes = Attributes {
-            kind: FileKind::Directory,
-            mode: 0o700,
-            owner: ROOT_USER,
-            group: 0,
-            size: Bytes::ZERO,
-            entries: 0,
-            created: now,
-            modified: now,
-            accessed: now,
-            changed: now,
-            volume,
-            version: 1,
-        };
+        let (kind, owner) = (FileKind::Directory, ROOT_USER);
+        let attributes = Fresh { kind, mode: 0o700, owner, group: 0, volume }.attributes(self.now);
         self.inodes.insert(file, Inode { parent, attributes, written: false });
         self.names.entry(parent).or_default().insert(name, file);
         file
