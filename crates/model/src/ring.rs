@@ -291,6 +291,8 @@ pub struct RingStatus {
     pub first_sequence: u64,
     /// Sequence of the next element.
     pub next_sequence: u64,
+    /// Sequence after the last element that can be read.
+    pub readable_sequence: u64,
     /// Time of the oldest element that is kept.
     pub oldest: Option<Timestamp>,
     /// Time of the newest element that is durable.

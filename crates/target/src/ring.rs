@@ -91,6 +91,14 @@ struct Work {
     failure: Option<Error>,
 }
 
+impl Work {
+    /// Sequence after the last element that can be read.
+    fn readable_end(&self) -> u64 {
+        let done = self.in_flight.iter().take_while(|i| i.done).last();
+        done.map_or(self.progress.sequence, |i| i.end_sequence.max(self.progress.sequence))
+    }
+}
+
 #[derive(Default)]
 struct Counters {
     written: Bytes,
@@ -527,12 +535,7 @@ impl Ring {
 
     /// Sequence after the last element that can be read.
     pub(crate) fn readable_end(&self) -> u64 {
-        let work = self.work.borrow();
-        work.in_flight
-            .iter()
-            .take_while(|i| i.done)
-            .last()
-            .map_or(work.progress.sequence, |i| i.end_sequence.max(work.progress.sequence))
+        self.work.borrow().readable_end()
     }
 
     /// Blocks under way that can no longer be durable in time: a device that stalls is noticed before it ends.
@@ -557,6 +560,7 @@ impl Ring {
                 pinned_segments: record.held().len() as u64,
                 first_sequence: kept().map(|s| s.first).min().unwrap_or(work.next_element),
                 next_sequence: work.next_element,
+                readable_sequence: work.readable_end(),
                 oldest: kept().map(|s| s.min_time).min().map(Timestamp),
                 newest: kept().map(|s| s.max_time).max().map(Timestamp),
                 written: work.counters.written,

@@ -75,6 +75,7 @@ fn status(spec: RingSpec) -> RingStatus {
         pinned_segments: 0,
         first_sequence: 0,
         next_sequence: 0,
+        readable_sequence: 0,
         oldest: None,
         newest: None,
         written: Bytes::ZERO,

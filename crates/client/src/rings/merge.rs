@@ -74,6 +74,13 @@ impl Asked {
         self.parsed.time_range()
     }
 
+    /// The number on its target of the first element that the answer does not have of this part: what comes there while it is
+    /// answered would be in it or not, and nobody else could know which.
+    pub(super) fn end_of(&self, component: u32) -> u64 {
+        let status = self.statuses[component as usize].as_ref().filter(|_| !self.query.follow);
+        status.map_or(u64::MAX, |status| status.readable_sequence)
+    }
+
     /// What is told of a target from `from` on that does not answer.
     pub(super) fn gap_from(&self, from: Timestamp) -> Gap {
         let (first, last) = self.times();
@@ -96,7 +103,7 @@ impl Asked {
 /// Gives what one target has, and if it does not answer, what others know of it.
 async fn feed(asked: Rc<Asked>, component: u32, inlet: Inlet<Result<Part>>) {
     let way = asked.ways[component as usize].apart();
-    let mut source = Source::new(way, asked.query.clone());
+    let mut source = Source::new(way, asked.query.clone(), asked.end_of(component));
     // Who did not answer just now is not asked again, unless what is recorded from now on is wanted.
     let is_there = asked.statuses[component as usize].is_some() || asked.query.follow;
     if is_there {

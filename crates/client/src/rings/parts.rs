@@ -26,11 +26,14 @@ pub(super) fn status(name: &str, spread: Spread, parts: &[Option<RingStatus>]) -
         data.iter().flatten().next().ok_or_else(|| Error::disconnected("no target that has the ring answers"))?;
     let mut whole = first.clone();
     whole.spec = spread.whole(name, &first.spec);
+    let readable = |part: &RingStatus| part.readable_sequence.saturating_sub(part.first_sequence);
     (whole.first_sequence, whole.next_sequence) = (0, first.next_sequence - first.first_sequence);
+    whole.readable_sequence = readable(first);
     for part in data.iter().flatten().filter(|part| !std::ptr::eq(*part, first)) {
         whole.segments += part.segments;
         whole.pinned_segments += part.pinned_segments;
         whole.next_sequence += part.next_sequence - part.first_sequence;
+        whole.readable_sequence += readable(part);
         // All of it is there from when the last of them begins.
         whole.oldest = whole.oldest.max(part.oldest);
         whole.newest = whole.newest.max(part.newest);

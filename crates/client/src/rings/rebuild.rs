@@ -30,8 +30,14 @@ struct Blocks {
     way: Way,
     now: Timestamp,
     answer: Option<PartAnswer>,
-    waiting: VecDeque<Vec<u8>>,
+    waiting: VecDeque<Lying>,
     is_away: bool,
+}
+
+/// A block as it was packed, and the number of its first element where it lies.
+struct Lying {
+    packed: Vec<u8>,
+    first: u64,
 }
 
 impl Blocks {
@@ -68,8 +74,9 @@ impl Blocks {
                             let mut block = payload[at..at + length as usize].to_vec();
                             at += length as usize;
                             View::parse(&block)?.verify()?;
+                            let first = View::of_sealed(&block)?.header().first_sequence.get();
                             Header::clear_stamp(&mut block);
-                            self.waiting.push_back(block);
+                            self.waiting.push_back(Lying { packed: block, first });
                         }
                     }
                 }
@@ -84,7 +91,7 @@ impl Blocks {
     }
 
     /// The block of this session and number, if it is there. An error means that the target is away.
-    async fn find(&mut self, writer: u64, number: u64, times: (i64, i64)) -> Result<Option<Vec<u8>>> {
+    async fn find(&mut self, writer: u64, number: u64, times: (i64, i64)) -> Result<Option<Lying>> {
         if self.is_away {
             return Err(Error::disconnected("the target is away"));
         }
@@ -93,11 +100,11 @@ impl Blocks {
         found
     }
 
-    async fn look_for(&mut self, writer: u64, number: u64, times: (i64, i64)) -> Result<Option<Vec<u8>>> {
+    async fn look_for(&mut self, writer: u64, number: u64, times: (i64, i64)) -> Result<Option<Lying>> {
         let mut is_anew = false;
         loop {
             while self.fill().await? {
-                let (session, here) = name_of(&self.waiting[0])?;
+                let (session, here) = name_of(&self.waiting[0].packed)?;
                 if (session, here) == (writer, number) {
                     return Ok(self.waiting.pop_front());
                 }
@@ -158,7 +165,7 @@ impl<'a> Maker<'a> {
                 }
                 blocks.way.nodes().env().clock.sleep(PAUSE).await;
             };
-            others.push(found?);
+            others.push(found?.packed);
         }
         stripe::remake(row, xor, others.iter().map(Vec::as_slice)).ok()
     }
@@ -173,10 +180,7 @@ impl<'a> Maker<'a> {
         };
         let Maker { asked, keys, values, batch, given, .. } = self;
         let viewed = block.as_deref().map(View::of_sealed);
-        let Some(Ok(view)) = viewed else {
-            gap(batch, row.gap());
-            return self.send().await;
-        };
+        let Some(Ok(view)) = viewed else { return self.tell(row.gap()).await };
         let bytes = view.bytes();
         let mut gaps = view.gaps().peekable();
         for entry in view.entries().flatten() {
@@ -209,6 +213,15 @@ impl<'a> Maker<'a> {
             });
         }
         gaps.for_each(|(_, told)| gap(batch, told));
+        self.send().await
+    }
+
+    /// Tells that something is missing, if it was asked for. False if nobody wants more.
+    async fn tell(&mut self, gap: Gap) -> bool {
+        let (from, to) = self.asked.times();
+        if gap.first <= to && gap.last >= from {
+            self.batch.items.push(Item::Gap(gap));
+        }
         self.send().await
     }
 
@@ -258,7 +271,7 @@ pub(super) async fn component(
         let mut last: Option<(u64, u64)> = None;
         while stream.fill().await? {
             let Some(block) = stream.waiting.pop_front() else { break };
-            let view = View::of_sealed(&block)?;
+            let view = View::of_sealed(&block.packed)?;
             for (_, gap) in view.gaps().filter(|(_, gap)| gap.last >= whole.first && gap.first <= whole.last) {
                 maker.batch.items.push(Item::Gap(gap));
             }
@@ -311,7 +324,7 @@ pub(super) async fn absent(asked: &Asked, inlet: &Inlet<Result<Part>>) {
         to => format!("part = {PART_ABSENT} and before {}", Timestamp(to.0 + 1)),
     };
     let query = RingQuery { text, limit: None, gaps_only: false, blocks: false, ..asked.query.clone() };
-    let mut tables = Source::new(asked.ways[parity].apart(), query);
+    let mut tables = Source::new(asked.ways[parity].apart(), query, asked.end_of(asked.spread.targets));
     let told = match (asked.statuses[parity].is_some(), Maker::new(asked, inlet)) {
         (true, Ok(mut maker)) => absent_in(asked, &mut maker, &mut tables).await,
         _ => Err(Error::disconnected("the target that has the parity is away")),
@@ -342,16 +355,31 @@ async fn absent_in(asked: &Asked, maker: &mut Maker<'_>, tables: &mut Source) ->
     Ok(())
 }
 
-/// Gives a block that may not be where it belongs, if it is not. False if nobody wants more.
+/// Gives a block that may not be where it belongs, if it is not, or came there too late to be in what its target answers. False
+/// if nobody wants more.
 async fn absent_block(asked: &Asked, maker: &mut Maker<'_>, table: &Table, row: &Row) -> Result<bool> {
     let there = maker.blocks[row.component as usize].find(row.writer, row.number, row.times).await;
-    let is_absent = matches!(there, Ok(None)) || there.is_err() && asked.query.follow;
-    if !is_absent || !asked.remade.borrow_mut().insert((row.component, row.writer, row.number)) {
+    let late = match there {
+        Ok(Some(there)) if there.first < asked.end_of(row.component) => return Ok(true),
+        Ok(there) => there.map(|there| there.packed),
+        Err(_) if asked.query.follow => None,
+        // Who asks that target for its part met the same, and makes again all that it had.
+        Err(_) if asked.away.borrow().contains(&row.component) => return Ok(true),
+        // It may have been given.
+        Err(_) => {
+            asked.remade.borrow_mut().insert((row.component, row.writer, row.number));
+            return Ok(maker.tell(Gap { count: None, ..row.gap() }).await);
+        }
+    };
+    if !asked.remade.borrow_mut().insert((row.component, row.writer, row.number)) {
         return Ok(true);
+    }
+    if late.is_some() {
+        return Ok(maker.give(row, late).await);
     }
     let parity = &mut maker.blocks[asked.spread.targets as usize];
     let block = match parity.find(table.writer, table.number, table.times()).await? {
-        Some(packed) => match read(&View::of_sealed(&packed)?)? {
+        Some(found) => match read(&View::of_sealed(&found.packed)?)? {
             Some((table, xor)) => maker.remake(&table, row, xor).await,
             None => None,
         },

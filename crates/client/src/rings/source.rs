@@ -8,7 +8,7 @@ use crate::peer::Part;
 use forebay_model::ring::{Batch, Item};
 use forebay_model::{Result, Timestamp};
 use forebay_wire::command::QueryRequest;
-use forebay_wire::ring::RingQuery;
+use forebay_wire::ring::{RingQuery, size};
 
 /// Breaks in a row, without an item between them, after which a target counts as away.
 const MOST_BREAKS: u32 = 2;
@@ -22,13 +22,16 @@ pub(super) struct Source {
     breaks: u32,
     /// The time of the last element that was given, and how many were given of that time.
     last: Option<(Timestamp, u64)>,
+    /// The number of the first element there that is not given.
+    end: u64,
 }
 
 impl Source {
-    pub(super) fn new(way: Way, query: RingQuery) -> Source {
+    /// `end` is the number on that target of the first element that is not wanted.
+    pub(super) fn new(way: Way, query: RingQuery, end: u64) -> Source {
         let RingQuery { text, now, follow, limit, gaps_only, blocks } = query;
         let request = QueryRequest { ring: String::new(), text, now, follow, limit, gaps_only, blocks };
-        Source { way, request, cursor: Cursor::default(), answer: None, breaks: 0, last: None }
+        Source { way, request, cursor: Cursor::default(), answer: None, breaks: 0, last: None, end }
     }
 
     /// The next part. An error means that the target is away, or cannot answer; while what is recorded is followed, one that is
@@ -37,7 +40,7 @@ impl Source {
         loop {
             match self.try_next().await {
                 Ok(Part::Batch(batch)) => {
-                    let batch = self.cursor.pass(batch);
+                    let batch = self.cursor.pass(before(batch, self.end));
                     if !batch.items.is_empty() {
                         self.breaks = 0;
                         self.note(&batch);
@@ -83,4 +86,17 @@ impl Source {
     pub(super) fn last(&self) -> Option<(Timestamp, u64)> {
         self.last
     }
+}
+
+/// What a batch has of elements before this one, and its gaps.
+fn before(mut batch: Batch, end: u64) -> Batch {
+    let is_before = |item: &Item| !matches!(item, Item::Element { sequence, .. } if *sequence >= end);
+    if batch.items.iter().all(is_before) {
+        return batch;
+    }
+    // Elements come in the order of their numbers.
+    let bytes = batch.items.iter().filter(|item| is_before(item)).map(size).sum();
+    batch.payload.truncate(bytes);
+    batch.items.retain(is_before);
+    batch
 }
