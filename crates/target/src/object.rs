@@ -71,6 +71,8 @@ const CHANGED_ROWS: usize = 16 << 20;
 pub struct Objects {
     core: Rc<Core>,
     stream: StreamId,
+    /// What is written behind: a turn of it is no turn of what goes home, which others may wait for.
+    behind: StreamId,
     work: RefCell<Work>,
     /// Who reads on, and what was read ahead for them.
     reading: RefCell<read::Reading>,
@@ -171,10 +173,11 @@ impl Objects {
             buffered: BTreeMap::new(),
         };
         meta.logs.set_near(record.settings.near_groups);
-        let stream = core.next_stream();
+        let (stream, behind) = (core.next_stream(), core.next_stream());
         Rc::new(Objects {
             core,
             stream,
+            behind,
             work: RefCell::new(Work {
                 meta,
                 ready: false,

@@ -208,15 +208,23 @@ impl Scheduler {
         self.inner.patience.set(patience.min(METADATA_PATIENCE));
     }
 
-    /// Somebody cannot go on before metadata is durable, or can again: as long as there is one, it waits for nothing.
-    pub(crate) fn hurry(&self, hurried: bool) {
-        self.inner.state.borrow_mut().hurry(hurried);
+    /// Somebody cannot go on before metadata is durable, or can again: as long as there is one, it waits for nothing but the time
+    /// that a promise needs, and if it is a ring, not for that.
+    pub(crate) fn hurry(&self, hurried: bool, ring: bool) {
+        self.inner.state.borrow_mut().hurry(hurried, ring);
         self.pump();
     }
 
     /// Whether sweeps go to several rings and none is at this one: what it has written will not soon be more.
     pub(crate) fn is_elsewhere(&self, ring: RingId) -> bool {
         self.inner.state.borrow().is_elsewhere(ring)
+    }
+
+    /// How long the next flush lasts for what a drive has taken beside guaranteed writes and not written.
+    pub(crate) fn owed(&self) -> Duration {
+        let rotates = self.rotates();
+        let owed_until = self.inner.state.borrow().owed_until;
+        if rotates { owed_until.since(self.inner.env.clock.now()) } else { Duration::ZERO }
     }
 
     /// How much sooner than counted at its promised rate a ring's writes are due, since it wrote so much beyond.
@@ -349,9 +357,14 @@ impl Scheduler {
         self.pump();
     }
 
-    /// Others wait for what this stream asks for, or for none any more: it has every second turn of normal I/O.
+    /// Others wait for what this stream asks for, or for none any more: it has every second turn of normal I/O, and beside a promise,
+    /// which leaves few, every one that it wants.
     pub(crate) fn hasten(&self, stream: Option<StreamId>) {
-        let changed = self.inner.state.borrow_mut().streams.hasten(stream);
+        let changed = {
+            let mut state = self.inner.state.borrow_mut();
+            let every_turn = state.is_promised();
+            state.streams.hasten(stream, every_turn)
+        };
         if changed {
             self.pump();
         }

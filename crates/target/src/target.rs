@@ -182,9 +182,9 @@ impl Core {
 
     /// As [`Core::commit`], for a ring that cannot go on before.
     pub(crate) async fn commit_now(self: &Rc<Self>) -> Result<()> {
-        self.disk.hurry(true);
+        self.disk.hurry(true, true);
         let result = self.commit().await;
-        self.disk.hurry(false);
+        self.disk.hurry(false, true);
         result
     }
 

@@ -21,7 +21,7 @@ pub struct PromiseArgs {
     /// Guaranteed rate; the stream comes as fast as that
     #[arg(long, default_value = "60MB/s")]
     rate: Rate,
-    /// A state that is left out (readers, pins, aged, small-writes, large-writes, scrub); may be repeated
+    /// A state that is left out (readers, pins, aged, small-writes, large-writes, scrub, rebuild); may be repeated
     #[arg(long = "without", value_name = "STATE", value_parser = State::parse)]
     without: Vec<State>,
     /// Virtual seconds measured
@@ -48,6 +48,7 @@ struct Figures {
     read_bytes_per_second: u64,
     large_bytes_per_second: u64,
     scrubbed_bytes_per_second: u64,
+    rebuilt_bytes_per_second: u64,
     small_writes: u64,
     small_writes_due: u64,
     small_writes_waiting: u64,
@@ -85,6 +86,7 @@ pub fn run(args: &PromiseArgs) -> Result<Value> {
         read_bytes_per_second: outcome.read.0,
         large_bytes_per_second: others.large.0,
         scrubbed_bytes_per_second: others.scrubbed.0,
+        rebuilt_bytes_per_second: others.rebuilt.0,
         small_writes: others.small.len() as u64,
         small_writes_due: others.small_due,
         small_writes_waiting: others.small_waiting,

@@ -4,10 +4,13 @@
 use super::{Load, Outcome, measure, set_up};
 use crate::disk::DiskSpec;
 use crate::world::World;
+use forebay_env::together::all;
+use forebay_model::layout::UNIT;
+use forebay_model::object::{Durability, Scope};
 use forebay_model::{Bytes, Error, Kind, Moment, ObjectId, Rate, Result};
 use forebay_target::Target;
-use forebay_target::object::Placement;
 use forebay_target::object::rows::Quota;
+use forebay_target::object::{How, Placement};
 use forebay_target::scrub::Options;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,12 +33,22 @@ pub enum State {
     LargeWrites,
     /// Everything that is kept is read and compared with its checksums, over and over, as fast as that can.
     Scrub,
+    /// Components are made anew after another target was lost: of an object units are read for those elsewhere, while one that has its
+    /// place here now is written, as the client does that rebuilds, as fast as it can.
+    Rebuild,
 }
 
 impl State {
     /// All of them.
-    pub const ALL: [State; 6] =
-        [State::Readers, State::Pins, State::Aged, State::SmallWrites, State::LargeWrites, State::Scrub];
+    pub const ALL: [State; 7] = [
+        State::Readers,
+        State::Pins,
+        State::Aged,
+        State::SmallWrites,
+        State::LargeWrites,
+        State::Scrub,
+        State::Rebuild,
+    ];
 
     /// What people call it.
     pub fn name(self) -> &'static str {
@@ -46,6 +59,7 @@ impl State {
             State::SmallWrites => "small-writes",
             State::LargeWrites => "large-writes",
             State::Scrub => "scrub",
+            State::Rebuild => "rebuild",
         }
     }
 
@@ -68,12 +82,18 @@ const BLOCKS: u64 = 1000;
 /// Bytes of a large write, and how many of them make an object, which is then written over.
 const LARGE: Bytes = Bytes::mib(4);
 const LARGES: u64 = 16;
+/// Units of a component that are rebuilt at the same time, read or written, and those of a whole one.
+const WAVE: u64 = 8;
+const UNITS: u64 = 1024;
 /// Large writes of each of the objects that fill the disk, and how many such objects make room for the writers.
 const FILLER: u64 = 16;
 const ROOM: usize = 4;
 /// Whoever waits longer than this for a small write waits too long.
 const PATIENCE: Duration = Duration::from_secs(2);
 const VOLUME: u64 = 1;
+/// What is left of a file whose other component is rebuilt, and a component that is rebuilt here.
+const LEFT: ObjectId = ObjectId { volume: VOLUME, object: ROUND + 2 };
+const NEW: ObjectId = ObjectId { volume: VOLUME, object: ROUND + 3 };
 
 /// What others got.
 #[derive(Debug, Clone, Default)]
@@ -90,6 +110,8 @@ pub struct Others {
     pub large: Rate,
     /// Bytes that were scrubbed, per second.
     pub scrubbed: Rate,
+    /// Bytes of components that were rebuilt, per second.
+    pub rebuilt: Rate,
 }
 
 /// The load of the headline in these states and no others.
@@ -115,6 +137,7 @@ struct Counts {
     /// When those came that are not durable.
     waiting: RefCell<BTreeMap<u64, Moment>>,
     large: Cell<u64>,
+    rebuilt: Cell<u64>,
     /// What was read in the background before counts began.
     background: Cell<Bytes>,
     failure: RefCell<Option<Error>>,
@@ -140,6 +163,7 @@ pub fn run(seed: u64, load: &Load, states: &BTreeSet<State>) -> Result<(Outcome,
         due: Cell::default(),
         waiting: RefCell::default(),
         large: Cell::default(),
+        rebuilt: Cell::default(),
         background: Cell::default(),
         failure: RefCell::default(),
         stopped: Cell::default(),
@@ -147,10 +171,18 @@ pub fn run(seed: u64, load: &Load, states: &BTreeSet<State>) -> Result<(Outcome,
     let filled = world.run(async {
         let objects = target.objects();
         objects.create_volume(VOLUME, Quota::default()).await?;
-        for object in 1..=ROUND + 1 {
+        for object in 1..=ROUND + 3 {
             objects.create(ObjectId { volume: VOLUME, object }, Vec::new()).await?;
         }
-        if states.contains(&State::Aged) { fill(&target).await } else { Ok(Bytes::ZERO) }
+        if states.contains(&State::Rebuild) {
+            let bytes = vec![3; LARGE.0 as usize];
+            for at in (0..UNITS * UNIT.0).step_by(LARGE.0 as usize) {
+                objects.write(target.stream(), LEFT, at, &bytes, Placement::Home).await?;
+            }
+        }
+        // What is rebuilt anew again and again takes room twice until the map is durable.
+        let room = ROOM + if states.contains(&State::Rebuild) { 4 } else { 0 };
+        if states.contains(&State::Aged) { fill(&target, room).await } else { Ok(Bytes::ZERO) }
     })?;
     if states.contains(&State::SmallWrites) {
         world.spawner().detach(write_small(target.clone(), counts.clone()));
@@ -161,11 +193,15 @@ pub fn run(seed: u64, load: &Load, states: &BTreeSet<State>) -> Result<(Outcome,
     if states.contains(&State::Scrub) {
         world.spawner().detach(scrub(target.clone(), counts.clone()));
     }
+    if states.contains(&State::Rebuild) {
+        world.spawner().detach(rebuild(target.clone(), counts.clone()));
+    }
     let begin = || {
         counts.began.set(world.now());
         counts.small.borrow_mut().clear();
         counts.due.set(0);
         counts.large.set(0);
+        counts.rebuilt.set(0);
         counts.background.set(target.disk().counters().background);
     };
     let outcome = world.run(measure(&world, &disk, target.clone(), ring, load, &begin))?;
@@ -179,14 +215,14 @@ pub fn run(seed: u64, load: &Load, states: &BTreeSet<State>) -> Result<(Outcome,
     let waits = |came: &&Moment| now.since(**came) > PATIENCE;
     let small_waiting = counts.waiting.borrow().values().filter(waits).count() as u64;
     let rate = |bytes| Rate::of(bytes, now.since(counts.began.get()));
-    let large = rate(Bytes(counts.large.get()));
+    let (large, rebuilt) = (rate(Bytes(counts.large.get())), rate(Bytes(counts.rebuilt.get())));
     // Nothing but the scrub works in the background; a step of it may last longer than what is measured.
     let scrubbed = rate(target.disk().counters().background - counts.background.get());
-    Ok((outcome, Others { small, small_due, small_waiting, large, scrubbed, filled }))
+    Ok((outcome, Others { small, small_due, small_waiting, large, scrubbed, rebuilt, filled }))
 }
 
 /// Fills the disk with objects and then makes room for those who write; how much stays.
-async fn fill(target: &Target) -> Result<Bytes> {
+async fn fill(target: &Target, room: usize) -> Result<Bytes> {
     let (objects, stream, bytes) = (target.objects(), target.stream(), vec![2; LARGE.0 as usize]);
     let mut fillers = Vec::new();
     loop {
@@ -196,8 +232,8 @@ async fn fill(target: &Target) -> Result<Bytes> {
         for n in 0..FILLER {
             match objects.write(stream, id, n * LARGE.0, &bytes, Placement::Home).await {
                 Ok(()) => {}
-                Err(error) if error.kind == Kind::Full && fillers.len() > ROOM => {
-                    for id in fillers.split_off(fillers.len() - 1 - ROOM) {
+                Err(error) if error.kind == Kind::Full && fillers.len() > room => {
+                    for id in fillers.split_off(fillers.len() - 1 - room) {
                         objects.remove(id).await?;
                     }
                     return Ok(LARGE * (FILLER * fillers.len() as u64));
@@ -248,6 +284,39 @@ async fn write_large(target: Rc<Target>, counts: Rc<Counts>) {
         }
         counts.large.set(counts.large.get() + LARGE.0);
     }
+}
+
+async fn rebuild(target: Rc<Target>, counts: Rc<Counts>) {
+    loop {
+        if let Err(error) = rebuild_one(&target, &counts).await {
+            return counts.failed(Err(error));
+        }
+        if counts.stopped.get() {
+            return;
+        }
+    }
+}
+
+/// Rebuilds a component from its beginning to its end.
+async fn rebuild_one(target: &Rc<Target>, counts: &Counts) -> Result<()> {
+    let (objects, reading, writing) = (target.objects(), target.stream(), target.stream());
+    let how = How { durability: Durability::Buffered, ..How::default() };
+    let bytes = vec![4; UNIT.0 as usize];
+    objects.truncate(NEW, 0).await?;
+    for wave in 0..UNITS / WAVE {
+        if counts.stopped.get() {
+            return Ok(());
+        }
+        let units = || (wave * WAVE..(wave + 1) * WAVE).map(|nth| nth * UNIT.0);
+        for read in all(units().map(|at| objects.read(reading, LEFT, at, UNIT.0))).await {
+            read?;
+        }
+        for written in all(units().map(|at| objects.write_as(writing, NEW, Some(at), &bytes, &how))).await {
+            written?;
+        }
+        counts.rebuilt.set(counts.rebuilt.get() + WAVE * UNIT.0);
+    }
+    objects.flush_buffered(Scope::Object(NEW), None).await.map(drop)
 }
 
 async fn scrub(target: Rc<Target>, counts: Rc<Counts>) {

@@ -132,7 +132,25 @@ fn a_promise_is_kept_in_all_states_at_once_and_small_writes_become_durable() {
         let shown = format!("seed {seed}: {outcome:?}, {} large, {} waiting", others.large, others.small_waiting);
         assert_eq!((outcome.missed_deadlines, outcome.lost_elements, others.small_waiting), (0, 0, 0), "{shown}");
         assert!(others.small.len() > 300 * 19 && outcome.read > Rate(0) && others.large > Rate(0), "{shown}");
+        assert!(others.rebuilt > Rate(0), "{shown}");
     }
+}
+
+/// Outcome 37.
+#[test]
+fn beside_a_ring_a_scrub_and_three_loads_a_rebuild_is_slower_and_does_not_starve() {
+    let rebuilt = |states: BTreeSet<State>| {
+        let load = beside::load(presets::wd15ears().scaled(100), &states, 30);
+        let (outcome, others) = beside::run(37, &load, &states).unwrap();
+        let kept = (outcome.missed_deadlines, outcome.lost_elements, outcome.worst_second >= load.guarantee);
+        assert_eq!(kept, (0, 0, true), "{states:?}: {outcome:?}");
+        others.rebuilt
+    };
+    let (beside_all, alone) = (rebuilt(BTreeSet::from(State::ALL)), rebuilt(BTreeSet::from([State::Rebuild])));
+    assert!(
+        beside_all < alone && beside_all.0 * 20 >= alone.0,
+        "{beside_all} beside all, {alone} beside the ring alone"
+    );
 }
 
 #[test]

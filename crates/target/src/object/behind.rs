@@ -468,7 +468,7 @@ impl Objects {
         let taken = self.places(&chunks, true).await?;
         let homes = taken.iter().flat_map(|taken| &taken.runs).flat_map(|run| run.at..run.end());
         let placed: Vec<(u64, Loose<'_>)> = homes.zip(loose.iter().copied()).collect();
-        self.write_placed(self.stream, &placed).await?;
+        self.write_placed(self.behind, &placed).await?;
         let mut pieces = pieces(placed.iter().map(|(home, l)| (*home, l)));
         let mut taken = taken.into_iter();
         for write in writes {

@@ -35,11 +35,11 @@ impl Objects {
         // Commands will soon wait for it.
         let pressing = self.work.borrow().meta.logs.open() >= MANY_OPEN;
         if pressing {
-            self.core.disk.hurry(true);
+            self.core.disk.hurry(true, false);
         }
         let result = self.checkpoint_alone(false).await;
         if pressing {
-            self.core.disk.hurry(false);
+            self.core.disk.hurry(false, false);
         }
         let mut work = self.work.borrow_mut();
         work.checkpointing = false;

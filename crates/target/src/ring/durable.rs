@@ -62,7 +62,7 @@ impl Ring {
             // In the middle of a sweep a flush costs a turn; elsewhere it only becomes longer by waiting.
             let disk = &self.core.disk;
             let good_moment = !disk.rotates() || disk.is_elsewhere(self.id) || work.in_flight.iter().all(|i| i.done);
-            let urgent = oldest.due - reserve;
+            let urgent = oldest.due - (reserve + disk.owed());
             let earliest = if good_moment { (work.last_flush + lag / 8).min(urgent) } else { urgent };
             let pressed = work.stopping || work.at_risk * 2 > self.at_risk_limit();
             if now < earliest && !pressed {

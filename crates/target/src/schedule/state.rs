@@ -83,6 +83,8 @@ pub(super) struct State {
     pub(super) background_asked: Option<Moment>,
     /// How many cannot go on before metadata is durable.
     hurried: usize,
+    /// How many of those are rings.
+    hurried_by_rings: usize,
     pub(super) streams: Streams,
     pub(super) flushes: VecDeque<Giver<Result<()>>>,
     /// Flushes of metadata, and until when they can wait for a moment between sweeps.
@@ -110,8 +112,8 @@ pub(super) struct State {
     pub(super) sweeping: bool,
     /// When the platters have taken all that was written, by the profile.
     platters_free: Moment,
-    /// Until when the platters are busy with normal writes that the drive has taken, by the profile; and whether there
-    /// were any since the last flush began.
+    /// Until when the platters are busy with normal writes and metadata that the drive has taken, by the profile; and whether
+    /// there were any since the last flush began.
     pub(super) owed_until: Moment,
     owed_anew: bool,
     /// Whether anything was written since the last flush began, and when that ended.
@@ -235,9 +237,13 @@ impl State {
         self.expected.values().any(|expected| expected.rate > Rate(0))
     }
 
-    /// One more cannot go on before metadata is durable, or one less.
-    pub(super) fn hurry(&mut self, hurried: bool) {
-        self.hurried = if hurried { self.hurried + 1 } else { self.hurried.saturating_sub(1) };
+    /// One more cannot go on before metadata is durable, or one less; whether it is a ring.
+    pub(super) fn hurry(&mut self, hurried: bool, ring: bool) {
+        let count = |count: &mut usize| *count = if hurried { *count + 1 } else { count.saturating_sub(1) };
+        count(&mut self.hurried);
+        if ring {
+            count(&mut self.hurried_by_rings);
+        }
     }
 
     /// Whether guaranteed writes have time for something beside them.
@@ -253,7 +259,11 @@ impl State {
         // Where a ring will soon want a flush anyway, that one will do.
         let lull =
             self.undurable.is_empty() && (!slack.profile.rotates || slack.now >= self.last_guaranteed_end + LULL);
-        self.hurried > 0 || slack.now >= self.polite_until || lull && self.is_between(backlog, slack)
+        let is_hurried = match slack.profile.rotates && self.is_promised() {
+            true => self.hurried_by_rings > 0 || self.hurried > 0 && self.is_between(false, slack),
+            false => self.hurried > 0,
+        };
+        is_hurried || slack.now >= self.polite_until || lull && self.is_between(backlog, slack)
     }
 
     fn is_moment_for_metadata(&self, backlog: bool, slack: &Slack<'_>) -> bool {
@@ -263,7 +273,19 @@ impl State {
         let now = slack.now;
         // The best moment is in a sweep that has time for it: the flush to come covers it.
         let best = self.sweeping || now >= self.last_guaranteed_end + LULL;
-        !slack.profile.rotates || self.hurried > 0 || now >= first.deadline || best && self.is_between(backlog, slack)
+        let moment = best && self.is_between(backlog, slack);
+        // What others wait for than rings asks whether a promise has time for it.
+        let asks = slack.profile.rotates && self.is_promised() && self.hurried_by_rings == 0;
+        let hurried = self.hurried > 0 && (!asks || self.leaves_time(first, slack));
+        !slack.profile.rotates || hurried || now >= first.deadline || moment
+    }
+
+    /// Whether a write, at its worst, leaves the guaranteed ones enough time.
+    fn leaves_time(&self, next: &Pending, slack: &Slack<'_>) -> bool {
+        let length = Bytes(next.buffer.len() as u64);
+        let way = slack.profile.position_time(self.head, next.offset);
+        let worst = way + slack.profile.write_rate(next.offset).time_for(length);
+        slack.of(self) > worst * 2 + slack.profile.flush
     }
 
     /// Whether a record, at its worst, leaves the guaranteed writes enough time.
@@ -273,10 +295,7 @@ impl State {
         // While a drive empties its cache it may take records that lie right behind: it writes them on its way.
         let free = self.log_in_flight < most && !(self.flushing && slack.profile.rotates && self.is_promised());
         let Some(next) = self.log.front().filter(|_| free && self.log_wakes(slack).is_none()) else { return false };
-        let length = Bytes(next.buffer.len() as u64);
-        let way = slack.profile.position_time(self.head, next.offset);
-        let worst = way + slack.profile.write_rate(next.offset).time_for(length);
-        slack.of(self) > worst * 2 + slack.profile.flush
+        self.leaves_time(next, slack)
     }
 
     /// Until when records gather, where a promise leaves so little that they and others have to share it: they have the
@@ -506,6 +525,10 @@ impl State {
         match class {
             Class::Guaranteed => {
                 self.platters_free = self.platters_free.max(now) + takes;
+                if self.owed_until > now {
+                    // A sweep takes all that the platters can do: what is owed stays owed until a flush.
+                    self.owed_until = self.owed_until + takes;
+                }
                 self.dirty = true;
                 self.guaranteed_in_flight += length;
                 self.counters.guaranteed += length;
@@ -538,7 +561,12 @@ impl State {
             }
             Class::Metadata => {
                 self.metadata_in_flight += 1;
-                self.metadata_dirty |= pending.direction == Direction::Write;
+                if pending.direction == Direction::Write {
+                    self.metadata_dirty = true;
+                    // The cache takes it at once; the arm goes there at the next flush.
+                    self.owed_until = self.owed_until.max(now) + worst;
+                    self.owed_anew = true;
+                }
                 self.counters.metadata += length;
             }
         }

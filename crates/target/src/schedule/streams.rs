@@ -71,6 +71,8 @@ pub(super) struct Streams {
     /// The stream that is hastened, and whether it had the last turn.
     hastened: Option<StreamId>,
     had_last: bool,
+    /// Whether it may have all turns, and not only every second one.
+    every_turn: bool,
 }
 
 impl Streams {
@@ -147,18 +149,19 @@ impl Streams {
         }
     }
 
-    /// Gives this stream, and no other, every second turn from now on, or none if there is none. Whether that is new.
-    pub(super) fn hasten(&mut self, id: Option<StreamId>) -> bool {
+    /// Gives this stream, and no other, every second turn from now on, or every one, or none if there is none. Whether that is new.
+    pub(super) fn hasten(&mut self, id: Option<StreamId>, every_turn: bool) -> bool {
         let new = self.hastened != id;
+        self.every_turn = every_turn;
         if new {
             (self.hastened, self.had_last) = (id, false);
         }
         new
     }
 
-    /// The hastened stream comes next if it wants something and the turn that is over was another one's.
+    /// The hastened stream comes next if it wants something, and if the turn that is over was another one's or all may be its own.
     fn bring_hastened(&mut self) {
-        let over = !self.had_last && self.streams.front().is_some_and(|first| !first.begun);
+        let over = (self.every_turn || !self.had_last) && self.streams.front().is_some_and(|first| !first.begun);
         let wants = |s: &Stream| Some(s.id) == self.hastened && !s.queue.is_empty();
         if over
             && let Some(at) = self.streams.iter().position(wants)

@@ -229,18 +229,53 @@ fn metadata_rides_in_a_sweep_or_waits_for_a_lull_unless_it_is_hurried_or_out_of_
     rig.end();
     rig.metadata(600, 1000);
     assert_eq!(rig.next(), Did::Wait);
-    rig.state.hurry(true);
+    rig.state.hurry(true, true);
     assert_eq!(rig.next(), Did::Metadata(600), "somebody cannot go on before");
     rig.end();
-    rig.state.hurry(true);
-    rig.state.hurry(false);
+    rig.state.hurry(true, true);
+    rig.state.hurry(false, true);
     rig.metadata(650, 1000);
     assert_eq!(rig.next(), Did::Metadata(650), "one of two cannot go on yet");
     rig.end();
-    rig.state.hurry(false);
+    rig.state.hurry(false, true);
     rig.metadata(700, 10_000);
     rig.pass(1500);
     assert_eq!(rig.next(), Did::Metadata(700), "nothing was written for a while");
+}
+
+#[test]
+fn what_a_drive_owes_is_owed_until_a_flush_and_metadata_of_others_waits_for_a_promise_to_have_time() {
+    let mut rig = Rig::new(true);
+    let expected = Expected { rate: Rate::mb(10), ..Expected::NOTHING };
+    rig.state.expected.insert(RING, expected);
+    rig.state.hurry(true, false);
+    (0..60).for_each(|n| rig.metadata(500 * (n % 20), 1000));
+    rig.write(RING, 0, 1000);
+    let mut written = 0;
+    while let Did::Metadata(_) = rig.next() {
+        rig.end();
+        written += 1;
+    }
+    // Each takes the arm up to 40 ms, out of a second in which the ring's write has to be durable.
+    assert!((5..60).contains(&written), "{written} written");
+    let owed = |rig: &Rig| rig.state.owed_until.since(rig.now);
+    let before = owed(&rig);
+    assert!(before > Duration::from_millis(200), "{before:?} owed");
+    rig.state.hurry(true, true);
+    assert!(matches!(rig.next(), Did::Metadata(_)), "one that a ring waits for asks for no time");
+    rig.end();
+    rig.state.hurry(false, true);
+    let before = owed(&rig);
+    while rig.next() != Did::Wait {
+        rig.end();
+        assert!(owed(&rig) >= before, "a sweep works off nothing of it");
+    }
+    rig.ask_flush();
+    while rig.next() != Did::Flush {
+        rig.end();
+    }
+    rig.end_flush();
+    assert_eq!(owed(&rig), Duration::ZERO, "a flush has written it");
 }
 
 #[test]
@@ -552,11 +587,11 @@ fn small_reads_pass_large_writes_of_their_stream_but_not_for_ever() {
 }
 
 /// MiB that eight readers who always want more get until a stream has had 64 that it asked for.
-fn before_others_had_64(hastened: bool) -> usize {
+fn before_others_had_64(hastened: bool, every_turn: bool) -> usize {
     let mut rig = Rig::new(true);
     (1..=8).for_each(|stream| (0..3).for_each(|n| rig.read(stream, stream * 10_000 + n)));
     (0..64).for_each(|n| rig.read(9, 90_000 + n));
-    rig.state.streams.hasten(hastened.then_some(StreamId(9)));
+    rig.state.streams.hasten(hastened.then_some(StreamId(9)), every_turn);
     let (mut others, mut own) = (0, 0);
     while own < 64 {
         for did in rig.all() {
@@ -575,7 +610,9 @@ fn before_others_had_64(hastened: bool) -> usize {
 
 #[test]
 fn a_stream_for_which_others_wait_has_every_second_turn_and_these_are_short() {
-    let (hastened, usual) = (before_others_had_64(true), before_others_had_64(false));
+    let (hastened, usual) = (before_others_had_64(true, false), before_others_had_64(false, false));
     assert!((24..=80).contains(&hastened), "{hastened} MiB");
     assert!(usual > 400, "{usual} MiB");
+    let every_turn = before_others_had_64(true, true);
+    assert!(every_turn < 16, "{every_turn} MiB");
 }

@@ -2,16 +2,16 @@ use super::*;
 use std::time::Duration;
 
 #[test]
-fn sixty_four_seeds_see_all_choices_of_states() {
-    let all: BTreeSet<BTreeSet<State>> = (640..704).map(states).collect();
-    assert_eq!(all.len(), 64);
+fn a_hundred_and_twenty_eight_seeds_see_all_choices_of_states() {
+    let all: BTreeSet<BTreeSet<State>> = (640..768).map(states).collect();
+    assert_eq!(all.len(), 128);
     assert_eq!(states(0).len(), State::ALL.len(), "the first has all of them");
 }
 
 #[test]
 fn the_promise_is_kept_whatever_the_seed() {
     crate::seeds::each(3, |seed| {
-        let seed = seed * 64 + seed;
+        let seed = seed * 128 + seed;
         let (came, durable) = keep(seed).small_writes;
         assert_eq!((came > 0, durable > 0), (states(seed).contains(&State::SmallWrites), came > 0), "seed {seed}");
     });
@@ -21,7 +21,8 @@ fn the_promise_is_kept_whatever_the_seed() {
 /// second of these stopped for ten seconds while a log was read a part for each round of turns.
 #[test]
 fn small_writes_do_not_stop_for_as_long_as_they_come() {
-    let without_pins = State::ALL.into_iter().filter(|state| *state != State::Pins).collect();
+    let left_out = [State::Pins, State::Rebuild];
+    let without_pins = State::ALL.into_iter().filter(|state| !left_out.contains(state)).collect();
     for (seed, states, seconds) in [(0, BTreeSet::from(State::ALL), 110), (2, without_pins, 20)] {
         let load = beside::load(presets::wd15ears().scaled(SCALE), &states, seconds);
         let (outcome, others) = beside::run(seed, &load, &states).unwrap();
