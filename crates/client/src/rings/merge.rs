@@ -10,7 +10,7 @@ use forebay_env::pipe::{Inlet, Outlet, pipe};
 use forebay_env::race::{First, race};
 use forebay_env::{Clock, Task};
 use forebay_model::query::Query;
-use forebay_model::ring::{Batch, Item, QuerySummary, RingSpec, RingStatus, Spread};
+use forebay_model::ring::{Batch, Item, QuerySummary, RingSpec, RingState, RingStatus, Spread};
 use forebay_model::{Bytes, Cause, Error, Gap, Moment, Result, Timestamp};
 use forebay_wire::command::ITEMS_PER_FRAME;
 use forebay_wire::ring::{RingQuery, size};
@@ -77,7 +77,9 @@ impl Asked {
     /// The number on its target of the first element that the answer does not have of this part: what comes there while it is
     /// answered would be in it or not, and nobody else could know which.
     pub(super) fn end_of(&self, component: u32) -> u64 {
-        let status = self.statuses[component as usize].as_ref().filter(|_| !self.query.follow);
+        // One that does not know yet what it has gives all that it will turn out to have.
+        let knows = |status: &&RingStatus| !self.query.follow && status.state != RingState::Recovering;
+        let status = self.statuses[component as usize].as_ref().filter(knows);
         status.map_or(u64::MAX, |status| status.readable_sequence)
     }
 
