@@ -220,11 +220,11 @@ impl Scheduler {
         self.inner.state.borrow().is_elsewhere(ring)
     }
 
-    /// How long the next flush lasts for what a drive has taken beside guaranteed writes and not written.
+    /// How long the next flush lasts for what a drive has taken beside guaranteed writes and not written, where something is promised.
     pub(crate) fn owed(&self) -> Duration {
-        let rotates = self.rotates();
-        let owed_until = self.inner.state.borrow().owed_until;
-        if rotates { owed_until.since(self.inner.env.clock.now()) } else { Duration::ZERO }
+        let state = self.inner.state.borrow();
+        let counts = self.rotates() && state.is_promised();
+        if counts { state.owed_until.since(self.inner.env.clock.now()) } else { Duration::ZERO }
     }
 
     /// How much sooner than counted at its promised rate a ring's writes are due, since it wrote so much beyond.

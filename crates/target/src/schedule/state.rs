@@ -525,7 +525,7 @@ impl State {
         match class {
             Class::Guaranteed => {
                 self.platters_free = self.platters_free.max(now) + takes;
-                if self.owed_until > now {
+                if self.owed_until > now && self.is_promised() {
                     // A sweep takes all that the platters can do: what is owed stays owed until a flush.
                     self.owed_until = self.owed_until + takes;
                 }
@@ -563,9 +563,11 @@ impl State {
                 self.metadata_in_flight += 1;
                 if pending.direction == Direction::Write {
                     self.metadata_dirty = true;
-                    // The cache takes it at once; the arm goes there at the next flush.
-                    self.owed_until = self.owed_until.max(now) + worst;
-                    self.owed_anew = true;
+                    if self.is_promised() {
+                        // The cache takes it at once; the arm goes there at the next flush.
+                        self.owed_until = self.owed_until.max(now) + worst;
+                        self.owed_anew = true;
+                    }
                 }
                 self.counters.metadata += length;
             }
