@@ -85,6 +85,15 @@ enum Direction {
     Write,
 }
 
+/// Who cannot go on before metadata is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// A ring: its promise may depend on it.
+    Ring,
+    /// Objects, which wait for the moments that promises leave.
+    Objects,
+}
+
 struct Pending {
     direction: Direction,
     offset: Bytes,
@@ -210,8 +219,8 @@ impl Scheduler {
 
     /// Somebody cannot go on before metadata is durable, or can again: as long as there is one, it waits for nothing but the time
     /// that a promise needs, and if it is a ring, not for that.
-    pub(crate) fn hurry(&self, hurried: bool, ring: bool) {
-        self.inner.state.borrow_mut().hurry(hurried, ring);
+    pub(crate) fn hurry(&self, who: Waiting, hurried: bool) {
+        self.inner.state.borrow_mut().hurry(who, hurried);
         self.pump();
     }
 

@@ -17,7 +17,7 @@ use crate::layout::Layout;
 use crate::object::Objects;
 use crate::promise::{Giver, promise};
 use crate::ring::Ring;
-use crate::schedule::{Expected, Scheduler, StreamId};
+use crate::schedule::{Expected, Scheduler, StreamId, Waiting};
 use crate::segment::IndexBudget;
 use crate::superblock::Superblock;
 use forebay_env::{Env, Slab};
@@ -182,9 +182,9 @@ impl Core {
 
     /// As [`Core::commit`], for a ring that cannot go on before.
     pub(crate) async fn commit_now(self: &Rc<Self>) -> Result<()> {
-        self.disk.hurry(true, true);
+        self.disk.hurry(Waiting::Ring, true);
         let result = self.commit().await;
-        self.disk.hurry(false, true);
+        self.disk.hurry(Waiting::Ring, false);
         result
     }
 

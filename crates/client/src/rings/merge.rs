@@ -95,6 +95,14 @@ impl Asked {
         Gap { cause: Cause::TargetAway, count: None, first: first.min(last), last }
     }
 
+    /// Tells that something is missing, if it was asked for.
+    pub(super) fn tell_gap(&self, gap: Gap, batch: &mut Batch) {
+        let (from, to) = self.times();
+        if gap.first <= to && gap.last >= from {
+            batch.items.push(Item::Gap(gap));
+        }
+    }
+
     /// Tells that a target does not answer, from `from` on.
     pub(super) async fn tell_away(&self, from: Timestamp, inlet: &Inlet<Result<Part>>) {
         let batch = Batch { items: vec![Item::Gap(self.gap_from(from))], payload: Vec::new() };

@@ -73,8 +73,9 @@ impl Blocks {
                         if let Item::Element { length, .. } = item {
                             let mut block = payload[at..at + length as usize].to_vec();
                             at += length as usize;
-                            View::parse(&block)?.verify()?;
-                            let first = View::of_sealed(&block)?.header().first_sequence.get();
+                            let view = View::parse(&block)?;
+                            view.verify()?;
+                            let first = view.header().first_sequence.get();
                             Header::clear_stamp(&mut block);
                             self.waiting.push_back(Lying { packed: block, first });
                         }
@@ -172,12 +173,6 @@ impl<'a> Maker<'a> {
 
     /// Gives what the query asks for of a row, or says that it is missing. False if nobody wants more.
     async fn give(&mut self, row: &Row, block: Option<Vec<u8>>) -> bool {
-        let (from, to) = self.asked.times();
-        let gap = |batch: &mut Batch, gap: Gap| {
-            if gap.first <= to && gap.last >= from {
-                batch.items.push(Item::Gap(gap));
-            }
-        };
         let Maker { asked, keys, values, batch, given, .. } = self;
         let viewed = block.as_deref().map(View::of_sealed);
         let Some(Ok(view)) = viewed else { return self.tell(row.gap()).await };
@@ -185,7 +180,7 @@ impl<'a> Maker<'a> {
         let mut gaps = view.gaps().peekable();
         for entry in view.entries().flatten() {
             while let Some((_, told)) = gaps.next_if(|(before, _)| *before <= entry.index) {
-                gap(batch, told);
+                asked.tell_gap(told, batch);
             }
             if asked.query.gaps_only {
                 continue;
@@ -212,16 +207,13 @@ impl<'a> Maker<'a> {
                 last: true,
             });
         }
-        gaps.for_each(|(_, told)| gap(batch, told));
+        gaps.for_each(|(_, told)| asked.tell_gap(told, batch));
         self.send().await
     }
 
     /// Tells that something is missing, if it was asked for. False if nobody wants more.
     async fn tell(&mut self, gap: Gap) -> bool {
-        let (from, to) = self.asked.times();
-        if gap.first <= to && gap.last >= from {
-            self.batch.items.push(Item::Gap(gap));
-        }
+        self.asked.tell_gap(gap, &mut self.batch);
         self.send().await
     }
 
@@ -359,23 +351,20 @@ async fn absent_in(asked: &Asked, maker: &mut Maker<'_>, tables: &mut Source) ->
 /// if nobody wants more.
 async fn absent_block(asked: &Asked, maker: &mut Maker<'_>, table: &Table, row: &Row) -> Result<bool> {
     let there = maker.blocks[row.component as usize].find(row.writer, row.number, row.times).await;
-    let late = match there {
-        Ok(Some(there)) if there.first < asked.end_of(row.component) => return Ok(true),
-        Ok(there) => there.map(|there| there.packed),
-        Err(_) if asked.query.follow => None,
+    let is_given = match &there {
+        Ok(Some(there)) => there.first < asked.end_of(row.component),
+        Ok(None) => false,
         // Who asks that target for its part met the same, and makes again all that it had.
-        Err(_) if asked.away.borrow().contains(&row.component) => return Ok(true),
-        // It may have been given.
-        Err(_) => {
-            asked.remade.borrow_mut().insert((row.component, row.writer, row.number));
-            return Ok(maker.tell(Gap { count: None, ..row.gap() }).await);
-        }
+        Err(_) => !asked.query.follow && asked.away.borrow().contains(&row.component),
     };
-    if !asked.remade.borrow_mut().insert((row.component, row.writer, row.number)) {
+    if is_given || !asked.remade.borrow_mut().insert((row.component, row.writer, row.number)) {
         return Ok(true);
     }
-    if late.is_some() {
-        return Ok(maker.give(row, late).await);
+    match there {
+        Ok(Some(late)) => return Ok(maker.give(row, Some(late.packed)).await),
+        // It may have been given.
+        Err(_) if !asked.query.follow => return Ok(maker.tell(Gap { count: None, ..row.gap() }).await),
+        _ => {}
     }
     let parity = &mut maker.blocks[asked.spread.targets as usize];
     let block = match parity.find(table.writer, table.number, table.times()).await? {

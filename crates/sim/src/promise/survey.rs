@@ -1,5 +1,5 @@
 //! Whether the promise is kept whatever the seed: the load of the headline in the states that the seed chooses, so that 128
-//! seeds in a row see all choices of states once, and the next 64 see them with other chances. Small writes may be slow,
+//! seeds in a row see all choices of states once, and the next 128 see them with other chances. Small writes may be slow,
 //! and must not stop.
 
 use super::beside::{self, State};

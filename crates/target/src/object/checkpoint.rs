@@ -12,6 +12,7 @@ use super::space::Run;
 use super::tree::Cut;
 use super::{Objects, Work};
 use crate::catalog::{GroupClass, ObjectsRecord};
+use crate::schedule::Waiting;
 use forebay_env::Buffer;
 use forebay_model::{Bytes, Error, Kind, Result};
 use std::collections::VecDeque;
@@ -35,11 +36,11 @@ impl Objects {
         // Commands will soon wait for it.
         let pressing = self.work.borrow().meta.logs.open() >= MANY_OPEN;
         if pressing {
-            self.core.disk.hurry(true, false);
+            self.core.disk.hurry(Waiting::Objects, true);
         }
         let result = self.checkpoint_alone(false).await;
         if pressing {
-            self.core.disk.hurry(false, false);
+            self.core.disk.hurry(Waiting::Objects, false);
         }
         let mut work = self.work.borrow_mut();
         work.checkpointing = false;

@@ -3,7 +3,7 @@
 use super::pace::Pace;
 use super::slack;
 use super::streams::{ANTICIPATION, Streams, Turn};
-use super::{Class, Counters, Direction, Pending};
+use super::{Class, Counters, Direction, Pending, Waiting};
 use crate::promise::Giver;
 use forebay_model::{Bytes, Error, Moment, Profile, Rate, Result, RingId};
 use std::cell::OnceCell;
@@ -81,10 +81,9 @@ pub(super) struct State {
     pub(super) background_due: Moment,
     /// Since when the first of it has waited.
     pub(super) background_asked: Option<Moment>,
-    /// How many cannot go on before metadata is durable.
-    hurried: usize,
-    /// How many of those are rings.
-    hurried_by_rings: usize,
+    /// How many rings, and others, cannot go on before metadata is durable.
+    waiting_rings: usize,
+    waiting_others: usize,
     pub(super) streams: Streams,
     pub(super) flushes: VecDeque<Giver<Result<()>>>,
     /// Flushes of metadata, and until when they can wait for a moment between sweeps.
@@ -237,13 +236,19 @@ impl State {
         self.expected.values().any(|expected| expected.rate > Rate(0))
     }
 
-    /// One more cannot go on before metadata is durable, or one less; whether it is a ring.
-    pub(super) fn hurry(&mut self, hurried: bool, ring: bool) {
-        let count = |count: &mut usize| *count = if hurried { *count + 1 } else { count.saturating_sub(1) };
-        count(&mut self.hurried);
-        if ring {
-            count(&mut self.hurried_by_rings);
-        }
+    /// One more cannot go on before metadata is durable, or one less.
+    pub(super) fn hurry(&mut self, who: Waiting, hurried: bool) {
+        let count = match who {
+            Waiting::Ring => &mut self.waiting_rings,
+            Waiting::Objects => &mut self.waiting_others,
+        };
+        *count = if hurried { *count + 1 } else { count.saturating_sub(1) };
+    }
+
+    /// Whether somebody waits for metadata: a ring, or somebody else when what that takes `is_in_time` for what is promised.
+    fn is_hurried(&self, profile: &Profile, is_in_time: impl FnOnce() -> bool) -> bool {
+        let asks = profile.rotates && self.is_promised();
+        self.waiting_rings > 0 || self.waiting_others > 0 && (!asks || is_in_time())
     }
 
     /// Whether guaranteed writes have time for something beside them.
@@ -259,11 +264,8 @@ impl State {
         // Where a ring will soon want a flush anyway, that one will do.
         let lull =
             self.undurable.is_empty() && (!slack.profile.rotates || slack.now >= self.last_guaranteed_end + LULL);
-        let is_hurried = match slack.profile.rotates && self.is_promised() {
-            true => self.hurried_by_rings > 0 || self.hurried > 0 && self.is_between(false, slack),
-            false => self.hurried > 0,
-        };
-        is_hurried || slack.now >= self.polite_until || lull && self.is_between(backlog, slack)
+        let is_between = || self.is_between(backlog, slack);
+        self.is_hurried(slack.profile, is_between) || slack.now >= self.polite_until || lull && is_between()
     }
 
     fn is_moment_for_metadata(&self, backlog: bool, slack: &Slack<'_>) -> bool {
@@ -273,11 +275,10 @@ impl State {
         let now = slack.now;
         // The best moment is in a sweep that has time for it: the flush to come covers it.
         let best = self.sweeping || now >= self.last_guaranteed_end + LULL;
-        let moment = best && self.is_between(backlog, slack);
-        // What others wait for than rings asks whether a promise has time for it.
-        let asks = slack.profile.rotates && self.is_promised() && self.hurried_by_rings == 0;
-        let hurried = self.hurried > 0 && (!asks || self.leaves_time(first, slack));
-        !slack.profile.rotates || hurried || now >= first.deadline || moment
+        !slack.profile.rotates
+            || self.is_hurried(slack.profile, || self.leaves_time(first, slack))
+            || now >= first.deadline
+            || best && self.is_between(backlog, slack)
     }
 
     /// Whether a write, at its worst, leaves the guaranteed ones enough time.

@@ -1,5 +1,5 @@
 use super::state::{Choice, Expected, Started, State};
-use super::{Class, Direction, Outcome, Pending, StreamId};
+use super::{Class, Direction, Outcome, Pending, StreamId, Waiting};
 use crate::promise::{Promise, promise};
 use forebay_env::Buffer;
 use forebay_model::{Bytes, Error, Moment, Profile, Rate, Result, RingId};
@@ -229,15 +229,15 @@ fn metadata_rides_in_a_sweep_or_waits_for_a_lull_unless_it_is_hurried_or_out_of_
     rig.end();
     rig.metadata(600, 1000);
     assert_eq!(rig.next(), Did::Wait);
-    rig.state.hurry(true, true);
+    rig.state.hurry(Waiting::Ring, true);
     assert_eq!(rig.next(), Did::Metadata(600), "somebody cannot go on before");
     rig.end();
-    rig.state.hurry(true, true);
-    rig.state.hurry(false, true);
+    rig.state.hurry(Waiting::Ring, true);
+    rig.state.hurry(Waiting::Ring, false);
     rig.metadata(650, 1000);
     assert_eq!(rig.next(), Did::Metadata(650), "one of two cannot go on yet");
     rig.end();
-    rig.state.hurry(false, true);
+    rig.state.hurry(Waiting::Ring, false);
     rig.metadata(700, 10_000);
     rig.pass(1500);
     assert_eq!(rig.next(), Did::Metadata(700), "nothing was written for a while");
@@ -248,7 +248,7 @@ fn what_a_drive_owes_is_owed_until_a_flush_and_metadata_of_others_waits_for_a_pr
     let mut rig = Rig::new(true);
     let expected = Expected { rate: Rate::mb(10), ..Expected::NOTHING };
     rig.state.expected.insert(RING, expected);
-    rig.state.hurry(true, false);
+    rig.state.hurry(Waiting::Objects, true);
     (0..60).for_each(|n| rig.metadata(500 * (n % 20), 1000));
     rig.write(RING, 0, 1000);
     let mut written = 0;
@@ -261,10 +261,10 @@ fn what_a_drive_owes_is_owed_until_a_flush_and_metadata_of_others_waits_for_a_pr
     let owed = |rig: &Rig| rig.state.owed_until.since(rig.now);
     let before = owed(&rig);
     assert!(before > Duration::from_millis(200), "{before:?} owed");
-    rig.state.hurry(true, true);
+    rig.state.hurry(Waiting::Ring, true);
     assert!(matches!(rig.next(), Did::Metadata(_)), "one that a ring waits for asks for no time");
     rig.end();
-    rig.state.hurry(false, true);
+    rig.state.hurry(Waiting::Ring, false);
     let before = owed(&rig);
     while rig.next() != Did::Wait {
         rig.end();
