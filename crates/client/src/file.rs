@@ -34,12 +34,13 @@ pub mod recover;
 pub mod remote;
 mod room;
 mod rope;
+mod sharing;
 mod together;
 pub mod upkeep;
 mod writing;
 
 pub use components::{Absence, Asked, Begun, Components, Guard, Intent, IntentId, Lock, Redo, Slice};
-pub use options::Options;
+pub use options::{Options, Sharing};
 pub use recover::recover;
 pub use upkeep::{Compared, Progress, Scrubbed};
 
@@ -48,13 +49,13 @@ use fetch::{Fetched, joined};
 use forebay_env::{Clock, Spawner};
 use forebay_model::layout::address::StripeId;
 use forebay_model::layout::{LARGEST, Striping};
-use forebay_model::{Bytes, Error, Result};
+use forebay_model::{Bytes, Error, Moment, Result};
 use gather::Gather;
 use order::{Order, Ticket};
 use ranges::Ranges;
 use reach::Reach;
 use room::Room;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::ops::Range;
 use std::rc::Rc;
@@ -63,7 +64,8 @@ use together::to_its_end;
 /// The lock of the end of a file, where several append.
 const END: StripeId = StripeId(u64::MAX);
 
-/// One open file.
+/// One open file. Clones are the same one.
+#[derive(Clone)]
 pub struct FileEngine {
     file: Rc<File>,
 }
@@ -106,9 +108,23 @@ impl FileEngine {
         spawner: Spawner,
         clock: Rc<dyn Clock>,
     ) -> Result<FileEngine> {
+        FileEngine::keeping(components, striping, options, Rc::new(Cell::new(Moment(u64::MAX))), spawner, clock).await
+    }
+
+    /// As [`FileEngine::open`]; what was read is kept until then, while nobody else writes the file.
+    pub async fn keeping(
+        components: Rc<dyn Components>,
+        striping: Striping,
+        options: Options,
+        kept_until: Rc<Cell<Moment>>,
+        spawner: Spawner,
+        clock: Rc<dyn Clock>,
+    ) -> Result<FileEngine> {
         striping.check()?;
         options.check()?;
-        let reach = Rc::new(Reach::new(components, striping, options, clock, spawner));
+        let mut reach = Reach::new(components, striping, options, clock, spawner);
+        reach.kept_until = kept_until;
+        let reach = Rc::new(reach);
         reach.look().await?;
         let size = reach.components.length().await?.0;
         let state = State {
@@ -159,7 +175,7 @@ impl FileEngine {
     pub async fn write_at(&self, offset: Bytes, bytes: Slice) -> Result<()> {
         check(offset, bytes.len() as u64)?;
         let used = self.file.used().await;
-        match self.file.reach.options.alone {
+        match self.file.reach.is_alone() {
             true => self.file.write_behind(offset.0, bytes).await,
             false => {
                 self.to_its_end(|file| async move {
@@ -175,7 +191,7 @@ impl FileEngine {
     pub async fn append(&self, bytes: Slice) -> Result<Bytes> {
         let turn = self.file.appending.hold(1).await;
         let used = self.file.used().await;
-        if self.file.reach.options.alone {
+        if self.file.reach.is_alone() {
             let offset = Bytes(self.file.state.borrow().size);
             check(offset, bytes.len() as u64)?;
             self.file.write_behind(offset.0, bytes).await?;
@@ -216,6 +232,27 @@ impl FileEngine {
     /// Flushes, and ends.
     pub async fn close(self) -> Result<()> {
         self.flush().await
+    }
+
+    /// Others may write the file, or read what is written, from when this ends: all that was written is durable then, and nothing
+    /// is kept. If that fails nothing is written any more, and the file is to be mended before anybody relies on its parity.
+    pub async fn share(&self) -> Result<()> {
+        self.to_its_end(|file| async move { file.share().await }).await
+    }
+
+    /// Nobody else writes the file any more, nor reads it if this client writes: what is read and written may be kept again.
+    pub async fn unshare(&self) -> Result<()> {
+        self.to_its_end(|file| async move { file.unshare().await }).await
+    }
+
+    /// What was read is read again.
+    pub fn forget(&self) {
+        self.file.state.borrow_mut().ahead = Ahead::default();
+    }
+
+    /// Whether nothing is kept of the file.
+    pub fn is_shared(&self) -> bool {
+        !self.file.reach.is_alone()
     }
 
     /// Asks anew which components are missing: somebody lost or rebuilt one.
@@ -259,9 +296,11 @@ impl File {
     }
 
     async fn size(&self) -> Result<Bytes> {
-        if !self.reach.options.alone {
-            let size = self.reach.components.length().await?;
-            self.state.borrow_mut().size = size.0;
+        if !self.reach.may_keep() {
+            let size = self.reach.components.length().await?.0;
+            let mut state = self.state.borrow_mut();
+            // What is not written yet is behind that.
+            state.size = if self.reach.is_alone() { size.max(state.size) } else { size };
         }
         Ok(Bytes(self.state.borrow().size))
     }

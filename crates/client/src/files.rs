@@ -3,6 +3,7 @@
 //! Tasks of one loop use [`Files`] and [`File`]; threads that block have [`blocking`].
 
 pub mod blocking;
+mod callbacks;
 pub mod keep;
 pub mod left;
 pub mod moving;
@@ -12,20 +13,22 @@ mod used;
 
 use crate::control::{Control, strange};
 use crate::file::FileEngine;
-use crate::file::options::Options;
+use crate::file::components::Asked;
+use crate::file::options::{Options, Sharing};
 use crate::file::remote::RemoteComponents;
 use crate::nodes::Nodes;
 use crate::rings::Rings;
 use bytes::Bytes as Slice;
+use callbacks::{Coming, Holding, Keeper, granted};
 use forebay_model::layout::Striping;
-use forebay_model::{Bytes, Error, Kind, Result};
-use forebay_wire::control::files::{Grant, OpenToRead, OpenToWrite};
+use forebay_model::{Bytes, Error, Kind, Moment, Result};
+use forebay_wire::control::files::{Grant, MakeWay, OpenToRead, OpenToWrite};
 use forebay_wire::control::names::{
     CreateFile, Entry, FileId, List, Listed, MakeDirectory, Place, RemoveDirectory, RemoveFile, Rename, Stat,
 };
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Question, Reply};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use used::{Used, Written};
@@ -42,6 +45,7 @@ pub struct Files {
     control: Rc<dyn Control>,
     /// Of files that are open, or were not long ago.
     used: Rc<RefCell<BTreeMap<FileId, Rc<Used>>>>,
+    keeper: Rc<Keeper>,
 }
 
 /// Why a file is opened to write.
@@ -56,6 +60,15 @@ enum Purpose {
     ScrubOwn,
 }
 
+/// What the manager said to one who opens a file.
+struct Opened {
+    grant: Grant,
+    /// When it was asked.
+    asked: Moment,
+    /// Others were called back.
+    others: bool,
+}
+
 /// An open file.
 pub struct File {
     engine: FileEngine,
@@ -63,12 +76,15 @@ pub struct File {
     striping: Striping,
     /// If it is open to write.
     written: Option<Written>,
+    /// If it is open to write, or keeps something.
+    holding: Option<Holding>,
 }
 
 impl Files {
     /// Reached by these ways.
     pub fn new(nodes: Nodes, control: Rc<dyn Control>) -> Files {
-        Files { nodes, control, used: Rc::default() }
+        let keeper = Keeper::new(control.clone(), nodes.env().clock.clone(), nodes.env().spawner.clone());
+        Files { nodes, control, used: Rc::default(), keeper }
     }
 
     /// The rings of the cluster, for the same user.
@@ -79,7 +95,9 @@ impl Files {
     /// Makes a file, which must not exist, and opens it to write: as its volume says, or by this policy.
     pub async fn create(&self, path: &str, mode: u32, policy: Option<Policy>, options: Options) -> Result<File> {
         let place = Place::path(path);
-        let create = CreateFile { place, mode, exclusive: true, policy, open: true, alone: options.alone };
+        let (alone, cached) = (options.sharing == Sharing::Alone, options.sharing == Sharing::Cached);
+        let create = CreateFile { place, mode, exclusive: true, policy, open: true, alone, cached };
+        let asked = self.now();
         let grant = match self.control.change(Change::CreateFile(create)).await.map_err(|e| about(path, e))? {
             Reply::Grant(grant) => grant,
             other => return Err(strange(&other)),
@@ -88,17 +106,45 @@ impl Files {
             // Somebody here found the name before, and what the manager was told of this client since is of that one.
             return self.open_found(grant.entry.file, options, Purpose::Use).await.map_err(|e| about(path, e));
         }
-        let written = self.used(grant.entry.file).write(options.alone, false)?;
-        self.file(grant, options, Some(written)).await
+        let written = self.used(grant.entry.file).write(alone, false)?;
+        self.file(Opened { grant, asked, others: false }, options, Some(written)).await
     }
 
     /// Opens a file to read.
     pub async fn open(&self, path: &str, options: Options) -> Result<File> {
-        let open = Question::OpenToRead(OpenToRead { place: Place::path(path) });
-        match self.control.ask(open).await.map_err(|e| about(path, e))? {
-            Reply::Grant(grant) => self.file(grant, options, None).await,
-            other => Err(strange(&other)),
+        let (place, cached) = (Place::path(path), options.sharing == Sharing::Cached);
+        if cached {
+            self.keeper.record().await?;
         }
+        let ask = || self.control.ask(Question::OpenToRead(OpenToRead { place: place.clone(), cached }));
+        let way = MakeWay { place: place.clone(), write: false, cached };
+        let opened = match self.once_others_gave_way(&way, ask).await {
+            Err(error) if cached && error.kind == Kind::Stale => {
+                // The manager has not heard of this client for long.
+                self.keeper.is_forgotten();
+                self.keeper.record().await?;
+                self.once_others_gave_way(&way, ask).await
+            }
+            opened => opened,
+        };
+        self.file(opened.map_err(|e| about(path, e))?, options, None).await
+    }
+
+    /// Asks to open a file, again and again as long as others keep something of it that is in the way.
+    async fn once_others_gave_way(&self, way: &MakeWay, ask: impl Fn() -> Asked<Reply>) -> Result<Opened> {
+        let (since, mut others) = (self.now(), false);
+        loop {
+            let asked = self.now();
+            if let Some(grant) = granted(ask().await?)? {
+                return Ok(Opened { grant, asked, others });
+            }
+            self.keeper.way(way.clone(), since, others).await?;
+            others = true;
+        }
+    }
+
+    fn now(&self) -> Moment {
+        self.nodes.env().clock.now()
     }
 
     /// Opens a file to write and read.
@@ -114,18 +160,20 @@ impl Files {
         let yields = matches!(purpose, Purpose::Scrub | Purpose::ScrubOwn);
         let used = self.used(file);
         let turn = used.turn().await;
-        if options.alone {
+        let (alone, cached) = (options.sharing == Sharing::Alone, options.sharing == Sharing::Cached);
+        if alone || cached {
             // Who is alone does not see what was begun: it is mended first.
             used.tell_unfinished().await?;
         }
-        let written = used.write(options.alone, upkeep)?;
-        let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: options.alone, upkeep, yields });
-        match self.control.change(open).await {
-            Ok(Reply::Grant(grant)) => {
+        let written = used.write(alone, upkeep)?;
+        let place = Place::of(file);
+        let open = OpenToWrite { place: place.clone(), alone, upkeep, yields, cached };
+        let ask = || self.control.change(Change::OpenToWrite(open.clone()));
+        match self.once_others_gave_way(&MakeWay { place, write: true, cached }, ask).await {
+            Ok(opened) => {
                 drop(turn);
-                self.file(grant, options, Some(written)).await
+                self.file(opened, options, Some(written)).await
             }
-            Ok(other) => Err(strange(&other)),
             // If the answer was lost, it may be open.
             Err(error) if error.kind == Kind::Disconnected => Err(error),
             Err(error) => {
@@ -136,18 +184,55 @@ impl Files {
     }
 
     /// A file that the manager has opened; to write, if it is `written`.
-    async fn file(&self, grant: Grant, options: Options, written: Option<Written>) -> Result<File> {
+    async fn file(&self, opened: Opened, options: Options, written: Option<Written>) -> Result<File> {
+        let Opened { grant, asked, others } = opened;
         let (entry, striping) = (grant.entry.clone(), grant.striping);
-        match self.engine(grant, options, written.is_some() && options.alone).await {
-            Ok(engine) => Ok(File { engine, entry, striping, written }),
+        let write = written.is_some();
+        let told = grant.callback.filter(|_| options.sharing == Sharing::Cached);
+        let coming = (write || told.is_some()).then(|| self.keeper.opened(entry.file, told, asked, write));
+        match self.open_components(grant, options, coming, write, others).await {
+            Ok((engine, holding)) => Ok(File { engine, entry, striping, written, holding }),
             Err(error) => {
                 if let Some(written) = written {
                     // Nothing was written, and nobody else would tell the manager that it is not open.
-                    drop(written.close(None).await);
+                    drop(written.close(None, false).await);
                 }
                 Err(error)
             }
         }
+    }
+
+    async fn open_components(
+        &self,
+        grant: Grant,
+        options: Options,
+        coming: Option<Coming>,
+        write: bool,
+        others: bool,
+    ) -> Result<(FileEngine, Option<Holding>)> {
+        let shared = match &coming {
+            Some(coming) => coming.sharing().await?,
+            None => Sharing::Beside,
+        };
+        let sharing = if options.sharing == Sharing::Cached { shared } else { options.sharing };
+        let options = Options { sharing, ..options };
+        let env = self.nodes.env();
+        let until = if coming.as_ref().is_some_and(Coming::is_cached) {
+            self.keeper.until()
+        } else {
+            Rc::new(Cell::new(Moment(u64::MAX)))
+        };
+        let striping = grant.striping;
+        let components = self.components(grant, write && sharing == Sharing::Alone).await?;
+        if others {
+            // Whoever was called back and did not answer may still be there.
+            components.shut_out().await?;
+        }
+        let components = Rc::new(components);
+        let engine =
+            FileEngine::keeping(components, striping, options, until, env.spawner.clone(), env.clock.clone()).await?;
+        let holding = coming.map(|coming| coming.came(engine.clone()));
+        Ok((engine, holding))
     }
 
     async fn engine(&self, grant: Grant, options: Options, is_alone: bool) -> Result<FileEngine> {
@@ -267,23 +352,35 @@ impl File {
     /// Everything is durable, and the manager knows how long the file is. If that fails, and if a file is dropped that was not
     /// closed, it is mended before anybody is alone with it.
     pub async fn close(self) -> Result<()> {
-        let File { engine, written, .. } = self;
-        let Some(written) = written else { return engine.close().await };
+        let File { engine, written, holding, .. } = self;
+        let Some(written) = written else {
+            let closed = engine.close().await;
+            if let Some(holding) = holding {
+                holding.close(false).await;
+            }
+            return closed;
+        };
         engine.flush().await?;
         let size = engine.size().await?;
-        written.close(Some(size)).await
+        let reads = holding.as_ref().is_some_and(Holding::is_read_besides);
+        let closed = written.close(Some(size), reads).await;
+        if let Some(holding) = holding {
+            holding.close(closed.is_ok()).await;
+        }
+        closed
     }
 
     /// As [`File::close`], of one who wrote nothing of the file: the manager is told also if that fails.
     async fn leave(self) -> Result<()> {
-        let File { engine, written, .. } = self;
+        let File { engine, written, holding, .. } = self;
         let flushed = engine.flush().await;
         let size = match flushed {
             Ok(()) => engine.size().await,
             Err(error) => Err(error),
         };
         let Some(written) = written else { return size.map(drop) };
-        let closed = written.close(size.as_ref().ok().copied()).await;
+        let reads = holding.as_ref().is_some_and(Holding::is_read_besides);
+        let closed = written.close(size.as_ref().ok().copied(), reads).await;
         size.and(closed)
     }
 }

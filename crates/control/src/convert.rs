@@ -84,6 +84,16 @@ macro_rules! enums {
                 }
             }
         }
+
+        impl $crate::convert::Field<Option<i32>> for Option<$kind> {
+            fn to_field(self) -> Option<i32> {
+                self.map($crate::convert::Field::to_field)
+            }
+
+            fn from_field(field: Option<i32>) -> forebay_model::Result<Self> {
+                field.map($crate::convert::Field::from_field).transpose()
+            }
+        }
     )*};
 }
 use enums;

@@ -23,6 +23,19 @@ const MOST_TOGETHER: usize = 256;
 /// How often it is looked at what time alone changes.
 const TICK: Duration = Duration::from_secs(1);
 
+/// So many wait for something at most; others are told that there is nothing yet, and ask again.
+const MOST_WAITING: usize = 128;
+/// For so long somebody waits before it is told that there is nothing yet.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// Somebody who waits for something.
+struct Waiting {
+    by: Principal,
+    question: Question,
+    answer: Inlet<Result<Reply>>,
+    since: Moment,
+}
+
 /// What the manager is asked, and where the answer goes.
 pub enum Errand {
     /// To change something.
@@ -118,6 +131,7 @@ pub async fn serve(
     let mut ticked = Moment::default();
     let mut ends = false;
     let mut changes: Vec<(Asked, Inlet<Result<Reply>>)> = Vec::new();
+    let mut waiting: Vec<Waiting> = Vec::new();
     while let Some(first) = errands.receive().await {
         let mut next = Some(first);
         let mut taken = 0;
@@ -126,7 +140,14 @@ pub async fn serve(
             let now = Now { wall: clock.wall(), moment: clock.now() };
             match errand {
                 Errand::Change(asked, answer) => changes.push((asked, answer)),
-                Errand::Ask(by, question, answer) => tell(answer, manager.ask(now, &by, &question)).await,
+                Errand::Ask(by, question, answer) => {
+                    let is_full = waiting.len() >= MOST_WAITING;
+                    match manager.ask_or_wait(now, &by, &question, is_full) {
+                        Ok(None) => waiting.push(Waiting { by, question, answer, since: now.moment }),
+                        Ok(Some(reply)) => tell(answer, Ok(reply)).await,
+                        Err(error) => tell(answer, Err(error)).await,
+                    }
+                }
                 Errand::Report(by, report, answer) => tell(answer, manager.report(now, &by, &report)).await,
                 Errand::Challenge(answer) => tell(answer, manager.challenge()).await,
                 Errand::Authenticate(hello, challenge, proven, answer) => {
@@ -152,6 +173,10 @@ pub async fn serve(
             ticked = now.moment;
             manager.tick(now)?;
             copies.tick(manager).await?;
+            manager.has_news();
+            answer_waiting(manager, now, &mut waiting).await;
+        } else if manager.has_news() {
+            answer_waiting(manager, now, &mut waiting).await;
         }
         if ends {
             return Ok(Ended::Told);
@@ -161,6 +186,19 @@ pub async fn serve(
         }
     }
     Ok(Ended::Told)
+}
+
+/// Answers those for whom there is something, or who have waited for long.
+async fn answer_waiting(manager: &mut Manager, now: Now, waiting: &mut Vec<Waiting>) {
+    for one in std::mem::take(waiting) {
+        let is_over = now.moment.since(one.since) >= LONGEST_WAIT;
+        match manager.answer_now(now, &one.by, &one.question) {
+            Ok(None) if !is_over => waiting.push(one),
+            Ok(None) => tell(one.answer, Ok(Manager::nothing_yet(&one.question))).await,
+            Ok(Some(reply)) => tell(one.answer, Ok(reply)).await,
+            Err(error) => tell(one.answer, Err(error)).await,
+        }
+    }
 }
 
 /// Why a manager's loop ended.

@@ -15,6 +15,7 @@ use crate::records::{Absence, Inode, Layout, Writers, object};
 use forebay_model::layout::{Raid, Striping};
 use forebay_model::{Bytes, Error, Result, TargetId, Timestamp};
 use forebay_wire::capability::{Capability, Rights, SKEW};
+use forebay_wire::control::Reply;
 use forebay_wire::control::access::Hidden;
 use forebay_wire::control::files::{
     Component, ComponentState, Grant, Granted, Grants, MOST_RENEWED, OpenRing, OpenToRead, Renew,
@@ -35,11 +36,17 @@ pub(crate) struct Granting<'a> {
 
 impl Manager {
     /// Opens a file to read it.
-    pub(crate) fn open_to_read(&mut self, now: Now, by: &Principal, asked: &OpenToRead) -> Result<Grant> {
+    pub(crate) fn open_to_read(&mut self, now: Now, by: &Principal, asked: &OpenToRead) -> Result<Reply> {
         let found = place::find(&self.view()?, by, &asked.place)?;
         place::require_file(found.file, &found.inode)?;
         by.require(found.file, &found.inode, Wanted::READ)?;
-        self.granting(now, by)?.grant(found, false)
+        let file = found.file;
+        if asked.cached && self.is_kept_from(now, by, file, false)? {
+            return Ok(Reply::Calling);
+        }
+        let grant = self.granting(now, by)?.grant(found, false)?;
+        let callback = if asked.cached { Some(self.keep_what_is_read(now, by, file)?) } else { None };
+        Ok(Reply::Grant(Grant { callback, ..grant }))
     }
 
     /// Opens a ring.
@@ -131,7 +138,7 @@ impl Granting<'_> {
         if attributes.kind != FileKind::Ring {
             self.holders.note(file, self.by.client, attributes.version, self.until.after(SKEW), self.now);
         }
-        Ok(Grant { entry: inode.entry(file), write, striping, components, until: self.until })
+        Ok(Grant { entry: inode.entry(file), write, striping, components, until: self.until, callback: None })
     }
 
     /// A capability for a component on a target.

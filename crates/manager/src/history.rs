@@ -104,6 +104,7 @@ fn change(chance: &Chance, model: &Model, by: &Principal) -> Change {
                 policy: None,
                 open,
                 alone: false,
+                cached: false,
             })
         }
         6..11 => Change::MakeDirectory(MakeDirectory { place: place(), mode: mode(chance) }),
@@ -127,13 +128,20 @@ fn change(chance: &Chance, model: &Model, by: &Principal) -> Change {
             Change::CreateVolume(CreateVolume { place: place(), mode: 0o777, owner, group, quota, policy })
         }
         20 => Change::RemoveVolume(RemoveVolume { place: place() }),
-        21 | 22 => Change::OpenToWrite(OpenToWrite { place: place(), alone: false, upkeep: false, yields: false }),
+        21 | 22 => Change::OpenToWrite(OpenToWrite {
+            place: place(),
+            alone: false,
+            upkeep: false,
+            yields: false,
+            cached: false,
+        }),
         23 => Change::Close(Close {
             file: file(),
             size: size(),
             modified: None,
             upkeep: false,
             unfinished: chance.once_in(4),
+            reads: false,
         }),
         24 | 25 if chance.once_in(3) => Change::ClientGone(ClientGone { client: 1 + chance.below(4) }),
         27 | 28 => Change::Revoke(Revoke { file: file() }),

@@ -29,6 +29,9 @@ pub(crate) const DEGRADED: u8 = b'A';
 /// What [`moves`] begins with.
 pub(crate) const MOVES: u8 = b'B';
 
+/// What [`caches`] begins with.
+pub(crate) const CACHES: u8 = b'Z';
+
 /// A file or directory: [`crate::records::Inode`].
 pub(crate) fn inode(file: FileId) -> Vec<u8> {
     numbered(b'I', file.0)
@@ -130,6 +133,11 @@ pub(crate) fn moves(file: FileId) -> Vec<u8> {
 /// When a file was verified last: [`crate::records::VerifiedAt`].
 pub(crate) fn verified(file: FileId) -> Vec<u8> {
     numbered(b'Y', file.0)
+}
+
+/// A client that keeps what it reads: [`crate::records::CachesRecord`].
+pub(crate) fn caches(client: u64) -> Vec<u8> {
+    numbered(CACHES, client)
 }
 
 /// A node: [`crate::records::NodeRecord`].

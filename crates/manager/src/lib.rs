@@ -12,6 +12,7 @@ pub mod engine;
 
 mod authenticate;
 mod balance;
+mod callbacks;
 mod cluster;
 pub mod copies;
 pub mod desk;
@@ -19,6 +20,7 @@ mod draft;
 mod grant;
 mod holders;
 mod keys;
+mod listening;
 mod manager;
 mod operations;
 mod place;

@@ -5,6 +5,7 @@
 //! refuses everything from then on, and another one has to be opened.
 
 use crate::authenticate::standing;
+use crate::callbacks::Callbacks;
 use crate::cluster::{Cluster, Effect};
 use crate::copies::Copying;
 use crate::draft::{Batch, Draft, View};
@@ -22,10 +23,11 @@ use forebay_env::{Random, random};
 use forebay_model::{Error, Kind, Moment, Result, Timestamp};
 use forebay_wire::capability::{LONGEST_LIFE, SKEW};
 use forebay_wire::control::access::{Hidden, IssuedKey, ROOT_USER};
+use forebay_wire::control::files::Grant;
 use forebay_wire::control::names::{FileId, FileKind};
 use forebay_wire::control::volumes::{Policy, Quota};
 use forebay_wire::control::{Call, Reply};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -84,7 +86,7 @@ pub struct Asked {
 pub struct Manager {
     pub(crate) engine: Box<dyn Engine>,
     /// What is committed; `None` after a commit that failed, and while one is under way.
-    view: Option<Recent>,
+    pub(crate) view: Option<Recent>,
     pub(crate) cluster: Cluster,
     pub(crate) random: Rc<dyn Random>,
     pub(crate) settings: Settings,
@@ -98,6 +100,7 @@ pub struct Manager {
     /// When clients were heard of last.
     pub(crate) seen: BTreeMap<u64, Moment>,
     pub(crate) holders: Holders,
+    pub(crate) callbacks: Callbacks,
     pub(crate) rounds: crate::tick::Rounds,
     pub(crate) balance: crate::balance::Balance,
 }
@@ -172,6 +175,7 @@ impl Manager {
         let cluster = Cluster::load(&view, &meta)?;
         let Next { file, .. } = (&view as &dyn Snapshot).require(keys::NEXT)?;
         let holders = Holders::from(file);
+        let callbacks = Callbacks::from(term + 1, file, recorded(&view)?);
         let copying = Copying::load(&view, term + 1)?;
         Ok(Manager {
             engine,
@@ -185,6 +189,7 @@ impl Manager {
             serial: (term + 1) << 40,
             seen: BTreeMap::new(),
             holders,
+            callbacks,
             rounds: crate::tick::Rounds::default(),
             balance: crate::balance::Balance::default(),
         })
@@ -192,7 +197,7 @@ impl Manager {
 
     /// Carries out changes in their order, all in one commit, and answers each. What is answered is durable.
     pub fn apply(&mut self, now: Now, calls: &[Asked]) -> Vec<Result<Reply>> {
-        self.holders.begin(now.wall.after(self.settings.life + SKEW));
+        self.note_time(now);
         let mut batch = self.batch();
         let answers: Vec<Result<Answer>> = calls.iter().map(|asked| self.one(&mut batch, now, asked)).collect();
         if let Err(error) = self.commit(batch) {
@@ -213,8 +218,15 @@ impl Manager {
         if let Some(answer) = remembered::find(&draft, by.client, call.sequence, &hash)? {
             return Ok(answer);
         }
-        let mut operation =
-            Operation { draft, by, now, cluster: &self.cluster, random: &*self.random, settings: &self.settings };
+        let mut operation = Operation {
+            draft,
+            by,
+            now,
+            cluster: &self.cluster,
+            callbacks: &mut self.callbacks,
+            random: &*self.random,
+            settings: &self.settings,
+        };
         let answer = match operation.carry_out(&call.change) {
             Err(error) if is_ours(&error) => return Err(error),
             Err(error) => {
@@ -238,9 +250,17 @@ impl Manager {
             Answer::Error(error) => Err(error),
             Answer::Opened(file) => {
                 let by = standing(&self.view()?, by)?;
-                self.grant(now, &by, file, true).map(Reply::Grant)
+                let grant = self.grant(now, &by, file, true)?;
+                Ok(Reply::Grant(Grant { callback: self.callbacks.told(file, by.client), ..grant }))
             }
+            Answer::Calling => Ok(Reply::Calling),
         }
+    }
+
+    /// It is asked something.
+    pub(crate) fn note_time(&mut self, now: Now) {
+        self.holders.begin(now.wall.after(self.settings.life + SKEW));
+        self.callbacks.begin(now.moment);
     }
 
     /// The cluster.
@@ -306,12 +326,18 @@ impl Manager {
     }
 }
 
+/// Clients that said that they keep what they read.
+fn recorded(view: &dyn Snapshot) -> Result<BTreeSet<u64>> {
+    let (from, to) = keys::all(keys::CACHES);
+    Ok(view.scan(&from, &to, usize::MAX)?.iter().map(|(key, _)| keys::number(key)).collect())
+}
+
 /// Whether an error is about the metadata, and not about what was asked: then nothing was decided.
 fn is_ours(error: &Error) -> bool {
     matches!(error.kind, Kind::Device | Kind::Damaged | Kind::Version | Kind::Disconnected)
 }
 
-fn closed() -> Error {
+pub(crate) fn closed() -> Error {
     Error::disconnected("this manager could not commit, or another one has taken over; ask again when one is open")
 }
 

@@ -5,6 +5,7 @@
 
 mod absences;
 mod access_keys;
+mod callbacks;
 mod close;
 mod create_file;
 mod create_ring;
@@ -24,9 +25,11 @@ mod volumes;
 
 pub(crate) use absences::give_up_lost;
 pub(crate) use relocation::{displace, is_any, is_displaced, stay};
+pub(crate) use revoke::raise;
 pub(crate) use scrub::left;
 pub(crate) use verify::unverified;
 
+use crate::callbacks::Callbacks;
 use crate::cluster::Cluster;
 use crate::draft::Draft;
 use crate::manager::{Now, Settings};
@@ -42,6 +45,7 @@ pub(crate) struct Operation<'a> {
     pub(crate) by: &'a Principal,
     pub(crate) now: Now,
     pub(crate) cluster: &'a Cluster,
+    pub(crate) callbacks: &'a mut Callbacks,
     pub(crate) random: &'a dyn Random,
     pub(crate) settings: &'a Settings,
 }
@@ -83,6 +87,7 @@ impl Operation<'_> {
             Change::Relocate(asked) => self.relocate(asked).map(done),
             Change::Relocated(asked) => self.relocated(asked).map(done),
             Change::Verified(asked) => self.verified(asked).map(done),
+            Change::Caches => self.caches().map(done),
         }
     }
 }

@@ -10,9 +10,8 @@ use crate::place::{self, Found};
 use crate::principal::{Principal, Wanted};
 use crate::records::{Inode, KeyRecord, Named, UserRecord, VolumeRecord, Writers, decode};
 use forebay_model::{Error, Result};
-use forebay_wire::capability::SKEW;
 use forebay_wire::control::access::{Key, Keys, User};
-use forebay_wire::control::files::{After, Degraded, Displaced, OpenFile, OpenFiles, Unscrubbed};
+use forebay_wire::control::files::{After, Called, Degraded, Displaced, OpenFile, OpenFiles, Unscrubbed};
 use forebay_wire::control::names::{Entry, FileId, List, Listed, MOST_ENTRIES, Page, Stat};
 use forebay_wire::control::volumes::Volume;
 use forebay_wire::control::{Question, Reply};
@@ -22,7 +21,7 @@ impl Manager {
     pub fn ask(&mut self, now: Now, by: &Principal, question: &Question) -> Result<Reply> {
         let by = &*standing(&self.view()?, by)?;
         self.seen.insert(by.client, now.moment);
-        self.holders.begin(now.wall.after(self.settings.life + SKEW));
+        self.note_time(now);
         let view = self.view()?;
         match question {
             Question::Stat(asked) => stat(view, by, asked).map(Reply::Entry),
@@ -30,7 +29,7 @@ impl Manager {
             Question::Volumes => volumes(view).map(Reply::Volumes),
             Question::Users => users(view).map(Reply::Users),
             Question::Keys(asked) => access_keys(view, by, asked).map(Reply::Keys),
-            Question::OpenToRead(asked) => self.open_to_read(now, by, asked).map(Reply::Grant),
+            Question::OpenToRead(asked) => self.open_to_read(now, by, asked),
             Question::Renew(asked) => self.renew(now, by, asked).map(Reply::Grants),
             Question::OpenFiles(asked) => open_files(view, by, asked).map(Reply::OpenFiles),
             Question::Unscrubbed(asked) => {
@@ -50,6 +49,11 @@ impl Manager {
             Question::Unverified(asked) => unverified(view, by, asked).map(Reply::Unverified),
             Question::OpenRing(asked) => self.open_ring(now, by, asked).map(Reply::Grant),
             Question::Map => Ok(Reply::Map(self.cluster.map())),
+            Question::Listen(asked) => {
+                let nothing = Called { files: Vec::new(), unknown: false, crowded: false };
+                self.listen(now, by, asked).map(|called| Reply::Called(called.unwrap_or(nothing)))
+            }
+            Question::MakeWay(asked) => self.make_way(now, by, asked).map(|_| Reply::Done),
         }
     }
 }

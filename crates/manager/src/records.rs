@@ -189,6 +189,8 @@ pub(crate) enum Answer {
     Error(Error),
     /// A file is open to write; capabilities for it are not kept, but made anew.
     Opened(FileId),
+    /// Others are called back first.
+    Calling,
 }
 
 /// Who has a file open to write.
@@ -206,6 +208,14 @@ pub(crate) struct Writer {
     pub(crate) alone: bool,
     /// It makes way for who wants to be alone with it.
     pub(crate) yields: bool,
+    /// It can be called back, and then bears others.
+    pub(crate) cached: bool,
+}
+
+/// A client that said that it keeps what it reads, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CachesRecord {
+    pub(crate) since: Timestamp,
 }
 
 /// A file that has to be scrubbed.

@@ -151,6 +151,7 @@ pub(crate) fn create(path: &str, mode: u32) -> Change {
         policy: None,
         open: false,
         alone: false,
+        cached: false,
     })
 }
 

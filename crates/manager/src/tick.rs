@@ -1,6 +1,8 @@
 //! What time alone changes: nodes that are silent are down, clients that are silent are gone, and what was answered long
 //! ago is forgotten. A part of each list at a time, so that a tick takes as long whatever there is.
 
+mod callbacks;
+
 use crate::cluster::{Effect, TargetNow};
 use crate::draft::{Batch, Draft};
 use crate::engine::Pair;
@@ -58,6 +60,7 @@ impl Manager {
         self.leave_targets(&mut batch, now)?;
         self.stay(&mut batch, now)?;
         self.even_out(&mut batch, now)?;
+        self.callbacks_due(&mut batch, now)?;
         // The last, as in a report: it changes what is in memory.
         self.late_nodes(&mut batch, now, &mut ticked)?;
         self.commit(batch)?;

@@ -135,7 +135,7 @@ fn fill(cluster: &Cluster, loss: &Loss) {
             while left.get() > 0 {
                 let path = format!("/file.{}", next.replace(next.get() + 1));
                 let file = machine.files.create(&path, 0o644, None, Options::default()).await.expect("a file");
-                let asked = Question::OpenToRead(OpenToRead { place: Place::of(file.entry().file) });
+                let asked = Question::OpenToRead(OpenToRead { place: Place::of(file.entry().file), cached: false });
                 let Ok(Reply::Grant(grant)) = machine.control.ask(asked).await else { panic!("no grant") };
                 if left.get() > 0 && grant.components.iter().any(|component| component.target == lost) {
                     left.set(left.get() - 1);

@@ -19,9 +19,9 @@ pub mod volumes;
 use access::{IssueKey, IssuedKey, Key, Keys, RemoveUser, RevokeKey, User};
 use cluster::{AddNode, Map, RemoveNode, RollKeys, SetTarget};
 use files::{
-    After, AskUnverified, ClientGone, Close, CreateRing, Degraded, Displaced, Fence, GiveUp, GivenUp, Grant, Grants,
-    OpenFiles, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate, Relocated, Relocating, Relocation, Renew,
-    Revoke, Scrubbed, Unscrubbed, Unverified, Verified,
+    After, AskUnverified, Called, ClientGone, Close, CreateRing, Degraded, Displaced, Fence, GiveUp, GivenUp, Grant,
+    Grants, Listen, MakeWay, OpenFiles, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate, Relocated,
+    Relocating, Relocation, Renew, Revoke, Scrubbed, Unscrubbed, Unverified, Verified,
 };
 use names::{CreateFile, Entry, List, MakeDirectory, Page, RemoveDirectory, RemoveFile, Rename, SetAttributes, Stat};
 use serde::{Deserialize, Serialize};
@@ -105,6 +105,8 @@ pub enum Change {
     Relocated(Relocated),
     /// [`Reply::Done`].
     Verified(Verified),
+    /// This client is going to keep what it reads, and listens when it is called back: [`Reply::Done`].
+    Caches,
 }
 
 /// What changes nothing, and may be asked as often as one likes.
@@ -143,6 +145,10 @@ pub enum Question {
     Displaced(After),
     /// [`Reply::Unverified`].
     Unverified(AskUnverified),
+    /// [`Reply::Called`].
+    Listen(Listen),
+    /// [`Reply::Done`] when it may be opened, or in some seconds.
+    MakeWay(MakeWay),
 }
 
 /// What is answered.
@@ -182,6 +188,10 @@ pub enum Reply {
     Displaced(Displaced),
     /// Files that were not verified for long.
     Unverified(Unverified),
+    /// What is to be kept no more.
+    Called(Called),
+    /// Others are called back who keep something of the file that is to be opened: [`Question::MakeWay`] says when it may be.
+    Calling,
 }
 
 #[cfg(test)]

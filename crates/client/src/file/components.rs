@@ -90,6 +90,9 @@ pub trait Components {
         true
     }
 
+    /// Nobody else writes the file from now on, or others may.
+    fn set_alone(&self, _: bool) {}
+
     /// What was begun beside a component; nothing as long as a change of this stripe is not ended.
     fn begun(&self, component: u32, stripe: StripeId) -> Asked<Option<Begun>>;
 

@@ -143,10 +143,10 @@ impl Reach {
                 extent.place.component
             )));
         }
-        if !self.components.may_write() && self.striping.raid() == Raid::Five {
+        if !self.components.may_write() && (self.striping.raid() == Raid::Five || !self.is_alone()) {
             return self.remake_of_what_is_whole(extent).await;
         }
-        if self.options.alone || locked == Locked::Yes {
+        if self.is_alone() || locked == Locked::Yes {
             return self.remake(extent, repair).await;
         }
         // The lock is of one stripe. Whoever gets it may have to end what others began, and is not to be dropped at it.
@@ -194,7 +194,14 @@ impl Reach {
             let Some(holder) = holders.into_iter().find(|holder| self.is_asked(*holder)) else {
                 return Err(Error::device(format!("all components of stripe {} are lost; bring them back", stripe.0)));
             };
-            if let Some(before) = self.components.begun(holder, stripe).await? {
+            let begun = match self.components.begun(holder, stripe).await {
+                // Another copy has all that was acknowledged; of what is being written it has all or nothing.
+                Err(error) if is_lost(&error) && self.striping.raid() != Raid::Five => {
+                    return self.remake(extent, false).await;
+                }
+                begun => begun?,
+            };
+            if let Some(before) = begun {
                 let bytes = self.remake(extent, false).await;
                 if self.components.begun(holder, stripe).await? == Some(before) {
                     return bytes;

@@ -3,12 +3,24 @@
 use forebay_model::{Bytes, Error, Result};
 use std::time::Duration;
 
+/// With whom an open file is shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// Nobody else has the file open for writing, or rebuilds or scrubs it: writes are gathered, reads read ahead, and stripes
+    /// need no locks. To the manager: nobody else is let in who writes it.
+    Alone,
+    /// Others may write it: a write is durable when it is answered, and all of it is done under locks.
+    Beside,
+    /// One or the other, as the manager says, and it says so again when others come or go. Only files that are opened by their
+    /// names have a manager that does.
+    Cached,
+}
+
 /// How one open file is read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Nobody else has the file open for writing, or rebuilds or scrubs it: writes are gathered, reads read ahead, and
-    /// stripes need no locks. Otherwise a write is durable when it is answered, and all of it is done under locks.
-    pub alone: bool,
+    /// With whom it is shared.
+    pub sharing: Sharing,
     /// What is written and not yet done, and what is read and not yet taken: so much of each at most.
     pub window: Bytes,
     /// What is under way with one component.
@@ -44,7 +56,7 @@ impl Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            alone: true,
+            sharing: Sharing::Alone,
             window: Bytes::mib(64),
             component_window: Bytes::mib(4),
             gather: Bytes::mib(16),

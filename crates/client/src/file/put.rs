@@ -39,7 +39,7 @@ pub(super) struct Before {
 impl Reach {
     /// Writes bytes of the file from `from` on. Nobody else of this client uses their stripes.
     pub(super) async fn put(self: &Rc<Self>, from: u64, bytes: Rope, before: Before) -> Result<()> {
-        match (self.striping.raid(), self.options.alone) {
+        match (self.striping.raid(), self.is_alone()) {
             (Raid::Five, true) => self.put_stripes(from, bytes, before).await,
             (Raid::Five, false) => self.put_locked(from, bytes).await,
             (Raid::Zero, true) => self.put_new(self.laid(from, bytes)?).await,

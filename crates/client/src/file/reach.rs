@@ -7,7 +7,7 @@
 //! that it was written: this client and all others do without it until somebody rebuilds it.
 
 use super::components::{Absence, Components, Slice, is_lost};
-use super::options::Options;
+use super::options::{Options, Sharing};
 use super::order::Order;
 use super::pace::Pace;
 use super::ranges::Ranges;
@@ -43,6 +43,10 @@ pub(super) struct Reach {
     pub(super) components: Rc<dyn Components>,
     pub(super) striping: Striping,
     pub(super) options: Options,
+    /// Nobody else writes the file, or looks at what is written.
+    alone: Cell<bool>,
+    /// Until then what was read may be kept, if nobody else writes.
+    pub(super) kept_until: Rc<Cell<Moment>>,
     pub(super) clock: Rc<dyn Clock>,
     pub(super) spawner: Spawner,
     pub(super) pace: Pace,
@@ -70,6 +74,8 @@ impl Reach {
             components,
             striping,
             mending: Room::of(options.window.0),
+            alone: Cell::new(options.sharing == Sharing::Alone),
+            kept_until: Rc::new(Cell::new(Moment(u64::MAX))),
             options,
             clock,
             spawner,
@@ -80,6 +86,22 @@ impl Reach {
             turn: Rc::default(),
             mended: Cell::default(),
         }
+    }
+
+    /// Whether nobody else writes the file, so that what is written may be so later and without locks.
+    pub(super) fn is_alone(&self) -> bool {
+        self.alone.get()
+    }
+
+    /// Others write it from now on, or nobody any more.
+    pub(super) fn set_alone(&self, alone: bool) {
+        self.alone.set(alone);
+        self.components.set_alone(alone);
+    }
+
+    /// Whether what was read, and how long the file is, is still so.
+    pub(super) fn may_keep(&self) -> bool {
+        self.alone.get() && self.clock.now() < self.kept_until.get()
     }
 
     /// Asks anew which components have missed something, and which were rebuilt.

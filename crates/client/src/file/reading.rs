@@ -1,7 +1,7 @@
 //! Reading a file: what is gathered is sent first, what was read ahead is taken, and the rest is fetched.
 
 use super::File;
-use super::ahead::Chunk;
+use super::ahead::{Ahead, Chunk};
 use super::fetch::Fetched;
 use super::order::Ticket;
 use super::room::Held;
@@ -14,7 +14,7 @@ impl File {
     pub(super) async fn read(self: &Rc<Self>, offset: Bytes, length: Bytes) -> Result<Fetched> {
         let used = self.used().await;
         let end = offset.0.saturating_add(length.0);
-        if !self.reach.options.alone && end > self.state.borrow().size {
+        if !self.reach.may_keep() && end > self.state.borrow().size {
             self.size().await?;
         }
         let range = offset.0..end.min(self.state.borrow().size);
@@ -89,7 +89,8 @@ impl File {
 
     /// What is to be read ahead now, and what of a range was.
     fn look_ahead(&self, range: &Range<u64>) -> (Vec<Rc<Chunk>>, Vec<Rc<Chunk>>) {
-        if !self.reach.options.alone {
+        if !self.reach.may_keep() {
+            self.state.borrow_mut().ahead = Ahead::default();
             return (Vec::new(), Vec::new());
         }
         let mut state = self.state.borrow_mut();

@@ -81,7 +81,7 @@ struct Shared {
     /// Some of those that are to hear it may have heard something that others have not.
     is_unsure: Cell<bool>,
     /// Nobody else writes the file.
-    is_alone: bool,
+    is_alone: Cell<bool>,
     /// What others said of a component, if nobody else says anything any more.
     others: RefCell<BTreeMap<u32, BTreeSet<u32>>>,
     renewing: Cell<bool>,
@@ -106,6 +106,11 @@ impl RemoteComponents {
         let components = RemoteComponents { shared: Rc::new(Shared::new(nodes, control, grant, is_alone, ours)) };
         components.shared.look_up().await?;
         Ok(components)
+    }
+
+    /// Shows the newest version of the file to all components: nobody changes anything any more who has an older one.
+    pub async fn shut_out(&self) -> Result<()> {
+        self.shared.show().await
     }
 
     /// Starts at once, and proceeds on its own.
@@ -134,7 +139,7 @@ impl Shared {
             number,
             before,
             is_unsure: Cell::new(false),
-            is_alone,
+            is_alone: Cell::new(is_alone),
             others: RefCell::default(),
             renewing: Cell::new(false),
             locks: locks::Held::default(),
@@ -447,6 +452,12 @@ impl Components for RemoteComponents {
 
     fn may_write(&self) -> bool {
         self.shared.grant.borrow().write
+    }
+
+    fn set_alone(&self, alone: bool) {
+        self.shared.is_alone.set(alone);
+        // Who says something now is not one of those that had ended.
+        self.shared.others.borrow_mut().clear();
     }
 
     fn begun(&self, component: u32, stripe: StripeId) -> Asked<Option<Begun>> {

@@ -1,5 +1,5 @@
 use super::fake::{Chance, Link, World, each};
-use super::{FileEngine, Options, Slice, recover};
+use super::{FileEngine, Options, Sharing, Slice, recover};
 use forebay_model::layout::{Raid, Striping};
 use forebay_model::{Bytes, Kind, Result};
 use std::collections::BTreeSet;
@@ -36,7 +36,7 @@ fn striping(nth: usize) -> Striping {
 /// Small bounds, so that all of them are met.
 fn tight(alone: bool) -> Options {
     Options {
-        alone,
+        sharing: if alone { Sharing::Alone } else { Sharing::Beside },
         window: Bytes::kib(128),
         component_window: Bytes::kib(32),
         gather: Bytes::kib(64),

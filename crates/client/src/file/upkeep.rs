@@ -181,7 +181,7 @@ impl File {
     async fn scrub_unit(&self, family: Range<u32>, at: Bytes, length: Bytes, found: &mut Scrubbed) -> Result<()> {
         let reach = &self.reach;
         let there = |component: u32| Extent { place: Place { component, at }, length };
-        let _guard = match reach.options.alone {
+        let _guard = match reach.is_alone() {
             true => None,
             false => Some(reach.lock(there(family.start).place).await?),
         };
@@ -284,7 +284,7 @@ impl File {
     /// Rebuilds a part of a unit, and says how much of it was written.
     async fn rebuild_unit(&self, extent: Extent) -> Result<Bytes> {
         let (reach, Extent { place, length }) = (&self.reach, extent);
-        let _guard = match reach.options.alone {
+        let _guard = match reach.is_alone() {
             true => None,
             false => Some(reach.lock(place).await?),
         };

@@ -185,7 +185,7 @@ impl File {
 
     pub(super) async fn truncate(self: &Rc<Self>, size: Bytes) -> Result<()> {
         let _uses = self.uses.everything().await;
-        if !self.reach.options.alone {
+        if !self.reach.is_alone() {
             return Err(Error::busy("a file that others may write is not cut; have them close it first"));
         }
         self.send_all();

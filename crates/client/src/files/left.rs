@@ -73,7 +73,7 @@ impl Files {
             Err(error) => Err(error),
         };
         let size = mended.as_ref().ok().and_then(|mended| Some(mended.as_ref()?.size));
-        let closed = written.close(size).await;
+        let closed = written.close(size, false).await;
         let mended = mended?;
         closed.map(|()| mended)
     }
@@ -111,7 +111,7 @@ impl Files {
     }
 
     async fn open_left(&self, file: FileId, alone: bool) -> Result<Grant> {
-        let open = OpenToWrite { place: Place::of(file), alone, upkeep: true, yields: false };
+        let open = OpenToWrite { place: Place::of(file), alone, upkeep: true, yields: false, cached: false };
         match self.control.change(Change::OpenToWrite(open)).await? {
             Reply::Grant(grant) => Ok(grant),
             other => Err(strange(&other)),

@@ -4,10 +4,10 @@
 //! It is read as by any reader, and nobody waits for that. Only what is in doubt then is looked at again beside those who write the
 //! file, under locks, and mended; a file that somebody is alone with is for later.
 
-use super::{File, Files, Purpose};
+use super::{File, Files, Opened, Purpose};
 use crate::control::strange;
 use crate::file::components::is_lost;
-use crate::file::options::Options;
+use crate::file::options::{Options, Sharing};
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Error, Kind, Rate, Result};
 use forebay_wire::control::files::{AskUnverified, ComponentState, OpenToRead, Verified};
@@ -87,7 +87,7 @@ impl Files {
         rate: Option<Rate>,
         mut progress: impl FnMut(Bytes) -> Result<()>,
     ) -> Result<Option<Scrubbed>> {
-        let open = Question::OpenToRead(OpenToRead { place: Place::of(file) });
+        let open = Question::OpenToRead(OpenToRead { place: Place::of(file), cached: false });
         let grant = match self.control.ask(open).await? {
             Reply::Grant(grant) => grant,
             other => return Err(strange(&other)),
@@ -96,7 +96,7 @@ impl Files {
         if grant.components.iter().any(|component| component.state != ComponentState::Whole) {
             return Ok(None);
         }
-        let opened = self.file(grant, Options::default(), None).await;
+        let opened = self.file(Opened { grant, asked: self.now(), others: false }, Options::default(), None).await;
         let scrubbed = match opened {
             Ok(opened) => self.scrub_all(file, &opened, rate, &mut progress).await,
             Err(error) => Err(error),
@@ -151,7 +151,7 @@ impl Files {
 
     /// Looks at units that are in doubt while nobody writes them, and mends them.
     async fn mend_units(&self, file: FileId, units: &[u64], scrubbed: &mut Scrubbed) -> Result<()> {
-        let shared = Options { alone: false, ..Options::default() };
+        let shared = Options { sharing: Sharing::Beside, ..Options::default() };
         let opened = match self.open_found(file, shared, Purpose::Scrub).await {
             // Who is not root mends what is theirs, as one who writes it.
             Err(error) if error.kind == Kind::Forbidden => self.open_found(file, shared, Purpose::ScrubOwn).await?,

@@ -10,6 +10,6 @@ unions! {
         AddNode, RemoveNode, SetTarget, RollKeys, Fence, GiveUp, Refill, Rebuilt, CreateRing, Relocate, Relocated,
         Verified
     }
-    empty { RevokeAll: RevokeAll }
+    empty { RevokeAll: RevokeAll, Caches: Caches }
     lists {}
 }

@@ -2,24 +2,31 @@
 
 use super::{enums, messages};
 use forebay_wire::control::files::{
-    After, AskUnverified, ClientGone, Close, Component, ComponentState, CreateRing, Degraded, Displaced, Fence, GiveUp,
-    GivenUp, Grant, Granted, Grants, OpenFile, OpenFiles, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate,
-    Relocated, Relocating, Relocation, Renew, Renewed, Revoke, Scrubbed, Unscrubbed, Unverified, Verified,
+    After, AskUnverified, Caching, Callback, Called, ClientGone, Close, Component, ComponentState, CreateRing,
+    Degraded, Displaced, Fence, GiveUp, GivenUp, Grant, Granted, Grants, Kept, Listen, MakeWay, OpenFile, OpenFiles,
+    OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate, Relocated, Relocating, Relocation, Renew, Renewed,
+    Revoke, Scrubbed, Unscrubbed, Unverified, Verified,
 };
 
 enums! {
     ComponentState { Whole, Missed, Emptying, Filling }
+    Caching { Nothing, Shared, Exclusive }
 }
 
 messages! {
-    OpenToWrite as OpenToWrite { place, alone, upkeep, yields }
-    OpenToRead as OpenToRead { place }
+    OpenToWrite as OpenToWrite { place, alone, upkeep, yields, cached }
+    OpenToRead as OpenToRead { place, cached }
     CreateRing as CreateRing { place, mode, capacity, refused_by, targets, parity, again }
     OpenRing as OpenRing { place, write }
-    Close as Close { file, size, modified, upkeep, unfinished }
+    Close as Close { file, size, modified, upkeep, unfinished, reads }
     Renew as Renew { files }
     Renewed as Renewed { file, write, version }
-    Grant as Grant { entry, write, striping, components, until }
+    Grant as Grant { entry, write, striping, components, until, callback }
+    Callback as Callback { file, caching, serial }
+    Kept as Kept { file, caching, serial, write }
+    Listen as Listen { kept, all }
+    Called as Called { files, unknown, crowded }
+    MakeWay as MakeWay { place, write, cached }
     Component as Component { target, object, capability, secret, state }
     Grants as Grants { grants }
     Granted as Granted { grant, error }

@@ -16,7 +16,7 @@ messages! {
         kind, mode, owner, group, size, entries, created, modified, accessed, changed, volume, version
     }
     Entry as Entry { file, parent, attributes }
-    CreateFile as CreateFile { place, mode, exclusive, policy, open, alone }
+    CreateFile as CreateFile { place, mode, exclusive, policy, open, alone, cached }
     MakeDirectory as MakeDirectory { place, mode }
     Stat as Stat { place }
     List as List { place, after, most, attributes }

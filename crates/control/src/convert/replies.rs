@@ -6,8 +6,8 @@ use forebay_wire::control::Reply;
 unions! {
     Reply as reply {
         Entry, Page, Volume, IssuedKey, Grant, Grants, OpenFiles, Unscrubbed, Map, Degraded, Relocation, Displaced,
-        Unverified
+        Unverified, Called
     }
-    empty { Done: Done }
+    empty { Done: Done, Calling: Calling }
     lists { Volumes: Volumes { volumes }, Users: Users { users }, Keys: KeyList { keys } }
 }

@@ -99,7 +99,15 @@ fn refusal<T: Message + Debug>(message: T::Proto) -> Error {
 
 #[test]
 fn what_has_to_be_said_is_missed_by_its_name() {
-    let file = proto::CreateFile { place: None, mode: 0o644, exclusive: true, policy: None, open: false, alone: false };
+    let file = proto::CreateFile {
+        place: None,
+        mode: 0o644,
+        exclusive: true,
+        policy: None,
+        open: false,
+        alone: false,
+        cached: false,
+    };
     let error = refusal::<CreateFile>(file);
     assert_eq!(error.kind, Kind::Usage);
     assert!(error.message.contains("CreateFile.place"), "{error}");

@@ -59,7 +59,7 @@ pub struct CallRequest {
 pub struct Change {
     #[prost(
         oneof = "change::Change",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32"
     )]
     pub change: ::core::option::Option<change::Change>,
 }
@@ -142,6 +142,9 @@ pub mod change {
         Relocated(super::Relocated),
         #[prost(message, tag = "31")]
         Verified(super::Verified),
+        /// This client is going to keep what it reads, and listens when it is called back.
+        #[prost(message, tag = "32")]
+        Caches(super::Caches),
     }
 }
 /// What changes nothing, and may be asked as often as one likes.
@@ -149,7 +152,7 @@ pub mod change {
 pub struct Question {
     #[prost(
         oneof = "question::Question",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18"
     )]
     pub question: ::core::option::Option<question::Question>,
 }
@@ -205,6 +208,12 @@ pub mod question {
         /// Answered with files that were not verified for long.
         #[prost(message, tag = "16")]
         Unverified(super::AskUnverified),
+        /// Answered with what is to be kept no more, or may be again, when there is something, or in some seconds.
+        #[prost(message, tag = "17")]
+        Listen(super::Listen),
+        /// Answered when the file may be opened, or in some seconds.
+        #[prost(message, tag = "18")]
+        MakeWay(super::MakeWay),
     }
 }
 /// All volumes.
@@ -221,7 +230,7 @@ pub struct AskMap {}
 pub struct Reply {
     #[prost(
         oneof = "reply::Reply",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19"
     )]
     pub reply: ::core::option::Option<reply::Reply>,
 }
@@ -263,11 +272,19 @@ pub mod reply {
         Displaced(super::Displaced),
         #[prost(message, tag = "17")]
         Unverified(super::Unverified),
+        #[prost(message, tag = "18")]
+        Called(super::Called),
+        /// Others are called back who keep something of the file that is to be opened.
+        #[prost(message, tag = "19")]
+        Calling(super::Calling),
     }
 }
 /// It is done.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Done {}
+/// Others keep something of the file that is to be opened: it is opened again when they keep it no more.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Calling {}
 /// Volumes.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Volumes {
@@ -369,6 +386,9 @@ pub struct CreateFile {
     /// If so: whether nobody else may have it open to write.
     #[prost(bool, tag = "6")]
     pub alone: bool,
+    /// If so: what the client may keep of it the manager says, and calls it back.
+    #[prost(bool, tag = "7")]
+    pub cached: bool,
 }
 /// Makes a directory.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -640,12 +660,81 @@ pub struct OpenToWrite {
     /// Whoever wants to be alone with it comes first: then this client does not have it open any more.
     #[prost(bool, tag = "4")]
     pub yields: bool,
+    /// What the client may keep of it the manager says, and calls it back.
+    #[prost(bool, tag = "5")]
+    pub cached: bool,
 }
 /// Opens a file to read it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OpenToRead {
     #[prost(message, optional, tag = "1")]
     pub place: ::core::option::Option<Place>,
+    /// What the client may keep of it the manager says, and calls it back.
+    #[prost(bool, tag = "2")]
+    pub cached: bool,
+}
+/// What a client may keep of a file, as long as it is in touch with the manager.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Callback {
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    #[prost(enumeration = "Caching", tag = "2")]
+    pub caching: i32,
+    /// Of what a client is told of one file, the highest number counts.
+    #[prost(uint64, tag = "3")]
+    pub serial: u64,
+}
+/// What a client keeps of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Kept {
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    /// If it is not there, the client has the file open no more.
+    #[prost(enumeration = "Caching", optional, tag = "2")]
+    pub caching: ::core::option::Option<i32>,
+    /// The number under which it was told so, or to keep less.
+    #[prost(uint64, tag = "3")]
+    pub serial: u64,
+    /// Whether it has the file open to write.
+    #[prost(bool, tag = "4")]
+    pub write: bool,
+}
+/// A client is going to keep what it reads.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Caches {}
+/// Asks what is to be kept no more, or may be again, and says what is kept by now.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Listen {
+    /// What changed since it was asked last.
+    #[prost(message, repeated, tag = "1")]
+    pub kept: ::prost::alloc::vec::Vec<Kept>,
+    /// That is all that this client keeps, of all files.
+    #[prost(bool, tag = "2")]
+    pub all: bool,
+}
+/// What a client is to keep no more, or may again.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Called {
+    #[prost(message, repeated, tag = "1")]
+    pub files: ::prost::alloc::vec::Vec<Callback>,
+    /// The manager does not know what this client keeps: it says that, or keeps nothing any more.
+    #[prost(bool, tag = "2")]
+    pub unknown: bool,
+    /// There was no room to wait in: it asks again after a while.
+    #[prost(bool, tag = "3")]
+    pub crowded: bool,
+}
+/// Asks to be told when others keep nothing of a file any more that is in the way of opening it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MakeWay {
+    #[prost(message, optional, tag = "1")]
+    pub place: ::core::option::Option<Place>,
+    /// Whether it is to be opened to write.
+    #[prost(bool, tag = "2")]
+    pub write: bool,
+    /// Whether it is to be opened by one who keeps what it may.
+    #[prost(bool, tag = "3")]
+    pub cached: bool,
 }
 /// Makes a ring: its name, and the targets on which it is to be. The rings there its client makes.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -696,6 +785,9 @@ pub struct Close {
     /// What this client began may not be ended: the file is to be mended.
     #[prost(bool, tag = "5")]
     pub unfinished: bool,
+    /// This client still has it open to read, and keeps what it may.
+    #[prost(bool, tag = "6")]
+    pub reads: bool,
 }
 /// Asks for the same again, for as long again.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -749,6 +841,9 @@ pub struct Grant {
     /// Until when, by the clocks of targets.
     #[prost(int64, tag = "5")]
     pub until: i64,
+    /// What the client may keep of it, if it asked.
+    #[prost(message, optional, tag = "6")]
+    pub callback: ::core::option::Option<Callback>,
 }
 /// An object on a target.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1348,6 +1443,42 @@ impl RaidLevel {
             "RAID_LEVEL_ZERO" => Some(Self::Zero),
             "RAID_LEVEL_ONE" => Some(Self::One),
             "RAID_LEVEL_FIVE" => Some(Self::Five),
+            _ => None,
+        }
+    }
+}
+/// What a client may keep of a file that it has open, without asking anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Caching {
+    Unspecified = 0,
+    /// What is written is durable when it is answered, and what is read comes from targets.
+    Nothing = 1,
+    /// What was read, and how long the file is: nobody writes it.
+    Shared = 2,
+    /// Also what was written: nobody else uses it.
+    Exclusive = 3,
+}
+impl Caching {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "CACHING_UNSPECIFIED",
+            Self::Nothing => "CACHING_NOTHING",
+            Self::Shared => "CACHING_SHARED",
+            Self::Exclusive => "CACHING_EXCLUSIVE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "CACHING_UNSPECIFIED" => Some(Self::Unspecified),
+            "CACHING_NOTHING" => Some(Self::Nothing),
+            "CACHING_SHARED" => Some(Self::Shared),
+            "CACHING_EXCLUSIVE" => Some(Self::Exclusive),
             _ => None,
         }
     }

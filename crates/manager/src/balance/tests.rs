@@ -26,7 +26,8 @@ impl Stage {
         let policy = Some(Policy { raid: Raid::Five, unit: UNIT, targets: 4 });
         let made = (0..count).map(|nth| {
             let place = Place::path(format!("f{nth}"));
-            let create = CreateFile { place, mode: 0o644, exclusive: true, policy, open: true, alone: true };
+            let create =
+                CreateFile { place, mode: 0o644, exclusive: true, policy, open: true, alone: true, cached: false };
             let Reply::Grant(grant) = self.root(Change::CreateFile(create)).unwrap() else { panic!("no grant") };
             let file = grant.entry.file;
             self.root(Change::Close(Close {
@@ -35,6 +36,7 @@ impl Stage {
                 modified: None,
                 upkeep: false,
                 unfinished: false,
+                reads: false,
             }))
             .unwrap();
             file
@@ -175,8 +177,9 @@ fn no_file_is_moved_onto_a_target_or_node_that_has_another_part_of_it() {
 fn who_writes_a_file_is_not_waited_for_and_what_was_given_up_is_rebuilt_first() {
     let mut stage = Stage::new();
     let files = stage.filled(60);
-    let open =
-        |file, alone| Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: false, yields: false });
+    let open = |file, alone| {
+        Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: false, yields: false, cached: false })
+    };
     stage.root(open(files[0], false)).unwrap();
     stage.joins(6, Bytes::gib(100));
     stage.ticks();

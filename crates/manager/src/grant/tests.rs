@@ -80,8 +80,15 @@ fn heartbeat(stage: &mut Stage, targets: &mut Targets) -> Vec<(TargetId, Order)>
 }
 
 fn made(stage: &mut Stage, by: &Principal, path: &str) -> Grant {
-    let create =
-        CreateFile { place: Place::path(path), mode: 0o640, exclusive: true, policy: None, open: true, alone: false };
+    let create = CreateFile {
+        place: Place::path(path),
+        mode: 0o640,
+        exclusive: true,
+        policy: None,
+        open: true,
+        alone: false,
+        cached: false,
+    };
     grant(stage.change(by, Change::CreateFile(create)).unwrap())
 }
 
@@ -93,7 +100,7 @@ fn grant(reply: Reply) -> Grant {
 }
 
 fn read(stage: &mut Stage, by: &Principal, file: FileId) -> Result<Grant> {
-    stage.ask(by, &Question::OpenToRead(OpenToRead { place: Place::of(file) })).map(grant)
+    stage.ask(by, &Question::OpenToRead(OpenToRead { place: Place::of(file), cached: false })).map(grant)
 }
 
 fn renew(stage: &mut Stage, by: &Principal, file: FileId, write: bool) -> Result<Grant> {
@@ -141,18 +148,36 @@ fn only_whom_the_mode_allows_gets_a_grant_and_who_writes_without_parity_does_not
     let file = made(&mut stage, &owner, "a").entry.file;
     assert!(read(&mut stage, &member, file).is_ok());
     assert_eq!(read(&mut stage, &other, file).unwrap_err().kind, Kind::Forbidden);
-    let write = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false, upkeep: false, yields: false });
+    let write = Change::OpenToWrite(OpenToWrite {
+        place: Place::of(file),
+        alone: false,
+        upkeep: false,
+        yields: false,
+        cached: false,
+    });
     assert_eq!(stage.change(&member, write.clone()).unwrap_err().kind, Kind::Forbidden);
     assert_eq!(stage.change(&other, write).unwrap_err().kind, Kind::Forbidden);
     assert_eq!(read(&mut stage, &root(), FileId::ROOT).unwrap_err().kind, Kind::Usage);
     // A drop box: whoever writes there reads nothing.
     for (path, raid, kind) in [("zero", Raid::Zero, Some(Kind::Forbidden)), ("five", Raid::Five, None)] {
         let policy = Some(Policy { raid, ..Policy::default() });
-        let create =
-            CreateFile { place: Place::path(path), mode: 0o622, exclusive: true, policy, open: false, alone: false };
+        let create = CreateFile {
+            place: Place::path(path),
+            mode: 0o622,
+            exclusive: true,
+            policy,
+            open: false,
+            alone: false,
+            cached: false,
+        };
         stage.change(&owner, Change::CreateFile(create)).unwrap();
-        let write =
-            Change::OpenToWrite(OpenToWrite { place: Place::path(path), alone: false, upkeep: false, yields: false });
+        let write = Change::OpenToWrite(OpenToWrite {
+            place: Place::path(path),
+            alone: false,
+            upkeep: false,
+            yields: false,
+            cached: false,
+        });
         let granted = grant(stage.change(&other, write).unwrap());
         targets.check(&stage, &granted, 0, Rights::WRITE, None).unwrap();
         assert_eq!(targets.check(&stage, &granted, 0, Rights::READ, None).err().map(|error| error.kind), kind);
@@ -169,7 +194,14 @@ fn to_write_a_file_has_to_be_open_and_what_is_removed_is_renewed_for_nobody() {
     stage.restart();
     assert!(renew(&mut stage, &root(), file, true).is_ok());
     stage
-        .root(Change::Close(Close { file, size: Some(Bytes(5)), modified: None, upkeep: false, unfinished: false }))
+        .root(Change::Close(Close {
+            file,
+            size: Some(Bytes(5)),
+            modified: None,
+            upkeep: false,
+            unfinished: false,
+            reads: false,
+        }))
         .unwrap();
     assert_eq!(renew(&mut stage, &root(), file, true).unwrap_err().kind, Kind::Stale);
     stage.root(Change::RemoveFile(RemoveFile { place: Place::path("a") })).unwrap();
@@ -193,7 +225,9 @@ fn who_has_a_file_open_to_write_may_fence_it_by_one_step_and_nobody_else() {
     assert_eq!(targets.check(&stage, &before, 0, Rights::READ, Some(2)).unwrap_err().kind, Kind::Stale);
     let after = renew(&mut stage, &root(), file, true).unwrap();
     targets.check(&stage, &after, 0, Rights::WRITE, Some(2)).unwrap();
-    stage.root(Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false })).unwrap();
+    stage
+        .root(Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, reads: false }))
+        .unwrap();
     assert_eq!(stage.root(fence(3)).unwrap_err().kind, Kind::Stale);
 }
 
@@ -208,7 +242,8 @@ fn a_file_is_open_for_a_user_and_not_for_whoever_has_its_clients_number() {
     stage.put_raw([(key, None)]);
     let thief = Principal { client: owner.client, ..user(6) };
     assert_eq!(renew(&mut stage, &thief, file, true).unwrap_err().kind, Kind::Stale);
-    let close = Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false });
+    let close =
+        Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, reads: false });
     assert!(renew(&mut stage, &owner, file, true).is_ok());
     assert_eq!(stage.change(&thief, close).unwrap_err().kind, Kind::Missing);
 }
@@ -217,11 +252,20 @@ fn a_file_is_open_for_a_user_and_not_for_whoever_has_its_clients_number() {
 fn who_wants_to_be_alone_with_a_file_has_it_alone_until_it_closes_it_or_is_gone() {
     let (mut stage, _) = stage();
     stage.directory(&root(), "d", 0o777).unwrap();
-    let create =
-        CreateFile { place: Place::path("d/a"), mode: 0o666, exclusive: true, policy: None, open: true, alone: true };
+    let create = CreateFile {
+        place: Place::path("d/a"),
+        mode: 0o666,
+        exclusive: true,
+        policy: None,
+        open: true,
+        alone: true,
+        cached: false,
+    };
     let Reply::Grant(grant) = stage.change(&user(5), Change::CreateFile(create)).unwrap() else { panic!("a grant") };
     let file = grant.entry.file;
-    let open = |alone| Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: false, yields: false });
+    let open = |alone| {
+        Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: false, yields: false, cached: false })
+    };
     for alone in [false, true] {
         let refused = stage.change(&user(6), open(alone)).unwrap_err();
         assert!(refused.kind == Kind::Busy && refused.message.contains("600 seconds"), "{refused}");
@@ -231,7 +275,8 @@ fn who_wants_to_be_alone_with_a_file_has_it_alone_until_it_closes_it_or_is_gone(
     stage.change(&user(5), open(false)).unwrap();
     stage.change(&user(6), open(false)).unwrap();
     assert_eq!(stage.change(&user(5), open(true)).unwrap_err().kind, Kind::Busy);
-    let close = || Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false });
+    let close =
+        || Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, reads: false });
     stage.change(&user(6), close()).unwrap();
     stage.change(&user(5), open(true)).unwrap();
     stage.root(Change::ClientGone(ClientGone { client: user(5).client })).unwrap();
@@ -291,10 +336,23 @@ fn whoever_writes_what_is_revoked_has_to_open_it_again_which_its_mode_may_not_al
     let (mut stage, targets) = stage();
     stage.directory(&root(), "d", 0o777).unwrap();
     let (owner, other) = (user(5), user(7));
-    let create =
-        CreateFile { place: Place::path("d/a"), mode: 0o666, exclusive: true, policy: None, open: true, alone: false };
+    let create = CreateFile {
+        place: Place::path("d/a"),
+        mode: 0o666,
+        exclusive: true,
+        policy: None,
+        open: true,
+        alone: false,
+        cached: false,
+    };
     let file = grant(stage.change(&owner, Change::CreateFile(create)).unwrap()).entry.file;
-    let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false, upkeep: false, yields: false });
+    let open = Change::OpenToWrite(OpenToWrite {
+        place: Place::of(file),
+        alone: false,
+        upkeep: false,
+        yields: false,
+        cached: false,
+    });
     stage.change(&other, open.clone()).unwrap();
     let closed_to_others = SetAttributes { mode: Some(0o600), ..unchanged(Place::of(file)) };
     stage.change(&owner, Change::SetAttributes(closed_to_others)).unwrap();
@@ -302,7 +360,8 @@ fn whoever_writes_what_is_revoked_has_to_open_it_again_which_its_mode_may_not_al
     stage.change(&owner, Change::Revoke(Revoke { file })).unwrap();
     for by in [&owner, &other] {
         assert_eq!(renew(&mut stage, by, file, true).unwrap_err().kind, Kind::Stale);
-        let close = Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false });
+        let close =
+            Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, reads: false });
         assert_eq!(stage.change(by, close).unwrap_err().kind, Kind::Missing);
     }
     let Reply::Unscrubbed(left) =

@@ -32,6 +32,8 @@ impl Operation<'_> {
         }
         self.set_modified(&mut inode, asked.modified);
         self.draft.put(keys::inode(asked.file), &inode)?;
+        self.callbacks.closed(asked.file, self.by.client, asked.reads);
+        self.callbacks.free(asked.file);
         self.draft.put_unless(writers.is_empty(), key, &Writers(writers))?;
         if asked.unfinished {
             to_be_scrubbed(&mut self.draft, asked.file, self.now.wall)?;

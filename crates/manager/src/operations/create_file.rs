@@ -2,6 +2,7 @@
 
 use super::Operation;
 use super::inodes::exists;
+use super::open_to_write::Wish;
 use crate::draft::View;
 use crate::keys;
 use crate::place;
@@ -24,7 +25,7 @@ impl Operation<'_> {
             let found = place::taken(&self.draft, &slot)?;
             place::require_file(found.file, &found.inode)?;
             if asked.open {
-                return self.open_found(found, asked.alone, false);
+                return self.open_found(found, Wish { alone: asked.alone, cached: asked.cached, ..Wish::default() });
             }
             return Ok(Answer::Reply(Reply::Entry(found.inode.entry(found.file))));
         }
@@ -39,7 +40,7 @@ impl Operation<'_> {
         self.draft.put(keys::layout(found.file), &layout)?;
         if asked.open {
             // Whoever makes a file may write it, whatever its mode is going to allow.
-            return self.opened(found, asked.alone, false);
+            return self.opened(found, Wish { alone: asked.alone, cached: asked.cached, ..Wish::default() });
         }
         Ok(Answer::Reply(Reply::Entry(found.inode.entry(found.file))))
     }

@@ -8,36 +8,52 @@ use crate::principal::Wanted;
 use crate::quota;
 use crate::records::{Answer, ToScrub, Writer, Writers};
 use forebay_model::{Error, Result};
-use forebay_wire::control::files::{MOST_WRITERS, OpenToWrite};
+use forebay_wire::control::files::{Caching, MOST_WRITERS, OpenToWrite};
 use forebay_wire::control::names::FileId;
+
+/// How a file is to be open to write; as [`OpenToWrite`].
+#[derive(Clone, Copy, Default)]
+pub(super) struct Wish {
+    pub(super) alone: bool,
+    pub(super) upkeep: bool,
+    pub(super) yields: bool,
+    pub(super) cached: bool,
+}
 
 impl Operation<'_> {
     /// Opens what is at a place.
     pub(super) fn open_to_write(&mut self, asked: &OpenToWrite) -> Result<Answer> {
         let found = place::find(&self.draft, self.by, &asked.place)?;
-        if !asked.upkeep {
-            return self.open_found(found, asked.alone, asked.yields);
+        let OpenToWrite { alone, upkeep, yields, cached, .. } = *asked;
+        let wish = Wish { alone, upkeep, yields, cached };
+        if alone && cached {
+            return Err(Error::usage("who is alone with a file is not called back; ask for one of both"));
+        }
+        if !upkeep {
+            return self.open_found(found, wish);
         }
         self.by.require_root("open files for their upkeep")?;
         place::require_file(found.file, &found.inode)?;
-        self.listed(found, asked.alone, asked.yields, usize::MAX)
+        self.listed(found, wish)
     }
 
     /// Opens a file that is there, if the mode allows it.
-    pub(super) fn open_found(&mut self, found: Found, alone: bool, yields: bool) -> Result<Answer> {
+    pub(super) fn open_found(&mut self, found: Found, wish: Wish) -> Result<Answer> {
         place::require_file(found.file, &found.inode)?;
         self.by.require(found.file, &found.inode, Wanted::WRITE)?;
-        self.opened(found, alone, yields)
+        self.opened(found, wish)
     }
 
     /// Opens a file, whatever its mode.
-    pub(super) fn opened(&mut self, found: Found, alone: bool, yields: bool) -> Result<Answer> {
+    pub(super) fn opened(&mut self, found: Found, wish: Wish) -> Result<Answer> {
         quota::require_bytes(&self.draft, self.now.wall, found.inode.attributes.volume)?;
-        self.listed(found, alone, yields, MOST_WRITERS)
+        self.listed(found, wish)
     }
 
-    /// Puts this client on the list of those that write a file, if there are no more than so many.
-    fn listed(&mut self, found: Found, alone: bool, yields: bool, most: usize) -> Result<Answer> {
+    /// Puts this client on the list of those that write a file.
+    fn listed(&mut self, found: Found, wish: Wish) -> Result<Answer> {
+        let Wish { alone, upkeep, yields, cached } = wish;
+        let most = if upkeep { usize::MAX } else { MOST_WRITERS };
         let Found { file, mut inode } = found;
         let key = keys::writers(file);
         let mut writers: Vec<Writer> = self.draft.read(&key)?.map(|Writers(writers)| writers).unwrap_or_default();
@@ -50,6 +66,9 @@ impl Operation<'_> {
         }
         if alone && !is_left && self.stop_rebuilding(file, &mut writers)? {
             inode = place::inode(&self.draft, file)?;
+        }
+        if self.calls_back(file, wish, &mut writers)? {
+            return Ok(Answer::Calling);
         }
         if let Some(other) = writers.iter().find(|one| !one.is(self.by) && (alone || one.alone)) {
             let seconds = self.settings.client_timeout.as_secs();
@@ -68,6 +87,9 @@ impl Operation<'_> {
                 "{file} was left half written and is mended first; ask again in some seconds, or open it beside others"
             )));
         }
+        if cached && there.is_none() && is_left {
+            return Ok(Answer::Calling);
+        }
         if there.is_none() && writers.len() >= most {
             return Err(Error::busy(format!(
                 "{} clients write {file}, and that is the most; wait until one closes it",
@@ -76,17 +98,23 @@ impl Operation<'_> {
         }
         let before = there.map(|place| writers.swap_remove(place));
         let since = before.map_or(self.now.wall, |before| before.since);
+        let is_used = || !writers.is_empty() || self.callbacks.is_used_by_others(file, self.by.client);
+        let is_exclusive = cached && !is_left && !is_used();
         let writer = Writer {
             client: self.by.client,
             user: self.by.user,
             since,
-            alone,
+            alone: alone || is_exclusive,
             yields: yields && before.is_none_or(|before| before.yields),
+            cached,
         };
-        if before != Some(writer) {
-            writers.push(writer);
-            self.draft.put(key, &Writers(writers))?;
+        if cached {
+            let caching = if is_exclusive { Caching::Exclusive } else { Caching::Nothing };
+            self.callbacks.allow(file, self.by.client, caching, true, self.now.moment)?;
         }
+        writers.push(writer);
+        // Others may be alone no more.
+        self.draft.put(key, &Writers(writers))?;
         if !inode.written {
             inode.written = true;
             self.draft.put(keys::inode(file), &inode)?;

@@ -75,7 +75,8 @@ impl Operation<'_> {
         moves.push(Move { component, to, by: self.by.client, even });
         self.draft.put(keys::moves(file), &Moves(moves))?;
         let since = self.now.wall;
-        let writer = Writer { client: self.by.client, user: self.by.user, since, alone: true, yields: false };
+        let writer =
+            Writer { client: self.by.client, user: self.by.user, since, alone: true, yields: false, cached: false };
         self.draft.put(keys::writers(file), &Writers(vec![writer]))?;
         // What another one began to copy there writes nothing any more.
         self.raise(file, inode)

@@ -57,7 +57,7 @@ impl Operation<'_> {
 }
 
 /// Raises the version of a file, and has its targets told.
-pub(super) fn raise(draft: &mut Draft<'_>, file: FileId, mut inode: Inode, now: Timestamp) -> Result<()> {
+pub(crate) fn raise(draft: &mut Draft<'_>, file: FileId, mut inode: Inode, now: Timestamp) -> Result<()> {
     inode.attributes.version += 1;
     inode.attributes.changed = now;
     if inode.written {

@@ -44,6 +44,7 @@ impl Operation<'_> {
             return Err(Error::missing(format!("{} was not to be scrubbed; ask for those that are", asked.file)));
         }
         self.draft.delete(key);
+        self.callbacks.free(asked.file);
         Ok(())
     }
 }

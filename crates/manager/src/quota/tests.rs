@@ -56,10 +56,24 @@ fn a_hard_bound_is_never_passed_and_the_numbers_are_named() {
 fn a_file_that_grew_too_large_stays_open_and_may_be_closed_with_less() {
     let mut stage = with(Quota { hard_bytes: Some(Bytes(100)), ..Quota::default() });
     let file = stage.file(&user(5), "v/a", 0o644).unwrap();
-    let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false, upkeep: false, yields: false });
+    let open = Change::OpenToWrite(OpenToWrite {
+        place: Place::of(file),
+        alone: false,
+        upkeep: false,
+        yields: false,
+        cached: false,
+    });
     stage.change(&user(5), open.clone()).unwrap();
-    let close =
-        |size| Change::Close(Close { file, size: Some(Bytes(size)), modified: None, upkeep: false, unfinished: false });
+    let close = |size| {
+        Change::Close(Close {
+            file,
+            size: Some(Bytes(size)),
+            modified: None,
+            upkeep: false,
+            unfinished: false,
+            reads: false,
+        })
+    };
     is_full(stage.change(&user(5), close(101)), &["101 B", "100 B"]);
     let closed = entry(stage.change(&user(5), close(100)).unwrap());
     assert_eq!(closed.attributes.size, Bytes(100));
@@ -71,10 +85,11 @@ fn a_file_that_grew_too_large_stays_open_and_may_be_closed_with_less() {
 fn root_opens_a_file_for_its_upkeep_and_closes_it_as_it_is_whatever_the_bounds_are() {
     let mut stage = with(Quota { hard_bytes: Some(Bytes(100)), ..Quota::default() });
     let file = stage.file(&user(5), "v/a", 0o644).unwrap();
-    let open =
-        |upkeep| Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false, upkeep, yields: false });
+    let open = |upkeep| {
+        Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false, upkeep, yields: false, cached: false })
+    };
     let close = |size, upkeep| {
-        Change::Close(Close { file, size: Some(Bytes(size)), modified: None, upkeep, unfinished: false })
+        Change::Close(Close { file, size: Some(Bytes(size)), modified: None, upkeep, unfinished: false, reads: false })
     };
     stage.change(&user(5), open(false)).unwrap();
     stage.change(&user(5), close(100, false)).unwrap();

@@ -1,9 +1,9 @@
 //! The bytes of `docs/format/metadata.md`, written out. A difference is a new version of the format.
 
 use super::{
-    Absence, Absent, Answer, ClientRecord, Copied, Epochs, Inode, KeyRecord, Layout, MOST_FILES, Meta, Move, Moves,
-    Named, Next, NodeRecord, Orders, Remembered, TargetRecord, Term, ToScrub, UserNumber, UserRecord, VerifiedAt,
-    VolumeRecord, Writer, Writers, component_of, decode, encode, object,
+    Absence, Absent, Answer, CachesRecord, ClientRecord, Copied, Epochs, Inode, KeyRecord, Layout, MOST_FILES, Meta,
+    Move, Moves, Named, Next, NodeRecord, Orders, Remembered, TargetRecord, Term, ToScrub, UserNumber, UserRecord,
+    VerifiedAt, VolumeRecord, Writer, Writers, component_of, decode, encode, object,
 };
 use crate::keys;
 use forebay_model::layout::{Raid, Striping};
@@ -122,8 +122,12 @@ fn values_of_names_have_the_bytes_that_are_written_down() {
         VolumeRecord { root: FILE, quota, policy, bytes: Bytes(9), files: 2, bytes_over_since, files_over_since },
         "0182020001050106000080200a0902010200",
     );
-    is(Writers(vec![Writer { client: 4, user: 5, since: Timestamp(3), alone: true, yields: false }]), "01010405060100");
+    is(
+        Writers(vec![Writer { client: 4, user: 5, since: Timestamp(3), alone: true, yields: false, cached: true }]),
+        "0101040506010001",
+    );
     is(ToScrub { since: Timestamp(3) }, "0106");
+    is(CachesRecord { since: Timestamp(3) }, "0106");
     is(VerifiedAt(Timestamp(3)), "0106");
     is(Moves(vec![Move { component: 2, to: TargetId(5), by: 300, even: true }]), "01010205ac0201");
     let pending = vec![(2, TargetId(5))];

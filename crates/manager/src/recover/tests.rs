@@ -54,9 +54,18 @@ fn full() -> Stage {
 
 fn written(stage: &mut Stage, file: FileId, size: u64) {
     let place = Place::of(file);
-    stage.root(Change::OpenToWrite(OpenToWrite { place, alone: true, upkeep: false, yields: false })).unwrap();
     stage
-        .root(Change::Close(Close { file, size: Some(Bytes(size)), modified: None, upkeep: false, unfinished: false }))
+        .root(Change::OpenToWrite(OpenToWrite { place, alone: true, upkeep: false, yields: false, cached: false }))
+        .unwrap();
+    stage
+        .root(Change::Close(Close {
+            file,
+            size: Some(Bytes(size)),
+            modified: None,
+            upkeep: false,
+            unfinished: false,
+            reads: false,
+        }))
         .unwrap();
 }
 
@@ -155,7 +164,7 @@ fn of_a_copy_and_whole_targets_everything_is_as_it_was() {
 fn what_was_allowed_before_is_not_any_more() {
     let mut stage = full();
     let grant = |stage: &mut Stage| {
-        let open = OpenToWrite { place: Place::path("a"), alone: false, upkeep: false, yields: false };
+        let open = OpenToWrite { place: Place::path("a"), alone: false, upkeep: false, yields: false, cached: false };
         match stage.root(Change::OpenToWrite(open)).unwrap() {
             Reply::Grant(grant) => grant,
             other => panic!("{other:?}"),

@@ -32,7 +32,7 @@ fn what_was_put_on_targets_counts_half_as_much_after_each_report() {
     let policy = Some(Policy { raid: Raid::Zero, unit: Bytes::kib(64), targets: 2 });
     for number in 0..40 {
         let place = Place::path(format!("f{number}"));
-        let file = CreateFile { place, mode: 0o644, exclusive: true, policy, open: false, alone: false };
+        let file = CreateFile { place, mode: 0o644, exclusive: true, policy, open: false, alone: false, cached: false };
         stage.root(Change::CreateFile(file)).unwrap();
     }
     let placed = |stage: &Stage, node: u64| targets_of(node).map(|t| stage.manager.cluster.targets[&t].placed.get());
@@ -141,7 +141,10 @@ fn a_target_goes_to_another_node_when_its_own_is_down_and_does_not_come_back_by_
 /// The targets of a new file.
 fn used(stage: &mut Stage, name: &str) -> Vec<TargetId> {
     let file = stage.file(&root(), name, 0o644).unwrap();
-    let question = forebay_wire::control::files::OpenToRead { place: forebay_wire::control::names::Place::of(file) };
+    let question = forebay_wire::control::files::OpenToRead {
+        place: forebay_wire::control::names::Place::of(file),
+        cached: false,
+    };
     let Reply::Grant(grant) = stage.ask(&root(), &Question::OpenToRead(question)).unwrap() else { panic!("no grant") };
     grant.components.iter().map(|it| it.target).collect()
 }

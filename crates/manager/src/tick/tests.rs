@@ -13,7 +13,13 @@ fn open(stage: &mut Stage, client: u64, file: FileId) {
     stage
         .change(
             &by,
-            Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false, upkeep: false, yields: false }),
+            Change::OpenToWrite(OpenToWrite {
+                place: Place::of(file),
+                alone: false,
+                upkeep: false,
+                yields: false,
+                cached: false,
+            }),
         )
         .unwrap();
 }
@@ -38,7 +44,8 @@ fn what_is_open_to_write_is_known_after_a_restart_until_it_is_closed() {
     open(&mut stage, 2, file);
     stage.restart();
     assert_eq!(writers(&mut stage), [(file.0, 1), (file.0, 2)]);
-    let close = Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false });
+    let close =
+        Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, reads: false });
     stage.change(&Principal::root(1), close.clone()).unwrap();
     assert_eq!(stage.change(&Principal::root(1), close.clone()).unwrap_err().kind, Kind::Missing);
     stage.restart();
@@ -69,7 +76,8 @@ fn a_client_that_is_silent_for_too_long_is_gone_and_what_it_wrote_is_scrubbed() 
     stage.restart();
     assert_eq!(writers(&mut stage), [(file.0, 2)]);
     assert_eq!(to_scrub(&mut stage), [file, other]);
-    let close = Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false });
+    let close =
+        Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, reads: false });
     assert_eq!(stage.change(&Principal::root(3), close).unwrap_err().kind, Kind::Missing);
     let scrubbed = |file| Change::Scrubbed(Scrubbed { file });
     assert_eq!(stage.change(&user(5), scrubbed(file)).unwrap_err().kind, Kind::Forbidden);
@@ -123,7 +131,13 @@ fn sixty_four_clients_write_a_file_and_no_more() {
     let mut stage = Stage::new();
     let file = stage.file(&root(), "a", 0o644).unwrap();
     (0..64).for_each(|client| open(&mut stage, 10 + client, file));
-    let open = Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false, upkeep: false, yields: false });
+    let open = Change::OpenToWrite(OpenToWrite {
+        place: Place::of(file),
+        alone: false,
+        upkeep: false,
+        yields: false,
+        cached: false,
+    });
     assert_eq!(stage.change(&Principal::root(99), open.clone()).unwrap_err().kind, Kind::Busy);
     assert!(stage.change(&Principal::root(10), open).is_ok());
 }

@@ -23,6 +23,7 @@ use crate::network::{LinkSpec, NetworkSpec};
 use crate::world::World;
 use faults::Faults;
 use forebay_client::file::components::is_lost;
+use forebay_client::file::options::Sharing;
 use forebay_client::files::Files;
 use forebay_client::files::keep::Kept;
 use forebay_client::files::rebuild::Rebuilt;
@@ -74,6 +75,8 @@ pub struct Tally {
     pub shared: u64,
     /// Reads and writes of cells that several clients use.
     pub cells: u64,
+    /// Flushes of files by clients that kept what they had written, beside others.
+    pub kept: u64,
     /// Bytes read and compared.
     pub compared: u64,
     /// Files that were in doubt, and were recovered.
@@ -117,6 +120,7 @@ impl Tally {
         self.written += other.written;
         self.shared += other.shared;
         self.cells += other.cells;
+        self.kept += other.kept;
         self.compared += other.compared;
         self.recovered += other.recovered;
         self.faults += other.faults;
@@ -195,7 +199,10 @@ fn live_with(
     let common = Rc::new(Common {
         owned: (0..clients).map(|n| RefCell::new(Owned::new(format!("/c{n}")))).collect(),
         shared: (0..chances.shared).map(|n| RefCell::new(Shared::new(format!("/s{n}")))).collect(),
-        registers: (0..chances.shared).map(|n| RefCell::new(Registers::new(format!("/r{n}")))).collect(),
+        registers: (0..chances.shared)
+            .flat_map(|n| [Registers::new(format!("/r{n}"), false), Registers::new(format!("/k{n}"), true)])
+            .map(RefCell::new)
+            .collect(),
         tally: RefCell::default(),
         deadline: Cell::new(DEADLINE),
         stop: Cell::new(false),
@@ -277,7 +284,8 @@ fn begin(cluster: &Cluster, machine: &ClientMachine, common: &Rc<Common>) {
         for (nth, (path, unit)) in shared.enumerate().chain(registers.enumerate()) {
             let raid = if nth == 0 { Raid::Five } else { Raid::One(2) };
             let policy = Policy { raid, unit, targets: 4 };
-            let file = files.create(&path, 0o644, Some(policy), options(true)).await.expect("nothing fails yet");
+            let file =
+                files.create(&path, 0o644, Some(policy), options(Sharing::Alone)).await.expect("nothing fails yet");
             file.close().await.expect("nothing fails yet");
         }
     });

@@ -1,5 +1,6 @@
 mod absences;
 mod balancing;
+mod caching;
 mod disks;
 mod draining;
 mod lengths;
@@ -13,7 +14,7 @@ use super::*;
 use crate::disk::presets;
 use bytes::Bytes as Slice;
 use forebay_client::control::Control;
-use forebay_client::file::options::Options;
+use forebay_client::file::options::{Options, Sharing};
 use forebay_client::files::File;
 use forebay_model::layout::{Raid, UNIT};
 use forebay_wire::control::cluster::{SetTarget, Target, TargetState};
@@ -48,7 +49,7 @@ fn pattern(length: usize, seed: u64) -> Vec<u8> {
 }
 
 fn beside() -> Options {
-    Options { alone: false, ..Options::default() }
+    Options { sharing: Sharing::Beside, ..Options::default() }
 }
 
 /// A node with so many objects or more.
@@ -267,7 +268,7 @@ fn a_process_has_a_file_open_to_write_as_often_as_it_likes_but_alone_only_once()
     let (_writing, files) = cluster.client("writer");
     let (_other, others) = cluster.client("other");
     world.run(async move {
-        let (alone, shared) = (Options::default(), Options { alone: false, ..Options::default() });
+        let (alone, shared) = (Options::default(), Options { sharing: Sharing::Beside, ..Options::default() });
         let first = files.create("/x", 0o644, None, alone).await.expect("a file");
         for options in [alone, shared] {
             let refused = files.open_to_write("/x", options).await.map(drop).expect_err("it is open");

@@ -5,6 +5,7 @@ use super::names::{Entry, FileId, Place};
 use forebay_model::layout::Striping;
 use forebay_model::{Bytes, ObjectId, TargetId, Timestamp};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The most files of one [`Renew`].
 pub const MOST_RENEWED: usize = 64;
@@ -22,6 +23,8 @@ pub struct OpenToWrite {
     pub upkeep: bool,
     /// Whoever wants to be alone with it comes first: then this client does not have it open any more.
     pub yields: bool,
+    /// What the client may keep of it the manager says, and calls it back.
+    pub cached: bool,
 }
 
 /// Opens a file to read it.
@@ -29,6 +32,80 @@ pub struct OpenToWrite {
 pub struct OpenToRead {
     /// Which.
     pub place: Place,
+    /// What the client may keep of it the manager says, and calls it back.
+    pub cached: bool,
+}
+
+/// What a client may keep of a file that it has open, without asking anybody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Caching {
+    /// Nothing: what is written is durable when it is answered, and what is read comes from targets.
+    Nothing,
+    /// What was read, and how long the file is: nobody writes it.
+    Shared,
+    /// Also what was written: nobody else uses it.
+    Exclusive,
+}
+
+/// What a client may keep of a file, as long as it is in touch with the manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Callback {
+    /// The file.
+    pub file: FileId,
+    /// What it may keep.
+    pub caching: Caching,
+    /// Of what a client is told of one file, the highest number counts.
+    pub serial: u64,
+}
+
+/// What a client keeps of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// The file.
+    pub file: FileId,
+    /// What it keeps; if nothing is said, it has the file open no more.
+    pub caching: Option<Caching>,
+    /// The number under which it was told so, or to keep less.
+    pub serial: u64,
+    /// Whether it has the file open to write.
+    pub write: bool,
+}
+
+/// Asks what is to be kept no more, or may be again, and says what is kept by now. Answered when there is something, or in some
+/// seconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listen {
+    /// What changed since it was asked last.
+    pub kept: Vec<Kept>,
+    /// That is all that this client keeps, of all files.
+    pub all: bool,
+}
+
+/// The most files of one [`Listen`].
+pub const MOST_KEPT: usize = 1 << 16;
+/// For so long a client keeps what it may from when it asked last.
+pub const LEASE: Duration = Duration::from_secs(10);
+
+/// What a client is to keep no more, or may again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Called {
+    /// Of these files.
+    pub files: Vec<Callback>,
+    /// The manager does not know what this client keeps: it says that, or keeps nothing any more.
+    pub unknown: bool,
+    /// There was no room to wait in: it asks again after a while.
+    pub crowded: bool,
+}
+
+/// Asks to be told when others keep nothing of a file any more that is in the way of opening it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MakeWay {
+    /// Which.
+    pub place: Place,
+    /// Whether it is to be opened to write.
+    pub write: bool,
+    /// Whether it is to be opened by one who keeps what it may.
+    pub cached: bool,
 }
 
 /// The most targets that may have refused a ring before it is put on another one.
@@ -76,6 +153,8 @@ pub struct Close {
     pub upkeep: bool,
     /// What this client began may not be ended: the file is to be mended.
     pub unfinished: bool,
+    /// This client still has it open to read, and keeps what it may.
+    pub reads: bool,
 }
 
 /// Asks for the same again, for as long again.
@@ -109,6 +188,8 @@ pub struct Grant {
     pub components: Vec<Component>,
     /// Until when, by the clocks of targets.
     pub until: Timestamp,
+    /// What the client may keep of it, if it asked.
+    pub callback: Option<Callback>,
 }
 
 /// What lies of a file on one target.

@@ -124,6 +124,8 @@ pub struct CreateFile {
     pub open: bool,
     /// If it is opened: as [`crate::control::files::OpenToWrite::alone`].
     pub alone: bool,
+    /// If it is to be open: what the client may keep of it the manager says, and calls it back.
+    pub cached: bool,
 }
 
 /// Makes a directory.

@@ -23,8 +23,15 @@ fn goes_and_comes<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T
 #[test]
 fn what_is_asked_has_the_bytes_that_it_had() {
     let policy = Some(Policy { raid: Raid::One(2), unit: Bytes::kib(4), targets: 3 });
-    let create =
-        CreateFile { place: Place::path("a"), mode: 0o644, exclusive: true, policy, open: false, alone: false };
+    let create = CreateFile {
+        place: Place::path("a"),
+        mode: 0o644,
+        exclusive: true,
+        policy,
+        open: false,
+        alone: false,
+        cached: false,
+    };
     let call = Call { sequence: 300, change: Change::CreateFile(create) };
     assert_eq!(goes_and_comes(&call), "ac0200010161a403010101028020030000");
     let rename = Rename { from: Place::entry(FileId(2), "a"), to: Place::of(FileId(3)), exclusive: false };

@@ -148,7 +148,7 @@ impl Shared {
                 Err(error) => return Err(error),
             };
             for (number, value) in values {
-                if self.is_alone && number != self.number {
+                if self.is_alone.get() && number != self.number {
                     self.others.borrow_mut().entry(component).or_default().insert(number);
                 }
                 let word = |at: usize| value.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);

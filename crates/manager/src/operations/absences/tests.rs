@@ -31,21 +31,34 @@ impl Stage {
 
     fn striped_at(&mut self, path: &str) -> Grant {
         let policy = Some(Policy { raid: Raid::Five, unit: UNIT, targets: 5 });
-        let create =
-            CreateFile { place: Place::path(path), mode: 0o666, exclusive: true, policy, open: true, alone: false };
+        let create = CreateFile {
+            place: Place::path(path),
+            mode: 0o666,
+            exclusive: true,
+            policy,
+            open: true,
+            alone: false,
+            cached: false,
+        };
         grant(self.root(Change::CreateFile(create)).unwrap())
     }
 
     fn open(&mut self, by: &Principal, file: FileId, alone: bool) -> Result<Grant> {
         self.change(
             by,
-            Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: false, yields: false }),
+            Change::OpenToWrite(OpenToWrite {
+                place: Place::of(file),
+                alone,
+                upkeep: false,
+                yields: false,
+                cached: false,
+            }),
         )
         .map(grant)
     }
 
     fn read(&mut self, by: &Principal, file: FileId) -> Grant {
-        grant(self.ask(by, &Question::OpenToRead(OpenToRead { place: Place::of(file) })).unwrap())
+        grant(self.ask(by, &Question::OpenToRead(OpenToRead { place: Place::of(file), cached: false })).unwrap())
     }
 
     fn version(&mut self, file: FileId) -> u64 {
@@ -216,7 +229,9 @@ fn a_component_is_emptied_by_one_client_then_written_by_all_and_then_read_again(
     assert_eq!(states(&stage.open(&writer, file, false).unwrap())[2], ComponentState::Missed);
     // Somebody else begins anew when it has closed the file.
     assert_eq!(kind(stage.refill(&writer, file, 2, false)), Kind::Busy);
-    stage.root(Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false })).unwrap();
+    stage
+        .root(Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, reads: false }))
+        .unwrap();
     stage.refill(&writer, file, 2, false).unwrap();
     stage.open(&root(), file, false).unwrap();
     assert_eq!(kind(stage.refill(&root(), file, 2, true)), Kind::Busy);
@@ -298,7 +313,10 @@ fn who_rebuilds_makes_way_for_one_who_wants_to_be_alone_and_begins_anew_later() 
     let rebuilt = Change::Rebuilt(Rebuilt { file, component: 0, version });
     assert_eq!(kind(stage.root(rebuilt)), Kind::Stale);
     stage
-        .change(&writer, Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false }))
+        .change(
+            &writer,
+            Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, reads: false }),
+        )
         .unwrap();
     assert_eq!(stage.degraded(), [file]);
     stage.root(Change::RemoveFile(RemoveFile { place: Place::path("striped") })).unwrap();
@@ -369,7 +387,7 @@ fn a_file_that_was_never_written_lacks_nothing_when_a_target_is_lost() {
     let mut stage = Stage::new();
     let policy = Some(Policy { raid: Raid::Five, unit: UNIT, targets: 5 });
     let place = Place::path("fresh");
-    let create = CreateFile { place, mode: 0o666, exclusive: true, policy, open: false, alone: false };
+    let create = CreateFile { place, mode: 0o666, exclusive: true, policy, open: false, alone: false, cached: false };
     stage.root(Change::CreateFile(create)).unwrap();
     let file = stage.stat(&root(), Place::path("fresh")).unwrap().file;
     let grant = stage.read(&root(), file);

@@ -90,12 +90,17 @@ fn a_ring_is_no_file_and_a_file_is_no_ring() {
     stage.file(&root(), "/f", 0o644).unwrap();
     let entry = stage.stat(&root(), Place::path("/r")).unwrap();
     assert_eq!((entry.attributes.kind, entry.attributes.size), (FileKind::Ring, Bytes::gib(10)));
-    let read = |path| Question::OpenToRead(OpenToRead { place: Place::path(path) });
+    let read = |path| Question::OpenToRead(OpenToRead { place: Place::path(path), cached: false });
     let open = |path, write| Question::OpenRing(OpenRing { place: Place::path(path), write });
     assert_eq!(stage.ask(&root(), &read("/r")).unwrap_err().kind, Kind::Usage);
     assert_eq!(stage.ask(&root(), &open("/f", false)).unwrap_err().kind, Kind::Usage);
-    let write =
-        Change::OpenToWrite(OpenToWrite { place: Place::path("/r"), alone: false, upkeep: false, yields: false });
+    let write = Change::OpenToWrite(OpenToWrite {
+        place: Place::path("/r"),
+        alone: false,
+        upkeep: false,
+        yields: false,
+        cached: false,
+    });
     assert_eq!(stage.root(write).unwrap_err().kind, Kind::Usage);
     let size = SetAttributes { size: Some(Bytes::ZERO), ..crate::testing::unchanged(Place::path("/r")) };
     assert_eq!(stage.root(Change::SetAttributes(size)).unwrap_err().kind, Kind::Usage);

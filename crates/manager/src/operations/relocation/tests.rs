@@ -27,27 +27,43 @@ impl Stage {
     /// A file over four targets that was written and closed.
     fn closed(&mut self, path: &str, raid: Raid) -> Grant {
         let policy = Some(Policy { raid, unit: UNIT, targets: 4 });
-        let create =
-            CreateFile { place: Place::path(path), mode: 0o666, exclusive: true, policy, open: true, alone: true };
+        let create = CreateFile {
+            place: Place::path(path),
+            mode: 0o666,
+            exclusive: true,
+            policy,
+            open: true,
+            alone: true,
+            cached: false,
+        };
         let Reply::Grant(grant) = self.root(Change::CreateFile(create)).unwrap() else { panic!("no grant") };
         self.shut(&root(), grant.entry.file);
         grant
     }
 
     fn shut(&mut self, by: &Principal, file: FileId) {
-        self.change(by, Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false }))
-            .unwrap();
+        self.change(
+            by,
+            Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, reads: false }),
+        )
+        .unwrap();
     }
 
     fn opened(&mut self, by: &Principal, file: FileId, alone: bool) -> Result<Reply> {
         self.change(
             by,
-            Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: false, yields: false }),
+            Change::OpenToWrite(OpenToWrite {
+                place: Place::of(file),
+                alone,
+                upkeep: false,
+                yields: false,
+                cached: false,
+            }),
         )
     }
 
     fn seen_by(&mut self, by: &Principal, file: FileId) -> Grant {
-        match self.ask(by, &Question::OpenToRead(OpenToRead { place: Place::of(file) })).unwrap() {
+        match self.ask(by, &Question::OpenToRead(OpenToRead { place: Place::of(file), cached: false })).unwrap() {
             Reply::Grant(grant) => grant,
             other => panic!("{other:?} is no grant"),
         }
@@ -241,7 +257,7 @@ fn nothing_new_is_put_on_a_target_that_drains_and_a_copy_to_one_is_begun_anew() 
     }
     let policy = Some(Policy { raid: Raid::Zero, unit: UNIT, targets: 4 });
     let place = Place::path("y");
-    let create = CreateFile { place, mode: 0o666, exclusive: true, policy, open: false, alone: false };
+    let create = CreateFile { place, mode: 0o666, exclusive: true, policy, open: false, alone: false, cached: false };
     assert_eq!(kind(stage.root(Change::CreateFile(create))), Kind::Refused);
 }
 

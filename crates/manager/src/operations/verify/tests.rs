@@ -11,11 +11,26 @@ use std::time::Duration;
 impl Stage {
     fn written(&mut self, path: &str) -> FileId {
         let policy = Some(Policy { raid: Raid::Five, ..Policy::default() });
-        let create =
-            CreateFile { place: Place::path(path), mode: 0o644, exclusive: true, policy, open: true, alone: true };
+        let create = CreateFile {
+            place: Place::path(path),
+            mode: 0o644,
+            exclusive: true,
+            policy,
+            open: true,
+            alone: true,
+            cached: false,
+        };
         let Reply::Grant(grant) = self.root(Change::CreateFile(create)).unwrap() else { panic!("no grant") };
         let file = grant.entry.file;
-        self.root(Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false })).unwrap();
+        self.root(Change::Close(Close {
+            file,
+            size: None,
+            modified: None,
+            upkeep: false,
+            unfinished: false,
+            reads: false,
+        }))
+        .unwrap();
         file
     }
 
@@ -62,12 +77,16 @@ fn a_file_that_somebody_is_alone_with_or_left_is_verified_later() {
     let mut stage = Stage::new();
     let file = stage.written("a");
     stage.pass(Duration::from_secs(3600));
-    let open = |alone| Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: false, yields: false });
+    let open = |alone| {
+        Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: false, yields: false, cached: false })
+    };
     stage.root(open(false)).unwrap();
     assert_eq!(stage.due(), [file], "beside others it can be");
     stage.root(open(true)).unwrap();
     assert_eq!(stage.due(), []);
-    stage.root(Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false })).unwrap();
+    stage
+        .root(Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, reads: false }))
+        .unwrap();
     assert_eq!(stage.due(), [file]);
 }
 
@@ -76,9 +95,11 @@ fn who_yields_has_a_file_open_until_somebody_wants_to_be_alone_with_it_and_write
     let mut stage = Stage::new();
     let file = stage.written("a");
     let scrubber = Principal::root(9);
-    let open =
-        |alone, yields| Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: yields, yields });
-    let close = Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false });
+    let open = |alone, yields| {
+        Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: yields, yields, cached: false })
+    };
+    let close =
+        Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, reads: false });
     let version = |reply: Reply| match reply {
         Reply::Grant(grant) => grant.entry.attributes.version,
         other => panic!("{other:?} is no grant"),

@@ -3,6 +3,7 @@
 use crate::cluster::life::hand::options;
 use crate::cluster::{ClientMachine, Cluster};
 use forebay_client::control::Control;
+use forebay_client::file::options::Sharing;
 use forebay_client::nodes::Request;
 use forebay_model::layout::Raid;
 use forebay_model::object::{Durability, Placement};
@@ -59,10 +60,11 @@ fn granted(cluster: &Cluster, machine: &ClientMachine) -> Grant {
     let (control, files) = (machine.control.clone(), machine.files.clone());
     cluster.world().run(async move {
         let policy = Policy { raid: Raid::Five, unit: Bytes::kib(4), targets: 3 };
-        let file = files.create(PATH, 0o644, Some(policy), options(true)).await.expect("nothing fails any more");
+        let file =
+            files.create(PATH, 0o644, Some(policy), options(Sharing::Alone)).await.expect("nothing fails any more");
         file.write_at(Bytes::ZERO, vec![1; 100_000].into()).await.expect("nothing fails any more");
         file.close().await.expect("nothing fails any more");
-        let opened = control.ask(Question::OpenToRead(OpenToRead { place: Place::path(PATH) })).await;
+        let opened = control.ask(Question::OpenToRead(OpenToRead { place: Place::path(PATH), cached: false })).await;
         let Reply::Grant(grant) = opened.expect("the manager is there") else { panic!("no grant") };
         grant
     })

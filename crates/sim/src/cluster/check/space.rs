@@ -34,7 +34,7 @@ fn look(cluster: &Cluster, machine: &ClientMachine, paths: &[String]) -> Result<
     let mut known: BTreeSet<(TargetId, ObjectId)> = BTreeSet::new();
     for path in paths {
         let (control, place) = (machine.control.clone(), Place::path(path.as_str()));
-        let opened = cluster.world().run(control.ask(Question::OpenToRead(OpenToRead { place })));
+        let opened = cluster.world().run(control.ask(Question::OpenToRead(OpenToRead { place, cached: false })));
         let Reply::Grant(grant) = opened.expect("it is there") else { panic!("no grant") };
         for component in grant.components {
             known.extend([(component.target, component.object), (component.target, companion(component.object))]);

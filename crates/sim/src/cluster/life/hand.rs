@@ -12,7 +12,7 @@ use super::registers::Registers;
 use super::shared::Shared;
 use crate::cluster::ClientMachine;
 use bytes::Bytes as Slice;
-use forebay_client::file::options::Options;
+use forebay_client::file::options::{Options, Sharing};
 use forebay_client::files::File;
 use forebay_env::race::{First, race};
 use forebay_env::{Clock, Random};
@@ -65,7 +65,8 @@ pub(super) struct Hand {
     pub(super) clock: Rc<dyn Clock>,
     pub(super) random: Rc<dyn Random>,
     open: BTreeMap<u64, (File, bool)>,
-    sharing: BTreeMap<usize, File>,
+    /// Files that others use as well, and whether they are open to write.
+    sharing: BTreeMap<usize, (File, bool)>,
 }
 
 /// Ends with `future`, which has to end within `limit`.
@@ -103,9 +104,9 @@ fn was_not_there(error: &Error) -> bool {
 }
 
 /// How files are read and written here: so that a few hundred KiB are many requests.
-pub(in crate::cluster) fn options(alone: bool) -> Options {
+pub(in crate::cluster) fn options(sharing: Sharing) -> Options {
     Options {
-        alone,
+        sharing,
         window: Bytes::kib(512),
         component_window: Bytes::kib(128),
         gather: Bytes::kib(128),
@@ -144,7 +145,7 @@ impl Hand {
         for key in self.open.keys().copied().collect::<Vec<_>>() {
             self.close(key).await;
         }
-        for (_, file) in std::mem::take(&mut self.sharing) {
+        for (file, _) in std::mem::take(&mut self.sharing).into_values() {
             expected("closing a shared file", self.within("closing a shared file", file.close()).await);
         }
     }
@@ -248,7 +249,8 @@ impl Hand {
             owned.begin(Undecided::Create { name: name.clone(), key });
             (key, owned.path(&name))
         };
-        let answer = self.within("create", self.machine.files.create(&path, 0o644, Some(policy), options(true))).await;
+        let answer =
+            self.within("create", self.machine.files.create(&path, 0o644, Some(policy), options(Sharing::Alone))).await;
         if let Err(error) = &answer
             && error.kind == Kind::Refused
         {
@@ -268,8 +270,8 @@ impl Hand {
         let path = self.path(key);
         let files = &self.machine.files;
         let answer = match write {
-            true => self.within("open to write", files.open_to_write(&path, options(true))).await,
-            false => self.within("open", files.open(&path, options(true))).await,
+            true => self.within("open to write", files.open_to_write(&path, options(Sharing::Alone))).await,
+            false => self.within("open", files.open(&path, options(Sharing::Alone))).await,
         };
         let Some(file) = expected("open", answer) else { return self.rest().await };
         let Some(size) = expected("size", self.within("size", file.size()).await) else {

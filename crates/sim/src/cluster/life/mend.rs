@@ -4,6 +4,7 @@
 use super::hand::options;
 use crate::cluster::ClientMachine;
 use forebay_client::control::Control;
+use forebay_client::file::options::Sharing;
 use forebay_client::files::Files;
 use forebay_client::files::left::Mended;
 use forebay_model::{Bytes, Error, Result};
@@ -41,7 +42,7 @@ fn alone(mended: Result<Option<Mended>>) -> Result<()> {
 
 /// All of a file, as somebody reads it who knows nothing of it.
 pub(in crate::cluster) async fn read(files: &Files, path: &str) -> Result<Vec<u8>> {
-    let file = files.open(path, options(true)).await?;
+    let file = files.open(path, options(Sharing::Alone)).await?;
     let bytes = file.read_at(Bytes::ZERO, Bytes::mib(16)).await?;
     file.close().await?;
     Ok(bytes)

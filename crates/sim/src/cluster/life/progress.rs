@@ -3,6 +3,7 @@
 use super::hand::{options, within};
 use crate::cluster::ClientMachine;
 use bytes::Bytes as Slice;
+use forebay_client::file::options::Sharing;
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Result};
 use forebay_wire::control::volumes::Policy;
@@ -18,7 +19,7 @@ pub(super) async fn round(machine: ClientMachine, directory: String) {
     let files = &machine.files;
     for raid in [Raid::Zero, Raid::One(2), Raid::Five] {
         let policy = Policy { raid, unit: Bytes::kib(8), targets: 3 };
-        let file = done(&machine, "create", files.create(&old, 0o644, Some(policy), options(true))).await;
+        let file = done(&machine, "create", files.create(&old, 0o644, Some(policy), options(Sharing::Alone))).await;
         done(&machine, "write", file.write_at(Bytes::ZERO, Slice::from(vec![7; 100_000]))).await;
         done(&machine, "flush", file.flush()).await;
         let at = done(&machine, "append", file.engine().append(Slice::from(vec![9; 1000]))).await;

@@ -13,14 +13,16 @@ pub(super) const CELLS: u64 = 12;
 #[derive(Debug)]
 pub(super) struct Registers {
     pub(super) path: String,
+    /// Those who use it keep what they may.
+    pub(super) cached: bool,
     cells: Vec<Vec<Operation>>,
     now: u64,
     values: u64,
 }
 
 impl Registers {
-    pub(super) fn new(path: String) -> Registers {
-        Registers { path, cells: vec![Vec::new(); CELLS as usize], now: 0, values: FIRST }
+    pub(super) fn new(path: String, cached: bool) -> Registers {
+        Registers { path, cached, cells: vec![Vec::new(); CELLS as usize], now: 0, values: FIRST }
     }
 
     /// A moment that is later than all before.

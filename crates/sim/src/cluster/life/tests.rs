@@ -76,7 +76,7 @@ fn an_intent_that_was_kept_twice_undoes_nothing_that_was_written_since() {
         let policy = Policy { raid: Raid::Five, unit: Bytes::kib(4), targets: 4 };
         let files = machine.files.clone();
         let file = Rc::new(world.run(async move {
-            let file = files.create("/x", 0o644, Some(policy), options(true)).await.expect("a file");
+            let file = files.create("/x", 0o644, Some(policy), options(Sharing::Alone)).await.expect("a file");
             file.write_at(Bytes::ZERO, vec![1; 60_000].into()).await.expect("it is taken");
             file.flush().await.expect("it is durable");
             file

@@ -7,12 +7,12 @@ use forebay_model::Result;
 const LENGTH: usize = 400_000;
 
 fn uncached() -> Options {
-    Options { alone: false, ahead: Bytes::ZERO, cache: Bytes::ZERO, ..Options::default() }
+    Options { sharing: Sharing::Beside, ahead: Bytes::ZERO, cache: Bytes::ZERO, ..Options::default() }
 }
 
 /// Who only reads takes no locks.
 fn reading() -> Options {
-    Options { alone: true, ..uncached() }
+    Options { sharing: Sharing::Alone, ..uncached() }
 }
 
 async fn write(file: Rc<File>, value: u8) -> Result<()> {

@@ -35,7 +35,7 @@ fn a_target_that_is_added_to_a_full_cluster_gets_its_share_beside_readers_and_wr
         Cluster::new(world.clone(), ClusterSpec { disk: presets::ssd().scaled(4000), settings, ..spec(5) });
     let machine = cluster.client_machine("writer");
     let policy = Policy { raid: Raid::Five, unit: Bytes::kib(64), targets: 4 };
-    let shared = Options { alone: false, ..Options::default() };
+    let shared = Options { sharing: Sharing::Beside, ..Options::default() };
     let path = |nth: u64| format!("/f{nth}");
     for nth in 0..FILES {
         let (files, path) = (machine.files.clone(), path(nth));

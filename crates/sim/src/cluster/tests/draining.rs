@@ -117,7 +117,7 @@ fn what_somebody_has_open_for_long_is_made_anew_elsewhere_while_it_is_written() 
     let policy = Policy { raid: Raid::Five, unit: Bytes::kib(16), targets: 5 };
     let files = machine.files.clone();
     let file = Rc::new(world.run(async move {
-        let options = Options { alone: false, ..Options::default() };
+        let options = Options { sharing: Sharing::Beside, ..Options::default() };
         let file = files.create("/x", 0o644, Some(policy), options).await.expect("a file");
         file.write_at(Bytes::ZERO, Slice::from(pattern(LENGTH, 1))).await.expect("it is taken");
         file.flush().await.expect("it is durable");

@@ -199,7 +199,8 @@ fn who_only_reads_and_cannot_reach_a_node_reads_what_is_there_beside_one_who_wri
         let policy = Policy { raid: Raid::Five, unit, targets: 4 };
         let files = writer.files.clone();
         let file = Rc::new(world.run(async move {
-            let options = Options { alone, ..Options::default() };
+            let sharing = if alone { Sharing::Alone } else { Sharing::Beside };
+            let options = Options { sharing, ..Options::default() };
             let file = files.create("/x", 0o644, Some(policy), options).await.expect("a file");
             file.write_at(Bytes::ZERO, Slice::from(vec![1; 3 * unit.0 as usize])).await.expect("it is taken");
             file.flush().await.expect("it is durable");

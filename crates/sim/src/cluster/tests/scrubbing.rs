@@ -119,7 +119,7 @@ fn a_scrub_is_in_nobodys_way_and_comes_to_its_end_beside_those_who_write() {
     let writing = {
         let (stop, wrote, files, clock) = (stop.clone(), wrote.clone(), machine.files.clone(), world.clock());
         world.spawner().spawn(async move {
-            let shared = Options { alone: false, ..Options::default() };
+            let shared = Options { sharing: Sharing::Beside, ..Options::default() };
             let held = files.open_to_write("/held", shared).await.expect("it is there");
             let _alone = files.open_to_write("/alone", Options::default()).await.expect("it is there");
             while !stop.get() {

@@ -104,6 +104,7 @@ fn granted(version: u64) -> Grant {
         striping: five(),
         components: (0..5).map(component).collect(),
         until: Timestamp(0),
+        callback: None,
     }
 }
 

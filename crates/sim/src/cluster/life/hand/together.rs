@@ -3,7 +3,9 @@
 use super::super::registers::{CELL, CELLS};
 use super::{Hand, LARGEST_SHARED, expected, options};
 use bytes::Bytes as Slice;
+use forebay_client::file::options::Sharing;
 use forebay_model::{Bytes, Error, Result};
+use std::time::Duration;
 
 impl Hand {
     /// An operation on a file that others write as well.
@@ -15,11 +17,18 @@ impl Hand {
                 None => self.common.shared[which].borrow().path.clone(),
                 Some(registers) => self.common.registers[registers].borrow().path.clone(),
             };
-            let answer = self.within("open", self.machine.files.open_to_write(&path, options(false))).await;
+            let sharing = if self.is_cached(which) { Sharing::Cached } else { Sharing::Beside };
+            let (files, reads) = (&self.machine.files, self.is_cached(which) && self.random.below(3) == 0);
+            let answer = match reads {
+                true => self.within("open to read", files.open(&path, options(sharing))).await,
+                false => self.within("open", files.open_to_write(&path, options(sharing))).await,
+            };
             let Some(file) = expected("open", answer) else { return self.rest().await };
-            self.sharing.insert(which, file);
+            self.sharing.insert(which, (file, !reads));
         }
         let done = match self.random.below(10) {
+            0..=8 if !self.sharing[&which].1 => self.read_cells(which).await,
+            0..=3 if self.is_cached(which) => self.write_cells(which).await,
             0..=3 if which >= shared => self.write_cell(which).await,
             4..=8 if which >= shared => self.read_cells(which).await,
             0..=3 => self.write_shared(which).await,
@@ -28,7 +37,7 @@ impl Hand {
             _ => Err(Error::busy("it is opened again")),
         };
         if done.is_err()
-            && let Some(file) = self.sharing.remove(&which)
+            && let Some((file, _)) = self.sharing.remove(&which)
         {
             expected("closing a shared file", self.within("closing a shared file", file.close()).await);
             self.rest().await;
@@ -41,7 +50,7 @@ impl Hand {
         let shared = &self.common.shared[which];
         let (number, value) = shared.borrow_mut().begin(Some(at), length);
         let bytes = Slice::from(vec![value; length as usize]);
-        let answer = self.within("shared write", self.sharing[&which].write_at(Bytes(at), bytes)).await;
+        let answer = self.within("shared write", self.sharing[&which].0.write_at(Bytes(at), bytes)).await;
         let Some(()) = expected("shared write", answer) else { return Err(Error::busy("it failed")) };
         shared.borrow_mut().end(number, at..at + length).unwrap_or_else(|wrong| panic!("{wrong}"));
         self.common.tally.borrow_mut().shared += 1;
@@ -53,7 +62,7 @@ impl Hand {
         let shared = &self.common.shared[which];
         let (number, value) = shared.borrow_mut().begin(None, length);
         let bytes = Slice::from(vec![value; length as usize]);
-        let answer = self.within("shared append", self.sharing[&which].engine().append(bytes)).await;
+        let answer = self.within("shared append", self.sharing[&which].0.engine().append(bytes)).await;
         let Some(at) = expected("shared append", answer) else { return Err(Error::busy("it failed")) };
         shared.borrow_mut().end(number, at.0..at.0 + length).unwrap_or_else(|wrong| panic!("{wrong}"));
         self.common.tally.borrow_mut().shared += 1;
@@ -64,7 +73,7 @@ impl Hand {
         let (from, length) = (self.random.below(LARGEST_SHARED), 1 + self.random.below(40_000));
         let shared = &self.common.shared[which];
         let begun = shared.borrow_mut().moment();
-        let answer = self.within("shared read", self.sharing[&which].read_at(Bytes(from), Bytes(length))).await;
+        let answer = self.within("shared read", self.sharing[&which].0.read_at(Bytes(from), Bytes(length))).await;
         let Some(bytes) = expected("shared read", answer) else { return Err(Error::busy("it failed")) };
         let allowed = shared.borrow().allows(from, length, &bytes, begun);
         allowed.unwrap_or_else(|wrong| panic!("client {}: {wrong}", self.number));
@@ -72,11 +81,42 @@ impl Hand {
         Ok(())
     }
 
+    /// Whether those who have a file open keep what they may of it.
+    fn is_cached(&self, which: usize) -> bool {
+        let registers = which.checked_sub(self.common.shared.len());
+        registers.is_some_and(|which| self.common.registers[which].borrow().cached)
+    }
+
+    /// Writes some cells, which count when they are flushed: others may come meanwhile.
+    async fn write_cells(&self, which: usize) -> Result<()> {
+        let registers = &self.common.registers[which - self.common.shared.len()];
+        let mut written = Vec::new();
+        for _ in 0..1 + self.random.below(4) {
+            let cell = self.random.below(CELLS);
+            let (number, bytes) = registers.borrow_mut().begin(cell);
+            let writing = self.sharing[&which].0.write_at(CELL * cell, Slice::from(bytes));
+            let answer = self.within("writing a cell", writing).await;
+            let Some(()) = expected("writing a cell", answer) else { return Err(Error::busy("it failed")) };
+            written.push((cell, number));
+            if self.random.below(4) == 0 {
+                self.clock.sleep(Duration::from_millis(self.random.below(20))).await;
+            }
+        }
+        let answer = self.within("flushing cells", self.sharing[&which].0.flush()).await;
+        let Some(()) = expected("flushing cells", answer) else { return Err(Error::busy("it failed")) };
+        for (cell, number) in written {
+            registers.borrow_mut().end(cell, number);
+            self.common.tally.borrow_mut().cells += 1;
+        }
+        self.common.tally.borrow_mut().kept += u64::from(!self.sharing[&which].0.engine().is_shared());
+        Ok(())
+    }
+
     async fn write_cell(&self, which: usize) -> Result<()> {
         let registers = &self.common.registers[which - self.common.shared.len()];
         let cell = self.random.below(CELLS);
         let (number, bytes) = registers.borrow_mut().begin(cell);
-        let writing = self.sharing[&which].write_at(CELL * cell, Slice::from(bytes));
+        let writing = self.sharing[&which].0.write_at(CELL * cell, Slice::from(bytes));
         let answer = self.within("writing a cell", writing).await;
         let Some(()) = expected("writing a cell", answer) else { return Err(Error::busy("it failed")) };
         registers.borrow_mut().end(cell, number);
@@ -89,7 +129,7 @@ impl Hand {
         let first = self.random.below(CELLS);
         let count = 1 + self.random.below((CELLS - first).min(3));
         let asked = registers.borrow_mut().moment();
-        let reading = self.sharing[&which].read_at(CELL * first, CELL * count);
+        let reading = self.sharing[&which].0.read_at(CELL * first, CELL * count);
         let answer = self.within("reading cells", reading).await;
         let Some(mut bytes) = expected("reading cells", answer) else { return Err(Error::busy("it failed")) };
         // What was never written is not there, or zeros.

@@ -1,0 +1,492 @@
+//! What this client keeps of its open files: as much as the manager allows, which it asks again and again and which calls it back.
+//!
+//! Always: what was read is kept no longer than [`LEASE`] from when the manager was asked last and answered, by the monotonic clock
+//! of this client; before the manager is told that something is kept no more, that is so, and all that was written is durable. Whoever has
+//! a file open twice in one client keeps nothing of it if it writes.
+
+use crate::control::{Control, strange};
+use crate::file::{FileEngine, Sharing};
+use forebay_env::race::{First, race};
+use forebay_env::{Clock, Spawner};
+use forebay_model::{Error, Moment, Result};
+use forebay_wire::control::files::{Caching, Callback, Called, Close, Grant, Kept, LEASE, Listen, MakeWay};
+use forebay_wire::control::names::FileId;
+use forebay_wire::control::{Change, Question, Reply};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+/// How long it is waited before the manager is asked again that does not answer, or has no room for those who wait.
+const PAUSE: Duration = Duration::from_millis(500);
+/// For so long somebody who opens a file waits for others to give way.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What this client keeps.
+pub(super) struct Keeper {
+    control: Rc<dyn Control>,
+    clock: Rc<dyn Clock>,
+    spawner: Spawner,
+    files: RefCell<BTreeMap<FileId, Open>>,
+    next: Cell<u64>,
+    /// Nothing is kept longer.
+    until: Rc<Cell<Moment>>,
+    /// It was said durably that something is kept.
+    is_recorded: Cell<bool>,
+    is_listening: Cell<bool>,
+    /// What is still to be said.
+    unsaid: RefCell<BTreeMap<FileId, Kept>>,
+    this: Weak<Keeper>,
+}
+
+/// A file that is open, perhaps several times.
+struct Open {
+    /// What the manager said last; under no number, if nobody asked it.
+    told: Callback,
+    times: BTreeMap<u64, Time>,
+    /// Opened, and not here yet; and of these, to write.
+    coming: usize,
+    coming_to_write: usize,
+    /// The manager waits to be told what is kept.
+    is_asked: bool,
+    /// What is kept is being given up or taken up; and has to be looked at again then.
+    is_turning: bool,
+    again: bool,
+}
+
+/// One time that a file is open.
+#[derive(Clone)]
+struct Time {
+    engine: FileEngine,
+    write: bool,
+    /// It keeps what it may; others do as they were told when they were opened.
+    cached: bool,
+}
+
+impl Open {
+    fn of(told: Callback) -> Open {
+        Open {
+            told,
+            times: BTreeMap::new(),
+            coming: 0,
+            coming_to_write: 0,
+            is_asked: false,
+            is_turning: false,
+            again: false,
+        }
+    }
+
+    fn writes(&self) -> bool {
+        self.times.values().any(|time| time.write)
+    }
+
+    /// What may be kept of it by each time that it is open.
+    fn may_keep(&self) -> Caching {
+        let is_mixed = self.times.len() + self.coming > 1 && (self.writes() || self.coming_to_write > 0);
+        match is_mixed || self.times.values().any(|time| !time.cached) {
+            true => Caching::Nothing,
+            false => self.told.caching,
+        }
+    }
+
+    fn is_listened_for(&self) -> bool {
+        self.told.serial > 0
+    }
+}
+
+/// One time that a file is open. Dropped, it keeps nothing any more.
+pub(super) struct Holding {
+    keeper: Rc<Keeper>,
+    file: FileId,
+    number: u64,
+}
+
+impl Keeper {
+    pub(super) fn new(control: Rc<dyn Control>, clock: Rc<dyn Clock>, spawner: Spawner) -> Rc<Keeper> {
+        Rc::new_cyclic(|this| Keeper {
+            control,
+            clock,
+            spawner,
+            files: RefCell::default(),
+            next: Cell::default(),
+            until: Rc::default(),
+            is_recorded: Cell::default(),
+            is_listening: Cell::default(),
+            unsaid: RefCell::default(),
+            this: this.clone(),
+        })
+    }
+
+    /// Until when anything is kept.
+    pub(super) fn until(&self) -> Rc<Cell<Moment>> {
+        self.until.clone()
+    }
+
+    /// Says, once, that this client keeps what it reads.
+    pub(super) async fn record(&self) -> Result<()> {
+        if !self.is_recorded.get() {
+            self.control.change(Change::Caches).await?;
+            self.is_recorded.set(true);
+        }
+        Ok(())
+    }
+
+    /// The manager knows nothing of this client any more.
+    pub(super) fn is_forgotten(&self) {
+        self.is_recorded.set(false);
+    }
+
+    /// Waits until a file may be opened for which others are called back, for the first time or again.
+    pub(super) async fn way(&self, way: MakeWay, since: Moment, again: bool) -> Result<()> {
+        if self.clock.now().since(since) > PATIENCE {
+            return Err(Error::busy(format!(
+                "others keep something of the file, or it is to be mended, and that was waited for {} s; ask again later",
+                PATIENCE.as_secs()
+            )));
+        }
+        self.control.ask(Question::MakeWay(way)).await?;
+        if again {
+            // There may have been no room to wait in.
+            self.clock.sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+
+    /// The manager was asked to open a file at that time, and said what may be kept of it, if it was asked that.
+    pub(super) fn opened(self: &Rc<Self>, file: FileId, told: Option<Callback>, asked: Moment, write: bool) -> Coming {
+        let cached = told.is_some();
+        let told = told.unwrap_or(Callback { file, caching: Caching::Nothing, serial: 0 });
+        let mut files = self.files.borrow_mut();
+        let open = files.entry(file).or_insert_with(|| Open::of(told));
+        // It may have been called back while the answer was under way.
+        if told.serial > open.told.serial {
+            open.told = told;
+        }
+        open.coming += 1;
+        open.coming_to_write += usize::from(write);
+        drop(files);
+        if cached {
+            self.until.set(self.until.get().max(asked + LEASE));
+        }
+        Coming { keeper: self.clone(), file, write, cached }
+    }
+
+    /// Has what is open of a file keep what it may, and says so to the manager.
+    fn turn(self: &Rc<Self>, file: FileId) {
+        {
+            let mut files = self.files.borrow_mut();
+            let Some(open) = files.get_mut(&file) else { return };
+            if std::mem::replace(&mut open.is_turning, true) {
+                open.again = true;
+                return;
+            }
+        }
+        let this = self.clone();
+        self.spawner.detach(async move { while this.turned(file).await {} });
+    }
+
+    /// One step of that; whether there is another one.
+    async fn turned(self: &Rc<Self>, file: FileId) -> bool {
+        let (times, caching, told, write, is_asked) = {
+            let mut files = self.files.borrow_mut();
+            let Some(open) = files.get_mut(&file) else { return false };
+            if open.coming > 0 {
+                // It is looked at again when that is here.
+                open.is_turning = false;
+                return false;
+            }
+            open.again = false;
+            let times: Vec<Time> = open.times.values().filter(|time| time.cached).cloned().collect();
+            (times, open.may_keep(), open.told, open.writes(), std::mem::take(&mut open.is_asked))
+        };
+        // Past its time nothing is taken up again before the manager was asked.
+        let bears = caching == Caching::Nothing || self.clock.now() < self.until.get();
+        let (mut failed, mut kept) = (false, caching);
+        let is_other = |time: &&Time| bears && time.engine.is_shared() != (caching == Caching::Nothing);
+        for Time { engine, .. } in times.iter().filter(is_other) {
+            let turned = match caching {
+                Caching::Nothing => engine.share().await,
+                Caching::Shared | Caching::Exclusive => engine.unshare().await,
+            };
+            match turned {
+                Ok(()) => {}
+                Err(_) if caching == Caching::Nothing => failed = true,
+                // Who cannot take anything up keeps nothing, which is always right.
+                Err(_) => kept = Caching::Nothing,
+            }
+        }
+        if failed && write {
+            self.leave_unfinished(file).await;
+        }
+        if is_asked {
+            self.say(Kept { file, caching: Some(kept), serial: told.serial, write }).await;
+        }
+        let mut files = self.files.borrow_mut();
+        let Some(open) = files.get_mut(&file) else { return false };
+        open.is_turning = open.again || open.told != told;
+        open.is_turning
+    }
+
+    /// What was written and not flushed cannot be: others may only use the file when it was mended.
+    async fn leave_unfinished(&self, file: FileId) {
+        let close = Close { file, size: None, modified: None, upkeep: false, unfinished: true, reads: true };
+        // If that is not heard either, the manager takes the file when this client's time is over, and has it mended.
+        drop(self.control.change(Change::Close(close)).await);
+    }
+
+    /// Says what is kept; if nobody hears it, later.
+    async fn say(self: &Rc<Self>, kept: Kept) {
+        let asked = self.clock.now();
+        match self.control.ask(Question::Listen(Listen { kept: vec![kept], all: false })).await {
+            Ok(Reply::Called(called)) => self.heed(called, asked),
+            _ => drop(self.unsaid.borrow_mut().insert(kept.file, kept)),
+        }
+    }
+
+    /// Does what the manager says.
+    fn heed(self: &Rc<Self>, called: Called, asked: Moment) {
+        // Who was not in touch for too long may have lost what it is told of now.
+        let is_lapsed = self.clock.now() >= self.until.get();
+        if !called.unknown && !(is_lapsed && called.files.iter().any(|told| told.caching == Caching::Nothing)) {
+            self.until.set(self.until.get().max(asked + LEASE));
+        }
+        for told in called.files {
+            let is_news = match self.files.borrow_mut().get_mut(&told.file) {
+                Some(open) if told.serial >= open.told.serial => {
+                    // If it was told before, it is being done, or what was said of it was lost.
+                    let is_news = told.serial > open.told.serial || !open.is_turning;
+                    (open.told, open.is_asked) = (told, open.is_asked || is_news);
+                    is_news
+                }
+                Some(_) => false,
+                None => {
+                    let kept = Kept { file: told.file, caching: None, serial: told.serial, write: false };
+                    self.unsaid.borrow_mut().insert(told.file, kept);
+                    false
+                }
+            };
+            if is_news {
+                self.turn(told.file);
+            }
+        }
+    }
+
+    /// What was read is kept no more: the manager was not heard of for too long. Who writes goes on alone; if the file is taken from
+    /// it, whatever it writes is refused.
+    fn lapse(self: &Rc<Self>) {
+        let mut files = self.files.borrow_mut();
+        let mut read = Vec::new();
+        for (file, open) in files.iter_mut().filter(|(_, open)| open.is_listened_for()) {
+            open.times.values().for_each(|time| time.engine.forget());
+            if !open.writes() && open.told.caching > Caching::Nothing {
+                // The manager may have allowed it to others since.
+                open.told.caching = Caching::Nothing;
+                open.is_asked = true;
+                read.push(*file);
+            }
+        }
+        drop(files);
+        read.into_iter().for_each(|file| self.turn(file));
+    }
+
+    /// Begins to listen, unless somebody does.
+    fn listens(self: &Rc<Self>) {
+        if self.is_listening.replace(true) {
+            return;
+        }
+        let this = self.this.clone();
+        self.spawner.detach(async move {
+            let mut all = false;
+            while let Some(keeper) = this.upgrade() {
+                let is_over = !keeper.files.borrow().values().any(Open::is_listened_for);
+                if is_over && keeper.unsaid.borrow().is_empty() {
+                    keeper.is_listening.set(false);
+                    return;
+                }
+                all = keeper.listen(all).await;
+            }
+        });
+    }
+
+    /// Asks once; whether the manager wants to know all that is kept.
+    async fn listen(self: &Rc<Self>, all: bool) -> bool {
+        let unsaid = self.unsaid.take();
+        let kept: Vec<Kept> = match all {
+            true => self.all(),
+            false => unsaid.values().copied().collect(),
+        };
+        let asked = self.clock.now();
+        let mut answer = pin!(self.control.ask(Question::Listen(Listen { kept, all })));
+        let answered = loop {
+            if self.clock.now() >= self.until.get() {
+                break answer.await;
+            }
+            match race(answer.as_mut(), self.clock.sleep_until(self.until.get())).await {
+                First::Left(answered) => break answered,
+                First::Right(()) => {
+                    if self.clock.now() >= self.until.get() {
+                        self.lapse();
+                    }
+                }
+            }
+        };
+        let called = match answered {
+            Ok(Reply::Called(called)) => called,
+            _ => {
+                let mut missed = self.unsaid.borrow_mut();
+                for (file, kept) in unsaid {
+                    missed.entry(file).or_insert(kept);
+                }
+                drop(missed);
+                self.clock.sleep(PAUSE).await;
+                return all;
+            }
+        };
+        let (unknown, is_waited_for) = (called.unknown, called.crowded || !called.files.is_empty());
+        self.heed(called, asked);
+        if is_waited_for && !unknown {
+            // What is told is being done.
+            self.clock.sleep(PAUSE).await;
+        }
+        unknown
+    }
+
+    /// All that is kept.
+    fn all(&self) -> Vec<Kept> {
+        let files = self.files.borrow();
+        let listened = files.iter().filter(|(_, open)| open.is_listened_for() && !open.times.is_empty());
+        let kept = listened.map(|(file, open)| {
+            let keeps = open.times.values().any(|time| time.cached && !time.engine.is_shared());
+            let caching = match (keeps, open.writes()) {
+                (false, _) => Caching::Nothing,
+                (true, false) => Caching::Shared,
+                (true, true) => Caching::Exclusive,
+            };
+            Kept { file: *file, caching: Some(caching), serial: open.told.serial, write: open.writes() }
+        });
+        kept.collect()
+    }
+
+    /// Whether a file is open to read besides, by one who keeps what it may.
+    pub(super) fn reads(&self, file: FileId) -> bool {
+        self.files.borrow().get(&file).is_some_and(|open| open.times.values().any(|time| !time.write))
+    }
+}
+
+/// A file that the manager has opened, of which there is no engine yet.
+pub(super) struct Coming {
+    keeper: Rc<Keeper>,
+    file: FileId,
+    write: bool,
+    cached: bool,
+}
+
+impl Coming {
+    /// How it is opened now: once others of this client that have it open bear that.
+    pub(super) async fn sharing(&self) -> Result<Sharing> {
+        let (others, may_keep) = {
+            let files = self.keeper.files.borrow();
+            let open = files.get(&self.file).expect("it is there as long as something of it is coming");
+            let others: Vec<Time> = open.times.values().filter(|time| time.cached).cloned().collect();
+            (others, open.may_keep())
+        };
+        if may_keep == Caching::Nothing || !self.cached {
+            for Time { engine, .. } in others {
+                engine.share().await?;
+            }
+        }
+        let is_over = self.keeper.clock.now() >= self.keeper.until.get();
+        Ok(if may_keep == Caching::Nothing || is_over { Sharing::Beside } else { Sharing::Alone })
+    }
+
+    /// It is open.
+    pub(super) fn came(self, engine: FileEngine) -> Holding {
+        let keeper = self.keeper.clone();
+        let number = keeper.next.get();
+        keeper.next.set(number + 1);
+        if let Some(open) = keeper.files.borrow_mut().get_mut(&self.file) {
+            open.times.insert(number, Time { engine, write: self.write, cached: self.cached });
+        }
+        let holding = Holding { keeper: keeper.clone(), file: self.file, number };
+        drop(self);
+        // It may have been called back meanwhile.
+        keeper.turn(holding.file);
+        keeper.listens();
+        holding
+    }
+}
+
+impl Coming {
+    /// Whether it keeps what it may.
+    pub(super) fn is_cached(&self) -> bool {
+        self.cached
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        let mut files = self.keeper.files.borrow_mut();
+        if let Some(open) = files.get_mut(&self.file) {
+            open.coming -= 1;
+            open.coming_to_write -= usize::from(self.write);
+        }
+        drop(files);
+        self.keeper.gone(self.file);
+    }
+}
+
+impl Keeper {
+    /// If nobody has a file open any more, the manager is to be told what is kept of it: nothing.
+    fn gone(self: &Rc<Self>, file: FileId) {
+        let mut files = self.files.borrow_mut();
+        let is_open = |open: &Open| !open.times.is_empty() || open.coming > 0;
+        let Some(open) = files.get(&file).filter(|open| !is_open(open)) else { return };
+        if open.is_listened_for() {
+            let kept = Kept { file, caching: None, serial: open.told.serial, write: false };
+            self.unsaid.borrow_mut().insert(file, kept);
+        }
+        files.remove(&file);
+        drop(files);
+        if !self.unsaid.borrow().is_empty() {
+            self.listens();
+        }
+    }
+}
+
+impl Holding {
+    /// It is closed: the manager knows when this ends, if that was the last time. It may have been told already.
+    pub(super) async fn close(self, is_told: bool) {
+        let (keeper, file) = (self.keeper.clone(), self.file);
+        drop(self);
+        let unsaid = keeper.unsaid.borrow_mut().remove(&file);
+        if let Some(kept) = unsaid.filter(|_| !is_told) {
+            keeper.say(kept).await;
+        }
+    }
+}
+
+impl Holding {
+    /// Whether the file is open to read besides, by one who keeps what it may.
+    pub(super) fn is_read_besides(&self) -> bool {
+        self.keeper.reads(self.file)
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        if let Some(open) = self.keeper.files.borrow_mut().get_mut(&self.file) {
+            open.times.remove(&self.number);
+        }
+        self.keeper.gone(self.file);
+    }
+}
+
+/// What the manager says of a file that is opened.
+pub(super) fn granted(reply: Reply) -> Result<Option<Grant>> {
+    match reply {
+        Reply::Grant(grant) => Ok(Some(grant)),
+        Reply::Calling => Ok(None),
+        other => Err(strange(&other)),
+    }
+}

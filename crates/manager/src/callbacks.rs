@@ -1,0 +1,412 @@
+//! What clients keep of files without asking anybody, and who is called back before others use these (Panasas ActiveScale, 2004:
+//! callbacks that are exclusive, shared, or none).
+//!
+//! A client keeps something for as long as it is in touch, [`LEASE`] from when it last asked. So who does not answer keeps nothing a
+//! second later than that, and what it has open to write is taken from it.
+//!
+//! Only in memory. What another manager allowed is known of those who write a file from the list of them; those who only read have
+//! said durably that they do, and until each of them has said what it keeps, or its lease is over, nobody writes what was there
+//! before.
+
+use forebay_model::{Error, Moment, Result};
+use forebay_wire::control::files::{Caching, Callback, Called, Kept, LEASE};
+use forebay_wire::control::names::FileId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Who was not heard of for so long keeps nothing any more.
+const LATE: Duration = LEASE.saturating_add(Duration::from_secs(1));
+/// What clients keep, each a client and a file, at most.
+const MOST: usize = 1 << 20;
+
+/// Who keeps what.
+#[derive(Default)]
+pub(crate) struct Callbacks {
+    /// The number under which something was said last.
+    serial: u64,
+    /// Files with this number or a higher one were made since this manager was opened.
+    first_known: u64,
+    /// Since when this manager is asked.
+    opened: Option<Moment>,
+    /// Clients that said durably that they keep what they read.
+    recorded: BTreeSet<u64>,
+    /// Those of them that did so before this manager was opened, and have not said what they keep.
+    unheard: BTreeSet<u64>,
+    clients: BTreeMap<u64, Client>,
+    files: BTreeMap<FileId, BTreeMap<u64, Entry>>,
+    count: usize,
+    /// Files of which somebody may perhaps keep more again.
+    freed: BTreeSet<FileId>,
+    /// Something that somebody waits for may be there.
+    is_changed: bool,
+}
+
+/// A client that keeps something.
+struct Client {
+    /// When it was heard of last.
+    heard: Moment,
+    /// It has said all that it keeps.
+    is_known: bool,
+    /// What it was told and has not answered.
+    calls: BTreeMap<FileId, Callback>,
+}
+
+/// What a client keeps of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// So much at most.
+    keeps: Caching,
+    /// What it was told last.
+    allowed: Caching,
+    serial: u64,
+    write: bool,
+}
+
+/// A client that was called back and is not heard of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Silent {
+    pub(crate) file: FileId,
+    pub(crate) client: u64,
+    pub(crate) write: bool,
+}
+
+impl Callbacks {
+    /// Of a manager of this term, which makes files from this number on; these clients may keep what they read.
+    pub(crate) fn from(term: u64, first_known: u64, recorded: BTreeSet<u64>) -> Callbacks {
+        Callbacks { serial: term << 40, first_known, unheard: recorded.clone(), recorded, ..Callbacks::default() }
+    }
+
+    /// The manager is asked something.
+    pub(crate) fn begin(&mut self, now: Moment) {
+        self.opened.get_or_insert(now);
+    }
+
+    /// A client said durably that it keeps what it reads.
+    pub(crate) fn record(&mut self, client: u64, now: Moment) {
+        self.recorded.insert(client);
+        self.heard(client, now);
+    }
+
+    fn heard(&mut self, client: u64, now: Moment) -> &mut Client {
+        let fresh = || Client { heard: now, is_known: false, calls: BTreeMap::new() };
+        let state = self.clients.entry(client).or_insert_with(fresh);
+        state.heard = state.heard.max(now);
+        state
+    }
+
+    /// [`forebay_model::Kind::Stale`] if it did not.
+    pub(crate) fn require_recorded(&self, client: u64) -> Result<()> {
+        match self.recorded.contains(&client) {
+            true => Ok(()),
+            false => Err(Error::stale(format!(
+                "client {client:x} has not said that it keeps what it reads, or was not heard of for long; say so and open again"
+            ))),
+        }
+    }
+
+    /// What a client was told of a file last.
+    pub(crate) fn told(&self, file: FileId, client: u64) -> Option<Callback> {
+        let Entry { allowed, serial, .. } = *self.files.get(&file)?.get(&client)?;
+        Some(Callback { file, caching: allowed, serial })
+    }
+
+    /// Whether a client may have something of a file that it wrote, as far as it has said.
+    pub(crate) fn is_exclusive(&self, file: FileId, client: u64) -> bool {
+        self.files.get(&file).and_then(|file| file.get(&client)).is_none_or(|entry| entry.keeps == Caching::Exclusive)
+    }
+
+    /// What a client was told that has a file open to write.
+    pub(crate) fn told_writer(&self, file: FileId, client: u64) -> Option<Callback> {
+        self.files.get(&file)?.get(&client).filter(|entry| entry.write)?;
+        self.told(file, client)
+    }
+
+    /// Whether any other client has a file open, as far as is known here.
+    pub(crate) fn is_used_by_others(&self, file: FileId, by: u64) -> bool {
+        self.files.get(&file).is_some_and(|file| file.keys().any(|client| *client != by))
+    }
+
+    /// Of a client that has a file open to write it is not known what it keeps: the worst is taken.
+    pub(crate) fn presume(&mut self, file: FileId, client: u64, now: Moment) {
+        if self.told(file, client).is_none() {
+            self.put(file, client, Caching::Exclusive, true, self.opened.unwrap_or(now));
+        }
+    }
+
+    /// A client may keep this of a file that it opens.
+    pub(crate) fn allow(
+        &mut self,
+        file: FileId,
+        client: u64,
+        caching: Caching,
+        write: bool,
+        now: Moment,
+    ) -> Result<Callback> {
+        if self.count >= MOST && self.told(file, client).is_none() {
+            return Err(Error::busy(format!(
+                "clients have {MOST} files open of which they keep something, and that is the most; close some"
+            )));
+        }
+        Ok(self.put(file, client, caching, write, now))
+    }
+
+    fn put(&mut self, file: FileId, client: u64, caching: Caching, write: bool, heard: Moment) -> Callback {
+        self.serial += 1;
+        let entry = Entry { keeps: caching, allowed: caching, serial: self.serial, write };
+        self.insert(file, client, entry);
+        // What is told with the grant need not be told again.
+        self.heard(client, heard).calls.remove(&file);
+        Callback { file, caching, serial: self.serial }
+    }
+
+    fn insert(&mut self, file: FileId, client: u64, entry: Entry) {
+        let before = self.files.entry(file).or_default().insert(client, entry);
+        self.count += usize::from(before.is_none());
+    }
+
+    fn remove(&mut self, file: FileId, client: u64) {
+        let Some(of_file) = self.files.get_mut(&file) else { return };
+        if of_file.remove(&client).is_some() {
+            self.count -= 1;
+            if of_file.is_empty() {
+                self.files.remove(&file);
+            } else {
+                self.freed.insert(file);
+            }
+            self.is_changed = true;
+        }
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.calls.remove(&file);
+        }
+    }
+
+    /// Whether others keep so much of a file; they are called back.
+    pub(crate) fn is_kept(&mut self, file: FileId, by: u64, least: Caching, now: Moment) -> bool {
+        let is_unsure = least == Caching::Shared && file.0 < self.first_known && self.is_unsure(by, now);
+        let entries = self.files.get(&file).into_iter().flatten();
+        let kept: Vec<u64> = entries
+            .filter(|(client, entry)| **client != by && entry.keeps >= least)
+            .map(|(client, _)| *client)
+            .collect();
+        kept.iter().for_each(|client| self.call(file, *client));
+        is_unsure || !kept.is_empty()
+    }
+
+    /// Whether clients of an earlier manager may keep what nobody knows here.
+    fn is_unsure(&self, by: u64, now: Moment) -> bool {
+        let is_over = self.opened.is_some_and(|opened| now.since(opened) > LATE);
+        !is_over && self.unheard.iter().any(|client| *client != by)
+    }
+
+    /// Has a client keep nothing of a file any more.
+    fn call(&mut self, file: FileId, client: u64) {
+        let Some(entry) = self.files.get_mut(&file).and_then(|of_file| of_file.get_mut(&client)) else { return };
+        if entry.allowed == Caching::Nothing {
+            return;
+        }
+        self.serial += 1;
+        (entry.allowed, entry.serial) = (Caching::Nothing, self.serial);
+        self.tell(file, client);
+    }
+
+    fn tell(&mut self, file: FileId, client: u64) {
+        let Some(callback) = self.told(file, client) else { return };
+        if let Some(state) = self.clients.get_mut(&client) {
+            state.calls.insert(file, callback);
+            self.is_changed = true;
+        }
+    }
+
+    /// A client may keep more of a file again.
+    pub(crate) fn lift(&mut self, file: FileId, client: u64, caching: Caching) {
+        let Some(entry) = self.files.get_mut(&file).and_then(|of_file| of_file.get_mut(&client)) else { return };
+        self.serial += 1;
+        (entry.keeps, entry.allowed, entry.serial) = (caching, caching, self.serial);
+        self.tell(file, client);
+    }
+
+    /// Files of which somebody may perhaps keep more again; left out are those for which somebody is called back.
+    pub(crate) fn freed(&mut self) -> Vec<FileId> {
+        let freed = std::mem::take(&mut self.freed);
+        let is_quiet = |file: &FileId| {
+            let entries = self.files.get(file);
+            entries.is_some_and(|entries| entries.values().all(|entry| entry.keeps == entry.allowed))
+        };
+        freed.into_iter().filter(is_quiet).collect()
+    }
+
+    /// Who has a file open, whether to write, and what it keeps.
+    pub(crate) fn users(&self, file: FileId) -> Vec<(u64, bool, Caching)> {
+        let entries = self.files.get(&file).into_iter().flatten();
+        entries.map(|(client, entry)| (*client, entry.write, entry.keeps)).collect()
+    }
+
+    /// Something about a file is other than it was: somebody may perhaps keep more again.
+    pub(crate) fn free(&mut self, file: FileId) {
+        self.is_changed = true;
+        if self.files.contains_key(&file) {
+            self.freed.insert(file);
+        }
+    }
+
+    /// A client has closed a file that it had open to write; whether it still has it open to read.
+    pub(crate) fn closed(&mut self, file: FileId, client: u64, reads: bool) {
+        let Some(entry) = self.files.get_mut(&file).and_then(|of_file| of_file.get_mut(&client)) else { return };
+        if !reads {
+            self.remove(file, client);
+            return;
+        }
+        entry.write = false;
+        entry.keeps = entry.keeps.min(Caching::Shared);
+        entry.allowed = entry.allowed.min(Caching::Shared);
+        self.freed.insert(file);
+    }
+
+    /// A client asks, and says what it keeps; `is_writer` says whether it is on the list of those that write a file.
+    pub(crate) fn hear(
+        &mut self,
+        client: u64,
+        kept: &[Kept],
+        all: bool,
+        now: Moment,
+        is_writer: impl Fn(FileId) -> Result<bool>,
+    ) -> Result<()> {
+        self.heard(client, now);
+        if all {
+            self.hear_all(client, kept, now, is_writer)?;
+        }
+        for kept in kept {
+            self.hear_of(client, kept);
+        }
+        Ok(())
+    }
+
+    fn hear_of(&mut self, client: u64, kept: &Kept) {
+        let called = self.clients.get_mut(&client).map(|state| &mut state.calls);
+        if let Some(calls) = called
+            && calls.get(&kept.file).is_some_and(|call| call.serial == kept.serial)
+        {
+            calls.remove(&kept.file);
+        }
+        let Some(entry) = self.files.get_mut(&kept.file).and_then(|of_file| of_file.get_mut(&client)) else { return };
+        if entry.serial != kept.serial {
+            return;
+        }
+        match kept.caching {
+            // The manager hears of it otherwise when that is closed.
+            None if entry.write => entry.keeps = Caching::Nothing,
+            None => return self.remove(kept.file, client),
+            Some(caching) => entry.keeps = caching.min(entry.allowed),
+        }
+        self.is_changed = true;
+        self.freed.insert(kept.file);
+    }
+
+    /// What a client says that it keeps, when nothing was known of that here.
+    fn hear_all(
+        &mut self,
+        client: u64,
+        kept: &[Kept],
+        now: Moment,
+        is_writer: impl Fn(FileId) -> Result<bool>,
+    ) -> Result<()> {
+        if self.clients.get(&client).is_some_and(|state| state.is_known) {
+            return Ok(());
+        }
+        for one in kept {
+            let Some(caching) = one.caching else { continue };
+            let write = one.write && is_writer(one.file)?;
+            let is_granted = self.told(one.file, client).is_some_and(|told| told.serial > one.serial);
+            if is_granted {
+                continue;
+            }
+            if one.write && !write {
+                // It was taken from this client.
+                self.serial += 1;
+                let taken = Callback { file: one.file, caching: Caching::Nothing, serial: self.serial };
+                self.heard(client, now).calls.insert(one.file, taken);
+                continue;
+            }
+            self.insert(one.file, client, Entry { keeps: caching, allowed: caching, serial: one.serial, write });
+            // Nobody can have been allowed what does not go with that while its lease was not over; if it was, it keeps nothing.
+            let is_written = |entry: &Entry| entry.write || entry.keeps == Caching::Exclusive;
+            let others = self.files.get(&one.file).into_iter().flatten().filter(|(other, _)| **other != client);
+            let is_in_the_way = others.into_iter().any(|(_, other)| caching == Caching::Exclusive || is_written(other));
+            if is_in_the_way {
+                self.call(one.file, client);
+            }
+        }
+        self.unheard.remove(&client);
+        if let Some(state) = self.clients.get_mut(&client) {
+            state.is_known = true;
+        }
+        self.is_changed = true;
+        Ok(())
+    }
+
+    /// What a client is to be told, if anything is.
+    pub(crate) fn called(&self, client: u64) -> Option<Called> {
+        let state = self.clients.get(&client)?;
+        let files: Vec<Callback> = state.calls.values().copied().collect();
+        let unknown = !state.is_known;
+        (unknown || !files.is_empty()).then_some(Called { files, unknown, crowded: false })
+    }
+
+    /// Whether something changed that somebody may wait for.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.is_changed)
+    }
+
+    /// Who was called back and is not heard of any more.
+    pub(crate) fn silent(&self, now: Moment) -> Vec<Silent> {
+        let late = self.clients.iter().filter(|(_, state)| now.since(state.heard) > LATE);
+        let called = late.flat_map(|(client, state)| state.calls.keys().map(|file| (*file, *client)));
+        let silent = called.filter_map(|(file, client)| {
+            let entry = self.files.get(&file)?.get(&client)?;
+            (entry.allowed < entry.keeps).then_some(Silent { file, client, write: entry.write })
+        });
+        silent.collect()
+    }
+
+    /// What a client kept of a file is taken from it.
+    pub(crate) fn take(&mut self, file: FileId, client: u64) {
+        self.remove(file, client);
+        self.is_unknown(client);
+    }
+
+    /// A client has to say again what it keeps.
+    fn is_unknown(&mut self, client: u64) {
+        if let Some(state) = self.clients.get_mut(&client) {
+            state.is_known = false;
+        }
+    }
+
+    /// Who is not heard of any more keeps nothing that it read. Clients that do not count any more as those that keep what they
+    /// read.
+    pub(crate) fn forget(&mut self, now: Moment) -> Vec<u64> {
+        if self.opened.is_some_and(|opened| now.since(opened) > LATE) && !self.unheard.is_empty() {
+            self.unheard.clear();
+            self.is_changed = true;
+        }
+        let late: BTreeSet<u64> =
+            self.clients.iter().filter(|(_, state)| now.since(state.heard) > LATE).map(|(client, _)| *client).collect();
+        if !late.is_empty() {
+            let entries = self.files.iter().flat_map(|(file, of_file)| of_file.iter().map(|entry| (*file, entry)));
+            let gone = entries.filter(|(_, (client, entry))| !entry.write && late.contains(client));
+            let gone: Vec<(FileId, u64)> = gone.map(|(file, (client, _))| (file, *client)).collect();
+            gone.into_iter().for_each(|(file, client)| self.take(file, client));
+            let writing: BTreeSet<u64> = self
+                .files
+                .values()
+                .flatten()
+                .map(|(client, _)| *client)
+                .filter(|client| late.contains(client))
+                .collect();
+            late.difference(&writing).for_each(|client| drop(self.clients.remove(client)));
+        }
+        let is_gone = |client: &&u64| !self.clients.contains_key(client) && !self.unheard.contains(client);
+        let gone: Vec<u64> = self.recorded.iter().filter(is_gone).copied().collect();
+        self.recorded.retain(|client| !gone.contains(client));
+        gone
+    }
+}

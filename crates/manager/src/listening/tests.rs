@@ -1,0 +1,318 @@
+use crate::manager::Manager;
+use crate::principal::Principal;
+use crate::testing::{Stage, root, user};
+use forebay_model::{Bytes, Kind, Result};
+use forebay_wire::control::files::{
+    After, Caching, Callback, Called, Close, Grant, Kept, LEASE, Listen, MakeWay, OpenToRead, OpenToWrite, Scrubbed,
+};
+use forebay_wire::control::names::{CreateFile, FileId, Place};
+use forebay_wire::control::{Change, Question, Reply};
+use std::time::Duration;
+
+const FILE: &str = "a";
+
+/// A client of root.
+fn client(number: u64) -> Principal {
+    Principal::root(number)
+}
+
+impl Stage {
+    fn made(&mut self) -> FileId {
+        self.file(&root(), FILE, 0o666).unwrap()
+    }
+
+    fn keeps(&mut self, by: &Principal) {
+        assert_eq!(self.change(by, Change::Caches).unwrap(), Reply::Done);
+    }
+
+    fn try_cached(&mut self, by: &Principal, write: bool) -> Result<Option<Grant>> {
+        let place = Place::path(FILE);
+        let reply = match write {
+            true => self.change(
+                by,
+                Change::OpenToWrite(OpenToWrite { place, alone: false, upkeep: false, yields: false, cached: true }),
+            ),
+            false => self.ask(by, &Question::OpenToRead(OpenToRead { place, cached: true })),
+        };
+        match reply? {
+            Reply::Grant(grant) => Ok(Some(grant)),
+            Reply::Calling => Ok(None),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Opens it, and what may be kept.
+    fn cached(&mut self, by: &Principal, write: bool) -> Callback {
+        let grant = self.try_cached(by, write).unwrap().expect("nobody is in the way");
+        grant.callback.expect("it was asked for")
+    }
+
+    fn listen(&mut self, by: &Principal, kept: Vec<Kept>, all: bool) -> Called {
+        match self.ask(by, &Question::Listen(Listen { kept, all })).unwrap() {
+            Reply::Called(called) => called,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Says what it keeps, of all that it has.
+    fn known(&mut self, by: &Principal, kept: Vec<Kept>) -> Vec<Callback> {
+        let called = self.listen(by, kept, true);
+        assert!(!called.unknown);
+        called.files
+    }
+
+    /// The only thing that a client is told.
+    fn told(&mut self, by: &Principal) -> Callback {
+        match &self.listen(by, Vec::new(), false).files[..] {
+            [callback] => *callback,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn close(&mut self, by: &Principal, file: FileId, reads: bool) {
+        let close = Close { file, size: Some(Bytes(1)), modified: None, upkeep: false, unfinished: false, reads };
+        self.change(by, Change::Close(close)).unwrap();
+    }
+
+    fn is_to_be_mended(&mut self, file: FileId) -> bool {
+        match self.ask(&root(), &Question::Unscrubbed(After { file: FileId(0), most: 9 })).unwrap() {
+            Reply::Unscrubbed(found) => found.files.contains(&file),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn seconds(&mut self, seconds: u64) {
+        self.pass(Duration::from_secs(seconds));
+        self.manager.tick(self.now).unwrap();
+    }
+}
+
+fn gave(told: Callback, write: bool) -> Vec<Kept> {
+    vec![Kept { file: told.file, caching: Some(told.caching), serial: told.serial, write }]
+}
+
+#[test]
+fn who_writes_alone_keeps_all_until_others_come_and_again_when_they_are_gone() {
+    let mut stage = Stage::new();
+    let file = stage.made();
+    let (writer, reader) = (client(10), client(11));
+    let first = stage.cached(&writer, true);
+    assert_eq!(first.caching, Caching::Exclusive);
+    assert_eq!(stage.known(&writer, gave(first, true)), vec![]);
+    stage.keeps(&reader);
+    assert_eq!(stage.try_cached(&reader, false).unwrap(), None, "the writer is called back first");
+    let called = stage.told(&writer);
+    assert_eq!((called.file, called.caching), (file, Caching::Nothing));
+    assert!(called.serial > first.serial);
+    // What it had said before the call counts no more.
+    stage.listen(&writer, gave(first, true), false);
+    assert_eq!(stage.try_cached(&reader, false).unwrap(), None);
+    assert_eq!(stage.listen(&writer, gave(called, true), false).files, vec![]);
+    let read = stage.cached(&reader, false);
+    assert_eq!(read.caching, Caching::Nothing, "somebody writes it");
+    stage.known(&reader, gave(read, false));
+    stage.seconds(1);
+    assert_eq!(stage.listen(&writer, Vec::new(), false).files, vec![], "somebody reads it");
+    let closed = Kept { file, caching: None, serial: read.serial, write: false };
+    stage.listen(&reader, vec![closed], false);
+    stage.seconds(1);
+    let again = stage.told(&writer);
+    assert_eq!(again.caching, Caching::Exclusive);
+    stage.listen(&writer, gave(again, true), false);
+    assert_eq!(stage.try_cached(&reader, false).unwrap(), None, "it keeps all again");
+}
+
+#[test]
+fn those_who_read_keep_what_they_read_until_somebody_writes_and_again_when_that_is_closed() {
+    let mut stage = Stage::new();
+    let file = stage.made();
+    let (writer, readers) = (client(10), [client(11), client(12)]);
+    assert_eq!(
+        stage.try_cached(&readers[0], false).unwrap_err().kind,
+        Kind::Stale,
+        "it has not said that it keeps anything"
+    );
+    let mut told = Vec::new();
+    for reader in &readers {
+        stage.keeps(reader);
+        let read = stage.cached(reader, false);
+        assert_eq!(read.caching, Caching::Shared);
+        stage.known(reader, gave(read, false));
+        told.push(read);
+    }
+    for others in [false, true] {
+        // Also one who is not called back, and keeps nothing.
+        let open = OpenToWrite { place: Place::path(FILE), alone: others, upkeep: false, yields: false, cached: false };
+        assert_eq!(stage.change(&writer, Change::OpenToWrite(open)).unwrap(), Reply::Calling);
+    }
+    for reader in &readers {
+        assert_eq!(stage.try_cached(&writer, true).unwrap(), None);
+        let called = stage.told(reader);
+        assert_eq!(called.caching, Caching::Nothing);
+        stage.listen(reader, gave(called, false), false);
+    }
+    let way = Question::MakeWay(MakeWay { place: Place::path(FILE), write: true, cached: true });
+    assert_eq!(stage.manager.ask_or_wait(stage.now, &writer, &way, false).unwrap(), Some(Reply::Done));
+    assert_eq!(stage.cached(&writer, true).caching, Caching::Nothing, "others read it");
+    assert_eq!(stage.cached(&readers[0], false).caching, Caching::Nothing);
+    stage.close(&writer, file, false);
+    stage.seconds(1);
+    for reader in &readers {
+        assert_eq!(stage.told(reader).caching, Caching::Shared);
+    }
+}
+
+#[test]
+fn who_is_called_back_and_does_not_answer_loses_the_file_when_its_lease_is_over_and_not_before() {
+    let mut stage = Stage::new();
+    let file = stage.made();
+    let (gone, next) = (client(10), client(11));
+    let first = stage.cached(&gone, true);
+    let version = stage.stat(&root(), Place::of(file)).unwrap().attributes.version;
+    stage.seconds(5);
+    // It is in touch until then.
+    stage.listen(&gone, Vec::new(), false);
+    assert_eq!(stage.try_cached(&next, true).unwrap(), None);
+    stage.seconds(LEASE.as_secs() - 1);
+    assert_eq!(stage.try_cached(&next, true).unwrap(), None, "the lease is not over");
+    assert!(!stage.is_to_be_mended(file));
+    stage.seconds(3);
+    assert_eq!(stage.try_cached(&next, true).unwrap(), None, "it is to be mended first");
+    stage.keeps(&next);
+    let read = stage.cached(&next, false);
+    assert_eq!(read.caching, Caching::Nothing);
+    assert!(stage.is_to_be_mended(file));
+    assert_eq!(stage.stat(&root(), Place::of(file)).unwrap().attributes.version, version + 1);
+    let close = Close { file, size: None, modified: None, upkeep: false, unfinished: false, reads: false };
+    assert_eq!(stage.change(&gone, Change::Close(close)).unwrap_err().kind, Kind::Missing);
+    stage.listen(&next, gave(read, false), true);
+    // Who was silent is told what it lost as soon as it asks again.
+    assert!(stage.listen(&gone, Vec::new(), false).unknown);
+    let kept = Kept { file, caching: Some(Caching::Exclusive), serial: first.serial, write: true };
+    let taken = stage.known(&gone, vec![kept]);
+    assert_eq!(taken.iter().map(|told| (told.file, told.caching)).collect::<Vec<_>>(), [(file, Caching::Nothing)]);
+    assert_eq!(stage.listen(&gone, gave(taken[0], false), false).files, vec![]);
+    stage.root(Change::Scrubbed(Scrubbed { file })).unwrap();
+    stage.seconds(1);
+    assert_eq!(stage.told(&next).caching, Caching::Shared);
+}
+
+#[test]
+fn who_only_read_and_is_silent_is_in_nobodys_way_when_its_lease_is_over() {
+    let mut stage = Stage::new();
+    let file = stage.made();
+    stage.keeps(&client(10));
+    stage.cached(&client(10), false);
+    assert_eq!(stage.try_cached(&client(11), true).unwrap(), None);
+    stage.seconds(LEASE.as_secs() + 2);
+    assert_eq!(stage.cached(&client(11), true).caching, Caching::Exclusive);
+    assert!(!stage.is_to_be_mended(file), "it wrote nothing");
+    // It was forgotten, durably: another manager waits for nobody.
+    stage.close(&client(11), file, false);
+    stage.restart();
+    assert_eq!(stage.cached(&client(12), true).caching, Caching::Exclusive);
+}
+
+#[test]
+fn another_manager_waits_until_those_who_keep_something_have_said_so_or_their_leases_are_over() {
+    for is_heard in [true, false] {
+        let mut stage = Stage::new();
+        let file = stage.made();
+        let (reader, writer) = (client(10), client(11));
+        stage.keeps(&reader);
+        let read = stage.cached(&reader, false);
+        stage.known(&reader, gave(read, false));
+        stage.restart();
+        assert_eq!(stage.try_cached(&writer, true).unwrap(), None, "somebody may have read it");
+        let fresh = CreateFile {
+            place: Place::path("b"),
+            mode: 0o644,
+            exclusive: true,
+            policy: None,
+            open: true,
+            alone: false,
+            cached: true,
+        };
+        let made = stage.change(&writer, Change::CreateFile(fresh)).unwrap();
+        assert!(matches!(made, Reply::Grant(Grant { callback: Some(kept), .. }) if kept.caching == Caching::Exclusive));
+        if is_heard {
+            assert!(stage.listen(&reader, Vec::new(), false).unknown);
+            assert_eq!(stage.known(&reader, gave(read, false)), vec![]);
+            assert_eq!(stage.try_cached(&writer, true).unwrap(), None);
+            let called = stage.told(&reader);
+            assert_eq!((called.file, called.caching), (file, Caching::Nothing));
+            stage.listen(&reader, gave(called, false), false);
+            assert_eq!(stage.cached(&writer, true).caching, Caching::Nothing);
+        } else {
+            stage.seconds(LEASE.as_secs());
+            assert_eq!(stage.try_cached(&writer, true).unwrap(), None, "the lease is not over");
+            stage.seconds(2);
+            assert_eq!(stage.cached(&writer, true).caching, Caching::Exclusive);
+        }
+    }
+}
+
+#[test]
+fn another_manager_calls_back_those_who_write_as_the_list_says() {
+    let mut stage = Stage::new();
+    stage.made();
+    let (writer, next) = (client(10), client(11));
+    let first = stage.cached(&writer, true);
+    stage.known(&writer, gave(first, true));
+    stage.restart();
+    assert_eq!(stage.try_cached(&next, true).unwrap(), None);
+    let called = stage.listen(&writer, Vec::new(), false);
+    assert!(called.unknown);
+    let told = stage.known(&writer, gave(first, true));
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].caching, Caching::Nothing);
+    stage.listen(&writer, gave(told[0], true), false);
+    assert_eq!(stage.cached(&next, true).caching, Caching::Nothing);
+    assert_eq!(stage.cached(&writer, true).caching, Caching::Nothing, "it is not alone any more");
+}
+
+#[test]
+fn upkeep_calls_back_who_writes_and_nobody_who_reads_and_a_scrub_nobody() {
+    let mut stage = Stage::new();
+    let file = stage.made();
+    let (writer, reader) = (client(10), client(11));
+    let open = |yields| {
+        let place = Place::path(FILE);
+        Change::OpenToWrite(OpenToWrite { place, alone: false, upkeep: true, yields, cached: false })
+    };
+    stage.keeps(&reader);
+    stage.cached(&reader, false);
+    assert!(matches!(stage.root(open(false)).unwrap(), Reply::Grant(_)));
+    stage.close(&root(), file, false);
+    let read = stage.manager.callbacks.told(file, reader.client).unwrap();
+    stage.listen(&reader, vec![Kept { file, caching: None, serial: read.serial, write: false }], true);
+    let first = stage.cached(&writer, true);
+    assert_eq!(stage.root(open(true)).unwrap_err().kind, Kind::Busy);
+    assert_eq!(stage.known(&writer, gave(first, true)), vec![], "it is not called");
+    assert_eq!(stage.root(open(false)).unwrap(), Reply::Calling);
+    let called = stage.told(&writer);
+    stage.listen(&writer, gave(called, true), false);
+    assert!(matches!(stage.root(open(false)).unwrap(), Reply::Grant(_)));
+}
+
+#[test]
+fn nobody_waits_for_what_it_may_not_open() {
+    let mut stage = Stage::new();
+    stage.file(&root(), FILE, 0o600).unwrap();
+    let way = |write| Question::MakeWay(MakeWay { place: Place::path(FILE), write, cached: true });
+    for write in [false, true] {
+        assert_eq!(stage.ask(&user(5), &way(write)).unwrap_err().kind, Kind::Forbidden);
+    }
+    stage.cached(&client(10), true);
+    assert_eq!(stage.manager.ask_or_wait(stage.now, &client(11), &way(false), false).unwrap(), None, "it waits");
+    let full = stage.manager.ask_or_wait(stage.now, &client(11), &way(false), true).unwrap();
+    assert_eq!(full, Some(Reply::Done), "there is no room to wait in: it asks again");
+    let quiet = Question::Listen(Listen { kept: Vec::new(), all: false });
+    stage.known(&client(11), Vec::new());
+    assert_eq!(stage.manager.ask_or_wait(stage.now, &client(11), &quiet, false).unwrap(), None);
+    assert!(matches!(
+        stage.manager.ask_or_wait(stage.now, &client(11), &quiet, true).unwrap(),
+        Some(Reply::Called(Called { crowded: true, .. }))
+    ));
+    assert_eq!(Manager::nothing_yet(&way(true)), Reply::Done);
+}

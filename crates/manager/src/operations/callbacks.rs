@@ -1,0 +1,38 @@
+//! Who is called back before somebody opens a file to write, and saying that one listens.
+
+use super::Operation;
+use super::open_to_write::Wish;
+use crate::keys;
+use crate::records::{CachesRecord, Writer};
+use forebay_model::Result;
+use forebay_wire::control::files::Caching;
+use forebay_wire::control::names::FileId;
+
+impl Operation<'_> {
+    /// This client is going to keep what it reads.
+    pub(super) fn caches(&mut self) -> Result<()> {
+        self.draft.put(keys::caches(self.by.client), &CachesRecord { since: self.now.wall })?;
+        self.callbacks.record(self.by.client, self.now.moment);
+        Ok(())
+    }
+
+    /// Calls back who keeps something of a file that is in the way of who writes it; whether anybody does. Those that have given way
+    /// already are alone no more.
+    pub(super) fn calls_back(&mut self, file: FileId, wish: Wish, writers: &mut [Writer]) -> Result<bool> {
+        let (by, now) = (self.by, self.now.moment);
+        // Whoever wants to be alone does not come as long as others have it open, and who makes way is in nobody's.
+        if !wish.alone && !wish.yields {
+            for writer in writers.iter_mut().filter(|writer| !writer.is(by) && writer.cached && writer.alone) {
+                self.callbacks.presume(file, writer.client, now);
+                writer.alone = self.callbacks.is_exclusive(file, writer.client);
+            }
+        }
+        if wish.yields {
+            return Ok(false);
+        }
+        // Upkeep changes no bytes.
+        let least = if wish.upkeep { Caching::Exclusive } else { Caching::Shared };
+        let is_alone = wish.alone && writers.iter().any(|writer| !writer.is(by));
+        Ok(!is_alone && self.callbacks.is_kept(file, by.client, least, now))
+    }
+}

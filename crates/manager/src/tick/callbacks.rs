@@ -1,0 +1,73 @@
+//! What time changes about callbacks: who does not answer loses what it kept, and who gave way may keep more again when nobody else
+//! is there.
+
+use crate::callbacks::Silent;
+use crate::draft::{Batch, Draft, View};
+use crate::keys;
+use crate::manager::{Manager, Now};
+use crate::operations::{left, raise};
+use crate::records::{Inode, ToScrub, Writers};
+use forebay_model::Result;
+use forebay_wire::control::files::Caching;
+use forebay_wire::control::names::FileId;
+
+impl Manager {
+    /// Does what is due.
+    pub(super) fn callbacks_due(&mut self, batch: &mut Batch, now: Now) -> Result<()> {
+        for Silent { file, client, write } in self.callbacks.silent(now.moment) {
+            if write {
+                self.take_open(batch, now, file, client)?;
+            }
+            self.callbacks.take(file, client);
+        }
+        for client in self.callbacks.forget(now.moment) {
+            let mut draft = Draft::new(self.view()?, batch);
+            draft.delete(keys::caches(client));
+            let drafted = draft.ready()?;
+            batch.take(drafted);
+        }
+        for file in self.callbacks.freed() {
+            self.lift(batch, file)?;
+        }
+        Ok(())
+    }
+
+    /// A client that does not answer has a file open to write no more: what it wrote and did not flush is refused, and what it began
+    /// is mended.
+    fn take_open(&mut self, batch: &mut Batch, now: Now, file: FileId, client: u64) -> Result<()> {
+        let mut draft = Draft::new(self.view()?, batch);
+        let inode: Option<Inode> = draft.read(&keys::inode(file))?;
+        let Some(inode) = inode else { return Ok(()) };
+        if left(&mut draft, file, now.wall, |one| one == client)? {
+            raise(&mut draft, file, inode, now.wall)?;
+            let drafted = draft.ready()?;
+            batch.take(drafted);
+        }
+        Ok(())
+    }
+
+    /// Lets those keep more again who have a file open and keep nothing of it, if that is in nobody's way.
+    fn lift(&mut self, batch: &mut Batch, file: FileId) -> Result<()> {
+        let mut draft = Draft::new(self.view()?, batch);
+        if draft.read::<ToScrub>(&keys::to_scrub(file))?.is_some() {
+            return Ok(());
+        }
+        let Writers(mut writers) = draft.read(&keys::writers(file))?.unwrap_or_default();
+        let users = self.callbacks.users(file);
+        match (&mut writers[..], &users[..]) {
+            ([], readers) => {
+                let lifted = readers.iter().filter(|(_, write, keeps)| !write && *keeps == Caching::Nothing);
+                lifted.for_each(|(client, ..)| self.callbacks.lift(file, *client, Caching::Shared));
+            }
+            ([writer], [(client, true, Caching::Nothing)]) if writer.client == *client && writer.cached => {
+                writer.alone = true;
+                draft.put(keys::writers(file), &Writers(writers))?;
+                let drafted = draft.ready()?;
+                batch.take(drafted);
+                self.callbacks.lift(file, *client, Caching::Exclusive);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
