@@ -40,6 +40,16 @@ pub struct Options {
 }
 
 impl Options {
+    /// Nobody else has it open to write.
+    pub fn alone() -> Options {
+        Options { sharing: Sharing::Alone, ..Options::default() }
+    }
+
+    /// Others may write it.
+    pub fn beside() -> Options {
+        Options { sharing: Sharing::Beside, ..Options::default() }
+    }
+
     /// Whether what is gathered has room.
     pub(super) fn check(&self) -> Result<()> {
         match self.gather <= self.window && self.request > Bytes::ZERO {
@@ -56,7 +66,7 @@ impl Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            sharing: Sharing::Alone,
+            sharing: Sharing::Cached,
             window: Bytes::mib(64),
             component_window: Bytes::mib(4),
             gather: Bytes::mib(16),

@@ -27,7 +27,7 @@ pub async fn recover(
     spawner: Spawner,
 ) -> Result<Recovered> {
     striping.check()?;
-    let reach = Rc::new(Reach::new(components, striping, Options::default(), clock, spawner.clone()));
+    let reach = Rc::new(Reach::new(components, striping, Options::alone(), clock, spawner.clone()));
     to_its_end(&spawner, async move { make_whole(reach).await }).await
 }
 

@@ -89,7 +89,7 @@ impl Files {
         if striping.raid() == Raid::Zero {
             return self.scrubbed(file).await.map(|()| mended);
         }
-        let engine = self.engine(grant, Options::default(), true).await?;
+        let engine = self.engine(grant, Options::alone(), true).await?;
         let (mut from, mut more) = (0, true);
         while more {
             let (found, is_more) = engine.scrub(from, STEP).await?;

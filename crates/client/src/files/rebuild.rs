@@ -6,7 +6,7 @@
 use super::{Files, Purpose};
 use crate::control::strange;
 use crate::file::FileEngine;
-use crate::file::options::{Options, Sharing};
+use crate::file::options::Options;
 use forebay_env::together::all;
 use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::control::files::After;
@@ -81,8 +81,7 @@ impl Files {
         if self.used(file).is_alone() {
             return Ok(None);
         }
-        let opened =
-            self.open_found(file, Options { sharing: Sharing::Beside, ..Options::default() }, Purpose::Upkeep).await?;
+        let opened = self.open_found(file, Options::beside(), Purpose::Upkeep).await?;
         let rebuilt = rebuild_all(opened.engine()).await;
         let closed = opened.leave().await;
         let rebuilt = rebuilt?;

@@ -7,7 +7,7 @@
 use super::{File, Files, Opened, Purpose};
 use crate::control::strange;
 use crate::file::components::is_lost;
-use crate::file::options::{Options, Sharing};
+use crate::file::options::Options;
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Error, Kind, Rate, Result};
 use forebay_wire::control::files::{AskUnverified, ComponentState, OpenToRead, Verified};
@@ -96,7 +96,7 @@ impl Files {
         if grant.components.iter().any(|component| component.state != ComponentState::Whole) {
             return Ok(None);
         }
-        let opened = self.file(Opened { grant, asked: self.now(), others: false }, Options::default(), None).await;
+        let opened = self.file(Opened { grant, asked: self.now(), others: false }, Options::alone(), None).await;
         let scrubbed = match opened {
             Ok(opened) => self.scrub_all(file, &opened, rate, &mut progress).await,
             Err(error) => Err(error),
@@ -151,7 +151,7 @@ impl Files {
 
     /// Looks at units that are in doubt while nobody writes them, and mends them.
     async fn mend_units(&self, file: FileId, units: &[u64], scrubbed: &mut Scrubbed) -> Result<()> {
-        let shared = Options { sharing: Sharing::Beside, ..Options::default() };
+        let shared = Options::beside();
         let opened = match self.open_found(file, shared, Purpose::Scrub).await {
             // Who is not root mends what is theirs, as one who writes it.
             Err(error) if error.kind == Kind::Forbidden => self.open_found(file, shared, Purpose::ScrubOwn).await?,

@@ -87,7 +87,8 @@ impl Operation<'_> {
                 "{file} was left half written and is mended first; ask again in some seconds, or open it beside others"
             )));
         }
-        if cached && there.is_none() && is_left {
+        // Where others write it already, one more makes no difference.
+        if cached && is_left && writers.is_empty() {
             return Ok(Answer::Calling);
         }
         if there.is_none() && writers.len() >= most {

@@ -5,7 +5,7 @@ mod recovered;
 use super::*;
 use crate::reach::Reach;
 use bytes::Bytes as Slice;
-use forebay_client::file::options::{Options, Sharing};
+use forebay_client::file::options::Options;
 use forebay_embedded::{FormatOptions, Measure, format};
 use forebay_env::real::create_file;
 use forebay_model::Kind;
@@ -67,7 +67,7 @@ fn a_file_over_five_targets_is_there_after_everything_was_ended_and_started_agai
     assert_eq!(file.write_at(Bytes::ZERO, Slice::from_static(b"x")).expect_err("it is open to read").kind, Kind::Usage);
     file.close().expect("it closes");
     // In the middle, by somebody who shares it with others.
-    let shared = Options { sharing: Sharing::Beside, ..Options::default() };
+    let shared = Options::beside();
     let file = files.open_to_write("/data/x", shared).expect("it opens");
     let piece = pattern(100_000, 2);
     file.write_at(Bytes(1_000_001), Slice::from(piece.clone())).expect("it is durable");

@@ -38,7 +38,7 @@ fn spec(nodes: u32) -> ClusterSpec {
 
 /// A file with so many bytes, all the same.
 async fn made(files: &Files, path: &str, value: u8, length: usize) -> File {
-    let file = files.create(path, 0o644, None, Options::default()).await.expect("a file");
+    let file = files.create(path, 0o644, None, Options::alone()).await.expect("a file");
     file.write_at(Bytes::ZERO, Slice::from(vec![value; length])).await.expect("it is taken");
     file.flush().await.expect("it is durable");
     file
@@ -49,7 +49,7 @@ fn pattern(length: usize, seed: u64) -> Vec<u8> {
 }
 
 fn beside() -> Options {
-    Options { sharing: Sharing::Beside, ..Options::default() }
+    Options::beside()
 }
 
 /// A node with so many objects or more.
@@ -83,14 +83,14 @@ fn story(seed: u64, crash: impl FnOnce(&Cluster)) -> u64 {
     let (_writing, files) = cluster.client("writer");
     let written = bytes.clone();
     world.run(async move {
-        let file = files.create("/x", 0o644, None, Options::default()).await.expect("a file");
+        let file = files.create("/x", 0o644, None, Options::alone()).await.expect("a file");
         file.write_at(Bytes::ZERO, Slice::from(written)).await.expect("it is taken");
         file.close().await.expect("it is durable");
     });
     crash(&cluster);
     let (_reading, files) = cluster.client("reader");
     world.run(async move {
-        let file = files.open("/x", Options::default()).await.expect("it is there");
+        let file = files.open("/x", Options::alone()).await.expect("it is there");
         assert!(file.read_at(Bytes::ZERO, Bytes::mib(8)).await.expect("bytes") == bytes);
         file.close().await.expect("it closes");
     });
@@ -131,12 +131,12 @@ fn a_client_waits_for_a_node_that_has_no_keys_yet() {
     world.run({
         let files = files.clone();
         async move {
-            let file = files.create("/x", 0o644, None, Options::default()).await.expect("a file");
+            let file = files.create("/x", 0o644, None, Options::alone()).await.expect("a file");
             file.write_at(Bytes::ZERO, Slice::from(written)).await.expect("it is taken");
             file.close().await.expect("it is durable");
         }
     });
-    let file = world.run(async move { files.open("/x", Options::default()).await.expect("it is there") });
+    let file = world.run(async move { files.open("/x", Options::alone()).await.expect("it is there") });
     cluster.crash_node(1);
     cluster.crash_node(2);
     for node in [1, 2] {
@@ -160,7 +160,7 @@ fn what_was_not_flushed_when_a_node_lost_it_is_not_read_as_if_it_had_never_been_
     let files = writer.files.clone();
     let policy = Policy { raid: Raid::Zero, unit: UNIT, targets: 4 };
     let file =
-        world.run(async move { files.create("/x", 0o644, Some(policy), Options::default()).await.expect("a file") });
+        world.run(async move { files.create("/x", 0o644, Some(policy), Options::alone()).await.expect("a file") });
     let writing = (file.entry().file, writer);
     let bytes = pattern(1 << 20, 6);
     let (file, written) = (Rc::new(file), Slice::from(bytes.clone()));
@@ -251,7 +251,7 @@ fn what_a_client_left_half_written_is_mended_when_it_is_gone() {
         assert!(matches!(left, Reply::Unscrubbed(left) if left.files.is_empty()));
         let (_reading, files) = cluster.client("reader");
         let bytes = world.run(async move {
-            let file = files.open("/x", Options::default()).await.expect("it is there");
+            let file = files.open("/x", Options::alone()).await.expect("it is there");
             file.read_at(Bytes::ZERO, Bytes::mib(2)).await.expect("bytes")
         });
         assert_eq!(bytes.len(), 1_000_000);
@@ -268,7 +268,7 @@ fn a_process_has_a_file_open_to_write_as_often_as_it_likes_but_alone_only_once()
     let (_writing, files) = cluster.client("writer");
     let (_other, others) = cluster.client("other");
     world.run(async move {
-        let (alone, shared) = (Options::default(), Options { sharing: Sharing::Beside, ..Options::default() });
+        let (alone, shared) = (Options::alone(), Options::beside());
         let first = files.create("/x", 0o644, None, alone).await.expect("a file");
         for options in [alone, shared] {
             let refused = files.open_to_write("/x", options).await.map(drop).expect_err("it is open");

@@ -11,7 +11,7 @@ fn ten_wide() -> Striping {
 #[test]
 fn a_long_run_is_written_without_reads_and_in_few_requests() {
     let world = World::new(ten_wide(), 1);
-    let open = Open::new(&world, Options::default());
+    let open = Open::new(&world, Options::alone());
     let (total, chunk): (usize, usize) = (64 << 20, 1 << 20);
     let bytes = Slice::from(some(&world.chance, total as u64));
     for at in (0..total).step_by(chunk) {
@@ -40,7 +40,7 @@ fn a_long_run_is_written_without_reads_and_in_few_requests() {
 #[test]
 fn small_writes_one_behind_the_other_are_gathered() {
     let world = World::new(ten_wide(), 2);
-    let open = Open::new(&world, Options::default());
+    let open = Open::new(&world, Options::alone());
     let bytes = some(&world.chance, 9 * 64 * 1024 * 4);
     for (nth, part) in bytes.chunks(1000).enumerate() {
         open.write(nth as u64 * 1000, part.to_vec());
@@ -54,7 +54,7 @@ fn small_writes_one_behind_the_other_are_gathered() {
 #[test]
 fn a_small_overwrite_reads_and_writes_two_pieces_under_an_intent() {
     let world = World::new(ten_wide(), 3);
-    let open = Open::new(&world, Options::default());
+    let open = Open::new(&world, Options::alone());
     open.write(0, some(&world.chance, 9 * 64 * 1024));
     open.flush();
     world.take_counts();
@@ -68,7 +68,7 @@ fn a_small_overwrite_reads_and_writes_two_pieces_under_an_intent() {
 #[test]
 fn what_is_under_way_is_bounded() {
     let world = World::new(ten_wide(), 4);
-    let options = Options { window: Bytes::mib(4), gather: Bytes::mib(2), cache: Bytes::mib(2), ..Options::default() };
+    let options = Options { window: Bytes::mib(4), gather: Bytes::mib(2), cache: Bytes::mib(2), ..Options::alone() };
     let open = Open::new(&world, options);
     (0..10).for_each(|component| world.set_delay(component, std::time::Duration::from_millis(50)));
     let bytes = Slice::from(some(&world.chance, 32 << 20));
@@ -83,7 +83,7 @@ fn what_is_under_way_is_bounded() {
 #[test]
 fn holes_are_zero_and_what_is_behind_the_end_is_not_there() {
     let world = World::new(ten_wide(), 5);
-    let open = Open::new(&world, Options::default());
+    let open = Open::new(&world, Options::alone());
     assert_eq!(open.read(0, 100), []);
     open.write(3 << 30, vec![7; 10]);
     assert_eq!(open.read((3 << 30) - 5, 100), [&[0; 5][..], &[7; 10]].concat());
@@ -104,7 +104,7 @@ fn holes_are_zero_and_what_is_behind_the_end_is_not_there() {
 fn a_unit_that_is_larger_than_a_request_is_written_in_several() {
     for raid in [Raid::Zero, Raid::One(2), Raid::Five] {
         let world = World::new(Striping::new(raid, Bytes::kib(256), 3, 1, 1).expect("a layout"), 6);
-        let options = Options { request: Bytes::kib(100), ..Options::default() };
+        let options = Options { request: Bytes::kib(100), ..Options::alone() };
         let open = Open::new(&world, options);
         let bytes = some(&world.chance, 2 << 20);
         open.write(0, bytes.clone());

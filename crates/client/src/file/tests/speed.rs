@@ -94,7 +94,7 @@ fn what_the_engine_costs_for_each_byte() {
         let nothing = Rc::new(Nothing { bytes: bytes.clone(), length: Cell::new(0) });
         let (spawner, time) = (executor.spawner(), clock.clone());
         let task = executor.spawner().spawn(async move {
-            let file = FileEngine::open(nothing, striping, Options::default(), spawner, time.clone()).await?;
+            let file = FileEngine::open(nothing, striping, Options::alone(), spawner, time.clone()).await?;
             let begun = time.now();
             for at in (0..total).step_by(1 << 20) {
                 let from = at as usize % bytes.len();

@@ -35,12 +35,12 @@ fn a_target_that_is_added_to_a_full_cluster_gets_its_share_beside_readers_and_wr
         Cluster::new(world.clone(), ClusterSpec { disk: presets::ssd().scaled(4000), settings, ..spec(5) });
     let machine = cluster.client_machine("writer");
     let policy = Policy { raid: Raid::Five, unit: Bytes::kib(64), targets: 4 };
-    let shared = Options { sharing: Sharing::Beside, ..Options::default() };
+    let shared = Options::beside();
     let path = |nth: u64| format!("/f{nth}");
     for nth in 0..FILES {
         let (files, path) = (machine.files.clone(), path(nth));
         world.run(async move {
-            let file = files.create(&path, 0o644, Some(policy), Options::default()).await.expect("there is room");
+            let file = files.create(&path, 0o644, Some(policy), Options::alone()).await.expect("there is room");
             file.write_at(Bytes::ZERO, Slice::from(pattern(LENGTH, nth))).await.expect("it is taken");
             file.close().await.expect("it is durable");
         });
@@ -69,7 +69,7 @@ fn a_target_that_is_added_to_a_full_cluster_gets_its_share_beside_readers_and_wr
             let held = files.open_to_write("/f0", shared).await.expect("it is there");
             while !stop.get() {
                 let nth = 1 + wrote.get() % (FILES - 1);
-                let file = files.open_to_write(&path(nth), Options::default()).await.expect("who copies makes way");
+                let file = files.open_to_write(&path(nth), Options::alone()).await.expect("who copies makes way");
                 for file in [&file, &held] {
                     file.write_at(Bytes(5_000), Slice::from(vec![7; 1000])).await.expect("it is taken");
                 }
@@ -98,7 +98,7 @@ fn a_target_that_is_added_to_a_full_cluster_gets_its_share_beside_readers_and_wr
         for nth in 0..FILES {
             let mut expected = pattern(LENGTH, nth);
             expected[5_000..6_000].fill(7);
-            let file = files.open(&path(nth), Options::default()).await.expect("it is there");
+            let file = files.open(&path(nth), Options::alone()).await.expect("it is there");
             assert!(file.read_at(Bytes::ZERO, Bytes::mib(4)).await.expect("it is whole") == expected, "{nth}");
             agreement::check(&files, &path(nth)).await;
         }

@@ -15,7 +15,7 @@ fn made(cluster: &Cluster, files: &Files, value: u8) -> Rc<File> {
     let files = files.clone();
     let policy = Policy { raid: Raid::Five, unit: Bytes::kib(16), targets: 4 };
     cluster.world().run(async move {
-        let file = files.create("/x", 0o644, Some(policy), Options::default()).await.expect("a file");
+        let file = files.create("/x", 0o644, Some(policy), Options::alone()).await.expect("a file");
         file.write_at(Bytes::ZERO, Slice::from(vec![value; LENGTH])).await.expect("it is taken");
         file.flush().await.expect("it is durable");
         Rc::new(file)
@@ -30,7 +30,7 @@ async fn written(file: Rc<File>, value: u8) -> Result<()> {
 fn found(cluster: &Cluster, name: &str) -> Result<Vec<u8>> {
     let (_host, files) = cluster.client(name);
     cluster.world().run(async move {
-        let file = files.open("/x", Options::default()).await?;
+        let file = files.open("/x", Options::alone()).await?;
         file.read_at(Bytes::ZERO, Bytes::mib(1)).await
     })
 }
@@ -118,7 +118,7 @@ fn outcome_28_a_write_that_a_disk_lost_or_did_elsewhere_is_found_and_what_it_had
             cluster.restart_node(1);
             let files = machine.files.clone();
             world.run(async move {
-                let file = files.open_to_write("/x", Options::default()).await.expect("it is there");
+                let file = files.open_to_write("/x", Options::alone()).await.expect("it is there");
                 let (found, more) = file.engine().scrub(0, 1000).await.expect("it is there");
                 assert!(found.lost.is_empty() && !more, "{found:?}");
                 file.close().await.expect("it closes");
@@ -145,7 +145,7 @@ fn outcome_30_on_full_disks_writing_is_refused_before_it_is_acknowledged_and_rem
         let file = {
             let files = machine.files.clone();
             Rc::new(world.run(async move {
-                files.create("/full", 0o644, None, Options::default()).await.expect("a file has room")
+                files.create("/full", 0o644, None, Options::alone()).await.expect("a file has room")
             }))
         };
         let mut acknowledged = 0;
@@ -169,7 +169,7 @@ fn outcome_30_on_full_disks_writing_is_refused_before_it_is_acknowledged_and_rem
         );
         let (_reading, files) = cluster.client(&format!("reader{round}"));
         world.run(async move {
-            let file = files.open("/full", Options::default()).await.expect("it is there");
+            let file = files.open("/full", Options::alone()).await.expect("it is there");
             for nth in 0..acknowledged {
                 let read = file.read_at(Bytes(nth as u64 * 700_001), Bytes(700_001)).await.expect("it is whole");
                 assert!(read == piece(nth), "round {round}: piece {nth}");
@@ -194,7 +194,7 @@ fn what_the_manager_gave_up_answers_nobody_after_something_was_acknowledged_with
         let machine = cluster.client_machine("writer");
         let file = made(&cluster, &machine.files, 1);
         let (_reading, files) = cluster.client("reader");
-        let open = world.run(async move { files.open("/x", Options::default()).await }).expect("it is there");
+        let open = world.run(async move { files.open("/x", Options::alone()).await }).expect("it is there");
         cluster.network().partition(&[cluster.node_host(node)], &[cluster.manager_host(), &machine.host]);
         say(&cluster, &machine, node, TargetState::Failed);
         world.run_for(Duration::from_secs(3));

@@ -35,7 +35,7 @@ fn a_target_drains_to_its_end_beside_readers_and_writers_and_may_be_taken_away_t
     for (path, raid) in raids {
         let (files, policy) = (machine.files.clone(), Policy { raid, unit: Bytes::kib(16), targets: 4 });
         world.run(async move {
-            let file = files.create(path, 0o644, Some(policy), Options::default()).await.expect("a file");
+            let file = files.create(path, 0o644, Some(policy), Options::alone()).await.expect("a file");
             file.write_at(Bytes::ZERO, Slice::from(pattern(LENGTH, 1))).await.expect("it is taken");
             file.close().await.expect("it is durable");
         });
@@ -49,7 +49,7 @@ fn a_target_drains_to_its_end_beside_readers_and_writers_and_may_be_taken_away_t
         world.spawner().spawn(async move {
             let mut open = Vec::new();
             for (path, _) in raids {
-                open.push(reader.open(path, Options::default()).await.expect("it is there"));
+                open.push(reader.open(path, Options::alone()).await.expect("it is there"));
             }
             while !stop.get() {
                 for file in &open {
@@ -66,7 +66,7 @@ fn a_target_drains_to_its_end_beside_readers_and_writers_and_may_be_taken_away_t
         world.spawner().spawn(async move {
             while !stop.get() {
                 for (path, _) in raids {
-                    let file = files.open_to_write(path, Options::default()).await.expect("who copies makes way");
+                    let file = files.open_to_write(path, Options::alone()).await.expect("who copies makes way");
                     let bytes = pattern(1000, wrote.get());
                     file.write_at(Bytes(5_000), Slice::from(bytes)).await.expect("it is taken");
                     file.close().await.expect("it is durable");
@@ -102,7 +102,7 @@ fn a_target_drains_to_its_end_beside_readers_and_writers_and_may_be_taken_away_t
         let files = files.clone();
         let expected = expected.clone();
         world.run(async move {
-            let file = files.open(path, Options::default()).await.expect("it is there");
+            let file = files.open(path, Options::alone()).await.expect("it is there");
             assert!(file.read_at(Bytes::ZERO, Bytes::mib(1)).await.expect("it is whole") == expected, "{path}");
             agreement::check(&files, path).await;
         });
@@ -117,7 +117,7 @@ fn what_somebody_has_open_for_long_is_made_anew_elsewhere_while_it_is_written() 
     let policy = Policy { raid: Raid::Five, unit: Bytes::kib(16), targets: 5 };
     let files = machine.files.clone();
     let file = Rc::new(world.run(async move {
-        let options = Options { sharing: Sharing::Beside, ..Options::default() };
+        let options = Options::beside();
         let file = files.create("/x", 0o644, Some(policy), options).await.expect("a file");
         file.write_at(Bytes::ZERO, Slice::from(pattern(LENGTH, 1))).await.expect("it is taken");
         file.flush().await.expect("it is durable");
@@ -146,7 +146,7 @@ fn what_somebody_has_open_for_long_is_made_anew_elsewhere_while_it_is_written() 
     expected[5_000..6_000].copy_from_slice(&pattern(1000, last));
     let files = cluster.client("last").1;
     world.run(async move {
-        let file = files.open("/x", Options::default()).await.expect("it is there");
+        let file = files.open("/x", Options::alone()).await.expect("it is there");
         assert!(file.read_at(Bytes::ZERO, Bytes::mib(1)).await.expect("it is whole") == expected);
         agreement::check(&files, "/x").await;
     });

@@ -46,7 +46,7 @@ fn who_is_alone_ends_what_many_others_said_before_step_by_step() {
     assert!(numbers(&cluster) >= OTHERS);
     world.run(async move {
         let alone = Files::new(machine.nodes.clone(), machine.control.clone());
-        let file = alone.open_to_write("/x", Options::default()).await.expect("nobody writes it");
+        let file = alone.open_to_write("/x", Options::alone()).await.expect("nobody writes it");
         for _ in 0..3 {
             file.engine().append(Slice::from(vec![2])).await.expect("it is taken");
             file.flush().await.expect("it is durable");
@@ -92,14 +92,14 @@ fn a_component_that_is_filled_does_not_count_as_one_that_knows_how_long_the_file
         let writer = cluster.client_machine("writer");
         let files = writer.files.clone();
         world.run(async move {
-            let file = files.create("/x", 0o644, None, Options::default()).await.expect("a file");
+            let file = files.create("/x", 0o644, None, Options::alone()).await.expect("a file");
             file.write_at(Bytes::ZERO, Slice::from(vec![1; LENGTH])).await.expect("it is taken");
             file.close().await.expect("it is durable");
         });
         cluster.crash_node(lost);
         let files = writer.files.clone();
         world.run(async move {
-            let file = files.open_to_write("/x", Options::default()).await.expect("one may be lost");
+            let file = files.open_to_write("/x", Options::alone()).await.expect("one may be lost");
             file.write_at(Bytes::ZERO, Slice::from(vec![2; LENGTH])).await.expect("it is taken");
             file.close().await.expect("it is durable");
         });
@@ -133,7 +133,7 @@ fn rebuilt_until(cut: Option<Duration>) -> (Duration, Option<bool>) {
     let files = writer.files.clone();
     let policy = Policy { raid: Raid::One(2), unit: UNIT, targets: 2 };
     world.run(async move {
-        let file = files.create("/x", 0o644, Some(policy), Options::default()).await.expect("a file");
+        let file = files.create("/x", 0o644, Some(policy), Options::alone()).await.expect("a file");
         file.write_at(Bytes::ZERO, Slice::from(vec![1; 10_000])).await.expect("it is taken");
         file.close().await.expect("it is durable");
     });
@@ -207,7 +207,7 @@ fn a_file_of_copies_grows_while_one_of_those_is_away_that_say_how_long_it_is() {
         let (_host, files) = cluster.client("writer");
         let policy = Policy { raid: Raid::One(2), unit: UNIT, targets: 4 };
         let file = world.run(async move {
-            let file = files.create("/x", 0o644, Some(policy), Options::default()).await.expect("a file");
+            let file = files.create("/x", 0o644, Some(policy), Options::alone()).await.expect("a file");
             file.write_at(Bytes::ZERO, Slice::from(vec![1; 10])).await.expect("it is taken");
             file.flush().await.expect("it is durable");
             file
@@ -220,7 +220,7 @@ fn a_file_of_copies_grows_while_one_of_those_is_away_that_say_how_long_it_is() {
         });
         let (_other, files) = cluster.client("reader");
         let bytes = world.run(async move {
-            let file = files.open("/x", Options::default()).await.expect("it is there");
+            let file = files.open("/x", Options::alone()).await.expect("it is there");
             file.read_at(Bytes::ZERO, Bytes::mib(1)).await.expect("one of two may be away")
         });
         assert_eq!(

@@ -10,7 +10,7 @@ use std::pin::Pin;
 
 /// How long each of many reads takes, sorted.
 async fn reads(files: Files, clock: Rc<dyn Clock>, count: u64) -> Vec<Duration> {
-    let file = files.open("/x", Options { ahead: Bytes::ZERO, cache: Bytes::ZERO, ..Options::default() }).await;
+    let file = files.open("/x", Options { ahead: Bytes::ZERO, cache: Bytes::ZERO, ..Options::alone() }).await;
     let file = file.expect("it is there");
     let mut taken = Vec::new();
     for nth in 0..count {
@@ -32,7 +32,7 @@ fn outcome_10_others_do_not_wait_longer_for_many_connections_that_are_idle_or_sl
     let cluster = Cluster::new(world.clone(), ClusterSpec { bounds, ..spec(3) });
     let (_host, files) = cluster.client("writer");
     world.run(async move {
-        let file = files.create("/x", 0o644, None, Options::default()).await.expect("a file");
+        let file = files.create("/x", 0o644, None, Options::alone()).await.expect("a file");
         file.write_at(Bytes::ZERO, Slice::from(pattern(2_000_000, 10))).await.expect("it is taken");
         file.close().await.expect("it is durable");
     });
@@ -63,7 +63,7 @@ fn outcome_10_others_do_not_wait_longer_for_many_connections_that_are_idle_or_sl
         slow.host.env().spawner.detach({
             let files = slow.files.clone();
             async move {
-                let Ok(file) = files.open("/x", Options::default()).await else { return };
+                let Ok(file) = files.open("/x", Options::alone()).await else { return };
                 drop(file.read_at(Bytes::ZERO, Bytes::mib(1)).await);
             }
         });
@@ -91,10 +91,10 @@ fn outcome_46_under_full_load_a_node_holds_no_more_memory_and_connections_than_i
         let files = machine.files.clone();
         machine.host.env().spawner.spawn(async move {
             let (path, bytes) = (format!("/{nth}"), pattern(1_500_000, nth as u64));
-            let file = files.create(&path, 0o644, None, Options::default()).await.expect("a file");
+            let file = files.create(&path, 0o644, None, Options::alone()).await.expect("a file");
             file.write_at(Bytes::ZERO, Slice::from(bytes.clone())).await.expect("it is taken");
             file.close().await.expect("it is durable");
-            let file = files.open(&path, Options::default()).await.expect("it is there");
+            let file = files.open(&path, Options::alone()).await.expect("it is there");
             assert!(file.read_at(Bytes::ZERO, Bytes::mib(2)).await.expect("bytes") == bytes);
         })
     });
@@ -126,7 +126,7 @@ fn outcome_46_under_full_load_a_node_holds_no_more_memory_and_connections_than_i
     assert_eq!(cluster.node(0).expect("it is up").connections(), bounds.connections);
     let files = clients[0].files.clone();
     world.run(async move {
-        let file = files.open("/1", Options::default()).await.expect("it is there");
+        let file = files.open("/1", Options::alone()).await.expect("it is there");
         assert!(file.read_at(Bytes::ZERO, Bytes::mib(2)).await.expect("bytes") == pattern(1_500_000, 1));
     });
 }

@@ -31,7 +31,7 @@ fn who_closes_a_file_last_takes_nobody_off_the_list_who_opens_it_meanwhile() {
         let second = world.run(second).expect("it opens");
         assert_eq!(open_files(&cluster, &other), 1, "after {micros} us");
         world.run(async move {
-            let alone = others.open_to_write("/x", Options::default()).await;
+            let alone = others.open_to_write("/x", Options::alone()).await;
             assert_eq!(alone.map(drop).expect_err("it is open").kind, Kind::Busy);
             second.close().await.expect("it is still open");
         });
@@ -50,7 +50,7 @@ fn a_file_that_cannot_be_opened_is_not_kept_from_others() {
         async move { files.create("/x", 0o644, None, beside()).await.expect("a file").close().await.expect("it closes") }
     });
     (0..4).for_each(|node| cluster.crash_node(node));
-    for options in [beside(), Options::default()] {
+    for options in [beside(), Options::alone()] {
         let files = files.clone();
         let refused = world.run(async move { files.open_to_write("/x", options).await.map(drop) });
         refused.expect_err("no node is there");
@@ -126,7 +126,7 @@ fn who_did_not_close_a_file_is_alone_with_it_only_when_it_was_mended() {
     drop(file);
     let alone = world.run({
         let files = files.clone();
-        async move { files.open_to_write("/x", Options::default()).await.map(drop) }
+        async move { files.open_to_write("/x", Options::alone()).await.map(drop) }
     });
     let error = alone.expect_err("something may be half written");
     assert!(error.kind == Kind::Busy && error.message.contains("mended first"), "{error:?}");
@@ -135,7 +135,7 @@ fn who_did_not_close_a_file_is_alone_with_it_only_when_it_was_mended() {
     world.run(async move { mending.mend(number).await }).expect("it is mended").expect("nobody has it");
     assert_eq!(unfinished(&cluster, &keeper), 0);
     world.run(async move {
-        let file = files.open_to_write("/x", Options::default()).await.expect("it is whole");
+        let file = files.open_to_write("/x", Options::alone()).await.expect("it is whole");
         file.close().await.expect("it closes");
     });
     assert_eq!((open_files(&cluster, &keeper), unfinished(&cluster, &keeper)), (0, 0));

@@ -38,7 +38,7 @@ async fn write(file: Rc<File>, at: u64, value: u8, length: usize) -> Result<()> 
 fn read_all(cluster: &Cluster, name: &str, path: &'static str) -> Vec<u8> {
     let (_host, files) = cluster.client(name);
     cluster.world().run(async move {
-        let file = files.open(path, Options::default()).await.expect("it is there");
+        let file = files.open(path, Options::alone()).await.expect("it is there");
         file.read_at(Bytes::ZERO, Bytes::mib(4)).await.expect("it is whole")
     })
 }
@@ -62,7 +62,7 @@ fn outcome_6_a_client_that_stopped_past_its_lease_and_goes_on_changes_no_byte() 
         let heirs = heir.files.clone();
         let others = world.run(async move {
             heirs.mend_left(|file, mended| drop(mended.unwrap_or_else(|e| panic!("{file}: {e}")))).await?;
-            heirs.open_to_write("/x", Options::default()).await
+            heirs.open_to_write("/x", Options::alone()).await
         });
         let others = Rc::new(others.expect("whoever had it is gone"));
         world.run(write(others.clone(), 0, 3, LENGTH)).expect("it is the heir's");
@@ -91,7 +91,7 @@ fn outcome_7_while_the_manager_is_away_capabilities_count_until_their_end_and_ar
     let files = writer.files.clone();
     let file = Rc::new(world.run(async move { made(&files, "/x", 1, 400_000).await }));
     let files = writer.files.clone();
-    let reading = Rc::new(world.run(async move { files.open("/x", Options::default()).await.expect("it is there") }));
+    let reading = Rc::new(world.run(async move { files.open("/x", Options::alone()).await.expect("it is there") }));
     cluster.crash_manager();
     let began = world.now();
     let (mut value, mut written, mut refused) = (1, 1, 0);
@@ -176,10 +176,10 @@ fn outcome_33_whichever_pair_is_cut_in_one_direction_there_is_progress_or_an_err
 
 /// Makes a file, writes and reads it, and reads one that was there.
 async fn round(files: Files, path: String) -> Result<()> {
-    let kept = files.open("/kept", Options::default()).await?;
+    let kept = files.open("/kept", Options::alone()).await?;
     let read = kept.read_at(Bytes::ZERO, Bytes::mib(1)).await?;
     assert!(read.len() == 200_000 && read.iter().all(|byte| *byte == 9), "{path}");
-    let file = files.create(&path, 0o644, None, Options::default()).await?;
+    let file = files.create(&path, 0o644, None, Options::alone()).await?;
     file.write_at(Bytes::ZERO, Slice::from(vec![5; 100_000])).await?;
     file.flush().await?;
     let read = file.read_at(Bytes::ZERO, Bytes::mib(1)).await?;
@@ -224,8 +224,7 @@ fn who_only_reads_and_cannot_reach_a_node_reads_what_is_there_beside_one_who_wri
         let files = reader.files.clone();
         let counted = count.clone();
         let beside = world.run(async move {
-            let file =
-                files.open("/x", Options { ahead: Bytes::ZERO, ..Options::default() }).await.expect("it is there");
+            let file = files.open("/x", Options { ahead: Bytes::ZERO, ..Options::alone() }).await.expect("it is there");
             let before = counted.get();
             for _ in 0..40 {
                 let found = file.read_at(unit, unit * 2).await.expect("one of four may be away");

@@ -34,7 +34,7 @@ fn closed(cluster: &Cluster, files: &Files, path: &'static str, raid: Raid, seed
     let files = files.clone();
     let policy = Policy { raid, unit: Bytes::kib(16), targets: 4 };
     cluster.world().run(async move {
-        let file = files.create(path, 0o644, Some(policy), Options::default()).await.expect("a file");
+        let file = files.create(path, 0o644, Some(policy), Options::alone()).await.expect("a file");
         file.write_at(Bytes::ZERO, Slice::from(pattern(LENGTH, seed))).await.expect("it is taken");
         let number = file.entry().file;
         file.close().await.expect("it is durable");
@@ -86,7 +86,7 @@ fn damage_that_nobody_reads_is_found_and_made_good_or_said_by_name_and_bytes_if_
         let first = &told[0].1;
         let (_reading, files) = cluster.client("reader");
         let (found, lost) = world.run(async move {
-            let file = files.open("/d/x", Options::default()).await.expect("it is there");
+            let file = files.open("/d/x", Options::alone()).await.expect("it is there");
             file.engine().read_what_is_left(Bytes::ZERO, Bytes::mib(1)).await.expect("the rest is there")
         });
         assert_eq!(lost, first.lost, "{raid} {nth}");
@@ -119,12 +119,12 @@ fn a_scrub_is_in_nobodys_way_and_comes_to_its_end_beside_those_who_write() {
     let writing = {
         let (stop, wrote, files, clock) = (stop.clone(), wrote.clone(), machine.files.clone(), world.clock());
         world.spawner().spawn(async move {
-            let shared = Options { sharing: Sharing::Beside, ..Options::default() };
+            let shared = Options::beside();
             let held = files.open_to_write("/held", shared).await.expect("it is there");
-            let _alone = files.open_to_write("/alone", Options::default()).await.expect("it is there");
+            let _alone = files.open_to_write("/alone", Options::alone()).await.expect("it is there");
             while !stop.get() {
                 let bytes = pattern(30_000, wrote.get());
-                let file = files.open_to_write("/often", Options::default()).await.expect("a scrub makes way");
+                let file = files.open_to_write("/often", Options::alone()).await.expect("a scrub makes way");
                 file.write_at(Bytes(5_000), Slice::from(bytes.clone())).await.expect("it is taken");
                 held.write_at(Bytes(100_000), Slice::from(bytes)).await.expect("it is durable");
                 file.close().await.expect("it is durable");
