@@ -115,9 +115,10 @@ impl Callbacks {
         self.files.get(&file).and_then(|file| file.get(&client)).is_none_or(|entry| entry.keeps == Caching::Exclusive)
     }
 
-    /// What a client was told that has a file open to write.
-    pub(crate) fn told_writer(&self, file: FileId, client: u64) -> Option<Callback> {
+    /// What a client was told that has a file open to write, and is heard of now.
+    pub(crate) fn told_writer(&mut self, file: FileId, client: u64, now: Moment) -> Option<Callback> {
         self.files.get(&file)?.get(&client).filter(|entry| entry.write)?;
+        self.heard(client, now);
         self.told(file, client)
     }
 

@@ -111,7 +111,7 @@ impl Manager {
     /// What a client may keep of a file that it opens to read, while nobody keeps anything that is in the way.
     pub(crate) fn keep_what_is_read(&mut self, now: Now, by: &Principal, file: FileId) -> Result<Callback> {
         self.callbacks.require_recorded(by.client)?;
-        if let Some(told) = self.callbacks.told_writer(file, by.client) {
+        if let Some(told) = self.callbacks.told_writer(file, by.client, now.moment) {
             return Ok(told);
         }
         let Writers(writers) = self.view()?.read(&keys::writers(file))?.unwrap_or_default();

@@ -1,6 +1,6 @@
 use super::access::{Challenge, Hello, Hidden, is_same, proof};
 use super::cluster::{Report, TargetReport};
-use super::files::{Renew, Renewed};
+use super::files::{Callback, Called, Caching, Kept, Listen, MakeWay, Renew, Renewed};
 use super::names::{CreateFile, FileId, Place, Rename};
 use super::volumes::Policy;
 use super::{Call, Change, Question, Reply};
@@ -33,12 +33,20 @@ fn what_is_asked_has_the_bytes_that_it_had() {
         cached: false,
     };
     let call = Call { sequence: 300, change: Change::CreateFile(create) };
-    assert_eq!(goes_and_comes(&call), "ac0200010161a403010101028020030000");
+    assert_eq!(goes_and_comes(&call), "ac0200010161a40301010102802003000000");
     let rename = Rename { from: Place::entry(FileId(2), "a"), to: Place::of(FileId(3)), exclusive: false };
     assert_eq!(goes_and_comes(&Change::Rename(rename)), "03020161030000");
     let renew = Renew { files: vec![Renewed { file: FileId(2), write: true, version: 5 }] };
     assert_eq!(goes_and_comes(&Question::Renew(renew)), "0601020105");
     assert_eq!(goes_and_comes(&Question::Map), "09");
+    let kept = Kept { file: FileId(2), caching: Some(Caching::Exclusive), serial: 3, write: true };
+    assert_eq!(goes_and_comes(&Question::Listen(Listen { kept: vec![kept], all: false })), "1001020102030100");
+    let way = MakeWay { place: Place::of(FileId(2)), write: true, cached: false };
+    assert_eq!(goes_and_comes(&Question::MakeWay(way)), "1102000100");
+    let callback = Callback { file: FileId(2), caching: Caching::Nothing, serial: 300 };
+    let called = Called { files: vec![callback], unknown: true, crowded: false };
+    assert_eq!(goes_and_comes(&Reply::Called(called)), "12010200ac020100");
+    assert_eq!(goes_and_comes(&Reply::Calling), "13");
     assert_eq!(goes_and_comes(&Reply::Done), "00");
     let target = TargetReport {
         target: TargetId(1),
