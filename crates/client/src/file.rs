@@ -245,9 +245,20 @@ impl FileEngine {
         self.to_its_end(|file| async move { file.unshare().await }).await
     }
 
-    /// What was read is read again.
+    /// What was read is read again, and nothing is read ahead, until [`FileEngine::trust`] or until it is shared and not any more.
     pub fn forget(&self) {
+        self.file.reach.doubt(true);
         self.file.state.borrow_mut().ahead = Ahead::default();
+    }
+
+    /// Nobody else had the file since it was forgotten what was read of it.
+    pub fn trust(&self) {
+        self.file.reach.doubt(false);
+    }
+
+    /// Whether something that was to be written later was not.
+    pub fn has_failed(&self) -> bool {
+        self.file.state.borrow().failed.is_some()
     }
 
     /// Whether nothing is kept of the file.

@@ -195,7 +195,7 @@ impl Files {
             Err(error) => {
                 if let Some(written) = written {
                     // Nothing was written, and nobody else would tell the manager that it is not open.
-                    drop(written.close(None, false).await);
+                    drop(written.close(None).await);
                 }
                 Err(error)
             }
@@ -222,10 +222,10 @@ impl Files {
         } else {
             Rc::new(Cell::new(Moment(u64::MAX)))
         };
-        let striping = grant.striping;
+        let (striping, version) = (grant.striping, grant.entry.attributes.version);
         let components = self.components(grant, write && sharing == Sharing::Alone).await?;
-        if others {
-            // Whoever was called back and did not answer may still be there.
+        if others || write && version > 1 {
+            // Whoever was called back and did not answer, or was struck off otherwise, may still be there.
             components.shut_out().await?;
         }
         let components = Rc::new(components);
@@ -356,31 +356,29 @@ impl File {
         let Some(written) = written else {
             let closed = engine.close().await;
             if let Some(holding) = holding {
-                holding.close(false).await;
+                holding.close().await;
             }
             return closed;
         };
         engine.flush().await?;
         let size = engine.size().await?;
-        let reads = holding.as_ref().is_some_and(Holding::is_read_besides);
-        let closed = written.close(Some(size), reads).await;
+        let closed = written.close(Some(size)).await;
         if let Some(holding) = holding {
-            holding.close(closed.is_ok()).await;
+            holding.close().await;
         }
         closed
     }
 
     /// As [`File::close`], of one who wrote nothing of the file: the manager is told also if that fails.
     async fn leave(self) -> Result<()> {
-        let File { engine, written, holding, .. } = self;
+        let File { engine, written, .. } = self;
         let flushed = engine.flush().await;
         let size = match flushed {
             Ok(()) => engine.size().await,
             Err(error) => Err(error),
         };
         let Some(written) = written else { return size.map(drop) };
-        let reads = holding.as_ref().is_some_and(Holding::is_read_besides);
-        let closed = written.close(size.as_ref().ok().copied(), reads).await;
+        let closed = written.close(size.as_ref().ok().copied()).await;
         size.and(closed)
     }
 }

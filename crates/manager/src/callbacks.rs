@@ -16,6 +16,10 @@ use std::time::Duration;
 
 /// Who was not heard of for so long keeps nothing any more.
 const LATE: Duration = LEASE.saturating_add(Duration::from_secs(1));
+/// Who was called back so long ago and keeps something all the same loses it, also if it is heard of.
+const STUCK: Duration = Duration::from_secs(30);
+/// For so long after somebody wanted a file and others were in the way, nobody is let keep anything more of it.
+const WANTED: Duration = Duration::from_secs(3);
 /// What clients keep, each a client and a file, at most.
 const MOST: usize = 1 << 20;
 
@@ -37,6 +41,8 @@ pub(crate) struct Callbacks {
     count: usize,
     /// Files of which somebody may perhaps keep more again.
     freed: BTreeSet<FileId>,
+    /// Files for which others were called back lately.
+    wanted: BTreeMap<FileId, Moment>,
     /// Something that somebody waits for may be there.
     is_changed: bool,
 }
@@ -60,6 +66,17 @@ pub(crate) struct Entry {
     allowed: Caching,
     serial: u64,
     write: bool,
+    /// Since when it is called back.
+    called: Option<Moment>,
+}
+
+/// How a client may use a file.
+pub(crate) struct Uses {
+    /// It is on the list of those that write it; and whether others are.
+    pub(crate) writes: bool,
+    pub(crate) others_write: bool,
+    /// Its mode lets this client read it, or it writes it.
+    pub(crate) may_read: bool,
 }
 
 /// A client that was called back and is not heard of.
@@ -115,11 +132,31 @@ impl Callbacks {
         self.files.get(&file).and_then(|file| file.get(&client)).is_none_or(|entry| entry.keeps == Caching::Exclusive)
     }
 
-    /// What a client was told that has a file open to write, and is heard of now.
+    /// A client that has a file open to write opens it to read besides: what it was told, under a number of its own.
     pub(crate) fn told_writer(&mut self, file: FileId, client: u64, now: Moment) -> Option<Callback> {
-        self.files.get(&file)?.get(&client).filter(|entry| entry.write)?;
+        let entry = self.files.get_mut(&file)?.get_mut(&client).filter(|entry| entry.write)?;
+        self.serial += 1;
+        entry.serial = self.serial;
+        let is_called = entry.allowed < entry.keeps;
         self.heard(client, now);
+        if is_called {
+            self.tell(file, client);
+        }
         self.told(file, client)
+    }
+
+    /// Those who write a file are these: others that did are not any more, and may still keep what they read.
+    pub(crate) fn reconcile(&mut self, file: FileId, is_writer: impl Fn(u64) -> bool) {
+        let Some(of_file) = self.files.get_mut(&file) else { return };
+        for (_, entry) in of_file.iter_mut().filter(|(client, entry)| entry.write && !is_writer(**client)) {
+            entry.write = false;
+            (entry.keeps, entry.allowed) = (entry.keeps.min(Caching::Shared), entry.allowed.min(Caching::Shared));
+        }
+    }
+
+    /// Whether others were called back from a file lately.
+    pub(crate) fn is_wanted(&self, file: FileId, now: Moment) -> bool {
+        self.wanted.get(&file).is_some_and(|wanted| now.since(*wanted) < WANTED)
     }
 
     /// Whether any other client has a file open, as far as is known here.
@@ -153,10 +190,15 @@ impl Callbacks {
 
     fn put(&mut self, file: FileId, client: u64, caching: Caching, write: bool, heard: Moment) -> Callback {
         self.serial += 1;
-        let entry = Entry { keeps: caching, allowed: caching, serial: self.serial, write };
-        self.insert(file, client, entry);
-        // What is told with the grant need not be told again.
+        let before = self.files.get(&file).and_then(|of_file| of_file.get(&client)).copied();
+        // What it keeps already it keeps until it says otherwise.
+        let keeps = before.map_or(caching, |before| before.keeps.max(caching));
+        let called = before.and_then(|before| before.called).or(Some(heard)).filter(|_| caching < keeps);
+        self.insert(file, client, Entry { keeps, allowed: caching, serial: self.serial, write, called });
         self.heard(client, heard).calls.remove(&file);
+        if caching < keeps {
+            self.tell(file, client);
+        }
         Callback { file, caching, serial: self.serial }
     }
 
@@ -189,7 +231,10 @@ impl Callbacks {
             .filter(|(client, entry)| **client != by && entry.keeps >= least)
             .map(|(client, _)| *client)
             .collect();
-        kept.iter().for_each(|client| self.call(file, *client));
+        kept.iter().for_each(|client| self.call(file, *client, now));
+        if !kept.is_empty() {
+            self.wanted.insert(file, now);
+        }
         is_unsure || !kept.is_empty()
     }
 
@@ -200,13 +245,14 @@ impl Callbacks {
     }
 
     /// Has a client keep nothing of a file any more.
-    fn call(&mut self, file: FileId, client: u64) {
+    fn call(&mut self, file: FileId, client: u64, now: Moment) {
         let Some(entry) = self.files.get_mut(&file).and_then(|of_file| of_file.get_mut(&client)) else { return };
         if entry.allowed == Caching::Nothing {
             return;
         }
         self.serial += 1;
         (entry.allowed, entry.serial) = (Caching::Nothing, self.serial);
+        entry.called.get_or_insert(now);
         self.tell(file, client);
     }
 
@@ -223,6 +269,7 @@ impl Callbacks {
         let Some(entry) = self.files.get_mut(&file).and_then(|of_file| of_file.get_mut(&client)) else { return };
         self.serial += 1;
         (entry.keeps, entry.allowed, entry.serial) = (caching, caching, self.serial);
+        entry.called = None;
         self.tell(file, client);
     }
 
@@ -250,91 +297,84 @@ impl Callbacks {
         }
     }
 
-    /// A client has closed a file that it had open to write; whether it still has it open to read.
-    pub(crate) fn closed(&mut self, file: FileId, client: u64, reads: bool) {
-        let Some(entry) = self.files.get_mut(&file).and_then(|of_file| of_file.get_mut(&client)) else { return };
-        if !reads {
-            self.remove(file, client);
-            return;
-        }
-        entry.write = false;
-        entry.keeps = entry.keeps.min(Caching::Shared);
-        entry.allowed = entry.allowed.min(Caching::Shared);
-        self.freed.insert(file);
+    /// A client has closed a file that it had open to write; it may have it open to read.
+    pub(crate) fn closed(&mut self, file: FileId, client: u64) {
+        self.reconcile(file, |writer| writer != client);
+        self.free(file);
     }
 
-    /// A client asks, and says what it keeps; `is_writer` says whether it is on the list of those that write a file.
+    /// A client asks, and says what it keeps; `uses` says how it may use a file.
     pub(crate) fn hear(
         &mut self,
         client: u64,
         kept: &[Kept],
         all: bool,
         now: Moment,
-        is_writer: impl Fn(FileId) -> Result<bool>,
+        uses: impl Fn(FileId) -> Result<Uses>,
     ) -> Result<()> {
         self.heard(client, now);
         if all {
-            self.hear_all(client, kept, now, is_writer)?;
+            self.hear_all(client, kept, now, &uses)?;
         }
-        for kept in kept {
-            self.hear_of(client, kept);
-        }
-        Ok(())
+        kept.iter().try_for_each(|kept| self.hear_of(client, kept, &uses))
     }
 
-    fn hear_of(&mut self, client: u64, kept: &Kept) {
+    fn hear_of(&mut self, client: u64, kept: &Kept, uses: impl Fn(FileId) -> Result<Uses>) -> Result<()> {
         let called = self.clients.get_mut(&client).map(|state| &mut state.calls);
         if let Some(calls) = called
             && calls.get(&kept.file).is_some_and(|call| call.serial == kept.serial)
         {
             calls.remove(&kept.file);
         }
-        let Some(entry) = self.files.get_mut(&kept.file).and_then(|of_file| of_file.get_mut(&client)) else { return };
-        if entry.serial != kept.serial {
-            return;
-        }
+        let entry = self.files.get_mut(&kept.file).and_then(|of_file| of_file.get_mut(&client));
+        let Some(entry) = entry.filter(|entry| entry.serial == kept.serial) else { return Ok(()) };
         match kept.caching {
-            // The manager hears of it otherwise when that is closed.
-            None if entry.write => entry.keeps = Caching::Nothing,
-            None => return self.remove(kept.file, client),
+            None if !(entry.write && uses(kept.file)?.writes) => {
+                self.remove(kept.file, client);
+                return Ok(());
+            }
+            // Who writes it closes it otherwise.
+            None => entry.keeps = Caching::Nothing,
             Some(caching) => entry.keeps = caching.min(entry.allowed),
         }
+        (entry.allowed, entry.called) = (entry.keeps, None);
         self.is_changed = true;
         self.freed.insert(kept.file);
+        Ok(())
     }
 
-    /// What a client says that it keeps, when nothing was known of that here.
+    /// What a client says that it keeps, when nothing was known of that here. It may have kept something of what it may use by what
+    /// another manager said, and has to give up what does not go with what others have by now.
     fn hear_all(
         &mut self,
         client: u64,
         kept: &[Kept],
         now: Moment,
-        is_writer: impl Fn(FileId) -> Result<bool>,
+        uses: impl Fn(FileId) -> Result<Uses>,
     ) -> Result<()> {
         if self.clients.get(&client).is_some_and(|state| state.is_known) {
             return Ok(());
         }
         for one in kept {
             let Some(caching) = one.caching else { continue };
-            let write = one.write && is_writer(one.file)?;
-            let is_granted = self.told(one.file, client).is_some_and(|told| told.serial > one.serial);
-            if is_granted {
+            if self.told(one.file, client).is_some_and(|told| told.serial > one.serial) {
                 continue;
             }
-            if one.write && !write {
-                // It was taken from this client.
+            let uses = uses(one.file)?;
+            if one.write && !uses.writes || !uses.may_read || self.count >= MOST {
+                // It was taken from this client, or never was its own.
                 self.serial += 1;
                 let taken = Callback { file: one.file, caching: Caching::Nothing, serial: self.serial };
                 self.heard(client, now).calls.insert(one.file, taken);
                 continue;
             }
-            self.insert(one.file, client, Entry { keeps: caching, allowed: caching, serial: one.serial, write });
-            // Nobody can have been allowed what does not go with that while its lease was not over; if it was, it keeps nothing.
-            let is_written = |entry: &Entry| entry.write || entry.keeps == Caching::Exclusive;
+            let keeps = if one.write { caching } else { caching.min(Caching::Shared) };
+            let entry = Entry { keeps, allowed: keeps, serial: one.serial, write: one.write, called: None };
+            self.insert(one.file, client, entry);
             let others = self.files.get(&one.file).into_iter().flatten().filter(|(other, _)| **other != client);
-            let is_in_the_way = others.into_iter().any(|(_, other)| caching == Caching::Exclusive || is_written(other));
-            if is_in_the_way {
-                self.call(one.file, client);
+            let mut others = others.map(|(_, other)| other.write || other.keeps > Caching::Nothing && one.write);
+            if keeps > Caching::Nothing && (uses.others_write || others.any(|is_in_the_way| is_in_the_way)) {
+                self.call(one.file, client, now);
             }
         }
         self.unheard.remove(&client);
@@ -353,18 +393,31 @@ impl Callbacks {
         (unknown || !files.is_empty()).then_some(Called { files, unknown, crowded: false })
     }
 
+    /// These clients wait for an answer here, so they are in touch.
+    pub(crate) fn wait_here(&mut self, clients: impl Iterator<Item = u64>, now: Moment) {
+        for client in clients {
+            if let Some(state) = self.clients.get_mut(&client) {
+                state.heard = now;
+            }
+        }
+    }
+
     /// Whether something changed that somebody may wait for.
     pub(crate) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }
 
-    /// Who was called back and is not heard of any more.
+    /// Who was called back and is not heard of any more, or did not answer for far too long.
     pub(crate) fn silent(&self, now: Moment) -> Vec<Silent> {
-        let late = self.clients.iter().filter(|(_, state)| now.since(state.heard) > LATE);
-        let called = late.flat_map(|(client, state)| state.calls.keys().map(|file| (*file, *client)));
-        let silent = called.filter_map(|(file, client)| {
+        let called = self.clients.iter().flat_map(|(client, state)| {
+            let is_late = now.since(state.heard) > LATE;
+            state.calls.keys().map(move |file| (*file, *client, is_late))
+        });
+        let silent = called.filter_map(|(file, client, is_late)| {
             let entry = self.files.get(&file)?.get(&client)?;
-            (entry.allowed < entry.keeps).then_some(Silent { file, client, write: entry.write })
+            let is_stuck = entry.called.is_some_and(|called| now.since(called) > STUCK);
+            let is_called = entry.allowed < entry.keeps;
+            (is_called && (is_late || is_stuck)).then_some(Silent { file, client, write: entry.write })
         });
         silent.collect()
     }
@@ -384,7 +437,8 @@ impl Callbacks {
 
     /// Who is not heard of any more keeps nothing that it read. Clients that do not count any more as those that keep what they
     /// read.
-    pub(crate) fn forget(&mut self, now: Moment) -> Vec<u64> {
+    pub(crate) fn forget(&mut self, now: Moment, is_writer: impl Fn(FileId, u64) -> Result<bool>) -> Result<Vec<u64>> {
+        self.wanted.retain(|_, wanted| now.since(*wanted) < WANTED);
         if self.opened.is_some_and(|opened| now.since(opened) > LATE) && !self.unheard.is_empty() {
             self.unheard.clear();
             self.is_changed = true;
@@ -393,8 +447,12 @@ impl Callbacks {
             self.clients.iter().filter(|(_, state)| now.since(state.heard) > LATE).map(|(client, _)| *client).collect();
         if !late.is_empty() {
             let entries = self.files.iter().flat_map(|(file, of_file)| of_file.iter().map(|entry| (*file, entry)));
-            let gone = entries.filter(|(_, (client, entry))| !entry.write && late.contains(client));
-            let gone: Vec<(FileId, u64)> = gone.map(|(file, (client, _))| (file, *client)).collect();
+            let mut gone = Vec::new();
+            for (file, (client, entry)) in entries.filter(|(_, (client, _))| late.contains(client)) {
+                if !entry.write || !is_writer(file, *client)? {
+                    gone.push((file, *client));
+                }
+            }
             gone.into_iter().for_each(|(file, client)| self.take(file, client));
             let writing: BTreeSet<u64> = self
                 .files
@@ -408,6 +466,6 @@ impl Callbacks {
         let is_gone = |client: &&u64| !self.clients.contains_key(client) && !self.unheard.contains(client);
         let gone: Vec<u64> = self.recorded.iter().filter(is_gone).copied().collect();
         self.recorded.retain(|client| !gone.contains(client));
-        gone
+        Ok(gone)
     }
 }

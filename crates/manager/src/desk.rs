@@ -171,6 +171,7 @@ pub async fn serve(
         }
         if now.moment.since(ticked) >= TICK {
             ticked = now.moment;
+            manager.wait_here(now, waiting.iter().map(|one| (&one.by, &one.question)));
             manager.tick(now)?;
             copies.tick(manager).await?;
             manager.has_news();

@@ -1,12 +1,14 @@
 //! What clients ask that keep something of files, and wait for: being called back, and others having given way.
 
 use crate::authenticate::standing;
+use crate::callbacks::Uses;
 use crate::draft::View;
+use crate::engine::Snapshot;
 use crate::keys;
 use crate::manager::{Manager, Now};
 use crate::place;
 use crate::principal::{Principal, Wanted};
-use crate::records::{ToScrub, Writers};
+use crate::records::{Inode, ToScrub, Writers};
 use forebay_model::{Error, Result};
 use forebay_wire::control::files::{Caching, Callback, Called, Listen, MOST_KEPT, MakeWay};
 use forebay_wire::control::names::FileId;
@@ -61,6 +63,12 @@ impl Manager {
         }
     }
 
+    /// Clients that wait for an answer: they are in touch, however long this manager was busy otherwise.
+    pub(crate) fn wait_here<'a>(&mut self, now: Now, waiting: impl Iterator<Item = (&'a Principal, &'a Question)>) {
+        let listening = waiting.filter(|(_, question)| matches!(question, Question::Listen(_)));
+        self.callbacks.wait_here(listening.map(|(by, _)| by.client), now.moment);
+    }
+
     /// Whether there may be something that somebody waits for.
     pub(crate) fn has_news(&mut self) -> bool {
         self.callbacks.take_changed()
@@ -74,12 +82,15 @@ impl Manager {
                 asked.kept.len()
             )));
         }
-        let view = self.view.as_ref().ok_or_else(crate::manager::closed)?;
-        let is_writer = |file| {
-            let writers: Option<Writers> = (view as &dyn crate::engine::Snapshot).read(&keys::writers(file))?;
-            Ok(writers.is_some_and(|Writers(writers)| writers.iter().any(|writer| writer.is(by))))
+        let view: &dyn Snapshot = self.view.as_ref().ok_or_else(crate::manager::closed)?;
+        let uses = |file| {
+            let Writers(writers) = view.read(&keys::writers(file))?.unwrap_or_default();
+            let writes = writers.iter().any(|writer| writer.is(by));
+            let inode: Option<Inode> = view.read(&keys::inode(file))?;
+            let may_read = writes || inode.is_some_and(|inode| by.may(&inode.attributes, Wanted::READ));
+            Ok(Uses { writes, others_write: writers.iter().any(|writer| !writer.is(by)), may_read })
         };
-        self.callbacks.hear(by.client, &asked.kept, asked.all, now.moment, is_writer)?;
+        self.callbacks.hear(by.client, &asked.kept, asked.all, now.moment, uses)?;
         let said = asked.all || !asked.kept.is_empty();
         let nothing = || said.then(|| Called { files: Vec::new(), unknown: false, crowded: false });
         Ok(self.callbacks.called(by.client).or_else(nothing))
@@ -101,6 +112,7 @@ impl Manager {
     /// Whether others keep something of a file that is in the way of one who opens it; they are called back.
     pub(crate) fn is_kept_from(&mut self, now: Now, by: &Principal, file: FileId, write: bool) -> Result<bool> {
         let Writers(writers) = self.view()?.read(&keys::writers(file))?.unwrap_or_default();
+        self.callbacks.reconcile(file, |client| writers.iter().any(|writer| writer.client == client));
         for writer in writers.iter().filter(|writer| !writer.is(by) && writer.cached && writer.alone) {
             self.callbacks.presume(file, writer.client, now.moment);
         }
@@ -111,13 +123,18 @@ impl Manager {
     /// What a client may keep of a file that it opens to read, while nobody keeps anything that is in the way.
     pub(crate) fn keep_what_is_read(&mut self, now: Now, by: &Principal, file: FileId) -> Result<Callback> {
         self.callbacks.require_recorded(by.client)?;
+        let Writers(writers) = self.view()?.read(&keys::writers(file))?.unwrap_or_default();
+        if writers.iter().any(|writer| writer.is(by) && writer.cached && writer.alone) {
+            self.callbacks.presume(file, by.client, now.moment);
+        }
         if let Some(told) = self.callbacks.told_writer(file, by.client, now.moment) {
             return Ok(told);
         }
-        let Writers(writers) = self.view()?.read(&keys::writers(file))?.unwrap_or_default();
         let is_left = self.view()?.read::<ToScrub>(&keys::to_scrub(file))?.is_some();
         let is_written = is_left || writers.iter().any(|writer| !writer.is(by));
-        let caching = if is_written { Caching::Nothing } else { Caching::Shared };
+        // Whoever waits for those who have read it already does not wait for more and more of them.
+        let is_wanted = self.callbacks.is_wanted(file, now.moment);
+        let caching = if is_written || is_wanted { Caching::Nothing } else { Caching::Shared };
         self.callbacks.allow(file, by.client, caching, false, now.moment)
     }
 }

@@ -16,14 +16,14 @@ use crate::keys;
 use crate::operations::Operation;
 use crate::principal::Principal;
 use crate::records::{
-    Answer, Epochs, Fresh, Inode, KeyRecord, Meta, Next, Term, UserNumber, UserRecord, VolumeRecord, encode,
+    Answer, Epochs, Fresh, Inode, KeyRecord, Meta, Next, Term, UserNumber, UserRecord, VolumeRecord, Writers, encode,
 };
 use crate::remembered;
 use forebay_env::{Random, random};
 use forebay_model::{Error, Kind, Moment, Result, Timestamp};
 use forebay_wire::capability::{LONGEST_LIFE, SKEW};
 use forebay_wire::control::access::{Hidden, IssuedKey, ROOT_USER};
-use forebay_wire::control::files::Grant;
+use forebay_wire::control::files::{Caching, Grant};
 use forebay_wire::control::names::{FileId, FileKind};
 use forebay_wire::control::volumes::{Policy, Quota};
 use forebay_wire::control::{Call, Reply};
@@ -251,6 +251,14 @@ impl Manager {
             Answer::Opened(file) => {
                 let by = standing(&self.view()?, by)?;
                 let grant = self.grant(now, &by, file, true)?;
+                let Writers(writers) = self.view()?.read(&keys::writers(file))?.unwrap_or_default();
+                if self.callbacks.told(file, by.client).is_none() {
+                    // Another manager let it in, and its answer was lost.
+                    if let Some(writer) = writers.iter().find(|writer| writer.is(&by) && writer.cached) {
+                        let caching = if writer.alone { Caching::Exclusive } else { Caching::Nothing };
+                        self.callbacks.allow(file, by.client, caching, true, now.moment)?;
+                    }
+                }
                 Ok(Reply::Grant(Grant { callback: self.callbacks.told(file, by.client), ..grant }))
             }
             Answer::Calling => Ok(Reply::Calling),

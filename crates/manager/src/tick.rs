@@ -110,6 +110,7 @@ impl Manager {
                 let drafted = draft.ready()?;
                 batch.take(drafted);
                 ticked.left.push(file);
+                self.callbacks.free(file);
             }
         }
         if round.is_empty() {

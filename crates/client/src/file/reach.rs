@@ -47,6 +47,8 @@ pub(super) struct Reach {
     alone: Cell<bool>,
     /// Until then what was read may be kept, if nobody else writes.
     pub(super) kept_until: Rc<Cell<Moment>>,
+    /// What was read may not be so any more, whatever the time is.
+    doubted: Cell<bool>,
     pub(super) clock: Rc<dyn Clock>,
     pub(super) spawner: Spawner,
     pub(super) pace: Pace,
@@ -76,6 +78,7 @@ impl Reach {
             mending: Room::of(options.window.0),
             alone: Cell::new(options.sharing == Sharing::Alone),
             kept_until: Rc::new(Cell::new(Moment(u64::MAX))),
+            doubted: Cell::new(false),
             options,
             clock,
             spawner,
@@ -96,12 +99,18 @@ impl Reach {
     /// Others write it from now on, or nobody any more.
     pub(super) fn set_alone(&self, alone: bool) {
         self.alone.set(alone);
+        self.doubted.set(false);
         self.components.set_alone(alone);
     }
 
     /// Whether what was read, and how long the file is, is still so.
     pub(super) fn may_keep(&self) -> bool {
-        self.alone.get() && self.clock.now() < self.kept_until.get()
+        self.alone.get() && !self.doubted.get() && self.clock.now() < self.kept_until.get()
+    }
+
+    /// What was read may not be so any more; or is, after all.
+    pub(super) fn doubt(&self, doubted: bool) {
+        self.doubted.set(doubted);
     }
 
     /// Asks anew which components have missed something, and which were rebuilt.

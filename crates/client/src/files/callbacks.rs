@@ -8,8 +8,8 @@ use crate::control::{Control, strange};
 use crate::file::{FileEngine, Sharing};
 use forebay_env::race::{First, race};
 use forebay_env::{Clock, Spawner};
-use forebay_model::{Error, Moment, Result};
-use forebay_wire::control::files::{Caching, Callback, Called, Close, Grant, Kept, LEASE, Listen, MakeWay};
+use forebay_model::{Error, Kind, Moment, Result};
+use forebay_wire::control::files::{Caching, Callback, Called, Close, Grant, Kept, LEASE, Listen, MOST_KEPT, MakeWay};
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Change, Question, Reply};
 use std::cell::{Cell, RefCell};
@@ -32,6 +32,8 @@ pub(super) struct Keeper {
     next: Cell<u64>,
     /// Nothing is kept longer.
     until: Rc<Cell<Moment>>,
+    /// The manager was not heard of for too long, and is to be heard of again.
+    is_lapsed: Cell<bool>,
     /// It was said durably that something is kept.
     is_recorded: Cell<bool>,
     is_listening: Cell<bool>,
@@ -45,9 +47,12 @@ struct Open {
     /// What the manager said last; under no number, if nobody asked it.
     told: Callback,
     times: BTreeMap<u64, Time>,
-    /// Opened, and not here yet; and of these, to write.
+    /// Which of those it is that were open under this number.
+    nth: u64,
+    /// Opened, and not here yet; of these, to write; and those that are going to keep something.
     coming: usize,
     coming_to_write: usize,
+    coming_to_keep: usize,
     /// The manager waits to be told what is kept.
     is_asked: bool,
     /// What is kept is being given up or taken up; and has to be looked at again then.
@@ -65,12 +70,14 @@ struct Time {
 }
 
 impl Open {
-    fn of(told: Callback) -> Open {
+    fn of(told: Callback, nth: u64) -> Open {
         Open {
             told,
+            nth,
             times: BTreeMap::new(),
             coming: 0,
             coming_to_write: 0,
+            coming_to_keep: 0,
             is_asked: false,
             is_turning: false,
             again: false,
@@ -111,6 +118,7 @@ impl Keeper {
             files: RefCell::default(),
             next: Cell::default(),
             until: Rc::default(),
+            is_lapsed: Cell::default(),
             is_recorded: Cell::default(),
             is_listening: Cell::default(),
             unsaid: RefCell::default(),
@@ -157,8 +165,10 @@ impl Keeper {
     pub(super) fn opened(self: &Rc<Self>, file: FileId, told: Option<Callback>, asked: Moment, write: bool) -> Coming {
         let cached = told.is_some();
         let told = told.unwrap_or(Callback { file, caching: Caching::Nothing, serial: 0 });
+        self.note_lapse();
+        let nth = self.next();
         let mut files = self.files.borrow_mut();
-        let open = files.entry(file).or_insert_with(|| Open::of(told));
+        let open = files.entry(file).or_insert_with(|| Open::of(told, nth));
         // It may have been called back while the answer was under way.
         if told.serial > open.told.serial {
             open.told = told;
@@ -166,32 +176,51 @@ impl Keeper {
         open.coming += 1;
         open.coming_to_write += usize::from(write);
         drop(files);
-        if cached {
+        // What else is open may have been lost meanwhile, which only the next answer to who listens tells.
+        if cached && !self.is_lapsed.get() {
             self.until.set(self.until.get().max(asked + LEASE));
         }
-        Coming { keeper: self.clone(), file, write, cached }
+        Coming { keeper: self.clone(), file, write, cached, keeps: Cell::new(false) }
+    }
+
+    fn next(&self) -> u64 {
+        self.next.set(self.next.get() + 1);
+        self.next.get()
+    }
+
+    /// If the manager was not heard of for too long, what was read is kept no more, before anything else is done.
+    fn note_lapse(self: &Rc<Self>) {
+        if self.clock.now() < self.until.get() {
+            return;
+        }
+        if !self.files.borrow().values().any(Open::is_listened_for) {
+            self.is_lapsed.set(false);
+        } else if !self.is_lapsed.replace(true) {
+            self.lapse();
+        }
     }
 
     /// Has what is open of a file keep what it may, and says so to the manager.
     fn turn(self: &Rc<Self>, file: FileId) {
-        {
+        let nth = {
             let mut files = self.files.borrow_mut();
             let Some(open) = files.get_mut(&file) else { return };
             if std::mem::replace(&mut open.is_turning, true) {
                 open.again = true;
                 return;
             }
-        }
+            open.nth
+        };
         let this = self.clone();
-        self.spawner.detach(async move { while this.turned(file).await {} });
+        self.spawner.detach(async move { while this.turned(file, nth).await {} });
     }
 
     /// One step of that; whether there is another one.
-    async fn turned(self: &Rc<Self>, file: FileId) -> bool {
+    async fn turned(self: &Rc<Self>, file: FileId, nth: u64) -> bool {
         let (times, caching, told, write, is_asked) = {
             let mut files = self.files.borrow_mut();
-            let Some(open) = files.get_mut(&file) else { return false };
-            if open.coming > 0 {
+            let Some(open) = files.get_mut(&file).filter(|open| open.nth == nth) else { return false };
+            if open.coming_to_keep > 0 {
                 // It is looked at again when that is here.
                 open.is_turning = false;
                 return false;
@@ -200,39 +229,45 @@ impl Keeper {
             let times: Vec<Time> = open.times.values().filter(|time| time.cached).cloned().collect();
             (times, open.may_keep(), open.told, open.writes(), std::mem::take(&mut open.is_asked))
         };
-        // Past its time nothing is taken up again before the manager was asked.
-        let bears = caching == Caching::Nothing || self.clock.now() < self.until.get();
-        let (mut failed, mut kept) = (false, caching);
-        let is_other = |time: &&Time| bears && time.engine.is_shared() != (caching == Caching::Nothing);
-        for Time { engine, .. } in times.iter().filter(is_other) {
-            let turned = match caching {
-                Caching::Nothing => engine.share().await,
-                Caching::Shared | Caching::Exclusive => engine.unshare().await,
-            };
-            match turned {
-                Ok(()) => {}
-                Err(_) if caching == Caching::Nothing => failed = true,
+        let is_still = |keeper: &Keeper| {
+            let files = keeper.files.borrow();
+            files.get(&file).is_some_and(|open| open.nth == nth && open.told == told && open.may_keep() == caching)
+        };
+        let mut kept = caching;
+        for Time { engine, .. } in &times {
+            match (caching, engine.is_shared()) {
+                // What failed is looked at below.
+                (Caching::Nothing, false) => drop(engine.share().await),
+                (Caching::Nothing, true) => {}
+                // Past its time nothing is taken up again before the manager was asked.
+                _ if self.clock.now() >= self.until.get() || !is_still(self) => kept = Caching::Nothing,
+                (_, false) => engine.trust(),
                 // Who cannot take anything up keeps nothing, which is always right.
-                Err(_) => kept = Caching::Nothing,
+                (_, true) if engine.unshare().await.is_err() => kept = Caching::Nothing,
+                (_, true) => {}
             }
         }
-        if failed && write {
-            self.leave_unfinished(file).await;
+        if caching == Caching::Nothing && times.iter().any(|time| time.write && time.engine.has_failed()) {
+            self.leave_unfinished(file, nth).await;
         }
         if is_asked {
             self.say(Kept { file, caching: Some(kept), serial: told.serial, write }).await;
         }
         let mut files = self.files.borrow_mut();
-        let Some(open) = files.get_mut(&file) else { return false };
+        let Some(open) = files.get_mut(&file).filter(|open| open.nth == nth) else { return false };
         open.is_turning = open.again || open.told != told;
         open.is_turning
     }
 
-    /// What was written and not flushed cannot be: others may only use the file when it was mended.
-    async fn leave_unfinished(&self, file: FileId) {
-        let close = Close { file, size: None, modified: None, upkeep: false, unfinished: true, reads: true };
-        // If that is not heard either, the manager takes the file when this client's time is over, and has it mended.
-        drop(self.control.change(Change::Close(close)).await);
+    /// What was written and not flushed cannot be: others may only use the file when it is known that it is to be mended.
+    async fn leave_unfinished(&self, file: FileId, nth: u64) {
+        let close = Close { file, size: None, modified: None, upkeep: false, unfinished: true };
+        while self.files.borrow().get(&file).is_some_and(|open| open.nth == nth) {
+            match self.control.change(Change::Close(close.clone())).await {
+                Err(error) if error.kind != Kind::Missing => self.clock.sleep(PAUSE).await,
+                _ => return,
+            }
+        }
     }
 
     /// Says what is kept; if nobody hears it, later.
@@ -246,30 +281,43 @@ impl Keeper {
 
     /// Does what the manager says.
     fn heed(self: &Rc<Self>, called: Called, asked: Moment) {
+        self.note_lapse();
         // Who was not in touch for too long may have lost what it is told of now.
-        let is_lapsed = self.clock.now() >= self.until.get();
-        if !called.unknown && !(is_lapsed && called.files.iter().any(|told| told.caching == Caching::Nothing)) {
-            self.until.set(self.until.get().max(asked + LEASE));
-        }
+        let is_lost = |told: &Callback| told.caching == Caching::Nothing;
+        let is_in_touch = !called.unknown && !(self.is_lapsed.get() && called.files.iter().any(is_lost));
+        let mut turned = Vec::new();
         for told in called.files {
-            let is_news = match self.files.borrow_mut().get_mut(&told.file) {
+            let mut files = self.files.borrow_mut();
+            match files.get_mut(&told.file) {
                 Some(open) if told.serial >= open.told.serial => {
+                    if told.caching == Caching::Nothing {
+                        // Nothing that others write from now on is missed, however long it takes to give way.
+                        open.times
+                            .values()
+                            .filter(|time| time.cached && !time.write)
+                            .for_each(|time| time.engine.forget());
+                    }
                     // If it was told before, it is being done, or what was said of it was lost.
-                    let is_news = told.serial > open.told.serial || !open.is_turning;
+                    let is_news = open.told != told || !open.is_turning;
                     (open.told, open.is_asked) = (told, open.is_asked || is_news);
-                    is_news
+                    turned.extend(is_news.then_some(told.file));
                 }
-                Some(_) => false,
+                Some(_) => {}
                 None => {
                     let kept = Kept { file: told.file, caching: None, serial: told.serial, write: false };
                     self.unsaid.borrow_mut().insert(told.file, kept);
-                    false
                 }
-            };
-            if is_news {
-                self.turn(told.file);
             }
         }
+        if is_in_touch {
+            self.until.set(self.until.get().max(asked + LEASE));
+            if self.is_lapsed.replace(false) {
+                turned.extend(
+                    self.files.borrow().iter().filter(|(_, open)| open.is_listened_for()).map(|(file, _)| *file),
+                );
+            }
+        }
+        turned.into_iter().for_each(|file| self.turn(file));
     }
 
     /// What was read is kept no more: the manager was not heard of for too long. Who writes goes on alone; if the file is taken from
@@ -311,24 +359,28 @@ impl Keeper {
 
     /// Asks once; whether the manager wants to know all that is kept.
     async fn listen(self: &Rc<Self>, all: bool) -> bool {
-        let unsaid = self.unsaid.take();
+        self.note_lapse();
+        let mut unsaid = self.unsaid.take();
         let kept: Vec<Kept> = match all {
             true => self.all(),
-            false => unsaid.values().copied().collect(),
+            // What there is no room for is said the next time.
+            false => {
+                let rest = unsaid.keys().nth(MOST_KEPT).copied();
+                let rest = rest.map(|first| unsaid.split_off(&first)).unwrap_or_default();
+                self.unsaid.borrow_mut().extend(rest);
+                unsaid.values().copied().collect()
+            }
         };
         let asked = self.clock.now();
         let mut answer = pin!(self.control.ask(Question::Listen(Listen { kept, all })));
         let answered = loop {
             if self.clock.now() >= self.until.get() {
+                self.note_lapse();
                 break answer.await;
             }
             match race(answer.as_mut(), self.clock.sleep_until(self.until.get())).await {
                 First::Left(answered) => break answered,
-                First::Right(()) => {
-                    if self.clock.now() >= self.until.get() {
-                        self.lapse();
-                    }
-                }
+                First::Right(()) => {}
             }
         };
         let called = match answered {
@@ -355,22 +407,18 @@ impl Keeper {
     /// All that is kept.
     fn all(&self) -> Vec<Kept> {
         let files = self.files.borrow();
-        let listened = files.iter().filter(|(_, open)| open.is_listened_for() && !open.times.is_empty());
+        let listened = files.iter().filter(|(_, open)| open.is_listened_for());
         let kept = listened.map(|(file, open)| {
             let keeps = open.times.values().any(|time| time.cached && !time.engine.is_shared());
-            let caching = match (keeps, open.writes()) {
+            let writes = open.writes() || open.coming_to_write > 0;
+            let caching = match (keeps || open.coming_to_keep > 0, writes) {
                 (false, _) => Caching::Nothing,
                 (true, false) => Caching::Shared,
                 (true, true) => Caching::Exclusive,
             };
-            Kept { file: *file, caching: Some(caching), serial: open.told.serial, write: open.writes() }
+            Kept { file: *file, caching: Some(caching), serial: open.told.serial, write: writes }
         });
         kept.collect()
-    }
-
-    /// Whether a file is open to read besides, by one who keeps what it may.
-    pub(super) fn reads(&self, file: FileId) -> bool {
-        self.files.borrow().get(&file).is_some_and(|open| open.times.values().any(|time| !time.write))
     }
 }
 
@@ -380,6 +428,8 @@ pub(super) struct Coming {
     file: FileId,
     write: bool,
     cached: bool,
+    /// It is going to keep something.
+    keeps: Cell<bool>,
 }
 
 impl Coming {
@@ -397,14 +447,20 @@ impl Coming {
             }
         }
         let is_over = self.keeper.clock.now() >= self.keeper.until.get();
-        Ok(if may_keep == Caching::Nothing || is_over { Sharing::Beside } else { Sharing::Alone })
+        let mut files = self.keeper.files.borrow_mut();
+        // It may have been called back while others gave way.
+        let Some(open) = files.get_mut(&self.file).filter(|open| open.may_keep() > Caching::Nothing && !is_over) else {
+            return Ok(Sharing::Beside);
+        };
+        open.coming_to_keep += 1;
+        self.keeps.set(true);
+        Ok(Sharing::Alone)
     }
 
     /// It is open.
     pub(super) fn came(self, engine: FileEngine) -> Holding {
         let keeper = self.keeper.clone();
-        let number = keeper.next.get();
-        keeper.next.set(number + 1);
+        let number = keeper.next();
         if let Some(open) = keeper.files.borrow_mut().get_mut(&self.file) {
             open.times.insert(number, Time { engine, write: self.write, cached: self.cached });
         }
@@ -430,9 +486,12 @@ impl Drop for Coming {
         if let Some(open) = files.get_mut(&self.file) {
             open.coming -= 1;
             open.coming_to_write -= usize::from(self.write);
+            open.coming_to_keep -= usize::from(self.keeps.get());
         }
         drop(files);
         self.keeper.gone(self.file);
+        // Others of this client may keep more again, or are to be looked at.
+        self.keeper.turn(self.file);
     }
 }
 
@@ -455,21 +514,14 @@ impl Keeper {
 }
 
 impl Holding {
-    /// It is closed: the manager knows when this ends, if that was the last time. It may have been told already.
-    pub(super) async fn close(self, is_told: bool) {
+    /// It is closed: the manager knows when this ends, if that was the last time.
+    pub(super) async fn close(self) {
         let (keeper, file) = (self.keeper.clone(), self.file);
         drop(self);
         let unsaid = keeper.unsaid.borrow_mut().remove(&file);
-        if let Some(kept) = unsaid.filter(|_| !is_told) {
+        if let Some(kept) = unsaid {
             keeper.say(kept).await;
         }
-    }
-}
-
-impl Holding {
-    /// Whether the file is open to read besides, by one who keeps what it may.
-    pub(super) fn is_read_besides(&self) -> bool {
-        self.keeper.reads(self.file)
     }
 }
 
@@ -479,6 +531,7 @@ impl Drop for Holding {
             open.times.remove(&self.number);
         }
         self.keeper.gone(self.file);
+        self.keeper.turn(self.file);
     }
 }
 

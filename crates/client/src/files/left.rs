@@ -73,7 +73,7 @@ impl Files {
             Err(error) => Err(error),
         };
         let size = mended.as_ref().ok().and_then(|mended| Some(mended.as_ref()?.size));
-        let closed = written.close(size, false).await;
+        let closed = written.close(size).await;
         let mended = mended?;
         closed.map(|()| mended)
     }

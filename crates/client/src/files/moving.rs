@@ -73,7 +73,7 @@ impl Files {
         let written = self.used(file).alone().await?;
         let moved = self.move_alone(file, rate).await;
         // A copy that came to nothing keeps nobody out; after one that came to its end there is nothing to close.
-        drop(written.close(None, false).await);
+        drop(written.close(None).await);
         // What is damaged where it lies is made of the others first.
         if moved.as_ref().is_err_and(|error| error.kind == Kind::Damaged) {
             drop(self.mend(file).await);

@@ -95,9 +95,9 @@ impl Used {
 
 impl Used {
     /// Has the manager know that nobody of this client writes it any more, whose turn it is.
-    async fn close(&self, size: Option<Bytes>, upkeep: bool, reads: bool) -> Result<()> {
+    async fn close(&self, size: Option<Bytes>, upkeep: bool) -> Result<()> {
         let unfinished = self.unfinished.get();
-        let close = Close { file: self.file, size, modified: None, upkeep, unfinished, reads };
+        let close = Close { file: self.file, size, modified: None, upkeep, unfinished };
         match self.control.change(Change::Close(close)).await? {
             Reply::Entry(_) => self.unfinished.set(false),
             other => return Err(strange(&other)),
@@ -110,7 +110,7 @@ impl Used {
         if self.writing.get().times > 0 || !self.unfinished.get() {
             return Ok(());
         }
-        match self.close(None, false, true).await {
+        match self.close(None, false).await {
             // The manager has taken this client for gone, and knows.
             Err(error) if error.kind == Kind::Missing => {
                 self.unfinished.set(false);
@@ -128,12 +128,11 @@ impl Written {
     }
 
     /// Ends this; if it is the last, the manager is told, and how long the file is.
-    /// This client may have it open to read besides.
-    pub(super) async fn close(mut self, size: Option<Bytes>, reads: bool) -> Result<()> {
+    pub(super) async fn close(mut self, size: Option<Bytes>) -> Result<()> {
         let used = self.used.clone();
         let _turn = used.turn().await;
         let closed = match used.writing.get().times {
-            1 => used.close(size, self.upkeep, reads).await,
+            1 => used.close(size, self.upkeep).await,
             _ => Ok(()),
         };
         // What the manager does not take for open is not left unfinished by this client.

@@ -18,7 +18,7 @@ messages! {
     OpenToRead as OpenToRead { place, cached }
     CreateRing as CreateRing { place, mode, capacity, refused_by, targets, parity, again }
     OpenRing as OpenRing { place, write }
-    Close as Close { file, size, modified, upkeep, unfinished, reads }
+    Close as Close { file, size, modified, upkeep, unfinished }
     Renew as Renew { files }
     Renewed as Renewed { file, write, version }
     Grant as Grant { entry, write, striping, components, until, callback }

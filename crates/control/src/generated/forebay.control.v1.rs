@@ -785,9 +785,6 @@ pub struct Close {
     /// What this client began may not be ended: the file is to be mended.
     #[prost(bool, tag = "5")]
     pub unfinished: bool,
-    /// This client still has it open to read, and keeps what it may.
-    #[prost(bool, tag = "6")]
-    pub reads: bool,
 }
 /// Asks for the same again, for as long again.
 #[derive(Clone, PartialEq, ::prost::Message)]

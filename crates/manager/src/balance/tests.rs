@@ -36,7 +36,6 @@ impl Stage {
                 modified: None,
                 upkeep: false,
                 unfinished: false,
-                reads: false,
             }))
             .unwrap();
             file

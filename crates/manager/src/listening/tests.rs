@@ -3,9 +3,10 @@ use crate::principal::Principal;
 use crate::testing::{Stage, root, user};
 use forebay_model::{Bytes, Kind, Result};
 use forebay_wire::control::files::{
-    After, Caching, Callback, Called, Close, Grant, Kept, LEASE, Listen, MakeWay, OpenToRead, OpenToWrite, Scrubbed,
+    After, Caching, Callback, Called, ClientGone, Close, Grant, Kept, LEASE, Listen, MakeWay, OpenToRead, OpenToWrite,
+    Revoke, Scrubbed,
 };
-use forebay_wire::control::names::{CreateFile, FileId, Place};
+use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile};
 use forebay_wire::control::{Change, Question, Reply};
 use std::time::Duration;
 
@@ -69,8 +70,8 @@ impl Stage {
         }
     }
 
-    fn close(&mut self, by: &Principal, file: FileId, reads: bool) {
-        let close = Close { file, size: Some(Bytes(1)), modified: None, upkeep: false, unfinished: false, reads };
+    fn close(&mut self, by: &Principal, file: FileId) {
+        let close = Close { file, size: Some(Bytes(1)), modified: None, upkeep: false, unfinished: false };
         self.change(by, Change::Close(close)).unwrap();
     }
 
@@ -155,7 +156,7 @@ fn those_who_read_keep_what_they_read_until_somebody_writes_and_again_when_that_
     assert_eq!(stage.manager.ask_or_wait(stage.now, &writer, &way, false).unwrap(), Some(Reply::Done));
     assert_eq!(stage.cached(&writer, true).caching, Caching::Nothing, "others read it");
     assert_eq!(stage.cached(&readers[0], false).caching, Caching::Nothing);
-    stage.close(&writer, file, false);
+    stage.close(&writer, file);
     stage.seconds(1);
     for reader in &readers {
         assert_eq!(stage.told(reader).caching, Caching::Shared);
@@ -183,7 +184,7 @@ fn who_is_called_back_and_does_not_answer_loses_the_file_when_its_lease_is_over_
     assert_eq!(read.caching, Caching::Nothing);
     assert!(stage.is_to_be_mended(file));
     assert_eq!(stage.stat(&root(), Place::of(file)).unwrap().attributes.version, version + 1);
-    let close = Close { file, size: None, modified: None, upkeep: false, unfinished: false, reads: false };
+    let close = Close { file, size: None, modified: None, upkeep: false, unfinished: false };
     assert_eq!(stage.change(&gone, Change::Close(close)).unwrap_err().kind, Kind::Missing);
     stage.listen(&next, gave(read, false), true);
     // Who was silent is told what it lost as soon as it asks again.
@@ -208,7 +209,7 @@ fn who_only_read_and_is_silent_is_in_nobodys_way_when_its_lease_is_over() {
     assert_eq!(stage.cached(&client(11), true).caching, Caching::Exclusive);
     assert!(!stage.is_to_be_mended(file), "it wrote nothing");
     // It was forgotten, durably: another manager waits for nobody.
-    stage.close(&client(11), file, false);
+    stage.close(&client(11), file);
     stage.restart();
     assert_eq!(stage.cached(&client(12), true).caching, Caching::Exclusive);
 }
@@ -283,7 +284,7 @@ fn upkeep_calls_back_who_writes_and_nobody_who_reads_and_a_scrub_nobody() {
     stage.keeps(&reader);
     stage.cached(&reader, false);
     assert!(matches!(stage.root(open(false)).unwrap(), Reply::Grant(_)));
-    stage.close(&root(), file, false);
+    stage.close(&root(), file);
     let read = stage.manager.callbacks.told(file, reader.client).unwrap();
     stage.listen(&reader, vec![Kept { file, caching: None, serial: read.serial, write: false }], true);
     let first = stage.cached(&writer, true);
@@ -315,4 +316,156 @@ fn nobody_waits_for_what_it_may_not_open() {
         Some(Reply::Called(Called { crowded: true, .. }))
     ));
     assert_eq!(Manager::nothing_yet(&way(true)), Reply::Done);
+}
+
+#[test]
+fn who_has_a_file_open_to_read_besides_is_called_back_when_it_has_closed_what_it_wrote() {
+    let mut stage = Stage::new();
+    let file = stage.made();
+    let (both, next) = (client(10), client(11));
+    stage.keeps(&both);
+    let written = stage.cached(&both, true);
+    let read = stage.cached(&both, false);
+    assert!(read.serial > written.serial && read.caching == Caching::Exclusive);
+    stage.known(&both, gave(read, true));
+    stage.close(&both, file);
+    // What is said of an opening before the last one counts no more.
+    stage.listen(&both, vec![Kept { file, caching: None, serial: written.serial, write: false }], false);
+    assert_eq!(stage.try_cached(&next, true).unwrap(), None, "it is still open to read");
+    let called = stage.told(&both);
+    stage.listen(&both, vec![Kept { file, caching: None, serial: called.serial, write: false }], false);
+    assert_eq!(stage.cached(&next, true).caching, Caching::Exclusive);
+}
+
+#[test]
+fn nothing_is_left_of_who_had_a_file_open_that_was_removed_or_taken_from_it() {
+    for revokes in [false, true] {
+        let mut stage = Stage::new();
+        let file = stage.made();
+        stage.cached(&client(10), true);
+        match revokes {
+            true => stage.root(Change::Revoke(Revoke { file })).unwrap(),
+            false => stage.root(Change::RemoveFile(RemoveFile { place: Place::path(FILE) })).unwrap(),
+        };
+        if revokes {
+            // It is in nobody's way for longer than its lease, and is told that it keeps nothing.
+            stage.seconds(LEASE.as_secs() + 2);
+            stage.root(Change::Scrubbed(Scrubbed { file })).unwrap();
+            assert_eq!(stage.cached(&client(11), true).caching, Caching::Exclusive);
+        }
+        stage.seconds(LEASE.as_secs() + 2);
+        assert!(stage.manager.callbacks.told(file, 10).is_none());
+    }
+}
+
+#[test]
+fn who_may_not_read_a_file_keeps_nothing_of_it_whatever_it_says() {
+    let mut stage = Stage::new();
+    let file = stage.file(&root(), FILE, 0o600).unwrap();
+    let stranger = user(5);
+    stage.keeps(&stranger);
+    for (write, caching) in [(false, Caching::Shared), (false, Caching::Exclusive), (true, Caching::Exclusive)] {
+        let kept = Kept { file, caching: Some(caching), serial: 1 << 50, write };
+        stage.restart();
+        let told = stage.known(&stranger, vec![kept]);
+        assert_eq!(told.iter().map(|told| told.caching).collect::<Vec<_>>(), [Caching::Nothing]);
+        assert!(stage.try_cached(&client(10), true).unwrap().is_some(), "it is in nobody's way");
+        stage.close(&client(10), file);
+    }
+}
+
+#[test]
+fn who_waits_for_readers_does_not_wait_for_more_and_more_of_them() {
+    let mut stage = Stage::new();
+    stage.made();
+    let (writer, first, second) = (client(10), client(11), client(12));
+    stage.keeps(&first);
+    stage.keeps(&second);
+    let read = stage.cached(&first, false);
+    stage.known(&first, gave(read, false));
+    assert_eq!(stage.try_cached(&writer, true).unwrap(), None);
+    assert_eq!(stage.cached(&second, false).caching, Caching::Nothing, "somebody waits");
+    // Who opens it again has not given way by that.
+    let again = stage.cached(&first, false);
+    assert_eq!(again.caching, Caching::Nothing);
+    assert_eq!(stage.try_cached(&writer, true).unwrap(), None);
+    assert_eq!(stage.told(&first), again);
+    stage.listen(&first, gave(again, false), false);
+    assert!(stage.try_cached(&writer, true).unwrap().is_some());
+}
+
+#[test]
+fn who_is_in_touch_and_does_not_give_way_loses_the_file_after_half_a_minute() {
+    let mut stage = Stage::new();
+    let file = stage.made();
+    let (stuck, next) = (client(10), client(11));
+    let first = stage.cached(&stuck, true);
+    stage.known(&stuck, gave(first, true));
+    assert_eq!(stage.try_cached(&next, true).unwrap(), None);
+    for _ in 0..30 {
+        stage.seconds(1);
+        stage.told(&stuck);
+    }
+    assert!(!stage.is_to_be_mended(file));
+    stage.seconds(2);
+    assert!(stage.is_to_be_mended(file));
+    assert!(stage.listen(&stuck, Vec::new(), false).unknown, "it is asked what it keeps");
+}
+
+#[test]
+fn an_answer_that_was_lost_is_told_again_by_another_manager_with_what_may_be_kept() {
+    let mut stage = Stage::new();
+    stage.made();
+    let writer = client(10);
+    let open = || {
+        let place = Place::path(FILE);
+        Change::OpenToWrite(OpenToWrite { place, alone: false, upkeep: false, yields: false, cached: true })
+    };
+    stage.change_as(&writer, 900, open()).unwrap();
+    stage.restart();
+    let Reply::Grant(grant) = stage.change_as(&writer, 900, open()).unwrap() else { panic!("no grant") };
+    let told = grant.callback.expect("it was asked for");
+    assert_eq!(told.caching, Caching::Exclusive);
+    assert_eq!(stage.try_cached(&client(11), true).unwrap(), None);
+    stage.known(&writer, gave(told, true));
+    assert_eq!(stage.told(&writer).caching, Caching::Nothing);
+}
+
+#[test]
+fn a_manager_that_was_busy_for_long_does_not_take_those_for_gone_who_waited_for_it() {
+    let mut stage = Stage::new();
+    stage.made();
+    let (reader, writer) = (client(10), client(11));
+    stage.keeps(&reader);
+    let read = stage.cached(&reader, false);
+    stage.known(&reader, gave(read, false));
+    stage.pass(Duration::from_secs(20));
+    assert_eq!(stage.try_cached(&writer, true).unwrap(), None);
+    let waits = (reader.clone(), Question::Listen(Listen { kept: Vec::new(), all: false }));
+    stage.manager.wait_here(stage.now, [(&waits.0, &waits.1)].into_iter());
+    stage.manager.tick(stage.now).unwrap();
+    assert_eq!(stage.try_cached(&writer, true).unwrap(), None);
+    assert_eq!(stage.told(&reader).caching, Caching::Nothing);
+}
+
+#[test]
+fn who_mends_a_file_is_before_those_who_want_to_write_it() {
+    let mut stage = Stage::new();
+    let file = stage.made();
+    let (writer, mender) = (client(10), client(11));
+    stage.cached(&client(12), true);
+    stage.root(Change::ClientGone(ClientGone { client: 12 })).unwrap();
+    let open = |alone| {
+        let place = Place::path(FILE);
+        Change::OpenToWrite(OpenToWrite { place, alone, upkeep: true, yields: false, cached: false })
+    };
+    for alone in [false, true] {
+        assert_eq!(stage.try_cached(&writer, true).unwrap(), None);
+        assert!(matches!(stage.change(&mender, open(alone)).unwrap(), Reply::Grant(_)), "alone: {alone}");
+    }
+    assert_eq!(stage.try_cached(&writer, true).unwrap(), None);
+    stage.change(&mender, Change::Scrubbed(Scrubbed { file })).unwrap();
+    stage.close(&mender, file);
+    stage.seconds(LEASE.as_secs() + 2);
+    assert!(stage.try_cached(&writer, true).unwrap().is_some());
 }

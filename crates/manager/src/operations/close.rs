@@ -17,6 +17,7 @@ impl Operation<'_> {
         let Writers(mut writers) = self.draft.read(&key)?.unwrap_or_default();
         let there = writers.len();
         writers.retain(|writer| !writer.is(self.by));
+        self.callbacks.closed(asked.file, self.by.client);
         if writers.len() == there {
             return Err(Error::missing(format!(
                 "client {:x} does not have {} open to write; it may have been taken for gone: open it again",
@@ -32,8 +33,6 @@ impl Operation<'_> {
         }
         self.set_modified(&mut inode, asked.modified);
         self.draft.put(keys::inode(asked.file), &inode)?;
-        self.callbacks.closed(asked.file, self.by.client, asked.reads);
-        self.callbacks.free(asked.file);
         self.draft.put_unless(writers.is_empty(), key, &Writers(writers))?;
         if asked.unfinished {
             to_be_scrubbed(&mut self.draft, asked.file, self.now.wall)?;

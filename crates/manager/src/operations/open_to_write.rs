@@ -58,6 +58,8 @@ impl Operation<'_> {
         let key = keys::writers(file);
         let mut writers: Vec<Writer> = self.draft.read(&key)?.map(|Writers(writers)| writers).unwrap_or_default();
         let is_left = self.draft.read::<ToScrub>(&keys::to_scrub(file))?.is_some();
+        let listed = writers.clone();
+        self.callbacks.reconcile(file, |client| listed.iter().any(|writer| writer.client == client));
         if self.stop_relocating(file, &mut writers)? {
             inode = place::inode(&self.draft, file)?;
         }
@@ -67,7 +69,12 @@ impl Operation<'_> {
         if alone && !is_left && self.stop_rebuilding(file, &mut writers)? {
             inode = place::inode(&self.draft, file)?;
         }
-        if self.calls_back(file, wish, &mut writers)? {
+        // Where others of its kind are, one more makes no difference; otherwise it is mended first.
+        let is_mended_first = cached && is_left && !writers.iter().any(|writer| writer.is(self.by) || writer.cached);
+        if is_mended_first || self.calls_back(file, wish, &mut writers)? {
+            if writers != listed {
+                self.draft.put_unless(writers.is_empty(), key, &Writers(writers))?;
+            }
             return Ok(Answer::Calling);
         }
         if let Some(other) = writers.iter().find(|one| !one.is(self.by) && (alone || one.alone)) {
@@ -87,10 +94,6 @@ impl Operation<'_> {
                 "{file} was left half written and is mended first; ask again in some seconds, or open it beside others"
             )));
         }
-        // Where others write it already, one more makes no difference.
-        if cached && is_left && writers.is_empty() {
-            return Ok(Answer::Calling);
-        }
         if there.is_none() && writers.len() >= most {
             return Err(Error::busy(format!(
                 "{} clients write {file}, and that is the most; wait until one closes it",
@@ -105,9 +108,10 @@ impl Operation<'_> {
             client: self.by.client,
             user: self.by.user,
             since,
-            alone: alone || is_exclusive,
+            // Opened again otherwise, it can be called back all the same.
+            alone: alone || is_exclusive || before.is_some_and(|before| before.cached && before.alone),
             yields: yields && before.is_none_or(|before| before.yields),
-            cached,
+            cached: cached || before.is_some_and(|before| before.cached),
         };
         if cached {
             let caching = if is_exclusive { Caching::Exclusive } else { Caching::Nothing };

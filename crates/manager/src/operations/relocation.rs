@@ -100,6 +100,7 @@ impl Operation<'_> {
         self.leave(file, &inode, &mut layout, (component, to), inode.attributes.version)?;
         self.draft.put(keys::layout(file), &layout)?;
         self.draft.delete(keys::writers(file));
+        self.callbacks.free(file);
         let is_done = moves.is_empty() && displaced(self.cluster, &layout, &moves).is_none();
         self.draft.put_unless(is_done, keys::moves(file), &Moves(moves))?;
         self.raise(file, inode)

@@ -58,14 +58,7 @@ fn written(stage: &mut Stage, file: FileId, size: u64) {
         .root(Change::OpenToWrite(OpenToWrite { place, alone: true, upkeep: false, yields: false, cached: false }))
         .unwrap();
     stage
-        .root(Change::Close(Close {
-            file,
-            size: Some(Bytes(size)),
-            modified: None,
-            upkeep: false,
-            unfinished: false,
-            reads: false,
-        }))
+        .root(Change::Close(Close { file, size: Some(Bytes(size)), modified: None, upkeep: false, unfinished: false }))
         .unwrap();
 }
 

@@ -3,8 +3,9 @@
 
 use crate::callbacks::Silent;
 use crate::draft::{Batch, Draft, View};
+use crate::engine::Snapshot;
 use crate::keys;
-use crate::manager::{Manager, Now};
+use crate::manager::{Manager, Now, closed};
 use crate::operations::{left, raise};
 use crate::records::{Inode, ToScrub, Writers};
 use forebay_model::Result;
@@ -20,7 +21,12 @@ impl Manager {
             }
             self.callbacks.take(file, client);
         }
-        for client in self.callbacks.forget(now.moment) {
+        let view: &dyn Snapshot = self.view.as_ref().ok_or_else(closed)?;
+        let is_writer = |file, client| {
+            let Writers(writers) = view.read(&keys::writers(file))?.unwrap_or_default();
+            Ok(writers.iter().any(|writer| writer.client == client))
+        };
+        for client in self.callbacks.forget(now.moment, is_writer)? {
             let mut draft = Draft::new(self.view()?, batch);
             draft.delete(keys::caches(client));
             let drafted = draft.ready()?;
@@ -48,12 +54,14 @@ impl Manager {
 
     /// Lets those keep more again who have a file open and keep nothing of it, if that is in nobody's way.
     fn lift(&mut self, batch: &mut Batch, file: FileId) -> Result<()> {
+        let listed: Option<Writers> = Draft::new(self.view()?, batch).read(&keys::writers(file))?;
+        let Writers(mut writers) = listed.unwrap_or_default();
+        self.callbacks.reconcile(file, |client| writers.iter().any(|writer| writer.client == client));
+        let users = self.callbacks.users(file);
         let mut draft = Draft::new(self.view()?, batch);
         if draft.read::<ToScrub>(&keys::to_scrub(file))?.is_some() {
             return Ok(());
         }
-        let Writers(mut writers) = draft.read(&keys::writers(file))?.unwrap_or_default();
-        let users = self.callbacks.users(file);
         match (&mut writers[..], &users[..]) {
             ([], readers) => {
                 let lifted = readers.iter().filter(|(_, write, keeps)| !write && *keeps == Caching::Nothing);

@@ -153,8 +153,6 @@ pub struct Close {
     pub upkeep: bool,
     /// What this client began may not be ended: the file is to be mended.
     pub unfinished: bool,
-    /// This client still has it open to read, and keeps what it may.
-    pub reads: bool,
 }
 
 /// Asks for the same again, for as long again.

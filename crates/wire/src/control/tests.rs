@@ -1,6 +1,6 @@
 use super::access::{Challenge, Hello, Hidden, is_same, proof};
 use super::cluster::{Report, TargetReport};
-use super::files::{Callback, Called, Caching, Kept, Listen, MakeWay, Renew, Renewed};
+use super::files::{Caching, Callback, Called, Kept, Listen, MakeWay, Renew, Renewed};
 use super::names::{CreateFile, FileId, Place, Rename};
 use super::volumes::Policy;
 use super::{Call, Change, Question, Reply};

@@ -229,9 +229,7 @@ fn a_component_is_emptied_by_one_client_then_written_by_all_and_then_read_again(
     assert_eq!(states(&stage.open(&writer, file, false).unwrap())[2], ComponentState::Missed);
     // Somebody else begins anew when it has closed the file.
     assert_eq!(kind(stage.refill(&writer, file, 2, false)), Kind::Busy);
-    stage
-        .root(Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, reads: false }))
-        .unwrap();
+    stage.root(Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false })).unwrap();
     stage.refill(&writer, file, 2, false).unwrap();
     stage.open(&root(), file, false).unwrap();
     assert_eq!(kind(stage.refill(&root(), file, 2, true)), Kind::Busy);
@@ -313,10 +311,7 @@ fn who_rebuilds_makes_way_for_one_who_wants_to_be_alone_and_begins_anew_later() 
     let rebuilt = Change::Rebuilt(Rebuilt { file, component: 0, version });
     assert_eq!(kind(stage.root(rebuilt)), Kind::Stale);
     stage
-        .change(
-            &writer,
-            Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, reads: false }),
-        )
+        .change(&writer, Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false }))
         .unwrap();
     assert_eq!(stage.degraded(), [file]);
     stage.root(Change::RemoveFile(RemoveFile { place: Place::path("striped") })).unwrap();

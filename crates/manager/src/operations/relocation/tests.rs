@@ -42,11 +42,8 @@ impl Stage {
     }
 
     fn shut(&mut self, by: &Principal, file: FileId) {
-        self.change(
-            by,
-            Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, reads: false }),
-        )
-        .unwrap();
+        self.change(by, Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false }))
+            .unwrap();
     }
 
     fn opened(&mut self, by: &Principal, file: FileId, alone: bool) -> Result<Reply> {

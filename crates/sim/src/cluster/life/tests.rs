@@ -33,7 +33,7 @@ fn files_of_one_client_are_what_was_acknowledged_whatever_fails() {
 
 #[test]
 fn files_of_several_clients_are_what_they_wrote_whatever_fails() {
-    lives(8, Chances { steps: 40, shared: 2 });
+    lives(8, Chances { steps: 50, shared: 2 });
 }
 
 /// In each of these lives targets drain, one after the other, beside faults.

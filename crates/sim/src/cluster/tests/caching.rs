@@ -282,3 +282,137 @@ fn a_file_is_rebuilt_while_somebody_writes_it_who_keeps_what_it_writes() {
     let bytes = world.run(async move { read(&reader, 0, 3_000_000).await });
     assert!(bytes == [vec![1; 1_000_000], vec![2; 1_500_000]].concat());
 }
+
+#[test]
+fn who_was_out_of_touch_reads_nothing_that_it_kept_when_others_have_written_and_closed_the_file_since() {
+    for stops in [false, true] {
+        let world = Rc::new(World::new(79));
+        let cluster = Cluster::new(world.clone(), spec(5));
+        let machine = cluster.client_machine("reader");
+        let (_writing, writing) = cluster.client("writer");
+        let writer = begun(&cluster, &writing, 1_000_000);
+        world.run(async move { writer.close().await }).expect("it is durable");
+        let reader = opened(&cluster, &machine.files, false);
+        let reader = world.run(async move {
+            for at in 0..8 {
+                read(&reader, at * 10_000, 10_000).await;
+            }
+            reader
+        });
+        assert!(!reader.engine().is_shared());
+        let away = |for_long: bool| match (stops, for_long) {
+            (true, true) => machine.host.pause(),
+            (false, true) => cluster.network().partition(&[&machine.host], &[&cluster.manager.host]),
+            (true, false) => machine.host.resume(),
+            (false, false) => cluster.network().heal(),
+        };
+        away(true);
+        let writer = opened(&cluster, &writing, true);
+        world.run(async move {
+            write(&writer, 0, 2, 1_500_000).await;
+            writer.close().await.expect("it is durable");
+        });
+        away(false);
+        let reader = world.run(async move {
+            assert_eq!(read(&reader, 80_000, 100_000).await, vec![2; 100_000]);
+            assert_eq!(reader.size().await.expect("it is known"), Bytes(1_500_000));
+            reader
+        });
+        world.run_for(Duration::from_secs(10));
+        assert!(!reader.engine().is_shared(), "it keeps what it reads again");
+        let bytes = world.run(async move { read(&reader, 0, 2_000_000).await });
+        assert!(bytes == vec![2; 1_500_000]);
+    }
+}
+
+#[test]
+fn what_is_being_opened_while_the_manager_changes_is_called_back_by_the_next_one() {
+    for micros in (0..4000).step_by(200) {
+        let world = Rc::new(World::new(micros));
+        let cluster = Cluster::new(world.clone(), spec(5));
+        let (_reading, reading) = cluster.client("reader");
+        let (_writing, writing) = cluster.client("writer");
+        let first = begun(&cluster, &writing, 400_000);
+        let other = world.run({
+            let files = reading.clone();
+            async move {
+                first.close().await.expect("it is durable");
+                files.create("/other", 0o644, None, cached()).await.expect("a file")
+            }
+        });
+        let opening = world.spawner().spawn({
+            let files = reading.clone();
+            async move { files.open("/x", cached()).await }
+        });
+        world.run_for(Duration::from_micros(micros));
+        cluster.crash_manager();
+        cluster.restart_manager();
+        let reader = world.run(opening).expect("it opens");
+        let reader = world.run(async move {
+            for at in 0..4 {
+                read(&reader, at * 10_000, 10_000).await;
+            }
+            reader
+        });
+        let writer = opened(&cluster, &writing, true);
+        world.run(async move {
+            write(&writer, 0, 2, 400_000).await;
+            writer.flush().await.expect("it is durable");
+            assert_eq!(read(&reader, 40_000, 50_000).await, vec![2; 50_000], "after {micros} us");
+            other.close().await.expect("it closes");
+        });
+    }
+}
+
+#[test]
+fn a_file_that_readers_open_again_and_again_is_written_within_seconds() {
+    let world = Rc::new(World::new(80));
+    let cluster = Cluster::new(world.clone(), spec(5));
+    let (_writing, writing) = cluster.client("writer");
+    let writer = begun(&cluster, &writing, 100_000);
+    world.run(async move { writer.close().await }).expect("it is durable");
+    let machines: Vec<_> = (0..3).map(|number| cluster.client(&format!("reader{number}"))).collect();
+    let ends = Rc::new(std::cell::Cell::new(false));
+    for (_, files) in &machines {
+        for _ in 0..2 {
+            let (files, ends) = (files.clone(), ends.clone());
+            world.spawner().detach(async move {
+                while !ends.get() {
+                    let file = files.open("/x", cached()).await.expect("it opens");
+                    read(&file, 0, 1000).await;
+                    file.close().await.expect("it closes");
+                }
+            });
+        }
+    }
+    world.run_for(Duration::from_secs(1));
+    let asked = world.now();
+    let writer = opened(&cluster, &writing, true);
+    assert!(world.now().since(asked) < Duration::from_secs(2), "{:?}", world.now().since(asked));
+    world.run(async move {
+        write(&writer, 0, 2, 1000).await;
+        writer.close().await.expect("it is durable");
+    });
+    ends.set(true);
+    world.run_for(Duration::from_secs(1));
+}
+
+#[test]
+fn a_reader_keeps_what_it_reads_again_when_the_same_client_has_closed_what_it_wrote() {
+    let world = Rc::new(World::new(81));
+    let cluster = Cluster::new(world.clone(), spec(5));
+    let (_host, files) = cluster.client("client");
+    let writer = begun(&cluster, &files, 100_000);
+    let reader = opened(&cluster, &files, false);
+    assert!(writer.engine().is_shared() && reader.engine().is_shared());
+    world.run(async move { writer.close().await }).expect("it is durable");
+    world.run_for(Duration::from_secs(1));
+    assert!(!reader.engine().is_shared());
+    let (_other, others) = cluster.client("other");
+    let other = opened(&cluster, &others, true);
+    assert!(reader.engine().is_shared(), "it was called back");
+    world.run(async move {
+        write(&other, 0, 3, 1000).await;
+        assert_eq!(read(&reader, 0, 1000).await, vec![3; 1000]);
+    });
+}

@@ -7,13 +7,19 @@ use forebay_client::file::options::Sharing;
 use forebay_model::{Bytes, Error, Result};
 use std::time::Duration;
 
+/// More than there are files that several clients use.
+const SLOTS: usize = 1000;
+
 impl Hand {
     /// An operation on a file that others write as well.
     pub(super) async fn together(&mut self) {
         let (shared, registers) = (self.common.shared.len(), self.common.registers.len());
         let which = self.random.below((shared + registers) as u64) as usize;
+        // What is kept of a file that is open twice is another matter.
+        let twice = self.is_cached(which) && self.random.below(3) == 0;
+        let which = if twice { which + SLOTS } else { which };
         if !self.sharing.contains_key(&which) {
-            let path = match which.checked_sub(shared) {
+            let path = match (which % SLOTS).checked_sub(shared) {
                 None => self.common.shared[which].borrow().path.clone(),
                 Some(registers) => self.common.registers[registers].borrow().path.clone(),
             };
@@ -25,6 +31,13 @@ impl Hand {
             };
             let Some(file) = expected("open", answer) else { return self.rest().await };
             self.sharing.insert(which, (file, !reads));
+        }
+        if self.is_cached(which) && self.random.below(4) == 0 {
+            // Whoever closes it again lets others keep something.
+            if let Some((file, _)) = self.sharing.remove(&which) {
+                expected("closing a kept file", self.within("closing a kept file", file.close()).await);
+            }
+            return;
         }
         let done = match self.random.below(10) {
             0..=8 if !self.sharing[&which].1 => self.read_cells(which).await,
@@ -83,13 +96,13 @@ impl Hand {
 
     /// Whether those who have a file open keep what they may of it.
     fn is_cached(&self, which: usize) -> bool {
-        let registers = which.checked_sub(self.common.shared.len());
+        let registers = (which % SLOTS).checked_sub(self.common.shared.len());
         registers.is_some_and(|which| self.common.registers[which].borrow().cached)
     }
 
     /// Writes some cells, which count when they are flushed: others may come meanwhile.
     async fn write_cells(&self, which: usize) -> Result<()> {
-        let registers = &self.common.registers[which - self.common.shared.len()];
+        let registers = &self.common.registers[which % SLOTS - self.common.shared.len()];
         let mut written = Vec::new();
         for _ in 0..1 + self.random.below(4) {
             let cell = self.random.below(CELLS);
@@ -113,7 +126,7 @@ impl Hand {
     }
 
     async fn write_cell(&self, which: usize) -> Result<()> {
-        let registers = &self.common.registers[which - self.common.shared.len()];
+        let registers = &self.common.registers[which % SLOTS - self.common.shared.len()];
         let cell = self.random.below(CELLS);
         let (number, bytes) = registers.borrow_mut().begin(cell);
         let writing = self.sharing[&which].0.write_at(CELL * cell, Slice::from(bytes));
@@ -125,7 +138,7 @@ impl Hand {
     }
 
     async fn read_cells(&self, which: usize) -> Result<()> {
-        let registers = &self.common.registers[which - self.common.shared.len()];
+        let registers = &self.common.registers[which % SLOTS - self.common.shared.len()];
         let first = self.random.below(CELLS);
         let count = 1 + self.random.below((CELLS - first).min(3));
         let asked = registers.borrow_mut().moment();
