@@ -182,6 +182,7 @@ pub(crate) struct Remembered {
 
 /// An answer, as it is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "a commit has some hundred of them at most")]
 pub(crate) enum Answer {
     /// Well.
     Reply(Reply),

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 /// Units of a component that are rebuilt at the same time.
-const AT_ONCE: usize = 32;
+const AT_ONCE: usize = 4;
 
 /// How far it has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

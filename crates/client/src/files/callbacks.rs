@@ -279,12 +279,18 @@ impl Keeper {
         }
     }
 
+    /// What nobody heard is said again, unless there is something newer.
+    fn say_later(&self, file: FileId, kept: Kept) {
+        self.unsaid.borrow_mut().entry(file).or_insert(kept);
+    }
+
     /// Does what the manager says.
     fn heed(self: &Rc<Self>, called: Called, asked: Moment) {
         self.note_lapse();
         // Who was not in touch for too long may have lost what it is told of now.
         let is_lost = |told: &Callback| told.caching == Caching::Nothing;
-        let is_in_touch = !called.unknown && !(self.is_lapsed.get() && called.files.iter().any(is_lost));
+        let may_be_lost = self.is_lapsed.get() && called.files.iter().any(is_lost);
+        let is_in_touch = !called.unknown && !may_be_lost;
         let mut turned = Vec::new();
         for told in called.files {
             let mut files = self.files.borrow_mut();
@@ -386,11 +392,7 @@ impl Keeper {
         let called = match answered {
             Ok(Reply::Called(called)) => called,
             _ => {
-                let mut missed = self.unsaid.borrow_mut();
-                for (file, kept) in unsaid {
-                    missed.entry(file).or_insert(kept);
-                }
-                drop(missed);
+                unsaid.into_iter().for_each(|(file, kept)| self.say_later(file, kept));
                 self.clock.sleep(PAUSE).await;
                 return all;
             }

@@ -1,14 +1,16 @@
 use super::{Desk, Ended, Errand, MOST_TOGETHER, refuse_all, serve};
 use crate::copies::{Copies, Nowhere};
 use crate::manager::Asked;
+use crate::principal::Principal;
 use crate::testing::{Stage, Still, create, root};
 use forebay_env::Task;
 use forebay_env::executor::Executor;
 use forebay_env::mailbox::{Receiver, Sender, mailbox};
 use forebay_env::pipe::{Outlet, pipe};
 use forebay_model::{Kind, Result};
+use forebay_wire::control::files::{Close, Listen, MakeWay, OpenToRead, OpenToWrite};
 use forebay_wire::control::names::{Place, Stat};
-use forebay_wire::control::{Call, Question, Reply};
+use forebay_wire::control::{Call, Change, Question, Reply};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -127,4 +129,33 @@ fn while_no_manager_is_there_whoever_asks_learns_of_it() {
     assert!(made.receive_blocking().is_none());
     Desk::new(waiting.errands.clone()).end();
     assert!(refuse_all(&mut waiting.receiver), "it was told to end meanwhile");
+}
+
+#[test]
+fn who_waits_is_answered_as_soon_as_there_is_something_and_not_before() {
+    let (mut stage, waiting) = (Stage::new(), Waiting::new());
+    let file = stage.file(&root(), "a", 0o666).unwrap();
+    let (writer, reader, quiet) = (Principal::root(10), Principal::root(11), Principal::root(12));
+    let place = Place::path("a");
+    let open = OpenToWrite { place: place.clone(), alone: false, upkeep: false, yields: false, cached: true };
+    stage.change(&writer, Change::OpenToWrite(open)).unwrap();
+    stage.change(&reader, Change::Caches).unwrap();
+    for client in [&writer, &quiet] {
+        stage.ask(client, &Question::Listen(Listen { kept: Vec::new(), all: true })).unwrap();
+    }
+    let ask = |by: &Principal, question| waiting.send(|answer| Errand::Ask(by.clone(), question, answer));
+    let listen = || Question::Listen(Listen { kept: Vec::new(), all: false });
+    let (called, mut nothing) = (ask(&writer, listen()), ask(&quiet, listen()));
+    let opened = ask(&reader, Question::OpenToRead(OpenToRead { place: place.clone(), cached: true }));
+    let way = ask(&reader, Question::MakeWay(MakeWay { place, write: false, cached: true }));
+    let close = Close { file, size: None, modified: None, upkeep: false, unfinished: false };
+    let call = Call { sequence: 900, change: Change::Close(close) };
+    let closed = waiting.send(|answer| Errand::Change(Asked { by: writer.clone(), call }, answer));
+    waiting.served(stage);
+    let answered = answers(vec![called, opened, way, closed]);
+    assert!(matches!(&answered[0], Ok(Reply::Called(called)) if called.files.len() == 1), "{:?}", answered[0]);
+    assert_eq!(answered[1], Ok(Reply::Calling));
+    assert_eq!(answered[2], Ok(Reply::Done), "the writer has closed it");
+    assert!(answered[3].is_ok());
+    assert!(nothing.receive_blocking().is_none(), "there was nothing for this one when the loop ended");
 }

@@ -83,7 +83,7 @@ const BLOCKS: u64 = 1000;
 const LARGE: Bytes = Bytes::mib(4);
 const LARGES: u64 = 16;
 /// Units of a component that are rebuilt at the same time, read or written, and those of a whole one.
-const WAVE: u64 = 64;
+const WAVE: u64 = 8;
 const UNITS: u64 = 1024;
 /// Large writes of each of the objects that fill the disk, and how many such objects make room for the writers.
 const FILLER: u64 = 16;

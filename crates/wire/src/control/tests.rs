@@ -45,8 +45,8 @@ fn what_is_asked_has_the_bytes_that_it_had() {
     assert_eq!(goes_and_comes(&Question::MakeWay(way)), "1102000100");
     let callback = Callback { file: FileId(2), caching: Caching::Nothing, serial: 300 };
     let called = Called { files: vec![callback], unknown: true, crowded: false };
-    assert_eq!(goes_and_comes(&Reply::Called(called)), "12010200ac020100");
-    assert_eq!(goes_and_comes(&Reply::Calling), "13");
+    assert_eq!(goes_and_comes(&Reply::Called(called)), "11010200ac020100");
+    assert_eq!(goes_and_comes(&Reply::Calling), "12");
     assert_eq!(goes_and_comes(&Reply::Done), "00");
     let target = TargetReport {
         target: TargetId(1),
