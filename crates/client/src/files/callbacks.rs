@@ -4,8 +4,12 @@
 //! of this client; before the manager is told that something is kept no more, that is so, and all that was written is durable. Whoever has
 //! a file open twice in one client keeps nothing of it if it writes.
 
+mod opening;
+
+pub(super) use opening::{Coming, Holding};
+
 use crate::control::{Control, strange};
-use crate::file::{FileEngine, Sharing};
+use crate::file::FileEngine;
 use forebay_env::race::{First, race};
 use forebay_env::{Clock, Spawner};
 use forebay_model::{Error, Kind, Moment, Result};
@@ -100,13 +104,6 @@ impl Open {
     fn is_listened_for(&self) -> bool {
         self.told.serial > 0
     }
-}
-
-/// One time that a file is open. Dropped, it keeps nothing any more.
-pub(super) struct Holding {
-    keeper: Rc<Keeper>,
-    file: FileId,
-    number: u64,
 }
 
 impl Keeper {
@@ -233,25 +230,25 @@ impl Keeper {
             let files = keeper.files.borrow();
             files.get(&file).is_some_and(|open| open.nth == nth && open.told == told && open.may_keep() == caching)
         };
-        let mut kept = caching;
         for Time { engine, .. } in &times {
             match (caching, engine.is_shared()) {
                 // What failed is looked at below.
                 (Caching::Nothing, false) => drop(engine.share().await),
                 (Caching::Nothing, true) => {}
                 // Past its time nothing is taken up again before the manager was asked.
-                _ if self.clock.now() >= self.until.get() || !is_still(self) => kept = Caching::Nothing,
+                _ if self.clock.now() >= self.until.get() || !is_still(self) => {}
                 (_, false) => engine.trust(),
                 // Who cannot take anything up keeps nothing, which is always right.
-                (_, true) if engine.unshare().await.is_err() => kept = Caching::Nothing,
-                (_, true) => {}
+                (_, true) => drop(engine.unshare().await),
             }
         }
         if caching == Caching::Nothing && times.iter().any(|time| time.write && time.engine.has_failed()) {
             self.leave_unfinished(file, nth).await;
         }
         if is_asked {
-            self.say(Kept { file, caching: Some(kept), serial: told.serial, write }).await;
+            let keeps = times.iter().any(|time| !time.engine.is_shared());
+            let caching = kept_by(keeps, write);
+            self.say(Kept { file, caching: Some(caching), serial: told.serial, write }).await;
         }
         let mut files = self.files.borrow_mut();
         let Some(open) = files.get_mut(&file).filter(|open| open.nth == nth) else { return false };
@@ -298,10 +295,7 @@ impl Keeper {
                 Some(open) if told.serial >= open.told.serial => {
                     if told.caching == Caching::Nothing {
                         // Nothing that others write from now on is missed, however long it takes to give way.
-                        open.times
-                            .values()
-                            .filter(|time| time.cached && !time.write)
-                            .for_each(|time| time.engine.forget());
+                        open.times.values().filter(|time| time.cached).for_each(|time| time.engine.forget());
                     }
                     // If it was told before, it is being done, or what was said of it was lost.
                     let is_news = open.told != told || !open.is_turning;
@@ -413,87 +407,10 @@ impl Keeper {
         let kept = listened.map(|(file, open)| {
             let keeps = open.times.values().any(|time| time.cached && !time.engine.is_shared());
             let writes = open.writes() || open.coming_to_write > 0;
-            let caching = match (keeps || open.coming_to_keep > 0, writes) {
-                (false, _) => Caching::Nothing,
-                (true, false) => Caching::Shared,
-                (true, true) => Caching::Exclusive,
-            };
+            let caching = kept_by(keeps || open.coming_to_keep > 0, writes);
             Kept { file: *file, caching: Some(caching), serial: open.told.serial, write: writes }
         });
         kept.collect()
-    }
-}
-
-/// A file that the manager has opened, of which there is no engine yet.
-pub(super) struct Coming {
-    keeper: Rc<Keeper>,
-    file: FileId,
-    write: bool,
-    cached: bool,
-    /// It is going to keep something.
-    keeps: Cell<bool>,
-}
-
-impl Coming {
-    /// How it is opened now: once others of this client that have it open bear that.
-    pub(super) async fn sharing(&self) -> Result<Sharing> {
-        let (others, may_keep) = {
-            let files = self.keeper.files.borrow();
-            let open = files.get(&self.file).expect("it is there as long as something of it is coming");
-            let others: Vec<Time> = open.times.values().filter(|time| time.cached).cloned().collect();
-            (others, open.may_keep())
-        };
-        if may_keep == Caching::Nothing || !self.cached {
-            for Time { engine, .. } in others {
-                engine.share().await?;
-            }
-        }
-        let is_over = self.keeper.clock.now() >= self.keeper.until.get();
-        let mut files = self.keeper.files.borrow_mut();
-        // It may have been called back while others gave way.
-        let Some(open) = files.get_mut(&self.file).filter(|open| open.may_keep() > Caching::Nothing && !is_over) else {
-            return Ok(Sharing::Beside);
-        };
-        open.coming_to_keep += 1;
-        self.keeps.set(true);
-        Ok(Sharing::Alone)
-    }
-
-    /// It is open.
-    pub(super) fn came(self, engine: FileEngine) -> Holding {
-        let keeper = self.keeper.clone();
-        let number = keeper.next();
-        if let Some(open) = keeper.files.borrow_mut().get_mut(&self.file) {
-            open.times.insert(number, Time { engine, write: self.write, cached: self.cached });
-        }
-        let holding = Holding { keeper: keeper.clone(), file: self.file, number };
-        drop(self);
-        // It may have been called back meanwhile.
-        keeper.turn(holding.file);
-        keeper.listens();
-        holding
-    }
-}
-
-impl Coming {
-    /// Whether it keeps what it may.
-    pub(super) fn is_cached(&self) -> bool {
-        self.cached
-    }
-}
-
-impl Drop for Coming {
-    fn drop(&mut self) {
-        let mut files = self.keeper.files.borrow_mut();
-        if let Some(open) = files.get_mut(&self.file) {
-            open.coming -= 1;
-            open.coming_to_write -= usize::from(self.write);
-            open.coming_to_keep -= usize::from(self.keeps.get());
-        }
-        drop(files);
-        self.keeper.gone(self.file);
-        // Others of this client may keep more again, or are to be looked at.
-        self.keeper.turn(self.file);
     }
 }
 
@@ -515,25 +432,12 @@ impl Keeper {
     }
 }
 
-impl Holding {
-    /// It is closed: the manager knows when this ends, if that was the last time.
-    pub(super) async fn close(self) {
-        let (keeper, file) = (self.keeper.clone(), self.file);
-        drop(self);
-        let unsaid = keeper.unsaid.borrow_mut().remove(&file);
-        if let Some(kept) = unsaid {
-            keeper.say(kept).await;
-        }
-    }
-}
-
-impl Drop for Holding {
-    fn drop(&mut self) {
-        if let Some(open) = self.keeper.files.borrow_mut().get_mut(&self.file) {
-            open.times.remove(&self.number);
-        }
-        self.keeper.gone(self.file);
-        self.keeper.turn(self.file);
+/// What is kept of a file by one who keeps anything, or nothing.
+fn kept_by(keeps: bool, writes: bool) -> Caching {
+    match (keeps, writes) {
+        (false, _) => Caching::Nothing,
+        (true, false) => Caching::Shared,
+        (true, true) => Caching::Exclusive,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::control::strange;
 use crate::file::options::Options;
 use crate::file::recover;
 use forebay_model::layout::Raid;
-use forebay_model::{Bytes, Kind, Result};
+use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::control::files::{After, Fence, Grant, OpenToWrite, Scrubbed};
 use forebay_wire::control::names::{FileId, Place};
 use forebay_wire::control::{Change, Question, Reply};
@@ -114,6 +114,9 @@ impl Files {
         let open = OpenToWrite { place: Place::of(file), alone, upkeep: true, yields: false, cached: false };
         match self.control.change(Change::OpenToWrite(open)).await? {
             Reply::Grant(grant) => Ok(grant),
+            Reply::Calling => {
+                Err(Error::busy(format!("somebody uses {file} by now, and is called back; it is mended later")))
+            }
             other => Err(strange(&other)),
         }
     }

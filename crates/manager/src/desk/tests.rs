@@ -151,7 +151,8 @@ fn who_waits_is_answered_as_soon_as_there_is_something_and_not_before() {
     let close = Close { file, size: None, modified: None, upkeep: false, unfinished: false };
     let call = Call { sequence: 900, change: Change::Close(close) };
     let closed = waiting.send(|answer| Errand::Change(Asked { by: writer.clone(), call }, answer));
-    waiting.served(stage);
+    assert!(waiting.errands.send(Errand::End).is_ok());
+    assert!(waiting.served(stage).is_some_and(|ended| ended.is_ok()));
     let answered = answers(vec![called, opened, way, closed]);
     assert!(matches!(&answered[0], Ok(Reply::Called(called)) if called.files.len() == 1), "{:?}", answered[0]);
     assert_eq!(answered[1], Ok(Reply::Calling));
