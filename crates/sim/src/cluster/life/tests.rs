@@ -40,7 +40,7 @@ fn files_of_several_clients_are_what_they_wrote_whatever_fails() {
 #[test]
 fn targets_drain_beside_all_that_fails_and_hold_nothing_then() {
     let tally = RefCell::new(Tally::default());
-    seeds::each(4, |seed| {
+    seeds::each(6, |seed| {
         let (one, _) = live_with(seed, Chances { steps: 40, shared: 1 }, settings(), |faults, random| {
             faults.cluster().world().run_for(Duration::from_millis(20 + random.below(1500)));
             faults.drain();
