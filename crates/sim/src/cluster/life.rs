@@ -75,7 +75,7 @@ pub struct Tally {
     pub shared: u64,
     /// Reads and writes of cells that several clients use.
     pub cells: u64,
-    /// Flushes of files by clients that kept what they had written, beside others.
+    /// Flushes and reads of files by clients that kept what they had written or read, beside others.
     pub kept: u64,
     /// Bytes read and compared.
     pub compared: u64,

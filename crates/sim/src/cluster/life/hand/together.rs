@@ -14,7 +14,11 @@ impl Hand {
     /// An operation on a file that others write as well.
     pub(super) async fn together(&mut self) {
         let (shared, registers) = (self.common.shared.len(), self.common.registers.len());
-        let which = self.random.below((shared + registers) as u64) as usize;
+        // As many operations as the kinds of files need to be worth their while.
+        let which = match self.random.below(5) {
+            0 | 1 => self.random.below(shared as u64),
+            _ => shared as u64 + self.random.below(registers as u64),
+        } as usize;
         // What is kept of a file that is open twice is another matter.
         let twice = self.is_cached(which) && self.random.below(3) == 0;
         let which = if twice { which + SLOTS } else { which };
@@ -150,6 +154,8 @@ impl Hand {
         let read = registers.borrow_mut().read(first, &bytes, asked);
         read.unwrap_or_else(|wrong| panic!("client {}: {wrong}", self.number));
         self.common.tally.borrow_mut().cells += 1;
+        let keeps = self.is_cached(which) && !self.sharing[&which].0.engine().is_shared();
+        self.common.tally.borrow_mut().kept += u64::from(keeps);
         Ok(())
     }
 }
