@@ -19,7 +19,7 @@ use crate::file::remote::RemoteComponents;
 use crate::nodes::Nodes;
 use crate::rings::Rings;
 use bytes::Bytes as Slice;
-use callbacks::{Coming, Holding, Keeper, granted};
+use callbacks::{Coming, Holding, Keeper};
 use forebay_model::layout::Striping;
 use forebay_model::{Bytes, Error, Kind, Moment, Result};
 use forebay_wire::control::files::{Grant, MakeWay, OpenToRead, OpenToWrite};
@@ -135,8 +135,10 @@ impl Files {
         let (since, mut others) = (self.now(), false);
         loop {
             let asked = self.now();
-            if let Some(grant) = granted(ask().await?)? {
-                return Ok(Opened { grant, asked, others });
+            match ask().await? {
+                Reply::Grant(grant) => return Ok(Opened { grant, asked, others }),
+                Reply::Calling => {}
+                other => return Err(strange(&other)),
             }
             self.keeper.way(way.clone(), since, others).await?;
             others = true;

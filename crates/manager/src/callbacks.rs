@@ -8,6 +8,7 @@
 //! said durably that they do, and until each of them has said what it keeps, or its lease is over, nobody writes what was there
 //! before.
 
+use crate::records::Writer;
 use forebay_model::{Error, Moment, Result};
 use forebay_wire::control::files::{Caching, Callback, Called, Kept, LEASE};
 use forebay_wire::control::names::FileId;
@@ -145,12 +146,19 @@ impl Callbacks {
         self.told(file, client)
     }
 
-    /// Those who write a file are these: others that did are not any more, and may still keep what they read.
-    pub(crate) fn reconcile(&mut self, file: FileId, is_writer: impl Fn(u64) -> bool) {
-        let Some(of_file) = self.files.get_mut(&file) else { return };
-        for (_, entry) in of_file.iter_mut().filter(|(client, entry)| entry.write && !is_writer(**client)) {
+    /// Those who write a file are these: others that did are not any more, and may still keep what they read. Of one of them that
+    /// may be alone, and of which nothing is known here, the worst is taken.
+    pub(crate) fn meet(&mut self, file: FileId, writers: &[Writer], now: Moment) {
+        let is_writer = |client: u64| writers.iter().any(|writer| writer.client == client);
+        let of_file = self.files.get_mut(&file).into_iter().flatten();
+        for (_, entry) in of_file.filter(|(client, entry)| entry.write && !is_writer(**client)) {
             entry.write = false;
             (entry.keeps, entry.allowed) = (entry.keeps.min(Caching::Shared), entry.allowed.min(Caching::Shared));
+        }
+        for writer in writers.iter().filter(|writer| writer.cached && writer.alone) {
+            if self.told(file, writer.client).is_none() {
+                self.put(file, writer.client, Caching::Exclusive, true, self.opened.unwrap_or(now));
+            }
         }
     }
 
@@ -162,13 +170,6 @@ impl Callbacks {
     /// Whether any other client has a file open, as far as is known here.
     pub(crate) fn is_used_by_others(&self, file: FileId, by: u64) -> bool {
         self.files.get(&file).is_some_and(|file| file.keys().any(|client| *client != by))
-    }
-
-    /// Of a client that has a file open to write it is not known what it keeps: the worst is taken.
-    pub(crate) fn presume(&mut self, file: FileId, client: u64, now: Moment) {
-        if self.told(file, client).is_none() {
-            self.put(file, client, Caching::Exclusive, true, self.opened.unwrap_or(now));
-        }
     }
 
     /// A client may keep this of a file that it opens.
@@ -297,12 +298,6 @@ impl Callbacks {
         }
     }
 
-    /// A client has closed a file that it had open to write; it may have it open to read.
-    pub(crate) fn closed(&mut self, file: FileId, client: u64) {
-        self.reconcile(file, |writer| writer != client);
-        self.free(file);
-    }
-
     /// A client asks, and says what it keeps; `uses` says how it may use a file.
     pub(crate) fn hear(
         &mut self,
@@ -390,7 +385,7 @@ impl Callbacks {
         let state = self.clients.get(&client)?;
         let files: Vec<Callback> = state.calls.values().copied().collect();
         let unknown = !state.is_known;
-        (unknown || !files.is_empty()).then_some(Called { files, unknown, crowded: false })
+        (unknown || !files.is_empty()).then_some(Called { files, unknown, ..Called::default() })
     }
 
     /// These clients wait for an answer here, so they are in touch.

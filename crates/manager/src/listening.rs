@@ -23,25 +23,22 @@ impl Manager {
         question: &Question,
         is_full: bool,
     ) -> Result<Option<Reply>> {
-        let waits = match question {
+        let answer = match question {
             Question::Listen(asked) => {
-                self.note_time(now);
-                let by = &*standing(&self.view()?, by)?;
-                self.seen.insert(by.client, now.moment);
+                let by = &*self.met(now, by)?;
                 self.listen(now, by, asked)?.map(Reply::Called)
             }
-            Question::MakeWay(_) => {
-                self.note_time(now);
-                self.answer_now(now, by, question)?
+            Question::MakeWay(asked) => {
+                let by = &*self.met(now, by)?;
+                self.make_way(now, by, asked)?.then_some(Reply::Done)
             }
             other => return self.ask(now, by, other).map(Some),
         };
-        let crowded = || Reply::Called(Called { files: Vec::new(), unknown: false, crowded: true });
-        Ok(match (waits, question) {
-            (None, Question::Listen(_)) if is_full => Some(crowded()),
-            (None, _) if is_full => Some(Reply::Done),
-            (answer, _) => answer,
-        })
+        let crowded = || match question {
+            Question::Listen(_) => Reply::Called(Called { crowded: true, ..Called::default() }),
+            _ => Reply::Done,
+        };
+        Ok(answer.or_else(|| is_full.then(crowded)))
     }
 
     /// What is answered to one who waits, if there is something by now.
@@ -58,7 +55,7 @@ impl Manager {
     /// What is answered to one who has waited for long.
     pub(crate) fn nothing_yet(question: &Question) -> Reply {
         match question {
-            Question::Listen(_) => Reply::Called(Called { files: Vec::new(), unknown: false, crowded: false }),
+            Question::Listen(_) => Reply::Called(Called::default()),
             _ => Reply::Done,
         }
     }
@@ -92,8 +89,7 @@ impl Manager {
         };
         self.callbacks.hear(by.client, &asked.kept, asked.all, now.moment, uses)?;
         let said = asked.all || !asked.kept.is_empty();
-        let nothing = || said.then(|| Called { files: Vec::new(), unknown: false, crowded: false });
-        Ok(self.callbacks.called(by.client).or_else(nothing))
+        Ok(self.callbacks.called(by.client).or_else(|| said.then(Called::default)))
     }
 
     /// Whether nobody keeps anything any more that is in the way of opening a file.
@@ -112,10 +108,7 @@ impl Manager {
     /// Whether others keep something of a file that is in the way of one who opens it; they are called back.
     pub(crate) fn is_kept_from(&mut self, now: Now, by: &Principal, file: FileId, write: bool) -> Result<bool> {
         let Writers(writers) = self.view()?.read(&keys::writers(file))?.unwrap_or_default();
-        self.callbacks.reconcile(file, |client| writers.iter().any(|writer| writer.client == client));
-        for writer in writers.iter().filter(|writer| !writer.is(by) && writer.cached && writer.alone) {
-            self.callbacks.presume(file, writer.client, now.moment);
-        }
+        self.callbacks.meet(file, &writers, now.moment);
         let least = if write { Caching::Shared } else { Caching::Exclusive };
         Ok(self.callbacks.is_kept(file, by.client, least, now.moment))
     }
@@ -124,9 +117,7 @@ impl Manager {
     pub(crate) fn keep_what_is_read(&mut self, now: Now, by: &Principal, file: FileId) -> Result<Callback> {
         self.callbacks.require_recorded(by.client)?;
         let Writers(writers) = self.view()?.read(&keys::writers(file))?.unwrap_or_default();
-        if writers.iter().any(|writer| writer.is(by) && writer.cached && writer.alone) {
-            self.callbacks.presume(file, by.client, now.moment);
-        }
+        self.callbacks.meet(file, &writers, now.moment);
         if let Some(told) = self.callbacks.told_writer(file, by.client, now.moment) {
             return Ok(told);
         }

@@ -27,6 +27,7 @@ use forebay_wire::control::files::{Caching, Grant};
 use forebay_wire::control::names::{FileId, FileKind};
 use forebay_wire::control::volumes::{Policy, Quota};
 use forebay_wire::control::{Call, Reply};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
@@ -265,8 +266,16 @@ impl Manager {
         }
     }
 
+    /// Somebody asks something: who that is by now.
+    pub(crate) fn met<'a>(&mut self, now: Now, by: &'a Principal) -> Result<Cow<'a, Principal>> {
+        let by = standing(&self.view()?, by)?;
+        self.seen.insert(by.client, now.moment);
+        self.note_time(now);
+        Ok(by)
+    }
+
     /// It is asked something.
-    pub(crate) fn note_time(&mut self, now: Now) {
+    fn note_time(&mut self, now: Now) {
         self.holders.begin(now.wall.after(self.settings.life + SKEW));
         self.callbacks.begin(now.moment);
     }

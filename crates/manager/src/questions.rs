@@ -1,6 +1,5 @@
 //! What is answered without a commit: from what is committed, so that nothing is told that a crash could undo.
 
-use crate::authenticate::standing;
 use crate::draft::View;
 use crate::engine::Snapshot;
 use crate::keys;
@@ -11,7 +10,7 @@ use crate::principal::{Principal, Wanted};
 use crate::records::{Inode, KeyRecord, Named, UserRecord, VolumeRecord, Writers, decode};
 use forebay_model::{Error, Result};
 use forebay_wire::control::access::{Key, Keys, User};
-use forebay_wire::control::files::{After, Called, Degraded, Displaced, OpenFile, OpenFiles, Unscrubbed};
+use forebay_wire::control::files::{After, Degraded, Displaced, OpenFile, OpenFiles, Unscrubbed};
 use forebay_wire::control::names::{Entry, FileId, List, Listed, MOST_ENTRIES, Page, Stat};
 use forebay_wire::control::volumes::Volume;
 use forebay_wire::control::{Question, Reply};
@@ -19,9 +18,7 @@ use forebay_wire::control::{Question, Reply};
 impl Manager {
     /// Answers a question. It costs no commit.
     pub fn ask(&mut self, now: Now, by: &Principal, question: &Question) -> Result<Reply> {
-        let by = &*standing(&self.view()?, by)?;
-        self.seen.insert(by.client, now.moment);
-        self.note_time(now);
+        let by = &*self.met(now, by)?;
         let view = self.view()?;
         match question {
             Question::Stat(asked) => stat(view, by, asked).map(Reply::Entry),
@@ -49,11 +46,11 @@ impl Manager {
             Question::Unverified(asked) => unverified(view, by, asked).map(Reply::Unverified),
             Question::OpenRing(asked) => self.open_ring(now, by, asked).map(Reply::Grant),
             Question::Map => Ok(Reply::Map(self.cluster.map())),
-            Question::Listen(asked) => {
-                let nothing = Called { files: Vec::new(), unknown: false, crowded: false };
-                self.listen(now, by, asked).map(|called| Reply::Called(called.unwrap_or(nothing)))
+            // Whoever can wait is answered by [`Manager::ask_or_wait`].
+            Question::Listen(_) | Question::MakeWay(_) => {
+                let answer = self.ask_or_wait(now, by, question, false)?;
+                Ok(answer.unwrap_or_else(|| Manager::nothing_yet(question)))
             }
-            Question::MakeWay(asked) => self.make_way(now, by, asked).map(|_| Reply::Done),
         }
     }
 }

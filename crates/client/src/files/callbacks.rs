@@ -8,12 +8,12 @@ mod opening;
 
 pub(super) use opening::{Coming, Holding};
 
-use crate::control::{Control, strange};
+use crate::control::Control;
 use crate::file::FileEngine;
 use forebay_env::race::{First, race};
 use forebay_env::{Clock, Spawner};
 use forebay_model::{Error, Kind, Moment, Result};
-use forebay_wire::control::files::{Caching, Callback, Called, Close, Grant, Kept, LEASE, Listen, MOST_KEPT, MakeWay};
+use forebay_wire::control::files::{Caching, Callback, Called, Close, Kept, LEASE, Listen, MOST_KEPT, MakeWay};
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Change, Question, Reply};
 use std::cell::{Cell, RefCell};
@@ -438,14 +438,5 @@ fn kept_by(keeps: bool, writes: bool) -> Caching {
         (false, _) => Caching::Nothing,
         (true, false) => Caching::Shared,
         (true, true) => Caching::Exclusive,
-    }
-}
-
-/// What the manager says of a file that is opened.
-pub(super) fn granted(reply: Reply) -> Result<Option<Grant>> {
-    match reply {
-        Reply::Grant(grant) => Ok(Some(grant)),
-        Reply::Calling => Ok(None),
-        other => Err(strange(&other)),
     }
 }

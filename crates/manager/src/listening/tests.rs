@@ -7,6 +7,7 @@ use forebay_wire::control::files::{
     Revoke, Scrubbed,
 };
 use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile};
+use forebay_wire::control::volumes::{Quota, SetVolume};
 use forebay_wire::control::{Change, Question, Reply};
 use std::time::Duration;
 
@@ -468,4 +469,18 @@ fn who_mends_a_file_is_before_those_who_want_to_write_it() {
     stage.close(&mender, file);
     stage.seconds(LEASE.as_secs() + 2);
     assert!(stage.try_cached(&writer, true).unwrap().is_some());
+}
+
+#[test]
+fn who_could_not_close_a_file_still_keeps_what_it_wrote_and_is_called_back() {
+    let mut stage = Stage::new();
+    let file = stage.made();
+    let (writer, reader) = (client(10), client(11));
+    stage.cached(&writer, true);
+    stage.keeps(&reader);
+    let (quota, policy) = (Quota { hard_bytes: Some(Bytes(100)), ..Quota::default() }, None);
+    stage.root(Change::SetVolume(SetVolume { volume: 1, quota: Some(quota), policy })).unwrap();
+    let close = Close { file, size: Some(Bytes(101)), modified: None, upkeep: false, unfinished: false };
+    assert_eq!(stage.change(&writer, Change::Close(close)).unwrap_err().kind, Kind::Full);
+    assert_eq!(stage.try_cached(&reader, false).unwrap(), None, "it is open as before");
 }

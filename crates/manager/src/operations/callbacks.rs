@@ -18,21 +18,18 @@ impl Operation<'_> {
 
     /// Calls back who keeps something of a file that is in the way of who writes it; whether anybody does. Those that have given way
     /// already are alone no more.
-    pub(super) fn calls_back(&mut self, file: FileId, wish: Wish, writers: &mut [Writer]) -> Result<bool> {
+    pub(super) fn calls_back(&mut self, file: FileId, wish: Wish, writers: &mut [Writer]) -> bool {
         let (by, now) = (self.by, self.now.moment);
-        // Whoever wants to be alone does not come as long as others have it open, and who makes way is in nobody's.
-        if !wish.alone && !wish.yields {
-            for writer in writers.iter_mut().filter(|writer| !writer.is(by) && writer.cached && writer.alone) {
-                self.callbacks.presume(file, writer.client, now);
-                writer.alone = self.callbacks.is_exclusive(file, writer.client);
-            }
+        self.callbacks.meet(file, writers, now);
+        // Who makes way is in nobody's, and whoever wants to be alone does not come as long as others have it open.
+        if wish.yields || wish.alone && writers.iter().any(|writer| !writer.is(by)) {
+            return false;
         }
-        if wish.yields {
-            return Ok(false);
+        for writer in writers.iter_mut().filter(|writer| !writer.is(by) && writer.cached && writer.alone) {
+            writer.alone = self.callbacks.is_exclusive(file, writer.client);
         }
         // Upkeep changes no bytes.
         let least = if wish.upkeep { Caching::Exclusive } else { Caching::Shared };
-        let is_alone = wish.alone && writers.iter().any(|writer| !writer.is(by));
-        Ok(!is_alone && self.callbacks.is_kept(file, by.client, least, now))
+        self.callbacks.is_kept(file, by.client, least, now)
     }
 }

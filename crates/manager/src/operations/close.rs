@@ -17,8 +17,8 @@ impl Operation<'_> {
         let Writers(mut writers) = self.draft.read(&key)?.unwrap_or_default();
         let there = writers.len();
         writers.retain(|writer| !writer.is(self.by));
-        self.callbacks.closed(asked.file, self.by.client);
         if writers.len() == there {
+            self.callbacks.meet(asked.file, &writers, self.now.moment);
             return Err(Error::missing(format!(
                 "client {:x} does not have {} open to write; it may have been taken for gone: open it again",
                 self.by.client, asked.file
@@ -33,10 +33,12 @@ impl Operation<'_> {
         }
         self.set_modified(&mut inode, asked.modified);
         self.draft.put(keys::inode(asked.file), &inode)?;
-        self.draft.put_unless(writers.is_empty(), key, &Writers(writers))?;
+        self.draft.put_unless(writers.is_empty(), key, &Writers(writers.clone()))?;
         if asked.unfinished {
             to_be_scrubbed(&mut self.draft, asked.file, self.now.wall)?;
         }
+        self.callbacks.meet(asked.file, &writers, self.now.moment);
+        self.callbacks.free(asked.file);
         Ok(inode.entry(asked.file))
     }
 }

@@ -59,7 +59,6 @@ impl Operation<'_> {
         let mut writers: Vec<Writer> = self.draft.read(&key)?.map(|Writers(writers)| writers).unwrap_or_default();
         let is_left = self.draft.read::<ToScrub>(&keys::to_scrub(file))?.is_some();
         let listed = writers.clone();
-        self.callbacks.reconcile(file, |client| listed.iter().any(|writer| writer.client == client));
         if self.stop_relocating(file, &mut writers)? {
             inode = place::inode(&self.draft, file)?;
         }
@@ -71,7 +70,7 @@ impl Operation<'_> {
         }
         // Where others of its kind are, one more makes no difference; otherwise it is mended first.
         let is_mended_first = cached && is_left && !writers.iter().any(|writer| writer.is(self.by) || writer.cached);
-        if is_mended_first || self.calls_back(file, wish, &mut writers)? {
+        if is_mended_first || self.calls_back(file, wish, &mut writers) {
             if writers != listed {
                 self.draft.put_unless(writers.is_empty(), key, &Writers(writers))?;
             }

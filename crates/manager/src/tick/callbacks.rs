@@ -33,7 +33,7 @@ impl Manager {
             batch.take(drafted);
         }
         for file in self.callbacks.freed() {
-            self.lift(batch, file)?;
+            self.lift(batch, now, file)?;
         }
         Ok(())
     }
@@ -53,10 +53,10 @@ impl Manager {
     }
 
     /// Lets those keep more again who have a file open and keep nothing of it, if that is in nobody's way.
-    fn lift(&mut self, batch: &mut Batch, file: FileId) -> Result<()> {
+    fn lift(&mut self, batch: &mut Batch, now: Now, file: FileId) -> Result<()> {
         let listed: Option<Writers> = Draft::new(self.view()?, batch).read(&keys::writers(file))?;
         let Writers(mut writers) = listed.unwrap_or_default();
-        self.callbacks.reconcile(file, |client| writers.iter().any(|writer| writer.client == client));
+        self.callbacks.meet(file, &writers, now.moment);
         let users = self.callbacks.users(file);
         let mut draft = Draft::new(self.view()?, batch);
         if draft.read::<ToScrub>(&keys::to_scrub(file))?.is_some() {

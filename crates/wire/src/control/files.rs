@@ -87,7 +87,7 @@ pub const MOST_KEPT: usize = 1 << 16;
 pub const LEASE: Duration = Duration::from_secs(10);
 
 /// What a client is to keep no more, or may again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Called {
     /// Of these files.
     pub files: Vec<Callback>,
