@@ -11,6 +11,7 @@ pub mod blocking;
 mod merge;
 mod parts;
 mod rebuild;
+mod replaced;
 mod source;
 mod spread;
 mod stripe;
@@ -29,7 +30,7 @@ use forebay_model::query::Query;
 use forebay_model::ring::{Pin, Pinned, RingSpec, RingStatus, Spread};
 use forebay_model::{Bytes, Error, Kind, Rate, Result, TargetId, Timestamp};
 use forebay_wire::command::Reply;
-use forebay_wire::control::files::{CreateRing, Grant, OpenRing};
+use forebay_wire::control::files::{ComponentState, CreateRing, Grant, OpenRing};
 use forebay_wire::control::names::{Place, RemoveFile, SetAttributes};
 use forebay_wire::control::{self, Change, Question};
 use forebay_wire::ring::{RingAsk, RingQuery};
@@ -92,7 +93,7 @@ impl Rings {
         let mut made = BTreeSet::new();
         let mut refusal: Option<Error> = None;
         while let Some(at) = (0..ring.ways.len()).find(|at| !made.contains(at)) {
-            let error = match ring.make(at, spread.part(&spec, at as u32)).await {
+            let error = match replaced::make(&ring.ways[at], spread.part(&spec, at as u32)).await {
                 Ok(()) => {
                     made.insert(at);
                     continue;
@@ -101,7 +102,7 @@ impl Rings {
             };
             let is_refusal = matches!(error.kind, Kind::Refused | Kind::Full);
             let again = if is_refusal {
-                create.refused_by.push(ring.ways[at].target()?);
+                create.refused_by.push(ring.ways[at].target());
                 refusal = Some(better(refusal, error));
                 (create.again, create.place) = (true, Place::of(ring.ways[0].file()));
                 self.placed(&path, create.clone()).await
@@ -199,34 +200,25 @@ impl Ring {
     }
 
     /// The targets on which it lies; that of the parity is the last.
-    pub fn targets(&self) -> Result<Vec<TargetId>> {
+    pub fn targets(&self) -> Vec<TargetId> {
         self.ways.iter().map(Way::target).collect()
     }
 
-    async fn make(&self, at: usize, spec: RingSpec) -> Result<()> {
-        match reply(&self.ways[at], RingAsk::Create(spec)).await {
-            Ok(Reply::Ring(_)) => Ok(()),
-            Ok(other) => Err(crate::cluster::unexpected(&other)),
-            // It was asked twice: nobody else makes one of this number.
-            Err(error) if error.kind == Kind::Exists => Ok(()),
-            Err(error) => Err(error),
-        }
+    /// Whether each target that has a part of it has all that was recorded there: none of them is lost, and those that took the
+    /// places of such have come round since.
+    pub fn is_whole(&self) -> bool {
+        self.ways.iter().all(|way| way.state() == ComponentState::Whole)
     }
 
     /// What each part says of itself; an error of one that is away.
     async fn statuses(&self) -> Vec<Result<RingStatus>> {
-        let path = self.path();
-        all(self.ways.iter().map(|way| async move {
-            match reply(way, RingAsk::Status).await? {
-                Reply::Rings(mut rings) if rings.len() == 1 => {
-                    let mut status = rings.remove(0);
-                    status.spec.name = path.to_string();
-                    Ok(status)
-                }
-                other => Err(crate::cluster::unexpected(&other)),
-            }
-        }))
-        .await
+        all(self.ways.iter().map(replaced::status)).await
+    }
+
+    /// Parts that lack what the others have: their targets were lost, and they lie elsewhere since.
+    fn replaced(&self) -> BTreeSet<u32> {
+        let is_replaced = |way: &&Way| way.state() == ComponentState::Filling;
+        self.ways.iter().filter(is_replaced).map(Way::component).collect()
     }
 
     /// The ring, as it says of itself.
@@ -234,7 +226,10 @@ impl Ring {
         let mut statuses = self.statuses().await;
         match self.is_alone() {
             true => statuses.remove(0),
-            false => parts::status(self.path(), self.spread, &parts::answered(statuses, self.spread)?),
+            false => {
+                let parts = parts::answered(statuses, self.spread)?;
+                parts::status(self.path(), self.spread, &parts, &self.replaced())
+            }
         }
     }
 
@@ -408,9 +403,17 @@ impl Ring {
                 self.path()
             )));
         }
-        let (remade, away) = (RefCell::default(), RefCell::default());
-        let (ways, spread) = (self.ways.clone(), self.spread);
-        Ok(RingAnswer::of_several(Merged::begin(Asked { ways, spread, query, parsed, spec, statuses, remade, away })))
+        Ok(RingAnswer::of_several(Merged::begin(Asked {
+            ways: self.ways.clone(),
+            spread: self.spread,
+            replaced: self.replaced(),
+            query,
+            parsed,
+            spec,
+            statuses,
+            remade: RefCell::default(),
+            away: RefCell::default(),
+        })))
     }
 
     fn is_alone(&self) -> bool {

@@ -129,12 +129,14 @@ impl Granting<'_> {
                 FileKind::Ring => 0..most_of_ring(striping, component, attributes.size).0,
                 FileKind::File | FileKind::Directory => 0..u64::MAX,
             };
-            // What is emptied is not read; of what is filled, who writes reads the intents beside it.
-            let is_read = state == ComponentState::Whole || state == ComponentState::Filling && write;
+            // What is emptied is not read; of what is filled, who writes reads the intents beside it, and of a ring who reads takes
+            // what is there.
+            let is_filling = state == ComponentState::Filling && (write || attributes.kind == FileKind::Ring);
+            let is_read = state == ComponentState::Whole || is_filling;
             let rights = if is_read { rights | read } else { rights };
             components.push(Component { state, ..self.component((file, component), &inode, target, (rights, bytes)) });
         }
-        // A ring is neither given up nor moved, so nobody is waited for.
+        // Of a ring no version is in the way of another one, so nobody is waited for.
         if attributes.kind != FileKind::Ring {
             self.holders.note(file, self.by.client, attributes.version, self.until.after(SKEW), self.now);
         }

@@ -17,6 +17,7 @@ mod relocation;
 mod remove;
 mod rename;
 mod revoke;
+mod ring_parts;
 mod scrub;
 mod set_attributes;
 mod users;

@@ -29,6 +29,8 @@ const PART_BYTES: usize = 1 << 20;
 pub(super) struct Asked {
     pub(super) ways: Vec<Way>,
     pub(super) spread: Spread,
+    /// Parts that lack what the others have: their targets were lost, and they lie elsewhere since.
+    pub(super) replaced: BTreeSet<u32>,
     pub(super) query: RingQuery,
     /// The query as it is tested here, and the ring that it is of.
     pub(super) parsed: Query,
@@ -124,6 +126,18 @@ async fn feed(asked: Rc<Asked>, component: u32, inlet: Inlet<Result<Part>>) {
                     if !inlet.send(Ok(part), 1).await || is_last {
                         return;
                     }
+                }
+                // Its recorder goes on elsewhere. What was there and not given yet is not known.
+                Err(_) if asked.query.follow && source.is_elsewhere() => {
+                    let from = source.last().map_or(asked.query.now, |(time, _)| time);
+                    let last = asked.ways[0].nodes().env().clock.wall().max(from);
+                    let gap = Gap { cause: Cause::TargetAway, count: None, first: from, last };
+                    let batch = Batch { items: vec![Item::Gap(gap)], payload: Vec::new() };
+                    if !inlet.send(Ok(Part::Batch(batch)), 1).await {
+                        return;
+                    }
+                    let way = asked.ways[component as usize].apart();
+                    source = Source::new(way, asked.query.clone(), u64::MAX);
                 }
                 Err(error) if !super::writer::is_passing(&error) && !rebuild::is_of_a_lost_target(&error) => {
                     inlet.send(Err(error), 1).await;

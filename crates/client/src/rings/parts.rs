@@ -3,6 +3,7 @@
 use forebay_model::block::crc32c;
 use forebay_model::ring::{Pin, Pinned, RingState, RingStatus, Spread};
 use forebay_model::{Error, Kind, Result};
+use std::collections::BTreeSet;
 
 /// What all parts answered. With parity, one may be away: nothing of that one.
 pub(super) fn answered<T>(answers: Vec<Result<T>>, spread: Spread) -> Result<Vec<Option<T>>> {
@@ -20,7 +21,12 @@ pub(super) fn answered<T>(answers: Vec<Result<T>>, spread: Spread) -> Result<Vec
 }
 
 /// The ring, as its parts say of themselves; those of the parity are the last.
-pub(super) fn status(name: &str, spread: Spread, parts: &[Option<RingStatus>]) -> Result<RingStatus> {
+pub(super) fn status(
+    name: &str,
+    spread: Spread,
+    parts: &[Option<RingStatus>],
+    replaced: &BTreeSet<u32>,
+) -> Result<RingStatus> {
     let data = &parts[..spread.targets as usize];
     let first =
         data.iter().flatten().next().ok_or_else(|| Error::disconnected("no target that has the ring answers"))?;
@@ -34,12 +40,14 @@ pub(super) fn status(name: &str, spread: Spread, parts: &[Option<RingStatus>]) -
         whole.pinned_segments += part.pinned_segments;
         whole.next_sequence += part.next_sequence - part.first_sequence;
         whole.readable_sequence += readable(part);
-        // All of it is there from when the last of them begins.
-        whole.oldest = whole.oldest.max(part.oldest);
         whole.newest = whole.newest.max(part.newest);
         whole.elements += part.elements;
         whole.losses.merge(&part.losses);
     }
+    // All of it is there from when the last of them begins; what one lacks that was replaced is made with the parity.
+    let reaches = |at: usize| if replaced.contains(&(at as u32)) { spread.targets as usize } else { at };
+    let oldest = (0..data.len()).filter_map(|at| parts.get(reaches(at))?.as_ref()?.oldest);
+    whole.oldest = oldest.max();
     for part in parts.iter().flatten().filter(|part| !std::ptr::eq(*part, first)) {
         whole.state = worse(whole.state, part.state);
         whole.written += part.written;

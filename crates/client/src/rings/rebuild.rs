@@ -6,16 +6,16 @@
 use super::answer::PartAnswer;
 use super::merge::Asked;
 use super::source::Source;
-use super::stripe::{self, PART_ABSENT, Row, Table};
+use super::stripe::{self, PART_ABSENT, PART_TABLE, Row, Table};
 use super::way::{PAUSE, Way};
 use crate::peer::Part;
 use forebay_env::pipe::Inlet;
 use forebay_model::block::{Header, View};
 use forebay_model::key::{KeySet, KeyValue};
-use forebay_model::ring::{Batch, Item, QuerySummary};
+use forebay_model::ring::{Batch, Item, QuerySummary, RingStatus};
 use forebay_model::{Error, Gap, Kind, Result, Timestamp};
 use forebay_wire::ring::RingQuery;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// So often is looked for a block that may not be durable yet.
 const MOST_TRIES: u32 = 20;
@@ -32,6 +32,8 @@ struct Blocks {
     answer: Option<PartAnswer>,
     waiting: VecDeque<Lying>,
     is_away: bool,
+    /// Whether it lies elsewhere since its target was lost: most of what is looked for is not there.
+    is_replaced: bool,
 }
 
 /// A block as it was packed, and the number of its first element where it lies.
@@ -44,7 +46,8 @@ impl Blocks {
     fn new(asked: &Asked, component: usize) -> Blocks {
         let is_away = asked.statuses[component].is_none();
         let way = asked.ways[component].apart();
-        Blocks { way, now: asked.query.now, answer: None, waiting: VecDeque::new(), is_away }
+        let is_replaced = asked.replaced.contains(&(component as u32));
+        Blocks { way, now: asked.query.now, answer: None, waiting: VecDeque::new(), is_away, is_replaced }
     }
 
     async fn begin(&mut self, times: (Timestamp, Timestamp)) -> Result<()> {
@@ -91,20 +94,49 @@ impl Blocks {
         Ok(true)
     }
 
+    /// The block of a row, if it is there when it was looked for so often.
+    async fn find_in_time(&mut self, row: &Row, mut tries: u32) -> Result<Option<Lying>> {
+        loop {
+            let found = self.find(row.writer, row.number, row.times).await?;
+            tries -= 1;
+            if found.is_some() || tries == 0 {
+                return Ok(found);
+            }
+            self.way.nodes().env().clock.sleep(PAUSE).await;
+        }
+    }
+
     /// The block of this session and number, if it is there. An error means that the target is away.
     async fn find(&mut self, writer: u64, number: u64, times: (i64, i64)) -> Result<Option<Lying>> {
         if self.is_away {
             return Err(Error::disconnected("the target is away"));
         }
-        let found = self.look_for(writer, number, times).await;
+        let found = match self.is_replaced {
+            true => self.look_within(writer, number, times).await,
+            false => self.look_for(writer, number, times).await,
+        };
         self.is_away = found.is_err();
         found
+    }
+
+    /// Looks among the blocks of these times alone.
+    async fn look_within(&mut self, writer: u64, number: u64, times: (i64, i64)) -> Result<Option<Lying>> {
+        self.begin((Timestamp(times.0), Timestamp(times.1))).await?;
+        while self.fill().await? {
+            let lying = self.waiting.pop_front();
+            if let Some(lying) = lying.filter(|lying| name_of(&lying.packed).is_ok_and(|name| name == (writer, number)))
+            {
+                return Ok(Some(lying));
+            }
+        }
+        Ok(None)
     }
 
     async fn look_for(&mut self, writer: u64, number: u64, times: (i64, i64)) -> Result<Option<Lying>> {
         let mut is_anew = false;
         loop {
-            while self.fill().await? {
+            // A stream of which nothing was wanted for long was ended where it ran.
+            while self.fill().await.or_else(|error| if is_anew { Err(error) } else { Ok(false) })? {
                 let (session, here) = name_of(&self.waiting[0].packed)?;
                 if (session, here) == (writer, number) {
                     return Ok(self.waiting.pop_front());
@@ -141,6 +173,8 @@ struct Maker<'a> {
     batch: Batch,
     /// What is passed over: elements before this time, and so many of it.
     given: Option<(Timestamp, u64)>,
+    /// Sessions of parts that lie elsewhere by now, of which something is there: what comes later of them is there, too.
+    known: BTreeSet<(u32, u64)>,
 }
 
 impl<'a> Maker<'a> {
@@ -148,7 +182,7 @@ impl<'a> Maker<'a> {
         let keys = asked.spec.key_set()?;
         let blocks = (0..asked.ways.len()).map(|component| Blocks::new(asked, component)).collect();
         let values = vec![KeyValue::MISSING; keys.len()];
-        Ok(Maker { asked, inlet, blocks, keys, values, batch: Batch::default(), given: None })
+        Ok(Maker { asked, inlet, blocks, keys, values, batch: Batch::default(), given: None, known: BTreeSet::new() })
     }
 
     /// The block of a row, from all others of its stripe; nothing if one of them is not there.
@@ -157,16 +191,8 @@ impl<'a> Maker<'a> {
         for other in table.rows.iter().filter(|other| other.component != row.component) {
             let blocks = self.blocks.get_mut(other.component as usize)?;
             // While what is recorded is followed, one may be durable and another one not yet.
-            let mut tries = if self.asked.query.follow { MOST_TRIES } else { 1 };
-            let found = loop {
-                let found = blocks.find(other.writer, other.number, other.times).await.ok()?;
-                tries -= 1;
-                if found.is_some() || tries == 0 {
-                    break found;
-                }
-                blocks.way.nodes().env().clock.sleep(PAUSE).await;
-            };
-            others.push(found?.packed);
+            let tries = if self.asked.query.follow { MOST_TRIES } else { 1 };
+            others.push(blocks.find_in_time(other, tries).await.ok()??.packed);
         }
         stripe::remake(row, xor, others.iter().map(Vec::as_slice)).ok()
     }
@@ -232,6 +258,15 @@ impl<'a> Maker<'a> {
     }
 }
 
+/// Of which of these times the parity has nothing, and others have something.
+fn before_parity(asked: &Asked, whole: Gap) -> Option<Gap> {
+    let oldest = |status: &Option<RingStatus>| status.as_ref().and_then(|status| status.oldest);
+    let parity = oldest(&asked.statuses[asked.spread.targets as usize]).unwrap_or(Timestamp::MAX);
+    let is_all = asked.statuses.iter().filter_map(oldest).min() >= Some(parity);
+    let last = Timestamp(parity.0.saturating_sub(1)).min(whole.last);
+    (parity > whole.first && !is_all).then_some(Gap { last, ..whole })
+}
+
 /// Gives what one part of the ring had, of which nothing comes any more, from behind what was given of it.
 pub(super) async fn component(
     asked: &Asked,
@@ -249,14 +284,8 @@ pub(super) async fn component(
         let whole = asked.gap_from(from);
         let status = asked.statuses[parity].as_ref();
         let status = status.ok_or_else(|| Error::disconnected("the target that has the parity is away"))?;
-        let (oldest, newest) = status.oldest.zip(status.newest).unwrap_or((Timestamp::MAX, Timestamp::MIN));
-        if oldest > whole.first {
-            let is_all = asked.statuses.iter().flatten().filter_map(|status| status.oldest).min() >= Some(oldest);
-            if !is_all {
-                let last = Timestamp(oldest.0.saturating_sub(1)).min(whole.last);
-                maker.batch.items.push(Item::Gap(Gap { last, ..whole }));
-            }
-        }
+        let newest = status.newest.unwrap_or(Timestamp::MIN);
+        maker.batch.items.extend(before_parity(asked, whole).map(Item::Gap));
         let mut stream = Blocks::new(asked, parity);
         let times = asked.times();
         stream.begin((times.0.max(from), times.1)).await?;
@@ -311,14 +340,27 @@ fn read<'a>(view: &View<'a>) -> Result<Option<(Table, &'a [u8])>> {
 pub(super) async fn absent(asked: &Asked, inlet: &Inlet<Result<Part>>) {
     let parity = asked.spread.targets as usize;
     let (_, to) = asked.times();
+    // Tables that say of no block that it is absent tell of those that lay on a target that is lost, too.
+    let part = match asked.replaced.iter().any(|component| (*component as usize) < parity) {
+        true => format!("(part = {PART_TABLE} or part = {PART_ABSENT})"),
+        false => format!("part = {PART_ABSENT}"),
+    };
     let text = match to {
-        Timestamp::MAX => format!("part = {PART_ABSENT}"),
-        to => format!("part = {PART_ABSENT} and before {}", Timestamp(to.0 + 1)),
+        Timestamp::MAX => part,
+        to => format!("{part} and before {}", Timestamp(to.0 + 1)),
     };
     let query = RingQuery { text, limit: None, gaps_only: false, blocks: false, ..asked.query.clone() };
     let mut tables = Source::new(asked.ways[parity].apart(), query, asked.end_of(asked.spread.targets));
     let told = match (asked.statuses[parity].is_some(), Maker::new(asked, inlet)) {
-        (true, Ok(mut maker)) => absent_in(asked, &mut maker, &mut tables).await,
+        (true, Ok(mut maker)) => {
+            if asked.replaced.contains(&asked.spread.targets) {
+                // What the one that is lost alone knew of is nowhere.
+                maker.batch.items.extend(before_parity(asked, asked.gap_from(Timestamp::MIN)).map(Item::Gap));
+            }
+            let told = absent_in(asked, &mut maker, &mut tables).await;
+            maker.send().await;
+            told
+        }
         _ => Err(Error::disconnected("the target that has the parity is away")),
     };
     if told.is_err() {
@@ -336,7 +378,8 @@ async fn absent_in(asked: &Asked, maker: &mut Maker<'_>, tables: &mut Source) ->
             let bytes = &payload[at..at + length as usize];
             at += length as usize + usize::from(caller);
             let table = Table::read(bytes)?;
-            for row in table.rows.iter().filter(|row| row.absent) {
+            let may_lack = |row: &&Row| row.absent || asked.replaced.contains(&row.component);
+            for row in table.rows.iter().filter(may_lack) {
                 let is_asked = maker.concerns(row) && !asked.away.borrow().contains(&row.component);
                 if is_asked && !absent_block(asked, maker, &table, row).await? {
                     return Ok(());
@@ -350,7 +393,16 @@ async fn absent_in(asked: &Asked, maker: &mut Maker<'_>, tables: &mut Source) ->
 /// Gives a block that may not be where it belongs, if it is not, or came there too late to be in what its target answers. False
 /// if nobody wants more.
 async fn absent_block(asked: &Asked, maker: &mut Maker<'_>, table: &Table, row: &Row) -> Result<bool> {
-    let there = maker.blocks[row.component as usize].find(row.writer, row.number, row.times).await;
+    if !row.absent && maker.known.contains(&(row.component, row.writer)) {
+        return Ok(true);
+    }
+    // What is recorded now comes to both in its time.
+    let is_live = asked.query.follow && !row.absent && row.times.1 >= asked.query.now.0;
+    let tries = if is_live { MOST_TRIES } else { 1 };
+    let there = maker.blocks[row.component as usize].find_in_time(row, tries).await;
+    if let Ok(Some(_)) = &there {
+        maker.known.insert((row.component, row.writer));
+    }
     let is_given = match &there {
         Ok(Some(there)) => there.first < asked.end_of(row.component),
         Ok(None) => false,
@@ -367,7 +419,10 @@ async fn absent_block(asked: &Asked, maker: &mut Maker<'_>, table: &Table, row: 
         _ => {}
     }
     let parity = &mut maker.blocks[asked.spread.targets as usize];
-    let block = match parity.find(table.writer, table.number, table.times()).await? {
+    let found = parity.find(table.writer, table.number, table.times()).await;
+    // Who follows a ring goes on, and is told what this row was of.
+    parity.is_away &= !asked.query.follow;
+    let block = match found.or_else(|error| if asked.query.follow { Ok(None) } else { Err(error) })? {
         Some(found) => match read(&View::of_sealed(&found.packed)?)? {
             Some((table, xor)) => maker.remake(&table, row, xor).await,
             None => None,

@@ -6,20 +6,27 @@ use super::writer::is_passing;
 use crate::answer::cursor::Cursor;
 use crate::peer::Part;
 use forebay_model::ring::{Batch, Item};
-use forebay_model::{Result, Timestamp};
+use forebay_model::{Error, Moment, Result, TargetId, Timestamp};
 use forebay_wire::command::QueryRequest;
 use forebay_wire::ring::{RingQuery, size};
+use std::time::Duration;
 
 /// Breaks in a row, without an item between them, after which a target counts as away.
 const MOST_BREAKS: u32 = 2;
+/// How often the manager is asked where it lies, as long as it does not answer.
+const RENEWED: Duration = Duration::from_secs(5);
 
 /// A query of the part of a ring on one target.
 pub(super) struct Source {
     way: Way,
+    /// The target that has it: what lies elsewhere by now is another part, with numbers of its own.
+    target: TargetId,
     request: QueryRequest,
     cursor: Cursor,
     answer: Option<PartAnswer>,
     breaks: u32,
+    /// When the manager was asked last where it lies.
+    renewed: Moment,
     /// The time of the last element that was given, and how many were given of that time.
     last: Option<(Timestamp, u64)>,
     /// The number of the first element there that is not given.
@@ -31,13 +38,21 @@ impl Source {
     pub(super) fn new(way: Way, query: RingQuery, end: u64) -> Source {
         let RingQuery { text, now, follow, limit, gaps_only, blocks } = query;
         let request = QueryRequest { ring: String::new(), text, now, follow, limit, gaps_only, blocks };
-        Source { way, request, cursor: Cursor::default(), answer: None, breaks: 0, last: None, end }
+        let (target, renewed) = (way.target(), way.nodes().env().clock.now());
+        Source { way, target, renewed, request, cursor: Cursor::default(), answer: None, breaks: 0, last: None, end }
     }
 
     /// The next part. An error means that the target is away, or cannot answer; while what is recorded is followed, one that is
     /// away is waited for.
     pub(super) async fn next(&mut self) -> Result<Part> {
         loop {
+            if self.is_elsewhere() {
+                return Err(Error::missing(format!(
+                    "{} lies elsewhere by now, and target {} is lost",
+                    self.way.path(),
+                    self.target
+                )));
+            }
             match self.try_next().await {
                 Ok(Part::Batch(batch)) => {
                     let batch = self.cursor.pass(before(batch, self.end));
@@ -54,10 +69,21 @@ impl Source {
                     if !is_passing(&error) || !self.request.follow && self.breaks > MOST_BREAKS {
                         return Err(error);
                     }
-                    self.way.nodes().env().clock.sleep(PAUSE).await;
+                    let clock = &self.way.nodes().env().clock;
+                    if self.request.follow && clock.now() >= self.renewed + RENEWED {
+                        // It may be lost by now. If that cannot be asked, it is the next time.
+                        drop(self.way.renew().await);
+                        self.renewed = clock.now();
+                    }
+                    clock.sleep(PAUSE).await;
                 }
             }
         }
+    }
+
+    /// Whether its target is lost, and another one has its part since.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.way.target() != self.target
     }
 
     async fn try_next(&mut self) -> Result<Part> {

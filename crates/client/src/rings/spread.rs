@@ -13,12 +13,12 @@ mod unsettled;
 
 use super::stripe::{self, Row, Table};
 use super::way::Way;
-use super::writer;
+use super::{replaced, writer};
 use crate::outbox::Shared;
 use crate::peer::{Block, Lost};
 use forebay_env::race::{First, race};
 use forebay_env::together::all;
-use forebay_env::{Buffer, NetworkEnv, Slab};
+use forebay_env::{Buffer, NetworkEnv, Slab, Task};
 use forebay_model::block::{Header, View};
 use forebay_model::layout::parity;
 use forebay_model::ring::{PARITY_OVERHEAD, Spread};
@@ -29,6 +29,7 @@ use lane::{Lane, LaneState};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -67,6 +68,8 @@ pub(super) struct Conductor {
     newest: i64,
     /// Since when no target takes anything.
     silent_since: Option<Moment>,
+    /// Looks after parts that lie elsewhere since their targets were lost.
+    _watching: Option<Task<()>>,
 }
 
 impl Conductor {
@@ -91,20 +94,20 @@ impl Conductor {
         whole.spec = spread.whole(ways[0].path(), &first.spec);
         let buffers = opened[..data].iter().flatten().map(|(opened, _)| opened.buffers).sum::<u32>();
         let flush_interval = whole.spec.flush_interval;
-        // What the parity does not cover was recorded while its target was away.
-        let is_behind = spread.parity && newest_data.is_some() && newest_parity < newest_data;
-        let untold = newest_data.filter(|_| is_behind).map(|last| {
-            let first = newest_parity.unwrap_or(Timestamp::MIN);
-            Gap { cause: Cause::TargetAway, count: None, first, last }
-        });
+        // What the parity does not cover was recorded while its target was away; that there is none before its first block needs
+        // no gap.
+        let untold = newest_parity.zip(newest_data).filter(|(first, last)| first < last);
+        let untold = untold.map(|(first, last)| Gap { cause: Cause::TargetAway, count: None, first, last });
         let slab = match spread.parity {
             true => Some(Slab::new(whole.spec.block + PARITY_OVERHEAD, (buffers as usize).max(4) + 2)?),
             false => None,
         };
+        let watching = spread.parity.then(|| env.spawner.spawn(replaced::watch(ways.clone())));
+        let covered = spread.parity.then(|| Rc::new((whole.spec.clone(), spread)));
         let lanes = ways.into_iter().zip(opened).map(|(way, opened)| {
             let coming = way.nodes().env().spawner.spawn(std::future::pending());
             let state = LaneState::Away { coming, error: None };
-            let mut lane = Lane { way, writer, next: 1, state };
+            let mut lane = Lane { way, covered: covered.clone(), writer, next: 1, state };
             match opened {
                 Ok((opened, link)) => lane.begin((opened, writer, link)),
                 Err(error) => lane.leave(Some(error)),
@@ -126,6 +129,7 @@ impl Conductor {
             progress: 0,
             newest: newest_data.unwrap_or(Timestamp::MIN).0,
             silent_since: None,
+            _watching: watching,
         };
         let opened = WriterOpened { newest: newest_data, received: 0, durable: Durable::default(), buffers, ..whole };
         Ok((opened, conductor))
@@ -217,9 +221,9 @@ impl Conductor {
             let LaneState::Away { coming, .. } = &mut lane.state else { continue };
             let Poll::Ready(opened) = Pin::new(coming).poll(context) else { continue };
             if at == data {
-                let first = opened.0.newest.unwrap_or(Timestamp::MIN).min(Timestamp(self.newest));
                 let (cause, last) = (Cause::TargetAway, Timestamp(self.newest));
-                self.untold = (self.newest > i64::MIN).then_some(Gap { cause, count: None, first, last });
+                let first = opened.0.newest.filter(|_| last > Timestamp::MIN);
+                self.untold = first.map(|first| Gap { cause, count: None, first: first.min(last), last });
             }
             lane.begin(opened);
         }

@@ -1,13 +1,14 @@
 //! The way to what lies of a ring on one target: where it is, and what allows to use it.
 
-use crate::control::Control;
+use crate::control::{Control, strange};
 use crate::granted;
 use crate::nodes::{Nodes, Request};
 use bytes::Bytes as Slice;
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
 use forebay_wire::RequestId;
-use forebay_wire::control::files::{Grant, Renewed};
+use forebay_wire::control::files::{ComponentState, Grant, Renewed};
 use forebay_wire::control::names::FileId;
+use forebay_wire::control::{Change, Reply};
 use forebay_wire::link::{Answer, Asked, Coming, Link};
 use forebay_wire::ring::{RingAsk, RingRequest, name_of};
 use forebay_wire::sink::Shown;
@@ -24,7 +25,8 @@ pub(super) struct Way {
     nodes: Nodes,
     known: Rc<Known>,
     component: usize,
-    address: Rc<RefCell<Option<String>>>,
+    /// Where its target is, as was asked last.
+    address: Rc<RefCell<Option<(TargetId, String)>>>,
 }
 
 struct Known {
@@ -64,8 +66,8 @@ impl Way {
     }
 
     /// The target on which it lies.
-    pub(super) fn target(&self) -> Result<TargetId> {
-        Ok(self.shown()?.0)
+    pub(super) fn target(&self) -> TargetId {
+        self.known.grant.borrow().components[self.component].target
     }
 
     /// Asks of the ring until it is answered or patience ends; also the number of the request, and the link that answered.
@@ -125,20 +127,36 @@ impl Way {
     }
 
     fn shown(&self) -> Result<(TargetId, ObjectId, Shown)> {
-        let malformed = || Error::damaged("the manager granted a ring in another form: use the same release");
         let grant = self.known.grant.borrow();
-        let component = grant.components.get(self.component).ok_or_else(malformed)?;
+        let component = &grant.components[self.component];
+        if component.state == ComponentState::Missed {
+            return Err(Error::disconnected(format!(
+                "what {} had on target {} was lost with it, and lies nowhere else yet",
+                self.path(),
+                component.target
+            )));
+        }
         Ok((component.target, component.object, granted::shown(component)?))
     }
 
+    /// Whether it has all that was recorded there.
+    pub(super) fn state(&self) -> ComponentState {
+        self.known.grant.borrow().components[self.component].state
+    }
+
+    /// Which part of the ring it leads to.
+    pub(super) fn component(&self) -> u32 {
+        self.component as u32
+    }
+
     async fn address(&self) -> Result<String> {
-        if let Some(address) = self.address.borrow().clone() {
+        let target = self.target();
+        if let Some((_, address)) = self.address.borrow().clone().filter(|(known, _)| *known == target) {
             return Ok(address);
         }
-        let target = self.target()?;
         let found = granted::addresses(&*self.known.control).await?.remove(&target);
         let found = found.ok_or_else(|| granted::nobody_knows(target))?;
-        *self.address.borrow_mut() = Some(found.clone());
+        *self.address.borrow_mut() = Some((target, found.clone()));
         Ok(found)
     }
 
@@ -149,17 +167,38 @@ impl Way {
 
     /// Asks the manager what is known of the ring by now, and for what allows as much.
     pub(super) async fn renew(&self) -> Result<()> {
-        let (file, write, version) = {
-            let grant = self.known.grant.borrow();
-            (grant.entry.file, grant.write, grant.entry.attributes.version)
-        };
+        let write = self.known.grant.borrow().write;
+        let (file, version) = self.version();
         let asked = Renewed { file, write, version };
         let grant = granted::renewed(&*self.known.control, asked).await?.map_err(|error| error.of(self.path()))?;
+        self.take(grant)
+    }
+
+    /// Changes something about where the ring lies.
+    pub(super) async fn change(&self, change: Change) -> Result<()> {
+        match self.known.control.change(change).await.map_err(|error| error.of(self.path()))? {
+            Reply::Grant(grant) => self.take(grant),
+            Reply::Done => Ok(()),
+            other => Err(strange(&other)),
+        }
+    }
+
+    fn take(&self, grant: Grant) -> Result<()> {
+        // Each way leads to one of them.
+        if grant.components.len() != self.known.grant.borrow().components.len() {
+            return Err(Error::damaged("the manager granted a ring in another form: use the same release"));
+        }
         // Another answer may have overtaken this one.
         if grant.until >= self.known.grant.borrow().until {
             self.known.grant.replace(grant);
         }
         Ok(())
+    }
+
+    /// The entry, and its version as it is known here.
+    pub(super) fn version(&self) -> (FileId, u64) {
+        let grant = self.known.grant.borrow();
+        (grant.entry.file, grant.entry.attributes.version)
     }
 
     /// Renews before the time is over, beside what is asked meanwhile.

@@ -533,6 +533,12 @@ impl Model {
                 Ok(self.turn(file, asked.component, Some(next)))
             }
             Change::Rebuilt(asked) => {
+                let of_ring = self.find(by, &Place::of(asked.file)).ok().filter(|file| self.nodes[file].ring);
+                if let Some(ring) = of_ring {
+                    self.may(by, ring, 2)?;
+                    // No target is lost here, so no part is anew.
+                    return Err(Kind::Stale);
+                }
                 let file = self.used(by, asked.file)?;
                 self.is_of(file, asked.version)?;
                 if self.absence(file, asked.component) != Some(Absence::Filling(by.client)) {

@@ -1,4 +1,5 @@
-//! Components that lack something: who writes a file gives them up, and who rebuilds one says how far that is.
+//! Components that lack something: who writes a file gives them up, and who rebuilds one says how far that is. Rings have it
+//! their way: [`super::ring_parts`].
 //!
 //! Always: of those that share what can be lost, no more are given up than that is enough for; whoever is given a capability is
 //! told what each component is, and gets none for one that is given up. Each step raises the file's version, so that nobody goes
@@ -6,6 +7,7 @@
 
 use super::Operation;
 use super::revoke::raise;
+use super::ring_parts::lose_parts;
 use crate::cluster::Cluster;
 use crate::draft::{Draft, View};
 use crate::keys;
@@ -83,6 +85,10 @@ impl Operation<'_> {
 
     /// A component has everything again.
     pub(super) fn rebuilt(&mut self, asked: &Rebuilt) -> Result<()> {
+        let Found { file, inode } = place::find(&self.draft, self.by, &Place::of(asked.file))?;
+        if inode.attributes.kind == FileKind::Ring {
+            return self.come_round(&Rebuilt { file, ..*asked }, inode);
+        }
         let (inode, mut layout) = self.used(asked.file)?;
         require_version(asked.file, &inode, asked.version)?;
         if layout.absence(asked.component) != Some(Absence::Filling(self.by.client)) {
@@ -219,9 +225,11 @@ pub(crate) fn give_up_lost(
         return Ok(false);
     }
     let (mut is_new, inode) = (false, place::inode(&*draft, file)?);
-    // What was never written lacks nothing, and has no objects by which somebody could be answered. Whoever reads a ring sees
-    // what does not come. A target that was lost may be taken back.
-    if !inode.written || inode.attributes.kind == FileKind::Ring {
+    if inode.attributes.kind == FileKind::Ring {
+        return lose_parts(draft, file, inode, layout, &lost);
+    }
+    // What was never written lacks nothing, and has no objects by which somebody could be answered.
+    if !inode.written {
         return Ok(false);
     }
     for (component, _) in lost {
@@ -236,7 +244,7 @@ pub(crate) fn give_up_lost(
 }
 
 /// Whether what is on a target is lost.
-fn is_lost(cluster: &Cluster, target: TargetId) -> bool {
+pub(super) fn is_lost(cluster: &Cluster, target: TargetId) -> bool {
     cluster.targets.get(&target).is_some_and(|now| now.record.is_lost())
 }
 
@@ -255,7 +263,7 @@ pub(super) fn give_up_one(file: FileId, inode: &Inode, layout: &mut Layout, comp
 }
 
 /// A component lacks something. The version of the file is raised with it.
-fn set(layout: &mut Layout, component: u32, inode: &Inode, absence: Absence) {
+pub(super) fn set(layout: &mut Layout, component: u32, inode: &Inode, absence: Absence) {
     let before = layout.absent.iter().find(|absent| absent.component == component).copied();
     let since = match before.filter(|before| matches!(before.absence, Absence::Missed | Absence::Emptying(_))) {
         Some(before) => before.since,
@@ -281,7 +289,7 @@ pub(super) fn require_version(file: FileId, inode: &Inode, version: u64) -> Resu
     }
 }
 
-fn taken(file: FileId, component: u32) -> Error {
+pub(super) fn taken(file: FileId, component: u32) -> Error {
     Error::stale(format!(
         "component {component} of {file} missed something, or somebody else rebuilds it since; begin its rebuild anew"
     ))

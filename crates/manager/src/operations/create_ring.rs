@@ -5,9 +5,8 @@
 
 use super::Operation;
 use super::inodes::exists;
-use crate::draft::View;
 use crate::keys;
-use crate::place::{self, Found};
+use crate::place;
 use crate::placement;
 use crate::principal::Wanted;
 use crate::quota::{self, Charge};
@@ -31,9 +30,8 @@ impl Operation<'_> {
         }
         let spread = Spread { targets: *targets, parity: *parity };
         spread.check()?;
-        let part = Bytes(capacity.0.div_ceil(u64::from(spread.targets)));
         if *again {
-            return self.place_again(asked, part);
+            return self.place_again(asked, part_of(asked));
         }
         let slot = place::slot(&self.draft, self.by, place)?;
         if slot.there.is_some() {
@@ -45,7 +43,7 @@ impl Operation<'_> {
         quota::charge(&mut self.draft, self.now.wall, volume, charge)?;
         let components = spread.components();
         let wanted = (components as usize, &[][..]);
-        let targets = placement::place_ring(self.cluster, part, wanted, refused_by, self.random)?;
+        let targets = placement::place_ring(self.cluster, part_of(asked), wanted, refused_by, self.random)?;
         // Of a ring, the parity lies on the last one.
         let raid = if spread.parity { Raid::Five } else { Raid::Zero };
         let striping = Striping::new(raid, UNIT, components, 1, 1)?;
@@ -58,23 +56,11 @@ impl Operation<'_> {
         self.draft.put(keys::layout(found.file), &layout)?;
         Ok(Answer::Opened(found.file))
     }
+}
 
-    /// Puts what lies on targets that refused it on others; nothing is made there yet.
-    fn place_again(&mut self, asked: &CreateRing, part: Bytes) -> Result<Answer> {
-        let Found { file, inode } = place::find(&self.draft, self.by, &asked.place)?;
-        place::require_kind(file, &inode, FileKind::Ring)?;
-        self.by.require(file, &inode, Wanted::WRITE)?;
-        let mut layout: Layout = self.draft.require(&keys::layout(file))?;
-        let there = layout.targets.clone();
-        let refused: Vec<usize> = (0..there.len()).filter(|at| asked.refused_by.contains(&there[*at])).collect();
-        let wanted = (refused.len(), &there[..]);
-        let others = placement::place_ring(self.cluster, part, wanted, &asked.refused_by, self.random)?;
-        for (at, target) in refused.into_iter().zip(others) {
-            layout.targets[at] = target;
-        }
-        self.draft.put(keys::layout(file), &layout)?;
-        Ok(Answer::Opened(file))
-    }
+/// What each target has of it.
+fn part_of(asked: &CreateRing) -> Bytes {
+    Bytes(asked.capacity.0.div_ceil(u64::from(asked.targets)))
 }
 
 /// [`forebay_model::Kind::Usage`] if no ring has this capacity.

@@ -214,7 +214,8 @@ pub enum ComponentState {
     Missed,
     /// The same, and whoever is told so empties it.
     Emptying,
-    /// It is being rebuilt: it is written, and not read.
+    /// It is being rebuilt: it is written, and not read. That of a ring lies elsewhere since its target was lost, and what it has is
+    /// read as well.
     Filling,
 }
 

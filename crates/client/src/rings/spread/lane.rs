@@ -1,13 +1,16 @@
 //! One target of a ring over several, as a recorder sees it: there, with a session that takes blocks in, or away and tried again.
 
+use super::super::replaced;
 use super::super::way::Way;
 use super::super::writer::{self, Carrier};
 use crate::outbox::Shared;
 use crate::peer::Block;
 use forebay_env::Task;
+use forebay_model::ring::{RingSpec, Spread};
 use forebay_model::{Error, Moment};
 use forebay_wire::command::{Durable, WriterOpened};
 use forebay_wire::link::Link;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +23,8 @@ type Opened = (WriterOpened, u64, Link);
 /// One target, as a recorder sees it.
 pub(super) struct Lane {
     pub(super) way: Way,
+    /// The ring, if the others can do without this target: then its part is made elsewhere when it is lost.
+    pub(super) covered: Option<Rc<(RingSpec, Spread)>>,
     /// The session there, and the number of its next block; if it is away, that of what it was to have.
     pub(super) writer: u64,
     pub(super) next: u64,
@@ -73,7 +78,7 @@ impl Lane {
             });
             drop(kept);
         }
-        let way = self.way.clone();
+        let (way, covered) = (self.way.clone(), self.covered.clone());
         let coming = self.way.nodes().env().spawner.spawn(async move {
             loop {
                 let env = way.nodes().env();
@@ -81,6 +86,10 @@ impl Lane {
                 let writer = env.random.next_u64();
                 if let Ok((opened, link)) = writer::open(&way, writer, false).await {
                     return (opened, writer, link);
+                }
+                if let Some((spec, spread)) = covered.as_deref() {
+                    // Whatever is in the way, it is tried again.
+                    drop(replaced::find_place(&way, spec, *spread).await);
                 }
             }
         });

@@ -1,5 +1,6 @@
 //! Rings over the network: recorders and queries while connections, nodes and clients come and go.
 
+mod replaced;
 mod spread;
 
 use super::*;
@@ -173,16 +174,27 @@ enum Found {
     Gap(Gap),
 }
 
+impl Found {
+    fn element(&self) -> Option<(u64, u64)> {
+        match self {
+            Found::Element { session, number } => Some((*session, *number)),
+            Found::Gap(_) => None,
+        }
+    }
+}
+
+fn asked(world: &World, text: String, follow: bool) -> RingQuery {
+    RingQuery { text, now: world.clock().wall(), follow, limit: None, gaps_only: false, blocks: false }
+}
+
 /// All that the ring has, in order.
 fn read(cluster: &Cluster, ring: &Ring) -> Vec<Found> {
-    let query = RingQuery {
-        text: String::new(),
-        now: cluster.world().clock().wall(),
-        follow: false,
-        limit: None,
-        gaps_only: false,
-        blocks: false,
-    };
+    read_of(cluster, ring, String::new())
+}
+
+/// What the ring has of this, in order.
+fn read_of(cluster: &Cluster, ring: &Ring, text: String) -> Vec<Found> {
+    let query = asked(cluster.world(), text, false);
     let ring = ring.clone();
     cluster.world().run(async move {
         let (mut found, mut joined, mut next) = (Vec::new(), Vec::new(), None);

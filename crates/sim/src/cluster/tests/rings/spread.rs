@@ -4,10 +4,10 @@ use super::*;
 use forebay_model::ring::Spread;
 
 const STRIPED: Spread = Spread { targets: 3, parity: false };
-const WITH_PARITY: Spread = Spread { targets: 3, parity: true };
+pub(super) const WITH_PARITY: Spread = Spread { targets: 3, parity: true };
 
 /// A cluster with such a ring, and the nodes that have it; that of the parity is the last.
-fn with_ring(seed: u64, spread: Spread) -> (Rc<World>, Cluster, Vec<usize>) {
+pub(super) fn with_ring(seed: u64, spread: Spread) -> (Rc<World>, Cluster, Vec<usize>) {
     let world = Rc::new(World::new(seed));
     let cluster = Cluster::new(world.clone(), spec(5));
     let maker = cluster.client_machine("maker");
@@ -18,13 +18,13 @@ fn with_ring(seed: u64, spread: Spread) -> (Rc<World>, Cluster, Vec<usize>) {
         ring
     });
     let node_of = |target: &TargetId| (0..5).find(|node| cluster.target(*node) == *target).expect("it is somewhere");
-    let nodes: Vec<usize> = ring.targets().expect("it lies somewhere").iter().map(node_of).collect();
+    let nodes: Vec<usize> = ring.targets().iter().map(node_of).collect();
     assert_eq!(nodes.iter().collect::<std::collections::BTreeSet<_>>().len(), spread.components() as usize);
     (world, cluster, nodes)
 }
 
 /// Records for so many steps, now and then as much as fills many blocks at once.
-fn steps(recording: &mut Recording, world: &World, chance: &dyn Random, most: u64) {
+pub(super) fn steps(recording: &mut Recording, world: &World, chance: &dyn Random, most: u64) {
     for _ in 0..chance.below(most) {
         let many = if chance.below(8) == 0 { 300 } else { 10 };
         recording.step_of(world, chance, many);
@@ -33,7 +33,7 @@ fn steps(recording: &mut Recording, world: &World, chance: &dyn Random, most: u6
 
 /// What was found of each session, and what gaps tell.
 #[derive(Default)]
-struct Tally {
+pub(super) struct Tally {
     /// Elements that gaps say are missing, by cause.
     counted: [u64; Cause::CODES],
     /// Gaps that nobody can count.
@@ -41,7 +41,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn of(found: &[Found]) -> Tally {
+    pub(super) fn of(found: &[Found]) -> Tally {
         let mut tally = Tally::default();
         for found in found {
             if let Found::Gap(gap) = found {
@@ -54,14 +54,14 @@ impl Tally {
         tally
     }
 
-    fn away(&self) -> (u64, u64) {
+    pub(super) fn away(&self) -> (u64, u64) {
         let at = Cause::TargetAway.index();
         (self.counted[at], self.uncounted[at])
     }
 }
 
 /// Elements are there once, in order, and only those that were accepted; how many of those that were acknowledged are missing.
-fn missing(found: &[Found], sessions: &[Past]) -> u64 {
+pub(super) fn missing(found: &[Found], sessions: &[Past]) -> u64 {
     let mut before = None;
     let mut there = std::collections::BTreeSet::new();
     for found in found {
@@ -251,14 +251,7 @@ fn a_tail_of_a_ring_over_several_targets_is_told_in_order_and_a_pin_is_one_on_al
     let chance = world.random();
     let mut recording = Recording::begin(&cluster, 1);
     let ring = open(&cluster, "tail", true);
-    let query = RingQuery {
-        text: String::new(),
-        now: world.clock().wall(),
-        follow: true,
-        limit: None,
-        gaps_only: false,
-        blocks: false,
-    };
+    let query = asked(&world, String::new(), true);
     let mut answer = {
         let ring = ring.clone();
         world.run(async move { ring.query(query).await.expect("it is asked") })

@@ -1,0 +1,96 @@
+//! Parts of a ring whose targets are lost: who records has each made on another target and records there from then on.
+//!
+//! What the lost one had is not made anew there: it is made of the other parts whenever somebody asks for it, until these have
+//! run over it. When the new part has come round as well, it has all that they have, and the manager is told so.
+
+use super::reply;
+use super::way::Way;
+use forebay_env::together::all;
+use forebay_model::ring::{RingSpec, RingStatus, Spread};
+use forebay_model::{Error, Kind, Result};
+use forebay_wire::command::Reply;
+use forebay_wire::control::Change;
+use forebay_wire::control::files::{ComponentState, CreateRing, MOST_REFUSALS, Rebuilt};
+use forebay_wire::control::names::Place;
+use forebay_wire::ring::RingAsk;
+use std::time::Duration;
+
+/// How often is looked whether a part has come round.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// Makes the part of a ring to which this way leads.
+pub(super) async fn make(way: &Way, part: RingSpec) -> Result<()> {
+    match reply(way, RingAsk::Create(part)).await {
+        Ok(Reply::Ring(_)) => Ok(()),
+        Ok(other) => Err(crate::cluster::unexpected(&other)),
+        // It was asked twice: nobody else makes one of this number.
+        Err(error) if error.kind == Kind::Exists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Has a part made on another target, if the one on which it lay is lost: on the first that can promise what it is to promise.
+pub(super) async fn find_place(way: &Way, spec: &RingSpec, spread: Spread) -> Result<()> {
+    way.renew().await?;
+    // What it was rounded up to on its targets is not charged.
+    let spec = RingSpec { capacity: way.charged(), ..spec.clone() };
+    let mut refused_by = Vec::new();
+    loop {
+        if way.state() == ComponentState::Missed || !refused_by.is_empty() {
+            way.change(Change::CreateRing(CreateRing {
+                place: Place::of(way.file()),
+                mode: 0,
+                capacity: spec.capacity,
+                refused_by: refused_by.clone(),
+                targets: spread.targets,
+                parity: spread.parity,
+                again: true,
+            }))
+            .await?;
+        }
+        if way.state() != ComponentState::Filling {
+            return Ok(());
+        }
+        match make(way, spread.part(&spec, way.component())).await {
+            Err(Error { kind: Kind::Refused | Kind::Full, .. }) if refused_by.len() < MOST_REFUSALS => {
+                refused_by.push(way.target());
+            }
+            made => return made,
+        }
+    }
+}
+
+/// Looks from time to time whether parts that lie elsewhere have come round. It does not end by itself.
+pub(super) async fn watch(ways: Vec<Way>) {
+    loop {
+        ways[0].nodes().env().clock.sleep(LOOK).await;
+        for way in ways.iter().filter(|way| way.state() == ComponentState::Filling) {
+            // What cannot be said now is said the next time.
+            drop(look(way, &ways).await);
+        }
+    }
+}
+
+async fn look(way: &Way, ways: &[Way]) -> Result<()> {
+    let (file, version) = way.version();
+    let statuses = all(ways.iter().map(status)).await.into_iter().collect::<Result<Vec<_>>>()?;
+    // What is pinned is there for longer than all that came with it.
+    let is_pinned = statuses.iter().any(|status| !status.pins.is_empty());
+    if statuses[way.component() as usize].first_sequence == 0 || is_pinned {
+        return Ok(());
+    }
+    way.change(Change::Rebuilt(Rebuilt { file, component: way.component(), version })).await?;
+    way.renew().await
+}
+
+/// What one part says of itself.
+pub(super) async fn status(way: &Way) -> Result<RingStatus> {
+    match reply(way, RingAsk::Status).await? {
+        Reply::Rings(mut rings) if rings.len() == 1 => {
+            let mut status = rings.remove(0);
+            status.spec.name = way.path().to_string();
+            Ok(status)
+        }
+        other => Err(crate::cluster::unexpected(&other)),
+    }
+}
