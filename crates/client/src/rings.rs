@@ -8,6 +8,8 @@
 
 mod answer;
 pub mod blocking;
+mod claims;
+mod feed;
 mod merge;
 mod parts;
 mod rebuild;
@@ -411,7 +413,8 @@ impl Ring {
             parsed,
             spec,
             statuses,
-            remade: RefCell::default(),
+            claims: RefCell::default(),
+            heard: self.ways.iter().map(|_| Rc::default()).collect(),
             away: RefCell::default(),
         })))
     }

@@ -66,6 +66,11 @@ impl Cursor {
         request
     }
 
+    /// The number of the last element, if it was given whole: it comes once more when the query is asked again.
+    pub(crate) fn comes_again(&self) -> Option<u64> {
+        self.last.filter(|_| self.open.is_none() && !self.torn)
+    }
+
     /// Elements and bytes that were given.
     pub(super) fn totals(&self) -> (u64, Bytes) {
         (self.elements, Bytes(self.bytes))

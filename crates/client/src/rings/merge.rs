@@ -2,19 +2,24 @@
 //!
 //! Elements are numbered anew, from 0 in each answer: over several targets there is no number that lasts. Of each target there is
 //! one part ahead, whatever it takes. What is recorded meanwhile is given when all targets have something later, or when they
-//! had twice as long for it as an element may stay in a recorder's memory.
+//! had twice as long for it as an element may stay in a recorder's memory: since it came, or since later ones were recorded.
 
-use super::{rebuild, source::Source, way::Way};
+use super::claims::Claims;
+use super::feed::feed;
+use super::source::Heard;
+use super::way::Way;
+use super::{rebuild, replaced};
 use crate::peer::Part;
 use forebay_env::pipe::{Inlet, Outlet, pipe};
 use forebay_env::race::{First, race};
+use forebay_env::together::all;
 use forebay_env::{Clock, Task};
 use forebay_model::query::Query;
 use forebay_model::ring::{Batch, Item, QuerySummary, RingSpec, RingState, RingStatus, Spread};
 use forebay_model::{Bytes, Cause, Error, Gap, Moment, Result, Timestamp};
 use forebay_wire::command::ITEMS_PER_FRAME;
 use forebay_wire::ring::{RingQuery, size};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -37,8 +42,10 @@ pub(super) struct Asked {
     pub(super) spec: RingSpec,
     /// What each part of the ring says of itself; nothing of one that is away.
     pub(super) statuses: Vec<Option<RingStatus>>,
-    /// Blocks that may not be where they belong and were made again.
-    pub(super) remade: RefCell<BTreeSet<(u32, u64, u64)>>,
+    /// Blocks that may not be where they belong and are made again.
+    pub(super) claims: RefCell<Claims>,
+    /// How far each part was heard.
+    pub(super) heard: Vec<Rc<Heard>>,
     /// Parts that do not answer.
     pub(super) away: RefCell<BTreeSet<u32>>,
 }
@@ -49,6 +56,9 @@ pub(super) struct Merged {
     clock: Rc<dyn Clock>,
     /// How long others are waited for, if what is recorded is followed.
     hold: Option<Duration>,
+    /// What was recorded before this is not held: all others had their time for what came before it.
+    recorded: Rc<Cell<Timestamp>>,
+    _watch: Option<Task<()>>,
     limit: u64,
     /// The number of the next element.
     next: u64,
@@ -97,6 +107,12 @@ impl Asked {
         Gap { cause: Cause::TargetAway, count: None, first: first.min(last), last }
     }
 
+    /// What is told of a target of whose answer from `from` until now nobody knows what is missing.
+    pub(super) fn gap_until_now(&self, from: Timestamp) -> Gap {
+        let last = self.ways[0].nodes().env().clock.wall().max(from);
+        Gap { cause: Cause::TargetAway, count: None, first: from, last }
+    }
+
     /// Tells that something is missing, if it was asked for.
     pub(super) fn tell_gap(&self, gap: Gap, batch: &mut Batch) {
         let (from, to) = self.times();
@@ -110,51 +126,6 @@ impl Asked {
         let batch = Batch { items: vec![Item::Gap(self.gap_from(from))], payload: Vec::new() };
         inlet.send(Ok(Part::Batch(batch)), 1).await;
     }
-}
-
-/// Gives what one target has, and if it does not answer, what others know of it.
-async fn feed(asked: Rc<Asked>, component: u32, inlet: Inlet<Result<Part>>) {
-    let way = asked.ways[component as usize].apart();
-    let mut source = Source::new(way, asked.query.clone(), asked.end_of(component));
-    // Who did not answer just now is not asked again, unless what is recorded from now on is wanted.
-    let is_there = asked.statuses[component as usize].is_some() || asked.query.follow;
-    if is_there {
-        loop {
-            match source.next().await {
-                Ok(part) => {
-                    let is_last = matches!(part, Part::End(_));
-                    if !inlet.send(Ok(part), 1).await || is_last {
-                        return;
-                    }
-                }
-                // Its recorder goes on elsewhere. What was there and not given yet is not known.
-                Err(_) if asked.query.follow && source.is_elsewhere() => {
-                    let from = source.last().map_or(asked.query.now, |(time, _)| time);
-                    let last = asked.ways[0].nodes().env().clock.wall().max(from);
-                    let gap = Gap { cause: Cause::TargetAway, count: None, first: from, last };
-                    let batch = Batch { items: vec![Item::Gap(gap)], payload: Vec::new() };
-                    if !inlet.send(Ok(Part::Batch(batch)), 1).await {
-                        return;
-                    }
-                    let way = asked.ways[component as usize].apart();
-                    source = Source::new(way, asked.query.clone(), u64::MAX);
-                }
-                Err(error) if !super::writer::is_passing(&error) && !rebuild::is_of_a_lost_target(&error) => {
-                    inlet.send(Err(error), 1).await;
-                    return;
-                }
-                Err(_) => break,
-            }
-        }
-    }
-    asked.away.borrow_mut().insert(component);
-    let given = source.last();
-    if asked.spread.parity {
-        rebuild::component(&asked, component, given, &inlet).await;
-    } else {
-        asked.tell_away(given.map_or(Timestamp::MIN, |(time, _)| time), &inlet).await;
-    }
-    inlet.send(Ok(Part::End(QuerySummary::default())), 1).await;
 }
 
 impl Merged {
@@ -173,6 +144,8 @@ impl Merged {
             came: now,
             is_over: false,
         };
+        let recorded = Rc::new(Cell::new(Timestamp::MIN));
+        let watch = hold.map(|hold| env.spawner.spawn(watch(asked.clone(), recorded.clone(), hold)));
         let mut feeds = Vec::new();
         for component in 0..asked.spread.targets {
             let (inlet, parts) = pipe(1);
@@ -185,7 +158,19 @@ impl Merged {
             feeds.push(start(env.spawner.spawn(absent), parts));
         }
         let (clock, summary) = (env.clock.clone(), QuerySummary::default());
-        Merged { feeds, clock, hold, limit, next: 0, turn: 0, within: None, summary, failure: None }
+        Merged {
+            feeds,
+            clock,
+            hold,
+            recorded,
+            _watch: watch,
+            limit,
+            next: 0,
+            turn: 0,
+            within: None,
+            summary,
+            failure: None,
+        }
     }
 
     /// The next part.
@@ -206,9 +191,11 @@ impl Merged {
             let lagging = self.feeds.iter().any(Feed::lags);
             let first = self.first();
             let until = first.map(|first| self.feeds[first].came).zip(self.hold).map(|(came, hold)| came + hold);
+            let is_old =
+                first.and_then(|first| self.feeds[first].time()).is_some_and(|time| time <= self.recorded.get());
             let may_go = match (self.within, until) {
                 (Some(within), _) => !self.feeds[within].lags(),
-                (None, Some(until)) => !lagging || self.clock.now() >= until,
+                (None, Some(until)) => !lagging || is_old || self.clock.now() >= until,
                 (None, None) => !lagging && first.is_some(),
             };
             match self.within.or(first).filter(|_| may_go) {
@@ -338,6 +325,24 @@ impl Merged {
             }
         }
         feed.item += items;
+    }
+}
+
+/// Asks again and again up to when was recorded, and tells what all targets had their time for. Without it, one that is away
+/// would let no more of the others through than one part of each in the time that is waited for it.
+async fn watch(asked: Rc<Asked>, recorded: Rc<Cell<Timestamp>>, hold: Duration) {
+    let clock = asked.ways[0].nodes().env().clock.clone();
+    loop {
+        clock.sleep(hold / 4).await;
+        let there = (0..asked.spread.targets as usize).filter(|component| asked.heard[*component].is_there.get());
+        let told = all(there.map(|component| race(replaced::status(&asked.ways[component]), clock.sleep(hold)))).await;
+        let newest = told.into_iter().filter_map(|told| match told {
+            First::Left(Ok(status)) => status.newest,
+            _ => None,
+        });
+        let newest = newest.max();
+        let before = newest.map(|newest| Timestamp(newest.0.saturating_sub(hold.as_nanos() as i64)));
+        recorded.set(recorded.get().max(before.unwrap_or(Timestamp::MIN)));
     }
 }
 

@@ -47,7 +47,9 @@ pub(super) fn status(
     // All of it is there from when the last of them begins; what one lacks that was replaced is made with the parity.
     let reaches = |at: usize| if replaced.contains(&(at as u32)) { spread.targets as usize } else { at };
     let oldest = (0..data.len()).filter_map(|at| parts.get(reaches(at))?.as_ref()?.oldest);
-    whole.oldest = oldest.max();
+    // Without its parity, what one target missed while it was away is not.
+    let parity = parts.get(spread.targets as usize).filter(|_| !replaced.contains(&spread.targets));
+    whole.oldest = oldest.chain(parity.and_then(|parity| parity.as_ref()?.oldest)).max();
     for part in parts.iter().flatten().filter(|part| !std::ptr::eq(*part, first)) {
         whole.state = worse(whole.state, part.state);
         whole.written += part.written;

@@ -2,6 +2,7 @@
 
 mod replaced;
 mod spread;
+mod tails;
 
 use super::*;
 use crate::seeds;
@@ -72,6 +73,8 @@ struct Recording {
     session: u64,
     /// The numbers that were accepted.
     accepted: Vec<u64>,
+    /// And their times.
+    times: Vec<Timestamp>,
     offered: u64,
 }
 
@@ -108,7 +111,7 @@ impl Recording {
             link: Mutex::new(Some(Box::new(link))),
         });
         let recorder = Client::over(hand.clone()).recorder("/ring").expect("it is opened");
-        Recording { machine, hand, recorder, session, accepted: Vec::new(), offered: 0 }
+        Recording { machine, hand, recorder, session, accepted: Vec::new(), times: Vec::new(), offered: 0 }
     }
 
     fn tell_time(&self, world: &World) {
@@ -132,6 +135,7 @@ impl Recording {
             self.recorder.element(time, &[&element], &[]).expect("it is accepted or dropped");
             if self.recorder.progress().elements > before {
                 self.accepted.push(self.offered);
+                self.times.push(time);
             }
             self.offered += 1;
         }

@@ -2,11 +2,10 @@
 
 use super::spread::{Tally, WITH_PARITY, missing, steps, with_ring};
 use super::*;
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 /// A node is gone, and its target is said to have failed.
-fn lose(cluster: &Cluster, looker: &ClientMachine, node: usize) {
+pub(super) fn lose(cluster: &Cluster, looker: &ClientMachine, node: usize) {
     cluster.crash_node(node);
     say(cluster, looker, node, TargetState::Failed);
 }
@@ -17,14 +16,14 @@ fn look(cluster: &Cluster, looker: &ClientMachine) -> Ring {
 }
 
 /// Where the ring lies now.
-fn nodes_of(cluster: &Cluster, looker: &ClientMachine) -> Vec<usize> {
+pub(super) fn nodes_of(cluster: &Cluster, looker: &ClientMachine) -> Vec<usize> {
     let targets = look(cluster, looker).targets();
     let node_of = |target: &TargetId| (0..5).find(|node| cluster.target(*node) == *target).expect("it is somewhere");
     targets.iter().map(node_of).collect()
 }
 
 /// Records until the part lies elsewhere and takes blocks.
-fn until_replaced(
+pub(super) fn until_replaced(
     recording: &mut Recording,
     cluster: &Cluster,
     looker: &ClientMachine,
@@ -120,52 +119,6 @@ fn a_part_that_has_come_round_is_whole_and_a_ring_then_bears_another_loss_of_any
         }
     }
     assert!(nodes_of(&cluster, &looker) != nodes);
-}
-
-#[test]
-fn a_tail_goes_on_where_the_part_lies_by_now_and_tells_that_something_may_be_missing() {
-    let (world, cluster, nodes) = with_ring(7, WITH_PARITY);
-    let (chance, looker) = (world.random(), cluster.client_machine("looker"));
-    let mut recording = Recording::begin(&cluster, 1);
-    steps(&mut recording, &world, &*chance, 100);
-    let ring = open(&cluster, "tail", false);
-    let query = asked(&world, String::new(), true);
-    let told = Rc::new(RefCell::new((BTreeSet::new(), 0)));
-    let tail = world.spawner().spawn({
-        let told = told.clone();
-        async move {
-            let mut answer = ring.query(query).await.expect("it is asked");
-            while let Ok(Part::Batch(batch)) = answer.next().await {
-                let mut visit = |event: Event<'_>| {
-                    let (elements, gaps) = &mut *told.borrow_mut();
-                    match event {
-                        Event::Element { payload, .. } => {
-                            let number = u64::from_le_bytes(payload[8..16].try_into().expect("eight bytes"));
-                            assert!(elements.insert(number), "{number} is told once");
-                        }
-                        _ => *gaps += 1,
-                    }
-                    Ok(true)
-                };
-                forebay_client::answer::visit_batch(&batch, &mut Vec::new(), &mut visit).expect("it is visited");
-            }
-        }
-    });
-    steps(&mut recording, &world, &*chance, 200);
-    lose(&cluster, &looker, nodes[0]);
-    until_replaced(&mut recording, &cluster, &looker, &*chance, nodes[0]);
-    world.run_for(Duration::from_secs(60));
-    let before = recording.accepted.len();
-    steps(&mut recording, &world, &*chance, 300);
-    recording.settle(&world);
-    world.run_for(Duration::from_secs(10));
-    let (elements, gaps) = &*told.borrow();
-    let missing = |numbers: &[u64]| numbers.iter().filter(|number| !elements.contains(number)).count();
-    assert_eq!(missing(&recording.accepted[before..]), 0, "what was recorded since comes from there");
-    let all = missing(&recording.accepted);
-    assert!(all * 20 < before, "what is recorded while it has no target is made of the others: {all} of {before}");
-    assert!(*gaps > 0, "that something may be missing is told");
-    drop(tail);
 }
 
 #[test]

@@ -83,7 +83,7 @@ pub(super) fn missing(found: &[Found], sessions: &[Past]) -> u64 {
 }
 
 /// What a life does to a node.
-fn strike(cluster: &Cluster, client: &ClientMachine, node: usize, how: u64) {
+pub(super) fn strike(cluster: &Cluster, client: &ClientMachine, node: usize, how: u64) {
     match how {
         0 => cluster.network().partition(&[&client.host], &[cluster.node_host(node)]),
         1 => cluster.network().cut(cluster.node_host(node), &client.host),
@@ -92,7 +92,7 @@ fn strike(cluster: &Cluster, client: &ClientMachine, node: usize, how: u64) {
     }
 }
 
-fn heal(cluster: &Cluster, node: usize) {
+pub(super) fn heal(cluster: &Cluster, node: usize) {
     cluster.network().heal();
     if cluster.node(node).is_none() {
         cluster.restart_node(node);

@@ -1,0 +1,257 @@
+//! Blocks as they lie at one target, and as they were packed.
+
+use super::super::answer::PartAnswer;
+use super::super::merge::Asked;
+use super::super::source::Heard;
+use super::super::stripe::{Row, Table};
+use super::super::way::{PAUSE, Way};
+use crate::peer::Part;
+use forebay_env::race::{First, race};
+use forebay_model::block::{Header, View};
+use forebay_model::ring::{Batch, Item};
+use forebay_model::{Error, Result, Timestamp};
+use forebay_wire::control::files::ComponentState;
+use forebay_wire::ring::RingQuery;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// For so long whoever follows a ring waits for a target that may have what it was not known to have.
+const SILENT: Duration = Duration::from_secs(1);
+
+/// Blocks of one part of a ring as they were packed, in the order in which they lie there.
+pub(in super::super) struct Blocks {
+    way: Way,
+    now: Timestamp,
+    answer: Option<PartAnswer>,
+    waiting: VecDeque<Lying>,
+    is_away: bool,
+    /// While what is recorded is followed, a target is away as long as the one who follows it there does not hear of it.
+    heard: Option<Rc<Heard>>,
+    /// Whether most of what is looked for is not there, or does not lie in the order of time: then each is looked for alone.
+    is_sparse: bool,
+    /// A target that does not answer for so long counts as away until something is heard of it.
+    limit: Duration,
+}
+
+/// What is looked for: its session, its number there, and its times.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct Name {
+    pub(super) writer: u64,
+    pub(super) number: u64,
+    pub(super) times: (i64, i64),
+}
+
+impl From<&Row> for Name {
+    fn from(row: &Row) -> Name {
+        Name { writer: row.writer, number: row.number, times: row.times }
+    }
+}
+
+impl From<&Table> for Name {
+    fn from(table: &Table) -> Name {
+        Name { writer: table.writer, number: table.number, times: table.times() }
+    }
+}
+
+/// A block as it was packed, and the number of its first element where it lies.
+pub(in super::super) struct Lying {
+    pub(super) packed: Vec<u8>,
+    pub(in super::super) first: u64,
+}
+
+impl Lying {
+    fn begins_after(&self, times: (i64, i64)) -> Result<bool> {
+        Ok(View::of_sealed(&self.packed)?.header().min_time.get() > times.1)
+    }
+}
+
+impl Blocks {
+    pub(super) fn new(asked: &Asked, component: usize) -> Blocks {
+        let is_away = asked.statuses[component].is_none();
+        let heard = asked.query.follow.then(|| asked.heard[component].clone());
+        let way = asked.ways[component].apart();
+        // Tables that tell later what is absent lie behind those of later times.
+        let is_parity = component == asked.spread.targets as usize;
+        let is_sparse = is_parity || asked.replaced.contains(&(component as u32));
+        Blocks {
+            way,
+            now: asked.query.now,
+            answer: None,
+            waiting: VecDeque::new(),
+            is_away,
+            heard,
+            is_sparse,
+            limit: Duration::MAX,
+        }
+    }
+
+    /// The same for who looks for what is mostly not there.
+    pub(super) fn sparse(asked: &Asked, component: usize) -> Blocks {
+        Blocks { is_sparse: true, limit: SILENT, ..Blocks::new(asked, component) }
+    }
+
+    /// The same for who looks for few of them, and asks the target whether anybody else hears of it or not.
+    pub(in super::super) fn of_whoever(asked: &Asked, component: usize) -> Blocks {
+        Blocks { is_sparse: true, is_away: false, heard: None, ..Blocks::new(asked, component) }
+    }
+
+    /// Its target is asked again, whatever it was.
+    pub(in super::super) fn count_as_there(&mut self) {
+        self.is_away = false;
+    }
+
+    /// Nothing is asked of its target any more.
+    pub(super) fn count_as_away(&mut self) {
+        (self.is_away, self.heard) = (true, None);
+    }
+
+    fn is_away(&self) -> bool {
+        self.heard.as_ref().map_or(self.is_away, |heard| !heard.is_there.get())
+    }
+
+    pub(super) async fn begin(&mut self, times: (Timestamp, Timestamp)) -> Result<()> {
+        self.waiting.clear();
+        if self.answer.take().is_some() {
+            // With it ended its connection.
+            self.way = self.way.apart();
+        }
+        let text = match times {
+            (Timestamp::MIN, Timestamp::MAX) => String::new(),
+            (from, Timestamp::MAX) => format!("after {from}"),
+            (Timestamp::MIN, to) => format!("before {}", Timestamp(to.0 + 1)),
+            (from, to) => format!("time in {from}..{to}"),
+        };
+        let query = RingQuery { text, now: self.now, follow: false, limit: None, gaps_only: false, blocks: true };
+        self.answer = Some(PartAnswer::open(self.way.clone(), query).await?);
+        Ok(())
+    }
+
+    /// Waits until there is a block; whether there is one.
+    async fn fill(&mut self) -> Result<bool> {
+        while self.waiting.is_empty() {
+            let Some(answer) = &mut self.answer else { return Ok(false) };
+            match answer.next().await {
+                Ok(Part::Batch(Batch { items, payload })) => {
+                    let mut at = 0;
+                    for item in items {
+                        if let Item::Element { length, .. } = item {
+                            let mut block = payload[at..at + length as usize].to_vec();
+                            at += length as usize;
+                            let view = View::parse(&block)?;
+                            view.verify()?;
+                            let first = view.header().first_sequence.get();
+                            Header::clear_stamp(&mut block);
+                            self.waiting.push_back(Lying { packed: block, first });
+                        }
+                    }
+                }
+                Ok(Part::End(_)) => self.answer = None,
+                Err(error) => {
+                    self.answer = None;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// The same when it was looked for so often. One who follows the ring asks a target that went away as often, but once.
+    pub(super) async fn find_in_time(&mut self, block: Name, tries: u32) -> Result<Option<Lying>> {
+        let mut tries = if self.is_away { 1 } else { tries };
+        loop {
+            let found = self.find(block).await;
+            tries -= 1;
+            if tries == 0 || matches!(found, Ok(Some(_))) || found.is_err() && self.heard.is_none() {
+                return found;
+            }
+            self.way.nodes().env().clock.sleep(PAUSE).await;
+        }
+    }
+
+    /// A block, if it is there. An error means that the target is away.
+    pub(in super::super) async fn find(&mut self, block: Name) -> Result<Option<Lying>> {
+        if self.is_away() {
+            self.is_away = true;
+            return Err(Error::disconnected("the target is away"));
+        }
+        let Name { writer, number, times } = block;
+        // Of a part that lies elsewhere by now, most is not there.
+        let found = match self.is_sparse || self.way.state() == ComponentState::Filling {
+            true => match self.heard.clone() {
+                Some(heard) => self.look_soon(&heard, block).await,
+                None => self.look_within(writer, number, times).await,
+            },
+            false => self.look_for(writer, number, times).await,
+        };
+        self.is_away = found.is_err();
+        found
+    }
+
+    /// The next block.
+    pub(super) async fn next(&mut self) -> Result<Option<Lying>> {
+        Ok(if self.fill().await? { self.waiting.pop_front() } else { None })
+    }
+
+    /// Looks while a target that is followed is not silent for too long.
+    async fn look_soon(&mut self, heard: &Heard, block: Name) -> Result<Option<Lying>> {
+        let (clock, limit) = (self.way.nodes().env().clock.clone(), self.limit);
+        let looked = match limit {
+            Duration::MAX => return self.look_within(block.writer, block.number, block.times).await,
+            limit => race(self.look_within(block.writer, block.number, block.times), clock.sleep(limit)).await,
+        };
+        match looked {
+            First::Left(found) => found,
+            First::Right(()) => {
+                self.answer = None;
+                heard.is_there.set(false);
+                Err(Error::disconnected(format!("the target did not answer for {limit:?}")))
+            }
+        }
+    }
+
+    /// Looks among the blocks of these times alone.
+    async fn look_within(&mut self, writer: u64, number: u64, times: (i64, i64)) -> Result<Option<Lying>> {
+        self.begin((Timestamp(times.0), Timestamp(times.1))).await?;
+        while let Some(lying) = self.next().await? {
+            if name_of(&lying.packed)? == (writer, number) {
+                return Ok(Some(lying));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn look_for(&mut self, writer: u64, number: u64, times: (i64, i64)) -> Result<Option<Lying>> {
+        let mut is_anew = false;
+        loop {
+            // A stream of which nothing was wanted for long was ended where it ran.
+            while self.fill().await.or_else(|error| if is_anew { Err(error) } else { Ok(false) })? {
+                let (session, here) = name_of(&self.waiting[0].packed)?;
+                if (session, here) == (writer, number) {
+                    return Ok(self.waiting.pop_front());
+                }
+                if session == writer && here > number && is_anew {
+                    return Ok(None);
+                }
+                if is_anew && self.waiting[0].begins_after(times)? {
+                    // Nothing comes before it but where a clock was set back.
+                    return self.look_within(writer, number, times).await;
+                }
+                if !is_anew && (session != writer || here > number) {
+                    break;
+                }
+                self.waiting.pop_front();
+            }
+            if is_anew {
+                return Ok(None);
+            }
+            is_anew = true;
+            self.begin((Timestamp(times.0), Timestamp::MAX)).await?;
+        }
+    }
+}
+
+fn name_of(block: &[u8]) -> Result<(u64, u64)> {
+    let view = View::of_sealed(block)?;
+    Ok((view.header().writer.get(), view.header().number.get()))
+}

@@ -1,0 +1,129 @@
+//! What makes blocks again, and gives what a query asks for of them.
+
+use super::super::merge::Asked;
+use super::super::stripe::{self, Row, Table};
+use super::blocks::Blocks;
+use crate::peer::Part;
+use forebay_env::pipe::Inlet;
+use forebay_model::block::View;
+use forebay_model::key::{KeySet, KeyValue};
+use forebay_model::ring::{Batch, Item};
+use forebay_model::{Gap, Result, Timestamp};
+use std::collections::BTreeSet;
+
+/// So often is looked for a block that may not be durable yet.
+pub(super) const MOST_TRIES: u32 = 20;
+
+/// What makes blocks anew for one query.
+pub(super) struct Maker<'a> {
+    asked: &'a Asked,
+    inlet: &'a Inlet<Result<Part>>,
+    pub(super) blocks: Vec<Blocks>,
+    /// The same, for what is mostly not there.
+    pub(super) sparse: Vec<Blocks>,
+    keys: KeySet,
+    values: Vec<KeyValue>,
+    pub(super) batch: Batch,
+    /// What is passed over: elements before this time, and so many of it.
+    pub(super) given: Option<(Timestamp, u64)>,
+    /// Sessions of parts that lie elsewhere by now, of which something is there: what comes later of them is there, too.
+    pub(super) known: BTreeSet<(u32, u64)>,
+}
+
+impl<'a> Maker<'a> {
+    pub(super) fn new(asked: &'a Asked, inlet: &'a Inlet<Result<Part>>) -> Result<Maker<'a>> {
+        let keys = asked.spec.key_set()?;
+        let blocks = (0..asked.ways.len()).map(|component| Blocks::new(asked, component)).collect();
+        let sparse = (0..asked.ways.len()).map(|component| Blocks::sparse(asked, component)).collect();
+        let (values, batch, known) = (vec![KeyValue::MISSING; keys.len()], Batch::default(), BTreeSet::new());
+        Ok(Maker { asked, inlet, blocks, sparse, keys, values, batch, given: None, known })
+    }
+
+    /// The block of a row, from all others of its stripe; nothing if one of them is not there.
+    pub(super) async fn remake(&mut self, table: &Table, row: &Row, xor: &[u8]) -> Option<Vec<u8>> {
+        let mut others = Vec::with_capacity(table.rows.len());
+        for other in table.rows.iter().filter(|other| other.component != row.component) {
+            let blocks = self.blocks.get_mut(other.component as usize)?;
+            // While what is recorded is followed, one may be durable and another one not yet.
+            let tries = if self.asked.query.follow { MOST_TRIES } else { 1 };
+            others.push(blocks.find_in_time(other.into(), tries).await.ok()??.packed);
+        }
+        stripe::remake(row, xor, others.iter().map(Vec::as_slice)).ok()
+    }
+
+    /// Makes a row of a stripe again and gives it, as long as the claim stands. False if nobody wants more.
+    pub(super) async fn give_again(&mut self, table: &Table, row: &Row, xor: &[u8]) -> bool {
+        let block = self.remake(table, row, xor).await;
+        self.give_claimed(row, block).await
+    }
+
+    /// Gives what was claimed, as long as the claim stands. False if nobody wants more.
+    pub(super) async fn give_claimed(&mut self, row: &Row, block: Option<Vec<u8>>) -> bool {
+        let stands = match block {
+            Some(_) => self.asked.claims.borrow_mut().give(row),
+            // If it turns up at its target after all, that gives it.
+            None => self.asked.claims.borrow().stands(row),
+        };
+        !stands || self.give(row, block).await
+    }
+
+    /// Gives what the query asks for of a row, or says that it is missing. False if nobody wants more.
+    pub(super) async fn give(&mut self, row: &Row, block: Option<Vec<u8>>) -> bool {
+        let Maker { asked, keys, values, batch, given, .. } = self;
+        let viewed = block.as_deref().map(View::of_sealed);
+        let Some(Ok(view)) = viewed else { return self.tell(row.gap()).await };
+        let bytes = view.bytes();
+        let mut gaps = view.gaps().peekable();
+        for entry in view.entries().flatten() {
+            while let Some((_, told)) = gaps.next_if(|(before, _)| *before <= entry.index) {
+                asked.tell_gap(told, batch);
+            }
+            if asked.query.gaps_only {
+                continue;
+            }
+            keys.extract(&bytes[entry.payload.clone()], &bytes[entry.caller_keys.clone()], values);
+            if !asked.parsed.matches(0, entry.time, values) {
+                continue;
+            }
+            if let Some((last, count)) = given
+                && (entry.time < *last || entry.time == *last && *count > 0)
+            {
+                *count -= u64::from(entry.time == *last);
+                continue;
+            }
+            batch.payload.extend_from_slice(&bytes[entry.payload.clone()]);
+            batch.payload.extend_from_slice(&bytes[entry.caller_keys.clone()]);
+            batch.items.push(Item::Element {
+                sequence: 0,
+                time: entry.time,
+                length: entry.payload.len() as u32,
+                caller: entry.caller_keys.len() as u16,
+                cut: entry.cut,
+                first: true,
+                last: true,
+            });
+        }
+        gaps.for_each(|(_, told)| asked.tell_gap(told, batch));
+        self.send().await
+    }
+
+    /// Tells that something is missing, if it was asked for. False if nobody wants more.
+    pub(super) async fn tell(&mut self, gap: Gap) -> bool {
+        self.asked.tell_gap(gap, &mut self.batch);
+        self.send().await
+    }
+
+    /// Sends what there is. False if nobody wants more.
+    pub(super) async fn send(&mut self) -> bool {
+        if self.batch.items.is_empty() {
+            return self.inlet.is_open();
+        }
+        let batch = std::mem::take(&mut self.batch);
+        self.inlet.send(Ok(Part::Batch(batch)), 1).await
+    }
+
+    pub(super) fn concerns(&self, row: &Row) -> bool {
+        let (from, to) = self.asked.times();
+        row.times.0 <= to.0 && row.times.1 >= from.0
+    }
+}
