@@ -37,6 +37,7 @@ use forebay_wire::control::names::{Place, RemoveFile, SetAttributes};
 use forebay_wire::control::{self, Change, Question};
 use forebay_wire::ring::{RingAsk, RingQuery};
 use merge::{Asked, Merged};
+use source::Heard;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -414,7 +415,7 @@ impl Ring {
             spec,
             statuses,
             claims: RefCell::default(),
-            heard: self.ways.iter().map(|_| Rc::default()).collect(),
+            heard: self.ways.iter().map(|_| Rc::new(Heard::of(self.spread))).collect(),
             away: RefCell::default(),
         })))
     }

@@ -48,7 +48,7 @@ pub(super) async fn feed(asked: Rc<Asked>, component: u32, inlet: Inlet<Result<P
                     source = Source::new(way, asked.query.clone(), u64::MAX, heard.clone());
                 }
                 // Who follows a ring would not hear of what comes later.
-                Err(error) if asked.query.follow => {
+                Err(error) if asked.query.follow && asked.spread.parity => {
                     inlet.send(Err(error), 1).await;
                     return;
                 }

@@ -6,7 +6,7 @@ use super::way::{PAUSE, Way};
 use super::writer::is_passing;
 use crate::answer::cursor::Cursor;
 use crate::peer::Part;
-use forebay_model::ring::{Batch, Item};
+use forebay_model::ring::{Batch, Item, Spread};
 use forebay_model::{Error, Kind, Moment, Result, TargetId, Timestamp};
 use forebay_wire::command::QueryRequest;
 use forebay_wire::ring::{RingQuery, size};
@@ -22,10 +22,19 @@ const RENEWED: Duration = Duration::from_secs(5);
 /// How far who asks a target has heard it, for others who ask for the same ring.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
+    /// Whether others know what it has, and its part lies elsewhere some time if it is lost.
+    pub(super) is_covered: bool,
     /// Whether it answers.
     pub(super) is_there: Cell<bool>,
     /// The time of the last element that was given, and how many were given of that time.
     pub(super) last: Cell<Option<(Timestamp, u64)>>,
+}
+
+impl Heard {
+    /// Of a part of such a ring of which nothing was heard yet.
+    pub(super) fn of(spread: Spread) -> Heard {
+        Heard { is_covered: spread.parity, ..Heard::default() }
+    }
 }
 
 /// A query of the part of a ring on one target.
@@ -106,7 +115,7 @@ impl Source {
                     self.breaks += 1;
                     // Who follows a ring waits for a target that is lost, too, until its part lies elsewhere.
                     let is_borne = match self.request.follow {
-                        true => is_passing(&error) || is_of_a_lost_target(&error),
+                        true => is_passing(&error) || self.heard.is_covered && is_of_a_lost_target(&error),
                         false => is_passing(&error) && self.breaks <= MOST_BREAKS,
                     };
                     if !is_borne {
