@@ -4,7 +4,8 @@
 //! head of its list until that is full. One that was full comes back, at the tail, when as many slots as the threshold
 //! says are free in it (RWStore, 2010): eagerly used again, they would scatter what belongs together over all of the
 //! heap. It is passed through once. Where many slots of a class are free, no further block of them is begun: the emptiest
-//! allocator is passed through instead. Blocks in which nothing is left give their units back, for slots of any size.
+//! allocator is passed through instead. What was freed before anything was written is taken first of all, so that what is
+//! committed lies close together. Blocks in which nothing is left give their units back, for slots of any size.
 //! Pure: no I/O, no waiting.
 
 use super::allocator::{Allocator, Found, Search};
@@ -89,6 +90,10 @@ pub struct Allocation {
     /// Committed slots freed since the last commit, and those freed before the commit of each number.
     freed: Vec<Slot>,
     deferred: VecDeque<(u64, Vec<Slot>)>,
+    /// Of each class, slots that are handed out before others: see [`Allocation::hand_out_next`].
+    next: [Vec<Slot>; SLOTS.len()],
+    /// Something was written since the last commit.
+    has_written: bool,
 }
 
 impl Allocation {
@@ -107,6 +112,8 @@ impl Allocation {
             table: Vec::new(),
             freed: Vec::new(),
             deferred: VecDeque::new(),
+            next: Default::default(),
+            has_written: false,
         }
     }
 
@@ -197,6 +204,9 @@ impl Allocation {
     /// Takes a slot of a class.
     pub fn take(&mut self, class: Class) -> Result<Slot, Short> {
         let list = usize::from(class.0);
+        if let Some(slot) = self.take_next(class) {
+            return Ok(slot);
+        }
         loop {
             let Some(number) = self.lists[list].front().copied() else {
                 match self.emptiest(class).or_else(|| self.roomy[list].first().copied()) {
@@ -234,6 +244,37 @@ impl Allocation {
                 }
             }
         }
+    }
+
+    /// A slot whose record was freed while it waited to be written. As long as nothing has been written since the last
+    /// commit, such slots are handed out before others: what is committed lies close together, however much of what was
+    /// put is freed before. (Later they would lie scattered in what has been written. Eager use has no need of this.)
+    pub fn hand_out_next(&mut self, slot: Slot) {
+        if !self.has_written && !self.is_eager() {
+            let class = self.get(slot.allocator).class();
+            self.next[usize::from(class.0)].push(slot);
+        }
+    }
+
+    /// Records are going to be written before the next commit.
+    pub fn begin_writing(&mut self) {
+        self.has_written = true;
+        self.next.iter_mut().for_each(Vec::clear);
+    }
+
+    fn take_next(&mut self, class: Class) -> Option<Slot> {
+        // One that was taken otherwise, or has no place any more, is passed over.
+        while let Some(slot) = self.next[usize::from(class.0)].pop() {
+            let at = slot.allocator as usize;
+            if self.allocators[at].take_this(slot.slot) {
+                self.standings[at].dirty = true;
+                let statistics = &mut self.statistics[usize::from(class.0)];
+                statistics.taken += 1;
+                statistics.recycled += 1;
+                return Some(slot);
+            }
+        }
+        None
     }
 
     /// Takes a slot of a class that is free anywhere, where there are no units for others.
@@ -362,6 +403,8 @@ impl Allocation {
                 allocator.commit();
             }
         }
+        self.next.iter_mut().for_each(Vec::clear);
+        self.has_written = false;
         let search = self.search();
         let freed = std::mem::take(&mut self.freed);
         if !freed.is_empty() {
@@ -397,6 +440,7 @@ impl Allocation {
     /// Everything is as at the last commit.
     pub fn abort(&mut self) {
         self.freed.clear();
+        self.next.iter_mut().for_each(Vec::clear);
         for allocator in self.changed() {
             self.allocators[allocator as usize].abort();
             (0..BLOCKS).for_each(|block| self.freed(Slot { allocator, slot: (block * BLOCK_SLOTS as usize) as u16 }));

@@ -219,6 +219,16 @@ impl Allocator {
         Found::Nothing
     }
 
+    /// Takes this slot, if it is free and has a place.
+    pub fn take_this(&mut self, slot: u16) -> bool {
+        if self.place(slot).is_none() || self.is_held(slot) {
+            return false;
+        }
+        self.live[usize::from(slot) / 64] |= 1 << (slot % 64);
+        self.free -= 1;
+        true
+    }
+
     /// Takes the first slot that is free, wherever the search is.
     pub fn take_left(&mut self) -> Option<u16> {
         let next = std::mem::replace(&mut self.next, 0);

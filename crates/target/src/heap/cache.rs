@@ -129,11 +129,11 @@ impl Cache {
         true
     }
 
-    /// Nobody wants the record in the slot any more.
-    pub fn drop_record(&mut self, slot: Slot) {
-        if self.forget(slot) {
-            self.elisions.dropped += 1;
-        }
+    /// Nobody wants the record in the slot any more; whether it was here.
+    pub fn drop_record(&mut self, slot: Slot) -> bool {
+        let was_here = self.forget(slot);
+        self.elisions.dropped += u64::from(was_here);
+        was_here
     }
 
     /// The bytes of a slot, if they are here.

@@ -66,7 +66,10 @@ impl Heap {
         loop {
             let oldest = self.work.borrow_mut().cache.oldest();
             match oldest {
-                Some(slots) => self.write_slots(&slots).await?,
+                Some(slots) => {
+                    self.work.borrow_mut().allocation.begin_writing();
+                    self.write_slots(&slots).await?;
+                }
                 None => return Ok(()),
             }
         }

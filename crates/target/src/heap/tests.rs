@@ -70,6 +70,29 @@ fn an_id_that_outlived_its_record_is_an_error_and_never_another_record() {
 }
 
 #[test]
+fn where_most_is_freed_before_it_is_committed_what_stays_is_written_as_if_nothing_else_had_been_put() {
+    let (fake, _target, heap) = device(Bytes::mib(64), HeapSettings::default());
+    let put = |n| fake.run(heap.put(&content(n, 2000))).unwrap();
+    for commit in 0..4 {
+        let (before, mut waiting) = (heap.status().output, std::collections::VecDeque::new());
+        for n in 0..2000 {
+            waiting.push_back(put(n));
+            // Of ten one stays, the others for a while.
+            if n % 10 > 0 && waiting.len() > 50 {
+                fake.run(heap.free(waiting.pop_front().unwrap())).unwrap();
+            } else if n % 10 == 0 {
+                waiting.pop_back();
+            }
+        }
+        fake.run(heap.commit(None)).unwrap();
+        let (output, stay) = (heap.status().output, 200 + waiting.len() as u64);
+        let (written, writes) = (output.written - before.written, output.writes - before.writes);
+        assert_eq!(output.records - before.records, stay);
+        assert!(written <= Bytes(2048 * (stay + 20)) && writes <= 2, "commit {commit}: {written} in {writes} writes");
+    }
+}
+
+#[test]
 fn large_records_are_chained_and_nothing_of_them_is_left() {
     let (fake, target, heap) = device(Bytes::mib(256), HeapSettings::default());
     let lengths = [8182, 8183, 100_000, 8 << 20, 9 << 20, LARGEST_RECORD];

@@ -111,8 +111,8 @@ impl Work {
                 self.allocation.free(slot)
             }
         };
-        if at_once {
-            self.cache.drop_record(slot);
+        if at_once && self.cache.drop_record(slot) {
+            self.allocation.hand_out_next(slot);
         }
         self.hot.drop_record(slot);
     }

@@ -62,6 +62,66 @@ fn where_much_is_free_the_emptiest_allocator_is_used_before_another_block_is_beg
     assert_ne!(on[1023].allocator, 2);
 }
 
+/// Frees a slot whose record waits to be written.
+fn free_waiting(allocation: &mut Allocation, slot: Slot) {
+    assert!(allocation.free(slot));
+    allocation.hand_out_next(slot);
+}
+
+#[test]
+fn slots_of_what_was_never_written_are_used_first_so_that_what_stays_lies_close_together() {
+    for mode in [HeapMode::ReadWrite, HeapMode::Worm] {
+        let mut allocation = allocation(3000, mode);
+        let mut live = fill(&mut allocation, CLASS, 200);
+        for round in 0..2000 {
+            free_waiting(&mut allocation, live.remove(round * 7 % live.len()));
+            live.push(allocation.take(CLASS).unwrap());
+        }
+        assert_eq!(live.iter().collect::<BTreeSet<_>>().len(), 200, "one was handed out twice");
+        let last = live.iter().map(|slot| (slot.allocator, slot.slot)).max().unwrap();
+        assert_eq!(last, (0, 199), "{mode:?}");
+        // What is free when they are committed is for the next pass.
+        let (freed, stays): (Vec<Slot>, Vec<Slot>) = live.into_iter().partition(|slot| slot.slot < 150);
+        freed.iter().for_each(|slot| free_waiting(&mut allocation, *slot));
+        commit(&mut allocation, 1, 0);
+        assert_eq!(fill(&mut allocation, CLASS, 2), [200, 201].map(|slot| Slot { allocator: 0, slot }));
+        assert!(stays.iter().all(|slot| allocation.get(0).is_committed(slot.slot)));
+    }
+}
+
+#[test]
+fn once_something_is_written_slots_are_used_in_their_order_until_the_next_commit() {
+    let mut allocation = allocation(3000, HeapMode::ReadWrite);
+    let slots = fill(&mut allocation, CLASS, 100);
+    let next = |slot| Ok(Slot { allocator: 0, slot });
+    free_waiting(&mut allocation, slots[3]);
+    allocation.begin_writing();
+    assert_eq!(allocation.take(CLASS), next(100));
+    free_waiting(&mut allocation, slots[4]);
+    assert_eq!(allocation.take(CLASS), next(101));
+    commit(&mut allocation, 1, 0);
+    let slot = allocation.take(CLASS).unwrap();
+    free_waiting(&mut allocation, slot);
+    assert_eq!(fill(&mut allocation, CLASS, 2), [102, 103].map(|slot| Slot { allocator: 0, slot }));
+}
+
+#[test]
+fn what_was_freed_and_undone_or_went_with_its_block_is_not_used_first() {
+    let mut allocation = allocation(3000, HeapMode::ReadWrite);
+    fill(&mut allocation, CLASS, BLOCK_SLOTS + 10);
+    commit(&mut allocation, 1, 0);
+    let more = fill(&mut allocation, CLASS, 20);
+    more[..10].iter().for_each(|slot| free_waiting(&mut allocation, *slot));
+    allocation.abort();
+    assert_eq!(allocation.take(CLASS), Ok(more[0]), "the search begins anew");
+    // A block gives its units back, and none of its slots is handed out as if it had a place.
+    let small = fill(&mut allocation, Class(0), 30);
+    small.iter().for_each(|slot| free_waiting(&mut allocation, *slot));
+    assert_eq!(allocation.get(small[0].allocator).place(small[0].slot), None);
+    let again = allocation.take(Class(0)).unwrap();
+    assert!(allocation.get(again.allocator).place(again.slot).is_some());
+}
+
 #[test]
 fn units_in_which_nothing_is_left_serve_records_of_other_sizes() {
     let mut allocation = allocation(3000, HeapMode::ReadWrite);
@@ -147,7 +207,14 @@ fn no_slot_is_ever_handed_out_twice_and_none_is_lost() {
                     let nth = random.below(live.len() as u64) as usize;
                     let freed = *live.iter().nth(nth).unwrap();
                     live.remove(&freed);
-                    assert_eq!(allocation.free(freed), !committed.contains(&freed));
+                    let at_once = allocation.free(freed);
+                    assert_eq!(at_once, !committed.contains(&freed));
+                    if at_once && random.below(4) > 0 {
+                        allocation.hand_out_next(freed);
+                    }
+                }
+                if random.below(3000) == 0 {
+                    allocation.begin_writing();
                 }
             }
             if random.below(4) == 0 {
