@@ -40,14 +40,17 @@ pub(in super::super) async fn component(
             for (_, gap) in view.gaps().filter(|(_, gap)| gap.last >= whole.first && gap.first <= whole.last) {
                 maker.batch.items.push(Item::Gap(gap));
             }
-            let Some((table, xor)) = read(&view)? else { continue };
+            let Some((table, xor)) = read(asked, &view)? else { continue };
             let Some(row) = table.rows.iter().find(|row| row.component == component).copied() else { continue };
             let is_again = last.is_some_and(|(writer, number)| writer == row.writer && row.number <= number);
-            if is_again || !maker.concerns(&row) {
+            if is_again || !maker.concerns(&row) || row.times.1 < from.0 {
                 continue;
             }
             last = Some((row.writer, row.number));
-            if row.absent && !asked.claims.borrow_mut().claim(&row) {
+            // It may have been made before its target went away, also if a later table says first that it was absent.
+            let is_mine =
+                if row.absent { asked.claims.borrow_mut().claim(&row) } else { !asked.claims.borrow().stands(&row) };
+            if !is_mine {
                 continue;
             }
             let block = maker.remake(&table, &row, xor).await;
@@ -98,7 +101,7 @@ pub(in super::super) async fn left_behind(
         stream.begin((reached, to)).await?;
         while let Some(block) = stream.next().await? {
             let view = View::of_sealed(&block.packed)?;
-            let Some((table, xor)) = read(&view)? else { continue };
+            let Some((table, xor)) = read(asked, &view)? else { continue };
             if last.is_none() || reached < Timestamp(table.times().0) {
                 view.gaps().for_each(|(_, gap)| asked.tell_gap(gap, &mut maker.batch));
                 reached = reached.max(Timestamp(table.times().0));
