@@ -1,5 +1,6 @@
 //! Rings over the network: recorders and queries while connections, nodes and clients come and go.
 
+mod damage;
 mod midway;
 mod overrun;
 mod replaced;
