@@ -48,7 +48,7 @@ async fn told(asked: &Asked, inlet: &Inlet<Result<Part>>) -> Result<()> {
             return told;
         }
         // What the lost one had and had not told, nobody knows.
-        let from = tables.last().map_or(asked.query.now, |(time, _)| time);
+        let from = tables.last().map_or(asked.gap_from(Timestamp::MIN).first, |(time, _)| time);
         maker.tell(asked.gap_until_now(from)).await;
         (end, beginnings) = (u64::MAX, Beginnings::default());
     }
