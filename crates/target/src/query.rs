@@ -88,6 +88,10 @@ struct Run<'a> {
     offset: u32,
     /// Sequence of the element after the last one seen.
     seen: Option<u64>,
+    /// Of a query that is not for everything: up to where what was kept was looked at or is not asked for.
+    passed: Passed,
+    /// Whether the segment that was read last was overwritten then: it may have grown before.
+    lapped: bool,
     /// The element that is being returned in pieces, if any.
     open_element: Option<u64>,
     /// Writer session and number of the block seen last.
@@ -129,6 +133,23 @@ struct Run<'a> {
     sequences: (u64, u64),
 }
 
+/// How far a query has come.
+struct Passed {
+    /// Sequence of the next segment.
+    segment: u64,
+    /// Sequence of the next element.
+    element: u64,
+    /// The latest time before.
+    time: i64,
+}
+
+impl Passed {
+    fn pass(&mut self, segment: &Segment) {
+        self.segment = segment.sequence + 1;
+        (self.element, self.time) = (self.element.max(segment.end), segment.max_time);
+    }
+}
+
 impl<'a> Run<'a> {
     fn new(
         ring: Rc<Ring>,
@@ -154,6 +175,8 @@ impl<'a> Run<'a> {
             segment: 0,
             offset: 0,
             seen: None,
+            passed: Passed { segment: 0, element: 0, time: i64::MIN },
+            lapped: false,
             open_element: None,
             last_block: None,
             began: false,
@@ -181,7 +204,6 @@ impl<'a> Run<'a> {
 
     async fn all(&mut self) -> Result<()> {
         self.tell_expired_beginning().await;
-        let mut holes = self.holes();
         let ring = self.ring.clone();
         while !self.enough {
             // Asked for before anything is looked at: what becomes readable meanwhile is not missed.
@@ -191,7 +213,7 @@ impl<'a> Run<'a> {
             }
             match self.next_segment() {
                 Some((slot, segment)) => {
-                    self.tell_holes(&mut holes, segment.first).await;
+                    self.tell_holes(segment.sequence).await;
                     if segment.sequence != self.segment {
                         self.segment = segment.sequence;
                         self.at_start();
@@ -202,6 +224,7 @@ impl<'a> Run<'a> {
                     }
                     let complete = self.one_segment(slot, segment).await?;
                     if complete {
+                        self.passed.pass(&segment);
                         self.segment = segment.sequence + 1;
                         self.at_start();
                         continue;
@@ -227,7 +250,7 @@ impl<'a> Run<'a> {
             }
         }
         self.lost_records();
-        self.tell_holes(&mut holes, u64::MAX).await;
+        self.tell_holes(u64::MAX).await;
         self.send().await;
         Ok(())
     }
@@ -237,29 +260,29 @@ impl<'a> Run<'a> {
         (self.offset, self.came_to, self.epoch, self.next_index) = (0, 0, 0, Some(0));
     }
 
-    /// What was overwritten between segments that pins hold, as far as it was asked for: sequences, and the times around.
-    /// Where all is asked for, the jump in the sequence tells.
-    fn holes(&self) -> VecDeque<(u64, u64)> {
-        if self.continuous() {
-            return VecDeque::new();
+    /// Tells what was overwritten before this segment, as far as it may have been asked for: between segments that pins hold, and
+    /// where the writer has overtaken the query. Where all is asked for, the jump in the sequence tells.
+    async fn tell_holes(&mut self, until: u64) {
+        if self.is_everything() || !self.core.has_ring(self.ring.id) {
+            return;
         }
-        let mut kept: Vec<Segment> = self
-            .core
-            .with_ring(self.ring.id, |r| r.slots.iter().flatten().filter(|s| s.has_content()).copied().collect());
-        kept.sort_unstable_by_key(|s| s.sequence);
-        let between = kept.windows(2).filter(|pair| {
-            let asked = pair[0].max_time <= self.times.1.0 && pair[1].min_time >= self.times.0.0;
-            asked && pair[1].sequence > pair[0].sequence + 1
+        let mut kept: Vec<Segment> = self.core.with_ring(self.ring.id, |r| {
+            let kept = r.slots.iter().flatten().filter(|s| s.has_content());
+            kept.filter(|s| (self.passed.segment..=until).contains(&s.sequence)).copied().collect()
         });
-        let end = self.sequences.1.saturating_add(1);
-        let asked = between.map(|pair| (pair[0].end.max(self.sequences.0), pair[1].first.min(end)));
-        asked.filter(|(from, to)| from < to).collect()
-    }
-
-    /// Tells the holes that end before `next`.
-    async fn tell_holes(&mut self, holes: &mut VecDeque<(u64, u64)>, next: u64) {
-        while let Some((from, to)) = holes.pop_front_if(|(_, to)| *to <= next) {
-            self.expired(from, to).await;
+        kept.sort_unstable_by_key(|s| s.sequence);
+        for segment in kept {
+            let is_hole = std::mem::take(&mut self.lapped) || segment.sequence > self.passed.segment;
+            if is_hole && self.passed.time <= self.times.1.0 && segment.min_time >= self.times.0.0 {
+                let seen = self.passed.element.max(self.seen.unwrap_or(0)).max(self.sequences.0);
+                let to = segment.first.min(self.sequences.1.saturating_add(1));
+                if seen < to {
+                    self.expired(seen, to).await;
+                }
+            }
+            if segment.sequence < until {
+                self.passed.pass(&segment);
+            }
         }
     }
 
@@ -299,6 +322,7 @@ impl<'a> Run<'a> {
             }
         }
         if let Some(oldest) = oldest {
+            self.passed = Passed { segment: oldest.sequence, element: oldest.first, time: oldest.min_time };
             self.seen = Some(oldest.first.max(self.sequences.0.min(oldest.first)));
         }
         let (from, to) = self.times;
@@ -490,6 +514,7 @@ impl<'a> Run<'a> {
     /// The writer has taken the slot: what was not yet returned of the segment is gone. That is told at once, since who
     /// asked may rather go elsewhere than be overtaken again.
     async fn overtaken(&mut self, segment: Segment) {
+        self.lapped = true;
         let from = self.seen.unwrap_or(segment.first).max(segment.first);
         if from < segment.end {
             self.expired(from, segment.end).await;

@@ -7,7 +7,7 @@
 use super::stripe::Row;
 use std::collections::BTreeMap;
 
-/// So many claims are kept of one query; of what was given, the earliest are forgotten first.
+/// So many claims are kept of one query; of what was given or told as missing, the earliest are forgotten first.
 const MOST: usize = 1 << 16;
 
 /// The component, the latest time, session and number.
@@ -20,7 +20,16 @@ pub(super) struct Claims(BTreeMap<Name, Claim>);
 #[derive(Debug)]
 struct Claim {
     row: Row,
-    is_given: bool,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It is being made.
+    Open,
+    Given,
+    /// It cannot be made, and that was told.
+    Missing,
 }
 
 impl Claims {
@@ -31,16 +40,31 @@ impl Claims {
 
     /// Claims a block. False if somebody did so before.
     pub(super) fn claim(&mut self, row: &Row) -> bool {
-        let is_new = self.0.insert(name(row), Claim { row: *row, is_given: false }).is_none();
-        if self.0.len() > MOST && self.0.first_key_value().is_some_and(|(_, claim)| claim.is_given) {
-            self.0.pop_first();
+        if self.stands(row) {
+            return false;
         }
-        is_new
+        self.0.insert(name(row), Claim { row: *row, state: State::Open });
+        if self.0.len() > MOST {
+            // Few are being made at a time.
+            let over = self.0.iter().find(|(_, claim)| claim.state != State::Open).map(|(name, _)| *name);
+            over.map(|name| self.0.remove(&name));
+        }
+        true
     }
 
     /// Takes note that a block is given, if the claim still stands; whether it does.
     pub(super) fn give(&mut self, row: &Row) -> bool {
-        self.0.get_mut(&name(row)).map(|claim| claim.is_given = true).is_some()
+        self.settle(row, State::Given)
+    }
+
+    /// Takes note that a block is told as missing, if the claim still stands; whether it does. If it turns up at its target after
+    /// all, that gives it.
+    pub(super) fn tell(&mut self, row: &Row) -> bool {
+        self.settle(row, State::Missing)
+    }
+
+    fn settle(&mut self, row: &Row, state: State) -> bool {
+        self.0.get_mut(&name(row)).map(|claim| claim.state = state).is_some()
     }
 
     /// Whether a claim still stands.
@@ -55,7 +79,7 @@ impl Claims {
 
     /// Whether it was given by who claimed it.
     pub(super) fn is_given(&self, row: &Row) -> bool {
-        self.0.get(&name(row)).is_some_and(|claim| claim.is_given)
+        self.0.get(&name(row)).is_some_and(|claim| claim.state == State::Given)
     }
 
     /// The blocks of a component that were claimed and that one of these times, which rise, may belong to.

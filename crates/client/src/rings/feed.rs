@@ -37,9 +37,7 @@ pub(super) async fn feed(asked: Rc<Asked>, component: u32, inlet: Inlet<Result<P
                 Err(_) if asked.query.follow && source.is_elsewhere() => {
                     let given = source.last();
                     if rebuild::left_behind(&asked, component, given, &inlet).await.is_err() {
-                        let from = given.map_or(asked.query.now, |(time, _)| time);
-                        let batch = Batch { items: vec![Item::Gap(asked.gap_until_now(from))], payload: Vec::new() };
-                        inlet.send(Ok(Part::Batch(batch)), 1).await;
+                        asked.tell_away(given.map_or(Timestamp::MIN, |(time, _)| time), &inlet).await;
                     }
                     if !inlet.is_open() {
                         return;
@@ -51,6 +49,10 @@ pub(super) async fn feed(asked: Rc<Asked>, component: u32, inlet: Inlet<Result<P
                 Err(error) if asked.query.follow && asked.spread.parity => {
                     inlet.send(Err(error), 1).await;
                     return;
+                }
+                // It is told at once, and what is recorded there when it is opened again comes then.
+                Err(error) if asked.query.follow && rebuild::is_of_a_lost_target(&error) && source.wait_for_lost() => {
+                    asked.tell_away(source.last().map_or(Timestamp::MIN, |(time, _)| time), &inlet).await;
                 }
                 Err(error) if !is_passing(&error) && !rebuild::is_of_a_lost_target(&error) => {
                     inlet.send(Err(error), 1).await;

@@ -123,7 +123,11 @@ impl Asked {
 
     /// Tells that a target does not answer, from `from` on.
     pub(super) async fn tell_away(&self, from: Timestamp, inlet: &Inlet<Result<Part>>) {
-        let batch = Batch { items: vec![Item::Gap(self.gap_from(from))], payload: Vec::new() };
+        let gap = match self.query.follow {
+            true => self.gap_until_now(from.max(self.gap_from(Timestamp::MIN).first)),
+            false => self.gap_from(from),
+        };
+        let batch = Batch { items: vec![Item::Gap(gap)], payload: Vec::new() };
         inlet.send(Ok(Part::Batch(batch)), 1).await;
     }
 }

@@ -7,6 +7,7 @@ mod absent;
 mod blocks;
 mod component;
 mod maker;
+mod overrun;
 
 pub(super) use absent::absent;
 pub(super) use blocks::Blocks;
@@ -33,9 +34,9 @@ fn before_parity(asked: &Asked, whole: Gap) -> Option<Gap> {
 }
 
 /// Table and parity of a block of parity, if it has such.
-fn read<'a>(view: &View<'a>) -> Result<Option<(Table, &'a [u8])>> {
+fn read<'a>(asked: &Asked, view: &View<'a>) -> Result<Option<(Table, &'a [u8])>> {
     let mut entries = view.entries();
     let (Some(table), Some(xor)) = (entries.next().transpose()?, entries.next().transpose()?) else { return Ok(None) };
     let bytes = view.bytes();
-    Ok(Some((Table::read(&bytes[table.payload])?, &bytes[xor.payload])))
+    Ok(Some((Table::read(&bytes[table.payload], asked.spread.targets)?, &bytes[xor.payload])))
 }

@@ -55,6 +55,8 @@ pub(super) struct Source {
     end: u64,
     /// The element that is to come first after a break: the last that was given.
     again: Option<(u64, Timestamp)>,
+    /// Whether it was told that what the target has is lost, which is waited for all the same.
+    is_told: bool,
     /// What is passed over: so many elements of this time.
     passed: Option<(Timestamp, u64)>,
 }
@@ -78,6 +80,7 @@ impl Source {
             heard,
             end,
             again: None,
+            is_told: false,
             passed: None,
         }
     }
@@ -103,7 +106,7 @@ impl Source {
                     let batch = self.cursor.pass(before(batch, self.end));
                     let batch = self.pass_over(batch);
                     if !batch.items.is_empty() {
-                        self.breaks = 0;
+                        (self.breaks, self.is_told) = (0, false);
                         self.note(&batch);
                         return Ok(Part::Batch(batch));
                     }
@@ -115,7 +118,10 @@ impl Source {
                     self.breaks += 1;
                     // Who follows a ring waits for a target that is lost, too, until its part lies elsewhere.
                     let is_borne = match self.request.follow {
-                        true => is_passing(&error) || self.heard.is_covered && is_of_a_lost_target(&error),
+                        true => {
+                            let is_waited_for = self.heard.is_covered || self.is_told;
+                            is_passing(&error) || is_waited_for && is_of_a_lost_target(&error)
+                        }
                         false => is_passing(&error) && self.breaks <= MOST_BREAKS,
                     };
                     if !is_borne {
@@ -134,6 +140,12 @@ impl Source {
                 }
             }
         }
+    }
+
+    /// Waits from now on also for a target of which nobody knows what it has, since that is told: it may be opened again. False if
+    /// it did so before.
+    pub(super) fn wait_for_lost(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_told, true)
     }
 
     /// Whether its target is lost, and another one has its part since.

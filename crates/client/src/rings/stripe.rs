@@ -113,7 +113,8 @@ impl Table {
         bytes
     }
 
-    pub(super) fn read(bytes: &[u8]) -> Result<Table> {
+    /// Of a ring over so many targets.
+    pub(super) fn read(bytes: &[u8], targets: u32) -> Result<Table> {
         let damaged = || Error::damaged("a table of a stripe is not whole: the target that has the parity is broken");
         let (content, crc) = bytes.split_last_chunk::<TAIL>().ok_or_else(damaged)?;
         if content.len() < HEAD || content[..8] != MAGIC || crc32c(content) != u32::from_le_bytes(*crc) {
@@ -145,7 +146,12 @@ impl Table {
                 times: (u64_at(at + 40) as i64, u64_at(at + 48) as i64),
             }
         };
-        Ok(Table { writer: u64_at(16), number: u64_at(24), rows: (0..rows).map(row).collect() })
+        let table = Table { writer: u64_at(16), number: u64_at(24), rows: (0..rows).map(row).collect() };
+        // Who reads it looks for its blocks where it says.
+        if table.rows.is_empty() || table.rows.iter().any(|row| row.component >= targets) {
+            return Err(damaged());
+        }
+        Ok(table)
     }
 }
 

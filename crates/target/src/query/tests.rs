@@ -228,6 +228,49 @@ fn a_reader_that_is_overtaken_is_told_what_expired_and_goes_on_behind_it() {
 }
 
 #[test]
+fn a_reader_of_some_that_is_overtaken_by_several_segments_is_told_all_that_expired() {
+    for follow in [false, true] {
+        for text in ["value < 50", "after @0", "seq >= 0 and kind < 200", "value = 7"] {
+            let (fake, ring) = ring(Bytes::mib(4));
+            record(&fake, &ring, std::iter::repeat_n(900, 3500));
+            let (mut outlet, task) = start(&fake, &ring, text, follow, 1);
+            fake.wait(Duration::from_secs(1));
+            record(&fake, &ring, std::iter::repeat_n(900, 8000));
+            let wanted = |number: &u64| text != "value = 7" || number % 50 == 7;
+            let last = (0..11_500).rfind(wanted).unwrap();
+            let told = fake.run(async {
+                let mut told = Vec::new();
+                while sequences(&told).last() != Some(&last)
+                    && let Some(batch) = outlet.receive().await
+                {
+                    tell(&batch, &mut told);
+                }
+                told
+            });
+            drop((outlet, task));
+            let mut next = 0;
+            for one in &told {
+                match one {
+                    Told::Element(sequence, _) => {
+                        let left_out = (next..*sequence).filter(wanted).count();
+                        assert_eq!(left_out, 0, "{text}: between {next} and {sequence}");
+                        next = sequence + 1;
+                    }
+                    Told::Expired(from, to) => {
+                        assert!(*from >= next, "{text}: {from}..{to} was given up to {next}");
+                        assert_eq!((next..*from).filter(wanted).count(), 0, "{text}: between {next} and {from}");
+                        next = *to;
+                    }
+                    Told::Gap(gap) => panic!("{gap} where nothing is damaged"),
+                }
+            }
+            // One that does not follow may have had all that there was before.
+            assert!(next > if follow { last } else { 3450 }, "{text}: up to {next}");
+        }
+    }
+}
+
+#[test]
 fn a_reader_that_follows_gets_what_comes_until_it_goes() {
     let (fake, ring) = ring(Bytes::mib(4));
     record(&fake, &ring, std::iter::repeat_n(900, 100));

@@ -1,8 +1,10 @@
+#![allow(clippy::disallowed_methods)]
+
 use super::{AddTarget, ITEMS_PER_FRAME, PlanRequest, Request};
 use crate::frame::{MAX_BODY, RequestId};
 use crate::{FrameReader, FrameWriter};
 use forebay_model::heap::HeapSettings;
-use forebay_model::ring::{Item, RingSpec};
+use forebay_model::ring::{Item, Losses, RingSpec, RingState, RingStatus};
 use forebay_model::settings::SettingsChange;
 use forebay_model::{Bytes, Cause, Gap, Profile, Rate, TargetId, Timestamp};
 use std::time::Duration;
@@ -86,5 +88,80 @@ fn every_command_is_described() {
     for request in one_of_each() {
         let row = format!("| {} |", request.command().0);
         assert!(page.lines().any(|line| line.starts_with(&row)), "{row} is missing");
+    }
+}
+
+/// What a ring says of itself, as a table, and its bytes field by field. A field that is added has to be named here.
+fn ring_status() -> (String, Vec<u8>, RingStatus) {
+    let status = RingStatus {
+        spec: RingSpec::new("/station/7", Bytes::gib(1)),
+        state: RingState::Ready,
+        segments: 64,
+        pinned_segments: 2,
+        first_sequence: 300,
+        next_sequence: 70_000,
+        readable_sequence: 69_000,
+        oldest: Some(Timestamp(-5)),
+        newest: None,
+        written: Bytes::mib(900),
+        elements: 4_000_000,
+        missed_deadlines: 1,
+        losses: Losses::default(),
+        staging_peak: Bytes::mib(3),
+        staging: Bytes::mib(4),
+        index_memory: Bytes::kib(5),
+        memory_limit: Bytes::mib(60),
+        recording: true,
+        pins: Vec::new(),
+    };
+    let (mut table, mut bytes) = (String::from("| field | type | what |\n| --- | --- | --- |\n"), Vec::new());
+    macro_rules! fields {
+        ($($field:ident: $kind:literal, $what:literal;)*) => {
+            let RingStatus { $($field),* } = status.clone();
+            $(
+                table.push_str(&format!("| `{}` | `{}` | {} |\n", stringify!($field), $kind, $what));
+                bytes.extend(crate::body::write(&$field).expect("it can be written"));
+            )*
+        };
+    }
+    fields! {
+        spec: "RingSpec", "how it was created; sizes as they are now";
+        state: "RingState", "0 recovering, 1 ready, 2 full, 3 failed";
+        segments: "u64", "segments in all";
+        pinned_segments: "u64", "of these, those that pins hold";
+        first_sequence: "u64", "number of the oldest element that is kept";
+        next_sequence: "u64", "number of the next element";
+        readable_sequence: "u64", "number after the last element that can be read";
+        oldest: "Option<Timestamp>", "time of the oldest element that is kept";
+        newest: "Option<Timestamp>", "time of the newest element that is durable";
+        written: "Bytes", "written since the target was opened, with padding and index";
+        elements: "u64", "accepted since then";
+        missed_deadlines: "u64", "blocks that were late since then";
+        losses: "Losses", "losses in what is kept: elements by cause, then gaps by cause";
+        staging_peak: "Bytes", "the most staging memory that was in use at once";
+        staging: "Bytes", "staging memory in all";
+        index_memory: "Bytes", "memory of the index of the open segment";
+        memory_limit: "Bytes", "the most memory that it takes";
+        recording: "bool", "whether somebody records into it";
+        pins: "Vec<Pin>", "pins, oldest first";
+    }
+    (table, bytes, status)
+}
+
+/// The page shows what the code says. `UPDATE=1 cargo test -p forebay-wire` writes the table into the page.
+#[test]
+fn the_page_about_commands_shows_what_a_ring_says_of_itself_in_the_order_of_its_bytes() {
+    const BEGIN: &str = "<!-- printed by the code: begin -->\n";
+    const END: &str = "<!-- printed by the code: end -->";
+    let (printed, bytes, status) = ring_status();
+    assert_eq!(crate::body::write(&status).expect("it can be written"), bytes, "the table has the order of the bytes");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol/commands.md");
+    let page = std::fs::read_to_string(path).expect("docs/protocol/commands.md is there");
+    let (before, rest) = page.split_once(BEGIN).expect("the page marks where the table begins");
+    let (shown, after) = rest.split_once(END).expect("the page marks where the table ends");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, [before, BEGIN, &printed, END, after].concat()).expect("the page can be written");
+    } else {
+        assert_eq!(shown, printed, "run UPDATE=1 cargo test -p forebay-wire");
     }
 }

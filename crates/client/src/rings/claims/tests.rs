@@ -38,3 +38,15 @@ fn what_was_given_is_forgotten_when_there_is_too_much_of_it() {
     let of = |number: u64| row(0, number, (number as i64, number as i64));
     assert!(!claims.stands(&of(0)) && claims.stands(&of(1)), "what is still to be given is kept");
 }
+
+#[test]
+fn what_was_told_as_missing_is_forgotten_when_there_is_too_much_of_it() {
+    let mut claims = Claims::default();
+    for number in 0..MOST as u64 + 2 {
+        let row = row(0, number, (number as i64, number as i64));
+        assert!(claims.claim(&row) && claims.tell(&row));
+        assert!(!claims.is_given(&row), "if it turns up at its target, that gives it");
+    }
+    let of = |number: u64| row(0, number, (number as i64, number as i64));
+    assert!(!claims.stands(&of(0)) && !claims.stands(&of(1)) && claims.stands(&of(2)));
+}

@@ -1,10 +1,10 @@
 //! What is not where it belongs, of targets that answer: they were away when it was recorded, or were lost and lie elsewhere.
 
 use super::super::merge::Asked;
-use super::super::replaced;
 use super::super::source::Source;
 use super::super::stripe::{PART_ABSENT, PART_TABLE, Row, Table};
 use super::maker::{MOST_TRIES, Maker};
+use super::overrun::{self, Beginnings};
 use super::{before_parity, read};
 use crate::peer::Part;
 use forebay_env::pipe::Inlet;
@@ -37,19 +37,20 @@ async fn told(asked: &Asked, inlet: &Inlet<Result<Part>>) -> Result<()> {
         // What the one that is lost alone knew of is nowhere.
         maker.batch.items.extend(before_parity(asked, asked.gap_from(Timestamp::MIN)).map(Item::Gap));
     }
+    let mut beginnings = Beginnings::look(asked).await;
     let mut end = asked.end_of(asked.spread.targets);
     loop {
         let way = asked.ways[parity].apart();
         let mut tables = Source::new(way, query(asked), end, asked.heard[parity].clone());
-        let told = absent_in(asked, &mut maker, &mut tables).await;
+        let told = absent_in(asked, &mut maker, &mut tables, &beginnings).await;
         maker.send().await;
         if told.is_ok() || !asked.query.follow || !tables.is_elsewhere() {
             return told;
         }
         // What the lost one had and had not told, nobody knows.
-        let from = tables.last().map_or(asked.query.now, |(time, _)| time);
+        let from = tables.last().map_or(asked.gap_from(Timestamp::MIN).first, |(time, _)| time);
         maker.tell(asked.gap_until_now(from)).await;
-        end = u64::MAX;
+        (end, beginnings) = (u64::MAX, Beginnings::default());
     }
 }
 
@@ -71,7 +72,7 @@ fn is_data_replaced(asked: &Asked) -> bool {
     asked.replaced.iter().any(|component| *component < asked.spread.targets)
 }
 
-async fn absent_in(asked: &Asked, maker: &mut Maker<'_>, tables: &mut Source) -> Result<()> {
+async fn absent_in(asked: &Asked, maker: &mut Maker<'_>, tables: &mut Source, beginnings: &Beginnings) -> Result<()> {
     let mut before = asked.gap_from(Timestamp::MIN).first;
     while let Part::Batch(Batch { items, payload }) = tables.next().await? {
         let mut at = 0;
@@ -82,17 +83,15 @@ async fn absent_in(asked: &Asked, maker: &mut Maker<'_>, tables: &mut Source) ->
                     note(asked, maker, gap);
                     continue;
                 }
-                // What was overrun before anybody asked for it does not count as there.
-                Item::Expired { from: 0, .. } => continue,
-                Item::Expired { .. } => {
-                    overrun(asked, maker, before).await;
+                Item::Expired { from, to } => {
+                    overrun::tell(asked, maker, beginnings, from..to, before).await;
                     continue;
                 }
             };
             let bytes = &payload[at..at + length as usize];
             at += length as usize + usize::from(caller);
             before = before.max(time);
-            let table = Table::read(bytes)?;
+            let table = Table::read(bytes, asked.spread.targets)?;
             let may_lack = |row: &&Row| row.absent || asked.replaced.contains(&row.component);
             for row in table.rows.iter().filter(may_lack) {
                 let is_asked = maker.concerns(row) && !asked.away.borrow().contains(&row.component);
@@ -113,17 +112,6 @@ fn note(asked: &Asked, maker: &mut Maker<'_>, gap: Gap) {
     let counts = gap.cause == Cause::Damaged || gap.cause == Cause::TargetAway && is_data_replaced(asked);
     if counts {
         asked.tell_gap(Gap { count: None, ..gap }, &mut maker.batch);
-    }
-}
-
-/// The parity has run over what had not been asked for: whether something of it was absent is not known.
-async fn overrun(asked: &Asked, maker: &mut Maker<'_>, before: Timestamp) {
-    let status = replaced::status(&asked.ways[asked.spread.targets as usize]).await;
-    let oldest = status.ok().and_then(|status| status.oldest);
-    let whole = asked.gap_until_now(before);
-    let last = oldest.map_or(whole.last, |oldest| Timestamp(oldest.0.saturating_sub(1)));
-    if last > before {
-        asked.tell_gap(Gap { last, ..whole }, &mut maker.batch);
     }
 }
 
@@ -179,7 +167,7 @@ async fn absent_block(asked: &Asked, maker: &mut Maker<'_>, table: &Table, row: 
     let found = parity.find_in_time(table.into(), tries).await;
     let found = found.or_else(|error| if follow { Ok(None) } else { Err(error) })?;
     if let Some(found) = &found
-        && let Some((table, xor)) = read(&View::of_sealed(&found.packed)?)?
+        && let Some((table, xor)) = read(asked, &View::of_sealed(&found.packed)?)?
     {
         return Ok(maker.give_again(&table, row, xor).await);
     }

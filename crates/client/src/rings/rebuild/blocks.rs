@@ -9,7 +9,7 @@ use crate::peer::Part;
 use forebay_env::race::{First, race};
 use forebay_model::block::{Header, View};
 use forebay_model::ring::{Batch, Item};
-use forebay_model::{Error, Result, Timestamp};
+use forebay_model::{Cause, Error, Gap, Result, Timestamp};
 use forebay_wire::control::files::ComponentState;
 use forebay_wire::ring::RingQuery;
 use std::collections::VecDeque;
@@ -25,6 +25,8 @@ pub(in super::super) struct Blocks {
     now: Timestamp,
     answer: Option<PartAnswer>,
     waiting: VecDeque<Lying>,
+    /// What could not be read behind the last of them.
+    unread: Unread,
     is_away: bool,
     /// While what is recorded is followed, a target is away as long as the one who follows it there does not hear of it.
     heard: Option<Rc<Heard>>,
@@ -58,6 +60,26 @@ impl From<&Table> for Name {
 pub(in super::super) struct Lying {
     pub(super) packed: Vec<u8>,
     pub(in super::super) first: u64,
+    /// What could not be read before it.
+    pub(super) unread: Unread,
+}
+
+/// What could not be read of a part between two of its blocks.
+#[derive(Debug, Default)]
+pub(super) struct Unread {
+    /// Blocks are damaged: between which times, all of them.
+    pub(super) damaged: Option<Gap>,
+    /// Some were overwritten.
+    pub(super) is_overrun: bool,
+}
+
+impl Unread {
+    fn add(&mut self, gap: Gap) {
+        match &mut self.damaged {
+            Some(damaged) => damaged.merge(gap),
+            none => *none = Some(gap),
+        }
+    }
 }
 
 impl Lying {
@@ -79,6 +101,7 @@ impl Blocks {
             now: asked.query.now,
             answer: None,
             waiting: VecDeque::new(),
+            unread: Unread::default(),
             is_away,
             heard,
             is_sparse,
@@ -112,6 +135,7 @@ impl Blocks {
 
     pub(super) async fn begin(&mut self, times: (Timestamp, Timestamp)) -> Result<()> {
         self.waiting.clear();
+        self.unread = Unread::default();
         if self.answer.take().is_some() {
             // With it ended its connection.
             self.way = self.way.apart();
@@ -135,15 +159,26 @@ impl Blocks {
                 Ok(Part::Batch(Batch { items, payload })) => {
                     let mut at = 0;
                     for item in items {
-                        if let Item::Element { length, .. } = item {
-                            let mut block = payload[at..at + length as usize].to_vec();
-                            at += length as usize;
-                            let view = View::parse(&block)?;
-                            view.verify()?;
-                            let first = view.header().first_sequence.get();
-                            Header::clear_stamp(&mut block);
-                            self.waiting.push_back(Lying { packed: block, first });
-                        }
+                        let (length, caller) = match item {
+                            Item::Element { length, caller, .. } => (length as usize, usize::from(caller)),
+                            Item::Gap(gap) if gap.cause == Cause::Damaged => {
+                                self.unread.add(Gap { count: None, ..gap });
+                                continue;
+                            }
+                            Item::Gap(_) => continue,
+                            Item::Expired { .. } => {
+                                self.unread.is_overrun = true;
+                                continue;
+                            }
+                        };
+                        let mut block = payload[at..at + length].to_vec();
+                        at += length + caller;
+                        let view = View::parse(&block)?;
+                        view.verify()?;
+                        let first = view.header().first_sequence.get();
+                        Header::clear_stamp(&mut block);
+                        let unread = std::mem::take(&mut self.unread);
+                        self.waiting.push_back(Lying { packed: block, first, unread });
                     }
                 }
                 Ok(Part::End(_)) => self.answer = None,
@@ -191,6 +226,11 @@ impl Blocks {
     /// The next block.
     pub(super) async fn next(&mut self) -> Result<Option<Lying>> {
         Ok(if self.fill().await? { self.waiting.pop_front() } else { None })
+    }
+
+    /// What could not be read behind the last block.
+    pub(super) fn unread(&mut self) -> Unread {
+        std::mem::take(&mut self.unread)
     }
 
     /// Looks while a target that is followed is not silent for too long.

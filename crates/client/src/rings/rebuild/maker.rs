@@ -61,8 +61,7 @@ impl<'a> Maker<'a> {
     pub(super) async fn give_claimed(&mut self, row: &Row, block: Option<Vec<u8>>) -> bool {
         let stands = match block {
             Some(_) => self.asked.claims.borrow_mut().give(row),
-            // If it turns up at its target after all, that gives it.
-            None => self.asked.claims.borrow().stands(row),
+            None => self.asked.claims.borrow_mut().tell(row),
         };
         !stands || self.give(row, block).await
     }

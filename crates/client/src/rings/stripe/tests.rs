@@ -46,13 +46,21 @@ fn a_table_is_read_as_it_was_written_and_one_with_a_bit_flipped_is_not() {
     let (_, mut table, _) = stripe();
     table.rows[1].absent = true;
     let bytes = table.to_bytes();
-    assert_eq!(Table::read(&bytes).unwrap(), table);
+    assert_eq!(Table::read(&bytes, 3).unwrap(), table);
     for bit in 0..bytes.len() * 8 {
         let mut flipped = bytes.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
-        assert!(Table::read(&flipped).is_err(), "bit {bit}");
+        assert!(Table::read(&flipped, 3).is_err(), "bit {bit}");
     }
-    assert!((0..bytes.len()).all(|length| Table::read(&bytes[..length]).is_err()));
+    assert!((0..bytes.len()).all(|length| Table::read(&bytes[..length], 3).is_err()));
+}
+
+#[test]
+fn a_table_of_no_block_or_of_one_where_the_ring_has_no_part_is_refused() {
+    let (_, mut table, _) = stripe();
+    assert!(Table::read(&table.to_bytes(), 2).is_err());
+    table.rows.clear();
+    assert!(Table::read(&table.to_bytes(), 3).is_err());
 }
 
 #[test]
@@ -71,7 +79,7 @@ fn a_full_block_has_room_for_its_parity_and_the_largest_table_and_its_times_are_
         assert_eq!((header.min_time.get(), header.max_time.get()), (1000, 12029));
         assert_eq!(view.gaps().map(|(_, gap)| gap).collect::<Vec<_>>(), [gap]);
         let entries: Vec<_> = view.entries().map(Result::unwrap).collect();
-        assert_eq!(Table::read(&packed[entries[0].payload.clone()]).unwrap(), table);
+        assert_eq!(Table::read(&packed[entries[0].payload.clone()], 3).unwrap(), table);
         assert_eq!(&packed[entries[1].payload.clone()], &xor[..]);
         let part = if absent { PART_ABSENT } else { PART_TABLE };
         assert_eq!(packed[entries[0].caller_keys.clone()], [part]);

@@ -1,5 +1,8 @@
 //! Rings over the network: recorders and queries while connections, nodes and clients come and go.
 
+mod damage;
+mod midway;
+mod overrun;
 mod replaced;
 mod spread;
 mod tails;
@@ -127,20 +130,25 @@ impl Recording {
     fn step_of(&mut self, world: &World, chance: &dyn Random, most: u64) {
         self.tell_time(world);
         for _ in 0..chance.below(most) {
-            let mut element = [self.session.to_le_bytes(), self.offered.to_le_bytes()].concat();
-            element.resize(16 + chance.below(3000) as usize, 7);
-            let before = self.recorder.progress().elements;
-            // No two have the same time.
-            let time = Timestamp(world.clock().wall().0 + self.offered as i64);
-            self.recorder.element(time, &[&element], &[]).expect("it is accepted or dropped");
-            if self.recorder.progress().elements > before {
-                self.accepted.push(self.offered);
-                self.times.push(time);
-            }
-            self.offered += 1;
+            self.offer(world, chance.below(3000) as usize);
         }
         self.recorder.tick().expect("it goes on");
         world.run_for(Duration::from_millis(20));
+    }
+
+    /// Offers an element with so many bytes that do not matter.
+    fn offer(&mut self, world: &World, more: usize) {
+        let mut element = [self.session.to_le_bytes(), self.offered.to_le_bytes()].concat();
+        element.resize(16 + more, 7);
+        let before = self.recorder.progress().elements;
+        // No two have the same time.
+        let time = Timestamp(world.clock().wall().0 + self.offered as i64);
+        self.recorder.element(time, &[&element], &[]).expect("it is accepted or dropped");
+        if self.recorder.progress().elements > before {
+            self.accepted.push(self.offered);
+            self.times.push(time);
+        }
+        self.offered += 1;
     }
 
     /// Waits until all that was accepted is durable.

@@ -3,7 +3,7 @@
 use super::*;
 use forebay_model::ring::Spread;
 
-const STRIPED: Spread = Spread { targets: 3, parity: false };
+pub(super) const STRIPED: Spread = Spread { targets: 3, parity: false };
 pub(super) const WITH_PARITY: Spread = Spread { targets: 3, parity: true };
 
 /// A cluster with such a ring, and the nodes that have it; that of the parity is the last.

@@ -1,8 +1,9 @@
 //! Who follows a ring with parity is told everything once, while targets come and go and are lost.
 
 use super::replaced::{lose, nodes_of, until_replaced};
-use super::spread::{WITH_PARITY, heal, steps, strike, with_ring};
+use super::spread::{STRIPED, WITH_PARITY, heal, steps, strike, with_ring};
 use super::*;
+use crate::disk::{Fault, Op};
 use forebay_env::Task;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -160,4 +161,40 @@ fn a_tail_goes_on_where_a_lost_part_lies_by_now_with_what_had_not_been_given_of_
         // What the parity alone knew that is lost, nobody knows.
         assert_eq!(told.gaps.len(), usize::from(at == 3), "part {at}: {:?}", told.gaps);
     }
+}
+
+#[test]
+fn a_tail_without_parity_is_told_what_a_target_has_that_had_failed_and_is_opened_again() {
+    let (world, cluster, nodes) = with_ring(11, STRIPED);
+    let chance = world.random();
+    let mut recording = Recording::begin(&cluster, 1);
+    let tail = Tail::begin(&cluster, "tail");
+    let all_of = |recording: &mut Recording| {
+        for _ in 0..300 {
+            recording.step_of(&world, &*chance, 40);
+        }
+    };
+    all_of(&mut recording);
+    cluster.disk(nodes[1]).inject(Fault::Fail { op: Op::Write, nth: 0, sticky: true });
+    for _ in 0..4 {
+        all_of(&mut recording);
+    }
+    assert!(cluster.disk(nodes[1]).counters().failed > 0, "the disk failed");
+    cluster.crash_node(nodes[1]);
+    cluster.disk(nodes[1]).calm();
+    cluster.restart_node(nodes[1]);
+    let back = world.clock().wall();
+    for _ in 0..4 {
+        all_of(&mut recording);
+    }
+    recording.settle(&world);
+    world.run_for(Duration::from_secs(90));
+    let told = tail.told.borrow();
+    assert!(told.error.is_none() && told.twice == 0, "{} twice, {:?}", told.twice, told.error);
+    let missing = tail.missing(&recording);
+    let since = missing.iter().filter(|time| **time > back.after(Duration::from_secs(5))).count();
+    assert_eq!(since, 0, "all three are there; gaps {:?}", told.gaps);
+    let is_told = |time: &&Timestamp| told.gaps.iter().any(|gap| (gap.first..=gap.last).contains(time));
+    let silently = missing.iter().filter(|time| !is_told(time)).count();
+    assert_eq!(silently, 0, "of {} that are missing; gaps {:?}", missing.len(), told.gaps);
 }

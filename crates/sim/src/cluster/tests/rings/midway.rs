@@ -1,0 +1,106 @@
+//! Queries in whose middle a target goes away.
+
+use super::replaced::{lose, nodes_of, until_replaced};
+use super::spread::{WITH_PARITY, steps, with_ring};
+use super::*;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+/// Reads all of a ring, and has something happen when so much time has passed.
+fn read_while(cluster: &Cluster, after: Duration, happens: impl FnOnce()) -> Vec<Found> {
+    let world = cluster.world();
+    let ring = open(cluster, &format!("reader at {}", world.now().0), false);
+    let query = asked(world, String::new(), false);
+    let found = Rc::new(RefCell::new(Vec::new()));
+    let reading = world.spawner().spawn({
+        let found = found.clone();
+        async move {
+            let mut answer = ring.query(query).await.expect("it is asked");
+            while let Part::Batch(batch) = answer.next().await.expect("it is answered") {
+                let mut visit = |event: Event<'_>| {
+                    found.borrow_mut().push(match event {
+                        Event::Element { payload, .. } => {
+                            let at = |at| u64::from_le_bytes(payload[at..at + 8].try_into().expect("eight bytes"));
+                            Found::Element { session: at(0), number: at(8) }
+                        }
+                        Event::Gap(gap) => Found::Gap(gap),
+                        Event::Expired { from, to } => panic!("{from} to {to} expired"),
+                    });
+                    Ok(true)
+                };
+                forebay_client::answer::visit_batch(&batch, &mut Vec::new(), &mut visit).expect("it is visited");
+            }
+        }
+    });
+    world.run_for(after);
+    happens();
+    world.run(reading);
+    found.take()
+}
+
+/// Nothing comes twice, and what is missing is told.
+fn judge(found: &[Found], recording: &Recording, what: &str) {
+    let all: Vec<(u64, u64)> = found.iter().filter_map(Found::element).collect();
+    let there: BTreeSet<(u64, u64)> = all.iter().copied().collect();
+    assert_eq!(all.len(), there.len(), "nothing comes twice: {what}");
+    let gaps: Vec<Gap> = found
+        .iter()
+        .filter_map(|found| match found {
+            Found::Gap(gap) if gap.cause == Cause::TargetAway => Some(*gap),
+            _ => None,
+        })
+        .collect();
+    let missing = recording.accepted.iter().zip(&recording.times);
+    let missing: Vec<Timestamp> =
+        missing.filter(|(number, _)| !there.contains(&(1, **number))).map(|(_, time)| *time).collect();
+    let is_told = |time: &&Timestamp| gaps.iter().any(|gap| (gap.first..=gap.last).contains(time));
+    let silent = missing.iter().filter(|time| !is_told(time)).count();
+    assert_eq!(silent, 0, "of {} missing, {what}: {gaps:?}", missing.len());
+}
+
+#[test]
+fn what_a_target_missed_is_given_once_or_told_when_it_goes_away_in_the_middle_of_a_query() {
+    seeds::each(6, |seed| {
+        let (world, cluster, nodes) = with_ring(seed, WITH_PARITY);
+        let (chance, at) = (world.random(), (seed % 3) as usize);
+        let mut recording = Recording::begin(&cluster, 1);
+        for _ in 0..3 {
+            steps(&mut recording, &world, &*chance, 200);
+            cluster.crash_node(nodes[at]);
+            steps(&mut recording, &world, &*chance, 300);
+            cluster.restart_node(nodes[at]);
+            steps(&mut recording, &world, &*chance, 200);
+            recording.settle(&world);
+        }
+        for _ in 0..12 {
+            let after = Duration::from_micros(chance.below(100_000));
+            let found = read_while(&cluster, after, || cluster.crash_node(nodes[at]));
+            judge(&found, &recording, &format!("without {at} after {after:?}"));
+            cluster.restart_node(nodes[at]);
+            world.run_for(Duration::from_secs(5));
+        }
+    });
+}
+
+#[test]
+fn what_a_lost_target_had_is_given_once_or_told_when_that_in_its_place_goes_away_in_the_middle_of_a_query() {
+    seeds::each(6, |seed| {
+        let (world, cluster, nodes) = with_ring(seed, WITH_PARITY);
+        let (chance, at, looker) = (world.random(), (seed % 3) as usize, cluster.client_machine("looker"));
+        let mut recording = Recording::begin(&cluster, 1);
+        steps(&mut recording, &world, &*chance, 600);
+        recording.settle(&world);
+        lose(&cluster, &looker, nodes[at]);
+        until_replaced(&mut recording, &cluster, &looker, &*chance, nodes[at]);
+        steps(&mut recording, &world, &*chance, 600);
+        recording.settle(&world);
+        let now = nodes_of(&cluster, &looker)[at];
+        for _ in 0..12 {
+            let after = Duration::from_micros(chance.below(100_000));
+            let found = read_while(&cluster, after, || cluster.crash_node(now));
+            judge(&found, &recording, &format!("without {at} after {after:?}"));
+            cluster.restart_node(now);
+            world.run_for(Duration::from_secs(5));
+        }
+    });
+}
