@@ -23,6 +23,9 @@ const MOST_AT_ONCE_FLAT: u64 = Bytes::kib(64).0;
 /// How long records are gathered where each write costs a turn.
 const GATHER: Duration = Duration::from_micros(200);
 
+/// How long no record comes before it is proven that the last one was durable.
+const QUIET: Duration = Duration::from_secs(1);
+
 /// The blocks that one record redirects, until they are durable.
 pub(super) struct Content {
     /// Where the first of them will lie.
@@ -184,6 +187,9 @@ impl Objects {
         }
         let queued = work.queue.back_mut().expect("it was queued, or is the one that was joined");
         queued.record.append(record);
+        if !changes.is_empty() {
+            work.meant = number;
+        }
         queued.data += data;
         queued.commands += 1;
         queued.contents.extend(content);
@@ -245,6 +251,7 @@ impl Objects {
             work.tending |= tends;
             (crowded && !work.checkpointing, tends)
         };
+        self.see_to_proof();
         self.see_to_haste();
         let spawner = &self.core.disk.env().spawner;
         if idle {
@@ -282,7 +289,7 @@ impl Objects {
         let this = self.clone();
         self.core.disk.env().spawner.detach(async move {
             match this.write_batch(&batch, home, durable, rotates).await {
-                Ok(()) => this.batch_written(&batch),
+                Ok(()) => this.batch_written(&batch, durable),
                 Err(error) => this.fail(error),
             }
         });
@@ -313,13 +320,14 @@ impl Objects {
         Ok(())
     }
 
-    /// A batch is on the device. It counts when all before it are, too.
-    fn batch_written(&self, batch: &Rc<Vec<Queued>>) {
+    /// A batch is on the device, and says that all records up to `proven` are durable. It counts when all before it are, too.
+    fn batch_written(&self, batch: &Rc<Vec<Queued>>, proven: u64) {
         let durable = {
             let mut work = self.work.borrow_mut();
             if let Some(this) = work.batch(batch) {
                 this.written = true;
             }
+            work.proven = work.proven.max(proven);
             let Work { batches, unwritten, durable, counters, .. } = &mut *work;
             while batches.front().is_some_and(|batch| batch.written) {
                 let Batch { records, .. } = batches.pop_front().expect("it is there");
@@ -338,6 +346,51 @@ impl Objects {
         self.written.to(durable);
         self.queued.notify();
         self.changed.notify();
+    }
+
+    /// Sees to it that something on the device says of the last record that it was durable, when no more come for a while:
+    /// else it could not be told from one that nobody was told of, and would be left out if a bit of it rots. Where logs
+    /// have something that is to go home then, the checkpoint behind that says so.
+    fn see_to_proof(self: &Rc<Self>) {
+        if self.work.borrow().proving {
+            return;
+        }
+        self.work.borrow_mut().proving = true;
+        let this = self.clone();
+        self.core.disk.env().spawner.detach(async move {
+            let clock = this.core.disk.env().clock.clone();
+            loop {
+                let last = this.work.borrow().last;
+                clock.sleep(QUIET).await;
+                let work = this.work.borrow();
+                if work.last == last || work.stopping || work.failure.is_some() {
+                    break;
+                }
+            }
+            this.work.borrow_mut().proving = false;
+            match this.prove().await {
+                // Logs that are full go home, and what says so proves it.
+                Err(error) if error.kind != Kind::Full => this.fail(error),
+                _ => {}
+            }
+        });
+    }
+
+    /// Says in a record that changes nothing that all before it are durable, if that is not known.
+    async fn prove(&self) -> Result<()> {
+        let is_due = || {
+            let work = self.work.borrow();
+            let is_over = work.stopping || work.failure.is_some();
+            !is_over && work.proven < work.meant && work.durable >= work.meant && work.meta.logs.live() == 0
+        };
+        if !is_due() {
+            return Ok(());
+        }
+        self.prepared(&[]).await?;
+        if is_due() {
+            self.enact(&[], &mut Vec::new(), false)?;
+        }
+        Ok(())
     }
 
     /// Makes free what was freed by records that are durable, unless something may still be written there.

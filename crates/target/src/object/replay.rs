@@ -103,12 +103,17 @@ impl Objects {
             self.work.borrow_mut().counters.replayed += u64::from(to - from);
             let mut newer = None;
             let mut block = from;
+            // Where the next record would begin: nobody was told of any behind a place without one.
+            let mut end = from;
             let mut hidden = None;
             scan(TargetId(self.core.target_id()), group, from, &bytes, |found| {
                 let at = block;
                 block += length(&found);
                 match found {
                     Found::Record(record) if record.stamp.epoch == epoch && record.stamp.number > number => {
+                        if at == end {
+                            end = block;
+                        }
                         harvest.proven = harvest.proven.max(record.stamp.durable);
                         let mut work = self.work.borrow_mut();
                         for change in &record.changes {
@@ -123,7 +128,7 @@ impl Objects {
                         harvest.torn.insert(stamp.number, stamp);
                     }
                     Found::Newer(version) => newer = Some(version),
-                    Found::Nothing if unreadable.contains(&at) => hidden = Some(at),
+                    Found::Nothing if at == end && unreadable.contains(&at) => hidden = Some(at),
                     _ => {}
                 }
             });

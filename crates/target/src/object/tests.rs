@@ -445,6 +445,61 @@ fn a_torn_tail_of_which_nobody_was_told_is_left_out() {
     }
 }
 
+/// A device on which the last record makes an object of a few bytes, and where that record lies; killed so long after it.
+fn last_record(after: Duration) -> (Fake, Bytes) {
+    let (fake, target) = device();
+    (1..=3).for_each(|object| create(&fake, &target, object));
+    write(&fake, &target, 3, 0, &[3; 40], Placement::default()).unwrap();
+    let last = target.objects().work.borrow().last;
+    fake.wait(after);
+    let found = records(&fake, &target);
+    let (_, place, ..) = *found.iter().find(|(number, ..)| *number == last).expect("it is in a log");
+    drop(target);
+    fake.kill();
+    (fake, place)
+}
+
+#[test]
+fn the_last_record_is_proven_to_be_durable_when_nothing_came_for_a_while_so_that_damage_of_it_is_said() {
+    for at in [0, 41, HEADER as u64 + 3] {
+        // Nothing tells it from one that was being written.
+        let (fake, place) = last_record(Duration::ZERO);
+        fake.disk.flip(place + Bytes(at));
+        assert_eq!(read(&fake, &opened(&fake), 3, 0, 100).unwrap(), [0u8; 0]);
+        let (fake, place) = last_record(Duration::from_secs(3));
+        fake.disk.flip(place + Bytes(at));
+        let target = fake.run(Target::open(fake.env())).unwrap();
+        assert_eq!(refused(fake.run(target.objects().ready())).kind, Kind::Damaged, "{at}");
+    }
+    // Once: who does nothing writes nothing.
+    let (fake, target) = device();
+    create(&fake, &target, 1);
+    fake.wait(Duration::from_secs(3));
+    fake.disk.log();
+    fake.wait(Duration::from_secs(60));
+    assert_eq!(fake.disk.log(), []);
+}
+
+#[test]
+fn a_block_of_a_log_that_cannot_be_read_is_said_only_where_the_next_record_would_be() {
+    for behind in [0, 1, 5] {
+        let (fake, target) = device();
+        let records = ten_records(&fake, target);
+        let (_, place, length, data) = records[9];
+        let end = place + Bytes(length) + BLOCK * u64::from(data);
+        fake.disk.lose(end + BLOCK * behind);
+        let target = fake.run(Target::open(fake.env())).unwrap();
+        let ready = fake.run(target.objects().ready());
+        if behind == 0 {
+            // A record there would have been acknowledged, as far as anybody knows.
+            assert_eq!(refused(ready).kind, Kind::Damaged);
+            continue;
+        }
+        ready.unwrap_or_else(|error| panic!("{behind} blocks behind the last record: {error}"));
+        (1..=10).filter(|n| *n != 7).for_each(|n| assert_eq!(read(&fake, &target, n, 0, 100).unwrap(), [n as u8; 40]));
+    }
+}
+
 #[test]
 fn a_damaged_block_of_a_log_costs_its_object_only_and_is_said_when_it_is_read() {
     let (fake, target) = device();
