@@ -14,6 +14,7 @@ mod mend;
 pub(super) mod model;
 mod progress;
 mod registers;
+pub(super) mod rot;
 mod shared;
 
 use super::check::{agreement, authority, disks, memory, names, space};
@@ -50,6 +51,9 @@ const HEALED: Duration = Duration::from_secs(30);
 const ROUNDS: u32 = 30;
 /// So often that a scrub is always under way.
 const SCRUBBING: Scrubbing = Scrubbing { every: Duration::from_secs(15), rate: Rate::mb(20) };
+
+/// After this time all files were scrubbed.
+const SCRUBBED: Duration = Duration::from_secs(120);
 
 /// What a life is made of.
 #[derive(Debug, Clone, Copy)]
@@ -103,6 +107,8 @@ pub struct Tally {
     pub moved: u64,
     /// Files that were scrubbed.
     pub scrubbed: u64,
+    /// Places on disks that changed or could not be read any more.
+    pub rotten: u64,
     /// Objects on targets in the end.
     pub objects: u64,
     /// Time that passed in the lives, in seconds.
@@ -134,6 +140,7 @@ impl Tally {
         self.drained += other.drained;
         self.moved += other.moved;
         self.scrubbed += other.scrubbed;
+        self.rotten += other.rotten;
         self.objects += other.objects;
         self.seconds += other.seconds;
         self.longest = self.longest.max(other.longest);
@@ -334,6 +341,7 @@ fn healed(cluster: &Cluster, faults: &Faults<'_>, common: &Rc<Common>) {
     }
     memory::check(cluster, 2 * (faults.clients.len() + 4));
     authority::check(cluster, &machine);
+    rot(cluster, common);
     degraded(cluster, common);
     disks::check(cluster);
 }
@@ -428,6 +436,16 @@ fn rebuild(cluster: &Cluster, machine: &ClientMachine) -> u64 {
 fn read(cluster: &Cluster, files: &Files, path: &str) -> Result<Vec<u8>> {
     let (files, path) = (files.clone(), path.to_string());
     cluster.world().run(async move { mend::read(&files, &path).await })
+}
+
+/// Harms what one node has, and lets scrubs make it good: whatever is taken away next, nothing of it is missing.
+fn rot(cluster: &Cluster, common: &Common) {
+    let world = cluster.world();
+    let node = world.random().below(cluster.nodes.len() as u64) as usize;
+    cluster.crash_node(node);
+    common.tally.borrow_mut().rotten += rot::harm(cluster, node, common);
+    cluster.restart_node(node);
+    world.run_for(SCRUBBED);
 }
 
 /// Takes away one node, and reads everything that can do without it.

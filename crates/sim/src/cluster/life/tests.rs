@@ -22,7 +22,7 @@ fn lives(count: u64, chances: Chances) {
         let rebuilt = tally.rebuilt_meanwhile > 0 && tally.rebuilt + tally.rebuilt_meanwhile > count;
         assert!(4 * tally.disks_failed > count && rebuilt, "{tally:?}");
         assert!(failed && tally.recovered > 3 * count && tally.left > count, "{tally:?}");
-        assert!(tally.degraded > 5 * count && tally.objects > 20 * count, "{tally:?}");
+        assert!(tally.rotten > count && tally.degraded > 5 * count && tally.objects > 20 * count, "{tally:?}");
     }
 }
 

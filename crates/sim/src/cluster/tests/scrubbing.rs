@@ -3,6 +3,7 @@
 use super::disks::damage;
 use super::*;
 use crate::cluster::check::agreement;
+use crate::cluster::life::rot::find;
 use crate::disk::Fault;
 use forebay_client::files::keep::Kept;
 use forebay_client::files::scrub::{Scrubbed, Scrubbing};
@@ -44,16 +45,9 @@ fn closed(cluster: &Cluster, files: &Files, path: &'static str, raid: Raid, seed
 
 /// Changes a bit of each place on a node's disk at which these bytes are; whether there was one.
 fn spoil(cluster: &Cluster, node: usize, bytes: &[u8]) -> bool {
-    let (disk, mut buffer) = (cluster.disk(node), vec![0; 1 << 20]);
-    let size = disk.spec().size;
-    let mut places = Vec::new();
-    for at in (0..size.0 / (1 << 20)).map(|nth| Bytes::mib(1) * nth) {
-        disk.peek(at, &mut buffer);
-        let matches = (0..buffer.len()).step_by(512).filter(|from| buffer[*from..].starts_with(bytes));
-        places.extend(matches.map(|from| at + Bytes(from as u64)));
-    }
+    let places = find(cluster, node, &[bytes]);
     for offset in &places {
-        disk.inject(Fault::FlipBit { offset: *offset + Bytes(17), bit: 3 });
+        cluster.disk(node).inject(Fault::FlipBit { offset: *offset + Bytes(17), bit: 3 });
     }
     !places.is_empty()
 }
