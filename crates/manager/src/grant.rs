@@ -129,11 +129,9 @@ impl Granting<'_> {
                 FileKind::Ring => 0..most_of_ring(striping, component, attributes.size).0,
                 FileKind::File | FileKind::Directory => 0..u64::MAX,
             };
-            // What is emptied is not read; of what is filled, who writes reads the intents beside it, and of a ring who reads takes
-            // what is there.
-            let is_filling = state == ComponentState::Filling && (write || attributes.kind == FileKind::Ring);
-            let is_read = state == ComponentState::Whole || is_filling;
-            let rights = if is_read { rights | read } else { rights };
+            // What is emptied is not read. Of what is filled everybody reads the intents beside it: who only reads makes nothing of a
+            // stripe that somebody changes. Of a ring who reads takes what is there.
+            let rights = if state == ComponentState::Emptying { rights } else { rights | read };
             components.push(Component { state, ..self.component((file, component), &inode, target, (rights, bytes)) });
         }
         // Of a ring no version is in the way of another one, so nobody is waited for.

@@ -235,6 +235,11 @@ fn a_component_is_emptied_by_one_client_then_written_by_all_and_then_read_again(
     assert_eq!(kind(stage.refill(&root(), file, 2, true)), Kind::Busy);
     stage.refill(&writer, file, 2, true).unwrap();
     assert_eq!(states(&stage.open(&root(), file, false).unwrap())[2], ComponentState::Filling);
+    // Who only reads has to see there what was begun of a stripe, before anything is made of its parity.
+    let read = stage.read(&user(7), file);
+    let rights = u16::from_le_bytes(read.components[2].capability[2..4].try_into().unwrap());
+    // To read and to get attributes.
+    assert_eq!(rights, 0b1001);
     assert_eq!(kind(stage.rebuilt(&root(), file, 2)), Kind::Stale);
     assert_eq!(stage.degraded(), [file]);
     stage.rebuilt(&writer, file, 2).unwrap();
