@@ -350,9 +350,11 @@ impl Objects {
 
     /// Sees to it that something on the device says of the last record that it was durable, when no more come for a while:
     /// else it could not be told from one that nobody was told of, and would be left out if a bit of it rots. Where logs
-    /// have something that is to go home then, the checkpoint behind that says so.
+    /// have something that is to go home then, the checkpoint behind that says so. Where turns are promised to rings, it would
+    /// take one that others wait for: there the next record says so.
     fn see_to_proof(self: &Rc<Self>) {
-        if self.work.borrow().proving {
+        let has_no_turn = self.core.disk.rotates() && self.core.disk.is_promised();
+        if has_no_turn || self.work.borrow().proving {
             return;
         }
         self.work.borrow_mut().proving = true;
