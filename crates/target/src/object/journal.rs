@@ -371,8 +371,8 @@ impl Objects {
             }
             this.work.borrow_mut().proving = false;
             match this.prove().await {
-                // Logs that are full go home, and what says so proves it.
-                Err(error) if error.kind != Kind::Full => this.fail(error),
+                // Logs that are full go home, and what says so proves it; and so does closing.
+                Err(error) if error.kind != Kind::Full && !this.work.borrow().stopping => this.fail(error),
                 _ => {}
             }
         });
