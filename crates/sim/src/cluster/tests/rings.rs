@@ -17,6 +17,7 @@ use forebay_model::ring::{Item, QuerySummary, RingSpec};
 use forebay_model::{Cause, Error, Gap, Moment, Rate, Result, Timestamp};
 use forebay_wire::command::{QueryRequest, Request};
 use forebay_wire::ring::RingQuery;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -151,6 +152,15 @@ impl Recording {
         self.offered += 1;
     }
 
+    /// When those were recorded that an answer does not have, which has nothing twice.
+    fn lacking(&self, found: &[Found]) -> Vec<Timestamp> {
+        let all: Vec<(u64, u64)> = found.iter().filter_map(Found::element).collect();
+        let there: BTreeSet<(u64, u64)> = all.iter().copied().collect();
+        assert_eq!(all.len(), there.len(), "nothing comes twice");
+        let accepted = self.accepted.iter().zip(&self.times);
+        accepted.filter(|(number, _)| !there.contains(&(self.session, **number))).map(|(_, time)| *time).collect()
+    }
+
     /// Waits until all that was accepted is durable.
     fn settle(&mut self, world: &World) {
         let (soon, end) = (world.now() + Duration::from_secs(10), world.now() + Duration::from_secs(120));
@@ -193,6 +203,25 @@ impl Found {
             Found::Gap(_) => None,
         }
     }
+
+    fn gap(&self) -> Option<Gap> {
+        match self {
+            Found::Gap(gap) => Some(*gap),
+            Found::Element { .. } => None,
+        }
+    }
+}
+
+/// The gaps of targets that were away.
+fn away(found: &[Found]) -> Vec<Gap> {
+    found.iter().filter_map(Found::gap).filter(|gap| gap.cause == Cause::TargetAway).collect()
+}
+
+/// What is missing is told.
+fn assert_told(missing: &[Timestamp], gaps: &[Gap], what: &str) {
+    let is_told = |time: &&Timestamp| gaps.iter().any(|gap| (gap.first..=gap.last).contains(time));
+    let silent = missing.iter().filter(|time| !is_told(time)).count();
+    assert_eq!(silent, 0, "of {} that are missing, {what}: {gaps:?}", missing.len());
 }
 
 fn asked(world: &World, text: String, follow: bool) -> RingQuery {

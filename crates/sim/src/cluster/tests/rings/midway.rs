@@ -4,7 +4,6 @@ use super::replaced::{lose, nodes_of, until_replaced};
 use super::spread::{WITH_PARITY, steps, with_ring};
 use super::*;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 
 /// Reads all of a ring, and has something happen when so much time has passed.
 fn read_while(cluster: &Cluster, after: Duration, happens: impl FnOnce()) -> Vec<Found> {
@@ -38,26 +37,6 @@ fn read_while(cluster: &Cluster, after: Duration, happens: impl FnOnce()) -> Vec
     found.take()
 }
 
-/// Nothing comes twice, and what is missing is told.
-fn judge(found: &[Found], recording: &Recording, what: &str) {
-    let all: Vec<(u64, u64)> = found.iter().filter_map(Found::element).collect();
-    let there: BTreeSet<(u64, u64)> = all.iter().copied().collect();
-    assert_eq!(all.len(), there.len(), "nothing comes twice: {what}");
-    let gaps: Vec<Gap> = found
-        .iter()
-        .filter_map(|found| match found {
-            Found::Gap(gap) if gap.cause == Cause::TargetAway => Some(*gap),
-            _ => None,
-        })
-        .collect();
-    let missing = recording.accepted.iter().zip(&recording.times);
-    let missing: Vec<Timestamp> =
-        missing.filter(|(number, _)| !there.contains(&(1, **number))).map(|(_, time)| *time).collect();
-    let is_told = |time: &&Timestamp| gaps.iter().any(|gap| (gap.first..=gap.last).contains(time));
-    let silent = missing.iter().filter(|time| !is_told(time)).count();
-    assert_eq!(silent, 0, "of {} missing, {what}: {gaps:?}", missing.len());
-}
-
 #[test]
 fn what_a_target_missed_is_given_once_or_told_when_it_goes_away_in_the_middle_of_a_query() {
     seeds::each(6, |seed| {
@@ -75,7 +54,7 @@ fn what_a_target_missed_is_given_once_or_told_when_it_goes_away_in_the_middle_of
         for _ in 0..12 {
             let after = Duration::from_micros(chance.below(100_000));
             let found = read_while(&cluster, after, || cluster.crash_node(nodes[at]));
-            judge(&found, &recording, &format!("without {at} after {after:?}"));
+            assert_told(&recording.lacking(&found), &away(&found), &format!("without {at} after {after:?}"));
             cluster.restart_node(nodes[at]);
             world.run_for(Duration::from_secs(5));
         }
@@ -98,7 +77,7 @@ fn what_a_lost_target_had_is_given_once_or_told_when_that_in_its_place_goes_away
         for _ in 0..12 {
             let after = Duration::from_micros(chance.below(100_000));
             let found = read_while(&cluster, after, || cluster.crash_node(now));
-            judge(&found, &recording, &format!("without {at} after {after:?}"));
+            assert_told(&recording.lacking(&found), &away(&found), &format!("without {at} after {after:?}"));
             cluster.restart_node(now);
             world.run_for(Duration::from_secs(5));
         }

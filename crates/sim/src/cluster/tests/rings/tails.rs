@@ -120,9 +120,7 @@ fn life(seed: u64) -> u64 {
     }
     // What others had missed that is needed for what is lost, nobody has. Of a block that a target may have given before it went
     // away again, nobody can say whether it did.
-    let is_told = |time: &&Timestamp| told.gaps.iter().any(|gap| (gap.first..=gap.last).contains(time));
-    let silently = missing.iter().filter(|time| !is_told(time)).count();
-    assert_eq!(silently, 0, "of {} that are missing; {nodes:?}, lost {lost:?}, told {:?}", missing.len(), told.gaps);
+    assert_told(&missing, &told.gaps, &format!("{nodes:?}, lost {lost:?}"));
     world.trace()
 }
 
@@ -194,7 +192,5 @@ fn a_tail_without_parity_is_told_what_a_target_has_that_had_failed_and_is_opened
     let missing = tail.missing(&recording);
     let since = missing.iter().filter(|time| **time > back.after(Duration::from_secs(5))).count();
     assert_eq!(since, 0, "all three are there; gaps {:?}", told.gaps);
-    let is_told = |time: &&Timestamp| told.gaps.iter().any(|gap| (gap.first..=gap.last).contains(time));
-    let silently = missing.iter().filter(|time| !is_told(time)).count();
-    assert_eq!(silently, 0, "of {} that are missing; gaps {:?}", missing.len(), told.gaps);
+    assert_told(&missing, &told.gaps, "of one that had failed");
 }
