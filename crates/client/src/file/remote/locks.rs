@@ -9,7 +9,8 @@
 //! has lost one changes nothing more until it has given that back.
 
 use super::super::components::Lock;
-use super::{Answered, Shared};
+use super::Shared;
+use super::asking::Answered;
 use crate::nodes::Request;
 use forebay_model::layout::address::StripeId;
 use forebay_model::{Error, Kind, Result};

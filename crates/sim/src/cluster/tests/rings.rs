@@ -235,9 +235,13 @@ fn read(cluster: &Cluster, ring: &Ring) -> Vec<Found> {
 
 /// What the ring has of this, in order.
 fn read_of(cluster: &Cluster, ring: &Ring, text: String) -> Vec<Found> {
-    let query = asked(cluster.world(), text, false);
+    cluster.world().run(answer_of(ring, asked(cluster.world(), text, false)))
+}
+
+/// All of an answer, in order.
+fn answer_of(ring: &Ring, query: RingQuery) -> impl Future<Output = Vec<Found>> + use<> {
     let ring = ring.clone();
-    cluster.world().run(async move {
+    async move {
         let (mut found, mut joined, mut next) = (Vec::new(), Vec::new(), None);
         let mut answer = ring.query(query).await.expect("it is asked");
         loop {
@@ -265,7 +269,7 @@ fn read_of(cluster: &Cluster, ring: &Ring, text: String) -> Vec<Found> {
             };
             forebay_client::answer::visit_batch(&batch, &mut joined, &mut visit).expect("it is visited");
         }
-    })
+    }
 }
 
 /// What was acknowledged is there once, in order; and gaps account for the rest.

@@ -3,38 +3,15 @@
 use super::replaced::{lose, nodes_of, until_replaced};
 use super::spread::{WITH_PARITY, steps, with_ring};
 use super::*;
-use std::cell::RefCell;
 
 /// Reads all of a ring, and has something happen when so much time has passed.
 fn read_while(cluster: &Cluster, after: Duration, happens: impl FnOnce()) -> Vec<Found> {
     let world = cluster.world();
     let ring = open(cluster, &format!("reader at {}", world.now().0), false);
-    let query = asked(world, String::new(), false);
-    let found = Rc::new(RefCell::new(Vec::new()));
-    let reading = world.spawner().spawn({
-        let found = found.clone();
-        async move {
-            let mut answer = ring.query(query).await.expect("it is asked");
-            while let Part::Batch(batch) = answer.next().await.expect("it is answered") {
-                let mut visit = |event: Event<'_>| {
-                    found.borrow_mut().push(match event {
-                        Event::Element { payload, .. } => {
-                            let at = |at| u64::from_le_bytes(payload[at..at + 8].try_into().expect("eight bytes"));
-                            Found::Element { session: at(0), number: at(8) }
-                        }
-                        Event::Gap(gap) => Found::Gap(gap),
-                        Event::Expired { from, to } => panic!("{from} to {to} expired"),
-                    });
-                    Ok(true)
-                };
-                forebay_client::answer::visit_batch(&batch, &mut Vec::new(), &mut visit).expect("it is visited");
-            }
-        }
-    });
+    let reading = world.spawner().spawn(answer_of(&ring, asked(world, String::new(), false)));
     world.run_for(after);
     happens();
-    world.run(reading);
-    found.take()
+    world.run(reading)
 }
 
 #[test]

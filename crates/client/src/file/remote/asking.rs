@@ -1,0 +1,225 @@
+//! Asking nodes about the components of a file: where each is and what allows it, renewed when it is refused as stale or shortly
+//! before its time is over, until there is an answer or no hope.
+
+use super::{Shared, restarted};
+use crate::file::components::Slice;
+use crate::granted;
+use crate::nodes::Request;
+use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
+use forebay_wire::RequestId;
+use forebay_wire::control::files::{ComponentState, Renewed};
+use forebay_wire::control::names::FileId;
+use forebay_wire::link::{Answer, Link};
+use forebay_wire::object::{Ask, Described, ObjectAnswer, ObjectRequest};
+use forebay_wire::sink::Shown;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Why the manager did not renew what allows to use a file: it is asked again as long as somebody uses that.
+fn not_renewed(file: FileId, Error { kind, message }: Error) -> Error {
+    let tried = "the manager is asked for that again with each request; see that it runs and can be reached";
+    Error::new(kind, format!("what allows to use {file} cannot be renewed ({message}); {tried}"))
+}
+
+impl Shared {
+    /// Asks the manager where targets are.
+    pub(super) async fn look_up(&self) -> Result<()> {
+        let found = granted::addresses(&*self.control).await?;
+        *self.addresses.borrow_mut() = found;
+        Ok(())
+    }
+
+    /// Asks for capabilities anew.
+    pub(super) async fn renew(self: &Rc<Self>) -> Result<()> {
+        let (file, write) = {
+            let grant = self.grant.borrow();
+            (grant.entry.file, grant.write)
+        };
+        let asked = Renewed { file, write, version: self.ours.newest.get() };
+        let grant = granted::renewed(&*self.control, asked).await.map_err(|error| not_renewed(file, error))??;
+        // Another answer may have overtaken this one.
+        let version = grant.entry.attributes.version;
+        if version >= self.version() {
+            let before = self.grant.replace(grant);
+            self.ours.newest.set(self.ours.newest.get().max(version));
+            self.heed(&before);
+        }
+        Ok(())
+    }
+
+    /// Where a component is, and what allows to use it.
+    pub(super) fn way(&self, component: u32) -> Result<(TargetId, ObjectId, Shown)> {
+        let grant = self.grant.borrow();
+        let found = grant.components.get(component as usize);
+        let found = found.ok_or_else(|| Error::usage(format!("the file has no component {component}")))?;
+        if found.state == ComponentState::Missed {
+            return Err(Error::stale(format!("component {component} of {} was given up", grant.entry.file)));
+        }
+        Ok((found.target, found.object, granted::shown(found)?))
+    }
+
+    pub(super) fn address(&self, target: TargetId) -> Result<String> {
+        self.addresses.borrow().get(&target).cloned().ok_or_else(|| granted::nobody_knows(target))
+    }
+
+    /// Renews capabilities before their time is over, beside what is asked meanwhile.
+    pub(super) fn renew_in_time(self: &Rc<Self>) {
+        let is_due = granted::is_due(self.grant.borrow().until, self.nodes.env().clock.wall());
+        if is_due && !self.renewing.replace(true) {
+            let this = self.clone();
+            self.nodes.env().spawner.detach(async move {
+                // If it fails, whoever is refused asks again.
+                drop(this.renew().await);
+                this.renewing.set(false);
+            });
+        }
+    }
+
+    /// Asks of a component's object, or of its companion.
+    pub(super) async fn ask(
+        self: &Rc<Self>,
+        component: u32,
+        of: impl Fn(ObjectId) -> Ask,
+        payload: Vec<Slice>,
+    ) -> Result<ObjectAnswer> {
+        let made = |target, object| {
+            let request = ObjectRequest::new(target, of(object));
+            let most = match request.ask {
+                Ask::Read { id, length, .. } => {
+                    if id == object {
+                        self.is_read(component)?;
+                    }
+                    length as usize
+                }
+                _ => 0,
+            };
+            Ok(Request { command: request.command(), body: request.body()?, payload: payload.clone(), most })
+        };
+        let asked = of(ObjectId::ROOT);
+        let answered = self.ask_by(component, changes(&asked), made).await;
+        // How long the file is nobody takes from one component alone.
+        let is_content = changes(&asked) && !matches!(asked, Ask::SetAttributes { .. });
+        if (is_content || matches!(asked, Ask::Flush { .. })) && self.is_whole(component) {
+            // Something may be acknowledged for this: readers who do not know yet what was given up have to be gone. Who
+            // rebuilds a component acknowledges nothing.
+            self.nobody_is_answered().await?;
+        }
+        let Answered { answer, .. } = answered?;
+        let answer = ObjectAnswer::read(&answer.body, answer.payload)?;
+        let buffered = self.epochs.borrow().get(&component).copied();
+        // What is read now may lack what was buffered before.
+        match buffered.is_none_or(|epoch| epoch == answer.receipt.epoch) {
+            true => Ok(answer),
+            false => Err(restarted(component)),
+        }
+    }
+
+    /// Asks where a component is, with what allows it, until there is no hope. What changes something is asked only while
+    /// every lock of this client is still held.
+    pub(super) async fn ask_by(
+        self: &Rc<Self>,
+        component: u32,
+        changes: bool,
+        made: impl Fn(TargetId, ObjectId) -> Result<Request>,
+    ) -> Result<Answered> {
+        self.renew_in_time();
+        self.is_fresh.set(false);
+        if self.ours.newest.get() > self.version() {
+            self.renew().await?;
+        }
+        let (mut is_renewed, end) = (false, self.nodes.env().clock.now() + self.nodes.patience());
+        loop {
+            let (target, object, shown) = self.way(component)?;
+            let version = self.version();
+            let request = made(target, object)?;
+            let sure = match changes {
+                true => self.confirm(version).await,
+                false => Ok(()),
+            };
+            self.locks.are_kept()?;
+            let asked = match sure.and_then(|()| self.address(target)) {
+                Ok(address) => self.nodes.ask(&address, &request, Some(&shown)).await,
+                Err(error) => Err(error),
+            };
+            match asked {
+                // Others may raise it again and again meanwhile.
+                Err(error) if error.kind == Kind::Stale && (!is_renewed || self.version() != version) => {
+                    if self.version() == version {
+                        self.renew().await?;
+                    }
+                    // Only what brought nothing new is not tried again.
+                    is_renewed = self.version() == version;
+                }
+                // It has to hear of an epoch first, or has no room.
+                Err(error) if error.kind == Kind::Busy && self.nodes.env().clock.now() < end => {
+                    self.nodes.env().clock.sleep(Duration::from_millis(50)).await;
+                }
+                Err(error) if error.kind == Kind::Disconnected => {
+                    // It may be elsewhere by now.
+                    let before = self.addresses.borrow().get(&target).cloned();
+                    let looked = self.look_up().await;
+                    if looked.is_err() || self.addresses.borrow().get(&target).cloned() == before {
+                        return Err(error);
+                    }
+                    self.nodes.repeats();
+                }
+                asked => {
+                    let (answer, request, link) = asked?;
+                    return Ok(Answered { answer, request, link, version });
+                }
+            }
+        }
+    }
+
+    /// The version of the file for which there are capabilities.
+    pub(super) fn version(&self) -> u64 {
+        self.grant.borrow().entry.attributes.version
+    }
+
+    /// Makes a component, or what is beside it. A component says what it is part of, for when nothing else knows that any more.
+    pub(super) fn creating(&self, id: fn(ObjectId) -> ObjectId) -> impl Fn(ObjectId) -> Ask {
+        let grant = self.grant.borrow();
+        let targets = grant.components.iter().map(|component| component.target);
+        let described = Described::of(&grant.entry.attributes, grant.striping, targets).attributes();
+        move |object| {
+            let made = id(object);
+            Ask::Create { id: made, attributes: if made == object { described.clone() } else { Vec::new() } }
+        }
+    }
+
+    /// The same of what is to be there: it is made if it is not.
+    pub(super) async fn ask_of_made(
+        self: &Rc<Self>,
+        component: u32,
+        id: fn(ObjectId) -> ObjectId,
+        of: impl Fn(ObjectId) -> Ask,
+        payload: Vec<Slice>,
+    ) -> Result<ObjectAnswer> {
+        match self.ask(component, |object| of(id(object)), payload.clone()).await {
+            Err(error) if error.kind == Kind::Missing => {
+                let create = self.creating(id);
+                let made = self.ask(component, create, Vec::new()).await;
+                match made {
+                    Err(error) if error.kind != Kind::Exists => return Err(error),
+                    _ => {}
+                }
+                self.ask(component, |object| of(id(object)), payload).await
+            }
+            answer => answer,
+        }
+    }
+}
+
+/// What a node answered.
+pub(super) struct Answered {
+    pub(super) answer: Answer,
+    pub(super) request: RequestId,
+    pub(super) link: Link,
+    /// The version of the file of which the capability was that allowed it.
+    pub(super) version: u64,
+}
+
+/// Whether it changes what is there.
+fn changes(ask: &Ask) -> bool {
+    !matches!(ask, Ask::Read { .. } | Ask::Stat { .. } | Ask::Attributes { .. } | Ask::List { .. } | Ask::Flush { .. })
+}
