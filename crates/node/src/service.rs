@@ -221,11 +221,9 @@ pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
                 let this = service.clone();
                 service.env.spawner.detach(async move {
                     let result = match fences::enter(&this, fenced).await {
-                        Ok(_entered) => objects::ask(&this, link, request, &payload, fenced.is_some()).await,
+                        Ok(_entered) => objects::ask(&this, link, request, payload, fenced.is_some()).await,
                         Err(error) => Err(error),
                     };
-                    // Whoever gave it has it to themselves again.
-                    drop(payload);
                     answer.send(result, 0).await;
                 });
             }

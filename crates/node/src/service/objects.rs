@@ -8,8 +8,10 @@ use forebay_target::object::{How, Objects, attribute_weight};
 use forebay_target::schedule::StreamId;
 use forebay_wire::object::{Ask, MOST_AT_ONCE, MOST_ATTRIBUTES, MOST_RIDING, companion};
 use forebay_wire::object::{ObjectAnswer, ObjectInfo, ObjectReply, ObjectRequest, Receipt, Riders};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Objects that are looked up before others get their turn.
 const LISTED_AT_ONCE: usize = 64;
@@ -43,11 +45,11 @@ pub(super) async fn ask(
     service: &Service,
     link: LinkId,
     request: ObjectRequest,
-    payload: &[u8],
+    payload: Arc<Vec<u8>>,
     makes_volumes: bool,
 ) -> Result<ObjectAnswer> {
     let (objects, stream) = (service.target.objects(), service.links.stream(service, link));
-    check(request.target, service.target.id(), payload)?;
+    check(request.target, service.target.id(), &payload)?;
     let ObjectRequest { riders: Riders { set, get }, ask, .. } = request;
     let (of, grows) = (object_of(&ask), grows(&ask));
     if !set.is_empty() && !takes_riders(&ask) {
@@ -80,7 +82,18 @@ pub(super) async fn ask(
         Ask::Create { id, attributes } if makes_volumes => {
             fences::create(objects, id, attributes).await.map(|()| ObjectReply::Done)?
         }
-        ask => change_or_tell(objects, stream, ask, set, payload).await?,
+        ask => {
+            // What nobody else has need not be copied where it is kept.
+            let shared;
+            let payload = match Arc::try_unwrap(payload) {
+                Ok(own) => Cow::Owned(own),
+                Err(other) => {
+                    shared = other;
+                    Cow::Borrowed(shared.as_slice())
+                }
+            };
+            change_or_tell(objects, stream, ask, set, payload).await?
+        }
     };
     let attributes = match (attributes, get, of) {
         (Some(attributes), ..) => attributes,
@@ -102,7 +115,7 @@ async fn change_or_tell(
     stream: StreamId,
     ask: Ask,
     set: Vec<AttributeChange>,
-    payload: &[u8],
+    payload: Cow<'_, [u8]>,
 ) -> Result<ObjectReply> {
     let done = |()| ObjectReply::Done;
     match ask {

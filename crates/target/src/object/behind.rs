@@ -9,17 +9,21 @@
 //! Nothing that an object's other commands do comes before what was buffered: they flush it first ([`Objects::settle`]).
 //! A flush takes a layer of blocks and locks nothing; what is written meanwhile begins the next layer.
 
+mod layer;
+
 use super::gather::{Chunk, Loose, newest, pieces};
 use super::journal::Content;
 use super::read::missing;
 use super::record::{Change, Write};
 use super::rows::{BLOCK, Head};
 use super::write::Taken;
-use super::{Objects, Work, inline};
+use super::{Objects, Work};
 use crate::catalog::GroupClass;
 use forebay_model::block::crc32c;
 use forebay_model::object::Scope;
-use forebay_model::{Bytes, Error, Kind, Moment, ObjectId, Result, Timestamp};
+use forebay_model::{Bytes, Error, Kind, Moment, ObjectId, Result};
+use layer::Layer;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
@@ -45,34 +49,6 @@ enum Room {
     AtHome,
 }
 
-/// Blocks that go home together.
-#[derive(Default)]
-struct Layer {
-    blocks: BTreeMap<u64, (Rc<Content>, u32)>,
-    /// The object's size by them.
-    size: u64,
-    /// When the last of them was written.
-    time: Timestamp,
-    /// How many commands they come from.
-    commands: u64,
-    /// How many of them are beside what the rows and earlier layers have.
-    grows: u64,
-}
-
-impl Layer {
-    /// What makes it durable, without its blocks.
-    fn write(&self, id: ObjectId) -> Write {
-        let Layer { size, time, commands, .. } = *self;
-        Write { id, time, size, commands, dropped: None, logged: Vec::new(), inline: None, pieces: Vec::new() }
-    }
-
-    /// What makes it durable with its bytes, if they are inline.
-    fn small(&self, id: ObjectId) -> Option<Write> {
-        let (content, _) = self.blocks.get(&0).filter(|_| self.blocks.len() == 1 && inline::is_small(self.size))?;
-        Some(Write { inline: Some(content.bytes[..self.size as usize].to_vec()), ..self.write(id) })
-    }
-}
-
 #[derive(Default)]
 struct Layers {
     now: Layer,
@@ -85,6 +61,8 @@ struct Layers {
 pub(super) struct Behind {
     objects: BTreeMap<ObjectId, Layers>,
     blocks: u64,
+    /// Blocks of memory that these take, with what they replaced.
+    weight: u64,
     next_at: u64,
     flushing: bool,
     /// Objects that are being removed: what is buffered of them ends with them.
@@ -107,14 +85,15 @@ impl Behind {
     }
 
     fn has(&self, id: ObjectId, block: u64) -> bool {
-        self.layers(id).any(|layer| layer.blocks.contains_key(&block))
+        self.layers(id).any(|layer| layer.blocks().contains_key(&block))
     }
 
-    /// Shows the blocks `first..end` of an object that are buffered, the oldest first.
-    pub(super) fn look(&self, id: ObjectId, first: u64, end: u64, mut look: impl FnMut(u64, &Rc<Content>, u32)) {
+    /// Shows the blocks `first..end` of an object that are buffered, the oldest first: with what they are in, their place
+    /// and checksum.
+    pub(super) fn look(&self, id: ObjectId, first: u64, end: u64, mut look: impl FnMut(u64, &Rc<Content>, u64, u32)) {
         for layer in self.layers(id) {
-            for (block, (content, crc)) in layer.blocks.range(first..end) {
-                look(*block, content, *crc);
+            for (number, block) in layer.blocks().range(first..end) {
+                look(*number, block.content(), block.at, block.crc);
             }
         }
     }
@@ -126,7 +105,7 @@ impl Behind {
             Scope::Object(of) => id == of,
             Scope::Range(of, offset, length) => {
                 let (first, end) = (offset / BLOCK.0, offset.saturating_add(length).div_ceil(BLOCK.0));
-                id == of && first < end && self.layers(id).any(|l| l.blocks.range(first..end).next().is_some())
+                id == of && first < end && self.layers(id).any(|l| l.blocks().range(first..end).next().is_some())
             }
         }
     }
@@ -156,7 +135,8 @@ impl Work {
     }
 
     fn end_layer(&mut self, id: ObjectId, layer: &Layer) {
-        self.behind.blocks -= layer.blocks.len() as u64;
+        self.behind.blocks -= layer.count();
+        self.behind.weight -= layer.weight();
         let of_volume = self.meta.buffered.entry(id.volume).or_default();
         *of_volume -= layer.grows;
         if *of_volume == 0 {
@@ -187,15 +167,12 @@ impl Drop for Going<'_> {
             let Some(layers) = work.behind.objects.get_mut(id) else { continue };
             let Some(mut old) = layers.going.take() else { continue };
             let now = std::mem::take(&mut layers.now);
-            let before = old.blocks.len() + now.blocks.len();
-            old.size = old.size.max(now.size);
-            old.commands += now.commands;
-            old.grows += now.grows;
-            old.time = old.time.max(now.time);
-            old.blocks.extend(now.blocks);
-            let same = before - old.blocks.len();
+            let (count, weight) = (old.count() + now.count(), old.weight() + now.weight());
+            old.absorb(now);
+            let (same, freed) = (count - old.count(), weight - old.weight());
             layers.now = old;
-            work.behind.blocks -= same as u64;
+            work.behind.blocks -= same;
+            work.behind.weight -= freed;
         }
         work.behind.flushing = false;
         drop(work);
@@ -285,34 +262,35 @@ impl Objects {
     }
 
     /// Takes in a write to a locked object.
-    pub(super) async fn buffer(&self, id: ObjectId, offset: u64, bytes: &[u8], size: u64) -> Result<()> {
-        let (first, end) = (offset / BLOCK.0, (offset + bytes.len() as u64).div_ceil(BLOCK.0));
+    pub(super) async fn buffer(&self, id: ObjectId, offset: u64, bytes: Cow<'_, [u8]>, size: u64) -> Result<()> {
+        let behind = offset + bytes.len() as u64;
+        let (first, end) = (offset / BLOCK.0, behind.div_ceil(BLOCK.0));
         let time = self.core.disk.env().clock.wall();
         let write =
             Write { id, time, size, commands: 1, dropped: None, logged: Vec::new(), inline: None, pieces: Vec::new() };
         let mut dropped = write.clone();
         dropped.dropped = Some((first, end));
         let changes = [Change::Write(dropped)];
-        let content = self.widened(id, offset, bytes, size).await?;
+        let mut content = self.widened(id, offset, bytes, size).await?.into_owned();
         let crcs: Vec<u32> = content.chunks(BLOCK.0 as usize).map(crc32c).collect();
         self.room_for_rows(&changes, false).await?;
         loop {
             self.prepared(&changes).await?;
-            match self.try_to_take_in(&write, offset + bytes.len() as u64, first, &content, &crcs)? {
+            match self.try_to_take_in(&write, behind, first, &mut content, &crcs)? {
                 None => return Ok(()),
                 Some(room) => self.make_room_for(room).await?,
             }
         }
     }
 
-    /// Takes blocks in, which end at byte `end` of their object, or says what has to be done before. The rows must be in
-    /// memory.
+    /// Takes blocks in, which end at byte `end` of their object, and `content` with them, or says what has to be done
+    /// before. The rows must be in memory.
     fn try_to_take_in(
         &self,
         write: &Write,
         end: u64,
         first: u64,
-        content: &[u8],
+        content: &mut Vec<u8>,
         crcs: &[u32],
     ) -> Result<Option<Room>> {
         let (id, blocks) = (write.id, crcs.len() as u64);
@@ -327,18 +305,18 @@ impl Objects {
         let fresh = |(block, present): &(u64, bool)| !present && !work.behind.has(id, *block);
         let grows = (first..).zip(present).filter(fresh).count() as u64;
         super::quota::within(&work.meta, id, 0, grows)?;
-        let held = work.behind.objects.get(&id).map_or(0, |layers| layers.now.blocks.len() as u64);
+        let held = work.behind.objects.get(&id).map_or(0, |layers| layers.now.count());
         let most_held = BLOCK.0 * u64::from(work.meta.logs.largest().saturating_sub(1)) / IN_RECORD;
         if held > 0 && held + blocks > most_held {
             return Ok(Some(Room::InMemory(Scope::Object(id))));
         }
-        if work.behind.blocks + blocks > MOST_BUFFERED.0 / BLOCK.0 {
+        if work.behind.weight + blocks > MOST_BUFFERED.0 / BLOCK.0 {
             return Ok(Some(Room::InMemory(Scope::Target)));
         }
         if work.available() < blocks {
             return Ok(Some(Room::AtHome));
         }
-        work.take_in(write, end, first, content, crcs, grows);
+        work.take_in(write, end, first, std::mem::take(content), crcs, grows);
         work.behind.since.get_or_insert(self.core.disk.env().clock.now());
         drop(work);
         self.taken_in.notify();
@@ -353,7 +331,7 @@ impl Objects {
     }
 
     /// Takes blocks of a locked object as they are into what is buffered, so that they go home anew.
-    pub(super) async fn rewrite(&self, id: ObjectId, first: u64, content: &[u8]) -> Result<()> {
+    pub(super) async fn rewrite(&self, id: ObjectId, first: u64, mut content: Vec<u8>) -> Result<()> {
         let blocks = content.len() as u64 / BLOCK.0;
         let crcs: Vec<u32> = content.chunks(BLOCK.0 as usize).map(crc32c).collect();
         let Head { size, modified: time, .. } = self.head(id).await?;
@@ -361,7 +339,7 @@ impl Objects {
             Write { id, time, size, commands: 0, dropped: None, logged: Vec::new(), inline: None, pieces: Vec::new() };
         loop {
             self.prepared(&[Change::Write(Write { dropped: Some((first, first + blocks)), ..write.clone() })]).await?;
-            match self.try_to_take_in(&write, size, first, content, &crcs)? {
+            match self.try_to_take_in(&write, size, first, &mut content, &crcs)? {
                 None => return Ok(()),
                 Some(room) => self.make_room_for(room).await?,
             }
@@ -429,7 +407,7 @@ impl Objects {
         let rows = self.rows_for_small(going).await?;
         let (blocks, writes) = {
             let work = self.work.borrow();
-            let mut blocks: Vec<(ObjectId, u64, Rc<Content>, u32)> = Vec::new();
+            let mut blocks: Vec<(ObjectId, u64, layer::Block)> = Vec::new();
             let mut writes = Vec::new();
             for id in &going.ids {
                 let Some(layer) = work.behind.objects.get(id).and_then(|layers| layers.going.as_ref()) else {
@@ -440,17 +418,13 @@ impl Objects {
                     continue;
                 }
                 writes.push(layer.write(*id));
-                blocks.extend(layer.blocks.iter().map(|(n, (content, crc))| (*id, *n, content.clone(), *crc)));
+                blocks.extend(layer.blocks().iter().map(|(n, block)| (*id, *n, block.clone())));
             }
             (blocks, writes)
         };
-        let loose = |(id, block, content, crc): &(ObjectId, u64, Rc<Content>, u32)| (*id, *block, content.at, *crc);
         let mut loose: Vec<Loose<'_>> = blocks
             .iter()
-            .map(|entry| {
-                let (id, block, at, crc) = loose(entry);
-                Loose { id, block, at, crc, bytes: &entry.2.bytes }
-            })
+            .map(|(id, n, block)| Loose { id: *id, block: *n, at: block.at, crc: block.crc, bytes: block.bytes() })
             .collect();
         newest(&mut loose);
         let chunk = |of: &[Loose<'_>], write: &Write| Chunk {
@@ -480,7 +454,7 @@ impl Objects {
             let mut work = self.work.borrow_mut();
             let layers = work.behind.objects.get_mut(&id).expect("what is on its way is not dropped");
             let gone = layers.going.take().expect("it was on its way");
-            let empty = layers.now.blocks.is_empty();
+            let empty = layers.now.blocks().is_empty();
             work.end_layer(id, &gone);
             if empty {
                 work.behind.forget(id);
@@ -546,16 +520,15 @@ impl Objects {
 }
 
 impl Work {
-    fn take_in(&mut self, write: &Write, end: u64, first: u64, content: &[u8], crcs: &[u32], grows: u64) {
+    fn take_in(&mut self, write: &Write, end: u64, first: u64, content: Vec<u8>, crcs: &[u32], grows: u64) {
         let id = write.id;
         let behind = &mut self.behind;
         let layer = &mut behind.objects.entry(id).or_default().now;
-        for (block, (bytes, crc)) in (first..).zip(content.chunks(BLOCK.0 as usize).zip(crcs)) {
-            let at = IN_MEMORY + behind.next_at;
-            behind.next_at += 1;
-            let content = Rc::new(Content { at, bytes: bytes.to_vec() });
-            behind.blocks += u64::from(layer.blocks.insert(block, (content, *crc)).is_none());
-        }
+        let (count, weight) = (layer.count(), layer.weight());
+        layer.take_in(first, Content { at: IN_MEMORY + behind.next_at, bytes: content }, crcs);
+        behind.next_at += crcs.len() as u64;
+        behind.blocks += layer.count() - count;
+        behind.weight = behind.weight + layer.weight() - weight;
         layer.size = layer.size.max(write.size).max(end);
         layer.time = write.time;
         layer.commands += write.commands;

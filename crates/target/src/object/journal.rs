@@ -34,6 +34,18 @@ pub(super) struct Content {
     pub(super) bytes: Vec<u8>,
 }
 
+impl Content {
+    /// How many blocks.
+    pub(super) fn blocks(&self) -> u64 {
+        self.bytes.len() as u64 / BLOCK.0
+    }
+
+    /// The one that lies at block `at` of the device.
+    pub(super) fn block(&self, at: u64) -> &[u8] {
+        &self.bytes[((at - self.at) * BLOCK.0) as usize..][..BLOCK.0 as usize]
+    }
+}
+
 /// A record that has taken effect in memory. Until it is written, commands may join it.
 pub(super) struct Queued {
     number: u64,

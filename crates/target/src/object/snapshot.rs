@@ -82,7 +82,7 @@ impl Objects {
         }
         for (first, end) in runs {
             let content = self.whole_blocks(id, first, end).await?;
-            self.rewrite(id, first, &content).await?;
+            self.rewrite(id, first, content).await?;
         }
         self.settle(id).await?;
         exists(&self.work.borrow().meta, id)?;

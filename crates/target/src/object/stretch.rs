@@ -69,8 +69,8 @@ impl Work {
             };
             alone.insert(block, (source, logged.at, logged.crc));
         }
-        self.behind.look(id, first, end, |block, content, crc| {
-            alone.insert(block, (Source::Memory(content.clone()), content.at, crc));
+        self.behind.look(id, first, end, |block, content, at, crc| {
+            alone.insert(block, (Source::Memory(content.clone()), at, crc));
         });
         let mut blocks = alone.into_iter().peekable();
         let mut piece = pieces.next();

@@ -84,13 +84,25 @@ impl Objects {
         self.write_as(stream, id, None, bytes, &how).await
     }
 
-    /// Writes `bytes` at `offset`, or behind the last byte where there is none; where they begin.
-    pub async fn write_as(
+    /// Writes `bytes` at `offset`, or behind the last byte where there is none; where they begin. Bytes that are given
+    /// away are not copied where they are kept.
+    pub async fn write_as<'a>(
         &self,
         stream: StreamId,
         id: ObjectId,
         offset: Option<u64>,
-        bytes: &[u8],
+        bytes: impl Into<Cow<'a, [u8]>>,
+        how: &How,
+    ) -> Result<u64> {
+        self.write_any(stream, id, offset, bytes.into(), how).await
+    }
+
+    async fn write_any(
+        &self,
+        stream: StreamId,
+        id: ObjectId,
+        offset: Option<u64>,
+        bytes: Cow<'_, [u8]>,
         how: &How,
     ) -> Result<u64> {
         let lock = self.lock(id).await?;
@@ -130,7 +142,7 @@ impl Objects {
         stream: StreamId,
         id: ObjectId,
         (offset, size): (u64, u64),
-        bytes: &[u8],
+        bytes: Cow<'_, [u8]>,
         how: &How,
     ) -> Result<u64> {
         let length = bytes.len() as u64;
@@ -192,11 +204,11 @@ impl Objects {
         &self,
         id: ObjectId,
         offset: u64,
-        bytes: &'a [u8],
+        bytes: Cow<'a, [u8]>,
         size: u64,
     ) -> Result<Cow<'a, [u8]>> {
         if offset.is_multiple_of(BLOCK.0) && (bytes.len() as u64).is_multiple_of(BLOCK.0) {
-            return Ok(Cow::Borrowed(bytes));
+            return Ok(bytes);
         }
         let (first, end) = (offset / BLOCK.0, (offset + bytes.len() as u64).div_ceil(BLOCK.0));
         let mut content = vec![0; ((end - first) * BLOCK.0) as usize];
@@ -208,7 +220,7 @@ impl Objects {
             let last = content.len() - BLOCK.0 as usize;
             content[last..].copy_from_slice(&self.whole_blocks(id, end - 1, end).await?);
         }
-        content[before..before + bytes.len()].copy_from_slice(bytes);
+        content[before..before + bytes.len()].copy_from_slice(&bytes);
         Ok(Cow::Owned(content))
     }
 

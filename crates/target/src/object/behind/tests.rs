@@ -236,3 +236,21 @@ fn a_failed_write_on_the_way_home_is_said_to_who_flushes_and_the_target_stops() 
     let error = fake.run(buffer(&target, 1, Some(0), b"more")).expect_err("it has stopped");
     assert_eq!(error.kind, Kind::Device, "{error}");
 }
+
+#[test]
+fn what_was_replaced_counts_as_buffered_for_as_long_as_it_takes_memory() {
+    let (fake, target) = device(Bytes::mib(256), 1);
+    // Each leaves one block of the one before, which keeps the memory of all of that.
+    let piece = vec![3; Bytes::mib(4).0 as usize];
+    let most = MOST_BUFFERED.0 / piece.len() as u64;
+    let moved = |from: u64, to: u64| {
+        written(&fake, &target, async {
+            for n in from..to {
+                buffer(&target, 1, Some(n * BLOCK.0), &piece).await.unwrap();
+            }
+        })
+    };
+    assert_eq!(moved(0, most), Bytes::ZERO);
+    assert!(moved(most, most + 1) >= Bytes::mib(4), "there was room for one more");
+    assert_eq!(read(&fake, &target, 1), vec![3; piece.len() + (most * BLOCK.0) as usize]);
+}
