@@ -56,4 +56,6 @@ pub struct Duplex {
     pub write: Box<dyn AsyncWrite + Unpin>,
     /// Who is at the other end, as the network says: for people, never for decisions.
     pub peer: String,
+    /// Whether the other end is on this machine, so that no port lies between them that drops what is too much for it.
+    pub is_near: bool,
 }

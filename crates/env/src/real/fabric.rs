@@ -100,13 +100,13 @@ impl Fabric for TcpFabric {
                 Ok((stream, place)) => {
                     prepare(&stream, place)?;
                     let Some((connector, spawner)) = trusted else {
-                        return Ok(stream::duplex(stream, place.to_string()));
+                        return Ok(stream::duplex(stream, place));
                     };
                     let name = tls::name_of(&address)?;
                     let handshake = |stream| -> FabricFuture<_> {
                         Box::pin(async move { connector.connect(name, stream).await.map(TlsStream::from) })
                     };
-                    Ok(tls::duplex(handshake, stream, address, (spawner, clock)))
+                    Ok(tls::duplex(handshake, stream, (address, stream::is_near(place)), (spawner, clock)))
                 }
                 Err(Failed::Nowhere) => Err(unknown(&address)),
                 Err(Failed::With(e)) => Err(unreached(&address, &e)),
@@ -173,12 +173,13 @@ impl Door for TcpDoor {
                             continue;
                         }
                         let Some((acceptor, spawner)) = shown else {
-                            return Ok(stream::duplex(stream, peer.to_string()));
+                            return Ok(stream::duplex(stream, peer));
                         };
                         let handshake = |stream| -> FabricFuture<_> {
                             Box::pin(async move { acceptor.accept(stream).await.map(TlsStream::from) })
                         };
-                        return Ok(tls::duplex(handshake, stream, peer.to_string(), (spawner, clock)));
+                        let shown = (peer.to_string(), stream::is_near(peer));
+                        return Ok(tls::duplex(handshake, stream, shown, (spawner, clock)));
                     }
                     // The peer waits in the queue; give others time to close theirs.
                     Err(e) if out_of_something(&e) || of_the_peer(&e) => clock.sleep(REST).await,

@@ -4,6 +4,8 @@
 //! what the port takes, and one share is left for whoever begins; the others keep what they were told last. Whoever sends
 //! more than it may harms its own network alone, and so nothing checks it. Nobody's share depends on what another client
 //! does with its own: who is let send and does not holds up nobody.
+//!
+//! Who is on the same machine sends through no port: it may send [`NEAR`] times as much, and counts for nobody's share.
 
 use forebay_env::Clock;
 use forebay_model::{Bytes, Moment};
@@ -15,6 +17,8 @@ use std::time::Duration;
 
 /// The smallest share: less would be many small segments. Payloads up to this size are worth no share.
 const LEAST: u64 = 8 << 10;
+/// What the same machine may have on its way: each time that it is let send more costs both sides a turn of their loops.
+const NEAR: u64 = 4;
 /// Who wrote so long ago or less is still writing.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -32,6 +36,7 @@ pub(super) struct Window {
     intake: Rc<Intake>,
     number: u64,
     sink: FrameSink,
+    is_near: bool,
     /// Up to which of its bytes.
     edge: Cell<u64>,
     is_writing: Cell<bool>,
@@ -43,11 +48,11 @@ impl Intake {
         Rc::new(Intake { all, clock, writing: RefCell::default(), next: Cell::new(0) })
     }
 
-    /// The window of a connection that begins, whose client is told over `sink`.
-    pub(super) fn window(self: &Rc<Self>, sink: FrameSink) -> Window {
+    /// The window of a connection that begins, whose client is told over `sink`, and whether that is on this machine.
+    pub(super) fn window(self: &Rc<Self>, sink: FrameSink, is_near: bool) -> Window {
         let number = self.next.get();
         self.next.set(number + 1);
-        Window { intake: self.clone(), number, sink, edge: Cell::new(OPENING), is_writing: Cell::new(false) }
+        Window { intake: self.clone(), number, sink, is_near, edge: Cell::new(OPENING), is_writing: Cell::new(false) }
     }
 
     fn share(&self) -> u64 {
@@ -63,13 +68,15 @@ impl Window {
     pub(super) fn begins(&self, length: usize) {
         if length as u64 > LEAST {
             self.is_writing.set(true);
-            self.intake.writing.borrow_mut().insert(self.number, Moment(u64::MAX));
+            if !self.is_near {
+                self.intake.writing.borrow_mut().insert(self.number, Moment(u64::MAX));
+            }
         }
     }
 
     /// A payload has come.
     pub(super) fn ends(&self) {
-        if self.is_writing.replace(false) {
+        if self.is_writing.replace(false) && !self.is_near {
             let until = self.intake.clock.now() + PAUSE;
             self.intake.writing.borrow_mut().insert(self.number, until);
         }
@@ -77,7 +84,7 @@ impl Window {
 
     /// So many bytes have come by now.
     pub(super) fn came(&self, came: u64) {
-        let share = self.intake.share();
+        let share = if self.is_near { self.intake.all * NEAR } else { self.intake.share() };
         let left = self.edge.get().saturating_sub(came);
         // Who writes is told before it has to wait, and who does not need not be told of each change.
         let due = if self.is_writing.get() { share } else { share.min(OPENING) };

@@ -54,7 +54,7 @@ pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex) {
     };
     let nonce = random::bytes(&*node.env.random);
     let mut source = FrameSource::new(duplex.read);
-    let window = Rc::new(node.intake.window(sink.clone()));
+    let window = Rc::new(node.intake.window(sink.clone(), duplex.is_near));
     source.tell({
         let window = window.clone();
         move |came| window.came(came)

@@ -115,7 +115,7 @@ impl Drop for Asking {
 
 fn duplex(End { inner, id }: End, peer: String) -> Duplex {
     let write = Box::new(Outgoing(End { inner: inner.clone(), id }));
-    Duplex { read: Box::new(Incoming(End { inner, id })), write, peer }
+    Duplex { read: Box::new(Incoming(End { inner, id })), write, peer, is_near: false }
 }
 
 /// What closes the port when nobody needs it any more.

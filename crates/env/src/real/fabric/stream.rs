@@ -4,6 +4,7 @@
 use crate::fabric::Duplex;
 use futures_io::{AsyncRead, AsyncWrite};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
@@ -11,9 +12,15 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 /// The two halves of `stream`.
-pub(super) fn duplex(stream: TcpStream, peer: String) -> Duplex {
+pub(super) fn duplex(stream: TcpStream, peer: SocketAddr) -> Duplex {
     let (read, write) = stream.into_split();
-    Duplex { read: Box::new(Incoming(read)), write: Box::new(Outgoing(write)), peer }
+    let (peer, is_near) = (peer.to_string(), is_near(peer));
+    Duplex { read: Box::new(Incoming(read)), write: Box::new(Outgoing(write)), peer, is_near }
+}
+
+/// Whether whoever has this address is on this machine.
+pub(super) fn is_near(peer: SocketAddr) -> bool {
+    peer.ip().to_canonical().is_loopback()
 }
 
 struct Incoming(OwnedReadHalf);

@@ -30,7 +30,7 @@ struct Writer {
 
 impl Writer {
     fn new(intake: &Rc<Intake>) -> Writer {
-        Writer { window: intake.window(FrameSink::default()), came: 0 }
+        Writer { window: intake.window(FrameSink::default(), false), came: 0 }
     }
 
     fn under_way(&self) -> u64 {
@@ -125,4 +125,19 @@ fn who_does_not_write_and_has_a_small_share_is_not_told_of_each_piece_that_comes
         edge = small.window.edge.get();
     }
     assert!((8..=20).contains(&told), "{told} times for {pieces} pieces");
+}
+
+#[test]
+fn who_is_on_this_machine_sends_more_at_once_and_takes_nothing_from_those_behind_the_port() {
+    let (intake, _clock) = intake();
+    let mut near = Writer { window: intake.window(FrameSink::default(), true), came: 0 };
+    let mut far = Writer::new(&intake);
+    for writer in [&mut near, &mut far] {
+        writer.window.begins(1 << 20);
+        writer.come(writer.under_way());
+    }
+    assert_eq!((near.under_way(), far.under_way()), (NEAR * ALL.0, ALL.0 / 2));
+    near.window.ends();
+    far.come(far.under_way());
+    assert_eq!(far.under_way(), ALL.0 / 2);
 }

@@ -29,11 +29,11 @@ const EARLY: usize = 128 << 10;
 /// How long it is tried to end a connection in order that was dropped.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// The two halves of a connection whose handshake this is.
+/// The two halves of a connection whose handshake this is, and whether it leads to this machine.
 pub(crate) fn duplex(
     handshake: impl FnOnce(Ahead) -> FabricFuture<io::Result<TlsStream<Ahead>>>,
     stream: TcpStream,
-    peer: String,
+    (peer, is_near): (String, bool),
     (spawner, clock): (Spawner, Rc<RealClock>),
 ) -> Duplex {
     let session = Session {
@@ -54,7 +54,7 @@ pub(crate) fn duplex(
     }));
     session.borrow_mut().driver = Some(driver);
     let write = Outgoing { session: session.clone(), spawner, clock };
-    Duplex { read: Box::new(Incoming(session)), write: Box::new(write), peer }
+    Duplex { read: Box::new(Incoming(session)), write: Box::new(write), peer, is_near }
 }
 
 struct Session {
