@@ -333,6 +333,11 @@ impl File {
         self.engine.read_at(offset, length).await
     }
 
+    /// As [`File::read_at`], without a copy: in pieces, none of them empty.
+    pub async fn read_slices(&self, offset: Bytes, length: Bytes) -> Result<Vec<Slice>> {
+        self.engine.read_slices(offset, length).await
+    }
+
     /// Writes it; durable after a flush at the latest.
     pub async fn write_at(&self, offset: Bytes, bytes: Slice) -> Result<()> {
         if self.written.is_none() {

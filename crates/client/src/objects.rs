@@ -169,7 +169,7 @@ impl Objects {
         let riders = Riders { set: Vec::new(), get: Some(page) };
         let answer = self.ask_with(at.target, riders, Ask::Read { id: at.id, offset, length }, Vec::new())?.answer?;
         match answer.reply {
-            ObjectReply::Bytes => Ok((answer.payload, answer.receipt.attributes)),
+            ObjectReply::Bytes => Ok((answer.payload.into_vec(), answer.receipt.attributes)),
             other => Err(strange(&other)),
         }
     }

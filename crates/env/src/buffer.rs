@@ -170,6 +170,8 @@ impl Buffer {
 
 // SAFETY: a buffer is the only owner of its part of the mapping.
 unsafe impl Send for Buffer {}
+// SAFETY: a shared buffer is only read; who writes through `address` has to own it.
+unsafe impl Sync for Buffer {}
 
 impl Deref for Buffer {
     type Target = [u8];

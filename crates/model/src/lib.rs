@@ -16,6 +16,7 @@ pub mod ring;
 pub mod scrub;
 pub mod settings;
 pub mod size;
+pub mod sums;
 pub mod time;
 
 pub use error::{Error, Kind, Result};

@@ -15,6 +15,21 @@ pub struct ObjectLink {
     targets: Handles,
 }
 
+/// What a request brings.
+#[derive(Default)]
+pub struct Payload {
+    /// Its bytes.
+    pub(crate) bytes: Arc<Vec<u8>>,
+    /// The CRC-32C of the blocks that they fill, if they are known.
+    pub(crate) sums: Vec<u32>,
+}
+
+impl From<Arc<Vec<u8>>> for Payload {
+    fn from(bytes: Arc<Vec<u8>>) -> Payload {
+        Payload { bytes, sums: Vec::new() }
+    }
+}
+
 /// An answer that will come.
 pub struct Pending<A> {
     target: TargetHandle,
@@ -28,25 +43,20 @@ impl ObjectLink {
 
     /// Asks; the payload is free again when the answer is there.
     pub fn ask(&self, request: ObjectRequest, payload: Arc<Vec<u8>>) -> Result<Pending<ObjectAnswer>> {
-        self.order(request, payload, None)
+        self.order(request, payload.into(), None)
     }
 
     /// As [`ObjectLink::ask`], if the object's fence is `version`.
     pub(crate) fn ask_fenced(
         &self,
         request: ObjectRequest,
-        payload: Arc<Vec<u8>>,
+        payload: Payload,
         version: u64,
     ) -> Result<Pending<ObjectAnswer>> {
         self.order(request, payload, Some(version))
     }
 
-    fn order(
-        &self,
-        request: ObjectRequest,
-        payload: Arc<Vec<u8>>,
-        version: Option<u64>,
-    ) -> Result<Pending<ObjectAnswer>> {
+    fn order(&self, request: ObjectRequest, payload: Payload, version: Option<u64>) -> Result<Pending<ObjectAnswer>> {
         let target = self.targets.find(request.target)?;
         let fenced = |version| request.about().map(|about| Fenced { object: about.object, version });
         let fenced = version.map(fenced).transpose()?;

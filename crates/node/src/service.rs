@@ -9,6 +9,7 @@ mod queries;
 mod sessions;
 mod transaction;
 
+use crate::objects::Payload;
 use crate::watch::Watch;
 use crate::writer::Opening;
 use fences::Fences;
@@ -122,7 +123,7 @@ pub enum Order {
         /// What a fence has to be, if that matters.
         fenced: Option<Fenced>,
         /// What it writes.
-        payload: Arc<Vec<u8>>,
+        payload: Payload,
         /// Where the answer goes.
         answer: Inlet<Result<ObjectAnswer>>,
     },

@@ -189,7 +189,7 @@ async fn chain(hosts: &OnHosts, target: TargetId) -> Result<Chain> {
             let length = (info.head.size - offset).min(MOST_AT_ONCE.0) as u32;
             let read = Ask::Read { id: info.id, offset, length };
             match hosts.ask(target, read, Arc::default()).await {
-                Ok(ObjectAnswer { reply: ObjectReply::Bytes, payload, .. }) => chain.take(&payload)?,
+                Ok(ObjectAnswer { reply: ObjectReply::Bytes, payload, .. }) => chain.take(&payload.into_vec())?,
                 Ok(answer) => return Err(strange(target, &answer.reply)),
                 // What follows counts only with what is damaged; another target may have it.
                 Err(error) if error.kind == Kind::Damaged => break,

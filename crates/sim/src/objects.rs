@@ -16,6 +16,7 @@ use forebay_model::object::Durability;
 use forebay_model::{Bytes, Kind, ObjectId};
 use forebay_target::Target;
 use forebay_target::object::inline::INLINE_UP_TO;
+use forebay_target::object::lent::joined;
 use forebay_target::object::rows::BLOCK;
 use forebay_target::object::{How, Placement, Scope};
 use std::cell::RefCell;
@@ -219,7 +220,7 @@ async fn command(target: &Rc<Target>, model: &Rc<RefCell<Model>>, random: &Rc<dy
     let set = ride.iter().map(|value| (9, 1, Some(value.clone()))).collect();
     // What is to lie in a log, and what attributes ride on, is durable at once.
     let buffered = durability == Durability::Buffered && placement != Placement::Log && ride.is_none();
-    let how = How { placement, durability, set };
+    let how = How { placement, durability, set, ..How::default() };
     match random.below(100) {
         0..50 => {
             let mut offset = random.below(largest - length);
@@ -302,8 +303,8 @@ async fn command(target: &Rc<Target>, model: &Rc<RefCell<Model>>, random: &Rc<dy
             assert_eq!(riding.into_iter().next().map(|(_, value)| value), known.attribute, "what rides on a read");
             let from = (offset as usize).min(known.bytes.len());
             let to = (from + length as usize).min(known.bytes.len());
-            assert!(bytes == known.bytes[from..to], "{id} reads differently at {offset}, {length} bytes");
-            model.borrow_mut().tally.compared += bytes.len() as u64;
+            assert!(joined(bytes) == known.bytes[from..to], "{id} reads differently at {offset}, {length} bytes");
+            model.borrow_mut().tally.compared += (to - from) as u64;
             return;
         }
     }

@@ -24,6 +24,7 @@ mod gather;
 mod home;
 pub mod inline;
 mod journal;
+pub mod lent;
 pub mod logs;
 pub mod memory;
 mod pool;

@@ -26,6 +26,7 @@ pub mod heap;
 pub mod link;
 pub mod lock;
 pub mod object;
+pub mod pieces;
 pub mod reader;
 pub mod ring;
 pub mod sink;

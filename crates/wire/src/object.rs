@@ -12,6 +12,7 @@ pub use wanted::{About, COMPANION, companion};
 
 use crate::body;
 use crate::frame::{Command, Flags, Head, RequestId};
+use crate::pieces::Pieces;
 use crate::reader::FrameReader;
 use crate::writer::FrameWriter;
 use forebay_model::object::{
@@ -275,12 +276,12 @@ pub struct ObjectAnswer {
     /// What comes with every reply.
     pub receipt: Receipt,
     /// Its payload.
-    pub payload: Vec<u8>,
+    pub payload: Pieces,
 }
 
 impl From<ObjectReply> for ObjectAnswer {
     fn from(reply: ObjectReply) -> ObjectAnswer {
-        ObjectAnswer { reply, receipt: Receipt::default(), payload: Vec::new() }
+        ObjectAnswer { reply, receipt: Receipt::default(), payload: Pieces::default() }
     }
 }
 
@@ -439,12 +440,13 @@ impl ObjectAnswer {
     /// The answer that these are body and payload of.
     pub fn read(body: &[u8], payload: Vec<u8>) -> Result<ObjectAnswer> {
         let (reply, receipt) = body::read(body)?;
-        Ok(ObjectAnswer { reply, receipt, payload })
+        Ok(ObjectAnswer { reply, receipt, payload: payload.into() })
     }
 
     /// Sends it as the answer to request `id`.
     pub fn send(&self, writer: &mut FrameWriter<impl Write>, id: RequestId, command: Command) -> Result<()> {
-        writer.send(id, command, Flags::RESPONSE.and(Flags::END), &(&self.reply, &self.receipt), &[&self.payload])
+        let payload: Vec<&[u8]> = self.payload.iter().collect();
+        writer.send(id, command, Flags::RESPONSE.and(Flags::END), &(&self.reply, &self.receipt), &payload)
     }
 
     /// The answer that a frame with this head brought, or the error that the other side sent.
@@ -452,7 +454,7 @@ impl ObjectAnswer {
         let (reply, receipt) = reader.answer(head)?;
         let mut payload = vec![0; head.payload as usize];
         reader.payload_into(&mut payload)?;
-        Ok(ObjectAnswer { reply, receipt, payload })
+        Ok(ObjectAnswer { reply, receipt, payload: payload.into() })
     }
 }
 

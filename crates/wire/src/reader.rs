@@ -5,8 +5,9 @@
 //! After an error the reader returns that error for ever: the stream may be out of step, so the connection is over.
 
 use crate::body;
-use crate::checksum::{Running, crc32c};
+use crate::checksum::crc32c;
 use crate::frame::{Flags, HEADER, Head, Limits};
+use forebay_model::sums::Sum;
 use forebay_model::{Error, Result};
 use serde::de::DeserializeOwned;
 use std::io::{BufReader, ErrorKind, Read};
@@ -98,7 +99,7 @@ impl<R: Read> FrameReader<R> {
         }
         self.watched(|reader| {
             let Some((_, checksum)) = reader.payload.take() else { return Ok(()) };
-            let mut sum = Running::new();
+            let mut sum = Sum::default();
             for piece in destination.chunks_mut(STEP) {
                 reader.fill(piece, "payload")?;
                 sum.update(piece);
@@ -163,7 +164,7 @@ impl<R: Read> FrameReader<R> {
     /// Hands the payload that is next in the stream to `take`, piece by piece, and checks it at its end.
     fn pass_payload(&mut self, mut take: impl FnMut(&[u8])) -> Result<()> {
         let Some((length, checksum)) = self.payload.take() else { return Ok(()) };
-        let mut sum = Running::new();
+        let mut sum = Sum::default();
         let mut left = length;
         let mut piece = [0; 8 << 10];
         while left > 0 {

@@ -6,10 +6,11 @@
 
 use crate::body;
 use crate::capability::{LENGTH, Nonces, Said, Secret};
+use crate::checksum::crc32c;
 use crate::frame::{Command, Flags, HEADER, NO_LIMIT, RequestId};
+use crate::pieces::Pieces;
 use crate::reader::told;
 use crate::writer::head_of;
-use bytes::Bytes;
 use forebay_model::{Error, Result};
 use futures_io::AsyncWrite;
 use serde::Serialize;
@@ -32,7 +33,7 @@ pub const OPENING: u64 = 32 << 10;
 pub struct Frame {
     /// Header and body.
     front: Vec<u8>,
-    payload: Vec<Bytes>,
+    payload: Pieces,
     /// Dropped when the frame has gone.
     _guard: Option<Rc<dyn Any>>,
 }
@@ -54,9 +55,10 @@ impl Frame {
         flags: Flags,
         credit: u32,
         body: &[u8],
-        payload: Vec<Bytes>,
+        payload: impl Into<Pieces>,
     ) -> Result<Frame> {
-        let head = head_of(request, command, flags, credit, body, payload.iter().map(|piece| &piece[..]))?;
+        let payload = payload.into();
+        let head = head_of(request, command, flags, credit, body, (payload.len(), payload.sum()))?;
         let mut front = Vec::with_capacity(HEADER + body.len());
         front.extend_from_slice(&head.encode());
         front.extend_from_slice(body);
@@ -69,15 +71,16 @@ impl Frame {
         command: Command,
         credit: u32,
         body: &[u8],
-        payload: Vec<Bytes>,
+        payload: impl Into<Pieces>,
         (shown, nonces): (&Shown, &Nonces),
     ) -> Result<Frame> {
-        let plain = head_of(request, command, Flags::NONE, credit, body, payload.iter().map(|piece| &piece[..]))?;
+        let payload = payload.into();
+        let plain = head_of(request, command, Flags::NONE, credit, body, (payload.len(), payload.sum()))?;
         let length = forebay_model::Bytes(u64::from(plain.payload));
         let said = Said { nonces, request, command, body, payload: (plain.payload_checksum, length) };
         let proof = shown.secret.prove(&said);
         let whole = [&shown.capability[..], &proof.0, body].concat();
-        let mut head = head_of(request, command, Flags::SHOWN, credit, &whole, std::iter::empty())?;
+        let mut head = head_of(request, command, Flags::SHOWN, credit, &whole, (0, crc32c(&[])))?;
         (head.payload, head.payload_checksum) = (plain.payload, plain.payload_checksum);
         let mut front = Vec::with_capacity(HEADER + whole.len());
         front.extend_from_slice(&head.encode());
@@ -87,7 +90,7 @@ impl Frame {
 
     /// A frame with `value` as its body, and without a payload.
     pub fn of<T: Serialize + ?Sized>(request: RequestId, command: Command, flags: Flags, value: &T) -> Result<Frame> {
-        Frame::new(request, command, flags, NO_LIMIT, &body::write(value)?, Vec::new())
+        Frame::new(request, command, flags, NO_LIMIT, &body::write(value)?, Pieces::default())
     }
 
     /// The end of a request that failed.
@@ -97,12 +100,12 @@ impl Frame {
 
     /// The permission to send more of an answer.
     pub(crate) fn grant(request: RequestId, bytes: u32) -> Result<Frame> {
-        Frame::new(request, Command::GRANT, Flags::NONE, bytes, &[], Vec::new())
+        Frame::new(request, Command::GRANT, Flags::NONE, bytes, &[], Pieces::default())
     }
 
     /// The permission to send more of what is asked.
     pub fn window(bytes: u32) -> Result<Frame> {
-        Frame::new(RequestId(0), Command::WINDOW, Flags::RESPONSE, bytes, &[], Vec::new())
+        Frame::new(RequestId(0), Command::WINDOW, Flags::RESPONSE, bytes, &[], Pieces::default())
     }
 
     /// The same, and `guard` is dropped when the last byte of it has gone, or never will.
@@ -116,7 +119,7 @@ impl Frame {
     }
 
     fn pieces(&self) -> impl Iterator<Item = &[u8]> {
-        std::iter::once(&self.front[..]).chain(self.payload.iter().map(|piece| &piece[..]))
+        std::iter::once(&self.front[..]).chain(self.payload.iter())
     }
 }
 

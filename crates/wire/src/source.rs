@@ -3,9 +3,10 @@
 //! After an error the source returns that error for ever: the stream may be out of step, so the connection is over.
 
 use crate::body;
-use crate::checksum::{Running, crc32c};
+use crate::checksum::crc32c;
 use crate::frame::{Flags, HEADER, Head, Limits};
 use crate::reader::{lost, same_checksum};
+use forebay_model::sums::{SUMMED, Sum};
 use forebay_model::{Error, Result};
 use futures_io::AsyncRead;
 use serde::de::DeserializeOwned;
@@ -20,6 +21,7 @@ const READ_AHEAD: usize = 32 << 10;
 /// Memory is taken as its bytes arrive, in steps of this size; payloads are summed in such pieces, while they are still in
 /// the processor's cache.
 const STEP: usize = 128 << 10;
+const _: () = assert!(STEP.is_multiple_of(SUMMED), "blocks are summed step by step");
 
 /// With what whoever speaks TLS answers somebody who does not: no frame begins so.
 pub const TLS_ALERT: [u8; 2] = [21, 3];
@@ -113,8 +115,16 @@ impl FrameSource {
     /// Reads the last frame's payload behind what is in `destination`. After an error there is whatever came.
     pub async fn payload_onto(&mut self, destination: &mut Vec<u8>) -> Result<()> {
         self.check()?;
-        let read = self.take_payload(Some(destination)).await;
+        let read = self.take_payload(Some(destination), None).await;
         self.note(read)
+    }
+
+    /// As [`FrameSource::payload_onto`]; the checksums of its blocks of [`SUMMED`] bytes, of those that it fills.
+    pub async fn payload_summed_onto(&mut self, destination: &mut Vec<u8>) -> Result<Vec<u32>> {
+        self.check()?;
+        let mut sums = Vec::new();
+        let read = self.take_payload(Some(destination), Some(&mut sums)).await;
+        self.note(read.map(|()| sums))
     }
 
     /// Reads the last frame's payload into `destination`, which has its length. After an error there is whatever came.
@@ -136,7 +146,7 @@ impl FrameSource {
     }
 
     async fn next_frame(&mut self) -> Result<Option<Head>> {
-        self.take_payload(None).await?;
+        self.take_payload(None, None).await?;
         // A connection may end before a frame, not within one.
         if self.from == self.to && self.look().await.map_err(|e| lost("header", &e))? == 0 {
             return Ok(None);
@@ -167,10 +177,10 @@ impl FrameSource {
         Ok(Some(head))
     }
 
-    /// Takes the payload that is next in the stream, if there is one, and checks it.
-    async fn take_payload(&mut self, destination: Option<&mut Vec<u8>>) -> Result<()> {
+    /// Takes the payload that is next in the stream, if there is one, and checks it; adds the checksums of its blocks to `sums`.
+    async fn take_payload(&mut self, destination: Option<&mut Vec<u8>>, mut sums: Option<&mut Vec<u32>>) -> Result<()> {
         let Some((length, checksum)) = self.payload.take() else { return Ok(()) };
-        let mut sum = Running::new();
+        let mut sum = Sum::default();
         let mut left = length;
         let (mut unwanted, is_wanted) = (Vec::new(), destination.is_some());
         let destination = destination.unwrap_or(&mut unwanted);
@@ -180,7 +190,15 @@ impl FrameSource {
             destination.truncate(from);
             let step = left.min(STEP);
             self.fill_onto(destination, step, "payload").await?;
-            sum.update(&destination[from..]);
+            let mut rest = &destination[from..];
+            if let Some(sums) = &mut sums {
+                let (blocks, behind) = rest.as_chunks::<SUMMED>();
+                let from = sums.len();
+                sums.extend(blocks.iter().map(|block| crc32c(block)));
+                sums[from..].iter().for_each(|of_block| sum.update_block(*of_block));
+                rest = behind;
+            }
+            sum.update(rest);
             left -= step;
         }
         self.begun.set(false);
@@ -191,7 +209,7 @@ impl FrameSource {
         let Some((_, checksum)) = self.payload.take_if(|(length, _)| *length == destination.len()) else {
             return Err(Error::usage("a payload is read into a place of another length"));
         };
-        let mut sum = Running::new();
+        let mut sum = Sum::default();
         for piece in destination.chunks_mut(STEP) {
             self.fill(piece, "payload").await?;
             sum.update(piece);

@@ -3,8 +3,9 @@
 //! Header, body and payload go out in one vectored write; the payload is never copied. After an error of the stream
 //! the writer returns that error for ever: half a frame may be on its way, so the connection is over.
 
-use crate::checksum::{Running, crc32c};
+use crate::checksum::crc32c;
 use crate::frame::{Command, Flags, HEADER, Head, Limits, NO_LIMIT, RequestId};
+use forebay_model::sums::Sum;
 use forebay_model::{Error, Result};
 use serde::Serialize;
 use std::io::{ErrorKind, IoSlice, Write};
@@ -68,7 +69,10 @@ impl<W: Write> FrameWriter<W> {
 
     /// Sends what is in `front` behind the place of the header.
     fn send_front(&mut self, request: RequestId, command: Command, flags: Flags, payload: &[&[u8]]) -> Result<()> {
-        let head = head_of(request, command, flags, NO_LIMIT, &self.front[HEADER..], payload.iter().copied())?;
+        let mut sum = Sum::default();
+        payload.iter().for_each(|piece| sum.update(piece));
+        let whole = (payload.iter().map(|piece| piece.len()).sum(), sum.finish());
+        let head = head_of(request, command, flags, NO_LIMIT, &self.front[HEADER..], whole)?;
         self.front[..HEADER].copy_from_slice(&head.encode());
         let sent = write_all(&mut self.stream, &self.front, payload).and_then(|()| self.stream.flush());
         sent.map_err(|e| {
@@ -91,20 +95,16 @@ impl<W: Write> FrameWriter<W> {
     }
 }
 
-/// The header of a frame with this body and these pieces of a payload. [`forebay_model::Kind::Usage`] if they do not fit.
-pub(crate) fn head_of<'a>(
+/// The header of a frame with this body and a payload of this length and checksum. [`forebay_model::Kind::Usage`] if they do
+/// not fit.
+pub(crate) fn head_of(
     request: RequestId,
     command: Command,
     flags: Flags,
     credit: u32,
     body: &[u8],
-    payload: impl Iterator<Item = &'a [u8]>,
+    (length, sum): (usize, u32),
 ) -> Result<Head> {
-    let (mut sum, mut length) = (Running::new(), 0);
-    for piece in payload {
-        sum.update(piece);
-        length += piece.len();
-    }
     Ok(Head {
         request,
         command,
@@ -113,7 +113,7 @@ pub(crate) fn head_of<'a>(
         body: fits("body", command, body.len(), Limits::SESSION.body)?,
         payload: fits("payload", command, length, Limits::SESSION.payload)?,
         body_checksum: crc32c(body),
-        payload_checksum: sum.finish(),
+        payload_checksum: sum,
     })
 }
 

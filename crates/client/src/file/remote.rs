@@ -148,7 +148,7 @@ impl Shared {
             let piece = left.min(MOST_AT_ONCE.0) as u32;
             let answer = self.ask(component, |id| Ask::Read { id, offset, length: piece }, Vec::new()).await;
             let some = match answer {
-                Ok(answer) => answer.payload,
+                Ok(answer) => answer.payload.into_vec(),
                 Err(error) if error.kind == Kind::Missing => Vec::new(),
                 Err(error) => return Err(error),
             };

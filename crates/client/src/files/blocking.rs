@@ -231,6 +231,11 @@ impl OpenFile {
         self.with(move |file| async move { file.read_at(offset, length).await })
     }
 
+    /// As [`OpenFile::read_at`], without a copy: in pieces, none of them empty.
+    pub fn read_slices(&self, offset: Bytes, length: Bytes) -> Result<Vec<Slice>> {
+        self.with(move |file| async move { file.read_slices(offset, length).await })
+    }
+
     /// Writes it; durable after a flush at the latest.
     pub fn write_at(&self, offset: Bytes, bytes: Slice) -> Result<()> {
         self.with(move |file| async move { file.write_at(offset, bytes).await })

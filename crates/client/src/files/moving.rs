@@ -177,7 +177,7 @@ impl Copy<'_> {
             let begun = clock.now();
             let length = (size - at).min(MOST_AT_ONCE.0) as u32;
             let read = |object| Ask::Read { id: id(object), offset: at, length };
-            let bytes = Slice::from(self.ask(End::From, read, None).await?.payload);
+            let bytes = Slice::from(self.ask(End::From, read, None).await?.payload.into_vec());
             if bytes.iter().any(|byte| *byte != 0) {
                 let (placement, durability) = (Placement::Auto, Durability::Buffered);
                 let write = |object| Ask::Write { id: id(object), offset: at, placement, durability };

@@ -43,7 +43,7 @@ impl ObjectReader {
         let Some(asked) = self.asked.pop_front() else { return Ok(None) };
         let answer = self.flight.receive()?.answer?;
         let bytes = match answer.reply {
-            ObjectReply::Bytes if answer.payload.len() as u64 <= asked => answer.payload,
+            ObjectReply::Bytes if answer.payload.len() as u64 <= asked => answer.payload.into_vec(),
             ObjectReply::Bytes => return Err(Error::damaged("a node sent more bytes than it was asked for")),
             other => return Err(strange(&other)),
         };

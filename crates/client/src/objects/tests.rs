@@ -90,7 +90,7 @@ impl State {
                 ObjectAnswer {
                     reply: ObjectReply::Bytes,
                     receipt: Receipt::default(),
-                    payload: bytes[from..to].to_vec(),
+                    payload: bytes[from..to].to_vec().into(),
                 }
             }
             Ask::Write { id, offset, .. } => {

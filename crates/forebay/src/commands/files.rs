@@ -184,12 +184,14 @@ fn copy_out(
         if stop.is_set() {
             return Err(Error::busy("it was stopped before its end"));
         }
-        let bytes = file.read_at(at, Bytes(PIECE as u64).min(end - at))?;
-        if bytes.is_empty() {
+        let pieces = file.read_slices(at, Bytes(PIECE as u64).min(end - at))?;
+        if pieces.is_empty() {
             break;
         }
-        take(&bytes)?;
-        at += Bytes(bytes.len() as u64);
+        for piece in pieces {
+            take(&piece)?;
+            at += Bytes(piece.len() as u64);
+        }
         shown(at.0 - from.0);
     }
     Ok(at.0 - from.0.min(at.0))

@@ -7,9 +7,9 @@
 //! Invariant: what waits here has its room in the node's memory, which is free again when its last byte has gone, or
 //! the connection.
 
-use bytes::Bytes;
 use forebay_model::{Error, Result};
 use forebay_wire::frame::NO_LIMIT;
+use forebay_wire::pieces::Pieces;
 use forebay_wire::sink::{Frame, FrameSink};
 use forebay_wire::{Command, Flags, RequestId};
 use std::any::Any;
@@ -44,7 +44,7 @@ struct Open {
 /// What is known of an answer once it is there.
 struct Answered {
     body: Vec<u8>,
-    payload: Bytes,
+    payload: Pieces,
     room: Room,
     /// The client was told how much there is.
     is_announced: bool,
@@ -101,10 +101,10 @@ impl Answers {
     }
 
     /// The answer is there: the body of its last frame, and its payload. `room` is what both have in memory.
-    pub(super) fn answer(&self, request: RequestId, answer: Result<(Vec<u8>, Vec<u8>)>, room: Room) {
+    pub(super) fn answer(&self, request: RequestId, answer: Result<(Vec<u8>, Pieces)>, room: Room) {
         match answer {
             Ok((body, payload)) => {
-                let answered = Answered { body, payload: payload.into(), room, is_announced: false };
+                let answered = Answered { body, payload, room, is_announced: false };
                 if let Some(open) = self.open.borrow_mut().get_mut(&request) {
                     open.answer = Some(answered);
                 }
@@ -146,10 +146,7 @@ impl Answers {
                 false => (Flags::RESPONSE.and(Flags::MORE), &[][..]),
             };
             *credit = credit.saturating_sub(piece as u64);
-            let payload = match piece {
-                0 => Vec::new(),
-                _ => vec![answer.payload.split_to(piece)],
-            };
+            let payload = answer.payload.take(piece);
             let command = *command;
             let waits = u32::try_from(answer.payload.len()).unwrap_or(NO_LIMIT);
             match Frame::new(request, command, flags, waits, body, payload) {

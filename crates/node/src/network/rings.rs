@@ -147,7 +147,7 @@ impl Session {
         self.answer_later(id, async move {
             let reply = handle.call_from_task(request, Some(fenced)).await;
             drop(begun);
-            Ok((forebay_wire::write_body(&reply?)?, Vec::new()))
+            forebay_wire::write_body(&reply?)
         });
         Ok(())
     }
@@ -203,7 +203,7 @@ impl Session {
                 }
             });
             rings.recorders.borrow_mut().insert(writer, recording);
-            Ok((forebay_wire::write_body(&opened)?, Vec::new()))
+            forebay_wire::write_body(&opened)
         });
         Ok(())
     }
@@ -278,7 +278,7 @@ impl Session {
             // What is known to be durable is said before why nothing more will be.
             match over {
                 Some(Err(error)) if durable == seen => Err(error),
-                _ => Ok((forebay_wire::write_body(&durable)?, Vec::new())),
+                _ => forebay_wire::write_body(&durable),
             }
         });
         Ok(())
@@ -294,7 +294,7 @@ impl Session {
             if durable.number >= last {
                 let closed = rings.recorders.borrow_mut().remove(&writer);
                 drop(closed);
-                return Ok((Vec::new(), Vec::new()));
+                return Ok(Vec::new());
             }
             Err(match over {
                 Some(Err(error)) => error,
@@ -341,7 +341,7 @@ impl Session {
                     let weight = payload.len() + OVERHEAD;
                     let own = own.take(weight).await;
                     let room: Room = Rc::new((own, node.outgoing.take(weight).await));
-                    answers.answer(id, forebay_wire::write_body(&head).map(|body| (body, payload)), room);
+                    answers.answer(id, forebay_wire::write_body(&head).map(|body| (body, payload.into())), room);
                 }
                 Err(error) => {
                     rings.over(query);

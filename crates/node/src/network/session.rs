@@ -12,7 +12,7 @@ use super::patience::Patience;
 use super::rings::Rings;
 use super::sessions::{Begun, Doing};
 use crate::host::Handles;
-use crate::objects::ObjectLink;
+use crate::objects::{ObjectLink, Payload};
 use forebay_env::allowance::Allowance;
 use forebay_env::fabric::Duplex;
 use forebay_env::race::{First, race};
@@ -22,6 +22,7 @@ use forebay_wire::capability::{Capability, LENGTH, Nonces, Proof, Rights, Said, 
 use forebay_wire::handshake::{self, PROTOCOL_VERSION, ServerHello};
 use forebay_wire::lock::{Lock, Locked, Unlock};
 use forebay_wire::object::{About, Ask, MOST_AT_ONCE, ObjectRequest, WINDOW};
+use forebay_wire::pieces::Pieces;
 use forebay_wire::ring::RingRequest;
 use forebay_wire::sink::{Frame, FrameSink};
 use forebay_wire::source::FrameSource;
@@ -226,7 +227,7 @@ impl Session {
                 Err(replaced) => return Ok(Err(replaced)),
             },
         };
-        let mut payload = Vec::new();
+        let (mut payload, mut sums) = (Vec::new(), Vec::new());
         let room = match length {
             0 => None,
             _ => {
@@ -236,7 +237,7 @@ impl Session {
                     self.node.incoming.take(length + OVERHEAD).await
                 };
                 self.window.begins(length);
-                self.source.payload_onto(&mut payload).await?;
+                sums = self.source.payload_summed_onto(&mut payload).await?;
                 self.window.ends();
                 Some(room)
             }
@@ -244,7 +245,8 @@ impl Session {
         self.node.env.spawner.detach(async move {
             let answer = async {
                 if !reads {
-                    let answer = link.ask_fenced(request, Arc::new(payload), version)?.answer().await;
+                    let answer =
+                        link.ask_fenced(request, Payload { bytes: Arc::new(payload), sums }, version)?.answer().await;
                     drop((begun, room));
                     // Nobody waits here for those who read.
                     let own = small.take(OVERHEAD).await;
@@ -256,7 +258,7 @@ impl Session {
                 if answers.is_abandoned() {
                     return Err(Error::disconnected("nobody waits for what was to be read"));
                 }
-                Ok((link.ask_fenced(request, Arc::default(), version)?.answer().await?, own, room))
+                Ok((link.ask_fenced(request, Payload::default(), version)?.answer().await?, own, room))
             };
             let answer: Result<_> = answer.await;
             match answer {
@@ -279,23 +281,19 @@ impl Session {
         self.doing.begin().ok_or_else(|| Error::disconnected("the client has another connection; ask over that one"))
     }
 
-    /// Answers with what comes of this.
-    pub(super) fn answer_later(
-        &self,
-        id: RequestId,
-        answer: impl Future<Output = Result<(Vec<u8>, Vec<u8>)>> + 'static,
-    ) {
+    /// Answers with the body that comes of this.
+    pub(super) fn answer_later(&self, id: RequestId, answer: impl Future<Output = Result<Vec<u8>>> + 'static) {
         let (answers, small, node) = (self.answers.clone(), self.small.clone(), self.node.clone());
         self.node.env.spawner.detach(async move {
             let answer = answer.await.inspect_err(|error| node.keys.count(error));
             let room = small.take(OVERHEAD).await;
-            answers.answer(id, answer, Rc::new(room));
+            answers.answer(id, answer.map(|body| (body, Pieces::default())), Rc::new(room));
         });
     }
 
     /// Answers with nothing.
     pub(super) fn answer_nothing(&self, id: RequestId) {
-        self.answer_later(id, async { Ok((Vec::new(), Vec::new())) });
+        self.answer_later(id, async { Ok(Vec::new()) });
     }
 
     /// Takes a lock in; a malformed one ends the connection.
@@ -324,7 +322,7 @@ impl Session {
                 held(&locks, request).await?;
                 // Whoever held it last may have been shut out since this was asked.
                 let stat = ObjectRequest::new(target, Ask::Stat { id, page: None });
-                match link.ask_fenced(stat, Arc::default(), version)?.answer().await {
+                match link.ask_fenced(stat, Payload::default(), version)?.answer().await {
                     Err(error) if error.kind != Kind::Missing => Err(error),
                     _ => {
                         let locks = locks.borrow();
@@ -338,7 +336,7 @@ impl Session {
             match answer {
                 Ok(locked) => {
                     let body = forebay_wire::write_body(&locked);
-                    answers.answer(request, body.map(|body| (body, Vec::new())), Rc::new(room));
+                    answers.answer(request, body.map(|body| (body, Pieces::default())), Rc::new(room));
                 }
                 Err(error) => {
                     locks.borrow_mut().remove(&request);

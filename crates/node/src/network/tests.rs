@@ -171,7 +171,7 @@ fn what_was_written_over_the_network_is_read_over_it_however_little_may_come_at_
                 .collect();
             let mut whole = Vec::new();
             for part in parts {
-                whole.extend(part.await.expect("bytes").payload);
+                whole.extend(part.await.expect("bytes").payload.into_vec());
             }
             assert_eq!(whole.len(), bytes.len());
             assert!(whole == bytes, "with a credit of {credit}");
@@ -227,7 +227,7 @@ fn what_nothing_shown_allows_is_refused_in_the_same_words_and_counted_and_the_co
         let newer = Capability { epoch: 8, ..all.clone() };
         assert_eq!(kind(rig.ask(&link, &newer, write(0), vec![2; 100]).await), Kind::Busy);
         rig.ask(&link, &within, write(1900), vec![3; 100]).await.expect("that is within");
-        let bytes = rig.ask(&link, &all, read(0, 5000), Vec::new()).await.expect("bytes").payload;
+        let bytes = rig.ask(&link, &all, read(0, 5000), Vec::new()).await.expect("bytes").payload.into_vec();
         assert!(bytes[..1900].iter().all(|b| *b == 1) && bytes[1900..2000].iter().all(|b| *b == 3));
         assert_eq!(rig.node.memory_used(), Bytes::ZERO);
     });
@@ -285,7 +285,7 @@ fn who_may_write_an_object_may_write_its_companion() {
             assert_eq!(kind(refused), Kind::Forbidden);
         }
         let asked = Ask::Read { id, offset: 0, length: 4096 };
-        assert_eq!(rig.ask(&link, &reading, asked, Vec::new()).await.expect("bytes").payload, [1; 500]);
+        assert_eq!(rig.ask(&link, &reading, asked, Vec::new()).await.expect("bytes").payload.into_vec(), [1; 500]);
     });
 }
 
@@ -311,7 +311,7 @@ fn nothing_of_a_connection_is_done_once_the_one_that_replaces_it_is_welcome() {
         for answer in asked {
             drop(answer.await);
         }
-        let bytes = rig.ask(&two, &all, read(0, 100_000), Vec::new()).await.expect("bytes").payload;
+        let bytes = rig.ask(&two, &all, read(0, 100_000), Vec::new()).await.expect("bytes").payload.into_vec();
         assert!(bytes.iter().all(|byte| *byte == 77));
     });
 }

@@ -1,13 +1,16 @@
 //! What is asked of a target's objects.
 
 use super::{Service, fences, sessions};
+use crate::objects::Payload;
 use forebay_model::object::{AttributeChange, ObjectHead, Quota, Scope, VolumeUse};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
+use forebay_target::object::lent::Piece as Read;
 use forebay_target::object::rows::{self, BLOCK};
 use forebay_target::object::{How, Objects, attribute_weight};
 use forebay_target::schedule::StreamId;
 use forebay_wire::object::{Ask, MOST_AT_ONCE, MOST_ATTRIBUTES, MOST_RIDING, companion};
 use forebay_wire::object::{ObjectAnswer, ObjectInfo, ObjectReply, ObjectRequest, Receipt, Riders};
+use forebay_wire::pieces::{Piece, Pieces};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -45,10 +48,11 @@ pub(super) async fn ask(
     service: &Service,
     link: LinkId,
     request: ObjectRequest,
-    payload: Arc<Vec<u8>>,
+    payload: Payload,
     makes_volumes: bool,
 ) -> Result<ObjectAnswer> {
     let (objects, stream) = (service.target.objects(), service.links.stream(service, link));
+    let Payload { bytes: payload, sums } = payload;
     check(request.target, service.target.id(), &payload)?;
     let ObjectRequest { riders: Riders { set, get }, ask, .. } = request;
     let (of, grows) = (object_of(&ask), grows(&ask));
@@ -60,7 +64,7 @@ pub(super) async fn ask(
     if get.is_some() && of.is_none() {
         return Err(Error::usage("attributes are brought along by what is asked of one object (nothing was changed)"));
     }
-    let (mut payload_back, mut attributes) = (Vec::new(), None);
+    let (mut payload_back, mut attributes) = (Pieces::default(), None);
     let reply = match ask {
         Ask::Read { id, offset, length } => {
             if u64::from(length) > MOST_AT_ONCE.0 {
@@ -73,9 +77,9 @@ pub(super) async fn ask(
                     let (bytes, riding) =
                         objects.read_with(stream, id, offset, u64::from(length), page, MOST_RIDING).await?;
                     attributes = Some(riding);
-                    bytes
+                    summed(bytes)
                 }
-                None => objects.read(stream, id, offset, u64::from(length)).await?,
+                None => summed(objects.read_pieces(stream, id, offset, u64::from(length)).await?),
             };
             ObjectReply::Bytes
         }
@@ -92,7 +96,7 @@ pub(super) async fn ask(
                     Cow::Borrowed(shared.as_slice())
                 }
             };
-            change_or_tell(objects, stream, ask, set, payload).await?
+            change_or_tell(objects, stream, ask, set, (payload, sums)).await?
         }
     };
     let attributes = match (attributes, get, of) {
@@ -109,13 +113,19 @@ pub(super) async fn ask(
     Ok(ObjectAnswer { reply, receipt, payload: payload_back })
 }
 
+/// What was read, with the checksums that were compared: whoever sends it need not go through it again, and what happens to it
+/// in between is found where it arrives.
+fn summed(read: Vec<Read>) -> Pieces {
+    Pieces::from(read.into_iter().map(|Read { bytes, crcs }| Piece::new(bytes, crcs)).collect::<Vec<_>>())
+}
+
 /// Does what is asked, but for reading; `set` rides on it.
 async fn change_or_tell(
     objects: &Objects,
     stream: StreamId,
     ask: Ask,
     set: Vec<AttributeChange>,
-    payload: Cow<'_, [u8]>,
+    (payload, crcs): (Cow<'_, [u8]>, Vec<u32>),
 ) -> Result<ObjectReply> {
     let done = |()| ObjectReply::Done;
     match ask {
@@ -130,11 +140,11 @@ async fn change_or_tell(
         Ask::List { volume, from, most, page } => list(objects, volume, from, most, page).await,
         Ask::Read { .. } => Err(Error::usage("reading changes nothing")),
         Ask::Write { id, offset, placement, durability } => {
-            let how = How { placement, durability, set };
+            let how = How { placement, durability, set, crcs };
             objects.write_as(stream, id, Some(offset), payload, &how).await.map(|_| ObjectReply::Done)
         }
         Ask::Append { id, placement, durability } => {
-            let how = How { placement, durability, set };
+            let how = How { placement, durability, set, crcs };
             objects.write_as(stream, id, None, payload, &how).await.map(ObjectReply::At)
         }
         Ask::Truncate { id, size } => objects.truncate_as(id, size, &set).await.map(done),

@@ -14,6 +14,7 @@ use forebay_wire::control::cluster::{Report, Reported};
 use forebay_wire::control::{Call, Change, Question, Reply};
 use forebay_wire::frame::NO_LIMIT;
 use forebay_wire::handshake::{PROTOCOL_VERSION, ServerHello, welcome};
+use forebay_wire::pieces::Pieces;
 use forebay_wire::sink::{Frame, FrameSink};
 use forebay_wire::source::FrameSource;
 use forebay_wire::{Command, Flags};
@@ -76,7 +77,7 @@ async fn serve(duplex: Duplex, spawner: &forebay_env::Spawner, desk: Desk) -> Re
             };
             let flags = Flags::RESPONSE.and(Flags::END);
             let frame = match body {
-                Ok(body) => Frame::new(head.request, head.command, flags, NO_LIMIT, &body, Vec::new()),
+                Ok(body) => Frame::new(head.request, head.command, flags, NO_LIMIT, &body, Pieces::default()),
                 Err(error) => Frame::error(head.request, head.command, &error),
             };
             sink.push(frame.expect("what the manager says fits a frame"));

@@ -15,11 +15,10 @@ use super::gather::{Chunk, Loose, newest, pieces};
 use super::journal::Content;
 use super::read::missing;
 use super::record::{Change, Write};
-use super::rows::{BLOCK, Head};
-use super::write::Taken;
+use super::rows::{BLOCK, Crcs, Head};
+use super::write::{Taken, known};
 use super::{Objects, Work};
 use crate::catalog::GroupClass;
-use forebay_model::block::crc32c;
 use forebay_model::object::Scope;
 use forebay_model::{Bytes, Error, Kind, Moment, ObjectId, Result};
 use layer::Layer;
@@ -262,7 +261,14 @@ impl Objects {
     }
 
     /// Takes in a write to a locked object.
-    pub(super) async fn buffer(&self, id: ObjectId, offset: u64, bytes: Cow<'_, [u8]>, size: u64) -> Result<()> {
+    pub(super) async fn buffer(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        bytes: Cow<'_, [u8]>,
+        size: u64,
+        crcs: &[u32],
+    ) -> Result<()> {
         let behind = offset + bytes.len() as u64;
         let (first, end) = (offset / BLOCK.0, behind.div_ceil(BLOCK.0));
         let time = self.core.disk.env().clock.wall();
@@ -271,12 +277,20 @@ impl Objects {
         let mut dropped = write.clone();
         dropped.dropped = Some((first, end));
         let changes = [Change::Write(dropped)];
+        let known = known(offset, &bytes, crcs);
         let mut content = self.widened(id, offset, bytes, size).await?.into_owned();
-        let crcs: Vec<u32> = content.chunks(BLOCK.0 as usize).map(crc32c).collect();
+        let computed;
+        let crcs = match known {
+            Some(crcs) => crcs,
+            None => {
+                computed = Crcs::of(&content).0;
+                &computed
+            }
+        };
         self.room_for_rows(&changes, false).await?;
         loop {
             self.prepared(&changes).await?;
-            match self.try_to_take_in(&write, behind, first, &mut content, &crcs)? {
+            match self.try_to_take_in(&write, behind, first, &mut content, crcs)? {
                 None => return Ok(()),
                 Some(room) => self.make_room_for(room).await?,
             }
@@ -333,7 +347,7 @@ impl Objects {
     /// Takes blocks of a locked object as they are into what is buffered, so that they go home anew.
     pub(super) async fn rewrite(&self, id: ObjectId, first: u64, mut content: Vec<u8>) -> Result<()> {
         let blocks = content.len() as u64 / BLOCK.0;
-        let crcs: Vec<u32> = content.chunks(BLOCK.0 as usize).map(crc32c).collect();
+        let crcs = Crcs::of(&content).0;
         let Head { size, modified: time, .. } = self.head(id).await?;
         let write =
             Write { id, time, size, commands: 0, dropped: None, logged: Vec::new(), inline: None, pieces: Vec::new() };

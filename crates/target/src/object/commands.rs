@@ -1,6 +1,7 @@
 //! What users ask of objects: each command is whole or not there, and durable when it returns.
 
 use super::Objects;
+use super::lent::Piece;
 use super::quota;
 use super::read::missing;
 use super::record::Change;
@@ -263,13 +264,13 @@ impl Objects {
         length: u64,
         page: u32,
         most: usize,
-    ) -> Result<(Vec<u8>, OnPage)> {
+    ) -> Result<(Vec<Piece>, OnPage)> {
         let state = |head: Head| (head.created, head.version);
         let mut lock = None;
         loop {
             let before = state(self.head(id).await?);
             let (attributes, _) = self.attributes_from(id, page, 0, most).await?;
-            let bytes = self.read(stream, id, offset, length).await?;
+            let bytes = self.read_pieces(stream, id, offset, length).await?;
             if state(self.head(id).await?) == before {
                 return Ok((bytes, attributes));
             }

@@ -5,9 +5,10 @@
 //!
 //! Bytes that were read ahead are found by where they lie on the device, and are compared with the checksum that the
 //! rows have when they are returned, as all others: if they do not match, they are of before, and the device is asked.
-//! What comes from the device is copied once, from the buffer of the I/O into the answer.
+//! What comes from the device is lent to whoever asked, in the buffer of the I/O; it is copied once where that is not worth it.
 
 use super::apply::touching;
+use super::lent::{Answer, Held, Lending, Piece as Read, joined};
 use super::pool::Pool;
 use super::rows::{BLOCK, Key};
 use super::stretch::Source;
@@ -20,6 +21,7 @@ use forebay_model::{Bytes, Error, ObjectId, Result};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Blocks read from the device at once: records wait for what is under way, and that is not to be long.
 const MOST_AT_ONCE: u64 = super::pool::LARGE.0 / BLOCK.0;
@@ -29,7 +31,7 @@ const MOST_UNDER_WAY: usize = 32;
 pub const MOST_READ: Bytes = Bytes::mib(64);
 /// What is kept of what was read ahead, unless told otherwise.
 pub const CACHE: Bytes = Bytes(150_000_000);
-/// Memory for I/O beside that.
+/// Memory for I/O beside that, and of buffers that are lent.
 const FOR_READS: Bytes = Bytes::mib(32);
 
 /// A read of the device.
@@ -55,8 +57,9 @@ pub struct ReadCounters {
 /// What readers have in common.
 pub(super) struct Reading {
     contexts: ahead::Contexts,
-    cache: cache::Cache<Rc<Buffer>>,
+    cache: cache::Cache<Arc<Held>>,
     pool: Pool,
+    lending: Lending,
     counters: ReadCounters,
 }
 
@@ -66,6 +69,7 @@ impl Reading {
             contexts: ahead::Contexts::default(),
             cache: cache::Cache::new(cache),
             pool: Pool::new(cache + FOR_READS),
+            lending: Lending::new(FOR_READS),
             counters: ReadCounters::default(),
         })
     }
@@ -85,7 +89,7 @@ enum From {
     Nowhere,
     Memory(Rc<journal::Content>),
     /// Read ahead, from so many blocks of it on.
-    Ahead(Rc<Buffer>, u64),
+    Ahead(Arc<Held>, u64),
     /// Being read ahead.
     Awaited,
     Device(UnderWay),
@@ -115,9 +119,20 @@ struct Wrong {
 }
 
 impl Objects {
-    /// Bytes of an object from `offset` on, `length` of them or as many as there are. Who goes on reading finds what
-    /// follows read ahead.
+    /// As [`Objects::read_pieces`], in one piece.
     pub async fn read(self: &Rc<Self>, stream: StreamId, id: ObjectId, offset: u64, length: u64) -> Result<Vec<u8>> {
+        Ok(joined(self.read_pieces(stream, id, offset, length).await?))
+    }
+
+    /// Bytes of an object from `offset` on, `length` of them or as many as there are, in pieces that are not empty. Who goes on
+    /// reading finds what follows read ahead.
+    pub async fn read_pieces(
+        self: &Rc<Self>,
+        stream: StreamId,
+        id: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<Vec<Read>> {
         let size = self.head(id).await?.size;
         let end = offset.saturating_add(length).min(size);
         if offset >= end {
@@ -171,7 +186,7 @@ impl Objects {
         offset: u64,
         length: u64,
         mut asked: impl FnMut(),
-    ) -> Result<Vec<u8>> {
+    ) -> Result<Vec<Read>> {
         let mut first_time = true;
         loop {
             let size = self.head(id).await?.size;
@@ -196,9 +211,9 @@ impl Objects {
             if std::mem::take(&mut first_time) {
                 self.note(&stretches);
             }
-            let mut bytes = Vec::with_capacity(length as usize);
+            let mut answer = Answer::default();
             let wanted = (offset - first * BLOCK.0) as usize..(offset - first * BLOCK.0 + length) as usize;
-            let wrong = self.fill(stream, &stretches, wanted, &mut bytes, &mut asked).await;
+            let wrong = self.fill(stream, &stretches, wanted, &mut answer, &mut asked).await;
             self.bring(&ranges).await?;
             let still = {
                 let work = self.work.borrow();
@@ -215,7 +230,7 @@ impl Objects {
                         BLOCK * at
                     )));
                 }
-                None => return Ok(bytes),
+                None => return Ok(answer.into_pieces()),
             }
         }
     }
@@ -242,14 +257,14 @@ impl Objects {
         counters.awaited += u64::from(awaited);
     }
 
-    /// Appends what is `wanted` of the stretches to `bytes`; the first that cannot be read or does not match its
+    /// Appends what is `wanted` of the stretches to `answer`; the first that cannot be read or does not match its
     /// checksum, and why.
     async fn fill(
         &self,
         stream: StreamId,
         stretches: &[Stretch],
         wanted: std::ops::Range<usize>,
-        bytes: &mut Vec<u8>,
+        answer: &mut Answer,
         asked: &mut impl FnMut(),
     ) -> Option<Wrong> {
         let mut cuts = stretches.iter().flat_map(Stretch::cuts).peekable();
@@ -274,7 +289,7 @@ impl Objects {
             let piece = under_way.pop_front()?;
             let length = (piece.blocks * BLOCK.0) as usize;
             let part = wanted.start.max(done) - done..wanted.end.min(done + length) - done;
-            if let Err(wrong) = self.finish(stream, piece, part, bytes).await {
+            if let Err(wrong) = self.finish(stream, piece, part, answer).await {
                 return Some(wrong);
             }
             done += length;
@@ -300,7 +315,7 @@ impl Objects {
                     let at = stretch.at + from;
                     let mut reading = self.reading.borrow_mut();
                     let found = reading.cache.find(at).map(|(first, held, content)| {
-                        let here = content.map_or(From::Awaited, |buffer| From::Ahead(buffer.clone(), at - first));
+                        let here = content.map_or(From::Awaited, |held| From::Ahead(held.clone(), at - first));
                         ((first + held - at).min(end - from), here)
                     });
                     if let Some((blocks, here)) = found {
@@ -330,7 +345,7 @@ impl Objects {
         stream: StreamId,
         mut piece: Piece<'_>,
         part: std::ops::Range<usize>,
-        bytes: &mut Vec<u8>,
+        answer: &mut Answer,
     ) -> std::result::Result<(), Wrong> {
         let wrong = |n: u64, why: &str| Wrong {
             block: piece.stretch.first + piece.skip + n,
@@ -340,20 +355,19 @@ impl Objects {
         let length = (piece.blocks * BLOCK.0) as usize;
         let (buffer, result) = match std::mem::replace(&mut piece.from, From::Nowhere) {
             From::Nowhere => {
-                bytes.resize(bytes.len() + part.len(), 0);
+                answer.zeros(part.len());
                 return Ok(());
             }
             From::Memory(content) => {
                 let skip = (piece.at() - content.at) as usize * BLOCK.0 as usize;
-                bytes.extend_from_slice(&content.bytes[skip..skip + length][part]);
+                answer.copy(&content.bytes[skip..skip + length][part]);
                 return Ok(());
             }
             From::Device(read) => read.await,
-            From::Ahead(buffer, skip) => {
-                let skip = skip as usize * BLOCK.0 as usize;
-                let held = &buffer[skip..skip + length];
-                if piece.differs(held).is_none() {
-                    bytes.extend_from_slice(&held[part]);
+            From::Ahead(held, skip) => {
+                let skip = (skip * BLOCK.0) as usize;
+                if piece.differs(&held[skip..skip + length]).is_none() {
+                    self.give(&held, skip, part, piece.crcs(), answer);
                     return Ok(());
                 }
                 self.read_again(stream, &piece).await.map_err(|error| wrong(0, &error.message))?
@@ -364,14 +378,13 @@ impl Objects {
                 let held = {
                     let reading = self.reading.borrow();
                     let held = reading.cache.find(at).filter(|(first, held, _)| first + held >= at + piece.blocks);
-                    held.and_then(|(first, _, buffer)| Some((buffer?.clone(), (at - first) as usize)))
+                    held.and_then(|(first, _, held)| Some((held?.clone(), ((at - first) * BLOCK.0) as usize)))
                 };
-                if let Some((buffer, skip)) = held {
-                    let held = &buffer[skip * BLOCK.0 as usize..skip * BLOCK.0 as usize + length];
-                    if piece.differs(held).is_none() {
-                        bytes.extend_from_slice(&held[part]);
-                        return Ok(());
-                    }
+                if let Some((held, skip)) = held
+                    && piece.differs(&held[skip..skip + length]).is_none()
+                {
+                    self.give(&held, skip, part, piece.crcs(), answer);
+                    return Ok(());
                 }
                 self.read_again(stream, &piece).await.map_err(|error| wrong(0, &error.message))?
             }
@@ -387,14 +400,23 @@ impl Objects {
             if let Some(n) = piece.differs(&again) {
                 return Err(wrong(n, MISMATCH));
             }
-            bytes.extend_from_slice(&again[part]);
+            answer.copy(&again[part]);
             return Ok(());
         }
         if let Some(n) = piece.differs(&buffer) {
             return Err(wrong(n, MISMATCH));
         }
-        bytes.extend_from_slice(&buffer[part]);
+        let held = self.reading.borrow().lending.hold(buffer);
+        self.give(&held, 0, part, piece.crcs(), answer);
         Ok(())
+    }
+
+    /// Appends bytes `part` of a piece that was verified, which has these checksums and begins at byte `skip` of a buffer.
+    fn give(&self, held: &Arc<Held>, skip: usize, part: std::ops::Range<usize>, crcs: &[u32], answer: &mut Answer) {
+        let block = BLOCK.0 as usize;
+        let is_whole = part.start.is_multiple_of(block) && part.end.is_multiple_of(block);
+        let crcs = if is_whole { &crcs[part.start / block..part.end / block] } else { &[] };
+        self.reading.borrow().lending.give(held, skip + part.start..skip + part.end, crcs, answer);
     }
 
     /// What had been read ahead is of before, or did not come: reads it from the device.
@@ -449,7 +471,7 @@ impl Objects {
     fn room_ahead(&self, owner: u64, at: u64, block: u64, blocks: u64) -> Option<Buffer> {
         let now = self.core.disk.env().clock.now();
         let mut reading = self.reading.borrow_mut();
-        let Reading { contexts, cache, pool, counters } = &mut *reading;
+        let Reading { contexts, cache, pool, counters, .. } = &mut *reading;
         let (from, to) = (block * BLOCK.0, (block + blocks) * BLOCK.0);
         let wanted = cache::Wanted { at, blocks, weight: Pool::weight(blocks), owner, from, to };
         let mut lost = Vec::new();
@@ -472,7 +494,10 @@ impl Objects {
             {
                 let mut reading = self.reading.borrow_mut();
                 match result {
-                    Ok(()) => reading.cache.fill(at, Rc::new(buffer)),
+                    Ok(()) => {
+                        let held = reading.lending.hold(buffer);
+                        reading.cache.fill(at, held);
+                    }
                     Err(_) => reading.cache.drop_entry(at),
                 }
             }
@@ -496,7 +521,7 @@ impl Objects {
 
     /// Blocks `first..end` of an object as they are now, zeros where there is nothing.
     pub(super) async fn whole_blocks(&self, id: ObjectId, first: u64, end: u64) -> Result<Vec<u8>> {
-        let mut bytes = self.collect(self.stream, id, first * BLOCK.0, (end - first) * BLOCK.0, || ()).await?;
+        let mut bytes = joined(self.collect(self.stream, id, first * BLOCK.0, (end - first) * BLOCK.0, || ()).await?);
         bytes.resize(((end - first) * BLOCK.0) as usize, 0);
         Ok(bytes)
     }

@@ -33,11 +33,13 @@ pub struct How {
     pub durability: Durability,
     /// Attributes that are set in the same step.
     pub set: Vec<AttributeChange>,
+    /// The CRC-32C of each block of the bytes, if whoever brings them knows; not looked at unless they fill blocks.
+    pub crcs: Vec<u32>,
 }
 
 impl Default for How {
     fn default() -> How {
-        How { placement: Placement::Auto, durability: Durability::Durable, set: Vec::new() }
+        How { placement: Placement::Auto, durability: Durability::Durable, set: Vec::new(), crcs: Vec::new() }
     }
 }
 
@@ -125,7 +127,7 @@ impl Objects {
         } else if length == 0 {
             self.set_locked(id, how.set.clone()).await?;
         } else if buffered {
-            self.buffer(id, offset, bytes, size).await?;
+            self.buffer(id, offset, bytes, size, &how.crcs).await?;
         } else {
             self.settle(id).await?;
             let number = self.write_through(stream, id, (offset, size), bytes, how).await?;
@@ -147,6 +149,7 @@ impl Objects {
     ) -> Result<u64> {
         let length = bytes.len() as u64;
         let (first, end) = (offset / BLOCK.0, (offset + length).div_ceil(BLOCK.0));
+        let known = known(offset, &bytes, &how.crcs);
         let content = self.widened(id, offset, bytes, size).await?;
         let mut write = self.empty_write(id, size.max(offset + length));
         let check = |meta: &Meta| {
@@ -163,7 +166,7 @@ impl Objects {
             Placement::Home => false,
         };
         if logged {
-            write.logged.push((first, Crcs::of(&content)));
+            write.logged.push((first, known.map_or_else(|| Crcs::of(&content), |crcs| Crcs(crcs.to_vec()))));
             let mut content = content.into_owned();
             if how.placement == Placement::Auto {
                 inline::settle(&mut write, &mut content);
@@ -178,7 +181,8 @@ impl Objects {
         for run in &taken.runs {
             let length = (run.blocks * BLOCK.0) as usize;
             let part = &content[from..from + length];
-            let crcs = self.write_home(stream, run.at, part).await?;
+            let blocks = from / BLOCK.0 as usize..(from + length) / BLOCK.0 as usize;
+            let crcs = self.write_home(stream, run.at, part, known.map(|crcs| &crcs[blocks])).await?;
             for (n, piece) in crcs.chunks(PIECE_BLOCKS as usize).enumerate() {
                 let skip = n as u64 * u64::from(PIECE_BLOCKS);
                 let block = first + from as u64 / BLOCK.0 + skip;
@@ -324,8 +328,8 @@ impl Objects {
         }
     }
 
-    /// Writes bytes to a run of blocks; the checksums of these. Both while the device has what came before.
-    async fn write_home(&self, stream: StreamId, at: u64, bytes: &[u8]) -> Result<Vec<u32>> {
+    /// Writes bytes to a run of blocks; the checksums of these, which may be known. Both while the device has what came before.
+    async fn write_home(&self, stream: StreamId, at: u64, bytes: &[u8], known: Option<&[u32]>) -> Result<Vec<u32>> {
         let mut crcs = Vec::with_capacity(bytes.len() / BLOCK.0 as usize);
         let mut writing = VecDeque::new();
         for (at, part) in (at..).step_by(AT_ONCE).zip(bytes.chunks(AT_ONCE * BLOCK.0 as usize)) {
@@ -335,7 +339,9 @@ impl Objects {
             let write = async move { disk.write(stream, offset, buffer).await.1 };
             writing.push_back(self.core.disk.env().spawner.spawn(write));
             yield_now().await;
-            crcs.extend(part.chunks(BLOCK.0 as usize).map(crc32c));
+            if known.is_none() {
+                crcs.extend(part.chunks(BLOCK.0 as usize).map(crc32c));
+            }
             if writing.len() == UNDER_WAY
                 && let Some(first) = writing.pop_front()
             {
@@ -345,13 +351,19 @@ impl Objects {
         for write in writing {
             self.wrote_home(write.await)?;
         }
-        Ok(crcs)
+        Ok(known.map_or(crcs, <[u32]>::to_vec))
     }
 
     pub(super) fn wrote_home(&self, result: Result<()>) -> Result<()> {
         self.work.borrow_mut().written_home += 1;
         result
     }
+}
+
+/// The checksums of the blocks that bytes fill, if somebody knows them.
+pub(super) fn known<'a>(offset: u64, bytes: &[u8], crcs: &'a [u32]) -> Option<&'a [u32]> {
+    let fills = offset.is_multiple_of(BLOCK.0) && bytes.len() as u64 == crcs.len() as u64 * BLOCK.0;
+    (fills && !crcs.is_empty()).then_some(crcs)
 }
 
 fn check_range(id: ObjectId, offset: u64, length: u64) -> Result<()> {
@@ -370,3 +382,6 @@ fn riding(write: Write, changes: &[AttributeChange]) -> Result<Vec<Change>> {
     }
     Ok(all)
 }
+
+#[cfg(test)]
+mod tests;

@@ -123,7 +123,7 @@ fn every_answer_arrives_as_it_was_sent_and_so_does_an_error() {
     ];
     let mut writer = FrameWriter::new(Vec::new());
     for reply in &replies {
-        let answer = ObjectAnswer { reply: reply.clone(), receipt: receipt(), payload: vec![3; 70] };
+        let answer = ObjectAnswer { reply: reply.clone(), receipt: receipt(), payload: vec![3; 70].into() };
         answer.send(&mut writer, RequestId(1), Command::READ_OBJECT).expect("it fits");
     }
     let error = Error::missing("there is no object 1/2");
@@ -133,7 +133,7 @@ fn every_answer_arrives_as_it_was_sent_and_so_does_an_error() {
     for reply in replies {
         let head = reader.receive().expect("a good frame").expect("a frame");
         let answer = ObjectAnswer::receive(&mut reader, &head).expect("an answer");
-        assert_eq!(answer, ObjectAnswer { reply, receipt: receipt(), payload: vec![3; 70] });
+        assert_eq!(answer, ObjectAnswer { reply, receipt: receipt(), payload: vec![3; 70].into() });
     }
     let head = reader.receive().expect("a good frame").expect("a frame");
     assert_eq!(ObjectAnswer::receive(&mut reader, &head), Err(error));
@@ -145,7 +145,7 @@ fn the_largest_answers_fit_a_frame() {
     let list = ObjectReply::List { objects: vec![info(MOST_RIDING); listed], next: Some(u64::MAX) };
     let values = vec![(u32::MAX, vec![1; MOST_ATTRIBUTES])];
     for reply in [list, ObjectReply::Attributes { values, next: Some(7) }] {
-        let answer = ObjectAnswer { reply, receipt: receipt(), payload: vec![0; MOST_AT_ONCE.0 as usize] };
+        let answer = ObjectAnswer { reply, receipt: receipt(), payload: vec![0; MOST_AT_ONCE.0 as usize].into() };
         answer.send(&mut FrameWriter::new(Vec::new()), RequestId(1), Command::LIST_OBJECTS).expect("it fits");
     }
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::capability::{Capability, Proof, Rights};
 use crate::capability::{Keyring, RootKey, Wanted};
 use crate::source::tests::now;
+use bytes::Bytes;
 use forebay_model::{ObjectId, TargetId, Timestamp};
 use std::cell::Cell;
 use std::future::Future;

@@ -56,6 +56,33 @@ fn frame(number: u64, payload: usize) -> Vec<u8> {
 }
 
 #[test]
+fn a_payload_is_summed_by_block_as_it_comes_and_refused_if_the_blocks_do_not_make_its_checksum() {
+    for length in [0, 5, SUMMED, 3 * SUMMED + 1, 80 * SUMMED] {
+        let bytes = frame(9, length);
+        let mut whole = source(bytes.clone(), 1 + length as u64);
+        now(async {
+            whole.receive().await.expect("a good frame").expect("a frame");
+            let mut payload = b"before".to_vec();
+            let sums = whole.payload_summed_onto(&mut payload).await.expect("a good payload");
+            let expected: Vec<u32> = payload[6..].chunks_exact(SUMMED).map(crc32c).collect();
+            assert_eq!((payload.len() - 6, sums), (length, expected));
+            assert_eq!(whole.receive().await, Ok(None));
+        });
+        for at in [1, SUMMED, length].into_iter().filter(|at| (1..=length).contains(at)) {
+            let mut bytes = bytes.clone();
+            let from_end = bytes.len() - at;
+            bytes[from_end] ^= 0x10;
+            let mut broken = source(bytes, 3);
+            now(async {
+                broken.receive().await.expect("a good header").expect("a frame");
+                let error = broken.payload_summed_onto(&mut Vec::new()).await.expect_err("it is damaged");
+                assert_eq!(error.kind, Kind::Damaged, "{length}, {at} from the end");
+            });
+        }
+    }
+}
+
+#[test]
 fn frames_that_come_in_pieces_are_read_whole_and_payloads_that_nobody_takes_are_skipped() {
     let lengths = [0, 1, 100, 40_000, 300_000, 0, 64];
     let bytes: Vec<u8> = lengths.iter().zip(0..).flat_map(|(length, number)| frame(number, *length)).collect();

@@ -194,7 +194,7 @@ impl Shared {
         let (target, ..) = self.way(component)?;
         let read = |id| Ask::Read { id: companion(id), offset: at, length: length as u32 };
         match self.ask(component, read, Vec::new()).await {
-            Ok(ObjectAnswer { payload, receipt, .. }) => Ok((payload.into(), Some((target, receipt.epoch)))),
+            Ok(ObjectAnswer { payload, receipt, .. }) => Ok((payload.into_vec().into(), Some((target, receipt.epoch)))),
             Err(error) if error.kind == Kind::Missing => Ok((Slice::new(), None)),
             Err(error) => Err(error),
         }

@@ -30,7 +30,7 @@ fn a_frame(chance: &Chance) -> Vec<u8> {
     let (id, command) = (RequestId(chance.next() >> chance.below(64)), Command(chance.below(80) as u16));
     let most = if chance.once_in(20) { 70_000 } else { 200 };
     let (body, payload) = (chance.bytes(most), chance.bytes(if chance.once_in(2) { 0 } else { most }));
-    let frame = Frame::new(id, command, *chance.of(&flags), NO_LIMIT, &body, vec![payload.into()]);
+    let frame = Frame::new(id, command, *chance.of(&flags), NO_LIMIT, &body, payload);
     let mut bytes = frame.expect("it fits").to_bytes();
     if chance.once_in(2) {
         let field = *chance.of(&[0usize, 4, 6, 8, 16, 18, 20, 24, 28, 32, 36, 40, 59]);

@@ -41,6 +41,6 @@ fn a_layer_that_takes_in_a_newer_one_has_the_blocks_and_the_memory_of_both() {
     old.absorb(layer(3, &[3..7, 5..6]));
     assert_eq!(shown(&old), [(0, 1), (1, 1), (2, 1), (3, 3), (4, 3), (5, 4), (6, 3), (7, 2)]);
     assert_eq!((old.count(), old.weight()), (8, 11));
-    old.absorb(layer(5, &[0..8]));
+    old.absorb(layer(5, &[0..4, 4..8]));
     assert_eq!((old.count(), old.weight()), (8, 8));
 }
