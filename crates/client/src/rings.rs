@@ -10,6 +10,7 @@ mod answer;
 pub mod blocking;
 mod claims;
 mod feed;
+mod given;
 mod merge;
 mod parts;
 mod rebuild;
@@ -38,7 +39,7 @@ use forebay_wire::control::{self, Change, Question};
 use forebay_wire::ring::{RingAsk, RingQuery};
 use merge::{Asked, Merged};
 use source::Heard;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -417,6 +418,7 @@ impl Ring {
             claims: RefCell::default(),
             heard: self.ways.iter().map(|_| Rc::new(Heard::of(self.spread))).collect(),
             away: RefCell::default(),
+            seen_to: Cell::new(0),
         })))
     }
 
