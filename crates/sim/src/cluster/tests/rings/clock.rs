@@ -60,6 +60,29 @@ fn with_a_clock_that_was_set_back_what_a_target_missed_is_given_once_or_told_whe
     });
 }
 
+#[test]
+fn what_was_recorded_without_its_parity_is_told_by_the_times_that_it_has_after_a_clock_was_set_back() {
+    seeds::each(4, |seed| {
+        let (world, cluster, nodes) = with_ring(seed, WITH_PARITY);
+        let (chance, at) = (world.random(), (seed % 3) as usize);
+        let mut recording = Recording::begin(&cluster, 1);
+        (0..500).for_each(|_| recording.step(&world, &*chance));
+        recording.settle(&world);
+        // All that comes until the parity is back has times that were there before.
+        recording.set_back += world.clock().wall().since(recording.times[0]);
+        cluster.crash_node(nodes[3]);
+        (0..200).for_each(|_| recording.step(&world, &*chance));
+        cluster.restart_node(nodes[3]);
+        (0..200).for_each(|_| recording.step(&world, &*chance));
+        recording.settle(&world);
+        cluster.crash_node(nodes[at]);
+        let found = read(&cluster, &open(&cluster, "reader", false));
+        let missing = recording.lacking(&found);
+        assert!(!missing.is_empty(), "nobody else has what part {at} had");
+        assert_told(&missing, &away(&found), &format!("without {at}"));
+    });
+}
+
 /// A life in which targets come and go before a tail, and one is lost now and then, with a clock that is set back again and again.
 fn life(seed: u64) -> u64 {
     let (world, cluster, mut nodes) = with_ring(seed, WITH_PARITY);
