@@ -189,6 +189,7 @@ pub fn visit_batch(
                 Event::Gap(gap)
             }
             Item::Expired { from, to } => Event::Expired { from, to },
+            Item::Block { .. } => continue,
         };
         if !visit(event)? {
             return Ok(false);

@@ -230,6 +230,7 @@ impl Cluster {
             limit: options.limit,
             gaps_only: options.gaps_only,
             blocks: false,
+            numbered: false,
         };
         Answer::open(self.peer.clone(), request)
     }

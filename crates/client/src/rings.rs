@@ -8,8 +8,10 @@
 
 mod answer;
 pub mod blocking;
+mod checked;
 mod claims;
 mod feed;
+mod given;
 mod merge;
 mod parts;
 mod rebuild;
@@ -38,7 +40,7 @@ use forebay_wire::control::{self, Change, Question};
 use forebay_wire::ring::{RingAsk, RingQuery};
 use merge::{Asked, Merged};
 use source::Heard;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -311,7 +313,7 @@ impl Ring {
         };
         let asked = all(self.ways.iter().map(|way| async move {
             match reply(way, RingAsk::Pin { label: label.to_string(), from, to }).await? {
-                Reply::Pinned(pinned) => Ok(pinned),
+                Reply::Pinned(pinned) => checked::pinned(way.target(), pinned),
                 other => Err(crate::cluster::unexpected(&other)),
             }
         }));
@@ -372,7 +374,7 @@ impl Ring {
     async fn pins_of_parts(&self) -> Vec<Result<Vec<Pin>>> {
         all(self.ways.iter().map(|way| async move {
             match reply(way, RingAsk::Pins).await? {
-                Reply::Pins(pins) => Ok(pins),
+                Reply::Pins(pins) => checked::pins(way.target(), pins),
                 other => Err(crate::cluster::unexpected(&other)),
             }
         }))
@@ -417,6 +419,7 @@ impl Ring {
             claims: RefCell::default(),
             heard: self.ways.iter().map(|_| Rc::new(Heard::of(self.spread))).collect(),
             away: RefCell::default(),
+            seen_to: Cell::new(0),
         })))
     }
 
@@ -436,7 +439,7 @@ async fn reply(way: &Way, ask: RingAsk) -> Result<Reply> {
 
 async fn resize(way: &Way, capacity: Bytes) -> Result<Bytes> {
     match reply(way, RingAsk::Resize(capacity)).await? {
-        Reply::Capacity(capacity) => Ok(capacity),
+        Reply::Capacity(capacity) => checked::capacity(way.target(), capacity),
         other => Err(crate::cluster::unexpected(&other)),
     }
 }

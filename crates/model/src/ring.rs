@@ -382,6 +382,17 @@ pub enum Item {
         /// Sequence after the last that is gone.
         to: u64,
     },
+    /// What comes next is of another block, as far as it is known of which.
+    Block {
+        /// The session that recorded it, and its number there.
+        writer: u64,
+        /// See `writer`.
+        number: u64,
+        /// Sequence of its first element.
+        first: u64,
+        /// Sequence after the last element that was durable when it was read.
+        durable: u64,
+    },
 }
 
 /// A part of a query's answer: items in order, and the bytes of its elements back to back.

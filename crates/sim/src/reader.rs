@@ -35,8 +35,14 @@ pub async fn read(
     clock: &Rc<dyn Clock>,
     spawner: &Spawner,
 ) -> Result<(Vec<Event>, QuerySummary)> {
-    read_with(ring, text, Limits { follow: false, elements: u64::MAX, gaps_only: false, blocks: false }, clock, spawner)
-        .await
+    read_with(
+        ring,
+        text,
+        Limits { follow: false, elements: u64::MAX, gaps_only: false, blocks: false, numbered: false },
+        clock,
+        spawner,
+    )
+    .await
 }
 
 /// Runs a query within limits to its end.
@@ -74,6 +80,7 @@ pub async fn read_with(
                     events.push(Event::Gap(gap));
                 }
                 Item::Expired { from, to } => events.push(Event::Expired(from, to)),
+                Item::Block { .. } => {}
             }
         }
     }

@@ -162,7 +162,15 @@ fn read(world: &World, feeds: &[Feed]) -> Result<Rate> {
     let start = world.now();
     let reading = feeds.iter().map(|feed| {
         let (ring, now) = (feed.ring.clone(), world.clock().wall());
-        let query = RingQuery { text: String::new(), now, follow: false, limit: None, gaps_only: false, blocks: false };
+        let query = RingQuery {
+            text: String::new(),
+            now,
+            follow: false,
+            limit: None,
+            gaps_only: false,
+            blocks: false,
+            numbered: false,
+        };
         async move {
             let mut answer = ring.query(query).await?;
             loop {

@@ -24,7 +24,7 @@ async fn saturate(ring: Rc<Ring>, clock: Rc<dyn Clock>, spawner: Spawner) {
     loop {
         let query = Query::parse("all", &ring.keys, clock.wall()).unwrap();
         let (inlet, mut outlet) = pipe::<Batch>(8 << 20);
-        let limits = Limits { follow: false, elements: u64::MAX, gaps_only: false, blocks: false };
+        let limits = Limits { follow: false, elements: u64::MAX, gaps_only: false, blocks: false, numbered: false };
         let asked = ring.clone();
         let task = spawner.spawn(async move { run(asked, query, limits, &inlet).await });
         while outlet.receive().await.is_some() {}

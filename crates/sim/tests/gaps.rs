@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const NAME: &str = "/a";
-const GAPS: Limits = Limits { follow: false, elements: u64::MAX, gaps_only: true, blocks: false };
+const GAPS: Limits = Limits { follow: false, elements: u64::MAX, gaps_only: true, blocks: false, numbered: false };
 
 async fn record_and_compare(env: Env, random: Rc<dyn Random>, seed: u64, elements: u64) {
     let (clock, spawner) = (env.clock.clone(), env.spawner.clone());

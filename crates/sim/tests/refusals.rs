@@ -123,7 +123,7 @@ fn a_reader_that_is_lapped_is_told_and_sees_no_mixed_lap() {
         ring.ready().await.unwrap();
         let query = Query::parse("all", &ring.keys, env.clock.wall()).unwrap();
         let (inlet, mut outlet) = pipe::<Batch>(64 << 10);
-        let limits = Limits { follow: false, elements: u64::MAX, gaps_only: false, blocks: false };
+        let limits = Limits { follow: false, elements: u64::MAX, gaps_only: false, blocks: false, numbered: false };
         let reading = ring.clone();
         let task = env.spawner.spawn(async move { run(reading, query, limits, &inlet).await });
         let (mut items, mut wrong) = (Vec::new(), 0);

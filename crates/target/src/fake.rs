@@ -315,7 +315,7 @@ impl Fake {
     /// Asks a ring for `elements` elements at most.
     pub(crate) fn try_ask(&self, ring: &Rc<Ring>, text: &str, elements: u64) -> Result<(Vec<Told>, QuerySummary)> {
         let query = Query::parse(text, &ring.keys, self.now())?;
-        let limits = Limits { follow: false, elements, gaps_only: false, blocks: false };
+        let limits = Limits { follow: false, elements, gaps_only: false, blocks: false, numbered: false };
         let ring = ring.clone();
         self.run(async {
             let (inlet, mut outlet) = pipe::<Batch>(4 << 20);
@@ -362,6 +362,7 @@ pub(crate) fn tell(batch: &Batch, told: &mut Vec<Told>) {
             }
             Item::Gap(gap) => told.push(Told::Gap(gap)),
             Item::Expired { from, to } => told.push(Told::Expired(from, to)),
+            Item::Block { .. } => {}
         }
     }
 }

@@ -42,6 +42,8 @@ pub struct Limits {
     pub gaps_only: bool,
     /// Whole blocks instead of the elements in them.
     pub blocks: bool,
+    /// Before what comes of a block, which one it is.
+    pub numbered: bool,
 }
 
 /// Runs `query` over `ring` and sends its answer into `answer`.

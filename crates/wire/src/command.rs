@@ -329,6 +329,8 @@ pub struct QueryRequest {
     pub gaps_only: bool,
     /// Whole blocks instead of the elements in them that match: those that have a time that is asked for, as they lie there.
     pub blocks: bool,
+    /// Whether to tell of each block of which something comes which one it is.
+    pub numbered: bool,
 }
 
 /// Ends a query early. The query is answered with an end; this has no answer of its own.

@@ -108,6 +108,8 @@ pub struct RingQuery {
     pub gaps_only: bool,
     /// Whole blocks instead of the elements in them that match: those that have a time that is asked for, as they lie there.
     pub blocks: bool,
+    /// Whether to tell of each block of which something comes which one it is.
+    pub numbered: bool,
 }
 
 /// A part of a query's answer.
@@ -216,7 +218,7 @@ impl RingRequest {
 pub fn size(item: &Item) -> usize {
     match item {
         Item::Element { length, caller, .. } => *length as usize + usize::from(*caller),
-        Item::Gap(_) | Item::Expired { .. } => 0,
+        Item::Gap(_) | Item::Expired { .. } | Item::Block { .. } => 0,
     }
 }
 

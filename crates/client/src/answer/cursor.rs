@@ -66,9 +66,9 @@ impl Cursor {
         request
     }
 
-    /// The number of the last element, if it was given whole: it comes once more when the query is asked again.
-    pub(crate) fn comes_again(&self) -> Option<u64> {
-        self.last.filter(|_| self.open.is_none() && !self.torn)
+    /// Whether the last element was given in part.
+    pub(crate) fn is_within(&self) -> bool {
+        self.open.is_some()
     }
 
     /// Elements and bytes that were given.
@@ -105,6 +105,7 @@ impl Cursor {
                     self.since += 1;
                     self.open = None;
                 }
+                Item::Block { .. } => {}
             }
         }
         batch
@@ -128,7 +129,7 @@ impl Cursor {
     /// Whether an item is kept, and from which of its bytes on.
     fn keep(&mut self, item: &mut Item) -> Option<usize> {
         match (self.skip, &mut *item) {
-            (Skip::Nothing, _) => Some(0),
+            (Skip::Nothing, _) | (_, Item::Block { .. }) => Some(0),
             (Skip::Through { mark, since, torn, before, begun }, Item::Element { sequence, first, last, .. }) => {
                 let another = torn && *sequence == mark && *first && (begun || *last);
                 if *sequence > mark || another {

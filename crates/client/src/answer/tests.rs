@@ -40,6 +40,7 @@ fn request(limit: Option<u64>) -> QueryRequest {
         limit,
         gaps_only: false,
         blocks: false,
+        numbered: false,
     }
 }
 

@@ -100,8 +100,8 @@ impl Peer for Network {
     }
 
     fn query(&self, request: QueryRequest) -> Result<Box<dyn AnswerLink>> {
-        let QueryRequest { ring, text, now, follow, limit, gaps_only, blocks } = request;
-        let query = RingQuery { text, now, follow, limit, gaps_only, blocks };
+        let QueryRequest { ring, text, now, follow, limit, gaps_only, blocks, numbered } = request;
+        let query = RingQuery { text, now, follow, limit, gaps_only, blocks, numbered };
         let (parts, outlet) = pipe(ANSWER_AHEAD);
         let (cancel, mut cancelled) = mailbox::<()>();
         self.way.run(move |here| async move {

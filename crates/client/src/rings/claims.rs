@@ -5,22 +5,20 @@
 //! drops the claim, if nothing was given yet, or passes over what the target has of it.
 
 use super::stripe::Row;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// So many claims are kept of one query; of what was given or told as missing, the earliest are forgotten first.
 const MOST: usize = 1 << 16;
 
-/// The component, the latest time, session and number.
-type Name = (u32, i64, u64, u64);
+/// A block: its component, session and number.
+pub(super) type Name = (u32, u64, u64);
 
 /// The claims of one query.
 #[derive(Debug, Default)]
-pub(super) struct Claims(BTreeMap<Name, Claim>);
-
-#[derive(Debug)]
-struct Claim {
-    row: Row,
-    state: State,
+pub(super) struct Claims {
+    states: BTreeMap<Name, State>,
+    /// In the order in which they were claimed; also some that were dropped.
+    order: VecDeque<Name>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,21 +31,18 @@ enum State {
 }
 
 impl Claims {
-    /// Whether nothing was claimed.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Claims a block. False if somebody did so before.
     pub(super) fn claim(&mut self, row: &Row) -> bool {
         if self.stands(row) {
             return false;
         }
-        self.0.insert(name(row), Claim { row: *row, state: State::Open });
-        if self.0.len() > MOST {
+        self.states.insert(name(row), State::Open);
+        self.order.push_back(name(row));
+        if self.order.len() > MOST {
             // Few are being made at a time.
-            let over = self.0.iter().find(|(_, claim)| claim.state != State::Open).map(|(name, _)| *name);
-            over.map(|name| self.0.remove(&name));
+            let over = self.order.iter().position(|name| self.states.get(name) != Some(&State::Open));
+            let over = over.and_then(|over| self.order.remove(over));
+            over.map(|name| self.states.remove(&name));
         }
         true
     }
@@ -64,36 +59,32 @@ impl Claims {
     }
 
     fn settle(&mut self, row: &Row, state: State) -> bool {
-        self.0.get_mut(&name(row)).map(|claim| claim.state = state).is_some()
+        self.states.get_mut(&name(row)).map(|of_it| *of_it = state).is_some()
     }
 
     /// Whether a claim still stands.
     pub(super) fn stands(&self, row: &Row) -> bool {
-        self.0.contains_key(&name(row))
+        self.states.contains_key(&name(row))
     }
 
     /// Drops a claim: the target gives the block.
     pub(super) fn drop(&mut self, row: &Row) {
-        self.0.remove(&name(row));
+        self.states.remove(&name(row));
+        self.order.pop_back_if(|last| *last == name(row));
     }
 
-    /// Whether it was given by who claimed it.
-    pub(super) fn is_given(&self, row: &Row) -> bool {
-        self.0.get(&name(row)).is_some_and(|claim| claim.state == State::Given)
-    }
-
-    /// The blocks of a component that were claimed and that one of these times, which rise, may belong to.
-    pub(super) fn touched(&self, component: u32, times: &[i64]) -> Vec<Row> {
-        let (Some(first), Some(last)) = (times.first(), times.last()) else { return Vec::new() };
-        let claims = self.0.range((component, *first, 0, 0)..=(component, i64::MAX, u64::MAX, u64::MAX));
-        let rows = claims.map(|(_, claim)| claim.row).filter(|row| row.times.0 <= *last);
-        rows.filter(|row| times.get(times.partition_point(|at| *at < row.times.0)).is_some_and(|at| *at <= row.times.1))
-            .collect()
+    /// Whether a target is to give a block that it turns out to have. If so, nobody else gives it any more.
+    pub(super) fn yields(&mut self, block: Name) -> bool {
+        if self.states.get(&block) == Some(&State::Given) {
+            return false;
+        }
+        self.states.remove(&block);
+        true
     }
 }
 
 fn name(row: &Row) -> Name {
-    (row.component, row.times.1, row.writer, row.number)
+    (row.component, row.writer, row.number)
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@
 
 use super::claims::Claims;
 use super::feed::feed;
+use super::given::{Depth, Last};
 use super::source::Heard;
+use super::stripe::Row;
 use super::way::Way;
 use super::{rebuild, replaced};
 use crate::peer::Part;
@@ -48,6 +50,8 @@ pub(super) struct Asked {
     pub(super) heard: Vec<Rc<Heard>>,
     /// Parts that do not answer.
     pub(super) away: RefCell<BTreeSet<u32>>,
+    /// The number at the parity before which all that may not be where it belongs is seen to.
+    pub(super) seen_to: Cell<u64>,
 }
 
 /// An answer that is put together.
@@ -113,12 +117,27 @@ impl Asked {
         Gap { cause: Cause::TargetAway, count: None, first: from, last }
     }
 
+    /// Whether a gap was asked for.
+    pub(super) fn is_wanted(&self, gap: &Gap) -> bool {
+        let (from, to) = self.times();
+        gap.first <= to && gap.last >= from
+    }
+
     /// Tells that something is missing, if it was asked for.
     pub(super) fn tell_gap(&self, gap: Gap, batch: &mut Batch) {
-        let (from, to) = self.times();
-        if gap.first <= to && gap.last >= from {
+        if self.is_wanted(&gap) {
             batch.items.push(Item::Gap(gap));
         }
+    }
+
+    /// How much of a block its target gave.
+    pub(super) fn given(&self, row: &Row) -> Depth {
+        self.heard[row.component as usize].given.borrow().of(row.writer, row.number)
+    }
+
+    /// The last element that a part gave.
+    pub(super) fn last_of(&self, component: u32) -> Option<Last> {
+        self.heard[component as usize].given.borrow().last()
     }
 
     /// Tells that a target does not answer, from `from` on.
@@ -311,6 +330,7 @@ impl Merged {
                     self.summary.bytes += Bytes(u64::from(*length));
                 }
                 Item::Gap(_) => self.within = None,
+                Item::Block { .. } => {}
                 Item::Expired { from, to } => {
                     self.within = None;
                     let count = *to - *from;
@@ -366,6 +386,6 @@ fn time_of(item: &Item) -> Timestamp {
     match item {
         Item::Element { time, .. } => *time,
         Item::Gap(gap) => gap.first,
-        Item::Expired { .. } => Timestamp::MIN,
+        Item::Expired { .. } | Item::Block { .. } => Timestamp::MIN,
     }
 }

@@ -2,8 +2,8 @@
 
 use forebay_model::block::crc32c;
 use forebay_model::ring::{Pin, Pinned, RingState, RingStatus, Spread};
-use forebay_model::{Error, Kind, Result};
-use std::collections::BTreeSet;
+use forebay_model::{Error, Kind, Result, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What all parts answered. With parity, one may be away: nothing of that one.
 pub(super) fn answered<T>(answers: Vec<Result<T>>, spread: Spread) -> Result<Vec<Option<T>>> {
@@ -32,13 +32,14 @@ pub(super) fn status(
         data.iter().flatten().next().ok_or_else(|| Error::disconnected("no target that has the ring answers"))?;
     let mut whole = first.clone();
     whole.spec = spread.whole(name, &first.spec);
-    let readable = |part: &RingStatus| part.readable_sequence.saturating_sub(part.first_sequence);
-    (whole.first_sequence, whole.next_sequence) = (0, first.next_sequence - first.first_sequence);
+    let up_to = |end: u64, part: &RingStatus| end.saturating_sub(part.first_sequence);
+    let readable = |part: &RingStatus| up_to(part.readable_sequence, part);
+    (whole.first_sequence, whole.next_sequence) = (0, up_to(first.next_sequence, first));
     whole.readable_sequence = readable(first);
     for part in data.iter().flatten().filter(|part| !std::ptr::eq(*part, first)) {
         whole.segments += part.segments;
         whole.pinned_segments += part.pinned_segments;
-        whole.next_sequence += part.next_sequence - part.first_sequence;
+        whole.next_sequence += up_to(part.next_sequence, part);
         whole.readable_sequence += readable(part);
         whole.newest = whole.newest.max(part.newest);
         whole.elements += part.elements;
@@ -86,19 +87,26 @@ fn number(pin: &Pin, before: usize) -> u64 {
 
 /// The pins of one part, each with its number in the ring.
 pub(super) fn numbered(pins: &[Pin]) -> Vec<(u64, &Pin)> {
-    let same = |one: &Pin, other: &Pin| (&one.label, one.from, one.to) == (&other.label, other.from, other.to);
-    let before = |at: usize| pins[..at].iter().filter(|other| same(other, &pins[at])).count();
-    pins.iter().enumerate().map(|(at, pin)| (number(pin, before(at)), pin)).collect()
+    let mut same: BTreeMap<(&str, Timestamp, Timestamp), usize> = BTreeMap::new();
+    let of_it = pins.iter().map(|pin| {
+        let count = same.entry((&pin.label, pin.from, pin.to)).or_default();
+        *count += 1;
+        (number(pin, *count - 1), pin)
+    });
+    of_it.collect()
 }
 
 /// The pins of the ring, oldest first; those of the parity hold no elements of their own.
 pub(super) fn pins(spread: Spread, parts: &[Option<Vec<Pin>>]) -> Vec<Pin> {
-    let mut all: Vec<Pin> = Vec::new();
+    let (mut all, mut places): (Vec<Pin>, BTreeMap<u64, usize>) = (Vec::new(), BTreeMap::new());
     for part in parts[..spread.targets as usize].iter().flatten() {
         for (id, pin) in numbered(part) {
-            match all.iter_mut().find(|known| known.id == id) {
-                Some(known) => add(known, pin),
-                None => all.push(whole(id, pin)),
+            match places.get(&id) {
+                Some(at) => add(&mut all[*at], pin),
+                None => {
+                    places.insert(id, all.len());
+                    all.push(whole(id, pin));
+                }
             }
         }
     }

@@ -10,7 +10,6 @@ mod maker;
 mod overrun;
 
 pub(super) use absent::absent;
-pub(super) use blocks::Blocks;
 pub(super) use component::{component, left_behind};
 
 use super::merge::Asked;

@@ -3,8 +3,8 @@
 //! What the lost one had is not made anew there: it is made of the other parts whenever somebody asks for it, until these have
 //! run over it. When the new part has come round as well, it has all that they have, and the manager is told so.
 
-use super::reply;
 use super::way::Way;
+use super::{checked, reply};
 use forebay_env::together::all;
 use forebay_model::ring::{RingSpec, RingStatus, Spread};
 use forebay_model::{Error, Kind, Result};
@@ -89,7 +89,7 @@ pub(super) async fn status(way: &Way) -> Result<RingStatus> {
         Reply::Rings(mut rings) if rings.len() == 1 => {
             let mut status = rings.remove(0);
             status.spec.name = way.path().to_string();
-            Ok(status)
+            checked::status(way.target(), status)
         }
         other => Err(crate::cluster::unexpected(&other)),
     }

@@ -1,16 +1,17 @@
 //! What one target answers to a query, also over a connection after the other: nothing twice, and nothing left out.
 
 use super::answer::PartAnswer;
+use super::given::{Depth, Given, Last};
 use super::rebuild::is_of_a_lost_target;
 use super::way::{PAUSE, Way};
 use super::writer::is_passing;
-use crate::answer::cursor::Cursor;
+use crate::answer::cursor::{Cursor, conjunction};
 use crate::peer::Part;
 use forebay_model::ring::{Batch, Item, Spread};
-use forebay_model::{Error, Kind, Moment, Result, TargetId, Timestamp};
+use forebay_model::{Error, Kind, Moment, Result, TargetId};
 use forebay_wire::command::QueryRequest;
 use forebay_wire::ring::{RingQuery, size};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -26,8 +27,8 @@ pub(super) struct Heard {
     pub(super) is_covered: bool,
     /// Whether it answers.
     pub(super) is_there: Cell<bool>,
-    /// The time of the last element that was given, and how many were given of that time.
-    pub(super) last: Cell<Option<(Timestamp, u64)>>,
+    /// What was given of it.
+    pub(super) given: RefCell<Given>,
 }
 
 impl Heard {
@@ -53,20 +54,34 @@ pub(super) struct Source {
     heard: Rc<Heard>,
     /// The number of the first element there that is not given.
     end: u64,
-    /// The element that is to come first after a break: the last that was given.
-    again: Option<(u64, Timestamp)>,
+    /// The block that what comes is of, and how far it came.
+    here: Option<(Place, Depth)>,
+    /// The number there after the last element that came.
+    came: Option<u64>,
+    /// And after the last that was known to be durable.
+    durable: u64,
     /// Whether it was told that what the target has is lost, which is waited for all the same.
     is_told: bool,
-    /// What is passed over: so many elements of this time.
-    passed: Option<(Timestamp, u64)>,
+    /// Whether what was given may come again.
+    is_back: bool,
+}
+
+/// A block of a target: its session and number, and the number there of its first element.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    writer: u64,
+    number: u64,
+    first: u64,
 }
 
 impl Source {
     /// `end` is the number on that target of the first element that is not wanted.
     pub(super) fn new(way: Way, query: RingQuery, end: u64, heard: Rc<Heard>) -> Source {
-        let RingQuery { text, now, follow, limit, gaps_only, blocks } = query;
+        let RingQuery { text, now, follow, limit, gaps_only, blocks, .. } = query;
         let asked = text.clone();
-        let request = QueryRequest { ring: String::new(), text, now, follow, limit, gaps_only, blocks };
+        // What comes again while what is recorded is followed does not count: whoever puts answers together ends it.
+        let limit = limit.filter(|_| !follow);
+        let request = QueryRequest { ring: String::new(), text, now, follow, limit, gaps_only, blocks, numbered: true };
         let (target, renewed) = (way.target(), way.nodes().env().clock.now());
         Source {
             way,
@@ -79,9 +94,11 @@ impl Source {
             breaks: 0,
             heard,
             end,
-            again: None,
+            here: None,
+            came: None,
+            durable: 0,
             is_told: false,
-            passed: None,
+            is_back: false,
         }
     }
 
@@ -99,15 +116,10 @@ impl Source {
             match self.try_next().await {
                 Ok(Part::Batch(batch)) => {
                     self.heard.is_there.set(true);
-                    if self.is_another(&batch) {
-                        self.go_on_by_time();
-                        continue;
-                    }
                     let batch = self.cursor.pass(before(batch, self.end));
-                    let batch = self.pass_over(batch);
-                    if !batch.items.is_empty() {
+                    let batch = self.new_of(batch);
+                    if batch.items.iter().any(|item| !matches!(item, Item::Block { .. })) {
                         (self.breaks, self.is_told) = (0, false);
-                        self.note(&batch);
                         return Ok(Part::Batch(batch));
                     }
                 }
@@ -153,26 +165,19 @@ impl Source {
         self.way.target() != self.target
     }
 
-    /// The part of the ring that it asks.
-    pub(super) fn component(&self) -> u32 {
-        self.way.component()
-    }
-
-    /// Waits, and asks the manager where it lies.
-    pub(super) async fn look_again(&self) {
-        self.way.nodes().env().clock.sleep(PAUSE * 5).await;
-        // If that cannot be asked, it is the next time.
-        drop(self.way.renew().await);
-    }
-
     async fn try_next(&mut self) -> Result<Part> {
         let answer = match &mut self.answer {
             Some(answer) => answer,
             none => {
-                let QueryRequest { text, now, follow, limit, gaps_only, blocks, .. } =
+                if let Some(came) = self.came.filter(|_| self.request.follow && !self.cursor.is_within()) {
+                    // What it gave and was not durable may be lost in a crash, and others have the numbers of that by now.
+                    let from = came.min(self.durable);
+                    self.request.text = if from == 0 { self.asked.clone() } else { conjunction(&self.asked, from) };
+                    (self.cursor, self.here, self.came, self.is_back) = (Cursor::default(), None, Some(from), true);
+                }
+                let QueryRequest { text, now, follow, limit, gaps_only, blocks, numbered, .. } =
                     self.cursor.resume(&self.request);
-                let query = RingQuery { text, now, follow, limit, gaps_only, blocks };
-                self.again = self.cursor.comes_again().zip(self.heard.last.get().map(|(time, _)| time));
+                let query = RingQuery { text, now, follow, limit, gaps_only, blocks, numbered };
                 let answer = none.insert(PartAnswer::open(self.way.clone(), query).await?);
                 self.heard.is_there.set(true);
                 answer
@@ -181,58 +186,64 @@ impl Source {
         answer.next().await
     }
 
-    /// Whether a target has another element where the last was that it gave. It gave some that were not durable and were lost in
-    /// a crash, and numbers those that came since from there on.
-    fn is_another(&mut self, batch: &Batch) -> bool {
-        let Some(first) = batch.items.iter().find(|item| !matches!(item, Item::Gap(_))) else { return false };
-        let Some(again) = self.again.take().filter(|_| self.request.follow) else { return false };
-        matches!(*first, Item::Element { sequence, time, .. } if (sequence, time) != again)
-    }
-
-    /// Asks for what has the time of the last element or a later one.
-    fn go_on_by_time(&mut self) {
-        (self.answer, self.cursor, self.passed) = (None, Cursor::default(), self.last());
-        if let Some((last, _)) = self.last() {
-            let text = self.asked.trim();
-            let of_it = if text.is_empty() { String::new() } else { format!("({text}) and ") };
-            self.request.text = format!("{of_it}after {last}");
-        }
-    }
-
-    /// A part without what was given before the target was asked by time.
-    fn pass_over(&mut self, batch: Batch) -> Batch {
-        let Some((last, mut left)) = self.passed.take() else { return batch };
-        let is_passed = |item: &Item| matches!(item, Item::Element { time, .. } if *time == last);
-        let (mut kept, mut at) = (Batch::default(), 0);
-        for item in batch.items {
-            let bytes = &batch.payload[at..at + size(&item)];
-            at += bytes.len();
-            if left > 0 && is_passed(&item) {
-                left -= u64::from(matches!(item, Item::Element { last: true, .. }));
-                continue;
+    /// What is new in a part, which counts as given from now on.
+    fn new_of(&mut self, batch: Batch) -> Batch {
+        let mut given = self.heard.given.borrow_mut();
+        let mut is_new = |item: &Item| match (*item, &mut self.here) {
+            (Item::Block { writer, number, first, durable }, here) => {
+                *here = Some((Place { writer, number, first }, Depth::NOTHING));
+                self.durable = self.durable.max(durable);
+                true
             }
+            (Item::Element { sequence, time, last, .. }, Some((Place { writer, number, first }, depth))) => {
+                let before = sequence.saturating_sub(*first);
+                *depth = Depth { elements: before.saturating_add(1), gaps: 0 };
+                self.came = Some(sequence.saturating_add(1));
+                let is_new = before >= given.of(*writer, *number).elements;
+                if is_new && last {
+                    given.element(Last { writer: *writer, number: *number, time }, before);
+                }
+                self.is_back &= !is_new;
+                is_new
+            }
+            (Item::Gap(_), Some((Place { writer, number, .. }, depth))) => {
+                // Of a gap nobody can say but by its place whether it was given.
+                let is_new = !self.is_back || *depth >= given.of(*writer, *number);
+                depth.gaps += 1;
+                if is_new {
+                    given.gap(*writer, *number);
+                }
+                is_new
+            }
+            _ => true,
+        };
+        only(batch, &mut is_new)
+    }
+
+    /// The last element that was given.
+    pub(super) fn last(&self) -> Option<Last> {
+        self.heard.given.borrow().last()
+    }
+}
+
+/// What of a part is kept.
+pub(super) fn only(batch: Batch, is_kept: &mut impl FnMut(&Item) -> bool) -> Batch {
+    let keeps: Vec<bool> = batch.items.iter().map(is_kept).collect();
+    let mut left_out = batch.items.iter().zip(&keeps).filter(|(_, keep)| !**keep);
+    if left_out.all(|(item, _)| size(item) == 0) {
+        let items = batch.items.into_iter().zip(keeps).filter_map(|(item, keep)| keep.then_some(item)).collect();
+        return Batch { items, payload: batch.payload };
+    }
+    let (mut kept, mut at) = (Batch::default(), 0);
+    for (item, keep) in batch.items.into_iter().zip(keeps) {
+        let bytes = &batch.payload[at..at + size(&item)];
+        at += bytes.len();
+        if keep {
             kept.payload.extend_from_slice(bytes);
             kept.items.push(item);
         }
-        if kept.items.is_empty() {
-            self.passed = Some((last, left));
-        }
-        kept
     }
-
-    fn note(&mut self, batch: &Batch) {
-        for item in &batch.items {
-            if let Item::Element { time, last: true, .. } = *item {
-                let so_far = self.last().filter(|(last, _)| *last == time).map_or(0, |(_, count)| count);
-                self.heard.last.set(Some((time, so_far + 1)));
-            }
-        }
-    }
-
-    /// The time of the last element that was given, and how many were given of that time.
-    pub(super) fn last(&self) -> Option<(Timestamp, u64)> {
-        self.heard.last.get()
-    }
+    kept
 }
 
 /// What a batch has of elements before this one, and its gaps.

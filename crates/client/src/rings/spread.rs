@@ -223,7 +223,8 @@ impl Conductor {
             if at == data {
                 let (cause, last) = (Cause::TargetAway, Timestamp(self.newest));
                 let first = opened.0.newest.filter(|_| last > Timestamp::MIN);
-                self.untold = first.map(|first| Gap { cause, count: None, first: first.min(last), last });
+                let missed = first.map(|first| Gap { cause, count: None, first: first.min(last), last });
+                missed.into_iter().for_each(|gap| tell(&mut self.untold, gap));
             }
             lane.begin(opened);
         }
@@ -329,6 +330,9 @@ impl Conductor {
             stripe.parity = self.send_parity(&stripe.members, &xor, gap, buffer);
             self.xor = xor;
         }
+        if self.spread.parity && matches!(stripe.parity, Parity::None) {
+            tell(&mut self.untold, stripe.uncovered());
+        }
         stripe.lose_what_is_nowhere(&self.lanes);
         self.stripes.push_back(stripe);
     }
@@ -348,7 +352,7 @@ impl Conductor {
         }
         let block = Arc::new(Block { buffer, number, accepted: now });
         lane.hand_over(block.clone());
-        Parity::Sent { sent: now, is_durable: false, table, block }
+        Parity::Sent { sent: now, is_durable: false, table, block, told: gap }
     }
 
     /// Takes note of what is durable now, and tells it.
@@ -481,7 +485,10 @@ impl Conductor {
         for stripe in &mut stripes {
             if at == data {
                 if let Parity::Sent { is_durable: false, .. } = &stripe.parity {
+                    // What it told is lost with it.
+                    let told = stripe.parity.told();
                     stripe.parity = Parity::None;
+                    told.into_iter().chain([stripe.uncovered()]).for_each(|gap| tell(&mut self.untold, gap));
                 }
                 stripe.lose_what_is_nowhere(&self.lanes);
                 continue;
@@ -498,14 +505,25 @@ impl Conductor {
                 continue;
             }
             // That it may not be there is durable before anything of the stripe is told as such.
-            let again = stripe.parity.xor();
+            let (again, first_told) = (stripe.parity.xor(), stripe.parity.told());
             let buffer = again.as_ref().and_then(|xor| Buffer::alone(Bytes(xor.len() as u64) + PARITY_OVERHEAD).ok());
             stripe.parity = match again.zip(buffer) {
                 Some((xor, buffer)) => self.send_parity(&stripe.members, &xor, None, buffer),
                 None => Parity::None,
             };
+            if let Parity::Sent { told, .. } = &mut stripe.parity {
+                *told = first_told;
+            }
             stripe.lose_what_is_nowhere(&self.lanes);
         }
         self.stripes = stripes;
+    }
+}
+
+/// Takes a gap in among what is to be told.
+fn tell(untold: &mut Option<Gap>, gap: Gap) {
+    match untold {
+        Some(untold) => untold.merge(gap),
+        none => *none = Some(gap),
     }
 }

@@ -4,6 +4,7 @@
 //! recorder is there: a node that is away is waited for, with the buffers that there are. Blocks are known by session and number,
 //! so none is stored twice; each is kept until it is durable and not only received, since a node may die in between.
 
+use super::checked;
 use super::spread::Conductor;
 use super::way::{PAUSE, Way};
 use crate::outbox::{Outbox, Shared, State};
@@ -73,7 +74,7 @@ impl RingWriter {
 /// Opens a session on one target.
 pub(super) async fn open(way: &Way, writer: u64, resume: bool) -> Result<(WriterOpened, Link)> {
     let (answer, _, link) = way.ask(&RingAsk::OpenWriter { writer, resume }).await?;
-    Ok((forebay_wire::read_body(&answer.body)?, link))
+    Ok((checked::opened(way.target(), forebay_wire::read_body(&answer.body)?)?, link))
 }
 
 /// What carries the blocks of a session to one target.

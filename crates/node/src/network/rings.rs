@@ -307,8 +307,8 @@ impl Session {
 
     fn begin_query(&self, id: RequestId, of: (TargetId, ObjectId), fenced: Fenced, asked: RingQuery) -> Result<()> {
         self.rings.room_for_a_stream()?;
-        let RingQuery { text, now, follow, limit, gaps_only, blocks } = asked;
-        let request = QueryRequest { ring: name_of(of.1), text, now, follow, limit, gaps_only, blocks };
+        let RingQuery { text, now, follow, limit, gaps_only, blocks, numbered } = asked;
+        let request = QueryRequest { ring: name_of(of.1), text, now, follow, limit, gaps_only, blocks, numbered };
         let query = QueryId(self.node.next());
         let answer = self.node.door(of.0)?.handle.query(query, request, Some(fenced), AHEAD)?;
         let cancel = Box::new(answer.canceller());

@@ -69,6 +69,7 @@ async fn answer(
         elements: request.limit.unwrap_or(u64::MAX),
         gaps_only: request.gaps_only,
         blocks: request.blocks,
+        numbered: request.numbered,
     };
     if limits.elements == 0 {
         return Ok(QuerySummary::default());

@@ -46,7 +46,7 @@ impl Reader {
     /// Takes what `query` finds, until the writer overtakes it.
     async fn look_back(&self, query: Query) -> Result<()> {
         let (inlet, mut outlet) = pipe::<Batch>(8 << 20);
-        let limits = Limits { follow: false, elements: u64::MAX, gaps_only: false, blocks: false };
+        let limits = Limits { follow: false, elements: u64::MAX, gaps_only: false, blocks: false, numbered: false };
         let ring = self.ring.clone();
         let task =
             self.ring.spawner().spawn(async move { forebay_target::query::run(ring, query, limits, &inlet).await });

@@ -191,10 +191,19 @@ impl Run<'_> {
             self.whole(view).await;
             return;
         }
+        if self.limits.numbered {
+            let is_there = self.core.has_ring(self.ring.id);
+            let durable = if is_there { self.core.with_ring(self.ring.id, |record| record.durable_end) } else { 0 };
+            self.batch.items.push(Item::Block { writer: number.0, number: number.1, first, durable });
+        }
         let (mut entries, mut gaps) = (view.entries(), view.gaps().peekable());
         loop {
             match self.take(&mut entries, &mut gaps, view.bytes()) {
-                Taken::All => break,
+                Taken::All => {
+                    // Nothing comes of it.
+                    self.batch.items.pop_if(|item| matches!(item, Item::Block { .. }));
+                    break;
+                }
                 Taken::Enough => return,
                 Taken::Full => {
                     self.send().await;

@@ -5,7 +5,7 @@ use crate::fake::{Fake, Told, Writer, sequences, small, tell};
 use forebay_env::pipe::{Outlet, pipe};
 use forebay_model::gap::{Cause, Gap};
 use forebay_model::query::Query;
-use forebay_model::ring::{Batch, QuerySummary};
+use forebay_model::ring::{Batch, Item, QuerySummary};
 use forebay_model::{Bytes, Result, Timestamp};
 use std::rc::Rc;
 use std::time::Duration;
@@ -189,8 +189,58 @@ fn start(fake: &Fake, ring: &Rc<Ring>, text: &str, follow: bool, room: usize) ->
     let query = Query::parse(text, &ring.keys, fake.now()).unwrap();
     let (inlet, outlet) = pipe::<Batch>(room);
     let ring = ring.clone();
-    let limits = Limits { follow, elements: u64::MAX, gaps_only: false, blocks: false };
+    let limits = Limits { follow, elements: u64::MAX, gaps_only: false, blocks: false, numbered: false };
     (outlet, fake.env().spawner.spawn(async move { run(ring, query, limits, &inlet).await }))
+}
+
+/// The blocks of which a query tells, each with the sequences of its elements that came.
+fn by_blocks(fake: &Fake, ring: &Rc<Ring>, text: &str) -> Vec<((u64, u64, u64), Vec<u64>)> {
+    let query = Query::parse(text, &ring.keys, fake.now()).unwrap();
+    let limits = Limits { follow: false, elements: u64::MAX, gaps_only: false, blocks: false, numbered: true };
+    let (ring, end) = (ring.clone(), ring.status().readable_sequence);
+    fake.run(async {
+        let (inlet, mut outlet) = pipe::<Batch>(4 << 20);
+        let task = fake.env().spawner.spawn(async move { run(ring, query, limits, &inlet).await });
+        let mut blocks: Vec<((u64, u64, u64), Vec<u64>)> = Vec::new();
+        while let Some(batch) = outlet.receive().await {
+            for item in batch.items {
+                match item {
+                    Item::Block { writer, number, first, durable } => {
+                        assert_eq!(durable, end, "all of it is");
+                        blocks.push(((writer, number, first), Vec::new()));
+                    }
+                    Item::Element { sequence, last: true, .. } => blocks.last_mut().unwrap().1.push(sequence),
+                    Item::Element { .. } => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        task.await.unwrap();
+        blocks
+    })
+}
+
+#[test]
+fn who_asks_for_numbers_is_told_of_which_block_each_element_is_and_of_no_other_ones() {
+    let (fake, ring) = ring(Bytes::mib(16));
+    record(&fake, &ring, std::iter::repeat_n(700, 3000));
+    record(&fake, &ring, std::iter::repeat_n(700, 2000));
+    let all = by_blocks(&fake, &ring, "all");
+    let told: Vec<u64> = all.iter().flat_map(|(_, elements)| elements.iter().copied()).collect();
+    assert_eq!(told, (0..5000).collect::<Vec<_>>());
+    let sessions: std::collections::BTreeSet<u64> = all.iter().map(|((writer, ..), _)| *writer).collect();
+    assert_eq!(sessions.len(), 2);
+    for pair in all.windows(2) {
+        let ((writer, number, _), (next_writer, next, first)) = (pair[0].0, pair[1].0);
+        assert_eq!(next, if writer == next_writer { number + 1 } else { 1 });
+        assert!(pair[1].1.is_empty() || pair[1].1[0] == first);
+    }
+    let some = by_blocks(&fake, &ring, "seq >= 1000 and seq < 3100 and value = 7");
+    assert_eq!(some.iter().map(|(_, elements)| elements.len()).sum::<usize>(), 42);
+    for (block, elements) in &some {
+        let whole = all.iter().find(|(other, _)| other == block).expect("it is there");
+        assert!(!elements.is_empty() && elements.iter().all(|element| whole.1.contains(element)), "{block:?}");
+    }
 }
 
 #[test]

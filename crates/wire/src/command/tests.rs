@@ -76,7 +76,8 @@ fn the_items_of_a_frame_fit_its_body_whatever_they_are() {
     };
     let gap =
         Item::Gap(Gap { cause: Cause::ClockBack, count: Some(u64::MAX), first: Timestamp::MIN, last: Timestamp::MIN });
-    for item in [element, gap, Item::Expired { from: u64::MAX, to: u64::MAX }] {
+    let block = Item::Block { writer: u64::MAX, number: u64::MAX, first: u64::MAX, durable: u64::MAX };
+    for item in [element, gap, Item::Expired { from: u64::MAX, to: u64::MAX }, block] {
         let bytes = postcard::to_allocvec(&vec![item; ITEMS_PER_FRAME]).expect("it can be written");
         assert!(bytes.len() <= MAX_BODY as usize, "{} bytes", bytes.len());
     }

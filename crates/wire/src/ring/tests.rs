@@ -10,6 +10,7 @@ pub(crate) fn one_of_each() -> Vec<RingRequest> {
         limit: Some(3),
         gaps_only: false,
         blocks: false,
+        numbered: false,
     };
     let asks = vec![
         RingAsk::Create(RingSpec::new("/r", Bytes::mib(64))),

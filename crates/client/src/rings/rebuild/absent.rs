@@ -1,5 +1,6 @@
 //! What is not where it belongs, of targets that answer: they were away when it was recorded, or were lost and lie elsewhere.
 
+use super::super::given::Depth;
 use super::super::merge::Asked;
 use super::super::source::Source;
 use super::super::stripe::{PART_ABSENT, PART_TABLE, Row, Table};
@@ -48,7 +49,7 @@ async fn told(asked: &Asked, inlet: &Inlet<Result<Part>>) -> Result<()> {
             return told;
         }
         // What the lost one had and had not told, nobody knows.
-        let from = tables.last().map_or(asked.gap_from(Timestamp::MIN).first, |(time, _)| time);
+        let from = tables.last().map_or(asked.gap_from(Timestamp::MIN).first, |last| last.time);
         maker.tell(asked.gap_until_now(from)).await;
         (end, beginnings) = (u64::MAX, Beginnings::default());
     }
@@ -65,7 +66,7 @@ fn query(asked: &Asked) -> RingQuery {
         Timestamp::MAX => part,
         to => format!("{part} and before {}", Timestamp(to.0 + 1)),
     };
-    RingQuery { text, limit: None, gaps_only: false, blocks: false, ..asked.query.clone() }
+    RingQuery { text, limit: None, gaps_only: false, blocks: false, numbered: false, ..asked.query.clone() }
 }
 
 fn is_data_replaced(asked: &Asked) -> bool {
@@ -77,8 +78,8 @@ async fn absent_in(asked: &Asked, maker: &mut Maker<'_>, tables: &mut Source, be
     while let Part::Batch(Batch { items, payload }) = tables.next().await? {
         let mut at = 0;
         for item in items {
-            let (length, caller, time) = match item {
-                Item::Element { length, caller, time, .. } => (length, caller, time),
+            let (sequence, length, caller, time) = match item {
+                Item::Element { sequence, length, caller, time, .. } => (sequence, length, caller, time),
                 Item::Gap(gap) => {
                     note(asked, maker, gap);
                     continue;
@@ -87,10 +88,12 @@ async fn absent_in(asked: &Asked, maker: &mut Maker<'_>, tables: &mut Source, be
                     overrun::tell(asked, maker, beginnings, from..to, before).await;
                     continue;
                 }
+                Item::Block { .. } => continue,
             };
             let bytes = &payload[at..at + length as usize];
             at += length as usize + usize::from(caller);
             before = before.max(time);
+            asked.seen_to.set(sequence);
             let table = Table::read(bytes, asked.spread.targets)?;
             let may_lack = |row: &&Row| row.absent || asked.replaced.contains(&row.component);
             for row in table.rows.iter().filter(may_lack) {
@@ -104,6 +107,7 @@ async fn absent_in(asked: &Asked, maker: &mut Maker<'_>, tables: &mut Source, be
             return Ok(());
         }
     }
+    asked.seen_to.set(u64::MAX);
     Ok(())
 }
 
@@ -120,6 +124,9 @@ fn note(asked: &Asked, maker: &mut Maker<'_>, gap: Gap) {
 async fn absent_block(asked: &Asked, maker: &mut Maker<'_>, table: &Table, row: &Row) -> Result<bool> {
     let follow = asked.query.follow;
     if !row.absent && maker.known.contains(&(row.component, row.writer)) {
+        return Ok(true);
+    }
+    if asked.given(row) == Depth::ALL {
         return Ok(true);
     }
     // Who follows a ring claims it before looking: it may come to its target meanwhile.
@@ -148,18 +155,14 @@ async fn absent_block(asked: &Asked, maker: &mut Maker<'_>, table: &Table, row: 
     if !follow && !asked.claims.borrow_mut().claim(row) {
         return Ok(true);
     }
-    maker.given = None;
     match there {
         Ok(Some(late)) => return Ok(maker.give_claimed(row, Some(late.packed)).await),
-        Ok(None) => {}
-        // It may have been given.
-        Err(_) if !follow => return Ok(maker.tell(Gap { count: None, ..row.gap() }).await),
-        Err(_) => match asked.heard[row.component as usize].last.get() {
-            Some((last, _)) if last.0 > row.times.1 => {
-                return Ok(maker.tell(Gap { count: None, ..row.gap() }).await);
-            }
-            last => maker.given = last,
-        },
+        // It may be given yet.
+        Err(_) if !follow => {
+            asked.claims.borrow_mut().tell(row);
+            return Ok(maker.tell(Gap { count: None, ..row.gap() }).await);
+        }
+        Ok(None) | Err(_) => {}
     }
     let parity = &mut maker.blocks[asked.spread.targets as usize];
     // Who follows a ring goes on, and is told what this row was of.

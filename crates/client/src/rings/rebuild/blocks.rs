@@ -5,6 +5,7 @@ use super::super::merge::Asked;
 use super::super::source::Heard;
 use super::super::stripe::{Row, Table};
 use super::super::way::{PAUSE, Way};
+use crate::answer::cursor::conjunction;
 use crate::peer::Part;
 use forebay_env::race::{First, race};
 use forebay_model::block::{Header, View};
@@ -20,7 +21,7 @@ use std::time::Duration;
 const SILENT: Duration = Duration::from_secs(1);
 
 /// Blocks of one part of a ring as they were packed, in the order in which they lie there.
-pub(in super::super) struct Blocks {
+pub(super) struct Blocks {
     way: Way,
     now: Timestamp,
     answer: Option<PartAnswer>,
@@ -38,7 +39,7 @@ pub(in super::super) struct Blocks {
 
 /// What is looked for: its session, its number there, and its times.
 #[derive(Debug, Clone, Copy)]
-pub(in super::super) struct Name {
+pub(super) struct Name {
     pub(super) writer: u64,
     pub(super) number: u64,
     pub(super) times: (i64, i64),
@@ -57,9 +58,9 @@ impl From<&Table> for Name {
 }
 
 /// A block as it was packed, and the number of its first element where it lies.
-pub(in super::super) struct Lying {
+pub(super) struct Lying {
     pub(super) packed: Vec<u8>,
-    pub(in super::super) first: u64,
+    pub(super) first: u64,
     /// What could not be read before it.
     pub(super) unread: Unread,
 }
@@ -115,13 +116,8 @@ impl Blocks {
     }
 
     /// The same for who looks for few of them, and asks the target whether anybody else hears of it or not.
-    pub(in super::super) fn of_whoever(asked: &Asked, component: usize) -> Blocks {
+    pub(super) fn of_whoever(asked: &Asked, component: usize) -> Blocks {
         Blocks { is_sparse: true, is_away: false, heard: None, ..Blocks::new(asked, component) }
-    }
-
-    /// Its target is asked again, whatever it was.
-    pub(in super::super) fn count_as_there(&mut self) {
-        self.is_away = false;
     }
 
     /// Nothing is asked of its target any more.
@@ -134,6 +130,11 @@ impl Blocks {
     }
 
     pub(super) async fn begin(&mut self, times: (Timestamp, Timestamp)) -> Result<()> {
+        self.begin_at(times, 0).await
+    }
+
+    /// Begins with what has these times, from this number on where it lies.
+    pub(super) async fn begin_at(&mut self, times: (Timestamp, Timestamp), number: u64) -> Result<()> {
         self.waiting.clear();
         self.unread = Unread::default();
         if self.answer.take().is_some() {
@@ -146,7 +147,16 @@ impl Blocks {
             (Timestamp::MIN, to) => format!("before {}", Timestamp(to.0 + 1)),
             (from, to) => format!("time in {from}..{to}"),
         };
-        let query = RingQuery { text, now: self.now, follow: false, limit: None, gaps_only: false, blocks: true };
+        let text = if number == 0 { text } else { conjunction(&text, number) };
+        let query = RingQuery {
+            text,
+            now: self.now,
+            follow: false,
+            limit: None,
+            gaps_only: false,
+            blocks: true,
+            numbered: false,
+        };
         self.answer = Some(PartAnswer::open(self.way.clone(), query).await?);
         Ok(())
     }
@@ -165,7 +175,7 @@ impl Blocks {
                                 self.unread.add(Gap { count: None, ..gap });
                                 continue;
                             }
-                            Item::Gap(_) => continue,
+                            Item::Gap(_) | Item::Block { .. } => continue,
                             Item::Expired { .. } => {
                                 self.unread.is_overrun = true;
                                 continue;
@@ -205,7 +215,7 @@ impl Blocks {
     }
 
     /// A block, if it is there. An error means that the target is away.
-    pub(in super::super) async fn find(&mut self, block: Name) -> Result<Option<Lying>> {
+    pub(super) async fn find(&mut self, block: Name) -> Result<Option<Lying>> {
         if self.is_away() {
             self.is_away = true;
             return Err(Error::disconnected("the target is away"));

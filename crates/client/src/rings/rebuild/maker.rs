@@ -1,5 +1,6 @@
 //! What makes blocks again, and gives what a query asks for of them.
 
+use super::super::given::Depth;
 use super::super::merge::Asked;
 use super::super::stripe::{self, Row, Table};
 use super::blocks::Blocks;
@@ -8,7 +9,7 @@ use forebay_env::pipe::Inlet;
 use forebay_model::block::View;
 use forebay_model::key::{KeySet, KeyValue};
 use forebay_model::ring::{Batch, Item};
-use forebay_model::{Gap, Result, Timestamp};
+use forebay_model::{Gap, Result};
 use std::collections::BTreeSet;
 
 /// So often is looked for a block that may not be durable yet.
@@ -24,8 +25,6 @@ pub(super) struct Maker<'a> {
     keys: KeySet,
     values: Vec<KeyValue>,
     pub(super) batch: Batch,
-    /// What is passed over: elements before this time, and so many of it.
-    pub(super) given: Option<(Timestamp, u64)>,
     /// Sessions of parts that lie elsewhere by now, of which something is there: what comes later of them is there, too.
     pub(super) known: BTreeSet<(u32, u64)>,
 }
@@ -36,7 +35,7 @@ impl<'a> Maker<'a> {
         let blocks = (0..asked.ways.len()).map(|component| Blocks::new(asked, component)).collect();
         let sparse = (0..asked.ways.len()).map(|component| Blocks::sparse(asked, component)).collect();
         let (values, batch, known) = (vec![KeyValue::MISSING; keys.len()], Batch::default(), BTreeSet::new());
-        Ok(Maker { asked, inlet, blocks, sparse, keys, values, batch, given: None, known })
+        Ok(Maker { asked, inlet, blocks, sparse, keys, values, batch, known })
     }
 
     /// The block of a row, from all others of its stripe; nothing if one of them is not there.
@@ -66,28 +65,36 @@ impl<'a> Maker<'a> {
         !stands || self.give(row, block).await
     }
 
-    /// Gives what the query asks for of a row, or says that it is missing. False if nobody wants more.
+    /// Gives what the query asks for of a row and was not given by its target, or says that it is missing. False if nobody wants
+    /// more.
     pub(super) async fn give(&mut self, row: &Row, block: Option<Vec<u8>>) -> bool {
-        let Maker { asked, keys, values, batch, given, .. } = self;
+        let Maker { asked, keys, values, batch, .. } = self;
         let viewed = block.as_deref().map(View::of_sealed);
         let Some(Ok(view)) = viewed else { return self.tell(row.gap()).await };
-        let bytes = view.bytes();
-        let mut gaps = view.gaps().peekable();
-        for entry in view.entries().flatten() {
-            while let Some((_, told)) = gaps.next_if(|(before, _)| *before <= entry.index) {
-                asked.tell_gap(told, batch);
+        let (bytes, first) = (view.bytes(), view.header().first_sequence.get());
+        let Depth { elements: given, gaps: mut told } = asked.given(row);
+        let mut tell = |gap, passed: u64, batch: &mut Batch| {
+            // Those before the last element that was given were given as well, and some behind it.
+            let is_given = passed < given || passed == given && told > 0 && asked.is_wanted(&gap);
+            match is_given {
+                true => told -= u64::from(passed == given),
+                false => asked.tell_gap(gap, batch),
             }
-            if asked.query.gaps_only {
+        };
+        let (mut gaps, mut passed) = (view.gaps().peekable(), 0);
+        for entry in view.entries().flatten() {
+            while let Some((_, gap)) = gaps.next_if(|(before, _)| *before <= entry.index) {
+                tell(gap, passed, batch);
+            }
+            if entry.torn {
+                continue;
+            }
+            passed = entry.sequence.saturating_sub(first) + u64::from(entry.last);
+            if asked.query.gaps_only || passed <= given {
                 continue;
             }
             keys.extract(&bytes[entry.payload.clone()], &bytes[entry.caller_keys.clone()], values);
             if !asked.parsed.matches(0, entry.time, values) {
-                continue;
-            }
-            if let Some((last, count)) = given
-                && (entry.time < *last || entry.time == *last && *count > 0)
-            {
-                *count -= u64::from(entry.time == *last);
                 continue;
             }
             batch.payload.extend_from_slice(&bytes[entry.payload.clone()]);
@@ -102,7 +109,7 @@ impl<'a> Maker<'a> {
                 last: true,
             });
         }
-        gaps.for_each(|(_, told)| asked.tell_gap(told, batch));
+        gaps.for_each(|(_, gap)| tell(gap, passed, batch));
         self.send().await
     }
 

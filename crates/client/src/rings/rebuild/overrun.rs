@@ -210,7 +210,15 @@ async fn tables(asked: &Asked, numbers: String, is_last: bool) -> Result<Told> {
     let parity = asked.spread.targets as usize;
     let text = format!("(part = {PART_TABLE} or part = {PART_ABSENT}) and {numbers}");
     let limit = Some(4 * u64::from(asked.spread.targets));
-    let query = RingQuery { text, now: asked.query.now, follow: false, limit, gaps_only: false, blocks: false };
+    let query = RingQuery {
+        text,
+        now: asked.query.now,
+        follow: false,
+        limit,
+        gaps_only: false,
+        blocks: false,
+        numbered: false,
+    };
     let mut answer = PartAnswer::open(asked.ways[parity].apart(), query).await?;
     let mut told = Told { rows: vec![None; parity], time: None };
     while let Part::Batch(batch) = answer.next().await? {

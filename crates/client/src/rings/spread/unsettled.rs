@@ -5,7 +5,7 @@ use super::lane::Lane;
 use crate::peer::Block;
 use forebay_env::Buffer;
 use forebay_model::block::View;
-use forebay_model::{Gap, Moment};
+use forebay_model::{Cause, Gap, Moment, Timestamp};
 use std::sync::Arc;
 
 /// Blocks that are settled together.
@@ -35,8 +35,8 @@ pub(super) enum Parity {
     None,
     /// A buffer for it.
     Reserved(Buffer),
-    /// It was handed over.
-    Sent { sent: Moment, is_durable: bool, table: Table, block: Arc<Block> },
+    /// It was handed over, and tells of what was recorded without it before.
+    Sent { sent: Moment, is_durable: bool, table: Table, block: Arc<Block>, told: Option<Gap> },
 }
 
 impl Parity {
@@ -47,6 +47,14 @@ impl Parity {
         let longest = table.rows.iter().map(|row| row.length).max()?;
         let xor = view.entries().nth(1)?.ok()?;
         (xor.payload.len() == longest as usize).then(|| block.buffer[xor.payload].to_vec())
+    }
+
+    /// What it tells that may not be durable.
+    pub(super) fn told(&self) -> Option<Gap> {
+        match self {
+            Parity::Sent { is_durable: false, told, .. } => *told,
+            _ => None,
+        }
     }
 }
 
@@ -62,6 +70,13 @@ impl Stripe {
         };
         let members = self.members.iter().all(|member| member.is_durable || member.is_lost || is_covered(member));
         members && !matches!(self.parity, Parity::Reserved(_) | Parity::Sent { is_durable: false, .. })
+    }
+
+    /// What the parity is to tell of it that does not have it: by the times that it has, whatever the clock says now.
+    pub(super) fn uncovered(&self) -> Gap {
+        let times = self.members.iter().map(|member| member.row.times);
+        let (first, last) = times.fold((i64::MAX, i64::MIN), |all, of_it| (all.0.min(of_it.0), all.1.max(of_it.1)));
+        Gap { cause: Cause::TargetAway, count: None, first: Timestamp(first), last: Timestamp(last) }
     }
 
     /// What its target does not have, and no parity covers, is lost.

@@ -67,7 +67,15 @@ fn blocks(count: usize) -> Vec<Vec<u8>> {
 
 fn query(follow: bool) -> RingAsk {
     let now = Timestamp(0);
-    RingAsk::Query(RingQuery { text: String::new(), now, follow, limit: None, gaps_only: false, blocks: false })
+    RingAsk::Query(RingQuery {
+        text: String::new(),
+        now,
+        follow,
+        limit: None,
+        gaps_only: false,
+        blocks: false,
+        numbered: false,
+    })
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Rings over the network: recorders and queries while connections, nodes and clients come and go.
 
+mod clock;
 mod damage;
 mod midway;
 mod overrun;
@@ -80,6 +81,8 @@ struct Recording {
     /// And their times.
     times: Vec<Timestamp>,
     offered: u64,
+    /// How far its wall clock was set back.
+    set_back: Duration,
 }
 
 /// What came of a session that is over.
@@ -115,7 +118,16 @@ impl Recording {
             link: Mutex::new(Some(Box::new(link))),
         });
         let recorder = Client::over(hand.clone()).recorder("/ring").expect("it is opened");
-        Recording { machine, hand, recorder, session, accepted: Vec::new(), times: Vec::new(), offered: 0 }
+        Recording {
+            machine,
+            hand,
+            recorder,
+            session,
+            accepted: Vec::new(),
+            times: Vec::new(),
+            offered: 0,
+            set_back: Duration::ZERO,
+        }
     }
 
     fn tell_time(&self, world: &World) {
@@ -143,7 +155,7 @@ impl Recording {
         element.resize(16 + more, 7);
         let before = self.recorder.progress().elements;
         // No two have the same time.
-        let time = Timestamp(world.clock().wall().0 + self.offered as i64);
+        let time = Timestamp(world.clock().wall().0 + self.offered as i64).before(self.set_back);
         self.recorder.element(time, &[&element], &[]).expect("it is accepted or dropped");
         if self.recorder.progress().elements > before {
             self.accepted.push(self.offered);
@@ -225,7 +237,7 @@ fn assert_told(missing: &[Timestamp], gaps: &[Gap], what: &str) {
 }
 
 fn asked(world: &World, text: String, follow: bool) -> RingQuery {
-    RingQuery { text, now: world.clock().wall(), follow, limit: None, gaps_only: false, blocks: false }
+    RingQuery { text, now: world.clock().wall(), follow, limit: None, gaps_only: false, blocks: false, numbered: false }
 }
 
 /// All that the ring has, in order.
@@ -467,7 +479,15 @@ fn who_follows_a_ring_in_which_nothing_happens_for_longer_than_a_capability_coun
     let mut recording = Recording::begin(&cluster, 1);
     let ring = open(&cluster, "reader", false);
     let now = world.clock().wall();
-    let query = RingQuery { text: String::new(), now, follow: true, limit: None, gaps_only: false, blocks: false };
+    let query = RingQuery {
+        text: String::new(),
+        now,
+        follow: true,
+        limit: None,
+        gaps_only: false,
+        blocks: false,
+        numbered: false,
+    };
     let mut answer = world.run(async move { ring.query(query).await.expect("it is asked") });
     let mut followed = 0;
     for _ in 0..3 {

@@ -5,7 +5,7 @@ use super::spread::{WITH_PARITY, steps, with_ring};
 use super::*;
 
 /// Reads all of a ring, and has something happen when so much time has passed.
-fn read_while(cluster: &Cluster, after: Duration, happens: impl FnOnce()) -> Vec<Found> {
+pub(super) fn read_while(cluster: &Cluster, after: Duration, happens: impl FnOnce()) -> Vec<Found> {
     let world = cluster.world();
     let ring = open(cluster, &format!("reader at {}", world.now().0), false);
     let reading = world.spawner().spawn(answer_of(&ring, asked(world, String::new(), false)));

@@ -10,24 +10,24 @@ use std::collections::BTreeSet;
 
 /// What a tail was told.
 #[derive(Default)]
-struct Told {
+pub(super) struct Told {
     elements: BTreeSet<(u64, u64)>,
     /// Elements that were told again.
-    twice: u64,
+    pub(super) twice: u64,
     /// Gaps of targets that were away.
-    gaps: Vec<Gap>,
-    error: Option<Error>,
+    pub(super) gaps: Vec<Gap>,
+    pub(super) error: Option<Error>,
 }
 
 /// A client that follows the ring.
-struct Tail {
-    machine: ClientMachine,
-    told: Rc<RefCell<Told>>,
+pub(super) struct Tail {
+    pub(super) machine: ClientMachine,
+    pub(super) told: Rc<RefCell<Told>>,
     _task: Task<()>,
 }
 
 impl Tail {
-    fn begin(cluster: &Cluster, name: &str) -> Tail {
+    pub(super) fn begin(cluster: &Cluster, name: &str) -> Tail {
         let machine = cluster.client_machine(name);
         let rings = machine.files.rings();
         let ring = cluster.world().run(async move { rings.open("/ring", false).await.expect("it is there") });
@@ -66,7 +66,7 @@ impl Tail {
     }
 
     /// When those elements were recorded that were accepted and that it was not told.
-    fn missing(&self, recording: &Recording) -> Vec<Timestamp> {
+    pub(super) fn missing(&self, recording: &Recording) -> Vec<Timestamp> {
         let (told, all) = (self.told.borrow(), recording.accepted.iter().zip(&recording.times));
         all.filter(|(number, _)| !told.elements.contains(&(recording.session, **number)))
             .map(|(_, time)| *time)
@@ -116,10 +116,9 @@ fn life(seed: u64) -> u64 {
     let missing = tail.missing(&recording);
     if lost.is_none() {
         let counted: Vec<&Gap> = told.gaps.iter().filter(|gap| gap.count.is_some()).collect();
-        assert!(counted.is_empty(), "all of it can be had: {counted:?}");
+        assert!(counted.is_empty() && missing.is_empty(), "all of it can be had: {}, {counted:?}", missing.len());
     }
-    // What others had missed that is needed for what is lost, nobody has. Of a block that a target may have given before it went
-    // away again, nobody can say whether it did.
+    // What others had missed that is needed for what is lost, nobody has.
     assert_told(&missing, &told.gaps, &format!("{nodes:?}, lost {lost:?}"));
     world.trace()
 }
