@@ -3,6 +3,7 @@
 mod damage;
 mod midway;
 mod overrun;
+mod parts;
 mod replaced;
 mod spread;
 mod tails;
