@@ -5,6 +5,7 @@ use crate::heaps::Heaps;
 use crate::objects::Objects;
 use crate::peer::Peer;
 use crate::recorder::{Recorder, RecorderOptions};
+use crate::rings::{KnownRing, RingList};
 use forebay_model::ring::{Pin, Pinned, RingSpec, RingState, RingStatus, Spread};
 use forebay_model::scrub::Scrubbed;
 use forebay_model::settings::{SettingsChange, TargetSettings};
@@ -58,6 +59,34 @@ impl Cluster {
         match self.peer.call(Request::Status { ring: Some(name.to_string()) })? {
             Reply::Rings(mut rings) if rings.len() == 1 => Ok(rings.remove(0)),
             other => Err(unexpected(&other)),
+        }
+    }
+
+    /// All rings, once those that were just opened have found their tails (or after a few seconds).
+    pub fn settled(&self) -> Result<Vec<RingStatus>> {
+        let mut rings = self.status()?;
+        for ring in &mut rings {
+            if ring.state == RingState::Recovering {
+                // Asked for alone, a ring answers when it is ready.
+                *ring = self.ring(&ring.spec.name)?;
+            }
+        }
+        Ok(rings)
+    }
+
+    /// All rings, each as far as its targets can be asked.
+    pub fn list_rings(&self) -> Result<RingList> {
+        if let Some(list) = self.peer.list_rings()? {
+            return Ok(list);
+        }
+        Ok(RingList { rings: self.settled()?.into_iter().map(alone).collect(), unread: Vec::new() })
+    }
+
+    /// One ring, as far as its targets can be asked.
+    pub fn survey_ring(&self, name: &str) -> Result<KnownRing> {
+        match self.peer.survey_ring(name)? {
+            Some(known) => Ok(known),
+            None => self.ring(name).map(alone),
         }
     }
 
@@ -277,6 +306,11 @@ impl Cluster {
             other => Err(unexpected(&other)),
         }
     }
+}
+
+/// A ring that has no parts elsewhere.
+fn alone(status: RingStatus) -> KnownRing {
+    KnownRing { name: status.spec.name.clone(), capacity: status.spec.capacity, status: Ok(status), parts: Vec::new() }
 }
 
 /// A reply of another shape than its request has.

@@ -1,5 +1,6 @@
 //! What a cluster is reached by. The rest of the crate knows nothing of processes and connections.
 
+use crate::rings::{KnownRing, RingList};
 use crate::stopper::Stopper;
 use forebay_env::Buffer;
 use forebay_model::ring::{Batch, QuerySummary, RingSpec, RingStatus, Spread};
@@ -26,6 +27,16 @@ pub trait Peer: Send + Sync {
             spec.name,
             spread.components()
         )))
+    }
+
+    /// All rings with their parts, where rings have such: not in a directory, which says all of them in one answer.
+    fn list_rings(&self) -> Result<Option<RingList>> {
+        Ok(None)
+    }
+
+    /// A ring with its parts, where rings have such.
+    fn survey_ring(&self, _ring: &str) -> Result<Option<KnownRing>> {
+        Ok(None)
     }
 
     /// Begins (or resumes) recording into a ring.

@@ -12,6 +12,7 @@ mod checked;
 mod claims;
 mod feed;
 mod given;
+mod listing;
 mod merge;
 mod parts;
 mod rebuild;
@@ -19,10 +20,13 @@ mod replaced;
 mod source;
 mod spread;
 mod stripe;
+mod survey;
 mod way;
 mod writer;
 
 pub use answer::RingAnswer;
+pub use listing::RingList;
+pub use survey::{KnownRing, PartState, RingPart};
 pub use writer::RingWriter;
 
 use crate::control::{Control, strange};
@@ -228,14 +232,7 @@ impl Ring {
 
     /// The ring, as it says of itself.
     pub async fn status(&self) -> Result<RingStatus> {
-        let mut statuses = self.statuses().await;
-        match self.is_alone() {
-            true => statuses.remove(0),
-            false => {
-                let parts = parts::answered(statuses, self.spread)?;
-                parts::status(self.path(), self.spread, &parts, &self.replaced())
-            }
-        }
+        self.status_of(self.statuses().await)
     }
 
     /// Gives it another capacity; says what it has now. Its volume is charged before it grows and after it has shrunk, so that

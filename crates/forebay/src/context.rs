@@ -8,7 +8,6 @@ use forebay_client::{Cluster, Patience};
 use forebay_embedded::Options;
 use forebay_env::real::signal::Stop;
 use forebay_env::real::{clock, thread};
-use forebay_model::ring::{RingState, RingStatus};
 use forebay_model::{Error, Result, Timestamp};
 use forebay_serve::key;
 use forebay_serve::reach::{ClientTls, Reach};
@@ -182,16 +181,4 @@ pub fn when_stopped(stop: &Stop, then: impl FnOnce() + Send + 'static) -> Result
 /// Wall time.
 pub fn wall() -> Timestamp {
     clock::wall()
-}
-
-/// All rings, once those that were just opened have found their tails (or after a few seconds).
-pub fn settled(cluster: &Cluster) -> Result<Vec<RingStatus>> {
-    let mut rings = cluster.status()?;
-    for ring in &mut rings {
-        if ring.state == RingState::Recovering {
-            // Asked for alone, a ring answers when it is ready.
-            *ring = cluster.ring(&ring.spec.name)?;
-        }
-    }
-    Ok(rings)
 }

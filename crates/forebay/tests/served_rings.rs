@@ -14,6 +14,10 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
+fn values(served: &Served, place: &Place, args: &[&str]) -> Vec<serde_json::Value> {
+    text(served.ok(place, args)).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 fn fed(served: &Served, place: &Place, args: &[&str], input: &[u8]) -> String {
     let mut child = served.command(place, args).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(input).unwrap();
@@ -119,5 +123,73 @@ fn a_ring_with_parity_over_three_nodes_is_recorded_and_answers_the_same_without_
     one.kill();
     assert_eq!(query(), all, "what the others have makes up for it");
     drop(two);
+    served.stop();
+}
+
+#[test]
+fn all_rings_of_the_tree_are_listed_with_their_parts_also_while_a_node_is_away() {
+    let place = Place::new();
+    let served = Served::start(&place);
+    assert!(text(served.ok(&place, &["ring", "list"])).contains("No rings yet"));
+    let [one, two] = ["one", "two"].map(|dir| served.join(&place, dir));
+    let wide = ["ring", "create", "/wide", "--capacity", "64MiB", "--targets", "2", "--parity", "--guarantee", "1MB/s"];
+    served.ok(&place, &wide);
+    served.ok(&place, &["mkdir", "/deep"]);
+    served.ok(&place, &["mkdir", "/deep/er"]);
+    served.ok(&place, &["ring", "create", "/deep/er/lines", "--capacity", "32MiB"]);
+    fed(&served, &place, &["record", "/wide", "--stdin", "lines"], b"alpha\nbeta\n");
+    served.ok(&place, &["pin", "/wide", "--from", "1h ago", "--to", "now", "--label", "kept"]);
+    let list = ["ring", "list", "--json"];
+    let all = values(&served, &place, &list);
+    assert_eq!(all.iter().map(|ring| &ring["name"]).collect::<Vec<_>>(), ["/deep/er/lines", "/wide"]);
+    assert_eq!((&all[1]["elements"], &all[1]["state"]), (&2.into(), &"ready".into()), "{all:?}");
+    let parts = all[1]["parts"].as_array().unwrap();
+    assert_eq!(parts.iter().map(|part| &part["has"]).collect::<Vec<_>>(), ["elements", "elements", "parity"]);
+    assert!(parts.iter().all(|part| part["state"] == "held"), "{parts:?}");
+    assert!(parts.iter().all(|part| part["guarantee_bytes_per_second"].as_u64() >= Some(500_000)), "{parts:?}");
+    assert!(text(served.ok(&place, &["ring", "list"])).contains("3 held"));
+    // Of all rings, and so of those that the tree has.
+    assert_eq!(values(&served, &place, &["pins", "--json"])[0]["ring"], "/wide");
+    let gone = values(&served, &place, &["node", "list", "--json"])
+        .into_iter()
+        .find(|node| node["address"] == one.ready["data"][0])
+        .unwrap();
+    one.kill();
+    let target = gone["targets"][0].as_str().unwrap();
+    let listed = text(served.ok(&place, &["ring", "list"]));
+    assert!(listed.contains("2 held, 1 absent") && listed.contains("/deep/er/lines"), "{listed}");
+    assert!(listed.contains(&format!("Target {target} of node {} could not be asked", gone["node"])), "{listed}");
+    let all = values(&served, &place, &list);
+    assert_eq!((all.len(), &all[1]["state"]), (2, &"ready".into()), "the others say how it is: {all:?}");
+    let shown = text(served.ok(&place, &["ring", "show", "/wide"]));
+    assert!(shown.contains("absent") && shown.contains("parity") && shown.contains("could not be asked"), "{shown}");
+    served.ok(&place, &["target", "fail", target]);
+    let lost =
+        |shown: &serde_json::Value| shown["parts"].as_array().unwrap().iter().any(|part| part["state"] == "lost");
+    // The manager finds out ring by ring what was there.
+    while !lost(&values(&served, &place, &["ring", "show", "/wide", "--json"])[0]) {}
+    let listed = text(served.ok(&place, &["ring", "list"]));
+    assert!(listed.contains("2 held, 1 lost") && !listed.contains("/wide: "), "{listed}");
+    drop(two);
+    served.stop();
+}
+
+#[test]
+fn what_a_ring_on_one_target_was_made_for_is_told_while_its_node_is_away() {
+    let place = Place::new();
+    let served = Served::with(&place, &["--size", "64MiB"]);
+    let one = served.join(&place, "one");
+    served.ok(&place, &["ring", "create", "/r", "--capacity", "128MiB"]);
+    one.kill();
+    let ring = values(&served, &place, &["ring", "list", "--json"]).remove(0);
+    assert_eq!((&ring["name"], &ring["state"], &ring["elements"]), (&"/r".into(), &"away".into(), &().into()));
+    assert!(ring["capacity_bytes"].as_u64() >= Some(128 << 20) && ring["parts"][0]["state"] == "absent", "{ring}");
+    let output = served.run(&place, &["ring", "show", "/r"]);
+    let (shown, said) = (text(output.stdout), text(output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        shown.contains("/r  away") && shown.contains("absent") && said.contains("cannot be reached"),
+        "{shown}{said}"
+    );
     served.stop();
 }

@@ -88,8 +88,8 @@ struct NodeMachine {
 
 impl NodeMachine {
     /// A machine with a disk that was formatted.
-    fn new(world: &World, network: &Network, spec: &ClusterSpec, number: u32) -> NodeMachine {
-        let disk = world.disk(spec.disk.clone());
+    fn new(world: &World, network: &Network, spec: &ClusterSpec, disk: DiskSpec, number: u32) -> NodeMachine {
+        let disk = world.disk(disk);
         let env = world.env(disk.clone());
         let target = world.run(async move {
             let geometry = env.device.geometry();
@@ -126,13 +126,21 @@ pub struct ClientMachine {
 impl Cluster {
     /// Formats the disks and starts everything; nodes have reported when this returns.
     pub fn new(world: Rc<World>, spec: ClusterSpec) -> Cluster {
+        let first = spec.disk.clone();
+        Cluster::with_first(world, spec, first)
+    }
+
+    /// The same, of which the first node has another disk than the others.
+    pub fn with_first(world: Rc<World>, spec: ClusterSpec, first: DiskSpec) -> Cluster {
         let network = world.network(spec.network);
         let host = network.host("manager", spec.node_link);
         let mut engine = Memory::new();
         let created = Manager::create(&mut engine, 0xf0_4e_ba_11, spec.policy, world.clock().wall(), &*world.random());
         created.expect("a fresh engine has no cluster");
         let manager = ManagerMachine { host, engine: RefCell::new(engine) };
-        let nodes = (0..spec.nodes).map(|number| NodeMachine::new(&world, &network, &spec, number)).collect();
+        let disk = |number| if number == 0 { first.clone() } else { spec.disk.clone() };
+        let nodes = (0..spec.nodes).map(|number| NodeMachine::new(&world, &network, &spec, disk(number), number));
+        let nodes = nodes.collect();
         let cluster = Cluster { world, network, manager, nodes, clients: Cell::new(1000), spec };
         cluster.start_manager();
         cluster.add_nodes();
@@ -144,7 +152,8 @@ impl Cluster {
     #[cfg(test)]
     fn add_node(&mut self) -> usize {
         let index = self.nodes.len();
-        self.nodes.push(NodeMachine::new(&self.world, &self.network, &self.spec, index as u32));
+        let disk = self.spec.disk.clone();
+        self.nodes.push(NodeMachine::new(&self.world, &self.network, &self.spec, disk, index as u32));
         let control = self.client_machine(&format!("adds{index}")).control;
         let change = Change::AddNode(AddNode { node: index as u64 + 1, user: 0 });
         let added = self.world.run(async move { forebay_client::control::Control::change(&*control, change).await });

@@ -73,21 +73,7 @@ impl Recovery {
 /// Has the files written, loses a target, and has everything rebuilt by clients on the machines of all other nodes.
 pub fn lose_one(loss: &Loss) -> Recovery {
     let world = Rc::new(World::new(loss.seed));
-    let link = LinkSpec::gigabit().with_rate(loss.link);
-    let cluster = Cluster::new(
-        world.clone(),
-        ClusterSpec {
-            nodes: loss.targets,
-            disk: loss.disk.clone(),
-            network: loss.network,
-            node_link: link,
-            client_link: link,
-            policy: Policy { raid: Raid::Five, unit: forebay_model::layout::UNIT, targets: loss.width },
-            bounds: Bounds::default(),
-            settings: Settings::default(),
-            credit: loss.credit,
-        },
-    );
+    let cluster = cluster(world.clone(), loss);
     fill(&cluster, loss);
     let operator = cluster.client_machine("looker");
     let (target, control) = (cluster.target(0), operator.control.clone());
@@ -122,8 +108,34 @@ pub fn lose_one(loss: &Loss) -> Recovery {
     Recovery { components: components.get(), written: written.get(), took, network }
 }
 
-/// Makes files until so many have a part on the first node's target; those are written.
-fn fill(cluster: &Cluster, loss: &Loss) {
+/// All targets, with nothing on them.
+fn cluster(world: Rc<World>, loss: &Loss) -> Cluster {
+    let link = LinkSpec::gigabit().with_rate(loss.link);
+    Cluster::with_first(
+        world,
+        ClusterSpec {
+            nodes: loss.targets,
+            disk: loss.disk.clone(),
+            network: loss.network,
+            node_link: link,
+            client_link: link,
+            policy: Policy { raid: Raid::Five, unit: forebay_model::layout::UNIT, targets: loss.width },
+            bounds: Bounds::default(),
+            settings: Settings::default(),
+            credit: loss.credit,
+        },
+        larger(loss),
+    )
+}
+
+/// The disk of the target that is lost. By space alone the manager would put half of all components and more on it, and puts one
+/// of nearly each file there, since no file has two; the others lie as on targets that are all alike.
+fn larger(loss: &Loss) -> DiskSpec {
+    DiskSpec { size: loss.disk.size * (4 * u64::from(loss.targets)), ..loss.disk.clone() }
+}
+
+/// Makes files until so many have a part on the first node's target; those are written. How many it made.
+fn fill(cluster: &Cluster, loss: &Loss) -> u32 {
     let (left, next) = (Rc::new(Cell::new(loss.files)), Rc::new(Cell::new(0)));
     let lost = cluster.target(0);
     let tasks = (0..WRITERS).map(|writer| {
@@ -150,6 +162,7 @@ fn fill(cluster: &Cluster, loss: &Loss) {
     });
     let tasks: Vec<_> = tasks.collect();
     cluster.world().run(all(tasks));
+    next.get()
 }
 
 #[cfg(test)]

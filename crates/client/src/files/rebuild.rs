@@ -15,12 +15,10 @@ use forebay_wire::control::{Question, Reply};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-/// Files that are asked for at once.
-const PAGE: u32 = 256;
+/// Files that are asked for at once: many, so that clients that begin anywhere among them seldom meet.
+const PAGE: u32 = 4096;
 /// Files that one client rebuilds at the same time.
 const AT_ONCE: usize = 2;
-/// Files that others are at or have done, one after the other, until the list is asked for anew.
-const MEETINGS: u32 = 4;
 /// Of a component, so much is rebuilt in one step; who closes the file or stops waits for that.
 const STEP: Bytes = Bytes::mib(16);
 
@@ -33,47 +31,80 @@ pub struct Rebuilt {
     pub written: Bytes,
 }
 
-impl Files {
-    /// Rebuilds what is on the manager's list, some files at a time; `told` of each. Only root may ask for that.
-    pub async fn rebuild_missing(&self, told: impl Fn(FileId, Result<Rebuilt>)) -> Result<()> {
-        let (mut after, tried) = (FileId(0), RefCell::new(BTreeSet::new()));
+/// The manager's list, of which each file is tried once. It is asked for anew when others turn out to be at what is next there:
+/// that costs much less than to open one file after the other that they are at or have done, and nobody waits for it who is at
+/// another one.
+struct MissingList<'a> {
+    files: &'a Files,
+    /// Those with lower numbers were all tried.
+    after: Cell<FileId>,
+    tried: RefCell<BTreeSet<FileId>>,
+    left: RefCell<Vec<FileId>>,
+}
+
+impl MissingList<'_> {
+    fn of(files: &Files) -> MissingList<'_> {
+        MissingList { files, after: Cell::new(FileId(0)), tried: RefCell::default(), left: RefCell::default() }
+    }
+
+    /// Somebody else is at the file that was next or has done it, has it alone, or has removed it.
+    fn is_met(&self) {
+        self.left.borrow_mut().clear();
+    }
+
+    /// The next file; nothing at the end.
+    async fn next(&self) -> Result<Option<FileId>> {
         loop {
+            if let Some(file) = { self.left.borrow_mut().pop() } {
+                self.tried.borrow_mut().insert(file);
+                return Ok(Some(file));
+            }
+            let after = self.after.get();
             let asked = Question::Degraded(After { file: after, most: PAGE });
-            let mut found = match self.control.ask(asked).await? {
+            let mut found = match self.files.control.ask(asked).await? {
                 Reply::Degraded(found) => found,
                 other => return Err(strange(&other)),
             };
-            let last = found.files.last().copied();
-            found.files.retain(|file| !tried.borrow().contains(file));
-            // Clients that begin elsewhere in the list seldom meet.
-            let first = self.nodes.env().random.below(found.files.len().max(1) as u64) as usize;
-            found.files.rotate_left(first);
-            let (left, met) = (RefCell::new(found.files), Cell::new(0));
-            let hand = || async {
-                while met.get() < MEETINGS
-                    && let Some(file) = { left.borrow_mut().pop() }
-                {
-                    tried.borrow_mut().insert(file);
-                    match self.rebuild(file).await {
-                        // Somebody else is at it or has done it, has it alone, or has removed it.
-                        Ok(None) | Err(Error { kind: Kind::Missing | Kind::Busy | Kind::Stale, .. }) => {
-                            met.set(met.get() + 1);
-                        }
-                        rebuilt => {
-                            met.set(0);
-                            told(file, rebuilt.map(Option::unwrap_or_default));
-                        }
-                    }
-                }
-            };
-            all((0..AT_ONCE).map(|_| hand())).await;
-            match last {
-                // The rest of the page is asked for again: others have done much of it.
-                Some(_) if !left.borrow().is_empty() => {}
-                Some(last) if found.more => after = last,
-                _ => return Ok(()),
+            if self.after.get() != after {
+                // Another hand has come further meanwhile, and forgot what it tried before.
+                continue;
             }
+            let last = found.files.last().copied();
+            let mut tried = self.tried.borrow_mut();
+            // What is not on the list any more is not come upon again.
+            let is_listed = |file: &FileId| found.files.binary_search(file).is_ok();
+            tried.retain(|file| is_listed(file) || last.is_some_and(|last| *file > last));
+            found.files.retain(|file| !tried.contains(file));
+            match last {
+                Some(_) if !found.files.is_empty() => {}
+                Some(last) if found.more => {
+                    self.after.set(last);
+                    continue;
+                }
+                _ => return Ok(None),
+            }
+            // Clients that begin elsewhere in the list seldom meet.
+            let first = self.files.nodes.env().random.below(found.files.len() as u64) as usize;
+            found.files.rotate_left(first);
+            self.left.replace(found.files);
         }
+    }
+}
+
+impl Files {
+    /// Rebuilds what is on the manager's list, some files at a time; `told` of each. Only root may ask for that.
+    pub async fn rebuild_missing(&self, told: impl Fn(FileId, Result<Rebuilt>)) -> Result<()> {
+        let list = MissingList::of(self);
+        let hand = || async {
+            while let Some(file) = list.next().await? {
+                match self.rebuild(file).await {
+                    Ok(None) | Err(Error { kind: Kind::Missing | Kind::Busy | Kind::Stale, .. }) => list.is_met(),
+                    rebuilt => told(file, rebuilt.map(Option::unwrap_or_default)),
+                }
+            }
+            Ok(())
+        };
+        all((0..AT_ONCE).map(|_| hand())).await.into_iter().collect()
     }
 
     /// Rebuilds what can be of a file; `None` if somebody else does.

@@ -2,7 +2,7 @@
 //!
 //! What they ask is done by the loop that does what is asked of files ([`crate::files::blocking`]).
 
-use super::{RING_MODE, Ring, RingWriter, Rings};
+use super::{KnownRing, RING_MODE, Ring, RingList, RingWriter, Rings};
 use crate::cluster::Cluster;
 use crate::files::blocking::{FilesClient, Way};
 use crate::peer::{AnswerLink, HeapLink, ObjectLink, Part, Peer, WriterLink};
@@ -76,16 +76,24 @@ impl Peer for Network {
                 self.with(ring, true, move |ring| async move { ring.unpin(pin).await.map(|()| Reply::Done) })
             }
             Request::Pins { ring } => self.with(ring, false, |ring| async move { ring.pins().await.map(Reply::Pins) }),
-            Request::Status { ring: None } => Err(Error::usage(
-                "rings of a cluster on the network are entries of its directories: list one with `forebay ls /DIR`, and ask of a ring \
-                 with `forebay ring show NAME`",
-            )),
+            Request::Status { ring: None } => self.run(|rings| async move {
+                let all = rings.list().await?.rings;
+                all.into_iter().map(|ring| ring.status).collect::<Result<_>>().map(Reply::Rings)
+            }),
             _ => Err(elsewhere("this")),
         }
     }
 
     fn create_spread(&self, spec: RingSpec, spread: Spread) -> Result<RingStatus> {
         self.run(move |rings| async move { Ok(rings.create_spread(spec, RING_MODE, spread).await?.1) })
+    }
+
+    fn list_rings(&self) -> Result<Option<RingList>> {
+        self.run(|rings| async move { rings.list().await.map(Some) })
+    }
+
+    fn survey_ring(&self, ring: &str) -> Result<Option<KnownRing>> {
+        self.with(ring.to_string(), false, |ring| async move { ring.survey().await.map(Some) })
     }
 
     fn open_writer(&self, ring: &str, writer: u64, resume: bool) -> Result<Box<dyn WriterLink>> {

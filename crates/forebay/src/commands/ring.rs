@@ -1,8 +1,8 @@
 //! `forebay ring`: what rings there are.
 
 use crate::args::RingArgs;
-use crate::context::{Context, settled};
-use crate::show::{json, rings};
+use crate::context::Context;
+use crate::show::{self, json, parts, rings};
 use clap::{Args, Subcommand};
 use forebay_model::ring::{Content, Spread};
 use forebay_model::{Bytes, Result};
@@ -91,21 +91,27 @@ pub fn run(context: &mut Context, command: RingCommand) -> Result<()> {
             })
         }
         RingCommand::List => context.with_cluster(|context, cluster| {
-            let all = settled(cluster)?;
-            if context.json {
-                return all.iter().try_for_each(|ring| context.out.json(&json::ring(ring)));
+            let list = cluster.list_rings()?;
+            for error in &list.unread {
+                show::say(&format!("What rings there are is not known of {error}"));
             }
-            if all.is_empty() {
+            if context.json {
+                return list.rings.iter().try_for_each(|ring| context.out.json(&parts::json(ring)));
+            }
+            if list.rings.is_empty() {
                 return context.out.line("No rings yet; make one with `forebay ring create /name --capacity 10GiB`.");
             }
-            rings::table(&all, None).iter().try_for_each(|line| context.out.line(line))
+            parts::table(&list.rings).iter().try_for_each(|line| context.out.line(line))
         }),
         RingCommand::Show(args) => context.with_cluster(|context, cluster| {
-            let ring = cluster.ring(&args.name)?;
+            let ring = cluster.survey_ring(&args.name)?;
             if context.json {
-                return context.out.json(&json::ring(&ring));
+                context.out.json(&parts::json(&ring))?;
+            } else {
+                parts::details(&ring).iter().try_for_each(|line| context.out.line(line))?;
             }
-            rings::details(&ring).iter().try_for_each(|line| context.out.line(line))
+            context.out.flush()?;
+            ring.status.map(drop)
         }),
         RingCommand::Delete(args) => context.with_cluster(|context, cluster| {
             cluster.delete_ring(&args.name)?;

@@ -42,7 +42,7 @@ struct Look {
 
 impl Look {
     fn take(cluster: &Cluster) -> Result<Look> {
-        let (at, rings, info) = (cluster.now(), context::settled(cluster)?, cluster.info()?);
+        let (at, rings, info) = (cluster.now(), cluster.settled()?, cluster.info()?);
         // A small ring in the fastest free place; where there is no space, there is no answer.
         let smallest = info.targets.iter().map(|t| t.group * 4).max().unwrap_or(Bytes::mib(64));
         let question = PlanRequest { capacity: Some(smallest), ..PlanRequest::new(Rate(1)) };

@@ -6,6 +6,7 @@ pub mod human;
 pub mod json;
 pub mod live;
 pub mod out;
+pub mod parts;
 pub mod rings;
 
 use forebay_env::real::file;

@@ -34,29 +34,39 @@ pub fn table(rings: &[RingStatus], rates: Option<&BTreeMap<String, Rate>>) -> Ve
     let right: Vec<usize> = (2..headings.len() - 1).collect();
     let mut table = human::table(&headings, &right);
     for ring in rings {
-        let spec = &ring.spec;
-        let state = match (ring.state, ring.recording) {
-            (RingState::Ready, true) => "recording",
-            (RingState::Ready, false) => "idle",
-            (RingState::Recovering, _) => "recovering",
-            (RingState::Full, _) => "full",
-            (RingState::Failed, _) => "failed",
-        };
-        let guarantee = if spec.guarantee == Rate(0) { "-".to_string() } else { spec.guarantee.to_string() };
-        let mut row = vec![spec.name.clone(), state.to_string(), spec.capacity.to_string(), guarantee];
-        if let Some(rates) = rates {
-            row.push(rates.get(&spec.name).map_or_else(|| "-".to_string(), ToString::to_string));
-        }
-        row.push(human::span(history(ring)));
-        row.push(human::count(ring.next_sequence.saturating_sub(ring.first_sequence)));
-        row.push(match ring.pins.len() {
-            0 => "-".to_string(),
-            pins => format!("{pins} ({} %)", ring.pinned_segments * 100 / ring.segments.max(1)),
-        });
-        row.push(human::losses(&ring.losses));
-        table.add_row(row);
+        let rate = rates.map(|rates| rates.get(&ring.spec.name).copied());
+        table.add_row(row(ring, rate));
     }
     human::lines(&table)
+}
+
+/// What a line of [`table`] says of a ring; `rate` is what it is written at now, if that is told and known.
+pub fn row(ring: &RingStatus, rate: Option<Option<Rate>>) -> Vec<String> {
+    let spec = &ring.spec;
+    let state = match (ring.state, ring.recording) {
+        (RingState::Ready, true) => "recording",
+        (RingState::Ready, false) => "idle",
+        (RingState::Recovering, _) => "recovering",
+        (RingState::Full, _) => "full",
+        (RingState::Failed, _) => "failed",
+    };
+    let mut row = vec![spec.name.clone(), state.to_string(), spec.capacity.to_string(), guarantee(spec.guarantee)];
+    if let Some(rate) = rate {
+        row.push(rate.map_or_else(|| "-".to_string(), |rate| rate.to_string()));
+    }
+    row.push(human::span(history(ring)));
+    row.push(human::count(ring.next_sequence.saturating_sub(ring.first_sequence)));
+    row.push(match ring.pins.len() {
+        0 => "-".to_string(),
+        pins => format!("{pins} ({} %)", ring.pinned_segments * 100 / ring.segments.max(1)),
+    });
+    row.push(human::losses(&ring.losses));
+    row
+}
+
+/// A guarantee, in a table.
+pub fn guarantee(rate: Rate) -> String {
+    if rate == Rate(0) { "-".to_string() } else { rate.to_string() }
 }
 
 /// Everything about a ring, a line each.

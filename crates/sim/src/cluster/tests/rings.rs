@@ -4,6 +4,7 @@ mod clock;
 mod damage;
 mod midway;
 mod overrun;
+mod parts;
 mod replaced;
 mod spread;
 mod tails;
