@@ -27,9 +27,6 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(200);
 /// For so long a request is asked again that nobody answers.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// How many times as much is in flight from nodes on this machine: each piece that is let come costs both sides a turn of
-/// their loops.
-const NEAR: usize = 4;
 /// Requests to a node without an answer: under what a node takes of one connection.
 const MOST_PENDING: usize = 400;
 
@@ -42,8 +39,6 @@ pub struct Nodes {
 struct Shared {
     env: NetworkEnv,
     credit: Credit,
-    /// The same for nodes on this machine, between which and us no port drops anything.
-    near: Credit,
     patience: Duration,
     links: RefCell<BTreeMap<String, State>>,
     /// What each node called the last connection to it.
@@ -73,24 +68,23 @@ pub struct Request {
 }
 
 impl Nodes {
-    /// Reaches nodes over the network of `env`; `credit` bytes of answers are in flight at most, and beside them [`NEAR`]
-    /// times as many from nodes on this machine.
+    /// Reaches nodes over the network of `env`; `credit` bytes of answers are in flight at most, but for those of nodes on
+    /// this machine: no port lies between that could drop them.
     pub fn new(env: NetworkEnv, credit: usize, patience: Duration) -> Nodes {
-        Nodes::with(env, (Credit::new(credit), Credit::new(credit.saturating_mul(NEAR))), patience)
+        Nodes::with(env, Credit::new(credit), patience)
     }
 
     /// The same nodes over connections of its own, for who streams and is not to hold up others. What is in flight to this
     /// client counts together.
     pub fn apart(&self) -> Nodes {
-        let Shared { env, credit, near, patience, .. } = &*self.shared;
-        Nodes::with(env.clone(), (credit.clone(), near.clone()), *patience)
+        let Shared { env, credit, patience, .. } = &*self.shared;
+        Nodes::with(env.clone(), credit.clone(), *patience)
     }
 
-    fn with(env: NetworkEnv, (credit, near): (Credit, Credit), patience: Duration) -> Nodes {
+    fn with(env: NetworkEnv, credit: Credit, patience: Duration) -> Nodes {
         let shared = Shared {
             env,
             credit,
-            near,
             patience,
             links: RefCell::default(),
             before: RefCell::default(),
@@ -168,8 +162,8 @@ impl Nodes {
         let Duplex { read, write, is_near, .. } = env.fabric.connect(address).await.map_err(unreachable)?;
         let nonce = random::bytes(&*env.random);
         let before = self.shared.before.borrow().get(address).copied();
-        let credit = if is_near { &self.shared.near } else { &self.shared.credit };
-        let opening = Link::open(read, write, (nonce, before), credit.clone());
+        let credit = if is_near { Credit::boundless() } else { self.shared.credit.clone() };
+        let opening = Link::open(read, write, (nonce, before), credit);
         let (link, running) = match race(opening, env.clock.sleep(self.shared.patience)).await {
             First::Left(opened) => opened.map_err(unreachable)?,
             First::Right(()) => {

@@ -4,6 +4,7 @@
 //! Backpressure is here: a slab has a fixed number of buffers, and who finds none waits or drops.
 
 use forebay_model::{Bytes, Error, Result};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +12,8 @@ use std::task::Waker;
 
 /// Alignment of every buffer, enough for every device we know.
 pub const ALIGN: usize = 4096;
+/// A huge page.
+const HUGE: usize = 2 << 20;
 
 /// A fixed number of aligned buffers of equal capacity. Cheap to clone; safe to share between threads.
 #[derive(Clone)]
@@ -43,18 +46,8 @@ impl Slab {
         let length = capacity
             .checked_mul(count)
             .ok_or_else(|| Error::usage("the staging memory asked for is larger than the address space"))?;
-        // SAFETY: a fresh anonymous private mapping; nothing else refers to it.
-        let base = unsafe {
-            rustix::mm::mmap_anonymous(
-                std::ptr::null_mut(),
-                length,
-                rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE,
-                rustix::mm::MapFlags::PRIVATE,
-            )
-        }
-        .map_err(|e| Error::busy(format!("no memory for {count} buffers of {}: {e}", Bytes(capacity as u64))))?;
-        let base =
-            NonNull::new(base.cast::<u8>()).ok_or_else(|| Error::busy("the kernel mapped memory at address 0"))?;
+        let base = map(length)
+            .map_err(|e| Error::busy(format!("no memory for {count} buffers of {}: {e}", Bytes(capacity as u64))))?;
         let indexes = (0..count as u32).rev().collect();
         Ok(Slab {
             shared: Arc::new(Shared { base, capacity, count, free: Mutex::new(Free { indexes, wakers: Vec::new() }) }),
@@ -122,10 +115,44 @@ impl Slab {
     }
 }
 
+/// Memory of whole pages; large ones begin where a huge page may, which spares the processor and a kernel that knows the memory
+/// looking up each small one.
+fn map(length: usize) -> rustix::io::Result<NonNull<u8>> {
+    let room = if length < HUGE { length } else { length.checked_add(HUGE).ok_or(rustix::io::Errno::NOMEM)? };
+    let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+    // SAFETY: a fresh anonymous private mapping; nothing else refers to it.
+    let base = unsafe { mmap_anonymous(std::ptr::null_mut(), room, protection, flags)? };
+    let base = NonNull::new(base.cast::<u8>()).ok_or(rustix::io::Errno::NOMEM)?;
+    if room == length {
+        return Ok(base);
+    }
+    let before = base.as_ptr().align_offset(HUGE);
+    // SAFETY: all of it lies in the mapping, which is ours; what is given back is before and behind what is used from here on.
+    unsafe {
+        let used = base.add(before);
+        give_back(base, before);
+        give_back(used.add(length), room - before - length);
+        // Without huge pages it is as good, and only slower.
+        let _ = madvise(used.as_ptr().cast(), length, Advice::LinuxHugepage);
+        Ok(used)
+    }
+}
+
+/// Gives memory back to the kernel.
+///
+/// # Safety
+/// It is part of a mapping, and nothing refers to it.
+unsafe fn give_back(from: NonNull<u8>, length: usize) {
+    if length > 0 {
+        // SAFETY: as the caller says.
+        let _ = unsafe { munmap(from.as_ptr().cast(), length) };
+    }
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
         // SAFETY: every `Buffer` holds the slab, so none is left; the mapping is ours alone.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.capacity * self.count) };
+        unsafe { give_back(self.base, self.capacity * self.count) };
     }
 }
 

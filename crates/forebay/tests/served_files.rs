@@ -49,7 +49,6 @@ fn files_are_put_listed_moved_got_and_removed_over_the_network() {
         (&["rm", "/data"], "remove them first"),
         (&["stat", "/data/../data/y"], ".."),
         (&["mv", "/data", "/data/inside"], "/data"),
-        (&["ring", "list"], "forebay ls /DIR"),
         (&["rm", "--unfinished", "/data/y"], "--unfinished"),
     ] {
         let failure = served.run(&place, args);

@@ -7,12 +7,14 @@
 //! So however many targets answer at the same time, what is in flight fits the buffer of the client's port, and nothing is
 //! dropped (Panasas ActiveScale, 2004, met the collapse; Flat Datacenter Storage, 2012, the cure).
 //!
+//! Where no port lies between, nothing has to wait: an allowance without a bound lets all come that is asked for.
+//!
 //! Invariant: `free` and what is under way of all that is asked for make up the whole allowance, but for what a connection
 //! that broke took along, which comes back with its end.
 
-use crate::frame::RequestId;
+use crate::frame::{NO_LIMIT, RequestId};
 use crate::link::Shared;
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
@@ -26,7 +28,8 @@ const LEAST: usize = 16 << 10;
 /// The allowance of a client. Clones are the same one.
 #[derive(Clone)]
 pub struct Credit {
-    state: Rc<RefCell<State>>,
+    /// None where there is no bound.
+    state: Option<Rc<RefCell<State>>>,
 }
 
 struct State {
@@ -49,13 +52,22 @@ impl Credit {
     /// So many bytes may be in flight.
     pub fn new(bytes: usize) -> Credit {
         let all = bytes.max(2 * LEAST);
-        Credit { state: Rc::new(RefCell::new(State { all, free: all, wanted: VecDeque::new() })) }
+        Credit { state: Some(Rc::new(RefCell::new(State { all, free: all, wanted: VecDeque::new() }))) }
+    }
+
+    /// All that is asked for may be in flight.
+    pub fn boundless() -> Credit {
+        Credit { state: None }
+    }
+
+    fn state(&self) -> Option<RefMut<'_, State>> {
+        self.state.as_ref().map(|state| state.borrow_mut())
     }
 
     /// An answer of at most `bytes` is asked for: how many of them may come at once. The rest is let come when it is there
     /// and it is its turn.
     pub(crate) fn ask(&self, link: &Rc<Shared>, request: RequestId, bytes: usize) -> u32 {
-        let mut state = self.state.borrow_mut();
+        let Some(mut state) = self.state() else { return NO_LIMIT };
         // Nobody overtakes who waits, and half is kept for what is there.
         let waits = state.wanted.iter().any(|wanted| wanted.left.is_some_and(|left| left > 0));
         let spare = state.free.saturating_sub(state.all / 2).min(state.piece(bytes, 0));
@@ -68,7 +80,7 @@ impl Credit {
 
     /// Bytes of an answer have come, and `waiting` more of it are there.
     pub(crate) fn came(&self, link: &Rc<Shared>, request: RequestId, bytes: usize, waiting: usize) {
-        let mut state = self.state.borrow_mut();
+        let Some(mut state) = self.state() else { return };
         if let Some(index) = state.find(link, request) {
             let wanted = &mut state.wanted[index];
             let back = wanted.under_way.min(bytes);
@@ -82,7 +94,7 @@ impl Credit {
 
     /// An answer is complete, or will never be.
     pub(crate) fn end(&self, link: &Rc<Shared>, request: RequestId) {
-        let mut state = self.state.borrow_mut();
+        let Some(mut state) = self.state() else { return };
         if let Some(wanted) = state.find(link, request).and_then(|index| state.wanted.remove(index)) {
             state.free += wanted.under_way;
         }
@@ -91,7 +103,7 @@ impl Credit {
 
     /// Nothing more comes over a connection.
     pub(crate) fn end_link(&self, link: &Rc<Shared>) {
-        let mut state = self.state.borrow_mut();
+        let Some(mut state) = self.state() else { return };
         let gone = Rc::downgrade(link);
         let back: usize = state.wanted.iter().filter(|w| w.link.ptr_eq(&gone)).map(|w| w.under_way).sum();
         state.wanted.retain(|wanted| !wanted.link.ptr_eq(&gone));

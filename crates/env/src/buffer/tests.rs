@@ -100,3 +100,18 @@ fn a_task_that_waits_is_woken_once_however_often_it_was_polled() {
     assert_eq!(count.0.load(Ordering::SeqCst), 1);
     assert!(matches!(taking.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Ready(_)));
 }
+
+#[test]
+fn a_large_slab_begins_where_a_huge_page_may_and_all_of_it_can_be_written() {
+    for count in [3, 4, 9] {
+        let slab = Slab::new(Bytes::kib(512), count).unwrap();
+        let (base, length) = slab.region();
+        assert!(count < 4 || (base as usize).is_multiple_of(HUGE), "{count} buffers at {base:?}");
+        assert_eq!(length, count << 19);
+        let mut all: Vec<Buffer> = (0..count).map(|_| slab.try_take().unwrap()).collect();
+        for (buffer, byte) in all.iter_mut().zip(1..) {
+            buffer.fill(byte);
+        }
+        assert!(all.iter().zip(1..).all(|(buffer, byte)| buffer.iter().all(|b| *b == byte)));
+    }
+}

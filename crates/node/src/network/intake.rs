@@ -5,7 +5,7 @@
 //! more than it may harms its own network alone, and so nothing checks it. Nobody's share depends on what another client
 //! does with its own: who is let send and does not holds up nobody.
 //!
-//! Who is on the same machine sends through no port: it may send [`NEAR`] times as much, and counts for nobody's share.
+//! Who is on the same machine sends through no port: it may send [`NEAR`], and counts for nobody's share.
 
 use forebay_env::Clock;
 use forebay_model::{Bytes, Moment};
@@ -17,8 +17,9 @@ use std::time::Duration;
 
 /// The smallest share: less would be many small segments. Payloads up to this size are worth no share.
 const LEAST: u64 = 8 << 10;
-/// What the same machine may have on its way: each time that it is let send more costs both sides a turn of their loops.
-const NEAR: u64 = 4;
+/// What the same machine may have on its way, as good as no bound: each time that it is let send more costs both sides a turn
+/// of their loops.
+const NEAR: u64 = 1 << 30;
 /// Who wrote so long ago or less is still writing.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -84,7 +85,7 @@ impl Window {
 
     /// So many bytes have come by now.
     pub(super) fn came(&self, came: u64) {
-        let share = if self.is_near { self.intake.all * NEAR } else { self.intake.share() };
+        let share = if self.is_near { NEAR } else { self.intake.share() };
         let left = self.edge.get().saturating_sub(came);
         // Who writes is told before it has to wait, and who does not need not be told of each change.
         let due = if self.is_writing.get() { share } else { share.min(OPENING) };

@@ -21,7 +21,7 @@ fn next(state: &mut u64) -> u64 {
 }
 
 fn in_flight(credit: &Credit) -> usize {
-    let state = credit.state.borrow();
+    let state = credit.state().expect("it has a bound");
     let under_way: usize = state.wanted.iter().map(|wanted| wanted.under_way).sum();
     assert_eq!(state.free + under_way, state.all, "what is free and what is under way are all there is");
     under_way
@@ -51,7 +51,7 @@ fn never_more_is_in_flight_than_allowed_and_everything_comes_whatever_is_slow() 
                 break;
             }
             take_grants(&links, &mut asked);
-            assert!(in_flight(&credit) <= credit.state.borrow().all);
+            assert!(in_flight(&credit) <= credit.state().expect("it has a bound").all);
             if asked.len() < 60 && next(&mut state).is_multiple_of(3) {
                 let (link, length) = ((next(&mut state) % 4) as usize, 1 + (next(&mut state) % 600_000) as usize);
                 let request = RequestId(asked.len() as u64 + 1);
@@ -118,8 +118,22 @@ fn where_several_are_asked_none_has_more_than_a_part_and_one_alone_has_all() {
     for (number, (link, _)) in (2..).zip(&links) {
         credit.came(link, RequestId(number), 0, 1 << 20);
     }
-    let under_way: Vec<usize> = credit.state.borrow().wanted.iter().map(|wanted| wanted.under_way).collect();
+    let under_way: Vec<usize> =
+        credit.state().expect("it has a bound").wanted.iter().map(|wanted| wanted.under_way).collect();
     assert_eq!(under_way.iter().sum::<usize>(), 192 << 10);
     // What was given away when it was asked is a part of what there were then.
     assert!(under_way.iter().skip(2).all(|bytes| *bytes <= 24 << 10), "{under_way:?}");
+}
+
+#[test]
+fn without_a_bound_all_of_each_answer_comes_as_it_is_asked_for_and_nothing_is_granted() {
+    let credit = Credit::boundless();
+    let (link, sink) = Shared::alone(credit.clone());
+    for (number, length) in [(1, 5), (2, 64 << 20), (3, 64 << 20)] {
+        assert_eq!(credit.ask(&link, RequestId(number), length), NO_LIMIT);
+    }
+    credit.came(&link, RequestId(2), 1 << 20, 63 << 20);
+    credit.end(&link, RequestId(1));
+    credit.end_link(&link);
+    assert!(sink.take_heads().is_empty());
 }
