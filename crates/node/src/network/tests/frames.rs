@@ -59,7 +59,7 @@ fn malformed_oversized_and_truncated_frames_end_that_connection_alone() {
 }
 
 /// A connection over which hello was said, and what proofs on it are made of.
-async fn greeted(rig: &Rig) -> (FrameSource, Box<dyn AsyncWrite + Unpin>, Nonces) {
+pub(super) async fn greeted(rig: &Rig) -> (FrameSource, Box<dyn AsyncWrite + Unpin>, Nonces) {
     let Duplex { read, mut write, .. } = rig.env.fabric.connect(&rig.address).await.expect("a connection");
     send(&mut write, &hello()).await.expect("it hears");
     let mut source = FrameSource::new(read);

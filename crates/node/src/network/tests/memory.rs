@@ -1,6 +1,8 @@
 //! Memory that nobody may keep from others.
 
+use super::frames::greeted;
 use super::*;
+use forebay_env::conformance::streams::send;
 use futures_io::AsyncWrite;
 
 #[test]
@@ -32,21 +34,19 @@ fn answers_that_nobody_takes_any_more_leave_the_memory_to_others() {
     with_node(Bounds { memory: Bytes::mib(1), ..Bounds::default() }, |rig| async move {
         let (other, all) = rig.made().await;
         rig.ask(&other, &all, write(0), vec![7; 400_000]).await.expect("it is durable");
-        let gone = rig.link(Credit::new(1)).await;
-        let asked: Vec<_> = (0..4)
-            .map(|_| {
-                let (rig, gone, all) = (rig.clone(), gone.clone(), all.clone());
-                let spawner = rig.env.spawner.clone();
-                spawner.spawn(async move { rig.ask(&gone, &all, read(0, 400_000), Vec::new()).await })
-            })
-            .collect();
+        // It asks for four of them, and lets nothing of any come.
+        let (source, mut write, nonces) = greeted(&rig).await;
+        let body = ObjectRequest::new(rig.target, read(0, 400_000)).body().expect("it fits");
+        for number in 1..=4 {
+            let shown = rig.shown(&all);
+            let frame =
+                Frame::shown(RequestId(number), Command::READ_OBJECT, 0, &body, Vec::<u8>::new(), (&shown, &nonces));
+            send(&mut write, &frame.expect("it fits").to_bytes()).await.expect("it hears");
+        }
         while rig.node.memory_used().0 < 800_000 {
             rig.env.clock.sleep(Duration::from_millis(1)).await;
         }
-        gone.close();
-        for answer in asked {
-            assert_eq!(kind(answer.await), Kind::Disconnected);
-        }
+        drop((source, write));
         let read = rig.ask(&other, &all, read(0, 400_000), Vec::new()).await.expect("there is memory for it");
         assert_eq!(read.payload.len(), 400_000);
         assert_eq!(rig.node.memory_used(), Bytes::ZERO);
