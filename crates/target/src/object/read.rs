@@ -364,27 +364,17 @@ impl Objects {
                 return Ok(());
             }
             From::Device(read) => read.await,
-            From::Ahead(held, skip) => {
-                let skip = (skip * BLOCK.0) as usize;
-                if piece.differs(&held[skip..skip + length]).is_none() {
-                    self.give(&held, skip, part, piece.crcs(), answer);
-                    return Ok(());
-                }
-                self.read_again(stream, &piece).await.map_err(|error| wrong(0, &error.message))?
-            }
-            From::Awaited => {
-                let at = piece.at();
-                self.came.until(|| self.reading.borrow().cache.find(at).is_none_or(|(.., c)| c.is_some())).await;
-                let held = {
-                    let reading = self.reading.borrow();
-                    let held = reading.cache.find(at).filter(|(first, held, _)| first + held >= at + piece.blocks);
-                    held.and_then(|(first, _, held)| Some((held?.clone(), ((at - first) * BLOCK.0) as usize)))
+            from @ (From::Ahead(..) | From::Awaited) => {
+                let held = match from {
+                    From::Ahead(held, skip) => Some((held, skip)),
+                    _ => self.awaited(&piece).await,
                 };
-                if let Some((held, skip)) = held
-                    && piece.differs(&held[skip..skip + length]).is_none()
-                {
-                    self.give(&held, skip, part, piece.crcs(), answer);
-                    return Ok(());
+                if let Some((held, skip)) = held {
+                    let skip = (skip * BLOCK.0) as usize;
+                    if piece.differs(&held[skip..skip + length]).is_none() {
+                        self.give(&held, skip, part, piece.crcs(), answer);
+                        return Ok(());
+                    }
                 }
                 self.read_again(stream, &piece).await.map_err(|error| wrong(0, &error.message))?
             }
@@ -417,6 +407,16 @@ impl Objects {
         let is_whole = part.start.is_multiple_of(block) && part.end.is_multiple_of(block);
         let crcs = if is_whole { &crcs[part.start / block..part.end / block] } else { &[] };
         self.reading.borrow().lending.give(held, skip + part.start..skip + part.end, crcs, answer);
+    }
+
+    /// What is read ahead for a piece, once it has come or will not, and how many blocks of it are before the piece.
+    async fn awaited(&self, piece: &Piece<'_>) -> Option<(Arc<Held>, u64)> {
+        let at = piece.at();
+        self.came.until(|| self.reading.borrow().cache.find(at).is_none_or(|(.., held)| held.is_some())).await;
+        let reading = self.reading.borrow();
+        let (first, blocks, held) = reading.cache.find(at)?;
+        let held = held.filter(|_| first + blocks >= at + piece.blocks)?;
+        Some((held.clone(), at - first))
     }
 
     /// What had been read ahead is of before, or did not come: reads it from the device.

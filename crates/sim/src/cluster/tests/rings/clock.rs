@@ -1,6 +1,6 @@
 //! Rings with parity whose recorder's wall clock is set back, and of which a target goes away while they are read.
 
-use super::midway::read_while;
+use super::midway::{reads_without, what_was_missed_is_given_once_or_told};
 use super::replaced::{lose, nodes_of, until_replaced};
 use super::spread::{WITH_PARITY, heal, steps, strike, with_ring};
 use super::tails::Tail;
@@ -23,41 +23,16 @@ fn with_a_clock_that_was_set_back_a_query_in_whose_middle_a_target_goes_away_giv
         }
         steps(&mut recording, &world, &*chance, 200);
         recording.settle(&world);
-        for _ in 0..12 {
-            let after = Duration::from_micros(chance.below(100_000));
-            let found = read_while(&cluster, after, || cluster.crash_node(nodes[at]));
-            let missing = recording.lacking(&found);
-            assert_eq!((missing.len(), away(&found)), (0, Vec::new()), "without {at} after {after:?}");
-            cluster.restart_node(nodes[at]);
-            world.run_for(Duration::from_secs(5));
-        }
+        reads_without(&cluster, nodes[at], &*chance, |found, when| {
+            let missing = recording.lacking(found);
+            assert_eq!((missing.len(), away(found)), (0, Vec::new()), "{when}");
+        });
     });
 }
 
 #[test]
 fn with_a_clock_that_was_set_back_what_a_target_missed_is_given_once_or_told_when_it_goes_away_while_it_is_read() {
-    seeds::each(6, |seed| {
-        let (world, cluster, nodes) = with_ring(seed, WITH_PARITY);
-        let (chance, at) = (world.random(), (seed % 3) as usize);
-        let mut recording = Recording::begin(&cluster, 1);
-        for _ in 0..3 {
-            steps(&mut recording, &world, &*chance, 200);
-            set_back(&mut recording, &*chance);
-            cluster.crash_node(nodes[at]);
-            steps(&mut recording, &world, &*chance, 300);
-            set_back(&mut recording, &*chance);
-            cluster.restart_node(nodes[at]);
-            steps(&mut recording, &world, &*chance, 200);
-            recording.settle(&world);
-        }
-        for _ in 0..12 {
-            let after = Duration::from_micros(chance.below(100_000));
-            let found = read_while(&cluster, after, || cluster.crash_node(nodes[at]));
-            assert_told(&recording.lacking(&found), &away(&found), &format!("without {at} after {after:?}"));
-            cluster.restart_node(nodes[at]);
-            world.run_for(Duration::from_secs(5));
-        }
-    });
+    seeds::each(6, |seed| what_was_missed_is_given_once_or_told(seed, set_back));
 }
 
 #[test]
