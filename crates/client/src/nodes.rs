@@ -11,6 +11,7 @@ use forebay_env::fabric::Duplex;
 use forebay_env::race::{First, race};
 use forebay_env::{Clock, NetworkEnv, random};
 use forebay_model::{Error, Kind, Moment, Result};
+use forebay_wire::arrived::Memory;
 use forebay_wire::credit::Credit;
 use forebay_wire::frame::HEADER;
 use forebay_wire::link::{Answer, Asked, Link};
@@ -39,6 +40,8 @@ pub struct Nodes {
 struct Shared {
     env: NetworkEnv,
     credit: Credit,
+    /// What answers come into.
+    memory: Memory,
     patience: Duration,
     links: RefCell<BTreeMap<String, State>>,
     /// What each node called the last connection to it.
@@ -71,20 +74,21 @@ impl Nodes {
     /// Reaches nodes over the network of `env`; `credit` bytes of answers are in flight at most, but for those of nodes on
     /// this machine: no port lies between that could drop them.
     pub fn new(env: NetworkEnv, credit: usize, patience: Duration) -> Nodes {
-        Nodes::with(env, Credit::new(credit), patience)
+        Nodes::with(env, (Credit::new(credit), Memory::default()), patience)
     }
 
     /// The same nodes over connections of its own, for who streams and is not to hold up others. What is in flight to this
     /// client counts together.
     pub fn apart(&self) -> Nodes {
-        let Shared { env, credit, patience, .. } = &*self.shared;
-        Nodes::with(env.clone(), credit.clone(), *patience)
+        let Shared { env, credit, memory, patience, .. } = &*self.shared;
+        Nodes::with(env.clone(), (credit.clone(), memory.clone()), *patience)
     }
 
-    fn with(env: NetworkEnv, credit: Credit, patience: Duration) -> Nodes {
+    fn with(env: NetworkEnv, (credit, memory): (Credit, Memory), patience: Duration) -> Nodes {
         let shared = Shared {
             env,
             credit,
+            memory,
             patience,
             links: RefCell::default(),
             before: RefCell::default(),
@@ -163,7 +167,7 @@ impl Nodes {
         let nonce = random::bytes(&*env.random);
         let before = self.shared.before.borrow().get(address).copied();
         let credit = if is_near { Credit::boundless() } else { self.shared.credit.clone() };
-        let opening = Link::open(read, write, (nonce, before), credit);
+        let opening = Link::open(read, write, (nonce, before), (credit, self.shared.memory.clone()));
         let (link, running) = match race(opening, env.clock.sleep(self.shared.patience)).await {
             First::Left(opened) => opened.map_err(unreachable)?,
             First::Right(()) => {

@@ -5,7 +5,7 @@
 
 use forebay_model::{Bytes, Error, Result};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
@@ -107,7 +107,7 @@ impl Slab {
     }
 
     fn lend(&self, index: u32) -> Buffer {
-        Buffer { slab: self.clone(), index, length: self.shared.capacity }
+        Buffer { memory: Memory::Own(Loan { slab: self.clone(), index }), length: self.shared.capacity }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Free> {
@@ -156,11 +156,23 @@ impl Drop for Shared {
     }
 }
 
-/// An aligned buffer, lent by a [`Slab`] until dropped. Dereferences to its first `len` bytes.
+/// An aligned buffer, lent by a [`Slab`] until dropped, or a part of one that others see too, which nobody writes into.
+/// Dereferences to its first `len` bytes.
 pub struct Buffer {
+    memory: Memory,
+    length: usize,
+}
+
+enum Memory {
+    Own(Loan),
+    /// Bytes of another buffer from here on, as many as the capacity.
+    Part(Arc<Buffer>, usize, usize),
+}
+
+/// One index of a slab.
+struct Loan {
     slab: Slab,
     index: u32,
-    length: usize,
 }
 
 impl Buffer {
@@ -172,9 +184,25 @@ impl Buffer {
         Ok(buffer)
     }
 
+    /// Bytes of `whole` that begin at a multiple of [`ALIGN`], without a copy. They can be read, and written to a device;
+    /// `whole` stays taken as long as this is there.
+    pub fn part_of(whole: Arc<Buffer>, range: Range<usize>) -> Buffer {
+        let fits = range.start <= range.end && range.end <= whole.len() && range.start.is_multiple_of(ALIGN);
+        assert!(fits, "bytes {} to {} of a buffer of {}", range.start, range.end, whole.len());
+        Buffer { memory: Memory::Part(whole, range.start, range.len()), length: range.len() }
+    }
+
+    /// Whether nobody else sees it, so that it may be written into.
+    pub fn is_own(&self) -> bool {
+        matches!(self.memory, Memory::Own(_))
+    }
+
     /// How many bytes it can hold.
     pub fn capacity(&self) -> usize {
-        self.slab.shared.capacity
+        match &self.memory {
+            Memory::Own(loan) => loan.slab.shared.capacity,
+            Memory::Part(_, _, length) => *length,
+        }
     }
 
     /// Makes the first `length` bytes the content. What was beyond the old length is whatever was there.
@@ -185,17 +213,26 @@ impl Buffer {
 
     /// The slab that lent it.
     pub fn slab(&self) -> &Slab {
-        &self.slab
+        match &self.memory {
+            Memory::Own(loan) => &loan.slab,
+            Memory::Part(whole, ..) => whole.slab(),
+        }
     }
 
     /// First address, for handing the buffer to a kernel.
     pub fn address(&self) -> *mut u8 {
-        // SAFETY: the index is below the count, so the offset stays inside the mapping.
-        unsafe { self.slab.shared.base.as_ptr().add(self.index as usize * self.slab.shared.capacity) }
+        match &self.memory {
+            // SAFETY: the index is below the count, so the offset stays inside the mapping.
+            Memory::Own(Loan { slab, index }) => unsafe {
+                slab.shared.base.as_ptr().add(*index as usize * slab.shared.capacity)
+            },
+            // SAFETY: the part was found to lie inside.
+            Memory::Part(whole, from, _) => unsafe { whole.address().add(*from) },
+        }
     }
 }
 
-// SAFETY: a buffer is the only owner of its part of the mapping.
+// SAFETY: a buffer is the only owner of its part of the mapping, or only read.
 unsafe impl Send for Buffer {}
 // SAFETY: a shared buffer is only read; who writes through `address` has to own it.
 unsafe impl Sync for Buffer {}
@@ -203,19 +240,21 @@ unsafe impl Sync for Buffer {}
 impl Deref for Buffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: `length` bytes from `address` are inside the mapping and owned by this buffer alone.
+        // SAFETY: `length` bytes from `address` are inside the mapping; this buffer owns them, or what owns them is shared and so
+        // nobody writes there.
         unsafe { std::slice::from_raw_parts(self.address(), self.length) }
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`, and we hold `&mut self`.
+        assert!(self.is_own(), "nobody writes into a part of a buffer that others see");
+        // SAFETY: as for `deref`, and we hold `&mut self` of what owns them.
         unsafe { std::slice::from_raw_parts_mut(self.address(), self.length) }
     }
 }
 
-impl Drop for Buffer {
+impl Drop for Loan {
     fn drop(&mut self) {
         let mut free = self.slab.lock();
         free.indexes.push(self.index);

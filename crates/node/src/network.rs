@@ -9,6 +9,7 @@ mod intake;
 mod keys;
 mod locks;
 mod patience;
+mod payloads;
 mod reports;
 mod rings;
 mod session;
@@ -30,6 +31,7 @@ use forebay_wire::sink::{Frame, FrameSink};
 use forebay_wire::{Command, RequestId};
 use intake::Intake;
 use locks::Locks;
+use payloads::Payloads;
 use sessions::Sessions;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -43,6 +45,8 @@ pub struct Bounds {
     pub connections: usize,
     /// Bytes of answers that are under way, of all connections together; and as many of what is written.
     pub memory: Bytes,
+    /// Memory for I/O that large payloads of what is written come into; beyond it they come into memory of any kind.
+    pub payloads: Bytes,
     /// Bytes of what is written that are on their way, of all connections together: what the node's port in the network takes
     /// without dropping any.
     pub intake: Bytes,
@@ -55,6 +59,7 @@ impl Default for Bounds {
         Bounds {
             connections: 4096,
             memory: Bytes::mib(256),
+            payloads: Bytes::mib(256),
             intake: Bytes::kib(192),
             patience: Duration::from_secs(30),
         }
@@ -104,6 +109,8 @@ pub struct Node {
     incoming: Allowance,
     /// Of answers without a payload, which so do not wait for those with one.
     small: Allowance,
+    /// Where large payloads come.
+    payloads: RefCell<Payloads>,
     /// How much may be on its way here.
     intake: Rc<Intake>,
     connections: Cell<usize>,
@@ -120,6 +127,7 @@ impl Node {
             outgoing: Allowance::new(bounds.memory.0 as usize),
             incoming: Allowance::new(bounds.memory.0 as usize),
             small: Allowance::new(SMALL),
+            payloads: RefCell::new(Payloads::new(bounds.payloads)),
             intake: Intake::new(bounds.intake, env.clock.clone()),
             connections: Cell::new(0),
             next_link: Cell::new(FIRST_LINK),
@@ -163,6 +171,7 @@ impl Node {
             let this = self.clone();
             self.env.spawner.detach(async move {
                 session::serve(&this, duplex).await;
+                this.payloads.borrow_mut().trim();
                 this.connections.set(this.connections.get() - 1);
             });
         }

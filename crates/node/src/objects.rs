@@ -4,6 +4,7 @@
 
 use crate::host::{Handles, TargetHandle};
 use crate::service::{Fenced, LinkId, Order};
+use forebay_env::Buffer;
 use forebay_env::pipe::{Outlet, pipe};
 use forebay_model::Result;
 use forebay_wire::object::{ObjectAnswer, ObjectRequest};
@@ -19,14 +20,38 @@ pub struct ObjectLink {
 #[derive(Default)]
 pub struct Payload {
     /// Its bytes.
-    pub(crate) bytes: Arc<Vec<u8>>,
+    pub(crate) bytes: Brought,
     /// The CRC-32C of the blocks that they fill, if they are known.
     pub(crate) sums: Vec<u32>,
 }
 
+/// Bytes that a request brings.
+pub(crate) enum Brought {
+    /// In memory of any kind, which whoever asks may have, too.
+    Plain(Arc<Vec<u8>>),
+    /// In memory for I/O.
+    Aligned(Arc<Buffer>),
+}
+
+impl Brought {
+    /// How many they are.
+    pub(crate) fn length(&self) -> usize {
+        match self {
+            Brought::Plain(bytes) => bytes.len(),
+            Brought::Aligned(buffer) => buffer.len(),
+        }
+    }
+}
+
+impl Default for Brought {
+    fn default() -> Brought {
+        Brought::Plain(Arc::default())
+    }
+}
+
 impl From<Arc<Vec<u8>>> for Payload {
     fn from(bytes: Arc<Vec<u8>>) -> Payload {
-        Payload { bytes, sums: Vec::new() }
+        Payload { bytes: Brought::Plain(bytes), sums: Vec::new() }
     }
 }
 

@@ -64,6 +64,9 @@ pub struct Streamed {
     pub network: (Counters, Counters),
 }
 
+/// Memory of a node for large payloads: there may be a thousand nodes in one memory.
+const PAYLOADS: Bytes = Bytes::mib(4);
+
 /// Has all files written, then all of them read, by clients that know nothing of them.
 pub fn stream(load: &Load) -> Streamed {
     let world = Rc::new(World::new(load.seed));
@@ -77,7 +80,7 @@ pub fn stream(load: &Load) -> Streamed {
             node_link: link,
             client_link: link,
             policy: Policy { raid: load.raid, unit: load.unit, targets: load.width },
-            bounds: Bounds { intake: load.intake, ..Bounds::default() },
+            bounds: Bounds { intake: load.intake, payloads: PAYLOADS, ..Bounds::default() },
             settings: Settings::default(),
             credit: load.credit,
         },

@@ -21,6 +21,7 @@ pub mod cache;
 mod checkpoint;
 mod commands;
 mod gather;
+pub mod given;
 mod home;
 pub mod inline;
 mod journal;

@@ -3,7 +3,7 @@
 //! - [`frame`]: the 64 bytes before everything, their bounds and their byte table.
 //! - [`reader`] and [`writer`]: frames from and to a blocking stream, payloads without a copy.
 //! - [`source`] and [`sink`]: the same of a stream that many tasks share; [`link`]: who asks over one, [`credit`]: how much
-//!   may come at once.
+//!   may come at once, [`arrived`]: the memory that it comes into.
 //! - [`lock`]: clients that have to take turns.
 //! - [`handshake`]: the first two frames of a connection.
 //! - [`capability`]: who may do what to an object, and the proof of it that goes with each command.
@@ -14,6 +14,7 @@
 //! Invariants: nothing is allocated for a length before it has been checked against its bound; every byte is under
 //! a CRC32C; after the first error of a connection nothing more is read from it or written to it.
 
+pub mod arrived;
 mod body;
 pub mod capability;
 mod checksum;

@@ -4,6 +4,7 @@
 //! the request. When the connection ends, everything that waits is told so, and nothing is asked over it any more: its owner
 //! opens another one. Nothing here starts a task: the owner runs [`Link::open`]'s future beside its own work.
 
+use crate::arrived::{Arrived, Memory};
 use crate::capability::Nonces;
 use crate::credit::Credit;
 use crate::frame::{Command, Flags, Limits, NO_LIMIT, RequestId};
@@ -32,6 +33,7 @@ pub type Running = Pin<Box<dyn Future<Output = Error>>>;
 pub(crate) struct Shared {
     sink: FrameSink,
     credit: Credit,
+    memory: Memory,
     nonces: Nonces,
     hello: ServerHello,
     next: Cell<u64>,
@@ -69,12 +71,12 @@ pub struct Asked<'a> {
 }
 
 /// An answer, as bytes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// The body of its last frame.
     pub body: Vec<u8>,
     /// The payloads of all of its frames.
-    pub payload: Vec<u8>,
+    pub payload: Arrived,
 }
 
 /// An answer that will come. Dropping it gives the answer up.
@@ -85,12 +87,12 @@ pub struct Coming {
 
 impl Link {
     /// Says hello over a connection, whose two directions these are. The future is what the link runs on. `nonce` are bytes
-    /// by chance, and `replaces` the node's nonce of the connection before, if there was one.
+    /// by chance, and `replaces` the node's nonce of the connection before, if there was one. Payloads come into `memory`.
     pub async fn open(
         read: Box<dyn AsyncRead + Unpin>,
         write: Box<dyn AsyncWrite + Unpin>,
         (nonce, replaces): ([u8; 16], Option<[u8; 16]>),
-        credit: Credit,
+        (credit, memory): (Credit, Memory),
     ) -> Result<(Link, Running)> {
         let sink = FrameSink::default();
         sink.bound(OPENING);
@@ -112,6 +114,7 @@ impl Link {
         let shared = Rc::new(Shared {
             sink,
             credit,
+            memory,
             nonces,
             hello,
             next: Cell::new(1),
@@ -202,6 +205,7 @@ impl Shared {
         let shared = Shared {
             sink: sink.clone(),
             credit,
+            memory: Memory::default(),
             nonces,
             hello,
             next: Cell::new(1),
@@ -260,10 +264,16 @@ impl Shared {
             )));
         }
         if !given_up {
-            if payload.capacity() == 0 && length > 0 {
-                payload.reserve_exact(most);
+            if payload.is_empty() && length > 0 {
+                payload = self.memory.room(most);
             }
-            source.payload_onto(&mut payload).await?;
+            match &mut payload {
+                Arrived::Plain(bytes) => source.payload_onto(bytes).await?,
+                Arrived::Kept(kept) => {
+                    source.payload_into(kept.next(length)).await?;
+                    kept.came(length);
+                }
+            }
         }
         // An error is the end, whether or not it says so.
         let is_over = head.flags.has(Flags::END) || head.flags.has(Flags::ERROR);

@@ -438,7 +438,7 @@ impl ObjectAnswer {
     }
 
     /// The answer that these are body and payload of.
-    pub fn read(body: &[u8], payload: Vec<u8>) -> Result<ObjectAnswer> {
+    pub fn read(body: &[u8], payload: impl Into<Pieces>) -> Result<ObjectAnswer> {
         let (reply, receipt) = body::read(body)?;
         Ok(ObjectAnswer { reply, receipt, payload: payload.into() })
     }

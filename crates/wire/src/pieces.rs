@@ -1,6 +1,7 @@
 //! Bytes in pieces, one behind the other: what is sent is not copied into one place before, and not gone through for a checksum
 //! where those of its blocks are known.
 
+use crate::arrived::Arrived;
 use bytes::Bytes;
 use forebay_model::sums::{SUMMED, Sum};
 use std::collections::VecDeque;
@@ -108,6 +109,14 @@ impl Pieces {
         taken
     }
 
+    /// All in one: a copy, but of a single piece.
+    pub fn into_bytes(mut self) -> Bytes {
+        match self.parts.len() {
+            1 => self.parts.pop_front().map(|part| part.bytes).unwrap_or_default(),
+            _ => self.into_vec().into(),
+        }
+    }
+
     /// All in one: a copy, but of a single piece that nobody else has.
     pub fn into_vec(mut self) -> Vec<u8> {
         match self.parts.len() {
@@ -135,6 +144,12 @@ impl From<Vec<Bytes>> for Pieces {
         let mut pieces = Pieces::default();
         parts.into_iter().for_each(|part| pieces.push(part.into()));
         pieces
+    }
+}
+
+impl From<Arrived> for Pieces {
+    fn from(bytes: Arrived) -> Pieces {
+        Pieces::from(vec![bytes.into_bytes()])
     }
 }
 

@@ -127,10 +127,18 @@ impl FrameSource {
         self.note(read.map(|()| sums))
     }
 
+    /// As [`FrameSource::payload_into`]; the checksums of its blocks of [`SUMMED`] bytes, of those that it fills.
+    pub async fn payload_summed_into(&mut self, destination: &mut [u8]) -> Result<Vec<u32>> {
+        self.check()?;
+        let mut sums = Vec::new();
+        let read = self.fill_with_payload(destination, Some(&mut sums)).await;
+        self.note(read.map(|()| sums))
+    }
+
     /// Reads the last frame's payload into `destination`, which has its length. After an error there is whatever came.
     pub async fn payload_into(&mut self, destination: &mut [u8]) -> Result<()> {
         self.check()?;
-        let read = self.fill_with_payload(destination).await;
+        let read = self.fill_with_payload(destination, None).await;
         self.note(read)
     }
 
@@ -190,29 +198,21 @@ impl FrameSource {
             destination.truncate(from);
             let step = left.min(STEP);
             self.fill_onto(destination, step, "payload").await?;
-            let mut rest = &destination[from..];
-            if let Some(sums) = &mut sums {
-                let (blocks, behind) = rest.as_chunks::<SUMMED>();
-                let from = sums.len();
-                sums.extend(blocks.iter().map(|block| crc32c(block)));
-                sums[from..].iter().for_each(|of_block| sum.update_block(*of_block));
-                rest = behind;
-            }
-            sum.update(rest);
+            add(&destination[from..], &mut sum, sums.as_deref_mut());
             left -= step;
         }
         self.begun.set(false);
         same_checksum("payload", checksum, sum.finish())
     }
 
-    async fn fill_with_payload(&mut self, destination: &mut [u8]) -> Result<()> {
+    async fn fill_with_payload(&mut self, destination: &mut [u8], mut sums: Option<&mut Vec<u32>>) -> Result<()> {
         let Some((_, checksum)) = self.payload.take_if(|(length, _)| *length == destination.len()) else {
             return Err(Error::usage("a payload is read into a place of another length"));
         };
         let mut sum = Sum::default();
         for piece in destination.chunks_mut(STEP) {
             self.fill(piece, "payload").await?;
-            sum.update(piece);
+            add(piece, &mut sum, sums.as_deref_mut());
         }
         self.begun.set(false);
         same_checksum("payload", checksum, sum.finish())
@@ -267,6 +267,19 @@ impl FrameSource {
             told(self.came.get());
         }
     }
+}
+
+/// Goes on with a step of a payload, and puts the checksums of the blocks that it fills into `sums`.
+fn add(step: &[u8], sum: &mut Sum, sums: Option<&mut Vec<u32>>) {
+    let mut rest = step;
+    if let Some(sums) = sums {
+        let (blocks, behind) = step.as_chunks::<SUMMED>();
+        let from = sums.len();
+        sums.extend(blocks.iter().map(|block| crc32c(block)));
+        sums[from..].iter().for_each(|of_block| sum.update_block(*of_block));
+        rest = behind;
+    }
+    sum.update(rest);
 }
 
 async fn read(stream: &mut (dyn AsyncRead + Unpin), destination: &mut [u8]) -> std::io::Result<usize> {

@@ -142,27 +142,27 @@ impl Shared {
     }
 
     async fn read(self: &Rc<Self>, component: u32, at: Bytes, length: Bytes) -> Result<Slice> {
-        let mut bytes = Vec::new();
-        while (bytes.len() as u64) < length.0 {
-            let (offset, left) = (at.0 + bytes.len() as u64, length.0 - bytes.len() as u64);
-            let piece = left.min(MOST_AT_ONCE.0) as u32;
+        let mut pieces = Vec::new();
+        let mut offset = at.0;
+        while offset < (at + length).0 {
+            let piece = ((at + length).0 - offset).min(MOST_AT_ONCE.0) as u32;
             let answer = self.ask(component, |id| Ask::Read { id, offset, length: piece }, Vec::new()).await;
             let some = match answer {
-                Ok(answer) => answer.payload.into_vec(),
-                Err(error) if error.kind == Kind::Missing => Vec::new(),
+                Ok(answer) => answer.payload.into_bytes(),
+                Err(error) if error.kind == Kind::Missing => Slice::new(),
                 Err(error) => return Err(error),
             };
+            offset += some.len() as u64;
             let is_last = (some.len() as u64) < u64::from(piece);
-            if bytes.is_empty() {
-                bytes = some;
-            } else {
-                bytes.extend(some);
-            }
+            pieces.push(some);
             if is_last {
                 break;
             }
         }
-        Ok(bytes.into())
+        match pieces.len() {
+            1 => Ok(pieces.swap_remove(0)),
+            _ => Ok(pieces.concat().into()),
+        }
     }
 
     async fn write(

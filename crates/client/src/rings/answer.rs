@@ -80,7 +80,7 @@ impl PartAnswer {
         };
         match forebay_wire::read_body(&answer.body)? {
             PartHead::Items(items) => {
-                let batch = Batch { items, payload: answer.payload };
+                let batch = Batch { items, payload: answer.payload.into_vec() };
                 check(&batch)?;
                 self.coming = Some(self.ask()?);
                 Ok(Part::Batch(batch))

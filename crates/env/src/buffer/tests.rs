@@ -115,3 +115,37 @@ fn a_large_slab_begins_where_a_huge_page_may_and_all_of_it_can_be_written() {
         assert!(all.iter().zip(1..).all(|(buffer, byte)| buffer.iter().all(|b| *b == byte)));
     }
 }
+
+#[test]
+fn parts_show_the_bytes_of_a_buffer_that_stays_taken_as_long_as_one_is_there() {
+    let slab = slab(1);
+    let mut buffer = slab.try_take().unwrap();
+    buffer[..ALIGN].fill(1);
+    buffer[ALIGN..].fill(2);
+    let whole = Arc::new(buffer);
+    let parts = [Buffer::part_of(whole.clone(), 0..ALIGN), Buffer::part_of(whole.clone(), ALIGN..ALIGN + 512)];
+    let mut one_of_a_part = Buffer::part_of(whole.clone(), ALIGN..2 * ALIGN);
+    one_of_a_part.set_len(10);
+    drop(whole);
+    assert!(parts[0].iter().all(|b| *b == 1) && parts[0].len() == ALIGN && !parts[0].is_own());
+    assert!(parts[1].iter().all(|b| *b == 2) && (parts[1].len(), parts[1].capacity()) == (512, 512));
+    assert_eq!((&one_of_a_part[..], one_of_a_part.capacity()), (&[2; 10][..], ALIGN));
+    assert_eq!(parts[1].address() as usize - slab.region().0 as usize, ALIGN);
+    drop(parts);
+    assert_eq!(slab.available(), 0);
+    drop(one_of_a_part);
+    assert_eq!(slab.available(), 1);
+}
+
+#[test]
+#[should_panic(expected = "nobody writes into a part of a buffer that others see")]
+fn a_part_is_not_written_into() {
+    let whole = Arc::new(slab(1).try_take().unwrap());
+    Buffer::part_of(whole, 0..ALIGN).fill(1);
+}
+
+#[test]
+#[should_panic(expected = "bytes 512 to 4096 of a buffer of 8192")]
+fn a_part_begins_where_a_device_can() {
+    Buffer::part_of(Arc::new(slab(1).try_take().unwrap()), 512..ALIGN);
+}

@@ -168,6 +168,7 @@ impl UringDevice {
         if let Err(error) = self.check(action, offset, buffer.len()) {
             return Box::pin(std::future::ready((buffer, Err(error))));
         }
+        assert!(action != Action::Read || buffer.is_own(), "nothing is read into a part of a buffer that others see");
         let large = buffer.len() >= LARGE;
         let mut core = self.core.borrow_mut();
         let reply = core.start(action, offset.0, Some(buffer));

@@ -89,8 +89,8 @@ pub struct ServeArgs {
 /// Serves it.
 pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
     let stop = Stop::on_signals()?;
-    let Bounds { patience, .. } = Bounds::default();
-    let bounds = Bounds { connections: args.connections, memory: args.memory, intake: args.intake, patience };
+    let (connections, memory, intake) = (args.connections, args.memory, args.intake);
+    let bounds = Bounds { connections, memory, payloads: memory, intake, ..Bounds::default() };
     if let Some(manager) = &args.join {
         return join(context, args, manager, bounds, &stop);
     }

@@ -12,7 +12,7 @@ use super::patience::Patience;
 use super::rings::Rings;
 use super::sessions::{Begun, Doing};
 use crate::host::Handles;
-use crate::objects::{ObjectLink, Payload};
+use crate::objects::{Brought, ObjectLink, Payload};
 use forebay_env::allowance::Allowance;
 use forebay_env::fabric::Duplex;
 use forebay_env::race::{First, race};
@@ -227,7 +227,7 @@ impl Session {
                 Err(replaced) => return Ok(Err(replaced)),
             },
         };
-        let (mut payload, mut sums) = (Vec::new(), Vec::new());
+        let mut payload = Payload::default();
         let room = match length {
             0 => None,
             _ => {
@@ -237,7 +237,18 @@ impl Session {
                     self.node.incoming.take(length + OVERHEAD).await
                 };
                 self.window.begins(length);
-                sums = self.source.payload_summed_onto(&mut payload).await?;
+                let buffer = self.node.payloads.borrow_mut().take(length);
+                payload = match buffer {
+                    Some(mut buffer) => {
+                        let sums = self.source.payload_summed_into(&mut buffer).await?;
+                        Payload { bytes: Brought::Aligned(Arc::new(buffer)), sums }
+                    }
+                    None => {
+                        let mut bytes = Vec::new();
+                        let sums = self.source.payload_summed_onto(&mut bytes).await?;
+                        Payload { bytes: Brought::Plain(Arc::new(bytes)), sums }
+                    }
+                };
                 self.window.ends();
                 Some(room)
             }
@@ -245,8 +256,7 @@ impl Session {
         self.node.env.spawner.detach(async move {
             let answer = async {
                 if !reads {
-                    let answer =
-                        link.ask_fenced(request, Payload { bytes: Arc::new(payload), sums }, version)?.answer().await;
+                    let answer = link.ask_fenced(request, payload, version)?.answer().await;
                     drop((begun, room));
                     // Nobody waits here for those who read.
                     let own = small.take(OVERHEAD).await;

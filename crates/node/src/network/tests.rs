@@ -5,6 +5,7 @@ use forebay_env::real::{self, OpenMode};
 use forebay_model::object::{Durability, FENCE, FENCES, FIRST_FENCE, Placement};
 use forebay_model::{Bytes, Kind, ObjectId, Profile, Result, TargetId, Timestamp};
 use forebay_target::Target;
+use forebay_wire::arrived::Memory;
 use forebay_wire::capability::{Capability, Rights, RootKey, TargetKey};
 use forebay_wire::credit::Credit;
 use forebay_wire::link::{Answer, Asked, Link};
@@ -105,7 +106,8 @@ impl Rig {
 
     async fn link(&self, credit: Credit) -> Link {
         let Duplex { read, write, .. } = self.env.fabric.connect(&self.address).await.expect("a connection");
-        let (link, running) = Link::open(read, write, ([9; 16], None), credit).await.expect("a welcome");
+        let (link, running) =
+            Link::open(read, write, ([9; 16], None), (credit, Memory::default())).await.expect("a welcome");
         self.env.spawner.detach(async move { drop(running.await) });
         link
     }
@@ -304,7 +306,8 @@ fn nothing_of_a_connection_is_done_once_the_one_that_replaces_it_is_welcome() {
             rig.env.clock.sleep(Duration::from_micros(100)).await;
         }
         let Duplex { read: from, write: to, .. } = rig.env.fabric.connect(&rig.address).await.expect("a connection");
-        let opening = Link::open(from, to, ([8; 16], Some(one.hello().nonce)), Credit::new(1 << 20));
+        let opening =
+            Link::open(from, to, ([8; 16], Some(one.hello().nonce)), (Credit::new(1 << 20), Memory::default()));
         let (two, running) = opening.await.expect("a welcome");
         rig.env.spawner.detach(async move { drop(running.await) });
         rig.ask(&two, &all, write(0), vec![77; 100_000]).await.expect("it is durable");
@@ -321,7 +324,7 @@ fn one_connection_too_many_is_told_so() {
     with_node(Bounds { connections: 2, ..Bounds::default() }, |rig| async move {
         let (_first, _second) = (rig.link(Credit::new(1 << 20)).await, rig.link(Credit::new(1 << 20)).await);
         let Duplex { read, write, .. } = rig.env.fabric.connect(&rig.address).await.expect("a connection");
-        let refused = Link::open(read, write, ([9; 16], None), Credit::new(1 << 20)).await;
+        let refused = Link::open(read, write, ([9; 16], None), (Credit::new(1 << 20), Memory::default())).await;
         let error = refused.map(|_| ()).expect_err("two are open");
         assert_eq!(error.kind, Kind::Busy, "{error}");
     });

@@ -1,9 +1,10 @@
 //! What is asked of a target's objects.
 
 use super::{Service, fences, sessions};
-use crate::objects::Payload;
+use crate::objects::{Brought, Payload};
 use forebay_model::object::{AttributeChange, ObjectHead, Quota, Scope, VolumeUse};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
+use forebay_target::object::given::Given;
 use forebay_target::object::lent::Piece as Read;
 use forebay_target::object::rows::{self, BLOCK};
 use forebay_target::object::{How, Objects, attribute_weight};
@@ -11,7 +12,6 @@ use forebay_target::schedule::StreamId;
 use forebay_wire::object::{Ask, MOST_AT_ONCE, MOST_ATTRIBUTES, MOST_RIDING, companion};
 use forebay_wire::object::{ObjectAnswer, ObjectInfo, ObjectReply, ObjectRequest, Receipt, Riders};
 use forebay_wire::pieces::{Piece, Pieces};
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(super) async fn ask(
 ) -> Result<ObjectAnswer> {
     let (objects, stream) = (service.target.objects(), service.links.stream(service, link));
     let Payload { bytes: payload, sums } = payload;
-    check(request.target, service.target.id(), &payload)?;
+    check(request.target, service.target.id(), payload.length())?;
     let ObjectRequest { riders: Riders { set, get }, ask, .. } = request;
     let (of, grows) = (object_of(&ask), grows(&ask));
     if !set.is_empty() && !takes_riders(&ask) {
@@ -89,12 +89,15 @@ pub(super) async fn ask(
         ask => {
             // What nobody else has need not be copied where it is kept.
             let shared;
-            let payload = match Arc::try_unwrap(payload) {
-                Ok(own) => Cow::Owned(own),
-                Err(other) => {
-                    shared = other;
-                    Cow::Borrowed(shared.as_slice())
-                }
+            let payload = match payload {
+                Brought::Aligned(buffer) => Given::from(buffer),
+                Brought::Plain(bytes) => match Arc::try_unwrap(bytes) {
+                    Ok(own) => Given::from(own),
+                    Err(other) => {
+                        shared = other;
+                        Given::from(&*shared)
+                    }
+                },
             };
             change_or_tell(objects, stream, ask, set, (payload, sums)).await?
         }
@@ -125,7 +128,7 @@ async fn change_or_tell(
     stream: StreamId,
     ask: Ask,
     set: Vec<AttributeChange>,
-    (payload, crcs): (Cow<'_, [u8]>, Vec<u32>),
+    (payload, crcs): (Given<'_>, Vec<u32>),
 ) -> Result<ObjectReply> {
     let done = |()| ObjectReply::Done;
     match ask {
@@ -195,12 +198,12 @@ fn takes_riders(ask: &Ask) -> bool {
     bytes || matches!(ask, Ask::Snapshot { .. })
 }
 
-fn check(asked: TargetId, own: TargetId, payload: &[u8]) -> Result<()> {
+fn check(asked: TargetId, own: TargetId, length: usize) -> Result<()> {
     if asked != own {
         return Err(Error::missing(format!("there is no target {asked}")));
     }
-    if payload.len() as u64 > MOST_AT_ONCE.0 {
-        return Err(too_much(payload.len()));
+    if length as u64 > MOST_AT_ONCE.0 {
+        return Err(too_much(length));
     }
     Ok(())
 }

@@ -175,6 +175,7 @@ fn spec(nodes: u32, settings: Settings) -> ClusterSpec {
         bounds: Bounds {
             connections: 64,
             memory: Bytes::mib(8),
+            payloads: Bytes::mib(8),
             intake: Bytes::kib(48),
             patience: Duration::from_secs(8),
         },

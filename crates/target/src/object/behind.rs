@@ -12,6 +12,7 @@
 mod layer;
 
 use super::gather::{Chunk, Loose, newest, pieces};
+use super::given::{Given, Kept};
 use super::journal::Content;
 use super::read::missing;
 use super::record::{Change, Write};
@@ -22,7 +23,6 @@ use crate::catalog::GroupClass;
 use forebay_model::object::Scope;
 use forebay_model::{Bytes, Error, Kind, Moment, ObjectId, Result};
 use layer::Layer;
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
@@ -265,7 +265,7 @@ impl Objects {
         &self,
         id: ObjectId,
         offset: u64,
-        bytes: Cow<'_, [u8]>,
+        bytes: Given<'_>,
         size: u64,
         crcs: &[u32],
     ) -> Result<()> {
@@ -278,7 +278,7 @@ impl Objects {
         dropped.dropped = Some((first, end));
         let changes = [Change::Write(dropped)];
         let known = known(offset, &bytes, crcs);
-        let mut content = self.widened(id, offset, bytes, size).await?.into_owned();
+        let mut content = self.widened(id, offset, bytes, size).await?.keep();
         let computed;
         let crcs = match known {
             Some(crcs) => crcs,
@@ -304,7 +304,7 @@ impl Objects {
         write: &Write,
         end: u64,
         first: u64,
-        content: &mut Vec<u8>,
+        content: &mut Kept,
         crcs: &[u32],
     ) -> Result<Option<Room>> {
         let (id, blocks) = (write.id, crcs.len() as u64);
@@ -345,9 +345,10 @@ impl Objects {
     }
 
     /// Takes blocks of a locked object as they are into what is buffered, so that they go home anew.
-    pub(super) async fn rewrite(&self, id: ObjectId, first: u64, mut content: Vec<u8>) -> Result<()> {
+    pub(super) async fn rewrite(&self, id: ObjectId, first: u64, content: Vec<u8>) -> Result<()> {
         let blocks = content.len() as u64 / BLOCK.0;
         let crcs = Crcs::of(&content).0;
+        let mut content = content.into();
         let Head { size, modified: time, .. } = self.head(id).await?;
         let write =
             Write { id, time, size, commands: 0, dropped: None, logged: Vec::new(), inline: None, pieces: Vec::new() };
@@ -438,7 +439,7 @@ impl Objects {
         };
         let mut loose: Vec<Loose<'_>> = blocks
             .iter()
-            .map(|(id, n, block)| Loose { id: *id, block: *n, at: block.at, crc: block.crc, bytes: block.bytes() })
+            .map(|(id, n, block)| Loose { id: *id, block: *n, at: block.at, crc: block.crc, from: block.origin() })
             .collect();
         newest(&mut loose);
         let chunk = |of: &[Loose<'_>], write: &Write| Chunk {
@@ -534,7 +535,7 @@ impl Objects {
 }
 
 impl Work {
-    fn take_in(&mut self, write: &Write, end: u64, first: u64, content: Vec<u8>, crcs: &[u32], grows: u64) {
+    fn take_in(&mut self, write: &Write, end: u64, first: u64, content: Kept, crcs: &[u32], grows: u64) {
         let id = write.id;
         let behind = &mut self.behind;
         let layer = &mut behind.objects.entry(id).or_default().now;

@@ -15,12 +15,16 @@ use super::{Objects, Work};
 use crate::catalog::GroupClass;
 use crate::coalesce;
 use crate::schedule::StreamId;
+use forebay_env::Buffer;
 use forebay_model::{ObjectId, Result};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Blocks written home at once.
 pub(super) const AT_ONCE: usize = (super::pool::LARGE.0 / BLOCK.0) as usize;
+/// Blocks that go to the device from where they lie: of fewer a copy, together with others, costs less.
+const DIRECTLY: usize = 32;
 /// How many such writes wait for the device.
 pub(super) const UNDER_WAY: usize = 16;
 /// An object that grew by so many blocks at once is likely to grow on.
@@ -44,7 +48,54 @@ pub(super) struct Loose<'a> {
     /// Its checksum.
     pub(super) crc: u32,
     /// Its bytes.
-    pub(super) bytes: &'a [u8],
+    pub(super) from: Origin<'a>,
+}
+
+/// Where the bytes of a block are.
+#[derive(Clone, Copy)]
+pub(super) enum Origin<'a> {
+    /// In memory of any kind, from which they are copied.
+    Plain(&'a [u8]),
+    /// In memory for I/O, from this byte on.
+    Aligned(&'a Arc<Buffer>, usize),
+}
+
+impl Origin<'_> {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Origin::Plain(bytes) => bytes,
+            Origin::Aligned(whole, from) => &whole[*from..*from + BLOCK.0 as usize],
+        }
+    }
+
+    /// Whether `next` follows in the same memory for I/O.
+    fn goes_on_in(&self, next: &Origin<'_>) -> bool {
+        match (self, next) {
+            (Origin::Aligned(whole, from), Origin::Aligned(next_whole, next)) => {
+                Arc::ptr_eq(whole, next_whole) && *next == from + BLOCK.0 as usize
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A block on its way to its place, and whether it goes there from where it is, together with its neighbours.
+#[derive(Clone, Copy)]
+struct Going<'a> {
+    from: Origin<'a>,
+    directly: bool,
+}
+
+/// Of blocks in the order of their places those go directly that lie in enough others' company in their memory, too: what was
+/// overwritten in pieces is gathered, so that it makes few writes.
+fn ways<'a>(placed: &'a [(u64, Loose<'_>)]) -> impl Iterator<Item = (Range<u64>, Going<'a>)> {
+    let follows = |(home, l): &(u64, Loose<'_>), (next_home, next): &(u64, Loose<'_>)| {
+        *next_home == home + 1 && l.from.goes_on_in(&next.from)
+    };
+    placed.chunk_by(follows).flat_map(|together| {
+        let directly = together.len() >= DIRECTLY;
+        together.iter().map(move |(home, l)| (*home..home + 1, Going { from: l.from, directly }))
+    })
 }
 
 /// Blocks of one object that are to lie together.
@@ -107,22 +158,37 @@ impl Objects {
     /// Writes blocks to their places: in the order of these, neighbours together, several writes at a time; as far as
     /// [`Objects::flush_home`] goes durably.
     pub(super) async fn write_placed(&self, stream: StreamId, placed: &[(u64, Loose<'_>)]) -> Result<()> {
-        let blocks = placed.iter().map(|(home, l)| (*home..home + 1, l)).collect();
-        let fits = |at: &Range<u64>| at.end - at.start < AT_ONCE as u64;
-        let runs = coalesce::runs(blocks, |run, next, _| next.start == run.at.end && fits(&run.at));
-        let write = |run: coalesce::Run<&Loose<'_>>| {
-            let buffer = self.pooled(run.pieces.len() as u64).map(|mut buffer| {
-                for (l, to) in run.pieces.iter().zip(buffer.chunks_mut(BLOCK.0 as usize)) {
-                    to.copy_from_slice(l.bytes);
-                }
-                buffer
-            });
+        let goes_on = |last: &Going<'_>, next: &Going<'_>| match (last.directly, next.directly) {
+            (true, true) => last.from.goes_on_in(&next.from),
+            (last, next) => last == next,
+        };
+        let runs = coalesce::runs(ways(placed).collect(), |run, at, next| {
+            let fits = at.start == run.at.end && run.at.end - run.at.start < AT_ONCE as u64;
+            fits && run.pieces.last().is_none_or(|last| goes_on(last, next))
+        });
+        let write = |run: coalesce::Run<Going<'_>>| {
+            let buffer = self.buffer_for(&run.pieces);
             let (disk, offset) = (self.core.disk.clone(), BLOCK * run.at.start);
             async move { disk.write(stream, offset, buffer?).await.1 }
         };
         let spawner = &self.core.disk.env().spawner;
         self.wrote_home(coalesce::write_all(spawner, UNDER_WAY, runs.into_iter().map(write)).await)?;
         if placed.is_empty() { Ok(()) } else { self.flush_home().await }
+    }
+}
+
+impl Objects {
+    /// The bytes of blocks that follow one another: where they are, or a copy.
+    fn buffer_for(&self, blocks: &[Going<'_>]) -> Result<Buffer> {
+        let length = blocks.len() * BLOCK.0 as usize;
+        if let [Going { from: Origin::Aligned(whole, from), directly: true }, ..] = blocks {
+            return Ok(Buffer::part_of(Arc::clone(whole), *from..from + length));
+        }
+        let mut buffer = self.pooled(blocks.len() as u64)?;
+        for (block, to) in blocks.iter().zip(buffer.chunks_mut(BLOCK.0 as usize)) {
+            to.copy_from_slice(block.from.bytes());
+        }
+        Ok(buffer)
     }
 }
 

@@ -13,7 +13,7 @@
 //! out of the record, and blocks that they free are not taken by others before the step ends.
 
 use super::apply::touching;
-use super::gather::{Chunk, Loose, newest, pieces};
+use super::gather::{Chunk, Loose, Origin, newest, pieces};
 use super::record::{Change, Found};
 use super::rows::{BLOCK, Crcs, Key, Piece, Row};
 use super::space::Run;
@@ -313,7 +313,7 @@ impl Objects {
                         let from = block_in_log as usize * BLOCK.0 as usize;
                         let bytes = &bytes[from..from + BLOCK.0 as usize];
                         let at = start + u64::from(block_in_log);
-                        lying.push(Loose { id, block: first + n, at, crc: crc32c(bytes), bytes });
+                        lying.push(Loose { id, block: first + n, at, crc: crc32c(bytes), from: Origin::Plain(bytes) });
                         block_in_log += 1;
                     }
                 }

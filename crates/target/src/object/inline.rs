@@ -65,7 +65,7 @@ impl Work {
         let mut bytes = row.clone();
         bytes.resize(BLOCK.0 as usize, 0);
         let crc = crc32c(&bytes);
-        Some((Source::Memory(Rc::new(journal::Content { at: INLINE, bytes })), crc))
+        Some((Source::Memory(Rc::new(journal::Content { at: INLINE, bytes: bytes.into() })), crc))
     }
 }
 

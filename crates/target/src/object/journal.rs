@@ -5,6 +5,7 @@
 //! durable when it ends, and several are under way side by side: a device that has one thing to do at a time idles
 //! between. They may end in any order; what is acknowledged, and what may go home, is what has no hole before it.
 
+use super::given::Kept;
 use super::record::{Change, Draft, Stamp, finish};
 use super::rows::BLOCK;
 use super::{CHANGED_ROWS, Objects, Work, logs};
@@ -31,7 +32,7 @@ pub(super) struct Content {
     /// Where the first of them will lie.
     pub(super) at: u64,
     /// Their bytes.
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: Kept,
 }
 
 impl Content {
@@ -193,7 +194,7 @@ impl Objects {
             work.limbo.push_back((number, freed));
         }
         let after_home = if changes.iter().any(Change::points_home) { work.written_home } else { 0 };
-        let content = (data > 0).then(|| Rc::new(Content { at, bytes: std::mem::take(content) }));
+        let content = (data > 0).then(|| Rc::new(Content { at, bytes: std::mem::take(content).into() }));
         if let Some(content) = &content {
             (0..u64::from(data)).for_each(|n| drop(work.unwritten.insert(at + n, content.clone())));
         }

@@ -88,7 +88,7 @@ impl Objects {
         self.prepared(&changes).await?;
         // Users may have been quicker: what they changed stays as they made it.
         let still = counting();
-        let mut content = still.iter().map(|l| l.bytes).collect::<Vec<_>>().concat();
+        let mut content = still.iter().map(|l| l.from.bytes()).collect::<Vec<_>>().concat();
         let blocks = still.len() as u64;
         let Some(number) = self.enact_away(&copies(&still), &mut content)? else { return Ok(0) };
         self.durable(number).await?;

@@ -7,6 +7,7 @@
 use super::Objects;
 use super::commands::{LARGEST, MOST_WRITTEN, Placement, exists, holds_bytes, set};
 use super::gather::{AT_ONCE, UNDER_WAY};
+use super::given::Given;
 use super::record::{Change, Write};
 use super::rows::{BLOCK, Crcs, PIECE_BLOCKS, Piece};
 use super::settings::Logging;
@@ -14,12 +15,12 @@ use super::space::Run;
 use super::{apply::Meta, inline, quota};
 use crate::catalog::GroupClass;
 use crate::schedule::StreamId;
-use forebay_env::yield_now;
+use forebay_env::{Buffer, yield_now};
 use forebay_model::block::crc32c;
 use forebay_model::object::{AttributeChange, Durability};
 use forebay_model::{Bytes, Error, ObjectId, Result};
-use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// What is larger is not buffered: it would fill a good part of what may be.
 const BUFFERED_UP_TO: u64 = Bytes::mib(8).0;
@@ -87,13 +88,13 @@ impl Objects {
     }
 
     /// Writes `bytes` at `offset`, or behind the last byte where there is none; where they begin. Bytes that are given
-    /// away are not copied where they are kept.
+    /// away are not copied where they are kept, and those in memory for I/O not at all.
     pub async fn write_as<'a>(
         &self,
         stream: StreamId,
         id: ObjectId,
         offset: Option<u64>,
-        bytes: impl Into<Cow<'a, [u8]>>,
+        bytes: impl Into<Given<'a>>,
         how: &How,
     ) -> Result<u64> {
         self.write_any(stream, id, offset, bytes.into(), how).await
@@ -104,7 +105,7 @@ impl Objects {
         stream: StreamId,
         id: ObjectId,
         offset: Option<u64>,
-        bytes: Cow<'_, [u8]>,
+        bytes: Given<'_>,
         how: &How,
     ) -> Result<u64> {
         let lock = self.lock(id).await?;
@@ -144,7 +145,7 @@ impl Objects {
         stream: StreamId,
         id: ObjectId,
         (offset, size): (u64, u64),
-        bytes: Cow<'_, [u8]>,
+        bytes: Given<'_>,
         how: &How,
     ) -> Result<u64> {
         let length = bytes.len() as u64;
@@ -167,7 +168,7 @@ impl Objects {
         };
         if logged {
             write.logged.push((first, known.map_or_else(|| Crcs::of(&content), |crcs| Crcs(crcs.to_vec()))));
-            let mut content = content.into_owned();
+            let mut content = content.keep().into_vec();
             if how.placement == Placement::Auto {
                 inline::settle(&mut write, &mut content);
             }
@@ -180,9 +181,10 @@ impl Objects {
         let mut from = 0;
         for run in &taken.runs {
             let length = (run.blocks * BLOCK.0) as usize;
-            let part = &content[from..from + length];
             let blocks = from / BLOCK.0 as usize..(from + length) / BLOCK.0 as usize;
-            let crcs = self.write_home(stream, run.at, part, known.map(|crcs| &crcs[blocks])).await?;
+            let crcs = self
+                .write_home(stream, run.at, (&content, from..from + length), known.map(|crcs| &crcs[blocks]))
+                .await?;
             for (n, piece) in crcs.chunks(PIECE_BLOCKS as usize).enumerate() {
                 let skip = n as u64 * u64::from(PIECE_BLOCKS);
                 let block = first + from as u64 / BLOCK.0 + skip;
@@ -208,9 +210,9 @@ impl Objects {
         &self,
         id: ObjectId,
         offset: u64,
-        bytes: Cow<'a, [u8]>,
+        bytes: Given<'a>,
         size: u64,
-    ) -> Result<Cow<'a, [u8]>> {
+    ) -> Result<Given<'a>> {
         if offset.is_multiple_of(BLOCK.0) && (bytes.len() as u64).is_multiple_of(BLOCK.0) {
             return Ok(bytes);
         }
@@ -225,7 +227,7 @@ impl Objects {
             content[last..].copy_from_slice(&self.whole_blocks(id, end - 1, end).await?);
         }
         content[before..before + bytes.len()].copy_from_slice(&bytes);
-        Ok(Cow::Owned(content))
+        Ok(content.into())
     }
 
     /// Makes an object longer, by nothing, or shorter.
@@ -328,13 +330,29 @@ impl Objects {
         }
     }
 
-    /// Writes bytes to a run of blocks; the checksums of these, which may be known. Both while the device has what came before.
-    async fn write_home(&self, stream: StreamId, at: u64, bytes: &[u8], known: Option<&[u32]>) -> Result<Vec<u32>> {
-        let mut crcs = Vec::with_capacity(bytes.len() / BLOCK.0 as usize);
+    /// Writes a range of bytes to a run of blocks; the checksums of these, which may be known. Both while the device has what
+    /// came before.
+    async fn write_home(
+        &self,
+        stream: StreamId,
+        at: u64,
+        (bytes, range): (&Given<'_>, Range<usize>),
+        known: Option<&[u32]>,
+    ) -> Result<Vec<u32>> {
+        let mut crcs = Vec::with_capacity(range.len() / BLOCK.0 as usize);
         let mut writing = VecDeque::new();
-        for (at, part) in (at..).step_by(AT_ONCE).zip(bytes.chunks(AT_ONCE * BLOCK.0 as usize)) {
-            let mut buffer = self.pooled(part.len() as u64 / BLOCK.0)?;
-            buffer.copy_from_slice(part);
+        let at_once = AT_ONCE * BLOCK.0 as usize;
+        for (at, from) in (at..).step_by(AT_ONCE).zip(range.clone().step_by(at_once)) {
+            let range = from..range.end.min(from + at_once);
+            let part = &bytes[range.clone()];
+            let buffer = match bytes.aligned() {
+                Some(whole) => Buffer::part_of(whole.clone(), range),
+                None => {
+                    let mut buffer = self.pooled(part.len() as u64 / BLOCK.0)?;
+                    buffer.copy_from_slice(part);
+                    buffer
+                }
+            };
             let (disk, offset) = (self.core.disk.clone(), BLOCK * at);
             let write = async move { disk.write(stream, offset, buffer).await.1 };
             writing.push_back(self.core.disk.env().spawner.spawn(write));

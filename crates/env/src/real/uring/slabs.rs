@@ -55,8 +55,9 @@ impl Slabs {
     /// The slot to use for I/O on `buffer`, if its slab is registered or can be.
     pub(super) fn slot(&mut self, submitter: &Submitter<'_>, buffer: &Buffer) -> Option<u16> {
         let slab = buffer.slab();
-        // A slab of one buffer is for rare I/O: registering costs more than it saves.
-        if slab.count() == 1 {
+        // A slab of one buffer is for rare I/O, and a part comes from memory that several devices see, each seldom: registering
+        // costs more than it saves.
+        if slab.count() == 1 || !buffer.is_own() {
             return None;
         }
         let (base, _) = slab.region();

@@ -109,7 +109,7 @@ fn blocks_are_taken_in_their_order_once_and_read_back() {
         let asked = rig.link(Credit::new(1 << 20)).await;
         rig.of_ring(&asked, &all, query(false), Vec::new()).await.expect("it begins");
         let part = rig.of_ring(&asked, &all, RingAsk::Next(1), Vec::new()).await.expect("it is answered");
-        assert_eq!(part.payload, b"an element".repeat(3));
+        assert_eq!(*part.payload, b"an element".repeat(3));
         let end = rig.of_ring(&asked, &all, RingAsk::Next(1), Vec::new()).await.expect("it is answered");
         match forebay_wire::read_body(&end.body).expect("the end") {
             PartHead::End(summary) => assert_eq!(summary.elements, 3),

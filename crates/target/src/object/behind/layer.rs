@@ -3,9 +3,11 @@
 //! What one command wrote is kept as it came: none of it is copied or allotted block by block. So blocks that were replaced
 //! take memory for as long as others that came with them are there, and that is counted ([`Layer::weight`]).
 
+use crate::object::gather::Origin;
 use crate::object::inline;
 use crate::object::journal::Content;
 use crate::object::record::Write;
+use crate::object::rows::BLOCK;
 use forebay_model::{ObjectId, Timestamp};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -35,6 +37,15 @@ impl Block {
 
     pub(super) fn bytes(&self) -> &[u8] {
         self.came.content.block(self.at)
+    }
+
+    /// Its bytes, for gathering.
+    pub(super) fn origin(&self) -> Origin<'_> {
+        let content = self.content();
+        match content.bytes.aligned() {
+            Some(whole) => Origin::Aligned(whole, ((self.at - content.at) * BLOCK.0) as usize),
+            None => Origin::Plain(self.bytes()),
+        }
     }
 }
 

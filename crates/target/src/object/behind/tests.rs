@@ -4,9 +4,13 @@ use super::super::{How, Placement, Scope};
 use super::MOST_BUFFERED;
 use crate::Target;
 use crate::fake::Fake;
+use crate::object::given::Given;
+use crate::seeds::each;
+use forebay_env::Buffer;
 use forebay_model::object::Durability;
 use forebay_model::{Bytes, Kind, ObjectId, Result};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 const VOLUME: ObjectId = ObjectId::volume(1);
@@ -253,4 +257,55 @@ fn what_was_replaced_counts_as_buffered_for_as_long_as_it_takes_memory() {
     assert_eq!(moved(0, most), Bytes::ZERO);
     assert!(moved(most, most + 1) >= Bytes::mib(4), "there was room for one more");
     assert_eq!(read(&fake, &target, 1), vec![3; piece.len() + (most * BLOCK.0) as usize]);
+}
+
+/// Bytes in memory for I/O.
+fn aligned(bytes: &[u8]) -> Arc<Buffer> {
+    let mut buffer = Buffer::alone(Bytes(bytes.len() as u64)).unwrap();
+    buffer.copy_from_slice(bytes);
+    Arc::new(buffer)
+}
+
+#[test]
+fn what_comes_in_memory_for_io_goes_home_from_there_or_is_gathered_where_it_was_overwritten() {
+    each(20, |chance| {
+        let (fake, target) = device(Bytes::mib(64), 1);
+        let (blocks, block) = (160, BLOCK.0 as usize);
+        let mut model = vec![0; blocks * block];
+        for _ in 0..1 + chance.below(6) {
+            let first = chance.below(blocks as u64 - 1) as usize;
+            let many = 1 + chance.below((blocks - first) as u64) as usize;
+            let range = first * block..(first + many) * block;
+            let bytes: Vec<u8> = (0..many).flat_map(|_| vec![chance.below(256) as u8; block]).collect();
+            let durability = if chance.below(4) == 0 { Durability::Durable } else { Durability::Buffered };
+            let how = How { durability, placement: Placement::Home, ..How::default() };
+            let offset = Some(range.start as u64);
+            let given = match chance.below(3) {
+                0 => Given::from(&bytes),
+                _ => Given::from(aligned(&bytes)),
+            };
+            fake.run(target.objects().write_as(target.stream(), id(1), offset, given, &how)).unwrap();
+            model[range].copy_from_slice(&bytes);
+        }
+        fake.run(target.objects().truncate(id(1), model.len() as u64)).unwrap();
+        assert!(read(&fake, &target, 1) == model);
+        fake.run(target.objects().flush_buffered(Scope::Target, None)).unwrap();
+        assert!(read(&fake, &target, 1) == model);
+        assert!(read(&fake, &again(&fake, target), 1) == model);
+    });
+}
+
+#[test]
+fn a_large_write_from_memory_for_io_needs_no_other_memory_for_it_and_keeps_it_no_longer_than_it_has_to() {
+    let (fake, target) = device(Bytes::mib(64), 1);
+    for durability in [Durability::Buffered, Durability::Durable] {
+        let how = How { durability, placement: Placement::Home, ..How::default() };
+        let bytes = aligned(&[7; 1 << 20]);
+        let held = Arc::downgrade(&bytes);
+        fake.run(target.objects().write_as(target.stream(), id(1), Some(0), bytes, &how)).unwrap();
+        assert_eq!(held.upgrade().is_some(), durability == Durability::Buffered);
+        fake.run(target.objects().flush_buffered(Scope::Target, None)).unwrap();
+        assert!(held.upgrade().is_none(), "it is home");
+    }
+    assert!(read(&fake, &target, 1) == [7; 1 << 20]);
 }

@@ -1,6 +1,7 @@
 //! Bodies of frames: each type that is read from one.
 
 use super::change;
+use crate::arrived::Arrived;
 use crate::command::{self, Append, CancelQuery, CloseWriter, OpenWriter, QueryRequest, Request, WriterEvent};
 use crate::control::{self, Call, Question};
 use crate::frame::{Command, HEADER, RequestId};
@@ -137,7 +138,7 @@ fn values() -> Vec<Kind> {
         Error,
     ];
     let answer = |bytes: &[u8]| {
-        let answer = ObjectAnswer::read(bytes, Vec::new()).ok()?;
+        let answer = ObjectAnswer::read(bytes, Arrived::default()).ok()?;
         Some(answer.body().expect("what was read can be written"))
     };
     all.push(("ObjectAnswer".into(), Box::new(answer)));

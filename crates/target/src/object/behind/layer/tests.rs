@@ -8,7 +8,7 @@ fn layer(from: u64, writes: &[std::ops::Range<u64>]) -> Layer {
     for (n, write) in (from..).zip(writes) {
         let blocks = write.end - write.start;
         let bytes = vec![n as u8; (blocks * BLOCK.0) as usize];
-        layer.take_in(write.start, Content { at: n * 100, bytes }, &vec![n as u32; blocks as usize]);
+        layer.take_in(write.start, Content { at: n * 100, bytes: bytes.into() }, &vec![n as u32; blocks as usize]);
     }
     layer
 }
