@@ -143,9 +143,9 @@ impl Shared {
 
     async fn read(self: &Rc<Self>, component: u32, at: Bytes, length: Bytes) -> Result<Slice> {
         let mut pieces = Vec::new();
-        let mut offset = at.0;
-        while offset < (at + length).0 {
-            let piece = ((at + length).0 - offset).min(MOST_AT_ONCE.0) as u32;
+        let (mut offset, end) = (at.0, at.0.saturating_add(length.0));
+        while offset < end {
+            let piece = (end - offset).min(MOST_AT_ONCE.0) as u32;
             let answer = self.ask(component, |id| Ask::Read { id, offset, length: piece }, Vec::new()).await;
             let some = match answer {
                 Ok(answer) => answer.payload.into_bytes(),

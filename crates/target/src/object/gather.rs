@@ -5,7 +5,8 @@
 //! free run if there is one, else into several, with each object's blocks together. Behind an object that grows, room is
 //! *reserved*, so that what others write at the same time does not come between its parts: in memory only, first to be
 //! given up when space is wanted, and free in every map that is made durable. Nothing has to be padded: blocks are
-//! whole when they come, since whoever writes a part of one has read the rest.
+//! whole when they come, since whoever writes a part of one has read the rest. What lies together in memory for I/O is written from
+//! there; the rest is copied, neighbours into one buffer.
 
 use super::apply::touching;
 use super::rows::{BLOCK, Crcs, PIECE_BLOCKS, Part, Piece, Row};
@@ -155,6 +156,19 @@ impl Objects {
         }
     }
 
+    /// The bytes of blocks that follow one another: where they are, or a copy.
+    fn buffer_for(&self, blocks: &[Going<'_>]) -> Result<Buffer> {
+        let length = blocks.len() * BLOCK.0 as usize;
+        if let [Going { from: Origin::Aligned(whole, from), directly: true }, ..] = blocks {
+            return Ok(Buffer::part_of(Arc::clone(whole), *from..from + length));
+        }
+        let mut buffer = self.pooled(blocks.len() as u64)?;
+        for (block, to) in blocks.iter().zip(buffer.chunks_mut(BLOCK.0 as usize)) {
+            to.copy_from_slice(block.from.bytes());
+        }
+        Ok(buffer)
+    }
+
     /// Writes blocks to their places: in the order of these, neighbours together, several writes at a time; as far as
     /// [`Objects::flush_home`] goes durably.
     pub(super) async fn write_placed(&self, stream: StreamId, placed: &[(u64, Loose<'_>)]) -> Result<()> {
@@ -174,21 +188,6 @@ impl Objects {
         let spawner = &self.core.disk.env().spawner;
         self.wrote_home(coalesce::write_all(spawner, UNDER_WAY, runs.into_iter().map(write)).await)?;
         if placed.is_empty() { Ok(()) } else { self.flush_home().await }
-    }
-}
-
-impl Objects {
-    /// The bytes of blocks that follow one another: where they are, or a copy.
-    fn buffer_for(&self, blocks: &[Going<'_>]) -> Result<Buffer> {
-        let length = blocks.len() * BLOCK.0 as usize;
-        if let [Going { from: Origin::Aligned(whole, from), directly: true }, ..] = blocks {
-            return Ok(Buffer::part_of(Arc::clone(whole), *from..from + length));
-        }
-        let mut buffer = self.pooled(blocks.len() as u64)?;
-        for (block, to) in blocks.iter().zip(buffer.chunks_mut(BLOCK.0 as usize)) {
-            to.copy_from_slice(block.from.bytes());
-        }
-        Ok(buffer)
     }
 }
 

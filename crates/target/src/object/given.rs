@@ -104,20 +104,8 @@ impl From<Arc<Buffer>> for Given<'_> {
     }
 }
 
-impl<'a> From<&'a [u8]> for Given<'a> {
-    fn from(bytes: &'a [u8]) -> Given<'a> {
-        Given::Lent(bytes)
-    }
-}
-
-impl<'a> From<&'a Vec<u8>> for Given<'a> {
-    fn from(bytes: &'a Vec<u8>) -> Given<'a> {
-        Given::Lent(bytes)
-    }
-}
-
-impl<'a, const N: usize> From<&'a [u8; N]> for Given<'a> {
-    fn from(bytes: &'a [u8; N]) -> Given<'a> {
-        Given::Lent(bytes)
+impl<'a, B: AsRef<[u8]> + ?Sized> From<&'a B> for Given<'a> {
+    fn from(bytes: &'a B) -> Given<'a> {
+        Given::Lent(bytes.as_ref())
     }
 }
