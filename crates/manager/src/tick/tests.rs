@@ -85,6 +85,25 @@ fn a_client_that_is_silent_for_too_long_is_gone_and_what_it_wrote_is_scrubbed() 
 }
 
 #[test]
+fn outcome_41_a_wall_clock_that_is_set_takes_nobody_for_gone_and_keeps_nobody() {
+    let hour = Duration::from_secs(3600);
+    for forward in [true, false] {
+        let mut stage = Stage::new();
+        let file = stage.file(&root(), "a", 0o644).unwrap();
+        open(&mut stage, 3, file);
+        stage.report(&report(1)).unwrap();
+        stage.pass(Duration::from_secs(9));
+        stage.now.wall = if forward { stage.now.wall.after(hour) } else { stage.now.wall.before(hour) };
+        let ticked = stage.manager.tick(stage.now).unwrap();
+        assert!(ticked.left.is_empty() && ticked.down.is_empty(), "forward: {forward}");
+        stage.pass(Duration::from_secs(590));
+        assert!(stage.manager.tick(stage.now).unwrap().left.is_empty(), "forward: {forward}");
+        stage.pass(Duration::from_secs(2));
+        assert_eq!(stage.manager.tick(stage.now).unwrap().left, [file], "forward: {forward}");
+    }
+}
+
+#[test]
 fn a_client_that_becomes_late_while_a_long_list_is_looked_through_is_gone_with_the_next_round() {
     let mut stage = Stage::new();
     let first = stage.file(&root(), "first", 0o644).unwrap();
