@@ -65,8 +65,14 @@ pub(crate) fn check(policy: &Policy) -> Result<()> {
 /// The layout of a new file.
 pub(crate) fn place(cluster: &Cluster, policy: &Policy, random: &dyn Random) -> Result<Layout> {
     let layout = choose(policy, open(cluster).collect(), random)?;
-    layout.targets.iter().for_each(|target| note_placed(cluster, target));
+    layout.targets.iter().take(visited_first(&layout.striping)).for_each(|target| note_placed(cluster, target));
     Ok(layout)
+}
+
+/// Components of the group that a file visits first: nothing is on the others before it is as long as a visit, which few are, and
+/// by then nodes have reported again.
+fn visited_first(striping: &Striping) -> usize {
+    (striping.width() * striping.raid().copies()) as usize
 }
 
 /// The targets on which something may be put.
@@ -158,7 +164,7 @@ pub(crate) fn choose(policy: &Policy, candidates: Vec<Candidate>, random: &dyn R
     }
     let striping = Striping::over(policy.raid, policy.unit, wanted)?;
     let copies = striping.raid().copies() as usize;
-    let in_group = striping.width() as usize * copies;
+    let in_group = visited_first(&striping);
     let mut targets = Vec::with_capacity(striping.components() as usize);
     let mut of_nodes: BTreeMap<u64, Has> = BTreeMap::new();
     for component in 0..striping.components() as usize {

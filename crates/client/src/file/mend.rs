@@ -126,8 +126,12 @@ impl Reach {
                 Err(_) => self.direct(extent).await,
             },
             Patience::Hedge(delay) => {
+                let asked = self.clock.now();
                 let other = async {
                     self.clock.sleep(delay).await;
+                    while !self.pace.is_last(component, &family, asked) {
+                        self.clock.sleep(self.options.hedge_after).await;
+                    }
                     self.instead(extent, locked, false).await.ok().map(Ok)
                 };
                 either(self.direct(extent), other).await

@@ -29,7 +29,8 @@ pub struct Options {
     pub gather: Bytes,
     /// Requests of one component are of so much at most.
     pub request: Bytes,
-    /// Rather than ask twice, so much that nobody wants is read between.
+    /// Rather than ask twice, so much that nobody wants is read between. Less than a unit of parity usually has: targets know readers that
+    /// leave it out, and links would carry a tenth in vain.
     pub bridge: Bytes,
     /// How far one reader is read ahead of.
     pub ahead: Bytes,
@@ -71,7 +72,7 @@ impl Default for Options {
             component_window: Bytes::mib(4),
             gather: Bytes::mib(16),
             request: Bytes::mib(1),
-            bridge: Bytes::kib(64),
+            bridge: Bytes::kib(32),
             ahead: Bytes::mib(16),
             cache: Bytes::mib(64),
             hedge_after: Duration::from_millis(20),

@@ -1,6 +1,10 @@
 //! How fast components answer: which of them are far slower than those beside them, and how long to wait for one before
 //! its bytes are taken from the others.
+//!
+//! What is asked of many at once waits for the reader's own link, all of it for about as long: whoever waits is late only if
+//! the others have answered what was asked of them before.
 
+use forebay_model::Moment;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,6 +25,8 @@ const LIKE_A_REQUEST: u64 = 256 << 10;
 #[derive(Default)]
 pub(super) struct Pace {
     known: RefCell<BTreeMap<u32, Known>>,
+    /// What is under way: when it was asked of each component, and how often.
+    asked: RefCell<BTreeMap<(u32, Moment), u32>>,
 }
 
 #[derive(Default, Clone, Copy)]
@@ -56,6 +62,29 @@ impl Pace {
         known.nanos = known.nanos - (known.nanos >> shift) + (nanos >> shift);
         known.requests = known.requests.saturating_add(1);
         known.avoided = 0;
+    }
+
+    /// Something is asked of a component.
+    pub(super) fn asked(&self, component: u32, at: Moment) {
+        *self.asked.borrow_mut().entry((component, at)).or_default() += 1;
+    }
+
+    /// What was asked of it then was answered, or nobody waits for it any more.
+    pub(super) fn answered(&self, component: u32, at: Moment) {
+        let mut asked = self.asked.borrow_mut();
+        if let Some(times) = asked.get_mut(&(component, at)) {
+            *times -= 1;
+            if *times == 0 {
+                asked.remove(&(component, at));
+            }
+        }
+    }
+
+    /// Whether all others of its family have answered what was asked of them up to then.
+    pub(super) fn is_last(&self, component: u32, family: &Range<u32>, since: Moment) -> bool {
+        let asked = self.asked.borrow();
+        let oldest = |one: u32| asked.range((one, Moment(0))..=(one, since)).next();
+        family.clone().filter(|one| *one != component).all(|one| oldest(one).is_none())
     }
 
     /// The median of the others, and this one.

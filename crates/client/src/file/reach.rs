@@ -302,8 +302,9 @@ impl Reach {
         if !self.is_sound(place.component) {
             return Err(Error::device(format!("component {} is not read until it is rebuilt", place.component)));
         }
+        let mut timed = Timed::new(self, place.component, length.0);
         let _held = self.room(place.component).hold(length.0).await;
-        let timed = Timed { reach: self, component: place.component, bytes: length.0, begun: self.clock.now() };
+        timed.begun = Some(self.clock.now());
         let read = self.components.read(place.component, place.at, length).await;
         drop(timed);
         let mut states = self.states.borrow_mut();
@@ -336,12 +337,24 @@ struct Timed<'a> {
     reach: &'a Reach,
     component: u32,
     bytes: u64,
-    begun: Moment,
+    asked: Moment,
+    /// When there was room for it.
+    begun: Option<Moment>,
+}
+
+impl<'a> Timed<'a> {
+    fn new(reach: &'a Reach, component: u32, bytes: u64) -> Timed<'a> {
+        let asked = reach.clock.now();
+        reach.pace.asked(component, asked);
+        Timed { reach, component, bytes, asked, begun: None }
+    }
 }
 
 impl Drop for Timed<'_> {
     fn drop(&mut self) {
-        let took = self.reach.clock.now().since(self.begun);
-        self.reach.pace.note(self.component, took, self.bytes);
+        self.reach.pace.answered(self.component, self.asked);
+        if let Some(begun) = self.begun {
+            self.reach.pace.note(self.component, self.reach.clock.now().since(begun), self.bytes);
+        }
     }
 }

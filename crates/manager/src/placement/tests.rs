@@ -1,8 +1,12 @@
 use super::{Candidate, check, choose};
 use crate::seeds::{Chance, each};
+use crate::testing::{Stage, report};
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Kind, TargetId};
+use forebay_wire::control::cluster::AddNode;
+use forebay_wire::control::names::{CreateFile, Place};
 use forebay_wire::control::volumes::Policy;
+use forebay_wire::control::{Change, Reply};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn candidate(number: u64, node: u64) -> Candidate {
@@ -146,4 +150,33 @@ fn a_policy_that_no_cluster_can_keep_is_refused() {
     }
     assert_eq!(check(&policy(Raid::Five, 2)).unwrap_err().kind, Kind::Usage);
     assert!(check(&policy(Raid::Five, u32::MAX)).is_ok() && check(&policy(Raid::Zero, 0)).is_ok());
+}
+
+#[test]
+fn what_files_over_all_targets_visit_first_is_spread_over_all_of_them() {
+    let mut stage = Stage::empty();
+    for node in 1..=10 {
+        stage.root(Change::AddNode(AddNode { node, user: 0 })).unwrap();
+        stage.report(&report(node)).unwrap();
+    }
+    let mut begun: BTreeMap<TargetId, u32> = BTreeMap::new();
+    for file in 0..20 {
+        let create = CreateFile {
+            place: Place::path(&format!("file{file}")),
+            mode: 0o644,
+            exclusive: true,
+            policy: Some(policy(Raid::Five, 0)),
+            open: true,
+            alone: true,
+            cached: false,
+        };
+        let Ok(Reply::Grant(grant)) = stage.root(Change::CreateFile(create)) else { panic!("no grant") };
+        assert_eq!((grant.striping.groups(), grant.striping.width(), grant.components.len()), (2, 10, 20));
+        for component in &grant.components[..10] {
+            *begun.entry(component.target).or_default() += 1;
+        }
+        // As many on each, but for one or two.
+        let (least, most) = (begun.values().min().unwrap(), begun.values().max().unwrap());
+        assert!(file == 0 || begun.len() == 20 && most - least <= 3, "{begun:?} of {file}");
+    }
 }

@@ -39,3 +39,13 @@ fn one_client_fills_its_link_from_any_number_of_targets_and_nothing_is_dropped()
         assert_eq!(streamed.network.1.drops, 0, "{targets} targets");
     }
 }
+
+/// Files over all targets visit ten of them first, and have their parity on another one with each stripe.
+#[test]
+fn files_over_more_targets_than_they_visit_first_fill_links_as_well() {
+    let streamed = stream(&Load { width: 0, size: Bytes::mib(96), ..load(20, 6, Raid::Five) });
+    assert_eq!((streamed.striping.groups(), streamed.striping.width()), (2, 10));
+    let written = streamed.written.0 as f64 / streamed.write_limit.0 as f64;
+    let read = streamed.read.0 as f64 / streamed.read_limit.0 as f64;
+    assert!(written >= 0.90 && read >= 0.96, "{written:.3} and {read:.3} of what links allow");
+}

@@ -1,4 +1,5 @@
 use super::{Pace, Patience};
+use forebay_model::Moment;
 use std::time::Duration;
 
 const FLOOR: Duration = Duration::from_millis(2);
@@ -28,4 +29,22 @@ fn what_is_fast_enough_for_anybody_is_not_slow() {
         pace.note(4, Duration::from_micros(500), 0);
     }
     assert!(!pace.is_slow(4, &(0..5), FLOOR));
+}
+
+#[test]
+fn who_waits_as_the_others_do_is_not_late() {
+    let pace = Pace::default();
+    let (first, second) = (Moment(5), Moment(6));
+    for component in 0..3 {
+        (0..2).for_each(|_| pace.asked(component, first));
+    }
+    pace.asked(1, second);
+    let is_last = || pace.is_last(0, &(0..3), first);
+    pace.answered(1, first);
+    pace.answered(1, first);
+    pace.answered(2, first);
+    assert!(!is_last(), "2 has another one that was asked as early");
+    pace.answered(2, first);
+    assert!(is_last(), "what was asked of 1 later counts for nothing");
+    assert!(!pace.is_last(1, &(0..3), second) && pace.is_last(5, &(4..6), second), "others are of another family");
 }
