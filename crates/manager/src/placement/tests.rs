@@ -162,7 +162,7 @@ fn what_files_over_all_targets_visit_first_is_spread_over_all_of_them() {
     let mut begun: BTreeMap<TargetId, u32> = BTreeMap::new();
     for file in 0..20 {
         let create = CreateFile {
-            place: Place::path(&format!("file{file}")),
+            place: Place::path(format!("file{file}")),
             mode: 0o644,
             exclusive: true,
             policy: Some(policy(Raid::Five, 0)),
