@@ -29,8 +29,10 @@ use std::time::Duration;
 
 /// The most bytes that are buffered on a target (Panasas, FAST 2008, section 4.2: 32 MB).
 pub const MOST_BUFFERED: Bytes = Bytes::mib(32);
-/// Buffered blocks at which a flush begins, so that there is room while it is under way.
-const MANY: u64 = MOST_BUFFERED.0 / BLOCK.0 / 2;
+/// Buffered at which a flush begins, so that there is room while it is under way.
+const MANY: Bytes = Bytes(MOST_BUFFERED.0 / 2);
+/// The same where nothing rotates: nothing is gained there by longer ways, and whoever waits for all of it waits for less.
+const MANY_FLAT: Bytes = Bytes::mib(4);
 /// How long bytes stay buffered at most when nobody asks for a flush.
 const LONGEST: Duration = Duration::from_secs(5);
 /// How often that is looked at; bytes go home when nothing else was done for so long.
@@ -483,8 +485,10 @@ impl Objects {
 
     /// Begins flushes in time, so that who writes need not wait, for as long as the target is open.
     pub(super) async fn flush_when_full(&self) {
+        let many = if self.core.disk.rotates() { MANY } else { MANY_FLAT };
         loop {
-            self.taken_in.until(|| self.work.borrow().behind.blocks >= MANY || self.ends_buffering()).await;
+            let is_due = || self.work.borrow().behind.blocks >= many.0 / BLOCK.0 || self.ends_buffering();
+            self.taken_in.until(is_due).await;
             if self.ends_buffering() {
                 return;
             }
