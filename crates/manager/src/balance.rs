@@ -3,13 +3,14 @@
 //!
 //! What is free on targets is known with a delay, and what was moved away counts where it lay until nobody can be granted it any more.
 //! So it is done in rounds: files are chosen by what was known at one moment, nobody chooses others until they lie where they are to,
-//! and then it is waited until that is seen. No file is chosen that somebody writes, and none while anything is to be rebuilt or moved.
+//! and then it is waited until that is seen. No file is chosen that somebody writes, and none while anything drains or is to be rebuilt:
+//! then what was chosen and is not begun stays where it is, and a later round chooses anew.
 
 use crate::cluster::Cluster;
 use crate::draft::{Batch, Draft, View};
 use crate::keys;
 use crate::manager::{Manager, Now};
-use crate::operations::is_any;
+use crate::operations::{is_any, is_any_hurried};
 use crate::place;
 use crate::placement;
 use crate::records::{Layout, Move, Moves, Orders, ToScrub, Writers, decode};
@@ -66,7 +67,7 @@ impl Manager {
             return Ok(None);
         }
         let draft = Draft::new(self.view()?, batch);
-        if is_any(&draft, keys::MOVES)? || is_any(&draft, keys::DEGRADED)? {
+        if is_any(&draft, keys::MOVES)? || is_any_hurried(&draft, &self.cluster)? {
             balance.rests_until = Some(now.moment + self.until_seen());
         }
         if balance.rests_until.is_some_and(|until| now.moment < until) {
@@ -93,6 +94,10 @@ impl Manager {
         mut round: Round,
         rests_until: &mut Option<Moment>,
     ) -> Result<Option<Round>> {
+        if is_any_hurried(&Draft::new(self.view()?, batch), &self.cluster)? {
+            *rests_until = Some(now.moment + self.until_seen());
+            return Ok(None);
+        }
         let mut at = std::mem::take(&mut round.at);
         for (key, value) in self.page(keys::LAYOUTS, &mut at)? {
             let (file, layout): (FileId, Layout) = (FileId(keys::number(&key)), decode(&key, &value)?);

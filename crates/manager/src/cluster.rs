@@ -56,6 +56,8 @@ pub(crate) struct TargetNow {
     pub(crate) failed: Option<String>,
     /// Components that lie on it, of one on which nothing is to stay, as they were counted last.
     pub(crate) left: Option<u64>,
+    /// Files of which something is to leave it, as they were counted last; rings stay.
+    pub(crate) to_move: Option<u64>,
     /// How often something else was thought of it: what was counted meanwhile does not count.
     pub(crate) turns: u64,
 }
@@ -109,11 +111,12 @@ impl Cluster {
                     is_served: true,
                     failed: None,
                     left: None,
+                    to_move: None,
                     turns: 0,
                 };
                 let now = self.targets.entry(target).or_insert(fresh);
                 if now.record.state != record.state {
-                    now.left = None;
+                    (now.left, now.to_move) = (None, None);
                     now.turns += 1;
                 }
                 now.record = record;
@@ -134,6 +137,11 @@ impl Cluster {
     /// Whether a target can be reached, as far as is known.
     pub(crate) fn is_up(&self, target: &TargetNow) -> bool {
         target.is_served && self.nodes.get(&target.record.node).is_some_and(|node| node.record.up)
+    }
+
+    /// Whether something is to leave targets on which nothing is to stay: until it was counted, that may be.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.targets.values().any(|now| now.record.state == TargetState::Draining && now.to_move != Some(0))
     }
 
     /// The newest version of a target's key.

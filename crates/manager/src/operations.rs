@@ -25,7 +25,7 @@ mod verify;
 mod volumes;
 
 pub(crate) use absences::give_up_lost;
-pub(crate) use relocation::{displace, is_any, is_displaced, stay};
+pub(crate) use relocation::{displace, is_any, is_any_hurried, is_displaced, stay};
 pub(crate) use revoke::raise;
 pub(crate) use scrub::left;
 pub(crate) use verify::unverified;

@@ -4,7 +4,7 @@
 mod callbacks;
 
 use crate::cluster::{Effect, TargetNow};
-use crate::draft::{Batch, Draft};
+use crate::draft::{Batch, Draft, View};
 use crate::engine::Pair;
 use crate::keys;
 use crate::manager::{Manager, Now};
@@ -44,9 +44,17 @@ pub(crate) struct Rounds {
     leftovers: Vec<u8>,
     layouts: Vec<u8>,
     moves: Vec<u8>,
-    /// What was counted in this round over the layouts on targets on which nothing is to stay, and how often something else was
-    /// thought of each when it began.
-    counts: BTreeMap<TargetId, (u64, u64)>,
+    /// What was counted in this round over the layouts on targets on which nothing is to stay.
+    counts: BTreeMap<TargetId, Count>,
+}
+
+/// What is on a target on which nothing is to stay.
+struct Count {
+    components: u64,
+    /// Files of which something is to be moved.
+    to_move: u64,
+    /// How often something else was thought of the target when the round began.
+    turns: u64,
 }
 
 impl Manager {
@@ -196,24 +204,30 @@ impl Manager {
         let mut counts = std::mem::take(&mut self.rounds.counts);
         if round.is_empty() {
             let left = self.cluster.targets.iter().filter(|(_, now)| is_left(now));
-            counts = left.map(|(target, now)| (*target, (0, now.turns))).collect();
+            let none = |now: &TargetNow| Count { components: 0, to_move: 0, turns: now.turns };
+            counts = left.map(|(target, now)| (*target, none(now))).collect();
         }
         for (key, value) in self.page(keys::LAYOUTS, &mut round)? {
             let (file, layout): (FileId, Layout) = (FileId(keys::number(&key)), decode(&key, &value)?);
-            for target in &layout.targets {
-                counts.entry(*target).and_modify(|(count, _)| *count += 1);
-            }
             let mut draft = Draft::new(self.view()?, batch);
-            let is_displaced = is_displaced(&self.cluster, &layout) && displace(&mut draft, file)?;
-            if give_up_lost(&mut draft, &self.cluster, file, layout, now.wall)? || is_displaced {
+            let is_displaced = is_displaced(&self.cluster, &layout);
+            let is_new = is_displaced && displace(&mut draft, file)?;
+            let is_moved = is_displaced && draft.read::<Moves>(&keys::moves(file))?.is_some();
+            for target in &layout.targets {
+                counts.entry(*target).and_modify(|count| {
+                    count.components += 1;
+                    count.to_move += u64::from(is_moved);
+                });
+            }
+            if give_up_lost(&mut draft, &self.cluster, file, layout, now.wall)? || is_new {
                 let drafted = draft.ready()?;
                 batch.take(drafted);
             }
         }
         if round.is_empty() {
-            for (target, (count, turns)) in std::mem::take(&mut counts) {
+            for (target, Count { components, to_move, turns }) in std::mem::take(&mut counts) {
                 let there = self.cluster.targets.get_mut(&target).filter(|now| now.turns == turns);
-                there.into_iter().for_each(|now| now.left = Some(count));
+                there.into_iter().for_each(|now| (now.left, now.to_move) = (Some(components), Some(to_move)));
             }
         }
         (self.rounds.layouts, self.rounds.counts) = (round, counts);

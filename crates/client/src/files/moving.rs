@@ -106,7 +106,6 @@ impl Files {
     async fn copied(&self, file: FileId, rate: Rate) -> Result<Bytes> {
         let addresses = granted::addresses(&*self.control).await?;
         let way = self.relocation(file).await?;
-        let rate = (!way.hurries && rate > Rate(0)).then_some(rate);
         let mut copy = Copy { files: self, file, way, addresses, rate };
         let Relocation { component, version, .. } = copy.way;
         let mut written = Bytes::ZERO;
@@ -131,8 +130,8 @@ struct Copy<'a> {
     file: FileId,
     way: Relocation,
     addresses: BTreeMap<TargetId, String>,
-    /// It goes no faster than this.
-    rate: Option<Rate>,
+    /// If it does not hurry it goes no faster than this.
+    rate: Rate,
 }
 
 /// At which end of a copy something is asked.
@@ -186,8 +185,9 @@ impl Copy<'_> {
                 written += Bytes(bytes.len() as u64);
             }
             at += u64::from(length);
-            if let Some(rate) = self.rate {
-                clock.sleep(rate.time_for(Bytes(length.into())).saturating_sub(clock.now().since(begun))).await;
+            // It may begin to hurry while it is copied.
+            if !self.way.hurries && self.rate > Rate(0) {
+                clock.sleep(self.rate.time_for(Bytes(length.into())).saturating_sub(clock.now().since(begun))).await;
             }
         }
         self.attributes(id, found.is_some()).await?;

@@ -87,10 +87,19 @@ impl Stage {
     }
 
     fn moves(&mut self, file: FileId) -> (TargetId, TargetId) {
-        let Relocation { component, version, from, to, hurries, .. } = self.begins(file).unwrap();
-        assert!(!hurries);
+        let way = self.begins(file).unwrap();
+        assert!(!way.hurries);
+        self.ends(file, &way);
+        (way.from.target, way.to.target)
+    }
+
+    fn ends(&mut self, file: FileId, way: &Relocation) {
+        let Relocation { component, version, .. } = *way;
         self.change(&mover(), Change::Relocated(Relocated { file, component, version })).unwrap();
-        (from.target, to.target)
+    }
+
+    fn drains(&mut self, target: TargetId) {
+        self.root(Change::SetTarget(SetTarget { target, state: TargetState::Draining })).unwrap();
     }
 }
 
@@ -224,9 +233,80 @@ fn what_was_chosen_stays_chosen_after_a_restart_and_stays_where_it_is_if_the_oth
     assert_eq!(stage.chosen(), chosen);
     let file = chosen[0];
     let Moves(moves) = stage.manager.view().unwrap().require(&keys::moves(file)).unwrap();
-    let set = SetTarget { target: moves[0].to, state: TargetState::Draining };
-    stage.root(Change::SetTarget(set)).unwrap();
+    stage.drains(moves[0].to);
     stage.ticks();
     assert!(!stage.chosen().contains(&file));
     assert_eq!(stage.begins(file).unwrap_err().kind, Kind::Stale);
+}
+
+#[test]
+fn what_drains_comes_before_all_that_was_chosen_and_is_not_begun_and_what_is_begun_hurries() {
+    let mut stage = Stage::new();
+    let files = stage.filled(60);
+    stage.joins(6, Bytes::gib(100));
+    stage.ticks();
+    let chosen = stage.chosen();
+    let begun = chosen[0];
+    assert!(chosen.len() > 10 && !stage.begins(begun).unwrap().hurries);
+    let target = targets_of(1)[0];
+    let lie_there = |stage: &Stage| -> Vec<FileId> {
+        files.iter().copied().filter(|file| stage.layout(*file).targets.contains(&target)).collect()
+    };
+    let displaced = lie_there(&stage);
+    assert!(!displaced.is_empty());
+    stage.drains(target);
+    let waits = chosen.iter().copied().find(|file| *file != begun && !displaced.contains(file)).unwrap();
+    assert_eq!(
+        stage.begins(waits).unwrap_err().kind,
+        Kind::Busy,
+        "also before anybody has counted what is to be moved"
+    );
+    stage.ticks();
+    let mut listed = displaced.clone();
+    if !listed.contains(&begun) {
+        listed.insert(listed.partition_point(|file| *file < begun), begun);
+    }
+    assert_eq!(stage.chosen(), listed);
+    let Reply::Relocation(way) = stage.ask(&mover(), &Question::Relocating(Relocating { file: begun })).unwrap() else {
+        panic!("it is copied by nobody")
+    };
+    assert!(way.hurries);
+    stage.ends(begun, &way);
+    for file in lie_there(&stage) {
+        let way = stage.begins(file).unwrap();
+        assert!(way.hurries && way.from.target == target, "{file}");
+        stage.ends(file, &way);
+    }
+    stage.ticks();
+    // Of files that were moved first for the other reason, what was chosen may follow.
+    for file in stage.chosen() {
+        assert!(displaced.contains(&file) && chosen.contains(&file), "{file}");
+        stage.moves(file);
+    }
+    stage.later(Duration::from_secs(800), Bytes::gib(100));
+    let again = stage.chosen();
+    assert!(!again.is_empty(), "a target on which nothing is left keeps nothing from being moved");
+    stage.moves(again[0]);
+}
+
+#[test]
+fn a_round_ends_when_anything_drains_or_is_to_be_rebuilt() {
+    for is_drained in [true, false] {
+        let mut stage = Stage::new();
+        let files = stage.filled(60);
+        stage.joins(6, Bytes::gib(100));
+        // One tick begins a round, the next one chooses.
+        stage.manager.tick(stage.now).unwrap();
+        let target = stage.layout(files[0]).targets[0];
+        if is_drained {
+            stage.drains(target);
+        } else {
+            let set = SetTarget { target, state: TargetState::Failed };
+            stage.root(Change::SetTarget(set)).unwrap();
+        }
+        stage.manager.tick(stage.now).unwrap();
+        for file in stage.chosen() {
+            assert!(is_drained && stage.layout(file).targets.contains(&target), "{file}");
+        }
+    }
 }

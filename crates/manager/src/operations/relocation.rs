@@ -39,9 +39,10 @@ impl Operation<'_> {
         if self.draft.read::<ToScrub>(&keys::to_scrub(file))?.is_some() {
             return Err(Error::busy(format!("{file} was left half written and is mended first; ask again later")));
         }
-        if even && is_any(&self.draft, keys::DEGRADED)? {
+        if even && is_any_hurried(&self.draft, self.cluster)? {
             return Err(Error::busy(
-                "what was given up of other files is rebuilt before targets are filled evenly; ask again later",
+                "what lies on targets that drain is moved, and what was given up is rebuilt, before targets are filled evenly; ask \
+                 again later",
             ));
         }
         let Writers(mut writers) = self.draft.read(&keys::writers(file))?.unwrap_or_default();
@@ -182,6 +183,11 @@ pub(crate) fn is_any(draft: &Draft<'_>, prefix: u8) -> Result<bool> {
     Ok(!draft.scan(&from, &to, 1)?.is_empty())
 }
 
+/// Whether there is anything that comes before filling targets evenly: what drains, or is to be rebuilt.
+pub(crate) fn is_any_hurried(draft: &Draft<'_>, cluster: &Cluster) -> Result<bool> {
+    Ok(cluster.is_draining() || is_any(draft, keys::DEGRADED)?)
+}
+
 /// Puts a file on the list of those of which something is to be moved; whether it was not there.
 pub(crate) fn displace(draft: &mut Draft<'_>, file: FileId) -> Result<bool> {
     let key = keys::moves(file);
@@ -194,7 +200,7 @@ pub(crate) fn displace(draft: &mut Draft<'_>, file: FileId) -> Result<bool> {
 }
 
 /// Takes a file off the list of which nothing is to be moved any more, unless somebody is at it; what was copied in vain is
-/// removed. Whether it was. To fill targets evenly no file is moved that somebody writes, and none while anything is to be rebuilt.
+/// removed. Whether it was. To fill targets evenly no file is moved that somebody writes, and none is begun while anything drains or is to be rebuilt.
 pub(crate) fn stay(
     draft: &mut Draft<'_>,
     cluster: &Cluster,
@@ -205,7 +211,7 @@ pub(crate) fn stay(
     let layout: Layout = draft.require(&keys::layout(file))?;
     let Writers(writers) = draft.read(&keys::writers(file))?.unwrap_or_default();
     let is_even = moves.0.iter().any(|copied| copied.even);
-    let is_free = is_even && writers.is_empty() && !is_any(draft, keys::DEGRADED)?;
+    let is_free = is_even && writers.is_empty() && !is_any_hurried(draft, cluster)?;
     let wanted = displaced(cluster, &layout, if is_free { &moves.0 } else { &[] });
     if wanted.is_some() || writers.iter().any(|writer| copies(&moves.0, writer)) {
         return Ok(false);
@@ -234,7 +240,9 @@ impl Manager {
         let version = inode.attributes.version;
         let from = granting.component((file, component), &inode, from, (read, 0..u64::MAX));
         let to = granting.component((file, component), &inode, to, (write, 0..u64::MAX));
-        Ok(Relocation { component, version, from, to, until: granting.until, hurries: !even })
+        // What drains waits for whoever copies already, however little that matters.
+        let hurries = !even || granting.cluster.is_draining();
+        Ok(Relocation { component, version, from, to, until: granting.until, hurries })
     }
 }
 
