@@ -24,7 +24,7 @@ mod users;
 mod verify;
 mod volumes;
 
-pub(crate) use absences::give_up_lost;
+pub(crate) use absences::{give_up_lost, is_left_to_rebuild};
 pub(crate) use relocation::{displace, is_any, is_any_hurried, is_displaced, stay};
 pub(crate) use revoke::raise;
 pub(crate) use scrub::left;

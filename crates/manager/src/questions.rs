@@ -4,13 +4,13 @@ use crate::draft::View;
 use crate::engine::Snapshot;
 use crate::keys;
 use crate::manager::{Manager, Now};
-use crate::operations::unverified;
+use crate::operations::{is_left_to_rebuild, unverified};
 use crate::place::{self, Found};
 use crate::principal::{Principal, Wanted};
 use crate::records::{Inode, KeyRecord, Named, UserRecord, VolumeRecord, Writers, decode};
 use forebay_model::{Error, Result};
 use forebay_wire::control::access::{Key, Keys, User};
-use forebay_wire::control::files::{After, Degraded, Displaced, OpenFile, OpenFiles, Unscrubbed};
+use forebay_wire::control::files::{After, AskDegraded, Degraded, Displaced, OpenFile, OpenFiles, Unscrubbed};
 use forebay_wire::control::names::{Entry, FileId, List, Listed, MOST_ENTRIES, Page, Stat};
 use forebay_wire::control::volumes::Volume;
 use forebay_wire::control::{Question, Reply};
@@ -33,10 +33,7 @@ impl Manager {
                 let (files, more) = files_with(view, by, (b'S', "scrubbed"), asked)?;
                 Ok(Reply::Unscrubbed(Unscrubbed { files, more }))
             }
-            Question::Degraded(asked) => {
-                let (files, more) = files_with(view, by, (keys::DEGRADED, "rebuilt"), asked)?;
-                Ok(Reply::Degraded(Degraded { files, more }))
-            }
+            Question::Degraded(asked) => degraded(view, by, asked).map(Reply::Degraded),
             Question::GivenUp(asked) => self.given_up(now, by, asked).map(|()| Reply::Done),
             Question::Relocating(asked) => self.relocating(now, by, asked).map(Reply::Relocation),
             Question::Displaced(asked) => {
@@ -137,6 +134,26 @@ fn open_files(view: &dyn Snapshot, by: &Principal, asked: &After) -> Result<Open
         files.extend(writers.iter().map(|writer| OpenFile { file, client: writer.client, since: writer.since }));
     }
     Ok(OpenFiles { files, more })
+}
+
+/// A part of the list of files of which something is to be rebuilt.
+fn degraded(view: &dyn Snapshot, by: &Principal, asked: &AskDegraded) -> Result<Degraded> {
+    let mut from = After { file: asked.file, most: asked.most };
+    loop {
+        let (mut files, more) = files_with(view, by, (keys::DEGRADED, "rebuilt"), &from)?;
+        let Some(last) = files.last().copied().filter(|_| asked.left) else { return Ok(Degraded { files, more }) };
+        let mut left = Vec::with_capacity(files.len());
+        for file in files.drain(..) {
+            if is_left_to_rebuild(view, by, file)? {
+                left.push(file);
+            }
+        }
+        // Whoever asks goes on behind the last one that it is told.
+        if !left.is_empty() || !more {
+            return Ok(Degraded { files: left, more });
+        }
+        from.file = last;
+    }
 }
 
 /// A part of the list of files with which something is to be done, and whether there are more.

@@ -20,7 +20,7 @@ use forebay_manager::desk::Desk;
 use forebay_model::{Error, Result};
 use forebay_node::network::Refusals;
 use forebay_wire::control::cluster::{Map, Target, TargetState};
-use forebay_wire::control::files::{After, Degraded, Displaced};
+use forebay_wire::control::files::{After, AskDegraded, Degraded, Displaced};
 use forebay_wire::control::names::{FileId, MOST_ENTRIES};
 use forebay_wire::control::{Question, Reply};
 use serde_json::{Value, json};
@@ -151,11 +151,16 @@ async fn find(sources: &Sources) -> Found {
     let (mut degraded, mut displaced) = (None, None);
     // A manager that does not answer is not waited for again: whoever asks here does not wait so long.
     if map.is_ok() {
-        degraded = count(&sources.manager, Question::Degraded).await;
+        degraded = count(&sources.manager, all_degraded).await;
         displaced = count(&sources.manager, Question::Displaced).await;
     }
     let upkeep = sources.upkeep.as_ref().map(|done| done.counts());
     Found { nodes, map, degraded, displaced, upkeep }
+}
+
+/// Also what is being rebuilt.
+fn all_degraded(After { file, most }: After) -> Question {
+    Question::Degraded(AskDegraded { file, most, left: false })
 }
 
 /// How many files a list of the manager has.

@@ -26,7 +26,7 @@ use forebay_model::{Bytes, Kind, Profile, TargetId};
 use forebay_node::network::{Bounds, Identity, Node, TargetDoor};
 use forebay_target::{Objects, Target};
 use forebay_wire::control::cluster::AddNode;
-use forebay_wire::control::files::After;
+use forebay_wire::control::files::AskDegraded;
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Question, Reply};
@@ -392,9 +392,8 @@ impl Cluster {
             let mut files = Vec::new();
             loop {
                 let after = files.last().copied().unwrap_or(FileId(0));
-                let Ok(Reply::Degraded(found)) =
-                    control.ask(Question::Degraded(After { file: after, most: 1000 })).await
-                else {
+                let asked = Question::Degraded(AskDegraded { file: after, most: 1000, left: false });
+                let Ok(Reply::Degraded(found)) = control.ask(asked).await else {
                     panic!("no list of degraded files");
                 };
                 files.extend(found.files);

@@ -2,7 +2,7 @@
 //!
 //! Panasas ActiveScale (2004) spreads what is rebuilt over all of its targets, so that the more there are the sooner it is done.
 
-use crate::cluster::{Cluster, ClusterSpec};
+use crate::cluster::{ClientMachine, Cluster, ClusterSpec};
 use crate::disk::DiskSpec;
 use crate::network::{Counters, LinkSpec, NetworkSpec};
 use crate::world::World;
@@ -73,19 +73,8 @@ impl Recovery {
 /// Has the files written, loses a target, and has everything rebuilt by clients on the machines of all other nodes.
 pub fn lose_one(loss: &Loss) -> Recovery {
     let world = Rc::new(World::new(loss.seed));
-    let cluster = cluster(world.clone(), loss);
-    fill(&cluster, loss);
-    let operator = cluster.client_machine("looker");
-    let (target, control) = (cluster.target(0), operator.control.clone());
-    cluster.crash_node(0);
-    world.run(async move {
-        let failed = Change::SetTarget(SetTarget { target, state: TargetState::Failed });
-        control.change(failed).await.expect("the manager is there");
-    });
-    // The manager finds out file by file what was there.
-    while cluster.degraded(&operator).len() < loss.files as usize {
-        world.run_for(Duration::from_secs(1));
-    }
+    let cluster = Cluster::with_first(world.clone(), spec(loss), larger(loss));
+    let operator = fill_and_lose(&cluster, loss);
     let (begun, before) = (world.now(), cluster.network().counters());
     let (components, written) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(Bytes::ZERO)));
     let rebuild = |node| {
@@ -108,24 +97,37 @@ pub fn lose_one(loss: &Loss) -> Recovery {
     Recovery { components: components.get(), written: written.get(), took, network }
 }
 
-/// All targets, with nothing on them.
-fn cluster(world: Rc<World>, loss: &Loss) -> Cluster {
+/// Has the files written and loses the first target. Who asked the manager until it knew of all that was there.
+fn fill_and_lose(cluster: &Cluster, loss: &Loss) -> ClientMachine {
+    fill(cluster, loss);
+    let operator = cluster.client_machine("looker");
+    let (target, control) = (cluster.target(0), operator.control.clone());
+    cluster.crash_node(0);
+    cluster.world().run(async move {
+        let failed = Change::SetTarget(SetTarget { target, state: TargetState::Failed });
+        control.change(failed).await.expect("the manager is there");
+    });
+    // The manager finds out file by file what was there.
+    while cluster.degraded(&operator).len() < loss.files as usize {
+        cluster.world().run_for(Duration::from_secs(1));
+    }
+    operator
+}
+
+/// All targets.
+fn spec(loss: &Loss) -> ClusterSpec {
     let link = LinkSpec::gigabit().with_rate(loss.link);
-    Cluster::with_first(
-        world,
-        ClusterSpec {
-            nodes: loss.targets,
-            disk: loss.disk.clone(),
-            network: loss.network,
-            node_link: link,
-            client_link: link,
-            policy: Policy { raid: Raid::Five, unit: forebay_model::layout::UNIT, targets: loss.width },
-            bounds: Bounds::default(),
-            settings: Settings::default(),
-            credit: loss.credit,
-        },
-        larger(loss),
-    )
+    ClusterSpec {
+        nodes: loss.targets,
+        disk: loss.disk.clone(),
+        network: loss.network,
+        node_link: link,
+        client_link: link,
+        policy: Policy { raid: Raid::Five, unit: forebay_model::layout::UNIT, targets: loss.width },
+        bounds: Bounds::default(),
+        settings: Settings::default(),
+        credit: loss.credit,
+    }
 }
 
 /// The disk of the target that is lost. By space alone the manager would put half of all components and more on it, and puts one

@@ -19,9 +19,9 @@ pub mod volumes;
 use access::{IssueKey, IssuedKey, Key, Keys, RemoveUser, RevokeKey, User};
 use cluster::{AddNode, Map, RemoveNode, RollKeys, SetTarget};
 use files::{
-    After, AskUnverified, Called, ClientGone, Close, CreateRing, Degraded, Displaced, Fence, GiveUp, GivenUp, Grant,
-    Grants, Listen, MakeWay, OpenFiles, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate, Relocated,
-    Relocating, Relocation, Renew, Revoke, Scrubbed, Unscrubbed, Unverified, Verified,
+    After, AskDegraded, AskUnverified, Called, ClientGone, Close, CreateRing, Degraded, Displaced, Fence, GiveUp,
+    GivenUp, Grant, Grants, Listen, MakeWay, OpenFiles, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate,
+    Relocated, Relocating, Relocation, Renew, Revoke, Scrubbed, Unscrubbed, Unverified, Verified,
 };
 use names::{CreateFile, Entry, List, MakeDirectory, Page, RemoveDirectory, RemoveFile, Rename, SetAttributes, Stat};
 use serde::{Deserialize, Serialize};
@@ -133,7 +133,7 @@ pub enum Question {
     /// The nodes and targets of the cluster: [`Reply::Map`].
     Map,
     /// Files of which components have to be rebuilt: [`Reply::Degraded`].
-    Degraded(After),
+    Degraded(AskDegraded),
     /// Whether nobody is answered any more by components that were given up: [`Reply::Done`], or
     /// [`forebay_model::Kind::Busy`] until then.
     GivenUp(GivenUp),

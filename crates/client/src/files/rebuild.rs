@@ -4,12 +4,13 @@
 //! is rebuilt later. Any number of clients may do this at once: what one rebuilds the manager lets no other one begin.
 
 use super::{Files, Purpose};
-use crate::control::strange;
+use crate::control::{Control, strange};
 use crate::file::FileEngine;
 use crate::file::options::Options;
+use forebay_env::Random;
 use forebay_env::together::all;
 use forebay_model::{Bytes, Error, Kind, Result};
-use forebay_wire::control::files::After;
+use forebay_wire::control::files::AskDegraded;
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Question, Reply};
 use std::cell::{Cell, RefCell};
@@ -33,18 +34,38 @@ pub struct Rebuilt {
 
 /// The manager's list, of which each file is tried once. It is asked for anew when others turn out to be at what is next there:
 /// that costs much less than to open one file after the other that they are at or have done, and nobody waits for it who is at
-/// another one.
+/// another one. What others are at by then is not on it.
 struct MissingList<'a> {
-    files: &'a Files,
+    control: &'a dyn Control,
+    random: &'a dyn Random,
     /// Those with lower numbers were all tried.
     after: Cell<FileId>,
     tried: RefCell<BTreeSet<FileId>>,
     left: RefCell<Vec<FileId>>,
 }
 
-impl MissingList<'_> {
-    fn of(files: &Files) -> MissingList<'_> {
-        MissingList { files, after: Cell::new(FileId(0)), tried: RefCell::default(), left: RefCell::default() }
+impl<'a> MissingList<'a> {
+    fn of(control: &'a dyn Control, random: &'a dyn Random) -> MissingList<'a> {
+        let after = Cell::new(FileId(0));
+        MissingList { control, random, after, tried: RefCell::default(), left: RefCell::default() }
+    }
+
+    /// Has what is on it rebuilt, some files at a time; `told` of each that was tried.
+    async fn rebuild_all(
+        &self,
+        rebuild: impl AsyncFn(FileId) -> Result<Option<Rebuilt>>,
+        told: impl Fn(FileId, Result<Rebuilt>),
+    ) -> Result<()> {
+        let hand = || async {
+            while let Some(file) = self.next().await? {
+                match rebuild(file).await {
+                    Ok(None) | Err(Error { kind: Kind::Missing | Kind::Busy | Kind::Stale, .. }) => self.is_met(),
+                    rebuilt => told(file, rebuilt.map(Option::unwrap_or_default)),
+                }
+            }
+            Ok(())
+        };
+        all((0..AT_ONCE).map(|_| hand())).await.into_iter().collect()
     }
 
     /// Somebody else is at the file that was next or has done it, has it alone, or has removed it.
@@ -60,8 +81,8 @@ impl MissingList<'_> {
                 return Ok(Some(file));
             }
             let after = self.after.get();
-            let asked = Question::Degraded(After { file: after, most: PAGE });
-            let mut found = match self.files.control.ask(asked).await? {
+            let asked = Question::Degraded(AskDegraded { file: after, most: PAGE, left: true });
+            let mut found = match self.control.ask(asked).await? {
                 Reply::Degraded(found) => found,
                 other => return Err(strange(&other)),
             };
@@ -84,7 +105,7 @@ impl MissingList<'_> {
                 _ => return Ok(None),
             }
             // Clients that begin elsewhere in the list seldom meet.
-            let first = self.files.nodes.env().random.below(found.files.len() as u64) as usize;
+            let first = self.random.below(found.files.len() as u64) as usize;
             found.files.rotate_left(first);
             self.left.replace(found.files);
         }
@@ -94,17 +115,8 @@ impl MissingList<'_> {
 impl Files {
     /// Rebuilds what is on the manager's list, some files at a time; `told` of each. Only root may ask for that.
     pub async fn rebuild_missing(&self, told: impl Fn(FileId, Result<Rebuilt>)) -> Result<()> {
-        let list = MissingList::of(self);
-        let hand = || async {
-            while let Some(file) = list.next().await? {
-                match self.rebuild(file).await {
-                    Ok(None) | Err(Error { kind: Kind::Missing | Kind::Busy | Kind::Stale, .. }) => list.is_met(),
-                    rebuilt => told(file, rebuilt.map(Option::unwrap_or_default)),
-                }
-            }
-            Ok(())
-        };
-        all((0..AT_ONCE).map(|_| hand())).await.into_iter().collect()
+        let list = MissingList::of(&*self.control, &*self.nodes.env().random);
+        list.rebuild_all(async |file| self.rebuild(file).await, told).await
     }
 
     /// Rebuilds what can be of a file; `None` if somebody else does.
@@ -141,3 +153,6 @@ async fn rebuild_all(engine: &FileEngine) -> Result<Option<Rebuilt>> {
         _ => Ok((rebuilt.components > 0).then_some(rebuilt)),
     }
 }
+
+#[cfg(test)]
+mod tests;

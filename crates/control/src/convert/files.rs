@@ -2,10 +2,10 @@
 
 use super::{enums, messages};
 use forebay_wire::control::files::{
-    After, AskUnverified, Caching, Callback, Called, ClientGone, Close, Component, ComponentState, CreateRing,
-    Degraded, Displaced, Fence, GiveUp, GivenUp, Grant, Granted, Grants, Kept, Listen, MakeWay, OpenFile, OpenFiles,
-    OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate, Relocated, Relocating, Relocation, Renew, Renewed,
-    Revoke, Scrubbed, Unscrubbed, Unverified, Verified,
+    After, AskDegraded, AskUnverified, Caching, Callback, Called, ClientGone, Close, Component, ComponentState,
+    CreateRing, Degraded, Displaced, Fence, GiveUp, GivenUp, Grant, Granted, Grants, Kept, Listen, MakeWay, OpenFile,
+    OpenFiles, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate, Relocated, Relocating, Relocation, Renew,
+    Renewed, Revoke, Scrubbed, Unscrubbed, Unverified, Verified,
 };
 
 enums! {
@@ -36,6 +36,7 @@ messages! {
     GivenUp as GivenUp { file, version }
     Refill as Refill { file, component, version, emptied }
     Rebuilt as Rebuilt { file, component, version }
+    AskDegraded as AskDegraded { file, most, left }
     Degraded as Degraded { files, more }
     Relocate as Relocate { file }
     Relocating as Relocating { file }

@@ -192,7 +192,7 @@ pub mod question {
         Map(super::AskMap),
         /// Which components have to be rebuilt: answered with degraded files.
         #[prost(message, tag = "11")]
-        Degraded(super::After),
+        Degraded(super::AskDegraded),
         /// Whether nobody is answered any more by components that were given up: answered with done, or busy until then.
         #[prost(message, tag = "12")]
         GivenUp(super::GivenUp),
@@ -992,6 +992,19 @@ pub struct Unscrubbed {
     /// Whether there are more.
     #[prost(bool, tag = "2")]
     pub more: bool,
+}
+/// Asks for files of which components have to be rebuilt, a part of them at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AskDegraded {
+    /// Only files with higher numbers; 0: from the first on.
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    /// How many at most.
+    #[prost(uint32, tag = "2")]
+    pub most: u32,
+    /// Only those of which something is left to be begun: of the others, clients that have them open rebuild everything.
+    #[prost(bool, tag = "3")]
+    pub left: bool,
 }
 /// Files of which components have to be rebuilt.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -10,6 +10,7 @@ use super::revoke::raise;
 use super::ring_parts::lose_parts;
 use crate::cluster::Cluster;
 use crate::draft::{Draft, View};
+use crate::engine::Snapshot;
 use crate::keys;
 use crate::manager::{Manager, Now};
 use crate::place::{self, Found};
@@ -55,10 +56,7 @@ impl Operation<'_> {
         require_version(asked.file, &inode, asked.version)?;
         let by = self.by.client;
         let Writers(writers) = self.draft.read(&keys::writers(asked.file))?.unwrap_or_default();
-        if let Some(Absence::Emptying(other) | Absence::Filling(other)) = layout.absence(asked.component)
-            && other != by
-            && writers.iter().any(|writer| writer.client == other)
-        {
+        if let Some(other) = rebuilder(layout.absence(asked.component), &writers).filter(|other| *other != by) {
             return Err(Error::busy(format!(
                 "client {other:x} rebuilds component {} of {}; ask again when it has closed the file",
                 asked.component, asked.file
@@ -241,6 +239,25 @@ pub(crate) fn give_up_lost(
         raise(draft, file, inode, now)?;
     }
     Ok(is_new)
+}
+
+/// The client that rebuilds what is absent, as long as it has the file open: one that is gone does not.
+fn rebuilder(absence: Option<Absence>, writers: &[Writer]) -> Option<u64> {
+    match absence? {
+        Absence::Missed => None,
+        Absence::Emptying(by) | Absence::Filling(by) => writers.iter().any(|writer| writer.client == by).then_some(by),
+    }
+}
+
+/// Whether something of a file is absent that no other client rebuilds.
+pub(crate) fn is_left_to_rebuild(view: &dyn Snapshot, by: &Principal, file: FileId) -> Result<bool> {
+    let Writers(writers) = view.read(&keys::writers(file))?.unwrap_or_default();
+    if writers.iter().all(|writer| writer.is(by)) {
+        return Ok(true);
+    }
+    let layout: Layout = view.require(&keys::layout(file))?;
+    let is_taken = |absent: &Absent| rebuilder(Some(absent.absence), &writers).is_some_and(|other| other != by.client);
+    Ok(!layout.absent.iter().all(is_taken))
 }
 
 /// Whether what is on a target is lost.

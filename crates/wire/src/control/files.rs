@@ -370,6 +370,17 @@ pub struct Unscrubbed {
     pub more: bool,
 }
 
+/// Asks for files of which components have to be rebuilt, a part of them at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskDegraded {
+    /// Only files with higher numbers; `FileId(0)`: from the first on.
+    pub file: FileId,
+    /// How many at most.
+    pub most: u32,
+    /// Only those of which something is left to be begun: of the others, clients that have them open rebuild everything.
+    pub left: bool,
+}
+
 /// Files of which components have to be rebuilt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Degraded {

@@ -1,10 +1,12 @@
+use crate::manager::Settings;
 use crate::principal::Principal;
 use crate::testing::{NODES, Stage, report, root, targets_of, user};
 use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Error, Kind, Result, TargetId};
 use forebay_wire::control::cluster::{Order, SetTarget, TargetState};
 use forebay_wire::control::files::{
-    After, Close, ComponentState, GiveUp, GivenUp, Grant, OpenToRead, OpenToWrite, Rebuilt, Refill, Renew, Renewed,
+    AskDegraded, Close, ComponentState, Degraded, GiveUp, GivenUp, Grant, OpenToRead, OpenToWrite, Rebuilt, Refill,
+    Renew, Renewed,
 };
 use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile};
 use forebay_wire::control::volumes::Policy;
@@ -57,6 +59,11 @@ impl Stage {
         .map(grant)
     }
 
+    fn leave(&mut self, by: &Principal, file: FileId) {
+        let close = Close { file, size: None, modified: None, upkeep: false, unfinished: false };
+        self.change(by, Change::Close(close)).unwrap();
+    }
+
     fn read(&mut self, by: &Principal, file: FileId) -> Grant {
         grant(self.ask(by, &Question::OpenToRead(OpenToRead { place: Place::of(file), cached: false })).unwrap())
     }
@@ -86,8 +93,17 @@ impl Stage {
     }
 
     fn degraded(&mut self) -> Vec<FileId> {
-        match self.ask(&root(), &Question::Degraded(After { file: FileId(0), most: 10 })).unwrap() {
-            Reply::Degraded(degraded) => degraded.files,
+        self.listed(&root(), AskDegraded { file: FileId(0), most: 10, left: false }).files
+    }
+
+    /// What is left to be begun by this client.
+    fn to_rebuild(&mut self, by: &Principal) -> Vec<FileId> {
+        self.listed(by, AskDegraded { file: FileId(0), most: 10, left: true }).files
+    }
+
+    fn listed(&mut self, by: &Principal, asked: AskDegraded) -> Degraded {
+        match self.ask(by, &Question::Degraded(asked)).unwrap() {
+            Reply::Degraded(degraded) => degraded,
             other => panic!("{other:?} are no files"),
         }
     }
@@ -315,9 +331,7 @@ fn who_rebuilds_makes_way_for_one_who_wants_to_be_alone_and_begins_anew_later() 
     assert_eq!(alone.entry.attributes.version, version);
     let rebuilt = Change::Rebuilt(Rebuilt { file, component: 0, version });
     assert_eq!(kind(stage.root(rebuilt)), Kind::Stale);
-    stage
-        .change(&writer, Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false }))
-        .unwrap();
+    stage.leave(&writer, file);
     assert_eq!(stage.degraded(), [file]);
     stage.root(Change::RemoveFile(RemoveFile { place: Place::path("striped") })).unwrap();
     assert_eq!(stage.degraded(), []);
@@ -408,4 +422,72 @@ fn nobody_gives_up_more_components_than_there_are() {
     let file = stage.striped().entry.file;
     let refused = stage.give_up(&root(), file, &[1; 6]).unwrap_err();
     assert!(refused.kind == Kind::Usage && refused.message.contains("5 components, and 6"), "{refused:?}");
+}
+
+#[test]
+fn what_another_client_rebuilds_is_left_out_for_who_looks_for_more_until_that_one_is_gone() {
+    let mut stage = Stage::new();
+    let (file, one, other) = (stage.striped().entry.file, Principal::root(101), Principal::root(102));
+    stage.give_up(&root(), file, &[1]).unwrap();
+    stage.open(&one, file, false).unwrap();
+    // Who has it open has begun nothing yet.
+    assert_eq!(stage.to_rebuild(&other), [file]);
+    for emptied in [false, true] {
+        stage.refill(&one, file, 1, emptied).unwrap();
+        assert_eq!(
+            (stage.to_rebuild(&other), stage.to_rebuild(&one)),
+            (vec![], vec![file]),
+            "its own it may begin again"
+        );
+        assert_eq!(stage.degraded(), [file], "it is no less degraded");
+        stage.restart();
+        assert_eq!(stage.to_rebuild(&other), []);
+    }
+    // Nobody hears of it for long: then it rebuilds nothing.
+    let timeout = Settings::default().client_timeout;
+    stage.manager.tick(stage.now).unwrap();
+    stage.pass(timeout / 2);
+    stage.manager.tick(stage.now).unwrap();
+    assert_eq!(stage.to_rebuild(&other), []);
+    stage.pass(timeout);
+    stage.manager.tick(stage.now).unwrap();
+    assert_eq!(stage.to_rebuild(&other), [file]);
+    for node in 1..=NODES {
+        stage.report(&report(node)).unwrap();
+    }
+    stage.open(&other, file, false).unwrap();
+    stage.refill(&other, file, 1, false).unwrap();
+    assert_eq!(stage.to_rebuild(&one), []);
+    stage.leave(&other, file);
+    assert_eq!(stage.to_rebuild(&one), [file], "who closes it leaves it to others");
+}
+
+#[test]
+fn a_part_of_what_is_left_to_be_rebuilt_says_how_it_goes_on_behind_what_others_do() {
+    let mut stage = Stage::new();
+    let files: Vec<FileId> = (0..6).map(|nth| stage.striped_at(&format!("f{nth}")).entry.file).collect();
+    let (one, other) = (Principal::root(101), Principal::root(102));
+    for file in &files {
+        stage.give_up(&root(), *file, &[2]).unwrap();
+    }
+    let walk = |stage: &mut Stage, most| {
+        let (mut found, mut after) = (Vec::<FileId>::new(), FileId(0));
+        loop {
+            let part = stage.listed(&other, AskDegraded { file: after, most, left: true });
+            found.extend(&part.files);
+            match part.files.last() {
+                Some(last) if part.more => after = *last,
+                _ => return found,
+            }
+        }
+    };
+    let mut left = files.clone();
+    for taken in [0, 1, 2, 4, 5, 3] {
+        stage.open(&one, files[taken], false).unwrap();
+        stage.refill(&one, files[taken], 2, false).unwrap();
+        left.retain(|file| *file != files[taken]);
+        for most in 1..=7 {
+            assert_eq!(walk(&mut stage, most), left, "{most} at a time");
+        }
+    }
 }
