@@ -28,7 +28,7 @@ pub(crate) fn shown(component: &Component) -> Result<Shown> {
     Ok(Shown { capability, secret: Secret::from_bytes(secret) })
 }
 
-/// Where targets are whose nodes reported.
+/// Where targets are that their nodes reported.
 pub(crate) async fn addresses(control: &dyn Control) -> Result<BTreeMap<TargetId, String>> {
     let Map { nodes, targets, .. } = match control.ask(Question::Map).await? {
         Reply::Map(map) => map,
@@ -36,12 +36,13 @@ pub(crate) async fn addresses(control: &dyn Control) -> Result<BTreeMap<TargetId
     };
     let nodes = nodes.into_iter().filter(|node| !node.address.is_empty());
     let nodes: BTreeMap<u64, String> = nodes.map(|node| (node.node, node.address)).collect();
-    Ok(targets.into_iter().filter_map(|one| Some((one.target, nodes.get(&one.node)?.clone()))).collect())
+    let served = targets.into_iter().filter(|one| one.served);
+    Ok(served.filter_map(|one| Some((one.target, nodes.get(&one.node)?.clone()))).collect())
 }
 
 /// Why a target is not among [`addresses`].
 pub(crate) fn nobody_knows(target: TargetId) -> Error {
-    Error::disconnected(format!("nobody knows where target {target} is; its node did not report"))
+    Error::disconnected(format!("nobody knows where target {target} is; no node reported it"))
 }
 
 /// The same again, for as long again. The outer error: that the manager could not be asked; the inner one: that it refused.

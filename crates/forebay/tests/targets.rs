@@ -114,7 +114,13 @@ fn targets_are_listed_drained_failed_and_returned_while_files_are_there() {
     manager.ok(&place, &["put", "in", "/x"]);
     let d = manager.join(&place, "d");
     let all = targets(&manager, &place);
-    assert!(all.len() == 4 && all.iter().all(|target| target["state"] == "up" && target["node_up"] == true), "{all:?}");
+    assert!(
+        all.len() == 4
+            && all
+                .iter()
+                .all(|target| target["state"] == "up" && target["node_up"] == true && target["served"] == true),
+        "{all:?}"
+    );
     assert!(all.iter().all(|target| target["failed"].is_null() && target["components_left"].is_null()), "{all:?}");
     let of_a = id(&of(&manager, &place, &a));
     let refused = manager.failure(&place, &["target", "rm", &of_a]);

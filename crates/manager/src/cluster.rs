@@ -181,6 +181,7 @@ impl Cluster {
         let targets = self.targets.iter().map(|(target, now)| Target {
             target: *target,
             node: now.record.node,
+            served: now.is_served,
             state: now.record.state,
             size: now.record.size,
             free: now.free,

@@ -427,6 +427,7 @@ fn status(found: &Found) -> Value {
             "targets": map.targets.iter().map(|target| json!({
                 "target": target.target.to_string(),
                 "node": target.node,
+                "served": target.served,
                 "state": targets::state(target.state),
                 "size_bytes": target.size.0,
                 "free_bytes": target.free.0,

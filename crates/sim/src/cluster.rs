@@ -89,18 +89,24 @@ struct NodeMachine {
 impl NodeMachine {
     /// A machine with a disk that was formatted.
     fn new(world: &World, network: &Network, spec: &ClusterSpec, disk: DiskSpec, number: u32) -> NodeMachine {
-        let disk = world.disk(disk);
-        let env = world.env(disk.clone());
-        let target = world.run(async move {
-            let geometry = env.device.geometry();
-            let profile = Profile::guess(geometry.size, geometry.rotates);
-            Target::format(env.clone(), profile).await.expect("a healthy disk is formatted");
-            let (superblock, ..) = Target::inspect(env).await.expect("it was formatted");
-            superblock.target
-        });
+        let (disk, target) = formatted(world, disk);
         let host = network.host(&format!("node{number}"), spec.node_link);
         NodeMachine { host, disk, target, process: Rc::default() }
     }
+}
+
+/// A disk, and the target that is on it.
+fn formatted(world: &World, disk: DiskSpec) -> (SimDisk, TargetId) {
+    let disk = world.disk(disk);
+    let env = world.env(disk.clone());
+    let target = world.run(async move {
+        let geometry = env.device.geometry();
+        let profile = Profile::guess(geometry.size, geometry.rotates);
+        Target::format(env.clone(), profile).await.expect("a healthy disk is formatted");
+        let (superblock, ..) = Target::inspect(env).await.expect("it was formatted");
+        superblock.target
+    });
+    (disk, target)
 }
 
 /// What runs on a node's machine since the manager has heard of it.
@@ -160,6 +166,16 @@ impl Cluster {
         added.expect("the manager is there");
         self.start_node(index);
         index
+    }
+
+    /// A node loses its disk, and is started with an empty one; it has reported when this returns.
+    #[cfg(test)]
+    fn replace_disk(&mut self, index: usize) {
+        self.crash_node(index);
+        let (disk, target) = formatted(&self.world, self.spec.disk.clone());
+        let machine = &mut self.nodes[index];
+        (machine.disk, machine.target) = (disk, target);
+        self.restart_node(index);
     }
 
     /// The world it is in.

@@ -73,7 +73,7 @@ impl Way {
     /// Asks of the ring until it is answered or patience ends; also the number of the request, and the link that answered.
     pub(super) async fn ask(&self, ask: &RingAsk) -> Result<(Answer, RequestId, Link)> {
         let clock = &self.nodes.env().clock;
-        let (mut is_renewed, end) = (false, clock.now() + self.nodes.patience());
+        let (mut is_renewed, mut is_looked_up, end) = (false, false, clock.now() + self.nodes.patience());
         // What was pinned twice would be there twice.
         let may_repeat = !matches!(ask, RingAsk::Pin { .. });
         loop {
@@ -93,8 +93,12 @@ impl Way {
                     is_renewed = true;
                 }
                 Kind::Busy if !is_late => clock.sleep(PAUSE).await,
+                // It may be elsewhere by now, and another one there, of which nobody may do that.
+                Kind::Forbidden if !is_looked_up => {
+                    is_looked_up = true;
+                    self.address.take();
+                }
                 Kind::Disconnected => {
-                    // It may be elsewhere by now.
                     self.address.take();
                     if is_late || !may_repeat {
                         return Err(self.named(error));

@@ -23,5 +23,5 @@ messages! {
     Order as Order { object, version, remove }
     Map as Map { cluster, epoch, least_epoch, nodes, targets }
     Node as Node { node, user, address, up }
-    Target as Target { target, node, state, size, free, load, key, failed, left }
+    Target as Target { target, node, served, state, size, free, load, key, failed, left }
 }

@@ -1304,6 +1304,9 @@ pub struct Target {
     /// Components that lie on it, of one on which nothing is to stay, as they were counted last.
     #[prost(uint64, optional, tag = "9")]
     pub left: ::core::option::Option<u64>,
+    /// Whether that node has it, as it said last: one that was lost is not served by a new node of the same number.
+    #[prost(bool, tag = "10")]
+    pub served: bool,
 }
 /// What the caller should do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

@@ -146,30 +146,35 @@ fn list(context: &mut Context) -> Result<()> {
         let used = (*size - *free).0 as f64 * 100.0 / size.0.max(1) as f64;
         table.add_row([
             target.target.to_string(),
-            format!("{node}{}", if is_served(&map, target) { "" } else { " (down)" }),
+            format!("{node}{}", if is_up(&map, target) { "" } else { " (down)" }),
             targets::state(*state).to_string(),
             size.to_string(),
             format!("{used:.0} %"),
-            remark(target),
+            remark(&map, target),
         ]);
     }
     human::lines(&table).iter().try_for_each(|line| context.out.line(line))
 }
 
-fn is_served(map: &Map, target: &Target) -> bool {
+fn is_up(map: &Map, target: &Target) -> bool {
     map.nodes.iter().any(|node| node.node == target.node && node.up)
 }
 
 fn told(map: &Map, target: &Target) -> serde_json::Value {
     json!({
-        "target": target.target.to_string(), "node": target.node, "node_up": is_served(map, target),
+        "target": target.target.to_string(), "node": target.node, "node_up": is_up(map, target), "served": target.served,
         "state": targets::state(target.state), "size_bytes": target.size.0, "free_bytes": target.free.0,
         "failed": target.failed, "components_left": target.left,
     })
 }
 
-/// What there is to say of a target on which nothing is to stay.
-fn remark(target: &Target) -> String {
+/// What there is to say of a target that its node does not have, or on which nothing is to stay.
+fn remark(map: &Map, target: &Target) -> String {
+    let is_away = is_up(map, target) && !target.served && target.state != TargetState::Gone;
+    let away = is_away.then(|| match target.state {
+        TargetState::Failed => "its node does not have it".to_string(),
+        _ => "its node does not have it: bring it back, or `forebay target fail`".to_string(),
+    });
     let left = match (target.state, target.left) {
         (TargetState::Up, _) => String::new(),
         (_, None) => "being counted".to_string(),
@@ -177,7 +182,7 @@ fn remark(target: &Target) -> String {
         (TargetState::Draining, Some(left)) => format!("{} to be moved", human::some(left, "component")),
         (_, Some(left)) => format!("{} to be rebuilt", human::some(left, "component")),
     };
-    let failed = target.failed.iter().cloned();
+    let failed = target.failed.iter().cloned().chain(away);
     failed.chain((!left.is_empty()).then_some(left)).collect::<Vec<_>>().join("; ")
 }
 
@@ -255,3 +260,6 @@ fn show(context: &mut Context, chosen: &[(TargetInfo, TargetSettings)]) -> Resul
     }
     human::lines(&table).iter().try_for_each(|line| context.out.line(line))
 }
+
+#[cfg(test)]
+mod tests;

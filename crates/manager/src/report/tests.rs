@@ -104,9 +104,15 @@ fn a_target_that_does_not_belong_is_refused_by_itself() {
         assert!(told.targets[0].keys.is_empty() && told.targets[0].orders.is_empty());
         assert_eq!(map(&mut stage).targets.iter().find(|target| target.target == first).unwrap().node, 1);
     }
+    // What its node does not have any more nobody is sent there for, until it has it again.
+    let is_served = |stage: &mut Stage| map(stage).targets.iter().find(|target| target.target == first).unwrap().served;
+    assert!(is_served(&mut stage));
+    stage.report(&of(1, vec![healthy(second)])).unwrap();
+    assert!(!is_served(&mut stage));
     // A target that has heard of an earlier epoch is told of the newest.
     let told = stage.report(&of(1, vec![TargetReport { epoch: 1, openings: 5, ..healthy(first) }])).unwrap();
     assert_eq!((refused(&told), told.epoch), (vec![None], epoch));
+    assert!(is_served(&mut stage));
     stage.root(Change::SetTarget(SetTarget { target: second, state: TargetState::Gone })).unwrap();
     assert_eq!(refused(&stage.report(&report(1)).unwrap()), [Some(Kind::Stale), Some(Kind::Refused)]);
     let back = Change::SetTarget(SetTarget { target: second, state: TargetState::Up });

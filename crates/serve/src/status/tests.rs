@@ -81,6 +81,7 @@ fn outcome_27_of_a_target_that_failed_it_is_said_why_and_what_is_still_to_be_reb
     let target = |number, state, failed, left| Target {
         target: TargetId(number),
         node: 1,
+        served: true,
         state,
         size: Bytes::gib(2),
         free: Bytes::gib(1),
@@ -117,6 +118,7 @@ fn outcome_27_of_a_target_that_failed_it_is_said_why_and_what_is_still_to_be_reb
     let status = status(&found);
     let target = &status["cluster"]["targets"][0];
     assert_eq!((&target["state"], &target["failed"]), (&"failed".into(), &why.into()));
+    assert_eq!(target["served"], true);
     assert_eq!((&target["components_left"], &status["cluster"]["degraded_files"]), (&7.into(), &4.into()));
     assert_eq!((&status["upkeep"]["scrubbed_files"], &status["upkeep"]["moved_components"]), (&3.into(), &0.into()));
 }

@@ -169,6 +169,8 @@ pub struct Target {
     pub target: TargetId,
     /// The node that serves it.
     pub node: u64,
+    /// Whether that node has it, as it said last: one that was lost is not served by a new node of the same number.
+    pub served: bool,
     /// What is thought of it.
     pub state: TargetState,
     /// What it can hold.

@@ -127,7 +127,8 @@ impl Shared {
         if self.ours.newest.get() > self.version() {
             self.renew().await?;
         }
-        let (mut is_renewed, end) = (false, self.nodes.env().clock.now() + self.nodes.patience());
+        let (mut is_renewed, mut is_looked_up, end) =
+            (false, false, self.nodes.env().clock.now() + self.nodes.patience());
         loop {
             let (target, object, shown) = self.way(component)?;
             let version = self.version();
@@ -154,8 +155,9 @@ impl Shared {
                 Err(error) if error.kind == Kind::Busy && self.nodes.env().clock.now() < end => {
                     self.nodes.env().clock.sleep(Duration::from_millis(50)).await;
                 }
-                Err(error) if error.kind == Kind::Disconnected => {
-                    // It may be elsewhere by now.
+                // It may be elsewhere by now, and another one there, of which nobody may do that.
+                Err(error) if error.kind == Kind::Disconnected || error.kind == Kind::Forbidden && !is_looked_up => {
+                    is_looked_up = true;
                     let before = self.addresses.borrow().get(&target).cloned();
                     let looked = self.look_up().await;
                     if looked.is_err() || self.addresses.borrow().get(&target).cloned() == before {

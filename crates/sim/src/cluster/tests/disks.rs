@@ -204,3 +204,44 @@ fn what_the_manager_gave_up_answers_nobody_after_something_was_acknowledged_with
         assert!(found.len() == LENGTH && old.is_none(), "node {node}: {old:?}");
     }
 }
+
+/// Nobody has said that the old one failed: until then clients may think that the new target of its node is it.
+#[test]
+fn a_node_that_comes_back_with_an_empty_disk_keeps_nobody_from_files_that_the_others_have() {
+    const LENGTH: usize = 700_000;
+    let world = Rc::new(World::new(33));
+    let mut cluster = Cluster::new(world.clone(), spec(5));
+    let bytes = pattern(LENGTH, 33);
+    let ((_writing, files), (_reading, reader), (_beside, writer)) =
+        (cluster.client("first"), cluster.client("reader"), cluster.client("writer"));
+    let written = bytes.clone();
+    let uncached = Options { ahead: Bytes::ZERO, cache: Bytes::ZERO, ..Options::beside() };
+    let (reading, writing) = world.run(async move {
+        let file = files.create("/x", 0o644, None, Options::alone()).await.expect("a file");
+        file.write_at(Bytes::ZERO, Slice::from(written)).await.expect("it is taken");
+        file.close().await.expect("it is durable");
+        let reading = Rc::new(reader.open("/x", uncached.clone()).await.expect("it is there"));
+        let writing = Rc::new(writer.open_to_write("/x", uncached).await.expect("it is there"));
+        let all =
+            [reading.read_at(Bytes::ZERO, Bytes::mib(1)).await, writing.read_at(Bytes::ZERO, Bytes::mib(1)).await];
+        assert!(all.iter().all(|found| found.as_ref().is_ok_and(|found| *found == bytes)));
+        (reading, writing)
+    });
+    cluster.replace_disk(0);
+    let (_late, late) = cluster.client("late");
+    world.run(async move {
+        let mut expected = pattern(LENGTH, 33);
+        for (file, name) in [(&reading, "reader"), (&writing, "writer")] {
+            let found =
+                file.read_at(Bytes::ZERO, Bytes::mib(1)).await.unwrap_or_else(|error| panic!("{name}: {error:?}"));
+            assert!(found == expected, "{name}");
+        }
+        expected[100_000..400_000].fill(5);
+        writing.write_at(Bytes(100_000), Slice::from(vec![5; 300_000])).await.expect("it is taken");
+        writing.flush().await.expect("it is durable");
+        let file = late.open("/x", Options::beside()).await.expect("it is there");
+        for file in [&reading, &writing, &Rc::new(file)] {
+            assert!(file.read_at(Bytes::ZERO, Bytes::mib(1)).await.expect("it is whole") == expected);
+        }
+    });
+}

@@ -1,0 +1,31 @@
+use super::*;
+use forebay_wire::control::cluster::Node;
+
+#[test]
+fn of_a_target_that_its_node_does_not_have_it_is_said_and_what_to_do() {
+    let map = |up| Map {
+        cluster: 1,
+        epoch: 1,
+        least_epoch: 1,
+        nodes: vec![Node { node: 3, user: 0, address: "n:1".to_string(), up }],
+        targets: Vec::new(),
+    };
+    let target = |state, served| Target {
+        target: TargetId(1),
+        node: 3,
+        served,
+        state,
+        size: Bytes::gib(1),
+        free: Bytes::gib(1),
+        load: 0,
+        key: 1,
+        failed: None,
+        left: Some(2),
+    };
+    assert_eq!(remark(&map(true), &target(TargetState::Up, true)), "");
+    assert!(remark(&map(true), &target(TargetState::Up, false)).contains("does not have it: bring it back"));
+    let failed = remark(&map(true), &target(TargetState::Failed, false));
+    assert_eq!(failed, "its node does not have it; 2 components to be rebuilt");
+    // That is said of the node.
+    assert_eq!(remark(&map(false), &target(TargetState::Up, false)), "");
+}
