@@ -97,7 +97,7 @@ impl Stage {
     }
 
     /// What is left to be begun by this client.
-    fn to_rebuild(&mut self, by: &Principal) -> Vec<FileId> {
+    fn left_to_rebuild(&mut self, by: &Principal) -> Vec<FileId> {
         self.listed(by, AskDegraded { file: FileId(0), most: 10, left: true }).files
     }
 
@@ -431,35 +431,35 @@ fn what_another_client_rebuilds_is_left_out_for_who_looks_for_more_until_that_on
     stage.give_up(&root(), file, &[1]).unwrap();
     stage.open(&one, file, false).unwrap();
     // Who has it open has begun nothing yet.
-    assert_eq!(stage.to_rebuild(&other), [file]);
+    assert_eq!(stage.left_to_rebuild(&other), [file]);
     for emptied in [false, true] {
         stage.refill(&one, file, 1, emptied).unwrap();
         assert_eq!(
-            (stage.to_rebuild(&other), stage.to_rebuild(&one)),
+            (stage.left_to_rebuild(&other), stage.left_to_rebuild(&one)),
             (vec![], vec![file]),
             "its own it may begin again"
         );
         assert_eq!(stage.degraded(), [file], "it is no less degraded");
         stage.restart();
-        assert_eq!(stage.to_rebuild(&other), []);
+        assert_eq!(stage.left_to_rebuild(&other), []);
     }
     // Nobody hears of it for long: then it rebuilds nothing.
     let timeout = Settings::default().client_timeout;
     stage.manager.tick(stage.now).unwrap();
     stage.pass(timeout / 2);
     stage.manager.tick(stage.now).unwrap();
-    assert_eq!(stage.to_rebuild(&other), []);
+    assert_eq!(stage.left_to_rebuild(&other), []);
     stage.pass(timeout);
     stage.manager.tick(stage.now).unwrap();
-    assert_eq!(stage.to_rebuild(&other), [file]);
+    assert_eq!(stage.left_to_rebuild(&other), [file]);
     for node in 1..=NODES {
         stage.report(&report(node)).unwrap();
     }
     stage.open(&other, file, false).unwrap();
     stage.refill(&other, file, 1, false).unwrap();
-    assert_eq!(stage.to_rebuild(&one), []);
+    assert_eq!(stage.left_to_rebuild(&one), []);
     stage.leave(&other, file);
-    assert_eq!(stage.to_rebuild(&one), [file], "who closes it leaves it to others");
+    assert_eq!(stage.left_to_rebuild(&one), [file], "who closes it leaves it to others");
 }
 
 #[test]

@@ -220,7 +220,7 @@ fn a_node_that_comes_back_with_an_empty_disk_keeps_nobody_from_files_that_the_ot
         let file = files.create("/x", 0o644, None, Options::alone()).await.expect("a file");
         file.write_at(Bytes::ZERO, Slice::from(written)).await.expect("it is taken");
         file.close().await.expect("it is durable");
-        let reading = Rc::new(reader.open("/x", uncached.clone()).await.expect("it is there"));
+        let reading = Rc::new(reader.open("/x", uncached).await.expect("it is there"));
         let writing = Rc::new(writer.open_to_write("/x", uncached).await.expect("it is there"));
         let all =
             [reading.read_at(Bytes::ZERO, Bytes::mib(1)).await, writing.read_at(Bytes::ZERO, Bytes::mib(1)).await];
