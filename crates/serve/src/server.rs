@@ -28,6 +28,8 @@ use std::time::Duration;
 
 /// What a client lets come at once: what the port of a gigabit switch takes, and enough for faster ones.
 pub const CREDIT: Bytes = Bytes::kib(192);
+/// The same of what rebuilds, moves and scrubs: to the port of a server with nodes comes what is written to their targets, too.
+pub const UPKEEP_CREDIT: Bytes = Bytes::kib(64);
 /// The file with all that the manager knows, in its directory.
 pub const METADATA: &str = "manager.redb";
 /// The file with root's key, in the directory.
@@ -123,7 +125,7 @@ impl Server {
         let control = ControlServer::start(&options.control, DeskHandler(desk), serving)?;
         let host = options.address.as_deref().map(host_of);
         let manager_at = reached_at(&control.address().to_string(), host)?;
-        let upkeep = rack.files(CREDIT)?;
+        let upkeep = rack.files(UPKEEP_CREDIT)?;
         let told = options.kept;
         let UpkeepOptions { scrubbing, balance_rate, .. } = options.upkeep;
         upkeep.keep(Keeping { pause: MEND_EVERY, scrubbing, even_rate: balance_rate }, move |file, kept| {

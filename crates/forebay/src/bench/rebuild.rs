@@ -4,6 +4,7 @@ use super::figures::{fields, rounded, simulated};
 use clap::Args;
 use forebay_env::real::process;
 use forebay_model::{Bytes, Error, Rate, Result};
+use forebay_serve::server::UPKEEP_CREDIT;
 use forebay_sim::network::NetworkSpec;
 use forebay_sim::rebuilding::{Loss, lose_one};
 use serde::Serialize;
@@ -37,7 +38,7 @@ pub struct RebuildArgs {
     #[arg(long, default_value = "4MiB")]
     size: Bytes,
     /// Bytes of answers that are in flight to a client at most; to its port comes what is written to its node's target, too
-    #[arg(long, default_value = "64KiB")]
+    #[arg(long, default_value_t = UPKEEP_CREDIT)]
     credit: Bytes,
 }
 
