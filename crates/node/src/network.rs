@@ -7,7 +7,6 @@
 mod answers;
 mod intake;
 mod keys;
-mod load;
 mod locks;
 mod patience;
 mod payloads;
