@@ -63,7 +63,9 @@ fn what_a_client_was_at_that_died_is_passed_over_by_others_until_it_is_known_to_
         })
     };
     // Both of its hands are at one.
+    let end = world.now() + Duration::from_secs(10);
     while cluster.degraded(&operator).len() < left_to(&operator) + 2 {
+        assert!(world.now() < end, "it begins nothing");
         world.run_for(Duration::from_micros(100));
     }
     dies.host.crash();
