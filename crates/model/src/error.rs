@@ -26,7 +26,8 @@ pub enum Kind {
     Damaged,
     /// Written by a version of Forebay that this one does not know: use a newer one.
     Version,
-    /// The device failed; the target refuses work until it is opened again.
+    /// The device failed, or what tells of all that is there is damaged: the target refuses work until it is opened again,
+    /// or for good.
     Device,
     /// The other side went away; whether the request took effect is unknown. Reconnect and ask.
     Disconnected,

@@ -291,7 +291,7 @@ const FAMILIES: [Family; 20] = [
         name: "forebay_target_failed",
         kind: "gauge",
         labels: "`target`",
-        help: "Whether its device failed, or it was said to have failed.",
+        help: "Whether its device failed, its objects are not served, or it was said to have failed.",
         values: |found| {
             of_targets(found, |target| u64::from(target.failed.is_some() || target.state == TargetState::Failed))
         },

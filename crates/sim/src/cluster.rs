@@ -22,10 +22,10 @@ use forebay_env::{Env, NetworkEnv};
 use forebay_manager::copies::{Copies, Nowhere};
 use forebay_manager::desk::{self, Desk};
 use forebay_manager::{Engine, Manager, Memory, Principal, Settings};
-use forebay_model::{Bytes, Kind, Profile, TargetId};
+use forebay_model::{Bytes, Profile, TargetId};
 use forebay_node::network::{Bounds, Identity, Node, TargetDoor};
 use forebay_target::{Objects, Target};
-use forebay_wire::control::cluster::AddNode;
+use forebay_wire::control::cluster::{AddNode, Map};
 use forebay_wire::control::files::AskDegraded;
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::volumes::Policy;
@@ -220,9 +220,8 @@ impl Cluster {
 
     /// Whether a node's target has stopped, because its disk failed.
     fn has_stopped(&self, node: usize) -> bool {
-        let Some(objects) = self.objects(node) else { return false };
-        let listed = self.world.run(async move { objects.list(1, 1, 1).await });
-        listed.is_err_and(|error| error.kind == Kind::Device)
+        let process = self.nodes[node].process.borrow();
+        process.as_ref().is_some_and(|process| process.target.disk().failure().is_some())
     }
 
     /// Starts the manager on what its engine has.
@@ -399,6 +398,15 @@ impl Cluster {
     pub(crate) fn files_on(&self, node: usize) -> Files {
         let (nodes, control) = self.ways(self.nodes[node].host.env());
         Files::new(nodes, control)
+    }
+
+    /// What the manager knows of all nodes and targets.
+    pub(crate) fn map(&self, by: &ClientMachine) -> Map {
+        let control = by.control.clone();
+        match self.world.run(async move { control.ask(Question::Map).await }) {
+            Ok(Reply::Map(map)) => map,
+            other => panic!("no map: {other:?}"),
+        }
     }
 
     /// Files of which something is to be rebuilt, as the manager tells `by`.

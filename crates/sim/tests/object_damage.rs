@@ -154,7 +154,7 @@ async fn cost(target: &Target, part: &Part) -> Result<&'static str, String> {
     if let Err(error) = objects.ready().await {
         let named = error.message.contains("record ") || error.message.contains("log of group");
         let named = named || error.message.contains("table of objects") && error.message.contains("of the device");
-        return match error.kind == Kind::Damaged && named {
+        return match error.kind == Kind::Device && named {
             true => Ok("objects are not served, said"),
             false => Err(format!("it is not said where: {error}")),
         };

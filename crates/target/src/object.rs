@@ -56,7 +56,7 @@ use crate::promise::{Mark, Signal};
 use crate::schedule::StreamId;
 use crate::target::Core;
 use apply::Meta;
-use forebay_model::{Bytes, Error, ObjectId, Result};
+use forebay_model::{Bytes, Error, Kind, ObjectId, Result};
 use logs::Logs;
 use rows::{BLOCK, Key};
 use space::{Run, Space};
@@ -235,6 +235,8 @@ impl Objects {
                 spawner.detach(async move { in_time.flush_in_time().await });
                 self.write_records().await
             }
+            // Of none of them can it be told whether it is whole: who asks has to do without all that is here.
+            Err(error) if error.kind == Kind::Damaged => Err(Error { kind: Kind::Device, ..error }),
             Err(error) => Err(error),
         };
         if let Err(error) = result {
@@ -276,6 +278,12 @@ impl Objects {
     #[cfg(test)]
     pub(crate) fn work_mut(&self) -> std::cell::RefMut<'_, Work> {
         self.work.borrow_mut()
+    }
+
+    /// Why none of them is served on a device that works: what tells of them is damaged.
+    pub fn lost(&self) -> Option<Error> {
+        let failure = self.work.borrow().failure.clone();
+        failure.filter(|error| error.kind == Kind::Device && self.core.disk.failure().is_none())
     }
 
     fn alive(&self) -> Result<()> {

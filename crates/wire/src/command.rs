@@ -252,7 +252,7 @@ pub struct TargetInfo {
     pub largest_free: Bytes,
     /// What was found damaged at opening and is repaired now, in sentences.
     pub complaints: Vec<String>,
-    /// Why it takes nothing in any more, if its device failed.
+    /// Why it takes nothing in any more, if its device failed or what tells of its objects is damaged: rings are served then.
     pub failed: Option<String>,
     /// What it has done since it was opened.
     pub activity: Activity,

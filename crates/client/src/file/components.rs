@@ -165,3 +165,9 @@ pub fn is_lost(error: &Error) -> bool {
         Kind::Device | Kind::Disconnected | Kind::Busy | Kind::Stale | Kind::Restarted | Kind::Missing | Kind::Version
     )
 }
+
+/// Whether an error of anything but reading bytes says that the component is lost: also if it is there, and what tells of it is
+/// damaged. Bytes that are damaged are made of the others and written again, before the rest is given up.
+pub fn is_lost_or_damaged(error: &Error) -> bool {
+    is_lost(error) || error.kind == Kind::Damaged
+}

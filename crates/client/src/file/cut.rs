@@ -1,7 +1,7 @@
 //! Cutting a file: its components are cut, and the parity of the stripe in which it ends then is what is left of it.
 
 use super::Slice;
-use super::components::{Intent, Redo, is_lost};
+use super::components::{Intent, Redo, is_lost_or_damaged};
 use super::mend::Locked;
 use super::reach::Reach;
 use super::together::all;
@@ -25,7 +25,7 @@ impl Reach {
             let intent = Intent { stripe, cut: Some(size), writes: vec![redo], ..Intent::default() };
             match self.components.intend(holder, intent.clone()).await {
                 Ok(id) => return self.end(holder, id, &intent).await,
-                Err(error) if is_lost(&error) => self.give_up(holder, &error).await?,
+                Err(error) if is_lost_or_damaged(&error) => self.give_up(holder, &error).await?,
                 Err(error) => return Err(error),
             }
         }

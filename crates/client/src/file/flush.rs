@@ -1,6 +1,6 @@
 //! What was written becomes durable; and components that lost or missed some of it get it from the others.
 
-use super::components::is_lost;
+use super::components::is_lost_or_damaged;
 use super::ranges::Ranges;
 use super::reach::Reach;
 use super::together::all;
@@ -24,7 +24,7 @@ impl Reach {
                 Ok(()) if self.is_written(component) || self.has_missed(component) => continue,
                 Ok(()) => Error::device(format!("component {component} failed a write")),
                 Err(error) if error.kind == Kind::Restarted && !self.has_missed(component) => error,
-                Err(error) if is_lost(&error) => {
+                Err(error) if is_lost_or_damaged(&error) => {
                     self.give_up(component, &error).await?;
                     continue;
                 }
@@ -75,7 +75,7 @@ impl Reach {
                         return Ok(lock.guard);
                     }
                 }
-                Err(error) if is_lost(&error) => self.lose(holder, &error).await?,
+                Err(error) if is_lost_or_damaged(&error) => self.lose(holder, &error).await?,
                 Err(error) => return Err(error),
             }
         }

@@ -6,7 +6,7 @@
 //! [`GRAIN`] where bytes are damaged. While others may write, what is made of several components is made under the lock
 //! of its stripe; by who only reads, of what nobody changed meanwhile.
 
-use super::components::{Guard, Intent, IntentId, Lock, Slice, is_lost};
+use super::components::{Guard, Intent, IntentId, Lock, Slice, is_lost, is_lost_or_damaged};
 use super::pace::Patience;
 use super::reach::Reach;
 use super::together::{all, either, to_its_end};
@@ -200,7 +200,7 @@ impl Reach {
             };
             let begun = match self.components.begun(holder, stripe).await {
                 // Another copy has all that was acknowledged; of what is being written it has all or nothing.
-                Err(error) if is_lost(&error) && self.striping.raid() != Raid::Five => {
+                Err(error) if is_lost_or_damaged(&error) && self.striping.raid() != Raid::Five => {
                     return self.remake(extent, false).await;
                 }
                 begun => begun?,
@@ -292,7 +292,7 @@ impl Reach {
                         self.end(next, id, &intent).await?;
                     }
                 }
-                Err(error) if is_lost(&error) => self.lose(next, &error).await?,
+                Err(error) if is_lost_or_damaged(&error) => self.lose(next, &error).await?,
                 Err(error) => return Err(error),
             }
         }
@@ -353,7 +353,7 @@ impl Reach {
         let asked = writes.into_iter().map(|(place, bytes)| self.write(place, vec![bytes], Durability::Durable));
         for (place, written) in places.into_iter().zip(all(asked).await) {
             match written {
-                Err(error) if is_lost(&error) => self.give_up(place.component, &error).await?,
+                Err(error) if is_lost_or_damaged(&error) => self.give_up(place.component, &error).await?,
                 written => written?,
             }
         }
@@ -374,7 +374,7 @@ impl Reach {
         });
         for (component, cut) in all(cut).await {
             match cut {
-                Err(error) if is_lost(&error) => self.give_up(component, &error).await?,
+                Err(error) if is_lost_or_damaged(&error) => self.give_up(component, &error).await?,
                 cut => cut?,
             }
         }
@@ -387,7 +387,7 @@ impl Reach {
             return Ok(());
         }
         match self.components.settle(holder, id).await {
-            Err(error) if is_lost(&error) => self.give_up(holder, &error).await,
+            Err(error) if is_lost_or_damaged(&error) => self.give_up(holder, &error).await,
             settled => settled,
         }
     }

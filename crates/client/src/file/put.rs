@@ -10,7 +10,7 @@
 //! parity.
 
 use super::batch::Batch;
-use super::components::{Intent, IntentId, Redo, Slice, is_lost};
+use super::components::{Intent, IntentId, Redo, Slice, is_lost_or_damaged};
 use super::mend::Locked;
 use super::reach::Reach;
 use super::rope::Rope;
@@ -86,7 +86,7 @@ impl Reach {
     /// Writes what nobody was ever told is there.
     async fn put_new(&self, batch: Batch) -> Result<()> {
         let failed = batch.write(self, Durability::Buffered).await;
-        failed.into_iter().try_for_each(|(extent, error)| match is_lost(&error) {
+        failed.into_iter().try_for_each(|(extent, error)| match is_lost_or_damaged(&error) {
             true => self.fall_behind(extent, &error),
             false => Err(error),
         })
@@ -95,7 +95,7 @@ impl Reach {
     /// Writes durably; what is lost is given up.
     async fn put_durable(&self, batch: Batch) -> Result<()> {
         for (extent, error) in batch.write(self, Durability::Durable).await {
-            match is_lost(&error) {
+            match is_lost_or_damaged(&error) {
                 true => self.give_up(extent.place.component, &error).await?,
                 false => return Err(error),
             }
@@ -151,7 +151,7 @@ impl Reach {
             for (copy, id) in holders.iter().zip(asked) {
                 match id {
                     Ok(id) => kept.push((*copy, id)),
-                    Err(error) if is_lost(&error) => {
+                    Err(error) if is_lost_or_damaged(&error) => {
                         self.give_up(*copy, &error).await?;
                         lost = true;
                     }
@@ -268,7 +268,7 @@ impl Reach {
                         self.put_durable(self.batch_of(&writes)).await?;
                         return self.settle(holder, id).await;
                     }
-                    Err(error) if is_lost(&error) => self.give_up(holder, &error).await?,
+                    Err(error) if is_lost_or_damaged(&error) => self.give_up(holder, &error).await?,
                     Err(error) => return Err(error),
                 }
             }

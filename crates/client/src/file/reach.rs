@@ -214,7 +214,8 @@ impl Reach {
             self.striping.raid(),
             self.striping.spare(),
         );
-        Error::new(if why.kind == Kind::Restarted { Kind::Restarted } else { Kind::Device }, message)
+        let kind = if matches!(why.kind, Kind::Restarted | Kind::Damaged) { why.kind } else { Kind::Device };
+        Error::new(kind, message)
     }
 
     /// From now on nobody uses this component, until it is rebuilt: durably.

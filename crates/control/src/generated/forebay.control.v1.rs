@@ -1185,7 +1185,7 @@ pub struct TargetReport {
     /// The orders that it has carried out since the last report.
     #[prost(message, repeated, tag = "9")]
     pub carried_out: ::prost::alloc::vec::Vec<Order>,
-    /// Why it takes nothing in any more, if its device failed.
+    /// Why it takes nothing in any more, if its device failed or what tells of its objects is damaged.
     #[prost(string, optional, tag = "10")]
     pub failed: ::core::option::Option<::prost::alloc::string::String>,
 }

@@ -142,7 +142,7 @@ fn info(service: &Service) -> TargetInfo {
     let size = |run: &Range<Bytes>| run.end - run.start;
     let counters = target.disk().counters();
     let maps = target.objects().map_memory();
-    let failed = target.disk().failure().map(|error| error.message);
+    let failed = target.disk().failure().or_else(|| target.objects().lost()).map(|error| error.message);
     TargetInfo {
         id: target.id(),
         device: geometry.name.clone(),

@@ -343,8 +343,9 @@ fn healed(cluster: &Cluster, faults: &Faults<'_>, common: &Rc<Common>) {
     memory::check(cluster, 2 * (faults.clients.len() + 4));
     authority::check(cluster, &machine);
     rot(cluster, common);
-    degraded(cluster, common);
-    disks::check(cluster);
+    let lost = unserved(cluster, &machine);
+    degraded(cluster, common, &machine, &lost);
+    disks::check(cluster, &lost);
 }
 
 /// Lists a client's directory, and recovers what is in doubt.
@@ -449,9 +450,17 @@ fn rot(cluster: &Cluster, common: &Common) {
     world.run_for(SCRUBBED);
 }
 
-/// Takes away one node, and reads everything that can do without it.
-fn degraded(cluster: &Cluster, common: &Rc<Common>) {
-    let node = cluster.world().random().below(cluster.nodes.len() as u64) as usize;
+/// The nodes of which the targets cannot tell of their objects, as the manager knows: what rotted was where that begins.
+fn unserved(cluster: &Cluster, machine: &ClientMachine) -> Vec<usize> {
+    let targets = cluster.map(machine).targets;
+    let is_unserved = |node: &usize| targets.iter().any(|t| t.target == cluster.target(*node) && t.failed.is_some());
+    (0..cluster.nodes.len()).filter(is_unserved).collect()
+}
+
+/// Takes away one node, and reads everything that can do without it. If what is `lost` found no place elsewhere, it is that one.
+fn degraded(cluster: &Cluster, common: &Rc<Common>, machine: &ClientMachine, lost: &[usize]) {
+    let any = cluster.world().random().below(cluster.nodes.len() as u64) as usize;
+    let node = if cluster.degraded(machine).is_empty() { any } else { *lost.first().unwrap_or(&any) };
     cluster.crash_node(node);
     let machine = cluster.client_machine("degraded");
     for owned in &common.owned {

@@ -63,10 +63,8 @@ fn holder(cluster: &Cluster, least: usize) -> usize {
 
 /// A node's target, as the manager knows it.
 fn target_of(cluster: &Cluster, machine: &ClientMachine, node: usize) -> Target {
-    let control = machine.control.clone();
-    let map = cluster.world().run(async move { control.ask(Question::Map).await });
-    let Ok(Reply::Map(map)) = map else { panic!("no map") };
-    map.targets.into_iter().find(|target| target.target == cluster.target(node)).expect("it is known")
+    let targets = cluster.map(machine).targets;
+    targets.into_iter().find(|target| target.target == cluster.target(node)).expect("it is known")
 }
 
 fn say(cluster: &Cluster, machine: &ClientMachine, node: usize, state: TargetState) {

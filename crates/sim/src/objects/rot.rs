@@ -83,7 +83,7 @@ async fn look(env: Env, model: Rc<RefCell<Model>>, seed: u64) -> Tally {
     let objects = target.objects();
     let mut tally = Tally::default();
     if let Err(error) = objects.ready().await {
-        assert!(is_told(&error), "seed {seed}: objects are not served, and it is not said why: {error}");
+        assert!(is_told(&error, Kind::Device), "seed {seed}: objects are not served, and it is not said why: {error}");
         return Tally { refused: 1, ..tally };
     }
     let known = model.borrow().objects.clone();
@@ -108,16 +108,16 @@ impl Tally {
                 self.right += 1;
             }
             Err(error) => {
-                assert!(is_told(&error), "seed {seed}: it is not said what is damaged of {id}: {error}");
+                assert!(is_told(&error, Kind::Damaged), "seed {seed}: it is not said what is damaged of {id}: {error}");
                 self.told += 1;
             }
         }
     }
 }
 
-/// Whether an error says that something is damaged, what, and where.
-fn is_told(error: &Error) -> bool {
+/// Whether an error of this kind says that something is damaged, what, and where.
+fn is_told(error: &Error, kind: Kind) -> bool {
     let named =
         ["object ", "table of objects", "record ", "log of group"].iter().any(|what| error.message.contains(what));
-    error.kind == Kind::Damaged && named
+    error.kind == kind && named
 }

@@ -59,20 +59,18 @@ impl Objects {
 
     /// Looks at the leaf that has `from` and some behind it, and at what they tell of from there on; where to go on.
     pub(crate) async fn scrub(&self, from: Key, pace: &mut Pace, found: &mut Vec<Finding>) -> Result<Option<Key>> {
-        match self.ready().await {
-            // What cannot be opened was said, and says so to everybody who asks.
-            Err(error) if error.kind == Kind::Damaged => {
-                found.push(Finding {
-                    owner: "objects".into(),
-                    what: error.message,
-                    at: Bytes::ZERO,
-                    length: Bytes::ZERO,
-                    remedy: "objects are not served; look at the target with `forebay check`".into(),
-                });
-                return Ok(None);
-            }
-            ready => ready?,
+        let ready = self.ready().await;
+        if let Some(lost) = self.lost() {
+            found.push(Finding {
+                owner: "objects".into(),
+                what: lost.message,
+                at: Bytes::ZERO,
+                length: Bytes::ZERO,
+                remedy: "objects are not served; look at the target with `forebay check`".into(),
+            });
+            return Ok(None);
         }
+        ready?;
         let (mut lying, mut next) = (Vec::new(), Some(from));
         for _ in 0..LEAVES {
             let Some(from) = next else { break };

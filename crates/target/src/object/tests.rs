@@ -405,7 +405,8 @@ fn a_record_damaged_in_the_middle_of_a_log_is_said_and_not_taken_for_a_torn_tail
         fake.disk.flip(place + Bytes(at));
         let target = fake.run(Target::open(fake.env())).expect("rings are served");
         let error = refused(fake.run(target.objects().ready()));
-        assert_eq!(error.kind, Kind::Damaged, "{error}");
+        assert_eq!(error.kind, Kind::Device, "{error}");
+        assert_eq!(target.objects().lost(), Some(error.clone()), "the device works");
         assert!(error.message.contains(&format!("record {number} ")), "{error}");
         // The last one says that the one before it was durable, and nobody says so of the last.
         let after = records[9].0 - 1 - number;
@@ -469,7 +470,7 @@ fn the_last_record_is_proven_to_be_durable_when_nothing_came_for_a_while_so_that
         let (fake, place) = last_record(Duration::from_secs(3));
         fake.disk.flip(place + Bytes(at));
         let target = fake.run(Target::open(fake.env())).unwrap();
-        assert_eq!(refused(fake.run(target.objects().ready())).kind, Kind::Damaged, "{at}");
+        assert_eq!(refused(fake.run(target.objects().ready())).kind, Kind::Device, "{at}");
     }
     // Once: who does nothing writes nothing.
     let (fake, target) = device();
@@ -492,7 +493,7 @@ fn a_block_of_a_log_that_cannot_be_read_is_said_only_where_the_next_record_would
         let ready = fake.run(target.objects().ready());
         if behind == 0 {
             // A record there would have been acknowledged, as far as anybody knows.
-            assert_eq!(refused(ready).kind, Kind::Damaged);
+            assert_eq!(refused(ready).kind, Kind::Device);
             continue;
         }
         ready.unwrap_or_else(|error| panic!("{behind} blocks behind the last record: {error}"));

@@ -86,7 +86,7 @@ pub struct TargetReport {
     pub key: u32,
     /// The orders that it has carried out since the last report.
     pub carried_out: Vec<Order>,
-    /// Why it takes nothing in any more, if its device failed.
+    /// Why it takes nothing in any more, if its device failed or what tells of its objects is damaged.
     pub failed: Option<String>,
 }
 

@@ -18,6 +18,8 @@ pub(super) struct Component {
     pub(super) down: bool,
     /// It takes no bytes: there is no room.
     pub(super) full: bool,
+    /// What tells of its bytes is damaged: it takes none, and has none.
+    pub(super) unknown: bool,
     /// Reads and writes from now on until this fails.
     pub(super) fails_after: Option<u64>,
     /// How often it lost its buffers.
@@ -87,6 +89,11 @@ impl World {
         self.components.borrow_mut()[component as usize].full = full;
     }
 
+    /// What tells of its bytes cannot be read.
+    pub(in crate::file) fn forget(&self, component: u32) {
+        self.components.borrow_mut()[component as usize].unknown = true;
+    }
+
     pub(in crate::file) fn set_delay(&self, component: u32, delay: Duration) {
         self.components.borrow_mut()[component as usize].delay = delay;
     }
@@ -124,6 +131,9 @@ impl World {
         }
         if one.down {
             return Err(Error::disconnected(format!("component {component} cannot be reached")));
+        }
+        if one.unknown {
+            return Err(Error::damaged(format!("what tells of component {component} is damaged")));
         }
         match self.missing.borrow().get(&component) {
             Some(Absence::Missed) => return Err(Error::stale("it missed something")),

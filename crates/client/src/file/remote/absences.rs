@@ -8,7 +8,7 @@
 //! being filled as at one that is whole, so that what was begun while it was filled is found there afterwards.
 
 use super::super::END;
-use super::super::components::{Absence, is_lost};
+use super::super::components::{Absence, is_lost_or_damaged};
 use super::Shared;
 use forebay_env::together::all;
 use forebay_model::layout::Striping;
@@ -169,7 +169,7 @@ impl Shared {
         for answer in shown.await {
             match answer {
                 // What is not there takes nothing in, and what it missed is done again when it is.
-                Err(error) if !is_lost(&error) => return Err(error),
+                Err(error) if !is_lost_or_damaged(&error) => return Err(error),
                 _ => {}
             }
         }

@@ -3,7 +3,7 @@
 //! last cut. Who opens it later in the same process takes the number over, so that there are as many as processes and not as
 //! openings. `docs/format/files.md` has the bytes.
 
-use super::super::components::is_lost;
+use super::super::components::is_lost_or_damaged;
 use super::super::together::all;
 use super::Shared;
 use crate::granted::strange_answer;
@@ -83,8 +83,8 @@ impl Shared {
                 match answer {
                     Ok(_) if filled.contains(component) => {}
                     Ok(_) => said += 1,
-                    Err(error) if is_lost(&error) && filled.contains(component) => unheard.push(*component),
-                    Err(error) if is_lost(&error) => {
+                    Err(error) if is_lost_or_damaged(&error) && filled.contains(component) => unheard.push(*component),
+                    Err(error) if is_lost_or_damaged(&error) => {
                         lost.push(*component);
                         failure = Some(error);
                     }
@@ -122,7 +122,7 @@ impl Shared {
                     heard += u32::from(whole.contains(&component) && self.is_whole(component));
                     best = best.max(found);
                 }
-                Err(error) if is_lost(&error) => failure = Some(error),
+                Err(error) if is_lost_or_damaged(&error) => failure = Some(error),
                 Err(error) => return Err(error),
             }
         }

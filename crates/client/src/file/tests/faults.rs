@@ -30,6 +30,37 @@ fn damaged_bytes_are_read_from_the_others_in_the_same_request_and_written_again(
 }
 
 #[test]
+fn a_component_of_which_nothing_is_known_any_more_is_done_without_in_reading_and_in_writing() {
+    for raid in [Raid::Five, Raid::One(2)] {
+        for (alone, forgotten) in [(true, 0), (false, 3)] {
+            let world = World::new(Striping::new(raid, Bytes(UNIT), 4, 1, 1).expect("a layout"), 5);
+            let open = Open::new(&world, tight(alone));
+            let mut bytes = some(&world.chance, 30 * UNIT);
+            open.write(0, bytes.clone());
+            open.flush();
+            world.forget(forgotten);
+            assert!(open.all() == bytes, "{raid}");
+            // A part of a stripe, whole stripes, and new ones.
+            for (from, length) in [(100, 10), (5 * UNIT, 9 * UNIT), (30 * UNIT, 7 * UNIT + 3)] {
+                let new = some(&world.chance, length);
+                bytes.resize(bytes.len().max((from + length) as usize), 0);
+                bytes[from as usize..(from + length) as usize].copy_from_slice(&new);
+                open.write(from, new);
+            }
+            open.flush();
+            assert!(open.all() == bytes, "{raid}");
+            if alone {
+                open.run(|file| async move { file.truncate(Bytes(33 * UNIT + 7)).await });
+                bytes.truncate((33 * UNIT + 7) as usize);
+            }
+            assert!(Open::new(&world, tight(true)).all() == bytes, "{raid}");
+            let missing: Vec<u32> = world.missing.borrow().keys().copied().collect();
+            assert_eq!(missing, [forgotten], "{raid}: all know that it lacks something");
+        }
+    }
+}
+
+#[test]
 fn without_redundancy_exactly_the_damaged_block_is_lost() {
     let world = World::new(Striping::new(Raid::Zero, Bytes(UNIT), 3, 1, 1).expect("a layout"), 2);
     let open = Open::new(&world, tight(true));

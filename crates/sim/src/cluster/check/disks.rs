@@ -4,10 +4,11 @@ use crate::cluster::Cluster;
 use forebay_model::Bytes;
 use forebay_target::verify::verify;
 
-/// Takes the power of all nodes, and panics if something on a disk is damaged or cannot be so.
-pub(in crate::cluster) fn check(cluster: &Cluster) {
+/// Takes the power of all nodes, and panics if something on a disk is damaged or cannot be so, but for those whose targets are
+/// known not to tell of their objects any more.
+pub(in crate::cluster) fn check(cluster: &Cluster, unserved: &[usize]) {
     (0..cluster.nodes.len()).for_each(|node| cluster.crash_node(node));
-    for node in 0..cluster.nodes.len() {
+    for node in (0..cluster.nodes.len()).filter(|node| !unserved.contains(node)) {
         let env = cluster.world().env(cluster.disk(node).clone());
         let found = cluster.world().run(async move { verify(env, &mut |_, _| ()).await });
         let found = found.unwrap_or_else(|error| panic!("the disk of node {node} cannot be looked over: {error:?}"));

@@ -11,8 +11,8 @@ use crate::network::{Host, LinkSpec};
 use forebay_client::control::Control;
 use forebay_env::Random;
 use forebay_model::{Moment, Rate};
+use forebay_wire::control::Change;
 use forebay_wire::control::cluster::{SetTarget, TargetState};
-use forebay_wire::control::{Change, Question, Reply};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -352,12 +352,8 @@ impl<'a> Faults<'a> {
     /// may have said so late that a disk failed.
     pub(super) fn return_all(&self) {
         let machine = self.cluster.client_machine("returns");
-        let control = machine.control.clone();
+        let (control, map) = (machine.control.clone(), self.cluster.map(&machine));
         self.cluster.world().run(async move {
-            let map = match control.ask(Question::Map).await {
-                Ok(Reply::Map(map)) => map,
-                other => panic!("the manager is there: {other:?}"),
-            };
             for target in map.targets.into_iter().filter(|target| target.state != TargetState::Up) {
                 let set = SetTarget { target: target.target, state: TargetState::Up };
                 control.change(Change::SetTarget(set)).await.expect("it was opened again");

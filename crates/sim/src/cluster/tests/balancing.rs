@@ -4,7 +4,6 @@ use super::*;
 use crate::cluster::check::agreement;
 use forebay_client::files::keep::Kept;
 use forebay_model::{Rate, Result};
-use forebay_wire::control::cluster::Map;
 use std::cell::Cell;
 
 const LENGTH: usize = 3_000_000;
@@ -53,10 +52,7 @@ fn keeper(cluster: &Cluster, rate: Rate) -> Rc<Cell<u32>> {
 }
 
 fn uses(cluster: &Cluster, machine: &ClientMachine) -> Vec<u64> {
-    let control = machine.control.clone();
-    let map = cluster.world().run(async move { control.ask(Question::Map).await });
-    let Ok(Reply::Map(Map { targets, .. })) = map else { panic!("no map") };
-    targets.iter().map(|target| (target.size - target.free).0 * 1000 / target.size.0).collect()
+    cluster.map(machine).targets.iter().map(|target| (target.size - target.free).0 * 1000 / target.size.0).collect()
 }
 
 fn spread(uses: &[u64]) -> u64 {

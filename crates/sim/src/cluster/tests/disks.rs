@@ -5,6 +5,7 @@ use crate::cluster::check::agreement;
 use crate::disk::{Fault, Op};
 use forebay_client::files::keep::Kept;
 use forebay_model::{Kind, Result};
+use forebay_target::object::record::MAGIC;
 use forebay_target::verify::verify;
 use std::cell::Cell;
 
@@ -93,6 +94,51 @@ fn outcome_27_a_disk_that_failed_one_write_or_flush_is_not_written_again_and_wha
         }
     }
     assert_eq!(failed, 4);
+}
+
+/// Makes everything in the logs of a node's disk unreadable.
+fn lose_logs(cluster: &Cluster, node: usize) {
+    let (disk, mut page) = (cluster.disk(node), [0; 4096]);
+    for at in (0..disk.spec().size.0 / 4096).map(|nth| Bytes(4096) * nth) {
+        disk.peek(at, &mut page);
+        if page[..8] == MAGIC {
+            disk.inject(Fault::Unreadable { offset: at, length: Bytes(512), permanent: false });
+        }
+    }
+}
+
+#[test]
+fn a_target_that_cannot_tell_of_its_objects_says_so_and_they_are_made_anew_elsewhere_while_it_has_its_rings() {
+    let world = Rc::new(World::new(28));
+    let cluster = Cluster::new(world.clone(), spec(6));
+    let machine = cluster.client_machine("writer");
+    let file = made(&cluster, &machine.files, 1);
+    world.run(written(file.clone(), 2)).expect("it is durable");
+    let node = holder(&cluster, 1);
+    let keeper = cluster.client_machine("keeper");
+    keeper.host.env().spawner.detach({
+        let files = keeper.files.clone();
+        async move { files.keep_rebuilding(Duration::from_secs(3), |_, _| ()).await }
+    });
+    cluster.crash_node(node);
+    lose_logs(&cluster, node);
+    cluster.restart_node(node);
+    // Whoever writes goes on at once, and its node says so without being asked.
+    world.run(written(file.clone(), 3)).expect("the others take it");
+    let file = Rc::into_inner(file).expect("nobody uses it");
+    world.run(async move { file.close().await }).expect("it is durable");
+    world.run_for(Duration::from_secs(60));
+    let failed = target_of(&cluster, &machine, node);
+    let why = failed.failed.unwrap_or_default();
+    assert!(failed.state == TargetState::Failed && why.contains("objects are not served, rings are"), "{why}");
+    assert_eq!((failed.left, cluster.degraded(&machine)), (Some(0), Vec::new()), "nothing lies there any more");
+    assert!(!cluster.has_stopped(node), "its disk works");
+    for other in (0..6).filter(|other| *other != node) {
+        cluster.stop_node(other);
+        let found = found(&cluster, &format!("reader{other}"));
+        assert!(found.is_ok_and(|found| found == [3; LENGTH]), "without node {other}");
+        cluster.restart_node(other);
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use forebay_client::rings::{RING_MODE, Ring};
 use forebay_client::{Cluster as Client, Event, Recorder};
 use forebay_env::Random;
 use forebay_model::ring::{Item, QuerySummary, RingSpec};
-use forebay_model::{Cause, Error, Gap, Moment, Rate, Result, Timestamp};
+use forebay_model::{Cause, Error, Gap, Kind, Moment, Rate, Result, Timestamp};
 use forebay_wire::command::{QueryRequest, Request};
 use forebay_wire::ring::RingQuery;
 use std::collections::BTreeSet;
