@@ -7,6 +7,7 @@
 mod answers;
 mod intake;
 mod keys;
+mod load;
 mod locks;
 mod patience;
 mod payloads;

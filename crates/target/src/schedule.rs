@@ -189,6 +189,11 @@ impl Scheduler {
         self.inner.state.borrow().pace.slower(self.inner.env.clock.now())
     }
 
+    /// How long the device had something to do, since the scheduler was started.
+    pub fn busy(&self) -> Duration {
+        self.inner.state.borrow().pace.busy(self.inner.env.clock.now())
+    }
+
     /// Why writes are refused, if they are.
     pub fn failure(&self) -> Option<Error> {
         self.inner.state.borrow().failed.clone()

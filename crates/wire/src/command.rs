@@ -288,6 +288,8 @@ pub struct Activity {
     pub throttled: u64,
     /// How many times longer than at its worst by the profile the device takes; 0 if it does not.
     pub slower: u32,
+    /// How long the device had something to do.
+    pub busy: Duration,
 }
 
 /// A target and what was measured of it.

@@ -3,12 +3,13 @@
 //! Before the first answer the node has no keys, so nothing is allowed: what it missed while it was away it learns before it
 //! serves. With the manager away it goes on with the keys that it has.
 
+use super::load::Load;
 use super::{Node, TargetDoor};
 use forebay_env::fabric::FabricFuture;
 use forebay_env::race::{First, race};
 use forebay_env::random;
 use forebay_env::together::all;
-use forebay_model::{Error, Kind, Result, TargetId};
+use forebay_model::{Error, Kind, Moment, Result, TargetId};
 use forebay_wire::capability::TargetKey;
 use forebay_wire::command::{Reply, Request, TargetInfo};
 use forebay_wire::control::cluster::{Order, Report, Reported, TargetReport, ToTarget};
@@ -54,6 +55,8 @@ struct Done {
     carried_out: BTreeMap<TargetId, Vec<Order>>,
     keys: BTreeMap<TargetId, u32>,
     epoch: u64,
+    /// How busy its targets were when it said so last.
+    load: Load,
 }
 
 impl Node {
@@ -79,8 +82,9 @@ impl Node {
     async fn report(&self, identity: &Identity, manager: &dyn ToManager, done: &mut Done) -> Result<Heard> {
         let doors: Vec<TargetDoor> = self.targets.borrow().values().cloned().collect();
         let asked = doors.iter().map(|door| race(self.info(door), self.env.clock.sleep(self.limit())));
-        let told = all(asked).await.into_iter().filter_map(|answer| match answer {
-            First::Left(Ok(info)) => Some(self.of_target(identity, &info, done)),
+        let (told, now) = (all(asked).await.into_iter(), self.env.clock.now());
+        let told = told.filter_map(|answer| match answer {
+            First::Left(Ok(info)) => Some(self.of_target(identity, &info, now, done)),
             // One that does not answer is not reported, and so counts as lost.
             _ => None,
         });
@@ -114,15 +118,16 @@ impl Node {
         Ok(Heard { refused, epoch: reported.epoch })
     }
 
-    fn of_target(&self, identity: &Identity, info: &TargetInfo, done: &Done) -> TargetReport {
+    fn of_target(&self, identity: &Identity, info: &TargetInfo, now: Moment, done: &mut Done) -> TargetReport {
         let memory = 2 * self.bounds.memory.0.max(1);
+        let memory = (self.memory_used().0 * 100 / memory).min(100) as u8;
         TargetReport {
             target: info.id,
             cluster: identity.cluster,
             openings: info.openings,
             size: info.size,
             free: info.free,
-            load: (self.memory_used().0 * 100 / memory).min(100) as u8,
+            load: done.load.of(info, now).max(memory),
             epoch: done.epoch,
             key: done.keys.get(&info.id).copied().unwrap_or(0),
             carried_out: done.carried_out.get(&info.id).cloned().unwrap_or_default(),

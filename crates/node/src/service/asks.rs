@@ -162,6 +162,7 @@ fn info(service: &Service) -> TargetInfo {
             missed_deadlines: counters.missed_deadlines,
             throttled: counters.throttled,
             slower: target.disk().slower(),
+            busy: target.disk().busy(),
         },
         map_memory: maps.used,
         map_memory_limit: maps.limit,

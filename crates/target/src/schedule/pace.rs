@@ -26,6 +26,8 @@ pub(super) struct Pace {
     worth: Duration,
     /// What was found in the last whole span.
     found: u32,
+    /// How long the device was not idle, as far as that ended.
+    busy: Duration,
 }
 
 impl Pace {
@@ -44,12 +46,18 @@ impl Pace {
         self.worth += worst;
         if let Some(since) = self.since {
             self.taken += now.since(since);
+            self.busy += now.since(since);
         }
         self.since = (self.in_flight > 0).then_some(now);
         if self.taken >= SPAN {
             self.found = self.slower(now);
             (self.taken, self.worth) = (Duration::ZERO, Duration::ZERO);
         }
+    }
+
+    /// How long the device had something to do, since it was opened.
+    pub(super) fn busy(&self, now: Moment) -> Duration {
+        self.busy + self.since.map_or(Duration::ZERO, |since| now.since(since))
     }
 
     /// How many times longer than at its worst by the profile the device takes; 0 if that is not worth a word.

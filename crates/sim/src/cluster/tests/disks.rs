@@ -291,3 +291,49 @@ fn a_node_that_comes_back_with_an_empty_disk_keeps_nobody_from_files_that_the_ot
         }
     });
 }
+
+#[test]
+fn outcome_31_what_is_new_is_put_elsewhere_than_on_a_disk_that_has_become_slow() {
+    let world = Rc::new(World::new(31));
+    let cluster = Cluster::new(world.clone(), spec(8));
+    let machine = cluster.client_machine("writer");
+    let policy = Policy { raid: Raid::Five, unit: Bytes::kib(16), targets: 4 };
+    let make = |name: &'static str, count: u64| {
+        for nth in 0..count {
+            let files = machine.files.clone();
+            world.run(async move {
+                let path = format!("/{name}{nth}");
+                let file = files.create(&path, 0o644, Some(policy), Options::alone()).await.expect("a file");
+                file.write_at(Bytes::ZERO, Slice::from(vec![1; 100_000])).await.expect("it is taken");
+                file.close().await.expect("it is durable");
+            });
+        }
+    };
+    let on = |node: usize| {
+        let objects = cluster.objects(node).expect("it is up");
+        world.run(async move { objects.list(1, 1, 1000).await }).expect("they are listed").len() as u64
+    };
+    let each = || (0..8).map(on).collect::<Vec<u64>>();
+    make("before", 80);
+    let before = each();
+    assert!(before[0] > before.iter().sum::<u64>() / 16, "{before:?}");
+    cluster.disk(0).inject(Fault::Slow { factor: 100.0, from: world.now() });
+    // Whoever uses what is there finds out, within ten seconds.
+    let until = world.now() + Duration::from_secs(10);
+    while world.now() < until {
+        let files = machine.files.clone();
+        world.run(async move {
+            for nth in 0..8 {
+                let path = format!("/before{nth}");
+                let file = files.open_to_write(&path, Options::alone()).await.expect("it is there");
+                file.write_at(Bytes(5_000), Slice::from(vec![2; 1000])).await.expect("it is taken");
+                file.close().await.expect("it is durable");
+            }
+        });
+        world.run_for(Duration::from_millis(100));
+    }
+    make("after", 80);
+    let new: Vec<u64> = each().iter().zip(&before).map(|(all, before)| all - before).collect();
+    let mean = new[1..].iter().sum::<u64>() / 7;
+    assert!(new[0] * 3 < mean, "{new:?} after {before:?}");
+}

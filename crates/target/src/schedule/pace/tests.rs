@@ -32,6 +32,20 @@ fn a_device_a_hundred_times_slower_is_called_so_within_ten_seconds_and_no_longer
 }
 
 #[test]
+fn it_is_busy_while_anything_is_under_way_however_much_that_is() {
+    let mut pace = Pace::default();
+    assert_eq!(pace.busy(at(5)), Duration::ZERO);
+    pace.started(WORST, at(10));
+    pace.started(WORST, at(15));
+    assert_eq!(pace.busy(at(17)), Duration::from_millis(7));
+    pace.ended(WORST, at(20));
+    pace.ended(WORST, at(30));
+    assert_eq!(pace.busy(at(80)), Duration::from_millis(20));
+    one_by_one(&mut pace, 100, 10, 8_000);
+    assert_eq!(pace.busy(at(9_000)), Duration::from_millis(8_020));
+}
+
+#[test]
 fn what_never_ends_is_said_while_it_lasts() {
     let mut pace = Pace::default();
     pace.started(WORST, at(0));
