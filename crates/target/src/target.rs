@@ -22,7 +22,7 @@ use crate::segment::IndexBudget;
 use crate::superblock::Superblock;
 use forebay_env::{Env, Slab};
 use forebay_model::ring::{RingSpec, RingStatus};
-use forebay_model::{Bytes, Error, Moment, Profile, Rate, Result, RingId, TargetId};
+use forebay_model::{Bytes, Error, Kind, Moment, Profile, Rate, Result, RingId, TargetId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -420,7 +420,7 @@ impl Target {
         }
         match self.objects.close().await {
             // What is damaged was said, and stays as it is.
-            Err(error) if error.kind == forebay_model::Kind::Damaged => {}
+            Err(error) if error.kind == Kind::Damaged || self.objects.lost().is_some() => {}
             closed => closed?,
         }
         self.core.catalog.borrow_mut().closed = true;
