@@ -35,6 +35,7 @@ pub mod remote;
 mod room;
 mod rope;
 mod sharing;
+mod slow;
 mod together;
 pub mod upkeep;
 mod writing;

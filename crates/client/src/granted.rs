@@ -28,16 +28,20 @@ pub(crate) fn shown(component: &Component) -> Result<Shown> {
     Ok(Shown { capability, secret: Secret::from_bytes(secret) })
 }
 
+/// The nodes and targets of the cluster.
+pub(crate) async fn map(control: &dyn Control) -> Result<Map> {
+    match control.ask(Question::Map).await? {
+        Reply::Map(map) => Ok(map),
+        other => Err(strange(&other)),
+    }
+}
+
 /// Where targets are that their nodes reported.
-pub(crate) async fn addresses(control: &dyn Control) -> Result<BTreeMap<TargetId, String>> {
-    let Map { nodes, targets, .. } = match control.ask(Question::Map).await? {
-        Reply::Map(map) => map,
-        other => return Err(strange(&other)),
-    };
+pub(crate) fn addresses(Map { nodes, targets, .. }: Map) -> BTreeMap<TargetId, String> {
     let nodes = nodes.into_iter().filter(|node| !node.address.is_empty());
     let nodes: BTreeMap<u64, String> = nodes.map(|node| (node.node, node.address)).collect();
     let served = targets.into_iter().filter(|one| one.served);
-    Ok(served.filter_map(|one| Some((one.target, nodes.get(&one.node)?.clone()))).collect())
+    served.filter_map(|one| Some((one.target, nodes.get(&one.node)?.clone()))).collect()
 }
 
 /// Why a target is not among [`addresses`].

@@ -54,6 +54,8 @@ pub(crate) struct TargetNow {
     pub(crate) is_served: bool,
     /// Why it takes nothing in any more, as its node said last.
     pub(crate) failed: Option<String>,
+    /// Whether its device is far slower than its profile, as its node said last.
+    pub(crate) slow: bool,
     /// Components that lie on it, of one on which nothing is to stay, as they were counted last.
     pub(crate) left: Option<u64>,
     /// Files of which something is to leave it, as they were counted last; rings stay.
@@ -110,6 +112,7 @@ impl Cluster {
                     heard: None,
                     is_served: true,
                     failed: None,
+                    slow: false,
                     left: None,
                     to_move: None,
                     turns: 0,
@@ -189,6 +192,7 @@ impl Cluster {
             key: self.key_version(&now.record),
             failed: now.failed.clone(),
             left: now.left,
+            slow: now.slow,
         });
         Map {
             cluster: self.id,

@@ -26,6 +26,8 @@ pub(crate) struct Candidate {
     pub(crate) free: Bytes,
     /// In hundredths.
     pub(crate) load: u8,
+    /// Its device is far slower than its profile: as little as can be is put on it.
+    pub(crate) slow: bool,
     /// Components that were put on it lately.
     pub(crate) placed: u32,
 }
@@ -34,7 +36,7 @@ impl Candidate {
     fn of(target: TargetId, now: &TargetNow) -> Candidate {
         let node = now.record.node;
         let size = now.record.size;
-        Candidate { target, node, size, free: now.free, load: now.load, placed: now.placed.get() }
+        Candidate { target, node, size, free: now.free, load: now.load, slow: now.slow, placed: now.placed.get() }
     }
 
     fn has_room(&self) -> bool {
@@ -43,6 +45,9 @@ impl Candidate {
 
     /// In proportion to which it is chosen; not 0.
     fn weight(&self) -> u64 {
+        if self.slow {
+            return 1;
+        }
         let idle = 110 - u64::from(self.load.min(100));
         // In units of 16 MiB, so that sums over any cluster fit.
         (self.free.0 >> 24).saturating_mul(idle).clamp(1, 1 << 48)

@@ -56,6 +56,7 @@ impl Manager {
                 known.free = target.free;
                 known.load = target.load.min(100);
                 known.failed = target.failed.clone();
+                known.slow = target.slow;
                 known.placed.set(known.placed.get() / 2);
                 // A target that has heard of nothing hears of it with this answer; and with the answer it drops all but the
                 // newest two keys.

@@ -54,6 +54,7 @@ pub(crate) fn healthy(target: TargetId) -> TargetReport {
         key: 0,
         carried_out: vec![],
         failed: None,
+        slow: false,
     }
 }
 

@@ -203,7 +203,7 @@ struct Family {
     values: fn(&Found) -> Option<Values>,
 }
 
-const FAMILIES: [Family; 20] = [
+const FAMILIES: [Family; 21] = [
     Family {
         name: "forebay_manager_up",
         kind: "gauge",
@@ -295,6 +295,13 @@ const FAMILIES: [Family; 20] = [
         values: |found| {
             of_targets(found, |target| u64::from(target.failed.is_some() || target.state == TargetState::Failed))
         },
+    },
+    Family {
+        name: "forebay_target_slow",
+        kind: "gauge",
+        labels: "`target`",
+        help: "Whether its device takes several times as long as its profile says at the worst.",
+        values: |found| of_targets(found, |target| u64::from(target.slow)),
     },
     Family {
         name: "forebay_target_components_left",
@@ -433,6 +440,7 @@ fn status(found: &Found) -> Value {
                 "free_bytes": target.free.0,
                 "failed": target.failed,
                 "components_left": target.left,
+                "slow": target.slow,
             })).collect::<Vec<_>>(),
             "degraded_files": found.degraded,
             "displaced_files": found.displaced,

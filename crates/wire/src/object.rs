@@ -266,6 +266,8 @@ pub struct Receipt {
     pub over: Option<OverQuota>,
     /// Numbers and values, where [`Riders::get`] asked for them: [`MOST_RIDING`] bytes at most.
     pub attributes: OnPage,
+    /// The device takes several times as long as its profile says at the worst: who has the bytes elsewhere does not wait for it.
+    pub slow: bool,
 }
 
 /// A reply with the bytes that come with it.

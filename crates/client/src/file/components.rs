@@ -139,6 +139,9 @@ pub trait Components {
     /// rebuilt.
     fn absent(&self) -> Vec<(u32, Absence)>;
 
+    /// Whether the device of a component takes several times as long as it once did at the worst, as its node said last.
+    fn is_slow(&self, component: u32) -> bool;
+
     /// A rebuild of such a component begins. When this is answered, its number stands for an empty one, without intents, and
     /// every client that has the file open knows, and writes it, and does not read it.
     fn filling(&self, component: u32) -> Asked<()>;

@@ -17,11 +17,18 @@ impl Reach {
             self.give_up(torn, &Error::device(format!("component {torn} failed a write"))).await?;
         }
         let unflushed: Vec<(u32, Ranges)> = self.take_unflushed().into_iter().collect();
-        let flushed = all(unflushed.iter().map(|(component, _)| self.components.flush(*component))).await;
+        let flushed =
+            all(unflushed.iter().map(|(component, _)| self.unless_slow(*component, self.components.flush(*component))))
+                .await;
         let mut late = Vec::new();
         for ((component, ranges), flushed) in unflushed.into_iter().zip(flushed) {
             let error = match flushed {
                 Ok(()) if self.is_written(component) || self.has_missed(component) => continue,
+                // What was left meanwhile may still do what was asked of it, after all that would be written now.
+                Ok(()) if self.torn().contains(&component) => {
+                    self.give_up(component, &Error::device(format!("component {component} failed a write"))).await?;
+                    continue;
+                }
                 Ok(()) => Error::device(format!("component {component} failed a write")),
                 Err(error) if error.kind == Kind::Restarted && !self.has_missed(component) => error,
                 Err(error) if is_lost_or_damaged(&error) => {
@@ -54,7 +61,8 @@ impl Reach {
                 let length = Bytes(range.end - at).min(self.options.request);
                 let place = Place { component, at: Bytes(at) };
                 let bytes = self.remake(Extent { place, length }, false).await?;
-                self.components.write(component, place.at, vec![bytes], Durability::Durable).await?;
+                let write = self.components.write(component, place.at, vec![bytes], Durability::Durable);
+                self.unless_slow(component, write).await?;
                 at += length.0;
             }
         }

@@ -120,7 +120,6 @@ impl Reach {
             return Ok(bytes);
         }
         match self.pace.patience(component, &family, self.options.hedge_after, extent.length.0) {
-            Patience::Wait => self.direct(extent).await,
             Patience::Avoid => match self.instead(extent, locked, false).await {
                 Ok(bytes) => Ok(bytes),
                 Err(_) => self.direct(extent).await,
@@ -366,11 +365,13 @@ impl Reach {
         let components = (0..self.striping.components()).filter(|component| self.is_written(*component));
         let cut = components.map(|component| async move {
             let most = self.striping.length_of(component / copies * copies, size);
-            let cut = match self.components.size(component).await {
-                Ok(length) if length > most => self.components.truncate(component, most).await,
-                other => other.map(drop),
+            let cut = async {
+                match self.components.size(component).await {
+                    Ok(length) if length > most => self.components.truncate(component, most).await,
+                    other => other.map(drop),
+                }
             };
-            (component, cut)
+            (component, self.unless_slow(component, cut).await)
         });
         for (component, cut) in all(cut).await {
             match cut {
@@ -386,7 +387,7 @@ impl Reach {
         if !self.is_asked(holder) {
             return Ok(());
         }
-        match self.components.settle(holder, id).await {
+        match self.unless_slow(holder, self.components.settle(holder, id)).await {
             Err(error) if is_lost_or_damaged(&error) => self.give_up(holder, &error).await,
             settled => settled,
         }

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
+/// So long a request may take when nothing is known of others.
+const UNKNOWN: Duration = Duration::from_secs(1);
 /// Requests of a component that are known before anything follows from them.
 const ENOUGH: u32 = 4;
 /// Times as long as the others: then the others are asked as well.
@@ -40,8 +42,6 @@ struct Known {
 /// How to read from a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// Nothing is known that says otherwise.
-    Wait,
     /// Wait so long, then ask the others as well.
     Hedge(Duration),
     /// Ask the others.
@@ -104,7 +104,9 @@ impl Pace {
 
     /// How to read so many bytes of a component.
     pub(super) fn patience(&self, component: u32, family: &Range<u32>, floor: Duration, bytes: u64) -> Patience {
-        let Some((others, _)) = self.beside(component, family) else { return Patience::Wait };
+        let Some((others, _)) = self.beside(component, family) else {
+            return Patience::Hedge(floor.max(UNKNOWN));
+        };
         if self.is_slow(component, family, floor) {
             let mut all = self.known.borrow_mut();
             let known = all.entry(component).or_default();

@@ -145,7 +145,9 @@ impl Reach {
         loop {
             let written: Vec<u32> = family.clone().filter(|copy| self.is_written(*copy)).collect();
             let holders = &written[..written.len().saturating_sub(1)];
-            let asked = all(holders.iter().map(|copy| self.components.intend(*copy, intent.clone()))).await;
+            let asked =
+                all(holders.iter().map(|copy| self.unless_slow(*copy, self.components.intend(*copy, intent.clone()))))
+                    .await;
             let mut kept = Vec::new();
             let mut lost = false;
             for (copy, id) in holders.iter().zip(asked) {
@@ -263,7 +265,7 @@ impl Reach {
                 };
                 let redo = writes.iter().map(|(place, bytes)| Redo { place: *place, bytes: bytes.clone() });
                 let intent = Intent { stripe, writes: redo.collect(), ..Intent::default() };
-                match self.components.intend(holder, intent).await {
+                match self.unless_slow(holder, self.components.intend(holder, intent)).await {
                     Ok(id) => {
                         self.put_durable(self.batch_of(&writes)).await?;
                         return self.settle(holder, id).await;

@@ -4,7 +4,8 @@
 //! A component is *away* if it failed a read a moment ago: it is written, and the others are read. It is *behind* if it lacks
 //! something that was written since the last flush: it is neither read nor written until a flush has brought it up to
 //! date. It has *missed* something if what it lacks is durable elsewhere, which is durably known before anybody is told
-//! that it was written: this client and all others do without it until somebody rebuilds it.
+//! that it was written: this client and all others do without it until somebody rebuilds it. One that was *left* for its slow
+//! device may still do what was asked of it: it is given up before anything is acknowledged, and never brought up to date.
 
 use super::components::{Absence, Components, Slice, is_lost};
 use super::options::{Options, Sharing};
@@ -31,6 +32,8 @@ const AWAY: Duration = Duration::from_secs(1);
 enum State {
     Away(Moment),
     Behind,
+    /// Its device is slow: what was asked of it may still be done.
+    Left,
     /// It is being rebuilt: written, and not read.
     Filling,
     /// It missed something while it was being rebuilt, which others do not know yet.
@@ -129,7 +132,7 @@ impl Reach {
 
     fn know(&self, missing: Vec<(u32, Absence)>) {
         let mut states = self.states.borrow_mut();
-        states.retain(|_, state| matches!(state, State::Away(_) | State::Behind | State::Torn));
+        states.retain(|_, state| matches!(state, State::Away(_) | State::Behind | State::Left | State::Torn));
         for (component, absence) in missing {
             let state = match absence {
                 Absence::Missed => State::Missed,
@@ -149,7 +152,7 @@ impl Reach {
     pub(super) fn is_sound(&self, component: u32) -> bool {
         match self.states.borrow().get(&component) {
             None | Some(State::Away(_)) => true,
-            Some(State::Behind | State::Filling | State::Torn | State::Missed) => false,
+            Some(State::Behind | State::Left | State::Filling | State::Torn | State::Missed) => false,
         }
     }
 
@@ -182,17 +185,18 @@ impl Reach {
 
     /// The components of a family that are not written.
     pub(super) fn unwritten(&self, family: Range<u32>) -> Vec<u32> {
-        self.those(family, |state| matches!(state, State::Behind | State::Torn | State::Missed))
+        self.those(family, |state| matches!(state, State::Behind | State::Left | State::Torn | State::Missed))
     }
 
     /// The components of a family that lack something of which others do not know.
     pub(super) fn behind(&self, family: Range<u32>) -> Vec<u32> {
-        self.those(family, |state| matches!(state, State::Behind | State::Torn))
+        self.those(family, |state| matches!(state, State::Behind | State::Left | State::Torn))
     }
 
-    /// The components that lack what was written while they were rebuilt.
+    /// The components that lack something and cannot be brought up to date: of what was written while they were rebuilt, or that
+    /// were left.
     pub(super) fn torn(&self) -> Vec<u32> {
-        self.those(0..u32::MAX, |state| state == State::Torn)
+        self.those(0..u32::MAX, |state| matches!(state, State::Left | State::Torn))
     }
 
     /// The components of a family that lack something.
@@ -205,6 +209,22 @@ impl Reach {
         let mut gone = self.lacking(self.family(component));
         gone.retain(|one| *one != component);
         (gone.len() as u32) < self.striping.spare()
+    }
+
+    /// It is not written from now on, if the file can do without it: whether it is so.
+    pub(super) fn leave(&self, component: u32) -> bool {
+        let state = self.states.borrow().get(&component).copied();
+        match state {
+            Some(State::Left | State::Missed) => return true,
+            // Who rebuilds it begins anew where it is not slow.
+            Some(State::Filling | State::Torn) => return false,
+            None | Some(State::Away(_) | State::Behind) => {}
+        }
+        let may = self.is_covered(component);
+        if may {
+            self.states.borrow_mut().insert(component, State::Left);
+        }
+        may
     }
 
     fn too_many(&self, component: u32, why: &Error) -> Error {
@@ -272,7 +292,11 @@ impl Reach {
         if !self.is_covered(component) {
             return Err(self.too_many(component, why));
         }
-        self.states.borrow_mut().insert(component, State::Behind);
+        let mut states = self.states.borrow_mut();
+        if states.get(&component) != Some(&State::Left) {
+            states.insert(component, State::Behind);
+        }
+        drop(states);
         self.is_unflushed(extent);
         Ok(())
     }
@@ -328,8 +352,11 @@ impl Reach {
         if durability == Durability::Buffered {
             self.is_unflushed(Extent { place, length });
         }
-        let _held = self.room(place.component).hold(length.0).await;
-        self.components.write(place.component, place.at, bytes, durability).await
+        let write = async {
+            let _held = self.room(place.component).hold(length.0).await;
+            self.components.write(place.component, place.at, bytes, durability).await
+        };
+        self.unless_slow(place.component, write).await
     }
 }
 

@@ -51,6 +51,8 @@ struct Shared {
     grant: RefCell<Grant>,
     /// Where targets are, as the manager said last.
     addresses: RefCell<BTreeMap<TargetId, String>>,
+    /// Targets whose devices have become slow, as their answers said last.
+    slow: RefCell<BTreeSet<TargetId>>,
     /// Components that are objects, as far as this client knows.
     made: RefCell<BTreeSet<u32>>,
     /// The boot epochs of targets in which something of a component was buffered.
@@ -119,6 +121,7 @@ impl Shared {
             control,
             grant: RefCell::new(grant),
             addresses: RefCell::default(),
+            slow: RefCell::default(),
             made: RefCell::default(),
             epochs: RefCell::default(),
             own: RefCell::default(),
@@ -300,6 +303,10 @@ impl Components for RemoteComponents {
 
     fn absent(&self) -> Vec<(u32, Absence)> {
         self.shared.absent()
+    }
+
+    fn is_slow(&self, component: u32) -> bool {
+        self.shared.is_slow(component)
     }
 
     fn filling(&self, component: u32) -> Asked<()> {

@@ -104,7 +104,7 @@ impl Files {
 
     /// Copies the component that this client was let copy; how much was written.
     async fn copied(&self, file: FileId, rate: Rate) -> Result<Bytes> {
-        let addresses = granted::addresses(&*self.control).await?;
+        let addresses = granted::addresses(granted::map(&*self.control).await?);
         let way = self.relocation(file).await?;
         let mut copy = Copy { files: self, file, way, addresses, rate };
         let Relocation { component, version, .. } = copy.way;

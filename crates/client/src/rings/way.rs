@@ -158,7 +158,7 @@ impl Way {
         if let Some((_, address)) = self.address.borrow().clone().filter(|(known, _)| *known == target) {
             return Ok(address);
         }
-        let found = granted::addresses(&*self.known.control).await?.remove(&target);
+        let found = granted::addresses(granted::map(&*self.known.control).await?).remove(&target);
         let found = found.ok_or_else(|| granted::nobody_knows(target))?;
         *self.address.borrow_mut() = Some((target, found.clone()));
         Ok(found)

@@ -16,12 +16,12 @@ messages! {
     SetTarget as SetTarget { target, state }
     RollKeys as RollKeys { target }
     Report as ReportRequest { node, address, targets }
-    TargetReport as TargetReport { target, cluster, openings, size, free, load, epoch, key, carried_out, failed }
+    TargetReport as TargetReport { target, cluster, openings, size, free, load, epoch, key, carried_out, failed, slow }
     Reported as Reported { epoch, least_epoch, targets }
     ToTarget as ToTarget { target, refused, keys, orders }
     VersionedKey as VersionedKey { version, key }
     Order as Order { object, version, remove }
     Map as Map { cluster, epoch, least_epoch, nodes, targets }
     Node as Node { node, user, address, up }
-    Target as Target { target, node, served, state, size, free, load, key, failed, left }
+    Target as Target { target, node, served, state, size, free, load, key, failed, left, slow }
 }

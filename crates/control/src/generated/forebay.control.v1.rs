@@ -1188,6 +1188,9 @@ pub struct TargetReport {
     /// Why it takes nothing in any more, if its device failed or what tells of its objects is damaged.
     #[prost(string, optional, tag = "10")]
     pub failed: ::core::option::Option<::prost::alloc::string::String>,
+    /// Whether its device takes several times as long as its profile says at the worst.
+    #[prost(bool, tag = "11")]
+    pub slow: bool,
 }
 /// What a node is told.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1307,6 +1310,9 @@ pub struct Target {
     /// Whether that node has it, as it said last: one that was lost is not served by a new node of the same number.
     #[prost(bool, tag = "10")]
     pub served: bool,
+    /// Whether its device takes several times as long as its profile says at the worst, as its node said last.
+    #[prost(bool, tag = "11")]
+    pub slow: bool,
 }
 /// What the caller should do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

@@ -164,7 +164,7 @@ fn told(map: &Map, target: &Target) -> serde_json::Value {
     json!({
         "target": target.target.to_string(), "node": target.node, "node_up": is_up(map, target), "served": target.served,
         "state": targets::state(target.state), "size_bytes": target.size.0, "free_bytes": target.free.0,
-        "failed": target.failed, "components_left": target.left,
+        "failed": target.failed, "components_left": target.left, "slow": target.slow,
     })
 }
 
@@ -182,8 +182,11 @@ fn remark(map: &Map, target: &Target) -> String {
         (TargetState::Draining, Some(left)) => format!("{} to be moved", human::some(left, "component")),
         (_, Some(left)) => format!("{} to be rebuilt", human::some(left, "component")),
     };
+    let is_slow = target.slow && target.failed.is_none() && target.state == TargetState::Up;
+    let slow =
+        is_slow.then(|| "far slower than its profile: `forebay target drain` it, or measure it anew".to_string());
     let failed = target.failed.iter().cloned().chain(away);
-    failed.chain((!left.is_empty()).then_some(left)).collect::<Vec<_>>().join("; ")
+    failed.chain(slow).chain((!left.is_empty()).then_some(left)).collect::<Vec<_>>().join("; ")
 }
 
 fn set(context: &mut Context, id: String, state: TargetState, may_be: fn(&Target) -> Result<()>) -> Result<()> {

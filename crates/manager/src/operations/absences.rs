@@ -132,14 +132,16 @@ impl Operation<'_> {
         Ok((inode, self.draft.require(&keys::layout(file))?))
     }
 
-    /// A component stays where it is, if that target is to be used; otherwise it gets another one, and what is left behind is
+    /// A component stays where it is, if that target is to be used and is not slow; otherwise it gets another one, and what is left behind is
     /// removed if that one ever comes back.
     fn find_place(&mut self, file: FileId, inode: &Inode, layout: &mut Layout, component: u32) -> Result<()> {
         let target = layout.targets[component as usize];
         let now = self.cluster.targets.get(&target);
         let is_up = now.is_some_and(|now| self.cluster.is_up(now));
         let is_draining = now.is_some_and(|now| now.record.state == TargetState::Draining);
-        if !is_lost(self.cluster, target) && !is_draining {
+        // Whoever writes would give it up there again.
+        let is_slow = is_up && now.is_some_and(|now| now.slow);
+        if !(is_lost(self.cluster, target) || is_draining || is_slow) {
             return match is_up {
                 true => Ok(()),
                 false => Err(Error::device(format!(
@@ -157,6 +159,11 @@ impl Operation<'_> {
             }
             // Where there is no other place, it is better where it was than nowhere.
             Err(_) if is_draining && is_up => Ok(()),
+            Err(error) if is_slow => Err(Error::device(format!(
+                "component {component} of {file} is on target {target}, whose device has become slow: whoever writes would give it \
+                 up again ({})",
+                error.message
+            ))),
             Err(error) => Err(error),
         }
     }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 fn candidate(number: u64, node: u64) -> Candidate {
     let (size, free) = (Bytes::gib(100), Bytes::gib(50));
-    Candidate { target: TargetId(u128::from(number)), node, size, free, load: 0, placed: 0 }
+    Candidate { target: TargetId(u128::from(number)), node, size, free, load: 0, slow: false, placed: 0 }
 }
 
 fn cluster(nodes: u64, of_each: u64) -> Vec<Candidate> {
@@ -114,6 +114,10 @@ fn targets_are_chosen_by_chance_in_proportion_to_free_space_and_idleness() {
     // Weights are 50 * 110, 25 * 110 and 50 * 10, of 8750; the last one is too full.
     assert!((6100..6500).contains(&chosen[0]) && (2950..3350).contains(&chosen[1]), "{chosen:?}");
     assert!((450..700).contains(&chosen[2]) && chosen[3] == 0, "{chosen:?}");
+    // On one whose device is slow as little as can be.
+    candidates[1].slow = true;
+    let lies_there = |_| choose(&policy(Raid::Zero, 1), candidates.clone(), &chance).unwrap().targets[0] == TargetId(1);
+    assert!((0..1000).filter(|nth| lies_there(*nth)).count() < 10);
 }
 
 #[test]

@@ -242,6 +242,18 @@ fn what_is_free_is_remembered_about_right_across_a_restart() {
 }
 
 #[test]
+fn a_target_is_slow_as_long_as_its_node_says_so() {
+    let mut stage = Stage::new();
+    let [first, second] = targets_of(1);
+    let mut known = |slow| {
+        stage.report(&of(1, vec![TargetReport { slow, ..healthy(first) }, healthy(second)])).unwrap();
+        map(&mut stage).targets.iter().filter(|target| target.slow).map(|target| target.target).collect::<Vec<_>>()
+    };
+    assert_eq!(known(true), [first]);
+    assert_eq!(known(false), []);
+}
+
+#[test]
 fn a_target_whose_device_failed_counts_as_failed_until_people_return_it_when_it_was_opened_again() {
     let mut stage = Stage::new();
     let [first, second] = targets_of(1);

@@ -132,6 +132,7 @@ impl Node {
             key: done.keys.get(&info.id).copied().unwrap_or(0),
             carried_out: done.carried_out.get(&info.id).cloned().unwrap_or_default(),
             failed: info.failed.clone(),
+            slow: info.activity.slower > 0,
         }
     }
 

@@ -112,7 +112,8 @@ pub(super) async fn ask(
         Some(id) => objects.over_quota(id).await.unwrap_or(None),
         None => None,
     };
-    let receipt = Receipt { epoch: objects.boot_epoch(), over, attributes };
+    let slow = service.target.disk().slower() > 0;
+    let receipt = Receipt { epoch: objects.boot_epoch(), over, attributes, slow };
     Ok(ObjectAnswer { reply, receipt, payload: payload_back })
 }
 

@@ -78,7 +78,7 @@ fn whoever_asks_is_told_how_the_server_is_and_can_change_nothing() {
 #[test]
 fn outcome_27_of_a_target_that_failed_it_is_said_why_and_what_is_still_to_be_rebuilt() {
     let why = "the target stopped after its device failed (write at 5)".to_string();
-    let target = |number, state, failed, left| Target {
+    let target = |number: u128, state, failed, left| Target {
         target: TargetId(number),
         node: 1,
         served: true,
@@ -89,6 +89,7 @@ fn outcome_27_of_a_target_that_failed_it_is_said_why_and_what_is_still_to_be_reb
         key: 1,
         failed,
         left,
+        slow: number == 3,
     };
     let targets = vec![
         target(1, TargetState::Failed, Some(why.clone()), Some(7)),
@@ -105,6 +106,8 @@ fn outcome_27_of_a_target_that_failed_it_is_said_why_and_what_is_still_to_be_reb
         of("forebay_target_failed", 2, 0),
         of("forebay_target_in_use", 1, 0),
         of("forebay_target_in_use", 3, 1),
+        of("forebay_target_slow", 2, 0),
+        of("forebay_target_slow", 3, 1),
         of("forebay_target_components_left", 1, 7),
         of("forebay_target_components_left", 2, 0),
         "forebay_cluster_degraded_files 4".to_string(),

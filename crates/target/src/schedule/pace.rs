@@ -11,6 +11,8 @@ use std::time::Duration;
 const FACTOR: u32 = 4;
 /// How long something has to have been under way before anything is said.
 const SPAN: Duration = Duration::from_secs(5);
+/// So long it counts what was found: who knew of it asks little since, and it may have passed.
+const COUNTS: Duration = Duration::from_secs(60);
 /// No I/O counts for less: what is shorter has to do with the machine, and not with the device.
 const LEAST: Duration = Duration::from_millis(1);
 
@@ -24,8 +26,9 @@ pub(super) struct Pace {
     /// Of this span: how long the device was not idle, and what ended meanwhile takes at the worst.
     taken: Duration,
     worth: Duration,
-    /// What was found in the last whole span.
+    /// What was found in the last whole span, and when that ended.
     found: u32,
+    found_at: Moment,
     /// How long the device was not idle, as far as that ended.
     busy: Duration,
 }
@@ -50,7 +53,7 @@ impl Pace {
         }
         self.since = (self.in_flight > 0).then_some(now);
         if self.taken >= SPAN {
-            self.found = self.slower(now);
+            (self.found, self.found_at) = (self.slower(now), now);
             (self.taken, self.worth) = (Duration::ZERO, Duration::ZERO);
         }
     }
@@ -64,7 +67,7 @@ impl Pace {
     pub(super) fn slower(&self, now: Moment) -> u32 {
         let taken = self.taken + self.since.map_or(Duration::ZERO, |since| now.since(since));
         if taken < SPAN {
-            return self.found;
+            return if now.since(self.found_at) < COUNTS { self.found } else { 0 };
         }
         let worth = (self.worth + self.under_way).max(LEAST);
         let times = (taken.as_nanos() / worth.as_nanos()).min(u128::from(u32::MAX)) as u32;

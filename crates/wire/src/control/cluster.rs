@@ -88,6 +88,8 @@ pub struct TargetReport {
     pub carried_out: Vec<Order>,
     /// Why it takes nothing in any more, if its device failed or what tells of its objects is damaged.
     pub failed: Option<String>,
+    /// Whether its device takes several times as long as its profile says at the worst.
+    pub slow: bool,
 }
 
 /// What a node is told.
@@ -185,4 +187,6 @@ pub struct Target {
     pub failed: Option<String>,
     /// Components that lie on it, of one on which nothing is to stay, as they were counted last.
     pub left: Option<u64>,
+    /// Whether its device takes several times as long as its profile says at the worst, as its node said last.
+    pub slow: bool,
 }

@@ -59,9 +59,10 @@ fn what_is_asked_has_the_bytes_that_it_had() {
         key: 8,
         carried_out: vec![],
         failed: None,
+        slow: true,
     };
     let report = Report { node: 9, address: "h:1".into(), targets: vec![target] };
-    assert_eq!(goes_and_comes(&report), "0903683a310101020304050607080000");
+    assert_eq!(goes_and_comes(&report), "0903683a31010102030405060708000001");
 }
 
 #[test]

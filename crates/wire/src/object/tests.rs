@@ -108,7 +108,7 @@ fn info(attributes: usize) -> ObjectInfo {
 fn receipt() -> Receipt {
     let (used, soft_bytes) = (Bytes(u64::MAX), Bytes::mib(1));
     let over = OverQuota { volume: 1, used, soft_bytes, objects: 7, soft_objects: u64::MAX };
-    Receipt { epoch: u64::MAX, over: Some(over), attributes: vec![(u32::MAX, vec![5; MOST_RIDING - 16])] }
+    Receipt { epoch: u64::MAX, over: Some(over), attributes: vec![(u32::MAX, vec![5; MOST_RIDING - 16])], slow: true }
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub(super) struct Component {
     pub(super) restarts: u64,
     pub(super) intents: BTreeMap<u64, (Intent, u64)>,
     pub(super) delay: Duration,
+    /// Its node says that its device has become slow.
+    pub(super) slow: bool,
 }
 
 fn put(to: &mut Vec<u8>, at: usize, bytes: &[u8]) {
@@ -73,6 +75,9 @@ impl World {
     pub(in crate::file) fn heal(&self, component: u32) {
         let one = &mut self.components.borrow_mut()[component as usize];
         (one.down, one.fails_after) = (false, None);
+        if std::mem::take(&mut one.slow) {
+            one.delay = Duration::ZERO;
+        }
     }
 
     pub(in crate::file) fn is_down(&self, component: u32) -> bool {
@@ -87,6 +92,13 @@ impl World {
     /// It has no room for what is written, or has again.
     pub(in crate::file) fn set_full(&self, component: u32, full: bool) {
         self.components.borrow_mut()[component as usize].full = full;
+    }
+
+    /// Each request takes so long, and its node says that its device has become slow.
+    pub(in crate::file) fn slow_down(&self, component: u32, delay: Duration) {
+        let mut components = self.components.borrow_mut();
+        let one = &mut components[component as usize];
+        (one.delay, one.slow) = (delay, true);
     }
 
     /// What tells of its bytes cannot be read.

@@ -235,8 +235,16 @@ impl Components for Link {
         self.world.missing.borrow().iter().map(|(nth, absence)| (*nth, *absence)).collect()
     }
 
+    fn is_slow(&self, component: u32) -> bool {
+        self.world.components.borrow()[component as usize].slow
+    }
+
     fn filling(&self, component: u32) -> Asked<()> {
         self.ask(None, move |world| {
+            // What was asked before has an older version, and is refused.
+            for pending in world.pending.borrow().values().filter(|pending| pending.component == Some(component)) {
+                pending.fate.set(Fate::Dropped);
+            }
             let restarts = world.components.borrow()[component as usize].restarts;
             world.components.borrow_mut()[component as usize] = Component { restarts, ..Component::default() };
             world.clients.borrow_mut().values_mut().for_each(|client| {

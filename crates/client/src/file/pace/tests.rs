@@ -1,4 +1,4 @@
-use super::{Pace, Patience};
+use super::{Pace, Patience, UNKNOWN};
 use forebay_model::Moment;
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ const FLOOR: Duration = Duration::from_millis(2);
 #[test]
 fn what_is_far_slower_than_the_others_is_avoided_and_seen_when_it_is_fast_again() {
     let pace = Pace::default();
-    assert_eq!(pace.patience(0, &(0..4), FLOOR, 0), Patience::Wait, "nothing is known");
+    assert_eq!(pace.patience(0, &(0..4), FLOOR, 0), Patience::Hedge(UNKNOWN), "nothing is known");
     for _ in 0..8 {
         (1..4).for_each(|component| pace.note(component, Duration::from_millis(1), 0));
     }

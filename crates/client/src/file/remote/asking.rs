@@ -22,11 +22,29 @@ fn not_renewed(file: FileId, Error { kind, message }: Error) -> Error {
 }
 
 impl Shared {
-    /// Asks the manager where targets are.
+    /// Asks the manager where targets are, and which of them are slow.
     pub(super) async fn look_up(&self) -> Result<()> {
-        let found = granted::addresses(&*self.control).await?;
-        *self.addresses.borrow_mut() = found;
+        let map = granted::map(&*self.control).await?;
+        map.targets.iter().for_each(|found| self.note_pace(found.target, found.slow));
+        *self.addresses.borrow_mut() = granted::addresses(map);
         Ok(())
+    }
+
+    /// Whether the device of a component has become slow, as far as this client was told.
+    pub(super) fn is_slow(&self, component: u32) -> bool {
+        let slow = self.slow.borrow();
+        let grant = self.grant.borrow();
+        grant.components.get(component as usize).is_some_and(|found| slow.contains(&found.target))
+    }
+
+    /// Takes note of what a target said of its device.
+    fn note_pace(&self, target: TargetId, is_slow: bool) {
+        let mut slow = self.slow.borrow_mut();
+        match is_slow {
+            true => drop(slow.insert(target)),
+            false if slow.is_empty() => {}
+            false => drop(slow.remove(&target)),
+        }
     }
 
     /// Asks for capabilities anew.
@@ -104,8 +122,9 @@ impl Shared {
             // rebuilds a component acknowledges nothing.
             self.nobody_is_answered().await?;
         }
-        let Answered { answer, .. } = answered?;
+        let Answered { answer, target, .. } = answered?;
         let answer = ObjectAnswer::read(&answer.body, answer.payload)?;
+        self.note_pace(target, answer.receipt.slow);
         let buffered = self.epochs.borrow().get(&component).copied();
         // What is read now may lack what was buffered before.
         match buffered.is_none_or(|epoch| epoch == answer.receipt.epoch) {
@@ -167,7 +186,7 @@ impl Shared {
                 }
                 asked => {
                     let (answer, request, link) = asked?;
-                    return Ok(Answered { answer, request, link, version });
+                    return Ok(Answered { answer, target, request, link, version });
                 }
             }
         }
@@ -215,6 +234,8 @@ impl Shared {
 /// What a node answered.
 pub(super) struct Answered {
     pub(super) answer: Answer,
+    /// Who gave it.
+    pub(super) target: TargetId,
     pub(super) request: RequestId,
     pub(super) link: Link,
     /// The version of the file of which the capability was that allowed it.

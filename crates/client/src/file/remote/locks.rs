@@ -143,7 +143,7 @@ impl Shared {
             let body = forebay_wire::write_body(&lock::Lock { target, id, part })?;
             Ok(Request { command: Command::LOCK, body, payload: Vec::new(), most: 0 })
         };
-        let Answered { answer, request, link, version } = self.ask_by(component, false, made).await?;
+        let Answered { answer, request, link, version, .. } = self.ask_by(component, false, made).await?;
         let guard = self.locks.add(link, request.0, (component, StripeId(part)), version);
         let lock::Locked { fence } = forebay_wire::read_body(&answer.body)?;
         if fence > version {

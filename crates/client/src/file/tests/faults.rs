@@ -61,6 +61,41 @@ fn a_component_of_which_nothing_is_known_any_more_is_done_without_in_reading_and
 }
 
 #[test]
+fn who_writes_does_not_wait_for_a_component_whose_device_has_become_slow_but_for_a_second_one() {
+    for raid in [Raid::Five, Raid::One(2)] {
+        for alone in [true, false] {
+            let world = World::new(Striping::new(raid, Bytes(UNIT), 4, 1, 1).expect("a layout"), 6);
+            let open = Open::new(&world, tight(alone));
+            let mut bytes = some(&world.chance, 30 * UNIT);
+            open.write(0, bytes.clone());
+            open.flush();
+            let changed = |bytes: &mut Vec<u8>| {
+                let new = some(&world.chance, 12 * UNIT);
+                bytes[100..100 + new.len()].copy_from_slice(&new);
+                let begun = world.now();
+                open.write(100, new);
+                open.flush();
+                world.now().since(begun)
+            };
+            world.slow_down(1, Duration::from_secs(100));
+            let took = changed(&mut bytes);
+            assert!(took < Duration::from_secs(10), "{raid}: {took:?}");
+            let took = changed(&mut bytes);
+            assert!(took < Duration::from_millis(100), "{raid}: {took:?}, though it is not asked any more");
+            // Nothing can be done without one more of the same.
+            world.slow_down(0, Duration::from_secs(20));
+            let took = changed(&mut bytes);
+            assert!(took > Duration::from_secs(20), "{raid}: {took:?}");
+            let missing: Vec<u32> = world.missing.borrow().keys().copied().collect();
+            assert_eq!(missing, [1], "{raid}: all know that it lacks something");
+            // What was asked of it is done there by now, and counts for nothing.
+            world.settle();
+            assert!(Open::new(&world, tight(true)).all() == bytes, "{raid}");
+        }
+    }
+}
+
+#[test]
 fn without_redundancy_exactly_the_damaged_block_is_lost() {
     let world = World::new(Striping::new(Raid::Zero, Bytes(UNIT), 3, 1, 1).expect("a layout"), 2);
     let open = Open::new(&world, tight(true));

@@ -171,9 +171,10 @@ impl Life {
     fn lose(&mut self) {
         let component = self.any_component();
         self.faulty = Some(component);
-        match self.world.chance.once_in(2) {
-            true => self.world.set_down(component, true),
-            false => self.world.fail_after(component, self.below(20)),
+        match self.below(3) {
+            0 => self.world.set_down(component, true),
+            1 => self.world.fail_after(component, self.below(20)),
+            _ => self.world.slow_down(component, Duration::from_millis(self.below(5000))),
         }
     }
 

@@ -60,6 +60,10 @@ impl Components for Nothing {
         Vec::new()
     }
 
+    fn is_slow(&self, _: u32) -> bool {
+        false
+    }
+
     fn missing(&self) -> Asked<Vec<(u32, Absence)>> {
         at_once(Vec::new())
     }

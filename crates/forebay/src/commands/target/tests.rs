@@ -20,12 +20,15 @@ fn of_a_target_that_its_node_does_not_have_it_is_said_and_what_to_do() {
         load: 0,
         key: 1,
         failed: None,
+        slow: false,
         left: Some(2),
     };
     assert_eq!(remark(&map(true), &target(TargetState::Up, true)), "");
     assert!(remark(&map(true), &target(TargetState::Up, false)).contains("does not have it: bring it back"));
     let failed = remark(&map(true), &target(TargetState::Failed, false));
     assert_eq!(failed, "its node does not have it; 2 components to be rebuilt");
+    let slow = Target { slow: true, left: None, ..target(TargetState::Up, true) };
+    assert!(remark(&map(true), &slow).contains("far slower than its profile: `forebay target drain` it"));
     // That is said of the node.
     assert_eq!(remark(&map(false), &target(TargetState::Up, false)), "");
 }

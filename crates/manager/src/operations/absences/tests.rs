@@ -2,7 +2,7 @@ use crate::manager::Settings;
 use crate::principal::Principal;
 use crate::testing::{NODES, Stage, report, root, targets_of, user};
 use forebay_model::layout::{Raid, UNIT};
-use forebay_model::{Error, Kind, Result, TargetId};
+use forebay_model::{Bytes, Error, Kind, Result, TargetId};
 use forebay_wire::control::cluster::{Order, SetTarget, TargetState};
 use forebay_wire::control::files::{
     AskDegraded, Close, ComponentState, Degraded, GiveUp, GivenUp, Grant, OpenToRead, OpenToWrite, Rebuilt, Refill,
@@ -299,6 +299,35 @@ fn what_was_on_a_target_that_failed_is_rebuilt_on_another_one_and_removed_if_tha
     }
     assert!(!is_told(stage.obey(node_of(target))));
     assert_eq!(states(&stage.read(&user(5), file)), [ComponentState::Whole; 5]);
+}
+
+#[test]
+fn what_was_given_up_on_a_slow_target_is_rebuilt_on_another_one_or_when_that_is_not_slow_any_more() {
+    let mut stage = Stage::new();
+    let grant = stage.striped();
+    let (file, target) = (grant.entry.file, grant.components[4].target);
+    let all_report = |stage: &mut Stage, slow, others_are_full| {
+        for node in 1..=NODES {
+            let mut told = report(node);
+            for reported in &mut told.targets {
+                reported.slow = slow && reported.target == target;
+                if others_are_full && reported.target != target {
+                    reported.free = Bytes::ZERO;
+                }
+            }
+            stage.report(&told).unwrap();
+        }
+    };
+    stage.give_up(&root(), file, &[4]).unwrap();
+    all_report(&mut stage, true, true);
+    let refused = stage.refill(&root(), file, 4, false).unwrap_err();
+    assert!(refused.kind == Kind::Device && refused.message.contains("become slow"), "{refused}");
+    for (slow, others_are_full) in [(false, true), (true, false)] {
+        all_report(&mut stage, slow, others_are_full);
+        stage.refill(&root(), file, 4, false).unwrap();
+        let now = stage.open(&root(), file, false).unwrap().components[4].target;
+        assert_eq!(now != target, slow, "{now} after {target}");
+    }
 }
 
 #[test]

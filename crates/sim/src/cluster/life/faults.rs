@@ -170,10 +170,11 @@ impl<'a> Faults<'a> {
     /// A disk takes far longer for everything; not so long that what it has under way then would outlast all patience.
     fn slow_disk(&mut self) -> bool {
         let node = self.random.below(self.down.len() as u64) as usize;
-        let factor = [10.0, 50.0, 200.0][self.random.below(3) as usize];
+        // Its node says so when it was busy for five seconds.
+        let (factor, most) = [(10.0, 6_000), (50.0, 12_000), (200.0, 6_000)][self.random.below(3) as usize];
         let from = self.cluster.world().now();
         self.cluster.disk(node).inject(Fault::Slow { factor, from });
-        self.ends.push((self.later(6_000), End::Slow(node)));
+        self.ends.push((self.later(most), End::Slow(node)));
         true
     }
 

@@ -36,6 +36,14 @@ fn found(cluster: &Cluster, name: &str) -> Result<Vec<u8>> {
     })
 }
 
+/// Another machine makes anew what was given up.
+fn keep_rebuilding(cluster: &Cluster) {
+    let keeper = cluster.client_machine("keeper");
+    let files = keeper.files.clone();
+    let kept = async move { files.keep_rebuilding(Duration::from_secs(3), |_, _| ()).await };
+    keeper.host.env().spawner.detach(kept);
+}
+
 /// What an offline look over a node's disk finds damaged of objects.
 pub(super) fn damage(cluster: &Cluster, node: usize) -> usize {
     let env = cluster.world().env(cluster.disk(node).clone());
@@ -115,11 +123,7 @@ fn a_target_that_cannot_tell_of_its_objects_says_so_and_they_are_made_anew_elsew
     let file = made(&cluster, &machine.files, 1);
     world.run(written(file.clone(), 2)).expect("it is durable");
     let node = holder(&cluster, 1);
-    let keeper = cluster.client_machine("keeper");
-    keeper.host.env().spawner.detach({
-        let files = keeper.files.clone();
-        async move { files.keep_rebuilding(Duration::from_secs(3), |_, _| ()).await }
-    });
+    keep_rebuilding(&cluster);
     cluster.crash_node(node);
     lose_logs(&cluster, node);
     cluster.restart_node(node);
@@ -290,6 +294,73 @@ fn a_node_that_comes_back_with_an_empty_disk_keeps_nobody_from_files_that_the_ot
             assert!(file.read_at(Bytes::ZERO, Bytes::mib(1)).await.expect("it is whole") == expected);
         }
     });
+}
+
+/// Changes some of each of these files, durably, as long as `goes_on` says of the time since then; how long each change took,
+/// shortest first.
+fn changes(world: &Rc<World>, files: &[Rc<File>], goes_on: impl Fn(Duration) -> bool) -> Vec<Duration> {
+    let (begun, random, mut took) = (world.now(), world.random(), Vec::new());
+    while goes_on(world.now().since(begun)) {
+        for file in files {
+            let (file, asked, at) = (file.clone(), world.now(), random.below(300_000));
+            world.run(async move {
+                file.write_at(Bytes(at), Slice::from(vec![3; 5000])).await.expect("it is taken");
+                file.flush().await.expect("it is durable");
+            });
+            took.push(world.now().since(asked));
+        }
+    }
+    took.sort_unstable();
+    took
+}
+
+#[test]
+fn outcome_31_who_writes_goes_on_as_before_beside_a_disk_that_has_become_slow_and_what_it_had_is_made_anew_elsewhere() {
+    let world = Rc::new(World::new(31));
+    let cluster = Cluster::new(world.clone(), spec(8));
+    let machine = cluster.client_machine("writer");
+    let make = |nth: usize| {
+        let (files, policy) = (machine.files.clone(), Policy { raid: Raid::Five, unit: Bytes::kib(16), targets: 4 });
+        world.run(async move {
+            let file = files.create(&format!("/x{nth}"), 0o644, Some(policy), Options::alone()).await.expect("a file");
+            file.write_at(Bytes::ZERO, Slice::from(vec![1; LENGTH])).await.expect("it is taken");
+            file.flush().await.expect("it is durable");
+            Rc::new(file)
+        })
+    };
+    let files: Vec<Rc<File>> = (0..6).map(make).collect();
+    let node = holder(&cluster, 2);
+    let calm = changes(&world, &files, |passed| passed < Duration::from_secs(2));
+    cluster.disk(node).inject(Fault::Slow { factor: 100.0, from: world.now() });
+    let slow = changes(&world, &files, |passed| passed < Duration::from_secs(60));
+    let p99 = |took: &[Duration]| took[took.len() * 99 / 100];
+    let late = slow.iter().filter(|took| **took > 3 * p99(&calm)).count();
+    assert!(p99(&slow) <= 3 * p99(&calm), "{:?} after {:?}, {late} of {}", p99(&slow), p99(&calm), slow.len());
+    // The others are enough, and do not stay alone.
+    keep_rebuilding(&cluster);
+    assert!(target_of(&cluster, &machine, node).slow, "its node says so");
+    assert_ne!(cluster.degraded(&machine), []);
+    for file in files {
+        let file = Rc::into_inner(file).expect("nobody uses it");
+        world.run(async move { file.close().await }).expect("it is durable");
+    }
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(cluster.degraded(&machine), []);
+    cluster.crash_node(node);
+    world.run_for(Duration::from_secs(20));
+    for other in (0..8).filter(|other| *other != node) {
+        cluster.crash_node(other);
+        for nth in 0..6 {
+            let files = machine.files.clone();
+            let found = world.run(async move {
+                let file = files.open(&format!("/x{nth}"), Options::alone()).await?;
+                file.read_at(Bytes::ZERO, Bytes::mib(1)).await
+            });
+            assert!(found.is_ok_and(|found| found.len() > 299_999), "/x{nth} without {node} and {other}");
+        }
+        cluster.restart_node(other);
+        world.run_for(Duration::from_secs(5));
+    }
 }
 
 #[test]

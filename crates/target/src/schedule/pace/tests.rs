@@ -32,6 +32,15 @@ fn a_device_a_hundred_times_slower_is_called_so_within_ten_seconds_and_no_longer
 }
 
 #[test]
+fn what_was_found_of_a_device_that_nobody_uses_since_counts_for_a_minute() {
+    let mut pace = Pace::default();
+    one_by_one(&mut pace, 0, 1000, 10_000);
+    assert!(pace.slower(at(60_000)) > 0);
+    assert_eq!(pace.slower(at(80_000)), 0);
+    assert!(one_by_one(&mut pace, 80_000, 1000, 10_000) > 0);
+}
+
+#[test]
 fn it_is_busy_while_anything_is_under_way_however_much_that_is() {
     let mut pace = Pace::default();
     assert_eq!(pace.busy(at(5)), Duration::ZERO);
