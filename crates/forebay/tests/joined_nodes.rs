@@ -72,6 +72,59 @@ fn a_file_is_written_while_a_node_is_dead_and_made_whole_when_that_is_back() {
     manager.stop();
 }
 
+/// The target of a node.
+fn target_of(manager: &Served, place: &Place, node: &Served) -> String {
+    let listed = String::from_utf8(manager.ok(place, &["target", "list", "--json"])).unwrap();
+    let mut targets = listed.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let its = targets.find(|target| target["node"] == node.ready["node"]).unwrap();
+    its["target"].as_str().unwrap().to_string()
+}
+
+#[test]
+fn servers_that_joined_with_the_key_for_it_make_anew_what_a_target_lost_beside_the_manager() {
+    let place = Place::new();
+    let manager = manager(&place, &["--status", "127.0.0.1:0"]);
+    let join = |dir: &str| {
+        let (cluster, key) = (manager.cluster.as_str(), manager.key.as_str());
+        let joins = ["--join", cluster, "--access-key", key, "--rebuild-key", key];
+        Served::at(&place, dir, &[&joins[..], &["--size", "128MiB", "--status", "127.0.0.1:0"]].concat())
+    };
+    let mut joined = vec![join("a"), join("b"), join("c")];
+    let bytes = Dice(6).bytes(300_001);
+    std::fs::write(place.path("in"), &bytes).unwrap();
+    (0..12).for_each(|n| drop(manager.ok(&place, &["put", "in", &format!("/{n}")])));
+    joined.push(join("d"));
+    // Whoever looks first does it, and that may be the manager's server a few times.
+    let (a, d) = (target_of(&manager, &place, &joined[0]), target_of(&manager, &place, &joined[3]));
+    let rebuilt = |of: &Served| of.status()["upkeep"]["rebuilt_components"].as_u64().unwrap();
+    for round in 0.. {
+        assert!(round < 20, "only the manager's server rebuilds");
+        let (lost, back) = if round % 2 == 0 { (&a, &d) } else { (&d, &a) };
+        manager.ok(&place, &["target", "return", back]);
+        manager.ok(&place, &["target", "fail", lost]);
+        while {
+            let listed = String::from_utf8(manager.ok(&place, &["target", "list", "--json"])).unwrap();
+            let mut targets = listed.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+            targets.find(|target| target["target"] == lost.as_str()).unwrap()["components_left"] != 0
+        } {
+            std::thread::yield_now();
+        }
+        let (by_them, by_it) = (joined.iter().map(rebuilt).sum::<u64>(), rebuilt(&manager));
+        assert_eq!(by_them + by_it, 12 * (round + 1), "after round {round}");
+        if by_them > 0 {
+            break;
+        }
+    }
+    (0..12).for_each(|n| assert!(manager.ok(&place, &["get", &format!("/{n}"), "-"]) == bytes));
+    // A node's own key is not enough.
+    let own = place.path("a/node.key").display().to_string();
+    joined.remove(0).stop();
+    let dir = place.path("a").display().to_string();
+    place.refused(&["serve", &dir, "--join", &manager.cluster, "--rebuild-key", &own], 1, &["rebuilding", "root's"]);
+    joined.into_iter().for_each(Served::stop);
+    manager.stop();
+}
+
 #[test]
 fn a_node_serves_on_while_its_manager_is_away_and_reports_again_when_it_is_back() {
     let place = Place::new();

@@ -8,7 +8,6 @@ mod common;
 use common::served::Served;
 use common::{Dice, Place, pass, signal};
 use forebay_sim::seeds;
-use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -152,12 +151,7 @@ fn five_nodes_in_one_process_keep_a_file_with_parity_and_say_how_they_are() {
     let stat: serde_json::Value = serde_json::from_slice(&served.ok(&place, &["stat", "/x", "--json"])).unwrap();
     assert_eq!(stat["size_bytes"], 3_000_001, "{stat}");
     assert_eq!(served.ready["data"].as_array().unwrap().len(), 5);
-    let mut stream = std::net::TcpStream::connect(served.ready["status"].as_str().unwrap()).unwrap();
-    stream.write_all(b"GET /status HTTP/1.1\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-    let status: serde_json::Value = serde_json::from_str(body).unwrap();
+    let status = served.status();
     let up = status["cluster"]["nodes"].as_array().unwrap().iter().filter(|node| node["up"] == true).count();
     assert_eq!((up, status["nodes"].as_array().unwrap().len()), (5, 5), "{status}");
     served.stop();

@@ -1,7 +1,7 @@
 //! A directory whose targets belong to a cluster with its manager in another process: a node on its own.
 //!
 //! Always: the directory remembers for which cluster it serves, and has a key that allows it to be that node and little else;
-//! so root's key is shown once at most. With the manager away the node goes on with what it was told.
+//! so root's key is shown once at most, unless the node is to rebuild files, too. With the manager away the node goes on with what it was told.
 
 pub mod membership;
 
@@ -10,16 +10,24 @@ use crate::grpc::GrpcReports;
 use crate::key::{self, AccessKey};
 use crate::node::{NodeEnding, NodeHost, NodeOptions, is_away};
 use crate::reach::Reach;
+use crate::server::MEND_EVERY;
 use crate::status::{Manager, Sources, StatusServer};
 use crate::tls::{TlsFiles, check_here};
+use crate::upkeep::Done;
+use forebay_client::files::blocking::FilesClient;
+use forebay_client::files::keep::Kept;
 use forebay_embedded::{Owned, own};
 use forebay_env::real::file;
 use forebay_model::{Error, Kind, Result, TargetId};
 use forebay_node::network::{Bounds, Heard};
+use forebay_wire::control::Question;
+use forebay_wire::control::files::AskDegraded;
+use forebay_wire::control::names::FileId;
 use membership::Membership;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a report is tried before it is told that the manager is away.
@@ -46,6 +54,17 @@ pub struct JoinOptions {
     pub patience: Duration,
     /// Called when something changed between the node and its manager.
     pub told: fn(News),
+    /// Whether it makes anew as well what targets of the cluster lost.
+    pub rebuilding: Option<Rebuilding>,
+}
+
+/// How a node makes anew what targets lost.
+#[derive(Debug, Clone)]
+pub struct Rebuilding {
+    /// The file with root's key: a node's own allows nothing of files.
+    pub key: PathBuf,
+    /// Called for each file that was made whole, and once of one that cannot be for now.
+    pub kept: fn(FileId, Result<Kept>),
 }
 
 /// What changed between a node and its manager.
@@ -64,6 +83,7 @@ pub enum News {
 /// A node at work.
 pub struct Joined {
     node: NodeHost,
+    rebuilder: Option<(FilesClient, Reach)>,
     status: Option<StatusServer>,
     owned: Owned,
     dir: PathBuf,
@@ -83,7 +103,7 @@ impl Joined {
             )));
         }
         let owned = own(dir)?;
-        let JoinOptions { manager, key, data, status, address, tls, bounds, patience, told } = options;
+        let JoinOptions { manager, key, data, status, address, tls, bounds, patience, told, rebuilding } = options;
         let trusted = tls.as_ref().map(TlsFiles::client);
         let (membership, key) = match membership::read(dir)? {
             Some(known) => known,
@@ -104,7 +124,21 @@ impl Joined {
                 (membership, key)
             }
         };
-        let client = Reach { manager: manager.clone(), key, tls: trusted, patience: PATIENCE }.toward()?;
+        let reach = |key| Reach { manager: manager.clone(), key, tls: trusted.clone(), patience: PATIENCE };
+        let client = reach(key).toward()?;
+        let done = rebuilding.as_ref().map(|_| Arc::new(Done::default()));
+        let rebuilder = match rebuilding.zip(done.clone()) {
+            Some((Rebuilding { key, kept }, done)) => {
+                let reach = reach(key::read(&key)?);
+                let files = reach.clone().upkeep()?;
+                files.keep_rebuilding(MEND_EVERY, move |file, rebuilt| {
+                    done.note(&rebuilt);
+                    kept(file, rebuilt);
+                });
+                Some((files, reach))
+            }
+            None => None,
+        };
         let options = NodeOptions {
             host: owned.host(),
             listen: &data,
@@ -121,10 +155,10 @@ impl Joined {
         let sources = Sources {
             nodes: vec![(membership.node, node.teller())],
             manager: Manager::Elsewhere(client),
-            upkeep: None,
+            upkeep: done,
         };
         let status = status.map(|listen| StatusServer::start(&listen, sources)).transpose()?;
-        Ok(Joined { node, status, owned, dir: dir.to_path_buf(), membership, manager })
+        Ok(Joined { node, rebuilder, status, owned, dir: dir.to_path_buf(), membership, manager })
     }
 
     /// Waits until the manager lets the node serve: true then, and false if the node was ended before that.
@@ -139,6 +173,9 @@ impl Joined {
             )),
             _ => error,
         })?;
+        if let Some((_, reach)) = self.rebuilder.as_ref().filter(|_| is_ready) {
+            may_rebuild(reach.clone())?;
+        }
         if is_ready {
             // Only now: an address at which nobody answers is not worth remembering.
             self.membership.moved(&self.dir, &self.manager)?;
@@ -168,9 +205,20 @@ impl Joined {
 
     /// Tells the manager, takes nothing in any more, makes everything durable, and ends.
     pub fn close(self) -> Result<()> {
-        drop(self.status);
+        drop((self.rebuilder, self.status));
         self.node.close();
         self.owned.close()
+    }
+}
+
+/// [`Kind::Forbidden`] if a key does not allow to rebuild. A manager that is away is asked later.
+fn may_rebuild(reach: Reach) -> Result<()> {
+    let asked = Question::Degraded(AskDegraded { file: FileId(0), most: 1, left: true });
+    match reach.ask(|manager| async move { manager.ask(asked).await.map(drop) }) {
+        Err(error) if error.kind == Kind::Forbidden => {
+            Err(error.of("the key that is to allow rebuilding does not: show root's"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -30,5 +30,5 @@ pub mod targets;
 pub mod tls;
 pub mod upkeep;
 
-pub use join::{JoinOptions, Joined, News};
+pub use join::{JoinOptions, Joined, News, Rebuilding};
 pub use server::{METADATA, Server, ServerOptions};

@@ -1,7 +1,7 @@
 //! How a process reaches a cluster on the network: its manager, with an access key, and the files.
 
 use crate::grpc::GrpcControl;
-use crate::server::CREDIT;
+use crate::server::{CREDIT, UPKEEP_CREDIT};
 use crate::tls::trusting;
 use forebay_client::files::Files;
 use forebay_client::files::blocking::FilesClient;
@@ -34,6 +34,15 @@ impl Reach {
         FilesClient::start_with(tls, move |env| async move {
             let nodes = Nodes::new(env, CREDIT.0 as usize, self.patience.min(PATIENCE));
             Ok(Files::new(nodes, Rc::new(GrpcControl(self.connected().await?))))
+        })
+    }
+
+    /// The files, for one who looks after them: the manager need not answer now, and may go away.
+    pub(crate) fn upkeep(self) -> Result<FilesClient> {
+        let tls = trusting(self.tls.as_ref())?;
+        FilesClient::start_with(tls, move |env| async move {
+            let nodes = Nodes::new(env, UPKEEP_CREDIT.0 as usize, PATIENCE);
+            Ok(Files::new(nodes, Rc::new(GrpcControl(self.toward()?))))
         })
     }
 

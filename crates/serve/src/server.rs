@@ -35,8 +35,8 @@ pub const METADATA: &str = "manager.redb";
 /// The file with root's key, in the directory.
 pub(crate) const ROOT_KEY: &str = "root.key";
 
-/// How often it is looked for files that were left half written.
-const MEND_EVERY: Duration = Duration::from_secs(5);
+/// How often it is looked for files that were left half written, or lack something.
+pub(crate) const MEND_EVERY: Duration = Duration::from_secs(5);
 
 /// How a directory is served.
 #[derive(Debug, Clone)]

@@ -331,7 +331,7 @@ const FAMILIES: [Family; 21] = [
         name: "forebay_upkeep_scrubbed_files_total",
         kind: "counter",
         labels: "",
-        help: "Files that were read and compared to their end since the server began; told where the manager is.",
+        help: "Files that were read and compared to their end since the server began; told where it looks after files.",
         values: |found| one(found.upkeep?.scrubbed_files),
     },
     Family {

@@ -124,6 +124,14 @@ impl FilesClient {
         }));
     }
 
+    /// Rebuilds what was given up, likewise, and nothing else: what several clients do, each some of it.
+    pub fn keep_rebuilding(&self, pause: Duration, told: impl Fn(FileId, Result<Kept>) + Send + 'static) {
+        self.way.send(Box::new(move |here| {
+            let files = here.files.clone();
+            here.env.spawner.detach(async move { files.keep_rebuilding(pause, told).await });
+        }));
+    }
+
     /// Scrubs a file, and tells `progress` of bytes that were compared, which may end it; `None` if not all of it can be now.
     pub fn scrub(
         &self,

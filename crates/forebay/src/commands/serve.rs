@@ -18,7 +18,7 @@ use forebay_model::{Bytes, Error, Rate, Result};
 use forebay_node::network::Bounds;
 use forebay_serve::tls::{AUTHORITY, TlsFiles};
 use forebay_serve::upkeep::UpkeepOptions;
-use forebay_serve::{JoinOptions, Joined, METADATA, News, Server, ServerOptions};
+use forebay_serve::{JoinOptions, Joined, METADATA, News, Rebuilding, Server, ServerOptions};
 use forebay_wire::control::names::FileId;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -39,6 +39,10 @@ pub struct ServeArgs {
     /// root's key or one that `forebay node add` made
     #[arg(long, value_name = "forebay://HOST:PORT", conflicts_with_all = ["listen", "nodes", "raid", "scrub_every", "scrub_rate", "balance_above", "balance_rate"])]
     join: Option<String>,
+    /// With --join: make anew as well what targets of the cluster lost, each server some of it, with root's key, which is in that
+    /// file; whoever reads it there is root
+    #[arg(long, value_name = "FILE", requires = "join")]
+    rebuild_key: Option<PathBuf>,
     /// Where the node listens, which has the data
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     data: String,
@@ -207,6 +211,7 @@ fn join(context: &mut Context, args: &ServeArgs, manager: &str, bounds: Bounds, 
         bounds,
         patience: context.wait(),
         told,
+        rebuilding: args.rebuild_key.clone().map(|key| Rebuilding { key, kept }),
     };
     let node = Joined::start(&args.dir, options)?;
     let ending = node.ending();

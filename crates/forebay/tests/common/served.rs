@@ -1,7 +1,8 @@
 //! `forebay serve` as processes of its own.
 
 use super::{Place, signal};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, ChildStderr, Command, Output};
 
 /// A server that is ended with the test.
@@ -47,6 +48,16 @@ impl Served {
         });
         let text = |name: &str| said[name].as_str().unwrap_or_default().to_string();
         Served { cluster: text("cluster"), key: text("key"), child, ready: said }
+    }
+
+    /// What it tells over HTTP of how it is.
+    pub fn status(&self) -> serde_json::Value {
+        let mut stream = TcpStream::connect(self.ready["status"].as_str().unwrap()).unwrap();
+        stream.write_all(b"GET /status HTTP/1.1\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(body).unwrap()
     }
 
     pub fn command(&self, place: &Place, args: &[&str]) -> Command {

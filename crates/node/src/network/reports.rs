@@ -189,4 +189,4 @@ impl Node {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

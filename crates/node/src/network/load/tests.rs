@@ -1,23 +1,10 @@
 use super::*;
-use forebay_model::Bytes;
+use crate::network::reports::tests::target;
 use forebay_wire::command::Activity;
 
 fn info(openings: u64, busy: u64) -> TargetInfo {
-    TargetInfo {
-        id: TargetId(1),
-        device: String::new(),
-        openings,
-        size: Bytes::gib(1),
-        rotates: false,
-        group: Bytes::mib(1),
-        free: Bytes::mib(5),
-        largest_free: Bytes::mib(5),
-        complaints: Vec::new(),
-        failed: None,
-        activity: Activity { busy: Duration::from_millis(busy), ..Activity::default() },
-        map_memory: Bytes::ZERO,
-        map_memory_limit: Bytes::ZERO,
-    }
+    let activity = Activity { busy: Duration::from_millis(busy), ..Activity::default() };
+    TargetInfo { openings, activity, ..target(TargetId(1)) }
 }
 
 fn at(milliseconds: u64) -> Moment {

@@ -32,8 +32,9 @@ impl ToManager for Manager {
     }
 }
 
-fn info(id: TargetId) -> Info {
-    let target = TargetInfo {
+/// A target that is well.
+pub(in crate::network) fn target(id: TargetId) -> TargetInfo {
+    TargetInfo {
         id,
         device: "a file".to_string(),
         openings: 3,
@@ -47,8 +48,11 @@ fn info(id: TargetId) -> Info {
         activity: Activity::default(),
         map_memory: Bytes::ZERO,
         map_memory_limit: Bytes::ZERO,
-    };
-    Info { version: String::new(), process: 1, targets: vec![target] }
+    }
+}
+
+fn info(id: TargetId) -> Info {
+    Info { version: String::new(), process: 1, targets: vec![target(id)] }
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn lose_logs(cluster: &Cluster, node: usize) {
 }
 
 #[test]
-fn a_target_that_cannot_tell_of_its_objects_says_so_and_they_are_made_anew_elsewhere_while_it_has_its_rings() {
+fn a_target_that_cannot_tell_of_its_objects_says_so_and_they_are_made_anew_elsewhere() {
     let world = Rc::new(World::new(28));
     let cluster = Cluster::new(world.clone(), spec(6));
     let machine = cluster.client_machine("writer");
