@@ -191,7 +191,7 @@ pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
                 let this = service.clone();
                 service.env.spawner.detach(async move {
                     let reply = match fences::enter(&this, fenced).await {
-                        Ok(_entered) => asks::ask(&this, request).await,
+                        Ok(_entered) => asks::ask(&this, request, fenced).await,
                         Err(error) => Err(error),
                     };
                     answer.send(reply, 0).await;

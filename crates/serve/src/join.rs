@@ -1,7 +1,8 @@
 //! A directory whose targets belong to a cluster with its manager in another process: a node on its own.
 //!
 //! Always: the directory remembers for which cluster it serves, and has a key that allows it to be that node and little else;
-//! so root's key is shown once at most, unless the node is to rebuild files, too. With the manager away the node goes on with what it was told.
+//! so root's key is shown once at most, unless the node is to rebuild files, too. With the manager away the node goes on with
+//! what it was told.
 
 pub mod membership;
 

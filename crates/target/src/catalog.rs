@@ -152,6 +152,8 @@ pub struct RingRecord {
     pub pins: Vec<PinRecord>,
     /// Who recorded last, and how far it is durable.
     pub writers: Writers,
+    /// Its fence: of which version the capabilities for it have to be. 0 where only the objects have one for it, if at all.
+    pub fence: u64,
 }
 
 /// The last block of each of the writer sessions seen last: what a session that resumes need not send again.
@@ -288,6 +290,7 @@ impl RingRecord {
             doubtful_before: 0,
             pins: Vec::new(),
             writers: Writers::default(),
+            fence: 0,
         }
     }
 

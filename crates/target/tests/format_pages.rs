@@ -109,6 +109,7 @@ fn the_page_of_the_checkpoint_has_its_fields() {
         doubtful_before: 0,
         pins: Vec::new(),
         writers: Writers::default(),
+        fence: 0,
     };
     names_in_order(page.split_once("`spec.relatives`").unwrap().1, "", &fields(&record)[1..]);
     let place = ScrubPlace::Ring(RingId(1), 1);

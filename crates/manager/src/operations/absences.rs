@@ -132,8 +132,8 @@ impl Operation<'_> {
         Ok((inode, self.draft.require(&keys::layout(file))?))
     }
 
-    /// A component stays where it is, if that target is to be used and is not slow; otherwise it gets another one, and what is left behind is
-    /// removed if that one ever comes back.
+    /// A component stays where it is, if that target is to be used and is not slow; otherwise it gets another one, and what is
+    /// left behind is removed if that one ever comes back.
     fn find_place(&mut self, file: FileId, inode: &Inode, layout: &mut Layout, component: u32) -> Result<()> {
         let target = layout.targets[component as usize];
         let now = self.cluster.targets.get(&target);

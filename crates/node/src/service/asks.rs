@@ -1,7 +1,7 @@
 //! What is asked once and answered once, of one target.
 
 use super::sessions::TAIL_PATIENCE;
-use super::{Service, heaps};
+use super::{Fenced, Service, heaps};
 use forebay_env::race::race;
 use forebay_model::{Bytes, Error, PlanRequest, Profile, Result, TargetId};
 use forebay_target::profile::{MeasureOptions, measure};
@@ -13,7 +13,8 @@ use std::time::Duration;
 /// The longest step of a scrub: who asked may be gone before it ends.
 const LONGEST_STEP: Duration = Duration::from_secs(10);
 
-pub(super) async fn ask(service: &Service, request: Request) -> Result<Reply> {
+/// Carries a request out. A ring that is made keeps from the beginning the fence that was shown for it.
+pub(super) async fn ask(service: &Service, request: Request, fenced: Option<Fenced>) -> Result<Reply> {
     let target = &service.target;
     match request {
         Request::Info => Ok(Reply::Info(Info {
@@ -28,7 +29,10 @@ pub(super) async fn ask(service: &Service, request: Request) -> Result<Reply> {
             let _ = race(ring.ready(), service.env.clock.sleep(TAIL_PATIENCE)).await;
             Ok(Reply::Rings(vec![ring.status()]))
         }
-        Request::CreateRing(spec) => Ok(Reply::Ring(Box::new(target.create_ring(spec).await?.status()))),
+        Request::CreateRing(spec) => {
+            let ring = target.create_fenced_ring(spec, fenced.map_or(0, |fenced| fenced.version)).await?;
+            Ok(Reply::Ring(Box::new(ring.status())))
+        }
         Request::DeleteRing { ring } => target.delete_ring(&ring).await.map(|()| Reply::Done),
         Request::ResizeRing { ring, capacity } => target.resize_ring(&ring, capacity).await.map(Reply::Capacity),
         Request::RelateRing { ring, relatives } => {

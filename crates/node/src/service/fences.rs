@@ -1,8 +1,9 @@
 //! Fences: of which version the capabilities for an object have to be.
 //!
 //! The version is an attribute of the object, so it is durable and moves with it; an object without one, or that is not there,
-//! has version [`FIRST_FENCE`]. A fence that is raised shuts out at once whoever comes with an older capability, waits for those
-//! who are in with one, and is durable before it is answered. The manager tells of it; and so does everybody who comes with a
+//! has version [`FIRST_FENCE`]. That of a ring is in its record in the catalog as well, and that one counts: rings are recorded
+//! into and read while nothing is known of objects any more. A fence that is raised shuts out at once whoever comes with an older capability, waits for those
+//! who are in with one, and is durable before anybody comes in with the newer one and before it is answered. The manager tells of it; and so does everybody who comes with a
 //! newer capability, since only the manager makes those, when the version is durable there. (Panasas ActiveScale, 2004: revoking;
 //! T10 OSD: the policy access tag.)
 //!
@@ -14,6 +15,7 @@ use super::{Fenced, Service, queries, sessions};
 use forebay_model::object::{Attribute, FENCE, FENCES, FIRST_FENCE};
 use forebay_model::{Error, Kind, ObjectId, Result};
 use forebay_target::object::{Objects, rows};
+use forebay_wire::ring;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -80,6 +82,8 @@ pub(super) async fn raise(service: &Service, object: ObjectId, version: u64) -> 
         fence.version = fence.version.max(version);
         fence.enter(service, object, u64::MAX)
     };
+    // Of those who are in, one may be making the ring that the fence is kept with.
+    entered.until(|fence| fence.inside.range(..version).next().is_none().then_some(())).await;
     while let Some(value) = entered.to_write(version).await {
         let written = keep(service, object, value).await;
         entered.with(|fence| {
@@ -91,7 +95,6 @@ pub(super) async fn raise(service: &Service, object: ObjectId, version: u64) -> 
         });
         written?;
     }
-    entered.until(|fence| fence.inside.range(..version).next().is_none().then_some(())).await;
     // Nobody begins anything with an older one any more: what was begun ends here.
     sessions::shut_out(service, object, version);
     queries::shut_out(service, object, version);
@@ -147,14 +150,9 @@ async fn load(service: &Service, object: ObjectId) -> Result<()> {
             return Ok(());
         }
         let swept = fences.swept.get();
-        let version = match service.target.objects().attributes_from(object, FENCES, FENCE, 8).await {
-            Ok((found, _)) => found
-                .into_iter()
-                .find(|(number, _)| *number == FENCE)
-                .and_then(|(_, value)| value.try_into().ok())
-                .map_or(FIRST_FENCE, u64::from_le_bytes),
-            Err(error) if error.kind == Kind::Missing => FIRST_FENCE,
-            Err(error) => return Err(error),
+        let version = match service.target.fence_of_ring(&ring::name_of(object)) {
+            Some(version) => version,
+            None => among_objects(service.target.objects(), object).await?,
         };
         if fences.swept.get() != swept {
             // Somebody may have raised it meanwhile, and what was known of that is forgotten.
@@ -173,9 +171,27 @@ async fn load(service: &Service, object: ObjectId) -> Result<()> {
     }
 }
 
-/// Makes a fence durable. An object that is not there yet is made, so that nobody makes it with what was revoked.
+/// What an object's attributes say of its fence.
+async fn among_objects(objects: &Objects, object: ObjectId) -> Result<u64> {
+    match objects.attributes_from(object, FENCES, FENCE, 8).await {
+        Ok((found, _)) => Ok(found
+            .into_iter()
+            .find(|(number, _)| *number == FENCE)
+            .and_then(|(_, value)| value.try_into().ok())
+            .map_or(FIRST_FENCE, u64::from_le_bytes)),
+        Err(error) if error.kind == Kind::Missing => Ok(FIRST_FENCE),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes a fence durable. An object that is not there yet is made, so that nobody makes it with what was revoked; that of a ring
+/// has it, too, since it is there when the ring is no more.
 async fn keep(service: &Service, object: ObjectId, version: u64) -> Result<()> {
+    let is_ring = service.target.fence_ring(&ring::name_of(object), version).await?;
     let objects = service.target.objects();
+    if is_ring && objects.lost().is_some() {
+        return Ok(());
+    }
     let value = version.to_le_bytes().to_vec();
     match objects.set_attributes(object, vec![(FENCES, FENCE, Some(value.clone()))]).await {
         Err(error) if error.kind == Kind::Missing => create(objects, object, vec![(FENCES, FENCE, value)]).await,

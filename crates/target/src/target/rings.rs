@@ -34,6 +34,11 @@ impl Target {
 
     /// Creates a ring, if its guarantee can be kept beside all others.
     pub async fn create_ring(&self, spec: RingSpec) -> Result<Rc<Ring>> {
+        self.create_fenced_ring(spec, 0).await
+    }
+
+    /// Creates a ring that has this fence from the beginning.
+    pub async fn create_fenced_ring(&self, spec: RingSpec, fence: u64) -> Result<Rc<Ring>> {
         let mut record = self.lay_out(spec.clone(), false)?;
         let without_logs = record.without_logs;
         let groups: Vec<u32> = record.groups.iter().flatten().copied().collect();
@@ -56,7 +61,7 @@ impl Target {
                 catalog.groups[*group as usize] =
                     if without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
             }
-            catalog.rings.insert(id, record);
+            catalog.rings.insert(id, RingRecord { fence, ..record });
             id
         };
         if let Err(error) = self.core.commit().await {
@@ -285,6 +290,24 @@ impl Target {
             self.ring(relative)?;
         }
         Ok(())
+    }
+
+    /// The fence that is kept with a ring, if it is there and has one.
+    pub fn fence_of_ring(&self, name: &str) -> Option<u64> {
+        let catalog = self.core.catalog.borrow();
+        let ring = catalog.rings.values().find(|ring| ring.spec.name == name)?;
+        Some(ring.fence).filter(|fence| *fence > 0)
+    }
+
+    /// Keeps this fence with a ring; durable when it is answered. Whether the ring is there.
+    pub async fn fence_ring(&self, name: &str, fence: u64) -> Result<bool> {
+        {
+            let mut catalog = self.core.catalog.borrow_mut();
+            let Some(ring) = catalog.rings.values_mut().find(|ring| ring.spec.name == name) else { return Ok(false) };
+            // If it cannot be made durable it may be there after a crash as well as not: it was not answered.
+            ring.fence = fence;
+        }
+        self.core.commit().await.map(|()| true)
     }
 
     /// Gives a ring these relatives, which are pinned along with it from now on, and no others.

@@ -19,7 +19,8 @@ use std::time::Duration;
 
 /// Raw I/O beside which the figures stand is measured for so long, each way.
 const RAW: Duration = Duration::from_secs(4);
-/// So much is read of each file before reading is timed: the targets' caches take their memory once in the life of a node.
+/// So much is written, and removed, before writing is timed, and read of each file before reading is: the memory that nodes take once
+/// in their lives for payloads and caches is touched then, and blocks of the targets' files are written for the first time.
 const WARMING: Bytes = Bytes::gib(1);
 /// What a target's file has besides what is written to it.
 const SPARE: Bytes = Bytes::mib(256);
@@ -41,9 +42,13 @@ pub(super) fn run(args: &FileArgs, dir: &Path) -> Result<Figures> {
     let listening = Listening { data: "127.0.0.1:0", known_as: None, tls: tls.as_ref(), bounds };
     let rack = Rack::over(owned, &dir.join("manager.redb"), policy, Settings::default(), &listening)?;
     let clients = (0..args.clients).map(|_| rack.files(args.credit)).collect::<Result<Vec<_>>>()?;
-    let (written, write_cpu) = measure(args, &clients, args.size, Work::Write)?;
-    measure(args, &clients, args.size.min(WARMING), Work::Read)?;
-    let (read, read_cpu) = measure(args, &clients, args.size, Work::Read)?;
+    measure(args, &clients, "/first", args.size.min(WARMING), Work::Write)?;
+    for (number, files) in clients.iter().enumerate() {
+        files.remove(&format!("/first.{number}"))?;
+    }
+    let (written, write_cpu) = measure(args, &clients, "/file", args.size, Work::Write)?;
+    measure(args, &clients, "/file", args.size.min(WARMING), Work::Read)?;
+    let (read, read_cpu) = measure(args, &clients, "/file", args.size, Work::Read)?;
     let width = clients.first().map_or(Ok(0), width)?;
     drop(clients);
     rack.close()?;
@@ -110,14 +115,14 @@ fn width(files: &FilesClient) -> Result<u32> {
     Ok(width)
 }
 
-/// All clients at once, so much of each file; what they moved in a second, and the processor's time for a byte in nanoseconds.
-fn measure(args: &FileArgs, clients: &[FilesClient], size: Bytes, work: Work) -> Result<(Rate, f64)> {
+/// All clients at once, so much of each one's file with this name; what they moved in a second, and the processor's time for a byte in nanoseconds.
+fn measure(args: &FileArgs, clients: &[FilesClient], name: &str, size: Bytes, work: Work) -> Result<(Rate, f64)> {
     let request = args.request;
     let (start, cpu) = (clock::now(), process::cpu_time());
     let mut threads = Vec::new();
     for (number, files) in clients.iter().enumerate() {
-        let files = files.clone();
-        threads.push(thread::spawn("client", move || one(&files, &format!("/file.{number}"), size, request, work))?);
+        let (files, path) = (files.clone(), format!("{name}.{number}"));
+        threads.push(thread::spawn("client", move || one(&files, &path, size, request, work))?);
     }
     for thread in threads {
         thread.join().unwrap_or_else(|_| Err(Error::disconnected("a client panicked")))?;

@@ -105,7 +105,7 @@ fn outcome_27_a_disk_that_failed_one_write_or_flush_is_not_written_again_and_wha
 }
 
 /// Makes everything in the logs of a node's disk unreadable.
-fn lose_logs(cluster: &Cluster, node: usize) {
+pub(super) fn lose_logs(cluster: &Cluster, node: usize) {
     let (disk, mut page) = (cluster.disk(node), [0; 4096]);
     for at in (0..disk.spec().size.0 / 4096).map(|nth| Bytes(4096) * nth) {
         disk.peek(at, &mut page);

@@ -8,6 +8,7 @@ mod parts;
 mod replaced;
 mod spread;
 mod tails;
+mod unserved;
 
 use super::*;
 use crate::seeds;
