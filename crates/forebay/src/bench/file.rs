@@ -80,6 +80,8 @@ struct Figures {
     write_limit_bytes_per_second: u64,
     read_bytes_per_second: u64,
     read_limit_bytes_per_second: u64,
+    /// Of what was written and what was read, taken together.
+    cpu_nanoseconds_per_byte: Option<f64>,
     write_cpu_nanoseconds_per_byte: Option<f64>,
     read_cpu_nanoseconds_per_byte: Option<f64>,
     /// Of the simulated network.

@@ -31,6 +31,7 @@ const MOST_NODES: u16 = 1000;
 #[derive(Args)]
 pub struct ServeArgs {
     /// The cluster's directory; it is made if it is not there, with one target in a file
+    #[arg(default_value = "forebay-data")]
     dir: PathBuf,
     /// Where the manager listens: an address and a port, 0 for any that is free
     #[arg(long, default_value = "127.0.0.1:7400", value_name = "ADDRESS")]

@@ -74,6 +74,7 @@ pub(super) fn run(args: &FileArgs, dir: &Path) -> Result<Figures> {
         write_limit_bytes_per_second: (raw_writes.0 as f64 * data) as u64,
         read_bytes_per_second: read.0,
         read_limit_bytes_per_second: raw_reads.0,
+        cpu_nanoseconds_per_byte: Some((write_cpu + read_cpu) / 2.0),
         write_cpu_nanoseconds_per_byte: Some(write_cpu),
         read_cpu_nanoseconds_per_byte: Some(read_cpu),
         // Of this machine's own network, which drops nothing.
@@ -92,8 +93,9 @@ fn certificate(dir: &Path) -> Result<TlsFiles> {
 
 /// Makes a directory with one target for each node.
 fn format(args: &FileArgs, dir: &Path) -> Result<Vec<PathBuf>> {
-    // What parity takes comes on top, and nothing is spread quite evenly.
-    let share = Bytes(args.size.0 * u64::from(args.clients) * 2 / u64::from(args.targets.max(1)));
+    // What parity takes comes on top, and nothing is spread quite evenly; what was written first is freed some time later.
+    let size = args.size + args.size.min(WARMING);
+    let share = Bytes(size.0 * u64::from(args.clients) * 2 / u64::from(args.targets.max(1)));
     let mut dirs = Vec::new();
     for node in 0..args.targets {
         let place = dir.join(format!("node.{node}"));

@@ -35,6 +35,7 @@ pub(super) fn run(args: &FileArgs, disk: &str) -> Result<Figures> {
         write_limit_bytes_per_second: streamed.write_limit.0,
         read_bytes_per_second: streamed.read.0,
         read_limit_bytes_per_second: streamed.read_limit.0,
+        cpu_nanoseconds_per_byte: None,
         write_cpu_nanoseconds_per_byte: None,
         read_cpu_nanoseconds_per_byte: None,
         retransmission_timeouts: writing.timeouts + reading.timeouts,

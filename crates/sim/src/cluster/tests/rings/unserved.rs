@@ -14,14 +14,16 @@ fn revoke(cluster: &Cluster, by: &ClientMachine) {
     });
 }
 
-/// A node's machine goes, and what its target had in logs with it.
-fn lose_objects(cluster: &Cluster, node: usize) {
+/// A node's machine goes, and what its target had in logs with it: somebody has just made a file.
+fn lose_objects(cluster: &Cluster, by: &ClientMachine, node: usize) {
+    let file = cluster.world().run(made(&by.files, "/x", 1, 1 << 20));
     cluster.crash_node(node);
     lose_logs(cluster, node);
     cluster.restart_node(node);
     cluster.world().run_for(Duration::from_secs(30));
     let objects = cluster.objects(node).expect("it is up");
     assert!(objects.lost().is_some(), "nothing is known of its objects");
+    drop(file);
 }
 
 #[test]
@@ -37,7 +39,7 @@ fn a_ring_is_recorded_into_anew_and_read_over_the_network_where_nothing_is_known
         match session {
             1 => {
                 revoke(&cluster, &maker);
-                lose_objects(&cluster, nodes[1]);
+                lose_objects(&cluster, &maker, nodes[1]);
             }
             // What is taken back then is so, too.
             2 => revoke(&cluster, &maker),
@@ -66,12 +68,14 @@ fn who_was_shut_out_of_a_ring_stays_out_where_nothing_is_known_of_objects_any_mo
         let process = cluster.nodes[node].process.borrow();
         process.as_ref().map_or(0, |process| process.target.status().iter().map(|ring| ring.elements).sum::<u64>())
     };
-    let before = there(&cluster);
-    assert!(before > 0, "it records");
+    assert!(there(&cluster) > 0, "it records");
     // It cannot ask the manager for what counts from now on.
     cluster.network().partition(&[&recording.machine.host], &[cluster.manager_host()]);
     revoke(&cluster, &maker);
-    lose_objects(&cluster, node);
+    world.run_for(Duration::from_secs(5));
+    lose_objects(&cluster, &maker, node);
+    // Of what came since the target was opened.
+    let before = there(&cluster);
     (0..200).for_each(|_| recording.step(&world, &*chance));
     assert_eq!(there(&cluster), before, "what it has was taken back");
     cluster.network().heal();
