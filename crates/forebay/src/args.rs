@@ -30,6 +30,12 @@ pub fn target(text: &str) -> Result<TargetId> {
     })
 }
 
+/// Reads who may do what with a file, as octal digits.
+pub fn mode(text: &str) -> Result<u32> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
+    mode.ok_or_else(|| Error::usage(format!("'{text}' is not a mode; write it as up to four octal digits, like 640")))
+}
+
 /// Reads a time that may count from now.
 pub fn time(text: &str, now: Timestamp) -> Result<Timestamp> {
     Timestamp::parse(text, now)

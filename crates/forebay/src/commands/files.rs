@@ -1,6 +1,7 @@
 //! `put`, `get`, `ls`, `stat`, `rm`, `mkdir` and `mv` of a cluster on the network: its files by their names.
 
-use super::put::progress;
+use super::put::{PutArgs, progress};
+use crate::args;
 use crate::context::Context;
 use crate::show::live::Live;
 use crate::show::{human, json, out};
@@ -19,16 +20,16 @@ use std::path::Path;
 
 /// What is moved at once.
 const PIECE: usize = 4 << 20;
-/// The mode of files that are made.
+/// The mode of files that are made, if nothing is said.
 const FILE_MODE: u32 = 0o644;
-/// The mode of directories that are made.
-const DIRECTORY_MODE: u32 = 0o755;
-
 /// A directory.
 #[derive(Args)]
 pub struct MkdirArgs {
     /// Its name, such as /data
     name: String,
+    /// Who may do what in it, in octal
+    #[arg(long, value_name = "MODE", value_parser = args::mode, default_value = "755")]
+    mode: u32,
 }
 
 /// What gets another name.
@@ -46,7 +47,7 @@ pub struct MvArgs {
 /// Makes a directory.
 pub fn mkdir(context: &mut Context, args: &MkdirArgs) -> Result<()> {
     let files = context.files()?;
-    files.make_directory(&args.name, DIRECTORY_MODE)?;
+    files.make_directory(&args.name, args.mode)?;
     match context.json {
         true => context.out.json(&json!({ "type": "directory", "name": args.name })),
         false => context.out.line(format_args!("Made {}.", args.name)),
@@ -64,7 +65,9 @@ pub fn mv(context: &mut Context, args: &MvArgs) -> Result<()> {
 }
 
 /// Keeps a file, or standard input. It has the name when all of it is durable.
-pub fn put(context: &mut Context, files: &FilesClient, from: &Path, name: &str, force: bool) -> Result<()> {
+pub fn put(context: &mut Context, files: &FilesClient, args: &PutArgs) -> Result<()> {
+    let PutArgs { file: from, name, force, mode } = args;
+    let (name, force) = (name.as_str(), *force);
     let (mut source, size) = match from == Path::new("-") {
         true => (file::stdin()?, None),
         false if file::is_directory(from) => {
@@ -76,12 +79,16 @@ pub fn put(context: &mut Context, files: &FilesClient, from: &Path, name: &str, 
             (source, size)
         }
     };
-    if !force && files.stat(name).is_ok() {
+    let there = files.stat(name).ok().map(|entry| entry.attributes);
+    if !force && there.is_some() {
         return Err(Error::exists(format!("there is {name} already; --force replaces it")));
     }
+    // What was nobody else's to read stays so.
+    let replaced = there.filter(|there| there.kind == FileKind::File).map(|there| there.mode);
+    let mode = mode.or(replaced).unwrap_or(FILE_MODE);
     let stop = Stop::on_signals()?;
     let (began, draft) = (clock::now(), draft(name));
-    let file = files.create(&draft, FILE_MODE, None, Options::default())?;
+    let file = files.create(&draft, mode, None, Options::default())?;
     let mut live = Live::new(!context.json);
     let copied = copy_in(&mut source, &file, &stop, |done| {
         if live.is_due() {
@@ -258,7 +265,7 @@ pub fn rm(context: &mut Context, files: &FilesClient, name: &str) -> Result<()> 
     }
 }
 
-fn entry(name: &str, number: u64, attributes: &Attributes) -> Value {
+pub(super) fn entry(name: &str, number: u64, attributes: &Attributes) -> Value {
     let kind = match attributes.kind {
         FileKind::File => "file",
         FileKind::Directory => "directory",
