@@ -7,6 +7,7 @@ mod callbacks;
 pub mod keep;
 pub mod left;
 pub mod moving;
+mod paths;
 pub mod rebuild;
 pub mod scrub;
 mod used;
@@ -19,6 +20,7 @@ use crate::file::remote::RemoteComponents;
 use crate::nodes::Nodes;
 use crate::rings::Rings;
 use crate::users::Users;
+use crate::volumes::Volumes;
 use bytes::Bytes as Slice;
 use callbacks::{Coming, Holding, Keeper};
 use forebay_model::layout::Striping;
@@ -97,6 +99,11 @@ impl Files {
     /// The users of the cluster.
     pub fn users(&self) -> Users {
         Users::new(self.control.clone())
+    }
+
+    /// The volumes of the cluster.
+    pub fn volumes(&self) -> Volumes {
+        Volumes::new(self.clone(), self.control.clone())
     }
 
     /// Makes a file, which must not exist, and opens it to write: as its volume says, or by this policy.
@@ -427,6 +434,6 @@ impl File {
 }
 
 /// The error, with the name that was asked for.
-fn about(path: &str, error: Error) -> Error {
+pub(crate) fn about(path: &str, error: Error) -> Error {
     if error.message.contains(path) { error } else { error.of(path) }
 }

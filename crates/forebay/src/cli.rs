@@ -107,7 +107,8 @@ pub enum Command {
     Snapshot(object::SnapshotArgs),
     /// Remove an object, a file or ring of a cluster on the network, or an empty directory
     Rm(object::RmArgs),
-    /// Create, list and remove volumes, limit what their objects take, and say which of their writes go to logs
+    /// Create, list and remove volumes, limit what their objects or files take, and say which writes go to logs, or how files are
+    /// striped
     #[command(subcommand)]
     Volume(volume::VolumeCommand),
     /// List, drain, fail and return targets of a cluster on the network; choose how targets keep objects: what goes to logs,

@@ -4,7 +4,7 @@ use super::put::{PutArgs, progress};
 use crate::args;
 use crate::context::Context;
 use crate::show::live::Live;
-use crate::show::{human, json, out};
+use crate::show::{human, json, out, say};
 use bytes::Bytes as Slice;
 use clap::Args;
 use forebay_client::file::options::Options;
@@ -14,6 +14,7 @@ use forebay_env::real::file::{self, File};
 use forebay_env::real::signal::{Ready, Stop};
 use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::control::names::{Attributes, FileKind, Listed};
+use forebay_wire::control::volumes::Volume;
 use serde_json::{Value, json};
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
@@ -66,7 +67,7 @@ pub fn mv(context: &mut Context, args: &MvArgs) -> Result<()> {
 
 /// Keeps a file, or standard input. It has the name when all of it is durable.
 pub fn put(context: &mut Context, files: &FilesClient, args: &PutArgs) -> Result<()> {
-    let PutArgs { file: from, name, force, mode } = args;
+    let PutArgs { file: from, name, force, mode, striping } = args;
     let (name, force) = (name.as_str(), *force);
     let (mut source, size) = match from == Path::new("-") {
         true => (file::stdin()?, None),
@@ -86,9 +87,13 @@ pub fn put(context: &mut Context, files: &FilesClient, args: &PutArgs) -> Result
     // What was nobody else's to read stays so.
     let replaced = there.filter(|there| there.kind == FileKind::File).map(|there| there.mode);
     let mode = mode.or(replaced).unwrap_or(FILE_MODE);
+    let policy = match striping.is_any() {
+        true => Some(striping.policy(files.volumes().of(directory(name))?.policy)),
+        false => None,
+    };
     let stop = Stop::on_signals()?;
     let (began, draft) = (clock::now(), draft(name));
-    let file = files.create(&draft, mode, None, Options::default())?;
+    let file = files.create(&draft, mode, policy, Options::default())?;
     let mut live = Live::new(!context.json);
     let copied = copy_in(&mut source, &file, &stop, |done| {
         if live.is_due() {
@@ -106,10 +111,41 @@ pub fn put(context: &mut Context, files: &FilesClient, args: &PutArgs) -> Result
         drop(files.remove(&draft));
     })?;
     let seconds = clock::now().since(began).as_secs_f64();
-    match context.json {
-        true => context.out.json(&json!({ "name": name, "size_bytes": done, "seconds": seconds })),
-        false => context.out.line(format_args!("Put {} into {name}.", Bytes(done))),
+    // The file is there all the same.
+    let over = files.volumes().of(directory(name)).ok().filter(|volume| volume.over_since.is_some());
+    if context.json {
+        let over = over.as_ref().map(over_quota);
+        return context.out.json(&json!({ "name": name, "size_bytes": done, "seconds": seconds, "over_quota": over }));
     }
+    if let Some(over) = over {
+        say(&format!("forebay: {}", warning(&over)));
+    }
+    context.out.line(format_args!("Put {} into {name}.", Bytes(done)))
+}
+
+fn over_quota(over: &Volume) -> Value {
+    json!({
+        "volume": over.volume, "used_bytes": over.bytes.0, "soft_bytes": over.quota.soft_bytes.map(|bytes| bytes.0),
+        "files": over.files, "soft_files": over.quota.soft_files, "over_since": over.over_since.map(json::time),
+    })
+}
+
+fn warning(over: &Volume) -> String {
+    let bytes = over.quota.soft_bytes.filter(|soft| over.bytes > *soft).map(|soft| format!("{} of {soft}", over.bytes));
+    let files =
+        over.quota.soft_files.filter(|soft| over.files > *soft).map(|soft| format!("{} of {soft} files", over.files));
+    let said: Vec<String> = bytes.into_iter().chain(files).collect();
+    format!(
+        "volume {} holds more than its soft quota since {}: {}; remove something, for after a week nothing more is taken",
+        over.volume,
+        over.over_since.map(human::clock).unwrap_or_default(),
+        said.join(" and ")
+    )
+}
+
+/// The directory in which a name is.
+fn directory(name: &str) -> &str {
+    name.rsplit_once('/').map_or("", |(directory, _)| directory)
 }
 
 /// A name beside another, that nobody else has.

@@ -2,7 +2,7 @@
 
 use super::files;
 use super::volume::unless_none;
-use crate::args;
+use crate::args::{self, StripingArgs};
 use crate::context::Context;
 use crate::show::live::{Live, bar};
 use crate::show::say;
@@ -29,6 +29,9 @@ pub struct PutArgs {
     /// Who may do what with a file of a cluster on the network, in octal; 644, or as the one that it replaces
     #[arg(long, value_name = "MODE", value_parser = args::mode)]
     pub(super) mode: Option<u32>,
+    /// How a file of a cluster on the network is striped; as its volume says, where nothing else is said.
+    #[command(flatten)]
+    pub(super) striping: StripingArgs,
 }
 
 /// Keeps it.
@@ -36,8 +39,10 @@ pub fn run(context: &mut Context, args: &PutArgs) -> Result<()> {
     if let Some(files) = context.remote()? {
         return files::put(context, &files, args);
     }
-    if args.mode.is_some() {
-        return Err(Error::usage("an object of a directory has no mode; leave out --mode"));
+    if args.mode.is_some() || args.striping.is_any() {
+        return Err(Error::usage(
+            "an object of a directory has no mode, and lies on one target; leave out --mode, --raid, --targets and --unit",
+        ));
     }
     let (source, from, size) = open(&args.file)?;
     let stop = Stop::on_signals()?;
