@@ -383,10 +383,28 @@ impl File {
 
     /// Writes it; durable after a flush at the latest.
     pub async fn write_at(&self, offset: Bytes, bytes: Slice) -> Result<()> {
-        if self.written.is_none() {
-            return Err(Error::usage(format!("{} is open to read; open it to write", self.entry.file)));
-        }
+        self.require_written()?;
         self.engine.write_at(offset, bytes).await
+    }
+
+    /// Writes behind the end, wherever that is by then, whoever else appends, and says where that was; durable as what
+    /// [`File::write_at`] writes.
+    pub async fn append(&self, bytes: Slice) -> Result<Bytes> {
+        self.require_written()?;
+        self.engine.append(bytes).await
+    }
+
+    /// Cuts it, or lengthens it with a hole, durably. [`forebay_model::Kind::Busy`] while others may write it.
+    pub async fn truncate(&self, size: Bytes) -> Result<()> {
+        self.require_written()?;
+        self.engine.truncate(size).await
+    }
+
+    fn require_written(&self) -> Result<()> {
+        match self.written {
+            Some(_) => Ok(()),
+            None => Err(Error::usage(format!("{} is open to read; open it to write", self.entry.file))),
+        }
     }
 
     /// Makes durable what was written.

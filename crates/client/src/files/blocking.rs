@@ -272,6 +272,16 @@ impl OpenFile {
         self.with(move |file| async move { file.write_at(offset, bytes).await })
     }
 
+    /// Writes behind the end, wherever that is by then, and says where that was ([`File::append`]).
+    pub fn append(&self, bytes: Slice) -> Result<Bytes> {
+        self.with(move |file| async move { file.append(bytes).await })
+    }
+
+    /// Cuts it, or lengthens it with a hole, durably ([`File::truncate`]).
+    pub fn truncate(&self, size: Bytes) -> Result<()> {
+        self.with(move |file| async move { file.truncate(size).await })
+    }
+
     /// Makes durable what was written.
     pub fn flush(&self) -> Result<()> {
         self.with(move |file| async move { file.flush().await })
