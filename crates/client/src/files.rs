@@ -7,24 +7,28 @@ mod callbacks;
 pub mod keep;
 pub mod left;
 pub mod moving;
+mod paths;
 pub mod rebuild;
 pub mod scrub;
 mod used;
 
-use crate::control::{Control, strange};
+use crate::control::{Control, done, strange};
 use crate::file::FileEngine;
 use crate::file::components::Asked;
 use crate::file::options::{Options, Sharing};
 use crate::file::remote::RemoteComponents;
 use crate::nodes::Nodes;
 use crate::rings::Rings;
+use crate::users::Users;
+use crate::volumes::Volumes;
 use bytes::Bytes as Slice;
 use callbacks::{Coming, Holding, Keeper};
 use forebay_model::layout::Striping;
 use forebay_model::{Bytes, Error, Kind, Moment, Result};
-use forebay_wire::control::files::{Grant, MakeWay, OpenToRead, OpenToWrite};
+use forebay_wire::control::files::{Grant, MakeWay, OpenToRead, OpenToWrite, Revoke};
 use forebay_wire::control::names::{
-    CreateFile, Entry, FileId, List, Listed, MakeDirectory, Place, RemoveDirectory, RemoveFile, Rename, Stat,
+    CreateFile, Entry, FileId, List, Listed, MakeDirectory, Place, RemoveDirectory, RemoveFile, Rename, SetAttributes,
+    Stat,
 };
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Question, Reply};
@@ -90,6 +94,16 @@ impl Files {
     /// The rings of the cluster, for the same user.
     pub fn rings(&self) -> Rings {
         Rings::new(self.nodes.clone(), self.control.clone())
+    }
+
+    /// The users of the cluster.
+    pub fn users(&self) -> Users {
+        Users::new(self.control.clone())
+    }
+
+    /// The volumes of the cluster.
+    pub fn volumes(&self) -> Volumes {
+        Volumes::new(self.clone(), self.control.clone())
     }
 
     /// Makes a file, which must not exist, and opens it to write: as its volume says, or by this policy.
@@ -288,25 +302,54 @@ impl Files {
     /// Removes a file.
     pub async fn remove(&self, path: &str) -> Result<()> {
         let remove = Change::RemoveFile(RemoveFile { place: Place::path(path) });
-        self.done(self.control.change(remove).await.map_err(|e| about(path, e))?)
+        done(&self.control.change(remove).await.map_err(|e| about(path, e))?)
     }
 
     /// Removes an empty directory.
     pub async fn remove_directory(&self, path: &str) -> Result<()> {
         let remove = Change::RemoveDirectory(RemoveDirectory { place: Place::path(path) });
-        self.done(self.control.change(remove).await.map_err(|e| about(path, e))?)
+        done(&self.control.change(remove).await.map_err(|e| about(path, e))?)
+    }
+
+    /// Says who may do what with a file, directory or ring: the lowest 12 bits as in POSIX. Its owner and root may. Who has a
+    /// file open goes on with what it was given, for minutes, or until [`Files::revoke`].
+    pub async fn set_mode(&self, path: &str, mode: u32) -> Result<Entry> {
+        self.set_attributes(path, Some(mode), None, None).await
+    }
+
+    /// Gives a file, directory or ring to another user, which root may, or to another group, which its owner may as well to one
+    /// of its own; what is not said stays.
+    pub async fn set_owner(&self, path: &str, owner: Option<u32>, group: Option<u32>) -> Result<Entry> {
+        self.set_attributes(path, None, owner, group).await
+    }
+
+    async fn set_attributes(
+        &self,
+        path: &str,
+        mode: Option<u32>,
+        owner: Option<u32>,
+        group: Option<u32>,
+    ) -> Result<Entry> {
+        let place = Place::path(path);
+        let set = SetAttributes { place, mode, owner, group, size: None, modified: None, accessed: None };
+        self.entry(self.control.change(Change::SetAttributes(set)).await.map_err(|e| about(path, e))?)
+    }
+
+    /// Takes back all that was given out for a file or ring, also from this client: whoever uses it opens it again, if it still
+    /// may. Its owner and root may.
+    pub async fn revoke(&self, path: &str) -> Result<()> {
+        let file = self.stat(path).await?.file;
+        done(&self.control.change(Change::Revoke(Revoke { file })).await.map_err(|e| about(path, e))?)
+    }
+
+    /// The same of everything, which root may: nothing counts any more once each node has reported.
+    pub async fn revoke_all(&self) -> Result<()> {
+        done(&self.control.change(Change::RevokeAll).await?)
     }
 
     fn entry(&self, reply: Reply) -> Result<Entry> {
         match reply {
             Reply::Entry(entry) => Ok(entry),
-            other => Err(strange(&other)),
-        }
-    }
-
-    fn done(&self, reply: Reply) -> Result<()> {
-        match reply {
-            Reply::Done => Ok(()),
             other => Err(strange(&other)),
         }
     }
@@ -340,10 +383,28 @@ impl File {
 
     /// Writes it; durable after a flush at the latest.
     pub async fn write_at(&self, offset: Bytes, bytes: Slice) -> Result<()> {
-        if self.written.is_none() {
-            return Err(Error::usage(format!("{} is open to read; open it to write", self.entry.file)));
-        }
+        self.require_written()?;
         self.engine.write_at(offset, bytes).await
+    }
+
+    /// Writes behind the end, wherever that is by then, whoever else appends, and says where that was; durable as what
+    /// [`File::write_at`] writes.
+    pub async fn append(&self, bytes: Slice) -> Result<Bytes> {
+        self.require_written()?;
+        self.engine.append(bytes).await
+    }
+
+    /// Cuts it, or lengthens it with a hole, durably. [`forebay_model::Kind::Busy`] while others may write it.
+    pub async fn truncate(&self, size: Bytes) -> Result<()> {
+        self.require_written()?;
+        self.engine.truncate(size).await
+    }
+
+    fn require_written(&self) -> Result<()> {
+        match self.written {
+            Some(_) => Ok(()),
+            None => Err(Error::usage(format!("{} is open to read; open it to write", self.entry.file))),
+        }
     }
 
     /// Makes durable what was written.
@@ -391,6 +452,6 @@ impl File {
 }
 
 /// The error, with the name that was asked for.
-fn about(path: &str, error: Error) -> Error {
+pub(crate) fn about(path: &str, error: Error) -> Error {
     if error.message.contains(path) { error } else { error.of(path) }
 }

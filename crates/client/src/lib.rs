@@ -7,6 +7,7 @@
 //! - [`file`]: files striped over targets; its clients compute their parity.
 //! - [`files`]: files by their names; [`file`]: how one is striped over targets.
 //! - [`rings`]: rings of a cluster on the network.
+//! - [`users`] of such a cluster, and its [`volumes`]: what trees of files may have together.
 //! - [`nodes`]: connections to the nodes of a cluster; [`control`]: what is asked of its manager.
 //! - [`peer`]: what a cluster is reached by: in this process, or through a connection ([`remote`]).
 //! - [`again`]: what is asked twice takes effect once.
@@ -34,6 +35,8 @@ pub mod recorder;
 pub mod remote;
 pub mod rings;
 pub mod stopper;
+pub mod users;
+pub mod volumes;
 
 pub use answer::{Answer, Event};
 pub use cluster::{Cluster, QueryOptions};

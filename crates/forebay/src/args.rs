@@ -2,9 +2,11 @@
 
 use clap::{Args, ValueEnum};
 use forebay_model::key::KeySet;
+use forebay_model::layout::Raid;
 use forebay_model::ring::{Content, Overflow, PinPolicy, RingSpec};
 use forebay_model::time::parse_span;
 use forebay_model::{Bytes, Error, Rate, Result, TargetId, Timestamp};
+use forebay_wire::control::volumes::Policy;
 use std::time::Duration;
 
 /// Reads `10s`, `500ms`, `1h30m`.
@@ -28,6 +30,53 @@ pub fn target(text: &str) -> Result<TargetId> {
             "'{text}' is not a target's id: 32 hexadecimal digits, as `forebay target list` and `forebay check` show them"
         ))
     })
+}
+
+/// Reads who may do what with a file, as octal digits.
+pub fn mode(text: &str) -> Result<u32> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
+    mode.ok_or_else(|| Error::usage(format!("'{text}' is not a mode; write it as up to four octal digits, like 640")))
+}
+
+/// Reads how files are kept.
+pub fn raid(text: &str) -> Result<Raid> {
+    match text {
+        "0" => Ok(Raid::Zero),
+        "1" => Ok(Raid::One(2)),
+        "5" => Ok(Raid::Five),
+        _ => Err(Error::usage(format!("'{text}' is not known; take 0, 1 or 5"))),
+    }
+}
+
+/// How files are striped, where that is to be another way.
+#[derive(Debug, Clone, Copy, Args)]
+#[command(next_help_heading = "Files of a cluster on the network")]
+pub struct StripingArgs {
+    /// How files are kept: striped with nothing to spare (0), twice (1), or with parity (5)
+    #[arg(long, value_name = "0|1|5", value_parser = raid)]
+    raid: Option<Raid>,
+    /// Over how many targets at most; 0: over all
+    #[arg(long, value_name = "N")]
+    targets: Option<u32>,
+    /// What lies on one target before the next one has its turn, such as 64KiB
+    #[arg(long, value_name = "SIZE")]
+    unit: Option<Bytes>,
+}
+
+impl StripingArgs {
+    /// Whether anything is said.
+    pub fn is_any(&self) -> bool {
+        self.raid.is_some() || self.targets.is_some() || self.unit.is_some()
+    }
+
+    /// What is not said is as it was before.
+    pub fn policy(&self, before: Policy) -> Policy {
+        Policy {
+            raid: self.raid.unwrap_or(before.raid),
+            unit: self.unit.unwrap_or(before.unit),
+            targets: self.targets.unwrap_or(before.targets),
+        }
+    }
 }
 
 /// Reads a time that may count from now.

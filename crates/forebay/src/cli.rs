@@ -2,10 +2,10 @@
 
 use crate::args::span;
 use crate::commands::{
-    check, demo, export, files, format, gaps, get, heap, keys, manager, nbd, node, object, pin, plan, profile, put,
-    query, record, ring,
+    attributes, check, demo, export, files, format, gaps, get, heap, keys, manager, nbd, node, object, pin, plan,
+    profile, put, query, record, ring,
 };
-use crate::commands::{scrub, serve, status, target, volume};
+use crate::commands::{scrub, serve, status, target, user, volume};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -81,11 +81,20 @@ pub enum Command {
     Mkdir(files::MkdirArgs),
     /// Give a file or directory another name
     Mv(files::MvArgs),
+    /// Say who may do what with a file, directory or ring of a cluster on the network
+    Chmod(attributes::ChmodArgs),
+    /// Give a file, directory or ring of a cluster on the network to another user or group
+    Chown(attributes::ChownArgs),
+    /// Take back what was given out for a file of a cluster on the network, or for everything: who uses it opens it again
+    Revoke(attributes::RevokeArgs),
     /// Serve a directory to other machines' programs, with files, until stopped; or join a cluster with it, as a node
     Serve(serve::ServeArgs),
     /// Make certificates; list, make and revoke access keys; roll the keys of targets
     #[command(subcommand)]
     Keys(keys::KeysCommand),
+    /// Make, change, list and remove users of a cluster on the network
+    #[command(subcommand)]
+    User(user::UserCommand),
     /// Say who may be a node of a cluster on the network, and list nodes
     #[command(subcommand)]
     Node(node::NodeCommand),
@@ -98,7 +107,8 @@ pub enum Command {
     Snapshot(object::SnapshotArgs),
     /// Remove an object, a file or ring of a cluster on the network, or an empty directory
     Rm(object::RmArgs),
-    /// Create, list and remove volumes, limit what their objects take, and say which of their writes go to logs
+    /// Create, list and remove volumes, limit what their objects or files take, and say which writes go to logs, or how files are
+    /// striped
     #[command(subcommand)]
     Volume(volume::VolumeCommand),
     /// List, drain, fail and return targets of a cluster on the network; choose how targets keep objects: what goes to logs,

@@ -56,7 +56,7 @@ impl Context {
         };
         if self.is_remote() {
             return Err(Error::usage(format!(
-                "{} is a cluster on the network, of which this release reaches files (put, get, ls, stat, rm, mkdir, mv) and \
+                "{} is a cluster on the network, of which this release reaches files (put, get, ls, stat, rm, mkdir, mv, chmod, chown) and \
                  rings (ring, record, query, tail, gaps, export, pin); name the directory on the machine that serves it",
                 dir.display()
             )));
@@ -123,9 +123,12 @@ impl Context {
 
     /// The files of the cluster, which has to be one on the network.
     pub fn files(&self) -> Result<FilesClient> {
-        self.remote()?.ok_or_else(|| {
-            Error::usage("files have directories in clusters on the network: give --cluster forebay://HOST:PORT")
-        })
+        self.network("files have directories in clusters on the network")
+    }
+
+    /// The same, for what only a cluster on the network has, as `why` says.
+    pub fn network(&self, why: &str) -> Result<FilesClient> {
+        self.remote()?.ok_or_else(|| Error::usage(format!("{why}: give --cluster forebay://HOST:PORT")))
     }
 
     /// Opens the cluster.

@@ -5,8 +5,11 @@
 
 mod common;
 
+use bytes::Bytes as Slice;
 use common::served::Served;
 use common::{Dice, Place, pass, signal};
+use forebay_client::file::options::Options;
+use forebay_model::{Bytes, Kind};
 use forebay_sim::seeds;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -164,4 +167,39 @@ fn five_nodes_in_one_process_keep_a_file_with_parity_and_say_how_they_are() {
     assert_eq!(again.ready["data"].as_array().unwrap().len(), 5);
     assert!(again.ok(&place, &["get", "/x", "-"]) == bytes);
     again.stop();
+}
+
+#[test]
+fn a_program_appends_to_a_file_and_cuts_it() {
+    let place = Place::new();
+    let served = Served::with(&place, &["--nodes", "3", "--size", "64MiB"]);
+    let files = served.files(&served.key);
+    let file = files.create("/x", 0o644, None, Options::default()).unwrap();
+    let (first, second) = (Dice(1).bytes(300_001), Dice(2).bytes(200_002));
+    assert_eq!(file.append(Slice::from(first.clone())).unwrap(), Bytes::ZERO);
+    assert_eq!(file.append(Slice::from(second.clone())).unwrap(), Bytes(300_001));
+    let both = [first.clone(), second].concat();
+    assert!(file.read_at(Bytes::ZERO, Bytes::mib(1)).unwrap() == both);
+    file.truncate(Bytes(300_001)).unwrap();
+    assert_eq!(file.append(Slice::from_static(b"end")).unwrap(), Bytes(300_001));
+    file.truncate(Bytes(300_100)).unwrap();
+    file.close().unwrap();
+    assert_eq!(files.stat("/x").unwrap().attributes.size, Bytes(300_100));
+    let file = files.open("/x", Options::default()).unwrap();
+    let expected = [first, b"end".to_vec(), vec![0; 96]].concat();
+    assert!(file.read_at(Bytes::ZERO, Bytes::mib(1)).unwrap() == expected);
+    assert_eq!(file.append(Slice::from_static(b"x")).unwrap_err().kind, Kind::Usage);
+    assert_eq!(file.truncate(Bytes::ZERO).unwrap_err().kind, Kind::Usage);
+    file.close().unwrap();
+    // Several that have it open append one behind the other, and nobody cuts what others may write.
+    let shared = [1, 2].map(|_| files.open_to_write("/x", Options::beside()).unwrap());
+    assert_eq!(shared[0].append(Slice::from_static(b"one")).unwrap(), Bytes(300_100));
+    assert_eq!(shared[1].append(Slice::from_static(b"two")).unwrap(), Bytes(300_103));
+    assert_eq!(shared[0].truncate(Bytes::ZERO).unwrap_err().kind, Kind::Busy);
+    for file in shared {
+        file.close().unwrap();
+    }
+    assert_eq!(files.stat("/x").unwrap().attributes.size, Bytes(300_106));
+    drop(files);
+    served.stop();
 }

@@ -107,7 +107,8 @@ impl Principal {
             _ => "change",
         };
         Err(Error::forbidden(format!(
-            "user {} may not {doing} {file}: it belongs to user {} and group {}, and its mode is {:o}; have that changed",
+            "user {} may not {doing} {file}: it belongs to user {} and group {}, and its mode is {:o}; have user {1} or root \
+             change that",
             self.user, attributes.owner, attributes.group, attributes.mode
         )))
     }

@@ -3,17 +3,9 @@
 use crate::key;
 use forebay_control::{AccessKey, ControlClient};
 use forebay_model::{Error, Result, TargetId};
-use forebay_wire::control::access::{IssueKey, Key, Keys, RevokeKey, User};
+use forebay_wire::control::access::{IssueKey, Key, Keys, RevokeKey};
 use forebay_wire::control::cluster::RollKeys;
 use forebay_wire::control::{Change, Question, Reply};
-
-/// All users.
-pub async fn users(manager: &ControlClient) -> Result<Vec<User>> {
-    match manager.ask(Question::Users).await? {
-        Reply::Users(users) => Ok(users),
-        other => Err(unasked(&other)),
-    }
-}
 
 /// The keys of a user, without what is secret.
 pub async fn keys(manager: &ControlClient, user: u32) -> Result<Vec<Key>> {

@@ -209,6 +209,29 @@ impl FilesClient {
         let path = path.to_string();
         self.way.run(move |here| async move { here.files.remove_directory(&path).await })
     }
+
+    /// Says who may do what with a file, directory or ring ([`Files::set_mode`]).
+    pub fn set_mode(&self, path: &str, mode: u32) -> Result<Entry> {
+        let path = path.to_string();
+        self.way.run(move |here| async move { here.files.set_mode(&path, mode).await })
+    }
+
+    /// Gives a file, directory or ring to another user or group ([`Files::set_owner`]).
+    pub fn set_owner(&self, path: &str, owner: Option<u32>, group: Option<u32>) -> Result<Entry> {
+        let path = path.to_string();
+        self.way.run(move |here| async move { here.files.set_owner(&path, owner, group).await })
+    }
+
+    /// Takes back all that was given out for a file or ring ([`Files::revoke`]).
+    pub fn revoke(&self, path: &str) -> Result<()> {
+        let path = path.to_string();
+        self.way.run(move |here| async move { here.files.revoke(&path).await })
+    }
+
+    /// The same of everything, which root may ([`Files::revoke_all`]).
+    pub fn revoke_all(&self) -> Result<()> {
+        self.way.run(|here| async move { here.files.revoke_all().await })
+    }
 }
 
 impl Here {
@@ -247,6 +270,16 @@ impl OpenFile {
     /// Writes it; durable after a flush at the latest.
     pub fn write_at(&self, offset: Bytes, bytes: Slice) -> Result<()> {
         self.with(move |file| async move { file.write_at(offset, bytes).await })
+    }
+
+    /// Writes behind the end, wherever that is by then, and says where that was ([`File::append`]).
+    pub fn append(&self, bytes: Slice) -> Result<Bytes> {
+        self.with(move |file| async move { file.append(bytes).await })
+    }
+
+    /// Cuts it, or lengthens it with a hole, durably ([`File::truncate`]).
+    pub fn truncate(&self, size: Bytes) -> Result<()> {
+        self.with(move |file| async move { file.truncate(size).await })
     }
 
     /// Makes durable what was written.

@@ -11,7 +11,7 @@ use crate::file::options::Options;
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Error, Kind, Rate, Result};
 use forebay_wire::control::files::{AskUnverified, ComponentState, OpenToRead, Verified};
-use forebay_wire::control::names::{FileId, List, Place, Stat};
+use forebay_wire::control::names::{FileId, Place};
 use forebay_wire::control::{Change, Question, Reply};
 use std::ops::Range;
 use std::time::Duration;
@@ -22,8 +22,6 @@ const PAGE: u32 = 256;
 const STEP: Bytes = Bytes::mib(4);
 /// Units in doubt that are looked at before others may be alone with the file again.
 const AT_ONCE: usize = 16;
-/// Entries of a directory that are asked for at once.
-const NAMES: u32 = 1000;
 
 /// How often and how fast files are scrubbed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,37 +174,5 @@ impl Files {
             closed => closed,
         };
         looked.and(closed)
-    }
-
-    /// What a file is called.
-    async fn path_of(&self, file: FileId) -> Result<String> {
-        let (mut names, mut below) = (Vec::new(), file);
-        while below != FileId::ROOT {
-            let stat = Question::Stat(Stat { place: Place::of(below) });
-            let directory = self.entry(self.control.ask(stat).await?)?.parent;
-            names.push(self.name_in(directory, below).await?);
-            below = directory;
-        }
-        names.push(String::new());
-        names.reverse();
-        Ok(names.join("/"))
-    }
-
-    async fn name_in(&self, directory: FileId, file: FileId) -> Result<String> {
-        let mut after = String::new();
-        loop {
-            let list = List { place: Place::of(directory), after, most: NAMES, attributes: false };
-            let page = match self.control.ask(Question::List(list)).await? {
-                Reply::Page(page) => page,
-                other => return Err(strange(&other)),
-            };
-            if let Some(listed) = page.entries.iter().find(|listed| listed.file == file) {
-                return Ok(listed.name.clone());
-            }
-            match page.entries.last() {
-                Some(last) if page.more => after = last.name.clone(),
-                _ => return Err(Error::missing(format!("{file} has another name by now, or was removed"))),
-            }
-        }
     }
 }

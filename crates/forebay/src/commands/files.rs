@@ -1,9 +1,10 @@
 //! `put`, `get`, `ls`, `stat`, `rm`, `mkdir` and `mv` of a cluster on the network: its files by their names.
 
-use super::put::progress;
+use super::put::{PutArgs, progress};
+use crate::args;
 use crate::context::Context;
 use crate::show::live::Live;
-use crate::show::{human, json, out};
+use crate::show::{human, json, out, say};
 use bytes::Bytes as Slice;
 use clap::Args;
 use forebay_client::file::options::Options;
@@ -13,22 +14,23 @@ use forebay_env::real::file::{self, File};
 use forebay_env::real::signal::{Ready, Stop};
 use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::control::names::{Attributes, FileKind, Listed};
+use forebay_wire::control::volumes::Volume;
 use serde_json::{Value, json};
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
 /// What is moved at once.
 const PIECE: usize = 4 << 20;
-/// The mode of files that are made.
+/// The mode of files that are made, if nothing is said.
 const FILE_MODE: u32 = 0o644;
-/// The mode of directories that are made.
-const DIRECTORY_MODE: u32 = 0o755;
-
 /// A directory.
 #[derive(Args)]
 pub struct MkdirArgs {
     /// Its name, such as /data
     name: String,
+    /// Who may do what in it, in octal
+    #[arg(long, value_name = "MODE", value_parser = args::mode, default_value = "755")]
+    mode: u32,
 }
 
 /// What gets another name.
@@ -46,7 +48,7 @@ pub struct MvArgs {
 /// Makes a directory.
 pub fn mkdir(context: &mut Context, args: &MkdirArgs) -> Result<()> {
     let files = context.files()?;
-    files.make_directory(&args.name, DIRECTORY_MODE)?;
+    files.make_directory(&args.name, args.mode)?;
     match context.json {
         true => context.out.json(&json!({ "type": "directory", "name": args.name })),
         false => context.out.line(format_args!("Made {}.", args.name)),
@@ -64,7 +66,9 @@ pub fn mv(context: &mut Context, args: &MvArgs) -> Result<()> {
 }
 
 /// Keeps a file, or standard input. It has the name when all of it is durable.
-pub fn put(context: &mut Context, files: &FilesClient, from: &Path, name: &str, force: bool) -> Result<()> {
+pub fn put(context: &mut Context, files: &FilesClient, args: &PutArgs) -> Result<()> {
+    let PutArgs { file: from, name, force, mode, striping } = args;
+    let (name, force) = (name.as_str(), *force);
     let (mut source, size) = match from == Path::new("-") {
         true => (file::stdin()?, None),
         false if file::is_directory(from) => {
@@ -76,12 +80,20 @@ pub fn put(context: &mut Context, files: &FilesClient, from: &Path, name: &str, 
             (source, size)
         }
     };
-    if !force && files.stat(name).is_ok() {
+    let there = files.stat(name).ok().map(|entry| entry.attributes);
+    if !force && there.is_some() {
         return Err(Error::exists(format!("there is {name} already; --force replaces it")));
     }
+    // What was nobody else's to read stays so.
+    let replaced = there.filter(|there| there.kind == FileKind::File).map(|there| there.mode);
+    let mode = mode.or(replaced).unwrap_or(FILE_MODE);
+    let policy = match striping.is_any() {
+        true => Some(striping.policy(files.volumes().of(directory(name))?.policy)),
+        false => None,
+    };
     let stop = Stop::on_signals()?;
     let (began, draft) = (clock::now(), draft(name));
-    let file = files.create(&draft, FILE_MODE, None, Options::default())?;
+    let file = files.create(&draft, mode, policy, Options::default())?;
     let mut live = Live::new(!context.json);
     let copied = copy_in(&mut source, &file, &stop, |done| {
         if live.is_due() {
@@ -99,10 +111,41 @@ pub fn put(context: &mut Context, files: &FilesClient, from: &Path, name: &str, 
         drop(files.remove(&draft));
     })?;
     let seconds = clock::now().since(began).as_secs_f64();
-    match context.json {
-        true => context.out.json(&json!({ "name": name, "size_bytes": done, "seconds": seconds })),
-        false => context.out.line(format_args!("Put {} into {name}.", Bytes(done))),
+    // The file is there all the same.
+    let over = files.volumes().of(directory(name)).ok().filter(|volume| volume.over_since.is_some());
+    if context.json {
+        let over = over.as_ref().map(over_quota);
+        return context.out.json(&json!({ "name": name, "size_bytes": done, "seconds": seconds, "over_quota": over }));
     }
+    if let Some(over) = over {
+        say(&format!("forebay: {}", warning(&over)));
+    }
+    context.out.line(format_args!("Put {} into {name}.", Bytes(done)))
+}
+
+fn over_quota(over: &Volume) -> Value {
+    json!({
+        "volume": over.volume, "used_bytes": over.bytes.0, "soft_bytes": over.quota.soft_bytes.map(|bytes| bytes.0),
+        "files": over.files, "soft_files": over.quota.soft_files, "over_since": over.over_since.map(json::time),
+    })
+}
+
+fn warning(over: &Volume) -> String {
+    let bytes = over.quota.soft_bytes.filter(|soft| over.bytes > *soft).map(|soft| format!("{} of {soft}", over.bytes));
+    let files =
+        over.quota.soft_files.filter(|soft| over.files > *soft).map(|soft| format!("{} of {soft} files", over.files));
+    let said: Vec<String> = bytes.into_iter().chain(files).collect();
+    format!(
+        "volume {} holds more than its soft quota since {}: {}; remove something, for after a week nothing more is taken",
+        over.volume,
+        over.over_since.map(human::clock).unwrap_or_default(),
+        said.join(" and ")
+    )
+}
+
+/// The directory in which a name is.
+fn directory(name: &str) -> &str {
+    name.rsplit_once('/').map_or("", |(directory, _)| directory)
 }
 
 /// A name beside another, that nobody else has.
@@ -258,7 +301,7 @@ pub fn rm(context: &mut Context, files: &FilesClient, name: &str) -> Result<()> 
     }
 }
 
-fn entry(name: &str, number: u64, attributes: &Attributes) -> Value {
+pub(super) fn entry(name: &str, number: u64, attributes: &Attributes) -> Value {
     let kind = match attributes.kind {
         FileKind::File => "file",
         FileKind::Directory => "directory",

@@ -1,5 +1,6 @@
 //! `forebay keys`: certificates for TLS, access keys of users, and the keys of targets.
 
+use super::user;
 use crate::args;
 use crate::context::Context;
 use crate::show::{human, json};
@@ -11,6 +12,9 @@ use forebay_serve::key::{self, AccessKey};
 use forebay_serve::{access, tls};
 use serde_json::json;
 use std::path::{Path, PathBuf};
+
+/// Whose keys they are.
+const USERS: &str = "keys are those of users of a cluster on the network";
 
 /// What to do with keys.
 #[derive(Subcommand)]
@@ -45,9 +49,9 @@ pub struct MakeArgs {
 /// Whose keys.
 #[derive(Args)]
 pub struct ListArgs {
-    /// The user; all of them, if none is given
-    #[arg(long, value_name = "N")]
-    user: Option<u32>,
+    /// The user, by number or name; all of them, if none is given
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
 }
 
 /// What key is made.
@@ -55,9 +59,9 @@ pub struct ListArgs {
 pub struct IssueArgs {
     /// The file that it is written into; it must not be there
     file: PathBuf,
-    /// For whom; root, if nobody is named
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    user: u32,
+    /// For whom, by number or name; root, if nobody is named
+    #[arg(long, default_value = "0", value_name = "USER")]
+    user: String,
     /// What it is for, in your words
     #[arg(long, default_value = "", value_name = "TEXT")]
     label: String,
@@ -83,7 +87,7 @@ pub struct RollArgs {
 pub fn run(context: &mut Context, command: KeysCommand) -> Result<()> {
     match command {
         KeysCommand::Make(args) => make(context, &args),
-        KeysCommand::List(args) => list(context, args.user),
+        KeysCommand::List(args) => list(context, args.user.as_deref()),
         KeysCommand::Issue(args) => issue(context, args),
         KeysCommand::Revoke(args) => revoke(context, args.key),
         KeysCommand::Roll(args) => roll(context, args.target),
@@ -114,10 +118,15 @@ fn make(context: &mut Context, args: &MakeArgs) -> Result<()> {
     context.out.line(format_args!("Clients trust it with --ca {trusted}, or FOREBAY_CA."))
 }
 
-fn list(context: &mut Context, user: Option<u32>) -> Result<()> {
+fn list(context: &mut Context, user: Option<&str>) -> Result<()> {
+    let files = context.network(USERS)?;
+    let user = user.map(|user| user::number(&files, user)).transpose()?;
+    let mut users = files.users().list()?;
+    users.retain(|known| user.is_none_or(|user| known.user == user));
+    if let (Some(user), true) = (user, users.is_empty()) {
+        return Err(Error::missing(format!("there is no user {user}; `forebay user list` lists them")));
+    }
     let found = context.manager()?.ask(move |manager| async move {
-        let mut users = access::users(&manager).await?;
-        users.retain(|known| user.is_none_or(|user| known.user == user));
         let mut found = Vec::new();
         for known in users {
             let keys = access::keys(&manager, known.user).await?;
@@ -125,9 +134,6 @@ fn list(context: &mut Context, user: Option<u32>) -> Result<()> {
         }
         Ok(found)
     })?;
-    if let (Some(user), true) = (user, found.is_empty()) {
-        return Err(Error::missing(format!("there is no user {user}")));
-    }
     for (user, keys) in found {
         for key in keys {
             if context.json {
@@ -149,6 +155,7 @@ fn issue(context: &mut Context, args: IssueArgs) -> Result<()> {
     if file::exists(&path) {
         return Err(Error::exists(format!("{} is there already; name another file", path.display())));
     }
+    let user = user::number(&context.network(USERS)?, &user)?;
     let issued = context.manager()?.ask(move |manager| async move { access::issue(&manager, user, label).await })?;
     keep(context, &path, &issued)?;
     match context.json {

@@ -1,5 +1,6 @@
 //! One file for each command.
 
+pub mod attributes;
 pub mod check;
 pub mod demo;
 pub mod export;
@@ -24,6 +25,7 @@ pub mod scrub;
 pub mod serve;
 pub mod status;
 pub mod target;
+pub mod user;
 pub mod volume;
 
 use crate::cli::{Cli, Command};
@@ -56,8 +58,12 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Rm(args) => object::rm(context, &args)?,
         Command::Mkdir(args) => files::mkdir(context, &args)?,
         Command::Mv(args) => files::mv(context, &args)?,
+        Command::Chmod(args) => attributes::chmod(context, &args)?,
+        Command::Chown(args) => attributes::chown(context, &args)?,
+        Command::Revoke(args) => attributes::revoke(context, &args)?,
         Command::Serve(args) => serve::run(context, &args)?,
         Command::Keys(command) => keys::run(context, command)?,
+        Command::User(command) => user::run(context, command)?,
         Command::Node(command) => node::run(context, command)?,
         Command::Manager(command) => manager::run(context, command)?,
         Command::Heap(command) => heap::run(context, command)?,

@@ -2,6 +2,7 @@
 
 use super::files;
 use super::volume::unless_none;
+use crate::args::{self, StripingArgs};
 use crate::context::Context;
 use crate::show::live::{Live, bar};
 use crate::show::say;
@@ -19,18 +20,29 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 pub struct PutArgs {
     /// The file; - is standard input
-    file: PathBuf,
+    pub(super) file: PathBuf,
     /// The name, such as /data/x
-    name: String,
+    pub(super) name: String,
     /// Replace what has the name already; it stays until the new one is there as a whole
     #[arg(long)]
-    force: bool,
+    pub(super) force: bool,
+    /// Who may do what with a file of a cluster on the network, in octal; 644, or as the one that it replaces
+    #[arg(long, value_name = "MODE", value_parser = args::mode)]
+    pub(super) mode: Option<u32>,
+    /// How a file of a cluster on the network is striped; as its volume says, where nothing else is said.
+    #[command(flatten)]
+    pub(super) striping: StripingArgs,
 }
 
 /// Keeps it.
 pub fn run(context: &mut Context, args: &PutArgs) -> Result<()> {
     if let Some(files) = context.remote()? {
-        return files::put(context, &files, &args.file, &args.name, args.force);
+        return files::put(context, &files, args);
+    }
+    if args.mode.is_some() || args.striping.is_any() {
+        return Err(Error::usage(
+            "an object of a directory has no mode, and lies on one target; leave out --mode, --raid, --targets and --unit",
+        ));
     }
     let (source, from, size) = open(&args.file)?;
     let stop = Stop::on_signals()?;

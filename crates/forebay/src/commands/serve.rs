@@ -1,7 +1,7 @@
 //! `forebay serve`: everything of a directory, for this machine's processes and for the network, until it is stopped; or the
 //! targets of one, as a node of a cluster whose manager is elsewhere.
 
-use crate::args::span;
+use crate::args::{raid, span};
 use crate::context::{Context, manager_of, when_stopped};
 use crate::show::say;
 use clap::Args;
@@ -258,15 +258,6 @@ fn told(news: News) {
         News::TargetRefused(target, error) => format!("forebay: target {target} may not be served: {error}"),
         News::Well => "forebay: the manager has this node again, and all that it serves".to_string(),
     });
-}
-
-fn raid(text: &str) -> Result<Raid> {
-    match text {
-        "0" => Ok(Raid::Zero),
-        "1" => Ok(Raid::One(2)),
-        "5" => Ok(Raid::Five),
-        _ => Err(Error::usage(format!("'{text}' is not known; take 0, 1 or 5"))),
-    }
 }
 
 /// Says what came of a file that was looked after.

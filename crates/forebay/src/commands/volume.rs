@@ -1,5 +1,9 @@
-//! `forebay volume`: what objects may take together, and which of their writes go to logs.
+//! `forebay volume`: what objects, or files of a cluster on the network, may take together; which writes go to logs, and how files
+//! are striped.
 
+mod files;
+
+use crate::args::{self, StripingArgs};
 use crate::context::Context;
 use crate::show::human;
 use clap::{Args, Subcommand};
@@ -13,27 +17,54 @@ use serde_json::{Value, json};
 /// What to do with volumes.
 #[derive(Subcommand)]
 pub enum VolumeCommand {
-    /// Make a volume on every target
-    Create(LimitedArgs),
-    /// List the volumes of every target
+    /// Make a volume on every target, or a directory that is a volume of a cluster on the network
+    Create(CreateArgs),
+    /// List volumes: what is in them, and what they may have
     List,
-    /// Give a volume another quota on every target; what is not named stays as it is
+    /// Give a volume another quota, on every target; what is not named stays as it is
     Quota(LimitedArgs),
-    /// Show which writes of a volume go to logs, or choose, on every target
+    /// Show which writes of a volume go to logs, or choose, on every target; or how files of one on the network are striped
     Policy(PolicyArgs),
-    /// Remove an empty volume from every target
+    /// Remove an empty volume, from every target
     Rm(VolumeArgs),
 }
 
 /// A volume.
 #[derive(Args)]
 pub struct VolumeArgs {
-    /// Its number from 1 on; `default` is that of objects with names
-    #[arg(value_parser = number)]
-    volume: u64,
+    /// Its number from 1 on; `default` is that of objects with names. On the network: its number, or its directory, such as /data
+    volume: String,
 }
 
-/// A volume and which of its writes go to logs.
+impl VolumeArgs {
+    /// The number of a volume of objects.
+    fn number(&self) -> Result<u64> {
+        match self.volume.parse() {
+            Ok(number) if number > 0 => Ok(number),
+            _ if self.volume == DEFAULT_VOLUME_NAME => Ok(DEFAULT_VOLUME),
+            _ => Err(Error::usage(format!(
+                "'{}' is no volume; give a number from 1 on, or {DEFAULT_VOLUME_NAME}",
+                self.volume
+            ))),
+        }
+    }
+}
+
+/// A volume that is made.
+#[derive(Args)]
+pub struct CreateArgs {
+    /// What it may hold.
+    #[command(flatten)]
+    limited: LimitedArgs,
+    /// Who may do what in its directory, on the network, in octal; 755, if nothing is said
+    #[arg(long, value_name = "MODE", value_parser = args::mode)]
+    mode: Option<u32>,
+    /// How its files are striped, on the network; as those beside it, where nothing else is said.
+    #[command(flatten)]
+    striping: StripingArgs,
+}
+
+/// A volume, which of its writes go to logs, and how its files are striped.
 #[derive(Args)]
 pub struct PolicyArgs {
     /// The volume.
@@ -43,6 +74,9 @@ pub struct PolicyArgs {
     /// `inherit`: as the target has it. An object that has a choice of its own keeps it
     #[arg(long, value_name = "SIZE", value_parser = logged)]
     logged: Option<Logged>,
+    /// How files are striped that are made from now on, on the network.
+    #[command(flatten)]
+    striping: StripingArgs,
 }
 
 /// A volume's choice, or none.
@@ -66,14 +100,14 @@ pub struct LimitedArgs {
     /// Refuse what would take more than this; or `none`
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     hard: Option<Bytes>,
-    /// Warn beyond this; or `none`
+    /// Warn beyond this; on the network, refuse when it was passed for a week; or `none`
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     soft: Option<Bytes>,
-    /// Refuse more objects than this; or `none`
-    #[arg(long, value_name = "N", value_parser = count)]
+    /// Refuse more objects, or files and directories, than this; or `none`
+    #[arg(long, visible_alias = "hard-files", value_name = "N", value_parser = count)]
     hard_objects: Option<u64>,
-    /// Warn beyond so many objects; or `none`
-    #[arg(long, value_name = "N", value_parser = count)]
+    /// Warn beyond so many objects; refuse when so many files and directories were passed for a week; or `none`
+    #[arg(long, visible_alias = "soft-files", value_name = "N", value_parser = count)]
     soft_objects: Option<u64>,
 }
 
@@ -96,14 +130,6 @@ impl LimitedArgs {
     }
 }
 
-fn number(text: &str) -> Result<u64> {
-    match text.parse() {
-        Ok(number) if number > 0 => Ok(number),
-        _ if text == DEFAULT_VOLUME_NAME => Ok(DEFAULT_VOLUME),
-        _ => Err(Error::usage(format!("'{text}' is no volume; give a number from 1 on, or {DEFAULT_VOLUME_NAME}"))),
-    }
-}
-
 fn bytes(text: &str) -> Result<Bytes> {
     if text == "none" { Ok(Quota::default().hard_bytes) } else { Bytes::parse(text) }
 }
@@ -117,13 +143,27 @@ fn count(text: &str) -> Result<u64> {
 
 /// Does it.
 pub fn run(context: &mut Context, command: VolumeCommand) -> Result<()> {
+    if let Some(client) = context.remote()? {
+        return files::run(context, &client, command);
+    }
     context.with_cluster(|context, cluster| match command {
         VolumeCommand::Create(args) => create(context, cluster, &args),
         VolumeCommand::List => list(context, cluster),
         VolumeCommand::Quota(args) => quota(context, cluster, &args),
         VolumeCommand::Policy(args) => policy(context, cluster, &args),
-        VolumeCommand::Rm(args) => remove(context, cluster, args.volume),
+        VolumeCommand::Rm(args) => remove(context, cluster, args.number()?),
     })
+}
+
+/// [`Kind::Usage`] if something is said that only volumes of files have.
+fn refuse_striping(is_any: bool) -> Result<()> {
+    match is_any {
+        true => Err(Error::usage(
+            "objects lie on one target each, and have no mode; leave out --raid, --targets, --unit and --mode, or give --cluster \
+             forebay://HOST:PORT",
+        )),
+        false => Ok(()),
+    }
 }
 
 fn targets(cluster: &Cluster) -> Result<Vec<TargetId>> {
@@ -149,8 +189,9 @@ fn find(cluster: &Cluster, volume: u64) -> Result<Vec<(TargetId, ObjectInfo)>> {
     Ok(found)
 }
 
-fn create(context: &mut Context, cluster: &Cluster, args: &LimitedArgs) -> Result<()> {
-    let (volume, quota) = (args.which.volume, args.quota(Quota::default())?);
+fn create(context: &mut Context, cluster: &Cluster, args: &CreateArgs) -> Result<()> {
+    refuse_striping(args.striping.is_any() || args.mode.is_some())?;
+    let (volume, quota) = (args.limited.which.number()?, args.limited.quota(Quota::default())?);
     let mut created = 0;
     for target in targets(cluster)? {
         match cluster.objects().create_volume(target, volume, quota) {
@@ -168,7 +209,7 @@ fn create(context: &mut Context, cluster: &Cluster, args: &LimitedArgs) -> Resul
 }
 
 fn quota(context: &mut Context, cluster: &Cluster, args: &LimitedArgs) -> Result<()> {
-    let volume = args.which.volume;
+    let volume = args.which.number()?;
     for (target, info) in find(cluster, volume)? {
         let before = info.head.volume.map(|held| held.quota).unwrap_or_default();
         cluster.objects().set_quota(target, volume, args.quota(before)?)?;
@@ -177,7 +218,8 @@ fn quota(context: &mut Context, cluster: &Cluster, args: &LimitedArgs) -> Result
 }
 
 fn policy(context: &mut Context, cluster: &Cluster, args: &PolicyArgs) -> Result<()> {
-    let volume = args.which.volume;
+    refuse_striping(args.striping.is_any())?;
+    let volume = args.which.number()?;
     for (target, _) in find(cluster, volume)? {
         if let Some(Logged(chosen)) = args.logged {
             let change = vec![(PAGE, LOGGING, chosen.map(Logging::encode))];

@@ -1,9 +1,14 @@
 //! `forebay serve` as processes of its own.
 
 use super::{Place, signal};
+use forebay_client::files::blocking::FilesClient;
+use forebay_serve::key;
+use forebay_serve::reach::Reach;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output};
+use std::time::Duration;
 
 /// A server that is ended with the test.
 pub struct Served {
@@ -58,6 +63,13 @@ impl Served {
         stream.read_to_string(&mut answer).unwrap();
         let (_, body) = answer.split_once("\r\n\r\n").unwrap();
         serde_json::from_str(body).unwrap()
+    }
+
+    /// Its files, as a program reaches them that has this key.
+    pub fn files(&self, key: impl AsRef<Path>) -> FilesClient {
+        let manager = self.cluster.trim_start_matches("forebay://").to_string();
+        let key = key::read(key.as_ref()).unwrap();
+        Reach { manager, key, tls: None, patience: Duration::from_secs(20) }.files().unwrap()
     }
 
     pub fn command(&self, place: &Place, args: &[&str]) -> Command {

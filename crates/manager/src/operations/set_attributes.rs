@@ -28,9 +28,14 @@ impl Operation<'_> {
             inode.attributes.owner = owner;
         }
         if let Some(group) = asked.group.filter(|group| *group != inode.attributes.group) {
-            let is_own = self.by.owns(&inode.attributes) && self.by.groups.contains(&group);
-            if !is_own && !self.by.is_root() {
+            if !self.by.owns(&inode.attributes) {
                 return Err(self.not_the_owner(file, &inode));
+            }
+            if !self.by.is_root() && !self.by.groups.contains(&group) {
+                return Err(Error::forbidden(format!(
+                    "user {} may not give {file} to group {group}, of which it is not: only root may; ask somebody who has its key",
+                    self.by.user
+                )));
             }
             inode.attributes.group = group;
             inode.attributes.mode &= if self.by.is_root() { u32::MAX } else { !SET_ID };
