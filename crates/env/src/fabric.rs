@@ -56,6 +56,9 @@ pub struct Duplex {
     pub write: Box<dyn AsyncWrite + Unpin>,
     /// Who is at the other end, as the network says: for people, never for decisions.
     pub peer: String,
+    /// Which machine that is, as far as the network tells: of IPv6 the network of 64 bits, all of whose addresses a machine may
+    /// take. It says nothing of who it is; connections may be counted by it.
+    pub machine: String,
     /// Whether the other end is on this machine, so that no port lies between them that drops what is too much for it.
     pub is_near: bool,
 }

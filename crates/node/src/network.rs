@@ -5,34 +5,39 @@
 //! What is shared by all connections is in [`Node`]; [`session`] is one of them, [`answers`] what it sends back.
 
 mod answers;
+mod cuts;
 mod intake;
 mod keys;
 mod load;
 mod locks;
 mod patience;
 mod payloads;
+mod places;
 mod reports;
 mod rings;
 mod session;
 mod sessions;
 
+pub use cuts::{CutCounts, Unwelcome};
 pub use keys::{Keys, Refusals};
 pub use reports::{Heard, Identity, ToManager};
 
 use crate::host::{Host, TargetHandle};
 use crate::service::{self, LinkId};
+use cuts::Cuts;
 use forebay_env::Env;
 use forebay_env::allowance::Allowance;
 use forebay_env::fabric::{Door, Duplex, NetworkEnv};
 use forebay_env::mailbox::mailbox;
 use forebay_env::race::race;
-use forebay_model::{Bytes, Error, Result, TargetId};
+use forebay_model::{Bytes, Error, Rate, Result, TargetId};
 use forebay_target::Target;
 use forebay_wire::sink::{Frame, FrameSink};
 use forebay_wire::{Command, RequestId};
 use intake::Intake;
 use locks::Locks;
 use payloads::Payloads;
+use places::Places;
 use sessions::Sessions;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -42,8 +47,11 @@ use std::time::Duration;
 /// What a node takes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Connections at once.
+    /// Connections at once. When all are taken, the stranger that is there longest makes room: one that has not shown a
+    /// capability that counts.
     pub connections: usize,
+    /// Strangers among them from one machine, of which the longest makes room for one more.
+    pub strangers: usize,
     /// Bytes of answers that are under way, of all connections together; and as many of what is written.
     pub memory: Bytes,
     /// Memory for I/O that large payloads of what is written come into; beyond it they come into memory of any kind.
@@ -51,18 +59,24 @@ pub struct Bounds {
     /// Bytes of what is written that are on their way, of all connections together: what the node's port in the network takes
     /// without dropping any.
     pub intake: Bytes,
-    /// How long a peer may take to say hello, to go on with a frame that it began, and to take what it asked for.
+    /// How long a peer may take to say hello; and how long a frame that it began may take, and what it asked for until it has taken
+    /// that, besides the time that the bytes need at `least_rate`.
     pub patience: Duration,
+    /// The rate with which a frame has to come, and what was asked for has to go, once patience is used up. At no rate any byte is
+    /// enough.
+    pub least_rate: Rate,
 }
 
 impl Default for Bounds {
     fn default() -> Bounds {
         Bounds {
             connections: 4096,
+            strangers: 1024,
             memory: Bytes::mib(256),
             payloads: Bytes::mib(256),
             intake: Bytes::kib(192),
             patience: Duration::from_secs(30),
+            least_rate: Rate(64 << 10),
         }
     }
 }
@@ -114,13 +128,17 @@ pub struct Node {
     payloads: RefCell<Payloads>,
     /// How much may be on its way here.
     intake: Rc<Intake>,
-    connections: Cell<usize>,
+    places: Rc<Places>,
+    cuts: Rc<Cuts>,
+    /// Who is told why there is no connection.
+    turned_away: Rc<()>,
     next_link: Cell<u64>,
 }
 
 impl Node {
     /// Serves `targets`; nothing is allowed before [`Node::keys`] has keys. `process` is what clients are told of it.
     pub fn new(env: NetworkEnv, targets: Vec<TargetDoor>, bounds: Bounds, process: u32) -> Rc<Node> {
+        let cuts = Cuts::new(env.clock.clone());
         Rc::new(Node {
             keys: Keys::default(),
             locks: Rc::default(),
@@ -130,7 +148,9 @@ impl Node {
             small: Allowance::new(SMALL),
             payloads: RefCell::new(Payloads::new(bounds.payloads)),
             intake: Intake::new(bounds.intake, env.clock.clone()),
-            connections: Cell::new(0),
+            places: Places::new(bounds.connections, bounds.strangers, cuts.clone()),
+            cuts,
+            turned_away: Rc::new(()),
             next_link: Cell::new(FIRST_LINK),
             targets: RefCell::new(targets.into_iter().map(|target| (target.id, target)).collect()),
             env,
@@ -146,7 +166,17 @@ impl Node {
 
     /// Connections that are open.
     pub fn connections(&self) -> usize {
-        self.connections.get()
+        self.places.taken()
+    }
+
+    /// Connections that it ended by itself or did not take, since it began.
+    pub fn cuts(&self) -> CutCounts {
+        self.cuts.counts()
+    }
+
+    /// Has `told` hear of what came that was malformed, once a minute at most.
+    pub fn warn(&self, told: impl Fn(Unwelcome) + 'static) {
+        self.cuts.tell(Box::new(told));
     }
 
     /// Bytes of requests and answers that are under way.
@@ -158,24 +188,32 @@ impl Node {
     pub async fn serve(self: Rc<Self>, door: Box<dyn Door>) -> Result<()> {
         loop {
             let duplex = door.accept().await?;
-            if self.connections.get() >= self.bounds.connections {
-                let most = self.bounds.connections;
-                let error = Error::busy(format!("{most} connections are open already; end some, or try again later"));
-                let limit = self.env.clock.sleep(self.bounds.patience);
-                // Whoever does not listen to that, or never begins to, is not waited for.
-                self.env.spawner.detach(async move {
-                    race(turn_away(duplex, error), limit).await;
-                });
+            let Some(place) = self.places.join(&duplex.machine) else {
+                self.cuts.full();
+                self.turn_away(duplex);
                 continue;
-            }
-            self.connections.set(self.connections.get() + 1);
+            };
             let this = self.clone();
             self.env.spawner.detach(async move {
-                session::serve(&this, duplex).await;
+                session::serve(&this, duplex, Rc::new(place)).await;
                 this.payloads.borrow_mut().trim();
-                this.connections.set(this.connections.get() - 1);
             });
         }
+    }
+
+    /// Says why there is no connection, unless that is being said to many.
+    fn turn_away(&self, duplex: Duplex) {
+        if Rc::strong_count(&self.turned_away) > MOST_TURNED_AWAY {
+            return;
+        }
+        let most = self.bounds.connections;
+        let error = Error::busy(format!("{most} connections are open already; end some, or try again later"));
+        let (limit, told) = (self.env.clock.sleep(self.bounds.patience), self.turned_away.clone());
+        // Whoever does not listen to that, or never begins to, is not waited for.
+        self.env.spawner.detach(async move {
+            race(say_why(duplex, error), limit).await;
+            drop(told);
+        });
     }
 
     /// Serves another target, when the manager has heard of it.
@@ -204,11 +242,13 @@ impl Node {
 
 /// Memory for answers without a payload.
 const SMALL: usize = 32 << 20;
+/// Who is told at the same time that there is no place; others are hung up on.
+const MOST_TURNED_AWAY: usize = 64;
 /// Links, recorders and queries of the network are told from those of this process by their numbers.
 const FIRST_LINK: u64 = 1 << 63;
 
 /// Says why there is no connection.
-async fn turn_away(duplex: Duplex, error: Error) {
+async fn say_why(duplex: Duplex, error: Error) {
     let Ok(frame) = Frame::error(RequestId(0), Command::HELLO, &error) else { return };
     let sink = FrameSink::default();
     sink.push(frame);

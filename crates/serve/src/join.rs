@@ -20,7 +20,7 @@ use forebay_client::files::keep::Kept;
 use forebay_embedded::{Owned, own};
 use forebay_env::real::file;
 use forebay_model::{Error, Kind, Result, TargetId};
-use forebay_node::network::{Bounds, Heard};
+use forebay_node::network::{Bounds, Heard, Unwelcome};
 use forebay_wire::control::Question;
 use forebay_wire::control::files::AskDegraded;
 use forebay_wire::control::names::FileId;
@@ -55,6 +55,8 @@ pub struct JoinOptions {
     pub patience: Duration,
     /// Called when something changed between the node and its manager.
     pub told: fn(News),
+    /// Called when something came to the node that was malformed, once a minute at most.
+    pub warned: fn(Unwelcome),
     /// Whether it makes anew as well what targets of the cluster lost.
     pub rebuilding: Option<Rebuilding>,
 }
@@ -104,7 +106,8 @@ impl Joined {
             )));
         }
         let owned = own(dir)?;
-        let JoinOptions { manager, key, data, status, address, tls, bounds, patience, told, rebuilding } = options;
+        let JoinOptions { manager, key, data, status, address, tls, bounds, patience, told, warned, rebuilding } =
+            options;
         let trusted = tls.as_ref().map(TlsFiles::client);
         let (membership, key) = match membership::read(dir)? {
             Some(known) => known,
@@ -147,6 +150,7 @@ impl Joined {
             node: membership.node,
             cluster: membership.cluster,
             bounds,
+            warned,
             tls: tls.as_ref(),
             is_apart: true,
         };

@@ -8,7 +8,7 @@ use forebay_env::real::{self, Tls, process, thread};
 use forebay_env::watched::Watched;
 use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_node::Host;
-use forebay_node::network::{Bounds, Heard, Identity, Node, Refusals, TargetDoor, ToManager};
+use forebay_node::network::{Bounds, CutCounts, Heard, Identity, Node, Refusals, TargetDoor, ToManager, Unwelcome};
 use forebay_wire::control::cluster::Report;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,6 +31,8 @@ pub struct NodeOptions<'a> {
     pub cluster: u128,
     /// What it takes on.
     pub bounds: Bounds,
+    /// Called when something came that was malformed, once a minute at most.
+    pub warned: fn(Unwelcome),
     /// What it shows to those who connect, if anything.
     pub tls: Option<&'a TlsFiles>,
     /// Whether its manager is another process: that may be away when it starts, and is told when it ends.
@@ -82,6 +84,8 @@ pub struct NodeStatus {
     pub memory: Bytes,
     /// Commands that were refused.
     pub refusals: Refusals,
+    /// Connections that it ended by itself or did not take.
+    pub cuts: CutCounts,
 }
 
 impl NodeHost {
@@ -92,7 +96,7 @@ impl NodeHost {
         manager: impl FnOnce() -> Rc<dyn ToManager> + Send + 'static,
         told: impl Fn(&Result<Heard>) + Send + 'static,
     ) -> Result<NodeHost> {
-        let NodeOptions { host, listen, known_as, node: number, cluster, bounds, tls, is_apart } = options;
+        let NodeOptions { host, listen, known_as, node: number, cluster, bounds, warned, tls, is_apart } = options;
         let tls = tls.map_or(Ok(Tls::default()), TlsFiles::showing)?;
         let shown = tls.clone();
         let (orders, mut receiver) = mailbox();
@@ -121,6 +125,7 @@ impl NodeHost {
                     bound.send(Ok(address.clone()), 0).await;
                     drop(bound);
                     let node = Node::new(env.clone(), doors, bounds, process::id());
+                    node.warn(warned);
                     let serving = node.clone();
                     env.spawner.detach(async move { drop(serving.serve(door).await) });
                     let identity = Identity { node: number, cluster, address: address.clone() };
@@ -136,6 +141,7 @@ impl NodeHost {
                                     connections: node.connections(),
                                     memory: node.memory_used(),
                                     refusals: node.keys().refusals(),
+                                    cuts: node.cuts(),
                                 };
                                 answer.send(status, 0).await;
                             }

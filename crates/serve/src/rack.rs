@@ -12,7 +12,7 @@ use forebay_client::nodes::{Nodes, PATIENCE};
 use forebay_embedded::Owned;
 use forebay_manager::Settings;
 use forebay_model::{Bytes, Result};
-use forebay_node::network::Bounds;
+use forebay_node::network::{Bounds, Unwelcome};
 use forebay_wire::control::cluster::AddNode;
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Call, Change};
@@ -36,6 +36,8 @@ pub struct Listening<'a> {
     pub tls: Option<&'a TlsFiles>,
     /// What each takes on.
     pub bounds: Bounds,
+    /// Called when something came to one of them that was malformed, once a minute at most for each.
+    pub warned: fn(Unwelcome),
 }
 
 impl Rack {
@@ -61,6 +63,7 @@ impl Rack {
                 node,
                 cluster: manager.cluster(),
                 bounds: listening.bounds,
+                warned: listening.warned,
                 tls: listening.tls,
                 is_apart: false,
             };

@@ -17,7 +17,7 @@ use forebay_env::real::file;
 use forebay_manager::Settings;
 use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Bytes, Error, Result};
-use forebay_node::network::Bounds;
+use forebay_node::network::{Bounds, Unwelcome};
 use forebay_wire::control::access::IssueKey;
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::volumes::Policy;
@@ -59,6 +59,8 @@ pub struct ServerOptions {
     pub upkeep: UpkeepOptions,
     /// Called for each file for which something was done by itself, and once when that cannot be for now.
     pub kept: fn(FileId, Result<Kept>),
+    /// Called when something came to a node that was malformed, once a minute at most for each.
+    pub warned: fn(Unwelcome),
 }
 
 /// Directories at work.
@@ -98,6 +100,7 @@ impl Server {
             known_as: options.address.as_deref(),
             tls: options.tls.as_ref(),
             bounds: options.bounds,
+            warned: options.warned,
         };
         let settings = Settings { balance_above: options.upkeep.balance_above, ..Settings::default() };
         let rack = Rack::over(owned, &dir.join(METADATA), policy(options.raid, targets), settings, &listening)?;

@@ -18,12 +18,13 @@ use forebay_env::real::{self, process, thread};
 use forebay_manager::Principal;
 use forebay_manager::desk::Desk;
 use forebay_model::{Error, Result};
-use forebay_node::network::Refusals;
+use forebay_node::network::{CutCounts, Refusals};
 use forebay_wire::control::cluster::{Map, Target, TargetState};
 use forebay_wire::control::files::{After, AskDegraded, Degraded, Displaced};
 use forebay_wire::control::names::{FileId, MOST_ENTRIES};
 use forebay_wire::control::{Question, Reply};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -203,7 +204,7 @@ struct Family {
     values: fn(&Found) -> Option<Values>,
 }
 
-const FAMILIES: [Family; 21] = [
+const FAMILIES: [Family; 22] = [
     Family {
         name: "forebay_manager_up",
         kind: "gauge",
@@ -247,6 +248,19 @@ const FAMILIES: [Family; 21] = [
                 all.map(|(why, count)| (format!("{{node=\"{number}\",why=\"{why}\"}}"), count))
             });
             Some(refusals.collect())
+        },
+    },
+    Family {
+        name: "forebay_node_cut_connections_total",
+        kind: "counter",
+        labels: "`node`, `why`: `malformed`, `changed`, `slow`, `stranger`, `full`",
+        help: "Connections that the node ended by itself or did not take.",
+        values: |found| {
+            let cuts = known(found).flat_map(|(number, node)| {
+                let all = causes(node.cuts);
+                all.map(|(why, count)| (format!("{{node=\"{number}\",why=\"{why}\"}}"), count))
+            });
+            Some(cuts.collect())
         },
     },
     Family {
@@ -379,6 +393,12 @@ fn of_node(number: u64) -> String {
     format!("{{node=\"{number}\"}}")
 }
 
+/// Why connections were cut, and how many.
+fn causes(cuts: CutCounts) -> [(&'static str, u64); 5] {
+    let CutCounts { malformed, changed, slow, stranger, full } = cuts;
+    [("malformed", malformed), ("changed", changed), ("slow", slow), ("stranger", stranger), ("full", full)]
+}
+
 /// The nodes of this process that answered.
 fn known(found: &Found) -> impl Iterator<Item = (u64, &NodeStatus)> {
     found.nodes.iter().filter_map(|(number, node)| Some((*number, node.as_ref().ok()?)))
@@ -421,6 +441,7 @@ fn status(found: &Found) -> Value {
                 "stale": node.refusals.stale,
                 "behind": node.refusals.behind,
             },
+            "cut": causes(node.cuts).into_iter().map(|(why, count)| (why, json!(count))).collect::<BTreeMap<_, _>>(),
         }),
         Err(error) => json!({ "node": number, "error": error.message }),
     };

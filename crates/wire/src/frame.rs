@@ -24,6 +24,9 @@ pub const MAX_PAYLOAD: u32 = 16 << 20;
 /// The largest body of a connection's first frame, when nobody knows yet who is there.
 pub const MAX_HELLO: u32 = 4 << 10;
 
+/// The largest body of a client that has not shown yet that anything is allowed to it: what it shows and asks first fits.
+pub const MAX_STRANGER: u32 = 16 << 10;
+
 /// As a credit: the payload of the answer may be sent whole.
 pub const NO_LIMIT: u32 = u32::MAX;
 
@@ -121,7 +124,10 @@ pub struct Limits {
 impl Limits {
     /// Before the handshake is done.
     pub const HELLO: Limits = Limits { body: MAX_HELLO, payload: 0 };
-    /// After it.
+    /// After it, until a node was shown a capability that counts. Payloads are as large as later, but memory is not taken for one
+    /// before what is shown with it was checked.
+    pub const STRANGER: Limits = Limits { body: MAX_STRANGER, payload: MAX_PAYLOAD };
+    /// After that; and at once over a local socket, where nothing is shown.
     pub const SESSION: Limits = Limits { body: MAX_BODY, payload: MAX_PAYLOAD };
 }
 
@@ -186,6 +192,12 @@ impl Head {
         };
         raw.checksum = U32::new(crc32c(&raw.as_bytes()[..offset_of!(Raw, checksum)]));
         zerocopy::transmute!(raw)
+    }
+
+    /// Whether these bytes were a header, and were changed on their way.
+    pub(crate) fn is_changed(bytes: &[u8; HEADER]) -> bool {
+        let raw: Raw = zerocopy::transmute!(*bytes);
+        raw.magic == MAGIC && raw.checksum.get() != crc32c(&bytes[..offset_of!(Raw, checksum)])
     }
 
     /// Reads a header and refuses whatever does not fit `limits`.
@@ -275,7 +287,12 @@ pub fn byte_table() -> String {
         table.push_str(&format!("| {} | {name} | {meaning} |\n", flag.0));
     }
     table.push_str("\n| bound | body | payload |\n| --- | ---: | ---: |\n");
-    for (when, limits) in [("before the handshake", Limits::HELLO), ("after it", Limits::SESSION)] {
+    let bounds = [
+        ("before the handshake", Limits::HELLO),
+        ("before a capability that counts", Limits::STRANGER),
+        ("after it", Limits::SESSION),
+    ];
+    for (when, limits) in bounds {
         let (body, payload) = (Bytes(limits.body.into()), Bytes(limits.payload.into()));
         table.push_str(&format!("| {when} | {body} | {payload} |\n"));
     }

@@ -114,7 +114,7 @@ pub(crate) async fn greet(source: &mut FrameSource, sink: &FrameSink, hello: &Cl
 }
 
 /// The server's part, over a connection of many tasks, as [`accept`]. The caller sees to it that what is left in `sink` goes
-/// out; `replaced` ends the connection with this nonce, if there is one, and waits until nothing of it is under way.
+/// out; until the caller has seen a capability that counts, `source` takes what strangers may send. `replaced` ends the connection with this nonce, if there is one, and waits until nothing of it is under way.
 pub async fn welcome(
     source: &mut FrameSource,
     sink: &FrameSink,
@@ -132,7 +132,7 @@ pub async fn welcome(
                 replaced(before).await?;
             }
             sink.push(Frame::of(head.request, Command::HELLO, Flags::RESPONSE.and(Flags::END), hello)?);
-            source.set_limits(Limits::SESSION);
+            source.set_limits(Limits::STRANGER);
             Ok(Some(client))
         }
         Err(error) => {

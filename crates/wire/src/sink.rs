@@ -134,6 +134,8 @@ struct State {
     queue: VecDeque<Frame>,
     /// Bytes of the first frame that have gone.
     gone: usize,
+    /// Bytes of all frames that were left here.
+    left: u64,
     /// Bytes that have gone, of all frames.
     sent: u64,
     /// So many may; without a bound if it is none.
@@ -149,6 +151,7 @@ impl FrameSink {
     pub fn push(&self, frame: Frame) {
         let mut state = self.state.borrow_mut();
         if !state.closed && state.failed.is_none() {
+            state.left += frame.pieces().map(|piece| piece.len() as u64).sum::<u64>();
             state.queue.push_back(frame);
             wake(&mut state);
         }
@@ -187,6 +190,11 @@ impl FrameSink {
     /// Bytes that have gone.
     pub fn progress(&self) -> u64 {
         self.state.borrow().sent
+    }
+
+    /// Bytes that were left here since it began, whether or not they have gone.
+    pub fn left(&self) -> u64 {
+        self.state.borrow().left
     }
 
     /// Whether frames wait for the other side to take them.

@@ -38,7 +38,9 @@ pub struct FrameSource {
     /// The payload that is next in the stream: its length and checksum.
     payload: Option<(usize, u32)>,
     failed: Option<Error>,
-    begun: Rc<Cell<bool>>,
+    is_changed: bool,
+    frames: u64,
+    begun: Rc<Cell<Option<u64>>>,
     came: Rc<Cell<u64>>,
     told: Option<Box<dyn Fn(u64)>>,
 }
@@ -55,6 +57,8 @@ impl FrameSource {
             body: Vec::new(),
             payload: None,
             failed: None,
+            is_changed: false,
+            frames: 0,
             begun: Rc::default(),
             came: Rc::default(),
             told: None,
@@ -74,14 +78,19 @@ impl FrameSource {
         self.note(received)
     }
 
-    /// Whether a frame has begun to come, and did not come to its end.
-    pub fn begun(&self) -> Rc<Cell<bool>> {
+    /// Which frame has begun to come and did not come to its end, counted from 1.
+    pub fn begun(&self) -> Rc<Cell<Option<u64>>> {
         self.begun.clone()
     }
 
     /// Bytes that have come.
     pub fn came(&self) -> Rc<Cell<u64>> {
         self.came.clone()
+    }
+
+    /// Whether a checksum said that something was changed on its way, which is the end then.
+    pub fn is_changed(&self) -> bool {
+        self.is_changed
     }
 
     /// Tells `told` from now on how many bytes have come, each time that some did.
@@ -115,7 +124,7 @@ impl FrameSource {
     /// Reads the last frame's payload behind what is in `destination`. After an error there is whatever came.
     pub async fn payload_onto(&mut self, destination: &mut Vec<u8>) -> Result<()> {
         self.check()?;
-        let read = self.take_payload(Some(destination), None).await;
+        let read = self.take_payload(destination, None).await;
         self.note(read)
     }
 
@@ -123,7 +132,7 @@ impl FrameSource {
     pub async fn payload_summed_onto(&mut self, destination: &mut Vec<u8>) -> Result<Vec<u32>> {
         self.check()?;
         let mut sums = Vec::new();
-        let read = self.take_payload(Some(destination), Some(&mut sums)).await;
+        let read = self.take_payload(destination, Some(&mut sums)).await;
         self.note(read.map(|()| sums))
     }
 
@@ -154,12 +163,13 @@ impl FrameSource {
     }
 
     async fn next_frame(&mut self) -> Result<Option<Head>> {
-        self.take_payload(None, None).await?;
+        self.skip_payload().await?;
         // A connection may end before a frame, not within one.
         if self.from == self.to && self.look().await.map_err(|e| lost("header", &e))? == 0 {
             return Ok(None);
         }
-        self.begun.set(true);
+        self.frames += 1;
+        self.begun.set(Some(self.frames));
         if self.ahead[self.from..self.to].starts_with(&TLS_ALERT) {
             return Err(Error::usage(
                 "the other side speaks TLS, and this one does not: name the authority that vouches for it (--ca)",
@@ -167,13 +177,13 @@ impl FrameSource {
         }
         let mut header = [0; HEADER];
         self.fill(&mut header, "header").await?;
-        let head = Head::decode(&header, self.limits)?;
+        let head = Head::decode(&header, self.limits).inspect_err(|_| self.is_changed |= Head::is_changed(&header))?;
         let mut body = std::mem::take(&mut self.body);
         body.clear();
         let read = self.fill_onto(&mut body, head.body as usize, "body").await;
         self.body = body;
         read?;
-        same_checksum("body", head.body_checksum, crc32c(&self.body))?;
+        self.same("body", head.body_checksum, crc32c(&self.body))?;
         self.payload = Some((head.payload as usize, head.payload_checksum)).filter(|(length, _)| *length > 0);
         if head.payload == 0 && head.payload_checksum != 0 {
             return Err(Error::damaged(format!(
@@ -181,28 +191,44 @@ impl FrameSource {
                 head.request
             )));
         }
-        self.begun.set(self.payload.is_some());
+        if self.payload.is_none() {
+            self.begun.set(None);
+        }
         Ok(Some(head))
     }
 
+    /// Passes over the payload that is next in the stream, if there is one, and checks it: it takes no memory.
+    async fn skip_payload(&mut self) -> Result<()> {
+        let Some((mut left, checksum)) = self.payload.take() else { return Ok(()) };
+        let mut sum = Sum::default();
+        while left > 0 {
+            if self.from == self.to && self.look().await.map_err(|e| lost("payload", &e))? == 0 {
+                return Err(lost("payload", &ErrorKind::UnexpectedEof.into()));
+            }
+            let count = left.min(self.to - self.from);
+            sum.update(&self.ahead[self.from..self.from + count]);
+            self.from += count;
+            left -= count;
+        }
+        self.begun.set(None);
+        self.same("payload", checksum, sum.finish())
+    }
+
     /// Takes the payload that is next in the stream, if there is one, and checks it; adds the checksums of its blocks to `sums`.
-    async fn take_payload(&mut self, destination: Option<&mut Vec<u8>>, mut sums: Option<&mut Vec<u32>>) -> Result<()> {
+    async fn take_payload(&mut self, destination: &mut Vec<u8>, mut sums: Option<&mut Vec<u32>>) -> Result<()> {
         let Some((length, checksum)) = self.payload.take() else { return Ok(()) };
         let mut sum = Sum::default();
         let mut left = length;
-        let (mut unwanted, is_wanted) = (Vec::new(), destination.is_some());
-        let destination = destination.unwrap_or(&mut unwanted);
-        destination.reserve(if is_wanted { length } else { STEP.min(length) });
+        destination.reserve(length);
         while left > 0 {
-            let from = if is_wanted { destination.len() } else { 0 };
-            destination.truncate(from);
+            let from = destination.len();
             let step = left.min(STEP);
             self.fill_onto(destination, step, "payload").await?;
             add(&destination[from..], &mut sum, sums.as_deref_mut());
             left -= step;
         }
-        self.begun.set(false);
-        same_checksum("payload", checksum, sum.finish())
+        self.begun.set(None);
+        self.same("payload", checksum, sum.finish())
     }
 
     async fn fill_with_payload(&mut self, destination: &mut [u8], mut sums: Option<&mut Vec<u32>>) -> Result<()> {
@@ -214,8 +240,13 @@ impl FrameSource {
             self.fill(piece, "payload").await?;
             add(piece, &mut sum, sums.as_deref_mut());
         }
-        self.begun.set(false);
-        same_checksum("payload", checksum, sum.finish())
+        self.begun.set(None);
+        self.same("payload", checksum, sum.finish())
+    }
+
+    /// Whether a part of a frame is as its checksum says.
+    fn same(&mut self, part: &str, stored: u32, computed: u32) -> Result<()> {
+        same_checksum(part, stored, computed).inspect_err(|_| self.is_changed = true)
     }
 
     /// Reads so many bytes behind what is in `destination`, which grows as they come.

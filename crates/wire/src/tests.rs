@@ -1,6 +1,6 @@
 #![allow(clippy::disallowed_methods)]
 
-mod counting;
+pub(crate) mod counting;
 pub(crate) mod fuzz;
 pub(crate) mod seeds;
 

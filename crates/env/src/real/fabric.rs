@@ -27,6 +27,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
+use stream::Far;
 use tls::Tls;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
@@ -106,7 +107,7 @@ impl Fabric for TcpFabric {
                     let handshake = |stream| -> FabricFuture<_> {
                         Box::pin(async move { connector.connect(name, stream).await.map(TlsStream::from) })
                     };
-                    Ok(tls::duplex(handshake, stream, (address, stream::is_near(place)), (spawner, clock)))
+                    Ok(tls::duplex(handshake, stream, Far { peer: address, ..Far::of(place) }, (spawner, clock)))
                 }
                 Err(Failed::Nowhere) => Err(unknown(&address)),
                 Err(Failed::With(e)) => Err(unreached(&address, &e)),
@@ -178,8 +179,7 @@ impl Door for TcpDoor {
                         let handshake = |stream| -> FabricFuture<_> {
                             Box::pin(async move { acceptor.accept(stream).await.map(TlsStream::from) })
                         };
-                        let shown = (peer.to_string(), stream::is_near(peer));
-                        return Ok(tls::duplex(handshake, stream, shown, (spawner, clock)));
+                        return Ok(tls::duplex(handshake, stream, Far::of(peer), (spawner, clock)));
                     }
                     // The peer waits in the queue; give others time to close theirs.
                     Err(e) if out_of_something(&e) || of_the_peer(&e) => clock.sleep(REST).await,

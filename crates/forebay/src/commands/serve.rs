@@ -15,7 +15,7 @@ use forebay_env::real::file;
 use forebay_env::real::signal::Stop;
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Error, Rate, Result};
-use forebay_node::network::Bounds;
+use forebay_node::network::{Bounds, Unwelcome};
 use forebay_serve::tls::{AUTHORITY, TlsFiles};
 use forebay_serve::upkeep::UpkeepOptions;
 use forebay_serve::{JoinOptions, Joined, METADATA, News, Rebuilding, Server, ServerOptions};
@@ -86,7 +86,8 @@ pub struct ServeArgs {
     /// Move so much a second of each component for that at most; 0: as fast as it goes
     #[arg(long, default_value = "32MB/s", value_name = "RATE")]
     balance_rate: Rate,
-    /// Connections at once
+    /// Connections of each node at once; when all are taken, the one that is there longest without a valid capability makes room,
+    /// and a machine has a quarter of them for such at most
     #[arg(long, default_value_t = 4096, value_name = "N")]
     connections: usize,
 }
@@ -95,7 +96,8 @@ pub struct ServeArgs {
 pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
     let stop = Stop::on_signals()?;
     let (connections, memory, intake) = (args.connections, args.memory, args.intake);
-    let bounds = Bounds { connections, memory, payloads: memory, intake, ..Bounds::default() };
+    let strangers = (connections / 4).max(1);
+    let bounds = Bounds { connections, strangers, memory, payloads: memory, intake, ..Bounds::default() };
     if let Some(manager) = &args.join {
         return join(context, args, manager, bounds, &stop);
     }
@@ -118,6 +120,7 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
             balance_rate: args.balance_rate,
         },
         kept,
+        warned,
     };
     let server = Server::start(&args.dir, &dirs, &options)?;
     let ca = args.tls.as_ref().map(|dir| dir.join(AUTHORITY).display().to_string());
@@ -212,6 +215,7 @@ fn join(context: &mut Context, args: &ServeArgs, manager: &str, bounds: Bounds, 
         bounds,
         patience: context.wait(),
         told,
+        warned,
         rebuilding: args.rebuild_key.clone().map(|key| Rebuilding { key, kept }),
     };
     let node = Joined::start(&args.dir, options)?;
@@ -258,6 +262,15 @@ fn told(news: News) {
         News::TargetRefused(target, error) => format!("forebay: target {target} may not be served: {error}"),
         News::Well => "forebay: the manager has this node again, and all that it serves".to_string(),
     });
+}
+
+/// Says what came to a node and was malformed.
+fn warned(Unwelcome { peer, error, count }: Unwelcome) {
+    let others = match count {
+        1 => String::new(),
+        count => format!(" ({count} such since it was said last)"),
+    };
+    say(&format!("forebay: what came from {peer} was malformed, and that connection alone is ended{others}: {error}"));
 }
 
 /// Says what came of a file that was looked after.

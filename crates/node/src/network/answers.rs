@@ -28,8 +28,8 @@ pub(super) struct Answers {
     sink: FrameSink,
     /// Requests that have no complete answer yet.
     open: RefCell<BTreeMap<RequestId, Open>>,
-    /// Rises with everything that the client takes.
-    taken: Cell<u64>,
+    /// Answers that have come by now.
+    came: Cell<u64>,
     /// Nobody is there to take an answer.
     is_abandoned: Cell<bool>,
 }
@@ -43,6 +43,8 @@ struct Open {
 
 /// What is known of an answer once it is there.
 struct Answered {
+    /// The how manieth it is on its connection.
+    number: u64,
     body: Vec<u8>,
     payload: Pieces,
     room: Room,
@@ -52,7 +54,7 @@ struct Answered {
 
 impl Answers {
     pub(super) fn new(sink: FrameSink) -> Answers {
-        Answers { sink, open: RefCell::default(), taken: Cell::new(0), is_abandoned: Cell::new(false) }
+        Answers { sink, open: RefCell::default(), came: Cell::new(0), is_abandoned: Cell::new(false) }
     }
 
     /// A request was taken in, which says how much of its answer may be sent at once.
@@ -78,22 +80,20 @@ impl Answers {
         self.open.borrow().len()
     }
 
-    /// Whether an answer waits for the client.
-    pub(super) fn is_waiting(&self) -> bool {
-        self.open.borrow().values().any(|open| open.answer.is_some())
+    /// The number of the answer that waits longest for the client to let it come; answers are counted from 1.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.open.borrow().values().filter_map(|open| Some(open.answer.as_ref()?.number)).min()
     }
 
-    /// Rises with everything that waits and that the client lets come.
-    pub(super) fn progress(&self) -> u64 {
-        self.taken.get()
+    /// The number of the answer that came last.
+    pub(super) fn came(&self) -> u64 {
+        self.came.get()
     }
 
     /// The client lets more of an answer come. One that is complete meanwhile needs none.
     pub(super) fn grant(&self, request: RequestId, bytes: u32) {
         let mut all = self.open.borrow_mut();
         if let Some(open) = all.get_mut(&request) {
-            // Only what waits can be taken.
-            self.taken.set(self.taken.get() + u64::from(bytes > 0 && open.answer.is_some()));
             open.credit = open.credit.saturating_add(u64::from(bytes));
         }
         drop(all);
@@ -104,7 +104,9 @@ impl Answers {
     pub(super) fn answer(&self, request: RequestId, answer: Result<(Vec<u8>, Pieces)>, room: Room) {
         match answer {
             Ok((body, payload)) => {
-                let answered = Answered { body, payload, room, is_announced: false };
+                let number = self.came.get() + 1;
+                self.came.set(number);
+                let answered = Answered { number, body, payload, room, is_announced: false };
                 if let Some(open) = self.open.borrow_mut().get_mut(&request) {
                     open.answer = Some(answered);
                 }

@@ -110,4 +110,4 @@ impl Drop for Window {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,23 +1,30 @@
 //! How long a node waits for one client: to say hello, to go on with a frame that it began, and to take what it asked for.
 //!
-//! Time is up when nothing of what is waited for has moved for a while, and for a hello however it comes; frames about
-//! something else do not count, nor does the time in which the node itself does not listen.
+//! A hello may take as long as the node's patience, however it comes. A frame, and what waits for the client, may take the time
+//! besides that its bytes need at the least rate; so nobody keeps memory from others by sending or taking a byte now and then.
+//! Between frames a client may be silent for ever. Only time counts in which the node waits for the client, and not what it does
+//! itself meanwhile: not when it does not listen, and no more than a turn at once, should its own machine have stopped.
 
 use super::answers::Answers;
 use forebay_env::Clock;
-use forebay_model::Error;
+use forebay_model::{Bytes, Error, Rate};
 use forebay_wire::sink::FrameSink;
 use forebay_wire::source::FrameSource;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+/// Of the patience: it is looked so often.
+const TURNS: u32 = 4;
+/// The shortest turn.
+const LEAST_TURN: Duration = Duration::from_millis(1);
+
 /// What is waited for.
 pub(super) struct Patience {
     answers: Rc<Answers>,
     sink: FrameSink,
-    /// Within a frame.
-    begun: Rc<Cell<bool>>,
+    /// The frame that has begun.
+    begun: Rc<Cell<Option<u64>>>,
     came: Rc<Cell<u64>>,
     is_met: Cell<bool>,
     /// The node does not listen, and how often it did not.
@@ -27,6 +34,37 @@ pub(super) struct Patience {
 
 /// The node does not listen until this is dropped.
 pub(super) struct Rest(Rc<Patience>);
+
+/// Something that is waited for, and how much patience that has cost.
+struct Wait<T> {
+    what: Option<T>,
+    moved: u64,
+    cost: Duration,
+}
+
+/// What waited for a client when it was looked: answers up to this one, and frames up to so many bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Backlog {
+    answer: u64,
+    bytes: u64,
+}
+
+impl<T: PartialEq> Wait<T> {
+    fn new() -> Wait<T> {
+        Wait { what: None, moved: 0, cost: Duration::ZERO }
+    }
+
+    /// A turn is over, after which this is waited for and so many bytes have moved by now: what it has cost.
+    fn over(&mut self, turn: Duration, what: Option<T>, moved: u64, least: Rate) -> Duration {
+        let is_same = what.is_some() && what == self.what;
+        let bytes = moved - std::mem::replace(&mut self.moved, moved);
+        // Without a least rate nothing comes of nothing, either.
+        let earned = if bytes == 0 { Duration::ZERO } else { least.time_for(Bytes(bytes)) };
+        self.cost = if is_same { (self.cost + turn).saturating_sub(earned) } else { Duration::ZERO };
+        self.what = what;
+        self.cost
+    }
+}
 
 impl Patience {
     pub(super) fn new(source: &FrameSource, answers: Rc<Answers>, sink: FrameSink) -> Rc<Patience> {
@@ -47,25 +85,39 @@ impl Patience {
     }
 
     /// Ends when the client has tried the node's patience.
-    pub(super) async fn lost(self: Rc<Self>, clock: &Rc<dyn Clock>, patience: Duration) -> Error {
-        let (mut read, mut taken, mut unmet) = (None, None, None);
+    pub(super) async fn lost(self: Rc<Self>, clock: &Rc<dyn Clock>, patience: Duration, least: Rate) -> Error {
+        let turn = (patience / TURNS).max(LEAST_TURN);
+        let (mut reading, mut taking, mut unmet) = (Wait::new(), Wait::new(), Duration::ZERO);
         loop {
-            clock.sleep(patience).await;
-            let is_listening = self.rests.get() == 0;
-            let awaited = is_listening && self.begun.get();
-            let reading = awaited.then(|| (self.came.get(), self.rested.get()));
-            let kept = self.answers.is_waiting() || self.sink.is_waiting();
-            let taking = kept.then(|| (self.answers.progress(), self.sink.progress()));
-            // Otherwise whoever sends a byte now and then would be here for ever without saying who it is.
-            let waiting = (is_listening && !self.is_met.get()).then(|| self.rested.get());
-            if waiting.is_some() && waiting == unmet {
-                return Error::disconnected(format!("the peer did not say hello for {patience:?}"));
+            let rested = self.rested.get();
+            clock.sleep(turn).await;
+            let is_listening = self.rests.get() == 0 && self.rested.get() == rested;
+            let listened = if is_listening { turn } else { Duration::ZERO };
+            if !self.is_met.get() {
+                unmet += listened;
+                if unmet >= patience {
+                    return Error::disconnected(format!("the peer did not say hello for {patience:?}"));
+                }
             }
-            if (reading.is_some() && reading == read) || (taking.is_some() && taking == taken) {
-                return Error::disconnected(format!("the peer did not go on for {patience:?}"));
+            let read = reading.over(listened, self.begun.get(), self.came.get(), least);
+            let waits = self.backlog(taking.what);
+            let taken = taking.over(turn, waits, self.sink.progress(), least);
+            if read.max(taken) >= patience {
+                return Error::disconnected(format!(
+                    "the peer did not go on for {patience:?}, or did with less than {least}"
+                ));
             }
-            (read, taken, unmet) = (reading, taking, waiting);
         }
+    }
+
+    /// What waits for the client: what waited when it was looked first, until nothing of that does any more.
+    fn backlog(&self, known: Option<Backlog>) -> Option<Backlog> {
+        let (oldest, sent) = (self.answers.oldest(), self.sink.progress());
+        if oldest.is_none() && !self.sink.is_waiting() {
+            return None;
+        }
+        let waits = |known: &Backlog| oldest.is_some_and(|oldest| oldest <= known.answer) || sent < known.bytes;
+        known.filter(waits).or_else(|| Some(Backlog { answer: self.answers.came(), bytes: self.sink.left() }))
     }
 }
 
@@ -75,3 +127,6 @@ impl Drop for Rest {
         self.0.rested.set(self.0.rested.get() + 1);
     }
 }
+
+#[cfg(test)]
+mod tests;

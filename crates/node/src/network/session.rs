@@ -1,14 +1,15 @@
 //! One connection of a client: requests in, answers out.
 //!
 //! Each command is checked before anything is done for it, and before memory is taken for what it brings. Numbers of requests
-//! rise, so nothing that was heard can be said again. What is malformed ends the connection, with the reason, and so does a
-//! peer that drips: it began a frame and does not go on, or does not take what it asked for.
+//! rise, so nothing that was heard can be said again. What is malformed ends the connection, with the reason. Without a word it ends
+//! when its peer drips ([`super::patience`]), or is a stranger whose place others need ([`super::places`]).
 
 use super::Node;
 use super::answers::Answers;
 use super::intake::Window;
 use super::locks::Turn;
 use super::patience::Patience;
+use super::places::Place;
 use super::rings::Rings;
 use super::sessions::{Begun, Doing};
 use crate::host::Handles;
@@ -26,7 +27,7 @@ use forebay_wire::pieces::Pieces;
 use forebay_wire::ring::RingRequest;
 use forebay_wire::sink::{Frame, FrameSink};
 use forebay_wire::source::FrameSource;
-use forebay_wire::{Command, Flags, Head, RequestId};
+use forebay_wire::{Command, Flags, Head, Limits, RequestId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -37,6 +38,8 @@ use std::task::Poll;
 
 /// Requests of a connection without an answer.
 const MOST_PENDING: usize = 1024;
+/// The same of a stranger, none of whose requests begins anything.
+const MOST_OF_STRANGER: usize = 16;
 /// Locks that a connection holds or waits for.
 const MOST_LOCKS: usize = 1024;
 /// What a request or an answer weighs besides its payload.
@@ -44,9 +47,12 @@ pub(super) const OVERHEAD: usize = 1024;
 /// Answers without a payload that wait in one connection for the client to take them: none of them takes more than
 /// [`OVERHEAD`] of it, and who does not take them gets no further.
 const SMALL: usize = 64 << 10;
+/// Of which a refusal of a stranger takes so much, so that there are few of them.
+const OF_STRANGER: usize = SMALL / 16;
 
-/// Serves a connection until it ends.
-pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex) {
+/// Serves a connection until it ends, or loses its place.
+pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex, place: Rc<Place>) {
+    let peer = duplex.peer;
     let sink = FrameSink::default();
     let sending = {
         let sink = sink.clone();
@@ -75,14 +81,29 @@ pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex) {
         room: Allowance::new(WINDOW.0 as usize),
         small: Allowance::new(SMALL),
         patience: patience.clone(),
+        place: place.clone(),
         window,
     };
     let doing = session.doing.clone();
-    let over = race(patience.lost(&node.env.clock, node.bounds.patience), doing.replaced());
-    let ended = match race(session.talk(&sink), over).await {
-        First::Left(ended) => ended,
-        First::Right(First::Left(lost)) => Err(lost),
-        First::Right(First::Right(())) => Ok(()),
+    let slow = patience.lost(&node.env.clock, node.bounds.patience, node.bounds.least_rate);
+    let over = race(slow, race(place.lost(), doing.replaced()));
+    let first = race(session.talk(&sink), over).await;
+    // Who tried the node's patience, or made room, has had its time.
+    let mut lingers = true;
+    let ended = match first {
+        First::Left(ended) => ended.inspect_err(|error| {
+            node.cuts.ended(&peer, error, session.source.is_changed());
+        }),
+        First::Right(First::Left(slow)) => {
+            node.cuts.slow();
+            lingers = false;
+            Err(slow)
+        }
+        First::Right(First::Right(First::Left(()))) => {
+            lingers = false;
+            Ok(())
+        }
+        First::Right(First::Right(First::Right(()))) => Ok(()),
     };
     if let Err(error) = ended
         && error.kind != Kind::Disconnected
@@ -95,7 +116,9 @@ pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex) {
     session.answers.abandon();
     sink.close();
     // What is on its way may still go, but not for ever.
-    race(sending, node.env.clock.sleep(node.bounds.patience)).await;
+    if lingers {
+        race(sending, race(place.lost(), node.env.clock.sleep(node.bounds.patience))).await;
+    }
     sink.abandon();
 }
 
@@ -117,6 +140,7 @@ pub(super) struct Session {
     /// And for those without.
     pub(super) small: Allowance,
     pub(super) patience: Rc<Patience>,
+    place: Rc<Place>,
     pub(super) window: Rc<Window>,
 }
 
@@ -144,7 +168,7 @@ impl Session {
         let Some(client) = welcome.await? else { return Ok(()) };
         let nonces = Nonces { client: client.nonce, node: self.nonce };
         self.patience.met();
-        while let Some(head) = self.source.receive().await? {
+        while let Some(head) = self.next().await? {
             if head.flags.has(Flags::RESPONSE) {
                 return Err(Error::damaged("a client sent a response: it is broken"));
             }
@@ -159,21 +183,33 @@ impl Session {
                 )));
             }
             self.last = head.request.0;
-            let is_too_many = self.answers.pending() >= MOST_PENDING;
+            let (most, refusal) = match self.place.is_stranger() {
+                true => (MOST_OF_STRANGER, OF_STRANGER),
+                false => (MOST_PENDING, OVERHEAD),
+            };
+            let is_too_many = self.answers.pending() >= most;
             self.answers.open(head.request, head.command, head.credit);
             let taken = match is_too_many && head.command != Command::UNLOCK {
                 true => Err(Error::busy(format!(
-                    "{MOST_PENDING} requests of this connection have no answer yet, and more are not taken; wait for some"
+                    "{most} requests of this connection have no answer yet, and more are not taken; wait for some"
                 ))),
                 false => self.take(&head, &nonces).await?,
             };
             if let Err(error) = taken {
                 // Who is refused and does not listen is not heard either.
-                let room = self.small.take(OVERHEAD).await;
+                let room = self.small.take(refusal).await;
                 self.answers.refuse(head.request, &error, Some(Rc::new(room)));
             }
         }
         Ok(())
+    }
+
+    /// The next frame. What was taken in last may have shown a capability that counts.
+    async fn next(&mut self) -> Result<Option<Head>> {
+        if !self.place.is_stranger() {
+            self.source.set_limits(Limits::SESSION);
+        }
+        self.source.receive().await
     }
 
     /// Takes a request in; the inner error is the answer to it.
@@ -383,7 +419,11 @@ impl Session {
         let wanted = Wanted { object, version: None, rights, bytes };
         let now: Timestamp = self.node.env.clock.wall();
         let is_served = self.node.targets.borrow().contains_key(&target);
-        self.node.keys.check(target, is_served, parts.shown, &said, &wanted, now)
+        let checked = self.node.keys.check(target, is_served, parts.shown, &said, &wanted, now);
+        if checked.is_ok() {
+            self.place.known();
+        }
+        checked
     }
 
     fn link_to(&self, target: TargetId) -> Result<Rc<ObjectLink>> {

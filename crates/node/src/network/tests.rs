@@ -1,9 +1,9 @@
-use super::{Bounds, Node, TargetDoor};
+use super::{Bounds, CutCounts, Node, TargetDoor};
 use crate::host::Host;
 use forebay_env::fabric::{Duplex, NetworkEnv};
 use forebay_env::real::{self, OpenMode};
 use forebay_model::object::{Durability, FENCE, FENCES, FIRST_FENCE, Placement};
-use forebay_model::{Bytes, Kind, ObjectId, Profile, Result, TargetId, Timestamp};
+use forebay_model::{Bytes, Kind, ObjectId, Profile, Rate, Result, TargetId, Timestamp};
 use forebay_target::Target;
 use forebay_wire::arrived::Memory;
 use forebay_wire::capability::{Capability, Rights, RootKey, TargetKey};
@@ -20,6 +20,8 @@ mod frames;
 mod locks;
 mod memory;
 mod rings;
+mod slow;
+mod strangers;
 
 const CLUSTER: u128 = 77;
 const OBJECT: ObjectId = ObjectId { volume: 5, object: 9 };
@@ -316,16 +318,5 @@ fn nothing_of_a_connection_is_done_once_the_one_that_replaces_it_is_welcome() {
         }
         let bytes = rig.ask(&two, &all, read(0, 100_000), Vec::new()).await.expect("bytes").payload.into_vec();
         assert!(bytes.iter().all(|byte| *byte == 77));
-    });
-}
-
-#[test]
-fn one_connection_too_many_is_told_so() {
-    with_node(Bounds { connections: 2, ..Bounds::default() }, |rig| async move {
-        let (_first, _second) = (rig.link(Credit::new(1 << 20)).await, rig.link(Credit::new(1 << 20)).await);
-        let Duplex { read, write, .. } = rig.env.fabric.connect(&rig.address).await.expect("a connection");
-        let refused = Link::open(read, write, ([9; 16], None), (Credit::new(1 << 20), Memory::default())).await;
-        let error = refused.map(|_| ()).expect_err("two are open");
-        assert_eq!(error.kind, Kind::Busy, "{error}");
     });
 }

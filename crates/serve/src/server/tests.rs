@@ -35,6 +35,7 @@ fn options() -> ServerOptions {
         raid: None,
         upkeep: UpkeepOptions::default(),
         kept: |_, _| {},
+        warned: |_| {},
     }
 }
 

@@ -38,6 +38,7 @@ fn whoever_asks_is_told_how_the_server_is_and_can_change_nothing() {
             raid: None,
             upkeep: UpkeepOptions::default(),
             kept: |_, _| {},
+            warned: |_| {},
         },
     )
     .expect("it starts");
@@ -60,6 +61,15 @@ fn whoever_asks_is_told_how_the_server_is_and_can_change_nothing() {
     let status: serde_json::Value = serde_json::from_str(body).expect("JSON");
     assert_eq!(status["cluster"]["targets"][0]["state"], "up");
     assert_eq!(status["nodes"][0]["refused"]["forbidden"], 0);
+    assert_eq!(status["nodes"][0]["cut"]["malformed"], 0);
+    // What is no frame is counted by the node that it comes to.
+    let node = status["cluster"]["nodes"][0]["address"].as_str().expect("an address");
+    let mut stranger = TcpStream::connect(node).expect("it listens");
+    stranger.write_all(&[0; 64]).expect("it hears");
+    stranger.read_to_end(&mut Vec::new()).expect("it is told, and hung up on");
+    let counted = "forebay_node_cut_connections_total{node=\"1\",why=\"malformed\"} 1";
+    let text = ask(&at, "GET /metrics HTTP/1.1\r\n\r\n");
+    assert!(text.lines().any(|one| one == counted), "{text}");
     for (request, said) in [
         ("POST /metrics HTTP/1.1\r\n\r\n", "405"),
         ("GET /root.key HTTP/1.1\r\n\r\n", "404"),

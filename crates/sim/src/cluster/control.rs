@@ -17,7 +17,7 @@ use forebay_wire::handshake::{PROTOCOL_VERSION, ServerHello, welcome};
 use forebay_wire::pieces::Pieces;
 use forebay_wire::sink::{Frame, FrameSink};
 use forebay_wire::source::FrameSource;
-use forebay_wire::{Command, Flags};
+use forebay_wire::{Command, Flags, Limits};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::time::Duration;
@@ -63,6 +63,7 @@ async fn serve(duplex: Duplex, spawner: &forebay_env::Spawner, desk: Desk) -> Re
     let mut source = FrameSource::new(read);
     let hello = ServerHello { version: PROTOCOL_VERSION, target: TargetId(0), process: 0, nonce: [0; 16] };
     welcome(&mut source, &sink, &hello, None, async |_| Ok(())).await?;
+    source.set_limits(Limits::SESSION);
     // Nothing large comes here, and nobody counts it.
     sink.push(Frame::window(u32::MAX)?);
     while let Some(head) = source.receive().await? {

@@ -174,10 +174,12 @@ fn spec(nodes: u32, settings: Settings) -> ClusterSpec {
         policy: Policy { raid: Raid::Five, unit: Bytes::kib(16), targets: 5 },
         bounds: Bounds {
             connections: 64,
+            strangers: 16,
             memory: Bytes::mib(8),
             payloads: Bytes::mib(8),
             intake: Bytes::kib(48),
             patience: Duration::from_secs(8),
+            ..Bounds::default()
         },
         settings,
         credit: Bytes::kib(128),

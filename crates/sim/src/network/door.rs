@@ -114,8 +114,9 @@ impl Drop for Asking {
 }
 
 fn duplex(End { inner, id }: End, peer: String) -> Duplex {
+    let machine = peer.rsplit_once(':').map_or(&*peer, |(name, _)| name).to_string();
     let write = Box::new(Outgoing(End { inner: inner.clone(), id }));
-    Duplex { read: Box::new(Incoming(End { inner, id })), write, peer, is_near: false }
+    Duplex { read: Box::new(Incoming(End { inner, id })), write, peer, machine, is_near: false }
 }
 
 /// What closes the port when nobody needs it any more.

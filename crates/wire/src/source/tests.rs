@@ -118,22 +118,24 @@ fn what_was_changed_or_cut_off_on_its_way_is_an_error_for_ever() {
                 Ok(None) => Ok(false),
                 Err(error) => Err(error),
             };
+            let is_told = outcome.as_ref().is_err_and(|error| error.kind == Kind::Damaged);
+            assert!(!source.is_changed() || is_told, "{outcome:?}");
             if let Err(error) = &outcome {
                 assert_eq!(source.receive().await.as_ref().expect_err("for ever"), error);
             }
-            outcome
+            outcome.map_err(|error| (error.kind, source.is_changed()))
         })
     };
     assert_eq!(read(bytes.clone()), Ok(true));
     for bit in 0..bytes.len() * 8 {
         let mut changed = bytes.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
-        assert!(read(changed).is_err(), "bit {bit}");
+        // What does not begin as a frame never was one.
+        assert_eq!(read(changed), Err((Kind::Damaged, bit >= 4 * 8)), "bit {bit}");
     }
     assert_eq!(read(Vec::new()), Ok(false));
     for length in 1..bytes.len() {
-        let error = read(bytes[..length].to_vec()).expect_err("it was cut off");
-        assert_eq!(error.kind, Kind::Disconnected, "{length} bytes");
+        assert_eq!(read(bytes[..length].to_vec()), Err((Kind::Disconnected, false)), "{length} bytes");
     }
 }
 
@@ -147,11 +149,35 @@ fn no_memory_is_taken_for_bytes_that_were_announced_and_did_not_come() {
     now(async {
         source.receive().await.expect("a good head").expect("a frame");
         let begun = source.begun();
-        assert!(begun.get(), "its payload has not come");
+        assert_eq!(begun.get(), Some(1), "its payload has not come");
         let mut payload = Vec::new();
         source.payload_onto(&mut payload).await.expect_err("it was cut off");
         assert!(payload.len() <= STEP, "{} bytes", payload.len());
     });
+}
+
+#[test]
+fn what_a_stranger_sends_takes_less_than_64_kib_and_none_of_it_is_the_payload_that_nobody_takes() {
+    let body = vec![3; crate::frame::MAX_STRANGER as usize];
+    let payload = vec![Bytes::from(vec![1; 16 << 20])];
+    let large = Frame::new(RequestId(1), Command(99), Flags::NONE, 0, &body, payload).expect("it fits");
+    let input = [large.to_bytes(), frame(2, 5)].concat();
+    let stream = Box::new(Trickle { bytes: input, at: 0, state: 4 });
+    let ((), memory) = crate::tests::counting::most(|| {
+        let mut source = FrameSource::new(stream);
+        source.set_limits(Limits::STRANGER);
+        now(async {
+            source.receive().await.expect("a good frame").expect("a frame");
+            let head = source.receive().await.expect("the payload is good, and passed over").expect("a frame");
+            assert_eq!(head.request, RequestId(2));
+        });
+    });
+    assert!(memory < 64 << 10, "{memory} bytes");
+    let more = vec![3; crate::frame::MAX_STRANGER as usize + 1];
+    let more = Frame::new(RequestId(1), Command(99), Flags::NONE, 0, &more, Vec::<u8>::new()).expect("it fits");
+    let mut source = source(more.to_bytes(), 4);
+    source.set_limits(Limits::STRANGER);
+    assert_eq!(now(source.receive()).expect_err("it is too much").kind, Kind::Damaged);
 }
 
 /// A stream that says itself what is wrong with it.

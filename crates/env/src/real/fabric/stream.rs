@@ -4,7 +4,7 @@
 use crate::fabric::Duplex;
 use futures_io::{AsyncRead, AsyncWrite};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
@@ -14,13 +14,27 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 /// The two halves of `stream`.
 pub(super) fn duplex(stream: TcpStream, peer: SocketAddr) -> Duplex {
     let (read, write) = stream.into_split();
-    let (peer, is_near) = (peer.to_string(), is_near(peer));
-    Duplex { read: Box::new(Incoming(read)), write: Box::new(Outgoing(write)), peer, is_near }
+    let Far { peer, machine, is_near } = Far::of(peer);
+    Duplex { read: Box::new(Incoming(read)), write: Box::new(Outgoing(write)), peer, machine, is_near }
 }
 
-/// Whether whoever has this address is on this machine.
-pub(super) fn is_near(peer: SocketAddr) -> bool {
-    peer.ip().to_canonical().is_loopback()
+/// What is known of the other end of a connection; see [`Duplex`].
+pub(super) struct Far {
+    pub(super) peer: String,
+    pub(super) machine: String,
+    pub(super) is_near: bool,
+}
+
+impl Far {
+    /// Whoever has this address.
+    pub(super) fn of(address: SocketAddr) -> Far {
+        let ip = address.ip().to_canonical();
+        let machine = match ip {
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).to_string(),
+        };
+        Far { peer: address.to_string(), machine, is_near: ip.is_loopback() }
+    }
 }
 
 struct Incoming(OwnedReadHalf);

@@ -50,6 +50,15 @@ fn names_are_looked_up() {
 }
 
 #[test]
+fn all_addresses_that_a_machine_may_take_are_of_one_machine() {
+    let machine = |address: &str| super::Far::of(address.parse().unwrap()).machine;
+    assert_eq!(machine("10.1.2.3:400"), machine("[::ffff:10.1.2.3]:7"));
+    assert_ne!(machine("10.1.2.3:400"), machine("10.1.2.4:400"));
+    assert_eq!(machine("[2001:db8:1:2:a::1]:400"), machine("[2001:db8:1:2:b:c:d:e]:7"));
+    assert_ne!(machine("[2001:db8:1:2::1]:400"), machine("[2001:db8:1:3::1]:400"));
+}
+
+#[test]
 fn what_takes_too_long_is_given_up() {
     run_network(|_| async move {
         let clock = RealClock::default();

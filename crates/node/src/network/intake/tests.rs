@@ -6,7 +6,8 @@ use std::pin::Pin;
 const ALL: Bytes = Bytes::kib(192);
 
 /// Time that the test moves.
-struct Hand(Cell<Moment>);
+#[derive(Default)]
+pub(in crate::network) struct Hand(pub(in crate::network) Cell<Moment>);
 
 impl Clock for Hand {
     fn now(&self) -> Moment {

@@ -7,6 +7,7 @@ use forebay_wire::ServerHello;
 use forebay_wire::capability::Nonces;
 use forebay_wire::source::FrameSource;
 use futures_io::AsyncWrite;
+use std::cell::RefCell;
 
 /// Says these bytes to a node, and hears what it answers until it ends the connection.
 async fn said(rig: &Rig, bytes: Vec<u8>) {
@@ -31,6 +32,11 @@ fn malformed_oversized_and_truncated_frames_end_that_connection_alone() {
             bytes
         };
         let whole = frame(Flags::NONE, &body, 100);
+        let told = Rc::new(RefCell::new(Vec::new()));
+        rig.node.warn({
+            let told = told.clone();
+            move |unwelcome| told.borrow_mut().push(unwelcome)
+        });
         // Outcomes 9, 11 and 20; the last of them drip, or stop in the middle.
         let attempts = vec![
             b"GET / HTTP/1.1\r\nHost: forebay\r\n\r\n                                      ".to_vec(),
@@ -55,6 +61,12 @@ fn malformed_oversized_and_truncated_frames_end_that_connection_alone() {
             panic!("an object")
         };
         assert_eq!(info.head.size, 0);
+        // All of it is counted, and people are told of the first alone within a minute.
+        let counted = CutCounts { malformed: 7, changed: 2, slow: 3, ..CutCounts::default() };
+        assert_eq!(rig.node.cuts(), counted);
+        let told = told.take();
+        assert!(told.len() == 1 && told[0].count == 1 && told[0].peer.starts_with("127.0.0.1:"), "{told:?}");
+        assert_eq!(told[0].error.kind, Kind::Damaged);
     });
 }
 

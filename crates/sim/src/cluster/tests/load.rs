@@ -2,8 +2,11 @@
 
 use super::*;
 use forebay_env::Clock;
+use forebay_env::conformance::streams::{rest, send};
 use forebay_model::Rate;
 use forebay_wire::frame::MAGIC;
+use forebay_wire::sink::Frame;
+use forebay_wire::{ClientHello, Command, Flags, RequestId};
 use futures_io::AsyncWrite;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -79,6 +82,9 @@ fn outcome_10_others_do_not_wait_longer_for_many_connections_that_are_idle_or_sl
     // Whoever has not said hello in time is sent away.
     world.run_for(Duration::from_secs(20));
     assert!(most(&cluster) < Some(20), "{:?}", most(&cluster));
+    // And so is who takes what it asked for far too slowly.
+    let slow: u64 = (0..3).map(|node| cluster.node(node).expect("it is up").cuts().slow).sum();
+    assert!(slow > IDLE as u64, "{slow}");
 }
 
 #[test]
@@ -112,7 +118,7 @@ fn outcome_46_under_full_load_a_node_holds_no_more_memory_and_connections_than_i
     }
     work.into_iter().for_each(|one| world.run(one));
     assert!(most > Bytes::kib(500), "{most} is no load");
-    // And more connections than it takes are refused, not queued, while it goes on with those that are there.
+    // Of more connections than it takes strangers make room for one another, while it goes on with those that it knows.
     let crowd = cluster.network().host("crowd", LinkSpec::gigabit());
     for _ in 0..40 {
         let env = crowd.env();
@@ -123,10 +129,49 @@ fn outcome_46_under_full_load_a_node_holds_no_more_memory_and_connections_than_i
         });
     }
     world.run_for(Duration::from_millis(100));
-    assert_eq!(cluster.node(0).expect("it is up").connections(), bounds.connections);
+    let node = cluster.node(0).expect("it is up");
+    assert_eq!(node.connections(), bounds.connections);
+    assert!(node.cuts().stranger + node.cuts().full > 20, "{:?}", node.cuts());
     let files = clients[0].files.clone();
     world.run(async move {
         let file = files.open("/1", Options::alone()).await.expect("it is there");
         assert!(file.read_at(Bytes::ZERO, Bytes::mib(2)).await.expect("bytes") == pattern(1_500_000, 1));
     });
+}
+
+#[test]
+fn outcome_10_a_machine_without_keys_that_takes_all_the_connections_it_can_get_keeps_nobody_out() {
+    let world = Rc::new(World::new(11));
+    let bounds = Bounds { connections: 20, strangers: 5, ..Bounds::default() };
+    let cluster = Cluster::new(world.clone(), ClusterSpec { bounds, ..spec(3) });
+    let crowd = cluster.network().host("crowd", LinkSpec::gigabit());
+    for nth in 0..90 {
+        let env = crowd.env();
+        let address = format!("{}:{PORT}", cluster.node_host(nth % 3).name());
+        crowd.env().spawner.detach(async move {
+            let hello = ClientHello::new(None, [9; 16]);
+            let hello = Frame::of(RequestId(0), Command::HELLO, Flags::NONE, &hello).expect("it fits").to_bytes();
+            loop {
+                if let Ok(mut duplex) = env.fabric.connect(&address).await {
+                    drop(send(&mut duplex.write, &hello).await);
+                    // It has done so well what there is to be done without a key, and stays for as long as it may.
+                    drop(rest(&mut duplex.read).await);
+                }
+                env.clock.sleep(Duration::from_millis(5)).await;
+            }
+        });
+    }
+    world.run_for(Duration::from_secs(1));
+    let (_host, files) = cluster.client("other");
+    world.run(async move {
+        let file = files.create("/x", 0o644, None, Options::alone()).await.expect("a file");
+        file.write_at(Bytes::ZERO, Slice::from(pattern(2_000_000, 10))).await.expect("it is taken");
+        file.close().await.expect("it is durable");
+        let file = files.open("/x", Options::alone()).await.expect("it is there");
+        assert!(file.read_at(Bytes::ZERO, Bytes::mib(2)).await.expect("bytes") == pattern(2_000_000, 10));
+    });
+    for node in 0..3 {
+        let node = cluster.node(node).expect("it is up");
+        assert!(node.cuts().stranger > 100 && node.cuts().full == 0, "{:?}", node.cuts());
+    }
 }

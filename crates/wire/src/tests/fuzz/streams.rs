@@ -100,7 +100,7 @@ fn whatever_comes_frames_are_exactly_what_came_and_memory_is_for_that_alone() {
     let (accepted, whole) = (std::cell::Cell::new(0u32), std::cell::Cell::new(0u32));
     seeds::each(20, |chance| {
         for _ in 0..1500 {
-            let limits = if chance.once_in(3) { Limits::HELLO } else { Limits::SESSION };
+            let limits = *chance.of(&[Limits::HELLO, Limits::STRANGER, Limits::SESSION]);
             let mut input = a_frame(chance);
             while chance.once_in(2) {
                 input.extend(a_frame(chance));

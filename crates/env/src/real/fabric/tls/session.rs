@@ -8,6 +8,7 @@ use crate::Clock;
 use crate::fabric::Duplex;
 use crate::race::race;
 use crate::real::clock::RealClock;
+use crate::real::fabric::stream::Far;
 use crate::{Spawner, Task, fabric::FabricFuture};
 use forebay_model::Error;
 use futures_io::{AsyncRead, AsyncWrite};
@@ -29,11 +30,11 @@ const EARLY: usize = 128 << 10;
 /// How long it is tried to end a connection in order that was dropped.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// The two halves of a connection whose handshake this is, and whether it leads to this machine.
-pub(crate) fn duplex(
+/// The two halves of a connection whose handshake this is, and where it leads.
+pub(in crate::real::fabric) fn duplex(
     handshake: impl FnOnce(Ahead) -> FabricFuture<io::Result<TlsStream<Ahead>>>,
     stream: TcpStream,
-    (peer, is_near): (String, bool),
+    Far { peer, machine, is_near }: Far,
     (spawner, clock): (Spawner, Rc<RealClock>),
 ) -> Duplex {
     let session = Session {
@@ -54,7 +55,7 @@ pub(crate) fn duplex(
     }));
     session.borrow_mut().driver = Some(driver);
     let write = Outgoing { session: session.clone(), spawner, clock };
-    Duplex { read: Box::new(Incoming(session)), write: Box::new(write), peer, is_near }
+    Duplex { read: Box::new(Incoming(session)), write: Box::new(write), peer, machine, is_near }
 }
 
 struct Session {
