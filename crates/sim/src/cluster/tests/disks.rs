@@ -37,7 +37,7 @@ fn found(cluster: &Cluster, name: &str) -> Result<Vec<u8>> {
 }
 
 /// Another machine makes anew what was given up.
-fn keep_rebuilding(cluster: &Cluster) {
+pub(super) fn keep_rebuilding(cluster: &Cluster) {
     let keeper = cluster.client_machine("keeper");
     let files = keeper.files.clone();
     let kept = async move { files.keep_rebuilding(Duration::from_secs(3), |_, _| ()).await };

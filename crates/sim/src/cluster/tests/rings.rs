@@ -5,6 +5,7 @@ mod damage;
 mod midway;
 mod overrun;
 mod parts;
+mod promise;
 mod replaced;
 mod spread;
 mod tails;

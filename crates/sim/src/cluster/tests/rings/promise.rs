@@ -34,7 +34,6 @@ fn know_disks(cluster: &Cluster) {
         measure(&env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await
     });
     let profile = measured.expect("it is sound");
-    eprintln!("DBG {profile:?}");
     for node in &cluster.nodes {
         let target = node.process.borrow().as_ref().expect("it is up").target.clone();
         let profile = profile.clone();

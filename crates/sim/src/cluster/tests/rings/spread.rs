@@ -10,7 +10,13 @@ pub(super) const WITH_PARITY: Spread = Spread { targets: 3, parity: true };
 pub(super) fn with_ring(seed: u64, spread: Spread) -> (Rc<World>, Cluster, Vec<usize>) {
     let world = Rc::new(World::new(seed));
     let cluster = Cluster::new(world.clone(), spec(5));
-    let maker = cluster.client_machine("maker");
+    let nodes = make_ring(&cluster, spread);
+    (world, cluster, nodes)
+}
+
+/// Makes such a ring, on the nodes that are returned.
+pub(super) fn make_ring(cluster: &Cluster, spread: Spread) -> Vec<usize> {
+    let (world, maker) = (cluster.world(), cluster.client_machine("maker"));
     let rings = maker.files.rings();
     let ring = world.run(async move {
         let (ring, status) = rings.create_spread(spec_of_ring(), RING_MODE, spread).await.expect("there is room");
@@ -20,7 +26,7 @@ pub(super) fn with_ring(seed: u64, spread: Spread) -> (Rc<World>, Cluster, Vec<u
     let node_of = |target: &TargetId| (0..5).find(|node| cluster.target(*node) == *target).expect("it is somewhere");
     let nodes: Vec<usize> = ring.targets().iter().map(node_of).collect();
     assert_eq!(nodes.iter().collect::<std::collections::BTreeSet<_>>().len(), spread.components() as usize);
-    (world, cluster, nodes)
+    nodes
 }
 
 /// Records for so many steps, now and then as much as fills many blocks at once.
