@@ -367,12 +367,13 @@ fn whoever_writes_what_is_revoked_has_to_open_it_again_which_its_mode_may_not_al
 fn what_was_revoked_is_told_before_all_that_is_to_be_removed() {
     let (mut stage, mut targets) = stage();
     let next = crate::records::Next { file: 100_000, volume: 2 };
-    let mut pairs = vec![(crate::keys::NEXT.to_vec(), Some(crate::records::encode(&next).unwrap()))];
+    let mut pairs = vec![(crate::keys::NEXT.to_vec(), Some(crate::records::encode(crate::keys::NEXT, &next).unwrap()))];
     for file in 1000..11_000 {
         let pending = (1..=5).map(|node| (node as u32, targets_of(node)[0])).collect();
         let orders = crate::records::Orders { volume: 1, version: 1, due: stage.now.wall, pending };
-        let value = Some(crate::records::encode(&orders).unwrap());
-        pairs.push((crate::keys::removals(FileId(file)), value));
+        let key = crate::keys::removals(FileId(file));
+        let value = Some(crate::records::encode(&key, &orders).unwrap());
+        pairs.push((key, value));
     }
     stage.put_raw(pairs);
     let file = made(&mut stage, &root(), "a").entry.file;
