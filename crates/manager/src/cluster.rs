@@ -147,6 +147,13 @@ impl Cluster {
         self.targets.values().any(|now| now.record.state == TargetState::Draining && now.to_move != Some(0))
     }
 
+    /// Whether all targets that can be reached have their newest key: if not, another one would take from them the one with which
+    /// capabilities are made.
+    pub(crate) fn has_newest_keys(&self) -> bool {
+        let has = |now: &TargetNow| now.heard.is_some_and(|(_, version)| version >= self.key_version(&now.record));
+        self.targets.values().filter(|now| self.is_up(now)).all(has)
+    }
+
     /// The newest version of a target's key.
     pub(crate) fn key_version(&self, record: &TargetRecord) -> u32 {
         1 + self.epochs.rolled + record.rolled

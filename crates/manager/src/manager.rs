@@ -58,6 +58,9 @@ pub struct Settings {
     pub client_timeout: Duration,
     /// So long it is remembered what a client was answered.
     pub remember: Duration,
+    /// All keys of targets are rolled when the last time is so long ago: much longer than `life`, so that what is made with the one
+    /// before the last is over long before.
+    pub roll_every: Duration,
     /// When the fullest target is used by so many hundredths more than the emptiest, components are moved between them until it is
     /// half of that; 0: never.
     pub balance_above: u8,
@@ -70,6 +73,7 @@ impl Default for Settings {
             node_timeout: Duration::from_secs(30),
             client_timeout: 2 * LONGEST_LIFE,
             remember: Duration::from_secs(24 * 3600),
+            roll_every: Duration::from_secs(3600),
             balance_above: 10,
         }
     }
@@ -133,7 +137,7 @@ impl Manager {
         let writes = [
             put(keys::META.to_vec(), &meta),
             put(keys::TERM.to_vec(), &Term(0)),
-            put(keys::EPOCHS.to_vec(), &Epochs { epoch: 1, least: 1, rolled: 0 }),
+            put(keys::EPOCHS.to_vec(), &Epochs { epoch: 1, least: 1, rolled: 0, rolled_at: now }),
             put(keys::NEXT.to_vec(), &Next { file: FileId::ROOT.0 + 1, volume: FIRST_VOLUME + 1 }),
             put(keys::inode(FileId::ROOT), &root),
             put(keys::volume(FIRST_VOLUME), &volume),

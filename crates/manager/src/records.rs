@@ -33,12 +33,13 @@ pub(crate) struct Meta {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Term(pub(crate) u64);
 
-/// Epochs of the cluster's map, and how often all keys were rolled.
+/// Epochs of the cluster's map, how often all keys were rolled, and when that was last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Epochs {
     pub(crate) epoch: u64,
     pub(crate) least: u64,
     pub(crate) rolled: u32,
+    pub(crate) rolled_at: Timestamp,
 }
 
 /// The numbers that are given next; none is given twice.

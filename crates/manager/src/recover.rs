@@ -153,10 +153,8 @@ pub fn recover(
     let epochs: Epochs = decode(keys::EPOCHS, &state[keys::EPOCHS])?;
     // Whoever was told of any before hears of a newer one, and of keys behind the last two.
     let epoch = epochs.epoch + EPOCHS;
-    state.insert(
-        keys::EPOCHS.to_vec(),
-        encode(keys::EPOCHS, &Epochs { epoch, least: epoch, rolled: epochs.rolled + 2 })?,
-    );
+    let epochs = Epochs { epoch, least: epoch, rolled: epochs.rolled + 2, rolled_at: now };
+    state.insert(keys::EPOCHS.to_vec(), encode(keys::EPOCHS, &epochs)?);
     state.insert(keys::TERM.to_vec(), encode(keys::TERM, &Term(term + 1))?);
     let Next { file, volume } = decode(keys::NEXT, &state[keys::NEXT])?;
     // Objects with names of their own have numbers by chance, nearly all of them far behind those of files.

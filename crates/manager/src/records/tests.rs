@@ -183,7 +183,7 @@ fn values_of_names_have_the_bytes_that_are_written_down() {
 fn values_of_the_cluster_have_the_bytes_that_are_written_down() {
     is(Meta { cluster: 200, root_key: [7; 32] }, &format!("01c801{}", "07".repeat(32)));
     is(Term(300), "01ac02");
-    is(Epochs { epoch: 5, least: 4, rolled: 3 }, "01050403");
+    is(Epochs { epoch: 5, least: 4, rolled: 3, rolled_at: Timestamp(1) }, "0105040302");
     is(NodeRecord { user: 5, address: "a:1".into(), up: true }, "010503613a3101");
     let state = TargetState::Failed;
     let target = TargetRecord { node: 3, state, openings: 4, size: Bytes(5), free: Bytes(6), rolled: 7 };

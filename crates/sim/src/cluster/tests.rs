@@ -3,6 +3,7 @@ mod balancing;
 mod caching;
 mod disks;
 mod draining;
+mod keys;
 mod lengths;
 mod load;
 mod openings;
