@@ -1,6 +1,7 @@
 mod absences;
 mod balancing;
 mod caching;
+mod clocks;
 mod disks;
 mod draining;
 mod keys;

@@ -166,7 +166,10 @@ impl Keyring {
             )));
         }
         if now >= shown.until {
-            return Err(Error::stale("the time of the capability is over; renew it"));
+            return Err(Error::stale(format!(
+                "the time of the capability was over {:?} ago by the clock of the target; renew it, and set that clock if it is new",
+                now.since(shown.until)
+            )));
         }
         if shown.epoch < self.least_epoch || wanted.version.is_some_and(|version| version != shown.version) {
             return Err(Error::stale("the capability was revoked; ask the manager for another"));
