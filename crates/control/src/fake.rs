@@ -85,7 +85,7 @@ impl Handler for Fake {
     }
 
     fn report(&self, by: Arc<Who>, report: Report) -> HandlerFuture<Reported> {
-        now(Ok(Reported { epoch: report.node, least_epoch: u64::from(by.user), targets: vec![] }))
+        now(Ok(Reported { epoch: report.node, least_epoch: u64::from(by.user), targets: vec![], wall: report.wall }))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::draft::{Draft, View};
 use crate::engine::Snapshot;
 use crate::keys;
 use crate::records::{Epochs, Meta, NodeRecord, TargetRecord, decode};
-use forebay_model::{Bytes, Error, Moment, Result, TargetId};
+use forebay_model::{Bytes, Error, Moment, Result, TargetId, Timestamp};
 use forebay_wire::capability::{RootKey, TargetKey};
 use forebay_wire::control::cluster::{Map, Node, Target, TargetState};
 use std::cell::Cell;
@@ -26,6 +26,8 @@ pub(crate) struct NodeNow {
     pub(crate) record: NodeRecord,
     /// `None` since the manager was opened.
     pub(crate) reported: Option<Moment>,
+    /// What its clock said then, and what the manager's did.
+    pub(crate) clocks: Option<(Timestamp, Timestamp)>,
     /// Up to where it was told what is to be fenced, and what to be removed.
     pub(crate) told_up_to: ToldUpTo,
 }
@@ -100,7 +102,8 @@ impl Cluster {
             Effect::Epochs(epochs) => self.epochs = epochs,
             Effect::Node(node, None) => drop(self.nodes.remove(&node)),
             Effect::Node(node, Some(record)) => {
-                let fresh = NodeNow { record: record.clone(), reported: None, told_up_to: ToldUpTo::default() };
+                let fresh =
+                    NodeNow { record: record.clone(), reported: None, clocks: None, told_up_to: ToldUpTo::default() };
                 self.nodes.entry(node).or_insert(fresh).record = record;
             }
             Effect::Target(target, record) => {
@@ -147,6 +150,13 @@ impl Cluster {
         self.targets.values().any(|now| now.record.state == TargetState::Draining && now.to_move != Some(0))
     }
 
+    /// Whether all targets that can be reached have their newest key: if not, another one would take from them the one with which
+    /// capabilities are made.
+    pub(crate) fn has_newest_keys(&self) -> bool {
+        let has = |now: &TargetNow| now.heard.is_some_and(|(_, version)| version >= self.key_version(&now.record));
+        self.targets.values().filter(|now| self.is_up(now)).all(has)
+    }
+
     /// The newest version of a target's key.
     pub(crate) fn key_version(&self, record: &TargetRecord) -> u32 {
         1 + self.epochs.rolled + record.rolled
@@ -180,6 +190,8 @@ impl Cluster {
             user: now.record.user,
             address: now.record.address.clone(),
             up: now.record.up,
+            wall: now.clocks.map(|(wall, _)| wall),
+            reported: now.clocks.map(|(_, reported)| reported),
         });
         let targets = self.targets.iter().map(|(target, now)| Target {
             target: *target,

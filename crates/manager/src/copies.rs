@@ -17,10 +17,11 @@ pub(crate) use unkept::Copying;
 
 use crate::engine::Pair;
 use crate::manager::Manager;
+use crate::records::check;
 use forebay_env::Clock;
 use forebay_env::race::{First, race};
 use forebay_env::together::all;
-use forebay_model::{Error, Moment, Result, TargetId};
+use forebay_model::{Error, Kind, Moment, Result, TargetId};
 use record::{Change, Record};
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -210,7 +211,14 @@ impl Copies {
     async fn some(&mut self, manager: &mut Manager, pieces: usize) -> Result<bool> {
         for _ in 0..pieces {
             let Some(from) = self.from.take() else { return Ok(true) };
-            let (pairs, next) = piece(manager, &from, self.sizes)?;
+            let (pairs, next) = match piece(manager, &from, self.sizes) {
+                Err(error) if error.kind == Kind::Damaged => {
+                    // It goes no further: what was copied before stays, and is what this is made anew of.
+                    self.from = Some(from);
+                    return Ok(true);
+                }
+                piece => piece?,
+            };
             let before = self.length;
             if !self.append(&Record::Piece { pairs }).await? {
                 return Ok(false);
@@ -272,6 +280,7 @@ fn piece(manager: &Manager, from: &[u8], Sizes { part, keys, .. }: Sizes) -> Res
                 (from, is_last) = (vec![key.first().map_or(1, |first| first + 1)], false);
                 break;
             }
+            check(&key, &value)?;
             from = [key.as_slice(), &[0]].concat();
             bytes += key.len() + value.len();
             pairs.push((key, value));

@@ -6,7 +6,7 @@
 
 use crate::cluster::Effect;
 use crate::engine::{Condition, MOST_BYTES, MOST_OPERATIONS, Pair, Snapshot, Transaction, Write};
-use crate::records::{decode, encode};
+use crate::records::{damaged, decode, encode};
 use forebay_model::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -28,10 +28,7 @@ pub(crate) trait View {
 
     /// The value under a key that something else says is there.
     fn require<T: DeserializeOwned>(&self, key: &[u8]) -> Result<T> {
-        let missing = || {
-            Error::damaged(format!("the metadata under {} is not there; restore it from a backup", key.escape_ascii()))
-        };
-        self.read(key)?.ok_or_else(missing)
+        self.read(key)?.ok_or_else(|| damaged(key, "it is not there"))
     }
 }
 
@@ -136,7 +133,8 @@ impl<'a> Draft<'a> {
 
     /// Puts a value under a key.
     pub(crate) fn put(&mut self, key: Vec<u8>, value: &impl Serialize) -> Result<()> {
-        self.writes.insert(key, Some(encode(value)?));
+        let value = encode(&key, value)?;
+        self.writes.insert(key, Some(value));
         Ok(())
     }
 

@@ -174,6 +174,40 @@ pub(crate) fn user_of(key: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(bytes))
 }
 
+/// What is under a key, as people are told.
+pub(crate) fn in_words(key: &[u8]) -> String {
+    let n = number(key);
+    let rest = |from: usize| String::from_utf8_lossy(key.get(from..).unwrap_or_default()).escape_debug().to_string();
+    match key.first().copied().unwrap_or_default() {
+        b'M' => "what cluster this is".to_string(),
+        b'T' => "how often the manager was opened".to_string(),
+        b'E' => "the epochs of the map".to_string(),
+        b'X' => "the numbers that are given next".to_string(),
+        b'Q' => "what copies may lack".to_string(),
+        b'I' => format!("file or directory {n}"),
+        b'D' => format!("the name {} in directory {n}", rest(9)),
+        LAYOUTS => format!("where file {n} lies"),
+        DEGRADED => format!("that file {n} lacks something"),
+        MOVES => format!("what of file {n} is to lie elsewhere"),
+        b'V' => format!("volume {n}"),
+        b'U' => format!("user {}", user_of(key).unwrap_or_default()),
+        b'u' => format!("the user of the name {}", rest(1)),
+        b'K' => format!("access key {n:016x}"),
+        b'C' => format!("client {n:016x}"),
+        b'R' => format!("what client {n:016x} was answered"),
+        b'W' => format!("who writes file {n}"),
+        CACHES => format!("that client {n:016x} keeps what it reads"),
+        b'S' => format!("that file {n} has to be scrubbed"),
+        b'Y' => format!("when file {n} was verified"),
+        FENCES => format!("the version of the objects of file {n}"),
+        REMOVALS => format!("the objects of file {n}, which was removed"),
+        LEFTOVERS => format!("what file {n} left behind elsewhere"),
+        b'N' => format!("node {n}"),
+        b'G' => format!("target {}", target_of(key).unwrap_or(TargetId(0))),
+        _ => format!("something under {}", key.escape_ascii()),
+    }
+}
+
 fn numbered(prefix: u8, number: u64) -> Vec<u8> {
     let mut key = Vec::with_capacity(24);
     key.push(prefix);

@@ -44,6 +44,8 @@ mod history;
 #[cfg(test)]
 mod rates;
 #[cfg(test)]
+mod rot;
+#[cfg(test)]
 mod seeds;
 #[cfg(test)]
 mod testing;

@@ -27,6 +27,7 @@ use forebay_wire::control::files::{Caching, Grant};
 use forebay_wire::control::names::{FileId, FileKind};
 use forebay_wire::control::volumes::{Policy, Quota};
 use forebay_wire::control::{Call, Reply};
+use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -57,6 +58,9 @@ pub struct Settings {
     pub client_timeout: Duration,
     /// So long it is remembered what a client was answered.
     pub remember: Duration,
+    /// All keys of targets are rolled when the last time is so long ago: much longer than `life`, so that what is made with the one
+    /// before the last is over long before.
+    pub roll_every: Duration,
     /// When the fullest target is used by so many hundredths more than the emptiest, components are moved between them until it is
     /// half of that; 0: never.
     pub balance_above: u8,
@@ -69,6 +73,7 @@ impl Default for Settings {
             node_timeout: Duration::from_secs(30),
             client_timeout: 2 * LONGEST_LIFE,
             remember: Duration::from_secs(24 * 3600),
+            roll_every: Duration::from_secs(3600),
             balance_above: 10,
         }
     }
@@ -125,17 +130,20 @@ impl Manager {
         let volume = VolumeRecord::fresh(FileId::ROOT, Quota::default(), policy);
         let user = UserRecord { name: ROOT_NAME.to_string(), groups: vec![0], keys: vec![key] };
         let issued = KeyRecord { user: ROOT_USER, secret, label: "made with the cluster".to_string(), issued: now };
-        let put = |key: Vec<u8>, value: Result<Vec<u8>>| Ok(Write { key, value: Some(value?) });
+        fn put(key: Vec<u8>, value: &impl Serialize) -> Result<Write> {
+            let value = Some(encode(&key, value)?);
+            Ok(Write { key, value })
+        }
         let writes = [
-            put(keys::META.to_vec(), encode(&meta)),
-            put(keys::TERM.to_vec(), encode(&Term(0))),
-            put(keys::EPOCHS.to_vec(), encode(&Epochs { epoch: 1, least: 1, rolled: 0 })),
-            put(keys::NEXT.to_vec(), encode(&Next { file: FileId::ROOT.0 + 1, volume: FIRST_VOLUME + 1 })),
-            put(keys::inode(FileId::ROOT), encode(&root)),
-            put(keys::volume(FIRST_VOLUME), encode(&volume)),
-            put(keys::user(ROOT_USER), encode(&user)),
-            put(keys::user_name(ROOT_NAME), encode(&UserNumber(ROOT_USER))),
-            put(keys::access_key(key), encode(&issued)),
+            put(keys::META.to_vec(), &meta),
+            put(keys::TERM.to_vec(), &Term(0)),
+            put(keys::EPOCHS.to_vec(), &Epochs { epoch: 1, least: 1, rolled: 0, rolled_at: now }),
+            put(keys::NEXT.to_vec(), &Next { file: FileId::ROOT.0 + 1, volume: FIRST_VOLUME + 1 }),
+            put(keys::inode(FileId::ROOT), &root),
+            put(keys::volume(FIRST_VOLUME), &volume),
+            put(keys::user(ROOT_USER), &user),
+            put(keys::user_name(ROOT_NAME), &UserNumber(ROOT_USER)),
+            put(keys::access_key(key), &issued),
         ];
         let writes = writes.into_iter().collect::<Result<_>>()?;
         let conditions = vec![Condition::Absent(keys::META.to_vec())];
@@ -167,7 +175,7 @@ impl Manager {
         let before = Condition::Is(keys::TERM.to_vec(), view.get(keys::TERM)?.unwrap_or_default());
         let Term(term) = view.require(keys::TERM)?;
         drop(view);
-        let mine = encode(&Term(term + 1))?;
+        let mine = encode(keys::TERM, &Term(term + 1))?;
         let write = Write { key: keys::TERM.to_vec(), value: Some(mine.clone()) };
         if engine.commit(&[Transaction { conditions: vec![before], writes: vec![write] }])? != [Outcome::Committed] {
             return Err(superseded());

@@ -67,6 +67,20 @@ pub(crate) fn check(policy: &Policy) -> Result<()> {
     Striping::over(policy.raid, policy.unit, targets).map(drop)
 }
 
+/// [`forebay_model::Kind::Refused`] if a policy that was asked for takes more targets than the cluster has: a volume's takes as many
+/// as there are, but who names a number is not given fewer without being told.
+pub(crate) fn check_width(cluster: &Cluster, policy: &Policy) -> Result<()> {
+    let there = cluster.targets.values().filter(|now| !now.record.is_lost()).count();
+    match policy.targets as usize > there {
+        true => Err(Error::refused(format!(
+            "the file is to lie over {} targets, and the cluster has {there}; ask for {there} at most (0 is as many as there are), or \
+             add targets",
+            policy.targets
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// The layout of a new file.
 pub(crate) fn place(cluster: &Cluster, policy: &Policy, random: &dyn Random) -> Result<Layout> {
     let layout = choose(policy, open(cluster).collect(), random)?;

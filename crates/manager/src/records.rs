@@ -1,7 +1,11 @@
-//! What is kept under the keys, and its bytes: one of the version, then postcard. A version that is newer is refused.
-//! Bytes: `docs/format/metadata.md`.
+//! What is kept under the keys, and its bytes: one of the version, a checksum of key and value, then postcard. A version that is
+//! newer is refused.
+//!
+//! Always: what was damaged, or lies under another key than it was put under, is no value. Bytes: `docs/format/metadata.md`.
 
+use crate::keys;
 use crate::principal::Principal;
+use forebay_model::block::crc32c_of;
 use forebay_model::layout::Striping;
 use forebay_model::{Bytes, Error, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::control::Reply;
@@ -13,6 +17,8 @@ use serde::{Deserialize, Serialize};
 
 /// The version of all values.
 pub(crate) const VERSION: u8 = 1;
+/// Bytes before a value: its version, and the checksum.
+const BEFORE: usize = 5;
 /// Numbers of files are below this, so that a component's object has a number of 64 bits.
 pub(crate) const MOST_FILES: u64 = 1 << 52;
 
@@ -27,12 +33,13 @@ pub(crate) struct Meta {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Term(pub(crate) u64);
 
-/// Epochs of the cluster's map, and how often all keys were rolled.
+/// Epochs of the cluster's map, how often all keys were rolled, and when that was last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Epochs {
     pub(crate) epoch: u64,
     pub(crate) least: u64,
     pub(crate) rolled: u32,
+    pub(crate) rolled_at: Timestamp,
 }
 
 /// The numbers that are given next; none is given twice.
@@ -339,32 +346,57 @@ pub(crate) fn component_of(object: ObjectId) -> (FileId, u32) {
     (FileId(object.object >> 12), (object.object & 0xfff) as u32)
 }
 
-/// A value as it is kept.
-pub(crate) fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
+/// A value as it is kept under `key`.
+pub(crate) fn encode(key: &[u8], value: &impl Serialize) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(128);
     bytes.push(VERSION);
-    postcard::to_extend(value, bytes)
-        .map_err(|error| Error::usage(format!("metadata cannot be encoded: {error}; ask for less at a time")))
+    bytes.extend_from_slice(&[0; 4]);
+    let mut bytes = postcard::to_extend(value, bytes)
+        .map_err(|error| Error::usage(format!("metadata cannot be encoded: {error}; ask for less at a time")))?;
+    let crc = crc32c_of([key, &bytes[..1], &bytes[BEFORE..]]);
+    bytes[1..BEFORE].copy_from_slice(&crc.to_le_bytes());
+    Ok(bytes)
+}
+
+/// What of `bytes` is the value that was put under `key`. Its version is looked at behind the checksum, which every version has at
+/// the same place: what is damaged is taken for nothing else.
+fn checked<'a>(key: &[u8], bytes: &'a [u8]) -> Result<&'a [u8]> {
+    let Some((head, rest)) = bytes.split_first_chunk::<BEFORE>() else { return Err(damaged(key, "it is too short")) };
+    let [version, crc @ ..] = *head;
+    if crc32c_of([key, &[version], rest]) != u32::from_le_bytes(crc) {
+        return Err(damaged(key, "its checksum is wrong"));
+    }
+    match version {
+        VERSION => Ok(rest),
+        version if version > VERSION => Err(Error::version(format!(
+            "{} is metadata of version {version}, and this release knows {VERSION}; use a newer one",
+            keys::in_words(key)
+        ))),
+        _ => Err(damaged(key, "its version is none")),
+    }
+}
+
+/// Whether `bytes` are what was put under `key`; [`forebay_model::Kind::Damaged`] if not.
+pub(crate) fn check(key: &[u8], bytes: &[u8]) -> Result<()> {
+    checked(key, bytes).map(drop)
 }
 
 /// A value that is kept under `key`.
 pub(crate) fn decode<T: DeserializeOwned>(key: &[u8], bytes: &[u8]) -> Result<T> {
-    let damaged = |what: &str| {
-        let key = key.escape_ascii();
-        Error::damaged(format!("the metadata under {key} is damaged: {what}; restore it from a backup"))
-    };
-    match bytes.split_first() {
-        Some((&VERSION, rest)) => match postcard::take_from_bytes(rest) {
-            Ok((value, [])) => Ok(value),
-            Ok((_, rest)) => Err(damaged(&format!("{} bytes are too many", rest.len()))),
-            Err(error) => Err(damaged(&error.to_string())),
-        },
-        Some((&version, _)) if version > VERSION => Err(Error::version(format!(
-            "the metadata under {} is of version {version}, and this release knows {VERSION}; use a newer one",
-            key.escape_ascii()
-        ))),
-        _ => Err(damaged("its version is none")),
+    match postcard::take_from_bytes(checked(key, bytes)?) {
+        Ok((value, [])) => Ok(value),
+        Ok((_, rest)) => Err(damaged(key, &format!("{} bytes are too many", rest.len()))),
+        Err(error) => Err(damaged(key, &error.to_string())),
     }
+}
+
+/// What is said of what is under a key and not as it was put there.
+pub(crate) fn damaged(key: &[u8], what: &str) -> Error {
+    Error::damaged(format!(
+        "the manager's metadata are damaged: {}, {what}, and nothing is taken from it; end the manager, and have them made anew of \
+         the targets with `forebay manager recover --over`",
+        keys::in_words(key)
+    ))
 }
 
 #[cfg(test)]

@@ -153,14 +153,15 @@ pub fn recover(
     let epochs: Epochs = decode(keys::EPOCHS, &state[keys::EPOCHS])?;
     // Whoever was told of any before hears of a newer one, and of keys behind the last two.
     let epoch = epochs.epoch + EPOCHS;
-    state.insert(keys::EPOCHS.to_vec(), encode(&Epochs { epoch, least: epoch, rolled: epochs.rolled + 2 })?);
-    state.insert(keys::TERM.to_vec(), encode(&Term(term + 1))?);
+    let epochs = Epochs { epoch, least: epoch, rolled: epochs.rolled + 2, rolled_at: now };
+    state.insert(keys::EPOCHS.to_vec(), encode(keys::EPOCHS, &epochs)?);
+    state.insert(keys::TERM.to_vec(), encode(keys::TERM, &Term(term + 1))?);
     let Next { file, volume } = decode(keys::NEXT, &state[keys::NEXT])?;
     // Objects with names of their own have numbers by chance, nearly all of them far behind those of files.
     let near = of_files.range(..FileId(file + NEAR)).next_back();
     let beyond = near.map_or(0, |(file, _)| file.0 + 1);
     let next = Next { file: file.max(tree.next).max(beyond), volume: volume.max(tree.next_volume()) };
-    state.insert(keys::NEXT.to_vec(), encode(&next)?);
+    state.insert(keys::NEXT.to_vec(), encode(keys::NEXT, &next)?);
     let count = |kind: FileKind| tree.inodes.values().filter(|inode| inode.attributes.kind == kind).count() as u64;
     let recovered = Recovered {
         issued,
@@ -183,7 +184,7 @@ fn keys_anew(state: &mut BTreeMap<Vec<u8>, Vec<u8>>, issued: &IssuedKey) -> Resu
     for (key, value) in state.range_mut(from..to) {
         let mut user: UserRecord = decode(key, value)?;
         user.keys = if keys::user_of(key) == Some(ROOT_USER) { vec![issued.key] } else { Vec::new() };
-        *value = encode(&user)?;
+        *value = encode(key, &user)?;
     }
     Ok(())
 }
@@ -193,7 +194,7 @@ fn nodes_away(state: &mut BTreeMap<Vec<u8>, Vec<u8>>) -> Result<()> {
     let (from, to) = keys::all(b'N');
     for (key, value) in state.range_mut(from..to) {
         let node: NodeRecord = decode(key, value)?;
-        *value = encode(&NodeRecord { up: false, ..node })?;
+        *value = encode(key, &NodeRecord { up: false, ..node })?;
     }
     Ok(())
 }
@@ -207,7 +208,9 @@ fn left(state: &mut BTreeMap<Vec<u8>, Vec<u8>>, now: Timestamp) -> Result<BTreeS
         let file = FileId(keys::number(&key));
         let value = state.remove(&key).unwrap_or_default();
         let Writers(_) = decode(&key, &value)?;
-        state.entry(keys::to_scrub(file)).or_insert(encode(&crate::records::ToScrub { since: now })?);
+        let scrub = keys::to_scrub(file);
+        let value = encode(&scrub, &crate::records::ToScrub { since: now })?;
+        state.entry(scrub).or_insert(value);
         files.insert(file);
     }
     Ok(files)

@@ -45,6 +45,7 @@ impl Manager {
         self.commit(batch)?;
         if let Some(node) = self.cluster.nodes.get_mut(&report.node) {
             node.reported = Some(now.moment);
+            node.clocks = Some((report.wall, now.wall));
         }
         let (epoch, rolled) = (self.cluster.epochs.epoch, self.cluster.epochs.rolled);
         for known in self.cluster.targets.values_mut().filter(|known| known.record.node == report.node) {
@@ -73,7 +74,12 @@ impl Manager {
             refused: verdict.err(),
         });
         let targets = told.collect();
-        Ok(Reported { epoch: self.cluster.epochs.epoch, least_epoch: self.cluster.epochs.least, targets })
+        Ok(Reported {
+            epoch: self.cluster.epochs.epoch,
+            least_epoch: self.cluster.epochs.least,
+            targets,
+            wall: now.wall,
+        })
     }
 
     /// Whether the report as a whole can be.

@@ -59,15 +59,19 @@ pub(crate) fn healthy(target: TargetId) -> TargetReport {
 }
 
 pub(crate) fn report(node: u64) -> Report {
-    Report { node, address: format!("node{node}:7000"), targets: targets_of(node).map(healthy).to_vec() }
+    let wall = Stage::WALL;
+    Report { node, address: format!("node{node}:7000"), targets: targets_of(node).map(healthy).to_vec(), wall }
 }
 
 impl Stage {
+    /// When it begins.
+    const WALL: Timestamp = Timestamp(1_800_000_000_000_000_000);
+
     /// Without nodes.
     pub(crate) fn empty() -> Stage {
         let random = Rc::new(Chance::of(7));
         let mut engine = Memory::new();
-        let now = Now { wall: Timestamp(1_800_000_000_000_000_000), moment: Moment(1) };
+        let now = Now { wall: Stage::WALL, moment: Moment(1) };
         Manager::create(&mut engine, CLUSTER, Policy::default(), now.wall, &*random).unwrap();
         let manager = Manager::open(Box::new(engine.clone()), random.clone(), Settings::default()).unwrap();
         Stage { engine, manager, now, sequence: 0, random }

@@ -1,15 +1,15 @@
-//! What time alone changes: nodes that are silent are down, clients that are silent are gone, and what was answered long
-//! ago is forgotten. A part of each list at a time, so that a tick takes as long whatever there is.
+//! What time alone changes: nodes that are silent are down, clients that are silent are gone, what was answered long ago is
+//! forgotten, and keys of targets are rolled. A part of each list at a time, so that a tick takes as long whatever there is.
 
 mod callbacks;
 
-use crate::cluster::{Effect, TargetNow};
+use crate::cluster::{Effect, TargetNow, set_epochs};
 use crate::draft::{Batch, Draft, View};
 use crate::engine::Pair;
 use crate::keys;
 use crate::manager::{Manager, Now};
 use crate::operations::{displace, give_up_lost, is_displaced, left, stay};
-use crate::records::{ClientRecord, Layout, Moves, Orders, Writers, decode};
+use crate::records::{ClientRecord, Epochs, Layout, Moves, Orders, Writers, decode};
 use crate::remembered::USED_EVERY;
 use forebay_model::{Moment, Result, TargetId};
 use forebay_wire::capability::SKEW;
@@ -32,6 +32,8 @@ pub struct Ticked {
     pub left: Vec<FileId>,
     /// Clients that were forgotten.
     pub forgotten: Vec<u64>,
+    /// Whether all targets have other keys since now.
+    pub rolled: bool,
 }
 
 /// How far each list was looked through; empty: the next tick begins at its first key.
@@ -69,10 +71,29 @@ impl Manager {
         self.stay(&mut batch, now)?;
         self.even_out(&mut batch, now)?;
         self.callbacks_due(&mut batch, now)?;
-        // The last, as in a report: it changes what is in memory.
+        // The last, as in a report: they change what is in memory.
+        self.roll_keys(&mut batch, now, &mut ticked)?;
         self.late_nodes(&mut batch, now, &mut ticked)?;
         self.commit(batch)?;
         Ok(ticked)
+    }
+
+    /// All targets have another key when that is due, and those that can be reached have the one before.
+    fn roll_keys(&mut self, batch: &mut Batch, now: Now, ticked: &mut Ticked) -> Result<()> {
+        let (every, last) = (self.settings.roll_every, self.cluster.epochs.rolled_at);
+        // A clock that was set back far is not waited for.
+        let is_due = now.wall.since(last) >= every || last.since(now.wall) > every;
+        if !is_due || !self.cluster.has_newest_keys() {
+            return Ok(());
+        }
+        let mut draft = Draft::new(self.view()?, batch);
+        let rolled = self.cluster.epochs.rolled.saturating_add(1);
+        set_epochs(&mut draft, Epochs { rolled, rolled_at: now.wall, ..self.cluster.epochs })?;
+        let drafted = draft.ready()?;
+        let effects = batch.take(drafted);
+        self.change(effects);
+        ticked.rolled = true;
+        Ok(())
     }
 
     /// Nodes that have not reported in time are down.

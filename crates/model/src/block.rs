@@ -19,5 +19,12 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
+/// The same of bytes that lie in several places, one behind the other.
+pub fn crc32c_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    parts.into_iter().for_each(|part| digest.update(part));
+    digest.finalize() as u32
+}
+
 #[cfg(test)]
 mod tests;

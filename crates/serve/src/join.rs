@@ -79,6 +79,8 @@ pub enum News {
     Refused(Error),
     /// It does not let a target be served.
     TargetRefused(TargetId, Error),
+    /// Its clock and the node's differ by more than they may: how, and what to do.
+    ClockOff(String),
     /// All is well again.
     Well,
 }
@@ -257,7 +259,8 @@ impl Teller {
     fn tell(&self, heard: &Result<Heard>) {
         let now: Vec<News> = match heard {
             Ok(heard) => {
-                heard.refused.iter().map(|(target, error)| News::TargetRefused(*target, error.clone())).collect()
+                let refused = heard.refused.iter().map(|(target, error)| News::TargetRefused(*target, error.clone()));
+                refused.chain(heard.clock_off.clone().map(News::ClockOff)).collect()
             }
             Err(error) if is_away(error) => vec![News::Away(error.clone())],
             Err(error) => vec![News::Refused(error.clone())],
@@ -267,7 +270,7 @@ impl Teller {
             News::TargetRefused(target, error) => (Some(*target), Some(error.kind), false),
             News::Refused(error) => (None, Some(error.kind), true),
             News::Away(_) => (None, None, true),
-            News::Well => (None, None, false),
+            News::ClockOff(_) | News::Well => (None, None, false),
         };
         for news in now.iter().filter(|news| !last.iter().any(|known| kind(known) == kind(news))) {
             (self.told)(news.clone());

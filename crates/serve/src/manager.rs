@@ -1,6 +1,7 @@
 //! A manager on a thread of its own, over an engine in a file.
 
 use crate::copies::{OnHosts, OnTargets};
+use crate::server::ROOT_KEY;
 use forebay_env::mailbox::mailbox;
 use forebay_env::pipe::pipe;
 use forebay_env::real::file;
@@ -141,13 +142,28 @@ async fn open_first(
     env: &forebay_env::NetworkEnv,
 ) -> Result<(Manager, Option<IssuedKey>)> {
     let is_there = file::exists(path) && Manager::is_in(&Redb::open(path, CACHE)?)?;
-    if !is_there && hosts.has_copies().await? {
-        let dir = path.parent().unwrap_or(path).display();
-        return Err(Error::missing(format!(
-            "{} is gone, or empty, and the targets have copies of what was in it: put it back, or have it made anew with `forebay \
-             manager recover --cluster {dir}` (nothing was changed)",
-            path.display()
-        )));
+    if !is_there {
+        let dir = path.parent().unwrap_or(path);
+        let gone = path.display();
+        if hosts.has_copies().await? {
+            return Err(Error::missing(format!(
+                "{gone} is gone, or empty, and the targets have copies of what was in it: put it back, or have it made anew with \
+                 `forebay manager recover --cluster {}` (nothing was changed)",
+                dir.display()
+            )));
+        }
+        // Without targets here it is all that tells of the cluster whose nodes are elsewhere; and the key of another one would be
+        // nobody's, since its place is taken.
+        let key = dir.join(ROOT_KEY);
+        if file::exists(&key) {
+            return Err(Error::missing(format!(
+                "{gone} is gone, or empty, and {} is root's key to the cluster that was in it: put it back, or have it made anew of the \
+                 nodes' directories with `forebay manager recover --cluster {} --also DIR`; to begin another cluster, move the key \
+                 away (nothing was changed)",
+                key.display(),
+                dir.display()
+            )));
+        }
     }
     open(path, policy, settings, env)
 }

@@ -151,7 +151,8 @@ impl NodeHost {
                     }
                     if is_apart {
                         // From then on nothing new is put on its targets; without it the manager finds out by itself.
-                        let goodbye = manager.report(Report { node: number, address, targets: Vec::new() });
+                        let (targets, wall) = (Vec::new(), env.clock.wall());
+                        let goodbye = manager.report(Report { node: number, address, targets, wall });
                         race(goodbye, env.clock.sleep(GOODBYE)).await;
                     }
                 })

@@ -462,6 +462,7 @@ fn status(found: &Found) -> Value {
                 "failed": target.failed,
                 "components_left": target.left,
                 "slow": target.slow,
+                "clock_off": targets::clock_off(map, target),
             })).collect::<Vec<_>>(),
             "degraded_files": found.degraded,
             "displaced_files": found.displaced,

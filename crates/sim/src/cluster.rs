@@ -18,11 +18,11 @@ use forebay_client::control::Control;
 use forebay_client::files::Files;
 use forebay_client::nodes::Nodes;
 use forebay_env::mailbox::mailbox;
-use forebay_env::{Env, NetworkEnv};
+use forebay_env::{Clock, Env, NetworkEnv};
 use forebay_manager::copies::{Copies, Nowhere};
 use forebay_manager::desk::{self, Desk};
 use forebay_manager::{Engine, Manager, Memory, Principal, Settings};
-use forebay_model::{Bytes, Profile, TargetId};
+use forebay_model::{Bytes, Moment, Profile, TargetId, Timestamp};
 use forebay_node::network::{Bounds, Identity, Node, TargetDoor};
 use forebay_target::{Objects, Target};
 use forebay_wire::control::cluster::{AddNode, Map};
@@ -31,6 +31,8 @@ use forebay_wire::control::names::FileId;
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Question, Reply};
 use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -84,6 +86,28 @@ struct NodeMachine {
     disk: SimDisk,
     target: TargetId,
     process: Rc<RefCell<Option<Process>>>,
+    /// By how much its wall clock is ahead, from when its process is started next.
+    ahead: Cell<Duration>,
+}
+
+/// The clock of a machine that is set wrong.
+struct SetAhead {
+    clock: Rc<dyn Clock>,
+    by: Duration,
+}
+
+impl Clock for SetAhead {
+    fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.clock.wall().after(self.by)
+    }
+
+    fn sleep_until(&self, moment: Moment) -> Pin<Box<dyn Future<Output = ()>>> {
+        self.clock.sleep_until(moment)
+    }
 }
 
 impl NodeMachine {
@@ -91,7 +115,7 @@ impl NodeMachine {
     fn new(world: &World, network: &Network, spec: &ClusterSpec, disk: DiskSpec, number: u32) -> NodeMachine {
         let (disk, target) = formatted(world, disk);
         let host = network.host(&format!("node{number}"), spec.node_link);
-        NodeMachine { host, disk, target, process: Rc::default() }
+        NodeMachine { host, disk, target, process: Rc::default(), ahead: Cell::default() }
     }
 }
 
@@ -314,7 +338,8 @@ impl Cluster {
     /// Starts a node on its disk. It is there from when the manager has heard of it.
     fn begin_node(&self, index: usize) {
         let machine = &self.nodes[index];
-        let network = machine.host.env();
+        let mut network = machine.host.env();
+        network.clock = Rc::new(SetAhead { clock: network.clock.clone(), by: machine.ahead.get() });
         let env = Env {
             device: Rc::new(machine.disk.clone()),
             clock: network.clock.clone(),

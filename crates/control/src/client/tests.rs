@@ -4,7 +4,7 @@ use super::*;
 use crate::fake::{Asked, KEY, Keys, SECRET, Who, large_reply, never, now, question, serve, serve_at};
 use crate::{ControlServer, Limits, MOST_MESSAGE, ServerOptions, ServerTls};
 use forebay_env::real::run_network;
-use forebay_model::{Error, Kind};
+use forebay_model::{Error, Kind, Timestamp};
 use forebay_wire::control::REMEMBERED;
 use forebay_wire::control::access::{IssueKey, RevokeKey};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -76,8 +76,11 @@ fn what_is_asked_is_answered() {
         for expected in expected {
             assert_eq!(asked.recv().await, Some((who.clone(), expected)));
         }
-        let report = Report { node: 11, address: "node:1".into(), targets: vec![] };
-        assert_eq!(client.report(report).await, Ok(Reported { epoch: 11, least_epoch: 7, targets: vec![] }));
+        let report = Report { node: 11, address: "node:1".into(), targets: vec![], wall: Timestamp(3) };
+        assert_eq!(
+            client.report(report).await,
+            Ok(Reported { epoch: 11, least_epoch: 7, targets: vec![], wall: Timestamp(3) })
+        );
         assert_eq!((client.client(), client.address()), (5, server.address().to_string().as_str()));
     });
 }

@@ -15,13 +15,13 @@ messages! {
     RemoveNode as RemoveNode { node }
     SetTarget as SetTarget { target, state }
     RollKeys as RollKeys { target }
-    Report as ReportRequest { node, address, targets }
+    Report as ReportRequest { node, address, targets, wall }
     TargetReport as TargetReport { target, cluster, openings, size, free, load, epoch, key, carried_out, failed, slow }
-    Reported as Reported { epoch, least_epoch, targets }
+    Reported as Reported { epoch, least_epoch, targets, wall }
     ToTarget as ToTarget { target, refused, keys, orders }
     VersionedKey as VersionedKey { version, key }
     Order as Order { object, version, remove }
     Map as Map { cluster, epoch, least_epoch, nodes, targets }
-    Node as Node { node, user, address, up }
+    Node as Node { node, user, address, up, wall, reported }
     Target as Target { target, node, served, state, size, free, load, key, failed, left, slow }
 }

@@ -1154,6 +1154,9 @@ pub struct ReportRequest {
     /// All targets that it serves.
     #[prost(message, repeated, tag = "3")]
     pub targets: ::prost::alloc::vec::Vec<TargetReport>,
+    /// What its clock says.
+    #[prost(int64, tag = "4")]
+    pub wall: i64,
 }
 /// How a target is.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1204,6 +1207,9 @@ pub struct Reported {
     /// For each target that was reported, in that order.
     #[prost(message, repeated, tag = "3")]
     pub targets: ::prost::alloc::vec::Vec<ToTarget>,
+    /// What the manager's clock says.
+    #[prost(int64, tag = "4")]
+    pub wall: i64,
 }
 /// What a target is told.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1276,6 +1282,12 @@ pub struct Node {
     /// Whether it reported lately.
     #[prost(bool, tag = "4")]
     pub up: bool,
+    /// What its clock said when it reported last; not there if it did not since the manager was opened.
+    #[prost(int64, optional, tag = "5")]
+    pub wall: ::core::option::Option<i64>,
+    /// What the manager's said then.
+    #[prost(int64, optional, tag = "6")]
+    pub reported: ::core::option::Option<i64>,
 }
 /// A target of the cluster.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

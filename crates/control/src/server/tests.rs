@@ -6,7 +6,7 @@ use crate::proto::access_client::AccessClient;
 use crate::proto::control_client::ControlClient;
 use crate::status::{Failure, from_status};
 use crate::{SESSION, proto};
-use forebay_model::Kind;
+use forebay_model::{Kind, Timestamp};
 use forebay_wire::control::access::{Challenge, Hello, IssueKey, Proven, proof};
 use forebay_wire::control::cluster::{Report, Reported};
 use forebay_wire::control::{Call, Change, Question, Reply};
@@ -78,7 +78,7 @@ fn asking(channel: &Channel, token: &[u8]) -> JoinHandle<Result<Reply, Failure>>
 }
 
 async fn report(channel: &Channel, token: &[u8]) -> Result<proto::Reported, Failure> {
-    let report = Report { node: 11, address: "node:1".into(), targets: vec![] };
+    let report = Report { node: 11, address: "node:1".into(), targets: vec![], wall: Timestamp(3) };
     let answer: Result<_, Status> =
         ControlClient::new(channel.clone()).report(with_token(report.to_proto(), token)).await;
     answer.map(tonic::Response::into_inner).map_err(|status| from_status(&status))

@@ -260,6 +260,9 @@ fn told(news: News) {
              {error}"
         ),
         News::TargetRefused(target, error) => format!("forebay: target {target} may not be served: {error}"),
+        News::ClockOff(how) => {
+            format!("forebay: {how}; what clients show is refused until then, or counts for too short")
+        }
         News::Well => "forebay: the manager has this node again, and all that it serves".to_string(),
     });
 }

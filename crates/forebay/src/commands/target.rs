@@ -165,6 +165,7 @@ fn told(map: &Map, target: &Target) -> serde_json::Value {
         "target": target.target.to_string(), "node": target.node, "node_up": is_up(map, target), "served": target.served,
         "state": targets::state(target.state), "size_bytes": target.size.0, "free_bytes": target.free.0,
         "failed": target.failed, "components_left": target.left, "slow": target.slow,
+        "clock_off": targets::clock_off(map, target),
     })
 }
 
@@ -186,7 +187,8 @@ fn remark(map: &Map, target: &Target) -> String {
     let slow =
         is_slow.then(|| "far slower than its profile: `forebay target drain` it, or measure it anew".to_string());
     let failed = target.failed.iter().cloned().chain(away);
-    failed.chain(slow).chain((!left.is_empty()).then_some(left)).collect::<Vec<_>>().join("; ")
+    let clock = is_up(map, target).then(|| targets::clock_off(map, target)).flatten();
+    failed.chain(slow).chain(clock).chain((!left.is_empty()).then_some(left)).collect::<Vec<_>>().join("; ")
 }
 
 fn set(context: &mut Context, id: String, state: TargetState, may_be: fn(&Target) -> Result<()>) -> Result<()> {

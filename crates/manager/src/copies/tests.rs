@@ -1,9 +1,10 @@
 use super::{Beside, Chain, Copies, Doing, Sizes, is_copied};
-use crate::engine::{Engine, Pair};
-use crate::manager::Now;
+use crate::engine::{Engine, Pair, Transaction, Write};
+use crate::keys;
+use crate::manager::{Manager, Now, Settings};
 use crate::seeds;
 use crate::testing::{Stage, Still, create, root, unchanged};
-use forebay_model::{Bytes, Error, TargetId};
+use forebay_model::{Bytes, Error, Kind, TargetId};
 use forebay_wire::control::Change;
 use forebay_wire::control::names::{Place, RemoveFile, Rename, SetAttributes};
 use std::cell::RefCell;
@@ -263,4 +264,38 @@ fn a_manager_without_targets_keeps_none_and_says_so_to_the_next() {
     writing = Copies { sizes: Sizes { part: 1, keys: 1, longer: 1 << 30 }, ..copies(&shelf, stage.now) };
     done(writing.keep(&mut stage.manager)).unwrap();
     assert!(shelf.best().is_none());
+}
+
+#[test]
+fn what_is_damaged_is_not_copied_over_what_was_copied_whole() {
+    let mut stage = Stage::new();
+    let first = stage.file(&root(), "first", 0o644).unwrap();
+    let shelf = Shelf::with(2);
+    let mut writing = copies(&shelf, stage.now);
+    (0..20).for_each(|_| done(writing.tick(&mut stage.manager)).unwrap());
+    // Behind the commit of another change nothing names the first file any more.
+    stage.file(&root(), "last", 0o644).unwrap();
+    (0..20).for_each(|_| done(writing.tick(&mut stage.manager)).unwrap());
+    let before = said(&shelf.best().unwrap());
+    assert_eq!(before, there(&stage));
+    let flip = |stage: &mut Stage, key: &[u8]| {
+        let mut value = stage.engine.snapshot().unwrap().get(key).unwrap().unwrap();
+        value[7] ^= 1;
+        let write = Write { key: key.to_vec(), value: Some(value) };
+        stage.engine.commit(&[Transaction { conditions: vec![], writes: vec![write] }]).unwrap();
+    };
+    flip(&mut stage, &keys::inode(first));
+    stage.restart();
+    let mut writing = copies(&shelf, stage.now);
+    (0..20).for_each(|_| done(writing.tick(&mut stage.manager)).unwrap());
+    assert_eq!(said(&shelf.best().unwrap()), before);
+    // What changes goes on being copied.
+    let last = stage.file(&root(), "more", 0o644).unwrap();
+    done(writing.keep(&mut stage.manager)).unwrap();
+    assert!(shelf.best().unwrap().state.contains_key(&keys::inode(last)));
+    // What may not be in the copies and is damaged is not copied, either: that manager is not opened.
+    flip(&mut stage, &keys::inode(last));
+    let engine = Box::new(stage.engine.reopened());
+    let error = Manager::open(engine, Rc::new(seeds::Chance::of(1)), Settings::default()).err().unwrap();
+    assert!(error.kind == Kind::Damaged && error.message.contains(&format!("file or directory {}", last.0)), "{error}");
 }

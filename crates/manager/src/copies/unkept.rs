@@ -6,7 +6,7 @@
 use crate::draft::View;
 use crate::engine::{Condition, MOST_BYTES, Snapshot, Transaction, Write};
 use crate::keys;
-use crate::records::{Copied, encode};
+use crate::records::{Copied, check, encode};
 use forebay_model::Result;
 use std::collections::BTreeMap;
 
@@ -47,6 +47,8 @@ impl Copying {
         let mut writes = Writes::new();
         for key in keys {
             let value = view.get(&key)?;
+            // What is damaged is not copied over what is whole.
+            value.as_ref().map_or(Ok(()), |value| check(&key, value))?;
             writes.insert(key, value);
         }
         Ok(Copying::On(Unkept { base, kept, batch, writes, bytes }))
@@ -115,9 +117,10 @@ impl Copying {
                 *is_named = false;
                 None
             }
-            Copying::On(Unkept { base, kept, writes, .. }) => {
-                Some(encode(&Copied { base: *base, batch: *kept, keys: writes.keys().cloned().collect() })?)
-            }
+            Copying::On(Unkept { base, kept, writes, .. }) => Some(encode(
+                keys::COPIED,
+                &Copied { base: *base, batch: *kept, keys: writes.keys().cloned().collect() },
+            )?),
         };
         let write = Write { key: keys::COPIED.to_vec(), value };
         Ok(Some(Transaction { conditions: vec![fence.clone()], writes: vec![write] }))

@@ -8,10 +8,14 @@ fn fence() -> Condition {
     Condition::Absent(b"fence".to_vec())
 }
 
+fn kept(key: &[u8], value: u8) -> Vec<u8> {
+    crate::records::encode(key, &value).unwrap()
+}
+
 /// An engine with these keys; the value of each is its own first byte.
 fn engine(keys: &[&[u8]]) -> Memory {
     let mut engine = Memory::new();
-    let writes = keys.iter().map(|key| Write { key: key.to_vec(), value: Some(vec![1, key[0]]) }).collect();
+    let writes = keys.iter().map(|key| Write { key: key.to_vec(), value: Some(kept(key, key[0])) }).collect();
     engine.commit(&[Transaction { conditions: vec![], writes }]).unwrap();
     engine
 }
@@ -44,7 +48,8 @@ fn a_scan_of_a_draft_is_one_of_all_that_it_sees() {
         let mut plain = BTreeMap::new();
         let mut engine = Memory::new();
         for _ in 0..chance.below(12) {
-            plain.insert(key(), vec![1, 0]);
+            let key = key();
+            plain.insert(key.clone(), kept(&key, 0));
         }
         let writes = plain.iter().map(|(key, value)| Write { key: key.clone(), value: Some(value.clone()) }).collect();
         engine.commit(&[Transaction { conditions: vec![], writes }]).unwrap();
@@ -59,7 +64,7 @@ fn a_scan_of_a_draft_is_one_of_all_that_it_sees() {
                     plain.remove(&key);
                 } else {
                     draft.put(key.clone(), &value).unwrap();
-                    plain.insert(key, vec![1, value]);
+                    plain.insert(key.clone(), kept(&key, value));
                 }
             }
             let (from, most) = (key(), chance.below(18) as usize);
@@ -101,7 +106,7 @@ fn drafts_are_packed_into_as_few_transactions_as_hold_them_and_none_into_two() {
     assert!(transactions[0].writes.len() + 1 >= MOST_OPERATIONS - 2);
     assert_eq!(engine.commit(&transactions).unwrap(), [Outcome::Committed; 2]);
     let last = engine.snapshot().unwrap().get(b"shared").unwrap();
-    assert_eq!(last.as_deref(), Some(&[1, 99][..]));
+    assert_eq!(last, Some(kept(b"shared", 99)));
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! Transactions that are committed together become one transaction of redb, which is durable when it returns: what they
 //! cost together is one wait for the device. Nothing is ever committed without waiting for the device.
+//!
+//! Always: what is opened is as redb wrote it, all pages of it, or is not opened.
 
 use super::{Engine, Outcome, Pair, Snapshot, Transaction};
 use forebay_model::{Bytes, Error, Kind, Result};
@@ -43,6 +45,8 @@ impl Redb {
 fn builder(cache: Bytes) -> redb::Builder {
     let mut builder = Database::builder();
     builder.set_cache_size(usize::try_from(cache.0).unwrap_or(usize::MAX));
+    // A key that rotted is under none any more, and what it names would only be missing: no checksum of a value tells of that.
+    builder.set_check_integrity_on_open(true);
     builder
 }
 
@@ -107,15 +111,16 @@ impl Snapshot for At {
     }
 }
 
+const MADE_ANEW: &str =
+    "restore it from a backup, or have it made anew of the targets with `forebay manager recover --over`";
+
 /// What redb says, by what the caller should do.
 fn failed(error: redb::Error) -> Error {
     let (kind, remedy) = match &error {
         redb::Error::DatabaseAlreadyOpen => (Kind::Busy, "another process has it; end that one first"),
         redb::Error::UpgradeRequired(_) => (Kind::Version, "use the release that wrote it"),
-        redb::Error::Corrupted(_) => (
-            Kind::Damaged,
-            "restore it from a backup, or have it made anew of the targets with `forebay manager recover --over`",
-        ),
+        redb::Error::Corrupted(_) => (Kind::Damaged, MADE_ANEW),
+        redb::Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => (Kind::Damaged, MADE_ANEW),
         redb::Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => {
             (Kind::Full, "make room on the file system, and open it again")
         }

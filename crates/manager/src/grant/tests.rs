@@ -367,12 +367,13 @@ fn whoever_writes_what_is_revoked_has_to_open_it_again_which_its_mode_may_not_al
 fn what_was_revoked_is_told_before_all_that_is_to_be_removed() {
     let (mut stage, mut targets) = stage();
     let next = crate::records::Next { file: 100_000, volume: 2 };
-    let mut pairs = vec![(crate::keys::NEXT.to_vec(), Some(crate::records::encode(&next).unwrap()))];
+    let mut pairs = vec![(crate::keys::NEXT.to_vec(), Some(crate::records::encode(crate::keys::NEXT, &next).unwrap()))];
     for file in 1000..11_000 {
         let pending = (1..=5).map(|node| (node as u32, targets_of(node)[0])).collect();
         let orders = crate::records::Orders { volume: 1, version: 1, due: stage.now.wall, pending };
-        let value = Some(crate::records::encode(&orders).unwrap());
-        pairs.push((crate::keys::removals(FileId(file)), value));
+        let key = crate::keys::removals(FileId(file));
+        let value = Some(crate::records::encode(&key, &orders).unwrap());
+        pairs.push((key, value));
     }
     stage.put_raw(pairs);
     let file = made(&mut stage, &root(), "a").entry.file;
@@ -448,6 +449,82 @@ fn rolled_keys_are_used_when_the_target_has_them_and_old_ones_end_at_the_second_
     stage.restart();
     let after = read(&mut stage, &root(), file).unwrap();
     targets.check(&stage, &after, 0, Rights::READ, Some(1)).unwrap();
+}
+
+#[test]
+fn outcome_5_keys_roll_by_themselves_each_hour_and_what_was_made_two_hours_ago_is_renewed() {
+    let (mut stage, mut targets) = stage();
+    let hour = Duration::from_secs(3600);
+    let grant = made(&mut stage, &root(), "a");
+    let file = grant.entry.file;
+    // By the clock of a target it would count still: it is the key that decides.
+    let check = |stage: &mut Stage, targets: &Targets| {
+        let now = stage.now;
+        stage.now.wall = grant.until.before(Duration::from_secs(1));
+        let checked = targets.check(stage, &grant, 0, Rights::READ, Some(1)).map_err(|error| error.kind);
+        stage.now = now;
+        checked
+    };
+    let roll = |stage: &mut Stage, targets: &mut Targets, after: Duration, is_due: bool| {
+        stage.pass(after);
+        heartbeat(stage, targets);
+        assert_eq!(stage.manager.tick(stage.now).unwrap().rolled, is_due);
+        heartbeat(stage, targets);
+    };
+    roll(&mut stage, &mut targets, hour - Duration::from_secs(1), false);
+    // Another manager counts from the last time, too, and not from when it was opened.
+    stage.restart();
+    roll(&mut stage, &mut targets, Duration::from_secs(1), true);
+    assert_eq!(check(&mut stage, &targets), Ok(()));
+    roll(&mut stage, &mut targets, hour / 2, false);
+    stage.restart();
+    roll(&mut stage, &mut targets, hour / 2, true);
+    assert_eq!(check(&mut stage, &targets), Err(Kind::Stale));
+    let renewed = renew(&mut stage, &root(), file, false).unwrap();
+    targets.check(&stage, &renewed, 0, Rights::READ, Some(1)).unwrap();
+    // People may do it as well, and the hour begins anew.
+    roll(&mut stage, &mut targets, hour / 2, false);
+    stage.root(Change::RollKeys(RollKeys { target: None })).unwrap();
+    roll(&mut stage, &mut targets, hour / 2, false);
+    roll(&mut stage, &mut targets, hour / 2, true);
+    // A clock that was set back by a day is not waited for.
+    stage.now.wall = stage.now.wall.before(24 * hour);
+    roll(&mut stage, &mut targets, Duration::ZERO, true);
+}
+
+#[test]
+fn no_key_is_rolled_by_itself_before_all_targets_that_can_be_reached_have_the_last_one() {
+    let mut stage = Stage::new();
+    let hour = Duration::from_secs(3600);
+    let say = |stage: &mut Stage, node: u64, key: u32| {
+        let mut report = report(node);
+        report.targets.iter_mut().for_each(|target| target.key = key);
+        stage.report(&report).unwrap();
+    };
+    let all = |stage: &mut Stage, key: u32| (1..=5).for_each(|node| say(stage, node, key));
+    let roll = |stage: &mut Stage| stage.manager.tick(stage.now).unwrap().rolled;
+    all(&mut stage, 1);
+    stage.pass(hour);
+    all(&mut stage, 1);
+    assert!(roll(&mut stage));
+    stage.pass(hour);
+    // All but one have said that they have it, and that one can be reached.
+    (1..5).for_each(|node| say(&mut stage, node, 2));
+    say(&mut stage, 5, 1);
+    assert!(!roll(&mut stage));
+    say(&mut stage, 5, 2);
+    assert!(roll(&mut stage));
+    // One that is away is not waited for.
+    stage.pass(hour);
+    (1..5).for_each(|node| say(&mut stage, node, 3));
+    assert!(!roll(&mut stage), "it is down since this tick");
+    assert!(roll(&mut stage));
+    // Nor is anything rolled before another manager has heard of who is up.
+    stage.pass(hour);
+    stage.restart();
+    assert!(!roll(&mut stage));
+    (1..5).for_each(|node| say(&mut stage, node, 4));
+    assert!(roll(&mut stage));
 }
 
 #[test]

@@ -32,6 +32,7 @@ impl Operation<'_> {
         self.by.require(slot.directory.file, &slot.directory.inode, Wanted::CHANGE)?;
         let volume = slot.directory.inode.attributes.volume;
         let record: VolumeRecord = self.draft.require(&keys::volume(volume))?;
+        asked.policy.as_ref().map_or(Ok(()), |policy| placement::check_width(self.cluster, policy))?;
         let policy = asked.policy.unwrap_or(record.policy);
         quota::charge(&mut self.draft, self.now.wall, volume, Charge { files_in: 1, ..Charge::default() })?;
         let layout = placement::place(self.cluster, &policy, self.random)?;

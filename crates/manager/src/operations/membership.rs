@@ -74,7 +74,7 @@ impl Operation<'_> {
             }
             None => {
                 let rolled = self.cluster.epochs.rolled.saturating_add(1);
-                set_epochs(&mut self.draft, Epochs { rolled, ..self.cluster.epochs })
+                set_epochs(&mut self.draft, Epochs { rolled, rolled_at: self.now.wall, ..self.cluster.epochs })
             }
         }
     }

@@ -3,11 +3,12 @@ use crate::seeds::{Chance, each};
 use crate::testing::{Stage, report};
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Kind, TargetId};
-use forebay_wire::control::cluster::AddNode;
+use forebay_wire::control::cluster::{AddNode, SetTarget, TargetState};
 use forebay_wire::control::names::{CreateFile, Place};
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Reply};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 fn candidate(number: u64, node: u64) -> Candidate {
     let (size, free) = (Bytes::gib(100), Bytes::gib(50));
@@ -183,4 +184,38 @@ fn what_files_over_all_targets_visit_first_is_spread_over_all_of_them() {
         let (least, most) = (begun.values().min().unwrap(), begun.values().max().unwrap());
         assert!(file == 0 || begun.len() == 20 && most - least <= 3, "{begun:?} of {file}");
     }
+}
+
+#[test]
+fn a_width_that_is_asked_for_and_larger_than_the_cluster_is_refused_and_that_of_a_volume_is_the_most() {
+    let mut stage = Stage::new();
+    let create = |path: &str, policy| {
+        let place = Place::path(path);
+        let (open, alone) = (true, true);
+        Change::CreateFile(CreateFile { place, mode: 0o644, exclusive: true, policy, open, alone, cached: false })
+    };
+    let wide = |targets| Some(policy(Raid::Zero, targets));
+    let width = |reply: Reply| match reply {
+        Reply::Grant(grant) => grant.components.len(),
+        other => panic!("{other:?} is no grant"),
+    };
+    for (targets, says) in [(11, "over 11 targets"), (4095, "over 4095 targets")] {
+        let error = stage.root(create("wide", wide(targets))).unwrap_err();
+        assert_eq!(error.kind, Kind::Refused);
+        for says in [says, "has 10;", "ask for 10 at most", "add targets"] {
+            assert!(error.message.contains(says), "{error}");
+        }
+    }
+    assert_eq!(width(stage.root(create("all", wide(10))).unwrap()), 10);
+    // A node that is away comes back: what is there of its width is taken meanwhile.
+    stage.pass(Duration::from_secs(31));
+    (1..5).for_each(|node| drop(stage.report(&report(node)).unwrap()));
+    assert_eq!(stage.manager.tick(stage.now).unwrap().down, [5]);
+    assert_eq!(width(stage.root(create("meanwhile", wide(10))).unwrap()), 8);
+    // What is lost does not.
+    let [lost, _] = crate::testing::targets_of(5);
+    stage.root(Change::SetTarget(SetTarget { target: lost, state: TargetState::Gone })).unwrap();
+    assert_eq!(stage.root(create("lost", wide(10))).unwrap_err().kind, Kind::Refused);
+    // The policy of the volume is for 10 as well.
+    assert_eq!(width(stage.root(create("default", None)).unwrap()), 8);
 }

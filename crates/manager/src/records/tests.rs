@@ -1,11 +1,12 @@
 //! The bytes of `docs/format/metadata.md`, written out. A difference is a new version of the format.
 
 use super::{
-    Absence, Absent, Answer, CachesRecord, ClientRecord, Copied, Epochs, Inode, KeyRecord, Layout, MOST_FILES, Meta,
-    Move, Moves, Named, Next, NodeRecord, Orders, Remembered, TargetRecord, Term, ToScrub, UserNumber, UserRecord,
-    VerifiedAt, VolumeRecord, Writer, Writers, component_of, decode, encode, object,
+    Absence, Absent, Answer, BEFORE, CachesRecord, ClientRecord, Copied, Epochs, Inode, KeyRecord, Layout, MOST_FILES,
+    Meta, Move, Moves, Named, Next, NodeRecord, Orders, Remembered, TargetRecord, Term, ToScrub, UserNumber,
+    UserRecord, VERSION, VerifiedAt, VolumeRecord, Writer, Writers, component_of, decode, encode, object,
 };
 use crate::keys;
+use forebay_model::block::crc32c;
 use forebay_model::layout::{Raid, Striping};
 use forebay_model::{Bytes, Error, Kind, TargetId, Timestamp};
 use forebay_wire::control::Reply;
@@ -23,8 +24,10 @@ fn hex(bytes: &[u8]) -> String {
 
 /// The value has these bytes, they are that value, and neither more nor fewer of them are.
 fn is<T: Serialize + DeserializeOwned + PartialEq>(value: T, expected: &str) {
-    let bytes = encode(&value).unwrap();
-    assert_eq!(hex(&bytes), expected);
+    let bytes = encode(b"k", &value).unwrap();
+    let (head, rest) = bytes.split_at(BEFORE);
+    assert_eq!(format!("{:02x}{}", head[0], hex(rest)), expected);
+    assert_eq!(head[1..], crc32c(&[b"k", &head[..1], rest].concat()).to_le_bytes());
     assert!(decode::<T>(b"k", &bytes).unwrap() == value);
     let longer = [bytes.as_slice(), &[0]].concat();
     for other in [&[][..], &bytes[..bytes.len() - 1], &longer] {
@@ -72,6 +75,48 @@ fn keys_have_the_bytes_that_are_written_down() {
     assert_eq!(keys::target_of(b"G3"), None);
     assert_eq!(keys::user_of(&keys::user(5)), Some(5));
     assert_eq!(keys::all(b'D'), (b"D".to_vec(), b"E".to_vec()));
+}
+
+#[test]
+fn a_value_begins_with_its_version_and_a_checksum_of_key_and_value() {
+    assert_eq!(hex(&encode(keys::TERM, &Term(300)).unwrap()), "01f8cd2b62ac02");
+}
+
+#[test]
+fn a_flipped_bit_of_any_value_is_damage_and_so_is_a_value_under_another_key() {
+    let five = Striping::new(Raid::Five, Bytes::kib(64), 3, 4, 1).unwrap();
+    let targets = (1..=5).map(TargetId).collect();
+    let (key, layout) = (keys::layout(FILE), Layout { striping: five, targets, absent: vec![] });
+    let bytes = encode(&key, &layout).unwrap();
+    for bit in 0..bytes.len() * 8 {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let error = decode::<Layout>(&key, &flipped).unwrap_err();
+        assert_eq!(error.kind, Kind::Damaged, "bit {bit}");
+        for named in ["where file 258 lies", "manager recover --over"] {
+            assert!(error.message.contains(named), "{error}");
+        }
+    }
+    for other in [keys::layout(FileId(FILE.0 + 1)), keys::inode(FILE), keys::name(FILE, "")] {
+        assert_eq!(decode::<Layout>(&other, &bytes).unwrap_err().kind, Kind::Damaged);
+    }
+}
+
+#[test]
+fn what_is_damaged_is_named_in_words() {
+    let named = [
+        (keys::META.to_vec(), "what cluster this is"),
+        (keys::inode(FILE), "file or directory 258"),
+        (keys::name(FILE, "a\nb"), "the name a\\nb in directory 258"),
+        (keys::user(5), "user 5"),
+        (keys::user_name("ab"), "the user of the name ab"),
+        (keys::access_key(9), "access key 0000000000000009"),
+        (keys::target(TargetId(3)), "target 00000000000000000000000000000003"),
+        (b"?x".to_vec(), "something under ?x"),
+    ];
+    for (key, words) in named {
+        assert_eq!(keys::in_words(&key), words);
+    }
 }
 
 #[test]
@@ -138,13 +183,13 @@ fn values_of_names_have_the_bytes_that_are_written_down() {
 fn values_of_the_cluster_have_the_bytes_that_are_written_down() {
     is(Meta { cluster: 200, root_key: [7; 32] }, &format!("01c801{}", "07".repeat(32)));
     is(Term(300), "01ac02");
-    is(Epochs { epoch: 5, least: 4, rolled: 3 }, "01050403");
+    is(Epochs { epoch: 5, least: 4, rolled: 3, rolled_at: Timestamp(1) }, "0105040302");
     is(NodeRecord { user: 5, address: "a:1".into(), up: true }, "010503613a3101");
     let state = TargetState::Failed;
     let target = TargetRecord { node: 3, state, openings: 4, size: Bytes(5), free: Bytes(6), rolled: 7 };
     is(target, "01030204050607");
     let states = [TargetState::Up, TargetState::Draining, TargetState::Failed, TargetState::Gone];
-    assert_eq!(states.map(|state| encode(&state).unwrap()[1]), [0, 1, 2, 3]);
+    assert_eq!(states.map(|state| encode(b"k", &state).unwrap()[BEFORE]), [0, 1, 2, 3]);
 }
 
 #[test]
@@ -165,13 +210,18 @@ fn values_of_users_and_clients_have_the_bytes_that_are_written_down() {
 
 #[test]
 fn a_newer_version_is_refused_and_not_guessed_at() {
-    let mut bytes = encode(&Term(1)).unwrap();
-    bytes[0] += 1;
-    let error = decode::<Term>(b"T", &bytes).unwrap_err();
+    let of_version = |version: u8| {
+        let mut bytes = encode(b"T", &Term(1)).unwrap();
+        bytes[0] = version;
+        let crc = crc32c(&[b"T", &bytes[..1], &bytes[BEFORE..]].concat());
+        bytes[1..BEFORE].copy_from_slice(&crc.to_le_bytes());
+        decode::<Term>(b"T", &bytes)
+    };
+    assert!(of_version(VERSION) == Ok(Term(1)));
+    let error = of_version(VERSION + 1).unwrap_err();
     assert_eq!(error.kind, Kind::Version);
     assert!(error.message.contains("version 2"), "{error}");
-    bytes[0] = 0;
-    assert_eq!(decode::<Term>(b"T", &bytes).unwrap_err().kind, Kind::Damaged);
+    assert_eq!(of_version(0).unwrap_err().kind, Kind::Damaged);
 }
 
 #[test]

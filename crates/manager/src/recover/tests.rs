@@ -273,11 +273,15 @@ fn what_has_no_name_gets_one_whatever_led_there() {
         (
             "directories are in one another",
             Box::new(move |state| {
-                let named = state.remove(&keys::name(FileId::ROOT, "d")).unwrap();
-                state.insert(keys::name(e, "d"), named);
-                let mut inode: crate::records::Inode = decode(b"", &state[&keys::inode(d)]).unwrap();
+                let (from, to) = (keys::name(FileId::ROOT, "d"), keys::name(e, "d"));
+                let named: crate::records::Named = decode(&from, &state.remove(&from).unwrap()).unwrap();
+                let value = crate::records::encode(&to, &named).unwrap();
+                state.insert(to, value);
+                let key = keys::inode(d);
+                let mut inode: crate::records::Inode = decode(&key, &state[&key]).unwrap();
                 inode.parent = e;
-                state.insert(keys::inode(d), crate::records::encode(&inode).unwrap());
+                let value = crate::records::encode(&key, &inode).unwrap();
+                state.insert(key, value);
             }),
             vec![d],
         ),

@@ -13,6 +13,7 @@ use forebay_wire::control::access::ROOT_USER;
 use forebay_wire::control::names::{Attributes, FileId, FileKind};
 use forebay_wire::control::volumes::Quota;
 use forebay_wire::object::Described;
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where things without a name are put, in the first directory of their volume.
@@ -336,18 +337,24 @@ impl Tree {
         for (directory, entries) in self.names {
             for (name, file) in entries {
                 let kind = self.inodes[&file].attributes.kind;
-                state.insert(keys::name(directory, &name), encode(&Named { file, kind })?);
+                put(state, keys::name(directory, &name), &Named { file, kind })?;
             }
         }
         for (file, layout) in self.layouts.iter().filter(|(file, _)| self.inodes.contains_key(file)) {
-            state.insert(keys::layout(*file), encode(layout)?);
+            put(state, keys::layout(*file), layout)?;
         }
         for (file, inode) in self.inodes {
-            state.insert(keys::inode(file), encode(&inode)?);
+            put(state, keys::inode(file), &inode)?;
         }
         for (volume, record) in self.volumes {
-            state.insert(keys::volume(volume), encode(&record)?);
+            put(state, keys::volume(volume), &record)?;
         }
         Ok(())
     }
+}
+
+fn put(state: &mut BTreeMap<Vec<u8>, Vec<u8>>, key: Vec<u8>, value: &impl Serialize) -> Result<()> {
+    let value = encode(&key, value)?;
+    state.insert(key, value);
+    Ok(())
 }

@@ -1,7 +1,7 @@
 use crate::keys;
 use crate::testing::{NODES, Stage, healthy, report, root, targets_of, user};
 use forebay_model::layout::Raid;
-use forebay_model::{Bytes, Kind, TargetId};
+use forebay_model::{Bytes, Kind, TargetId, Timestamp};
 use forebay_wire::control::cluster::{
     AddNode, Map, Order, RemoveNode, Report, Reported, SetTarget, TargetReport, TargetState,
 };
@@ -278,4 +278,32 @@ fn a_target_whose_device_failed_counts_as_failed_until_people_return_it_when_it_
     assert_eq!(known(&mut stage), (TargetState::Failed, None));
     stage.root(Change::SetTarget(SetTarget { target: first, state: TargetState::Up })).unwrap();
     assert_eq!(known(&mut stage), (TargetState::Up, None));
+}
+
+#[test]
+fn a_node_whose_clock_differs_by_more_than_a_minute_is_told_of_and_what_to_do() {
+    let mut stage = Stage::new();
+    let wall = stage.now.wall;
+    let mut off = |by: fn(Timestamp, Duration) -> Timestamp, seconds| {
+        let told = stage.report(&Report { wall: by(wall, Duration::from_secs(seconds)), ..report(2) }).unwrap();
+        assert_eq!(told.wall, wall, "it is told the manager's");
+        let Reply::Map(map) = stage.ask(&root(), &Question::Map).unwrap() else { panic!("no map") };
+        let others: Vec<u64> = map.nodes.iter().filter(|it| it.clock_off().is_some()).map(|it| it.node).collect();
+        assert!(others.is_empty() || others == [2], "{others:?}");
+        map.nodes[1].clock_off()
+    };
+    for within in [0, 1, 60] {
+        assert_eq!(off(Timestamp::after, within), None);
+        assert_eq!(off(Timestamp::before, within), None);
+    }
+    let ahead = off(Timestamp::after, 61).unwrap();
+    assert!(ahead.contains("node 2 is 61 s ahead of the manager's") && ahead.contains("set the clocks"), "{ahead}");
+    let behind = off(Timestamp::before, 400).unwrap();
+    assert!(behind.contains("node 2 is 400 s behind the manager's"), "{behind}");
+    assert_eq!(off(Timestamp::after, 0), None, "it was set");
+    // Another manager has not heard of it yet.
+    off(Timestamp::after, 400);
+    stage.restart();
+    let Reply::Map(map) = stage.ask(&root(), &Question::Map).unwrap() else { panic!("no map") };
+    assert!(map.nodes.iter().all(|it| it.wall.is_none() && it.clock_off().is_none()));
 }

@@ -12,7 +12,7 @@ use forebay_env::together::all;
 use forebay_model::{Error, Kind, Moment, Result, TargetId};
 use forebay_wire::capability::TargetKey;
 use forebay_wire::command::{Reply, Request, TargetInfo};
-use forebay_wire::control::cluster::{Order, Report, Reported, TargetReport, ToTarget};
+use forebay_wire::control::cluster::{Order, Report, Reported, TargetReport, ToTarget, clock_off};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -47,6 +47,8 @@ pub struct Heard {
     pub refused: Vec<(TargetId, Error)>,
     /// The epoch of the cluster's map.
     pub epoch: u64,
+    /// How this node's clock differs from the manager's, and what to do, if it does by more than it may.
+    pub clock_off: Option<String>,
 }
 
 /// What a node has done of what it was told, and has not said yet.
@@ -91,7 +93,11 @@ impl Node {
         let targets = told.collect();
         let Identity { node, address, .. } = identity.clone();
         // If that fails nobody knows whether it was heard: it is said again.
-        let reported = manager.report(Report { node, address, targets }).await?;
+        let wall = self.env.clock.wall();
+        let reported = manager.report(Report { node, address, targets, wall }).await?;
+        // Whenever the manager read its clock in between: what only the way took is no difference.
+        let nearest = reported.wall.max(wall).min(self.env.clock.wall());
+        let clock_off = clock_off(node, nearest, reported.wall);
         done.carried_out.clear();
         let mut refused = Vec::new();
         let mut is_done = true;
@@ -115,7 +121,7 @@ impl Node {
         if is_done {
             done.epoch = reported.epoch;
         }
-        Ok(Heard { refused, epoch: reported.epoch })
+        Ok(Heard { refused, epoch: reported.epoch, clock_off })
     }
 
     fn of_target(&self, identity: &Identity, info: &TargetInfo, now: Moment, done: &mut Done) -> TargetReport {

@@ -128,3 +128,31 @@ fn with_its_key_a_cluster_is_reached_as_from_another_process_and_without_it_is_n
     drop(files);
     server.close().expect("it ends");
 }
+
+#[test]
+fn where_metadata_of_nodes_elsewhere_are_gone_no_other_cluster_begins_until_the_key_is_moved_away() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let (dir, key) = (dir.path(), dir.path().join(ROOT_KEY));
+    let start = || Server::start(dir, &[], &options());
+    start().expect("it starts").close().expect("it ends");
+    let before = std::fs::read(&key).expect("a key");
+    start().expect("it is there still").close().expect("it ends");
+    // Gone, and there without anything in it.
+    let gone = || std::fs::remove_file(dir.join(METADATA)).expect("it was there");
+    let empty = || std::fs::write(dir.join(METADATA), []).expect("it is empty");
+    for lose in [&gone as &dyn Fn(), &empty] {
+        lose();
+        let refused = start().err().expect("it does not start");
+        assert_eq!(refused.kind, Kind::Missing);
+        for named in ["manager.redb is gone", "root.key is", "manager recover", "move the key away"] {
+            assert!(refused.message.contains(named), "{refused}");
+        }
+        assert!(std::fs::read(&key).expect("a key") == before);
+    }
+    std::fs::rename(&key, dir.join("root.key.before")).expect("it is moved");
+    let server = start().expect("another cluster begins");
+    let key = crate::key::read(server.key()).expect("a key");
+    let reach = Reach { manager: server.control(), key, tls: None, patience: Duration::from_secs(20) };
+    reach.files().expect("its key opens it").stat("/").expect("it is there");
+    server.close().expect("it ends");
+}

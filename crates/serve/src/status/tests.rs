@@ -5,9 +5,9 @@ use super::{FAMILIES, Family, Found, metrics, status};
 use crate::upkeep::{Counts, UpkeepOptions};
 use crate::{Server, ServerOptions};
 use forebay_embedded::{FormatOptions, Measure, format};
-use forebay_model::{Bytes, Error, TargetId};
+use forebay_model::{Bytes, Error, TargetId, Timestamp};
 use forebay_node::network::Bounds;
-use forebay_wire::control::cluster::{Map, Target, TargetState};
+use forebay_wire::control::cluster::{Map, Node, Target, TargetState};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -106,7 +106,10 @@ fn outcome_27_of_a_target_that_failed_it_is_said_why_and_what_is_still_to_be_reb
         target(2, TargetState::Draining, None, Some(0)),
         target(3, TargetState::Up, None, None),
     ];
-    let map = Map { cluster: 1, epoch: 5, least_epoch: 1, nodes: Vec::new(), targets };
+    let reported = Some(Timestamp(0));
+    let wall = reported.map(|at| at.before(std::time::Duration::from_secs(90)));
+    let nodes = vec![Node { node: 1, user: 0, address: "n:1".to_string(), up: true, wall, reported }];
+    let map = Map { cluster: 1, epoch: 5, least_epoch: 1, nodes, targets };
     let counts = Counts { repaired_bytes: 4096, scrubbed_files: 3, ..Counts::default() };
     let found = Found { nodes: Vec::new(), map: Ok(map), degraded: Some(4), displaced: Some(0), upkeep: Some(counts) };
     let text = metrics(&found);
@@ -132,6 +135,7 @@ fn outcome_27_of_a_target_that_failed_it_is_said_why_and_what_is_still_to_be_reb
     let target = &status["cluster"]["targets"][0];
     assert_eq!((&target["state"], &target["failed"]), (&"failed".into(), &why.into()));
     assert_eq!(target["served"], true);
+    assert!(target["clock_off"].as_str().expect("a text").contains("node 1 is 90 s behind the manager's"), "{target}");
     assert_eq!((&target["components_left"], &status["cluster"]["degraded_files"]), (&7.into(), &4.into()));
     assert_eq!((&status["upkeep"]["scrubbed_files"], &status["upkeep"]["moved_components"]), (&3.into(), &0.into()));
 }

@@ -1,8 +1,10 @@
 mod absences;
 mod balancing;
 mod caching;
+mod clocks;
 mod disks;
 mod draining;
+mod keys;
 mod lengths;
 mod load;
 mod openings;

@@ -104,6 +104,12 @@ impl Keyring {
         }
     }
 
+    /// Whether there was a key of this version, and there are two newer ones.
+    fn is_rolled_away(&self, version: Option<u32>) -> bool {
+        let [_, Some(oldest)] = &self.keys else { return false };
+        version.is_some_and(|version| (1..oldest.version).contains(&version))
+    }
+
     /// The cluster's map has this epoch, and only capabilities since `least` count. Neither ever falls.
     pub fn advance(&mut self, epoch: u64, least: u64) {
         self.epoch = self.epoch.max(epoch);
@@ -128,6 +134,11 @@ impl Keyring {
         // What is of no form or of no key takes as long.
         let expected = key.unwrap_or(&self.nobodys).secret_of(capability).prove(said);
         let is_proven = blake3::Hash::from_bytes(widened(expected)) == blake3::Hash::from_bytes(widened(proof));
+        // What was made with a key that was rolled away cannot be proven any more; whether it may be had again is for the manager
+        // to say, which is all that this tells.
+        if self.is_rolled_away(version) {
+            return Err(Error::stale("the key with which the capability was made was rolled twice since; renew it"));
+        }
         let Some(shown) = shown.filter(|_| is_proven && key.is_some()) else { return Err(forbidden()) };
         let is_whole = wanted.bytes.start <= wanted.bytes.end;
         let fits = shown.cluster == self.cluster
@@ -155,7 +166,10 @@ impl Keyring {
             )));
         }
         if now >= shown.until {
-            return Err(Error::stale("the time of the capability is over; renew it"));
+            return Err(Error::stale(format!(
+                "the time of the capability was over {:?} ago by the clock of the target; renew it, and set that clock if it is new",
+                now.since(shown.until)
+            )));
         }
         if shown.epoch < self.least_epoch || wanted.version.is_some_and(|version| version != shown.version) {
             return Err(Error::stale("the capability was revoked; ask the manager for another"));

@@ -1,7 +1,8 @@
 //! Nodes and targets: who they are, how they are, and what a node reports again and again.
 
 use super::access::Hidden;
-use forebay_model::{Bytes, Error, ObjectId, TargetId};
+use crate::capability::SKEW;
+use forebay_model::{Bytes, Error, ObjectId, TargetId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The most targets of one node.
@@ -63,6 +64,8 @@ pub struct Report {
     pub address: String,
     /// All targets that it serves.
     pub targets: Vec<TargetReport>,
+    /// What its clock says.
+    pub wall: Timestamp,
 }
 
 /// How a target is.
@@ -101,6 +104,8 @@ pub struct Reported {
     pub least_epoch: u64,
     /// For each target that was reported, in that order.
     pub targets: Vec<ToTarget>,
+    /// What the manager's clock says.
+    pub wall: Timestamp,
 }
 
 /// What a target is told.
@@ -151,6 +156,14 @@ pub struct Map {
     pub targets: Vec<Target>,
 }
 
+impl Map {
+    /// The node that serves a target.
+    pub fn node_of(&self, target: TargetId) -> Option<&Node> {
+        let found = self.targets.iter().find(|found| found.target == target)?;
+        self.nodes.iter().find(|node| node.node == found.node)
+    }
+}
+
 /// A node of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
@@ -162,6 +175,30 @@ pub struct Node {
     pub address: String,
     /// Whether it reported lately.
     pub up: bool,
+    /// What its clock said when it reported last; not there if it did not since the manager was opened.
+    pub wall: Option<Timestamp>,
+    /// What the manager's said then.
+    pub reported: Option<Timestamp>,
+}
+
+impl Node {
+    /// How its clock differs from the manager's, and what to do, if it does by more than clocks may.
+    pub fn clock_off(&self) -> Option<String> {
+        clock_off(self.node, self.wall?, self.reported?)
+    }
+}
+
+/// How the clock of a node that says `wall` differs from the manager's, and what to do, if it does by more than [`SKEW`].
+pub fn clock_off(node: u64, wall: Timestamp, manager: Timestamp) -> Option<String> {
+    let (ahead, behind) = (wall.since(manager), manager.since(wall));
+    let apart = ahead.max(behind);
+    let which = if behind.is_zero() { "ahead of" } else { "behind" };
+    let apart = (apart > SKEW).then_some(apart.as_secs())?;
+    Some(format!(
+        "the clock of node {node} is {apart} s {which} the manager's, and {} s are the most: set the clocks of both machines, and keep \
+         them set (NTP)",
+        SKEW.as_secs()
+    ))
 }
 
 /// A target of the cluster.

@@ -5,7 +5,7 @@ use super::names::{CreateFile, FileId, Place, Rename};
 use super::volumes::Policy;
 use super::{Call, Change, Question, Reply};
 use forebay_model::layout::Raid;
-use forebay_model::{Bytes, TargetId};
+use forebay_model::{Bytes, TargetId, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
@@ -61,8 +61,8 @@ fn what_is_asked_has_the_bytes_that_it_had() {
         failed: None,
         slow: true,
     };
-    let report = Report { node: 9, address: "h:1".into(), targets: vec![target] };
-    assert_eq!(goes_and_comes(&report), "0903683a31010102030405060708000001");
+    let report = Report { node: 9, address: "h:1".into(), targets: vec![target], wall: Timestamp(1) };
+    assert_eq!(goes_and_comes(&report), "0903683a3101010203040506070800000102");
 }
 
 #[test]

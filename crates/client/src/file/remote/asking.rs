@@ -170,6 +170,7 @@ impl Shared {
                     // Only what brought nothing new is not tried again.
                     is_renewed = self.version() == version;
                 }
+                Err(error) if error.kind == Kind::Stale => return Err(self.why_stale(target, error).await),
                 // It has to hear of an epoch first, or has no room.
                 Err(error) if error.kind == Kind::Busy && self.nodes.env().clock.now() < end => {
                     self.nodes.env().clock.sleep(Duration::from_millis(50)).await;
@@ -189,6 +190,15 @@ impl Shared {
                     return Ok(Answered { answer, target, request, link, version });
                 }
             }
+        }
+    }
+
+    /// Why a target takes what the manager gave just now for over: its clock, if the manager says that this is off.
+    async fn why_stale(&self, target: TargetId, error: Error) -> Error {
+        let Ok(map) = granted::map(&*self.control).await else { return error };
+        match granted::clock_off(&map, target) {
+            Some(off) => Error::refused(format!("target {target} does not take what the manager gave just now: {off}")),
+            None => error,
         }
     }
 

@@ -1,5 +1,7 @@
 use super::*;
+use forebay_model::Timestamp;
 use forebay_wire::control::cluster::Node;
+use std::time::Duration;
 
 #[test]
 fn of_a_target_that_its_node_does_not_have_it_is_said_and_what_to_do() {
@@ -7,7 +9,7 @@ fn of_a_target_that_its_node_does_not_have_it_is_said_and_what_to_do() {
         cluster: 1,
         epoch: 1,
         least_epoch: 1,
-        nodes: vec![Node { node: 3, user: 0, address: "n:1".to_string(), up }],
+        nodes: vec![Node { node: 3, user: 0, address: "n:1".to_string(), up, wall: None, reported: None }],
         targets: Vec::new(),
     };
     let target = |state, served| Target {
@@ -29,6 +31,10 @@ fn of_a_target_that_its_node_does_not_have_it_is_said_and_what_to_do() {
     assert_eq!(failed, "its node does not have it; 2 components to be rebuilt");
     let slow = Target { slow: true, left: None, ..target(TargetState::Up, true) };
     assert!(remark(&map(true), &slow).contains("far slower than its profile: `forebay target drain` it"));
+    let mut off = map(true);
+    let reported = Timestamp(1_000_000_000_000);
+    (off.nodes[0].wall, off.nodes[0].reported) = (Some(reported.after(Duration::from_secs(420))), Some(reported));
+    assert!(remark(&off, &target(TargetState::Up, true)).starts_with("the clock of node 3 is 420 s ahead"));
     // That is said of the node.
     assert_eq!(remark(&map(false), &target(TargetState::Up, false)), "");
 }

@@ -243,6 +243,10 @@ fn a_file_that_is_open_is_not_opened_again_and_one_that_is_no_database_is_damage
     assert!(error.message.contains("another process has it"), "{error}");
     drop(engine);
     assert!(Redb::open(&path, Bytes::mib(1)).is_ok());
+    let other = directory.path().join("other");
+    forebay_env::real::file::replace(&other, &[7; 100_000]).unwrap();
+    let error = Redb::open(&other, Bytes::mib(1)).err().unwrap();
+    assert!(error.kind == Kind::Damaged && error.message.contains("manager recover --over"), "{error}");
     let missing = Redb::open(&directory.path().join("not/there"), Bytes::mib(1)).err().unwrap();
     assert_eq!(missing.kind, Kind::Missing);
 }
