@@ -9,7 +9,7 @@ use crate::principal::Principal;
 use crate::seeds::Chance;
 use crate::testing::{CLUSTER, NODES, Still, create, report, root, user};
 use forebay_env::real::clock;
-use forebay_env::real::file::File;
+use forebay_env::real::file::{self, File};
 use forebay_model::{Bytes, Timestamp};
 use forebay_wire::control::cluster::AddNode;
 use forebay_wire::control::names::{List, MakeDirectory, Place, Stat};
@@ -130,10 +130,11 @@ fn how_fast_names_are_made_found_and_listed_in_a_directory_of_a_million() {
     println!("{count} entries listed, {rate} a second");
     let (_, rate) = list_all(&mut manager, true);
     println!("{rate} a second with attributes");
-    let file = File::open(directory.path().join("metadata")).unwrap();
-    println!("the file has {}", file.size().unwrap());
+    println!("the file has {}", File::open(directory.path().join("metadata")).unwrap().size().unwrap());
     // What is there when the process is killed: all that was committed, and a file that nobody closed.
-    std::fs::copy(directory.path().join("metadata"), directory.path().join("killed")).unwrap();
+    let killed = file::read(directory.path().join("metadata")).unwrap();
+    file::replace(directory.path().join("killed"), &killed).unwrap();
+    drop(killed);
     println!("opened in {} ms after the process was killed", opening(&directory.path().join("killed")));
     drop(manager);
     println!("opened in {} ms after it was closed", opening(&directory.path().join("metadata")));
