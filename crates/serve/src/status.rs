@@ -4,6 +4,7 @@
 //! `/metrics` is for Prometheus, `/status` is one JSON document; `docs/protocol/status.md` has the names.
 
 mod http;
+mod served;
 
 use crate::access::unasked;
 use crate::node::{NodeStatus, NodeTeller};
@@ -419,8 +420,8 @@ fn of_target(target: &Target) -> String {
 
 fn metrics(found: &Found) -> String {
     let mut text = String::new();
-    for Family { name, kind, help, values, .. } in &FAMILIES {
-        let Some(values) = values(found) else { continue };
+    for Family { name, kind, help, values, .. } in FAMILIES.iter().chain(&served::FAMILIES) {
+        let Some(values) = values(found).filter(|values| !values.is_empty()) else { continue };
         // Writing to a string does not fail.
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
         for (labels, value) in values {
@@ -441,6 +442,7 @@ fn status(found: &Found) -> Value {
                 "stale": node.refusals.stale,
                 "behind": node.refusals.behind,
             },
+            "targets": node.targets.iter().map(served::json).collect::<Vec<_>>(),
             "cut": causes(node.cuts).into_iter().map(|(why, count)| (why, json!(count))).collect::<BTreeMap<_, _>>(),
         }),
         Err(error) => json!({ "node": number, "error": error.message }),

@@ -74,7 +74,7 @@ pub fn details(ring: &RingStatus) -> Vec<String> {
     let spec = &ring.spec;
     let time = |time: Option<Timestamp>| time.map_or_else(|| "-".to_string(), |time| time.to_string());
     let mut lines = vec![
-        format!("{}  {}{}", spec.name, super::json::state(ring.state), if ring.recording { ", recording" } else { "" }),
+        format!("{}  {}{}", spec.name, ring.state.name(), if ring.recording { ", recording" } else { "" }),
         format!("  capacity    {} in {} segments of {}", spec.capacity, ring.segments, spec.segment),
         format!(
             "  guarantee   {}",
