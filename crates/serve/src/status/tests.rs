@@ -3,6 +3,7 @@
 use super::http::{Asked, parse};
 use super::{FAMILIES, Family, Found, metrics, served, status};
 use crate::node::NodeStatus;
+use crate::survey::Survey;
 use crate::upkeep::{Counts, UpkeepOptions};
 use crate::{Server, ServerOptions};
 use forebay_embedded::{FormatOptions, Measure, format};
@@ -137,7 +138,7 @@ fn a_target_that_does_not_answer_takes_nothing_along_and_a_name_stays_within_its
         cuts: CutCounts::default(),
     };
     let away = Err(Error::disconnected("it is away"));
-    let found = Found { nodes: vec![(1, Ok(node))], map: away, degraded: None, displaced: None, upkeep: None };
+    let found = Found { nodes: vec![(1, Ok(node))], survey: away, upkeep: None };
     let (text, status) = (metrics(&found), status(&found));
     let of = |number: u128| format!("target=\"{}\"", TargetId(number));
     for line in [
@@ -257,7 +258,8 @@ fn outcome_27_of_a_target_that_failed_it_is_said_why_and_what_is_still_to_be_reb
     ];
     let map = Map { cluster: 1, epoch: 5, least_epoch: 1, nodes: Vec::new(), targets };
     let counts = Counts { repaired_bytes: 4096, scrubbed_files: 3, ..Counts::default() };
-    let found = Found { nodes: Vec::new(), map: Ok(map), degraded: Some(4), displaced: Some(0), upkeep: Some(counts) };
+    let survey = Survey { map, volumes: None, degraded: Some(4), displaced: Some(0) };
+    let found = Found { nodes: Vec::new(), survey: Ok(survey), upkeep: Some(counts) };
     let text = metrics(&found);
     let of = |name: &str, number: u128, value: u64| format!("{name}{{target=\"{}\"}} {value}", TargetId(number));
     for line in [
@@ -312,8 +314,7 @@ fn the_page_has_each_metric_as_it_is_told_and_no_other() {
 #[test]
 fn who_does_not_answer_is_named_and_what_it_would_say_is_left_out() {
     let away = || Error::disconnected("it is away");
-    let found =
-        Found { nodes: vec![(7, Err(away()))], map: Err(away()), degraded: None, displaced: None, upkeep: None };
+    let found = Found { nodes: vec![(7, Err(away()))], survey: Err(away()), upkeep: None };
     let status = status(&found);
     assert_eq!((&status["nodes"][0]["node"], &status["nodes"][0]["error"]), (&json!(7), &json!("it is away")));
     assert_eq!(status["cluster"]["error"], "it is away");
