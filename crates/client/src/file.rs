@@ -46,6 +46,7 @@ pub use recover::recover;
 pub use upkeep::{Compared, Progress, Scrubbed};
 
 use ahead::Ahead;
+use components::is_lost_or_damaged;
 use fetch::{Fetched, joined};
 use forebay_env::{Clock, Spawner};
 use forebay_model::layout::address::StripeId;
@@ -100,6 +101,14 @@ struct State {
     ahead: Ahead,
 }
 
+/// What is known of a file when it is opened, and may be kept.
+pub struct Known {
+    /// So long what is read is kept, while nobody else writes the file.
+    pub until: Rc<Cell<Moment>>,
+    /// How long it is, if nobody writes it and nothing is left to be mended.
+    pub size: Option<Bytes>,
+}
+
 impl FileEngine {
     /// Opens a file whose components were recovered ([`recover()`]) if a client that wrote them died.
     pub async fn open(
@@ -109,25 +118,30 @@ impl FileEngine {
         spawner: Spawner,
         clock: Rc<dyn Clock>,
     ) -> Result<FileEngine> {
-        FileEngine::keeping(components, striping, options, Rc::new(Cell::new(Moment(u64::MAX))), spawner, clock).await
+        let known = Known { until: Rc::new(Cell::new(Moment(u64::MAX))), size: None };
+        FileEngine::keeping(components, striping, options, known, spawner, clock).await
     }
 
-    /// As [`FileEngine::open`]; what was read is kept until then, while nobody else writes the file.
+    /// As [`FileEngine::open`], with what is known of the file and may be kept.
     pub async fn keeping(
         components: Rc<dyn Components>,
         striping: Striping,
         options: Options,
-        kept_until: Rc<Cell<Moment>>,
+        known: Known,
         spawner: Spawner,
         clock: Rc<dyn Clock>,
     ) -> Result<FileEngine> {
         striping.check()?;
         options.check()?;
         let mut reach = Reach::new(components, striping, options, clock, spawner);
-        reach.kept_until = kept_until;
+        reach.kept_until = known.until;
         let reach = Rc::new(reach);
         reach.look().await?;
-        let size = reach.components.length().await?.0;
+        let size = match (reach.components.length().await, known.size) {
+            // Too many of those are away that say it: what they have is not read, and all else is.
+            (Err(error), Some(size)) if is_lost_or_damaged(&error) => size.0,
+            (length, _) => length?.0,
+        };
         let state = State {
             gather: None,
             size,

@@ -13,10 +13,10 @@ pub mod scrub;
 mod used;
 
 use crate::control::{Control, done, strange};
-use crate::file::FileEngine;
 use crate::file::components::Asked;
 use crate::file::options::{Options, Sharing};
 use crate::file::remote::RemoteComponents;
+use crate::file::{FileEngine, Known};
 use crate::nodes::Nodes;
 use crate::rings::Rings;
 use crate::users::Users;
@@ -25,7 +25,7 @@ use bytes::Bytes as Slice;
 use callbacks::{Coming, Holding, Keeper};
 use forebay_model::layout::Striping;
 use forebay_model::{Bytes, Error, Kind, Moment, Result};
-use forebay_wire::control::files::{Grant, MakeWay, OpenToRead, OpenToWrite, Revoke};
+use forebay_wire::control::files::{Caching, Grant, MakeWay, OpenToRead, OpenToWrite, Revoke};
 use forebay_wire::control::names::{
     CreateFile, Entry, FileId, List, Listed, MakeDirectory, Place, RemoveDirectory, RemoveFile, Rename, SetAttributes,
     Stat,
@@ -239,14 +239,25 @@ impl Files {
             Rc::new(Cell::new(Moment(u64::MAX)))
         };
         let (striping, version) = (grant.striping, grant.entry.attributes.version);
+        // What is read may be kept while nobody writes the file and nothing of it is to be mended: then the manager has its length.
+        let is_settled = grant.callback.is_some_and(|told| told.caching == Caching::Shared);
+        let is_written = write || self.used(grant.entry.file).is_written();
+        let size = (is_settled && !is_written).then_some(grant.entry.attributes.size);
         let components = self.components(grant, write && sharing == Sharing::Alone).await?;
         if others || write && version > 1 {
             // Whoever was called back and did not answer, or was struck off otherwise, may still be there.
             components.shut_out().await?;
         }
         let components = Rc::new(components);
-        let engine =
-            FileEngine::keeping(components, striping, options, until, env.spawner.clone(), env.clock.clone()).await?;
+        let engine = FileEngine::keeping(
+            components,
+            striping,
+            options,
+            Known { until, size },
+            env.spawner.clone(),
+            env.clock.clone(),
+        )
+        .await?;
         let holding = coming.map(|coming| coming.came(engine.clone()));
         Ok((engine, holding))
     }

@@ -120,7 +120,7 @@ pub enum Command {
     Heap(heap::HeapCommand),
     /// Serve an object as a block device over NBD, until stopped
     Nbd(nbd::NbdArgs),
-    /// Rings, promises, losses, headroom and health
+    /// Rings, promises, losses, headroom and health; of a cluster on the network its nodes and targets, too
     Status(status::StatusArgs),
     /// The same, refreshed
     Top(status::TopArgs),

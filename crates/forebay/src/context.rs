@@ -56,8 +56,8 @@ impl Context {
         };
         if self.is_remote() {
             return Err(Error::usage(format!(
-                "{} is a cluster on the network, of which this release reaches files (put, get, ls, stat, rm, mkdir, mv, chmod, chown) and \
-                 rings (ring, record, query, tail, gaps, export, pin); name the directory on the machine that serves it",
+                "{} is a cluster on the network, of which this release reaches files (put, get, ls, stat, rm, mkdir, mv, chmod, chown), \
+                 rings (ring, record, query, tail, gaps, export, pin) and how it is (status, top); name the directory on the machine that serves it",
                 dir.display()
             )));
         }

@@ -8,7 +8,9 @@ mod common;
 use common::served::{Served, until};
 use common::{Dice, Place, signal};
 use std::io::{BufRead, BufReader, Read};
+use std::ops::Range;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 /// A manager alone.
 fn manager(place: &Place, options: &[&str]) -> Served {
@@ -70,6 +72,87 @@ fn a_file_is_written_while_a_node_is_dead_and_made_whole_when_that_is_back() {
     assert!(manager.ok(&place, &["get", "/x", "-", "--wait", "1s"]) == bytes, "with what was rebuilt");
     a.stop();
     c.stop();
+    manager.stop();
+}
+
+/// The ranges that a message says cannot be read: `bytes 0 to 65536, 131072 to 196608 ...`.
+fn named(said: &str) -> Vec<Range<u64>> {
+    let (_, rest) = said.split_once("bytes ").unwrap_or_else(|| panic!("no ranges: {said}"));
+    let mut words = rest.split([' ', ',']).filter(|word| !word.is_empty());
+    let mut ranges = Vec::new();
+    while let Some(start) = words.next().and_then(|word| word.parse().ok()) {
+        assert_eq!(words.next(), Some("to"), "{said}");
+        ranges.push(start..words.next().unwrap().parse().unwrap());
+    }
+    ranges
+}
+
+#[test]
+fn without_two_of_the_four_nodes_that_have_a_file_it_is_said_in_time_which_bytes_cannot_be_read_and_all_others_are() {
+    const UNIT: u64 = 64 << 10;
+    let place = Place::new();
+    let manager = manager(&place, &[]);
+    let put = |name: &str| manager.ok(&place, &["put", "in", name, "--raid", "5", "--targets", "4", "--unit", "64KiB"]);
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(|dir| manager.join(&place, dir));
+    let bytes = Dice(8).bytes(9 * UNIT as usize);
+    std::fs::write(place.path("in"), &bytes).unwrap();
+    put("/over-all-four");
+    // Without the first of them the four others have the second file: it does with one of these less.
+    a.stop();
+    let e = manager.join(&place, "e");
+    put("/without-a");
+    let a = Served::at(&place, "a", &["--join", &manager.cluster]);
+    let whole = |name: &str| assert!(manager.ok(&place, &["get", name, "-"]) == bytes, "{name}");
+    whole("/over-all-four");
+    a.kill();
+    b.kill();
+    // What is not there is waited for as long as the protocol says, which is some seconds for each thing that is asked; minutes are no answer.
+    let began = Instant::now();
+    // While somebody waits to be alone with it, as who looks after files may, it is not known how long it is.
+    let get = |args: &[&str]| {
+        let args = [&["get", "/over-all-four"], args].concat();
+        let tried = (0..20).map(|_| manager.run(&place, &args));
+        let got =
+            tried.into_iter().find(|got| got.status.success() || got.stderr.windows(6).any(|word| word == b"bytes "));
+        let got = got.unwrap_or_else(|| panic!("{args:?}: nothing is said of bytes"));
+        (got.status.code(), got.stdout, String::from_utf8(got.stderr).unwrap())
+    };
+    let (code, _, said) = get(&["-"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(began.elapsed() < Duration::from_secs(300), "{:?}: {said}", began.elapsed());
+    assert!(said.contains("/over-all-four"), "{said}");
+    let lost = named(&said);
+    let is_lost = |unit: u64| lost.iter().any(|range| range.start <= unit * UNIT && (unit + 1) * UNIT <= range.end);
+    let all: u64 = lost.iter().map(|range| range.end - range.start).sum();
+    // Of three units of a stripe and their parity two are gone: two units, or one where the other is the parity.
+    assert!(
+        (3 * UNIT..=6 * UNIT).contains(&all) && (0..9).filter(|unit| is_lost(*unit)).count() as u64 * UNIT == all,
+        "{said}"
+    );
+    for unit in 0..9 {
+        let from = (unit * UNIT).to_string();
+        let (code, got, said) = get(&["-", "--offset", &from, "--length", "64KiB", "--wait", "1s"]);
+        match is_lost(unit) {
+            true => assert_eq!(
+                (code, &named(&said)[..]),
+                (Some(1), std::slice::from_ref(&(unit * UNIT..(unit + 1) * UNIT)))
+            ),
+            false => assert!(got == bytes[(unit * UNIT) as usize..((unit + 1) * UNIT) as usize], "unit {unit}: {said}"),
+        }
+    }
+    // Half of a file is not left behind.
+    manager.failure(&place, &["get", "/over-all-four", "out"]);
+    assert!(!place.path("out").exists());
+    whole("/without-a");
+    let scrubbed = manager.run(&place, &["scrub", "/over-all-four", "--json"]);
+    let said = String::from_utf8(scrubbed.stdout).unwrap();
+    assert_eq!(scrubbed.status.code(), Some(1), "{said}");
+    let of_file: serde_json::Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+    assert_eq!((&of_file["name"], &of_file["finished"]), (&"/over-all-four".into(), &false.into()), "{said}");
+    let back = ["a", "b"].map(|dir| Served::at(&place, dir, &["--join", &manager.cluster]));
+    whole("/over-all-four");
+    whole("/without-a");
+    back.into_iter().chain([c, d, e]).for_each(Served::stop);
     manager.stop();
 }
 

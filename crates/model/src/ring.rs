@@ -276,6 +276,21 @@ pub enum RingState {
     Failed,
 }
 
+impl RingState {
+    /// All of them.
+    pub const ALL: [RingState; 4] = [RingState::Recovering, RingState::Ready, RingState::Full, RingState::Failed];
+
+    /// The name in messages, metrics and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RingState::Recovering => "recovering",
+            RingState::Ready => "ready",
+            RingState::Full => "full",
+            RingState::Failed => "failed",
+        }
+    }
+}
+
 /// A ring, as it says of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RingStatus {

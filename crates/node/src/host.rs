@@ -3,6 +3,7 @@
 use crate::answer::Answer;
 use crate::heaps::HeapLink;
 use crate::objects::ObjectLink;
+use crate::service::status::TargetStatus;
 use crate::service::{self, Fenced, LinkId, Order, QueryId, SessionId};
 use crate::writer::Writer;
 use forebay_env::mailbox::{Sender, mailbox};
@@ -119,6 +120,13 @@ impl TargetHandle {
         let (answer, mut outlet) = pipe(0);
         self.order(Order::Discard { object, answer })?;
         outlet.receive().await.unwrap_or_else(|| Err(self.gone()))
+    }
+
+    /// How the target is, as a task.
+    pub(crate) async fn status(&self) -> Result<TargetStatus> {
+        let (answer, mut outlet) = pipe(0);
+        self.order(Order::Tell(answer))?;
+        outlet.receive().await.ok_or_else(|| self.gone())
     }
 
     /// Asks, as a task.

@@ -18,6 +18,7 @@ mod rings;
 mod session;
 mod sessions;
 
+pub use crate::service::status::{Moved, TargetStatus, ToldOf};
 pub use cuts::{CutCounts, Unwelcome};
 pub use keys::{Keys, Refusals};
 pub use reports::{Heard, Identity, ToManager};
@@ -29,7 +30,8 @@ use forebay_env::Env;
 use forebay_env::allowance::Allowance;
 use forebay_env::fabric::{Door, Duplex, NetworkEnv};
 use forebay_env::mailbox::mailbox;
-use forebay_env::race::race;
+use forebay_env::race::{First, race};
+use forebay_env::together::all;
 use forebay_model::{Bytes, Error, Rate, Result, TargetId};
 use forebay_target::Target;
 use forebay_wire::sink::{Frame, FrameSink};
@@ -169,6 +171,18 @@ impl Node {
         self.places.taken()
     }
 
+    /// How its targets are, each as far as it answers in time.
+    pub async fn statuses(&self) -> Vec<ToldOf> {
+        let doors: Vec<TargetDoor> = self.targets.borrow().values().cloned().collect();
+        let asked = doors.iter().map(|door| async {
+            match race(door.handle.status(), self.env.clock.sleep(MOST_OF_STATUS)).await {
+                First::Left(status) => (door.id, status),
+                First::Right(()) => (door.id, Err(Error::disconnected(format!("target {} does not answer", door.id)))),
+            }
+        });
+        all(asked).await
+    }
+
     /// Connections that it ended by itself or did not take, since it began.
     pub fn cuts(&self) -> CutCounts {
         self.cuts.counts()
@@ -240,6 +254,8 @@ impl Node {
     }
 }
 
+/// How long a target may take to say how it is: its loop does nothing else that lasts, whatever its device does.
+const MOST_OF_STATUS: Duration = Duration::from_secs(2);
 /// Memory for answers without a payload.
 const SMALL: usize = 32 << 20;
 /// Who is told at the same time that there is no place; others are hung up on.

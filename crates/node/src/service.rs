@@ -7,6 +7,7 @@ mod heaps;
 pub(crate) mod objects;
 mod queries;
 mod sessions;
+pub(crate) mod status;
 mod transaction;
 
 use crate::objects::Payload;
@@ -27,6 +28,7 @@ pub use objects::LinkId;
 use objects::Links;
 use queries::Queries;
 use sessions::Sessions;
+use status::TargetStatus;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -66,6 +68,8 @@ pub enum Order {
         /// Where the answer goes.
         answer: Inlet<Result<Reply>>,
     },
+    /// How the target is.
+    Tell(Inlet<TargetStatus>),
     /// Begin or resume recording.
     OpenWriter {
         /// The session.
@@ -195,6 +199,12 @@ pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
                         Err(error) => Err(error),
                     };
                     answer.send(reply, 0).await;
+                });
+            }
+            Order::Tell(answer) => {
+                let status = status::status(&service);
+                service.env.spawner.detach(async move {
+                    answer.send(status, 0).await;
                 });
             }
             Order::OpenWriter { session, request, fenced, answer } => {

@@ -7,7 +7,7 @@
 //!   what
 //!   people think of targets.
 //! - [`tls`]: what processes of a cluster show and whom they trust; [`certificates`]: makes that.
-//! - [`status`]: how all of that is, over HTTP.
+//! - [`survey`]: how a cluster is, as its manager says; [`status`]: how all of that is, over HTTP.
 //! - [`copies`]: where copies of what the manager knows are; [`recover`]: makes that anew.
 //! - [`server`]: all of it, of one directory; [`rack`]: of several, a node each.
 
@@ -26,6 +26,7 @@ pub mod reach;
 pub mod recover;
 pub mod server;
 pub mod status;
+pub mod survey;
 pub mod targets;
 pub mod tls;
 pub mod upkeep;

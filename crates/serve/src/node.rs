@@ -8,7 +8,9 @@ use forebay_env::real::{self, Tls, process, thread};
 use forebay_env::watched::Watched;
 use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_node::Host;
-use forebay_node::network::{Bounds, CutCounts, Heard, Identity, Node, Refusals, TargetDoor, ToManager, Unwelcome};
+use forebay_node::network::{
+    Bounds, CutCounts, Heard, Identity, Node, Refusals, TargetDoor, ToManager, ToldOf, Unwelcome,
+};
 use forebay_wire::control::cluster::Report;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,8 +78,10 @@ enum Order {
 }
 
 /// How a node is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct NodeStatus {
+    /// Its targets.
+    pub targets: Vec<ToldOf>,
     /// Connections that are open.
     pub connections: usize,
     /// Bytes of requests and answers that are under way.
@@ -137,13 +141,18 @@ impl NodeHost {
                     while let Some(order) = receiver.receive().await {
                         match order {
                             Order::Tell(answer) => {
-                                let status = NodeStatus {
-                                    connections: node.connections(),
-                                    memory: node.memory_used(),
-                                    refusals: node.keys().refusals(),
-                                    cuts: node.cuts(),
-                                };
-                                answer.send(status, 0).await;
+                                let node = node.clone();
+                                // A target that takes its time keeps nobody else waiting.
+                                env.spawner.detach(async move {
+                                    let status = NodeStatus {
+                                        targets: node.statuses().await,
+                                        connections: node.connections(),
+                                        memory: node.memory_used(),
+                                        refusals: node.keys().refusals(),
+                                        cuts: node.cuts(),
+                                    };
+                                    answer.send(status, 0).await;
+                                });
                             }
                             Order::Add(door) => node.add(door),
                             Order::End => break,

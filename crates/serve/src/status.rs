@@ -4,25 +4,20 @@
 //! `/metrics` is for Prometheus, `/status` is one JSON document; `docs/protocol/status.md` has the names.
 
 mod http;
+mod served;
 
-use crate::access::unasked;
 use crate::node::{NodeStatus, NodeTeller};
+use crate::survey::{Manager, Survey};
 use crate::targets;
 use crate::upkeep::{Counts, Done};
-use forebay_control::ControlClient;
 use forebay_env::fabric::{Door, NetworkEnv};
 use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::pipe::pipe;
 use forebay_env::race::race;
 use forebay_env::real::{self, process, thread};
-use forebay_manager::Principal;
-use forebay_manager::desk::Desk;
 use forebay_model::{Error, Result};
 use forebay_node::network::{CutCounts, Refusals};
-use forebay_wire::control::cluster::{Map, Target, TargetState};
-use forebay_wire::control::files::{After, AskDegraded, Degraded, Displaced};
-use forebay_wire::control::names::{FileId, MOST_ENTRIES};
-use forebay_wire::control::{Question, Reply};
+use forebay_wire::control::cluster::{Target, TargetState};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -47,23 +42,11 @@ pub struct Sources {
     pub upkeep: Option<Arc<Done>>,
 }
 
-/// A manager, and as whom it is asked.
-#[derive(Clone)]
-pub enum Manager {
-    /// Of this process.
-    Here(Desk, Principal),
-    /// Of another one.
-    Elsewhere(ControlClient),
-}
-
 /// What they answered.
 struct Found {
     nodes: Vec<(u64, Result<NodeStatus>)>,
-    map: Result<Map>,
-    /// Files of which something is to be rebuilt; `None` if it may not be known here.
-    degraded: Option<u64>,
-    /// Files of which something is to lie elsewhere.
-    displaced: Option<u64>,
+    /// What the manager says.
+    survey: Result<Survey>,
     /// What was done for files by itself.
     upkeep: Option<Counts>,
 }
@@ -140,54 +123,13 @@ async fn page(sources: &Sources, path: &str) -> Option<(&'static str, String)> {
 }
 
 async fn find(sources: &Sources) -> Found {
-    let map = match sources.manager.ask(Question::Map).await {
-        Ok(Reply::Map(map)) => Ok(map),
-        Ok(other) => Err(unasked(&other)),
-        Err(error) => Err(error),
-    };
     let mut nodes = Vec::new();
     for (number, node) in &sources.nodes {
         nodes.push((*number, node.status().await));
     }
-    let (mut degraded, mut displaced) = (None, None);
-    // A manager that does not answer is not waited for again: whoever asks here does not wait so long.
-    if map.is_ok() {
-        degraded = count(&sources.manager, all_degraded).await;
-        displaced = count(&sources.manager, Question::Displaced).await;
-    }
+    let survey = Survey::of(&sources.manager).await;
     let upkeep = sources.upkeep.as_ref().map(|done| done.counts());
-    Found { nodes, map, degraded, displaced, upkeep }
-}
-
-/// Also what is being rebuilt.
-fn all_degraded(After { file, most }: After) -> Question {
-    Question::Degraded(AskDegraded { file, most, left: false })
-}
-
-/// How many files a list of the manager has.
-async fn count(manager: &Manager, list: fn(After) -> Question) -> Option<u64> {
-    let (mut count, mut after) = (0, FileId(0));
-    loop {
-        let (files, more) = match manager.ask(list(After { file: after, most: MOST_ENTRIES })).await.ok()? {
-            Reply::Degraded(Degraded { files, more }) => (files, more),
-            Reply::Displaced(Displaced { files, more }) => (files, more),
-            _ => return None,
-        };
-        count += files.len() as u64;
-        match files.last() {
-            Some(last) if more => after = *last,
-            _ => return Some(count),
-        }
-    }
-}
-
-impl Manager {
-    async fn ask(&self, question: Question) -> Result<Reply> {
-        match self {
-            Manager::Here(desk, by) => desk.ask(by.clone(), question).await,
-            Manager::Elsewhere(client) => client.ask(question).await,
-        }
-    }
+    Found { nodes, survey, upkeep }
 }
 
 /// Numbers, each with its labels.
@@ -210,7 +152,7 @@ const FAMILIES: [Family; 22] = [
         kind: "gauge",
         labels: "",
         help: "Whether the manager answers: 1 or 0. What it would say is left out if not.",
-        values: |found| one(u64::from(found.map.is_ok())),
+        values: |found| one(u64::from(found.survey.is_ok())),
     },
     Family {
         name: "forebay_node_up",
@@ -268,7 +210,7 @@ const FAMILIES: [Family; 22] = [
         kind: "gauge",
         labels: "",
         help: "The version of the cluster's map.",
-        values: |found| one(found.map.as_ref().ok()?.epoch),
+        values: |found| one(found.survey.as_ref().ok()?.map.epoch),
     },
     Family {
         name: "forebay_cluster_node_up",
@@ -276,7 +218,7 @@ const FAMILIES: [Family; 22] = [
         labels: "`node`",
         help: "Whether a node reported lately.",
         values: |found| {
-            let nodes = &found.map.as_ref().ok()?.nodes;
+            let nodes = &found.survey.as_ref().ok()?.map.nodes;
             Some(nodes.iter().map(|node| (of_node(node.node), u64::from(node.up))).collect())
         },
     },
@@ -323,7 +265,7 @@ const FAMILIES: [Family; 22] = [
         labels: "`target`",
         help: "Components on a target on which nothing is to stay, as they were counted last.",
         values: |found| {
-            let targets = found.map.as_ref().ok()?.targets.iter();
+            let targets = found.survey.as_ref().ok()?.map.targets.iter();
             Some(targets.filter_map(|one| Some((of_target(one), one.left?))).collect())
         },
     },
@@ -332,14 +274,14 @@ const FAMILIES: [Family; 22] = [
         kind: "gauge",
         labels: "",
         help: "Files of which something has to be rebuilt; only root is told, so not where a node joined.",
-        values: |found| one(found.degraded?),
+        values: |found| one(found.survey.as_ref().ok()?.degraded?),
     },
     Family {
         name: "forebay_cluster_displaced_files",
         kind: "gauge",
         labels: "",
         help: "Files of which something is to be moved to another target; likewise.",
-        values: |found| one(found.displaced?),
+        values: |found| one(found.survey.as_ref().ok()?.displaced?),
     },
     Family {
         name: "forebay_upkeep_scrubbed_files_total",
@@ -409,7 +351,7 @@ fn of_nodes(found: &Found, value: fn(&NodeStatus) -> u64) -> Option<Values> {
 }
 
 fn of_targets(found: &Found, value: fn(&Target) -> u64) -> Option<Values> {
-    let targets = &found.map.as_ref().ok()?.targets;
+    let targets = &found.survey.as_ref().ok()?.map.targets;
     Some(targets.iter().map(|one| (of_target(one), value(one))).collect())
 }
 
@@ -419,8 +361,8 @@ fn of_target(target: &Target) -> String {
 
 fn metrics(found: &Found) -> String {
     let mut text = String::new();
-    for Family { name, kind, help, values, .. } in &FAMILIES {
-        let Some(values) = values(found) else { continue };
+    for Family { name, kind, help, values, .. } in FAMILIES.iter().chain(&served::FAMILIES) {
+        let Some(values) = values(found).filter(|values| !values.is_empty()) else { continue };
         // Writing to a string does not fail.
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
         for (labels, value) in values {
@@ -441,12 +383,13 @@ fn status(found: &Found) -> Value {
                 "stale": node.refusals.stale,
                 "behind": node.refusals.behind,
             },
+            "targets": node.targets.iter().map(served::json).collect::<Vec<_>>(),
             "cut": causes(node.cuts).into_iter().map(|(why, count)| (why, json!(count))).collect::<BTreeMap<_, _>>(),
         }),
         Err(error) => json!({ "node": number, "error": error.message }),
     };
-    let cluster = match &found.map {
-        Ok(map) => json!({
+    let cluster = match &found.survey {
+        Ok(Survey { map, degraded, displaced, .. }) => json!({
             "cluster": format!("{:032x}", map.cluster),
             "epoch": map.epoch,
             "nodes": map.nodes.iter().map(|node| json!({
@@ -464,8 +407,8 @@ fn status(found: &Found) -> Value {
                 "slow": target.slow,
                 "clock_off": targets::clock_off(map, target),
             })).collect::<Vec<_>>(),
-            "degraded_files": found.degraded,
-            "displaced_files": found.displaced,
+            "degraded_files": degraded,
+            "displaced_files": displaced,
         }),
         Err(error) => json!({ "error": error.message }),
     };

@@ -8,6 +8,9 @@ use forebay_model::{Bytes, Plan, PlanRequest, Profile, Rate};
 use std::ops::Range;
 use std::time::Duration;
 
+/// Groups of a ring that is small, but comes round seldom enough for the map of its segments to be kept.
+const FEW_GROUPS: u64 = 4;
+
 /// The device, as it is now.
 #[derive(Debug, Clone, Copy)]
 pub struct Ground<'a> {
@@ -25,16 +28,7 @@ pub struct Ground<'a> {
 pub fn plan(ground: Ground<'_>, question: &PlanRequest) -> Plan {
     let Ground { profile, layout, free, existing } = ground;
     let all_free: Bytes = free.iter().map(|run| run.end - run.start).sum();
-    let wish = Wish {
-        capacity: question.capacity.unwrap_or(all_free),
-        rate: question.rate,
-        flush_interval: question.flush_interval,
-        segment: Bytes::ZERO,
-        index: index_share(question.keys as usize),
-        pin_percent: question.pin_percent,
-        without_logs: None,
-        beside: Bytes::ZERO,
-    };
+    let wish = wish(question, question.capacity.unwrap_or(all_free));
     let site = Site { profile, existing, layout, free, wish: &wish };
     let largest = site.largest();
     let found = match question.capacity {
@@ -61,6 +55,26 @@ pub fn plan(ground: Ground<'_>, question: &PlanRequest) -> Plan {
         Err(message) => plan.note = message,
     }
     plan
+}
+
+/// The most that can be promised now: to a ring of few groups, in the fastest ones that are free.
+pub fn headroom(ground: Ground<'_>) -> Rate {
+    let Ground { profile, layout, free, existing } = ground;
+    let wish = wish(&PlanRequest::new(Rate(1)), layout.group * FEW_GROUPS);
+    Site { profile, existing, layout, free, wish: &wish }.best_rate()
+}
+
+fn wish(question: &PlanRequest, capacity: Bytes) -> Wish {
+    Wish {
+        capacity,
+        rate: question.rate,
+        flush_interval: question.flush_interval,
+        segment: Bytes::ZERO,
+        index: index_share(question.keys as usize),
+        pin_percent: question.pin_percent,
+        without_logs: None,
+        beside: Bytes::ZERO,
+    }
 }
 
 /// Says where the ring would be, and what follows from that.

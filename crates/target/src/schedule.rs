@@ -70,13 +70,44 @@ struct Inner {
     patience: Cell<Duration>,
 }
 
+/// Classes of I/O, each with rules of its own about when it is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Class {
+pub enum Class {
+    /// Writes of rings, which have deadlines.
     Guaranteed,
+    /// Records in logs, for which somebody waits.
     Latency,
+    /// What the target keeps of itself.
     Metadata,
+    /// Everything else for which somebody waits.
     Normal,
+    /// What nobody waits for.
     Background,
+}
+
+impl Class {
+    /// All of them, in the order of their places.
+    pub const ALL: [Class; 5] = [Class::Guaranteed, Class::Latency, Class::Metadata, Class::Normal, Class::Background];
+
+    /// The name in metrics and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::Guaranteed => "guaranteed",
+            Class::Latency => "latency",
+            Class::Metadata => "metadata",
+            Class::Normal => "normal",
+            Class::Background => "background",
+        }
+    }
+}
+
+/// Bytes of one class of I/O since the scheduler was started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Read.
+    pub read: Bytes,
+    /// Written.
+    pub written: Bytes,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,7 +157,7 @@ pub struct Counters {
     pub guaranteed: Bytes,
     /// Those of them that were beyond what their rings were promised.
     pub beyond: Bytes,
-    /// Bytes of normal reads.
+    /// Bytes of normal reads and writes.
     pub normal: Bytes,
     /// Bytes of metadata.
     pub metadata: Bytes,
@@ -182,6 +213,11 @@ impl Scheduler {
     /// What has been done so far.
     pub fn counters(&self) -> Counters {
         self.inner.state.borrow().counters
+    }
+
+    /// What was read and written of a class so far.
+    pub fn moved(&self, class: Class) -> Moved {
+        self.inner.state.borrow().moved[class as usize]
     }
 
     /// How many times longer than at its worst by the profile the device takes; 0 if that is not worth a word.

@@ -7,7 +7,7 @@ use super::rope::Rope;
 use super::together::all;
 use forebay_model::layout::address::{Piece, Place};
 use forebay_model::layout::update::Extent;
-use forebay_model::{Bytes, Error, Result};
+use forebay_model::{Bytes, Error, Kind, Result};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ pub(super) struct Fetched {
 }
 
 impl Fetched {
-    /// All of it, or an error that says which bytes are lost.
+    /// All of it, or an error that says which bytes are lost or away.
     pub(super) fn whole(self) -> Result<Rope> {
         let Some((_, error)) = self.lost.first() else { return Ok(self.bytes) };
         let ranges = joined(self.lost.iter().map(|(range, _)| range.clone()));
@@ -31,10 +31,12 @@ impl Fetched {
             ranges.iter().take(MOST_NAMED).map(|range| format!("{} to {}", range.start, range.end)).collect();
         let more = ranges.len().saturating_sub(MOST_NAMED);
         let more = if more > 0 { format!(" and {more} ranges more") } else { String::new() };
-        Err(Error::new(
-            error.kind,
-            format!("bytes {}{more} are lost, the others are not: {}", named.join(", "), error.message),
-        ))
+        // What is only away is read again when it is back.
+        let how = match error.kind {
+            Kind::Damaged | Kind::Device | Kind::Missing => "are lost, the others are not",
+            _ => "cannot be read now, the others can",
+        };
+        Err(Error::new(error.kind, format!("bytes {}{more} {how}: {}", named.join(", "), error.message)))
     }
 }
 

@@ -73,6 +73,11 @@ impl Used {
         self.writing.get().alone
     }
 
+    /// Whether this client writes it, or left it unfinished.
+    pub(super) fn is_written(&self) -> bool {
+        self.writing.get().times > 0 || self.unfinished.get()
+    }
+
     /// One more that writes it, or does so for its upkeep.
     pub(super) fn write(self: &Rc<Self>, alone: bool, upkeep: bool) -> Result<Written> {
         let there = self.writing.get();

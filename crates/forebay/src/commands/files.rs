@@ -195,14 +195,14 @@ pub fn get(
         }
     };
     if to_stdout {
-        copy_out(&file, (offset, end), &stop, |bytes| context.out.bytes(bytes), &mut shown)?;
+        copy_out((&file, name), (offset, end), &stop, |bytes| context.out.bytes(bytes), &mut shown)?;
         context.out.flush()?;
         return file.close();
     }
     let mut target = if force { File::create(to)? } else { File::create_new(to).map_err(forcible)? };
     let place = to.display();
     let write = |bytes: &[u8]| target.write_all(bytes).map_err(|error| out::trouble_with(&place, &error));
-    let copied = copy_out(&file, (offset, end), &stop, write, &mut shown);
+    let copied = copy_out((&file, name), (offset, end), &stop, write, &mut shown);
     drop(live);
     let done = copied.inspect_err(|_| {
         // Half of it helps nobody; the error that matters is the one we have.
@@ -216,7 +216,7 @@ pub fn get(
 }
 
 fn copy_out(
-    file: &OpenFile,
+    (file, name): (&OpenFile, &str),
     (from, end): (Bytes, Bytes),
     stop: &Stop,
     mut take: impl FnMut(&[u8]) -> Result<()>,
@@ -227,7 +227,7 @@ fn copy_out(
         if stop.is_set() {
             return Err(Error::busy("it was stopped before its end"));
         }
-        let pieces = file.read_slices(at, Bytes(PIECE as u64).min(end - at))?;
+        let pieces = file.read_slices(at, Bytes(PIECE as u64).min(end - at)).map_err(|error| error.of(name))?;
         if pieces.is_empty() {
             break;
         }

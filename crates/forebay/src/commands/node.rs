@@ -2,7 +2,7 @@
 
 use super::keys;
 use crate::context::Context;
-use crate::show::human;
+use crate::show::network;
 use clap::{Args, Subcommand};
 use forebay_env::real::file;
 use forebay_model::{Error, Result};
@@ -69,20 +69,10 @@ fn add(context: &mut Context, args: &AddArgs) -> Result<()> {
 
 fn list(context: &mut Context) -> Result<()> {
     let map = context.manager()?.ask(|manager| async move { admission::map(&manager).await })?;
-    for node in &map.nodes {
-        let targets: Vec<_> = map.targets.iter().filter(|target| target.node == node.node).collect();
-        if context.json {
-            let targets: Vec<_> = targets.iter().map(|target| target.target.to_string()).collect();
-            context.out.json(&json!({
-                "node": node.node, "address": node.address, "up": node.up, "user": node.user, "targets": targets,
-            }))?;
-        } else {
-            let (state, at) = (if node.up { "up" } else { "down" }, node.address.as_str());
-            let targets = human::some(targets.len() as u64, "target");
-            context.out.line(format_args!("{:>10}  {state:4}  {at:21}  {targets}", node.node))?;
-        }
+    if context.json {
+        return map.nodes.iter().try_for_each(|node| context.out.json(&network::node(&map, node)));
     }
-    Ok(())
+    network::nodes(&map).iter().try_for_each(|line| context.out.line(line))
 }
 
 fn remove(context: &mut Context, node: u64) -> Result<()> {

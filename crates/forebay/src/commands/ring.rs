@@ -101,7 +101,7 @@ pub fn run(context: &mut Context, command: RingCommand) -> Result<()> {
             if list.rings.is_empty() {
                 return context.out.line("No rings yet; make one with `forebay ring create /name --capacity 10GiB`.");
             }
-            parts::table(&list.rings).iter().try_for_each(|line| context.out.line(line))
+            parts::table(&list.rings, None).iter().try_for_each(|line| context.out.line(line))
         }),
         RingCommand::Show(args) => context.with_cluster(|context, cluster| {
             let ring = cluster.survey_ring(&args.name)?;

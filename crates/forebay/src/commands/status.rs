@@ -1,5 +1,7 @@
 //! `forebay status` and `forebay top`: how everything is.
 
+mod network;
+
 use crate::args::span;
 use crate::context::{self, Context};
 use crate::show::{json, rings};
@@ -32,6 +34,21 @@ pub struct TopArgs {
 }
 
 /// A look at everything.
+trait Looked: Sized {
+    /// Takes one.
+    fn take(context: &Context, cluster: &Cluster) -> Result<Self>;
+
+    /// Whether somebody records.
+    fn is_recording(&self) -> bool;
+
+    /// What each ring was written at since `before`.
+    fn rates(&self, before: &Self) -> BTreeMap<String, Rate>;
+
+    /// Tells it.
+    fn show(&self, context: &mut Context, rates: &BTreeMap<String, Rate>) -> Result<()>;
+}
+
+/// A look at a directory.
 struct Look {
     at: Moment,
     rings: Vec<RingStatus>,
@@ -40,8 +57,8 @@ struct Look {
     headroom: Vec<Option<Rate>>,
 }
 
-impl Look {
-    fn take(cluster: &Cluster) -> Result<Look> {
+impl Looked for Look {
+    fn take(_context: &Context, cluster: &Cluster) -> Result<Look> {
         let (at, rings, info) = (cluster.now(), cluster.settled()?, cluster.info()?);
         // A small ring in the fastest free place; where there is no space, there is no answer.
         let smallest = info.targets.iter().map(|t| t.group * 4).max().unwrap_or(Bytes::mib(64));
@@ -54,7 +71,10 @@ impl Look {
         Ok(Look { at, rings, info, headroom })
     }
 
-    /// What each ring was written at since `before`.
+    fn is_recording(&self) -> bool {
+        self.rings.iter().any(|ring| ring.recording)
+    }
+
     fn rates(&self, before: &Look) -> BTreeMap<String, Rate> {
         let time = self.at.since(before.at);
         let mut rates = BTreeMap::new();
@@ -67,6 +87,15 @@ impl Look {
         rates
     }
 
+    fn show(&self, context: &mut Context, rates: &BTreeMap<String, Rate>) -> Result<()> {
+        if context.json {
+            return context.out.json(&self.json(rates));
+        }
+        self.lines(rates).iter().try_for_each(|line| context.out.line(line))
+    }
+}
+
+impl Look {
     fn lines(&self, rates: &BTreeMap<String, Rate>) -> Vec<String> {
         let mut lines = Vec::new();
         if self.rings.is_empty() {
@@ -117,40 +146,47 @@ impl Look {
         value["health"] = json!({ "code": health.code, "remedy": health.remedy });
         value
     }
-
-    fn show(&self, context: &mut Context, rates: &BTreeMap<String, Rate>) -> Result<()> {
-        if context.json {
-            return context.out.json(&self.json(rates));
-        }
-        self.lines(rates).iter().try_for_each(|line| context.out.line(line))
-    }
 }
 
 /// One look; two where something is being recorded, to see how fast.
 pub fn run(context: &mut Context, _args: &StatusArgs) -> Result<()> {
+    match context.is_remote() {
+        true => look::<network::Look>(context),
+        false => look::<Look>(context),
+    }
+}
+
+fn look<L: Looked>(context: &mut Context) -> Result<()> {
     context.with_cluster(|context, cluster| {
-        let first = Look::take(cluster)?;
-        if !first.rings.iter().any(|ring| ring.recording) {
+        let first = L::take(context, cluster)?;
+        if !first.is_recording() {
             return first.show(context, &BTreeMap::new());
         }
         Stop::new()?.wait(Some(LOOK))?;
-        let second = Look::take(cluster)?;
+        let second = L::take(context, cluster)?;
         second.show(context, &second.rates(&first))
     })
 }
 
 /// Looks until stopped.
 pub fn top(context: &mut Context, args: &TopArgs) -> Result<()> {
+    match context.is_remote() {
+        true => look_on::<network::Look>(context, args),
+        false => look_on::<Look>(context, args),
+    }
+}
+
+fn look_on<L: Looked>(context: &mut Context, args: &TopArgs) -> Result<()> {
     let stop = Stop::on_signals()?;
     let clear = !context.json && process::is_terminal(Standard::Output);
     context.with_cluster(|context, cluster| {
-        let mut before = Look::take(cluster)?;
+        let mut before = L::take(context, cluster)?;
         let mut left = args.count;
         while left != Some(0) && !stop.wait(Some(args.interval))? {
-            let look = Look::take(cluster)?;
+            let look = L::take(context, cluster)?;
             if clear {
                 context.out.bytes(b"\x1b[H\x1b[2J")?;
-                let name = context.dir()?.display().to_string();
+                let name = context.cluster.as_ref().map_or_else(String::new, |name| name.display().to_string());
                 context.out.line(format_args!("{name}  {}\n", crate::show::human::clock(context::wall())))?;
             }
             look.show(context, &look.rates(&before))?;

@@ -3,7 +3,7 @@
 
 use crate::commands::format::with_option;
 use crate::context::Context;
-use crate::show::human;
+use crate::show::{human, network};
 use clap::{Args, Subcommand};
 use forebay_client::{Cluster, TargetInfo};
 use forebay_env::real::file;
@@ -11,7 +11,7 @@ use forebay_model::settings::{SettingsChange, TargetSettings};
 use forebay_model::{Bytes, Error, Result, TargetId};
 use forebay_serve::{admission, targets};
 use forebay_wire::command::AddTarget;
-use forebay_wire::control::cluster::{Map, Target, TargetState};
+use forebay_wire::control::cluster::{Target, TargetState};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -138,57 +138,9 @@ fn is_empty(target: &Target) -> Result<()> {
 fn list(context: &mut Context) -> Result<()> {
     let map = context.manager()?.ask(|manager| async move { admission::map(&manager).await })?;
     if context.json {
-        return map.targets.iter().try_for_each(|target| context.out.json(&told(&map, target)));
+        return map.targets.iter().try_for_each(|target| context.out.json(&network::target(&map, target)));
     }
-    let mut table = human::table(&["target", "node", "state", "size", "used", ""], &[3, 4]);
-    for target in &map.targets {
-        let Target { node, state, size, free, .. } = target;
-        let used = (*size - *free).0 as f64 * 100.0 / size.0.max(1) as f64;
-        table.add_row([
-            target.target.to_string(),
-            format!("{node}{}", if is_up(&map, target) { "" } else { " (down)" }),
-            targets::state(*state).to_string(),
-            size.to_string(),
-            format!("{used:.0} %"),
-            remark(&map, target),
-        ]);
-    }
-    human::lines(&table).iter().try_for_each(|line| context.out.line(line))
-}
-
-fn is_up(map: &Map, target: &Target) -> bool {
-    map.nodes.iter().any(|node| node.node == target.node && node.up)
-}
-
-fn told(map: &Map, target: &Target) -> serde_json::Value {
-    json!({
-        "target": target.target.to_string(), "node": target.node, "node_up": is_up(map, target), "served": target.served,
-        "state": targets::state(target.state), "size_bytes": target.size.0, "free_bytes": target.free.0,
-        "failed": target.failed, "components_left": target.left, "slow": target.slow,
-        "clock_off": targets::clock_off(map, target),
-    })
-}
-
-/// What there is to say of a target that its node does not have, or on which nothing is to stay.
-fn remark(map: &Map, target: &Target) -> String {
-    let is_away = is_up(map, target) && !target.served && target.state != TargetState::Gone;
-    let away = is_away.then(|| match target.state {
-        TargetState::Failed => "its node does not have it".to_string(),
-        _ => "its node does not have it: bring it back, or `forebay target fail`".to_string(),
-    });
-    let left = match (target.state, target.left) {
-        (TargetState::Up, _) => String::new(),
-        (_, None) => "being counted".to_string(),
-        (_, Some(0)) => "empty".to_string(),
-        (TargetState::Draining, Some(left)) => format!("{} to be moved", human::some(left, "component")),
-        (_, Some(left)) => format!("{} to be rebuilt", human::some(left, "component")),
-    };
-    let is_slow = target.slow && target.failed.is_none() && target.state == TargetState::Up;
-    let slow =
-        is_slow.then(|| "far slower than its profile: `forebay target drain` it, or measure it anew".to_string());
-    let failed = target.failed.iter().cloned().chain(away);
-    let clock = is_up(map, target).then(|| targets::clock_off(map, target)).flatten();
-    failed.chain(slow).chain(clock).chain((!left.is_empty()).then_some(left)).collect::<Vec<_>>().join("; ")
+    network::targets(&map).iter().try_for_each(|line| context.out.line(line))
 }
 
 fn set(context: &mut Context, id: String, state: TargetState, may_be: fn(&Target) -> Result<()>) -> Result<()> {
@@ -265,6 +217,3 @@ fn show(context: &mut Context, chosen: &[(TargetInfo, TargetSettings)]) -> Resul
     }
     human::lines(&table).iter().try_for_each(|line| context.out.line(line))
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,7 +2,7 @@
 
 use forebay_client::heaps::{CommitInfo, HeapInfo, HeapMode};
 use forebay_client::{Info, RecorderProgress, TargetPlan};
-use forebay_model::ring::{Content, Losses, Overflow, Pin, PinPolicy, Pinned, QuerySummary, RingState, RingStatus};
+use forebay_model::ring::{Content, Losses, Overflow, Pin, PinPolicy, Pinned, QuerySummary, RingStatus};
 use forebay_model::{Cause, Gap, Plan, Profile, Timestamp};
 use serde_json::{Map, Value, json};
 
@@ -47,16 +47,6 @@ pub fn pinned(ring: &str, pinned: &Pinned) -> Value {
     value
 }
 
-/// The name of what a ring is doing.
-pub fn state(state: RingState) -> &'static str {
-    match state {
-        RingState::Recovering => "recovering",
-        RingState::Ready => "ready",
-        RingState::Full => "full",
-        RingState::Failed => "failed",
-    }
-}
-
 /// A ring.
 pub fn ring(ring: &RingStatus) -> Value {
     let spec = &ring.spec;
@@ -64,7 +54,7 @@ pub fn ring(ring: &RingStatus) -> Value {
     let history = ring.newest.zip(ring.oldest).map(|(newest, oldest)| newest.since(oldest).as_secs_f64());
     json!({
         "name": spec.name,
-        "state": state(ring.state),
+        "state": ring.state.name(),
         "recording": ring.recording,
         "capacity_bytes": spec.capacity.0,
         "guarantee_bytes_per_second": spec.guarantee.0,

@@ -5,6 +5,7 @@ pub mod heaps;
 pub mod human;
 pub mod json;
 pub mod live;
+pub mod network;
 pub mod out;
 pub mod parts;
 pub mod rings;

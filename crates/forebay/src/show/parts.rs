@@ -2,7 +2,7 @@
 
 use super::{human, rings};
 use forebay_client::rings::{KnownRing, PartState, RingPart};
-use forebay_model::{Error, Kind};
+use forebay_model::{Error, Kind, Rate};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -21,20 +21,23 @@ fn trouble(error: &Error) -> &'static str {
     if error.kind == Kind::Forbidden { "forbidden" } else { "away" }
 }
 
-/// A line for each ring, and one for each that could not be opened and for each target that could not be asked.
-pub fn table(all: &[KnownRing]) -> Vec<String> {
+/// A line for each ring, and one for each that could not be opened and for each target that could not be asked. `rates` has what
+/// each is written at now, where that is told.
+pub fn table(all: &[KnownRing], rates: Option<&BTreeMap<String, Rate>>) -> Vec<String> {
     let has_parts = all.iter().any(|ring| !ring.parts.is_empty());
-    let mut headings = vec!["ring", "state", "capacity", "guarantee", "history", "elements", "pins", "lost"];
+    let mut headings = rings::headings(rates.is_some());
+    let right: Vec<usize> = (2..headings.len() - 1).collect();
+    let unknown = headings.len() - 3;
     if has_parts {
         headings.push("parts");
     }
-    let mut table = human::table(&headings, &[2, 3, 4, 5, 6]);
+    let mut table = human::table(&headings, &right);
     for ring in all {
         let mut row = match &ring.status {
-            Ok(status) => rings::row(status, None),
+            Ok(status) => rings::row(status, rates.map(|rates| rates.get(&ring.name).copied())),
             Err(error) => {
                 let known = [ring.name.clone(), trouble(error).to_string(), ring.capacity.to_string()];
-                known.into_iter().chain((0..5).map(|_| "-".to_string())).collect()
+                known.into_iter().chain((0..unknown).map(|_| "-".to_string())).collect()
             }
         };
         if has_parts {

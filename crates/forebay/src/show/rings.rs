@@ -26,11 +26,7 @@ pub fn created(ring: &RingStatus) -> String {
 
 /// A line for each ring. `rates` has what each is written at now, where that is known.
 pub fn table(rings: &[RingStatus], rates: Option<&BTreeMap<String, Rate>>) -> Vec<String> {
-    let mut headings = vec!["ring", "state", "capacity", "guarantee"];
-    if rates.is_some() {
-        headings.push("rate");
-    }
-    headings.extend(["history", "elements", "pins", "lost"]);
+    let headings = headings(rates.is_some());
     let right: Vec<usize> = (2..headings.len() - 1).collect();
     let mut table = human::table(&headings, &right);
     for ring in rings {
@@ -38,6 +34,16 @@ pub fn table(rings: &[RingStatus], rates: Option<&BTreeMap<String, Rate>>) -> Ve
         table.add_row(row(ring, rate));
     }
     human::lines(&table)
+}
+
+/// What is above the columns of [`row`].
+pub fn headings(with_rate: bool) -> Vec<&'static str> {
+    let mut headings = vec!["ring", "state", "capacity", "guarantee"];
+    if with_rate {
+        headings.push("rate");
+    }
+    headings.extend(["history", "elements", "pins", "lost"]);
+    headings
 }
 
 /// What a line of [`table`] says of a ring; `rate` is what it is written at now, if that is told and known.
@@ -74,7 +80,7 @@ pub fn details(ring: &RingStatus) -> Vec<String> {
     let spec = &ring.spec;
     let time = |time: Option<Timestamp>| time.map_or_else(|| "-".to_string(), |time| time.to_string());
     let mut lines = vec![
-        format!("{}  {}{}", spec.name, super::json::state(ring.state), if ring.recording { ", recording" } else { "" }),
+        format!("{}  {}{}", spec.name, ring.state.name(), if ring.recording { ", recording" } else { "" }),
         format!("  capacity    {} in {} segments of {}", spec.capacity, ring.segments, spec.segment),
         format!(
             "  guarantee   {}",

@@ -3,7 +3,7 @@
 use super::sessions::TAIL_PATIENCE;
 use super::{Fenced, Service, heaps};
 use forebay_env::race::race;
-use forebay_model::{Bytes, Error, PlanRequest, Profile, Result, TargetId};
+use forebay_model::{Bytes, Error, PlanRequest, Profile, Rate, Result, TargetId};
 use forebay_target::profile::{MeasureOptions, measure};
 use forebay_target::{plan, scrub};
 use forebay_wire::command::{Activity, Info, Reply, Request, TargetInfo, TargetPlan, TargetProfile};
@@ -125,10 +125,19 @@ async fn measure_again(service: &Service, budget: Duration) -> Result<Profile> {
 }
 
 fn plan(service: &Service, request: &PlanRequest) -> TargetPlan {
+    let plan = on_ground(service, |ground| plan::plan(ground, request));
+    TargetPlan { target: service.target.id(), device: device(service), plan }
+}
+
+/// The most that could be promised to one more ring.
+pub(super) fn headroom(service: &Service) -> Rate {
+    on_ground(service, plan::headroom)
+}
+
+fn on_ground<T>(service: &Service, reckon: impl FnOnce(plan::Ground<'_>) -> T) -> T {
     let target = &service.target;
     let (profile, layout, free, demands) = (target.profile(), target.layout(), target.free_runs(), target.demands());
-    let ground = plan::Ground { profile: &profile, layout: &layout, free: &free, existing: &demands };
-    TargetPlan { target: target.id(), device: device(service), plan: plan::plan(ground, request) }
+    reckon(plan::Ground { profile: &profile, layout: &layout, free: &free, existing: &demands })
 }
 
 fn device(service: &Service) -> String {
@@ -139,7 +148,7 @@ fn profile(service: &Service) -> TargetProfile {
     TargetProfile { target: service.target.id(), device: device(service), profile: service.target.profile() }
 }
 
-fn info(service: &Service) -> TargetInfo {
+pub(super) fn info(service: &Service) -> TargetInfo {
     let target = &service.target;
     let geometry = target.disk().geometry();
     let runs = target.free_runs();

@@ -1,16 +1,22 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::http::{Asked, parse};
-use super::{FAMILIES, Family, Found, metrics, status};
+use super::{FAMILIES, Family, Found, metrics, served, status};
+use crate::node::NodeStatus;
+use crate::survey::Survey;
 use crate::upkeep::{Counts, UpkeepOptions};
 use crate::{Server, ServerOptions};
 use forebay_embedded::{FormatOptions, Measure, format};
-use forebay_model::{Bytes, Error, TargetId, Timestamp};
-use forebay_node::network::Bounds;
+use forebay_model::ring::{Losses, RingSpec, RingState, RingStatus};
+use forebay_model::{Bytes, Cause, Error, Gap, Rate, TargetId, Timestamp};
+use forebay_node::network::{Bounds, CutCounts, Moved, Refusals, TargetStatus};
+use forebay_wire::command::{Activity, TargetInfo};
 use forebay_wire::control::cluster::{Map, Node, Target, TargetState};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
+use std::time::Duration;
 
 fn ask(address: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
@@ -20,14 +26,12 @@ fn ask(address: &str, request: &str) -> String {
     answer
 }
 
-#[test]
-fn whoever_asks_is_told_how_the_server_is_and_can_change_nothing() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let dir = dir.path().join("cluster");
-    format(&dir, &FormatOptions::file(Bytes::mib(64), Measure::Guess)).expect("a cluster");
-    let server = Server::start(
-        &dir,
-        std::slice::from_ref(&dir),
+/// A server of one target in a directory, which tells how it is.
+fn telling(dir: &Path) -> Server {
+    format(dir, &FormatOptions::file(Bytes::mib(64), Measure::Guess)).expect("a cluster");
+    Server::start(
+        dir,
+        &[dir.to_path_buf()],
         &ServerOptions {
             data: "127.0.0.1:0".into(),
             control: "127.0.0.1:0".into(),
@@ -41,7 +45,153 @@ fn whoever_asks_is_told_how_the_server_is_and_can_change_nothing() {
             warned: |_| {},
         },
     )
-    .expect("it starts");
+    .expect("it starts")
+}
+
+/// The text of `/metrics`, and `/status`.
+fn told(server: &Server) -> (String, serde_json::Value) {
+    let at = server.status().expect("it tells").to_string();
+    let body = |path: &str| {
+        let answer = ask(&at, &format!("GET {path} HTTP/1.1\r\n\r\n"));
+        answer.split_once("\r\n\r\n").expect("a body").1.to_string()
+    };
+    (body("/metrics"), serde_json::from_str(&body("/status")).expect("JSON"))
+}
+
+#[test]
+fn what_rings_take_keep_and_lack_is_told_and_what_their_target_does_for_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = telling(&dir.path().join("cluster"));
+    let (before, _) = told(&server);
+    assert!(!before.contains("forebay_ring_elements_total{"), "{before}");
+    let files = server.files().expect("a way to it");
+    let cluster = files.cluster(Duration::from_secs(30));
+    let spec = RingSpec { guarantee: Rate::mb(1), block: Bytes::kib(64), ..RingSpec::new("/r", Bytes::mib(16)) };
+    cluster.create_ring(spec).expect("there is room");
+    let mut recorder = cluster.recorder("/r").expect("nobody records");
+    let time = |second: i64| Timestamp(1_700_000_000_000_000_000 + second * 1_000_000_000);
+    (0..10).for_each(|n| recorder.element(time(n), &[b"an element"], &[]).expect("room"));
+    let gap = Gap { cause: Cause::Kernel, count: Some(7), first: time(9), last: time(9) };
+    recorder.gap(gap).expect("room");
+    recorder.close().expect("all is durable");
+    cluster.pin("/r", "a secret", time(0), time(5)).expect("it is there");
+    let (text, status) = told(&server);
+    let target = &status["nodes"][0]["targets"][0];
+    let ring = &target["rings"][0];
+    let (id, name) = (target["target"].as_str().expect("an id"), ring["ring"].as_str().expect("a name"));
+    let of = |family: &str, more: &str| {
+        let begin = format!("forebay_{family}{{target=\"{id}\"{more}}} ");
+        let line = text.lines().find(|line| line.starts_with(&begin));
+        line.unwrap_or_else(|| panic!("{begin}: {text}"))[begin.len()..].parse::<u64>().expect("a number")
+    };
+    let of_ring = |family: &str, more: &str| of(&format!("ring_{family}"), &format!(",ring=\"{name}\"{more}"));
+    assert_eq!((of_ring("elements_total", ""), of_ring("missed_deadlines_total", "")), (10, 0));
+    assert_eq!(of_ring("lost_elements", ",cause=\"kernel\""), 7);
+    assert_eq!((of_ring("gaps", ",cause=\"kernel\""), of_ring("gaps", ",cause=\"overflow\"")), (1, 0));
+    assert_eq!((of_ring("state", ",state=\"ready\""), of_ring("state", ",state=\"full\"")), (1, 0));
+    assert_eq!(of_ring("oldest_timestamp_seconds", ""), 1_700_000_000);
+    assert_eq!((of_ring("newest_timestamp_seconds", ""), of_ring("history_seconds", "")), (1_700_000_009, 9));
+    assert_eq!((of_ring("pins", ""), of_ring("pinned_segments", "")), (1, 1));
+    assert_eq!(of_ring("guarantee_bytes_per_second", ""), 1_000_000);
+    let written = of("target_io_bytes_total", ",class=\"guaranteed\",direction=\"written\"");
+    assert!(written >= of_ring("written_bytes_total", "") && of_ring("written_bytes_total", "") > 0, "{text}");
+    assert_eq!(of("target_io_bytes_total", ",class=\"guaranteed\",direction=\"read\""), 0);
+    assert!(of("target_io_bytes_total", ",class=\"metadata\",direction=\"written\"") > 0, "{text}");
+    assert_eq!(of("target_promised_bytes_per_second", ""), 1_000_000);
+    assert!(of("target_headroom_bytes_per_second", "") > 0, "{text}");
+    assert_eq!((&ring["elements"], &ring["losses"]["kernel"]["elements"]), (&10.into(), &7.into()), "{ring}");
+    assert_eq!((&ring["state"], &ring["history_seconds"], &ring["pins"]), (&"ready".into(), &9.0.into(), &1.into()));
+    assert_eq!(target["io"]["guaranteed"]["written_bytes"].as_u64(), Some(written));
+    assert!(!text.contains("secret") && !status.to_string().contains("secret"), "what pins are called is nobody's");
+    drop((cluster, files));
+    server.close().expect("it ends");
+}
+
+#[test]
+fn a_target_that_does_not_answer_takes_nothing_along_and_a_name_stays_within_its_label() {
+    let answers = TargetStatus {
+        info: TargetInfo {
+            id: TargetId(2),
+            device: "a disk".to_string(),
+            openings: 1,
+            size: Bytes::gib(1),
+            rotates: true,
+            group: Bytes::mib(64),
+            free: Bytes::mib(64),
+            largest_free: Bytes::mib(64),
+            complaints: Vec::new(),
+            failed: None,
+            activity: Activity { slower: 3, throttled: 5, ..Activity::default() },
+            map_memory: Bytes::ZERO,
+            map_memory_limit: Bytes::ZERO,
+        },
+        moved: vec![("normal", Moved { read: Bytes(70), written: Bytes(9) })],
+        headroom: Rate(11),
+        rings: vec![ring("/a \"b\"\n\\")],
+    };
+    let silent = Error::disconnected("target 1 does not answer");
+    let node = NodeStatus {
+        targets: vec![(TargetId(1), Err(silent)), (TargetId(2), Ok(answers))],
+        connections: 0,
+        memory: Bytes::ZERO,
+        refusals: Refusals::default(),
+        cuts: CutCounts::default(),
+    };
+    let away = Err(Error::disconnected("it is away"));
+    let found = Found { nodes: vec![(1, Ok(node))], survey: away, upkeep: None };
+    let (text, status) = (metrics(&found), status(&found));
+    let of = |number: u128| format!("target=\"{}\"", TargetId(number));
+    for line in [
+        format!("forebay_target_answers{{{}}} 0", of(1)),
+        format!("forebay_target_answers{{{}}} 1", of(2)),
+        format!("forebay_target_io_bytes_total{{{},class=\"normal\",direction=\"read\"}} 70", of(2)),
+        format!("forebay_target_io_bytes_total{{{},class=\"normal\",direction=\"written\"}} 9", of(2)),
+        format!("forebay_target_throttled_total{{{}}} 5", of(2)),
+        format!("forebay_target_times_slower{{{}}} 3", of(2)),
+        format!("forebay_target_headroom_bytes_per_second{{{}}} 11", of(2)),
+        format!(r#"forebay_ring_missed_deadlines_total{{{},ring="/a \"b\"\n\\"}} 4"#, of(2)),
+        format!(r#"forebay_ring_state{{{},ring="/a \"b\"\n\\",state="failed"}} 1"#, of(2)),
+    ] {
+        assert!(text.lines().any(|one| one == line), "{line}: {text}");
+    }
+    assert!(!text.contains("forebay_ring_oldest_timestamp_seconds{"), "nothing is kept: {text}");
+    let targets = &status["nodes"][0]["targets"];
+    assert_eq!(targets[0], json!({ "target": TargetId(1).to_string(), "error": "target 1 does not answer" }));
+    assert_eq!(
+        (&targets[1]["io"]["normal"]["read_bytes"], &targets[1]["rings"][0]["oldest"]),
+        (&70.into(), &json!(null))
+    );
+}
+
+/// One that failed, with nothing in it.
+fn ring(name: &str) -> RingStatus {
+    RingStatus {
+        spec: RingSpec::new(name, Bytes::mib(16)),
+        state: RingState::Failed,
+        segments: 0,
+        pinned_segments: 0,
+        first_sequence: 0,
+        next_sequence: 0,
+        readable_sequence: 0,
+        oldest: None,
+        newest: None,
+        written: Bytes::ZERO,
+        elements: 0,
+        missed_deadlines: 4,
+        losses: Losses::default(),
+        staging_peak: Bytes::ZERO,
+        staging: Bytes::ZERO,
+        index_memory: Bytes::ZERO,
+        memory_limit: Bytes::ZERO,
+        recording: false,
+        pins: Vec::new(),
+    }
+}
+
+#[test]
+fn whoever_asks_is_told_how_the_server_is_and_can_change_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = telling(&dir.path().join("cluster"));
     let at = server.status().expect("it tells").to_string();
     let metrics = ask(&at, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");
@@ -111,7 +261,8 @@ fn outcome_27_of_a_target_that_failed_it_is_said_why_and_what_is_still_to_be_reb
     let nodes = vec![Node { node: 1, user: 0, address: "n:1".to_string(), up: true, wall, reported }];
     let map = Map { cluster: 1, epoch: 5, least_epoch: 1, nodes, targets };
     let counts = Counts { repaired_bytes: 4096, scrubbed_files: 3, ..Counts::default() };
-    let found = Found { nodes: Vec::new(), map: Ok(map), degraded: Some(4), displaced: Some(0), upkeep: Some(counts) };
+    let survey = Survey { map, volumes: None, degraded: Some(4), displaced: Some(0) };
+    let found = Found { nodes: Vec::new(), survey: Ok(survey), upkeep: Some(counts) };
     let text = metrics(&found);
     let of = |name: &str, number: u128, value: u64| format!("{name}{{target=\"{}\"}} {value}", TargetId(number));
     for line in [
@@ -159,7 +310,7 @@ fn the_page_has_each_metric_as_it_is_told_and_no_other() {
     let page = include_str!("../../../../docs/protocol/status.md");
     let row =
         |it: &Family| format!("| `{}` | {} | {} | {} |", it.name, it.kind, it.labels, it.help).replace("|  |", "| |");
-    let rows: Vec<String> = FAMILIES.iter().map(row).collect();
+    let rows: Vec<String> = FAMILIES.iter().chain(&served::FAMILIES).map(row).collect();
     let there: Vec<&str> = page.lines().filter(|line| line.starts_with("| `forebay_")).collect();
     assert_eq!(there, rows, "the table should be:\n{}", rows.join("\n"));
 }
@@ -167,8 +318,7 @@ fn the_page_has_each_metric_as_it_is_told_and_no_other() {
 #[test]
 fn who_does_not_answer_is_named_and_what_it_would_say_is_left_out() {
     let away = || Error::disconnected("it is away");
-    let found =
-        Found { nodes: vec![(7, Err(away()))], map: Err(away()), degraded: None, displaced: None, upkeep: None };
+    let found = Found { nodes: vec![(7, Err(away()))], survey: Err(away()), upkeep: None };
     let status = status(&found);
     assert_eq!((&status["nodes"][0]["node"], &status["nodes"][0]["error"]), (&json!(7), &json!("it is away")));
     assert_eq!(status["cluster"]["error"], "it is away");

@@ -30,6 +30,17 @@ fn history_shrinks_with_pins_and_with_rate() {
 }
 
 #[test]
+fn what_is_left_to_promise_is_what_a_small_ring_could_have_and_nothing_where_there_is_no_space() {
+    let (profile, layout) = (disk(), Layout::for_device(Bytes(1_500_000_000_000)).unwrap());
+    let free: [Range<Bytes>; 1] = [layout.groups_at..layout.groups_at + layout.group * u64::from(layout.groups)];
+    let ground = Ground { profile: &profile, layout: &layout, free: &free, existing: &[] };
+    let small = PlanRequest { capacity: Some(layout.group * 4), ..PlanRequest::new(Rate(1)) };
+    assert_eq!(headroom(ground), plan(ground, &small).highest);
+    assert!(headroom(ground) > Rate::mb(80));
+    assert_eq!(headroom(Ground { free: &[], ..ground }), Rate(0));
+}
+
+#[test]
 fn what_cannot_be_promised_comes_with_what_can() {
     let question = PlanRequest { capacity: Some(Bytes::gib(1300)), ..PlanRequest::new(Rate::mb(80)) };
     let plan = ask(&question);

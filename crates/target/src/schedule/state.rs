@@ -3,7 +3,7 @@
 use super::pace::Pace;
 use super::slack;
 use super::streams::{ANTICIPATION, Streams, Turn};
-use super::{Class, Counters, Direction, Pending, Waiting};
+use super::{Class, Counters, Direction, Moved, Pending, Waiting};
 use crate::promise::Giver;
 use forebay_model::{Bytes, Error, Moment, Profile, Rate, Result, RingId};
 use std::cell::OnceCell;
@@ -127,6 +127,8 @@ pub(super) struct State {
     pub(super) timer: Option<Moment>,
     pub(super) failed: Option<Error>,
     pub(super) counters: Counters,
+    /// By class, at its place.
+    pub(super) moved: [Moved; Class::ALL.len()],
     pub(super) pace: Pace,
 }
 
@@ -521,6 +523,11 @@ impl State {
         self.head = offset + length;
         if matches!(class, Class::Guaranteed | Class::Normal) {
             self.tracker = self.head;
+        }
+        let moved = &mut self.moved[class as usize];
+        match pending.direction {
+            Direction::Read => moved.read += length,
+            Direction::Write => moved.written += length,
         }
         let mut ticket = 0;
         match class {

@@ -421,6 +421,28 @@ impl Rig {
 }
 
 #[test]
+fn what_is_read_and_written_is_counted_for_its_class() {
+    let mut rig = Rig::new(true);
+    rig.write(RING, 0, 1000);
+    rig.read(1, 10);
+    rig.background(20, Bytes::mib(4));
+    for _ in 0..10 {
+        rig.all();
+        while !rig.in_flight.is_empty() {
+            rig.end();
+        }
+        rig.pass(1000);
+    }
+    let moved = |class: Class| (rig.state.moved[class as usize].read, rig.state.moved[class as usize].written);
+    let read = rig.state.counters.normal;
+    assert_eq!(moved(Class::Guaranteed), (Bytes::ZERO, Bytes::mib(1)));
+    assert_eq!(moved(Class::Normal), (read, Bytes::ZERO));
+    assert!(read > Bytes::ZERO);
+    assert_eq!(moved(Class::Background), (Bytes::mib(4), Bytes::ZERO));
+    assert_eq!(moved(Class::Metadata), (Bytes::ZERO, Bytes::ZERO));
+}
+
+#[test]
 fn what_nobody_waits_for_begins_when_nothing_else_was_done_for_a_while() {
     for rotates in [true, false] {
         let mut rig = Rig::new(rotates);
