@@ -32,7 +32,7 @@ fn of_a_target_that_its_node_does_not_have_it_is_said_and_what_to_do() {
     assert_eq!(failed, "its node does not have it; 2 components to be rebuilt");
     let slow = Target { slow: true, left: None, ..one(TargetState::Up, true) };
     assert!(remark(&up, &slow).contains("far slower than its profile: `forebay target drain` it"));
-    let (mut off, reported) = (map(true, Vec::new()), Timestamp(1_000_000_000_000));
+    let (mut off, reported) = (map(true, vec![one(TargetState::Up, true)]), Timestamp(1_000_000_000_000));
     (off.nodes[0].wall, off.nodes[0].reported) = (Some(reported.after(Duration::from_secs(420))), Some(reported));
     assert!(remark(&off, &one(TargetState::Up, true)).starts_with("the clock of node 3 is 420 s ahead"));
     // That is said of the node.

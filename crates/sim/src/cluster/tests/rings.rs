@@ -20,6 +20,7 @@ use forebay_env::Random;
 use forebay_model::ring::{Item, QuerySummary, RingSpec};
 use forebay_model::{Cause, Error, Gap, Kind, Moment, Rate, Result, Timestamp};
 use forebay_wire::command::{QueryRequest, Request};
+use forebay_wire::control::files::Revoke;
 use forebay_wire::ring::RingQuery;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -333,6 +334,25 @@ fn spec_of_ring() -> RingSpec {
     }
 }
 
+/// A cluster with a ring on one target, and who made it.
+fn with_one(seed: u64) -> (Rc<World>, Cluster, ClientMachine) {
+    let world = Rc::new(World::new(seed));
+    let cluster = Cluster::new(world.clone(), spec(3));
+    let maker = cluster.client_machine("maker");
+    let rings = maker.files.rings();
+    world.run(async move { rings.create(spec_of_ring(), RING_MODE).await.expect("there is room").0 });
+    (world, cluster, maker)
+}
+
+/// Takes back what was given out for the ring.
+fn revoke(cluster: &Cluster, by: &ClientMachine) {
+    let (files, control) = (by.files.clone(), by.control.clone());
+    cluster.world().run(async move {
+        let file = files.stat("/ring").await.expect("it is there").file;
+        control.change(Change::Revoke(Revoke { file })).await.expect("it is root");
+    });
+}
+
 /// Where the ring lies.
 fn node_of(cluster: &Cluster) -> usize {
     (0..cluster.nodes.len())
@@ -345,11 +365,7 @@ fn node_of(cluster: &Cluster) -> usize {
 
 /// A life of a ring: what overflew, and the trace.
 fn life(seed: u64) -> (u64, u64) {
-    let world = Rc::new(World::new(seed));
-    let cluster = Cluster::new(world.clone(), spec(3));
-    let maker = cluster.client_machine("maker");
-    let rings = maker.files.rings();
-    world.run(async move { rings.create(spec_of_ring(), RING_MODE).await.expect("there is room").0 });
+    let (world, cluster, _maker) = with_one(seed);
     let (chance, node) = (world.random(), node_of(&cluster));
     let mut past = Vec::new();
     for session in 1..=3 {
@@ -432,21 +448,12 @@ fn a_ring_goes_to_a_target_that_admits_it_and_if_none_does_it_is_said_what_could
 
 #[test]
 fn a_recorder_whose_capability_is_revoked_goes_on_with_another_and_one_whose_ring_is_removed_ends() {
-    let world = Rc::new(World::new(9));
-    let cluster = Cluster::new(world.clone(), spec(3));
-    let maker = cluster.client_machine("maker");
-    let rings = maker.files.rings();
-    world.run(async move { rings.create(spec_of_ring(), RING_MODE).await.expect("there is room").0 });
+    let (world, cluster, maker) = with_one(9);
     let (chance, node) = (world.random(), node_of(&cluster));
     let mut recording = Recording::begin(&cluster, 1);
     for _ in 0..5 {
         (0..50).for_each(|_| recording.step(&world, &*chance));
-        let (files, control) = (maker.files.clone(), maker.control.clone());
-        world.run(async move {
-            let file = files.stat("/ring").await.expect("it is there").file;
-            let revoke = Change::Revoke(forebay_wire::control::files::Revoke { file });
-            control.change(revoke).await.expect("it is root");
-        });
+        revoke(&cluster, &maker);
     }
     recording.settle(&world);
     let ring = open(&cluster, "reader", false);
@@ -473,11 +480,7 @@ fn a_recorder_whose_capability_is_revoked_goes_on_with_another_and_one_whose_rin
 
 #[test]
 fn who_follows_a_ring_in_which_nothing_happens_for_longer_than_a_capability_counts_is_told_what_comes_then() {
-    let world = Rc::new(World::new(12));
-    let cluster = Cluster::new(world.clone(), spec(3));
-    let maker = cluster.client_machine("maker");
-    let rings = maker.files.rings();
-    world.run(async move { rings.create(spec_of_ring(), RING_MODE).await.expect("there is room").0 });
+    let (world, cluster, _maker) = with_one(12);
     let chance = world.random();
     let mut recording = Recording::begin(&cluster, 1);
     let ring = open(&cluster, "reader", false);

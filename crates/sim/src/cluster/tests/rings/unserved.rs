@@ -3,16 +3,6 @@
 use super::super::disks::lose_logs;
 use super::spread::{STRIPED, missing, steps, with_ring};
 use super::*;
-use forebay_wire::control::files::Revoke;
-
-/// Takes back what was given out for the ring.
-fn revoke(cluster: &Cluster, by: &ClientMachine) {
-    let (files, control) = (by.files.clone(), by.control.clone());
-    cluster.world().run(async move {
-        let file = files.stat("/ring").await.expect("it is there").file;
-        control.change(Change::Revoke(Revoke { file })).await.expect("it is root");
-    });
-}
 
 /// A node's machine goes, and what its target had in logs with it: somebody has just made a file.
 fn lose_objects(cluster: &Cluster, by: &ClientMachine, node: usize) {
@@ -55,11 +45,7 @@ fn a_ring_is_recorded_into_anew_and_read_over_the_network_where_nothing_is_known
 
 #[test]
 fn who_was_shut_out_of_a_ring_stays_out_where_nothing_is_known_of_objects_any_more() {
-    let world = Rc::new(World::new(30));
-    let cluster = Cluster::new(world.clone(), spec(3));
-    let maker = cluster.client_machine("maker");
-    let rings = maker.files.rings();
-    world.run(async move { rings.create(spec_of_ring(), RING_MODE).await.expect("there is room").0 });
+    let (world, cluster, maker) = with_one(30);
     let (chance, node) = (world.random(), node_of(&cluster));
     let mut recording = Recording::begin(&cluster, 1);
     (0..50).for_each(|_| recording.step(&world, &*chance));
