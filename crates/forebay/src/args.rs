@@ -69,6 +69,11 @@ impl StripingArgs {
         self.raid.is_some() || self.targets.is_some() || self.unit.is_some()
     }
 
+    /// Whether it is said over how many targets.
+    pub fn is_wide_as_said(&self) -> bool {
+        self.targets.is_some()
+    }
+
     /// What is not said is as it was before.
     pub fn policy(&self, before: Policy) -> Policy {
         Policy {

@@ -157,6 +157,11 @@ fn files_are_striped_as_was_said_of_them_or_of_their_volume() {
         let said = served.misuse(&place, args);
         assert!(said.contains(words), "{args:?}: {said}");
     }
+    // Who names a number is not given less; what a volume says is the most that there may be.
+    let said = served.failure(&place, &["put", "in", "/odd", "--targets", "9"]);
+    assert!(said.contains("the cluster has 3"), "{said}");
+    served.ok(&place, &["put", "in", "/small", "--unit", "128KiB"]);
+    assert_eq!(striping(&served, "/small").components(), 3);
     assert!(!String::from_utf8(served.ok(&place, &["ls", "/"])).unwrap().contains("odd"));
     served.stop();
     let local = Place::formatted("64MiB");

@@ -14,7 +14,7 @@ use forebay_env::real::file::{self, File};
 use forebay_env::real::signal::{Ready, Stop};
 use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::control::names::{Attributes, FileKind, Listed};
-use forebay_wire::control::volumes::Volume;
+use forebay_wire::control::volumes::{Policy, Volume};
 use serde_json::{Value, json};
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
@@ -93,7 +93,14 @@ pub fn put(context: &mut Context, files: &FilesClient, args: &PutArgs) -> Result
     };
     let stop = Stop::on_signals()?;
     let (began, draft) = (clock::now(), draft(name));
-    let file = files.create(&draft, mode, policy, Options::default())?;
+    let create = |policy| files.create(&draft, mode, policy, Options::default());
+    let file = match (create(policy), policy) {
+        // The volume's number is the most that its files have, and not one that anybody asked for: as many as there are will do.
+        (Err(error), Some(policy)) if error.kind == Kind::Refused && !striping.is_wide_as_said() => {
+            create(Some(Policy { targets: 0, ..policy }))?
+        }
+        (made, _) => made?,
+    };
     let mut live = Live::new(!context.json);
     let copied = copy_in(&mut source, &file, &stop, |done| {
         if live.is_due() {
