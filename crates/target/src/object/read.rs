@@ -138,7 +138,6 @@ impl Objects {
         if offset >= end {
             return Ok(Vec::new());
         }
-        self.work.borrow_mut().asked += 1;
         let now = self.core.disk.env().clock.now();
         let most = self.core.disk.spare(self.core.disk.tracker());
         let touched = {
@@ -226,7 +225,7 @@ impl Objects {
                     self.alive()?;
                     self.work.borrow_mut().counters.damaged += 1;
                     return Err(Error::damaged(format!(
-                        "{id} is damaged at offset {} ({} of the device): {why}; write these bytes again, or put it anew",
+                        "{id} is damaged at offset {} ({} of the device): {why}",
                         block * BLOCK.0,
                         BLOCK * at
                     )));
@@ -514,7 +513,6 @@ impl Objects {
     /// Reads what lies from block `at` of the device on.
     pub(super) async fn read_blocks(&self, stream: StreamId, at: u64, bytes: &mut [u8]) -> Result<()> {
         let buffer = Buffer::alone(Bytes(bytes.len() as u64))?;
-        self.count_own(stream, Bytes(bytes.len() as u64));
         let (buffer, result) = self.core.disk.read(stream, BLOCK * at, buffer).await;
         result?;
         bytes.copy_from_slice(&buffer);
@@ -543,7 +541,7 @@ impl Stretch {
 
 /// What is said of an object that does not exist.
 pub(super) fn missing(id: ObjectId) -> Error {
-    Error::missing(format!("there is no {id}; create it first, or list what there is"))
+    Error::missing(format!("there is no {id}"))
 }
 
 #[cfg(test)]
