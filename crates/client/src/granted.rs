@@ -44,11 +44,6 @@ pub(crate) fn addresses(Map { nodes, targets, .. }: Map) -> BTreeMap<TargetId, S
     served.filter_map(|one| Some((one.target, nodes.get(&one.node)?.clone()))).collect()
 }
 
-/// How the clock of a target's node is off, if the manager says so.
-pub(crate) fn clock_off(map: &Map, target: TargetId) -> Option<String> {
-    map.node_of(target)?.clock_off()
-}
-
 /// Why a target is not among [`addresses`].
 pub(crate) fn nobody_knows(target: TargetId) -> Error {
     Error::disconnected(format!("nobody knows where target {target} is; no node reported it"))

@@ -405,7 +405,7 @@ fn status(found: &Found) -> Value {
                 "failed": target.failed,
                 "components_left": target.left,
                 "slow": target.slow,
-                "clock_off": targets::clock_off(map, target),
+                "clock_off": map.clock_off(target.target),
             })).collect::<Vec<_>>(),
             "degraded_files": degraded,
             "displaced_files": displaced,

@@ -26,11 +26,6 @@ pub fn meant(map: &Map, id: &str) -> Result<Target> {
     }
 }
 
-/// How the clock of a target's node differs from the manager's, and what to do, if it does by more than it may.
-pub fn clock_off(map: &Map, target: &Target) -> Option<String> {
-    map.node_of(target.target)?.clock_off()
-}
-
 /// Says what is to be thought of a target. It takes root's key.
 pub async fn set(manager: &ControlClient, target: TargetId, state: TargetState) -> Result<()> {
     done(manager.change(Change::SetTarget(SetTarget { target, state })).await?)

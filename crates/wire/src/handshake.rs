@@ -114,7 +114,8 @@ pub(crate) async fn greet(source: &mut FrameSource, sink: &FrameSink, hello: &Cl
 }
 
 /// The server's part, over a connection of many tasks, as [`accept`]. The caller sees to it that what is left in `sink` goes
-/// out; until the caller has seen a capability that counts, `source` takes what strangers may send. `replaced` ends the connection with this nonce, if there is one, and waits until nothing of it is under way.
+/// out; until the caller has seen a capability that counts, `source` takes what strangers may send. `replaced` ends the
+/// connection with this nonce, if there is one, and waits until nothing of it is under way.
 pub async fn welcome(
     source: &mut FrameSource,
     sink: &FrameSink,

@@ -5,7 +5,7 @@ use forebay_client::rings::{KnownRing, PartState};
 use forebay_model::Kind;
 use forebay_model::ring::RingState;
 use forebay_serve::survey::Survey;
-use forebay_serve::targets::{clock_off, state};
+use forebay_serve::targets::state;
 use forebay_wire::control::cluster::{Map, Node, Target, TargetState};
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ pub fn target(map: &Map, target: &Target) -> Value {
         "target": target.target.to_string(), "node": target.node, "node_up": is_up(map, target), "served": target.served,
         "state": state(target.state), "size_bytes": target.size.0, "free_bytes": target.free.0,
         "load_percent": target.load, "failed": target.failed, "components_left": target.left, "slow": target.slow,
-        "clock_off": clock_off(map, target),
+        "clock_off": map.clock_off(target.target),
     })
 }
 
@@ -85,7 +85,7 @@ fn remark(map: &Map, target: &Target) -> String {
     let slow =
         is_slow.then(|| "far slower than its profile: `forebay target drain` it, or measure it anew".to_string());
     let failed = target.failed.iter().cloned().chain(away);
-    let clock = is_up(map, target).then(|| clock_off(map, target)).flatten();
+    let clock = is_up(map, target).then(|| map.clock_off(target.target)).flatten();
     failed.chain(slow).chain(clock).chain((!left.is_empty()).then_some(left)).collect::<Vec<_>>().join("; ")
 }
 

@@ -43,7 +43,7 @@ struct Open {
 
 /// What is known of an answer once it is there.
 struct Answered {
-    /// The how manieth it is on its connection.
+    /// Which one of its connection it is, counted from 1.
     number: u64,
     body: Vec<u8>,
     payload: Pieces,

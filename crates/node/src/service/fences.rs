@@ -2,10 +2,12 @@
 //!
 //! The version is an attribute of the object, so it is durable and moves with it; an object without one, or that is not there,
 //! has version [`FIRST_FENCE`]. That of a ring is in its record in the catalog as well, and that one counts: rings are recorded
-//! into and read while nothing is known of objects any more. A fence that is raised shuts out at once whoever comes with an older capability, waits for those
-//! who are in with one, and is durable before anybody comes in with the newer one and before it is answered. The manager tells of it; and so does everybody who comes with a
-//! newer capability, since only the manager makes those, when the version is durable there. (Panasas ActiveScale, 2004: revoking;
-//! T10 OSD: the policy access tag.)
+//! into and read while nothing is known of objects any more.
+//!
+//! A fence that is raised shuts out at once whoever comes with an older capability, waits for those who are in with one, and is
+//! durable before anybody comes in with the newer one and before it is answered. The manager tells of it; and so does everybody
+//! who comes with a newer capability, since only the manager makes those, when the version is durable there. (Panasas
+//! ActiveScale, 2004: revoking; T10 OSD: the policy access tag.)
 //!
 //! What lasts is not waited for: recorders and queries of a ring are inside while they begin, and end when its fence is raised.
 //!

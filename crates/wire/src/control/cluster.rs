@@ -157,10 +157,10 @@ pub struct Map {
 }
 
 impl Map {
-    /// The node that serves a target.
-    pub fn node_of(&self, target: TargetId) -> Option<&Node> {
+    /// How the clock of a target's node differs from the manager's, and what to do, if it does by more than it may.
+    pub fn clock_off(&self, target: TargetId) -> Option<String> {
         let found = self.targets.iter().find(|found| found.target == target)?;
-        self.nodes.iter().find(|node| node.node == found.node)
+        self.nodes.iter().find(|node| node.node == found.node)?.clock_off()
     }
 }
 

@@ -196,7 +196,7 @@ impl Shared {
     /// Why a target takes what the manager gave just now for over: its clock, if the manager says that this is off.
     async fn why_stale(&self, target: TargetId, error: Error) -> Error {
         let Ok(map) = granted::map(&*self.control).await else { return error };
-        match granted::clock_off(&map, target) {
+        match map.clock_off(target) {
             Some(off) => Error::refused(format!("target {target} does not take what the manager gave just now: {off}")),
             None => error,
         }

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 /// Raw I/O beside which the figures stand is measured for so long, each way.
 const RAW: Duration = Duration::from_secs(4);
-/// So much is written, and removed, before writing is timed, and read of each file before reading is: the memory that nodes take once
-/// in their lives for payloads and caches is touched then, and blocks of the targets' files are written for the first time.
+/// So much is written, and removed, before writing is timed, and read of each file before reading is: the memory that nodes take
+/// once in their lives for payloads and caches is touched then, and blocks of the targets' files are written for the first time.
 const WARMING: Bytes = Bytes::gib(1);
 /// What a target's file has besides what is written to it.
 const SPARE: Bytes = Bytes::mib(256);
@@ -117,7 +117,8 @@ fn width(files: &FilesClient) -> Result<u32> {
     Ok(width)
 }
 
-/// All clients at once, so much of each one's file with this name; what they moved in a second, and the processor's time for a byte in nanoseconds.
+/// All clients at once, so much of each one's file with this name; what they moved in a second, and the processor's time for a
+/// byte in nanoseconds.
 fn measure(args: &FileArgs, clients: &[FilesClient], name: &str, size: Bytes, work: Work) -> Result<(Rate, f64)> {
     let request = args.request;
     let (start, cpu) = (clock::now(), process::cpu_time());
