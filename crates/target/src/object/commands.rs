@@ -157,7 +157,7 @@ impl Objects {
         }
         let check = |meta: &super::apply::Meta| {
             if meta.head(id).is_some() {
-                return Err(Error::exists(format!("{id} exists already")));
+                return Err(exists_already(id));
             }
             if id.is_user() {
                 quota::within(meta, id, 1, 0)?;
@@ -321,6 +321,11 @@ impl Objects {
 
 pub(super) fn exists(meta: &super::apply::Meta, id: ObjectId) -> Result<()> {
     meta.head(id).map(|_| ()).ok_or_else(|| missing(id))
+}
+
+/// What is said to who makes `id`, though it is there.
+pub(super) fn exists_already(id: ObjectId) -> Error {
+    Error::exists(format!("{id} exists already; take another number, or remove it first"))
 }
 
 pub(super) fn holds_bytes(id: ObjectId) -> Result<()> {

@@ -225,7 +225,7 @@ impl Objects {
                     self.alive()?;
                     self.work.borrow_mut().counters.damaged += 1;
                     return Err(Error::damaged(format!(
-                        "{id} is damaged at offset {} ({} of the device): {why}",
+                        "{id} is damaged at offset {} ({} of the device): {why}; write these bytes again, or put it anew",
                         block * BLOCK.0,
                         BLOCK * at
                     )));
@@ -541,7 +541,7 @@ impl Stretch {
 
 /// What is said of an object that does not exist.
 pub(super) fn missing(id: ObjectId) -> Error {
-    Error::missing(format!("there is no {id}"))
+    Error::missing(format!("there is no {id}; create it first, or list what there is"))
 }
 
 #[cfg(test)]

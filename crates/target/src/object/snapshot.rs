@@ -5,7 +5,7 @@
 
 use super::Objects;
 use super::apply::Meta;
-use super::commands::{exists, holds_bytes, set};
+use super::commands::{exists, exists_already, holds_bytes, set};
 use super::quota;
 use super::read::missing;
 use super::record::Change;
@@ -25,7 +25,9 @@ impl Objects {
         holds_bytes(of)?;
         holds_bytes(id)?;
         if of == id {
-            return Err(Error::exists(format!("{id} exists already, and cannot be a snapshot of itself")));
+            return Err(Error::exists(format!(
+                "{id} exists already, and cannot be a snapshot of itself; take another number for that"
+            )));
         }
         // In the order of their ids, whoever makes a snapshot of which.
         let _first = self.lock(of.min(id)).await?;
@@ -39,7 +41,7 @@ impl Objects {
         }
         let check = |meta: &Meta| {
             if meta.head(id).is_some() {
-                return Err(Error::exists(format!("{id} exists already")));
+                return Err(exists_already(id));
             }
             let blocks = meta.head(of).ok_or_else(|| missing(of))?.blocks;
             quota::within(meta, id, 1, blocks)

@@ -118,7 +118,13 @@ fn what_cannot_be_done_is_refused_with_what_to_do_and_nothing_changes() {
     ];
     for (n, (kind, error)) in cases.into_iter().enumerate() {
         assert_eq!(error.kind, kind, "{n}: {error}");
-        assert!(error.message.len() > 10, "{n}: {error}");
+        let (_, remedy) = error.message.split_once("; ").unwrap_or_else(|| panic!("{n}: {error}: and what then?"));
+        match kind {
+            Kind::Missing => assert!(remedy.starts_with("create it first"), "{n}: {error}"),
+            Kind::Exists => assert_eq!(remedy, "take another number, or remove it first", "{n}"),
+            _ if error.message.contains(" lie beyond ") => assert_eq!(remedy, "stay below 1152921504606846976", "{n}"),
+            _ => {}
+        }
     }
     let after = (fake.run(objects.list(1, 0, 10)).unwrap(), fake.run(objects.head(VOLUME)).unwrap());
     assert_eq!((after, objects.counters().records), (before, records));
@@ -516,6 +522,7 @@ fn a_damaged_block_of_a_log_costs_its_object_only_and_is_said_when_it_is_read() 
     let error = refused(read(&fake, &target, 7, 0, 2 * BLOCK.0));
     assert!(error.kind == Kind::Damaged && error.message.contains("1/7"), "{error}");
     assert!(error.message.contains("offset 4096"), "{error}");
+    assert!(error.message.ends_with("; write these bytes again, or put it anew"), "{error}");
     // Others go home all the same, from this log and from others, and it is still said.
     for _ in 0..40 {
         write(&fake, &target, 3, 0, &numbered(2), Placement::Log).unwrap();

@@ -387,7 +387,9 @@ pub(super) fn known<'a>(offset: u64, bytes: &[u8], crcs: &'a [u32]) -> Option<&'
 fn check_range(id: ObjectId, offset: u64, length: u64) -> Result<()> {
     match offset.checked_add(length) {
         Some(end) if end <= LARGEST => Ok(()),
-        _ => Err(Error::usage(format!("{length} bytes at offset {offset} of {id} lie beyond the largest object"))),
+        _ => Err(Error::usage(format!(
+            "{length} bytes at offset {offset} of {id} lie beyond the largest object; stay below {LARGEST}"
+        ))),
     }
 }
 
