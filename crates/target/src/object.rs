@@ -102,9 +102,8 @@ pub(crate) struct Work {
     /// Number of the last record that took effect, and of the last that is durable.
     last: u64,
     durable: u64,
-    /// Number of the last record that changed something, and up to which the logs or the catalog prove that all were durable.
+    /// Number of the last record that changed something.
     meant: u64,
-    proven: u64,
     /// Content of logged blocks that are not durable yet, by where they will lie.
     unwritten: BTreeMap<u64, Rc<journal::Content>>,
     /// Freed blocks, by the record that freed them.
@@ -127,8 +126,8 @@ pub(crate) struct Work {
     making_room: bool,
     /// Somebody sees to it that what lies in logs goes home.
     tending: bool,
-    /// Somebody waits until no more records come, to prove that the last one was durable.
-    proving: bool,
+    /// Somebody waits until no more records come, to have a checkpoint cover those that came.
+    covering: bool,
     stopping: bool,
     failure: Option<Error>,
     upkeep: upkeep::Upkeep,
@@ -194,7 +193,6 @@ impl Objects {
                 last: record.number,
                 durable: record.number,
                 meant: record.number,
-                proven: record.number,
                 unwritten: BTreeMap::new(),
                 limbo: VecDeque::new(),
                 taken: BTreeMap::new(),
@@ -208,7 +206,7 @@ impl Objects {
                 homing: false,
                 making_room: false,
                 tending: false,
-                proving: false,
+                covering: false,
                 stopping: false,
                 failure: None,
                 upkeep: upkeep::Upkeep::default(),
