@@ -9,7 +9,7 @@
 //! there; the rest is copied, neighbours into one buffer.
 
 use super::apply::touching;
-use super::rows::{BLOCK, Crcs, Key, PIECE_BLOCKS, Part, Piece, Row};
+use super::rows::{BLOCK, Crcs, PIECE_BLOCKS, Part, Piece, Row};
 use super::space::Run;
 use super::write::Taken;
 use super::{Objects, Work};
@@ -118,11 +118,6 @@ pub(super) fn newest(loose: &mut Vec<Loose<'_>>) {
     loose.dedup_by_key(|l| (l.id, l.block));
 }
 
-/// Where the row lies of the piece that has the block before block `first` of an object, however long that piece is.
-pub(super) fn before(id: ObjectId, first: u64) -> (Key, Key) {
-    touching(id, first.saturating_sub(1), first + 1)[0]
-}
-
 /// What a record says of blocks, sorted by object and offset, that are at these places now.
 pub(super) fn pieces<'a>(placed: impl Iterator<Item = (u64, &'a Loose<'a>)>) -> BTreeMap<ObjectId, Vec<(u64, Piece)>> {
     let mut all: BTreeMap<ObjectId, Vec<(u64, Piece)>> = BTreeMap::new();
@@ -144,7 +139,7 @@ impl Objects {
     /// Takes places for `chunks`, which are sorted by object; for each its own. What was `promised` to buffered bytes is
     /// theirs alone.
     pub(super) async fn places(&self, chunks: &[Chunk], promised: bool) -> Result<Vec<Taken<'_>>> {
-        let ranges: Vec<_> = chunks.iter().map(|c| before(c.id, c.first)).collect();
+        let ranges: Vec<_> = chunks.iter().map(|c| touching(c.id, c.first, c.first + 1)[0]).collect();
         loop {
             self.bring(&ranges).await?;
             let placed = {
@@ -230,8 +225,8 @@ impl Work {
 
     /// The block behind the piece that lies before block `first` of an object. Its rows must be in memory.
     pub(super) fn end_of_piece_before(&self, id: ObjectId, first: u64) -> Option<u64> {
-        let (from, to) = before(id, first);
-        let end = |(key, row): (&Key, &Row)| match (key.part, row) {
+        let [(from, to), _] = touching(id, first, first + 1);
+        let end = |(key, row): (&super::rows::Key, &Row)| match (key.part, row) {
             (Part::Piece(begins), Row::Piece(piece)) if begins < first => Some(piece.at + piece.blocks()),
             _ => None,
         };

@@ -6,7 +6,7 @@
 
 use super::Objects;
 use super::commands::{LARGEST, MOST_WRITTEN, Placement, exists, holds_bytes, set};
-use super::gather::{AT_ONCE, Chunk, UNDER_WAY, before};
+use super::gather::{AT_ONCE, Chunk, UNDER_WAY};
 use super::given::Given;
 use super::record::{Change, Write};
 use super::rows::{BLOCK, Crcs, PIECE_BLOCKS, Piece};
@@ -320,7 +320,7 @@ impl Objects {
             let taken = self.places(&[chunk], false).await?.pop();
             return Ok(taken.expect("there is one for each chunk"));
         }
-        let home = before(id, first);
+        let [home, _] = super::apply::touching(id, first, first + 1);
         loop {
             self.bring(&[home]).await?;
             let runs = {
