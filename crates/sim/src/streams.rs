@@ -1,5 +1,5 @@
-//! Many users who each write an object of their own, piece by piece and all at the same time, as buffered or durably: how
-//! long the runs are in which each object lies afterwards (Panasas, FAST 2008, section 4.2, counts the same).
+//! Many users who each write an object of their own, piece by piece and all at the same time, as buffered: how long the
+//! runs are in which each object lies afterwards (Panasas, FAST 2008, section 4.2, counts the same).
 
 use crate::disk::DiskSpec;
 use crate::fresh;
@@ -20,8 +20,6 @@ pub struct Load {
     pub object: Bytes,
     /// What each appends at once.
     pub piece: Bytes,
-    /// When that is acknowledged.
-    pub durability: Durability,
 }
 
 /// What came of it.
@@ -54,7 +52,7 @@ pub fn run(seed: u64, load: &Load) -> Result<Outcome> {
             users.push(spawner.spawn(async move {
                 let (objects, stream, id) = (target.objects(), target.stream(), ObjectId { volume: 1, object });
                 objects.create(id, Vec::new()).await?;
-                let how = How { durability: load.durability, ..How::default() };
+                let how = How { durability: Durability::Buffered, ..How::default() };
                 let (bytes, mut most) = (vec![object as u8; load.piece.0 as usize], Bytes::ZERO);
                 for _ in 0..load.object / load.piece {
                     objects.write_as(stream, id, None, &bytes, &how).await?;

@@ -6,7 +6,7 @@
 
 use super::Objects;
 use super::commands::{LARGEST, MOST_WRITTEN, Placement, exists, holds_bytes, set};
-use super::gather::{AT_ONCE, Chunk, UNDER_WAY};
+use super::gather::{AT_ONCE, UNDER_WAY};
 use super::given::Given;
 use super::record::{Change, Write};
 use super::rows::{BLOCK, Crcs, PIECE_BLOCKS, Piece};
@@ -24,9 +24,6 @@ use std::ops::Range;
 
 /// What is larger is not buffered: it would fill a good part of what may be.
 const BUFFERED_UP_TO: u64 = Bytes::mib(8).0;
-
-/// Blocks written at once that lie in a long enough run by themselves: 4 MiB.
-const LONG: u64 = Bytes::mib(4).0 / BLOCK.0;
 
 /// How bytes are written.
 #[derive(Debug, Clone)]
@@ -180,8 +177,7 @@ impl Objects {
         riding(write.clone(), &how.set)?;
         self.prepared(&[Change::Write(Write { dropped: Some((first, end)), ..write.clone() })]).await?;
         check(&self.work.borrow().meta)?;
-        let at_end = write.size.div_ceil(BLOCK.0) == end;
-        let taken = self.place_beside(Chunk { id, first, blocks: end - first, at_end }).await?;
+        let taken = self.place_beside(id, first, end - first).await?;
         let mut from = 0;
         for run in &taken.runs {
             let length = (run.blocks * BLOCK.0) as usize;
@@ -312,14 +308,8 @@ impl Objects {
         Taken { objects: self, ticket, runs }
     }
 
-    /// Takes blocks behind what lies before them in their object, as far as that can be; behind an object that grows by
-    /// less than [`LONG`] at once room is kept, so that what others write at the same time does not come between.
-    async fn place_beside(&self, chunk: Chunk) -> Result<Taken<'_>> {
-        let Chunk { id, first, blocks, .. } = chunk;
-        if blocks < LONG {
-            let taken = self.places(&[chunk], false).await?.pop();
-            return Ok(taken.expect("there is one for each chunk"));
-        }
+    /// Takes blocks behind what lies before them in their object, as far as that can be.
+    async fn place_beside(&self, id: ObjectId, first: u64, blocks: u64) -> Result<Taken<'_>> {
         let [home, _] = super::apply::touching(id, first, first + 1);
         loop {
             self.bring(&[home]).await?;
