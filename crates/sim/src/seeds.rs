@@ -1,10 +1,11 @@
 //! Many seeds for one test, and how to replay one of them.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The variable that makes [`each`] run one seed only.
 pub const SEED: &str = "FOREBAY_SEED";
-/// The variable that multiplies how many seeds [`each`] runs, for long searches.
+/// The variable that multiplies how many seeds [`each_of`] runs, for long searches.
 pub const FACTOR: &str = "FOREBAY_SEEDS_FACTOR";
 
 #[expect(clippy::disallowed_methods, reason = "which seed to replay is told from outside")]
@@ -20,10 +21,16 @@ pub fn is_replay() -> bool {
 /// Runs `test` with `count` seeds, or with the one in `FOREBAY_SEED`. The panic of a failing seed names the seed and
 /// the command that replays it.
 pub fn each(count: u64, test: impl Fn(u64)) {
+    each_of(0..count, test);
+}
+
+/// As [`each`], with these seeds, so that several tests share them.
+pub fn each_of(seeds: Range<u64>, test: impl Fn(u64)) {
     if let Some(seed) = number(SEED) {
         return test(seed);
     }
-    for seed in 0..count * number(FACTOR).unwrap_or(1) {
+    let factor = number(FACTOR).unwrap_or(1);
+    for seed in seeds.start * factor..seeds.end * factor {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| test(seed))) {
             let said = panic
                 .downcast_ref::<String>()

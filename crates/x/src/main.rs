@@ -23,8 +23,10 @@ const USAGE: &str = "usage: cargo x VERB
   check [--rules]                         format, clippy, the house rules, licences; --rules: only what needs no compiler
   test [--quick] [CARGO TEST ARGUMENTS]   the house rules and all tests, after installing what they need;
                                           --quick: unit tests only, nothing is installed
-  sim [SEED] [--seeds N] [--promise]      simulate: one seed, or as many as asked for; --promise: a ring with a promise
-                                          beside everything else, instead of crashes and damage
+  sim [SEED] [--seeds N] [--promise | --cluster [--short]]
+                                          simulate: one seed, or as many as asked for; --promise: a ring with a promise
+                                          beside everything else, instead of crashes and damage; --cluster: whole
+                                          clusters whose machines fail, --short: with far less in each life
   bench ...                               forebay bench, optimised
   bench page-stores ...                   a heap beside redb, fjall and RocksDB, in benches/page_stores
   dev                                     serve a cluster of a manager and five nodes on this machine, kept in target/dev

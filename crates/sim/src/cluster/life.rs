@@ -8,6 +8,7 @@
 //! are read while one node is gone; names and sizes are right; no memory is held and no object is left over; what was not
 //! granted or was revoked is refused; disks are whole when all have lost their power.
 
+mod chances;
 mod faults;
 pub(super) mod hand;
 mod mend;
@@ -18,22 +19,19 @@ pub(super) mod rot;
 mod shared;
 
 use super::check::{agreement, authority, disks, memory, names, space};
-use super::{ClientMachine, Cluster, ClusterSpec};
-use crate::disk::presets;
-use crate::network::{LinkSpec, NetworkSpec};
+use super::{ClientMachine, Cluster};
 use crate::world::World;
+pub use chances::Chances;
 use faults::Faults;
 use forebay_client::file::components::is_lost;
 use forebay_client::file::options::Sharing;
 use forebay_client::files::Files;
 use forebay_client::files::keep::Kept;
 use forebay_client::files::rebuild::Rebuilt;
-use forebay_client::files::scrub::Scrubbing;
 use forebay_env::Random;
 use forebay_manager::Settings;
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Kind, Rate, Result};
-use forebay_node::network::Bounds;
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::volumes::Policy;
 use hand::{Common, DEADLINE, options};
@@ -45,25 +43,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// After this time without an error nothing of a fault is left: nodes have reported, and connections that broke have ended.
-const HEALED: Duration = Duration::from_secs(30);
 /// Rounds of recovering what is in doubt, a second each, before it is taken for stuck.
 const ROUNDS: u32 = 30;
-/// So often that a scrub is always under way.
-const SCRUBBING: Scrubbing = Scrubbing { every: Duration::from_secs(15), rate: Rate::mb(20) };
-
-/// After this time all files were scrubbed.
-const SCRUBBED: Duration = Duration::from_secs(120);
-
-/// What a life is made of.
-#[derive(Debug, Clone, Copy)]
-pub struct Chances {
-    /// Faults, or what might have been one, before everything is healed.
-    pub steps: u32,
-    /// Files that all clients write, and as many of which they use cells.
-    pub shared: u32,
-}
-
 /// What lives have done, so that lives in which nothing happened count as nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
@@ -147,49 +128,14 @@ impl Tally {
     }
 }
 
-/// How long the manager waits for things, usually.
-fn settings() -> Settings {
-    Settings {
-        life: Duration::from_secs(40),
-        node_timeout: Duration::from_secs(6),
-        client_timeout: Duration::from_secs(60),
-        ..Settings::default()
-    }
-}
-
-/// The cluster of a seed.
-fn spec(nodes: u32, settings: Settings) -> ClusterSpec {
-    let network = NetworkSpec {
-        connect_limit: Duration::from_secs(2),
-        silence: Duration::from_secs(2),
-        patience: Duration::from_secs(6),
-        ..NetworkSpec::jumbo()
-    };
-    ClusterSpec {
-        nodes,
-        disk: presets::ssd().scaled(4000),
-        network,
-        node_link: LinkSpec::gigabit(),
-        client_link: LinkSpec::gigabit(),
-        policy: Policy { raid: Raid::Five, unit: Bytes::kib(16), targets: 5 },
-        bounds: Bounds {
-            connections: 64,
-            strangers: 16,
-            memory: Bytes::mib(8),
-            payloads: Bytes::mib(8),
-            intake: Bytes::kib(48),
-            patience: Duration::from_secs(8),
-            ..Bounds::default()
-        },
-        settings,
-        credit: Bytes::kib(128),
-    }
-}
-
 /// Lives a life. What it did, and the trace of its world.
 pub fn live(seed: u64, chances: Chances) -> (Tally, u64) {
-    live_with(seed, chances, settings(), |faults, random| {
-        faults.cluster().world().run_for(Duration::from_millis(20 + random.below(1500)));
+    let extent = chances.extent();
+    live_with(seed, chances, extent.settings(), |faults, random| {
+        faults.cluster().world().run_for(Duration::from_millis(20 + random.below(extent.between)));
+        if chances.drains {
+            faults.drain();
+        }
         faults.step();
     })
 }
@@ -203,8 +149,10 @@ fn live_with(
 ) -> (Tally, u64) {
     let world = Rc::new(World::new(seed));
     let random = world.random();
-    let (nodes, clients) = (4 + random.below(4) as usize, 2 + random.below(3) as usize);
-    let cluster = Cluster::new(world.clone(), spec(nodes as u32, settings));
+    let extent = chances.extent();
+    let some = |(least, more): (u64, u64)| (least + random.below(more)) as usize;
+    let (nodes, clients) = (some(extent.nodes), some(extent.clients));
+    let cluster = Cluster::new(world.clone(), extent.cluster(nodes as u32, settings));
     let machine = cluster.client_machine("first");
     let common = Rc::new(Common {
         owned: (0..clients).map(|n| RefCell::new(Owned::new(format!("/c{n}")))).collect(),
@@ -213,6 +161,7 @@ fn live_with(
             .flat_map(|n| [Registers::new(format!("/r{n}"), false), Registers::new(format!("/k{n}"), true)])
             .map(RefCell::new)
             .collect(),
+        extent,
         tally: RefCell::default(),
         deadline: Cell::new(DEADLINE),
         stop: Cell::new(false),
@@ -234,7 +183,7 @@ fn live_with(
         assert!(world.now() < end, "seed {seed}: a client is still at work");
         world.run_for(Duration::from_millis(200));
     }
-    world.run_for(HEALED);
+    world.run_for(extent.healed);
     faults.return_all();
     healed(&cluster, &faults, &common);
     let mut tally = *common.tally.borrow();
@@ -277,13 +226,13 @@ async fn keep(files: Files, common: Rc<Common>, care: Care) {
         Care::Mend => files.keep_mending(Duration::from_secs(3), told).await,
         Care::Rebuild => files.keep_rebuilding(Duration::from_secs(3), told).await,
         Care::Move => files.keep_moving(Duration::from_secs(1), Rate(0), told).await,
-        Care::Scrub => files.keep_scrubbing(Duration::from_secs(3), SCRUBBING, told).await,
+        Care::Scrub => files.keep_scrubbing(Duration::from_secs(3), common.extent.scrubbing(), told).await,
     }
 }
 
 /// What is there before the first fault.
 fn begin(cluster: &Cluster, machine: &ClientMachine, common: &Rc<Common>) {
-    let (files, common) = (machine.files.clone(), common.clone());
+    let (files, common, random) = (machine.files.clone(), common.clone(), cluster.world().random());
     cluster.world().run(async move {
         for owned in &common.owned {
             let directory = owned.borrow().directory.clone();
@@ -292,7 +241,8 @@ fn begin(cluster: &Cluster, machine: &ClientMachine, common: &Rc<Common>) {
         let shared = common.shared.iter().map(|shared| (shared.borrow().path.clone(), Bytes::kib(8)));
         let registers = common.registers.iter().map(|registers| (registers.borrow().path.clone(), CELL * 2));
         for (nth, (path, unit)) in shared.enumerate().chain(registers.enumerate()) {
-            let raid = if nth == 0 { Raid::Five } else { Raid::One(2) };
+            let has_parity = nth == 0 || common.extent.mixes && random.below(2) == 0;
+            let raid = if has_parity { Raid::Five } else { Raid::One(2) };
             let policy = Policy { raid, unit, targets: 4 };
             let file =
                 files.create(&path, 0o644, Some(policy), options(Sharing::Alone)).await.expect("nothing fails yet");
@@ -306,8 +256,9 @@ fn healed(cluster: &Cluster, faults: &Faults<'_>, common: &Rc<Common>) {
     let machine = cluster.client_machine("last");
     let world = cluster.world();
     let rounds = faults.clients.iter().zip(&common.owned);
-    let rounds =
-        rounds.map(|(client, owned)| progress::round(client.machine.clone(), owned.borrow().directory.clone()));
+    let rounds = rounds.map(|(client, owned)| {
+        progress::round(client.machine.clone(), owned.borrow().directory.clone(), common.extent.round)
+    });
     let rounds: Vec<_> = rounds.map(|round| world.spawner().spawn(round)).collect();
     rounds.into_iter().for_each(|round| world.run(round));
     for owned in &common.owned {
@@ -325,9 +276,7 @@ fn healed(cluster: &Cluster, faults: &Faults<'_>, common: &Rc<Common>) {
         look_at(cluster, &machine.files, registers, "after everything was healed");
     }
     common.tally.borrow_mut().rebuilt += rebuild(cluster, &machine);
-    // Clients that died are given up meanwhile, what was to be moved is, capabilities run out, and what was removed or left
-    // behind by then is gone.
-    world.run_for(Duration::from_secs(300));
+    world.run_for(common.extent.settled);
     let mut paths = Vec::new();
     for owned in &common.owned {
         let owned = owned.borrow();
@@ -449,7 +398,7 @@ fn rot(cluster: &Cluster, common: &Common) {
     cluster.crash_node(node);
     common.tally.borrow_mut().rotten += rot::harm(cluster, node, common);
     cluster.restart_node(node);
-    world.run_for(SCRUBBED);
+    world.run_for(common.extent.scrubbed);
 }
 
 /// The nodes of which the targets cannot tell of their objects, as the manager knows: what rotted was where that begins.

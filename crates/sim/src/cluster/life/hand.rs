@@ -6,6 +6,7 @@
 mod together;
 
 use super::Tally;
+use super::chances::Extent;
 use super::mend;
 use super::model::{Owned, Undecided, first_difference};
 use super::registers::Registers;
@@ -28,8 +29,6 @@ use std::time::Duration;
 
 /// The longest that anything may take while something fails: twice what the longest cut takes, and until it is found out.
 pub(in crate::cluster) const DEADLINE: Duration = Duration::from_secs(60);
-/// Files of a client's own, at most.
-const FILES: usize = 5;
 /// What is said of targets and of components that are gone.
 const GONE: [&str; 7] = [
     "cannot be given up",
@@ -40,16 +39,14 @@ const GONE: [&str; 7] = [
     "no copy of component",
     "all components of",
 ];
-/// The largest file of a client's own.
-const LARGEST: u64 = 320 << 10;
-/// The largest shared file.
-const LARGEST_SHARED: u64 = 192 << 10;
 
 /// What all clients of a life have in common.
 pub(super) struct Common {
     pub(super) owned: Vec<RefCell<Owned>>,
     pub(super) shared: Vec<RefCell<Shared>>,
     pub(super) registers: Vec<RefCell<Registers>>,
+    /// How large all of it is.
+    pub(super) extent: Extent,
     pub(super) tally: RefCell<Tally>,
     /// The longest that anything may take.
     pub(super) deadline: Cell<Duration>,
@@ -175,7 +172,7 @@ impl Hand {
             return self.list().await;
         }
         let keys: Vec<u64> = self.owned().borrow().files.keys().copied().collect();
-        if keys.is_empty() || self.random.below(12) == 0 && keys.len() < FILES {
+        if keys.is_empty() || self.random.below(12) == 0 && keys.len() < self.common.extent.files {
             return self.create().await;
         }
         let key = keys[self.random.below(keys.len() as u64) as usize];
@@ -229,7 +226,7 @@ impl Hand {
     }
 
     fn a_name(&self) -> String {
-        format!("f{}", self.random.below(2 * FILES as u64))
+        format!("f{}", self.random.below(2 * self.common.extent.files as u64))
     }
 
     fn policy(&self) -> Policy {
@@ -362,7 +359,7 @@ impl Hand {
         let size = self.owned().borrow().files[&key].current.len() as u64;
         let at = self.random.below(size + 1 + self.random.below(2) * 20_000);
         let bytes = self.bytes(100_000);
-        if at + bytes.len() as u64 > LARGEST {
+        if at + bytes.len() as u64 > self.common.extent.largest {
             return;
         }
         self.note_write(key, at as usize, &bytes);
@@ -376,7 +373,7 @@ impl Hand {
     async fn append(&mut self, key: u64) {
         let size = self.owned().borrow().files[&key].current.len();
         let bytes = self.bytes(60_000);
-        if (size + bytes.len()) as u64 > LARGEST {
+        if (size + bytes.len()) as u64 > self.common.extent.largest {
             return;
         }
         self.note_write(key, size, &bytes);

@@ -28,12 +28,12 @@ fn lives(count: u64, chances: Chances) {
 
 #[test]
 fn files_of_one_client_are_what_was_acknowledged_whatever_fails() {
-    lives(12, Chances { steps: 40, shared: 0 });
+    lives(12, Chances::ALONE);
 }
 
 #[test]
 fn files_of_several_clients_are_what_they_wrote_whatever_fails() {
-    lives(8, Chances { steps: 50, shared: 2 });
+    lives(8, Chances::TOGETHER);
 }
 
 /// In each of these lives targets drain, one after the other, beside faults.
@@ -41,11 +41,7 @@ fn files_of_several_clients_are_what_they_wrote_whatever_fails() {
 fn targets_drain_beside_all_that_fails_and_hold_nothing_then() {
     let tally = RefCell::new(Tally::default());
     seeds::each(6, |seed| {
-        let (one, _) = live_with(seed, Chances { steps: 40, shared: 1 }, settings(), |faults, random| {
-            faults.cluster().world().run_for(Duration::from_millis(20 + random.below(1500)));
-            faults.drain();
-            faults.step();
-        });
+        let (one, _) = live(seed, Chances::DRAINING);
         tally.borrow_mut().add(&one);
     });
     let tally = tally.into_inner();
@@ -55,7 +51,7 @@ fn targets_drain_beside_all_that_fails_and_hold_nothing_then() {
 
 #[test]
 fn a_life_is_lived_again_by_its_seed() {
-    let chances = Chances { steps: 20, shared: 1 };
+    let chances = Chances { steps: 20, ..Chances::DRAINING };
     let (_, one) = live(3, chances);
     assert_eq!(one, live(3, chances).1);
     assert_ne!(one, live(4, chances).1);
@@ -64,15 +60,15 @@ fn a_life_is_lived_again_by_its_seed() {
 /// A write failed in the middle of a stripe; what was made of its parity was read as if it had been written.
 #[test]
 fn nothing_is_made_of_the_parity_of_a_stripe_of_which_a_write_failed() {
-    live(273, Chances { steps: 40, shared: 0 });
+    live(273, Chances::ALONE);
 }
 
 /// The answer to what a client intends is lost with the node that kept it; what was written since stays.
 #[test]
 fn an_intent_that_was_kept_twice_undoes_nothing_that_was_written_since() {
     for node in 0..4 {
-        let world = Rc::new(World::new(7));
-        let cluster = Cluster::new(world.clone(), spec(4, settings()));
+        let (world, extent) = (Rc::new(World::new(7)), Chances::ALONE.extent());
+        let cluster = Cluster::new(world.clone(), extent.cluster(4, extent.settings()));
         let machine = cluster.client_machine("writer");
         let policy = Policy { raid: Raid::Five, unit: Bytes::kib(4), targets: 4 };
         let files = machine.files.clone();
@@ -118,19 +114,20 @@ fn outcome_32_a_node_that_stopped_for_3_or_80_seconds_and_goes_on_owns_nothing_t
     let stops = Cell::new(0);
     seeds::each(2, |seed| {
         // Whoever waits for such a node alone is not taken for gone himself.
-        let settings = Settings { client_timeout: Duration::from_secs(300), ..settings() };
-        let (tally, _) = live_with(seed, Chances { steps: 3, shared: 1 }, settings, |faults, random| {
-            // One of each at least.
-            let span = Duration::from_secs(if stops.get() % 3 == 1 { 80 } else { 3 });
-            faults.stop_a_node(span);
-            stops.set(stops.get() + 1);
-            let world = faults.cluster().world();
-            let end = world.now() + span + Duration::from_secs(1 + random.below(5));
-            while world.now() < end {
-                world.run_for(Duration::from_millis(500));
-                faults.end_due();
-            }
-        });
+        let settings = Settings { client_timeout: Duration::from_secs(300), ..Chances::TOGETHER.extent().settings() };
+        let (tally, _) =
+            live_with(seed, Chances { steps: 3, shared: 1, ..Chances::TOGETHER }, settings, |faults, random| {
+                // One of each at least.
+                let span = Duration::from_secs(if stops.get() % 3 == 1 { 80 } else { 3 });
+                faults.stop_a_node(span);
+                stops.set(stops.get() + 1);
+                let world = faults.cluster().world();
+                let end = world.now() + span + Duration::from_secs(1 + random.below(5));
+                while world.now() < end {
+                    world.run_for(Duration::from_millis(500));
+                    faults.end_due();
+                }
+            });
         assert!(tally.cells > 20 && tally.flushes > 5, "{tally:?}");
     });
     assert!(seeds::is_replay() || stops.get() >= 6);

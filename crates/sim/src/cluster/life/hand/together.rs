@@ -1,7 +1,7 @@
 //! What a client does with files that others write at the same time.
 
 use super::super::registers::{CELL, CELLS};
-use super::{Hand, LARGEST_SHARED, expected, options};
+use super::{Hand, expected, options};
 use bytes::Bytes as Slice;
 use forebay_client::file::options::Sharing;
 use forebay_model::{Bytes, Error, Result};
@@ -62,8 +62,9 @@ impl Hand {
     }
 
     async fn write_shared(&self, which: usize) -> Result<()> {
-        let at = self.random.below(LARGEST_SHARED);
-        let length = 1 + self.random.below((LARGEST_SHARED - at).min(30_000));
+        let largest = self.common.extent.largest_shared;
+        let at = self.random.below(largest);
+        let length = 1 + self.random.below((largest - at).min(30_000));
         let shared = &self.common.shared[which];
         let (number, value) = shared.borrow_mut().begin(Some(at), length);
         let bytes = Slice::from(vec![value; length as usize]);
@@ -87,7 +88,8 @@ impl Hand {
     }
 
     async fn read_shared(&self, which: usize) -> Result<()> {
-        let (from, length) = (self.random.below(LARGEST_SHARED), 1 + self.random.below(40_000));
+        let largest = self.common.extent.largest_shared;
+        let (from, length) = (self.random.below(largest), 1 + self.random.below(40_000));
         let shared = &self.common.shared[which];
         let begun = shared.borrow_mut().moment();
         let answer = self.within("shared read", self.sharing[&which].0.read_at(Bytes(from), Bytes(length))).await;
