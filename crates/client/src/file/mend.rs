@@ -230,18 +230,43 @@ impl Reach {
         }
     }
 
-    /// A part of a component, made of the others.
+    /// A part of a component, made of the others; written again, if it is to be repaired.
     pub(super) async fn remake(self: &Rc<Self>, extent: Extent, repair: bool) -> Result<Slice> {
+        let bytes = self.made_of_others(extent).await?;
+        // If it cannot be written, it is made of the others again the next time.
+        if repair && self.make_good(extent, &bytes).await.is_ok() {
+            self.mended.set(self.mended.get() + extent.length);
+        }
+        Ok(bytes)
+    }
+
+    /// Writes again what was damaged. A block that is damaged takes no part of itself, since what is beside that cannot be kept:
+    /// then all of it is made of the others, as far as the component goes.
+    async fn make_good(self: &Rc<Self>, extent: Extent, bytes: &Slice) -> Result<()> {
+        let Extent { place: Place { component, at }, length } = extent;
+        match self.write(extent.place, vec![bytes.clone()], Durability::Durable).await {
+            Err(error) if error.kind == Kind::Damaged => {}
+            written => return written,
+        }
+        let size = self.components.size(component).await?;
+        let (from, to) = (at.align_down(GRAIN), (at + length).align_up(GRAIN).min(size).max(at + length));
+        let blocks = Extent { place: Place { component, at: from }, length: to - from };
+        let bytes = self.made_of_others(blocks).await?;
+        self.write(blocks.place, vec![bytes], Durability::Durable).await
+    }
+
+    /// A part of a component, made of the others.
+    async fn made_of_others(self: &Rc<Self>, extent: Extent) -> Result<Slice> {
         let Place { component, at } = extent.place;
         let others = self.family(component).filter(|other| *other != component);
         let there = |other: u32| Extent { place: Place { component: other, at }, length: extent.length };
-        let bytes = if self.striping.raid() == Raid::Five {
+        if self.striping.raid() == Raid::Five {
             let _room = self.mending.hold(extent.length.0 * u64::from(self.striping.width() - 1)).await;
             let mut bytes = vec![0; extent.length.0 as usize];
             for read in all(others.map(|other| self.direct(there(other)))).await {
                 parity::add(&mut bytes, &read?);
             }
-            Slice::from(bytes)
+            Ok(Slice::from(bytes))
         } else {
             let mut found = Err(Error::device(format!("no copy of component {component} is left; bring one back")));
             for other in others {
@@ -250,13 +275,8 @@ impl Reach {
                     break;
                 }
             }
-            padded(found?, extent.length)
-        };
-        // If it cannot be written, it is made of the others again the next time.
-        if repair && self.write(extent.place, vec![bytes.clone()], Durability::Durable).await.is_ok() {
-            self.mended.set(self.mended.get() + extent.length);
+            Ok(padded(found?, extent.length))
         }
-        Ok(bytes)
     }
 
     /// Takes the lock of the stripe of which a component holds something at `place`, and ends what was begun there. Of three
