@@ -111,7 +111,7 @@ impl Extent {
         scrubbed_every: Duration::from_secs(25),
         healed: Duration::from_secs(15),
         settled: Duration::from_secs(60),
-        scrubbed: Duration::from_secs(120),
+        scrubbed: Duration::from_secs(40),
     };
 
     /// How long the manager waits for things.
