@@ -128,7 +128,7 @@ pub(crate) struct Work {
     making_room: bool,
     /// Somebody sees to it that what lies in logs goes home.
     tending: bool,
-    /// Bytes that were asked of the device for what goes home and for rows; commands that took effect, and reads that came.
+    /// Bytes that were asked of the device for what goes home and for rows, and commands that took effect.
     own: Bytes,
     asked: u64,
     /// Somebody waits until no more records come, to have a checkpoint cover those that came.

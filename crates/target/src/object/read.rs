@@ -138,7 +138,6 @@ impl Objects {
         if offset >= end {
             return Ok(Vec::new());
         }
-        self.work.borrow_mut().asked += 1;
         let now = self.core.disk.env().clock.now();
         let most = self.core.disk.spare(self.core.disk.tracker());
         let touched = {
