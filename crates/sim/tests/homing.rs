@@ -21,7 +21,7 @@ const APART: u64 = 16;
 /// What is read at once.
 const READ: Bytes = Bytes::mib(1);
 /// The most that such a read may wait.
-const MOST: Duration = Duration::from_millis(200);
+const MOST: Duration = Duration::from_millis(500);
 
 #[test]
 fn who_reads_while_blocks_go_home_waits_for_a_short_step_of_that_at_most() {

@@ -1,6 +1,6 @@
 use super::{GATHERED, PRESSED, QUIET, RUNS, STEP, TOGETHER, steps};
 use crate::Target;
-use crate::fake::Fake;
+use crate::fake::{Fake, Op};
 use crate::object::Placement;
 use crate::object::apply::touching;
 use crate::object::gather::{Loose, Origin};
@@ -186,35 +186,33 @@ fn steps_have_all_blocks_in_their_order_and_no_more_runs_than_they_may() {
     });
 }
 
-/// Takes home what lies in logs until others have asked for something.
-async fn make_way(target: Rc<Target>, logs: Vec<(u32, u32)>) -> u64 {
-    let objects = target.objects();
-    let others = objects.others();
-    objects.empty_logs(&logs, false, Some(&|| objects.others() != others)).await.unwrap()
-}
-
 #[test]
-fn nobody_makes_way_for_what_he_does_himself_but_for_whoever_reads_or_writes() {
+fn nobody_makes_way_for_what_he_does_himself_but_for_whoever_reads() {
     let (fake, target) = device(Bytes::mib(256), true);
     let objects = target.objects();
-    let live = 10 * RUNS as u64;
-    fill(&fake, &target, |n| n < live);
-    assert_eq!(fake.run(make_way(target.clone(), full_logs(&target))), live, "its records and writes are its own");
-    for reads in [true, false] {
-        fill(&fake, &target, |n| n < live);
-        let before = objects.counters().homed;
-        let homing = fake.env().spawner.spawn(make_way(target.clone(), full_logs(&target)));
-        while objects.counters().homed == before {
-            fake.wait(Duration::from_micros(100));
-        }
-        match reads {
-            true => drop(fake.run(objects.read(target.stream(), ONE, 0, BLOCK.0)).unwrap()),
-            false => write(&fake, &target, 3, 9),
-        }
-        let homed = fake.run(homing);
-        assert!(homed <= 4 * RUNS as u64, "reads: {reads}: {homed} of {live}");
-        fake.run(objects.take_home()).unwrap();
+    let bytes = fill(&fake, &target, |n| n < 10 * RUNS as u64);
+    objects.work.borrow_mut().tending = false;
+    write(&fake, &target, 0, bytes[0]);
+    let logs = full_logs(&target).len();
+    fake.disk.log();
+    fake.wait(20 * QUIET);
+    let reads = fake.disk.log().into_iter().filter(|op| matches!(op, Op::Read(_))).count();
+    assert_eq!((objects.redirected(), reads), (Bytes::ZERO, logs), "each log is read once");
+    // A reader who comes while blocks go home.
+    let bytes = fill(&fake, &target, |n| n < 10 * RUNS as u64);
+    objects.work.borrow_mut().tending = false;
+    let (before, live) = (objects.counters().homed, 10 * RUNS as u64);
+    write(&fake, &target, 0, bytes[0]);
+    while objects.counters().homed == before {
+        fake.wait(Duration::from_millis(1));
     }
+    assert!(bytes_of(&fake, &target) == bytes);
+    let homed = objects.counters().homed - before;
+    fake.wait(QUIET / 2);
+    let later = objects.counters().homed - before;
+    assert!(homed <= later && later <= homed + RUNS as u64 && later < live, "{homed} and {later} of {live}");
+    fake.wait(20 * QUIET);
+    assert_eq!(objects.redirected(), Bytes::ZERO);
 }
 
 #[test]
