@@ -128,9 +128,6 @@ pub(crate) struct Work {
     making_room: bool,
     /// Somebody sees to it that what lies in logs goes home.
     tending: bool,
-    /// Bytes that were asked of the device for what goes home and for rows, and commands that took effect.
-    own: Bytes,
-    asked: u64,
     /// Somebody waits until no more records come, to have a checkpoint cover those that came.
     covering: bool,
     stopping: bool,
@@ -211,8 +208,6 @@ impl Objects {
                 homing: false,
                 making_room: false,
                 tending: false,
-                own: Bytes::ZERO,
-                asked: 0,
                 covering: false,
                 stopping: false,
                 failure: None,

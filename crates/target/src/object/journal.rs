@@ -171,8 +171,6 @@ impl Objects {
             }
         };
         self.put(&mut work, changes, content, record, (number, at))?;
-        // What empties logs is asked for by nobody.
-        work.asked += u64::from(!reserve);
         drop(work);
         self.queued.notify();
         Ok(number)

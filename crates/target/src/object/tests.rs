@@ -366,7 +366,7 @@ fn what_went_home_beside_what_was_there_stays_taken_after_a_crash() {
         write(&fake, &target, 1, 0, &numbered(2 + random.below(3)), Placement::Log).unwrap();
         let bytes = read(&fake, &target, 1, 0, 1 << 20).unwrap();
         let logs = target.objects().work.borrow().meta.logs.fullest(false, 1);
-        assert!(fake.run(target.objects().empty_logs(&logs, false, None)).unwrap() > 0);
+        assert!(fake.run(target.objects().empty_logs(&logs, false, || false)).unwrap() > 0);
         // A crash before the next checkpoint; then others take what is free.
         let target = again(&fake, target);
         assert!(read(&fake, &target, 1, 0, 1 << 20).unwrap() == bytes);

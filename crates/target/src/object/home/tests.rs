@@ -1,15 +1,12 @@
-use super::{GATHERED, PRESSED, QUIET, RUNS, STEP, TOGETHER, steps};
+use super::{GATHERED, PRESSED, QUIET, STEP, TOGETHER};
 use crate::Target;
-use crate::fake::{Fake, Op};
+use crate::fake::Fake;
 use crate::object::Placement;
 use crate::object::apply::touching;
-use crate::object::gather::{Loose, Origin};
 use crate::object::rows::{BLOCK, Quota};
-use crate::seeds::each;
 use forebay_model::{Bytes, ObjectId};
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Duration;
 
 const ONE: ObjectId = ObjectId { volume: 1, object: 1 };
 /// Blocks of the object.
@@ -148,71 +145,14 @@ fn of_what_lies_in_several_logs_only_the_newest_goes_home() {
 }
 
 #[test]
-fn who_is_in_the_way_of_others_ends_after_a_step_which_is_short_where_each_block_costs_a_turn() {
-    for (rotates, step) in [(true, RUNS as u64), (false, STEP as u64)] {
-        let (fake, target) = device(Bytes::mib(256), rotates);
-        let bytes = fill(&fake, &target, |n| n < STEP as u64 + 300);
-        let objects = target.objects();
-        let live = objects.work.borrow().meta.logs.live();
-        fake.disk.log();
-        assert_eq!(fake.run(objects.empty_logs(&full_logs(&target), false, Some(&|| true))).unwrap(), 0);
-        assert_eq!(fake.disk.log(), [], "nothing is read for what would not go home");
-        let gives_up = || objects.counters().homed > 0;
-        let homed = fake.run(objects.empty_logs(&full_logs(&target), false, Some(&gives_up))).unwrap();
-        assert_eq!((live, homed), (STEP as u64 + 300, step));
-        assert_eq!(fake.run(objects.take_home()).unwrap(), live - homed, "the rest is not taken for damaged");
-        assert!(bytes_of(&fake, &target) == bytes);
-    }
-}
-
-#[test]
-fn steps_have_all_blocks_in_their_order_and_no_more_runs_than_they_may() {
-    each(50, |chance| {
-        let (mut lying, mut block) = (Vec::new(), 0);
-        for _ in 0..chance.below(4000) {
-            block += if chance.below(3) == 0 { 1 + chance.below(3) } else { 1 };
-            let id = ObjectId { volume: 1, object: 1 + block / 1000 };
-            lying.push(Loose { id, block, at: block, crc: 0, from: Origin::Plain(&[]) });
-        }
-        let runs = 1 + chance.below(40) as usize;
-        let cut: Vec<&[Loose<'_>]> = steps(&lying, runs).collect();
-        let places = |of: &[Loose<'_>]| of.iter().map(|l| l.at).collect::<Vec<_>>();
-        assert_eq!(places(&cut.concat()), places(&lying));
-        for (n, step) in cut.iter().enumerate() {
-            let has = step.chunk_by(|a, b| a.id == b.id && a.block + 1 == b.block).count();
-            let whole = has == runs || step.len() == STEP || n + 1 == cut.len();
-            assert!(has <= runs && step.len() <= STEP && whole, "{has} runs, {} blocks", step.len());
-        }
-    });
-}
-
-#[test]
-fn nobody_makes_way_for_what_he_does_himself_but_for_whoever_reads() {
+fn who_is_in_the_way_of_others_ends_after_a_step() {
     let (fake, target) = device(Bytes::mib(256), true);
-    let objects = target.objects();
-    let bytes = fill(&fake, &target, |n| n < 10 * RUNS as u64);
-    objects.work.borrow_mut().tending = false;
-    write(&fake, &target, 0, bytes[0]);
-    let logs = full_logs(&target).len();
-    fake.disk.log();
-    fake.wait(20 * QUIET);
-    let reads = fake.disk.log().into_iter().filter(|op| matches!(op, Op::Read(_))).count();
-    assert_eq!((objects.redirected(), reads), (Bytes::ZERO, logs), "each log is read once");
-    // A reader who comes while blocks go home.
-    let bytes = fill(&fake, &target, |n| n < 10 * RUNS as u64);
-    objects.work.borrow_mut().tending = false;
-    let (before, live) = (objects.counters().homed, 10 * RUNS as u64);
-    write(&fake, &target, 0, bytes[0]);
-    while objects.counters().homed == before {
-        fake.wait(Duration::from_millis(1));
-    }
+    let bytes = fill(&fake, &target, |n| n < STEP as u64 + 300);
+    let live = target.objects().work.borrow().meta.logs.live();
+    let homed = fake.run(target.objects().empty_logs(&full_logs(&target), false, || true)).unwrap();
+    assert_eq!((live, homed), (820 + 504, STEP as u64));
+    assert_eq!(fake.run(target.objects().take_home()).unwrap(), live - homed, "the rest is not taken for damaged");
     assert!(bytes_of(&fake, &target) == bytes);
-    let homed = objects.counters().homed - before;
-    fake.wait(QUIET / 2);
-    let later = objects.counters().homed - before;
-    assert!(homed <= later && later <= homed + RUNS as u64 && later < live, "{homed} and {later} of {live}");
-    fake.wait(20 * QUIET);
-    assert_eq!(objects.redirected(), Bytes::ZERO);
 }
 
 #[test]
@@ -245,7 +185,7 @@ fn room_that_is_made_by_what_goes_home_already_is_enough() {
     let live = objects.work.borrow().meta.logs.live();
     let waits = objects.clone();
     let homed = fake.run(async {
-        let mut first = std::pin::pin!(objects.empty_logs(&logs[..1], false, None));
+        let mut first = std::pin::pin!(objects.empty_logs(&logs[..1], false, || false));
         std::future::poll_fn(|context| Poll::Ready(first.as_mut().poll(context).is_pending())).await;
         assert!(objects.work.borrow().homing);
         let room = fake.env().spawner.spawn(async move { waits.make_room().await });
