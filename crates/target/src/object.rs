@@ -80,10 +80,8 @@ pub struct Objects {
     reading: RefCell<read::Reading>,
     /// Something that was read ahead has come, or will not.
     came: Signal,
-    /// Something changed that somebody may wait for: a record is durable, bytes went home, a gate has opened.
+    /// Something changed that somebody may wait for: a record is durable, a command has ended, a gate has opened.
     changed: Signal,
-    /// A command has ended that kept an object to itself.
-    unlocked: Signal,
     queued: Signal,
     /// Up to which record all are durable.
     written: Mark,
@@ -217,7 +215,6 @@ impl Objects {
             reading: read::Reading::new(Bytes(record.settings.cache)),
             came: Signal::default(),
             changed: Signal::default(),
-            unlocked: Signal::default(),
             queued: Signal::default(),
             written: Mark::default(),
             taken_in: Signal::default(),
@@ -329,15 +326,10 @@ impl Objects {
     /// Brings what `changes` look at and let go to memory: it is there when this returns, until the next wait.
     async fn bring_for(&self, changes: &[record::Change]) -> Result<()> {
         let ranges: Vec<_> = changes.iter().flat_map(apply::needs).collect();
-        self.bring_all(changes, &ranges).await
-    }
-
-    /// As [`Objects::bring_for`], where it is known in which `ranges` the changes look.
-    async fn bring_all(&self, changes: &[record::Change], ranges: &[(Key, Key)]) -> Result<()> {
         loop {
-            let lacks = self.work.borrow().lacks(ranges);
+            let lacks = self.work.borrow().lacks(&ranges);
             if lacks {
-                self.bring(ranges).await?;
+                self.bring(&ranges).await?;
                 continue;
             }
             let sharing = {
@@ -346,7 +338,7 @@ impl Objects {
                 if !work.lacks(&sharing) {
                     return Ok(());
                 }
-                [ranges, &sharing].concat()
+                [&ranges[..], &sharing].concat()
             };
             // Together: what is brought alone may have the other forgotten.
             self.bring(&sharing).await?;

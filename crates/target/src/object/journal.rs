@@ -5,10 +5,9 @@
 //! durable when it ends, and several are under way side by side: a device that has one thing to do at a time idles
 //! between. They may end in any order; what is acknowledged, and what may go home, is what has no hole before it.
 
-use super::apply::needs;
 use super::given::Kept;
 use super::record::{Change, Draft, Stamp, finish};
-use super::rows::{BLOCK, Key};
+use super::rows::BLOCK;
 use super::{CHANGED_ROWS, Objects, Work, logs};
 use crate::schedule::LOGS_IN_FLIGHT;
 use forebay_env::Buffer;
@@ -89,18 +88,12 @@ impl Queued {
 impl Objects {
     /// Waits until nothing stands in the way of a command, and the leaves that its changes touch are in memory.
     pub(super) async fn prepared(&self, changes: &[Change]) -> Result<()> {
-        let ranges: Vec<_> = changes.iter().flat_map(needs).collect();
-        self.prepared_for(changes, &ranges).await
-    }
-
-    /// As [`Objects::prepared`], where it is known in which ranges of rows the changes look.
-    pub(super) async fn prepared_for(&self, changes: &[Change], ranges: &[(Key, Key)]) -> Result<()> {
         loop {
             self.alive()?;
             if self.work.borrow().stopping {
                 return Err(Error::busy("the target is being closed; open it again"));
             }
-            self.bring_all(changes, ranges).await?;
+            self.bring_for(changes).await?;
             let (open, looked_at) = {
                 let work = self.work.borrow();
                 (work.meta.logs.open(), work.meta.logs.looked_at())
@@ -129,18 +122,8 @@ impl Objects {
     /// [`Objects::prepared`], without a wait between. What empties logs or makes room may use their `reserve`. The
     /// record's number; `content` is taken, unless there is an error.
     pub(super) fn enact(&self, changes: &[Change], content: &mut Vec<u8>, reserve: bool) -> Result<u64> {
-        self.enact_draft(changes, Draft::of(changes)?, content, reserve)
-    }
-
-    /// As [`Objects::enact`], with the changes as they are in a record.
-    pub(super) fn enact_draft(
-        &self,
-        changes: &[Change],
-        record: Draft,
-        content: &mut Vec<u8>,
-        reserve: bool,
-    ) -> Result<u64> {
         let mut work = self.work.borrow_mut();
+        let record = Draft::of(changes)?;
         let (head, data) = (record.blocks(), (content.len() as u64 / BLOCK.0) as u32);
         let usable = |group: u32| self.core.has_log(group);
         let joined = work.join(&record, data, self.most_at_once(), reserve, usable);
