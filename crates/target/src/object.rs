@@ -102,8 +102,9 @@ pub(crate) struct Work {
     /// Number of the last record that took effect, and of the last that is durable.
     last: u64,
     durable: u64,
-    /// Number of the last record that changed something.
+    /// Number of the last record that changed something, and up to which the logs or the catalog prove that all were durable.
     meant: u64,
+    proven: u64,
     /// Content of logged blocks that are not durable yet, by where they will lie.
     unwritten: BTreeMap<u64, Rc<journal::Content>>,
     /// Freed blocks, by the record that freed them.
@@ -126,8 +127,8 @@ pub(crate) struct Work {
     making_room: bool,
     /// Somebody sees to it that what lies in logs goes home.
     tending: bool,
-    /// Somebody waits until no more records come, to have a checkpoint cover those that came.
-    covering: bool,
+    /// Somebody waits until no more records come, to prove that the last one was durable.
+    proving: bool,
     stopping: bool,
     failure: Option<Error>,
     upkeep: upkeep::Upkeep,
@@ -193,6 +194,7 @@ impl Objects {
                 last: record.number,
                 durable: record.number,
                 meant: record.number,
+                proven: record.number,
                 unwritten: BTreeMap::new(),
                 limbo: VecDeque::new(),
                 taken: BTreeMap::new(),
@@ -206,7 +208,7 @@ impl Objects {
                 homing: false,
                 making_room: false,
                 tending: false,
-                covering: false,
+                proving: false,
                 stopping: false,
                 failure: None,
                 upkeep: upkeep::Upkeep::default(),

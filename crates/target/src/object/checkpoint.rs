@@ -108,8 +108,9 @@ impl Objects {
         });
         self.core.commit().await?;
         let mut work = self.work.borrow_mut();
-        let Work { meta, counters, .. } = &mut *work;
+        let Work { meta, counters, proven, .. } = &mut *work;
         counters.checkpoints += 1;
+        *proven = number.max(*proven);
         cut.left.iter().for_each(|p| meta.tables.give(Run { at: p.at, blocks: u64::from(p.blocks) }));
         meta.logs.settle();
         Ok(())
