@@ -40,11 +40,12 @@ pub const VOLUME: u64 = u64::MAX - 1;
 const WANTED: usize = 3;
 /// How long a target may take to write something before it has no copy any more.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a target that failed is left alone, and at most, as it is twice as long each time.
+/// How long a target that failed is left alone, and for how long no more targets are tried than there are copies on.
 const AGAIN: Duration = Duration::from_secs(60);
-const SELDOM: Duration = Duration::from_secs(3600);
 /// For so long nothing is tried when nothing could be written for [`PATIENCE`] twice: whose network is gone is not asked by each change.
 const PAUSE: Duration = Duration::from_secs(30);
+/// Each of these is twice as long the next time, and so long at most.
+const SELDOM: Duration = Duration::from_secs(600);
 /// Pieces that are written with what is answered; and when a second is over, or at the beginning.
 const BESIDE: usize = 1;
 const AT_ONCE: usize = 16;
@@ -117,8 +118,11 @@ pub struct Copies {
     on: Vec<Candidate>,
     /// Targets that could not be written lately.
     failed: BTreeMap<TargetId, Failed>,
-    /// Nothing is tried before.
-    paused_until: Moment,
+    /// Of those that were written last, those that answered.
+    answered: Vec<TargetId>,
+    /// When nothing could be written, and when something could and something else could not.
+    none: Pause,
+    more: Pause,
     /// Targets on which older copies may be.
     littered: Vec<TargetId>,
     /// The object that is written, and how many were begun since the manager was opened.
@@ -133,11 +137,27 @@ pub struct Copies {
 
 /// A target that could not be written.
 struct Failed {
-    /// It is left alone until then, and for how long that was.
-    until: Moment,
-    pause: Duration,
+    /// It is left alone.
+    pause: Pause,
     /// Its node had reported.
     is_heard: bool,
+}
+
+/// Something is not tried again for a while, and for twice as long the next time.
+struct Pause {
+    until: Moment,
+    next: Duration,
+}
+
+impl Pause {
+    fn new(next: Duration) -> Pause {
+        Pause { until: Moment::default(), next }
+    }
+
+    fn begin(&mut self, now: Moment) {
+        self.until = now + self.next;
+        self.next = SELDOM.min(2 * self.next);
+    }
 }
 
 impl Copies {
@@ -149,7 +169,9 @@ impl Copies {
             sizes: SIZES,
             on: Vec::new(),
             failed: BTreeMap::new(),
-            paused_until: Moment::default(),
+            answered: Vec::new(),
+            none: Pause::new(PAUSE),
+            more: Pause::new(AGAIN),
             littered: Vec::new(),
             object: 0,
             begun: 0,
@@ -181,7 +203,7 @@ impl Copies {
             let is_long = self.from.is_none() && self.length > self.sizes.longer + 2 * self.pieces;
             if is_long {
                 // All is written anew in any case: also where it could not be for a while.
-                self.failed.values_mut().for_each(|failed| failed.until = since);
+                self.failed.values_mut().for_each(|failed| failed.pause.until = since);
             }
             let is_new = self.on.is_empty() || !manager.copying.is_on() || is_long || std::mem::take(&mut is_better);
             if is_new && !self.begin(manager, since).await? {
@@ -200,7 +222,8 @@ impl Copies {
         let now = self.clock.now();
         let mut there = manager.candidates(&self.beside.here(), self.beside.reaches_others());
         // What was tried before its node reported says nothing of what it does afterwards.
-        let is_left_alone = |failed: &Failed, one: &Candidate| now < failed.until && failed.is_heard == one.is_heard;
+        let is_left_alone =
+            |failed: &Failed, one: &Candidate| now < failed.pause.until && failed.is_heard == one.is_heard;
         there.retain(|one| !self.failed.get(&one.target).is_some_and(|failed| is_left_alone(failed, one)));
         there
     }
@@ -216,16 +239,28 @@ impl Copies {
         let now: Vec<Candidate> = self.on.iter().filter_map(|one| of(one.target)).collect();
         let is_any_away = now.len() < self.on.len();
         let best = choose(there);
-        is_any_away && !best.is_empty() || (self.from.is_none() || self.pieces <= CHEAP) && worth(&best) > worth(&now)
+        // Whoever is tried may keep an answer waiting.
+        let may_be_more = self.clock.now() >= self.more.until && (self.from.is_none() || self.pieces <= CHEAP);
+        is_any_away && !best.is_empty() || may_be_more && worth(&best) > worth(&now)
     }
 
     /// Begins an object on targets that can be written; false if there is none, or none was found for long.
     async fn begin(&mut self, manager: &mut Manager, since: Moment) -> Result<bool> {
         let now = self.clock.now();
-        if now.since(since) >= 2 * PATIENCE {
-            self.paused_until = now + PAUSE;
+        if !self.on.is_empty() {
+            self.answered = self.targets();
         }
-        self.on = if now < self.paused_until { Vec::new() } else { choose(self.candidates(manager)) };
+        let mut there = self.candidates(manager);
+        if now < self.none.until {
+            there.clear();
+        } else if now.since(since) >= 2 * PATIENCE {
+            // Somebody waits for that: only those are asked that answered just now.
+            there.retain(|one| self.answered.contains(&one.target));
+            if there.is_empty() {
+                self.none.begin(now);
+            }
+        }
+        self.on = choose(there);
         if self.on.is_empty() {
             return Ok(false);
         }
@@ -295,6 +330,10 @@ impl Copies {
                 let on = self.targets();
                 manager.copying.whole(&on);
                 self.failed.retain(|target, _| !on.contains(target));
+                self.none.next = PAUSE;
+                if on.len() >= WANTED {
+                    self.more = Pause::new(AGAIN);
+                }
                 let others = self.candidates(manager).into_iter().map(|one| one.target);
                 self.littered = others.filter(|target| !on.contains(target)).collect();
                 on.into_iter().for_each(|target| self.clear(manager, target));
@@ -332,16 +371,24 @@ impl Copies {
         let sites: Vec<Site> = self.on.iter().map(|one| self.site(manager, one.target)).collect();
         let asked = sites.into_iter().map(|site| self.within(self.beside.append(site, self.object, bytes.clone())));
         let answers = all(asked).await;
-        let failed = self.on.iter().zip(answers).filter(|(_, is_done)| !is_done);
-        let failed: Vec<Candidate> = failed.map(|(one, _)| *one).collect();
-        if failed.is_empty() {
+        if answers.iter().all(|is_done| *is_done) {
             return Ok(true);
         }
         let now = self.clock.now();
-        for Candidate { target, is_heard, .. } in failed {
-            let before = self.failed.get(&target).map(|failed| failed.pause);
-            let pause = before.map_or(AGAIN, |pause| SELDOM.min(2 * pause));
-            self.failed.insert(target, Failed { until: now + pause, pause, is_heard });
+        self.answered.clear();
+        for (Candidate { target, is_heard, .. }, is_done) in self.on.iter().zip(answers) {
+            if is_done {
+                self.answered.push(*target);
+                continue;
+            }
+            let first = || Failed { pause: Pause::new(AGAIN), is_heard: *is_heard };
+            let failed = self.failed.entry(*target).or_insert_with(first);
+            failed.is_heard = *is_heard;
+            failed.pause.begin(now);
+            // Who has not reported yet may be there in a moment.
+            if *is_heard && now >= self.more.until {
+                self.more.begin(now);
+            }
         }
         // Another object goes on without it, and on another one that is there.
         self.on.clear();

@@ -120,12 +120,12 @@ pub(crate) fn done<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// What the engine has that is copied.
-fn there(stage: &Stage) -> Vec<Pair> {
+pub(crate) fn there(stage: &Stage) -> Vec<Pair> {
     let all = stage.engine.snapshot().unwrap().scan(&[], &[u8::MAX], usize::MAX).unwrap();
     all.into_iter().filter(|(key, _)| is_copied(key)).collect()
 }
 
-fn said(chain: &Chain) -> Vec<Pair> {
+pub(crate) fn said(chain: &Chain) -> Vec<Pair> {
     chain.state.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 

@@ -1,4 +1,4 @@
-use super::super::tests::{Shelf, copies};
+use super::super::tests::{Shelf, copies, said, there};
 use super::super::{AGAIN, Copies, PATIENCE, PAUSE, VOLUME, WANTED};
 use super::{Candidate, choose, worth};
 use crate::engine::{Engine, Transaction, Write};
@@ -265,7 +265,7 @@ fn a_manager_that_is_opened_again_goes_on_with_the_targets_that_it_had_before_ot
     assert_eq!(far.whole().len(), 3);
     // If they cannot be reached yet, that is no reason to leave them alone once they have reported.
     far.restart();
-    on.iter().for_each(|target| drop(far.shelf.broken.borrow_mut().insert(*target)));
+    far.shelf.broken.borrow_mut().extend(&on);
     far.make("d");
     assert!(far.on().is_empty());
     far.shelf.broken.borrow_mut().clear();
@@ -288,6 +288,32 @@ fn an_answer_waits_for_a_bounded_time_when_no_target_answers_and_then_for_none()
     far.pass(PAUSE + AGAIN, 1..=NODES);
     far.make("c");
     (0..20).for_each(|_| far.tick());
+    assert_eq!(far.whole().len(), 3);
+}
+
+#[test]
+fn those_that_answer_go_on_being_written_when_all_others_are_silent_and_few_answers_wait_for_these() {
+    let mut far = Far::new(Stage::new(), 0);
+    (0..20).for_each(|_| far.tick());
+    let on = far.on();
+    let others = (1..=NODES).flat_map(targets_of).filter(|target| !on[1..].contains(target));
+    *far.shelf.silent.borrow_mut() = others.collect();
+    assert_eq!(far.make("a"), 2 * PATIENCE);
+    assert_eq!(far.on(), on[1..]);
+    let mut waited = Duration::ZERO;
+    for number in 0..600 {
+        far.pass(Duration::from_secs(1), 1..=NODES);
+        waited += far.make(&format!("b{number}"));
+        far.tick();
+        assert!(on[1..].iter().all(|target| far.on().contains(target)));
+    }
+    assert!(waited <= 8 * PATIENCE, "{waited:?} of ten minutes");
+    far.shelf.silent.borrow_mut().clear();
+    for _ in 0..20 {
+        far.pass(Duration::from_secs(60), 1..=NODES);
+        far.tick();
+    }
+    far.make("c");
     assert_eq!(far.whole().len(), 3);
 }
 
@@ -369,6 +395,10 @@ fn wherever_nodes_come_and_go_there_are_three_copies_at_most_and_all_of_them_soo
                 far.tick();
             }
             assert!(far.writing.on.len() <= WANTED);
+            let Some(best) = far.shelf.best() else { continue };
+            if far.on().iter().any(|target| far.shelf.chain(*target).rank() == best.rank()) {
+                assert!(said(&best) == there(&far.stage), "a whole copy says something else");
+            }
         }
         far.shelf.broken.borrow_mut().clear();
         for _ in 0..90 {
