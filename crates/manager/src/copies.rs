@@ -41,9 +41,9 @@ const WANTED: usize = 3;
 /// How long a target may take to write something before it has no copy any more.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a target that failed is left alone, and for how long no more targets are tried than there are copies on.
-const AGAIN: Duration = Duration::from_secs(60);
+const AGAIN: Duration = Duration::from_secs(5);
 /// For so long nothing is tried when nothing could be written for [`PATIENCE`] twice: whose network is gone is not asked by each change.
-const PAUSE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_secs(10);
 /// Each of these is twice as long the next time, and so long at most.
 const SELDOM: Duration = Duration::from_secs(600);
 /// Pieces that are written with what is answered; and when a second is over, or at the beginning.
@@ -137,8 +137,9 @@ pub struct Copies {
 
 /// A target that could not be written.
 struct Failed {
-    /// It is left alone.
+    /// It is left alone; in another process, also until its node has reported since then.
     pause: Pause,
+    since: Moment,
     /// Its node had reported.
     is_heard: bool,
 }
@@ -199,14 +200,17 @@ impl Copies {
     /// On an error nothing can be read from the engine. A target that cannot be written is none.
     async fn write(&mut self, manager: &mut Manager, pieces: usize, mut is_better: bool) -> Result<()> {
         let since = self.clock.now();
+        let mut is_tried = false;
         while manager.is_open() {
             let is_long = self.from.is_none() && self.length > self.sizes.longer + 2 * self.pieces;
             if is_long {
                 // All is written anew in any case: also where it could not be for a while.
                 self.failed.values_mut().for_each(|failed| failed.pause.until = since);
             }
-            let is_new = self.on.is_empty() || !manager.copying.is_on() || is_long || std::mem::take(&mut is_better);
-            if is_new && !self.begin(manager, since).await? {
+            let is_new = self.on.is_empty() || !manager.copying.is_on() || is_long || is_better;
+            let is_late = is_tried || self.clock.now().since(since) >= 2 * PATIENCE;
+            is_tried |= std::mem::take(&mut is_better);
+            if is_new && !self.begin(manager, is_late).await? {
                 manager.copying.wait();
                 return Ok(());
             }
@@ -221,9 +225,12 @@ impl Copies {
     fn candidates(&self, manager: &Manager) -> Vec<Candidate> {
         let now = self.clock.now();
         let mut there = manager.candidates(&self.beside.here(), self.beside.reaches_others());
-        // What was tried before its node reported says nothing of what it does afterwards.
-        let is_left_alone =
-            |failed: &Failed, one: &Candidate| now < failed.pause.until && failed.is_heard == one.is_heard;
+        let is_left_alone = |failed: &Failed, one: &Candidate| {
+            // What came while others were waited for was perhaps sent before.
+            let is_back = one.node.is_none() || one.reported.is_some_and(|at| at >= failed.since + PATIENCE);
+            // What was tried before its node reported says nothing of what it does afterwards.
+            failed.is_heard == one.is_heard && (now < failed.pause.until || !is_back)
+        };
         there.retain(|one| !self.failed.get(&one.target).is_some_and(|failed| is_left_alone(failed, one)));
         there
     }
@@ -244,8 +251,8 @@ impl Copies {
         is_any_away && !best.is_empty() || may_be_more && worth(&best) > worth(&now)
     }
 
-    /// Begins an object on targets that can be written; false if there is none, or none was found for long.
-    async fn begin(&mut self, manager: &mut Manager, since: Moment) -> Result<bool> {
+    /// Begins an object on targets that can be written, if it is late only on those that answered; false if there is none.
+    async fn begin(&mut self, manager: &mut Manager, is_late: bool) -> Result<bool> {
         let now = self.clock.now();
         if !self.on.is_empty() {
             self.answered = self.targets();
@@ -253,8 +260,8 @@ impl Copies {
         let mut there = self.candidates(manager);
         if now < self.none.until {
             there.clear();
-        } else if now.since(since) >= 2 * PATIENCE {
-            // Somebody waits for that: only those are asked that answered just now.
+        } else if is_late {
+            // Somebody waits for that.
             there.retain(|one| self.answered.contains(&one.target));
             if there.is_empty() {
                 self.none.begin(now);
@@ -301,7 +308,7 @@ impl Copies {
                 return Ok(false);
             }
         }
-        manager.copying.kept(batch);
+        manager.copying.kept(batch, &self.targets());
         Ok(true)
     }
 
@@ -381,9 +388,9 @@ impl Copies {
                 self.answered.push(*target);
                 continue;
             }
-            let first = || Failed { pause: Pause::new(AGAIN), is_heard: *is_heard };
+            let first = || Failed { pause: Pause::new(AGAIN), since: now, is_heard: *is_heard };
             let failed = self.failed.entry(*target).or_insert_with(first);
-            failed.is_heard = *is_heard;
+            (failed.since, failed.is_heard) = (now, *is_heard);
             failed.pause.begin(now);
             // Who has not reported yet may be there in a moment.
             if *is_heard && now >= self.more.until {

@@ -8,7 +8,7 @@ use super::{VOLUME, WANTED};
 use crate::cluster::TargetNow;
 use crate::manager::Manager;
 use forebay_model::object::FIRST_FENCE;
-use forebay_model::{ObjectId, TargetId, Timestamp};
+use forebay_model::{Moment, ObjectId, TargetId, Timestamp};
 use forebay_wire::capability::{Capability, Rights, TargetKey};
 use forebay_wire::control::cluster::TargetState;
 use forebay_wire::sink::Shown;
@@ -57,18 +57,21 @@ pub(super) struct Candidate {
     pub(super) has_chain: bool,
     /// Its node has reported to this manager, or is beside it.
     pub(super) is_heard: bool,
+    /// When its node did so last, if it is another process.
+    pub(super) reported: Option<Moment>,
 }
 
 impl Manager {
     /// Targets that can have a copy: those `here`, and others if they can be reached.
     pub(super) fn candidates(&self, here: &[TargetId], reaches_others: bool) -> Vec<Candidate> {
         let having = self.copying.having();
-        let candidate = |target: TargetId, node, known: Option<&TargetNow>| Candidate {
+        let candidate = |target: TargetId, node: Option<u64>, known: Option<&TargetNow>| Candidate {
             target,
             node,
             is_slow: known.is_some_and(|now| now.slow),
             has_chain: having.contains(&target),
             is_heard: node.is_none() || known.is_some_and(|now| now.heard.is_some()),
+            reported: node.and_then(|node| self.cluster.nodes.get(&node)).and_then(|node| node.reported),
         };
         let is_wanted = |now: &TargetNow| now.record.state == TargetState::Up && now.failed.is_none();
         let of_here = here.iter().map(|target| (*target, self.cluster.targets.get(target)));

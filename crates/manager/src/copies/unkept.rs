@@ -84,12 +84,8 @@ impl Copying {
     /// An object of copies begins on these targets: with which one the chain did, and the batch up to which those before it have
     /// everything.
     pub(super) fn begin(&mut self, object: u64, term: u64, on: &[TargetId]) -> (u64, u64) {
-        if let Copying::On(unkept) = self {
-            // Whoever is left out lacks what comes from now on, and whoever is new has nothing of what was before.
-            let before = unkept.having.len();
-            unkept.having.retain(|target| on.contains(target));
-            unkept.is_having_named &= unkept.having.len() == before;
-            return (unkept.base, unkept.kept);
+        if let Copying::On(Unkept { base, kept, .. }) = self {
+            return (*base, *kept);
         }
         let first = first_batch(term);
         let (writes, bytes, having, is_having_named) = (Writes::new(), 0, on.to_vec(), false);
@@ -114,9 +110,13 @@ impl Copying {
         }
     }
 
-    /// Copies have all up to this batch, which is the last one.
-    pub(super) fn kept(&mut self, batch: u64) {
+    /// Copies on these have all up to this batch, which is the last one. Whoever is left out lacks it, and whoever is new has nothing
+    /// of what was before.
+    pub(super) fn kept(&mut self, batch: u64, on: &[TargetId]) {
         if let Copying::On(unkept) = self {
+            let before = unkept.having.len();
+            unkept.having.retain(|target| on.contains(target));
+            unkept.is_having_named &= unkept.having.len() == before;
             unkept.kept = batch;
             unkept.writes.clear();
             unkept.bytes = 0;

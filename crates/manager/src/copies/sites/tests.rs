@@ -129,7 +129,7 @@ fn in_time<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn candidate(target: u128, node: Option<u64>) -> Candidate {
-    Candidate { target: TargetId(target), node, is_slow: false, has_chain: false, is_heard: true }
+    Candidate { target: TargetId(target), node, is_slow: false, has_chain: false, is_heard: true, reported: None }
 }
 
 #[test]
@@ -284,9 +284,14 @@ fn an_answer_waits_for_a_bounded_time_when_no_target_answers_and_then_for_none()
     for number in 0..10 {
         assert_eq!(far.make(&format!("b{number}")), Duration::ZERO);
     }
+    // As soon as nodes report again and a little later: those that are back go on with what they had.
     far.shelf.silent.borrow_mut().clear();
-    far.pass(PAUSE + AGAIN, 1..=NODES);
-    far.make("c");
+    far.pass(Duration::from_secs(1), 1..=NODES);
+    assert_eq!(far.make("c"), Duration::ZERO);
+    assert!(far.on().is_empty(), "what came just now was perhaps sent before");
+    far.pass(PAUSE, 1..=NODES);
+    far.make("d");
+    assert!(!far.on().is_empty() && said(&far.shelf.best().unwrap()) == there(&far.stage), "of all meanwhile, too");
     (0..20).for_each(|_| far.tick());
     assert_eq!(far.whole().len(), 3);
 }
@@ -314,6 +319,7 @@ fn those_that_answer_go_on_being_written_when_all_others_are_silent_and_few_answ
         far.tick();
     }
     far.make("c");
+    (0..100).for_each(|_| far.tick());
     assert_eq!(far.whole().len(), 3);
 }
 
