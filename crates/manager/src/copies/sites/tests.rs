@@ -396,14 +396,20 @@ fn wherever_nodes_come_and_go_there_are_three_copies_at_most_and_all_of_them_soo
             if chance.once_in(8) {
                 far.restart();
             }
+            let having = far.stage.manager.copying.having().to_vec();
+            let is_whole = |target: &TargetId| far.shelf.chain(*target).is_whole();
+            let was_whole: Vec<TargetId> = having.into_iter().filter(is_whole).collect();
             far.make(&format!("f{number}"));
             if chance.once_in(2) {
                 far.tick();
             }
             assert!(far.writing.on.len() <= WANTED);
-            let Some(best) = far.shelf.best() else { continue };
-            if far.on().iter().any(|target| far.shelf.chain(*target).rank() == best.rank()) {
-                assert!(said(&best) == there(&far.stage), "a whole copy says something else");
+            let having = far.stage.manager.copying.having();
+            for target in far.on() {
+                let chain = far.shelf.chain(target);
+                assert!(!chain.is_whole() || said(&chain) == there(&far.stage), "a whole copy says something else");
+                let is_lost = was_whole.contains(&target) && having.contains(&target) && !chain.is_whole();
+                assert!(!is_lost, "what has the chain does not stay whole");
             }
         }
         far.shelf.broken.borrow_mut().clear();
