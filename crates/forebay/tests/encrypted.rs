@@ -80,6 +80,13 @@ fn a_manager_and_nodes_with_tls_serve_at_all_addresses_whoever_trusts_their_auth
     for node in [a, c, manager] {
         node.stop();
     }
+    // What the manager knows went to nodes in the same way.
+    std::fs::remove_file(place.path("cluster/manager.redb")).unwrap();
+    let also = ["a", "b", "c"].map(|dir| place.path(dir).display().to_string());
+    let also = also.iter().flat_map(|dir| ["--also", dir]);
+    let recover: Vec<&str> = ["manager", "recover", "--cluster", &dir, "--json"].into_iter().chain(also).collect();
+    let recovered: serde_json::Value = serde_json::from_str(&place.ok(&recover)).unwrap();
+    assert!(recovered["copy"].is_string() && recovered["files"] == 1, "{recovered}");
     // All of it in one process, as well.
     let one = Served::at(&place, "one", &[&tls("certs")[..], &everywhere, &["--nodes", "3"]].concat());
     assert_eq!(one.ready["ca"], "certs/authority.pem");

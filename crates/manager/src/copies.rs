@@ -5,14 +5,17 @@
 //! needed any more and are removed. A piece is read when it is written, and changes say what a key is from then on: so it does not
 //! matter in which order they come, and no change waits for the pieces.
 //!
-//! Always: what was answered is on all targets that [`Copies`] writes, or on none because none can be written. Bytes:
+//! Always: what was answered is on all targets that [`Copies`] writes, or on none because none can be written. A target is
+//! waited for no longer than [`PATIENCE`], and no other one is tried for an answer when that was over twice. Bytes:
 //! `docs/format/copies.md`.
 
 mod chain;
 mod record;
+mod sites;
 mod unkept;
 
 pub use chain::Chain;
+pub use sites::{Site, Way};
 pub(crate) use unkept::Copying;
 
 use crate::engine::Pair;
@@ -23,7 +26,8 @@ use forebay_env::race::{First, race};
 use forebay_env::together::all;
 use forebay_model::{Error, Kind, Moment, Result, TargetId};
 use record::{Change, Record};
-use std::collections::BTreeSet;
+use sites::{Candidate, choose, worth};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -36,13 +40,23 @@ pub const VOLUME: u64 = u64::MAX - 1;
 const WANTED: usize = 3;
 /// How long a target may take to write something before it has no copy any more.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a target that failed is left alone.
-const AGAIN: Duration = Duration::from_secs(60);
+/// How long a target that failed is left alone, and for how long no more targets are tried than there are copies on.
+const AGAIN: Duration = Duration::from_secs(5);
+/// For so long nothing is tried when nothing could be written for [`PATIENCE`] twice: whose network is gone is not asked by each change.
+const PAUSE: Duration = Duration::from_secs(10);
+/// Each of these is twice as long the next time, and so long at most.
+const SELDOM: Duration = Duration::from_secs(600);
 /// Pieces that are written with what is answered; and when a second is over, or at the beginning.
 const BESIDE: usize = 1;
 const AT_ONCE: usize = 16;
 /// How large things get.
 const SIZES: Sizes = Sizes { part: 256 << 10, keys: 2048, longer: 16 << 20 };
+/// So many bytes of pieces are written again so that copies are on more nodes; more than that are written to their end before.
+const CHEAP: u64 = 64 << 20;
+/// Targets without a copy on which older ones are looked for in a second.
+const LOOKED_AT: usize = 8;
+/// For how long the manager allows itself what it does on targets of other processes.
+const ALLOWED: Duration = Duration::from_secs(120);
 /// Openings are in the bits above these of an object's number, and how many were begun in one is in them.
 const COUNT_BITS: u32 = 20;
 
@@ -51,35 +65,37 @@ pub type Doing = Pin<Box<dyn Future<Output = Result<()>>>>;
 
 /// Targets that copies can be on.
 pub trait Beside {
-    /// Those that there are.
-    fn targets(&self) -> Vec<TargetId>;
+    /// Those of the manager's own process.
+    fn here(&self) -> Vec<TargetId>;
+
+    /// Whether those of other processes can be reached as well.
+    fn reaches_others(&self) -> bool;
 
     /// Appends to an object of [`VOLUME`], which is made if it is not there; durable when it is done.
-    fn append(&self, target: TargetId, object: u64, bytes: Arc<Vec<u8>>) -> Doing;
+    fn append(&self, site: Site, object: u64, bytes: Arc<Vec<u8>>) -> Doing;
 
-    /// Removes the objects of [`VOLUME`] with lower numbers.
-    fn remove_before(&self, target: TargetId, object: u64) -> Doing;
+    /// Begins to remove the objects of [`VOLUME`] with lower numbers, and waits for nobody: what stays is removed after the next one.
+    fn remove_before(&self, site: Site, object: u64);
 }
 
-/// No targets at all: of a manager without any in its process.
+/// No targets at all.
 pub struct Nowhere;
 
 impl Beside for Nowhere {
-    fn targets(&self) -> Vec<TargetId> {
+    fn here(&self) -> Vec<TargetId> {
         Vec::new()
     }
 
-    fn append(&self, target: TargetId, _: u64, _: Arc<Vec<u8>>) -> Doing {
-        Box::pin(std::future::ready(Err(nowhere(target))))
+    fn reaches_others(&self) -> bool {
+        false
     }
 
-    fn remove_before(&self, target: TargetId, _: u64) -> Doing {
-        Box::pin(std::future::ready(Err(nowhere(target))))
+    fn append(&self, site: Site, _: u64, _: Arc<Vec<u8>>) -> Doing {
+        let target = site.target;
+        Box::pin(std::future::ready(Err(Error::missing(format!("there is no way to target {target}")))))
     }
-}
 
-fn nowhere(target: TargetId) -> Error {
-    Error::missing(format!("there is no target {target} in the manager's process"))
+    fn remove_before(&self, _: Site, _: u64) {}
 }
 
 /// How large things get.
@@ -99,9 +115,16 @@ pub struct Copies {
     clock: Rc<dyn Clock>,
     sizes: Sizes,
     /// Where they are written.
-    on: Vec<TargetId>,
-    failed: BTreeSet<TargetId>,
-    failed_at: Moment,
+    on: Vec<Candidate>,
+    /// Targets that could not be written lately.
+    failed: BTreeMap<TargetId, Failed>,
+    /// Of those that were written last, those that answered.
+    answered: Vec<TargetId>,
+    /// When nothing could be written, and when something could and something else could not.
+    none: Pause,
+    more: Pause,
+    /// Targets on which older copies may be.
+    littered: Vec<TargetId>,
     /// The object that is written, and how many were begun since the manager was opened.
     object: u64,
     begun: u64,
@@ -112,6 +135,32 @@ pub struct Copies {
     length: u64,
 }
 
+/// A target that could not be written.
+struct Failed {
+    /// It is left alone; in another process, also until its node has reported since then.
+    pause: Pause,
+    since: Moment,
+    /// Its node had reported.
+    is_heard: bool,
+}
+
+/// Something is not tried again for a while, and for twice as long the next time.
+struct Pause {
+    until: Moment,
+    next: Duration,
+}
+
+impl Pause {
+    fn new(next: Duration) -> Pause {
+        Pause { until: Moment::default(), next }
+    }
+
+    fn begin(&mut self, now: Moment) {
+        self.until = now + self.next;
+        self.next = SELDOM.min(2 * self.next);
+    }
+}
+
 impl Copies {
     /// On some of these targets.
     pub fn new(beside: Rc<dyn Beside>, clock: Rc<dyn Clock>) -> Copies {
@@ -120,8 +169,11 @@ impl Copies {
             clock,
             sizes: SIZES,
             on: Vec::new(),
-            failed: BTreeSet::new(),
-            failed_at: Moment::default(),
+            failed: BTreeMap::new(),
+            answered: Vec::new(),
+            none: Pause::new(PAUSE),
+            more: Pause::new(AGAIN),
+            littered: Vec::new(),
             object: 0,
             begun: 0,
             from: None,
@@ -132,27 +184,34 @@ impl Copies {
 
     /// Writes what was changed, and some of what there is.
     pub async fn keep(&mut self, manager: &mut Manager) -> Result<()> {
-        self.write(manager, BESIDE).await
+        // Who comes to be there is looked for at once while there are too few, and where all are only when time has passed.
+        let is_better = self.on.len() < WANTED && self.is_better(manager);
+        self.write(manager, BESIDE, is_better).await
     }
 
     /// The same when time has passed: more of what there is, and also where writing failed some time ago.
     pub async fn tick(&mut self, manager: &mut Manager) -> Result<()> {
-        if self.on.is_empty() && self.clock.now().since(self.failed_at) >= AGAIN {
-            self.failed.clear();
-        }
-        self.write(manager, AT_ONCE).await
+        let is_better = self.is_better(manager);
+        self.write(manager, AT_ONCE, is_better).await?;
+        self.clear_some(manager);
+        Ok(())
     }
 
     /// On an error nothing can be read from the engine. A target that cannot be written is none.
-    async fn write(&mut self, manager: &mut Manager, pieces: usize) -> Result<()> {
+    async fn write(&mut self, manager: &mut Manager, pieces: usize, mut is_better: bool) -> Result<()> {
+        let since = self.clock.now();
+        let mut is_tried = false;
         while manager.is_open() {
             let is_long = self.from.is_none() && self.length > self.sizes.longer + 2 * self.pieces;
             if is_long {
                 // All is written anew in any case: also where it could not be for a while.
-                self.failed.clear();
+                self.failed.values_mut().for_each(|failed| failed.pause.until = since);
             }
-            if (self.on.is_empty() || !manager.copying.is_on() || is_long) && !self.begin(manager).await? {
-                manager.copying.stop();
+            let is_new = self.on.is_empty() || !manager.copying.is_on() || is_long || is_better;
+            let is_late = is_tried || self.clock.now().since(since) >= 2 * PATIENCE;
+            is_tried |= std::mem::take(&mut is_better);
+            if is_new && !self.begin(manager, is_late).await? {
+                manager.copying.wait();
                 return Ok(());
             }
             if self.changes(manager).await? && self.some(manager, pieces).await? {
@@ -162,24 +221,70 @@ impl Copies {
         Ok(())
     }
 
-    /// Begins an object on targets that can be written; false if there is none.
-    async fn begin(&mut self, manager: &mut Manager) -> Result<bool> {
-        let mut there = self.beside.targets();
-        there.retain(|target| !self.failed.contains(target));
-        there.truncate(WANTED);
-        self.on = there;
+    /// Targets that can have a copy now.
+    fn candidates(&self, manager: &Manager) -> Vec<Candidate> {
+        let now = self.clock.now();
+        let mut there = manager.candidates(&self.beside.here(), self.beside.reaches_others());
+        let is_left_alone = |failed: &Failed, one: &Candidate| {
+            // What came while others were waited for was perhaps sent before.
+            let is_back = one.node.is_none() || one.reported.is_some_and(|at| at >= failed.since + PATIENCE);
+            // What was tried before its node reported says nothing of what it does afterwards.
+            failed.is_heard == one.is_heard && (now < failed.pause.until || !is_back)
+        };
+        there.retain(|one| !self.failed.get(&one.target).is_some_and(|failed| is_left_alone(failed, one)));
+        there
+    }
+
+    /// Whether copies are to be on other targets than they are. What is nearly written to its end is written to its end before, unless
+    /// a target is away for which the next change would wait.
+    fn is_better(&self, manager: &Manager) -> bool {
+        if self.on.is_empty() {
+            return false;
+        }
+        let there = self.candidates(manager);
+        let of = |target: TargetId| there.iter().find(|one| one.target == target).copied();
+        let now: Vec<Candidate> = self.on.iter().filter_map(|one| of(one.target)).collect();
+        let is_any_away = now.len() < self.on.len();
+        let best = choose(there);
+        // Whoever is tried may keep an answer waiting.
+        let may_be_more = self.clock.now() >= self.more.until && (self.from.is_none() || self.pieces <= CHEAP);
+        is_any_away && !best.is_empty() || may_be_more && worth(&best) > worth(&now)
+    }
+
+    /// Begins an object on targets that can be written, if it is late only on those that answered; false if there is none.
+    async fn begin(&mut self, manager: &mut Manager, is_late: bool) -> Result<bool> {
+        let now = self.clock.now();
+        if !self.on.is_empty() {
+            self.answered = self.targets();
+        }
+        let mut there = self.candidates(manager);
+        if now < self.none.until {
+            there.clear();
+        } else if is_late {
+            // Somebody waits for that.
+            there.retain(|one| self.answered.contains(&one.target));
+            if there.is_empty() {
+                self.none.begin(now);
+            }
+        }
+        self.on = choose(there);
         if self.on.is_empty() {
             return Ok(false);
         }
         self.begun += 1;
         let term = manager.term;
         self.object = term << COUNT_BITS | self.begun;
-        let (base, after) = manager.copying.begin(self.object, term);
+        let (base, after) = manager.copying.begin(self.object, term, &self.targets());
         (self.from, self.pieces, self.length) = (Some(Vec::new()), 0, 0);
         let begun = self.clock.wall();
         let beginning = Record::Begin { cluster: manager.cluster(), term, base, after, begun };
-        self.append(&beginning).await?;
+        self.append(manager, &beginning).await?;
         Ok(true)
+    }
+
+    /// Where they are written.
+    fn targets(&self) -> Vec<TargetId> {
+        self.on.iter().map(|one| one.target).collect()
     }
 
     /// Writes what was changed since; false if a target failed.
@@ -199,11 +304,11 @@ impl Copies {
         let last = parts.len() - 1;
         for (part, writes) in parts.into_iter().enumerate() {
             let changes = Record::Changes { batch, more: part < last, at: self.clock.wall(), writes };
-            if !self.append(&changes).await? {
+            if !self.append(manager, &changes).await? {
                 return Ok(false);
             }
         }
-        manager.copying.kept(batch);
+        manager.copying.kept(batch, &self.targets());
         Ok(true)
     }
 
@@ -220,40 +325,78 @@ impl Copies {
                 piece => piece?,
             };
             let before = self.length;
-            if !self.append(&Record::Piece { pairs }).await? {
+            if !self.append(manager, &Record::Piece { pairs }).await? {
                 return Ok(false);
             }
             self.pieces += self.length - before;
             self.from = next;
             if self.from.is_none() {
-                if !self.append(&Record::Whole { at: self.clock.wall() }).await? {
+                if !self.append(manager, &Record::Whole { at: self.clock.wall() }).await? {
                     return Ok(false);
                 }
-                let targets = self.beside.targets();
-                let targets = targets.into_iter().filter(|target| !self.failed.contains(target));
-                // What stays is removed after the next one.
-                all(targets.map(|target| self.within(self.beside.remove_before(target, self.object)))).await;
+                let on = self.targets();
+                manager.copying.whole(&on);
+                self.failed.retain(|target, _| !on.contains(target));
+                self.none.next = PAUSE;
+                if on.len() >= WANTED {
+                    self.more = Pause::new(AGAIN);
+                }
+                let others = self.candidates(manager).into_iter().map(|one| one.target);
+                self.littered = others.filter(|target| !on.contains(target)).collect();
+                on.into_iter().for_each(|target| self.clear(manager, target));
+                self.clear_some(manager);
             }
         }
         Ok(true)
     }
 
+    /// Removes what is not needed any more from some of those targets where it is not known whether there is any.
+    fn clear_some(&mut self, manager: &mut Manager) {
+        // Those before are what is read if this one is never written to its end.
+        if self.from.is_some() {
+            return;
+        }
+        let rest = self.littered.len().saturating_sub(LOOKED_AT);
+        self.littered.split_off(rest).into_iter().for_each(|target| self.clear(manager, target));
+    }
+
+    fn clear(&self, manager: &mut Manager, target: TargetId) {
+        self.beside.remove_before(self.site(manager, target), self.object);
+    }
+
+    fn site(&self, manager: &mut Manager, target: TargetId) -> Site {
+        manager.site(target, self.beside.here().contains(&target), self.clock.wall().after(ALLOWED))
+    }
+
     /// Appends to the object on all targets; false if one failed, which is none of them any more.
-    async fn append(&mut self, record: &Record) -> Result<bool> {
+    async fn append(&mut self, manager: &mut Manager, record: &Record) -> Result<bool> {
         if self.on.is_empty() {
             return Ok(false);
         }
         let bytes = Arc::new(record.to_bytes()?);
         self.length += bytes.len() as u64;
-        let asked = self.on.iter().map(|target| self.within(self.beside.append(*target, self.object, bytes.clone())));
+        let sites: Vec<Site> = self.on.iter().map(|one| self.site(manager, one.target)).collect();
+        let asked = sites.into_iter().map(|site| self.within(self.beside.append(site, self.object, bytes.clone())));
         let answers = all(asked).await;
-        let failed: Vec<TargetId> =
-            self.on.iter().zip(answers).filter(|(_, is_done)| !is_done).map(|(target, _)| *target).collect();
-        if failed.is_empty() {
+        if answers.iter().all(|is_done| *is_done) {
             return Ok(true);
         }
-        self.failed.extend(failed);
-        self.failed_at = self.clock.now();
+        let now = self.clock.now();
+        self.answered.clear();
+        for (Candidate { target, is_heard, .. }, is_done) in self.on.iter().zip(answers) {
+            if is_done {
+                self.answered.push(*target);
+                continue;
+            }
+            let first = || Failed { pause: Pause::new(AGAIN), since: now, is_heard: *is_heard };
+            let failed = self.failed.entry(*target).or_insert_with(first);
+            (failed.since, failed.is_heard) = (now, *is_heard);
+            failed.pause.begin(now);
+            // Who has not reported yet may be there in a moment.
+            if *is_heard && now >= self.more.until {
+                self.more.begin(now);
+            }
+        }
         // Another object goes on without it, and on another one that is there.
         self.on.clear();
         Ok(false)

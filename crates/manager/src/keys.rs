@@ -15,6 +15,8 @@ pub(crate) const NEXT: &[u8] = b"X";
 
 /// What copies on targets may lack: [`crate::records::Copied`].
 pub(crate) const COPIED: &[u8] = b"Q";
+/// Which targets have them: [`crate::records::CopiedOn`].
+pub(crate) const COPIED_ON: &[u8] = b"Qon";
 
 /// What [`fences`] begins with.
 pub(crate) const FENCES: u8 = b'F';
@@ -183,6 +185,7 @@ pub(crate) fn in_words(key: &[u8]) -> String {
         b'T' => "how often the manager was opened".to_string(),
         b'E' => "the epochs of the map".to_string(),
         b'X' => "the numbers that are given next".to_string(),
+        b'Q' if key == COPIED_ON => "which targets have copies".to_string(),
         b'Q' => "what copies may lack".to_string(),
         b'I' => format!("file or directory {n}"),
         b'D' => format!("the name {} in directory {n}", rest(9)),

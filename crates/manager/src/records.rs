@@ -60,6 +60,10 @@ pub(crate) struct Copied {
     pub(crate) keys: Vec<Vec<u8>>,
 }
 
+/// Targets whose copies lack nothing but that; not there if there are none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CopiedOn(pub(crate) Vec<TargetId>);
+
 /// A file or directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Inode {

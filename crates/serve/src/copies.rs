@@ -1,11 +1,12 @@
-//! Targets of the manager's process, as those on which copies of what it knows are.
+//! Targets on which copies of what the manager knows are: those of its process, and over the network those of others.
 
-use forebay_manager::copies::{Beside, Doing, VOLUME};
+use forebay_client::nodes::{Nodes, Request};
+use forebay_manager::copies::{Beside, Doing, Site, VOLUME, Way};
 use forebay_model::object::{Durability, Placement, Quota};
 use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
 use forebay_node::Host;
 use forebay_node::objects::ObjectLink;
-use forebay_wire::object::{Ask, ObjectAnswer, ObjectInfo, ObjectReply, ObjectRequest};
+use forebay_wire::object::{About, Ask, ObjectAnswer, ObjectInfo, ObjectReply, ObjectRequest};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,8 +16,12 @@ const LISTED: u32 = 256;
 /// Ways to the targets of hosts, which have to outlive whoever writes copies.
 pub struct OnHosts(Vec<(ObjectLink, Vec<TargetId>)>);
 
-/// The same, for tasks of one thread.
-pub(crate) struct OnTargets(Rc<OnHosts>);
+/// The same, and ways to those of other processes; for tasks of one thread.
+#[derive(Clone)]
+pub(crate) struct OnTargets {
+    hosts: Rc<OnHosts>,
+    nodes: Nodes,
+}
 
 impl OnHosts {
     /// To these.
@@ -38,22 +43,7 @@ impl OnHosts {
 
     /// The objects of a volume, with what they have on a page of attributes; none if there is no such volume.
     pub(crate) async fn list(&self, target: TargetId, volume: u64, page: Option<u32>) -> Result<Vec<ObjectInfo>> {
-        let (mut all, mut from) = (Vec::new(), 0);
-        loop {
-            let ask = Ask::List { volume, from, most: LISTED, page };
-            match self.ask(target, ask, Arc::default()).await {
-                Ok(ObjectAnswer { reply: ObjectReply::List { objects, next }, .. }) => {
-                    all.extend(objects);
-                    match next {
-                        Some(next) => from = next,
-                        None => return Ok(all),
-                    }
-                }
-                Ok(answer) => return Err(strange(target, &answer.reply)),
-                Err(error) if error.kind == Kind::Missing => return Ok(all),
-                Err(error) => return Err(error.of(format!("listing objects of target {target}"))),
-            }
-        }
+        list(async |ask| self.ask(target, ask, Arc::default()).await, target, volume, page).await
     }
 
     /// Whether any target has a copy.
@@ -65,55 +55,111 @@ impl OnHosts {
         }
         Ok(false)
     }
+}
 
-    async fn append(&self, target: TargetId, object: u64, bytes: Arc<Vec<u8>>) -> Result<()> {
+/// The objects of a volume of a target that is asked like this.
+async fn list(
+    asking: impl AsyncFn(Ask) -> Result<ObjectAnswer>,
+    target: TargetId,
+    volume: u64,
+    page: Option<u32>,
+) -> Result<Vec<ObjectInfo>> {
+    let (mut all, mut from) = (Vec::new(), 0);
+    loop {
+        match asking(Ask::List { volume, from, most: LISTED, page }).await {
+            Ok(ObjectAnswer { reply: ObjectReply::List { objects, next }, .. }) => {
+                all.extend(objects);
+                match next {
+                    Some(next) => from = next,
+                    None => return Ok(all),
+                }
+            }
+            Ok(answer) => return Err(strange(target, &answer.reply)),
+            Err(error) if error.kind == Kind::Missing => return Ok(all),
+            Err(error) => return Err(error.of(format!("listing objects of target {target}"))),
+        }
+    }
+}
+
+impl OnTargets {
+    /// On those of these hosts, and of these nodes.
+    pub(crate) fn new(hosts: Rc<OnHosts>, nodes: Nodes) -> OnTargets {
+        OnTargets { hosts, nodes }
+    }
+
+    async fn ask(&self, site: &Site, ask: Ask, payload: Arc<Vec<u8>>) -> Result<ObjectAnswer> {
+        match &site.way {
+            None => self.hosts.ask(site.target, ask, payload).await,
+            Some(way) => self.ask_away(site.target, way, ask, &payload).await,
+        }
+    }
+
+    /// Asks a target of another process. A connection that has ended is made again once, which undoes nothing: a record that is there
+    /// twice says the same. Whoever cannot be reached then is not waited for.
+    async fn ask_away(&self, target: TargetId, way: &Way, ask: Ask, payload: &[u8]) -> Result<ObjectAnswer> {
+        let request = ObjectRequest::new(target, ask);
+        let About { object, rights, .. } = request.about_with(payload.len())?;
+        let shown = way.shown(object.object, rights);
+        let payload = if payload.is_empty() { Vec::new() } else { vec![payload.to_vec().into()] };
+        let request = Request { command: request.command(), body: request.body()?, payload, most: 0 };
+        let once = || self.nodes.ask_once(&way.address, &request, Some(&shown));
+        let (answer, ..) = match once().await {
+            Err(error) if error.kind == Kind::Disconnected => once().await,
+            answer => answer,
+        }?;
+        ObjectAnswer::read(&answer.body, answer.payload)
+    }
+
+    async fn append_to(&self, site: &Site, object: u64, bytes: Arc<Vec<u8>>) -> Result<()> {
         let id = ObjectId { volume: VOLUME, object };
         let append = || Ask::Append { id, placement: Placement::Auto, durability: Durability::Durable };
-        match self.ask(target, append(), bytes.clone()).await {
+        match self.ask(site, append(), bytes.clone()).await {
             Err(error) if error.kind == Kind::Missing => {}
             answer => return answer.map(drop),
         }
         let create = || Ask::Create { id, attributes: Vec::new() };
-        match self.ask(target, create(), Arc::default()).await {
-            Err(error) if error.kind == Kind::Missing => {
+        match self.ask(site, create(), Arc::default()).await {
+            // A node makes the volume with the object.
+            Err(error) if error.kind == Kind::Missing && site.way.is_none() => {
                 let volume = Ask::CreateVolume { volume: VOLUME, quota: Quota::default() };
-                self.ask(target, volume, Arc::default()).await?;
-                self.ask(target, create(), Arc::default()).await?;
+                self.ask(site, volume, Arc::default()).await?;
+                self.ask(site, create(), Arc::default()).await?;
             }
+            Err(error) if error.kind == Kind::Exists => {}
             answer => drop(answer?),
         }
-        self.ask(target, append(), bytes).await.map(drop)
+        self.ask(site, append(), bytes).await.map(drop)
     }
 
-    async fn remove_before(&self, target: TargetId, object: u64) -> Result<()> {
-        for info in self.list(target, VOLUME, None).await? {
+    async fn remove_older(&self, site: &Site, object: u64) -> Result<()> {
+        let asking = async |ask| self.ask(site, ask, Arc::default()).await;
+        for info in list(asking, site.target, VOLUME, None).await? {
             if info.id.object < object {
-                self.ask(target, Ask::Remove { id: info.id }, Arc::default()).await?;
+                self.ask(site, Ask::Remove { id: info.id }, Arc::default()).await?;
             }
         }
         Ok(())
     }
 }
 
-impl OnTargets {
-    pub(crate) fn new(hosts: Rc<OnHosts>) -> OnTargets {
-        OnTargets(hosts)
-    }
-}
-
 impl Beside for OnTargets {
-    fn targets(&self) -> Vec<TargetId> {
-        self.0.targets()
+    fn here(&self) -> Vec<TargetId> {
+        self.hosts.targets()
     }
 
-    fn append(&self, target: TargetId, object: u64, bytes: Arc<Vec<u8>>) -> Doing {
-        let hosts = self.0.clone();
-        Box::pin(async move { hosts.append(target, object, bytes).await })
+    fn reaches_others(&self) -> bool {
+        true
     }
 
-    fn remove_before(&self, target: TargetId, object: u64) -> Doing {
-        let hosts = self.0.clone();
-        Box::pin(async move { hosts.remove_before(target, object).await })
+    fn append(&self, site: Site, object: u64, bytes: Arc<Vec<u8>>) -> Doing {
+        let this = self.clone();
+        Box::pin(async move { this.append_to(&site, object, bytes).await })
+    }
+
+    fn remove_before(&self, site: Site, object: u64) {
+        let this = self.clone();
+        // What stays is looked for again when the next one is written to its end.
+        self.nodes.env().spawner.detach(async move { drop(this.remove_older(&site, object).await) });
     }
 }
 

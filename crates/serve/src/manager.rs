@@ -1,11 +1,12 @@
 //! A manager on a thread of its own, over an engine in a file.
 
 use crate::copies::{OnHosts, OnTargets};
-use crate::server::ROOT_KEY;
+use crate::server::{CREDIT, ROOT_KEY};
+use forebay_client::nodes::{Nodes, PATIENCE};
 use forebay_env::mailbox::mailbox;
 use forebay_env::pipe::pipe;
 use forebay_env::real::file;
-use forebay_env::real::{self, process, thread};
+use forebay_env::real::{self, Tls, process, thread};
 pub use forebay_manager::Settings;
 use forebay_manager::copies::Copies;
 use forebay_manager::desk::{self, Desk, Ended};
@@ -34,8 +35,8 @@ pub struct ManagerHost {
 
 impl ManagerHost {
     /// Opens the metadata in `path`, or makes a cluster there whose files are striped by `policy`; copies are kept on some of
-    /// `hosts`, which have to outlive it.
-    pub fn start(path: &Path, policy: Policy, settings: Settings, hosts: OnHosts) -> Result<ManagerHost> {
+    /// `hosts`, which have to outlive it, and on targets of nodes that it reaches with `tls`.
+    pub fn start(path: &Path, policy: Policy, settings: Settings, hosts: OnHosts, tls: Tls) -> Result<ManagerHost> {
         let (errands, mut receiver) = mailbox();
         let (told, mut outcome) = pipe(0);
         let desk = Desk::new(errands);
@@ -43,7 +44,7 @@ impl ManagerHost {
         let path: PathBuf = path.to_path_buf();
         let thread = thread::spawn("manager", move || {
             let run = move || {
-                real::run_network(move |env| async move {
+                real::run_network_with(tls, move |env| async move {
                     let hosts = Rc::new(hosts);
                     let opened = open_first(&path, policy, &settings, &hosts, &env).await;
                     let (mut manager, issued) = match opened {
@@ -55,6 +56,7 @@ impl ManagerHost {
                     };
                     told.send(Ok((manager.cluster(), issued)), 0).await;
                     drop(told);
+                    let nodes = Nodes::new(env.clone(), CREDIT.0 as usize, PATIENCE);
                     let clock = env.clock.clone();
                     env.spawner.detach(async move {
                         while ticking.tick() {
@@ -62,7 +64,8 @@ impl ManagerHost {
                         }
                     });
                     loop {
-                        let mut copies = Copies::new(Rc::new(OnTargets::new(hosts.clone())), env.clock.clone());
+                        let targets = OnTargets::new(hosts.clone(), nodes.clone());
+                        let mut copies = Copies::new(Rc::new(targets), env.clock.clone());
                         let ended = desk::serve(&mut manager, env.clock.clone(), &mut receiver, &mut copies).await;
                         if ended == Ok(Ended::Told) {
                             return Ok(());

@@ -42,7 +42,7 @@ pub struct Listening<'a> {
 
 impl Rack {
     /// Serves the targets of directories, a node for each; the manager keeps what it knows in `metadata`, and copies on
-    /// them.
+    /// them and on those of nodes that join.
     pub fn over(
         owned: Vec<Owned>,
         metadata: &Path,
@@ -50,7 +50,9 @@ impl Rack {
         settings: Settings,
         listening: &Listening<'_>,
     ) -> Result<Rack> {
-        let manager = ManagerHost::start(metadata, policy, settings, OnHosts::new(owned.iter().map(Owned::host)))?;
+        let tls = trusting(listening.tls.map(TlsFiles::client).as_ref())?;
+        let hosts = OnHosts::new(owned.iter().map(Owned::host));
+        let manager = ManagerHost::start(metadata, policy, settings, hosts, tls)?;
         let by = manager.root();
         let mut nodes = Vec::new();
         for (owned, node) in owned.into_iter().zip(1u64..) {

@@ -73,7 +73,7 @@ pub fn recover(
         )));
     }
     let (mut owned, mut lost) = (Vec::new(), Vec::new());
-    for dir in directories(dir)?.into_iter().chain(also.iter().cloned()) {
+    for dir in directories(dir, also.is_empty())?.into_iter().chain(also.iter().cloned()) {
         match own(&dir) {
             Ok(one) => owned.push(one),
             Err(error) if error.kind == Kind::Busy => return Err(error),
@@ -117,14 +117,14 @@ pub fn recover(
     Ok(Recovery { recovered, copy: looked.copy, behind: looked.behind, targets, lost, old, key })
 }
 
-/// The directories with targets: this one, or those of its nodes.
-fn directories(dir: &Path) -> Result<Vec<PathBuf>> {
+/// The directories with targets: this one, or those of its nodes. A manager's directory need not have any, if others do.
+fn directories(dir: &Path, is_alone: bool) -> Result<Vec<PathBuf>> {
     if !file::is_directory(dir) {
         return Err(Error::missing(format!("there is no directory {}; name the one that was served", dir.display())));
     }
     let nodes = (1..=MOST_NODES).map(|node| dir.join(format!("node-{node}"))).filter(|dir| file::is_directory(dir));
     let nodes: Vec<PathBuf> = nodes.collect();
-    let own = file::exists(dir.join("cluster.toml")) || nodes.is_empty();
+    let own = file::exists(dir.join("cluster.toml")) || nodes.is_empty() && is_alone;
     Ok(own.then(|| dir.to_path_buf()).into_iter().chain(nodes).collect())
 }
 

@@ -1,4 +1,4 @@
-use super::{Beside, Chain, Copies, Doing, Sizes, is_copied};
+use super::{Beside, Chain, Copies, Doing, Site, Sizes, is_copied};
 use crate::engine::{Engine, Pair, Transaction, Write};
 use crate::keys;
 use crate::manager::{Manager, Now, Settings};
@@ -7,20 +7,25 @@ use crate::testing::{Stage, Still, create, root, unchanged};
 use forebay_model::{Bytes, Error, Kind, TargetId};
 use forebay_wire::control::Change;
 use forebay_wire::control::names::{Place, RemoveFile, Rename, SetAttributes};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Objects of copies in memory.
 #[derive(Default)]
 pub(crate) struct Shelf {
     objects: RefCell<BTreeMap<(TargetId, u64), Vec<u8>>>,
     targets: RefCell<Vec<TargetId>>,
+    /// Whether targets of other processes are reached as well.
+    pub(crate) reaches_others: Cell<bool>,
     /// Those that write nothing.
-    broken: RefCell<BTreeSet<TargetId>>,
+    pub(crate) broken: RefCell<BTreeSet<TargetId>>,
+    /// Those that never answer.
+    pub(crate) silent: RefCell<BTreeSet<TargetId>>,
+    /// What is written is there twice.
+    twice: Cell<bool>,
     /// Of what is written next, so many bytes are, and nothing behind them.
     left: RefCell<Option<usize>>,
 }
@@ -45,7 +50,8 @@ impl Shelf {
 
     /// What counts of all that targets say.
     pub(crate) fn best(&self) -> Option<Chain> {
-        let chains = self.targets.borrow().clone().into_iter().map(|target| self.chain(target));
+        let targets: BTreeSet<TargetId> = self.objects.borrow().keys().map(|(target, _)| *target).collect();
+        let chains = targets.into_iter().map(|target| self.chain(target));
         chains.filter(Chain::is_whole).max_by_key(Chain::rank)
     }
 
@@ -58,18 +64,29 @@ impl Shelf {
 pub(crate) struct OnShelf(pub(crate) Rc<Shelf>);
 
 impl Beside for OnShelf {
-    fn targets(&self) -> Vec<TargetId> {
+    fn here(&self) -> Vec<TargetId> {
         self.0.targets.borrow().clone()
     }
 
-    fn append(&self, target: TargetId, object: u64, bytes: Arc<Vec<u8>>) -> Doing {
+    fn reaches_others(&self) -> bool {
+        self.0.reaches_others.get()
+    }
+
+    fn append(&self, Site { target, way }: Site, object: u64, bytes: Arc<Vec<u8>>) -> Doing {
         let shelf = self.0.clone();
         Box::pin(async move {
+            assert_eq!(way.is_none(), shelf.targets.borrow().contains(&target), "those of others have a way");
+            if shelf.silent.borrow().contains(&target) {
+                return std::future::pending().await;
+            }
             if shelf.broken.borrow().contains(&target) {
                 return Err(Error::device("the device is gone"));
             }
             let mut left = shelf.left.borrow_mut();
             let some = left.map_or(bytes.len(), |left| left.min(bytes.len()));
+            if shelf.twice.get() && some == bytes.len() {
+                shelf.objects.borrow_mut().entry((target, object)).or_default().extend(&bytes[..]);
+            }
             shelf.objects.borrow_mut().entry((target, object)).or_default().extend(&bytes[..some]);
             if let Some(left) = left.as_mut() {
                 *left -= some;
@@ -78,15 +95,11 @@ impl Beside for OnShelf {
         })
     }
 
-    fn remove_before(&self, target: TargetId, object: u64) -> Doing {
-        let shelf = self.0.clone();
-        Box::pin(async move {
-            if shelf.left.borrow().is_some_and(|left| left == 0) {
-                return Err(Error::device("the power is gone"));
-            }
-            shelf.objects.borrow_mut().retain(|(of, number), _| *of != target || *number >= object);
-            Ok(())
-        })
+    fn remove_before(&self, Site { target, .. }: Site, object: u64) {
+        let is_off = self.0.left.borrow().is_some_and(|left| left == 0);
+        if !is_off && !self.0.broken.borrow().contains(&target) {
+            self.0.objects.borrow_mut().retain(|(of, number), _| *of != target || *number >= object);
+        }
     }
 }
 
@@ -107,12 +120,12 @@ pub(crate) fn done<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// What the engine has that is copied.
-fn there(stage: &Stage) -> Vec<Pair> {
+pub(crate) fn there(stage: &Stage) -> Vec<Pair> {
     let all = stage.engine.snapshot().unwrap().scan(&[], &[u8::MAX], usize::MAX).unwrap();
     all.into_iter().filter(|(key, _)| is_copied(key)).collect()
 }
 
-fn said(chain: &Chain) -> Vec<Pair> {
+pub(crate) fn said(chain: &Chain) -> Vec<Pair> {
     chain.state.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
@@ -132,6 +145,8 @@ fn change(chance: &seeds::Chance, stage: &mut Stage) {
 fn what_was_kept_is_what_copies_say_whatever_failed_and_whenever_a_manager_ended() {
     seeds::each(100, |chance| {
         let shelf = Shelf::with(1 + u128::from(chance.below(4)));
+        // As where a connection ended before the answer came.
+        shelf.twice.set(chance.once_in(4));
         let mut stage = Stage::new();
         let mut writing = copies(&shelf, stage.now);
         done(writing.tick(&mut stage.manager)).unwrap();
@@ -160,7 +175,8 @@ fn what_was_kept_is_what_copies_say_whatever_failed_and_whenever_a_manager_ended
             };
             keeping.unwrap();
             let Some(best) = shelf.best().filter(|_| stage.manager.copying.is_on()) else { continue };
-            if best.rank() == shelf.chain(writing.on[0]).rank() {
+            let Some(first) = writing.on.first() else { continue };
+            if best.rank() == shelf.chain(first.target).rank() {
                 assert!(said(&best) == there(&stage), "a whole copy says something else");
             }
         }
@@ -171,10 +187,11 @@ fn what_was_kept_is_what_copies_say_whatever_failed_and_whenever_a_manager_ended
         for _ in 0..40 {
             done(writing.tick(&mut stage.manager)).unwrap();
         }
-        for target in shelf.targets.borrow().iter().take(3) {
-            let chain = shelf.chain(*target);
-            assert!(chain.is_whole() && said(&chain) == there(&stage));
-            assert_eq!(shelf.objects_of(*target), 1, "what is not needed any more is removed");
+        assert_eq!(writing.on.len(), shelf.targets.borrow().len().min(3));
+        for target in shelf.targets.borrow().iter().copied() {
+            let (chain, is_on) = (shelf.chain(target), writing.targets().contains(&target));
+            assert!(!is_on || chain.is_whole() && said(&chain) == there(&stage));
+            assert_eq!(shelf.objects_of(target), usize::from(is_on), "what is not needed any more is removed");
         }
     });
 }
@@ -246,21 +263,51 @@ fn nothing_secret_and_nothing_that_clients_were_answered_is_copied() {
     }
 }
 
-#[test]
-fn a_manager_without_targets_keeps_none_and_says_so_to_the_next() {
+/// A manager that has copied all that there is, and then lost all targets.
+fn without_targets() -> (Rc<Shelf>, Stage, Copies) {
     let shelf = Shelf::with(1);
     let mut stage = Stage::new();
     let mut writing = copies(&shelf, stage.now);
-    done(writing.tick(&mut stage.manager)).unwrap();
+    (0..20).for_each(|_| done(writing.tick(&mut stage.manager)).unwrap());
+    stage.file(&root(), "known to copies", 0o644).unwrap();
+    done(writing.keep(&mut stage.manager)).unwrap();
+    assert!(said(&shelf.best().unwrap()) == there(&stage));
     shelf.targets.borrow_mut().clear();
     stage.restart();
     writing = copies(&shelf, stage.now);
     done(writing.tick(&mut stage.manager)).unwrap();
+    (shelf, stage, writing)
+}
+
+#[test]
+fn what_was_changed_while_no_target_was_there_comes_to_the_copies_that_are_back() {
+    let (shelf, mut stage, mut writing) = without_targets();
     stage.file(&root(), "unknown to copies", 0o644).unwrap();
-    stage.pass(Duration::from_secs(1));
-    // Those that begin again have nothing to do with the ones before.
+    done(writing.keep(&mut stage.manager)).unwrap();
     shelf.targets.borrow_mut().push(TargetId(1));
+    assert!(said(&shelf.best().unwrap()) != there(&stage));
+    // Nothing of what there is is written before the end, only what was changed.
     stage.restart();
+    writing = Copies { sizes: Sizes { part: 1, keys: 1, longer: 1 << 30 }, ..copies(&shelf, stage.now) };
+    done(writing.keep(&mut stage.manager)).unwrap();
+    assert!(writing.from.is_some() && said(&shelf.best().unwrap()) == there(&stage));
+}
+
+#[test]
+fn what_lacks_much_when_its_target_is_back_is_not_gone_on_with() {
+    let (shelf, mut stage, mut writing) = without_targets();
+    for number in 0.. {
+        stage.file(&root(), &format!("unknown to copies {number}"), 0o644).unwrap();
+        done(writing.keep(&mut stage.manager)).unwrap();
+        if !stage.manager.copying.is_on() {
+            break;
+        }
+        assert!(number < 10_000);
+    }
+    shelf.targets.borrow_mut().push(TargetId(1));
+    stage.file(&root(), "last", 0o644).unwrap();
+    stage.restart();
+    // Those that begin again have nothing to do with the ones before.
     writing = Copies { sizes: Sizes { part: 1, keys: 1, longer: 1 << 30 }, ..copies(&shelf, stage.now) };
     done(writing.keep(&mut stage.manager)).unwrap();
     assert!(shelf.best().is_none());

@@ -1,13 +1,13 @@
 //! What is committed and in no copy yet.
 //!
-//! Always: while copies are written, what the engine has under [`keys::COPIED`] names every key that was changed since the batch
-//! that all of them have; so whoever opens the engine next can go on with them, whatever this manager came to.
+//! Always: while copies are written, or may be written again, what the engine has under [`keys::COPIED`] names every key that was
+//! changed since the batch that all of them have; so whoever opens the engine next can go on with them, whatever this manager came to.
 
 use crate::draft::View;
 use crate::engine::{Condition, MOST_BYTES, Snapshot, Transaction, Write};
 use crate::keys;
-use crate::records::{Copied, check, encode};
-use forebay_model::Result;
+use crate::records::{Copied, CopiedOn, check, encode};
+use forebay_model::{Result, TargetId};
 use std::collections::BTreeMap;
 
 /// Values by their keys; `None` where one was deleted.
@@ -15,6 +15,8 @@ pub(crate) type Writes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// The most bytes of keys that are waited for: what is named in the engine is written with each commit.
 const MOST_KEYS: usize = MOST_BYTES / 4;
+/// The same while no copy can be written: each commit is longer by that, and copies that lack more are made anew.
+const MOST_WAITING: usize = MOST_BYTES / 16;
 
 /// Whether copies are written, and what is not in them.
 pub(crate) enum Copying {
@@ -35,6 +37,9 @@ pub(crate) struct Unkept {
     writes: Writes,
     /// Bytes of their keys.
     bytes: usize,
+    /// The targets that have the chain up to that batch, and whether the engine says so.
+    having: Vec<TargetId>,
+    is_having_named: bool,
 }
 
 impl Copying {
@@ -51,28 +56,50 @@ impl Copying {
             value.as_ref().map_or(Ok(()), |value| check(&key, value))?;
             writes.insert(key, value);
         }
-        Ok(Copying::On(Unkept { base, kept, batch, writes, bytes }))
+        let CopiedOn(having) = view.read(keys::COPIED_ON)?.unwrap_or_default();
+        Ok(Copying::On(Unkept { base, kept, batch, writes, bytes, having, is_having_named: true }))
     }
 
     pub(crate) fn is_on(&self) -> bool {
         matches!(self, Copying::On(_))
     }
 
-    /// There are no copies any more.
-    pub(super) fn stop(&mut self) {
-        if self.is_on() {
+    /// No copy can be written. Whoever has the chain may be back before it lacks much; if not, there are no copies any more.
+    pub(super) fn wait(&mut self) {
+        if let Copying::On(Unkept { bytes, having, .. }) = self
+            && (*bytes > MOST_WAITING || having.is_empty())
+        {
             *self = Copying::Off { is_named: true };
         }
     }
 
-    /// An object of copies begins: with which one the chain did, and the batch up to which those before it have everything.
-    pub(super) fn begin(&mut self, object: u64, term: u64) -> (u64, u64) {
+    /// The targets that have all that was changed since the chain began.
+    pub(super) fn having(&self) -> &[TargetId] {
+        match self {
+            Copying::On(Unkept { having, .. }) => having,
+            Copying::Off { .. } => &[],
+        }
+    }
+
+    /// An object of copies begins on these targets: with which one the chain did, and the batch up to which those before it have
+    /// everything.
+    pub(super) fn begin(&mut self, object: u64, term: u64, on: &[TargetId]) -> (u64, u64) {
         if let Copying::On(Unkept { base, kept, .. }) = self {
             return (*base, *kept);
         }
         let first = first_batch(term);
-        *self = Copying::On(Unkept { base: object, kept: first, batch: first, writes: Writes::new(), bytes: 0 });
+        let (writes, bytes, having, is_having_named) = (Writes::new(), 0, on.to_vec(), false);
+        *self = Copying::On(Unkept { base: object, kept: first, batch: first, writes, bytes, having, is_having_named });
         (object, first)
+    }
+
+    /// On these is all that there is.
+    pub(super) fn whole(&mut self, on: &[TargetId]) {
+        if let Copying::On(unkept) = self
+            && unkept.having != on
+        {
+            (unkept.having, unkept.is_having_named) = (on.to_vec(), false);
+        }
     }
 
     /// What copies lack, and the last batch of it.
@@ -83,9 +110,13 @@ impl Copying {
         }
     }
 
-    /// Copies have all up to this batch, which is the last one.
-    pub(super) fn kept(&mut self, batch: u64) {
+    /// Copies on these have all up to this batch, which is the last one. Whoever is left out lacks it, and whoever is new has nothing
+    /// of what was before.
+    pub(super) fn kept(&mut self, batch: u64, on: &[TargetId]) {
         if let Copying::On(unkept) = self {
+            let before = unkept.having.len();
+            unkept.having.retain(|target| on.contains(target));
+            unkept.is_having_named &= unkept.having.len() == before;
             unkept.kept = batch;
             unkept.writes.clear();
             unkept.bytes = 0;
@@ -111,19 +142,24 @@ impl Copying {
                 *self = Copying::Off { is_named: true };
             }
         }
-        let value = match self {
+        let write = |key: &[u8], value| Write { key: key.to_vec(), value };
+        let writes = match self {
             Copying::Off { is_named: false } => return Ok(None),
             Copying::Off { is_named } => {
                 *is_named = false;
-                None
+                vec![write(keys::COPIED, None), write(keys::COPIED_ON, None)]
             }
-            Copying::On(Unkept { base, kept, writes, .. }) => Some(encode(
-                keys::COPIED,
-                &Copied { base: *base, batch: *kept, keys: writes.keys().cloned().collect() },
-            )?),
+            Copying::On(Unkept { base, kept, writes, having, is_having_named, .. }) => {
+                let copied = Copied { base: *base, batch: *kept, keys: writes.keys().cloned().collect() };
+                let mut named = vec![write(keys::COPIED, Some(encode(keys::COPIED, &copied)?))];
+                if !std::mem::replace(is_having_named, true) {
+                    let on = encode(keys::COPIED_ON, &CopiedOn(having.clone()))?;
+                    named.push(write(keys::COPIED_ON, Some(on)));
+                }
+                named
+            }
         };
-        let write = Write { key: keys::COPIED.to_vec(), value };
-        Ok(Some(Transaction { conditions: vec![fence.clone()], writes: vec![write] }))
+        Ok(Some(Transaction { conditions: vec![fence.clone()], writes }))
     }
 }
 

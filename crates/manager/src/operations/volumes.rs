@@ -2,6 +2,7 @@
 
 use super::Operation;
 use super::inodes::exists;
+use crate::copies;
 use crate::draft::View;
 use crate::keys;
 use crate::place;
@@ -26,6 +27,11 @@ impl Operation<'_> {
         self.require_depth(slot.directory.file)?;
         let mut next: Next = self.draft.require(keys::NEXT)?;
         let volume = next.volume;
+        if volume >= copies::VOLUME {
+            return Err(Error::full(
+                "there are no numbers left for volumes: those behind are of what clusters keep for themselves",
+            ));
+        }
         next.volume += 1;
         self.draft.put(keys::NEXT.to_vec(), &next)?;
         let CreateVolume { mode, owner, group, quota, policy, .. } = *asked;

@@ -1,9 +1,9 @@
 //! The bytes of `docs/format/metadata.md`, written out. A difference is a new version of the format.
 
 use super::{
-    Absence, Absent, Answer, BEFORE, CachesRecord, ClientRecord, Copied, Epochs, Inode, KeyRecord, Layout, MOST_FILES,
-    Meta, Move, Moves, Named, Next, NodeRecord, Orders, Remembered, TargetRecord, Term, ToScrub, UserNumber,
-    UserRecord, VERSION, VerifiedAt, VolumeRecord, Writer, Writers, component_of, decode, encode, object,
+    Absence, Absent, Answer, BEFORE, CachesRecord, ClientRecord, Copied, CopiedOn, Epochs, Inode, KeyRecord, Layout,
+    MOST_FILES, Meta, Move, Moves, Named, Next, NodeRecord, Orders, Remembered, TargetRecord, Term, ToScrub,
+    UserNumber, UserRecord, VERSION, VerifiedAt, VolumeRecord, Writer, Writers, component_of, decode, encode, object,
 };
 use crate::keys;
 use forebay_model::block::crc32c;
@@ -123,6 +123,7 @@ fn what_is_damaged_is_named_in_words() {
 fn what_copies_may_lack_has_the_bytes_that_are_written_down() {
     let copied = Copied { base: 0x200001, batch: 7, keys: vec![keys::NEXT.to_vec(), keys::inode(FILE)] };
     is(copied, "01818080010702015809490000000000000102");
+    is(CopiedOn(vec![TargetId(5), TargetId(300)]), "010205ac02");
 }
 
 fn attributes() -> Attributes {

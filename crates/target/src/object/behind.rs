@@ -11,12 +11,11 @@
 
 mod layer;
 
-use super::apply::needs;
 use super::gather::{Chunk, Loose, newest, pieces};
 use super::given::{Given, Kept};
 use super::journal::Content;
 use super::read::missing;
-use super::record::{Change, Draft, Write};
+use super::record::{Change, Write};
 use super::rows::{BLOCK, Crcs, Head};
 use super::write::{Taken, known};
 use super::{Objects, Work};
@@ -290,10 +289,9 @@ impl Objects {
                 &computed
             }
         };
-        let ranges: Vec<_> = changes.iter().flat_map(needs).collect();
-        self.room_for_rows(&ranges, Draft::of(&changes)?.blocks(), false).await?;
+        self.room_for_rows(&changes, false).await?;
         loop {
-            self.prepared_for(&changes, &ranges).await?;
+            self.prepared(&changes).await?;
             match self.try_to_take_in(&write, behind, first, &mut content, crcs)? {
                 None => return Ok(()),
                 Some(room) => self.make_room_for(room).await?,
@@ -416,8 +414,7 @@ impl Objects {
         if small.is_empty() {
             return Ok(false);
         }
-        let ranges: Vec<_> = small.iter().flat_map(needs).collect();
-        match self.room_for_rows(&ranges, Draft::of(&small)?.blocks(), false).await {
+        match self.room_for_rows(&small, false).await {
             Err(error) if error.kind == Kind::Full => Ok(false),
             result => result.map(|()| true),
         }

@@ -201,11 +201,7 @@ impl Draft {
     /// Adds what another has, behind what is there.
     pub fn append(&mut self, other: Draft) {
         self.count += other.count;
-        if self.body.is_empty() {
-            self.body = other.body;
-        } else {
-            self.body.extend(other.body);
-        }
+        self.body.extend(other.body);
     }
 
     fn add(&mut self, changes: &[Change]) -> Result<()> {

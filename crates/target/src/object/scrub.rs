@@ -2,8 +2,7 @@
 //!
 //! What the rows tell of lies scattered, the more so in logs: of what some leaves tell together, what lies near each other
 //! is read at once, in the order of the disk. Nothing is locked: what is not as the rows say is looked at again, and counts
-//! only if the rows still say the same. What records say that are newer than the last checkpoint nobody would look at: each
-//! pass begins with one.
+//! only if the rows still say the same.
 
 use super::audit::{Audit, Contradiction, ObjectsFound};
 use super::repair::Repair;
@@ -72,9 +71,6 @@ impl Objects {
             return Ok(None);
         }
         ready?;
-        if from == Key::FIRST {
-            self.cover().await?;
-        }
         let (mut lying, mut next) = (Vec::new(), Some(from));
         for _ in 0..LEAVES {
             let Some(from) = next else { break };
