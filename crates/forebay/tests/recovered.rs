@@ -21,18 +21,24 @@ fn listed(served: &Served, place: &Place) -> Vec<Value> {
     ["/", "/data", "/data/deep"].iter().flat_map(|path| values(&served.ok(place, &["ls", path, "--json"]))).collect()
 }
 
+/// Makes two directories and three files, and gives the bytes of these.
+fn filled(served: &Served, place: &Place) -> Vec<Vec<u8>> {
+    served.ok(place, &["mkdir", "/data"]);
+    served.ok(place, &["mkdir", "/data/deep"]);
+    let bytes: Vec<Vec<u8>> = (1..4).map(|seed| Dice(seed).bytes(400_000 * seed as usize + 1)).collect();
+    for (number, bytes) in bytes.iter().enumerate() {
+        std::fs::write(place.path("in"), bytes).unwrap();
+        served.ok(place, &["put", "in", &format!("/{number}")]);
+        served.ok(place, &["mv", &format!("/{number}"), &format!("/data/deep/file {number}")]);
+    }
+    bytes
+}
+
 #[test]
 fn outcome_45_after_a_kill_and_without_its_metadata_a_cluster_is_as_it_was_answered() {
     let place = Place::new();
     let served = Served::with(&place, &NODES);
-    served.ok(&place, &["mkdir", "/data"]);
-    served.ok(&place, &["mkdir", "/data/deep"]);
-    let bytes: Vec<Vec<u8>> = (1..4).map(|seed| Dice(seed).bytes(400_000 * seed as usize + 1)).collect();
-    for (number, bytes) in bytes.iter().enumerate() {
-        std::fs::write(place.path("in"), bytes).unwrap();
-        served.ok(&place, &["put", "in", &format!("/{number}")]);
-        served.ok(&place, &["mv", &format!("/{number}"), &format!("/data/deep/file {number}")]);
-    }
+    let bytes = filled(&served, &place);
     served.ok(&place, &["ring", "create", "/data/ring", "--capacity", "16MiB", "--block", "64KiB"]);
     let before = listed(&served, &place);
     assert_eq!(before.len(), 6);
@@ -81,14 +87,7 @@ fn outcome_45_when_the_machine_of_the_manager_is_lost_the_nodes_that_had_joined_
     let served = manager(&[]);
     let nodes = ["a", "b", "c", "d"];
     let mut joined: Vec<Served> = nodes.iter().map(|dir| served.join(&place, dir)).collect();
-    served.ok(&place, &["mkdir", "/data"]);
-    served.ok(&place, &["mkdir", "/data/deep"]);
-    let bytes: Vec<Vec<u8>> = (1..4).map(|seed| Dice(seed).bytes(400_000 * seed as usize + 1)).collect();
-    for (number, bytes) in bytes.iter().enumerate() {
-        std::fs::write(place.path("in"), bytes).unwrap();
-        served.ok(&place, &["put", "in", &format!("/{number}")]);
-        served.ok(&place, &["mv", &format!("/{number}"), &format!("/data/deep/file {number}")]);
-    }
+    let bytes = filled(&served, &place);
     // One of the four has no copy, and takes the place of any other.
     joined.remove(0).kill();
     served.ok(&place, &["chmod", "600", "/data/deep/file 1"]);

@@ -11,7 +11,9 @@ pub(in crate::cluster) fn check(cluster: &Cluster, unserved: &[usize]) {
     for node in (0..cluster.nodes.len()).filter(|node| !unserved.contains(node)) {
         let mut found = look_over(cluster, node);
         // Where a sector rotted behind the last record of a log, another record might be: nobody knows, until it can be read.
-        if found.objects.contradictions.iter().any(|one| one.what.contains("may hold what was acknowledged")) {
+        let contradictions = &found.objects.contradictions;
+        let is_unsure = contradictions.iter().all(|one| one.what.contains("may hold what was acknowledged"));
+        if is_unsure && !contradictions.is_empty() {
             cluster.disk(node).heal();
             found = look_over(cluster, node);
         }
