@@ -1,5 +1,6 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod rates;
 mod recovered;
 
 use super::*;

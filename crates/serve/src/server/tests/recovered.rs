@@ -10,7 +10,7 @@ use forebay_wire::control::volumes::{CreateVolume, Quota, Volume};
 use std::collections::BTreeMap;
 
 /// Directories of nodes in `dir`, each with a target.
-fn nodes(dir: &Path, count: usize) -> Vec<PathBuf> {
+pub(super) fn nodes(dir: &Path, count: usize) -> Vec<PathBuf> {
     let dirs: Vec<PathBuf> = (1..=count).map(|n| dir.join(format!("node-{n}"))).collect();
     dirs.iter()
         .for_each(|dir| drop(format(dir, &FormatOptions::file(Bytes::mib(96), Measure::Guess)).expect("a node")));
