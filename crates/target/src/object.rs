@@ -80,8 +80,10 @@ pub struct Objects {
     reading: RefCell<read::Reading>,
     /// Something that was read ahead has come, or will not.
     came: Signal,
-    /// Something changed that somebody may wait for: a record is durable, a command has ended, a gate has opened.
+    /// Something changed that somebody may wait for: a record is durable, bytes went home, a gate has opened.
     changed: Signal,
+    /// A command has ended that kept an object to itself.
+    unlocked: Signal,
     queued: Signal,
     /// Up to which record all are durable.
     written: Mark,
@@ -102,9 +104,8 @@ pub(crate) struct Work {
     /// Number of the last record that took effect, and of the last that is durable.
     last: u64,
     durable: u64,
-    /// Number of the last record that changed something, and up to which the logs or the catalog prove that all were durable.
+    /// Number of the last record that changed something.
     meant: u64,
-    proven: u64,
     /// Content of logged blocks that are not durable yet, by where they will lie.
     unwritten: BTreeMap<u64, Rc<journal::Content>>,
     /// Freed blocks, by the record that freed them.
@@ -127,8 +128,11 @@ pub(crate) struct Work {
     making_room: bool,
     /// Somebody sees to it that what lies in logs goes home.
     tending: bool,
-    /// Somebody waits until no more records come, to prove that the last one was durable.
-    proving: bool,
+    /// Bytes that were asked of the device for what goes home and for rows; commands that took effect, and reads that came.
+    own: Bytes,
+    asked: u64,
+    /// Somebody waits until no more records come, to have a checkpoint cover those that came.
+    covering: bool,
     stopping: bool,
     failure: Option<Error>,
     upkeep: upkeep::Upkeep,
@@ -194,7 +198,6 @@ impl Objects {
                 last: record.number,
                 durable: record.number,
                 meant: record.number,
-                proven: record.number,
                 unwritten: BTreeMap::new(),
                 limbo: VecDeque::new(),
                 taken: BTreeMap::new(),
@@ -208,7 +211,9 @@ impl Objects {
                 homing: false,
                 making_room: false,
                 tending: false,
-                proving: false,
+                own: Bytes::ZERO,
+                asked: 0,
+                covering: false,
                 stopping: false,
                 failure: None,
                 upkeep: upkeep::Upkeep::default(),
@@ -217,6 +222,7 @@ impl Objects {
             reading: read::Reading::new(Bytes(record.settings.cache)),
             came: Signal::default(),
             changed: Signal::default(),
+            unlocked: Signal::default(),
             queued: Signal::default(),
             written: Mark::default(),
             taken_in: Signal::default(),
@@ -328,10 +334,15 @@ impl Objects {
     /// Brings what `changes` look at and let go to memory: it is there when this returns, until the next wait.
     async fn bring_for(&self, changes: &[record::Change]) -> Result<()> {
         let ranges: Vec<_> = changes.iter().flat_map(apply::needs).collect();
+        self.bring_all(changes, &ranges).await
+    }
+
+    /// As [`Objects::bring_for`], where it is known in which `ranges` the changes look.
+    async fn bring_all(&self, changes: &[record::Change], ranges: &[(Key, Key)]) -> Result<()> {
         loop {
-            let lacks = self.work.borrow().lacks(&ranges);
+            let lacks = self.work.borrow().lacks(ranges);
             if lacks {
-                self.bring(&ranges).await?;
+                self.bring(ranges).await?;
                 continue;
             }
             let sharing = {
@@ -340,7 +351,7 @@ impl Objects {
                 if !work.lacks(&sharing) {
                     return Ok(());
                 }
-                [&ranges[..], &sharing].concat()
+                [ranges, &sharing].concat()
             };
             // Together: what is brought alone may have the other forgotten.
             self.bring(&sharing).await?;

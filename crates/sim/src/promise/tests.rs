@@ -127,30 +127,42 @@ fn a_promise_is_kept_beside_pins_small_writes_and_large_ones_and_on_a_full_disk(
 fn a_promise_is_kept_in_all_states_at_once_and_small_writes_become_durable() {
     let states = BTreeSet::from(State::ALL);
     for seed in [2, 3] {
-        let load = beside::load(presets::wd15ears().scaled(100), &states, 20);
+        // What is buffered of a component goes home in steps of which one may take half a minute.
+        let load = beside::load(presets::wd15ears().scaled(100), &states, 110);
         let (outcome, others) = beside::run(seed, &load, &states).unwrap();
         let shown = format!("seed {seed}: {outcome:?}, {} large, {} waiting", others.large, others.small_waiting);
         assert_eq!((outcome.missed_deadlines, outcome.lost_elements, others.small_waiting), (0, 0, 0), "{shown}");
-        assert!(others.small.len() > 300 * 19 && outcome.read > Rate(0) && others.large > Rate(0), "{shown}");
+        assert!(others.small.len() > 300 * 109 && outcome.read > Rate(0) && others.large > Rate(0), "{shown}");
         assert!(others.rebuilt > Rate(0), "{shown}");
     }
 }
 
-/// Outcome 37, but that a rebuild has its twentieth also in the long run.
-#[test]
-fn beside_a_ring_a_scrub_and_three_loads_a_rebuild_is_slower_and_gets_on() {
+/// What a component that is made anew gets beside all of it, and beside the ring alone, which comes at `percent` of what it reserved.
+fn rebuilt(percent: u64, readers: u64) -> (Rate, Rate) {
     let rebuilt = |states: BTreeSet<State>| {
-        let load = beside::load(presets::wd15ears().scaled(100), &states, 30);
+        let load = beside::load(presets::wd15ears().scaled(100), &states, 110);
+        let rate = Rate(load.guarantee.0 * percent / 100);
+        let load = Load { rate, readers: readers.min(load.readers), ..load };
         let (outcome, others) = beside::run(37, &load, &states).unwrap();
-        let kept = (outcome.missed_deadlines, outcome.lost_elements, outcome.worst_second >= load.guarantee);
+        let kept = (outcome.missed_deadlines, outcome.lost_elements, outcome.worst_second >= rate);
         assert_eq!(kept, (0, 0, true), "{states:?}: {outcome:?}");
         others.rebuilt
     };
-    let (beside_all, alone) = (rebuilt(BTreeSet::from(State::ALL)), rebuilt(BTreeSet::from([State::Rebuild])));
-    assert!(
-        beside_all < alone && beside_all.0 * 20 >= alone.0,
-        "{beside_all} beside all, {alone} beside the ring alone"
-    );
+    (rebuilt(BTreeSet::from(State::ALL)), rebuilt(BTreeSet::from([State::Rebuild])))
+}
+
+#[test]
+fn outcome_37_beside_a_ring_a_scrub_and_three_loads_a_rebuild_is_slower_and_has_a_twentieth_at_least() {
+    let (beside_all, alone) = rebuilt(90, 1);
+    let shown = format!("{beside_all} beside all, {alone} beside the ring alone");
+    assert!(beside_all < alone && beside_all.0 * 20 >= alone.0, "{shown}");
+}
+
+/// More than outcome 37 has: what is left of the disk is shared with eight who read, too.
+#[test]
+fn beside_a_ring_that_needs_all_that_it_reserved_a_scrub_and_ten_loads_a_rebuild_gets_on() {
+    let (beside_all, alone) = rebuilt(100, 8);
+    assert!(beside_all.0 * 100 >= alone.0, "{beside_all} beside all, {alone} beside the ring alone");
 }
 
 #[test]

@@ -11,11 +11,12 @@
 
 mod layer;
 
+use super::apply::needs;
 use super::gather::{Chunk, Loose, newest, pieces};
 use super::given::{Given, Kept};
 use super::journal::Content;
 use super::read::missing;
-use super::record::{Change, Write};
+use super::record::{Change, Draft, Write};
 use super::rows::{BLOCK, Crcs, Head};
 use super::write::{Taken, known};
 use super::{Objects, Work};
@@ -289,9 +290,10 @@ impl Objects {
                 &computed
             }
         };
-        self.room_for_rows(&changes, false).await?;
+        let ranges: Vec<_> = changes.iter().flat_map(needs).collect();
+        self.room_for_rows(&ranges, Draft::of(&changes)?.blocks(), false).await?;
         loop {
-            self.prepared(&changes).await?;
+            self.prepared_for(&changes, &ranges).await?;
             match self.try_to_take_in(&write, behind, first, &mut content, crcs)? {
                 None => return Ok(()),
                 Some(room) => self.make_room_for(room).await?,
@@ -414,7 +416,8 @@ impl Objects {
         if small.is_empty() {
             return Ok(false);
         }
-        match self.room_for_rows(&small, false).await {
+        let ranges: Vec<_> = small.iter().flat_map(needs).collect();
+        match self.room_for_rows(&ranges, Draft::of(&small)?.blocks(), false).await {
             Err(error) if error.kind == Kind::Full => Ok(false),
             result => result.map(|()| true),
         }

@@ -4,9 +4,9 @@
 //! then are the leaves of before, and logs of which nothing is needed any more, free. A crash before leaves the map of
 //! before, and the logs that go with it.
 
-use super::apply::{Meta, needs};
+use super::apply::Meta;
 use super::logs::{LogRecord, MANY_OPEN};
-use super::record::{Change, Draft};
+use super::record::Change;
 use super::rows::{BLOCK, Key, Row};
 use super::space::Run;
 use super::tree::Cut;
@@ -108,9 +108,8 @@ impl Objects {
         });
         self.core.commit().await?;
         let mut work = self.work.borrow_mut();
-        let Work { meta, counters, proven, .. } = &mut *work;
+        let Work { meta, counters, .. } = &mut *work;
         counters.checkpoints += 1;
-        *proven = number.max(*proven);
         cut.left.iter().for_each(|p| meta.tables.give(Run { at: p.at, blocks: u64::from(p.blocks) }));
         meta.logs.settle();
         Ok(())
@@ -186,11 +185,11 @@ impl Objects {
     }
 
     /// Waits until the rows that changes make find room with the next checkpoint: what is in the logs and finds none
-    /// could not be opened again. What `removes` goes on as long as it can.
-    pub(super) async fn room_for_rows(&self, changes: &[Change], removes: bool) -> Result<()> {
-        let ranges: Vec<_> = changes.iter().flat_map(needs).collect();
-        let leaves = self.work.borrow().meta.tree.leaves_of(&ranges) as u64;
-        let added = if removes { 0 } else { OF_A_LEAF * leaves + 2 * u64::from(Draft::of(changes)?.blocks()) };
+    /// could not be opened again. They look at rows in `ranges`, and their record takes so many `blocks`. What `removes`
+    /// goes on as long as it can.
+    pub(super) async fn room_for_rows(&self, ranges: &[(Key, Key)], blocks: u32, removes: bool) -> Result<()> {
+        let leaves = self.work.borrow().meta.tree.leaves_of(ranges) as u64;
+        let added = if removes { 0 } else { OF_A_LEAF * leaves + 2 * u64::from(blocks) };
         let short = || {
             let work = self.work.borrow();
             work.meta.tree.cut_blocks() + 2 * SPARE + added > work.meta.tables.free()

@@ -1,10 +1,11 @@
 //! What users ask of objects: each command is whole or not there, and durable when it returns.
 
 use super::Objects;
+use super::apply::needs;
 use super::lent::Piece;
 use super::quota;
 use super::read::missing;
-use super::record::Change;
+use super::record::{Change, Draft};
 use super::rows::{BLOCK, Head, Key, Part, Quota, Row, Volume};
 use super::settings;
 use crate::schedule::StreamId;
@@ -56,14 +57,14 @@ pub(super) struct Lock<'a> {
 impl Drop for Lock<'_> {
     fn drop(&mut self) {
         self.objects.work.borrow_mut().locked.remove(&self.id);
-        self.objects.changed.notify();
+        self.objects.unlocked.notify();
     }
 }
 
 impl Objects {
     pub(super) async fn lock(&self, id: ObjectId) -> Result<Lock<'_>> {
         self.ready().await?;
-        self.changed.until(|| !self.work.borrow().locked.contains(&id)).await;
+        self.unlocked.until(|| !self.work.borrow().locked.contains(&id)).await;
         self.work.borrow_mut().locked.insert(id);
         Ok(Lock { objects: self, id })
     }
@@ -94,12 +95,16 @@ impl Objects {
         check: impl Fn(&super::apply::Meta) -> Result<()>,
     ) -> Result<u64> {
         let removes = changes.iter().all(|change| matches!(change, Change::Remove { .. }));
-        self.room_for_rows(changes, removes).await?;
+        let ranges: Vec<_> = changes.iter().flat_map(needs).collect();
+        let mut record = Some(Draft::of(changes)?);
+        let blocks = record.as_ref().map_or(0, Draft::blocks);
+        self.room_for_rows(&ranges, blocks, removes).await?;
         for attempt in 0.. {
-            let full = match self.prepared(changes).await {
+            let full = match self.prepared_for(changes, &ranges).await {
                 Ok(()) => {
                     check(&self.work.borrow().meta)?;
-                    match self.enact(changes, &mut content, false) {
+                    let draft = record.take().map_or_else(|| Draft::of(changes), Ok)?;
+                    match self.enact_draft(changes, draft, &mut content, false) {
                         Ok(number) => return Ok(number),
                         Err(error) => error,
                     }

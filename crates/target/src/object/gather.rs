@@ -185,6 +185,7 @@ impl Objects {
             let (disk, offset) = (self.core.disk.clone(), BLOCK * run.at.start);
             async move { disk.write(stream, offset, buffer?).await.1 }
         };
+        self.count_own(stream, BLOCK * placed.len() as u64);
         let spawner = &self.core.disk.env().spawner;
         self.wrote_home(coalesce::write_all(spawner, UNDER_WAY, runs.into_iter().map(write)).await)?;
         if placed.is_empty() { Ok(()) } else { self.flush_home().await }

@@ -8,6 +8,9 @@
 //! From then on it comes sooner than its turn among readers and writers: beside a promise a turn may be half a minute away,
 //! and who writes small things durably would wait for that as soon as the logs are full.
 //!
+//! What goes home only since nobody else is there makes way for who comes: it takes short steps where each block is a way of
+//! the arm, and ends after the one under way, or before the next log is read, when others have asked for something since.
+//!
 //! Order of durable steps: blocks at home, flush, the record that says so. Until that record is durable the blocks in
 //! the log count, so that a step that was cut off is done again. Nothing is locked: what users change meanwhile is left
 //! out of the record, and blocks that they free are not taken by others before the step ends.
@@ -19,7 +22,7 @@ use super::rows::{BLOCK, Crcs, Key, Piece, Row};
 use super::space::Run;
 use super::write::Taken;
 use super::{Objects, Work, replay};
-use crate::schedule::Counters;
+use crate::schedule::{Counters, StreamId};
 use forebay_model::block::crc32c;
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
 use std::rc::Rc;
@@ -27,6 +30,9 @@ use std::time::Duration;
 
 /// Blocks that are taken home in one step: what cannot be taken back is kept small.
 const STEP: usize = 1024;
+/// Runs of blocks apart from each other that are taken home in one step by who makes way for others, where each run is a way
+/// of the arm: a third of a second, with the flush behind them.
+const RUNS: usize = 32;
 /// Blocks of logs that are read into memory to be taken home together: 32 MiB.
 const TOGETHER: u32 = 8192;
 /// From here on logs are emptied beside everything else: percent of their room that is filled.
@@ -59,7 +65,7 @@ impl Objects {
             if logs.is_empty() {
                 break;
             }
-            let now = self.empty_logs(&logs, all, || false).await?;
+            let now = self.empty_logs(&logs, all, None).await?;
             homed += now;
             // What was emptied is free only after this, and the next ones may need the room.
             self.checkpoint().await?;
@@ -96,21 +102,27 @@ impl Objects {
                 true => self.work.borrow().meta.logs.fullest(false, TOGETHER),
                 false => Vec::new(),
             };
+            let others = self.others();
             let step = async {
                 if logs.is_empty() {
                     if self.settles_together() && self.settling_pays() {
                         self.checkpoint().await?;
                     }
-                    return Ok::<_, Error>((self.swap_one(idle >= PAUSE, promised).await?, 0));
+                    let swapped = self.swap_one(idle >= PAUSE, promised).await?;
+                    return Ok::<_, Error>(if swapped { Tended::Did(0) } else { Tended::Nothing });
                 }
-                let logged = self.core.disk.counters().logged;
                 // Done only since nobody else was there.
-                let gives_up = || !crowded && self.core.disk.counters().logged != logged;
-                let homed = self.empty_logs(&logs, false, gives_up).await?;
+                let gives_up = || self.others() != others;
+                let lazily: Option<&dyn Fn() -> bool> = if crowded { None } else { Some(&gives_up) };
+                let homed = self.empty_logs(&logs, false, lazily).await?;
+                if !crowded && gives_up() {
+                    // They do not wait for a checkpoint, either: one comes with the next pause.
+                    return Ok(Tended::MadeWay);
+                }
                 if !crowded || self.settling_pays() {
                     self.checkpoint().await?;
                 }
-                Ok((true, homed))
+                Ok(Tended::Did(homed))
             };
             waits = true;
             match step.await {
@@ -119,15 +131,33 @@ impl Objects {
                 Err(_) if self.work.borrow().stopping => return,
                 Err(error) => return self.fail(error),
                 // What others did meanwhile is seen in the next pause.
-                Ok((true, homed)) => {
+                Ok(Tended::Did(homed)) => {
                     before = self.core.disk.counters();
                     waits = homed == 0;
                 }
-                Ok((false, _)) => {}
+                Ok(Tended::MadeWay) => {
+                    before = self.core.disk.counters();
+                    busy = clock.now();
+                }
+                Ok(Tended::Nothing) => {}
             }
         }
         self.work.borrow_mut().tending = false;
         self.see_to_haste();
+    }
+
+    /// What others have asked for than those who take home what lies in logs: bytes of the device, and commands.
+    fn others(&self) -> (Bytes, u64) {
+        let now = self.core.disk.counters();
+        let work = self.work.borrow();
+        ((now.guaranteed + now.normal).saturating_sub(work.own), work.asked)
+    }
+
+    /// Counts what is asked of the device for `stream`, if that is for what goes home, or for rows.
+    pub(super) fn count_own(&self, stream: StreamId, bytes: Bytes) {
+        if stream == self.stream {
+            self.work.borrow_mut().own += bytes;
+        }
     }
 
     /// Whether so much lies in logs that it goes home beside everything else.
@@ -167,7 +197,7 @@ impl Objects {
         for group in groups {
             let (filled, live) = self.work.borrow().meta.logs.state(*group);
             if live > 0 {
-                self.empty_logs(&[(*group, filled)], true, || false).await?;
+                self.empty_logs(&[(*group, filled)], true, None).await?;
             }
         }
         self.checkpoint().await
@@ -239,8 +269,13 @@ impl Objects {
     }
 
     /// Takes home what lies in logs that are filled so far; what is to stay in logs only if it is `all`; until it
-    /// `gives_up`. Blocks taken home.
-    pub(super) async fn empty_logs(&self, logs: &[(u32, u32)], all: bool, gives_up: impl Fn() -> bool) -> Result<u64> {
+    /// gives up, if it makes way for others. Blocks taken home.
+    pub(super) async fn empty_logs(
+        &self,
+        logs: &[(u32, u32)],
+        all: bool,
+        gives_up: Option<&dyn Fn() -> bool>,
+    ) -> Result<u64> {
         self.homing_alone(self.empty_logs_alone(logs, all, gives_up)).await
     }
 
@@ -257,10 +292,19 @@ impl Objects {
         result
     }
 
-    async fn empty_logs_alone(&self, logs: &[(u32, u32)], all: bool, gives_up: impl Fn() -> bool) -> Result<u64> {
+    async fn empty_logs_alone(
+        &self,
+        logs: &[(u32, u32)],
+        all: bool,
+        gives_up: Option<&dyn Fn() -> bool>,
+    ) -> Result<u64> {
         let before = self.counters().homed;
+        let given_up = || gives_up.is_some_and(|gives_up| gives_up());
         let mut contents = Vec::new();
         for (group, filled) in logs {
+            if given_up() {
+                return Ok(0);
+            }
             contents.push(self.read_log(self.stream, *group, 0, *filled).await?.0);
         }
         let in_logs = logs.iter().zip(&contents);
@@ -273,10 +317,11 @@ impl Objects {
             (staying, lying) = lying.into_iter().partition(|l| stay.contains(&l.id));
         }
         let mut last = None;
-        let mut steps = lying.chunks(STEP);
+        let runs = if gives_up.is_some() && self.core.disk.rotates() { RUNS } else { STEP };
+        let mut steps = steps(&lying, runs);
         for step in steps.by_ref() {
             last = self.step_home(step).await?.or(last);
-            if gives_up() {
+            if given_up() {
                 break;
             }
         }
@@ -388,6 +433,29 @@ impl Objects {
         self.work.borrow_mut().counters.homed += homed;
         Ok(Some(number))
     }
+}
+
+/// What came of a look at what lies in logs.
+enum Tended {
+    /// There was nothing to do yet.
+    Nothing,
+    /// Something was done, and so many blocks went home.
+    Did(u64),
+    /// Others came.
+    MadeWay,
+}
+
+/// Cuts blocks that are to go home into steps: of [`STEP`] blocks at most, and of so many runs that follow one another in
+/// their object.
+fn steps<'a, 'b>(mut lying: &'a [Loose<'b>], runs: usize) -> impl Iterator<Item = &'a [Loose<'b>]> {
+    std::iter::from_fn(move || {
+        let most = &lying[..lying.len().min(STEP)];
+        let follows = |pair: &[Loose<'_>]| pair[0].id == pair[1].id && pair[0].block + 1 == pair[1].block;
+        let mut ends = (1..).zip(most.windows(2)).filter(|(_, pair)| !follows(pair)).map(|(end, _)| end);
+        let (step, rest) = lying.split_at(ends.nth(runs - 1).unwrap_or(most.len()));
+        lying = rest;
+        (!step.is_empty()).then_some(step)
+    })
 }
 
 /// A block, where it lies at home, and where it goes.

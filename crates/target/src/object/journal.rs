@@ -5,9 +5,10 @@
 //! durable when it ends, and several are under way side by side: a device that has one thing to do at a time idles
 //! between. They may end in any order; what is acknowledged, and what may go home, is what has no hole before it.
 
+use super::apply::needs;
 use super::given::Kept;
 use super::record::{Change, Draft, Stamp, finish};
-use super::rows::BLOCK;
+use super::rows::{BLOCK, Key};
 use super::{CHANGED_ROWS, Objects, Work, logs};
 use crate::schedule::LOGS_IN_FLIGHT;
 use forebay_env::Buffer;
@@ -24,8 +25,11 @@ const MOST_AT_ONCE_FLAT: u64 = Bytes::kib(64).0;
 /// How long records are gathered where each write costs a turn.
 const GATHER: Duration = Duration::from_micros(200);
 
-/// How long no record comes before it is proven that the last one was durable.
+/// How long no record comes before a checkpoint covers those that came.
 const QUIET: Duration = Duration::from_secs(1);
+
+/// How long one waits at least where it takes turns that rings were promised, or where what lies in logs is to go home before it.
+const WITHOUT_HASTE: Duration = Duration::from_secs(60);
 
 /// The blocks that one record redirects, until they are durable.
 pub(super) struct Content {
@@ -85,12 +89,18 @@ impl Queued {
 impl Objects {
     /// Waits until nothing stands in the way of a command, and the leaves that its changes touch are in memory.
     pub(super) async fn prepared(&self, changes: &[Change]) -> Result<()> {
+        let ranges: Vec<_> = changes.iter().flat_map(needs).collect();
+        self.prepared_for(changes, &ranges).await
+    }
+
+    /// As [`Objects::prepared`], where it is known in which ranges of rows the changes look.
+    pub(super) async fn prepared_for(&self, changes: &[Change], ranges: &[(Key, Key)]) -> Result<()> {
         loop {
             self.alive()?;
             if self.work.borrow().stopping {
                 return Err(Error::busy("the target is being closed; open it again"));
             }
-            self.bring_for(changes).await?;
+            self.bring_all(changes, ranges).await?;
             let (open, looked_at) = {
                 let work = self.work.borrow();
                 (work.meta.logs.open(), work.meta.logs.looked_at())
@@ -119,8 +129,18 @@ impl Objects {
     /// [`Objects::prepared`], without a wait between. What empties logs or makes room may use their `reserve`. The
     /// record's number; `content` is taken, unless there is an error.
     pub(super) fn enact(&self, changes: &[Change], content: &mut Vec<u8>, reserve: bool) -> Result<u64> {
+        self.enact_draft(changes, Draft::of(changes)?, content, reserve)
+    }
+
+    /// As [`Objects::enact`], with the changes as they are in a record.
+    pub(super) fn enact_draft(
+        &self,
+        changes: &[Change],
+        record: Draft,
+        content: &mut Vec<u8>,
+        reserve: bool,
+    ) -> Result<u64> {
         let mut work = self.work.borrow_mut();
-        let record = Draft::of(changes)?;
         let (head, data) = (record.blocks(), (content.len() as u64 / BLOCK.0) as u32);
         let usable = |group: u32| self.core.has_log(group);
         let joined = work.join(&record, data, self.most_at_once(), reserve, usable);
@@ -151,6 +171,8 @@ impl Objects {
             }
         };
         self.put(&mut work, changes, content, record, (number, at))?;
+        // What empties logs is asked for by nobody.
+        work.asked += u64::from(!reserve);
         drop(work);
         self.queued.notify();
         Ok(number)
@@ -264,7 +286,7 @@ impl Objects {
             work.tending |= tends;
             (crowded && !work.checkpointing, tends)
         };
-        self.see_to_proof();
+        self.see_to_cover();
         self.see_to_haste();
         let spawner = &self.core.disk.env().spawner;
         if idle {
@@ -302,7 +324,7 @@ impl Objects {
         let this = self.clone();
         self.core.disk.env().spawner.detach(async move {
             match this.write_batch(&batch, home, durable, rotates).await {
-                Ok(()) => this.batch_written(&batch, durable),
+                Ok(()) => this.batch_written(&batch),
                 Err(error) => this.fail(error),
             }
         });
@@ -333,14 +355,13 @@ impl Objects {
         Ok(())
     }
 
-    /// A batch is on the device, and says that all records up to `proven` are durable. It counts when all before it are, too.
-    fn batch_written(&self, batch: &Rc<Vec<Queued>>, proven: u64) {
+    /// A batch is on the device. It counts when all before it are there, too.
+    fn batch_written(&self, batch: &Rc<Vec<Queued>>) {
         let durable = {
             let mut work = self.work.borrow_mut();
             if let Some(this) = work.batch(batch) {
                 this.written = true;
             }
-            work.proven = work.proven.max(proven);
             let Work { batches, unwritten, durable, counters, .. } = &mut *work;
             while batches.front().is_some_and(|batch| batch.written) {
                 let Batch { records, .. } = batches.pop_front().expect("it is there");
@@ -361,51 +382,59 @@ impl Objects {
         self.changed.notify();
     }
 
-    /// Sees to it that something on the device says of the last record that it was durable, when no more come for a while:
-    /// else it could not be told from one that nobody was told of, and would be left out if a bit of it rots. Where logs
-    /// have something that is to go home then, the checkpoint behind that says so. Where turns are promised to rings, it would
-    /// take one that others wait for: there the next record says so.
-    fn see_to_proof(self: &Rc<Self>) {
-        let has_no_turn = self.core.disk.rotates() && self.core.disk.is_promised();
-        if has_no_turn || self.work.borrow().proving {
+    /// Sees to it that a checkpoint covers the records that came, when no more come for a while: until then they are the
+    /// only copy of what they say, no scrub looks at them, and one of them that rots costs all objects at the next crash;
+    /// and the last of them could not be told from one that nobody was told of. Where something goes home, the checkpoint
+    /// behind that does it, if it comes.
+    fn see_to_cover(self: &Rc<Self>) {
+        if std::mem::replace(&mut self.work.borrow_mut().covering, true) {
             return;
         }
-        self.work.borrow_mut().proving = true;
         let this = self.clone();
         self.core.disk.env().spawner.detach(async move {
             let clock = this.core.disk.env().clock.clone();
-            loop {
+            let latest = clock.now() + WITHOUT_HASTE;
+            let is_due = loop {
                 let last = this.work.borrow().last;
                 clock.sleep(QUIET).await;
+                let takes_turns = this.takes_turns();
                 let work = this.work.borrow();
-                if work.last == last || work.stopping || work.failure.is_some() {
-                    break;
+                if work.stopping || work.failure.is_some() || !this.has_uncovered(&work) {
+                    break false;
                 }
-            }
-            this.work.borrow_mut().proving = false;
-            match this.prove().await {
-                // Logs that are full go home, and what says so proves it; and so does closing.
-                Err(error) if error.kind != Kind::Full && !this.work.borrow().stopping => this.fail(error),
-                _ => {}
+                let soon = !takes_turns && work.meta.logs.fullest(false, 1).is_empty();
+                if work.last == last && (soon || clock.now() >= latest) {
+                    break true;
+                }
+            };
+            this.work.borrow_mut().covering = false;
+            if is_due {
+                match this.checkpoint().await {
+                    // Where there is no room for rows, the records keep what there is; and closing makes one, too.
+                    Err(error) if error.kind != Kind::Full && !this.work.borrow().stopping => this.fail(error),
+                    _ => {}
+                }
             }
         });
     }
 
-    /// Says in a record that changes nothing that all before it are durable, if that is not known.
-    async fn prove(&self) -> Result<()> {
-        let is_due = || {
-            let work = self.work.borrow();
-            let is_over = work.stopping || work.failure.is_some();
-            !is_over && work.proven < work.meant && work.durable >= work.meant && work.meta.logs.live() == 0
-        };
-        if !is_due() {
-            return Ok(());
+    /// Whether a record that changed something is newer than the last checkpoint.
+    fn has_uncovered(&self, work: &Work) -> bool {
+        self.core.with_objects(|objects| objects.number) < work.meant
+    }
+
+    /// Whether a checkpoint would take turns that others wait for, who write durably or rebuild.
+    fn takes_turns(&self) -> bool {
+        self.core.disk.rotates() && self.core.disk.is_promised()
+    }
+
+    /// Makes a checkpoint, if records are newer than the last one and it takes no turns; if there is no room for it, they stay.
+    pub(super) async fn cover(&self) -> Result<()> {
+        let is_due = self.has_uncovered(&self.work.borrow()) && !self.takes_turns();
+        match if is_due { self.checkpoint().await } else { Ok(()) } {
+            Err(error) if error.kind == Kind::Full => Ok(()),
+            covered => covered,
         }
-        self.prepared(&[]).await?;
-        if is_due() {
-            self.enact(&[], &mut Vec::new(), false)?;
-        }
-        Ok(())
     }
 
     /// Makes free what was freed by records that are durable, unless something may still be written there.

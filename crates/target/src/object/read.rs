@@ -138,6 +138,7 @@ impl Objects {
         if offset >= end {
             return Ok(Vec::new());
         }
+        self.work.borrow_mut().asked += 1;
         let now = self.core.disk.env().clock.now();
         let most = self.core.disk.spare(self.core.disk.tracker());
         let touched = {
@@ -513,6 +514,7 @@ impl Objects {
     /// Reads what lies from block `at` of the device on.
     pub(super) async fn read_blocks(&self, stream: StreamId, at: u64, bytes: &mut [u8]) -> Result<()> {
         let buffer = Buffer::alone(Bytes(bytes.len() as u64))?;
+        self.count_own(stream, Bytes(bytes.len() as u64));
         let (buffer, result) = self.core.disk.read(stream, BLOCK * at, buffer).await;
         result?;
         bytes.copy_from_slice(&buffer);

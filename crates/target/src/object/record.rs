@@ -201,7 +201,11 @@ impl Draft {
     /// Adds what another has, behind what is there.
     pub fn append(&mut self, other: Draft) {
         self.count += other.count;
-        self.body.extend(other.body);
+        if self.body.is_empty() {
+            self.body = other.body;
+        } else {
+            self.body.extend(other.body);
+        }
     }
 
     fn add(&mut self, changes: &[Change]) -> Result<()> {

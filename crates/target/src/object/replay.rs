@@ -167,6 +167,7 @@ impl Objects {
                 && let Some((first, blocks)) = parts.next()
             {
                 let buffer = Buffer::alone(BLOCK * u64::from(blocks))?;
+                self.count_own(stream, BLOCK * u64::from(blocks));
                 let (disk, at) = (self.core.disk.clone(), BLOCK * (start + u64::from(first)));
                 let read = async move { disk.read(stream, at, buffer).await };
                 reading.push_back((first, blocks, self.core.disk.env().spawner.spawn(read)));

@@ -2,7 +2,8 @@
 //!
 //! What the rows tell of lies scattered, the more so in logs: of what some leaves tell together, what lies near each other
 //! is read at once, in the order of the disk. Nothing is locked: what is not as the rows say is looked at again, and counts
-//! only if the rows still say the same.
+//! only if the rows still say the same. What records say that are newer than the last checkpoint nobody would look at: each
+//! pass begins with one, unless that takes turns which others wait for.
 
 use super::audit::{Audit, Contradiction, ObjectsFound};
 use super::repair::Repair;
@@ -71,6 +72,9 @@ impl Objects {
             return Ok(None);
         }
         ready?;
+        if from == Key::FIRST {
+            self.cover().await?;
+        }
         let (mut lying, mut next) = (Vec::new(), Some(from));
         for _ in 0..LEAVES {
             let Some(from) = next else { break };

@@ -1,12 +1,15 @@
 use super::record::{Found, HEADER};
 use super::rows::{BLOCK, Quota};
+use super::settings::Logging;
 use super::testing::{self, again, id, opened};
 use super::{How, Objects, Placement, commands, logs, replay};
 use crate::Target;
 use crate::fake::{Fake, Op, Writer, sequences, small};
+use crate::scrub::Options;
 use crate::seeds::each;
 use forebay_model::object::Durability;
-use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
+use forebay_model::ring::RingSpec;
+use forebay_model::{Bytes, Error, Kind, ObjectId, Rate, Result, TargetId};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -364,7 +367,7 @@ fn what_went_home_beside_what_was_there_stays_taken_after_a_crash() {
         write(&fake, &target, 1, 0, &numbered(2 + random.below(3)), Placement::Log).unwrap();
         let bytes = read(&fake, &target, 1, 0, 1 << 20).unwrap();
         let logs = target.objects().work.borrow().meta.logs.fullest(false, 1);
-        assert!(fake.run(target.objects().empty_logs(&logs, false, || false)).unwrap() > 0);
+        assert!(fake.run(target.objects().empty_logs(&logs, false, None)).unwrap() > 0);
         // A crash before the next checkpoint; then others take what is free.
         let target = again(&fake, target);
         assert!(read(&fake, &target, 1, 0, 1 << 20).unwrap() == bytes);
@@ -452,39 +455,103 @@ fn a_torn_tail_of_which_nobody_was_told_is_left_out() {
     }
 }
 
-/// A device on which the last record makes an object of a few bytes, and where that record lies; killed so long after it.
-fn last_record(after: Duration) -> (Fake, Bytes) {
+/// A device with three objects, the last of a few bytes, all of them in records alone so far, and where these lie.
+fn in_records(settings: impl FnOnce(&Fake, &Target)) -> (Fake, Rc<Target>, Vec<Bytes>) {
     let (fake, target) = device();
     (1..=3).for_each(|object| create(&fake, &target, object));
     write(&fake, &target, 3, 0, &[3; 40], Placement::default()).unwrap();
     let last = target.objects().work.borrow().last;
-    fake.wait(after);
     let found = records(&fake, &target);
-    let (_, place, ..) = *found.iter().find(|(number, ..)| *number == last).expect("it is in a log");
+    assert_eq!(found.last().map(|(number, ..)| *number), Some(last));
+    settings(&fake, &target);
+    (fake, target, found.into_iter().map(|(_, place, ..)| place).collect())
+}
+
+/// What is known after a crash by which every record has become another one, in this byte.
+fn after_rot(fake: &Fake, target: Rc<Target>, places: &[Bytes], byte: u64) -> Rc<Target> {
     drop(target);
     fake.kill();
-    (fake, place)
+    places.iter().for_each(|place| fake.disk.flip(*place + Bytes(byte)));
+    let target = opened(fake);
+    assert_eq!(read(fake, &target, 3, 0, 100).unwrap(), [3; 40]);
+    assert_eq!(fake.run(target.objects().list(1, 0, 10)).unwrap().len(), 3);
+    target
 }
 
 #[test]
-fn the_last_record_is_proven_to_be_durable_when_nothing_came_for_a_while_so_that_damage_of_it_is_said() {
-    for at in [0, 41, HEADER as u64 + 3] {
-        // Nothing tells it from one that was being written.
-        let (fake, place) = last_record(Duration::ZERO);
-        fake.disk.flip(place + Bytes(at));
+fn when_no_record_came_for_a_while_a_checkpoint_covers_them_so_that_damage_to_them_costs_nothing() {
+    for byte in [0, 41, HEADER as u64 + 3] {
+        // Nothing tells the last one from one that was being written.
+        let (fake, target, places) = in_records(|_, _| ());
+        drop(target);
+        fake.kill();
+        fake.disk.flip(places[places.len() - 1] + Bytes(byte));
         assert_eq!(read(&fake, &opened(&fake), 3, 0, 100).unwrap(), [0u8; 0]);
-        let (fake, place) = last_record(Duration::from_secs(3));
-        fake.disk.flip(place + Bytes(at));
-        let target = fake.run(Target::open(fake.env())).unwrap();
-        assert_eq!(refused(fake.run(target.objects().ready())).kind, Kind::Device, "{at}");
+        let (fake, target, places) = in_records(|fake, _| fake.wait(Duration::from_secs(3)));
+        after_rot(&fake, target, &places, byte);
     }
     // Once: who does nothing writes nothing.
     let (fake, target) = device();
     create(&fake, &target, 1);
     fake.wait(Duration::from_secs(3));
     fake.disk.log();
-    fake.wait(Duration::from_secs(60));
+    fake.wait(Duration::from_secs(600));
     assert_eq!(fake.disk.log(), []);
+}
+
+#[test]
+fn a_pass_of_a_scrub_begins_with_a_checkpoint_so_that_damage_to_records_before_it_costs_nothing() {
+    let scrub = |fake: &Fake, target: &Target| {
+        let options = Options { rate: None, span: Duration::from_secs(60), anew: true };
+        let scrubbed = fake.run(target.scrub(options)).unwrap();
+        assert!(scrubbed.finished && scrubbed.damaged == 0, "{scrubbed:?}");
+    };
+    let (fake, target, places) = in_records(scrub);
+    let before = target.objects().counters().checkpoints;
+    scrub(&fake, &target);
+    assert_eq!(target.objects().counters().checkpoints, before, "nothing came since the one before");
+    scrub(&fake, &after_rot(&fake, target, &places, HEADER as u64 + 3));
+}
+
+/// A ring that is promised something, as long as it is there.
+fn promised_ring() -> RingSpec {
+    RingSpec { guarantee: Rate::mb(1), flush_interval: Duration::from_secs(1), ..small("/ring", Bytes::mib(4)) }
+}
+
+#[test]
+fn beside_a_promised_ring_on_a_disk_that_turns_a_scrub_begins_without_a_checkpoint() {
+    for promised in [false, true] {
+        let fake = Fake::new(Bytes::mib(64), true);
+        let target = fake.target();
+        if promised {
+            fake.create(&target, promised_ring()).unwrap();
+        }
+        fake.run(target.objects().create_volume(1, Quota::default())).unwrap();
+        create(&fake, &target, 1);
+        let before = target.objects().counters().checkpoints;
+        let options = Options { rate: None, span: Duration::from_secs(60), anew: true };
+        assert!(fake.run(target.scrub(options)).unwrap().finished);
+        assert_eq!(target.objects().counters().checkpoints > before, !promised);
+    }
+}
+
+#[test]
+fn what_is_to_stay_in_logs_and_what_comes_beside_a_promised_ring_is_covered_too() {
+    for (rotates, seconds) in [(false, 3), (true, 70)] {
+        let fake = Fake::new(Bytes::mib(64), rotates);
+        let target = fake.target();
+        if rotates {
+            fake.create(&target, promised_ring()).unwrap();
+        }
+        fake.run(target.objects().create_volume(1, Quota::default())).unwrap();
+        create(&fake, &target, 1);
+        fake.run(target.objects().set_logging(id(1), Some(Logging::Always))).unwrap();
+        write(&fake, &target, 1, 0, &numbered(2), Placement::default()).unwrap();
+        fake.wait(Duration::from_secs(seconds));
+        assert!(rotates || target.objects().redirected() == BLOCK * 2, "it stays");
+        let (number, meant) = (target.objects().core.with_objects(|o| o.number), target.objects().work.borrow().meant);
+        assert!(number >= meant, "rotates: {rotates}: {number} of {meant}");
+    }
 }
 
 #[test]

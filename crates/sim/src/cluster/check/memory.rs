@@ -2,9 +2,14 @@
 
 use crate::cluster::Cluster;
 use forebay_model::Bytes;
+use std::time::Duration;
+
+/// How long the last answers are on their way to those who asked.
+const ON_THE_WAY: Duration = Duration::from_millis(100);
 
 /// Panics if a node holds memory for somebody, or more than `most` connections.
 pub(in crate::cluster) fn check(cluster: &Cluster, most: usize) {
+    cluster.world().run_for(ON_THE_WAY);
     for node in 0..cluster.nodes.len() {
         let node = cluster.node(node).expect("all nodes are there");
         assert_eq!(node.memory_used(), Bytes::ZERO, "memory of a node at rest");

@@ -1,12 +1,15 @@
-use super::{GATHERED, PRESSED, QUIET, STEP, TOGETHER};
+use super::{GATHERED, PRESSED, QUIET, RUNS, STEP, TOGETHER, steps};
 use crate::Target;
 use crate::fake::Fake;
 use crate::object::Placement;
 use crate::object::apply::touching;
+use crate::object::gather::{Loose, Origin};
 use crate::object::rows::{BLOCK, Quota};
+use crate::seeds::each;
 use forebay_model::{Bytes, ObjectId};
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Duration;
 
 const ONE: ObjectId = ObjectId { volume: 1, object: 1 };
 /// Blocks of the object.
@@ -145,14 +148,73 @@ fn of_what_lies_in_several_logs_only_the_newest_goes_home() {
 }
 
 #[test]
-fn who_is_in_the_way_of_others_ends_after_a_step() {
+fn who_is_in_the_way_of_others_ends_after_a_step_which_is_short_where_each_block_costs_a_turn() {
+    for (rotates, step) in [(true, RUNS as u64), (false, STEP as u64)] {
+        let (fake, target) = device(Bytes::mib(256), rotates);
+        let bytes = fill(&fake, &target, |n| n < STEP as u64 + 300);
+        let objects = target.objects();
+        let live = objects.work.borrow().meta.logs.live();
+        fake.disk.log();
+        assert_eq!(fake.run(objects.empty_logs(&full_logs(&target), false, Some(&|| true))).unwrap(), 0);
+        assert_eq!(fake.disk.log(), [], "nothing is read for what would not go home");
+        let gives_up = || objects.counters().homed > 0;
+        let homed = fake.run(objects.empty_logs(&full_logs(&target), false, Some(&gives_up))).unwrap();
+        assert_eq!((live, homed), (STEP as u64 + 300, step));
+        assert_eq!(fake.run(objects.take_home()).unwrap(), live - homed, "the rest is not taken for damaged");
+        assert!(bytes_of(&fake, &target) == bytes);
+    }
+}
+
+#[test]
+fn steps_have_all_blocks_in_their_order_and_no_more_runs_than_they_may() {
+    each(50, |chance| {
+        let (mut lying, mut block) = (Vec::new(), 0);
+        for _ in 0..chance.below(4000) {
+            block += if chance.below(3) == 0 { 1 + chance.below(3) } else { 1 };
+            let id = ObjectId { volume: 1, object: 1 + block / 1000 };
+            lying.push(Loose { id, block, at: block, crc: 0, from: Origin::Plain(&[]) });
+        }
+        let runs = 1 + chance.below(40) as usize;
+        let cut: Vec<&[Loose<'_>]> = steps(&lying, runs).collect();
+        let places = |of: &[Loose<'_>]| of.iter().map(|l| l.at).collect::<Vec<_>>();
+        assert_eq!(places(&cut.concat()), places(&lying));
+        for (n, step) in cut.iter().enumerate() {
+            let has = step.chunk_by(|a, b| a.id == b.id && a.block + 1 == b.block).count();
+            let whole = has == runs || step.len() == STEP || n + 1 == cut.len();
+            assert!(has <= runs && step.len() <= STEP && whole, "{has} runs, {} blocks", step.len());
+        }
+    });
+}
+
+/// Takes home what lies in logs until others have asked for something.
+async fn make_way(target: Rc<Target>, logs: Vec<(u32, u32)>) -> u64 {
+    let objects = target.objects();
+    let others = objects.others();
+    objects.empty_logs(&logs, false, Some(&|| objects.others() != others)).await.unwrap()
+}
+
+#[test]
+fn nobody_makes_way_for_what_he_does_himself_but_for_whoever_reads_or_writes() {
     let (fake, target) = device(Bytes::mib(256), true);
-    let bytes = fill(&fake, &target, |n| n < STEP as u64 + 300);
-    let live = target.objects().work.borrow().meta.logs.live();
-    let homed = fake.run(target.objects().empty_logs(&full_logs(&target), false, || true)).unwrap();
-    assert_eq!((live, homed), (820 + 504, STEP as u64));
-    assert_eq!(fake.run(target.objects().take_home()).unwrap(), live - homed, "the rest is not taken for damaged");
-    assert!(bytes_of(&fake, &target) == bytes);
+    let objects = target.objects();
+    let live = 10 * RUNS as u64;
+    fill(&fake, &target, |n| n < live);
+    assert_eq!(fake.run(make_way(target.clone(), full_logs(&target))), live, "its records and writes are its own");
+    for reads in [true, false] {
+        fill(&fake, &target, |n| n < live);
+        let before = objects.counters().homed;
+        let homing = fake.env().spawner.spawn(make_way(target.clone(), full_logs(&target)));
+        while objects.counters().homed == before {
+            fake.wait(Duration::from_micros(100));
+        }
+        match reads {
+            true => drop(fake.run(objects.read(target.stream(), ONE, 0, BLOCK.0)).unwrap()),
+            false => write(&fake, &target, 3, 9),
+        }
+        let homed = fake.run(homing);
+        assert!(homed <= 4 * RUNS as u64, "reads: {reads}: {homed} of {live}");
+        fake.run(objects.take_home()).unwrap();
+    }
 }
 
 #[test]
@@ -185,7 +247,7 @@ fn room_that_is_made_by_what_goes_home_already_is_enough() {
     let live = objects.work.borrow().meta.logs.live();
     let waits = objects.clone();
     let homed = fake.run(async {
-        let mut first = std::pin::pin!(objects.empty_logs(&logs[..1], false, || false));
+        let mut first = std::pin::pin!(objects.empty_logs(&logs[..1], false, None));
         std::future::poll_fn(|context| Poll::Ready(first.as_mut().poll(context).is_pending())).await;
         assert!(objects.work.borrow().homing);
         let room = fake.env().spawner.spawn(async move { waits.make_room().await });

@@ -37,9 +37,9 @@ fn records_written_side_by_side_count_only_when_all_before_them_do() {
     };
     let (first, second) = (write(0), write(1));
     let numbers = [&first, &second].map(|records| records.last().unwrap().number);
-    objects.batch_written(&second, 0);
+    objects.batch_written(&second);
     assert_eq!((objects.work().durable, objects.work().unwritten.len()), (before, 2), "a hole is before it");
-    objects.batch_written(&first, 0);
+    objects.batch_written(&first);
     assert_eq!((objects.work().durable, objects.work().unwritten.len()), (numbers[1], 0));
     assert!(objects.work().batches.is_empty() && numbers[0] < numbers[1]);
 }
