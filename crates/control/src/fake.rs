@@ -85,7 +85,13 @@ impl Handler for Fake {
     }
 
     fn report(&self, by: Arc<Who>, report: Report) -> HandlerFuture<Reported> {
-        now(Ok(Reported { epoch: report.node, least_epoch: u64::from(by.user), targets: vec![], wall: report.wall }))
+        now(Ok(Reported {
+            epoch: report.node,
+            least_epoch: u64::from(by.user),
+            targets: vec![],
+            wall: report.wall,
+            shut_out: vec![],
+        }))
     }
 }
 

@@ -439,7 +439,7 @@ fn piece(manager: &Manager, from: &[u8], Sizes { part, keys, .. }: Sizes) -> Res
 
 /// Whether what is under a key is copied: not what is secret, what clients were answered, and what is of this engine alone.
 fn is_copied(key: &[u8]) -> bool {
-    !matches!(key.first(), None | Some(b'C' | b'K' | b'M' | b'Q' | b'R' | b'T' | b'Z'))
+    !matches!(key.first(), None | Some(b'C' | b'H' | b'K' | b'M' | b'Q' | b'R' | b'T' | b'Z'))
 }
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ pub(crate) const MOVES: u8 = b'B';
 
 /// What [`caches`] begins with.
 pub(crate) const CACHES: u8 = b'Z';
+/// What [`shut_out`] begins with.
+pub(crate) const SHUT_OUT: u8 = b'H';
 
 /// A file or directory: [`crate::records::Inode`].
 pub(crate) fn inode(file: FileId) -> Vec<u8> {
@@ -142,6 +144,11 @@ pub(crate) fn caches(client: u64) -> Vec<u8> {
     numbered(CACHES, client)
 }
 
+/// A client whose access key was revoked while it had something: [`crate::records::ShutOutRecord`].
+pub(crate) fn shut_out(client: u64) -> Vec<u8> {
+    numbered(SHUT_OUT, client)
+}
+
 /// A node: [`crate::records::NodeRecord`].
 pub(crate) fn node(node: u64) -> Vec<u8> {
     numbered(b'N', node)
@@ -200,6 +207,7 @@ pub(crate) fn in_words(key: &[u8]) -> String {
         b'R' => format!("what client {n:016x} was answered"),
         b'W' => format!("who writes file {n}"),
         CACHES => format!("that client {n:016x} keeps what it reads"),
+        SHUT_OUT => format!("that client {n:016x} is shut out"),
         b'S' => format!("that file {n} has to be scrubbed"),
         b'Y' => format!("when file {n} was verified"),
         FENCES => format!("the version of the objects of file {n}"),

@@ -17,6 +17,7 @@ mod cluster;
 pub mod copies;
 pub mod desk;
 mod draft;
+mod given;
 mod grant;
 mod holders;
 mod keys;

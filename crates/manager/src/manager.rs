@@ -10,6 +10,7 @@ use crate::cluster::{Cluster, Effect};
 use crate::copies::Copying;
 use crate::draft::{Batch, Draft, View};
 use crate::engine::{Condition, Engine, Outcome, Recent, Snapshot, Transaction, Write};
+use crate::given::Given;
 use crate::grant::Granting;
 use crate::holders::Holders;
 use crate::keys;
@@ -106,6 +107,7 @@ pub struct Manager {
     /// When clients were heard of last.
     pub(crate) seen: BTreeMap<u64, Moment>,
     pub(crate) holders: Holders,
+    pub(crate) given: Given,
     pub(crate) callbacks: Callbacks,
     pub(crate) rounds: crate::tick::Rounds,
     pub(crate) balance: crate::balance::Balance,
@@ -198,6 +200,7 @@ impl Manager {
             serial: (term + 1) << 40,
             seen: BTreeMap::new(),
             holders,
+            given: Given::default(),
             callbacks,
             rounds: crate::tick::Rounds::default(),
             balance: crate::balance::Balance::default(),
@@ -233,6 +236,7 @@ impl Manager {
             now,
             cluster: &self.cluster,
             callbacks: &mut self.callbacks,
+            given: &self.given,
             random: &*self.random,
             settings: &self.settings,
         };
@@ -285,6 +289,7 @@ impl Manager {
     /// It is asked something.
     fn note_time(&mut self, now: Now) {
         self.holders.begin(now.wall.after(self.settings.life + SKEW));
+        self.given.begin(now.wall.after(self.settings.life));
         self.callbacks.begin(now.moment);
     }
 
@@ -339,12 +344,16 @@ impl Manager {
     /// What makes capabilities for somebody.
     pub(crate) fn granting<'a>(&'a mut self, now: Now, by: &'a Principal) -> Result<Granting<'a>> {
         let view = self.view.as_ref().ok_or_else(closed)?;
+        let until = now.wall.after(self.settings.life);
+        if let Some(key) = by.key {
+            self.given.note(key, by.client, until, now.wall);
+        }
         Ok(Granting {
             view,
             cluster: &self.cluster,
             by,
             now: now.wall,
-            until: now.wall.after(self.settings.life),
+            until,
             serial: &mut self.serial,
             holders: &mut self.holders,
         })

@@ -33,6 +33,7 @@ pub(crate) use verify::unverified;
 use crate::callbacks::Callbacks;
 use crate::cluster::Cluster;
 use crate::draft::Draft;
+use crate::given::Given;
 use crate::manager::{Now, Settings};
 use crate::principal::Principal;
 use crate::records::Answer;
@@ -47,6 +48,7 @@ pub(crate) struct Operation<'a> {
     pub(crate) now: Now,
     pub(crate) cluster: &'a Cluster,
     pub(crate) callbacks: &'a mut Callbacks,
+    pub(crate) given: &'a Given,
     pub(crate) random: &'a dyn Random,
     pub(crate) settings: &'a Settings,
 }

@@ -230,6 +230,12 @@ pub(crate) struct CachesRecord {
     pub(crate) since: Timestamp,
 }
 
+/// A client whose access key was revoked, and until when the last of what it had would have counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ShutOutRecord {
+    pub(crate) until: Timestamp,
+}
+
 /// A file that has to be scrubbed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ToScrub {

@@ -10,11 +10,12 @@ use crate::engine::Snapshot;
 use crate::keys;
 use crate::manager::{Manager, Now};
 use crate::principal::Principal;
-use crate::records::{Orders, TargetRecord, component_of, decode, object};
+use crate::records::{Orders, ShutOutRecord, TargetRecord, component_of, decode, object};
 use forebay_model::{Error, Result, TargetId, Timestamp};
 use forebay_wire::control::access::Hidden;
 use forebay_wire::control::cluster::{
-    MOST_ORDERS, MOST_TARGETS, Order, Report, Reported, TargetReport, TargetState, ToTarget, VersionedKey,
+    MOST_ORDERS, MOST_SHUT_OUT, MOST_TARGETS, Order, Report, Reported, ShutOut, TargetReport, TargetState, ToTarget,
+    VersionedKey,
 };
 use forebay_wire::control::names::FileId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,6 +80,7 @@ impl Manager {
             least_epoch: self.cluster.epochs.least,
             targets,
             wall: now.wall,
+            shut_out: self.shut_out()?,
         })
     }
 
@@ -241,6 +243,17 @@ impl Manager {
             state.told_up_to = told_up_to;
         }
         Ok(telling.orders)
+    }
+
+    /// All clients that are shut out.
+    fn shut_out(&self) -> Result<Vec<ShutOut>> {
+        let (from, to) = keys::all(keys::SHUT_OUT);
+        let pairs = self.view()?.scan(&from, &to, MOST_SHUT_OUT)?;
+        let shut_out = pairs.iter().map(|(key, value)| {
+            let ShutOutRecord { until } = decode(key, value)?;
+            Ok(ShutOut { client: keys::number(key), until })
+        });
+        shut_out.collect()
     }
 
     fn keys_of(&self, target: TargetId) -> Vec<VersionedKey> {

@@ -9,11 +9,11 @@ use crate::engine::Pair;
 use crate::keys;
 use crate::manager::{Manager, Now};
 use crate::operations::{displace, give_up_lost, is_displaced, left, stay};
-use crate::records::{ClientRecord, Epochs, Layout, Moves, Orders, Writers, decode};
+use crate::records::{ClientRecord, Epochs, Layout, Moves, Orders, ShutOutRecord, Writers, decode};
 use crate::remembered::USED_EVERY;
 use forebay_model::{Moment, Result, TargetId};
 use forebay_wire::capability::SKEW;
-use forebay_wire::control::cluster::TargetState;
+use forebay_wire::control::cluster::{MOST_SHUT_OUT, TargetState};
 use forebay_wire::control::names::FileId;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -67,6 +67,7 @@ impl Manager {
         self.late_clients(&mut batch, now, &mut ticked)?;
         self.forget(&mut batch, now, &mut ticked)?;
         self.drop_orders(&mut batch, now)?;
+        self.drop_shut_out(&mut batch, now)?;
         self.leave_targets(&mut batch, now)?;
         self.stay(&mut batch, now)?;
         self.even_out(&mut batch, now)?;
@@ -93,6 +94,21 @@ impl Manager {
         let effects = batch.take(drafted);
         self.change(effects);
         ticked.rolled = true;
+        Ok(())
+    }
+
+    /// Clients need not be shut out any more when all that they had is over by the clock of each target.
+    fn drop_shut_out(&mut self, batch: &mut Batch, now: Now) -> Result<()> {
+        let (from, to) = keys::all(keys::SHUT_OUT);
+        for (key, value) in self.view()?.scan(&from, &to, MOST_SHUT_OUT)? {
+            let ShutOutRecord { until } = decode(&key, &value)?;
+            if now.wall > until.after(SKEW) {
+                let mut draft = Draft::new(self.view()?, batch);
+                draft.delete(key);
+                let drafted = draft.ready()?;
+                batch.take(drafted);
+            }
+        }
         Ok(())
     }
 

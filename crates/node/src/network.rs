@@ -34,6 +34,7 @@ use forebay_env::race::{First, race};
 use forebay_env::together::all;
 use forebay_model::{Bytes, Error, Rate, Result, TargetId};
 use forebay_target::Target;
+use forebay_wire::control::cluster::ShutOut;
 use forebay_wire::sink::{Frame, FrameSink};
 use forebay_wire::{Command, RequestId};
 use intake::Intake;
@@ -164,6 +165,12 @@ impl Node {
     /// What commands are checked with.
     pub fn keys(&self) -> &Keys {
         &self.keys
+    }
+
+    /// Of what these clients were given, and of nobody else's, nothing counts any more; what they have under way ends.
+    pub(crate) fn shut_out(&self, clients: &[ShutOut]) {
+        self.keys.shut_out(clients);
+        self.sessions.shut_out(clients);
     }
 
     /// Connections that are open.

@@ -413,15 +413,20 @@ impl Cluster {
 
     /// The same, with its ways.
     pub(crate) fn client_machine(&self, name: &str) -> ClientMachine {
+        self.client_of(name, self.next_client())
+    }
+
+    /// The same, as somebody of whom the manager believes that it is so.
+    pub(crate) fn client_of(&self, name: &str, by: Principal) -> ClientMachine {
         let host = self.network.host(name, self.spec.client_link);
-        let (nodes, control) = self.ways(host.env());
+        let (nodes, control) = self.ways(host.env(), by);
         let files = Files::new(nodes.clone(), control.clone());
         ClientMachine { host, nodes, control, files }
     }
 
     /// Files as somebody on a node's machine has them.
     pub(crate) fn files_on(&self, node: usize) -> Files {
-        let (nodes, control) = self.ways(self.nodes[node].host.env());
+        let (nodes, control) = self.ways(self.nodes[node].host.env(), self.next_client());
         Files::new(nodes, control)
     }
 
@@ -454,12 +459,12 @@ impl Cluster {
     }
 
     fn control(&self) -> Rc<SimControl> {
-        self.ways(self.network.host("operator", self.spec.client_link).env()).1
+        self.ways(self.network.host("operator", self.spec.client_link).env(), self.next_client()).1
     }
 
-    /// How a new client on a machine reaches nodes and the manager.
-    fn ways(&self, env: NetworkEnv) -> (Nodes, Rc<SimControl>) {
-        let control = Rc::new(SimControl::new(env.clone(), self.manager_address(), self.next_client()));
+    /// How a client on a machine reaches nodes and the manager.
+    fn ways(&self, env: NetworkEnv, by: Principal) -> (Nodes, Rc<SimControl>) {
+        let control = Rc::new(SimControl::new(env.clone(), self.manager_address(), by));
         (Nodes::new(env, self.spec.credit.0 as usize, Duration::from_secs(5)), control)
     }
 

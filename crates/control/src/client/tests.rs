@@ -79,7 +79,7 @@ fn what_is_asked_is_answered() {
         let report = Report { node: 11, address: "node:1".into(), targets: vec![], wall: Timestamp(3) };
         assert_eq!(
             client.report(report).await,
-            Ok(Reported { epoch: 11, least_epoch: 7, targets: vec![], wall: Timestamp(3) })
+            Ok(Reported { epoch: 11, least_epoch: 7, targets: vec![], wall: Timestamp(3), shut_out: vec![] })
         );
         assert_eq!((client.client(), client.address()), (5, server.address().to_string().as_str()));
     });

@@ -2,8 +2,8 @@
 
 use super::{enums, messages};
 use forebay_wire::control::cluster::{
-    AddNode, Map, Node, Order, RemoveNode, Report, Reported, RollKeys, SetTarget, Target, TargetReport, TargetState,
-    ToTarget, VersionedKey,
+    AddNode, Map, Node, Order, RemoveNode, Report, Reported, RollKeys, SetTarget, ShutOut, Target, TargetReport,
+    TargetState, ToTarget, VersionedKey,
 };
 
 enums! {
@@ -17,7 +17,8 @@ messages! {
     RollKeys as RollKeys { target }
     Report as ReportRequest { node, address, targets, wall }
     TargetReport as TargetReport { target, cluster, openings, size, free, load, epoch, key, carried_out, failed, slow }
-    Reported as Reported { epoch, least_epoch, targets, wall }
+    Reported as Reported { epoch, least_epoch, targets, wall, shut_out }
+    ShutOut as ShutOut { client, until }
     ToTarget as ToTarget { target, refused, keys, orders }
     VersionedKey as VersionedKey { version, key }
     Order as Order { object, version, remove }

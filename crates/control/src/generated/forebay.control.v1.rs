@@ -1210,6 +1210,18 @@ pub struct Reported {
     /// What the manager's clock says.
     #[prost(int64, tag = "4")]
     pub wall: i64,
+    /// All clients whose access keys were revoked while they had something.
+    #[prost(message, repeated, tag = "5")]
+    pub shut_out: ::prost::alloc::vec::Vec<ShutOut>,
+}
+/// A client whose access key was revoked: what it was given does not count any more.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ShutOut {
+    #[prost(uint64, tag = "1")]
+    pub client: u64,
+    /// Until when the last of that would have counted.
+    #[prost(int64, tag = "2")]
+    pub until: i64,
 }
 /// What a target is told.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -1,18 +1,22 @@
-//! Access keys: made of chance, shown once, taken back at any time.
+//! Access keys: made of chance, shown once, taken back at any time; with a key goes what was given out for it, as soon as each
+//! node has reported.
 
 use super::Operation;
 use crate::draft::View;
 use crate::keys;
-use crate::records::{Answer, KeyRecord};
+use crate::records::{Answer, KeyRecord, ShutOutRecord};
 use forebay_env::random;
 use forebay_model::{Error, Result};
 use forebay_wire::control::Reply;
 use forebay_wire::control::access::{Hidden, IssueKey, IssuedKey, RevokeKey};
+use forebay_wire::control::cluster::MOST_SHUT_OUT;
 
 /// The most keys of a user.
 const MOST_KEYS: usize = 64;
 /// The most bytes of a label.
 const MOST_LABEL: usize = 255;
+/// The most clients that are shut out in one step, beside what there is of keys in it.
+const MOST_CLIENTS: usize = 32;
 
 impl Operation<'_> {
     /// Makes a key for a user.
@@ -54,7 +58,34 @@ impl Operation<'_> {
         let mut user = self.user_record(record.user)?;
         user.keys.retain(|key| *key != asked.key);
         self.draft.put(keys::user(record.user), &user)?;
-        self.draft.delete(keys::access_key(asked.key));
+        self.take_back(&[asked.key])
+    }
+
+    /// Nobody connects with these keys any more, and nothing counts any more that was given to who did.
+    pub(super) fn take_back(&mut self, access_keys: &[u64]) -> Result<()> {
+        let mut clients = Vec::new();
+        let mut are_known = true;
+        for key in access_keys {
+            self.draft.delete(keys::access_key(*key));
+            let given = self.given.with(*key, self.now.wall);
+            are_known &= given.is_some();
+            clients.extend(given.unwrap_or_default());
+        }
+        let (from, to) = keys::all(keys::SHUT_OUT);
+        let there = self.draft.scan(&from, &to, MOST_SHUT_OUT)?.len();
+        let are_too_many = clients.len() > MOST_CLIENTS || there + clients.len() > MOST_SHUT_OUT;
+        if !are_known || are_too_many {
+            return self.shut_all_out();
+        }
+        for (client, until) in clients {
+            let key = keys::shut_out(client);
+            let before: Option<ShutOutRecord> = self.draft.read(&key)?;
+            let until = before.map_or(until, |before| until.max(before.until));
+            self.draft.put(key, &ShutOutRecord { until })?;
+        }
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,6 +51,11 @@ impl Operation<'_> {
     /// Lets no capability count that was made before.
     pub(super) fn revoke_all(&mut self) -> Result<()> {
         self.by.require_root("revoke everything")?;
+        self.shut_all_out()
+    }
+
+    /// The same, for whoever may.
+    pub(super) fn shut_all_out(&mut self) -> Result<()> {
         let epoch = self.cluster.epochs.epoch + 1;
         set_epochs(&mut self.draft, Epochs { epoch, least: epoch, ..self.cluster.epochs })
     }

@@ -47,9 +47,7 @@ impl Operation<'_> {
             return Err(Error::usage("root stays; revoke its keys instead"));
         }
         let record = self.user_record(asked.user)?;
-        for key in &record.keys {
-            self.draft.delete(keys::access_key(*key));
-        }
+        self.take_back(&record.keys)?;
         self.draft.delete(keys::user_name(&record.name));
         self.draft.delete(keys::user(asked.user));
         Ok(())

@@ -2,8 +2,9 @@
 
 use super::{
     Absence, Absent, Answer, BEFORE, CachesRecord, ClientRecord, Copied, CopiedOn, Epochs, Inode, KeyRecord, Layout,
-    MOST_FILES, Meta, Move, Moves, Named, Next, NodeRecord, Orders, Remembered, TargetRecord, Term, ToScrub,
-    UserNumber, UserRecord, VERSION, VerifiedAt, VolumeRecord, Writer, Writers, component_of, decode, encode, object,
+    MOST_FILES, Meta, Move, Moves, Named, Next, NodeRecord, Orders, Remembered, ShutOutRecord, TargetRecord, Term,
+    ToScrub, UserNumber, UserRecord, VERSION, VerifiedAt, VolumeRecord, Writer, Writers, component_of, decode, encode,
+    object,
 };
 use crate::keys;
 use forebay_model::block::crc32c;
@@ -174,6 +175,7 @@ fn values_of_names_have_the_bytes_that_are_written_down() {
     );
     is(ToScrub { since: Timestamp(3) }, "0106");
     is(CachesRecord { since: Timestamp(3) }, "0106");
+    is(ShutOutRecord { until: Timestamp(3) }, "0106");
     is(VerifiedAt(Timestamp(3)), "0106");
     is(Moves(vec![Move { component: 2, to: TargetId(5), by: 300, even: true }]), "01010205ac0201");
     let pending = vec![(2, TargetId(5))];

@@ -2,6 +2,7 @@
 
 use forebay_model::{Error, Kind, Result, TargetId, Timestamp};
 use forebay_wire::capability::{Capability, Keyring, LENGTH, Proof, Said, TargetKey, Wanted};
+use forebay_wire::control::cluster::ShutOut;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
@@ -9,6 +10,8 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub struct Keys {
     rings: RefCell<BTreeMap<TargetId, Keyring>>,
+    /// Clients whose access keys were revoked, and until when the last of what they had would have counted.
+    shut_out: RefCell<BTreeMap<u64, Timestamp>>,
     forbidden: Cell<u64>,
     stale: Cell<u64>,
     behind: Cell<u64>,
@@ -46,6 +49,21 @@ impl Keys {
         }
     }
 
+    /// Of what these clients were given nothing counts any more, and of nobody else's.
+    pub fn shut_out(&self, clients: &[ShutOut]) {
+        *self.shut_out.borrow_mut() = clients.iter().map(|client| (client.client, client.until)).collect();
+    }
+
+    /// Refuses what a client was given whose access key was revoked since.
+    fn require_let_in(&self, shown: &Capability) -> Result<()> {
+        match self.shut_out.borrow().get(&shown.client) {
+            Some(until) if shown.until <= *until => Err(Error::stale(
+                "the access key with which this client was let in was revoked; ask the manager with another one",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// How often commands were refused.
     pub fn refusals(&self) -> Refusals {
         Refusals { forbidden: self.forbidden.get(), stale: self.stale.get(), behind: self.behind.get() }
@@ -67,7 +85,9 @@ impl Keys {
             (None, _) if is_served => {
                 Err(Error::busy("this node has not heard of the manager since it was started; ask again in a moment"))
             }
-            (Some(ring), Some((capability, proof))) => ring.check(capability, proof, said, wanted, now),
+            (Some(ring), Some((capability, proof))) => ring
+                .check(capability, proof, said, wanted, now)
+                .and_then(|shown| self.require_let_in(&shown).map(|()| shown)),
             // What is not here and what is not allowed look alike.
             _ => Err(forebay_wire::capability::forbidden()),
         };

@@ -99,6 +99,7 @@ impl Node {
         let nearest = reported.wall.max(wall).min(self.env.clock.wall());
         let clock_off = clock_off(node, nearest, reported.wall);
         done.carried_out.clear();
+        self.shut_out(&reported.shut_out);
         let mut refused = Vec::new();
         let mut is_done = true;
         for told in reported.targets {

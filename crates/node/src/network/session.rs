@@ -420,8 +420,9 @@ impl Session {
         let now: Timestamp = self.node.env.clock.wall();
         let is_served = self.node.targets.borrow().contains_key(&target);
         let checked = self.node.keys.check(target, is_served, parts.shown, &said, &wanted, now);
-        if checked.is_ok() {
+        if let Ok(shown) = &checked {
             self.place.known();
+            self.doing.shows(shown.client, shown.until);
         }
         checked
     }

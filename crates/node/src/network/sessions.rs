@@ -3,7 +3,12 @@
 //! A client that lost its connection asks again over another one. What it asked before may still be on its way, and must not be
 //! done after its repetition, nor after what came behind that. So nothing of a connection that was replaced is under way any
 //! more when the next one is welcome.
+//!
+//! A connection ends, too, when the access key was revoked with which its client had what it showed last: queries and recorders
+//! were let in once, and go on for long.
 
+use forebay_model::Timestamp;
+use forebay_wire::control::cluster::ShutOut;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -25,6 +30,8 @@ pub(super) struct Doing {
     nonce: Nonce,
     count: Cell<u64>,
     is_ended: Cell<bool>,
+    /// The client of the capability that was shown last, and until when that counts.
+    shown: Cell<Option<(u64, Timestamp)>>,
     waiting: RefCell<Vec<Waker>>,
 }
 
@@ -39,6 +46,7 @@ impl Sessions {
             nonce,
             count: Cell::new(0),
             is_ended: Cell::new(false),
+            shown: Cell::new(None),
             waiting: RefCell::default(),
         });
         self.all.borrow_mut().insert(nonce, Rc::downgrade(&doing));
@@ -54,9 +62,26 @@ impl Sessions {
             doing.until(|doing| doing.count.get() == 0).await;
         }
     }
+
+    /// Ends the connections of these clients that have shown nothing newer.
+    pub(super) fn shut_out(&self, clients: &[ShutOut]) {
+        let all: Vec<Rc<Doing>> = self.all.borrow().values().filter_map(Weak::upgrade).collect();
+        for doing in all {
+            let is_out = |(client, until)| clients.iter().any(|out| out.client == client && until <= out.until);
+            if doing.shown.get().is_some_and(is_out) {
+                doing.is_ended.set(true);
+                doing.wake();
+            }
+        }
+    }
 }
 
 impl Doing {
+    /// What was shown is whose, and counts until then.
+    pub(super) fn shows(&self, client: u64, until: Timestamp) {
+        self.shown.set(Some((client, until)));
+    }
+
     /// A request begins, unless the connection was replaced.
     pub(super) fn begin(self: &Rc<Self>) -> Option<Begun> {
         if self.is_ended.get() {

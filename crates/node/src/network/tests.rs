@@ -7,6 +7,7 @@ use forebay_model::{Bytes, Kind, ObjectId, Profile, Rate, Result, TargetId, Time
 use forebay_target::Target;
 use forebay_wire::arrived::Memory;
 use forebay_wire::capability::{Capability, Rights, RootKey, TargetKey};
+use forebay_wire::control::cluster::ShutOut;
 use forebay_wire::credit::Credit;
 use forebay_wire::link::{Answer, Asked, Link};
 use forebay_wire::object::{Ask, ObjectAnswer, ObjectReply, ObjectRequest, Riders, companion};
@@ -258,6 +259,30 @@ fn a_fence_shuts_out_what_was_given_out_before_also_of_objects_that_are_not_ther
         let riders = Riders { set, get: None };
         let riding = rig.ask_with(&link, Some(&rig.shown(&new)), riders, write(0), vec![2; 100]).await;
         assert_eq!(kind(riding), Kind::Forbidden);
+    });
+}
+
+#[test]
+fn what_a_client_had_whose_key_was_revoked_counts_no_more_and_what_it_has_under_way_ends() {
+    with_node(Bounds::default(), |rig| async move {
+        let (link, all) = rig.made().await;
+        let (others, of_other) =
+            (rig.link(Credit::new(1 << 20)).await, Capability { client: 2, ..rig.capability(Rights::ALL) });
+        rig.ask(&others, &of_other, write(0), vec![1; 100]).await.expect("it is allowed");
+        let out = [ShutOut { client: all.client, until: all.until }];
+        rig.node.shut_out(&out);
+        assert_eq!(kind(rig.ask(&link, &all, read(0, 10), Vec::new()).await), Kind::Disconnected);
+        rig.ask(&others, &of_other, read(0, 10), Vec::new()).await.expect("another client's connection goes on");
+        let again = rig.link(Credit::new(1 << 20)).await;
+        assert_eq!(kind(rig.ask(&again, &all, read(0, 10), Vec::new()).await), Kind::Stale);
+        assert_eq!(rig.node.keys().refusals().stale, 1);
+        // With another key it has something that counts for longer.
+        let newer = Capability { until: Timestamp(all.until.0 + 1), ..all.clone() };
+        rig.ask(&again, &newer, read(0, 10), Vec::new()).await.expect("it is allowed");
+        rig.node.shut_out(&out);
+        rig.ask(&again, &newer, read(0, 10), Vec::new()).await.expect("its connection goes on");
+        rig.node.shut_out(&[]);
+        rig.ask(&again, &all, read(0, 10), Vec::new()).await.expect("what is over by now is not told any more");
     });
 }
 

@@ -40,6 +40,7 @@ struct Said {
     user: u32,
     groups: Vec<u32>,
     client: u64,
+    key: Option<u64>,
     wanted: Wanted,
 }
 
@@ -67,8 +68,8 @@ async fn serve(duplex: Duplex, spawner: &forebay_env::Spawner, desk: Desk) -> Re
     // Nothing large comes here, and nobody counts it.
     sink.push(Frame::window(u32::MAX)?);
     while let Some(head) = source.receive().await? {
-        let Said { user, groups, client, wanted } = source.decode()?;
-        let by = Principal { user, groups, client, key: None };
+        let Said { user, groups, client, key, wanted } = source.decode()?;
+        let by = Principal { user, groups, client, key };
         let (desk, sink) = (desk.clone(), sink.clone());
         spawner.detach(async move {
             let body = match wanted {
@@ -108,8 +109,8 @@ struct Way {
 
 impl Way {
     async fn say<T: serde::de::DeserializeOwned>(self, wanted: Wanted) -> Result<T> {
-        let Principal { user, groups, client, .. } = self.by;
-        let body = forebay_wire::write_body(&Said { user, groups, client, wanted })?;
+        let Principal { user, groups, client, key } = self.by;
+        let body = forebay_wire::write_body(&Said { user, groups, client, key, wanted })?;
         let request = Request { command: COMMAND, body, payload: Vec::new(), most: 0 };
         let (answer, ..) = self.nodes.ask(&self.address, &request, None).await?;
         forebay_wire::read_body(&answer.body)

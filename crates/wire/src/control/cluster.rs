@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub const MOST_TARGETS: usize = 100;
 /// The most orders in one answer.
 pub const MOST_ORDERS: usize = 1024;
+/// The most clients that are shut out by themselves.
+pub const MOST_SHUT_OUT: usize = 256;
 
 /// Makes a node known, or gives it another user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +108,17 @@ pub struct Reported {
     pub targets: Vec<ToTarget>,
     /// What the manager's clock says.
     pub wall: Timestamp,
+    /// All clients whose access keys were revoked while they had something.
+    pub shut_out: Vec<ShutOut>,
+}
+
+/// A client whose access key was revoked: what it was given does not count any more. What it is given with another key does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShutOut {
+    /// Which.
+    pub client: u64,
+    /// Until when the last of that would have counted.
+    pub until: Timestamp,
 }
 
 /// What a target is told.

@@ -28,7 +28,9 @@ impl ToManager for Manager {
         let key = VersionedKey { version: 1, key: Hidden(vec![3; 32]) };
         let to = |id, orders| ToTarget { target: id, keys: vec![key.clone()], orders, refused: None };
         let targets = vec![to(target, vec![order(1), order(2)]), to(WELL, Vec::new())];
-        Box::pin(async { Ok(Reported { epoch: 7, least_epoch: 7, targets, wall: real::clock::wall() }) })
+        Box::pin(async {
+            Ok(Reported { epoch: 7, least_epoch: 7, targets, wall: real::clock::wall(), shut_out: vec![] })
+        })
     }
 }
 
