@@ -17,12 +17,15 @@ mod settings;
 mod tests;
 
 pub use format::{FormatOptions, Formatted, Measure, format};
-pub use member::{Owned, own};
+pub use member::{Owned, own, own_within};
 pub use occupied::nothing_to_lose;
 pub use settings::Settings;
 
+pub use forebay_target::object::{CACHE, Memory};
+
 use forebay_client::{Cluster, Patience};
 use forebay_model::Result;
+use forebay_node::server::MOST_CONNECTIONS;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,6 +34,21 @@ use std::sync::Arc;
 pub struct Options {
     /// How long to wait for a process that is just taking over, is ending, or does not answer; and who is told.
     pub patience: Patience,
+}
+
+/// What who owns the targets of a directory takes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Within {
+    /// What each target may hold in memory.
+    pub memory: Memory,
+    /// Connections of other processes of this machine.
+    pub connections: usize,
+}
+
+impl Default for Within {
+    fn default() -> Within {
+        Within { memory: Memory::default(), connections: MOST_CONNECTIONS }
+    }
 }
 
 /// Opens the cluster in the directory `dir`: owns its targets if nobody does, and otherwise talks to who does.

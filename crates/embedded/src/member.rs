@@ -1,11 +1,11 @@
 //! A process's part in a directory: owner of the targets, or guest of the owner. A guest whose owner went away becomes
 //! the owner, or the guest of who did.
 
-use crate::Options;
 use crate::format;
 use crate::identity::{self, Identities};
 use crate::local::LocalPeer;
 use crate::settings::{self, Settings};
+use crate::{Options, Within};
 use forebay_client::again::again;
 use forebay_client::peer::{AnswerLink, HeapLink, ObjectLink, Peer, WriterLink};
 use forebay_client::{Cluster, Remote};
@@ -53,16 +53,16 @@ struct Owner {
 }
 
 impl Owner {
-    fn start(dir: &Path, settings: &Settings, lock: Lock) -> Result<Owner> {
+    fn start(dir: &Path, settings: &Settings, lock: Lock, within: Within) -> Result<Owner> {
         let open = |target: &PathBuf| real::open(dir.join(target), OpenMode::Exclusive);
         let devices = settings.targets.iter().map(open).collect::<Result<Vec<_>>>()?;
         let identities = identity::claim(settings, &devices)?;
-        let host = Arc::new(Host::start(devices)?);
+        let host = Arc::new(Host::start_within(devices, within.memory)?);
         host.let_add(Box::new(adding(dir)));
         let socket = settings::socket(dir);
         let server = text(&socket)
             .and_then(|address| UnixNetwork.listen(&address))
-            .and_then(|listener| Server::start(host.clone(), listener))
+            .and_then(|listener| Server::start_with(host.clone(), listener, within.connections))
             .inspect_err(|_| {
                 // What matters is why nobody else can be served.
                 let _ = host.close();
@@ -120,12 +120,17 @@ pub struct Owned {
 
 /// Opens the targets in `dir`. [`Kind::Busy`] if another process has them.
 pub fn own(dir: &Path) -> Result<Owned> {
+    own_within(dir, Within::default())
+}
+
+/// The same, taking no more on than that.
+pub fn own_within(dir: &Path, within: Within) -> Result<Owned> {
     let settings = Settings::read(dir)?;
     let dir = file::absolute(dir)?;
     let Some(lock) = Lock::try_take(settings::lock(&dir))? else {
         return Err(Error::busy(format!("a process has the cluster in {} open; end it first", dir.display())));
     };
-    Ok(Owned { owner: Arc::new(Owner::start(&dir, &settings, lock)?) })
+    Ok(Owned { owner: Arc::new(Owner::start(&dir, &settings, lock, within)?) })
 }
 
 impl Owned {
@@ -192,7 +197,7 @@ impl Member {
         loop {
             if let Some(lock) = Lock::try_take(settings::lock(&self.dir))? {
                 // Targets may have been added since this process opened it.
-                let owner = Arc::new(Owner::start(&self.dir, &Settings::read(&self.dir)?, lock)?);
+                let owner = Arc::new(Owner::start(&self.dir, &Settings::read(&self.dir)?, lock, Within::default())?);
                 return Ok(Part { peer: Arc::new(LocalPeer(owner.host.clone())), owner: Some(owner) });
             }
             match Remote::connect_with(Arc::new(UnixNetwork), &address, patience) {

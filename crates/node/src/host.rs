@@ -13,6 +13,7 @@ use forebay_model::heap::HeapSettings;
 use forebay_model::ring::RingSpec;
 use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
 use forebay_target::Target;
+use forebay_target::object::Memory;
 use forebay_wire::command::{AddTarget, Info, OpenWriter, QueryRequest, Reply, Request};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +31,8 @@ pub struct Host {
     /// Held while a ring or a heap is created, so that no two targets get the same name.
     creating: Mutex<()>,
     adding: Mutex<Adding>,
+    /// What each target may hold.
+    memory: Memory,
 }
 
 /// How targets are added, and who hears of them. Held while one is added, and when the host ends.
@@ -178,14 +181,20 @@ impl TargetHandle {
 impl Host {
     /// Opens the targets on `devices`, each on a thread of its own. All are open afterwards, or none is.
     pub fn start(devices: Vec<Opened>) -> Result<Host> {
+        Host::start_within(devices, Memory::default())
+    }
+
+    /// The same, where each target may hold so much in memory.
+    pub fn start_within(devices: Vec<Opened>, memory: Memory) -> Result<Host> {
         let host = Host {
             targets: Handles::default(),
             threads: Mutex::default(),
             next: AtomicU64::new(1),
             creating: Mutex::new(()),
             adding: Mutex::default(),
+            memory,
         };
-        let starting: Vec<_> = devices.into_iter().map(start).collect();
+        let starting: Vec<_> = devices.into_iter().map(|device| start(device, memory)).collect();
         let mut failure = None;
         for started in starting {
             match started.and_then(Starting::wait) {
@@ -243,7 +252,7 @@ impl Host {
         })?;
         let started = Cell::new(None);
         let opened = |device| {
-            let running = start(device).and_then(Starting::wait)?;
+            let running = start(device, self.memory).and_then(Starting::wait)?;
             let id = running.id;
             started.set(Some(running));
             Ok(id)
@@ -455,7 +464,7 @@ struct Starting {
     thread: thread::JoinHandle<()>,
 }
 
-fn start(device: Opened) -> Result<Starting> {
+fn start(device: Opened, memory: Memory) -> Result<Starting> {
     let (orders, receiver) = mailbox();
     let handle = TargetHandle::new(orders);
     let failure = handle.failure.clone();
@@ -466,6 +475,7 @@ fn start(device: Opened) -> Result<Starting> {
         let ended = real::run_or_end(real::Options { device }, move |env| async move {
             match Target::open(env.clone()).await {
                 Ok(target) => {
+                    target.objects().stay_within(memory);
                     tell.send(Ok(target.id()), 0).await;
                     drop(tell);
                     service::serve(env, target, receiver).await;

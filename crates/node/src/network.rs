@@ -148,7 +148,7 @@ impl Node {
             sessions: Rc::default(),
             outgoing: Allowance::new(bounds.memory.0 as usize),
             incoming: Allowance::new(bounds.memory.0 as usize),
-            small: Allowance::new(SMALL),
+            small: Allowance::new(SMALL.min(bounds.memory.0 as usize)),
             payloads: RefCell::new(Payloads::new(bounds.payloads)),
             intake: Intake::new(bounds.intake, env.clock.clone()),
             places: Places::new(bounds.connections, bounds.strangers, cuts.clone()),
@@ -224,7 +224,7 @@ impl Node {
 
     /// Says why there is no connection, unless that is being said to many.
     fn turn_away(&self, duplex: Duplex) {
-        if Rc::strong_count(&self.turned_away) > MOST_TURNED_AWAY {
+        if Rc::strong_count(&self.turned_away) > MOST_TURNED_AWAY.min(self.bounds.connections / 8 + 1) {
             return;
         }
         let most = self.bounds.connections;
@@ -265,7 +265,7 @@ impl Node {
 const MOST_OF_STATUS: Duration = Duration::from_secs(2);
 /// Memory for answers without a payload.
 const SMALL: usize = 32 << 20;
-/// Who is told at the same time that there is no place; others are hung up on.
+/// Who is told at the same time that there is no place, and no more than an eighth of the places; others are hung up on.
 const MOST_TURNED_AWAY: usize = 64;
 /// Links, recorders and queries of the network are told from those of this process by their numbers.
 const FIRST_LINK: u64 = 1 << 63;

@@ -25,6 +25,7 @@ pub struct Server {
 
 struct Shared {
     host: Arc<Host>,
+    most: usize,
     connections: Watched<Connections>,
 }
 
@@ -39,8 +40,13 @@ struct Connections {
 impl Server {
     /// Serves `host` to whoever comes to `listener`.
     pub fn start(host: Arc<Host>, listener: Box<dyn Listener>) -> Result<Server> {
+        Server::start_with(host, listener, MOST_CONNECTIONS)
+    }
+
+    /// The same with no more than so many connections at once.
+    pub fn start_with(host: Arc<Host>, listener: Box<dyn Listener>, most: usize) -> Result<Server> {
         let closer = listener.closer();
-        let shared = Arc::new(Shared { host, connections: Watched::default() });
+        let shared = Arc::new(Shared { host, most, connections: Watched::default() });
         let accepting = {
             let shared = shared.clone();
             thread::spawn("serve", move || {
@@ -107,10 +113,9 @@ fn take_in(shared: &Arc<Shared>, stream: Box<dyn Stream>) {
 fn admit(shared: &Shared, stream: &dyn Stream) -> Result<u64> {
     let handle = stream.try_clone()?;
     let mut connections = shared.connections.lock();
-    if connections.open.len() >= MOST_CONNECTIONS {
-        return Err(Error::busy(format!(
-            "{MOST_CONNECTIONS} connections are open already; end a recorder, a query or a process"
-        )));
+    let most = shared.most;
+    if connections.open.len() >= most {
+        return Err(Error::busy(format!("{most} connections are open already; end a recorder, a query or a process")));
     }
     if connections.closing {
         return Err(Error::disconnected("the process that serves the cluster is going away"));

@@ -9,6 +9,7 @@ pub mod membership;
 use crate::admission;
 use crate::grpc::GrpcReports;
 use crate::key::{self, AccessKey};
+use crate::limits::Taken;
 use crate::node::{NodeEnding, NodeHost, NodeOptions, is_away};
 use crate::reach::Reach;
 use crate::server::MEND_EVERY;
@@ -18,10 +19,10 @@ use crate::tls::{TlsFiles, check_here};
 use crate::upkeep::Done;
 use forebay_client::files::blocking::FilesClient;
 use forebay_client::files::keep::Kept;
-use forebay_embedded::{Owned, own};
+use forebay_embedded::{Owned, own_within};
 use forebay_env::real::file;
 use forebay_model::{Error, Kind, Result, TargetId};
-use forebay_node::network::{Bounds, Heard, Unwelcome};
+use forebay_node::network::{Heard, Unwelcome};
 use forebay_wire::control::Question;
 use forebay_wire::control::files::AskDegraded;
 use forebay_wire::control::names::FileId;
@@ -51,7 +52,7 @@ pub struct JoinOptions {
     /// What the node shows, and who vouches for its manager; without, both are on this machine alone.
     pub tls: Option<TlsFiles>,
     /// What the node takes on.
-    pub bounds: Bounds,
+    pub taken: Taken,
     /// For how long the manager is asked to take it in.
     pub patience: Duration,
     /// Called when something changed between the node and its manager.
@@ -108,8 +109,8 @@ impl Joined {
                 dir.display()
             )));
         }
-        let owned = own(dir)?;
-        let JoinOptions { manager, key, data, status, address, tls, bounds, patience, told, warned, rebuilding } =
+        let owned = own_within(dir, options.taken.within)?;
+        let JoinOptions { manager, key, data, status, address, tls, taken, patience, told, warned, rebuilding } =
             options;
         let trusted = tls.as_ref().map(TlsFiles::client);
         let (membership, key) = match membership::read(dir)? {
@@ -152,7 +153,7 @@ impl Joined {
             known_as: address,
             node: membership.node,
             cluster: membership.cluster,
-            bounds,
+            bounds: taken.bounds,
             warned,
             tls: tls.as_ref(),
             is_apart: true,

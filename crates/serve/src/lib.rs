@@ -9,6 +9,7 @@
 //! - [`tls`]: what processes of a cluster show and whom they trust; [`certificates`]: makes that.
 //! - [`survey`]: how a cluster is, as its manager says; [`status`]: how all of that is, over HTTP.
 //! - [`copies`]: where copies of what the manager knows are; [`recover`]: makes that anew.
+//! - [`limits`]: what of it has room in what the operating system allows.
 //! - [`server`]: all of it, of one directory; [`rack`]: of several, a node each.
 
 pub mod access;
@@ -18,6 +19,7 @@ pub mod copies;
 pub mod grpc;
 pub mod join;
 pub mod key;
+pub mod limits;
 pub mod local;
 pub mod manager;
 pub mod node;

@@ -19,10 +19,17 @@ use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Metadata that is kept in memory.
-const CACHE: Bytes = Bytes::mib(256);
 /// How often the manager is told that time passes.
 const TICK: Duration = Duration::from_secs(1);
+
+/// Where a manager keeps what it knows.
+#[derive(Clone, Copy)]
+pub struct Metadata<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// How much of it is kept in memory.
+    pub cache: Bytes,
+}
 
 /// A manager at work, until it is closed.
 pub struct ManagerHost {
@@ -34,19 +41,25 @@ pub struct ManagerHost {
 }
 
 impl ManagerHost {
-    /// Opens the metadata in `path`, or makes a cluster there whose files are striped by `policy`; copies are kept on some of
+    /// Opens the metadata, or makes a cluster there whose files are striped by `policy`; copies are kept on some of
     /// `hosts`, which have to outlive it, and on targets of nodes that it reaches with `tls`.
-    pub fn start(path: &Path, policy: Policy, settings: Settings, hosts: OnHosts, tls: Tls) -> Result<ManagerHost> {
+    pub fn start(
+        metadata: Metadata<'_>,
+        policy: Policy,
+        settings: Settings,
+        hosts: OnHosts,
+        tls: Tls,
+    ) -> Result<ManagerHost> {
         let (errands, mut receiver) = mailbox();
         let (told, mut outcome) = pipe(0);
         let desk = Desk::new(errands);
         let ticking = desk.clone();
-        let path: PathBuf = path.to_path_buf();
+        let (path, cache): (PathBuf, Bytes) = (metadata.path.to_path_buf(), metadata.cache);
         let thread = thread::spawn("manager", move || {
             let run = move || {
                 real::run_network_with(tls, move |env| async move {
                     let hosts = Rc::new(hosts);
-                    let opened = open_first(&path, policy, &settings, &hosts, &env).await;
+                    let opened = open_first(Metadata { path: &path, cache }, policy, &settings, &hosts, &env).await;
                     let (mut manager, issued) = match opened {
                         Ok(opened) => opened,
                         Err(error) => {
@@ -79,7 +92,7 @@ impl ManagerHost {
                             env.clock.sleep(TICK).await;
                             // What is gone meanwhile is not made anew, empty, over targets that have something.
                             let again = || {
-                                Manager::open(Box::new(Redb::open(&path, CACHE)?), env.random.clone(), settings.clone())
+                                Manager::open(Box::new(Redb::open(&path, cache)?), env.random.clone(), settings.clone())
                             };
                             if file::exists(&path)
                                 && let Ok(opened) = again()
@@ -138,13 +151,14 @@ impl Drop for ManagerHost {
 
 /// Opens metadata, or makes them where nobody had any.
 async fn open_first(
-    path: &Path,
+    metadata: Metadata<'_>,
     policy: Policy,
     settings: &Settings,
     hosts: &OnHosts,
     env: &forebay_env::NetworkEnv,
 ) -> Result<(Manager, Option<IssuedKey>)> {
-    let is_there = file::exists(path) && Manager::is_in(&Redb::open(path, CACHE)?)?;
+    let Metadata { path, cache } = metadata;
+    let is_there = file::exists(path) && Manager::is_in(&Redb::open(path, cache)?)?;
     if !is_there {
         let dir = path.parent().unwrap_or(path);
         let gone = path.display();
@@ -168,11 +182,11 @@ async fn open_first(
             )));
         }
     }
-    open(path, policy, settings, env)
+    open(metadata, policy, settings, env)
 }
 
 fn open(
-    path: &Path,
+    Metadata { path, cache }: Metadata<'_>,
     policy: Policy,
     settings: &Settings,
     env: &forebay_env::NetworkEnv,
@@ -181,7 +195,7 @@ fn open(
     if !file::exists(path) {
         file::create_secret(path, &[])?;
     }
-    let mut engine = Redb::open(path, CACHE)?;
+    let mut engine = Redb::open(path, cache)?;
     let cluster = u128::from(env.random.next_u64()) << 64 | u128::from(env.random.next_u64());
     let issued = match Manager::create(&mut engine, cluster, policy, env.clock.wall(), &*env.random) {
         Ok(issued) => Some(issued),

@@ -3,7 +3,7 @@
 
 use crate::copies::OnHosts;
 use crate::local::{LocalControl, LocalReports};
-use crate::manager::ManagerHost;
+use crate::manager::{ManagerHost, Metadata};
 use crate::node::{NodeHost, NodeOptions};
 use crate::tls::{TlsFiles, trusting};
 use forebay_client::files::Files;
@@ -16,7 +16,6 @@ use forebay_node::network::{Bounds, Unwelcome};
 use forebay_wire::control::cluster::AddNode;
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Call, Change};
-use std::path::Path;
 use std::rc::Rc;
 
 /// Nodes and their manager.
@@ -45,7 +44,7 @@ impl Rack {
     /// them and on those of nodes that join.
     pub fn over(
         owned: Vec<Owned>,
-        metadata: &Path,
+        metadata: Metadata<'_>,
         policy: Policy,
         settings: Settings,
         listening: &Listening<'_>,

@@ -4,6 +4,7 @@
 
 use crate::copies::{OnHosts, strange};
 use crate::key;
+use crate::limits::METADATA_CACHE;
 use crate::server::{METADATA, ROOT_KEY, policy};
 use forebay_embedded::{Owned, own};
 use forebay_env::real::random::KernelRandom;
@@ -21,8 +22,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Metadata that is kept in memory.
-const CACHE: Bytes = Bytes::mib(256);
 /// As many nodes as are served by one process.
 const MOST_NODES: u32 = 1000;
 
@@ -99,7 +98,7 @@ pub fn recover(
     let draft = dir.join(format!("{METADATA}.draft"));
     file::remove(&draft)?;
     file::create_secret(&draft, &[])?;
-    let mut engine = Redb::open(&draft, CACHE)?;
+    let mut engine = Redb::open(&draft, METADATA_CACHE)?;
     let now = real::clock::wall();
     let recovered = put_together(&mut engine, looked.seen, policy(None, targets.len()), now, &KernelRandom::default())?;
     drop(engine);

@@ -4,6 +4,8 @@
 use crate::grpc::DeskHandler;
 use crate::join::membership::{self, Membership};
 use crate::key;
+use crate::limits::Taken;
+use crate::manager::Metadata;
 use crate::node::NodeHost;
 use crate::rack::{Listening, Rack};
 use crate::status::{Sources, StatusServer};
@@ -12,13 +14,13 @@ use crate::tls::{TlsFiles, check_here, host_of, reached_at};
 use crate::upkeep::{Done, UpkeepOptions};
 use forebay_client::files::blocking::FilesClient;
 use forebay_client::files::keep::{Keeping, Kept};
-use forebay_control::ControlServer;
-use forebay_embedded::own;
+use forebay_control::{ControlServer, Limits};
+use forebay_embedded::own_within;
 use forebay_env::real::file;
 use forebay_manager::Settings;
 use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Bytes, Error, Result};
-use forebay_node::network::{Bounds, Unwelcome};
+use forebay_node::network::Unwelcome;
 use forebay_wire::control::access::IssueKey;
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::volumes::Policy;
@@ -52,8 +54,8 @@ pub struct ServerOptions {
     pub address: Option<String>,
     /// Where it tells over HTTP how it is, if it does.
     pub status: Option<String>,
-    /// What the node takes on.
-    pub bounds: Bounds,
+    /// What it takes on.
+    pub taken: Taken,
     /// How files are kept in a cluster that is made; as its targets allow, if it is not said.
     pub raid: Option<Raid>,
     /// How it looks after files.
@@ -94,17 +96,19 @@ impl Server {
                 )));
             }
         }
-        let owned = dirs.iter().map(|dir| own(dir)).collect::<Result<Vec<_>>>()?;
+        let taken = options.taken;
+        let owned = dirs.iter().map(|dir| own_within(dir, taken.within)).collect::<Result<Vec<_>>>()?;
         let targets: usize = owned.iter().map(|owned| owned.host().targets().len()).sum();
         let listening = Listening {
             data: &options.data,
             known_as: options.address.as_deref(),
             tls: options.tls.as_ref(),
-            bounds: options.bounds,
+            bounds: taken.bounds,
             warned: options.warned,
         };
         let settings = Settings { balance_above: options.upkeep.balance_above, ..Settings::default() };
-        let rack = Rack::over(owned, &dir.join(METADATA), policy(options.raid, targets), settings, &listening)?;
+        let metadata = Metadata { path: &dir.join(METADATA), cache: taken.metadata };
+        let rack = Rack::over(owned, metadata, policy(options.raid, targets), settings, &listening)?;
         let (desk, by) = (rack.manager().desk()?, rack.manager().root());
         let key = dir.join(ROOT_KEY);
         if !file::exists(&key) {
@@ -120,8 +124,8 @@ impl Server {
             };
             key::create(&key, &key::of_issued(&issued)?)?;
         }
-        let serving =
-            forebay_control::ServerOptions { tls: options.tls.as_ref().map(TlsFiles::control), ..Default::default() };
+        let limits = Limits { connections: taken.control, ..Limits::default() };
+        let serving = forebay_control::ServerOptions { tls: options.tls.as_ref().map(TlsFiles::control), limits };
         let nodes = (1..).zip(rack.nodes().map(NodeHost::teller)).collect();
         let done = Arc::new(Done::default());
         let sources = Sources { nodes, manager: Manager::Here(desk.clone(), by), upkeep: Some(done.clone()) };

@@ -13,7 +13,8 @@ use forebay_embedded::{FormatOptions, Measure, format, own};
 use forebay_model::Bytes;
 use forebay_model::layout::{Raid, UNIT};
 use forebay_node::network::Bounds;
-use forebay_serve::manager::Settings;
+use forebay_serve::limits::METADATA_CACHE;
+use forebay_serve::manager::{Metadata, Settings};
 use forebay_serve::rack::{Listening, Rack};
 use forebay_wire::control::volumes::Policy;
 use std::fs::File;
@@ -125,10 +126,11 @@ fn what_many_targets_send_one_client_fits_its_port_which_drops_without_credit() 
                 owned.push(own(one).unwrap());
             }
             let policy = Policy { raid: Raid::Zero, unit: UNIT, targets };
-            let metadata = dir.path().join("manager.redb");
+            let path = dir.path().join("manager.redb");
+            let metadata = Metadata { path: &path, cache: METADATA_CACHE };
             let bounds = Bounds::default();
             let listening = Listening { data: "10.9.0.1:0", known_as: None, tls: None, bounds, warned: |_| {} };
-            let rack = Rack::over(owned, &metadata, policy, Settings::default(), &listening).unwrap();
+            let rack = Rack::over(owned, metadata, policy, Settings::default(), &listening).unwrap();
             client.enter();
             let (bounded, unbounded) = (rack.files(Bytes::kib(192)).unwrap(), rack.files(Bytes::gib(1)).unwrap());
             let file = bounded.create("/x", 0o644, None, Options::default()).unwrap();

@@ -49,6 +49,7 @@ mod write;
 
 pub use commands::{Attribute, Extent, Found, Placement, attribute_weight};
 pub use forebay_model::object::Scope;
+pub use memory::Memory;
 pub use read::{CACHE, MOST_READ, ReadCounters};
 pub use write::How;
 
@@ -60,7 +61,7 @@ use forebay_model::{Bytes, Error, Kind, ObjectId, Result};
 use logs::Logs;
 use rows::{BLOCK, Key};
 use space::{Run, Space};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
@@ -78,6 +79,8 @@ pub struct Objects {
     work: RefCell<Work>,
     /// Who reads on, and what was read ahead for them.
     reading: RefCell<read::Reading>,
+    /// What it may hold in memory.
+    memory: Cell<Memory>,
     /// Something that was read ahead has come, or will not.
     came: Signal,
     /// Something changed that somebody may wait for: a record is durable, bytes went home, a gate has opened.
@@ -219,7 +222,8 @@ impl Objects {
                 upkeep: upkeep::Upkeep::default(),
                 counters: Counters::default(),
             }),
-            reading: read::Reading::new(Bytes(record.settings.cache)),
+            reading: read::Reading::new(Bytes(record.settings.cache), Memory::default().reads),
+            memory: Cell::default(),
             came: Signal::default(),
             changed: Signal::default(),
             unlocked: Signal::default(),
@@ -264,6 +268,13 @@ impl Objects {
     /// What has been done since opening.
     pub fn counters(&self) -> Counters {
         self.work.borrow().counters
+    }
+
+    /// Holds no more than this in memory from now on.
+    pub fn stay_within(&self, memory: Memory) {
+        self.memory.set(memory);
+        self.set_rows_in_memory(memory.rows);
+        self.set_cache(Bytes(self.settings().cache));
     }
 
     /// Rows that have not changed take at most this much memory from now on.

@@ -17,7 +17,11 @@ const PACKAGES: &[Package] = &[
     Package { program: "ip", debian: "iproute2", why: "makes the network namespaces that tests capture in" },
     Package { program: "python3", debian: "python3", why: "reads a ring back by the description of its bytes alone" },
     Package { program: "mkfs.ext4", debian: "e2fsprogs", why: "makes a file system that must not be formatted over" },
-    Package { program: "prlimit", debian: "util-linux", why: "lets the disk of a recording fail" },
+    Package {
+        program: "prlimit",
+        debian: "util-linux",
+        why: "lets the disk of a recording fail, and takes files and memory from servers",
+    },
     Package { program: "qemu-io", debian: "qemu-utils", why: "uses an object as a disk, as virtual machines do" },
     Package { program: "nbdcopy", debian: "libnbd-bin", why: "copies to and from an object that is served as a disk" },
     Package { program: "fio", debian: "fio", why: "measures what the disk can do beside what we reach on it" },

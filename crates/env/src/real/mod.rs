@@ -4,8 +4,8 @@
 //! - [`open`], [`create_file`]: take a device for ourselves, or say why not; [`UringDevice`] reads and writes it.
 //! - [`run`]: the loop of a target, on the thread that calls it.
 //! - [`run_network`]: the loop of what talks to other machines, likewise.
-//! - [`clock`], [`random`], [`network`], [`thread`], [`file`], [`claim`], [`signal`], [`process`], [`packet`], [`udp`]: thin
-//!   doors for the rest.
+//! - [`clock`], [`random`], [`network`], [`thread`], [`file`], [`claim`], [`signal`], [`process`], [`limits`], [`packet`], [`udp`]:
+//!   thin doors for the rest.
 
 // The bans that the rest of the workspace lives under end here: this is what they protect.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -15,6 +15,7 @@ pub mod clock;
 pub mod fabric;
 pub mod file;
 mod interface;
+pub mod limits;
 pub mod network;
 mod open;
 pub mod packet;

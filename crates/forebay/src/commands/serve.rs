@@ -10,12 +10,13 @@ use forebay_client::files::left::Mended;
 use forebay_client::files::moving::Moved;
 use forebay_client::files::rebuild::Rebuilt;
 use forebay_client::files::scrub::{Scrubbed, Scrubbing};
-use forebay_embedded::{FormatOptions, Measure, format};
+use forebay_embedded::{FormatOptions, Measure, Settings, format};
 use forebay_env::real::file;
 use forebay_env::real::signal::Stop;
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Error, Rate, Result};
 use forebay_node::network::{Bounds, Unwelcome};
+use forebay_serve::limits::{Allowed, Parts, Taken};
 use forebay_serve::tls::{AUTHORITY, TlsFiles};
 use forebay_serve::upkeep::UpkeepOptions;
 use forebay_serve::{JoinOptions, Joined, METADATA, News, Rebuilding, Server, ServerOptions};
@@ -95,13 +96,16 @@ pub struct ServeArgs {
 /// Serves it.
 pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
     let stop = Stop::on_signals()?;
+    let allowed = Allowed::here();
     let (connections, memory, intake) = (args.connections, args.memory, args.intake);
     let strangers = (connections / 4).max(1);
     let bounds = Bounds { connections, strangers, memory, payloads: memory, intake, ..Bounds::default() };
     if let Some(manager) = &args.join {
-        return join(context, args, manager, bounds, &stop);
+        return join(context, args, manager, &|parts| fit(bounds, &allowed, parts), &stop);
     }
     let dirs = directories(args)?;
+    let targets = dirs.iter().map(|dir| targets(dir)).sum::<Result<usize>>()?;
+    let taken = fit(bounds, &allowed, Parts { has_manager: true, nodes: dirs.len(), targets })?;
     if dirs.is_empty() && !file::exists(&args.dir) {
         file::make_directory(&args.dir)?;
     }
@@ -112,7 +116,7 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
         tls: files(args)?,
         address: args.address.clone(),
         status: args.status.clone(),
-        bounds,
+        taken,
         raid: args.raid,
         upkeep: UpkeepOptions {
             scrubbing: Scrubbing { every: args.scrub_every, rate: args.scrub_rate },
@@ -144,6 +148,18 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
     context.out.flush()?;
     stop.wait(None)?;
     server.close()
+}
+
+/// What there is room for of what was asked for; what there is not is said.
+fn fit(bounds: Bounds, allowed: &Allowed, parts: Parts) -> Result<Taken> {
+    let (taken, told) = Taken::from(bounds).fit(allowed, parts)?;
+    told.iter().for_each(|told| say(&format!("forebay: {told}")));
+    Ok(taken)
+}
+
+/// How many targets a directory has, or will have when they are made.
+fn targets(dir: &Path) -> Result<usize> {
+    if has_targets(dir) { Ok(Settings::read(dir)?.targets.len()) } else { Ok(1) }
 }
 
 /// The directories of the nodes that are served: all that there are, for files lie on each of them; and more only where each has
@@ -202,8 +218,15 @@ fn files(args: &ServeArgs) -> Result<Option<TlsFiles>> {
 }
 
 /// Serves the targets of a directory as a node.
-fn join(context: &mut Context, args: &ServeArgs, manager: &str, bounds: Bounds, stop: &Stop) -> Result<()> {
+fn join(
+    context: &mut Context,
+    args: &ServeArgs,
+    manager: &str,
+    fit: &dyn Fn(Parts) -> Result<Taken>,
+    stop: &Stop,
+) -> Result<()> {
     let manager = manager_of(manager)?.to_string();
+    let taken = fit(Parts { has_manager: false, nodes: 1, targets: targets(&args.dir)? })?;
     made(&args.dir, args.size)?;
     let options = JoinOptions {
         manager: manager.clone(),
@@ -212,7 +235,7 @@ fn join(context: &mut Context, args: &ServeArgs, manager: &str, bounds: Bounds, 
         status: args.status.clone(),
         address: args.address.clone(),
         tls: files(args)?,
-        bounds,
+        taken,
         patience: context.wait(),
         told,
         warned,

@@ -7,7 +7,7 @@ use forebay_serve::reach::Reach;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Output};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
 
 /// A server that is ended with the test.
@@ -42,13 +42,38 @@ impl Served {
     }
 
     pub fn at(place: &Place, dir: &str, options: &[&str]) -> Served {
+        Served::of(Served::command_to(place, dir, options))
+    }
+
+    /// The same with limits of the operating system, as prlimit(1) is told them. What it says goes to a file.
+    pub fn limited(place: &Place, limits: &[&str], options: &[&str]) -> Served {
+        let said = std::fs::File::create(place.path("said")).unwrap();
+        let mut command = Served::command_within(place, limits, options);
+        command.stderr(said);
+        Served::of(command)
+    }
+
+    /// What starts such a one.
+    pub fn command_within(place: &Place, limits: &[&str], options: &[&str]) -> Command {
+        let served = Served::command_to(place, "cluster", &[&["--listen", "127.0.0.1:0"], options].concat());
+        let mut command = Command::new("prlimit");
+        command.args(limits).arg(served.get_program()).args(served.get_args());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn command_to(place: &Place, dir: &str, options: &[&str]) -> Command {
         let dir = place.path(dir).display().to_string();
-        let mut child = place.start(&[&["serve", &dir, "--json"], options].concat());
+        place.command(&[&["serve", &dir, "--json"], options].concat())
+    }
+
+    fn of(mut command: Command) -> Served {
+        let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let said = serde_json::from_str::<serde_json::Value>(&line).unwrap_or_else(|_| {
             let mut why = String::new();
-            child.stderr.as_mut().unwrap().read_to_string(&mut why).unwrap();
+            child.stderr.as_mut().map(|said| said.read_to_string(&mut why).unwrap());
             panic!("nothing is served: {why}")
         });
         let text = |name: &str| said[name].as_str().unwrap_or_default().to_string();

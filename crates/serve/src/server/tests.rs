@@ -32,7 +32,7 @@ fn options() -> ServerOptions {
         tls: None,
         address: None,
         status: None,
-        bounds: Bounds::default(),
+        taken: forebay_node::network::Bounds::default().into(),
         raid: None,
         upkeep: UpkeepOptions::default(),
         kept: |_, _| {},

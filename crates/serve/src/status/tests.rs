@@ -38,7 +38,7 @@ fn telling(dir: &Path) -> Server {
             tls: None,
             address: None,
             status: Some("127.0.0.1:0".into()),
-            bounds: Bounds::default(),
+            taken: Bounds::default().into(),
             raid: None,
             upkeep: UpkeepOptions::default(),
             kept: |_, _| {},

@@ -301,6 +301,10 @@ impl Objects {
         }
     }
 
+    fn most_buffered(&self) -> Bytes {
+        self.memory.get().buffered
+    }
+
     /// Takes blocks in, which end at byte `end` of their object, and `content` with them, or says what has to be done
     /// before. The rows must be in memory.
     fn try_to_take_in(
@@ -328,7 +332,7 @@ impl Objects {
         if held > 0 && held + blocks > most_held {
             return Ok(Some(Room::InMemory(Scope::Object(id))));
         }
-        if work.behind.weight + blocks > MOST_BUFFERED.0 / BLOCK.0 {
+        if work.behind.weight + blocks > self.most_buffered().0 / BLOCK.0 {
             return Ok(Some(Room::InMemory(Scope::Target)));
         }
         if work.available() < blocks {
@@ -490,7 +494,10 @@ impl Objects {
     pub(super) async fn flush_when_full(&self) {
         let many = if self.core.disk.rotates() { MANY } else { MANY_FLAT };
         loop {
-            let is_due = || self.work.borrow().behind.blocks >= many.0 / BLOCK.0 || self.ends_buffering();
+            let is_due = || {
+                let many = many.min(self.most_buffered() / 2);
+                self.work.borrow().behind.blocks >= many.0 / BLOCK.0 || self.ends_buffering()
+            };
             self.taken_in.until(is_due).await;
             if self.ends_buffering() {
                 return;

@@ -24,7 +24,7 @@ const OPENING: u32 = 2;
 /// and fro, needs no others.
 const KEPT_OPEN: usize = 8;
 /// The most memory that may be chosen for what is read ahead.
-const MOST_CACHE: Bytes = Bytes::gib(64);
+pub const MOST_CACHE: Bytes = Bytes::gib(64);
 /// The most groups that may be called near.
 const FARTHEST_NEAR: u32 = 10_000;
 /// In zones, logs are opened so far from each other that there are no more than this on the device.

@@ -1,10 +1,15 @@
-//! What a target holds in memory of its maps: rows, which leaves there are, and what is free; and the most that this is.
+//! What a target may hold in memory; and what it holds there of its maps: rows, which leaves there are, and what is free; and the
+//! most that this is.
 //!
 //! Rows are forgotten beyond [`ROWS_IN_MEMORY`](super::tree::ROWS_IN_MEMORY) unless they have changed, and written when
 //! [`CHANGED_ROWS`] have. Leaves are named in a checkpoint area, which bounds their number. Free blocks take a bit each
 //! at worst.
 
+use super::behind::MOST_BUFFERED;
+use super::logs::MOST_CACHE;
+use super::read::FOR_READS;
 use super::rows::{BLOCK, LEAF_SPLIT};
+use super::tree::ROWS_IN_MEMORY;
 use super::{CHANGED_ROWS, Objects, Work};
 use crate::layout::Layout;
 use forebay_model::Bytes;
@@ -20,6 +25,25 @@ const LEAF_NAMED: u64 = 12;
 const GROUP_KNOWN: u64 = 512;
 /// Bytes as they are written that a free run takes in a row.
 const RUN: usize = 10;
+
+/// What a target may hold in memory at most. All of it is taken only as it is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Rows that have not changed.
+    pub rows: Bytes,
+    /// What is read ahead, whatever was chosen.
+    pub ahead: Bytes,
+    /// Reads that are under way, and what was read and is on its way to whoever asked: each so much.
+    pub reads: Bytes,
+    /// Bytes that are buffered; a command brings up to 8 MiB.
+    pub buffered: Bytes,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory { rows: Bytes(ROWS_IN_MEMORY as u64), ahead: MOST_CACHE, reads: FOR_READS, buffered: MOST_BUFFERED }
+    }
+}
 
 /// Memory for maps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,3 +78,6 @@ impl Work {
         self.meta.tree.dirty() + RUN * self.meta.data.changed_runs()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ use super::pool::Pool;
 use super::rows::{BLOCK, Key};
 use super::stretch::Source;
 use super::stretch::{Stretch, same};
-use super::{Objects, ahead, cache, journal};
+use super::{Memory, Objects, ahead, cache, journal};
 use crate::schedule::StreamId;
 use forebay_env::{Buffer, Task};
 use forebay_model::block::crc32c;
@@ -32,7 +32,7 @@ pub const MOST_READ: Bytes = Bytes::mib(64);
 /// What is kept of what was read ahead, unless told otherwise.
 pub const CACHE: Bytes = Bytes(150_000_000);
 /// Memory for I/O beside that, and of buffers that are lent.
-const FOR_READS: Bytes = Bytes::mib(32);
+pub(super) const FOR_READS: Bytes = Bytes::mib(32);
 
 /// A read of the device.
 type UnderWay = Task<(Buffer, Result<()>)>;
@@ -64,12 +64,12 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn new(cache: Bytes) -> RefCell<Reading> {
+    pub(super) fn new(cache: Bytes, for_reads: Bytes) -> RefCell<Reading> {
         RefCell::new(Reading {
             contexts: ahead::Contexts::default(),
             cache: cache::Cache::new(cache),
-            pool: Pool::new(cache + FOR_READS),
-            lending: Lending::new(FOR_READS),
+            pool: Pool::new(cache + for_reads),
+            lending: Lending::new(for_reads),
             counters: ReadCounters::default(),
         })
     }
@@ -171,10 +171,12 @@ impl Objects {
         self.reading.borrow().cache.most()
     }
 
-    /// What is read ahead takes at most this much memory from now on; what there was is forgotten.
+    /// What is read ahead takes at most this much memory from now on, or what the target may have for it; what there was is
+    /// forgotten.
     pub fn set_cache(&self, most: Bytes) {
         let counters = self.read_counters();
-        let mut reading = Reading::new(most).into_inner();
+        let Memory { ahead, reads, .. } = self.memory.get();
+        let mut reading = Reading::new(most.min(ahead), reads).into_inner();
         reading.counters = counters;
         self.reading.replace(reading);
     }

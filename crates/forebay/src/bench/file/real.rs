@@ -10,7 +10,8 @@ use forebay_env::real::{clock, create_file, file, process, thread};
 use forebay_model::{Bytes, Error, Rate, Result};
 use forebay_node::network::Bounds;
 use forebay_serve::certificates::{self, MakeOptions};
-use forebay_serve::manager::Settings;
+use forebay_serve::limits::METADATA_CACHE;
+use forebay_serve::manager::{Metadata, Settings};
 use forebay_serve::rack::{Listening, Rack};
 use forebay_serve::tls::TlsFiles;
 use forebay_wire::control::volumes::Policy;
@@ -40,7 +41,8 @@ pub(super) fn run(args: &FileArgs, dir: &Path) -> Result<Figures> {
     let owned = dirs.iter().map(|dir| own(dir)).collect::<Result<Vec<_>>>()?;
     let bounds = Bounds::default();
     let listening = Listening { data: "127.0.0.1:0", known_as: None, tls: tls.as_ref(), bounds, warned: |_| {} };
-    let rack = Rack::over(owned, &dir.join("manager.redb"), policy, Settings::default(), &listening)?;
+    let metadata = Metadata { path: &dir.join("manager.redb"), cache: METADATA_CACHE };
+    let rack = Rack::over(owned, metadata, policy, Settings::default(), &listening)?;
     let clients = (0..args.clients).map(|_| rack.files(args.credit)).collect::<Result<Vec<_>>>()?;
     measure(args, &clients, "/first", args.size.min(WARMING), Work::Write)?;
     for (number, files) in clients.iter().enumerate() {

@@ -65,7 +65,7 @@ fn how_fast_names_are_made_with_copies_on_targets_here_and_on_other_nodes() {
             status: None,
             address: None,
             tls: None,
-            bounds: Bounds::default(),
+            taken: forebay_node::network::Bounds::default().into(),
             patience: Duration::from_secs(60),
             told: |_| {},
             warned: |_| {},
