@@ -56,7 +56,7 @@ impl Context {
         };
         if self.is_remote() {
             return Err(Error::usage(format!(
-                "{} is a cluster on the network, of which this release reaches files (put, get, ls, stat, rm, mkdir, mv, chmod, chown), \
+                "{} is a cluster on the network, of which this release reaches files (put, get, ls, stat, rm, mkdir, mv, chmod, chown, nbd), \
                  rings (ring, record, query, tail, gaps, export, pin) and how it is (status, top); name the directory on the machine that serves it",
                 dir.display()
             )));
