@@ -229,6 +229,12 @@ impl FileEngine {
         self.to_its_end(|file| async move { file.flush().await }).await
     }
 
+    /// Ends what others began in the file and left, also while others write it: what is read from now on stays until somebody
+    /// writes it.
+    pub async fn end_left(&self) -> Result<()> {
+        self.to_its_end(|file| async move { file.reach.end_left().await }).await
+    }
+
     /// Cuts the file, or lengthens it with a hole, durably; what is written meanwhile is written then.
     /// [`forebay_model::Kind::Busy`] while others may write it.
     pub async fn truncate(&self, size: Bytes) -> Result<()> {

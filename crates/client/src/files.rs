@@ -19,6 +19,7 @@ use crate::file::remote::RemoteComponents;
 use crate::file::{FileEngine, Known};
 use crate::nodes::Nodes;
 use crate::rings::Rings;
+use crate::targets::Targets;
 use crate::users::Users;
 use crate::volumes::Volumes;
 use bytes::Bytes as Slice;
@@ -94,6 +95,11 @@ impl Files {
     /// The rings of the cluster, for the same user.
     pub fn rings(&self) -> Rings {
         Rings::new(self.nodes.clone(), self.control.clone())
+    }
+
+    /// The targets of the cluster.
+    pub fn targets(&self) -> Targets {
+        Targets::new(self.nodes.clone(), self.control.clone())
     }
 
     /// The users of the cluster.
@@ -246,7 +252,7 @@ impl Files {
         let components = self.components(grant, write && sharing == Sharing::Alone).await?;
         if others || write && version > 1 {
             // Whoever was called back and did not answer, or was struck off otherwise, may still be there.
-            components.shut_out().await?;
+            components.show().await?;
         }
         let components = Rc::new(components);
         let engine = FileEngine::keeping(
@@ -409,6 +415,13 @@ impl File {
     pub async fn truncate(&self, size: Bytes) -> Result<()> {
         self.require_written()?;
         self.engine.truncate(size).await
+    }
+
+    /// Ends what others began and left: what is read from now on stays until somebody writes it. Those who write the file meanwhile go
+    /// on.
+    pub async fn end_left(&self) -> Result<()> {
+        self.require_written()?;
+        self.engine.end_left().await
     }
 
     fn require_written(&self) -> Result<()> {

@@ -118,7 +118,7 @@ pub enum Command {
     /// Create heaps of small records under ids; put, get, free and commit records
     #[command(subcommand)]
     Heap(heap::HeapCommand),
-    /// Serve an object as a block device over NBD, until stopped
+    /// Serve an object, or a file of a cluster on the network, as a block device over NBD, until stopped
     Nbd(nbd::NbdArgs),
     /// Rings, promises, losses, headroom and health; of a cluster on the network its nodes and targets, too
     Status(status::StatusArgs),

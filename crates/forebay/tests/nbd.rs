@@ -6,168 +6,12 @@
 
 mod common;
 
-use common::{Dice, Place, signal};
-use forebay_env::Network;
-use forebay_env::real::{TcpNetwork, UnixNetwork};
-use forebay_nbd::client::Client;
-use forebay_nbd::protocol::{command, command_flag, transmission};
+use common::device::{Device, Model, SIZE, program};
+use common::{Dice, Place};
+use forebay_nbd::protocol::{command, transmission};
 use forebay_sim::seeds;
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
-
-/// A server that is ended with the test.
-struct Served {
-    child: Child,
-    address: String,
-    uri: String,
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Served {
-    fn new(place: &Place, args: &[&str]) -> Served {
-        let mut child = place.start(&[&["nbd"], args, &["--json"]].concat());
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let said = serde_json::from_str::<serde_json::Value>(&line);
-        let said = said.unwrap_or_else(|_| {
-            let mut why = String::new();
-            std::io::Read::read_to_string(child.stderr.as_mut().unwrap(), &mut why).unwrap();
-            panic!("{args:?} is not served: {why}")
-        });
-        let text = |name: &str| said[name].as_str().unwrap().to_string();
-        Served { address: text("listening"), uri: text("uri"), child }
-    }
-
-    fn client(&self) -> Client {
-        let network: &dyn Network = if self.address.contains('/') { &UnixNetwork } else { &TcpNetwork };
-        Client::choose(network.connect(&self.address).unwrap(), "").unwrap()
-    }
-
-    /// Ends it in order.
-    fn stop(mut self) {
-        signal(&self.child, "TERM");
-        assert_eq!(self.child.wait().unwrap().code(), Some(0), "it ends in order");
-    }
-}
-
-const SIZE: usize = 24 << 20;
-/// What a request is cut into; each part is whole or absent.
-const PART: usize = 4 << 20;
-
-/// A request without an answer: what it makes of which bytes; none, if it reads.
-struct UnderWay {
-    offset: usize,
-    length: usize,
-    new: Option<Vec<u8>>,
-}
-
-/// What the device holds, and what may have become of it.
-struct Model {
-    bytes: Vec<u8>,
-    /// By connection and cookie.
-    under_way: BTreeMap<(usize, u64), UnderWay>,
-    answered: u64,
-}
-
-impl Model {
-    fn is_free(&self, offset: usize, length: usize) -> bool {
-        self.under_way.values().all(|other| offset + length <= other.offset || other.offset + other.length <= offset)
-    }
-
-    /// Asks something by chance.
-    fn ask(&mut self, dice: &mut Dice, clients: &mut [Client], with: usize) -> std::io::Result<()> {
-        let length = match dice.below(10) {
-            0 => dice.below(6 << 20),
-            1..4 => dice.below(400_000),
-            4..7 => 4096 * (1 + dice.below(4)),
-            _ => dice.below(9000),
-        } as usize;
-        let mut offset = dice.below((SIZE - length) as u64 + 1) as usize;
-        if dice.below(2) == 0 {
-            offset = offset / 4096 * 4096;
-        }
-        if !self.is_free(offset, length) {
-            return Ok(());
-        }
-        let client = &mut clients[with];
-        let fua = if dice.below(4) == 0 { command_flag::FUA } else { 0 };
-        let (cookie, new) = match dice.below(20) {
-            0 => (client.send(0, command::FLUSH, 0, 0, &[])?, None),
-            1..3 => (client.send(fua, command::TRIM, offset as u64, length as u32, &[])?, Some(vec![0; length])),
-            3..5 => {
-                let flags = fua | if dice.below(2) == 0 { command_flag::NO_HOLE } else { 0 };
-                let cookie = client.send(flags, command::WRITE_ZEROES, offset as u64, length as u32, &[])?;
-                (cookie, Some(vec![0; length]))
-            }
-            5..10 => (client.send(0, command::READ, offset as u64, length as u32, &[])?, None),
-            _ => {
-                let bytes = dice.bytes(length);
-                (client.send(fua, command::WRITE, offset as u64, length as u32, &bytes)?, Some(bytes))
-            }
-        };
-        self.under_way.insert((with, cookie), UnderWay { offset, length, new });
-        Ok(())
-    }
-
-    /// Takes an answer of a connection.
-    fn take(&mut self, client: &mut Client, with: usize) -> std::io::Result<()> {
-        let answer = client.receive()?;
-        let UnderWay { offset, length, new } = self.under_way.remove(&(with, answer.cookie)).unwrap();
-        let bytes = answer.result.unwrap_or_else(|errno| panic!("{length} bytes at {offset}: error {errno}"));
-        match new {
-            Some(new) => self.bytes[offset..offset + length].copy_from_slice(&new),
-            None => assert!(bytes.is_empty() || bytes == self.bytes[offset..offset + length], "{length} at {offset}"),
-        }
-        self.answered += 1;
-        Ok(())
-    }
-
-    /// What was asked `count` times by two connections at once; an error when the server is gone.
-    fn run(&mut self, dice: &mut Dice, clients: &mut [Client], count: u64) -> std::io::Result<()> {
-        for _ in 0..count {
-            let with = dice.below(clients.len() as u64) as usize;
-            self.ask(dice, clients, with)?;
-            while self.under_way.len() > 12 || dice.below(3) == 0 && !self.under_way.is_empty() {
-                let oldest = self.under_way.keys().nth(dice.below(self.under_way.len() as u64) as usize).unwrap().0;
-                self.take(&mut clients[oldest], oldest)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn settle(&mut self, clients: &mut [Client]) -> std::io::Result<()> {
-        while let Some(((with, _), _)) = self.under_way.first_key_value() {
-            let with = *with;
-            self.take(&mut clients[with], with)?;
-        }
-        Ok(())
-    }
-
-    /// The server was killed: what was answered is there, the rest is whole or absent, part by part.
-    fn compare(&mut self, client: &mut Client) {
-        let mut found = Vec::with_capacity(SIZE);
-        while found.len() < SIZE {
-            found.extend(client.read(found.len() as u64, PART as u32).unwrap().unwrap());
-        }
-        for UnderWay { offset, new, .. } in std::mem::take(&mut self.under_way).into_values() {
-            for (n, part) in new.iter().flat_map(|new| new.chunks(PART)).enumerate() {
-                let at = offset + n * PART;
-                if found[at..at + part.len()] == *part {
-                    self.bytes[at..at + part.len()].copy_from_slice(part);
-                }
-            }
-        }
-        let differs = found.iter().zip(&self.bytes).position(|(found, model)| found != model);
-        assert_eq!(differs, None, "the first byte that differs");
-    }
-}
 
 #[test]
 fn a_device_keeps_what_it_answered_whoever_is_killed() {
@@ -176,7 +20,7 @@ fn a_device_keeps_what_it_answered_whoever_is_killed() {
         let place = Place::formatted("256MiB");
         place.ok(&["ring", "create", "/r", "--capacity", "32MiB"]);
         let mut dice = Dice(seed);
-        let mut model = Model { bytes: vec![0; SIZE], under_way: BTreeMap::new(), answered: 0 };
+        let mut model = Model::object();
         for life in 0..lives {
             // In every third life it is another process that owns the cluster, and that is killed.
             let mut owner = (life % 3 == 2).then(|| {
@@ -186,7 +30,7 @@ fn a_device_keeps_what_it_answered_whoever_is_killed() {
                 owner
             });
             let served =
-                Served::new(&place, &["/disk", "--size", "24MiB", "--listen", ["127.0.0.1:0", "./s"][life % 2]]);
+                Device::new(&place, &["/disk", "--size", "24MiB", "--listen", ["127.0.0.1:0", "./s"][life % 2]]);
             let mut clients = [served.client(), served.client()];
             assert_eq!(clients[0].size(), SIZE as u64);
             assert_ne!(clients[0].flags() & transmission::CAN_MULTI_CONN, 0);
@@ -213,7 +57,7 @@ fn a_device_keeps_what_it_answered_whoever_is_killed() {
                 while model.take(client, with).is_ok() {}
             }
         }
-        let served = Served::new(&place, &["/disk", "--listen", "127.0.0.1:0"]);
+        let served = Device::new(&place, &["/disk", "--listen", "127.0.0.1:0"]);
         model.compare(&mut served.client());
         served.stop();
         assert!(model.answered > 200, "{} answers show nothing", model.answered);
@@ -237,9 +81,10 @@ fn what_cannot_be_served_is_refused_with_what_helps() {
     refused(&["/y", "--size", "0"], 2, &["a device of no bytes"]);
     refused(&["/y", "--size", "2000000TiB"], 2, &["beyond the largest object"]);
     refused(&["y", "--size", "1MiB"], 2, &["is not a name"]);
+    refused(&["/y", "--size", "1MiB", "--raid", "5"], 2, &["lies on one target", "--raid"]);
     place.refused(&["nbd", "/x", "--listen", "0.0.0.0:0"], 2, &["other machines", "127.0.0.1"]);
     place.refused(&["nbd", "/x", "--listen", "there"], 2, &["not an address and a port"]);
-    let served = Served::new(&place, &["/x", "--listen", "127.0.0.1:0"]);
+    let served = Device::new(&place, &["/x", "--listen", "127.0.0.1:0"]);
     place.refused(&["nbd", "/x", "--listen", &served.address], 1, &["another process listens", "another port"]);
     // Beside it, and by others, the object is an object; when it is gone, so is what was served.
     let mut client = served.client();
@@ -254,7 +99,7 @@ fn what_cannot_be_served_is_refused_with_what_helps() {
 #[test]
 fn a_device_that_finds_no_room_says_so_and_what_it_holds_stays() {
     let place = Place::formatted("128MiB");
-    let served = Served::new(&place, &["/big", "--size", "1GiB", "--listen", "127.0.0.1:0"]);
+    let served = Device::new(&place, &["/big", "--size", "1GiB", "--listen", "127.0.0.1:0"]);
     let mut client = served.client();
     let bytes = vec![7; 4 << 20];
     let fit = (0..256_u64).find(|n| client.write(n << 22, &bytes).unwrap() == Err(28)).expect("it does not fit");
@@ -268,19 +113,10 @@ fn a_device_that_finds_no_room_says_so_and_what_it_holds_stays() {
     served.stop();
 }
 
-/// What a program prints that has to succeed.
-fn program(name: &str, args: &[&str]) -> String {
-    let output = Command::new(name).args(args).stdin(Stdio::null()).output();
-    let output = output.unwrap_or_else(|e| panic!("install {name} ('cargo x test' does): {e}"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{name} {args:?}: {said}{}", String::from_utf8_lossy(&output.stdout));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
 #[test]
 fn programs_of_others_use_it_as_a_disk() {
     let place = Place::formatted("256MiB");
-    let served = Served::new(&place, &["/disk", "--size", "64MiB", "--listen", "127.0.0.1:0"]);
+    let served = Device::new(&place, &["/disk", "--size", "64MiB", "--listen", "127.0.0.1:0"]);
     let about = program("nbdinfo", &["--json", &served.uri]);
     let about: serde_json::Value = serde_json::from_str(&about).unwrap();
     assert_eq!(about["exports"][0]["export-size"], 64 << 20);
@@ -318,7 +154,7 @@ fn programs_of_others_use_it_as_a_disk() {
     // The other way, with a fresh format of their own on it, written by a killed server's predecessor.
     program("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", &image, &served.uri]);
     drop(served);
-    let served = Served::new(&place, &["/disk", "--listen", "./socket"]);
+    let served = Device::new(&place, &["/disk", "--listen", "./socket"]);
     program("qemu-img", &["compare", "-f", "raw", "-F", "raw", &image, &served.uri]);
     served.stop();
 }
@@ -366,7 +202,7 @@ impl Drop for Mounted {
 #[test]
 fn a_file_system_lives_on_it() {
     let place = Place::formatted("256MiB");
-    let served = Served::new(&place, &["/disk", "--size", "64MiB", "--listen", "127.0.0.1:0"]);
+    let served = Device::new(&place, &["/disk", "--size", "64MiB", "--listen", "127.0.0.1:0"]);
     let Some(mounted) = Mounted::new(&place, &served.uri) else {
         println!("skipped: this machine does not let us mount by FUSE");
         return;
@@ -382,7 +218,7 @@ fn a_file_system_lives_on_it() {
     }
     drop(mounted);
     drop(served);
-    let served = Served::new(&place, &["/disk", "--listen", "127.0.0.1:0"]);
+    let served = Device::new(&place, &["/disk", "--listen", "127.0.0.1:0"]);
     let image = place.path("image").display().to_string();
     program("nbdcopy", &[&served.uri, &image]);
     served.stop();
@@ -406,7 +242,7 @@ fn what_small_writes_made_durable_on_a_target_with_plain_zones_is_there_after_a_
     let mut dice = Dice(17);
     let (mut large, mut disk) = (Vec::new(), vec![0; 8 << 20]);
     for life in 0..4 {
-        let served = Served::new(&place, &["/disk", "--size", "8MiB", "--listen", "127.0.0.1:0"]);
+        let served = Device::new(&place, &["/disk", "--size", "8MiB", "--listen", "127.0.0.1:0"]);
         let mut client = served.client();
         let now = client.read(0, disk.len() as u32).unwrap().unwrap();
         assert!(now == disk, "life {life}: what was answered is there");

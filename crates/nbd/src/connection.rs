@@ -2,10 +2,11 @@
 //! threads, and answered as they are done by a thread of the connection's own. A client that does not read its answers
 //! is not read from either, once its window is full.
 
-use crate::disk::Disk;
+use crate::disk::{Disk, ZEROS_AT_ONCE};
 use crate::negotiation::BLOCK_SIZES;
 use crate::pool::Jobs;
 use crate::protocol::{Errno, REPLY_LEN, Request, command, command_flag, read_head, reply, skip};
+use bytes::Bytes as Slice;
 use forebay_env::network::Stream;
 use forebay_env::real::thread;
 use forebay_env::window::{Room, Window};
@@ -20,8 +21,6 @@ pub(crate) const WINDOW: usize = 32 << 20;
 pub(crate) const MOST_PENDING: usize = 128;
 /// What a request takes beside its bytes.
 const HEAD: usize = 256;
-/// Zeros that are written at once, where a hole will not do.
-const ZEROS_AT_ONCE: usize = 4 << 20;
 
 /// Serves a client that has chosen the device, until it goes away or `stopping` is set and its reading end is closed;
 /// then until everything that it asked is answered.
@@ -55,7 +54,7 @@ fn take_requests(
             return Ok(());
         }
         let carries = request.command == command::WRITE;
-        let refused = match check(&request, disk.size()) {
+        let refused = match check(&request, &**disk) {
             _ if stopping.load(Ordering::SeqCst) => Some(Errno::Shutdown),
             Ok(()) => None,
             Err(errno) => Some(errno),
@@ -80,9 +79,10 @@ fn take_requests(
 }
 
 /// Whether a request can be done at all.
-fn check(request: &Request, size: u64) -> std::result::Result<(), Errno> {
+fn check(request: &Request, disk: &dyn Disk) -> std::result::Result<(), Errno> {
     let known = match request.command {
-        command::READ | command::WRITE | command::FLUSH | command::TRIM => command_flag::FUA,
+        command::READ | command::WRITE | command::FLUSH => command_flag::FUA,
+        command::TRIM if disk.trims() => command_flag::FUA,
         command::WRITE_ZEROES => command_flag::FUA | command_flag::NO_HOLE,
         _ => return Err(Errno::Invalid),
     };
@@ -97,7 +97,7 @@ fn check(request: &Request, size: u64) -> std::result::Result<(), Errno> {
         return Err(Errno::Invalid);
     }
     match request.offset.checked_add(u64::from(request.length)) {
-        Some(end) if end <= size => Ok(()),
+        Some(end) if end <= disk.size() => Ok(()),
         _ if matches!(request.command, command::WRITE | command::WRITE_ZEROES) => Err(Errno::NoSpace),
         _ => Err(Errno::Invalid),
     }
@@ -115,7 +115,7 @@ fn weight(request: &Request) -> usize {
 /// What is sent to the client: a head, and behind it the bytes that were read, in the parts in which they came.
 struct Reply {
     head: [u8; REPLY_LEN],
-    parts: Vec<Vec<u8>>,
+    parts: Vec<Slice>,
 }
 
 impl Reply {
@@ -124,7 +124,7 @@ impl Reply {
     }
 
     fn send(&self, stream: &mut dyn Stream) -> io::Result<()> {
-        let pieces = std::iter::once(&self.head[..]).chain(self.parts.iter().map(Vec::as_slice));
+        let pieces = std::iter::once(&self.head[..]).chain(self.parts.iter().map(|part| &part[..]));
         let mut pieces: Vec<IoSlice<'_>> = pieces.map(IoSlice::new).collect();
         let mut left = &mut pieces[..];
         while !left.is_empty() {
@@ -147,7 +147,7 @@ struct Answer {
 }
 
 impl Answer {
-    fn send(mut self, result: Result<Vec<Vec<u8>>>) {
+    fn send(mut self, result: Result<Vec<Slice>>) {
         if let Some(room) = self.room.take() {
             room.fill(match result {
                 Ok(parts) => Reply { head: reply(self.cookie, None), parts },
@@ -166,18 +166,18 @@ impl Drop for Answer {
 }
 
 /// Does what is asked; the bytes that were read.
-fn done(disk: &dyn Disk, request: &Request, payload: Vec<u8>) -> Result<Vec<Vec<u8>>> {
+fn done(disk: &dyn Disk, request: &Request, payload: Vec<u8>) -> Result<Vec<Slice>> {
     let (offset, length) = (request.offset, u64::from(request.length));
     match request.command {
         command::READ => return disk.read(offset, request.length as usize),
         // Durable when it returns: there is nothing to do for FUA.
-        command::WRITE => disk.write(offset, payload)?,
+        command::WRITE => disk.write(offset, payload.into())?,
         command::FLUSH => disk.flush()?,
         _ if length == 0 => {}
         command::WRITE_ZEROES if request.flags & command_flag::NO_HOLE != 0 => {
             let end = offset + length;
             for at in (offset..end).step_by(ZEROS_AT_ONCE) {
-                disk.write(at, vec![0; ZEROS_AT_ONCE.min((end - at) as usize)])?;
+                disk.write(at, vec![0; ZEROS_AT_ONCE.min((end - at) as usize)].into())?;
             }
         }
         _ => disk.punch(offset, length)?,

@@ -1,20 +1,30 @@
-//! What is served: bytes by offset, and an object that has them.
+//! What is served: bytes by offset, and an object or a file that has them.
 
+use bytes::Bytes as Slice;
+use forebay_client::file::options::Options;
+use forebay_client::files::blocking::{FilesClient, OpenFile};
 use forebay_client::objects::{Objects, Place, WriteOptions};
-use forebay_model::Result;
+use forebay_model::{Bytes, Error, Result};
+use std::sync::{PoisonError, RwLock};
+
+/// Zeros that are written at once.
+pub(crate) const ZEROS_AT_ONCE: usize = 4 << 20;
 
 /// A device. Called by many threads at once; ranges lie within [`Disk::size`].
 pub trait Disk: Send + Sync {
     /// Bytes of it: always the same.
     fn size(&self) -> u64;
 
+    /// Whether zeros may take no space, so that it is of use to be told what is not needed any more.
+    fn trims(&self) -> bool;
+
     /// `length` bytes from `offset` on, in the parts in which they come.
-    fn read(&self, offset: u64, length: usize) -> Result<Vec<Vec<u8>>>;
+    fn read(&self, offset: u64, length: usize) -> Result<Vec<Slice>>;
 
     /// Writes `bytes`; durable when it returns.
-    fn write(&self, offset: u64, bytes: Vec<u8>) -> Result<()>;
+    fn write(&self, offset: u64, bytes: Slice) -> Result<()>;
 
-    /// Makes zeros that take no space; durable when it returns.
+    /// Makes zeros, which take no space if the device trims; durable when it returns.
     fn punch(&self, offset: u64, length: u64) -> Result<()>;
 
     /// Returns when all that was acknowledged is durable.
@@ -40,21 +50,23 @@ impl Disk for ObjectDisk {
         self.size
     }
 
-    fn read(&self, offset: u64, length: usize) -> Result<Vec<Vec<u8>>> {
+    fn trims(&self) -> bool {
+        true
+    }
+
+    fn read(&self, offset: u64, length: usize) -> Result<Vec<Slice>> {
         let mut reader = self.objects.reader(self.at, offset, length as u64);
         let (mut parts, mut missing) = (Vec::new(), length);
         while let Some(part) = reader.next_bytes()? {
             missing -= part.len();
-            parts.push(part);
+            parts.push(part.into());
         }
-        if missing > 0 {
-            parts.push(vec![0; missing]);
-        }
+        fill(&mut parts, missing);
         Ok(parts)
     }
 
-    fn write(&self, offset: u64, bytes: Vec<u8>) -> Result<()> {
-        self.objects.write_at(self.at, offset, bytes, WriteOptions::default())
+    fn write(&self, offset: u64, bytes: Slice) -> Result<()> {
+        self.objects.write_at(self.at, offset, Vec::from(bytes), WriteOptions::default())
     }
 
     fn punch(&self, offset: u64, length: u64) -> Result<()> {
@@ -63,5 +75,90 @@ impl Disk for ObjectDisk {
 
     fn flush(&self) -> Result<()> {
         self.objects.flush(self.at)
+    }
+}
+
+/// A file of a cluster on the network as a device of the size that it had when it was opened. It is open beside others: what
+/// is written is durable when that returns, and whoever has the file open as well sees it.
+pub struct FileDisk {
+    /// Until it is closed.
+    file: RwLock<Option<OpenFile>>,
+    number: u64,
+    size: u64,
+}
+
+impl FileDisk {
+    /// Opens a file. What whoever served it before was doing when it ended is done or not from then on.
+    pub fn open(files: &FilesClient, path: &str) -> Result<FileDisk> {
+        let file = files.open_to_write(path, Options::beside())?;
+        file.end_left()?;
+        let (number, size) = (file.entry().file.0, file.size()?.0);
+        Ok(FileDisk { file: RwLock::new(Some(file)), number, size })
+    }
+
+    /// The number of the file.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Closes the file when nothing is asked of it any more. What is asked later is refused.
+    pub fn close(&self) -> Result<()> {
+        let file = self.file.write().unwrap_or_else(PoisonError::into_inner).take();
+        file.map_or(Ok(()), OpenFile::close)
+    }
+
+    fn with<T>(&self, ask: impl FnOnce(&OpenFile) -> Result<T>) -> Result<T> {
+        match &*self.file.read().unwrap_or_else(PoisonError::into_inner) {
+            Some(file) => ask(file),
+            None => Err(Error::disconnected("the file was closed; serve it again")),
+        }
+    }
+}
+
+impl Disk for FileDisk {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// A hole would need its own way through parity.
+    fn trims(&self) -> bool {
+        false
+    }
+
+    fn read(&self, offset: u64, length: usize) -> Result<Vec<Slice>> {
+        let mut parts = self.with(|file| file.read_slices(Bytes(offset), Bytes(length as u64)))?;
+        let there: usize = parts.iter().map(Slice::len).sum();
+        fill(&mut parts, length - there);
+        Ok(parts)
+    }
+
+    fn write(&self, offset: u64, bytes: Slice) -> Result<()> {
+        self.with(|file| file.write_at(Bytes(offset), bytes))
+    }
+
+    /// Whatever is zero is left as it is: where nothing was ever written, nothing takes space afterwards.
+    fn punch(&self, offset: u64, length: u64) -> Result<()> {
+        let zeros = Slice::from(vec![0; length.min(ZEROS_AT_ONCE as u64) as usize]);
+        let end = offset + length;
+        for at in (offset..end).step_by(ZEROS_AT_ONCE) {
+            let length = ZEROS_AT_ONCE.min((end - at) as usize);
+            let there = self.read(at, length)?;
+            if there.iter().any(|part| part[..] != zeros[..part.len()]) {
+                self.write(at, zeros.slice(..length))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All that was acknowledged is durable, on as many targets as the file needs.
+    fn flush(&self) -> Result<()> {
+        self.with(|_| Ok(()))
+    }
+}
+
+/// Makes good what was cut off.
+fn fill(parts: &mut Vec<Slice>, missing: usize) {
+    if missing > 0 {
+        parts.push(vec![0; missing].into());
     }
 }

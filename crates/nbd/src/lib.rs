@@ -1,7 +1,7 @@
-//! Objects as block devices: a server of the NBD protocol, so that whatever uses a disk can use an object.
+//! Objects and files as block devices: a server of the NBD protocol, so that whatever uses a disk can use them.
 //!
 //! Owns what is spoken with clients ([`protocol`], [`negotiation`]), connections and what is under way on them
-//! ([`Server`]), and how a device's commands become an object's ([`ObjectDisk`]). `docs/protocol/nbd.md` says what is
+//! ([`Server`]), and how a device's commands become an object's ([`ObjectDisk`]) or a file's ([`FileDisk`]). `docs/protocol/nbd.md` says what is
 //! spoken and what is promised.
 //!
 //! Invariants: a request is answered once, and what was answered as written is durable; a request that is refused has
@@ -16,5 +16,5 @@ mod pool;
 pub mod protocol;
 mod server;
 
-pub use disk::{Disk, ObjectDisk};
+pub use disk::{Disk, FileDisk, ObjectDisk};
 pub use server::{MOST_CONNECTIONS, Server};

@@ -24,15 +24,23 @@ pub(crate) struct Export {
     pub(crate) name: String,
     /// Bytes of it.
     pub(crate) size: u64,
+    /// Whether it is told what is not needed any more.
+    pub(crate) trims: bool,
 }
 
 /// What every device can do. Every write is durable before it is answered, so that connections see one device.
-pub(crate) const FLAGS: u16 = transmission::HAS_FLAGS
+const FLAGS: u16 = transmission::HAS_FLAGS
     | transmission::SEND_FLUSH
     | transmission::SEND_FUA
-    | transmission::SEND_TRIM
     | transmission::SEND_WRITE_ZEROES
     | transmission::CAN_MULTI_CONN;
+
+impl Export {
+    /// What this one can do.
+    fn flags(&self) -> u16 {
+        if self.trims { FLAGS | transmission::SEND_TRIM } else { FLAGS }
+    }
+}
 
 /// Brings a client to its device; false if it goes away instead. Errors end the connection.
 pub(crate) fn negotiate(stream: &mut dyn Stream, export: &Export) -> io::Result<bool> {
@@ -113,7 +121,7 @@ fn choose(stream: &mut dyn Stream, export: &Export, name: &[u8], flags: u32) -> 
         return Err(bad("the name of a device that is not here"));
     }
     let mut bytes = export.size.to_be_bytes().to_vec();
-    bytes.extend(FLAGS.to_be_bytes());
+    bytes.extend(export.flags().to_be_bytes());
     if flags & u32::from(handshake::NO_ZEROES) == 0 {
         bytes.extend([0; 124]);
     }
@@ -143,7 +151,7 @@ fn tell(stream: &mut dyn Stream, export: &Export, option: u32, data: &[u8]) -> i
         return Ok(false);
     }
     let piece = |kind: u16, parts: &[&[u8]]| [&kind.to_be_bytes(), parts.concat().as_slice()].concat();
-    let about = piece(info::EXPORT, &[&export.size.to_be_bytes(), &FLAGS.to_be_bytes()]);
+    let about = piece(info::EXPORT, &[&export.size.to_be_bytes(), &export.flags().to_be_bytes()]);
     answer(stream, option, option_reply::INFO, &about)?;
     if wanted.contains(&info::NAME) {
         answer(stream, option, option_reply::INFO, &piece(info::NAME, &[export.name.as_bytes()]))?;

@@ -46,7 +46,7 @@ impl Server {
         let pool = Pool::start()?;
         let closer = listener.closer();
         let address = listener.address().to_string();
-        let export = Export { name: name.to_string(), size: disk.size() };
+        let export = Export { name: name.to_string(), size: disk.size(), trims: disk.trims() };
         let shared = Arc::new(Shared {
             disk,
             export,

@@ -128,6 +128,10 @@ pub trait Components {
     /// What was intended and not settled by clients that are gone, in the order in which it was intended.
     fn intents(&self, component: u32) -> Asked<Vec<(IntentId, Intent)>>;
 
+    /// Of whoever had the file open before and is gone nothing is done any more when this is answered, also nothing that is under way
+    /// to a component; who is still there asks again.
+    fn shut_out(&self) -> Asked<()>;
+
     /// These components lack something that is about to be acknowledged. When this is answered it is durable, and no
     /// client will be answered by them any more, by [`Kind::Stale`] if at all, until somebody has rebuilt them.
     fn missed(&self, components: Vec<u32>) -> Asked<()>;

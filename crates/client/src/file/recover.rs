@@ -1,12 +1,14 @@
 //! After a client that wrote a file died: what it had begun is ended, and what it had not acknowledged is cut off.
 
-use super::components::{Components, is_lost};
+use super::components::{Components, Intent, is_lost, is_lost_or_damaged};
 use super::options::Options;
 use super::reach::Reach;
 use super::together::to_its_end;
 use forebay_env::{Clock, Spawner};
-use forebay_model::layout::Striping;
+use forebay_model::layout::address::Place;
+use forebay_model::layout::{Raid, Striping};
 use forebay_model::{Bytes, Result};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// What was found.
@@ -29,6 +31,38 @@ pub async fn recover(
     striping.check()?;
     let reach = Rc::new(Reach::new(components, striping, Options::alone(), clock, spawner.clone()));
     to_its_end(&spawner, async move { make_whole(reach).await }).await
+}
+
+impl Reach {
+    /// Ends every intent of who is gone, beside those who write, under the locks of their stripes.
+    pub(super) async fn end_left(self: &Rc<Self>) -> Result<()> {
+        self.components.shut_out().await?;
+        if self.striping.raid() == Raid::Zero {
+            return Ok(());
+        }
+        let mut places = BTreeSet::new();
+        for component in 0..self.striping.components() {
+            if !self.is_asked(component) {
+                continue;
+            }
+            match self.components.intents(component).await {
+                Ok(intents) => places.extend(intents.iter().map(|(_, intent)| self.place_of(intent))),
+                Err(error) if is_lost_or_damaged(&error) => self.lose(component, &error).await?,
+                Err(error) => return Err(error),
+            }
+        }
+        for place in places {
+            // Of those who write, whoever has the lock ends its own.
+            drop(self.lock(place).await?);
+        }
+        Ok(())
+    }
+
+    /// Where that begins which an intent is about.
+    fn place_of(&self, intent: &Intent) -> Place {
+        let copies = intent.agree.first().map(|extent| extent.place);
+        copies.unwrap_or_else(|| self.striping.unit_of(intent.stripe, 0))
+    }
 }
 
 async fn make_whole(reach: Rc<Reach>) -> Result<Recovered> {

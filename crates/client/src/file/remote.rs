@@ -101,7 +101,7 @@ impl RemoteComponents {
     }
 
     /// Shows the newest version of the file to all components: nobody changes anything any more who has an older one.
-    pub async fn shut_out(&self) -> Result<()> {
+    pub async fn show(&self) -> Result<()> {
         self.shared.show().await
     }
 
@@ -284,6 +284,11 @@ impl Components for RemoteComponents {
     fn intents(&self, component: u32) -> Asked<Vec<(IntentId, Intent)>> {
         let shared = self.shared.clone();
         self.start(async move { shared.intents(component).await })
+    }
+
+    fn shut_out(&self) -> Asked<()> {
+        let shared = self.shared.clone();
+        self.start(async move { shared.fence(shared.version() + 1).await })
     }
 
     fn missed(&self, components: Vec<u32>) -> Asked<()> {

@@ -282,6 +282,11 @@ impl OpenFile {
         self.with(move |file| async move { file.truncate(size).await })
     }
 
+    /// Ends what others began and left ([`File::end_left`]).
+    pub fn end_left(&self) -> Result<()> {
+        self.with(move |file| async move { file.end_left().await })
+    }
+
     /// Makes durable what was written.
     pub fn flush(&self) -> Result<()> {
         self.with(move |file| async move { file.flush().await })

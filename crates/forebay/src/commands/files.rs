@@ -1,7 +1,7 @@
 //! `put`, `get`, `ls`, `stat`, `rm`, `mkdir` and `mv` of a cluster on the network: its files by their names.
 
 use super::put::{PutArgs, progress};
-use crate::args;
+use crate::args::{self, StripingArgs};
 use crate::context::Context;
 use crate::show::live::Live;
 use crate::show::{human, json, out, say};
@@ -86,21 +86,9 @@ pub fn put(context: &mut Context, files: &FilesClient, args: &PutArgs) -> Result
     }
     // What was nobody else's to read stays so.
     let replaced = there.filter(|there| there.kind == FileKind::File).map(|there| there.mode);
-    let mode = mode.or(replaced).unwrap_or(FILE_MODE);
-    let policy = match striping.is_any() {
-        true => Some(striping.policy(files.volumes().of(directory(name))?.policy)),
-        false => None,
-    };
     let stop = Stop::on_signals()?;
-    let (began, draft) = (clock::now(), draft(name));
-    let create = |policy| files.create(&draft, mode, policy, Options::default());
-    let file = match (create(policy), policy) {
-        // The volume's number is the most that its files have, and not one that anybody asked for: as many as there are will do.
-        (Err(error), Some(policy)) if error.kind == Kind::Refused && !striping.is_wide_as_said() => {
-            create(Some(Policy { targets: 0, ..policy }))?
-        }
-        (made, _) => made?,
-    };
+    let began = clock::now();
+    let (draft, file) = create_draft(files, name, mode.or(replaced), *striping)?;
     let mut live = Live::new(!context.json);
     let copied = copy_in(&mut source, &file, &stop, |done| {
         if live.is_due() {
@@ -108,15 +96,7 @@ pub fn put(context: &mut Context, files: &FilesClient, args: &PutArgs) -> Result
         }
     });
     drop(live);
-    let named = copied.and_then(|done| {
-        file.close()?;
-        files.rename(&draft, name, !force).map_err(forcible)?;
-        Ok(done)
-    });
-    let done = named.inspect_err(|_| {
-        // Half of it helps nobody; the error that matters is the one we have.
-        drop(files.remove(&draft));
-    })?;
+    let done = give_name(files, (&draft, file), copied, name, force).map_err(forcible)?;
     let seconds = clock::now().since(began).as_secs_f64();
     // The file is there all the same.
     let over = files.volumes().of(directory(name)).ok().filter(|volume| volume.over_since.is_some());
@@ -153,6 +133,49 @@ fn warning(over: &Volume) -> String {
 /// The directory in which a name is.
 fn directory(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(directory, _)| directory)
+}
+
+/// Makes a file that is to have a name once there is something in it, as its volume says or as it is asked for; what it is called
+/// until then.
+pub(super) fn create_draft(
+    files: &FilesClient,
+    name: &str,
+    mode: Option<u32>,
+    striping: StripingArgs,
+) -> Result<(String, OpenFile)> {
+    let policy = match striping.is_any() {
+        true => Some(striping.policy(files.volumes().of(directory(name))?.policy)),
+        false => None,
+    };
+    let (draft, mode) = (draft(name), mode.unwrap_or(FILE_MODE));
+    let create = |policy| files.create(&draft, mode, policy, Options::default());
+    let file = match (create(policy), policy) {
+        // The volume's number is the most that its files have, and not one that anybody asked for: as many as there are will do.
+        (Err(error), Some(policy)) if error.kind == Kind::Refused && !striping.is_wide_as_said() => {
+            create(Some(Policy { targets: 0, ..policy }))?
+        }
+        (made, _) => made?,
+    };
+    Ok((draft, file))
+}
+
+/// Closes such a file and gives it its name, if all that was to be in it is.
+pub(super) fn give_name<T>(
+    files: &FilesClient,
+    (draft, file): (&str, OpenFile),
+    filled: Result<T>,
+    name: &str,
+    force: bool,
+) -> Result<T> {
+    let named = filled.and_then(|filled| {
+        file.close()?;
+        files.rename(draft, name, !force)?;
+        Ok(filled)
+    });
+    named.inspect_err(|_| {
+        // Half of it helps nobody; the error that matters is the one we have.
+        drop(files.remove(draft));
+    })
 }
 
 /// A name beside another, that nobody else has.

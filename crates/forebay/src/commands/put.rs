@@ -39,11 +39,7 @@ pub fn run(context: &mut Context, args: &PutArgs) -> Result<()> {
     if let Some(files) = context.remote()? {
         return files::put(context, &files, args);
     }
-    if args.mode.is_some() || args.striping.is_any() {
-        return Err(Error::usage(
-            "an object of a directory has no mode, and lies on one target; leave out --mode, --raid, --targets and --unit",
-        ));
-    }
+    require_object(args.mode, args.striping)?;
     let (source, from, size) = open(&args.file)?;
     let stop = Stop::on_signals()?;
     context.with_cluster(|context, cluster| {
@@ -85,6 +81,16 @@ pub fn run(context: &mut Context, args: &PutArgs) -> Result<()> {
         }
         context.out.line(format_args!("Put {} into {}.", Bytes(named.head.size), named.name))
     })
+}
+
+/// That nothing is said which is of files alone.
+pub(super) fn require_object(mode: Option<u32>, striping: StripingArgs) -> Result<()> {
+    match mode.is_some() || striping.is_any() {
+        true => Err(Error::usage(
+            "an object of a directory has no mode, and lies on one target; leave out --mode, --raid, --targets and --unit",
+        )),
+        false => Ok(()),
+    }
 }
 
 fn warning(over: &OverQuota) -> String {

@@ -1,7 +1,8 @@
 use super::*;
 use crate::client::{Client, go_data, greet, option_answer, send_option};
 use crate::connection::{MOST_PENDING, WINDOW};
-use crate::protocol::{command, command_flag, handshake, info, option, option_reply};
+use crate::protocol::{command, command_flag, handshake, info, option, option_reply, transmission};
+use bytes::Bytes as Slice;
 use forebay_env::Network;
 use forebay_env::real::UnixNetwork;
 use forebay_model::Error;
@@ -14,6 +15,7 @@ struct Memory {
     open: Watched<bool>,
     /// How often it was flushed.
     flushes: Mutex<u64>,
+    trims: bool,
 }
 
 const SIZE: usize = 1 << 20;
@@ -33,15 +35,19 @@ impl Disk for Memory {
         SIZE as u64
     }
 
-    fn read(&self, offset: u64, length: usize) -> Result<Vec<Vec<u8>>> {
+    fn trims(&self) -> bool {
+        self.trims
+    }
+
+    fn read(&self, offset: u64, length: usize) -> Result<Vec<Slice>> {
         self.pass(offset);
         assert_ne!(offset, 13, "a disk with a fault");
         let bytes = &self.bytes.lock().unwrap()[offset as usize..][..length];
         let (one, other) = bytes.split_at(length / 3);
-        Ok(vec![one.to_vec(), Vec::new(), other.to_vec()])
+        Ok([one, &[], other].map(Slice::copy_from_slice).to_vec())
     }
 
-    fn write(&self, offset: u64, bytes: Vec<u8>) -> Result<()> {
+    fn write(&self, offset: u64, bytes: Slice) -> Result<()> {
         self.pass(offset);
         if bytes.first() == Some(&0xff) {
             return Err(Error::full("full"));
@@ -70,12 +76,17 @@ struct Place {
 
 impl Place {
     fn new() -> Place {
+        Place::with(true)
+    }
+
+    fn with(trims: bool) -> Place {
         let folder = tempfile::tempdir().unwrap();
         let address = folder.path().join("socket").display().to_string();
         let disk = Arc::new(Memory {
             bytes: Mutex::new((0..SIZE).map(|n| (n % 251) as u8).collect()),
             open: Watched::default(),
             flushes: Mutex::default(),
+            trims,
         });
         let server = Server::start(UnixNetwork.listen(&address).unwrap(), "/disk", disk.clone()).unwrap();
         Place { _folder: folder, address, disk, server: Some(server) }
@@ -267,6 +278,25 @@ fn bytes_are_written_read_and_made_zeros() {
     assert_eq!(*place.disk.flushes.lock().unwrap(), 1);
     client.send(0, command::DISCONNECT, 0, 0, &[]).unwrap();
     assert!(is_at_end(client.stream()));
+}
+
+#[test]
+fn a_device_that_has_no_holes_is_not_told_what_is_not_needed_and_makes_zeros() {
+    let place = Place::with(false);
+    place.disk.open();
+    let mut client = place.client();
+    assert_eq!(client.flags() & (transmission::SEND_TRIM | transmission::SEND_WRITE_ZEROES), 1 << 6);
+    let mut stream = place.stream();
+    greet(&mut *stream, 3).unwrap();
+    send_option(&mut *stream, option::EXPORT_NAME, b"").unwrap();
+    let mut said = [0; 10];
+    stream.read_exact(&mut said).unwrap();
+    assert_eq!(said[8..], 0x14d_u16.to_be_bytes());
+    let before = place.bytes();
+    assert_eq!(client.ask(0, command::TRIM, 0, 10, &[]).unwrap().result, Err(22));
+    assert!(place.bytes() == before);
+    assert_eq!(client.ask(0, command::WRITE_ZEROES, 1, 2, &[]).unwrap().result, Ok(vec![]));
+    assert_eq!(client.read(0, 4).unwrap(), Ok(vec![0, 0, 0, 3]));
 }
 
 #[test]

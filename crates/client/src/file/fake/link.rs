@@ -219,6 +219,13 @@ impl Components for Link {
         })
     }
 
+    fn shut_out(&self) -> Asked<()> {
+        self.ask(None, |world| {
+            world.fence();
+            Ok(())
+        })
+    }
+
     fn missed(&self, components: Vec<u32>) -> Asked<()> {
         self.ask(None, move |world| {
             world.missing.borrow_mut().extend(components.iter().map(|component| (*component, Absence::Missed)));

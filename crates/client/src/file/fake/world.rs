@@ -196,6 +196,11 @@ impl World {
         }
     }
 
+    /// Requests under way.
+    pub(in crate::file) fn pending(&self) -> usize {
+        self.pending.borrow().len()
+    }
+
     /// Runs for so many events.
     pub(in crate::file) fn go_on(self: &Rc<Self>, events: u64) {
         for _ in 0..events {

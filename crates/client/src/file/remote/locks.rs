@@ -155,8 +155,8 @@ impl Shared {
         Ok(Lock { guard: Box::new(guard), left })
     }
 
-    /// Shuts everybody out who may have lost a lock.
-    async fn fence(self: &Rc<Self>, version: u64) -> Result<()> {
+    /// Shuts everybody out who may have lost a lock, or be gone.
+    pub(super) async fn fence(self: &Rc<Self>, version: u64) -> Result<()> {
         let file = self.grant.borrow().entry.file;
         self.control.change(Change::Fence(Fence { file, version })).await?;
         if self.version() < version {

@@ -81,6 +81,57 @@ fn outcome_35_two_clients_write_the_same_stripes_at_the_same_time_100_000_times_
 }
 
 #[test]
+fn what_one_that_died_left_is_ended_beside_others_who_write_and_what_is_read_then_stays() {
+    let ended = Cell::new(0);
+    each(400, |seed| {
+        let world = World::new(striping(seed as usize), seed);
+        let (dying, other) = (Open::new(&world, tight(false)), Open::new(&world, tight(false)));
+        let size = 12 * UNIT;
+        let before = some(&world.chance, size);
+        other.write(0, before.clone());
+        let writes: Vec<Write> = (0..4)
+            .map(|_| {
+                let bytes = some(&world.chance, 1 + world.chance.below(3 * UNIT));
+                (world.chance.below(size - bytes.len() as u64), bytes)
+            })
+            .collect();
+        world.crash_after.set(Some(world.chance.below(60)));
+        for (at, bytes) in writes.clone() {
+            let (file, bytes) = (dying.engine.clone(), Slice::from(bytes));
+            drop(world.begin(&dying.link, async move { file.write_at(Bytes(at), bytes).await }));
+        }
+        while !world.is_dead(dying.link.client) && world.pending() > 0 {
+            world.go_on(1);
+        }
+        world.crash(dying.link.client);
+        world.took_crash();
+        // Somebody else writes meanwhile, behind all of that.
+        let (file, bytes) = (other.engine.clone(), Slice::from(vec![7; 3 * UNIT as usize]));
+        let writing = world.begin(&other.link, async move { file.write_at(Bytes(size), bytes).await });
+        let next = Open::new(&world, tight(false));
+        let left = world.intents();
+        next.run(|file| async move { file.end_left().await });
+        let mut found = next.read(0, size);
+        for (at, byte) in found.iter().enumerate() {
+            let here = |(from, bytes): &Write| bytes.get(at.checked_sub(*from as usize)?).copied();
+            let is_known = *byte == before[at] || writes.iter().any(|write| here(write) == Some(*byte));
+            assert!(is_known, "byte {at} is {byte}");
+        }
+        // Whoever locks a stripe from now on finds nothing there that changes what was read.
+        for at in (0..size).step_by(UNIT as usize / 2) {
+            other.write(at, vec![9; 10]);
+            found[at as usize..][..10].fill(9);
+        }
+        world.settle();
+        assert!(writing.take().is_some_and(|wrote| wrote.is_ok()));
+        assert!(next.read(0, size) == found, "with {left} intents");
+        world.check();
+        ended.set(ended.get() + left);
+    });
+    assert!(ended.get() != 0, "nothing was left");
+}
+
+#[test]
 fn what_several_clients_append_is_there_once_each_and_without_gaps() {
     let world = World::new(Striping::new(Raid::Five, Bytes(UNIT), 4, 1, 1).expect("a layout"), 3);
     let opens: Vec<Open> = (0..3).map(|_| Open::new(&world, tight(false))).collect();

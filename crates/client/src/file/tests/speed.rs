@@ -53,6 +53,9 @@ impl Components for Nothing {
     fn intents(&self, _: u32) -> Asked<Vec<(IntentId, Intent)>> {
         at_once(Vec::new())
     }
+    fn shut_out(&self) -> Asked<()> {
+        at_once(())
+    }
     fn missed(&self, _: Vec<u32>) -> Asked<()> {
         at_once(())
     }
