@@ -2,22 +2,53 @@
 //! again before its time is over.
 
 use crate::control::{Control, strange};
-use forebay_model::{Error, Result, TargetId, Timestamp};
+use forebay_env::Clock;
+use forebay_model::{Error, Moment, Result, TargetId, Timestamp};
 use forebay_wire::capability::{LENGTH, Secret};
 use forebay_wire::control::cluster::Map;
 use forebay_wire::control::files::{Component, Grant, Renew, Renewed};
 use forebay_wire::control::{Question, Reply};
 use forebay_wire::object::ObjectReply;
 use forebay_wire::sink::Shown;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Capabilities are renewed when so much of their time is left.
 const RENEW_BEFORE: Duration = Duration::from_secs(60);
+/// And not again before so long, unless something is refused.
+const RENEW_PAUSE: Duration = Duration::from_secs(10);
 
 /// Whether it is time to renew what counts until then.
 pub(crate) fn is_due(until: Timestamp, now: Timestamp) -> bool {
     until.0 - now.0 < RENEW_BEFORE.as_nanos() as i64
+}
+
+/// Who renews in time: one at a time.
+#[derive(Default)]
+pub(crate) struct Renewing {
+    is_under_way: Cell<bool>,
+    began: Cell<Option<Moment>>,
+}
+
+impl Renewing {
+    /// Whether what counts until then is to be renewed now; [`Renewing::end`] says that it was. Where a clock is so far ahead that it
+    /// always seems to be time, that is not done each time that something is asked.
+    pub(crate) fn begin(&self, until: Timestamp, clock: &dyn Clock) -> bool {
+        let now = clock.now();
+        let is_early = self.began.get().is_some_and(|began| now.since(began) < RENEW_PAUSE);
+        if self.is_under_way.get() || is_early || !is_due(until, clock.wall()) {
+            return false;
+        }
+        self.is_under_way.set(true);
+        self.began.set(Some(now));
+        true
+    }
+
+    /// It was, or could not be.
+    pub(crate) fn end(&self) {
+        self.is_under_way.set(false);
+    }
 }
 
 /// What allows to use a component, as it is shown to its node.

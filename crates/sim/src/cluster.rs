@@ -91,18 +91,19 @@ struct NodeMachine {
 }
 
 /// The clock of a machine that is set wrong.
-struct SetAhead {
+struct SetWrong {
     clock: Rc<dyn Clock>,
-    by: Duration,
+    ahead: Duration,
+    behind: Duration,
 }
 
-impl Clock for SetAhead {
+impl Clock for SetWrong {
     fn now(&self) -> Moment {
         self.clock.now()
     }
 
     fn wall(&self) -> Timestamp {
-        self.clock.wall().after(self.by)
+        self.clock.wall().after(self.ahead).before(self.behind)
     }
 
     fn sleep_until(&self, moment: Moment) -> Pin<Box<dyn Future<Output = ()>>> {
@@ -339,7 +340,8 @@ impl Cluster {
     fn begin_node(&self, index: usize) {
         let machine = &self.nodes[index];
         let mut network = machine.host.env();
-        network.clock = Rc::new(SetAhead { clock: network.clock.clone(), by: machine.ahead.get() });
+        network.clock =
+            Rc::new(SetWrong { clock: network.clock.clone(), ahead: machine.ahead.get(), behind: Duration::ZERO });
         let env = Env {
             device: Rc::new(machine.disk.clone()),
             clock: network.clock.clone(),
@@ -420,6 +422,17 @@ impl Cluster {
     pub(crate) fn client_of(&self, name: &str, by: Principal) -> ClientMachine {
         let host = self.network.host(name, self.spec.client_link);
         let (nodes, control) = self.ways(host.env(), by);
+        let files = Files::new(nodes.clone(), control.clone());
+        ClientMachine { host, nodes, control, files }
+    }
+
+    /// The same on a machine whose clock is so far ahead, or behind.
+    #[cfg(test)]
+    pub(crate) fn client_machine_set(&self, name: &str, ahead: Duration, behind: Duration) -> ClientMachine {
+        let host = self.network.host(name, self.spec.client_link);
+        let mut env = host.env();
+        env.clock = Rc::new(SetWrong { clock: env.clock.clone(), ahead, behind });
+        let (nodes, control) = self.ways(env);
         let files = Files::new(nodes.clone(), control.clone());
         ClientMachine { host, nodes, control, files }
     }

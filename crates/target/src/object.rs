@@ -46,6 +46,7 @@ pub mod tree;
 mod upkeep;
 mod volumes;
 mod write;
+mod wrong;
 
 pub use commands::{Attribute, Extent, Found, Placement, attribute_weight};
 pub use forebay_model::object::Scope;
@@ -139,6 +140,8 @@ pub(crate) struct Work {
     stopping: bool,
     failure: Option<Error>,
     upkeep: upkeep::Upkeep,
+    /// What was found to be damaged.
+    wrong: wrong::Wrong,
     counters: Counters,
 }
 
@@ -168,8 +171,10 @@ pub struct Counters {
     pub checkpoints: u64,
     /// Time in which such a checkpoint, a step home or a change of logs was under way, whatever went on beside it.
     pub upkeep: Duration,
-    /// Blocks whose checksum did not match.
+    /// Reads that found a block damaged, or that could not be read.
     pub damaged: u64,
+    /// Such blocks that were written again since.
+    pub mended: u64,
     /// Blocks of logs that were read to find what the map did not have.
     pub replayed: u64,
 }
@@ -220,6 +225,7 @@ impl Objects {
                 stopping: false,
                 failure: None,
                 upkeep: upkeep::Upkeep::default(),
+                wrong: wrong::Wrong::default(),
                 counters: Counters::default(),
             }),
             reading: read::Reading::new(Bytes(record.settings.cache), Memory::default().reads),

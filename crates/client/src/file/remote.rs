@@ -14,7 +14,7 @@ mod locks;
 use super::components::{Absence, Asked, Begun, Components, Intent, IntentId, Lock, Slice};
 use super::together::to_its_end;
 use crate::control::Control;
-use crate::granted::strange_answer;
+use crate::granted::{Renewing, strange_answer};
 use crate::nodes::Nodes;
 use forebay_env::allowance::Allowance;
 use forebay_model::layout::address::StripeId;
@@ -76,7 +76,7 @@ struct Shared {
     is_alone: Cell<bool>,
     /// What others said of a component, if nobody else says anything any more.
     others: RefCell<BTreeMap<u32, BTreeSet<u32>>>,
-    renewing: Cell<bool>,
+    renewing: Renewing,
     locks: locks::Held,
     ours: Rc<Ours>,
     /// Nobody is answered any more by what was given up, or lay elsewhere, before this version; and who asks whether that is so.
@@ -134,7 +134,7 @@ impl Shared {
             is_unsure: Cell::new(false),
             is_alone: Cell::new(is_alone),
             others: RefCell::default(),
-            renewing: Cell::new(false),
+            renewing: Renewing::default(),
             locks: locks::Held::default(),
             ours,
             // Of the first version nothing was ever given up.

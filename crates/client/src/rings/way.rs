@@ -1,7 +1,7 @@
 //! The way to what lies of a ring on one target: where it is, and what allows to use it.
 
 use crate::control::{Control, strange};
-use crate::granted;
+use crate::granted::{self, Renewing};
 use crate::nodes::{Nodes, Request};
 use bytes::Bytes as Slice;
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
@@ -12,7 +12,7 @@ use forebay_wire::control::{Change, Reply};
 use forebay_wire::link::{Answer, Asked, Coming, Link};
 use forebay_wire::ring::{RingAsk, RingRequest, name_of};
 use forebay_wire::sink::Shown;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ struct Known {
     control: Rc<dyn Control>,
     path: String,
     grant: RefCell<Grant>,
-    renewing: Cell<bool>,
+    renewing: Renewing,
 }
 
 impl Way {
@@ -41,7 +41,7 @@ impl Way {
     pub(super) fn all(nodes: &Nodes, control: &Rc<dyn Control>, path: &str, grant: Grant) -> Vec<Way> {
         let components = grant.components.len();
         let (control, grant) = (control.clone(), RefCell::new(grant));
-        let known = Rc::new(Known { control, path: path.to_string(), grant, renewing: Cell::new(false) });
+        let known = Rc::new(Known { control, path: path.to_string(), grant, renewing: Renewing::default() });
         let way = |component| Way { nodes: nodes.clone(), known: known.clone(), component, address: Rc::default() };
         (0..components).map(way).collect()
     }
@@ -207,13 +207,12 @@ impl Way {
 
     /// Renews before the time is over, beside what is asked meanwhile.
     fn renew_in_time(&self) {
-        let is_due = granted::is_due(self.known.grant.borrow().until, self.nodes.env().clock.wall());
-        if is_due && !self.known.renewing.replace(true) {
+        if self.known.renewing.begin(self.known.grant.borrow().until, &*self.nodes.env().clock) {
             let this = self.clone();
             self.nodes.env().spawner.detach(async move {
                 // If it fails, whoever is refused asks again.
                 drop(this.renew().await);
-                this.known.renewing.set(false);
+                this.known.renewing.end();
             });
         }
     }

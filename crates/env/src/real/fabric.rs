@@ -29,7 +29,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use stream::Far;
 use tls::Tls;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 /// How long connecting may take, the lookup of the name included. Of several addresses each has its share of what is left.
@@ -42,6 +42,8 @@ const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a connection is silent before the kernel asks whether the peer is there, and how long between questions.
 const SILENCE: Duration = Duration::from_secs(10);
+/// Connections that have come and wait to be taken; the system has a bound of its own.
+const WAITING: u32 = 4096;
 /// How long accepting rests when the process is out of descriptors or memory, or when the network failed a peer.
 const REST: Duration = Duration::from_millis(20);
 
@@ -67,7 +69,7 @@ impl Fabric for TcpFabric {
             let places = places(&clock, &address).await?;
             let mut failed = None;
             for place in places {
-                match TcpListener::bind(place).await {
+                match listening(place) {
                     Ok(listener) => {
                         let bound =
                             listener.local_addr().map_err(|e| io_error("asking for the port of", &address, &e))?;
@@ -189,6 +191,16 @@ impl Door for TcpDoor {
             }
         })
     }
+}
+
+/// A socket that listens there, with room for as many that wait as the system allows: of who finds none the first word is lost,
+/// and it is said again only a second later. To be called inside the runtime.
+fn listening(place: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if place.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // The port of one that ended just now is free.
+    socket.set_reuseaddr(true)?;
+    socket.bind(place)?;
+    socket.listen(WAITING)
 }
 
 /// Where `address` may be.

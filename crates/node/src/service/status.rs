@@ -16,6 +16,10 @@ pub struct TargetStatus {
     pub moved: Vec<(&'static str, Moved)>,
     /// The most that could be promised to one more ring.
     pub headroom: Rate,
+    /// Reads that found something damaged.
+    pub damaged: u64,
+    /// Blocks that were found so, and have been written again.
+    pub mended: u64,
     /// Its rings.
     pub rings: Vec<RingStatus>,
 }
@@ -25,10 +29,13 @@ pub type ToldOf = (TargetId, Result<TargetStatus>);
 
 pub(super) fn status(service: &Service) -> TargetStatus {
     let disk = service.target.disk();
+    let objects = service.target.objects().counters();
     TargetStatus {
         info: asks::info(service),
         moved: Class::ALL.into_iter().map(|class| (class.name(), disk.moved(class))).collect(),
         headroom: asks::headroom(service),
+        damaged: objects.damaged,
+        mended: objects.mended,
         rings: service.target.status(),
     }
 }

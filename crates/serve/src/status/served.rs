@@ -8,7 +8,7 @@ use forebay_node::network::{Moved, TargetStatus, ToldOf};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-pub(super) const FAMILIES: [Family; 23] = [
+pub(super) const FAMILIES: [Family; 25] = [
     Family {
         name: "forebay_target_answers",
         kind: "gauge",
@@ -78,6 +78,20 @@ pub(super) const FAMILIES: [Family; 23] = [
         labels: "`target`",
         help: "The most that could be promised to one more ring, a small one.",
         values: |found| of_targets(found, |target| target.headroom.0),
+    },
+    Family {
+        name: "forebay_target_damaged_reads_total",
+        kind: "counter",
+        labels: "`target`",
+        help: "Reads of objects that found bytes that could not be read or were not what was written, since it was opened.",
+        values: |found| of_targets(found, |target| target.damaged),
+    },
+    Family {
+        name: "forebay_target_mended_blocks_total",
+        kind: "counter",
+        labels: "`target`",
+        help: "Blocks that were found so and have been written again since: by who read them, by a scrub, or by anybody else.",
+        values: |found| of_targets(found, |target| target.mended),
     },
     Family {
         name: "forebay_ring_state",
@@ -264,6 +278,8 @@ pub(super) fn json(told: &ToldOf) -> Value {
         "busy_seconds": activity.busy.as_secs_f64(),
         "throttled": activity.throttled,
         "missed_deadlines": activity.missed_deadlines,
+        "damaged_reads": target.damaged,
+        "mended_blocks": target.mended,
         "promised_bytes_per_second": promised(target).0,
         "headroom_bytes_per_second": target.headroom.0,
         "io": target.moved.iter().map(moved).collect::<BTreeMap<_, _>>(),

@@ -127,6 +127,8 @@ fn a_target_that_does_not_answer_takes_nothing_along_and_a_name_stays_within_its
         },
         moved: vec![("normal", Moved { read: Bytes(70), written: Bytes(9) })],
         headroom: Rate(11),
+        damaged: 6,
+        mended: 4,
         rings: vec![ring("/a \"b\"\n\\")],
     };
     let silent = Error::disconnected("target 1 does not answer");
@@ -147,6 +149,8 @@ fn a_target_that_does_not_answer_takes_nothing_along_and_a_name_stays_within_its
         format!("forebay_target_io_bytes_total{{{},class=\"normal\",direction=\"read\"}} 70", of(2)),
         format!("forebay_target_io_bytes_total{{{},class=\"normal\",direction=\"written\"}} 9", of(2)),
         format!("forebay_target_throttled_total{{{}}} 5", of(2)),
+        format!("forebay_target_damaged_reads_total{{{}}} 6", of(2)),
+        format!("forebay_target_mended_blocks_total{{{}}} 4", of(2)),
         format!("forebay_target_times_slower{{{}}} 3", of(2)),
         format!("forebay_target_headroom_bytes_per_second{{{}}} 11", of(2)),
         format!(r#"forebay_ring_missed_deadlines_total{{{},ring="/a \"b\"\n\\"}} 4"#, of(2)),

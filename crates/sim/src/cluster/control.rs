@@ -93,6 +93,7 @@ async fn serve(duplex: Duplex, spawner: &forebay_env::Spawner, desk: Desk) -> Re
 pub struct SimControl {
     way: Way,
     sequence: Cell<u64>,
+    asked: Cell<u64>,
 }
 
 /// A node's way to the manager.
@@ -120,7 +121,13 @@ impl Way {
 impl SimControl {
     pub(super) fn new(env: NetworkEnv, address: String, by: Principal) -> SimControl {
         let way = Way { nodes: Nodes::new(env, 1 << 20, PATIENCE), address, by };
-        SimControl { way, sequence: Cell::new(0) }
+        SimControl { way, sequence: Cell::new(0), asked: Cell::new(0) }
+    }
+
+    /// How much it was asked.
+    #[cfg(test)]
+    pub(super) fn asked(&self) -> u64 {
+        self.asked.get()
     }
 }
 
@@ -132,6 +139,7 @@ impl Control for SimControl {
     }
 
     fn ask(&self, question: Question) -> Asked<Reply> {
+        self.asked.set(self.asked.get() + 1);
         Box::pin(self.way.clone().say(Wanted::Ask(question)))
     }
 

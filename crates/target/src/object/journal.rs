@@ -211,6 +211,7 @@ impl Objects {
         let mut freed = Vec::new();
         for change in changes {
             freed.extend(work.meta.apply(change, &mut data_at)?);
+            work.counters.mended += work.wrong.heed(change);
         }
         if !freed.is_empty() {
             work.limbo.push_back((number, freed));

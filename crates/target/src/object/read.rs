@@ -226,7 +226,9 @@ impl Objects {
                 _ if !still => continue,
                 Some(Wrong { block, at, why }) => {
                     self.alive()?;
-                    self.work.borrow_mut().counters.damaged += 1;
+                    let mut work = self.work.borrow_mut();
+                    work.counters.damaged += 1;
+                    work.wrong.found(id, block);
                     return Err(Error::damaged(format!(
                         "{id} is damaged at offset {} ({} of the device): {why}; write these bytes again, or put it anew",
                         block * BLOCK.0,

@@ -82,13 +82,12 @@ impl Shared {
 
     /// Renews capabilities before their time is over, beside what is asked meanwhile.
     pub(super) fn renew_in_time(self: &Rc<Self>) {
-        let is_due = granted::is_due(self.grant.borrow().until, self.nodes.env().clock.wall());
-        if is_due && !self.renewing.replace(true) {
+        if self.renewing.begin(self.grant.borrow().until, &*self.nodes.env().clock) {
             let this = self.clone();
             self.nodes.env().spawner.detach(async move {
                 // If it fails, whoever is refused asks again.
                 drop(this.renew().await);
-                this.renewing.set(false);
+                this.renewing.end();
             });
         }
     }

@@ -42,3 +42,51 @@ fn outcome_41_who_is_refused_because_a_clock_is_ahead_is_told_whose_it_is_and_wh
     assert_eq!(off(), []);
     assert!(read("late").expect("it is read") == vec![7; 1_000_000]);
 }
+
+/// A client asks the manager when its target refuses it, or when its own clock says that it is time: not with all that it does.
+#[test]
+fn outcome_2_a_client_whose_clock_is_ten_minutes_ahead_or_behind_goes_on_and_renews_by_itself() {
+    const OFF: Duration = Duration::from_secs(600);
+    for (ahead, behind) in [(OFF, Duration::ZERO), (Duration::ZERO, OFF)] {
+        let world = Rc::new(World::new(2));
+        let cluster = Cluster::new(world.clone(), spec(3));
+        let machine = cluster.client_machine_set("writer", ahead, behind);
+        let (files, clock) = (machine.files.clone(), world.clock());
+        let file = world.run(async move { made(&files, "/x", 0, 400_000).await });
+        let before = machine.control.asked();
+        let quick = |file: File| {
+            let clock = clock.clone();
+            async move {
+                for nth in 0..400_u64 {
+                    file.write_at(Bytes(nth * 1000), Slice::from(vec![1; 1000])).await.expect("it is allowed");
+                    file.flush().await.expect("it is durable");
+                    clock.sleep(Duration::from_millis(50)).await;
+                }
+                file
+            }
+        };
+        let file = world.run(quick(file));
+        let asked = machine.control.asked() - before;
+        assert!(asked < 60, "the manager was asked {asked} times in {:?}", world.now());
+        // For three times as long as anything counts.
+        let slow = async move {
+            for nth in 0..45_u64 {
+                let (at, value) = (Bytes(nth * 8000), nth as u8 + 2);
+                file.write_at(at, Slice::from(vec![value; 8000])).await.expect("it is allowed");
+                file.flush().await.expect("it is durable");
+                assert!(file.read_at(at, Bytes(8000)).await.expect("it is allowed") == [value; 8000]);
+                clock.sleep(Duration::from_secs(20)).await;
+            }
+            file.close().await.expect("it is durable");
+        };
+        world.run(slow);
+        let (_reading, files) = cluster.client("reader");
+        world.run(async move {
+            let file = files.open("/x", Options::alone()).await.expect("it is there");
+            let bytes = file.read_at(Bytes::ZERO, Bytes(400_000)).await.expect("bytes");
+            let written =
+                |(nth, part): (usize, &[u8])| part.iter().all(|byte| *byte == if nth < 45 { nth as u8 + 2 } else { 1 });
+            assert!(bytes.chunks(8000).enumerate().all(written));
+        });
+    }
+}

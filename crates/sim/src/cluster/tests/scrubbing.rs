@@ -101,6 +101,36 @@ fn damage_that_nobody_reads_is_found_and_made_good_or_said_by_name_and_bytes_if_
 }
 
 #[test]
+fn outcome_25_what_who_may_write_finds_damaged_and_makes_good_is_counted_by_the_target_that_had_it() {
+    let world = Rc::new(World::new(25));
+    let cluster = Cluster::new(world.clone(), ClusterSpec { disk: presets::ssd().scaled(8000), ..spec(4) });
+    let machine = cluster.client_machine("writer");
+    closed(&cluster, &machine.files, "/x", Raid::Five, 2);
+    let spoiled = (0..4).find(|node| {
+        // What the node has in memory does not count.
+        cluster.crash_node(*node);
+        let is_there = spoil(&cluster, *node, &pattern(LENGTH, 2)[..256]);
+        cluster.restart_node(*node);
+        is_there
+    });
+    let (_reading, files) = cluster.client("reader");
+    world.run(async move {
+        let file = files.open_to_write("/x", Options::alone()).await.expect("it is there");
+        let read = file.read_at(Bytes::ZERO, Bytes::mib(1)).await.expect("it is made of the others");
+        assert!(read == pattern(LENGTH, 2));
+        file.close().await.expect("it is durable");
+    });
+    for node in 0..4 {
+        let counters = cluster.objects(node).expect("it is up").counters();
+        let (damaged, mended) = (counters.damaged, counters.mended);
+        match Some(node) == spoiled {
+            true => assert!(damaged >= 1 && mended >= 1, "{damaged} reads found it, and {mended} blocks were mended"),
+            false => assert_eq!((damaged, mended), (0, 0), "of node {node}"),
+        }
+    }
+}
+
+#[test]
 fn a_scrub_is_in_nobodys_way_and_comes_to_its_end_beside_those_who_write() {
     let world = Rc::new(World::new(40));
     let cluster = Cluster::new(world.clone(), spec(5));
