@@ -6,6 +6,7 @@ use crate::objects::Objects;
 use crate::peer::Peer;
 use crate::recorder::{Recorder, RecorderOptions};
 use crate::rings::{KnownRing, RingList};
+use crate::targets::OfTargets;
 use forebay_model::ring::{Pin, Pinned, RingSpec, RingState, RingStatus, Spread};
 use forebay_model::scrub::Scrubbed;
 use forebay_model::settings::{SettingsChange, TargetSettings};
@@ -174,17 +175,24 @@ impl Cluster {
     }
 
     /// What each target could promise now.
-    pub fn plan(&self, request: PlanRequest) -> Result<Vec<TargetPlan>> {
+    pub fn plan(&self, request: PlanRequest) -> Result<OfTargets<TargetPlan>> {
+        request.check()?;
+        if let Some(plans) = self.peer.plans(request)? {
+            return Ok(plans);
+        }
         match self.peer.call(Request::Plan(request))? {
-            Reply::Plans(plans) => Ok(plans),
+            Reply::Plans(told) => Ok(OfTargets { told, silent: Vec::new() }),
             other => Err(unexpected(&other)),
         }
     }
 
     /// What was measured of the targets.
-    pub fn profiles(&self) -> Result<Vec<TargetProfile>> {
+    pub fn profiles(&self) -> Result<OfTargets<TargetProfile>> {
+        if let Some(profiles) = self.peer.profiles()? {
+            return Ok(profiles);
+        }
         match self.peer.call(Request::Profiles)? {
-            Reply::Profiles(profiles) => Ok(profiles),
+            Reply::Profiles(told) => Ok(OfTargets { told, silent: Vec::new() }),
             other => Err(unexpected(&other)),
         }
     }

@@ -19,6 +19,7 @@ use crate::file::remote::RemoteComponents;
 use crate::file::{FileEngine, Known};
 use crate::nodes::Nodes;
 use crate::rings::Rings;
+use crate::targets::Targets;
 use crate::users::Users;
 use crate::volumes::Volumes;
 use bytes::Bytes as Slice;
@@ -94,6 +95,11 @@ impl Files {
     /// The rings of the cluster, for the same user.
     pub fn rings(&self) -> Rings {
         Rings::new(self.nodes.clone(), self.control.clone())
+    }
+
+    /// The targets of the cluster.
+    pub fn targets(&self) -> Targets {
+        Targets::new(self.nodes.clone(), self.control.clone())
     }
 
     /// The users of the cluster.

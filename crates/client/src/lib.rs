@@ -6,7 +6,7 @@
 //! - [`heaps`]: records, in transactions.
 //! - [`file`]: files striped over targets; its clients compute their parity.
 //! - [`files`]: files by their names; [`file`]: how one is striped over targets.
-//! - [`rings`]: rings of a cluster on the network.
+//! - [`rings`]: rings of a cluster on the network; [`targets`]: its targets, as they say of themselves.
 //! - [`users`] of such a cluster, and its [`volumes`]: what trees of files may have together.
 //! - [`nodes`]: connections to the nodes of a cluster; [`control`]: what is asked of its manager.
 //! - [`peer`]: what a cluster is reached by: in this process, or through a connection ([`remote`]).
@@ -35,6 +35,7 @@ pub mod recorder;
 pub mod remote;
 pub mod rings;
 pub mod stopper;
+pub mod targets;
 pub mod users;
 pub mod volumes;
 
@@ -48,3 +49,4 @@ pub use peer::Peer;
 pub use recorder::{Recorder, RecorderOptions, RecorderProgress};
 pub use remote::{Patience, Remote};
 pub use stopper::Stopper;
+pub use targets::OfTargets;

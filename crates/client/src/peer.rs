@@ -2,10 +2,11 @@
 
 use crate::rings::{KnownRing, RingList};
 use crate::stopper::Stopper;
+use crate::targets::OfTargets;
 use forebay_env::Buffer;
 use forebay_model::ring::{Batch, QuerySummary, RingSpec, RingStatus, Spread};
-use forebay_model::{Error, Gap, Moment, Result, Timestamp};
-use forebay_wire::command::{Durable, QueryRequest, Reply, Request, WriterOpened};
+use forebay_model::{Error, Gap, Moment, PlanRequest, Result, Timestamp};
+use forebay_wire::command::{Durable, QueryRequest, Reply, Request, TargetPlan, TargetProfile, WriterOpened};
 use forebay_wire::heap::{HeapAnswer, HeapRequest};
 use forebay_wire::object::{ObjectAnswer, ObjectRequest};
 use std::collections::VecDeque;
@@ -36,6 +37,16 @@ pub trait Peer: Send + Sync {
 
     /// A ring with its parts, where rings have such.
     fn survey_ring(&self, _ring: &str) -> Result<Option<KnownRing>> {
+        Ok(None)
+    }
+
+    /// What was measured of targets, where not all of them need be there: not in a directory, whose owner has them.
+    fn profiles(&self) -> Result<Option<OfTargets<TargetProfile>>> {
+        Ok(None)
+    }
+
+    /// What targets could promise now, likewise.
+    fn plans(&self, _request: PlanRequest) -> Result<Option<OfTargets<TargetPlan>>> {
         Ok(None)
     }
 

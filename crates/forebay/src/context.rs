@@ -8,7 +8,7 @@ use forebay_client::{Cluster, Patience};
 use forebay_embedded::Options;
 use forebay_env::real::signal::Stop;
 use forebay_env::real::{clock, thread};
-use forebay_model::{Error, Result, Timestamp};
+use forebay_model::{Error, Result, TargetId, Timestamp};
 use forebay_serve::key;
 use forebay_serve::reach::{ClientTls, Reach};
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ impl Context {
         if self.is_remote() {
             return Err(Error::usage(format!(
                 "{} is a cluster on the network, of which this release reaches files (put, get, ls, stat, rm, mkdir, mv, chmod, chown, nbd), \
-                 rings (ring, record, query, tail, gaps, export, pin) and how it is (status, top); name the directory on the machine that serves it",
+                 rings (ring, record, query, tail, gaps, export, pin) and how it is (status, top, plan, profile --stored); name the directory on the machine that serves it",
                 dir.display()
             )));
         }
@@ -114,6 +114,14 @@ impl Context {
     /// What the cluster is called, if it is one on the network.
     fn name(&self) -> Option<&str> {
         self.cluster.as_ref()?.to_str().filter(|name| name.starts_with(SCHEME))
+    }
+
+    /// What people call a device: on the network, several machines may have one of this name.
+    pub fn device(&self, target: TargetId, device: &str) -> String {
+        match self.is_remote() {
+            true => format!("{device} (target {target})"),
+            false => device.to_string(),
+        }
     }
 
     /// Whether the cluster is one on the network.

@@ -13,14 +13,16 @@ use crate::place::{self, Found};
 use crate::principal::{Principal, Wanted};
 use crate::records::{Absence, Inode, Layout, Writers, object};
 use forebay_model::layout::{Raid, Striping};
-use forebay_model::{Bytes, Error, Result, TargetId, Timestamp};
+use forebay_model::{Bytes, Error, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::capability::{Capability, Rights, SKEW};
 use forebay_wire::control::Reply;
 use forebay_wire::control::access::Hidden;
+use forebay_wire::control::cluster::TargetState;
 use forebay_wire::control::files::{
     Component, ComponentState, Grant, Granted, Grants, MOST_RENEWED, OpenRing, OpenToRead, Renew,
 };
 use forebay_wire::control::names::{FileId, FileKind, Place};
+use forebay_wire::target::ITSELF;
 use std::ops::Range;
 
 /// What makes capabilities for somebody.
@@ -73,6 +75,16 @@ impl Manager {
             });
         }
         Ok(Grants { grants })
+    }
+
+    /// With what each target is asked about itself: for everybody who is told of the map.
+    pub(crate) fn targets(&mut self, now: Now, by: &Principal) -> Result<Vec<Component>> {
+        let there = self.cluster.map().targets.into_iter().filter(|target| target.state != TargetState::Gone);
+        let targets: Vec<TargetId> = there.map(|target| target.target).collect();
+        let mut granting = self.granting(now, by)?;
+        let bytes = 0..0;
+        let allowed = |target| granting.capability(target, (ITSELF, 0), (Rights::GET_ATTRIBUTES, bytes.clone()));
+        Ok(targets.into_iter().map(allowed).collect())
     }
 
     /// Capabilities for a file; to write it, this client has to have it open.
@@ -150,6 +162,16 @@ impl Granting<'_> {
         (rights, bytes): (Rights, Range<u64>),
     ) -> Component {
         let object = object(attributes.volume, file, component);
+        self.capability(target, (object, attributes.version), (rights, bytes))
+    }
+
+    /// A capability for an object of a target.
+    fn capability(
+        &mut self,
+        target: TargetId,
+        (object, version): (ObjectId, u64),
+        (rights, bytes): (Rights, Range<u64>),
+    ) -> Component {
         let (key, epoch) = self.cluster.signing(target);
         *self.serial += 1;
         let capability = Capability {
@@ -157,7 +179,7 @@ impl Granting<'_> {
             target,
             client: self.by.client,
             object,
-            version: attributes.version,
+            version,
             epoch,
             rights,
             bytes,

@@ -43,6 +43,7 @@ impl Manager {
             Question::Unverified(asked) => unverified(view, by, asked).map(Reply::Unverified),
             Question::OpenRing(asked) => self.open_ring(now, by, asked).map(Reply::Grant),
             Question::Map => Ok(Reply::Map(self.cluster.map())),
+            Question::Targets => self.targets(now, by).map(Reply::Targets),
             // Whoever can wait is answered by [`Manager::ask_or_wait`].
             Question::Listen(_) | Question::MakeWay(_) => {
                 let answer = self.ask_or_wait(now, by, question, false)?;

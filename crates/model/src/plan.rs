@@ -1,10 +1,14 @@
 //! "Can this disk promise X, for how long a history, and where?" and its answer.
 
-use crate::{Bytes, Rate};
+use crate::key::MAX_KEYS;
+use crate::{Bytes, Error, Rate, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
+
+/// No device has more bytes, or takes more in a second.
+const MOST: u64 = 1 << 56;
 
 /// A question about what could be promised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +38,29 @@ impl PlanRequest {
             block: Bytes::mib(1),
             keys: 0,
         }
+    }
+
+    /// [`crate::Kind::Usage`] if there is no such ring, whatever the device.
+    pub fn check(&self) -> Result<()> {
+        let block = self.block.0;
+        if !(4096..=crate::block::MAX_BLOCK as u64).contains(&block) {
+            return Err(Error::usage(format!("a block of {} is none; blocks have 4 KiB to 4 MiB", self.block)));
+        }
+        if self.rate.0 > MOST || self.capacity.is_some_and(|capacity| capacity.0 > MOST) {
+            return Err(Error::usage(format!(
+                "no device has a rate or a capacity of more than {}; ask for less",
+                Bytes(MOST)
+            )));
+        }
+        if self.flush_interval > Duration::from_secs(3600) || self.pin_percent > 95 || self.keys as usize > MAX_KEYS {
+            return Err(Error::usage(format!(
+                "a ring with {} keys, {} % of it pinned and a flush interval of {} s is none; the most are {MAX_KEYS} keys, 95 % and an hour",
+                self.keys,
+                self.pin_percent,
+                self.flush_interval.as_secs()
+            )));
+        }
+        Ok(())
     }
 }
 

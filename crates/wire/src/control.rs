@@ -19,9 +19,9 @@ pub mod volumes;
 use access::{IssueKey, IssuedKey, Key, Keys, RemoveUser, RevokeKey, User};
 use cluster::{AddNode, Map, RemoveNode, RollKeys, SetTarget};
 use files::{
-    After, AskDegraded, AskUnverified, Called, ClientGone, Close, CreateRing, Degraded, Displaced, Fence, GiveUp,
-    GivenUp, Grant, Grants, Listen, MakeWay, OpenFiles, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate,
-    Relocated, Relocating, Relocation, Renew, Revoke, Scrubbed, Unscrubbed, Unverified, Verified,
+    After, AskDegraded, AskUnverified, Called, ClientGone, Close, Component, CreateRing, Degraded, Displaced, Fence,
+    GiveUp, GivenUp, Grant, Grants, Listen, MakeWay, OpenFiles, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill,
+    Relocate, Relocated, Relocating, Relocation, Renew, Revoke, Scrubbed, Unscrubbed, Unverified, Verified,
 };
 use names::{CreateFile, Entry, List, MakeDirectory, Page, RemoveDirectory, RemoveFile, Rename, SetAttributes, Stat};
 use serde::{Deserialize, Serialize};
@@ -149,6 +149,8 @@ pub enum Question {
     Listen(Listen),
     /// [`Reply::Done`] when it may be opened, or in some seconds.
     MakeWay(MakeWay),
+    /// With what each target is asked about itself ([`crate::target`]): [`Reply::Targets`].
+    Targets,
 }
 
 /// What is answered.
@@ -192,6 +194,8 @@ pub enum Reply {
     Called(Called),
     /// Others are called back who keep something of the file that is to be opened: [`Question::MakeWay`] says when it may be.
     Calling,
+    /// For each target that is not gone, by id, what allows to ask it about itself.
+    Targets(Vec<Component>),
 }
 
 #[cfg(test)]

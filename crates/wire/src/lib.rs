@@ -9,7 +9,7 @@
 //! - [`capability`]: who may do what to an object, and the proof of it that goes with each command.
 //! - [`control`]: what is asked of the manager.
 //! - [`command`]: what is asked after that, and what is answered; [`object`] and [`heap`]: the same of objects
-//!   and of records of heaps; [`ring`]: of rings over the network.
+//!   and of records of heaps; [`ring`] and [`target`]: of rings and of targets over the network.
 //!
 //! Invariants: nothing is allocated for a length before it has been checked against its bound; every byte is under
 //! a CRC32C; after the first error of a connection nothing more is read from it or written to it.
@@ -32,6 +32,7 @@ pub mod reader;
 pub mod ring;
 pub mod sink;
 pub mod source;
+pub mod target;
 pub mod writer;
 
 pub use body::{read as read_body, write as write_body};

@@ -6,13 +6,14 @@ use super::{KnownRing, RING_MODE, Ring, RingList, RingWriter, Rings};
 use crate::cluster::Cluster;
 use crate::files::blocking::{FilesClient, Way};
 use crate::peer::{AnswerLink, HeapLink, ObjectLink, Part, Peer, WriterLink};
+use crate::targets::OfTargets;
 use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::pipe::{Outlet, pipe};
 use forebay_env::race::{First, race};
 use forebay_env::real::{clock, random};
 use forebay_model::ring::{Batch, Item, QuerySummary, RingSpec, RingStatus, Spread};
-use forebay_model::{Error, Moment, Result, Timestamp};
-use forebay_wire::command::{QueryRequest, Reply, Request};
+use forebay_model::{Error, Moment, PlanRequest, Result, Timestamp};
+use forebay_wire::command::{QueryRequest, Reply, Request, TargetPlan, TargetProfile};
 use forebay_wire::ring::RingQuery;
 use std::future::Future;
 use std::sync::Arc;
@@ -94,6 +95,14 @@ impl Peer for Network {
 
     fn survey_ring(&self, ring: &str) -> Result<Option<KnownRing>> {
         self.with(ring.to_string(), false, |ring| async move { ring.survey().await.map(Some) })
+    }
+
+    fn profiles(&self) -> Result<Option<OfTargets<TargetProfile>>> {
+        self.way.run(|here| async move { here.files().targets().profiles().await.map(Some) })
+    }
+
+    fn plans(&self, request: PlanRequest) -> Result<Option<OfTargets<TargetPlan>>> {
+        self.way.run(move |here| async move { here.files().targets().plans(request).await.map(Some) })
     }
 
     fn open_writer(&self, ring: &str, writer: u64, resume: bool) -> Result<Box<dyn WriterLink>> {

@@ -8,6 +8,6 @@ unions! {
         Stat, List, Keys, OpenToRead, Renew, OpenFiles, Unscrubbed, Degraded, GivenUp, OpenRing, Relocating, Displaced,
         Unverified, Listen, MakeWay
     }
-    empty { Volumes: AskVolumes, Users: AskUsers, Map: AskMap }
+    empty { Volumes: AskVolumes, Users: AskUsers, Map: AskMap, Targets: AskTargets }
     lists {}
 }

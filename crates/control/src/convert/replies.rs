@@ -9,5 +9,5 @@ unions! {
         Unverified, Called
     }
     empty { Done: Done, Calling: Calling }
-    lists { Volumes: Volumes { volumes }, Users: Users { users }, Keys: KeyList { keys } }
+    lists { Volumes: Volumes { volumes }, Users: Users { users }, Keys: KeyList { keys }, Targets: TargetList { targets } }
 }

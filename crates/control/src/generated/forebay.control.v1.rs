@@ -152,7 +152,7 @@ pub mod change {
 pub struct Question {
     #[prost(
         oneof = "question::Question",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19"
     )]
     pub question: ::core::option::Option<question::Question>,
 }
@@ -214,6 +214,9 @@ pub mod question {
         /// Answered when the file may be opened, or in some seconds.
         #[prost(message, tag = "18")]
         MakeWay(super::MakeWay),
+        /// Answered with a target list.
+        #[prost(message, tag = "19")]
+        Targets(super::AskTargets),
     }
 }
 /// All volumes.
@@ -225,12 +228,15 @@ pub struct AskUsers {}
 /// The nodes and targets of the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AskMap {}
+/// With what each target is asked about itself.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AskTargets {}
 /// What is answered.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Reply {
     #[prost(
         oneof = "reply::Reply",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20"
     )]
     pub reply: ::core::option::Option<reply::Reply>,
 }
@@ -277,6 +283,8 @@ pub mod reply {
         /// Others are called back who keep something of the file that is to be opened.
         #[prost(message, tag = "19")]
         Calling(super::Calling),
+        #[prost(message, tag = "20")]
+        Targets(super::TargetList),
     }
 }
 /// It is done.
@@ -305,6 +313,13 @@ pub struct KeyList {
     /// By id.
     #[prost(message, repeated, tag = "1")]
     pub keys: ::prost::alloc::vec::Vec<Key>,
+}
+/// Targets, and what allows to ask each about itself.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TargetList {
+    /// By id, without those that are gone. The object of each stands for the target.
+    #[prost(message, repeated, tag = "1")]
+    pub targets: ::prost::alloc::vec::Vec<Component>,
 }
 /// Where something is: names from a directory on, with `/` between them. No name at all is the directory itself.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -154,20 +154,21 @@ fn pins_and_plans_and_profiles_go_through_a_connection() {
         block: Bytes::mib(1),
         keys: 0,
     };
-    let [without, with] = [0, 6].map(|keys| guest.plan(PlanRequest { keys, ..request }).expect("plans").remove(0).plan);
+    let [without, with] =
+        [0, 6].map(|keys| guest.plan(PlanRequest { keys, ..request }).expect("plans").told.remove(0).plan);
     assert!(with.usable < without.usable, "an index takes space: {} and {}", with.usable, without.usable);
-    assert_eq!(guest.plan(request).expect("plans"), owner.plan(request).expect("plans"));
-    let profiles = guest.profiles().expect("profiles");
+    assert_eq!(guest.plan(request).expect("plans").told, owner.plan(request).expect("plans").told);
+    let profiles = guest.profiles().expect("profiles").told;
     let [profile] = &profiles[..] else { panic!("{profiles:?}") };
     assert_eq!(guest.measure(profile.target, Duration::from_millis(300)).expect_err("recording").kind, Kind::Busy);
     recorder.close().expect("durable");
     match guest.measure(profile.target, Duration::from_millis(300)) {
-        Ok(measured) => assert_eq!(owner.profiles().expect("profiles"), [measured]),
+        Ok(measured) => assert_eq!(owner.profiles().expect("profiles").told, [measured]),
         // Most of the file was never written, which a device may notice.
         Err(error) => assert!(error.kind == Kind::Usage && error.message.contains("never written"), "{error}"),
     }
     guest.set_profile(profile.target, profile.profile.clone()).expect("set");
-    assert_eq!(owner.profiles().expect("profiles"), profiles);
+    assert_eq!(owner.profiles().expect("profiles").told, profiles);
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn spec(args: &RingArgs, elements: &Elements, cluster: &Cluster) -> Result<RingS
         block: spec.block,
         keys: keys.len() as u32,
     };
-    let largest = cluster.plan(request)?.into_iter().map(|plan| plan.plan.largest).max().unwrap_or(Bytes::ZERO);
+    let largest = cluster.plan(request)?.told.into_iter().map(|plan| plan.plan.largest).max().unwrap_or(Bytes::ZERO);
     // Where there is none, making a ring as large as the device says why.
     if largest > Bytes::ZERO {
         spec.capacity = Bytes((largest.0 as f64 * args.fill / 100.0) as u64);

@@ -79,13 +79,17 @@ fn of_cluster(context: &mut Context, args: &PlanArgs) -> Result<bool> {
     let question = question(args)?;
     context.with_cluster(|context, cluster| {
         let plans = cluster.plan(question)?;
-        for plan in &plans {
+        for plan in &plans.told {
             if context.json {
                 context.out.json(&json::target_plan(plan))?;
             } else {
-                context.out.line(format_args!("{}: {}", plan.device, plan.plan.to_string().trim_end()))?;
+                let device = context.device(plan.target, &plan.device);
+                context.out.line(format_args!("{device}: {}", plan.plan.to_string().trim_end()))?;
             }
         }
-        Ok(plans.iter().any(|plan| plan.plan.can))
+        for error in &plans.silent {
+            say(&format!("forebay: what could be promised there is not known: {error}"));
+        }
+        Ok(plans.told.iter().any(|plan| plan.plan.can))
     })
 }

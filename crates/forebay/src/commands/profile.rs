@@ -5,15 +5,15 @@ use crate::commands::format::with_option;
 use crate::context::Context;
 use crate::draw::{Charset, svg_curve, terminal_curve};
 use crate::show::live::{Live, bar};
-use crate::show::{human, json};
+use crate::show::{human, json, say};
 use clap::Args;
 use forebay_embedded::nothing_to_lose;
 use forebay_env::real::process::{self, Standard};
 use forebay_env::real::{self, OpenMode, file};
-use forebay_model::{Bytes, Profile, Result};
+use forebay_model::{Bytes, Error, Profile, Result, TargetId};
 use forebay_target::Target;
 use forebay_target::profile::{MeasureOptions, measure};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -44,21 +44,30 @@ pub fn run(context: &mut Context, args: &ProfileArgs) -> Result<()> {
     match &args.device {
         Some(device) => {
             let (profile, kept) = if args.stored { (stored(device)?, true) } else { of_device(context, device, args)? };
-            show(context, args, &device.display().to_string(), &profile)?;
+            show(context, args, (None, &device.display().to_string()), &profile)?;
             if !context.json && kept && !args.stored {
                 context.out.line("It is a formatted target, which keeps this profile from now on.")?;
             }
             Ok(())
         }
+        None if context.is_remote() && !args.stored => Err(Error::usage(
+            "measuring goes past what keeps the promises of a target, so those of a cluster on the network are not measured while they are \
+             served: give --stored for what was measured, or stop the server of a target and measure its device on that machine with \
+             `forebay profile DEVICE`, which keeps the result in it",
+        )),
         None => context.with_cluster(|context, cluster| {
-            for target in cluster.profiles()? {
+            let profiles = cluster.profiles()?;
+            for target in profiles.told {
                 let profile = if args.stored {
                     target.profile
                 } else {
                     let budget = args.time.unwrap_or(Duration::from_secs(10));
                     cluster.measure(target.target, budget)?.profile
                 };
-                show(context, args, &target.device, &profile)?;
+                show(context, args, (Some(target.target), &target.device), &profile)?;
+            }
+            for error in &profiles.silent {
+                say(&format!("forebay: what was measured is not known there: {error}"));
             }
             Ok(())
         }),
@@ -112,14 +121,23 @@ fn of_device(context: &Context, device: &Path, args: &ProfileArgs) -> Result<(Pr
     })?
 }
 
-fn show(context: &mut Context, args: &ProfileArgs, device: &str, profile: &Profile) -> Result<()> {
+fn show(
+    context: &mut Context,
+    args: &ProfileArgs,
+    (target, device): (Option<TargetId>, &str),
+    profile: &Profile,
+) -> Result<()> {
     if let Some(path) = &args.svg {
         file::replace(path, svg_curve(profile, device).as_bytes())?;
     }
     if context.json {
-        return context.out.json(&json!({ "device": device, "profile": json::profile(profile) }));
+        let mut said = json!({ "device": device, "profile": json::profile(profile) });
+        if let Some(target) = target {
+            said["target"] = Value::String(target.to_string());
+        }
+        return context.out.json(&said);
     }
-    context.out.line(device)?;
+    context.out.line(target.map_or(device.to_string(), |target| context.device(target, device)))?;
     let charset = if process::is_terminal(Standard::Output) { Charset::Unicode } else { Charset::Ascii };
     let width = usize::from(process::terminal_width().unwrap_or(90)).min(110);
     context.out.line(terminal_curve(profile, width, 16, charset).trim_end_matches('\n'))?;

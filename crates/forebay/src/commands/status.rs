@@ -63,7 +63,7 @@ impl Looked for Look {
         // A small ring in the fastest free place; where there is no space, there is no answer.
         let smallest = info.targets.iter().map(|t| t.group * 4).max().unwrap_or(Bytes::mib(64));
         let question = PlanRequest { capacity: Some(smallest), ..PlanRequest::new(Rate(1)) };
-        let plans = cluster.plan(question).unwrap_or_default();
+        let plans = cluster.plan(question).map(|plans| plans.told).unwrap_or_default();
         let best = |target: &forebay_client::TargetInfo| {
             plans.iter().find(|plan| plan.target == target.id).map(|plan| plan.plan.highest)
         };

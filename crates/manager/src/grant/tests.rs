@@ -11,6 +11,7 @@ use forebay_wire::control::files::{
 use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile, SetAttributes};
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Question, Reply};
+use forebay_wire::target::ITSELF;
 use forebay_wire::{Command, RequestId};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -61,6 +62,35 @@ impl Targets {
         let wanted = Wanted { object: component.object, version, rights, bytes: 0..4096 };
         let capability = component.capability.clone().try_into().unwrap();
         self.0[&component.target].check(&capability, secret.prove(&said), &said, &wanted, stage.now.wall).map(drop)
+    }
+}
+
+#[test]
+fn everybody_is_told_with_what_each_target_that_is_not_gone_is_asked_about_itself_and_about_nothing_else() {
+    let (mut stage, targets) = stage();
+    let gone = targets_of(2)[1];
+    stage.root(Change::SetTarget(SetTarget { target: gone, state: TargetState::Gone })).unwrap();
+    let Reply::Targets(told) = stage.ask(&user(5), &Question::Targets).unwrap() else { panic!("no targets") };
+    let expected = (1..=5).flat_map(targets_of).filter(|target| *target != gone);
+    assert!(told.iter().map(|one| one.target).eq(expected), "{told:?}");
+    for one in &told {
+        let check = |rights| {
+            let said = Said {
+                nonces: &NONCES,
+                request: RequestId(7),
+                command: Command::PROFILES,
+                body: b"body",
+                payload: (1, Bytes::ZERO),
+            };
+            let secret = Secret::from_bytes(one.secret.0.clone().try_into().unwrap());
+            let wanted = Wanted { object: ITSELF, version: None, rights, bytes: 0..0 };
+            let capability = one.capability.clone().try_into().unwrap();
+            targets.0[&one.target].check(&capability, secret.prove(&said), &said, &wanted, stage.now.wall).map(drop)
+        };
+        check(Rights::GET_ATTRIBUTES).unwrap();
+        for more in [Rights::READ, Rights::WRITE, Rights::CREATE, Rights::SET_ATTRIBUTES, Rights::LIST] {
+            assert_eq!(check(more).unwrap_err().kind, Kind::Forbidden, "{more:?}");
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use forebay_env::race::{First, race};
 use forebay_env::random;
 use forebay_model::{Error, Kind, Result, TargetId, Timestamp};
 use forebay_wire::capability::{Capability, LENGTH, Nonces, Proof, Rights, Said, Wanted};
+use forebay_wire::command::Request;
 use forebay_wire::handshake::{self, PROTOCOL_VERSION, ServerHello};
 use forebay_wire::lock::{Lock, Locked, Unlock};
 use forebay_wire::object::{About, Ask, MOST_AT_ONCE, ObjectRequest, WINDOW};
@@ -27,6 +28,7 @@ use forebay_wire::pieces::Pieces;
 use forebay_wire::ring::RingRequest;
 use forebay_wire::sink::{Frame, FrameSink};
 use forebay_wire::source::FrameSource;
+use forebay_wire::target::{TargetAsk, TargetRequest};
 use forebay_wire::{Command, Flags, Head, Limits, RequestId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -223,6 +225,9 @@ impl Session {
             }
             _ => {
                 let parts = parts(head, self.source.body())?;
+                if let Some(request) = TargetRequest::read(head.command, parts.body)? {
+                    return Ok(self.ask_target(head, nonces, &parts, request));
+                }
                 let Some(request) = RingRequest::read(head.command, parts.body)? else {
                     return self.object(head, nonces).await;
                 };
@@ -232,6 +237,24 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// What a target says of itself.
+    fn ask_target(&self, head: &Head, nonces: &Nonces, parts: &Parts<'_>, request: TargetRequest) -> Result<()> {
+        self.check(head, nonces, parts, request.target, request.about())?;
+        if head.payload > 0 {
+            return Err(Error::usage(format!("{} has no payload, and {} bytes came", head.command, head.payload)));
+        }
+        let handle = self.node.door(request.target)?.handle;
+        let asked = match request.ask {
+            TargetAsk::Profile => Request::Profiles,
+            TargetAsk::Plan(request) => Request::Plan(request),
+        };
+        self.answer_later(
+            head.request,
+            async move { forebay_wire::write_body(&handle.call_from_task(asked, None).await?) },
+        );
+        Ok(())
     }
 
     async fn object(&mut self, head: &Head, nonces: &Nonces) -> Result<Result<()>> {

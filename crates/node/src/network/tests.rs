@@ -22,6 +22,7 @@ mod memory;
 mod rings;
 mod slow;
 mod strangers;
+mod targets;
 
 const CLUSTER: u128 = 77;
 const OBJECT: ObjectId = ObjectId { volume: 5, object: 9 };

@@ -70,7 +70,10 @@ pub(super) async fn ask(service: &Service, request: Request, fenced: Option<Fenc
         Request::Heaps => Ok(Reply::Heaps(heaps::names(service))),
         Request::DeleteHeap { heap } => heaps::delete(service, &heap).await.map(|()| Reply::Done),
         Request::HeapInfo { heap } => heaps::info(service, &heap).await.map(|info| Reply::Heap(Box::new(info))),
-        Request::Plan(request) => Ok(Reply::Plans(vec![plan(service, &request)])),
+        Request::Plan(request) => {
+            request.check()?;
+            Ok(Reply::Plans(vec![plan(service, &request)]))
+        }
     }
 }
 

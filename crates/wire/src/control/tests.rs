@@ -39,6 +39,7 @@ fn what_is_asked_has_the_bytes_that_it_had() {
     let renew = Renew { files: vec![Renewed { file: FileId(2), write: true, version: 5 }] };
     assert_eq!(goes_and_comes(&Question::Renew(renew)), "0601020105");
     assert_eq!(goes_and_comes(&Question::Map), "09");
+    assert_eq!(goes_and_comes(&Question::Targets), "12");
     let kept = Kept { file: FileId(2), caching: Some(Caching::Exclusive), serial: 3, write: true };
     assert_eq!(goes_and_comes(&Question::Listen(Listen { kept: vec![kept], all: false })), "1001020102030100");
     let way = MakeWay { place: Place::of(FileId(2)), write: true, cached: false };
