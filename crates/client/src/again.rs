@@ -7,7 +7,7 @@ use forebay_wire::command::{Reply, Request};
 
 /// Asks `peer` for what another, which went away before it answered, was asked for. What that one did counts.
 pub fn again(peer: &dyn Peer, request: &Request) -> Result<Reply> {
-    if let Request::Pin { ring, label, from, to } = request
+    if let Request::Pin { ring, label, from, to, .. } = request
         && let Reply::Pins(pins) = peer.call(Request::Pins { ring: ring.clone() })?
         && let Some(pin) = pins.into_iter().rev().find(|p| (&p.label, p.from, p.to) == (label, *from, *to))
     {

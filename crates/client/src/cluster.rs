@@ -135,7 +135,7 @@ impl Cluster {
     /// Preserves everything that still exists between `from` and `to`, both included, and along with it what the
     /// ring's relatives have of that time.
     pub fn pin(&self, ring: &str, label: &str, from: Timestamp, to: Timestamp) -> Result<Pinned> {
-        let request = Request::Pin { ring: ring.to_string(), label: label.to_string(), from, to };
+        let request = Request::Pin { ring: ring.to_string(), label: label.to_string(), from, to, along: Vec::new() };
         match self.peer.call(request)? {
             Reply::Pinned(pinned) => Ok(pinned),
             other => Err(unexpected(&other)),

@@ -16,6 +16,7 @@ mod listing;
 mod merge;
 mod parts;
 mod rebuild;
+mod relatives;
 mod replaced;
 mod source;
 mod spread;
@@ -85,6 +86,7 @@ impl Rings {
     pub async fn create_spread(&self, spec: RingSpec, mode: u32, spread: Spread) -> Result<(Ring, RingStatus)> {
         spec.check()?;
         spread.check()?;
+        let spec = RingSpec { relatives: self.relatives(&spec.name, &spec.relatives).await?, ..spec };
         for component in 0..spread.components() {
             spread.part(&spec, component).check().map_err(|error| error.of("the part of a ring on one target"))?;
         }
@@ -299,8 +301,18 @@ impl Ring {
         }
     }
 
-    /// Preserves everything that still exists between `from` and `to`, both included.
+    /// Preserves everything that still exists between `from` and `to`, both included; in this ring alone.
     pub async fn pin(&self, label: &str, from: Timestamp, to: Timestamp) -> Result<Pinned> {
+        self.pin_along(label, (from, to), &[]).await
+    }
+
+    /// The same, where these pins were made along with it in its relatives.
+    async fn pin_along(
+        &self,
+        label: &str,
+        (from, to): (Timestamp, Timestamp),
+        along: &[(String, u64)],
+    ) -> Result<Pinned> {
         let before = match self.is_alone() {
             true => 0,
             false => {
@@ -309,7 +321,7 @@ impl Ring {
             }
         };
         let asked = all(self.ways.iter().map(|way| async move {
-            match reply(way, RingAsk::Pin { label: label.to_string(), from, to }).await? {
+            match reply(way, RingAsk::Pin { label: label.to_string(), from, to, along: along.to_vec() }).await? {
                 Reply::Pinned(pinned) => checked::pinned(way.target(), pinned),
                 other => Err(crate::cluster::unexpected(&other)),
             }
@@ -343,7 +355,7 @@ impl Ring {
         }
     }
 
-    /// Lets go of a pin.
+    /// Lets go of a pin, and of none of its relatives.
     pub async fn unpin(&self, pin: u64) -> Result<()> {
         if self.is_alone() {
             return unpin(&self.ways[0], pin).await;

@@ -193,3 +193,76 @@ fn what_a_ring_on_one_target_was_made_for_is_told_while_its_node_is_away() {
     );
     served.stop();
 }
+
+#[test]
+fn rings_on_other_targets_are_pinned_along_with_a_ring_and_let_go_of_with_it() {
+    let place = Place::new();
+    let served = Served::start(&place);
+    let [one, two] = ["one", "two"].map(|dir| served.join(&place, dir));
+    for name in ["/a", "/b", "/empty"] {
+        served.ok(&place, &["ring", "create", name, "--capacity", "32MiB", "--block", "64KiB"]);
+    }
+    let wide = ["ring", "create", "/wide", "--capacity", "64MiB", "--targets", "2", "--parity", "--block", "64KiB"];
+    served.ok(&place, &wide);
+    std::fs::write(place.path("in"), b"a file").unwrap();
+    served.ok(&place, &["put", "in", "/file"]);
+    for name in ["/a", "/b", "/wide"] {
+        fed(&served, &place, &["record", name, "--stdin", "lines"], b"alpha\nbeta\n");
+    }
+    let pin = |ring: &str| {
+        let args = ["pin", ring, "--from", "1h ago", "--label", "kept", "--json"];
+        values(&served, &place, &args).remove(0)
+    };
+    let pins = |ring: &str| values(&served, &place, &["pins", ring, "--json"]);
+    let related = |args: &[&str]| {
+        let args = [&["ring", "relate"], args, &["--json"]].concat();
+        values(&served, &place, &args).remove(0)["relatives"].clone()
+    };
+    assert_eq!(related(&["/a", "/b", "/wide", "/empty"]), serde_json::json!(["/b", "/wide", "/empty"]));
+    let own = pin("/b");
+    let both = pin("/a");
+    let along: Vec<&str> =
+        both["relatives"].as_array().unwrap().iter().map(|one| one["ring"].as_str().unwrap()).collect();
+    assert_eq!(along, ["/b", "/wide"], "{both}");
+    assert_eq!((pins("/b").len(), pins("/wide").len(), pins("/empty").len()), (2, 1, 0));
+    assert_eq!(pins("/a")[0]["relatives"], both["relatives"]);
+    served.ok(&place, &["unpin", "/a", &both["id"].to_string()]);
+    assert_eq!((pins("/a").len(), pins("/wide").len()), (0, 0));
+    assert_eq!(pins("/b").iter().map(|pin| &pin["id"]).collect::<Vec<_>>(), [&own["id"]], "which was made without it");
+    // They are the same rings under other names, and one that is gone is passed over.
+    served.ok(&place, &["mv", "/wide", "/broad"]);
+    let shown = || values(&served, &place, &["ring", "show", "/a", "--json"]).remove(0)["relatives"].clone();
+    assert_eq!(shown(), serde_json::json!(["/b", "/broad", "/empty"]));
+    served.ok(&place, &["ring", "delete", "/b"]);
+    assert_eq!(shown(), serde_json::json!(["/broad", "/empty"]));
+    let listed = values(&served, &place, &["ring", "list", "--json"]);
+    assert_eq!(listed[0]["relatives"], shown(), "{listed:?}");
+    assert_eq!(pin("/a")["relatives"].as_array().unwrap().len(), 1);
+    served.ok(&place, &["ring", "create", "/c", "--capacity", "32MiB", "--block", "64KiB", "--relative", "/broad"]);
+    assert_eq!(values(&served, &place, &["ring", "show", "/c", "--json"])[0]["relatives"][0], "/broad");
+    for (args, said) in [
+        (&["/a", "/a"][..], "its own relative"),
+        (&["/a", "/c", "/c"], "named twice"),
+        (&["/a", "/file"], "/file"),
+        (&["/a"], "--none"),
+    ] {
+        let misuse = served.misuse(&place, &[&["ring", "relate"], args].concat());
+        assert!(misuse.contains(said), "{args:?}: {misuse}");
+    }
+    assert!(served.failure(&place, &["ring", "relate", "/a", "/nope"]).contains("/nope"));
+    // Who may not pin a relative pins nothing along, and nothing at all.
+    served.ok(&place, &["user", "set", "7", "--name", "eve", "--group", "7"]);
+    served.ok(&place, &["keys", "issue", "eve.key", "--user", "eve"]);
+    served.ok(&place, &["chown", "eve", "/c"]);
+    fed(&served, &place, &["record", "/c", "--stdin", "lines"], b"alpha\n");
+    let refused = served.failure(&place, &["pin", "/c", "--from", "1h ago", "--access-key", "eve.key"]);
+    assert!(refused.contains("relative"), "{refused}");
+    assert_eq!(pins("/c").len(), 0);
+    assert_eq!(related(&["/c", "--none"]), serde_json::json!([]));
+    served.ok(&place, &["pin", "/c", "--from", "1h ago", "--access-key", "eve.key"]);
+    // With a part away it is not known what all of them keep.
+    one.kill();
+    served.failure(&place, &["ring", "relate", "/broad", "/a", "--wait", "1s"]);
+    drop(two);
+    served.stop();
+}

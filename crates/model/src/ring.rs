@@ -232,6 +232,10 @@ pub fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// What a relative of a ring of a cluster on the network begins with, wherever it lies: the number of its entry follows. No ring of a
+/// target of such a cluster is called so.
+pub const ELSEWHERE: &str = "/ring/0/";
+
 /// Elements lost, by cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {

@@ -432,7 +432,7 @@ impl Cluster {
         let host = self.network.host(name, self.spec.client_link);
         let mut env = host.env();
         env.clock = Rc::new(SetWrong { clock: env.clock.clone(), ahead, behind });
-        let (nodes, control) = self.ways(env);
+        let (nodes, control) = self.ways(env, self.next_client());
         let files = Files::new(nodes.clone(), control.clone());
         ClientMachine { host, nodes, control, files }
     }

@@ -115,6 +115,8 @@ pub enum Request {
         from: Timestamp,
         /// Last time.
         to: Timestamp,
+        /// Pins of rings elsewhere that were made along with it: what stands for the ring, and its pin.
+        along: Vec<(String, u64)>,
     },
     /// Lets go of a pin and of those made along with it: [`Reply::Done`].
     Unpin {
@@ -441,7 +443,9 @@ impl Request {
             Request::DeleteRing { ring } | Request::Pins { ring } => writer.send(id, command, none, ring, &[]),
             Request::ResizeRing { ring, capacity } => writer.send(id, command, none, &(ring, capacity), &[]),
             Request::RelateRing { ring, relatives } => writer.send(id, command, none, &(ring, relatives), &[]),
-            Request::Pin { ring, label, from, to } => writer.send(id, command, none, &(ring, label, from, to), &[]),
+            Request::Pin { ring, label, from, to, along } => {
+                writer.send(id, command, none, &(ring, label, from, to, along), &[])
+            }
             Request::Unpin { ring, pin } => writer.send(id, command, none, &(ring, pin), &[]),
             Request::SetProfile { target, profile } => writer.send(id, command, none, &(target, profile), &[]),
             Request::Measure { target, budget } => writer.send(id, command, none, &(target, budget), &[]),
@@ -465,7 +469,9 @@ impl Request {
             Command::DELETE_RING => Request::DeleteRing { ring: reader.decode()? },
             Command::RESIZE_RING => reader.decode().map(|(ring, capacity)| Request::ResizeRing { ring, capacity })?,
             Command::RELATE_RING => reader.decode().map(|(ring, relatives)| Request::RelateRing { ring, relatives })?,
-            Command::PIN => reader.decode().map(|(ring, label, from, to)| Request::Pin { ring, label, from, to })?,
+            Command::PIN => {
+                reader.decode().map(|(ring, label, from, to, along)| Request::Pin { ring, label, from, to, along })?
+            }
             Command::UNPIN => reader.decode().map(|(ring, pin)| Request::Unpin { ring, pin })?,
             Command::PINS => Request::Pins { ring: reader.decode()? },
             Command::PROFILES => reader.decode().map(|()| Request::Profiles)?,

@@ -8,9 +8,10 @@
 use crate::body;
 use crate::capability::Rights;
 use crate::command::Durable;
+use crate::control::names::FileId;
 use crate::frame::Command;
-use forebay_model::ring::{Batch, Item, QuerySummary, RingSpec};
-use forebay_model::{Bytes, ObjectId, Result, TargetId, Timestamp};
+use forebay_model::ring::{Batch, ELSEWHERE, Item, QuerySummary, RingSpec};
+use forebay_model::{Bytes, Error, ObjectId, Result, TargetId, Timestamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -18,6 +19,8 @@ use std::time::Duration;
 
 /// The most bytes of elements in one part of a query's answer: those of one block, which an element in it never exceeds.
 pub const MOST_OF_PART: usize = forebay_model::block::MAX_BLOCK;
+/// The most relatives that a ring has.
+pub const MOST_RELATIVES: usize = 16;
 /// How long nothing new may be said to whoever asks what is durable.
 pub const BEAT: Duration = Duration::from_secs(5);
 
@@ -57,7 +60,11 @@ pub enum RingAsk {
         from: Timestamp,
         /// Last time.
         to: Timestamp,
+        /// Pins of its relatives that were made along with it: what stands for each, and its pin.
+        along: Vec<(String, u64)>,
     },
+    /// Gives it other relatives, by what stands for each ([`relative_of`]): [`crate::command::Reply::Ring`].
+    Relate(Vec<String>),
     /// [`crate::command::Reply::Done`].
     Unpin(u64),
     /// [`crate::command::Reply::Pins`].
@@ -133,6 +140,32 @@ pub fn ring_of(name: &str) -> Option<ObjectId> {
     Some(ObjectId { volume: number(volume)?, object: number(object)? }).filter(|ring| name_of(*ring) == name)
 }
 
+/// What stands for a ring among the relatives of another one, wherever its parts lie: its entry.
+pub fn relative_of(entry: FileId) -> String {
+    format!("{ELSEWHERE}{:x}", entry.0)
+}
+
+/// The entry for which this stands, if it stands for one.
+pub fn entry_of(relative: &str) -> Option<FileId> {
+    let entry = FileId(u64::from_str_radix(relative.strip_prefix(ELSEWHERE)?, 16).ok()?);
+    Some(entry).filter(|entry| relative_of(*entry) == relative)
+}
+
+/// [`forebay_model::Kind::Usage`] unless these stand for relatives, and are not too many.
+pub fn check_relatives<'a>(relatives: impl IntoIterator<Item = &'a String>) -> Result<()> {
+    let mut count = 0;
+    for relative in relatives {
+        count += 1;
+        if entry_of(relative).is_none() {
+            return Err(Error::usage(format!("{relative} stands for no ring of a cluster on the network")));
+        }
+    }
+    match count <= MOST_RELATIVES {
+        true => Ok(()),
+        false => Err(Error::usage(format!("{count} relatives are too many for a ring; {MOST_RELATIVES} are the most"))),
+    }
+}
+
 impl RingRequest {
     /// Its number on the wire.
     pub fn command(&self) -> Command {
@@ -141,6 +174,7 @@ impl RingRequest {
             RingAsk::Status => Command::STATUS,
             RingAsk::Resize(_) => Command::RESIZE_RING,
             RingAsk::Pin { .. } => Command::PIN,
+            RingAsk::Relate(_) => Command::RELATE_RING,
             RingAsk::Unpin(_) => Command::UNPIN,
             RingAsk::Pins => Command::PINS,
             RingAsk::OpenWriter { .. } => Command::OPEN_WRITER,
@@ -158,7 +192,7 @@ impl RingRequest {
             RingAsk::Create(_) => Rights::CREATE,
             RingAsk::Status | RingAsk::Pins => Rights::GET_ATTRIBUTES,
             RingAsk::Query(_) | RingAsk::Next(_) => Rights::READ,
-            RingAsk::Resize(_) | RingAsk::Pin { .. } | RingAsk::Unpin(_) => Rights::SET_ATTRIBUTES,
+            RingAsk::Resize(_) | RingAsk::Pin { .. } | RingAsk::Relate(_) | RingAsk::Unpin(_) => Rights::SET_ATTRIBUTES,
             RingAsk::OpenWriter { .. } | RingAsk::Append { .. } | RingAsk::Durable { .. } | RingAsk::CloseWriter(_) => {
                 Rights::WRITE
             }
@@ -181,7 +215,8 @@ impl RingRequest {
             RingAsk::Create(spec) => body::write(&(of, spec)),
             RingAsk::Status | RingAsk::Pins => body::write(&(of, ())),
             RingAsk::Resize(capacity) => body::write(&(of, capacity)),
-            RingAsk::Pin { label, from, to } => body::write(&(of, (label, from, to))),
+            RingAsk::Pin { label, from, to, along } => body::write(&(of, (label, from, to, along))),
+            RingAsk::Relate(relatives) => body::write(&(of, relatives)),
             RingAsk::OpenWriter { writer, resume } => body::write(&(of, (writer, resume))),
             RingAsk::Append { writer, number, age } => body::write(&(of, (writer, number, age))),
             RingAsk::Durable { writer, seen } => body::write(&(of, (writer, seen))),
@@ -200,7 +235,8 @@ impl RingRequest {
             Command::CREATE_RING => of(bytes, RingAsk::Create)?,
             Command::STATUS => of(bytes, |()| RingAsk::Status)?,
             Command::RESIZE_RING => of(bytes, RingAsk::Resize)?,
-            Command::PIN => of(bytes, |(label, from, to)| RingAsk::Pin { label, from, to })?,
+            Command::PIN => of(bytes, |(label, from, to, along)| RingAsk::Pin { label, from, to, along })?,
+            Command::RELATE_RING => of(bytes, RingAsk::Relate)?,
             Command::UNPIN => of(bytes, RingAsk::Unpin)?,
             Command::PINS => of(bytes, |()| RingAsk::Pins)?,
             Command::OPEN_WRITER => of(bytes, |(writer, resume)| RingAsk::OpenWriter { writer, resume })?,
@@ -228,7 +264,7 @@ pub fn check(batch: &Batch) -> Result<()> {
     if told == batch.payload.len() as u64 {
         return Ok(());
     }
-    Err(forebay_model::Error::damaged(format!(
+    Err(Error::damaged(format!(
         "a node tells of {told} bytes of elements and sends {}: it is broken",
         batch.payload.len()
     )))

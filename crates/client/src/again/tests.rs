@@ -136,7 +136,8 @@ fn a_pin_is_not_made_twice() {
         bytes: Bytes(7),
         relatives: Vec::new(),
     };
-    let request = Request::Pin { ring: name(), label: "flare".into(), from: Timestamp(10), to: Timestamp(100) };
+    let request =
+        Request::Pin { ring: name(), label: "flare".into(), from: Timestamp(10), to: Timestamp(100), along: vec![] };
     let pins = Request::Pins { ring: name() };
     let pinned = Reply::Pinned(Pinned { pin: pin("flare"), expired_until: None, open_end: true });
 

@@ -11,10 +11,10 @@ use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::pipe::{Outlet, pipe};
 use forebay_env::race::{First, race};
 use forebay_env::real::{clock, random};
-use forebay_model::ring::{Batch, Item, QuerySummary, RingSpec, RingStatus, Spread};
-use forebay_model::{Error, Moment, PlanRequest, Result, Timestamp};
+use forebay_model::ring::{Batch, Item, Pin, Pinned, QuerySummary, RingSpec, RingStatus, Spread};
+use forebay_model::{Error, Kind, Moment, PlanRequest, Result, Timestamp};
 use forebay_wire::command::{QueryRequest, Reply, Request, TargetPlan, TargetProfile};
-use forebay_wire::ring::RingQuery;
+use forebay_wire::ring::{RingQuery, entry_of};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,8 +54,9 @@ impl Network {
     }
 }
 
-impl Peer for Network {
-    fn call(&self, request: Request) -> Result<Reply> {
+impl Network {
+    /// Asks once; relatives have what stands for them as their names.
+    fn ask(&self, request: Request) -> Result<Reply> {
         match request {
             Request::CreateRing(spec) => self.run(move |rings| async move {
                 let (_, status) = rings.create(spec, RING_MODE).await?;
@@ -70,11 +71,15 @@ impl Peer for Network {
             Request::ResizeRing { ring, capacity } => {
                 self.with(ring, true, move |ring| async move { ring.resize(capacity).await.map(Reply::Capacity) })
             }
-            Request::Pin { ring, label, from, to } => {
-                self.with(ring, true, move |ring| async move { ring.pin(&label, from, to).await.map(Reply::Pinned) })
+            Request::RelateRing { ring, relatives } => self.run(move |rings| async move {
+                let status = rings.relate(&ring, &relatives).await?.status().await?;
+                Ok(Reply::Ring(Box::new(status)))
+            }),
+            Request::Pin { ring, label, from, to, .. } => {
+                self.run(move |rings| async move { rings.pin(&ring, &label, from, to).await.map(Reply::Pinned) })
             }
             Request::Unpin { ring, pin } => {
-                self.with(ring, true, move |ring| async move { ring.unpin(pin).await.map(|()| Reply::Done) })
+                self.run(move |rings| async move { rings.unpin(&ring, pin).await.map(|()| Reply::Done) })
             }
             Request::Pins { ring } => self.with(ring, false, |ring| async move { ring.pins().await.map(Reply::Pins) }),
             Request::Status { ring: None } => self.run(|rings| async move {
@@ -85,16 +90,78 @@ impl Peer for Network {
         }
     }
 
+    /// What entries are called that stand for relatives; those that were removed are left out.
+    fn names<T: Send + 'static>(
+        &self,
+        relatives: Vec<T>,
+        name: impl Fn(&mut T) -> &mut String + Send + 'static,
+    ) -> Result<Vec<T>> {
+        if relatives.is_empty() {
+            return Ok(relatives);
+        }
+        self.way.run(move |here| async move {
+            let mut named = Vec::with_capacity(relatives.len());
+            for mut relative in relatives {
+                if let Some(entry) = entry_of(name(&mut relative)) {
+                    match here.files().path_of(entry).await {
+                        Ok(path) => *name(&mut relative) = path,
+                        Err(error) if error.kind == Kind::Missing => continue,
+                        // It may be found by others.
+                        Err(error) if error.kind == Kind::Forbidden => *name(&mut relative) = entry.to_string(),
+                        Err(error) => return Err(error),
+                    }
+                }
+                named.push(relative);
+            }
+            Ok(named)
+        })
+    }
+
+    fn named_pin(&self, mut pin: Pin) -> Result<Pin> {
+        pin.relatives = self.names(pin.relatives, |(relative, _)| relative)?;
+        Ok(pin)
+    }
+
+    fn named(&self, mut status: RingStatus) -> Result<RingStatus> {
+        status.spec.relatives = self.names(status.spec.relatives, |relative| relative)?;
+        status.pins = status.pins.into_iter().map(|pin| self.named_pin(pin)).collect::<Result<_>>()?;
+        Ok(status)
+    }
+
+    fn named_ring(&self, mut known: KnownRing) -> KnownRing {
+        known.status = known.status.and_then(|status| self.named(status));
+        known
+    }
+}
+
+impl Peer for Network {
+    fn call(&self, request: Request) -> Result<Reply> {
+        Ok(match self.ask(request)? {
+            Reply::Ring(status) => Reply::Ring(Box::new(self.named(*status)?)),
+            Reply::Rings(rings) => {
+                Reply::Rings(rings.into_iter().map(|status| self.named(status)).collect::<Result<_>>()?)
+            }
+            Reply::Pinned(pinned) => Reply::Pinned(Pinned { pin: self.named_pin(pinned.pin)?, ..pinned }),
+            Reply::Pins(pins) => Reply::Pins(pins.into_iter().map(|pin| self.named_pin(pin)).collect::<Result<_>>()?),
+            other => other,
+        })
+    }
+
     fn create_spread(&self, spec: RingSpec, spread: Spread) -> Result<RingStatus> {
-        self.run(move |rings| async move { Ok(rings.create_spread(spec, RING_MODE, spread).await?.1) })
+        let created =
+            self.run(move |rings| async move { Ok(rings.create_spread(spec, RING_MODE, spread).await?.1) })?;
+        self.named(created)
     }
 
     fn list_rings(&self) -> Result<Option<RingList>> {
-        self.run(|rings| async move { rings.list().await.map(Some) })
+        let mut list = self.run(|rings| async move { rings.list().await })?;
+        list.rings = list.rings.into_iter().map(|ring| self.named_ring(ring)).collect();
+        Ok(Some(list))
     }
 
     fn survey_ring(&self, ring: &str) -> Result<Option<KnownRing>> {
-        self.with(ring.to_string(), false, |ring| async move { ring.survey().await.map(Some) })
+        let known = self.with(ring.to_string(), false, |ring| async move { ring.survey().await })?;
+        Ok(Some(self.named_ring(known)))
     }
 
     fn profiles(&self) -> Result<Option<OfTargets<TargetProfile>>> {

@@ -16,7 +16,9 @@ use forebay_model::{Error, Moment, ObjectId, Result, TargetId};
 use forebay_wire::capability::Capability;
 use forebay_wire::command::{Durable, ITEMS_PER_FRAME, OpenWriter, QueryRequest, Request};
 use forebay_wire::object::About;
-use forebay_wire::ring::{BEAT, MOST_OF_PART, PartHead, RingAsk, RingQuery, RingRequest, name_of, size};
+use forebay_wire::ring::{
+    BEAT, MOST_OF_PART, PartHead, RingAsk, RingQuery, RingRequest, check_relatives, name_of, size,
+};
 use forebay_wire::{Head, RequestId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -405,12 +407,19 @@ fn end(summary: QuerySummary) -> (PartHead, Vec<u8>) {
 fn in_words_of_the_target(ring: ObjectId, ask: RingAsk) -> Result<Request> {
     let ring = name_of(ring);
     Ok(match ask {
-        RingAsk::Create(spec) if !spec.relatives.is_empty() => {
-            return Err(Error::usage("rings of a cluster on the network have no relatives; leave them out"));
+        RingAsk::Create(spec) => {
+            check_relatives(&spec.relatives)?;
+            Request::CreateRing(forebay_model::ring::RingSpec { name: ring, ..spec })
         }
-        RingAsk::Create(spec) => Request::CreateRing(forebay_model::ring::RingSpec { name: ring, ..spec }),
+        RingAsk::Relate(relatives) => {
+            check_relatives(&relatives)?;
+            Request::RelateRing { ring, relatives }
+        }
         RingAsk::Resize(capacity) => Request::ResizeRing { ring, capacity },
-        RingAsk::Pin { label, from, to } => Request::Pin { ring, label, from, to },
+        RingAsk::Pin { label, from, to, along } => {
+            check_relatives(along.iter().map(|(relative, _)| relative))?;
+            Request::Pin { ring, label, from, to, along }
+        }
         RingAsk::Unpin(pin) => Request::Unpin { ring, pin },
         RingAsk::Pins => Request::Pins { ring },
         RingAsk::Status => Request::Status { ring: Some(ring) },

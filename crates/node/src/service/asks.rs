@@ -39,7 +39,9 @@ pub(super) async fn ask(service: &Service, request: Request, fenced: Option<Fenc
             target.relate_ring(&ring, relatives).await?;
             Ok(Reply::Ring(Box::new(target.ring(&ring)?.status())))
         }
-        Request::Pin { ring, label, from, to } => target.pin(&ring, &label, from, to).await.map(Reply::Pinned),
+        Request::Pin { ring, label, from, to, along } => {
+            target.pin_along(&ring, &label, (from, to), along).await.map(Reply::Pinned)
+        }
         Request::Unpin { ring, pin } => target.unpin(&ring, pin).await.map(|()| Reply::Done),
         Request::Pins { ring } => Ok(Reply::Pins(target.ring(&ring)?.status().pins)),
         Request::Profiles => Ok(Reply::Profiles(vec![profile(service)])),

@@ -9,6 +9,17 @@ use std::rc::Rc;
 impl Target {
     /// Pins a time range in a ring, and along with it in its relatives, each what it still has.
     pub async fn pin(&self, name: &str, label: &str, from: Timestamp, to: Timestamp) -> Result<Pinned> {
+        self.pin_along(name, label, (from, to), Vec::new()).await
+    }
+
+    /// The same, where these pins were made along with it in rings elsewhere: with it, they are kept.
+    pub async fn pin_along(
+        &self,
+        name: &str,
+        label: &str,
+        (from, to): (Timestamp, Timestamp),
+        along: Vec<(String, u64)>,
+    ) -> Result<Pinned> {
         let ring = self.ring(name)?;
         // Before it has found its tail, a ring does not know what it has.
         ring.ready().await?;
@@ -31,6 +42,7 @@ impl Target {
                 }
             }
         }
+        pinned.pin.relatives.extend(along);
         if !pinned.pin.relatives.is_empty() {
             self.core.with_ring_mut(ring.id, |r| {
                 if let Some(record) = r.pins.iter_mut().find(|p| p.pin.id == pinned.pin.id) {

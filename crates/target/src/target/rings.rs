@@ -9,7 +9,7 @@ use crate::catalog::{Catalog, GroupClass, RingRecord};
 use crate::layout::Layout;
 use crate::object::Objects;
 use crate::ring::Ring;
-use forebay_model::ring::{RingSpec, default_index_percent};
+use forebay_model::ring::{ELSEWHERE, RingSpec, default_index_percent};
 use forebay_model::{Bytes, Error, Rate, Result, RingId};
 use std::ops::Range;
 use std::rc::Rc;
@@ -287,7 +287,10 @@ impl Target {
             if relatives[..at].contains(relative) {
                 return Err(Error::usage(format!("{relative} is named twice as a relative of {name}; name it once")));
             }
-            self.ring(relative)?;
+            // What lies elsewhere is looked for by who pins.
+            if !relative.starts_with(ELSEWHERE) {
+                self.ring(relative)?;
+            }
         }
         Ok(())
     }

@@ -329,6 +329,24 @@ fn relatives_are_pinned_along_and_let_go_along() {
 }
 
 #[test]
+fn what_was_pinned_elsewhere_is_kept_with_a_pin_and_touched_by_nobody_here() {
+    let (fake, target) = device();
+    let elsewhere = vec!["/ring/0/7".to_string(), "/ring/0/8".to_string()];
+    let ring = fake.create(&target, RingSpec { relatives: elsewhere.clone(), ..small("/a", Bytes::mib(4)) }).unwrap();
+    record(&fake, &ring, 10);
+    let along = vec![(elsewhere[0].clone(), 3)];
+    let pin = fake.run(target.pin_along("/a", "p", (Timestamp(0), fake.now()), along.clone())).unwrap().pin;
+    assert_eq!(pin.relatives, along);
+    assert_eq!(fake.run(target.pin("/a", "alone", Timestamp(0), fake.now())).unwrap().pin.relatives, []);
+    fake.run(target.relate_ring("/a", elsewhere[1..].to_vec())).unwrap();
+    assert_eq!(kind(fake.run(target.relate_ring("/a", vec!["/b".into()]))), Kind::Missing);
+    let status = ring.status();
+    assert_eq!((&status.spec.relatives[..], &status.pins[0].relatives), (&elsewhere[1..], &along));
+    fake.run(target.unpin("/a", pin.id)).unwrap();
+    assert_eq!(ring.status().pins.len(), 1);
+}
+
+#[test]
 fn beyond_the_budget_history_shortens_or_recording_stops_as_the_ring_says() {
     let (fake, target) = device();
     let policy =

@@ -16,7 +16,13 @@ pub(crate) fn one_of_each() -> Vec<RingRequest> {
         RingAsk::Create(RingSpec::new("/r", Bytes::mib(64))),
         RingAsk::Status,
         RingAsk::Resize(Bytes::mib(128)),
-        RingAsk::Pin { label: "it".into(), from: Timestamp(1), to: Timestamp(2) },
+        RingAsk::Pin {
+            label: "it".into(),
+            from: Timestamp(1),
+            to: Timestamp(2),
+            along: vec![(relative_of(FileId(9)), 3)],
+        },
+        RingAsk::Relate(vec![relative_of(FileId(9))]),
         RingAsk::Unpin(4),
         RingAsk::Pins,
         RingAsk::OpenWriter { writer: 5, resume: true },
@@ -43,6 +49,19 @@ fn every_request_is_read_as_it_was_written_under_a_number_of_its_own() {
         assert_eq!(RingRequest::read(request.command(), &longer).expect_err("too long").kind, Kind::Damaged);
     }
     assert_eq!(RingRequest::read(Command::READ_OBJECT, &[]).expect("nothing is read"), None);
+}
+
+#[test]
+fn what_stands_for_a_relative_is_known_from_every_ring_of_a_target() {
+    assert_eq!(relative_of(FileId(0x2a)), "/ring/0/2a");
+    assert_eq!(entry_of("/ring/0/2a"), Some(FileId(0x2a)));
+    for other in ["/ring/1/2a", "/ring/0/02a", "/ring/0/", "/r", "/ring/0/2a/3"] {
+        assert_eq!(entry_of(other), None, "{other}");
+    }
+    let relatives: Vec<String> = (0..MOST_RELATIVES as u64 + 1).map(|n| relative_of(FileId(n))).collect();
+    check_relatives(&relatives[1..]).expect("as many as there may be");
+    assert_eq!(check_relatives(&relatives).expect_err("one more").kind, Kind::Usage);
+    assert_eq!(check_relatives(&["/r".to_string()]).expect_err("a name of a directory").kind, Kind::Usage);
 }
 
 #[test]

@@ -8,8 +8,9 @@ use forebay_env::{Buffer, Slab};
 use forebay_model::block::Packer;
 use forebay_model::ring::RingSpec;
 use forebay_wire::command::{Durable, Reply, WriterOpened};
+use forebay_wire::control::names::FileId;
 use forebay_wire::link::Coming;
-use forebay_wire::ring::{PartHead, RingAsk, RingQuery, RingRequest};
+use forebay_wire::ring::{PartHead, RingAsk, RingQuery, RingRequest, relative_of};
 
 const WRITER: u64 = 77;
 
@@ -213,6 +214,33 @@ fn a_query_ends_with_its_connection_also_while_a_part_of_its_answer_is_waited_fo
             _ => panic!("the query goes on"),
         }
         drop((batches, end));
+    });
+}
+
+#[test]
+fn relatives_of_a_ring_are_entries_and_never_rings_of_its_target_by_their_names() {
+    with_node(Bounds::default(), |rig| async move {
+        let (link, all) = rig.opened().await;
+        let ask = |ask| rig.of_ring(&link, &all, ask, Vec::new());
+        let own = forebay_wire::ring::name_of(OBJECT);
+        let pin = |along| RingAsk::Pin { label: String::new(), from: Timestamp(0), to: Timestamp(1), along };
+        let many = (0..17).map(|n| relative_of(FileId(n))).collect();
+        for refused in [
+            RingAsk::Relate(vec![own.clone()]),
+            RingAsk::Relate(vec!["/another".into()]),
+            RingAsk::Relate(many),
+            RingAsk::Create(RingSpec { relatives: vec![own.clone()], ..RingSpec::new("/x", Bytes::mib(32)) }),
+            pin(vec![(own, 1)]),
+        ] {
+            assert_eq!(ask(refused.clone()).await.expect_err("it is none").kind, Kind::Usage, "{refused:?}");
+        }
+        let relatives = vec![relative_of(FileId(5)), relative_of(FileId(6))];
+        let answer = ask(RingAsk::Relate(relatives.clone())).await.expect("they are entries");
+        let Reply::Ring(ring) = forebay_wire::read_body(&answer.body).expect("it reads") else { panic!("no ring") };
+        assert_eq!(ring.spec.relatives, relatives);
+        let reader = rig.capability(Rights::READ);
+        let refused = rig.of_ring(&link, &reader, RingAsk::Relate(Vec::new()), Vec::new()).await;
+        assert_eq!(refused.expect_err("it is only read").kind, Kind::Forbidden);
     });
 }
 
