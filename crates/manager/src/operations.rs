@@ -90,6 +90,7 @@ impl Operation<'_> {
             Change::Relocate(asked) => self.relocate(asked).map(done),
             Change::Relocated(asked) => self.relocated(asked).map(done),
             Change::Verified(asked) => self.verified(asked).map(done),
+            Change::FoundDamaged(asked) => self.found_damaged(asked).map(done),
             Change::Caches => self.caches().map(done),
         }
     }

@@ -20,8 +20,9 @@ use access::{IssueKey, IssuedKey, Key, Keys, RemoveUser, RevokeKey, User};
 use cluster::{AddNode, Map, RemoveNode, RollKeys, SetTarget};
 use files::{
     After, AskDegraded, AskUnverified, Called, ClientGone, Close, Component, CreateRing, Degraded, Displaced, Fence,
-    GiveUp, GivenUp, Grant, Grants, Listen, MakeWay, OpenFiles, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill,
-    Relocate, Relocated, Relocating, Relocation, Renew, Revoke, Scrubbed, Unscrubbed, Unverified, Verified,
+    FoundDamaged, GiveUp, GivenUp, Grant, Grants, Listen, MakeWay, OpenFiles, OpenRing, OpenToRead, OpenToWrite,
+    Rebuilt, Refill, Relocate, Relocated, Relocating, Relocation, Renew, Revoke, Scrubbed, Unscrubbed, Unverified,
+    Verified,
 };
 use names::{CreateFile, Entry, List, MakeDirectory, Page, RemoveDirectory, RemoveFile, Rename, SetAttributes, Stat};
 use serde::{Deserialize, Serialize};
@@ -107,6 +108,8 @@ pub enum Change {
     Verified(Verified),
     /// This client is going to keep what it reads, and listens when it is called back: [`Reply::Done`].
     Caches,
+    /// [`Reply::Done`].
+    FoundDamaged(FoundDamaged),
 }
 
 /// What changes nothing, and may be asked as often as one likes.

@@ -90,6 +90,9 @@ pub trait Components {
         true
     }
 
+    /// Something was damaged and made of the others, and this client may not write it again: somebody else is to.
+    fn found_damaged(&self) {}
+
     /// Nobody else writes the file from now on, or others may.
     fn set_alone(&self, _: bool) {}
 

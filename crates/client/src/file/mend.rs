@@ -84,7 +84,12 @@ impl Reach {
                 return gone(extent, error);
             }
             let worse = match this.instead(extent, locked, repair).await {
-                Ok(bytes) => return Part { bytes, gone: Vec::new() },
+                Ok(bytes) => {
+                    if repair && !this.components.may_write() {
+                        this.components.found_damaged();
+                    }
+                    return Part { bytes, gone: Vec::new() };
+                }
                 Err(worse) => worse,
             };
             // Where whole components are lost, a smaller part of them is as lost.

@@ -19,13 +19,18 @@ use crate::nodes::Nodes;
 use forebay_env::allowance::Allowance;
 use forebay_model::layout::address::StripeId;
 use forebay_model::object::{Durability, Placement, Scope};
-use forebay_model::{Bytes, Error, Kind, Result, TargetId};
-use forebay_wire::control::files::Grant;
+use forebay_model::{Bytes, Error, Kind, Moment, Result, TargetId};
+use forebay_wire::control::Change;
+use forebay_wire::control::files::{FoundDamaged, Grant};
 use forebay_wire::object::{Ask, MOST_AT_ONCE, ObjectAnswer, ObjectReply};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::rc::Rc;
+use std::time::Duration;
+
+/// How long the manager is not told again that something of a file is damaged.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
 /// What all of one client have in common that have a file open, or had it.
 #[derive(Default)]
@@ -77,6 +82,8 @@ struct Shared {
     /// What others said of a component, if nobody else says anything any more.
     others: RefCell<BTreeMap<u32, BTreeSet<u32>>>,
     renewing: Renewing,
+    /// When the manager was told that something is damaged.
+    told_of_damage: Cell<Option<Moment>>,
     locks: locks::Held,
     ours: Rc<Ours>,
     /// Nobody is answered any more by what was given up, or lay elsewhere, before this version; and who asks whether that is so.
@@ -135,6 +142,7 @@ impl Shared {
             is_alone: Cell::new(is_alone),
             others: RefCell::default(),
             renewing: Renewing::default(),
+            told_of_damage: Cell::new(None),
             locks: locks::Held::default(),
             ours,
             // Of the first version nothing was ever given up.
@@ -258,6 +266,19 @@ impl Components for RemoteComponents {
 
     fn may_write(&self) -> bool {
         self.shared.grant.borrow().write
+    }
+
+    fn found_damaged(&self) {
+        let (shared, now) = (self.shared.clone(), self.shared.nodes.env().clock.now());
+        if shared.told_of_damage.get().is_some_and(|told| now.since(told) < TOLD_AGAIN) {
+            return;
+        }
+        shared.told_of_damage.set(Some(now));
+        self.shared.nodes.env().spawner.detach(async move {
+            let file = shared.grant.borrow().entry.file;
+            // Whoever finds it the next time says so again.
+            drop(shared.control.change(Change::FoundDamaged(FoundDamaged { file })).await);
+        });
     }
 
     fn set_alone(&self, alone: bool) {

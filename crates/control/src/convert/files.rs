@@ -3,9 +3,9 @@
 use super::{enums, messages};
 use forebay_wire::control::files::{
     After, AskDegraded, AskUnverified, Caching, Callback, Called, ClientGone, Close, Component, ComponentState,
-    CreateRing, Degraded, Displaced, Fence, GiveUp, GivenUp, Grant, Granted, Grants, Kept, Listen, MakeWay, OpenFile,
-    OpenFiles, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate, Relocated, Relocating, Relocation, Renew,
-    Renewed, Revoke, Scrubbed, Unscrubbed, Unverified, Verified,
+    CreateRing, Degraded, Displaced, Fence, FoundDamaged, GiveUp, GivenUp, Grant, Granted, Grants, Kept, Listen,
+    MakeWay, OpenFile, OpenFiles, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate, Relocated, Relocating,
+    Relocation, Renew, Renewed, Revoke, Scrubbed, Unscrubbed, Unverified, Verified,
 };
 
 enums! {
@@ -49,6 +49,7 @@ messages! {
     OpenFile as OpenFile { file, client, since }
     Unscrubbed as Unscrubbed { files, more }
     Verified as Verified { file }
+    FoundDamaged as FoundDamaged { file }
     AskUnverified as AskUnverified { after, most, since }
     Unverified as Unverified { files, next }
     After as After { file, most }

@@ -59,7 +59,7 @@ pub struct CallRequest {
 pub struct Change {
     #[prost(
         oneof = "change::Change",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33"
     )]
     pub change: ::core::option::Option<change::Change>,
 }
@@ -145,6 +145,8 @@ pub mod change {
         /// This client is going to keep what it reads, and listens when it is called back.
         #[prost(message, tag = "32")]
         Caches(super::Caches),
+        #[prost(message, tag = "33")]
+        FoundDamaged(super::FoundDamaged),
     }
 }
 /// What changes nothing, and may be asked as often as one likes.
@@ -1089,6 +1091,13 @@ pub struct Displaced {
 /// Says that all of a file was read and compared with its parity or copies, and that what could be mended is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Verified {
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+}
+/// Says that something of a file was found damaged, and made of the others, by somebody who may not write it: it is to be verified
+/// soon.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FoundDamaged {
     #[prost(uint64, tag = "1")]
     pub file: u64,
 }

@@ -214,3 +214,29 @@ pub fn program(name: &str, args: &[&str]) -> String {
     assert!(output.status.success(), "{name} {args:?}: {said}{}", String::from_utf8_lossy(&output.stdout));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
+
+/// What qemu-io writes and reads on a device of 32 MiB or more, all at once and one after the other, and what it is asked then.
+pub fn asked_by_qemu(uri: &str, then: &[&str]) {
+    let asked = [
+        "write -P 7 1M 3M",
+        "write -f -P 9 2000k 100k",
+        "discard 3M 64k",
+        "write -z 5M 1M",
+        "write -z -u 8M 1M",
+        "flush",
+        "read -P 7 1M 900k",
+        "read -P 9 2000k 100k",
+        "read -P 0 5M 1M",
+        "read -P 0 8M 1M",
+        "aio_write -P 3 20M 2M",
+        "aio_write -P 4 22M 2M",
+        "aio_flush",
+        "read -P 3 20M 2M",
+        "read -P 4 22M 2M",
+    ];
+    let mut args = vec!["-f", "raw"];
+    asked.iter().chain(then).for_each(|asked| args.extend(["-c", *asked]));
+    args.push(uri);
+    let said = program("qemu-io", &args);
+    assert!(!said.contains("failed") && !said.contains("rror"), "{said}");
+}

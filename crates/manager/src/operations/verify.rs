@@ -6,14 +6,19 @@ use crate::draft::View;
 use crate::engine::Snapshot;
 use crate::keys;
 use crate::place;
-use crate::principal::Principal;
+use crate::principal::{Principal, Wanted};
 use crate::records::{Inode, Layout, ToScrub, VerifiedAt, Writers, decode};
 use forebay_model::{Result, Timestamp};
-use forebay_wire::control::files::{AskUnverified, Unverified, Verified};
+use forebay_wire::control::files::{AskUnverified, FoundDamaged, Unverified, Verified};
 use forebay_wire::control::names::{FileId, FileKind, MOST_ENTRIES};
+use std::time::Duration;
 
 /// Files that are looked at for one question, so that it takes as long whatever there is.
 const LOOKED_AT: usize = 4096;
+/// When a file was verified last of which something was found damaged since.
+const NEVER: Timestamp = Timestamp(0);
+/// Whoever finds something damaged in a file has it verified so long after the last time and no sooner.
+const AGAIN: Duration = Duration::from_secs(600);
 
 impl Operation<'_> {
     /// A file was verified just now.
@@ -21,6 +26,20 @@ impl Operation<'_> {
         self.by.require_root("say that a file was verified")?;
         place::require_file(asked.file, &place::inode(&self.draft, asked.file)?)?;
         self.draft.put(keys::verified(asked.file), &VerifiedAt(self.now.wall))
+    }
+
+    /// Something of a file was found damaged by who may read it. It is verified as if it never was, but not again and again: what is
+    /// still damaged is found again.
+    pub(super) fn found_damaged(&mut self, asked: &FoundDamaged) -> Result<()> {
+        let inode = place::inode(&self.draft, asked.file)?;
+        place::require_file(asked.file, &inode)?;
+        self.by.require(asked.file, &inode, Wanted::READ)?;
+        let key = keys::verified(asked.file);
+        let before: Option<VerifiedAt> = self.draft.read(&key)?;
+        if before.is_some_and(|VerifiedAt(at)| at == NEVER || self.now.wall.since(at) < AGAIN) {
+            return Ok(());
+        }
+        self.draft.put(key, &VerifiedAt(NEVER))
     }
 }
 
@@ -46,11 +65,10 @@ pub(crate) fn unverified(view: &dyn Snapshot, by: &Principal, asked: &AskUnverif
 }
 
 fn is_due(view: &dyn Snapshot, file: FileId, layout: &Layout, since: Timestamp) -> Result<bool> {
-    if !layout.absent.is_empty() || view.read(&keys::verified(file))?.is_some_and(|VerifiedAt(at)| at >= since) {
-        return Ok(false);
-    }
+    let verified: Option<VerifiedAt> = view.read(&keys::verified(file))?;
     let Inode { attributes, written, .. } = place::inode(&view, file)?;
-    if !written || attributes.kind != FileKind::File || attributes.created >= since {
+    let last = verified.map_or(attributes.created, |VerifiedAt(at)| at);
+    if !layout.absent.is_empty() || !written || attributes.kind != FileKind::File || last >= since {
         return Ok(false);
     }
     // Who is alone with it takes no locks, so that nothing could be mended.

@@ -320,6 +320,14 @@ pub struct Verified {
     pub file: FileId,
 }
 
+/// Says that something of a file was found damaged, and made of the others, by somebody who may not write it: it is to be verified
+/// soon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundDamaged {
+    /// Which.
+    pub file: FileId,
+}
+
 /// Asks for files that were not verified for long, a part of all files at a time. Left out are those of which something is to be
 /// rebuilt or mended first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,9 +1,9 @@
 use crate::principal::Principal;
-use crate::testing::{Stage, create, root, user};
+use crate::testing::{Stage, create, root, unchanged, user};
 use forebay_model::layout::Raid;
 use forebay_model::{Kind, Timestamp};
-use forebay_wire::control::files::{AskUnverified, Close, OpenToWrite, Unverified, Verified};
-use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile};
+use forebay_wire::control::files::{AskUnverified, Close, FoundDamaged, OpenToWrite, Unverified, Verified};
+use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile, SetAttributes};
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Question, Reply};
 use std::time::Duration;
@@ -125,4 +125,35 @@ fn only_root_says_and_sees_what_was_verified_and_nothing_is_kept_of_what_was_rem
     };
     let wrong = Change::Verified(Verified { file: directory.file });
     assert_eq!(stage.root(wrong).unwrap_err().kind, Kind::Usage);
+}
+
+#[test]
+fn a_file_of_which_something_was_found_damaged_is_verified_next_but_not_again_and_again() {
+    let mut stage = Stage::new();
+    let [file, other] = ["a", "b"].map(|path| stage.written(path));
+    stage.directory(&root(), "c", 0o755).unwrap();
+    let since = stage.now.wall;
+    let due = |stage: &mut Stage| stage.unverified(FileId(0), 100, since).files;
+    let found = |stage: &mut Stage, by: &Principal, file| {
+        stage.change(by, Change::FoundDamaged(FoundDamaged { file })).map(drop).map_err(|error| error.kind)
+    };
+    assert_eq!(due(&mut stage), []);
+    let close = SetAttributes { mode: Some(0o600), ..unchanged(Place::path("b")) };
+    stage.root(Change::SetAttributes(close)).unwrap();
+    assert_eq!(found(&mut stage, &user(7), other), Err(Kind::Forbidden), "who may not read it");
+    assert_eq!(found(&mut stage, &root(), FileId(999)), Err(Kind::Missing));
+    assert_eq!(found(&mut stage, &root(), FileId::ROOT), Err(Kind::Usage));
+    assert_eq!(due(&mut stage), []);
+    // Who may read it needs no more.
+    assert_eq!(found(&mut stage, &user(7), file), Ok(()));
+    assert_eq!(found(&mut stage, &user(7), file), Ok(()));
+    assert_eq!(due(&mut stage), [file]);
+    stage.root(Change::Verified(Verified { file })).unwrap();
+    stage.pass(Duration::from_secs(599));
+    assert_eq!(found(&mut stage, &user(7), file), Ok(()));
+    assert_eq!(due(&mut stage), [], "it was verified just now");
+    stage.pass(Duration::from_secs(1));
+    assert_eq!(found(&mut stage, &user(7), file), Ok(()));
+    stage.restart();
+    assert_eq!(due(&mut stage), [file]);
 }

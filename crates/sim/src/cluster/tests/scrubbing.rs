@@ -100,19 +100,25 @@ fn damage_that_nobody_reads_is_found_and_made_good_or_said_by_name_and_bytes_if_
     }
 }
 
+/// Spoils the beginning of a file of this pattern where it lies; on which node that is.
+fn spoiled(cluster: &Cluster) -> usize {
+    let spoils = |node: &usize| {
+        // What the node has in memory does not count.
+        cluster.crash_node(*node);
+        let is_there = spoil(cluster, *node, &pattern(LENGTH, 2)[..256]);
+        cluster.restart_node(*node);
+        is_there
+    };
+    (0..4).find(spoils).expect("it lies somewhere")
+}
+
 #[test]
 fn outcome_25_what_who_may_write_finds_damaged_and_makes_good_is_counted_by_the_target_that_had_it() {
     let world = Rc::new(World::new(25));
     let cluster = Cluster::new(world.clone(), ClusterSpec { disk: presets::ssd().scaled(8000), ..spec(4) });
     let machine = cluster.client_machine("writer");
     closed(&cluster, &machine.files, "/x", Raid::Five, 2);
-    let spoiled = (0..4).find(|node| {
-        // What the node has in memory does not count.
-        cluster.crash_node(*node);
-        let is_there = spoil(&cluster, *node, &pattern(LENGTH, 2)[..256]);
-        cluster.restart_node(*node);
-        is_there
-    });
+    let spoiled = spoiled(&cluster);
     let (_reading, files) = cluster.client("reader");
     world.run(async move {
         let file = files.open_to_write("/x", Options::alone()).await.expect("it is there");
@@ -123,11 +129,34 @@ fn outcome_25_what_who_may_write_finds_damaged_and_makes_good_is_counted_by_the_
     for node in 0..4 {
         let counters = cluster.objects(node).expect("it is up").counters();
         let (damaged, mended) = (counters.damaged, counters.mended);
-        match Some(node) == spoiled {
+        match node == spoiled {
             true => assert!(damaged >= 1 && mended >= 1, "{damaged} reads found it, and {mended} blocks were mended"),
             false => assert_eq!((damaged, mended), (0, 0), "of node {node}"),
         }
     }
+}
+
+#[test]
+fn outcome_25_what_who_may_only_read_finds_damaged_is_written_again_within_seconds() {
+    let world = Rc::new(World::new(26));
+    let cluster = Cluster::new(world.clone(), ClusterSpec { disk: presets::ssd().scaled(8000), ..spec(4) });
+    let machine = cluster.client_machine("writer");
+    closed(&cluster, &machine.files, "/x", Raid::Five, 2);
+    let spoiled = spoiled(&cluster);
+    let told = keeper(&cluster, Scrubbing::default());
+    world.run_for(Duration::from_secs(20));
+    assert!(told.borrow().is_empty(), "it was made just now");
+    let (_reading, files) = cluster.client("reader");
+    world.run(async move {
+        let file = files.open("/x", Options::alone()).await.expect("it is there");
+        let read = file.read_at(Bytes::ZERO, Bytes::mib(1)).await.expect("it is made of the others");
+        assert!(read == pattern(LENGTH, 2));
+        file.close().await.expect("it closes");
+    });
+    world.run_for(Duration::from_secs(20));
+    let counters = cluster.objects(spoiled).expect("it is up").counters();
+    assert!(counters.damaged >= 1 && counters.mended >= 1, "{counters:?}");
+    assert_eq!(told.borrow().len(), 1, "once: {:?}", told.borrow());
 }
 
 #[test]
