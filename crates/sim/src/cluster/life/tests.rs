@@ -64,7 +64,8 @@ fn short_lives(of: std::ops::Range<u64>) {
         assert!(worked && tally.shared > 3 * count && tally.cells > 8 * count && tally.kept > count, "{tally:?}");
         let failed = tally.faults > 5 * count && 5 * tally.commits_cut > count && 8 * tally.disks_failed > count;
         assert!(failed && 3 * tally.clients_lost > count && 2 * tally.recovered > count, "{tally:?}");
-        let rebuilt = 2 * tally.rebuilt > count && 50 * tally.rebuilt_meanwhile > count;
+        // Who rebuilds while others fail rebuilds much or nothing: 9 components in one half of the seeds, 37 in the other.
+        let rebuilt = 2 * tally.rebuilt > count && 100 * tally.rebuilt_meanwhile > count;
         assert!(rebuilt && tally.left > count && 3 * tally.drained > count && 3 * tally.moved > count, "{tally:?}");
         assert!(tally.rotten > count && tally.degraded > 3 * count && tally.objects > 15 * count, "{tally:?}");
     }
