@@ -170,7 +170,9 @@ impl Node {
     /// Of what these clients were given, and of nobody else's, nothing counts any more; what they have under way ends.
     pub(crate) fn shut_out(&self, clients: &[ShutOut]) {
         self.keys.shut_out(clients);
-        self.sessions.shut_out(clients);
+        if !clients.is_empty() {
+            self.sessions.shut_out(|client, until| self.keys.is_shut_out(client, until));
+        }
     }
 
     /// Connections that are open.

@@ -54,14 +54,9 @@ impl Keys {
         *self.shut_out.borrow_mut() = clients.iter().map(|client| (client.client, client.until)).collect();
     }
 
-    /// Refuses what a client was given whose access key was revoked since.
-    fn require_let_in(&self, shown: &Capability) -> Result<()> {
-        match self.shut_out.borrow().get(&shown.client) {
-            Some(until) if shown.until <= *until => Err(Error::stale(
-                "the access key with which this client was let in was revoked; ask the manager with another one",
-            )),
-            _ => Ok(()),
-        }
+    /// Whether what a client was given that counts until then does not count any more, since its access key was revoked.
+    pub(super) fn is_shut_out(&self, client: u64, until: Timestamp) -> bool {
+        self.shut_out.borrow().get(&client).is_some_and(|last| until <= *last)
     }
 
     /// How often commands were refused.
@@ -85,9 +80,12 @@ impl Keys {
             (None, _) if is_served => {
                 Err(Error::busy("this node has not heard of the manager since it was started; ask again in a moment"))
             }
-            (Some(ring), Some((capability, proof))) => ring
-                .check(capability, proof, said, wanted, now)
-                .and_then(|shown| self.require_let_in(&shown).map(|()| shown)),
+            (Some(ring), Some((capability, proof))) => match ring.check(capability, proof, said, wanted, now) {
+                Ok(shown) if self.is_shut_out(shown.client, shown.until) => Err(Error::stale(
+                    "the access key with which this client was let in was revoked; ask the manager with another one",
+                )),
+                checked => checked,
+            },
             // What is not here and what is not allowed look alike.
             _ => Err(forebay_wire::capability::forbidden()),
         };

@@ -8,7 +8,6 @@
 //! were let in once, and go on for long.
 
 use forebay_model::Timestamp;
-use forebay_wire::control::cluster::ShutOut;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -63,12 +62,11 @@ impl Sessions {
         }
     }
 
-    /// Ends the connections of these clients that have shown nothing newer.
-    pub(super) fn shut_out(&self, clients: &[ShutOut]) {
+    /// Ends the connections of clients that are out with what they showed last.
+    pub(super) fn shut_out(&self, is_out: impl Fn(u64, Timestamp) -> bool) {
         let all: Vec<Rc<Doing>> = self.all.borrow().values().filter_map(Weak::upgrade).collect();
         for doing in all {
-            let is_out = |(client, until)| clients.iter().any(|out| out.client == client && until <= out.until);
-            if doing.shown.get().is_some_and(is_out) {
+            if doing.shown.get().is_some_and(|(client, until)| is_out(client, until)) {
                 doing.is_ended.set(true);
                 doing.wake();
             }

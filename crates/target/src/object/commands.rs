@@ -96,9 +96,9 @@ impl Objects {
     ) -> Result<u64> {
         let removes = changes.iter().all(|change| matches!(change, Change::Remove { .. }));
         let ranges: Vec<_> = changes.iter().flat_map(needs).collect();
-        let mut record = Some(Draft::of(changes)?);
-        let blocks = record.as_ref().map_or(0, Draft::blocks);
-        self.room_for_rows(&ranges, blocks, removes).await?;
+        let record = Draft::of(changes)?;
+        self.room_for_rows(&ranges, record.blocks(), removes).await?;
+        let mut record = Some(record);
         for attempt in 0.. {
             let full = match self.prepared_for(changes, &ranges).await {
                 Ok(()) => {
