@@ -37,5 +37,8 @@ fn what_cannot_be_measured_is_refused() {
     refused(&["--disk", "sim:cheetah15k", "--policy", "nearer"], &["nearer", "ordered, data, adaptive"]);
     refused(&["--disk", "sim:cheetah15k", "--policy", "home", "--reader", "1000"], &["multiple of 4096"]);
     refused(&["--disk", "sim:cheetah15k", "--policy", "home", "--disks", "0"], &["1 to 64"]);
+    let clients = ["--disk", "sim:ssd", "--policy", "nearest", "--clients", "2", "--targets", "2"];
+    refused(&clients, &["a simulated disk has one target"]);
+    refused(&["--disk", ".", "--policy", "nearest", "--clients", "1", "--targets", "2"], &["2 targets for 1 clients"]);
     refused(&["--disk", "sim:cheetah15k", "--policy", "home", "--seconds", "0"], &["--seconds 1"]);
 }

@@ -21,7 +21,7 @@ pub mod system;
 mod users;
 
 pub use array::STRIPE;
-pub use clients::{Durable, durable_writes};
+pub use clients::{Clients, Durable};
 pub use mixed::{MixedLoad, MixedOutcome, mean, run_mixed};
 pub use place::{BLOCK, FILES, SmallWrite};
 

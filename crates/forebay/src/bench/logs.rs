@@ -3,15 +3,17 @@
 
 use super::figures::{self, Latency, fields, millis, rounded};
 use clap::{Args, ValueEnum};
-use forebay_env::real::{self, OpenMode, Options, process};
+use forebay_env::real::{self, OpenMode, Options, process, thread};
 use forebay_model::{Bytes, Error, Result};
 use forebay_sim::disk::{DiskSpec, presets};
-use forebay_sim::logs::{Durable, Load, MixedLoad, Outcome, Policy, Share, durable_writes, run as run_load, run_mixed};
+use forebay_sim::logs::{Clients, Durable, Load, MixedLoad, Outcome, Policy, Share, run as run_load, run_mixed};
 use forebay_sim::world::World;
 use forebay_target::profile::{MeasureOptions, measure};
 use serde::Serialize;
 use serde_json::Value;
-use std::path::Path;
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 /// What is measured.
@@ -23,6 +25,9 @@ pub struct LogsArgs {
     /// Clients that each write 4 KiB and wait until that is durable, as fast as they can, instead of all else
     #[arg(long, value_name = "N", conflicts_with_all = ["iops", "reader", "writer", "disks"])]
     clients: Option<u64>,
+    /// Targets on the real disk, each with a thread of its own and its part of --size and of the clients
+    #[arg(long, default_value_t = 1, value_name = "N", requires = "clients", value_parser = clap::value_parser!(u64).range(1..=64))]
+    targets: u64,
     /// Instead of small writes beside streams: mixed, random and sequential reads and writes that come --iops times a
     /// second, on one simulated disk
     #[arg(long, value_name = "NAME", conflicts_with_all = ["clients", "reader", "writer", "disks"])]
@@ -107,6 +112,7 @@ struct ClientFigures {
     disk: String,
     policy: &'static str,
     clients: u64,
+    targets: u64,
     seconds: f64,
     writes: u64,
     writes_per_second: f64,
@@ -189,16 +195,20 @@ fn of_clients(args: &LogsArgs, clients: u64, disk: Option<DiskSpec>) -> Result<C
     let span = Duration::from_secs(args.seconds);
     let durable = match disk {
         Some(disk) => {
+            if args.targets > 1 {
+                return Err(Error::usage("a simulated disk has one target; leave --targets out, or name a directory"));
+            }
             let world = World::new(args.seed);
-            let disk = world.disk(disk);
-            world.run(durable_writes(world.env(disk), None, clients, span, process::cpu_time))?
+            let env = world.env(world.disk(disk));
+            world.run(async { Clients::on(env, None, clients).await?.write(span, process::cpu_time).await })?
         }
-        None => figures::in_directory(&args.disk, |dir| on_file(&dir.join("target"), args.size, clients, span))?,
+        None => figures::in_directory(&args.disk, |dir| on_files(args, dir, clients, span))?,
     };
     Ok(ClientFigures {
         disk: args.disk.clone(),
         policy: args.policy.name(),
         clients,
+        targets: args.targets,
         seconds: rounded(durable.span.as_secs_f64()),
         writes: durable.latencies.len() as u64,
         writes_per_second: rounded(durable.rate()),
@@ -208,17 +218,56 @@ fn of_clients(args: &LogsArgs, clients: u64, disk: Option<DiskSpec>) -> Result<C
     })
 }
 
-/// On a file whose blocks are written once before anything is timed: first writes to unwritten extents cost more.
-fn on_file(path: &Path, size: Bytes, clients: u64, span: Duration) -> Result<Durable> {
-    drop(real::create_file(path, size)?);
-    super::real::raw::writes(path, size, Duration::from_secs(120))?;
+/// On files, each with a target that has its part of the clients, all of which begin at the same time.
+fn on_files(args: &LogsArgs, dir: &Path, clients: u64, span: Duration) -> Result<Durable> {
+    let targets = args.targets;
+    if clients < targets {
+        return Err(Error::usage(format!("{targets} targets for {clients} clients; give each target one at least")));
+    }
+    let paths: Vec<PathBuf> = (0..targets).map(|number| dir.join(format!("target-{number}"))).collect();
+    for path in &paths {
+        // Their blocks are written once before anything is timed: first writes to unwritten extents cost more.
+        let size = (args.size / targets).align_down(Bytes::mib(1));
+        drop(real::create_file(path, size)?);
+        super::real::raw::writes(path, size, Duration::from_secs(120))?;
+    }
+    // All begin when each is ready, or has failed.
+    let (ready, all_ready) = mpsc::channel();
+    let mut threads = Vec::new();
+    for (number, path) in (0..).zip(paths) {
+        let count = clients / targets + u64::from(number < clients % targets);
+        let (ready, (begin, begun)) = (ready.clone(), mpsc::channel());
+        let target = thread::spawn("target", move || on_file(&path, count, span, Start { ready, begun }))?;
+        threads.push((target, begin));
+    }
+    drop(ready);
+    let Err(mpsc::RecvError) = all_ready.recv();
+    let (targets, begin): (Vec<_>, Vec<_>) = threads.into_iter().unzip();
+    drop(begin);
+    let mut each = Vec::new();
+    for target in targets {
+        each.push(target.join().unwrap_or_else(|_| Err(Error::disconnected("a target panicked")))?);
+    }
+    Ok(Durable::together(each))
+}
+
+/// How targets begin together: whoever drops `ready` is, and waits until `begun` ends.
+struct Start {
+    ready: Sender<Infallible>,
+    begun: Receiver<Infallible>,
+}
+
+fn on_file(path: &Path, clients: u64, span: Duration, start: Start) -> Result<Durable> {
     let device = real::open(path, OpenMode::Exclusive)?;
     real::run(Options { device }, move |env| async move {
         // As formatting does: virtual disks often say that they rotate when nothing does.
         let geometry = env.device.geometry();
         let options = MeasureOptions::for_extent(geometry.size, geometry.rotates, true);
         let profile = measure(&env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await?;
-        durable_writes(env, Some(profile), clients, span, process::cpu_time).await
+        let clients = Clients::on(env, Some(profile), clients).await?;
+        drop(start.ready);
+        let Err(mpsc::RecvError) = start.begun.recv();
+        clients.write(span, process::cpu_time).await
     })?
 }
 

@@ -188,14 +188,16 @@ fn many_clients_share_what_makes_their_writes_durable() {
     let durable = |clients| {
         let world = World::new(1);
         let disk = world.disk(presets::sata7200());
-        world.run(durable_writes(world.env(disk), None, clients, Duration::from_secs(5), || Duration::ZERO)).unwrap()
+        let env = world.env(disk);
+        let writes =
+            async { Clients::on(env, None, clients).await?.write(Duration::from_secs(5), || Duration::ZERO).await };
+        world.run(writes).unwrap()
     };
     let (one, many) = (durable(1), durable(64));
     assert!(many.rate() > 20.0 * one.rate(), "{} and {} a second", one.rate(), many.rate());
     assert!(many.syncs * 20 < many.latencies.len() as u64, "{} flushes for {}", many.syncs, many.latencies.len());
     let world = World::new(1);
     let disk = world.disk(presets::sata7200());
-    let error =
-        world.run(durable_writes(world.env(disk), None, 0, Duration::from_secs(1), || Duration::ZERO)).unwrap_err();
+    let error = world.run(Clients::on(world.env(disk), None, 0)).err().unwrap();
     assert_eq!(error.message, "0 clients at once; give 1 to 4096");
 }

@@ -111,26 +111,14 @@ impl Meta {
         present
     }
 
-    /// How many of the blocks `from..to` of an object there are, at home or in logs.
-    fn occupied(&self, id: ObjectId, from: u64, to: u64) -> u64 {
-        let cut = |(first, piece): (u64, &Piece)| (first.max(from), (first + piece.blocks()).min(to));
-        let pieces: Vec<(u64, u64)> = self.pieces(id, from, to).map(cut).collect();
-        let at_home = |block: u64| {
-            let next = pieces.partition_point(|(first, _)| *first <= block);
-            next > 0 && block < pieces[next - 1].1
-        };
-        let [_, logged] = touching(id, from, to);
-        let apart = self.tree.range(logged.0, logged.1).filter(|(key, _)| match key.part {
-            Part::Logged(block) => !at_home(block),
-            _ => false,
-        });
-        let apart = apart.count() as u64 + u64::from(from == 0 && from < to && self.is_inline(id));
-        apart + pieces.iter().map(|(first, end)| end - first).sum::<u64>()
-    }
-
     /// How many of the blocks `first..end` of an object there are not. Their rows must be in memory.
     pub fn absent(&self, id: ObjectId, first: u64, end: u64) -> u64 {
-        end - first - self.occupied(id, first, end)
+        let cut = |(begins, piece): (u64, &Piece)| (begins.max(first), (begins + piece.blocks()).min(end));
+        let at_home: Vec<(u64, u64)> = self.pieces(id, first, end).map(cut).collect();
+        let [_, logged] = touching(id, first, end);
+        let in_logs = self.tree.range(logged.0, logged.1).filter_map(|(key, _)| logged_block(key));
+        let inline = u64::from(first == 0 && first < end && self.is_inline(id));
+        end - first - inline - occupied(&at_home, in_logs)
     }
 
     /// Makes a change. `data_at` is the device's block where the record's logged blocks begin. The runs that are free
@@ -162,8 +150,7 @@ impl Meta {
                 self.need_head(*id)?;
                 let mut more = 0;
                 for (at, piece) in pieces {
-                    more += piece.blocks() - self.occupied(*id, *at, at + piece.blocks());
-                    self.drop_blocks(*id, *at, at + piece.blocks(), &mut freed);
+                    more += piece.blocks() - self.drop_blocks(*id, *at, at + piece.blocks(), &mut freed);
                     self.put_piece(*id, *at, piece.clone());
                 }
                 if more > 0 {
@@ -246,12 +233,10 @@ impl Meta {
         self.need_head(id)?;
         let (mut fewer, mut more) = (0, 0);
         if let Some((from, to)) = write.dropped {
-            fewer += self.occupied(id, from, to);
-            self.drop_blocks(id, from, to, freed);
+            fewer += self.drop_blocks(id, from, to, freed);
         }
         for (first, piece) in &write.pieces {
-            more += piece.blocks() - self.occupied(id, *first, first + piece.blocks());
-            self.drop_blocks(id, *first, first + piece.blocks(), freed);
+            more += piece.blocks() - self.drop_blocks(id, *first, first + piece.blocks(), freed);
             self.put_piece(id, *first, piece.clone());
         }
         for (first, crcs) in &write.logged {
@@ -259,8 +244,7 @@ impl Meta {
             more += self.absent_at_home(id, &fresh) - u64::from(self.drop_inline(id, *first));
         }
         if let Some(bytes) = &write.inline {
-            more += 1 - self.occupied(id, 0, 1);
-            self.put_inline(id, bytes.clone(), freed);
+            more += 1 - self.put_inline(id, bytes.clone(), freed);
         }
         self.change_head(id, |head| {
             head.size = write.size;
@@ -320,37 +304,62 @@ impl Meta {
         self.tree.put(Key::piece(id, first), Row::Piece(piece));
     }
 
-    /// Drops what lies in blocks `from..to` of an object, inline, at home and in logs.
-    pub(super) fn drop_blocks(&mut self, id: ObjectId, from: u64, to: u64, freed: &mut Vec<Run>) {
-        self.drop_inline(id, from);
-        self.drop_logged(id, from, to);
-        self.drop_pieces(id, from, to, freed);
+    /// Drops what lies in blocks `from..to` of an object, inline, at home and in logs; how many of them there were.
+    pub(super) fn drop_blocks(&mut self, id: ObjectId, from: u64, to: u64, freed: &mut Vec<Run>) -> u64 {
+        let inline = u64::from(self.drop_inline(id, from));
+        let logged = self.drop_logged(id, from, to);
+        let pieces = self.drop_pieces(id, from, to, freed);
+        inline + occupied(&pieces, logged.into_iter())
     }
 
-    fn drop_logged(&mut self, id: ObjectId, from: u64, to: u64) {
+    /// The blocks that were in a log.
+    fn drop_logged(&mut self, id: ObjectId, from: u64, to: u64) -> Vec<u64> {
         let [_, (low, high)] = touching(id, from, to);
-        let keys: Vec<Key> = self.tree.range(low, high).map(|(key, _)| *key).collect();
-        for key in &keys {
-            if let Some(Row::Logged(logged)) = self.tree.take(key) {
+        let blocks: Vec<u64> = self.tree.range(low, high).filter_map(|(key, _)| logged_block(key)).collect();
+        for block in &blocks {
+            if let Some(Row::Logged(logged)) = self.tree.take(&Key::logged(id, *block)) {
                 self.logs.dropped(self.logs.log_of(logged.at));
             }
         }
+        blocks
     }
 
-    fn drop_pieces(&mut self, id: ObjectId, from: u64, to: u64, freed: &mut Vec<Run>) {
-        let over: Vec<u64> = self.pieces(id, from, to).map(|(first, _)| first).collect();
-        for first in over {
-            let Some(Row::Piece(piece)) = self.tree.take(&Key::piece(id, first)) else { continue };
-            let (cut, rest) = (from.max(first) - first, to.min(first + piece.blocks()) - first);
+    /// First block and end of what was in each piece.
+    fn drop_pieces(&mut self, id: ObjectId, from: u64, to: u64, freed: &mut Vec<Run>) -> Vec<(u64, u64)> {
+        let mut over: Vec<(u64, u64)> = self.pieces(id, from, to).map(|(first, _)| (first, first)).collect();
+        for (first, end) in &mut over {
+            let begins = *first;
+            let Some(Row::Piece(piece)) = self.tree.take(&Key::piece(id, begins)) else { continue };
+            let (cut, rest) = (from.max(begins) - begins, to.min(begins + piece.blocks()) - begins);
             if cut > 0 {
-                self.tree.put(Key::piece(id, first), Row::Piece(piece.part(0, cut)));
+                self.tree.put(Key::piece(id, begins), Row::Piece(piece.part(0, cut)));
             }
             if rest < piece.blocks() {
-                self.tree.put(Key::piece(id, first + rest), Row::Piece(piece.part(rest, piece.blocks())));
+                self.tree.put(Key::piece(id, begins + rest), Row::Piece(piece.part(rest, piece.blocks())));
             }
             freed.extend(self.unshare(Run { at: piece.at + cut, blocks: rest - cut }));
+            (*first, *end) = (begins + cut, begins + rest);
         }
+        over
     }
+}
+
+/// The block of which a row tells where it lies in a log.
+fn logged_block(key: &Key) -> Option<u64> {
+    match key.part {
+        Part::Logged(block) => Some(block),
+        _ => None,
+    }
+}
+
+/// How many blocks there are at home, where first and end of each run of them are given in order, or in logs.
+fn occupied(at_home: &[(u64, u64)], in_logs: impl Iterator<Item = u64>) -> u64 {
+    let is_at_home = |block: u64| {
+        let next = at_home.partition_point(|(first, _)| *first <= block);
+        next > 0 && block < at_home[next - 1].1
+    };
+    let apart = in_logs.filter(|block| !is_at_home(*block)).count() as u64;
+    apart + at_home.iter().map(|(first, end)| end - first).sum::<u64>()
 }
 
 #[cfg(test)]

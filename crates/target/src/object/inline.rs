@@ -46,10 +46,11 @@ impl Meta {
         self.tree.get(&Key::inline(id)).is_some()
     }
 
-    /// Puts the bytes of an object inline, and lets its first block go wherever it was.
-    pub(super) fn put_inline(&mut self, id: ObjectId, bytes: Vec<u8>, freed: &mut Vec<Run>) {
-        self.drop_blocks(id, 0, 1, freed);
+    /// Puts the bytes of an object inline, and lets its first block go wherever it was; how many blocks that were, 1 or none.
+    pub(super) fn put_inline(&mut self, id: ObjectId, bytes: Vec<u8>, freed: &mut Vec<Run>) -> u64 {
+        let were = self.drop_blocks(id, 0, 1, freed);
         self.tree.put(Key::inline(id), Row::Inline(bytes));
+        were
     }
 
     /// Lets what is inline go if it is among the blocks from `first` on; whether it was there.

@@ -67,6 +67,11 @@ struct Sums {
 }
 
 impl Leaf {
+    /// Its rows, which must be in memory.
+    fn in_memory(&self) -> &Rows {
+        self.rows.as_ref().expect("it was brought")
+    }
+
     fn sums(&self) -> Sums {
         let Some(rows) = &self.rows else { return Sums { absent: 1, ..Sums::default() } };
         let memory = self.weight + rows.len() * ROW_IN_MEMORY + LEAF_IN_MEMORY;
@@ -188,32 +193,46 @@ impl Tree {
         result
     }
 
+    /// The leaf with `key`, and the first key that it may have.
+    fn leaf_with(&self, key: &Key) -> (&Key, &Leaf) {
+        self.leaves.range(..=*key).next_back().expect("the first leaf has every low key")
+    }
+
     /// The row at `key`. Its leaf must be in memory.
     pub fn get(&self, key: &Key) -> Option<&Row> {
-        let leaf = self.leaves.range(..=*key).next_back().expect("the first leaf has every low key").1;
-        leaf.rows.as_ref().expect("it was brought").get(key)
+        self.leaf_with(key).1.in_memory().get(key)
     }
 
     /// The rows in `range`, in order. Their leaves must be in memory.
     pub fn range(&self, from: Key, to: Key) -> impl DoubleEndedIterator<Item = (&Key, &Row)> {
-        let first = *self.leaves.range(..=from).next_back().expect("the first leaf has every low key").0;
         let within = (Bound::Included(from), Bound::Included(to));
-        self.leaves
-            .range(first..=to)
-            .flat_map(move |(_, leaf)| leaf.rows.as_ref().expect("it was brought").range(within))
+        let (first, last) = self.leaf_with(&to);
+        // Mostly one leaf has them all, and to find the others' ends would cost more than the rows.
+        let (lone, several) = match *first <= from {
+            true => (Some(last), None),
+            false => (None, Some(self.leaves.range(*self.leaf_with(&from).0..=to))),
+        };
+        let leaves = lone.into_iter().chain(several.into_iter().flatten().map(|(_, leaf)| leaf));
+        leaves.flat_map(move |leaf| leaf.in_memory().range(within))
     }
 
     /// The rows in `from..=to`, and before them the last one of those from `low` on: what begins before a range may reach
     /// into it. Their leaves must be in memory.
     pub fn reaching(&self, low: Key, from: Key, to: Key) -> impl DoubleEndedIterator<Item = (&Key, &Row)> {
-        let before = self.range(low, from).rev().find(|(key, _)| **key < from);
-        before.into_iter().chain(self.range(from, to))
+        self.range(self.last_before(low, from).unwrap_or(from), to)
+    }
+
+    /// The last key from `low` on and below `end` that has a row.
+    fn last_before(&self, low: Key, end: Key) -> Option<Key> {
+        let (first, leaf) = self.leaf_with(&end);
+        let near = leaf.in_memory().range(low..end).next_back();
+        let mut far = (near.is_none() && *first > low).then(|| self.range(low, end).rev()).into_iter().flatten();
+        near.or_else(|| far.find(|(key, _)| **key < end)).map(|(key, _)| *key)
     }
 
     /// The rows from `from` on that are in the same leaf, which must be in memory.
     pub fn rest_of_leaf(&self, from: Key) -> impl Iterator<Item = (&Key, &Row)> {
-        let leaf = self.leaves.range(..=from).next_back().expect("the first leaf has every low key").1;
-        leaf.rows.as_ref().expect("it was brought").range(from..)
+        self.leaf_with(&from).1.in_memory().range(from..)
     }
 
     /// The first key of the leaf behind that of `from`, if it is not above `to`.
