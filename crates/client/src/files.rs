@@ -152,7 +152,7 @@ impl Files {
 
     /// Asks to open a file, again and again as long as others keep something of it that is in the way.
     async fn once_others_gave_way(&self, way: &MakeWay, ask: impl Fn() -> Asked<Reply>) -> Result<Opened> {
-        let (since, mut others) = (self.now(), false);
+        let (since, mut others) = (self.nodes.env().clock.now(), false);
         loop {
             let asked = self.now();
             match ask().await? {
@@ -165,8 +165,9 @@ impl Files {
         }
     }
 
+    /// What is kept of what the manager says counts from when it was asked, also while this machine sleeps.
     fn now(&self) -> Moment {
-        self.nodes.env().clock.now()
+        self.nodes.env().clock.through_sleep()
     }
 
     /// Opens a file to write and read.

@@ -19,6 +19,7 @@ use crate::tls::{ServerTls, causes, is_loopback};
 use crate::{MOST_GREETING, MOST_MESSAGE};
 use bounded::Bounded;
 use connection::Connections;
+use forebay_env::real::listening;
 use forebay_env::real::thread::{self, JoinHandle};
 use forebay_model::{Error, Result};
 use gate::{Room, SessionGate, Sorted};
@@ -195,12 +196,24 @@ fn prepare(address: &str, options: &ServerOptions) -> Result<Prepared> {
     if let Some(tls) = &options.tls {
         server = server.tls_config(tls.config()?).map_err(|e| tls.refused(&e))?;
     }
-    let listener = runtime.block_on(TcpListener::bind(address)).map_err(|e| not_bound(address, &e))?;
+    let listener = runtime.block_on(listening_at(address)).map_err(|e| not_bound(address, &e))?;
     let address = listener.local_addr().map_err(|e| not_bound(address, &e))?;
     if options.tls.is_none() && !address.ip().is_loopback() {
         return Err(Error::usage(format!("{address} can be reached from other machines: listen at 127.0.0.1")));
     }
     Ok(Prepared { runtime, server, listener, address })
+}
+
+/// Listens at the first place of an address where it can, with as much room for those who wait as the data path has.
+async fn listening_at(address: &str) -> std::io::Result<TcpListener> {
+    let mut failed = std::io::Error::new(ErrorKind::AddrNotAvailable, "the name has no address");
+    for place in tokio::net::lookup_host(address).await? {
+        match listening(place) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
 }
 
 fn not_bound(address: &str, error: &std::io::Error) -> Error {

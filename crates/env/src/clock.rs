@@ -10,6 +10,12 @@ pub trait Clock {
     /// Monotonic time.
     fn now(&self) -> Moment;
 
+    /// Monotonic time that passes while the machine sleeps, too: what somebody else waits for ends by it. It is not that of
+    /// [`Clock::now`], and only differences of it count.
+    fn through_sleep(&self) -> Moment {
+        self.now()
+    }
+
     /// Wall time. It may jump either way.
     fn wall(&self) -> Timestamp;
 

@@ -108,7 +108,7 @@ impl Reach {
 
     /// Whether what was read, and how long the file is, is still so.
     pub(super) fn may_keep(&self) -> bool {
-        self.alone.get() && !self.doubted.get() && self.clock.now() < self.kept_until.get()
+        self.alone.get() && !self.doubted.get() && self.clock.through_sleep() < self.kept_until.get()
     }
 
     /// What was read may not be so any more; or is, after all.

@@ -1,7 +1,7 @@
 //! What this client keeps of its open files: as much as the manager allows, which it asks again and again and which calls it back.
 //!
 //! Always: what was read is kept no longer than [`LEASE`] from when the manager was asked last and answered, by the monotonic clock
-//! of this client; before the manager is told that something is kept no more, that is so, and all that was written is durable. Whoever has
+//! of this client, which goes on while the machine sleeps; before the manager is told that something is kept no more, that is so, and all that was written is durable. Whoever has
 //! a file open twice in one client keeps nothing of it if it writes.
 
 mod opening;
@@ -187,7 +187,7 @@ impl Keeper {
 
     /// If the manager was not heard of for too long, what was read is kept no more, before anything else is done.
     fn note_lapse(self: &Rc<Self>) {
-        if self.clock.now() < self.until.get() {
+        if self.clock.through_sleep() < self.until.get() {
             return;
         }
         if !self.files.borrow().values().any(Open::is_listened_for) {
@@ -236,7 +236,7 @@ impl Keeper {
                 (Caching::Nothing, false) => drop(engine.share().await),
                 (Caching::Nothing, true) => {}
                 // Past its time nothing is taken up again before the manager was asked.
-                _ if self.clock.now() >= self.until.get() || !is_still(self) => {}
+                _ if self.clock.through_sleep() >= self.until.get() || !is_still(self) => {}
                 (_, false) => engine.trust(),
                 // Who cannot take anything up keeps nothing, which is always right.
                 (_, true) => drop(engine.unshare().await),
@@ -269,7 +269,7 @@ impl Keeper {
 
     /// Says what is kept; if nobody hears it, later.
     async fn say(self: &Rc<Self>, kept: Kept) {
-        let asked = self.clock.now();
+        let asked = self.clock.through_sleep();
         match self.control.ask(Question::Listen(Listen { kept: vec![kept], all: false })).await {
             Ok(Reply::Called(called)) => self.heed(called, asked),
             _ => drop(self.unsaid.borrow_mut().insert(kept.file, kept)),
@@ -371,14 +371,15 @@ impl Keeper {
                 unsaid.values().copied().collect()
             }
         };
-        let asked = self.clock.now();
+        let asked = self.clock.through_sleep();
         let mut answer = pin!(self.control.ask(Question::Listen(Listen { kept, all })));
         let answered = loop {
-            if self.clock.now() >= self.until.get() {
+            let now = self.clock.through_sleep();
+            if now >= self.until.get() {
                 self.note_lapse();
                 break answer.await;
             }
-            match race(answer.as_mut(), self.clock.sleep_until(self.until.get())).await {
+            match race(answer.as_mut(), self.clock.sleep(self.until.get().since(now))).await {
                 First::Left(answered) => break answered,
                 First::Right(()) => {}
             }

@@ -490,3 +490,19 @@ fn an_address_that_is_taken_is_told() {
     let refused = ControlServer::start(&server.address().to_string(), fake(), ServerOptions::default()).err();
     assert_eq!(refused.map(|error| error.kind), Some(Kind::Busy));
 }
+
+/// Nobody takes any of them: all that are there are those that the kernel keeps, of which it had 128 before.
+#[test]
+fn five_hundred_who_come_at_once_have_room_until_they_are_taken() {
+    // The second word of one whose first is lost comes after a second.
+    const WAIT: Duration = Duration::from_millis(500);
+    inside(async {
+        let listener = listening_at("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("it listens");
+        let mut connected = Vec::new();
+        for _ in 0..500 {
+            let coming = tokio::time::timeout(WAIT, tokio::net::TcpStream::connect(address));
+            connected.push(coming.await.expect("there is room").expect("it listens"));
+        }
+    });
+}

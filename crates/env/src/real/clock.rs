@@ -2,7 +2,7 @@
 //!
 //! Monotonic time is `CLOCK_MONOTONIC`, which stands still while the machine sleeps: deadlines are about what a
 //! running machine does, a machine that wakes up should not find all of them missed, and io_uring waits by the same
-//! clock. Wall time is `CLOCK_REALTIME`.
+//! clock. What others wait for ends by `CLOCK_BOOTTIME`, which goes on then. Wall time is `CLOCK_REALTIME`.
 
 use crate::clock::Clock;
 use forebay_model::{Moment, Timestamp};
@@ -19,7 +19,11 @@ const NANOS: i64 = 1_000_000_000;
 
 /// Monotonic time, on any thread.
 pub fn now() -> Moment {
-    let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Monotonic);
+    moment(ClockId::Monotonic)
+}
+
+fn moment(clock: ClockId) -> Moment {
+    let Timespec { tv_sec, tv_nsec } = clock_gettime(clock);
     Moment((tv_sec * NANOS + tv_nsec) as u64)
 }
 
@@ -98,6 +102,10 @@ impl RealClock {
 impl Clock for RealClock {
     fn now(&self) -> Moment {
         now()
+    }
+
+    fn through_sleep(&self) -> Moment {
+        moment(ClockId::Boottime)
     }
 
     fn wall(&self) -> Timestamp {

@@ -194,8 +194,8 @@ impl Door for TcpDoor {
 }
 
 /// A socket that listens there, with room for as many that wait as the system allows: of who finds none the first word is lost,
-/// and it is said again only a second later. To be called inside the runtime.
-fn listening(place: SocketAddr) -> std::io::Result<TcpListener> {
+/// and it is said again only a second later. To be called inside a runtime of tokio, which need not be that of a fabric.
+pub fn listening(place: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if place.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // The port of one that ended just now is free.
     socket.set_reuseaddr(true)?;

@@ -29,7 +29,7 @@ mod uring;
 
 pub use clock::RealClock;
 pub use fabric::tls::{Tls, trouble as tls_trouble};
-pub use fabric::{run_network, run_network_with};
+pub use fabric::{listening, run_network, run_network_with};
 pub use network::{TcpNetwork, UnixNetwork};
 pub use open::{OpenMode, Opened, SMALLEST, create_file, open};
 pub use random::KernelRandom;

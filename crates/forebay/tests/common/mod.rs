@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod device;
+pub mod known;
 pub mod served;
 
 use std::io::{BufRead, BufReader, Write};

@@ -92,9 +92,14 @@ impl Served {
 
     /// Its files, as a program reaches them that has this key.
     pub fn files(&self, key: impl AsRef<Path>) -> FilesClient {
+        self.files_within(key, Duration::from_secs(20))
+    }
+
+    /// The same for one who waits no longer for who is not there.
+    pub fn files_within(&self, key: impl AsRef<Path>, patience: Duration) -> FilesClient {
         let manager = self.cluster.trim_start_matches("forebay://").to_string();
         let key = key::read(key.as_ref()).unwrap();
-        Reach { manager, key, tls: None, patience: Duration::from_secs(20) }.files().unwrap()
+        Reach { manager, key, tls: None, patience }.files().unwrap()
     }
 
     pub fn command(&self, place: &Place, args: &[&str]) -> Command {

@@ -37,7 +37,7 @@ impl Coming {
                 engine.share().await?;
             }
         }
-        let is_over = self.keeper.clock.now() >= self.keeper.until.get();
+        let is_over = self.keeper.clock.through_sleep() >= self.keeper.until.get();
         let mut files = self.keeper.files.borrow_mut();
         // It may have been called back while others gave way.
         let Some(open) = files.get_mut(&self.file).filter(|open| open.may_keep() > Caching::Nothing && !is_over) else {

@@ -1,7 +1,83 @@
 //! Machines whose clocks are set wrong.
 
 use super::*;
-use forebay_model::Kind;
+use crate::cluster::ClientMachine;
+use forebay_env::Clock;
+use forebay_model::{Kind, Moment, Timestamp};
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+
+/// The clock of a machine that slept for some time, in which its monotonic time stood still.
+struct Slept {
+    clock: Rc<dyn Clock>,
+    slept: Rc<Cell<Duration>>,
+}
+
+impl Clock for Slept {
+    fn now(&self) -> Moment {
+        Moment(self.clock.now().0 - self.slept.get().as_nanos() as u64)
+    }
+
+    fn through_sleep(&self) -> Moment {
+        self.clock.now()
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.clock.wall()
+    }
+
+    fn sleep_until(&self, moment: Moment) -> Pin<Box<dyn Future<Output = ()>>> {
+        let (clock, slept) = (self.clock.clone(), self.slept.clone());
+        Box::pin(async move {
+            // It may have slept meanwhile.
+            while clock.now() < moment + slept.get() {
+                clock.sleep_until(moment + slept.get()).await;
+            }
+        })
+    }
+}
+
+/// Whoever keeps what it read does so by a lease, after which the manager lets others write: a machine that slept has no time left of it.
+#[test]
+fn outcome_41_a_client_whose_machine_slept_for_five_minutes_reads_nothing_that_it_kept_from_before() {
+    let world = Rc::new(World::new(141));
+    let cluster = Cluster::new(world.clone(), spec(5));
+    let (_writing, writing) = cluster.client("writer");
+    let writer = writing.clone();
+    world.run(async move { made(&writer, "/x", 1, 1_000_000).await.close().await }).expect("it is durable");
+    let (host, slept) =
+        (cluster.network().host("reader", cluster.spec.client_link), Rc::new(Cell::new(Duration::ZERO)));
+    let mut env = host.env();
+    env.clock = Rc::new(Slept { clock: env.clock.clone(), slept: slept.clone() });
+    let (nodes, control) = cluster.ways(env, cluster.next_client());
+    let machine =
+        ClientMachine { host, nodes: nodes.clone(), control: control.clone(), files: Files::new(nodes, control) };
+    let files = machine.files.clone();
+    let options = Options { sharing: Sharing::Cached, ..Options::default() };
+    let reader = world.run(async move {
+        let file = files.open("/x", options).await.expect("it is there");
+        assert!(file.read_at(Bytes::ZERO, Bytes(100_000)).await.expect("bytes") == [1; 100_000]);
+        file
+    });
+    // It has asked again just before.
+    world.run_for(Duration::from_secs(30));
+    assert!(!reader.engine().is_shared(), "it keeps what it reads");
+    machine.host.pause();
+    let asleep = world.now();
+    world.run(async move {
+        let file = writing.open_to_write("/x", options).await.expect("who sleeps is not waited for any longer");
+        file.write_at(Bytes::ZERO, vec![2; 1_000_000].into()).await.expect("it is taken");
+        file.close().await.expect("it is durable");
+    });
+    world.run_for(Duration::from_secs(300));
+    slept.set(world.now().since(asleep));
+    machine.host.resume();
+    world.run(async move {
+        let found = reader.read_at(Bytes::ZERO, Bytes(100_000)).await.expect("bytes");
+        assert!(found == [2; 100_000], "{} from before it slept", found[0]);
+    });
+}
 
 #[test]
 fn outcome_41_who_is_refused_because_a_clock_is_ahead_is_told_whose_it_is_and_what_to_do() {
