@@ -22,10 +22,10 @@ fn json(served: &Served, place: &Place, args: &[&str]) -> Value {
     serde_json::from_slice(&served.ok(place, &[args, &["--json"]].concat())).unwrap()
 }
 
-/// Puts lines as records: their ids.
-fn put(served: &Served, place: &Place, heap: &str, lines: &str, more: &[&str]) -> Vec<String> {
-    let args = [&["heap", "put", heap, "--format", "lines"], more].concat();
-    let mut child = served.command(place, &args).stdin(Stdio::piped()).spawn().unwrap();
+/// Puts these as records: their ids.
+fn put(served: &Served, place: &Place, heap: &str, records: &[&str]) -> Vec<String> {
+    let mut child = served.command(place, &["heap", "put", heap]).stdin(Stdio::piped()).spawn().unwrap();
+    let lines: String = records.iter().map(|record| format!("{{\"text\": \"{record}\"}}\n")).collect();
     child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(output.stderr));
@@ -39,7 +39,7 @@ fn records_are_put_got_freed_and_committed_over_the_network_as_in_a_directory() 
     served.ok(&place, &["mkdir", "/data"]);
     let created = text(served.ok(&place, &["heap", "create", "/data/pages", "--keep", "1h"]));
     assert!(created.contains("Created /data/pages"), "{created}");
-    let ids = put(&served, &place, "/data/pages", "alpha\nbeta\ngamma\n", &[]);
+    let ids = put(&served, &place, "/data/pages", &["alpha", "beta", "gamma"]);
     let get = |args: &[&str]| text(served.ok(&place, &[&["heap", "get", "/data/pages"], args].concat()));
     assert_eq!((ids.len(), get(&[&ids[1]])), (3, "beta".to_string()));
     served.ok(&place, &["heap", "commit", "/data/pages", "--root", &ids[0]]);
@@ -89,7 +89,7 @@ fn who_may_read_a_heap_gets_records_and_puts_none_and_who_may_not_gets_none() {
     let place = Place::new();
     let served = Served::start(&place);
     served.ok(&place, &["heap", "create", "/pages"]);
-    let ids = put(&served, &place, "/pages", "alpha\n", &[]);
+    let ids = put(&served, &place, "/pages", &["alpha"]);
     served.ok(&place, &["user", "set", "7", "--name", "ada", "--group", "7"]);
     served.ok(&place, &["keys", "issue", "ada.key", "--user", "ada"]);
     let by_ada = |args: &[&str]| {
