@@ -95,11 +95,13 @@ impl NetworkHeaps {
 
     /// The target on which a heap lies that this user may use.
     pub async fn target(&self, path: &str) -> Result<TargetId> {
-        let opened = match self.open(path, false).await {
-            Err(error) if error.kind == Kind::Forbidden => self.open(path, true).await,
-            opened => opened,
-        };
-        Ok(opened?.target())
+        match self.open(path, false).await {
+            // Who may put records need not be allowed to get any.
+            Err(error) if error.kind == Kind::Forbidden => {
+                self.open(path, true).await.map_or(Err(error), |way| Ok(way.target()))
+            }
+            opened => Ok(opened?.target()),
+        }
     }
 
     /// A transaction with a heap, which begins with what is asked first.

@@ -10,6 +10,7 @@ use forebay_client::heaps::{HeapSettings, NewRoot, RecordId};
 use forebay_env::Random;
 use forebay_model::Kind;
 use forebay_wire::heap::{HeapAnswer, HeapAsk, HeapReply};
+use std::collections::BTreeMap;
 
 /// Records of a client that are there, and what they have.
 type Model = BTreeMap<RecordId, Vec<u8>>;
@@ -192,8 +193,8 @@ fn life(seed: u64) -> ([u64; 3], u64) {
             })
             .collect();
         world.run_for(Duration::from_micros(chance.below(20_000)));
-        let victim = chance.below(2) as usize;
-        match chance.below(7) {
+        let (victim, fault) = (chance.below(2) as usize, chance.below(7));
+        match fault {
             0 => cluster.network().partition(&[&machines[victim].host], &[cluster.node_host(node)]),
             1 => cluster.network().cut(cluster.node_host(node), &machines[victim].host),
             2 => cluster.kill_node(node),
@@ -208,7 +209,9 @@ fn life(seed: u64) -> ([u64; 3], u64) {
             cluster.restart_node(node);
         }
         let end = world.now() + Duration::from_secs(120);
-        while stories.iter().any(|story| !story.is_over.get()) {
+        // Who died waits for ever.
+        let is_dead = |n: usize| n == victim && matches!(fault, 4 | 5);
+        while stories.iter().enumerate().any(|(n, story)| !story.is_over.get() && !is_dead(n)) {
             assert!(world.now() < end, "it ends one way or the other");
             world.run_for(Duration::from_millis(100));
         }
