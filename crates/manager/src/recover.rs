@@ -152,7 +152,7 @@ pub fn recover(
     tree.make_unknown(&of_files);
     tree.name_all();
     tree.take_newer(&of_files, &writers);
-    tree.find_lacking(&of_files, (&rings, &heaps));
+    tree.find_lacking(&of_files, &rings, &heaps);
     tree.count();
     let epochs: Epochs = decode(keys::EPOCHS, &state[keys::EPOCHS])?;
     // Whoever was told of any before hears of a newer one, and of keys behind the last two.

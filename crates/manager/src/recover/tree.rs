@@ -251,7 +251,8 @@ impl Tree {
     pub(super) fn find_lacking(
         &mut self,
         of_files: &BTreeMap<FileId, Vec<Component>>,
-        (rings, heaps): (&BTreeSet<(TargetId, ObjectId)>, &BTreeSet<(TargetId, ObjectId)>),
+        rings: &BTreeSet<(TargetId, ObjectId)>,
+        heaps: &BTreeSet<(TargetId, ObjectId)>,
     ) {
         for (file, layout) in &self.layouts {
             let Some(Inode { attributes, written: true, .. }) = self.inodes.get(file) else { continue };

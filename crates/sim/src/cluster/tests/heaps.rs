@@ -280,3 +280,34 @@ fn a_heap_that_is_removed_is_gone_from_its_target_and_who_had_put_something_is_t
         assert!(matches!(told.kind, Kind::Missing | Kind::Stale | Kind::Disconnected), "{told:?}");
     });
 }
+
+#[test]
+fn a_heap_whose_node_is_away_is_said_to_be_and_what_was_put_there_is_undone() {
+    let world = Rc::new(World::new(6));
+    let cluster = Cluster::new(world.clone(), super::spec(3));
+    let heaps = cluster.client_machine("client").files.heaps();
+    let making = heaps.clone();
+    let put = || HeapAsk::Put { lengths: vec![4], from: 0, more: false };
+    let (mut transaction, lost) = world.run(async move {
+        making.create("/heap", HEAP_MODE, HeapSettings::default()).await.expect("there is room");
+        let mut transaction = making.begin("/heap");
+        let answer =
+            transaction.ask(put(), Slice::from_static(b"lost")).await.expect("it is there").expect("it is put");
+        let HeapReply::Ids(ids) = answer.reply else { panic!("it is no id") };
+        (transaction, ids[0])
+    });
+    let node = node_of(&cluster);
+    cluster.kill_node(node);
+    let asked = heaps.clone();
+    world.run(async move {
+        let commit = transaction.ask(HeapAsk::Commit { root: NewRoot::Same }, Slice::new()).await;
+        assert_eq!(commit.expect_err("its connection is gone").kind, Kind::Disconnected);
+        // A new one finds nobody, and nothing of it is begun.
+        let away = asked.begin("/heap").ask(put(), Slice::from_static(b"more")).await.expect("nothing is lost");
+        assert_eq!(away.expect_err("nobody is there").kind, Kind::Disconnected);
+        assert_eq!(asked.info("/heap").await.expect_err("nobody is there").kind, Kind::Disconnected);
+    });
+    cluster.restart_node(node);
+    let found = world.run(async move { got(&mut heaps.begin("/heap"), &[lost]).await });
+    assert_eq!(found, Some(vec![None]), "it was not committed");
+}
