@@ -11,12 +11,14 @@ mod paths;
 pub mod rebuild;
 pub mod scrub;
 mod used;
+pub(crate) mod walk;
 
 use crate::control::{Control, done, strange};
 use crate::file::components::Asked;
 use crate::file::options::{Options, Sharing};
 use crate::file::remote::RemoteComponents;
 use crate::file::{FileEngine, Known};
+use crate::heaps::network::NetworkHeaps;
 use crate::nodes::Nodes;
 use crate::rings::Rings;
 use crate::targets::Targets;
@@ -95,6 +97,11 @@ impl Files {
     /// The rings of the cluster, for the same user.
     pub fn rings(&self) -> Rings {
         Rings::new(self.nodes.clone(), self.control.clone())
+    }
+
+    /// The heaps of the cluster, for the same user.
+    pub fn heaps(&self) -> NetworkHeaps {
+        NetworkHeaps::new(self.nodes.clone(), self.control.clone())
     }
 
     /// The targets of the cluster.

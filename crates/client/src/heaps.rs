@@ -5,6 +5,7 @@
 //! goes away. Records go many at a time: [`Heap::send`] gathers them into requests, with some of these under way.
 
 mod batch;
+pub mod network;
 
 pub use forebay_model::heap::{CommitInfo, HeapMode, HeapSettings, LARGEST_RECORD, RecordId};
 pub use forebay_wire::heap::{HeapActivity, HeapClass, HeapInfo, HeapName, MOST_UNCOMMITTED, NewRoot};
@@ -44,11 +45,15 @@ impl Heaps {
     /// Makes a heap, on the first target that has room for it.
     pub fn create(&self, name: &str, settings: HeapSettings) -> Result<HeapInfo> {
         check_name(name)?;
+        let create = Request::CreateHeap { heap: name.to_string(), settings };
+        if !self.peer.has_objects() {
+            return self.info_of(create);
+        }
         // Names are shared with objects.
         match Objects::over(self.peer.clone()).find(name) {
             Ok(_) => Err(Error::exists(format!("{name} is an object; take another name, or remove it first"))),
             Err(error) if error.kind != Kind::Missing => Err(error),
-            Err(_) => self.info_of(Request::CreateHeap { heap: name.to_string(), settings }),
+            Err(_) => self.info_of(create),
         }
     }
 
@@ -84,8 +89,7 @@ impl Heaps {
     /// A way to the records of one.
     pub fn open(&self, name: &str) -> Result<Heap> {
         check_name(name)?;
-        let found = self.list()?.into_iter().find(|heap| heap.name == name);
-        let target = found.ok_or_else(|| missing(name))?.target;
+        let target = self.peer.target_of_heap(name)?;
         let (peer, name) = (self.peer.clone(), name.to_string());
         let (sent, ids) = (VecDeque::new(), Vec::new());
         let (link, batch) = (None, Batch::default());
@@ -440,10 +444,6 @@ fn done(answer: HeapAnswer) -> Result<()> {
         HeapReply::Done => Ok(()),
         other => Err(strange(&other)),
     }
-}
-
-fn missing(name: &str) -> Error {
-    Error::missing(format!("there is no heap {name}; `forebay ls` lists what there is"))
 }
 
 fn odd() -> Error {

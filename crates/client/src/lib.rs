@@ -38,6 +38,7 @@ pub mod stopper;
 pub mod targets;
 pub mod users;
 pub mod volumes;
+mod way;
 
 pub use answer::{Answer, Event};
 pub use cluster::{Cluster, QueryOptions};

@@ -1,11 +1,12 @@
 //! What a cluster is reached by. The rest of the crate knows nothing of processes and connections.
 
+use crate::cluster::unexpected;
 use crate::rings::{KnownRing, RingList};
 use crate::stopper::Stopper;
 use crate::targets::OfTargets;
 use forebay_env::Buffer;
 use forebay_model::ring::{Batch, QuerySummary, RingSpec, RingStatus, Spread};
-use forebay_model::{Error, Gap, Moment, PlanRequest, Result, Timestamp};
+use forebay_model::{Error, Gap, Moment, PlanRequest, Result, TargetId, Timestamp};
 use forebay_wire::command::{Durable, QueryRequest, Reply, Request, TargetPlan, TargetProfile, WriterOpened};
 use forebay_wire::heap::{HeapAnswer, HeapRequest};
 use forebay_wire::object::{ObjectAnswer, ObjectRequest};
@@ -59,8 +60,23 @@ pub trait Peer: Send + Sync {
     /// A way to the objects.
     fn objects(&self) -> Result<Box<dyn ObjectLink>>;
 
-    /// A way to the records of heaps.
+    /// A way to the records of heaps. On the network it leads to those of one: the first that is named.
     fn heaps(&self) -> Result<Box<dyn HeapLink>>;
+
+    /// The target on which a heap lies.
+    fn target_of_heap(&self, heap: &str) -> Result<TargetId> {
+        let heaps = match self.call(Request::Heaps)? {
+            Reply::Heaps(heaps) => heaps,
+            other => return Err(unexpected(&other)),
+        };
+        let found = heaps.into_iter().find(|found| found.name == heap).map(|found| found.target);
+        found.ok_or_else(|| Error::missing(format!("there is no heap {heap}; `forebay ls` lists what there is")))
+    }
+
+    /// Whether there are objects, whose names no heap may have: not on the network, where the manager has all names.
+    fn has_objects(&self) -> bool {
+        true
+    }
 
     /// Monotonic time.
     fn now(&self) -> Moment;

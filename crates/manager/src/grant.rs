@@ -9,6 +9,7 @@ use crate::engine::Snapshot;
 use crate::holders::Holders;
 use crate::keys;
 use crate::manager::{Manager, Now};
+use crate::operations::is_lost;
 use crate::place::{self, Found};
 use crate::principal::{Principal, Wanted};
 use crate::records::{Absence, Inode, Layout, Writers, object};
@@ -19,7 +20,7 @@ use forebay_wire::control::Reply;
 use forebay_wire::control::access::Hidden;
 use forebay_wire::control::cluster::TargetState;
 use forebay_wire::control::files::{
-    Component, ComponentState, Grant, Granted, Grants, MOST_RENEWED, OpenRing, OpenToRead, Renew,
+    Component, ComponentState, Grant, Granted, Grants, MOST_RENEWED, OpenHeap, OpenRing, OpenToRead, Renew,
 };
 use forebay_wire::control::names::{FileId, FileKind, Place};
 use forebay_wire::target::ITSELF;
@@ -58,6 +59,23 @@ impl Manager {
         self.grant(now, by, found.file, asked.write)
     }
 
+    /// Opens a heap. One that was lost is not opened: nothing is left that it could be made of.
+    pub(crate) fn open_heap(&mut self, now: Now, by: &Principal, asked: &OpenHeap) -> Result<Grant> {
+        let view = self.view()?;
+        let found = place::find(&view, by, &asked.place)?;
+        place::require_kind(found.file, &found.inode, FileKind::Heap)?;
+        let wanted = if asked.write { Wanted::WRITE } else { Wanted::READ };
+        by.require(found.file, &found.inode, wanted)?;
+        let layout: Layout = view.require(&keys::layout(found.file))?;
+        if let Some(lost) = layout.targets.iter().find(|target| is_lost(&self.cluster, **target)) {
+            return Err(Error::refused(format!(
+                "the heap lies on target {lost} alone, which counts as failed, so that its records are lost: remove it, or take the \
+                 target back if it still has them"
+            )));
+        }
+        self.grant(now, by, found.file, asked.write)
+    }
+
     /// Capabilities for each of several files again.
     pub(crate) fn renew(&mut self, now: Now, by: &Principal, asked: &Renew) -> Result<Grants> {
         if asked.files.len() > MOST_RENEWED {
@@ -92,7 +110,7 @@ impl Manager {
         let view = self.view()?;
         let found = place::find(&view, by, &Place::of(file))?;
         place::require_objects(found.file, &found.inode)?;
-        if found.inode.attributes.kind == FileKind::Ring {
+        if matches!(found.inode.attributes.kind, FileKind::Ring | FileKind::Heap) {
             by.require(file, &found.inode, if write { Wanted::WRITE } else { Wanted::READ })?;
         } else if write {
             let writers: Option<Writers> = view.read(&keys::writers(file))?;
@@ -139,6 +157,8 @@ impl Granting<'_> {
             // A file's bytes are charged when it is closed, those of a ring before it has them.
             let bytes = match attributes.kind {
                 FileKind::Ring => 0..most_of_ring(striping, component, attributes.size).0,
+                // Records are no bytes of an object.
+                FileKind::Heap => 0..0,
                 FileKind::File | FileKind::Directory => 0..u64::MAX,
             };
             // What is emptied is not read. Of what is filled everybody reads the intents beside it: who only reads makes nothing of a
@@ -146,8 +166,8 @@ impl Granting<'_> {
             let rights = if state == ComponentState::Emptying { rights } else { rights | read };
             components.push(Component { state, ..self.component((file, component), &inode, target, (rights, bytes)) });
         }
-        // Of a ring no version is in the way of another one, so nobody is waited for.
-        if attributes.kind != FileKind::Ring {
+        // Of a ring or a heap no version is in the way of another one, so nobody is waited for.
+        if attributes.kind == FileKind::File {
             self.holders.note(file, self.by.client, attributes.version, self.until.after(SKEW), self.now);
         }
         Ok(Grant { entry: inode.entry(file), write, striping, components, until: self.until, callback: None })

@@ -15,7 +15,7 @@ use crate::seeds::{Chance, each};
 use crate::testing::{Stage, root, unchanged};
 use forebay_model::{Bytes, Kind};
 use forebay_wire::control::files::{
-    After, ClientGone, Close, CreateRing, GiveUp, OpenToWrite, Rebuilt, Refill, Revoke, Scrubbed,
+    After, ClientGone, Close, CreateHeap, CreateRing, GiveUp, OpenToWrite, Rebuilt, Refill, Revoke, Scrubbed,
 };
 use forebay_wire::control::names::{
     CreateFile, FileId, FileKind, List, MakeDirectory, Place, RemoveDirectory, RemoveFile, Rename, SetAttributes,
@@ -94,7 +94,7 @@ fn change(chance: &Chance, model: &Model, by: &Principal) -> Change {
     let place = || place(chance, model);
     let file = || FileId(1 + chance.below(model.next));
     let size = || chance.once_in(2).then(|| Bytes(chance.below(6) * 100));
-    match chance.below(36) {
+    match chance.below(37) {
         0..6 => {
             let (exclusive, open) = (chance.once_in(2), chance.once_in(3));
             Change::CreateFile(CreateFile {
@@ -157,6 +157,7 @@ fn change(chance: &Chance, model: &Model, by: &Principal) -> Change {
             })
         }
         31..36 => absence(chance, model, by),
+        36 => Change::CreateHeap(CreateHeap { place: place(), mode: mode(chance), refused_by: vec![] }),
         _ => Change::Scrubbed(Scrubbed { file: file() }),
     }
 }
@@ -308,6 +309,7 @@ struct Tally {
     partly: u64,
     again: u64,
     rings: u64,
+    heaps: u64,
     rebuilt: u64,
 }
 
@@ -356,6 +358,7 @@ fn live(chance: &Chance, batches: u64) -> Tally {
             tally.done += u64::from(got.is_ok());
             match asked.call.change {
                 Change::CreateRing(_) => tally.rings += u64::from(got.is_ok()),
+                Change::CreateHeap(_) => tally.heaps += u64::from(got.is_ok()),
                 Change::Rebuilt(_) => tally.rebuilt += u64::from(got.is_ok()),
                 _ => {}
             }
@@ -396,6 +399,7 @@ fn histories_with_crashes_are_those_of_a_plain_tree() {
         total.partly += tally.partly;
         total.again += tally.again;
         total.rings += tally.rings;
+        total.heaps += tally.heaps;
         total.rebuilt += tally.rebuilt;
     });
     let total = total.take();
@@ -403,6 +407,7 @@ fn histories_with_crashes_are_those_of_a_plain_tree() {
     if !crate::seeds::is_replay() {
         assert!(total.done > 4000 && total.crashes > 100 && total.partly > 30 && total.again > 100);
         assert!(total.rings > 100 && total.rebuilt > 30, "{} rings, {} rebuilt", total.rings, total.rebuilt);
+        assert!(total.heaps > 50, "{} heaps", total.heaps);
         let kinds = [
             Kind::Usage,
             Kind::Refused,

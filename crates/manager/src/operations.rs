@@ -8,6 +8,7 @@ mod access_keys;
 mod callbacks;
 mod close;
 mod create_file;
+mod create_heap;
 mod create_ring;
 mod inodes;
 mod make_directory;
@@ -24,7 +25,7 @@ mod users;
 mod verify;
 mod volumes;
 
-pub(crate) use absences::{give_up_lost, is_left_to_rebuild};
+pub(crate) use absences::{give_up_lost, is_left_to_rebuild, is_lost};
 pub(crate) use relocation::{displace, is_any, is_any_hurried, is_displaced, stay};
 pub(crate) use revoke::raise;
 pub(crate) use scrub::left;
@@ -87,6 +88,7 @@ impl Operation<'_> {
             Change::Refill(asked) => self.refill(asked).map(done),
             Change::Rebuilt(asked) => self.rebuilt(asked).map(done),
             Change::CreateRing(asked) => self.create_ring(asked),
+            Change::CreateHeap(asked) => self.create_heap(asked),
             Change::Relocate(asked) => self.relocate(asked).map(done),
             Change::Relocated(asked) => self.relocated(asked).map(done),
             Change::Verified(asked) => self.verified(asked).map(done),

@@ -188,6 +188,7 @@ fn called(kind: FileKind) -> &'static str {
         FileKind::File => "file",
         FileKind::Directory => "directory",
         FileKind::Ring => "ring",
+        FileKind::Heap => "heap",
     }
 }
 

@@ -154,6 +154,24 @@ pub(crate) fn place_ring(
     Ok(targets)
 }
 
+/// A target for a heap: by chance, as a file's, of those that have room and are not among `refused_by`.
+pub(crate) fn place_heap(cluster: &Cluster, refused_by: &[TargetId], random: &dyn Random) -> Result<TargetId> {
+    let mut left: Vec<Candidate> = open(cluster).collect();
+    let up = left.len();
+    left.retain(Candidate::has_room);
+    let with_room = left.len();
+    left.retain(|candidate| !refused_by.contains(&candidate.target));
+    if left.is_empty() {
+        return Err(Error::full(format!(
+            "no target takes a heap: of {up} that are up, {with_room} have more than a fiftieth free, and all of those refused it; \
+             remove something, start nodes, or add targets"
+        )));
+    }
+    let Candidate { target, .. } = left[draw(&left, &BTreeMap::new(), random)];
+    note_placed(cluster, &target);
+    Ok(target)
+}
+
 /// The layout of a new file on some of these.
 pub(crate) fn choose(policy: &Policy, candidates: Vec<Candidate>, random: &dyn Random) -> Result<Layout> {
     let up = candidates.len();

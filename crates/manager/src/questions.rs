@@ -42,6 +42,7 @@ impl Manager {
             }
             Question::Unverified(asked) => unverified(view, by, asked).map(Reply::Unverified),
             Question::OpenRing(asked) => self.open_ring(now, by, asked).map(Reply::Grant),
+            Question::OpenHeap(asked) => self.open_heap(now, by, asked).map(Reply::Grant),
             Question::Map => Ok(Reply::Map(self.cluster.map())),
             Question::Targets => self.targets(now, by).map(Reply::Targets),
             // Whoever can wait is answered by [`Manager::ask_or_wait`].

@@ -41,6 +41,8 @@ pub struct Seen {
     pub components: Vec<Component>,
     /// The rings of the cluster's tree.
     pub rings: BTreeSet<(TargetId, ObjectId)>,
+    /// Its heaps.
+    pub heaps: BTreeSet<(TargetId, ObjectId)>,
 }
 
 /// A component of a file, as its target has it.
@@ -77,6 +79,8 @@ pub struct Recovered {
     pub files: u64,
     /// How many there are.
     pub rings: u64,
+    /// How many there are.
+    pub heaps: u64,
     /// How many there are.
     pub volumes: u64,
     /// What is not as it was, or lacks something.
@@ -125,7 +129,7 @@ pub fn recover(
     now: Timestamp,
     random: &dyn Random,
 ) -> Result<Recovered> {
-    let Seen { chain, cluster, term, components, rings } = seen;
+    let Seen { chain, cluster, term, components, rings, heaps } = seen;
     let fresh = || u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
     let cluster = cluster.unwrap_or_else(fresh);
     let issued = Manager::create(engine, cluster, policy, now, random)?;
@@ -148,7 +152,7 @@ pub fn recover(
     tree.make_unknown(&of_files);
     tree.name_all();
     tree.take_newer(&of_files, &writers);
-    tree.find_lacking(&of_files, &rings);
+    tree.find_lacking(&of_files, &rings, &heaps);
     tree.count();
     let epochs: Epochs = decode(keys::EPOCHS, &state[keys::EPOCHS])?;
     // Whoever was told of any before hears of a newer one, and of keys behind the last two.
@@ -170,6 +174,7 @@ pub fn recover(
         directories: count(FileKind::Directory) - 1,
         files: count(FileKind::File),
         rings: count(FileKind::Ring),
+        heaps: count(FileKind::Heap),
         volumes: tree.volumes.len() as u64,
         findings: tree.findings(),
     };

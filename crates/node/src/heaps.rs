@@ -4,7 +4,7 @@
 
 use crate::host::Handles;
 use crate::objects::Pending;
-use crate::service::{LinkId, Order};
+use crate::service::{Fenced, LinkId, Order};
 use forebay_env::pipe::pipe;
 use forebay_model::Result;
 use forebay_wire::heap::{HeapAnswer, HeapRequest};
@@ -23,9 +23,28 @@ impl HeapLink {
 
     /// Asks; the payload is free again when the answer is there.
     pub fn ask(&self, request: HeapRequest, payload: Arc<Vec<u8>>) -> Result<Pending<HeapAnswer>> {
+        self.order(request, payload, None)
+    }
+
+    /// As [`HeapLink::ask`], if the heap's fence is the one that was shown.
+    pub(crate) fn ask_fenced(
+        &self,
+        request: HeapRequest,
+        payload: Arc<Vec<u8>>,
+        fenced: Fenced,
+    ) -> Result<Pending<HeapAnswer>> {
+        self.order(request, payload, Some(fenced))
+    }
+
+    fn order(
+        &self,
+        request: HeapRequest,
+        payload: Arc<Vec<u8>>,
+        fenced: Option<Fenced>,
+    ) -> Result<Pending<HeapAnswer>> {
         let target = self.targets.find(request.target)?;
         let (inlet, answer) = pipe(0);
-        target.order(Order::Heap { link: self.link, request, payload, answer: inlet })?;
+        target.order(Order::Heap { link: self.link, request, fenced, payload, answer: inlet })?;
         Ok(Pending::new(target, answer))
     }
 }

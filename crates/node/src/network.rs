@@ -6,6 +6,7 @@
 
 mod answers;
 mod cuts;
+mod heaps;
 mod intake;
 mod keys;
 mod load;

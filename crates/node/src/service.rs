@@ -137,6 +137,8 @@ pub enum Order {
         link: LinkId,
         /// The request.
         request: HeapRequest,
+        /// What a fence has to be, if that matters.
+        fenced: Option<Fenced>,
         /// What it puts.
         payload: Arc<Vec<u8>>,
         /// Where the answer goes.
@@ -238,7 +240,9 @@ pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
                     answer.send(result, 0).await;
                 });
             }
-            Order::Heap { link, request, payload, answer } => heaps::ask(&service, link, request, payload, answer),
+            Order::Heap { link, request, fenced, payload, answer } => {
+                heaps::ask(&service, link, (request, fenced), payload, answer);
+            }
             Order::Fence { object, version, answer } => {
                 let this = service.clone();
                 service.env.spawner.detach(async move {

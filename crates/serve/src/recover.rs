@@ -16,6 +16,7 @@ pub use forebay_manager::recover::{Finding, Recovered, What};
 use forebay_model::object::{FENCE, FENCES, FIRST_FENCE, LENGTHS};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::command::{Reply, Request};
+use forebay_wire::heap::network::heap_of;
 use forebay_wire::object::{Ask, COMPANION, DESCRIBED, Described, MOST_AT_ONCE, ObjectAnswer, ObjectInfo, ObjectReply};
 use forebay_wire::ring::ring_of;
 use std::collections::BTreeMap;
@@ -91,6 +92,7 @@ pub fn recover(
     let mut looked = looked?;
     for one in &owned {
         looked.seen.rings.extend(rings(one)?);
+        looked.seen.heaps.extend(heaps(one)?);
     }
     for one in &owned {
         one.close()?;
@@ -140,7 +142,7 @@ struct Looked {
     behind: Vec<(TargetId, Timestamp)>,
 }
 
-/// Looks at all that is on targets but rings.
+/// Looks at all that is on targets but rings and heaps.
 async fn look(hosts: &OnHosts, mut told: impl FnMut(Progress)) -> Result<Looked> {
     let targets = hosts.targets();
     let mut chains: Vec<(TargetId, Chain)> = Vec::new();
@@ -242,6 +244,18 @@ fn rings(owned: &Owned) -> Result<Vec<(TargetId, ObjectId)>> {
             return Err(Error::damaged(format!("target {target} told of something else than its rings")));
         };
         all.extend(rings.iter().filter_map(|ring| ring_of(&ring.spec.name)).map(|ring| (target, ring)));
+    }
+    Ok(all)
+}
+
+/// Its heaps there.
+fn heaps(owned: &Owned) -> Result<Vec<(TargetId, ObjectId)>> {
+    let mut all = Vec::new();
+    for (target, reply) in owned.host().call_each(&Request::Heaps)? {
+        let Reply::Heaps(heaps) = reply else {
+            return Err(Error::damaged(format!("target {target} told of something else than its heaps")));
+        };
+        all.extend(heaps.iter().filter_map(|heap| heap_of(&heap.name)).map(|heap| (target, heap)));
     }
     Ok(all)
 }

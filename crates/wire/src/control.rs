@@ -19,10 +19,10 @@ pub mod volumes;
 use access::{IssueKey, IssuedKey, Key, Keys, RemoveUser, RevokeKey, User};
 use cluster::{AddNode, Map, RemoveNode, RollKeys, SetTarget};
 use files::{
-    After, AskDegraded, AskUnverified, Called, ClientGone, Close, Component, CreateRing, Degraded, Displaced, Fence,
-    FoundDamaged, GiveUp, GivenUp, Grant, Grants, Listen, MakeWay, OpenFiles, OpenRing, OpenToRead, OpenToWrite,
-    Rebuilt, Refill, Relocate, Relocated, Relocating, Relocation, Renew, Revoke, Scrubbed, Unscrubbed, Unverified,
-    Verified,
+    After, AskDegraded, AskUnverified, Called, ClientGone, Close, Component, CreateHeap, CreateRing, Degraded,
+    Displaced, Fence, FoundDamaged, GiveUp, GivenUp, Grant, Grants, Listen, MakeWay, OpenFiles, OpenHeap, OpenRing,
+    OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate, Relocated, Relocating, Relocation, Renew, Revoke, Scrubbed,
+    Unscrubbed, Unverified, Verified,
 };
 use names::{CreateFile, Entry, List, MakeDirectory, Page, RemoveDirectory, RemoveFile, Rename, SetAttributes, Stat};
 use serde::{Deserialize, Serialize};
@@ -110,6 +110,8 @@ pub enum Change {
     Caches,
     /// [`Reply::Done`].
     FoundDamaged(FoundDamaged),
+    /// [`Reply::Grant`].
+    CreateHeap(CreateHeap),
 }
 
 /// What changes nothing, and may be asked as often as one likes.
@@ -154,6 +156,8 @@ pub enum Question {
     MakeWay(MakeWay),
     /// With what each target is asked about itself ([`crate::target`]): [`Reply::Targets`].
     Targets,
+    /// [`Reply::Grant`].
+    OpenHeap(OpenHeap),
 }
 
 /// What is answered.

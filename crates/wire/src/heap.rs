@@ -3,7 +3,9 @@
 //! A [`HeapRequest`] is answered by one [`HeapAnswer`]. Many records go in one request: their lengths in its body, their
 //! bytes as its payload, at most [`MOST_AT_ONCE`] of them; one that is larger goes in parts. What is put and freed over a
 //! connection is seen by others, and lasts, once it is committed there, and is undone when the connection ends before.
-//! `docs/protocol/commands.md` describes every command.
+//! `docs/protocol/commands.md` describes every command; [`network`] has the form that these take there.
+
+pub mod network;
 
 use crate::frame::{Command, Flags, Head, RequestId};
 use crate::object::MOST_AT_ONCE;
@@ -237,10 +239,10 @@ impl From<HeapReply> for HeapAnswer {
     }
 }
 
-impl HeapRequest {
+impl HeapAsk {
     /// Its number on the wire.
     pub fn command(&self) -> Command {
-        match self.ask {
+        match self {
             HeapAsk::Put { .. } => Command::PUT_RECORDS,
             HeapAsk::Get { .. } => Command::GET_RECORDS,
             HeapAsk::Free { .. } => Command::FREE_RECORDS,
@@ -249,6 +251,13 @@ impl HeapRequest {
             HeapAsk::Root { .. } => Command::HEAP_ROOT,
             HeapAsk::History { .. } => Command::HEAP_HISTORY,
         }
+    }
+}
+
+impl HeapRequest {
+    /// Its number on the wire.
+    pub fn command(&self) -> Command {
+        self.ask.command()
     }
 
     /// What it counts in a [`crate::object::WINDOW`] with a payload of `payload` bytes.

@@ -5,6 +5,7 @@
 use super::{KnownRing, RING_MODE, Ring, RingList, RingWriter, Rings};
 use crate::cluster::Cluster;
 use crate::files::blocking::{FilesClient, Way};
+use crate::heaps::network::blocking::{self as heaps, NetworkLink};
 use crate::peer::{AnswerLink, HeapLink, ObjectLink, Part, Peer, WriterLink};
 use crate::targets::OfTargets;
 use forebay_env::mailbox::{Sender, mailbox};
@@ -12,7 +13,7 @@ use forebay_env::pipe::{Outlet, pipe};
 use forebay_env::race::{First, race};
 use forebay_env::real::{clock, random};
 use forebay_model::ring::{Batch, Item, Pin, Pinned, QuerySummary, RingSpec, RingStatus, Spread};
-use forebay_model::{Error, Kind, Moment, PlanRequest, Result, Timestamp};
+use forebay_model::{Error, Kind, Moment, PlanRequest, Result, TargetId, Timestamp};
 use forebay_wire::command::{QueryRequest, Reply, Request, TargetPlan, TargetProfile};
 use forebay_wire::ring::{RingQuery, entry_of};
 use std::future::Future;
@@ -86,7 +87,7 @@ impl Network {
                 let all = rings.list().await?.rings;
                 all.into_iter().map(|ring| ring.status).collect::<Result<_>>().map(Reply::Rings)
             }),
-            _ => Err(elsewhere("this")),
+            other => heaps::ask(&self.way, other).unwrap_or_else(|| Err(elsewhere("this"))),
         }
     }
 
@@ -216,7 +217,15 @@ impl Peer for Network {
     }
 
     fn heaps(&self) -> Result<Box<dyn HeapLink>> {
-        Err(elsewhere("heaps"))
+        Ok(Box::new(NetworkLink::open(self.way.clone())?))
+    }
+
+    fn target_of_heap(&self, heap: &str) -> Result<TargetId> {
+        heaps::target(&self.way, heap)
+    }
+
+    fn has_objects(&self) -> bool {
+        false
     }
 
     fn now(&self) -> Moment {
@@ -264,7 +273,7 @@ impl AnswerLink for NetworkAnswer {
 
 fn elsewhere(what: &str) -> Error {
     Error::usage(format!(
-        "a cluster on the network has files and rings by their names, and is not asked for {what}; name the directory of the target \
+        "a cluster on the network has files, rings and heaps by their names, and is not asked for {what}; name the directory of the target \
          on the machine that serves it"
     ))
 }

@@ -8,7 +8,7 @@ unions! {
         CreateFile, MakeDirectory, SetAttributes, Rename, RemoveFile, RemoveDirectory, CreateVolume, SetVolume,
         RemoveVolume, SetUser, RemoveUser, IssueKey, RevokeKey, OpenToWrite, Close, Revoke, ClientGone, Scrubbed,
         AddNode, RemoveNode, SetTarget, RollKeys, Fence, GiveUp, Refill, Rebuilt, CreateRing, Relocate, Relocated,
-        Verified, FoundDamaged
+        Verified, FoundDamaged, CreateHeap
     }
     empty { RevokeAll: RevokeAll, Caches: Caches }
     lists {}

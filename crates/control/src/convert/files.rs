@@ -3,9 +3,9 @@
 use super::{enums, messages};
 use forebay_wire::control::files::{
     After, AskDegraded, AskUnverified, Caching, Callback, Called, ClientGone, Close, Component, ComponentState,
-    CreateRing, Degraded, Displaced, Fence, FoundDamaged, GiveUp, GivenUp, Grant, Granted, Grants, Kept, Listen,
-    MakeWay, OpenFile, OpenFiles, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate, Relocated, Relocating,
-    Relocation, Renew, Renewed, Revoke, Scrubbed, Unscrubbed, Unverified, Verified,
+    CreateHeap, CreateRing, Degraded, Displaced, Fence, FoundDamaged, GiveUp, GivenUp, Grant, Granted, Grants, Kept,
+    Listen, MakeWay, OpenFile, OpenFiles, OpenHeap, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate,
+    Relocated, Relocating, Relocation, Renew, Renewed, Revoke, Scrubbed, Unscrubbed, Unverified, Verified,
 };
 
 enums! {
@@ -18,6 +18,8 @@ messages! {
     OpenToRead as OpenToRead { place, cached }
     CreateRing as CreateRing { place, mode, capacity, refused_by, targets, parity, again }
     OpenRing as OpenRing { place, write }
+    CreateHeap as CreateHeap { place, mode, refused_by }
+    OpenHeap as OpenHeap { place, write }
     Close as Close { file, size, modified, upkeep, unfinished }
     Renew as Renew { files }
     Renewed as Renewed { file, write, version }

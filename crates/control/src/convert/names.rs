@@ -7,7 +7,7 @@ use forebay_wire::control::names::{
 };
 
 enums! {
-    FileKind { File, Directory, Ring }
+    FileKind { File, Directory, Ring, Heap }
 }
 
 messages! {

@@ -6,7 +6,7 @@ use forebay_wire::control::Question;
 unions! {
     Question as question {
         Stat, List, Keys, OpenToRead, Renew, OpenFiles, Unscrubbed, Degraded, GivenUp, OpenRing, Relocating, Displaced,
-        Unverified, Listen, MakeWay
+        Unverified, Listen, MakeWay, OpenHeap
     }
     empty { Volumes: AskVolumes, Users: AskUsers, Map: AskMap, Targets: AskTargets }
     lists {}

@@ -59,7 +59,7 @@ pub struct CallRequest {
 pub struct Change {
     #[prost(
         oneof = "change::Change",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34"
     )]
     pub change: ::core::option::Option<change::Change>,
 }
@@ -147,6 +147,9 @@ pub mod change {
         Caches(super::Caches),
         #[prost(message, tag = "33")]
         FoundDamaged(super::FoundDamaged),
+        /// Answered with a grant.
+        #[prost(message, tag = "34")]
+        CreateHeap(super::CreateHeap),
     }
 }
 /// What changes nothing, and may be asked as often as one likes.
@@ -154,7 +157,7 @@ pub mod change {
 pub struct Question {
     #[prost(
         oneof = "question::Question",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20"
     )]
     pub question: ::core::option::Option<question::Question>,
 }
@@ -219,6 +222,9 @@ pub mod question {
         /// Answered with a target list.
         #[prost(message, tag = "19")]
         Targets(super::AskTargets),
+        /// Answered with a grant.
+        #[prost(message, tag = "20")]
+        OpenHeap(super::OpenHeap),
     }
 }
 /// All volumes.
@@ -347,7 +353,7 @@ pub struct Attributes {
     /// The group that it belongs to.
     #[prost(uint32, tag = "4")]
     pub group: u32,
-    /// Bytes of a file, as its last writer said; of a ring, what it was made for.
+    /// Bytes of a file, as its last writer said; of a ring, what it was made for; of a heap, which grows by itself, none.
     #[prost(uint64, tag = "5")]
     pub size: u64,
     /// Entries of a directory.
@@ -782,6 +788,26 @@ pub struct OpenRing {
     #[prost(message, optional, tag = "1")]
     pub place: ::core::option::Option<Place>,
     /// Whether it is to be recorded into, or changed.
+    #[prost(bool, tag = "2")]
+    pub write: bool,
+}
+/// Makes a heap: its name, and the target on which it is to be. The heap there its client makes.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateHeap {
+    #[prost(message, optional, tag = "1")]
+    pub place: ::core::option::Option<Place>,
+    #[prost(uint32, tag = "2")]
+    pub mode: u32,
+    /// Targets that refused it: it is put on none of these.
+    #[prost(bytes = "vec", repeated, tag = "3")]
+    pub refused_by: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+}
+/// Opens a heap.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OpenHeap {
+    #[prost(message, optional, tag = "1")]
+    pub place: ::core::option::Option<Place>,
+    /// Whether records are to be put into it or freed.
     #[prost(bool, tag = "2")]
     pub write: bool,
 }
@@ -1453,6 +1479,8 @@ pub enum FileKind {
     Directory = 2,
     /// Streams of elements run round in it.
     Ring = 3,
+    /// It has records.
+    Heap = 4,
 }
 impl FileKind {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -1465,6 +1493,7 @@ impl FileKind {
             Self::File => "FILE_KIND_FILE",
             Self::Directory => "FILE_KIND_DIRECTORY",
             Self::Ring => "FILE_KIND_RING",
+            Self::Heap => "FILE_KIND_HEAP",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1474,6 +1503,7 @@ impl FileKind {
             "FILE_KIND_FILE" => Some(Self::File),
             "FILE_KIND_DIRECTORY" => Some(Self::Directory),
             "FILE_KIND_RING" => Some(Self::Ring),
+            "FILE_KIND_HEAP" => Some(Self::Heap),
             _ => None,
         }
     }

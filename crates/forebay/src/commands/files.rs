@@ -301,6 +301,7 @@ fn show(context: &mut Context, directory: &str, listed: &Listed) -> Result<()> {
     }
     let size = match attributes.kind {
         FileKind::File | FileKind::Ring => attributes.size.to_string(),
+        FileKind::Heap => "heap".to_string(),
         FileKind::Directory => human::some(attributes.entries, "entry"),
     };
     context.out.line(format_args!("{}  {size:>12}  {name}", human::clock(attributes.modified)))
@@ -322,7 +323,7 @@ pub fn stat(context: &mut Context, files: &FilesClient, name: &str) -> Result<()
 /// Removes a file, or an empty directory.
 pub fn rm(context: &mut Context, files: &FilesClient, name: &str) -> Result<()> {
     match files.stat(name)?.attributes.kind {
-        FileKind::File | FileKind::Ring => files.remove(name)?,
+        FileKind::File | FileKind::Ring | FileKind::Heap => files.remove(name)?,
         FileKind::Directory => files.remove_directory(name)?,
     }
     match context.json {
@@ -336,6 +337,7 @@ pub(super) fn entry(name: &str, number: u64, attributes: &Attributes) -> Value {
         FileKind::File => "file",
         FileKind::Directory => "directory",
         FileKind::Ring => "ring",
+        FileKind::Heap => "heap",
     };
     json!({
         "type": kind, "name": name, "size_bytes": attributes.size.0, "entries": attributes.entries,

@@ -78,10 +78,11 @@ fn recover(context: &mut Context, args: &RecoverArgs) -> Result<()> {
         ))?;
     }
     out.line(format_args!(
-        "There are {}, directories: {}, {} and {}; what volumes hold was counted anew.",
+        "There are {}, directories: {}, {}, {} and {}; what volumes hold was counted anew.",
         human::some(recovered.files, "file"),
         human::count(recovered.directories),
         human::some(recovered.rings, "ring"),
+        human::some(recovered.heaps, "heap"),
         human::some(recovered.volumes, "volume"),
     ))?;
     for finding in recovered.findings.iter().take(TOLD) {
@@ -148,7 +149,7 @@ fn as_json(recovery: &Recovery) -> Value {
         "left_out": lost.iter().map(|(dir, error)| json!({ "dir": dir.display().to_string(), "why": error.to_string() }))
             .collect::<Vec<_>>(),
         "files": recovered.files, "directories": recovered.directories, "rings": recovered.rings,
-        "volumes": recovered.volumes,
+        "heaps": recovered.heaps, "volumes": recovered.volumes,
         "findings": recovered.findings.iter().map(finding).collect::<Vec<_>>(),
         "old": old.as_ref().map(|old| old.display().to_string()),
         "key": key.display().to_string(),

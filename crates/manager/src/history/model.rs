@@ -26,6 +26,7 @@ pub(super) struct Node {
     pub(super) parent: u64,
     pub(super) directory: bool,
     pub(super) ring: bool,
+    pub(super) heap: bool,
     pub(super) version: u64,
     pub(super) mode: u32,
     pub(super) owner: u32,
@@ -54,6 +55,7 @@ impl Default for Model {
             parent: 1,
             directory: true,
             ring: false,
+            heap: false,
             version: 1,
             mode: 0o755,
             owner: 0,
@@ -89,6 +91,7 @@ impl Model {
             parent: parent.0,
             directory: seen.kind == FileKind::Directory,
             ring: seen.kind == FileKind::Ring,
+            heap: seen.kind == FileKind::Heap,
             version: seen.version,
             mode: seen.mode,
             owner: seen.owner,
@@ -184,7 +187,8 @@ impl Model {
     }
 
     fn file(&self, file: u64) -> Result<()> {
-        if self.nodes[&file].directory || self.nodes[&file].ring { Err(Kind::Usage) } else { Ok(()) }
+        let node = &self.nodes[&file];
+        if node.directory || node.ring || node.heap { Err(Kind::Usage) } else { Ok(()) }
     }
 
     fn objects(&self, file: u64) -> Result<()> {
@@ -244,8 +248,9 @@ impl Model {
         let file = self.next;
         self.next += 1;
         let (owner, group) = owner;
-        let (ring, version, children) = (false, 1, BTreeMap::new());
-        let node = Node { parent: slot.0, directory, ring, version, mode, owner, group, size: 0, volume, children };
+        let (ring, heap, version, children) = (false, false, 1, BTreeMap::new());
+        let node =
+            Node { parent: slot.0, directory, ring, heap, version, mode, owner, group, size: 0, volume, children };
         self.nodes.insert(file, node);
         self.nodes.get_mut(&slot.0).unwrap().children.insert(slot.1, file);
         file
@@ -352,7 +357,7 @@ impl Model {
                 if let Some(size) = asked.size {
                     self.may(by, file, 2)?;
                     self.objects(file)?;
-                    if self.nodes[&file].ring && size.0 == 0 {
+                    if self.nodes[&file].heap || self.nodes[&file].ring && size.0 == 0 {
                         return Err(Kind::Usage);
                     }
                     self.resize(file, size.0)?;
@@ -502,6 +507,20 @@ impl Model {
                 let node = self.nodes.get_mut(&ring).unwrap();
                 (node.ring, node.size) = (true, asked.capacity.0);
                 Ok(Did::Opened(ring))
+            }
+            Change::CreateHeap(asked) => {
+                let (directory, name, there) = self.slot(by, &asked.place)?;
+                if there.is_some() {
+                    return Err(Kind::Exists);
+                }
+                self.may(by, directory, 3)?;
+                let volume = self.nodes[&directory].volume;
+                self.room(volume, 0, 1)?;
+                good(asked.mode)?;
+                let heap = self.make((directory, name), false, asked.mode, mine, volume);
+                self.may(by, heap, 2)?;
+                self.nodes.get_mut(&heap).unwrap().heap = true;
+                Ok(Did::Opened(heap))
             }
             Change::GiveUp(asked) => {
                 let file = self.used(by, asked.file)?;

@@ -230,7 +230,7 @@ pub(crate) fn give_up_lost(
         return Ok(false);
     }
     let (mut is_new, inode) = (false, place::inode(&*draft, file)?);
-    if inode.attributes.kind == FileKind::Ring {
+    if inode.attributes.kind != FileKind::File {
         return lose_parts(draft, file, inode, layout, &lost);
     }
     // What was never written lacks nothing, and has no objects by which somebody could be answered.
@@ -268,7 +268,7 @@ pub(crate) fn is_left_to_rebuild(view: &dyn Snapshot, by: &Principal, file: File
 }
 
 /// Whether what is on a target is lost.
-pub(super) fn is_lost(cluster: &Cluster, target: TargetId) -> bool {
+pub(crate) fn is_lost(cluster: &Cluster, target: TargetId) -> bool {
     cluster.targets.get(&target).is_some_and(|now| now.record.is_lost())
 }
 

@@ -26,8 +26,9 @@ impl Operation<'_> {
         self.draft.put(keys::NEXT.to_vec(), &next)?;
         let now = self.now.wall;
         let (kind, attributes) = (fresh.kind, fresh.attributes(now));
-        // A ring is to be made on its target at once.
-        let inode = Inode { parent: slot.directory.file, attributes, written: kind == FileKind::Ring };
+        // A ring or a heap is to be made on its target at once.
+        let written = matches!(kind, FileKind::Ring | FileKind::Heap);
+        let inode = Inode { parent: slot.directory.file, attributes, written };
         self.draft.put(keys::inode(file), &inode)?;
         self.draft.put(keys::name(slot.directory.file, slot.name), &Named { file, kind })?;
         self.entries_changed(slot.directory.file, 1)?;

@@ -191,7 +191,7 @@ pub(crate) fn is_any_hurried(draft: &Draft<'_>, cluster: &Cluster) -> Result<boo
 /// Puts a file on the list of those of which something is to be moved; whether it was not there.
 pub(crate) fn displace(draft: &mut Draft<'_>, file: FileId) -> Result<bool> {
     let key = keys::moves(file);
-    // A ring stays where it was promised what it was promised.
+    // A ring stays where it was promised what it was promised, and a heap where its records have their places.
     if draft.read::<Moves>(&key)?.is_some() || place::inode(&*draft, file)?.attributes.kind != FileKind::File {
         return Ok(false);
     }

@@ -46,9 +46,10 @@ impl Operation<'_> {
         }
         if let Some(size) = asked.size {
             self.by.require(file, &inode, Wanted::WRITE)?;
-            place::require_objects(file, &inode)?;
-            if inode.attributes.kind == FileKind::Ring {
-                check_capacity(size)?;
+            match inode.attributes.kind {
+                FileKind::Ring => check_capacity(size)?,
+                // A heap grows by itself.
+                _ => place::require_file(file, &inode)?,
             }
             self.set_size(&mut inode, size, false)?;
             inode.attributes.modified = self.now.wall;

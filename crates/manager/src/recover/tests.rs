@@ -10,8 +10,8 @@ use crate::testing::{NODES, Stage, create, entry, report, root, unchanged, user}
 use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Bytes, Kind, ObjectId, TargetId, Timestamp};
 use forebay_wire::control::access::User;
-use forebay_wire::control::files::{Close, CreateRing, OpenToWrite};
-use forebay_wire::control::names::{Entry, FileId, Place, RemoveFile, Rename, SetAttributes, Stat};
+use forebay_wire::control::files::{Close, CreateHeap, CreateRing, OpenToWrite};
+use forebay_wire::control::names::{Entry, FileId, FileKind, Place, RemoveFile, Rename, SetAttributes, Stat};
 use forebay_wire::control::volumes::{CreateVolume, Policy, Quota};
 use forebay_wire::control::{Change, Question, Reply};
 use forebay_wire::object::Described;
@@ -49,6 +49,8 @@ fn full() -> Stage {
         again: false,
     };
     stage.root(Change::CreateRing(ring)).unwrap();
+    let heap = CreateHeap { place: Place::path("d/h"), mode: 0o600, refused_by: Vec::new() };
+    stage.root(Change::CreateHeap(heap)).unwrap();
     stage
 }
 
@@ -69,7 +71,7 @@ fn layouts(engine: &Memory) -> BTreeMap<FileId, Layout> {
     found.into_iter().map(|(key, value)| (FileId(keys::number(&key)), decode(&key, &value).unwrap())).collect()
 }
 
-/// What targets have of a cluster: each component as long as it should be, and the rings.
+/// What targets have of a cluster: each component as long as it should be, the rings and the heaps.
 fn seen(stage: &mut Stage, shelf: Option<&Rc<Shelf>>) -> Seen {
     let chain = shelf.and_then(|shelf| shelf.best());
     let (cluster, term) = chain.as_ref().map_or((None, 0), |chain| (chain.cluster(), chain.term()));
@@ -78,8 +80,13 @@ fn seen(stage: &mut Stage, shelf: Option<&Rc<Shelf>>) -> Seen {
         let Entry { attributes, .. } = stage.stat(&root(), Place::of(file)).unwrap();
         for (number, target) in layout.components() {
             let of = object(attributes.volume, file, number);
-            if attributes.kind == forebay_wire::control::names::FileKind::Ring {
-                seen.rings.insert((target, of));
+            let by_name = match attributes.kind {
+                FileKind::Ring => Some(&mut seen.rings),
+                FileKind::Heap => Some(&mut seen.heaps),
+                FileKind::File | FileKind::Directory => None,
+            };
+            if let Some(by_name) = by_name {
+                by_name.insert((target, of));
                 continue;
             }
             let size = layout.striping.length_of(number, attributes.size);
@@ -124,7 +131,7 @@ fn recovered(stage: &Stage, seen: Seen) -> (Recovered, Stage) {
 
 /// All that there is by its path, as people are told.
 fn tree(stage: &mut Stage) -> BTreeMap<String, Entry> {
-    let paths = ["a", "d", "d/e", "d/b", "d/r", "d/e/c", "v", "v/x", "v/y", "v-b"];
+    let paths = ["a", "d", "d/e", "d/b", "d/r", "d/h", "d/e/c", "v", "v/x", "v/y", "v-b"];
     let stat = |path: &&str| Some((path.to_string(), stage.stat(&root(), Place::path(*path)).ok()?));
     paths.iter().filter_map(stat).collect()
 }
@@ -140,10 +147,10 @@ fn of_a_copy_and_whole_targets_everything_is_as_it_was() {
     let seen = seen(&mut stage, Some(&shelf));
     let (found, mut next) = recovered(&stage, seen);
     assert_eq!(found.findings, []);
-    assert_eq!((found.files, found.directories, found.rings, found.volumes), (5, 3, 1, 2));
+    assert_eq!((found.files, found.directories, found.rings, found.heaps, found.volumes), (5, 3, 1, 1, 2));
     assert_eq!(found.cluster, stage.manager.cluster());
     let before = tree(&mut stage);
-    assert_eq!(before.len(), 9);
+    assert_eq!(before.len(), 10);
     assert_eq!(tree(&mut next), before);
     assert_eq!(layouts(&next.engine), layouts(&stage.engine));
     assert_eq!(volumes(&mut next), volumes(&mut stage));

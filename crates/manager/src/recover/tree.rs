@@ -1,4 +1,4 @@
-//! Names, files, directories, rings and volumes while they are put together.
+//! Names, files, directories, rings, heaps and volumes while they are put together.
 //!
 //! Always, when [`Tree::name_all`] is done: everything but the first directory is under one name, in a directory that is reached
 //! from the first one.
@@ -189,6 +189,7 @@ impl Tree {
             FileKind::File => "file",
             FileKind::Directory => "directory",
             FileKind::Ring => "ring",
+            FileKind::Heap => "heap",
         };
         self.names.entry(parent).or_default().insert(format!("{kind}-{}", file.0), file);
         if let Some(inode) = self.inodes.get_mut(&file) {
@@ -251,6 +252,7 @@ impl Tree {
         &mut self,
         of_files: &BTreeMap<FileId, Vec<Component>>,
         rings: &BTreeSet<(TargetId, ObjectId)>,
+        heaps: &BTreeSet<(TargetId, ObjectId)>,
     ) {
         for (file, layout) in &self.layouts {
             let Some(Inode { attributes, written: true, .. }) = self.inodes.get(file) else { continue };
@@ -259,6 +261,7 @@ impl Tree {
                 let object = object(attributes.volume, *file, component);
                 match attributes.kind {
                     FileKind::Ring => rings.contains(&(target, object)),
+                    FileKind::Heap => heaps.contains(&(target, object)),
                     _ if layout.absence(component).is_some() => false,
                     // One that nothing was written to is not made.
                     _ => {

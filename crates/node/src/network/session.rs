@@ -6,6 +6,7 @@
 
 use super::Node;
 use super::answers::Answers;
+use super::heaps::Heaps;
 use super::intake::Window;
 use super::locks::Turn;
 use super::patience::Patience;
@@ -22,6 +23,7 @@ use forebay_model::{Error, Kind, Result, TargetId, Timestamp};
 use forebay_wire::capability::{Capability, LENGTH, Nonces, Proof, Rights, Said, Wanted};
 use forebay_wire::command::Request;
 use forebay_wire::handshake::{self, PROTOCOL_VERSION, ServerHello};
+use forebay_wire::heap::network::NetworkRequest;
 use forebay_wire::lock::{Lock, Locked, Unlock};
 use forebay_wire::object::{About, Ask, MOST_AT_ONCE, ObjectRequest, WINDOW};
 use forebay_wire::pieces::Pieces;
@@ -80,6 +82,7 @@ pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex, place: Rc<Place>) {
         links: RefCell::default(),
         locks: Rc::default(),
         rings: Rc::default(),
+        heaps: Rc::default(),
         room: Allowance::new(WINDOW.0 as usize),
         small: Allowance::new(SMALL),
         patience: patience.clone(),
@@ -114,6 +117,7 @@ pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex, place: Rc<Place>) {
         sink.push(frame);
     }
     session.rings.end();
+    session.heaps.end();
     std::mem::take(&mut *session.locks.borrow_mut()).into_values().for_each(Turn::desert);
     session.answers.abandon();
     sink.close();
@@ -137,6 +141,8 @@ pub(super) struct Session {
     locks: Rc<RefCell<BTreeMap<RequestId, Turn>>>,
     /// Recorders and queries of rings.
     pub(super) rings: Rc<Rings>,
+    /// Transactions with heaps.
+    pub(super) heaps: Rc<Heaps>,
     /// What this connection may have of the node's memory for answers with payloads.
     pub(super) room: Allowance,
     /// And for those without.
@@ -227,6 +233,12 @@ impl Session {
                 let parts = parts(head, self.source.body())?;
                 if let Some(request) = TargetRequest::read(head.command, parts.body)? {
                     return Ok(self.ask_target(head, nonces, &parts, request));
+                }
+                if let Some(request) = NetworkRequest::read(head.command, parts.body)? {
+                    return match self.check_heap(head, nonces, &parts, &request) {
+                        Ok(capability) => self.heap(head, request, capability).await,
+                        Err(error) => Ok(Err(error)),
+                    };
                 }
                 let Some(request) = RingRequest::read(head.command, parts.body)? else {
                     return self.object(head, nonces).await;

@@ -18,6 +18,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 mod frames;
+mod heaps;
 mod locks;
 mod memory;
 mod rings;

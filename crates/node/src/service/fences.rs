@@ -9,11 +9,12 @@
 //! who comes with a newer capability, since only the manager makes those, when the version is durable there. (Panasas
 //! ActiveScale, 2004: revoking; T10 OSD: the policy access tag.)
 //!
-//! What lasts is not waited for: recorders and queries of a ring are inside while they begin, and end when its fence is raised.
+//! What lasts is not waited for: recorders and queries of a ring are inside while they begin, and end when its fence is raised;
+//! and what was put into a heap and not committed is undone then.
 //!
 //! Invariant: while anything of an object is under way, its fence is in memory.
 
-use super::{Fenced, Service, queries, sessions};
+use super::{Fenced, Service, heaps, queries, sessions};
 use forebay_model::object::{Attribute, FENCE, FENCES, FIRST_FENCE};
 use forebay_model::{Error, Kind, ObjectId, Result};
 use forebay_target::object::{Objects, rows};
@@ -56,7 +57,7 @@ pub(super) struct Entered {
 
 /// Lets a request in if its capability is of the version of the object's fence, which it raises if need be; one without is let
 /// in in any case. [`Kind::Stale`] if it was revoked.
-pub(super) async fn enter(service: &Service, fenced: Option<Fenced>) -> Result<Option<Entered>> {
+pub(super) async fn enter(service: &Rc<Service>, fenced: Option<Fenced>) -> Result<Option<Entered>> {
     let Some(Fenced { object, version }) = fenced else { return Ok(None) };
     loop {
         load(service, object).await?;
@@ -75,7 +76,7 @@ pub(super) async fn enter(service: &Service, fenced: Option<Fenced>) -> Result<O
 }
 
 /// Raises a fence.
-pub(super) async fn raise(service: &Service, object: ObjectId, version: u64) -> Result<()> {
+pub(super) async fn raise(service: &Rc<Service>, object: ObjectId, version: u64) -> Result<()> {
     load(service, object).await?;
     // Whoever raises it is not waited for.
     let entered = {
@@ -100,6 +101,7 @@ pub(super) async fn raise(service: &Service, object: ObjectId, version: u64) -> 
     // Nobody begins anything with an older one any more: what was begun ends here.
     sessions::shut_out(service, object, version);
     queries::shut_out(service, object, version);
+    heaps::shut_out(service, object, version);
     Ok(())
 }
 

@@ -2,17 +2,18 @@
 
 mod begun;
 
-use super::Service;
 use super::objects::LinkId;
 use super::transaction::Transaction;
+use super::{Fenced, Service, fences};
 use crate::turns::{Ticket, Turns};
 use begun::Begun;
 use forebay_env::pipe::Inlet;
 use forebay_model::heap::{HeapSettings, RecordId};
 use forebay_model::ring::check_name;
-use forebay_model::{Bytes, Error, Result};
+use forebay_model::{Bytes, Error, Kind, ObjectId, Result};
 use forebay_target::Heap;
 use forebay_target::heap::{HeapOptions, Session as Look};
+use forebay_wire::heap::network::name_of;
 use forebay_wire::heap::{HeapActivity, HeapAnswer, HeapAsk, HeapClass, HeapInfo, HeapName, HeapReply, HeapRequest};
 use forebay_wire::heap::{MOST_HEAPS, NewRoot};
 use forebay_wire::object::MOST_AT_ONCE;
@@ -41,6 +42,8 @@ pub(super) struct Heaps {
 struct Session {
     link: LinkId,
     heap: String,
+    /// What was shown when it began.
+    fenced: Option<Fenced>,
     turns: Turns,
     transaction: RefCell<Option<Rc<Transaction>>>,
     begun: RefCell<Begun>,
@@ -139,21 +142,38 @@ async fn open(service: &Service, name: &str) -> Result<Rc<Heap>> {
     service.target.heap(name, HeapOptions::default()).await
 }
 
+/// Deletes the heap that this object is, if there is one.
+pub(super) async fn remove(service: &Service, object: ObjectId) -> Result<()> {
+    match delete(service, &name_of(object)).await {
+        Err(error) if error.kind == Kind::Missing => Ok(()),
+        deleted => deleted,
+    }
+}
+
+/// Ends what those had begun who are shut out of a heap: it is undone.
+pub(super) fn shut_out(service: &Rc<Service>, object: ObjectId, version: u64) {
+    end_those(service, |session| session.fenced.is_some_and(|fenced| fenced.is_out(object, version)));
+}
+
 /// Begins with what is asked; it is answered when it is done.
 pub(super) fn ask(
     service: &Rc<Service>,
     link: LinkId,
-    request: HeapRequest,
+    (request, fenced): (HeapRequest, Option<Fenced>),
     payload: Arc<Vec<u8>>,
     answer: Inlet<Result<HeapAnswer>>,
 ) {
-    let session = session(service, link, &request);
+    let session = session(service, link, &request, fenced);
     let this = service.clone();
     service.env.spawner.detach(async move {
         let result = match session {
             Ok((session, ticket)) => {
                 let turn = session.turns.wait(ticket).await;
-                let result = session.ask(&this, request, &payload).await;
+                // Only now: what came before it takes effect before it.
+                let result = match fences::enter(&this, fenced).await {
+                    Ok(_entered) => session.ask(&this, request, &payload).await,
+                    Err(error) => Err(error),
+                };
                 drop(turn);
                 forget_idle(&this, session);
                 result
@@ -167,7 +187,12 @@ pub(super) fn ask(
 }
 
 /// The session that a request belongs to, and the request's place in it.
-fn session(service: &Service, link: LinkId, request: &HeapRequest) -> Result<(Rc<Session>, Ticket)> {
+fn session(
+    service: &Service,
+    link: LinkId,
+    request: &HeapRequest,
+    fenced: Option<Fenced>,
+) -> Result<(Rc<Session>, Ticket)> {
     if request.target != service.target.id() {
         return Err(Error::missing(format!("there is no target {}", request.target)));
     }
@@ -183,7 +208,7 @@ fn session(service: &Service, link: LinkId, request: &HeapRequest) -> Result<(Rc
     let session = sessions.entry(key).or_insert_with(|| {
         let (heap, turns) = (request.heap.clone(), Turns::default());
         let begun = RefCell::new(Begun::new(&service.heaps.begun));
-        Rc::new(Session { link, heap, turns, transaction: RefCell::default(), begun })
+        Rc::new(Session { link, heap, fenced, turns, transaction: RefCell::default(), begun })
     });
     let session = session.clone();
     let ticket = session.turns.ticket();
@@ -205,8 +230,12 @@ fn forget_idle(service: &Service, session: Rc<Session>) {
 
 /// Nobody asks over this link any more: what it put and did not commit is undone.
 pub(super) fn end(service: &Rc<Service>, link: LinkId) {
+    end_those(service, |session| session.link == link);
+}
+
+fn end_those(service: &Rc<Service>, which: impl Fn(&Session) -> bool) {
     let mut sessions = service.heaps.sessions.borrow_mut();
-    let ended: Vec<_> = sessions.extract_if(.., |(of, _), _| *of == link).collect();
+    let ended: Vec<_> = sessions.extract_if(.., |_, session| which(session)).collect();
     for (_, session) in ended {
         let ticket = session.turns.ticket();
         let this = service.clone();

@@ -1,6 +1,6 @@
 //! What is asked of a target's objects.
 
-use super::{Service, fences, sessions};
+use super::{Service, fences, heaps, sessions};
 use crate::objects::{Brought, Payload};
 use forebay_model::object::{AttributeChange, ObjectHead, Quota, Scope, VolumeUse};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
@@ -163,9 +163,10 @@ async fn change_or_tell(
     }
 }
 
-/// Ends an object and its companion, if they are there, and the ring that it is.
+/// Ends an object and its companion, if they are there, and the ring or the heap that it is.
 pub(super) async fn discard(service: &Service, object: ObjectId) -> Result<()> {
     sessions::remove_ring(service, object).await?;
+    heaps::remove(service, object).await?;
     for id in [companion(object), object] {
         match service.target.objects().remove(id).await {
             Err(error) if error.kind != Kind::Missing => return Err(error),

@@ -4,6 +4,7 @@ mod caching;
 mod clocks;
 mod disks;
 mod draining;
+mod heaps;
 mod keys;
 mod lengths;
 mod load;

@@ -108,7 +108,7 @@ pub struct MakeWay {
     pub cached: bool,
 }
 
-/// The most targets that may have refused a ring before it is put on another one.
+/// The most targets that may have refused a ring or a heap before it is put on another one.
 pub const MOST_REFUSALS: usize = 1024;
 
 /// Makes a ring: its name, and the targets on which it is to be. The rings there its client makes: what can be promised,
@@ -137,6 +137,27 @@ pub struct OpenRing {
     /// Which.
     pub place: Place,
     /// Whether it is to be recorded into, or changed.
+    pub write: bool,
+}
+
+/// Makes a heap: its name, and the target on which it is to be. The heap there its client makes; a target that refuses is named
+/// the next time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateHeap {
+    /// Where.
+    pub place: Place,
+    /// Its mode.
+    pub mode: u32,
+    /// Targets that refused it: it is put on none of these.
+    pub refused_by: Vec<TargetId>,
+}
+
+/// Opens a heap. The manager does not remember it: transactions are its target's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenHeap {
+    /// Which.
+    pub place: Place,
+    /// Whether records are to be put into it or freed.
     pub write: bool,
 }
 

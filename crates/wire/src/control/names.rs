@@ -67,6 +67,8 @@ pub enum FileKind {
     Directory,
     /// Streams of elements run round in it.
     Ring,
+    /// It has records.
+    Heap,
 }
 
 /// What is known of a file or directory beside its bytes.
@@ -80,7 +82,7 @@ pub struct Attributes {
     pub owner: u32,
     /// The group that it belongs to.
     pub group: u32,
-    /// Bytes of a file, as its last writer said; of a ring, what it was made for.
+    /// Bytes of a file, as its last writer said; of a ring, what it was made for; of a heap, which grows by itself, none.
     pub size: Bytes,
     /// Entries of a directory.
     pub entries: u64,

@@ -42,8 +42,8 @@ pub(super) fn run(context: &mut Context, args: &ScrubArgs, files: &FilesClient, 
         let looked = files.stat(&path).and_then(|entry| match entry.attributes.kind {
             FileKind::Directory => names(files, &path).map(|names| left.extend(names)),
             FileKind::File => one(context, files, (&path, entry.file), rate, &live, stop, &mut sum),
-            // Its blocks have checksums, which its targets compare.
-            FileKind::Ring => Ok(()),
+            // Its blocks or records have checksums, which its targets compare.
+            FileKind::Ring | FileKind::Heap => Ok(()),
         });
         match looked {
             // It was removed since its directory was listed.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::recover::{Recovery, What, recover};
+use forebay_client::heaps::{HeapSettings, NewRoot};
 use forebay_env::real::{self, random};
 use forebay_model::ring::RingSpec;
 use forebay_wire::control::Question;
@@ -46,17 +47,31 @@ fn all(server: &Server, paths: &[&str]) -> BTreeMap<String, (Entry, Vec<u8>)> {
                 file.close().expect("it closes");
                 bytes
             }
-            _ => Vec::new(),
+            FileKind::Heap => {
+                let mut heap = files.cluster(Duration::from_secs(30)).heaps().open(path).expect("it opens");
+                heap.root(None).expect("it is there").1.expect("it has a root").1
+            }
+            FileKind::Directory | FileKind::Ring => Vec::new(),
         };
         (path.to_string(), (entry, bytes))
     };
     paths.iter().map(one).collect()
 }
 
-const PATHS: [&str; 9] =
-    ["/data", "/data/deep", "/zero", "/data/moved", "/data/deep/five", "/v", "/v/in", "/empty", "/data/ring"];
+const PATHS: [&str; 10] = [
+    "/data",
+    "/data/deep",
+    "/zero",
+    "/data/moved",
+    "/data/deep/five",
+    "/v",
+    "/v/in",
+    "/empty",
+    "/data/ring",
+    "/data/heap",
+];
 
-/// Directories, files of each kind, a volume with a quota and a ring.
+/// Directories, files of each kind, a volume with a quota, a ring and a heap.
 fn fill(server: &Server) {
     let files = server.files().expect("a way to it");
     files.make_directory("/data", 0o755).expect("a directory");
@@ -95,6 +110,11 @@ fn fill(server: &Server) {
     let rings = files.cluster(Duration::from_secs(30));
     let spec = RingSpec { block: Bytes::kib(64), ..RingSpec::new("/data/ring", Bytes::mib(16)) };
     rings.create_ring(spec).expect("a ring");
+    let heaps = rings.heaps();
+    heaps.create("/data/heap", HeapSettings::default()).expect("a heap");
+    let mut heap = heaps.open("/data/heap").expect("it is there");
+    let root = heap.put(b"a record").expect("it is put");
+    heap.commit(NewRoot::Record(root)).expect("it is committed");
 }
 
 fn made_anew(dir: &Path) -> Recovery {
@@ -143,7 +163,8 @@ fn outcome_45_names_sizes_layouts_and_quotas_are_as_they_were_after_the_metadata
     assert!(refused.kind == Kind::Missing && refused.message.contains("manager recover"), "{refused}");
     let Recovery { recovered, lost, behind, old, targets, .. } = made_anew(dir.path());
     assert_eq!((recovered.findings, lost.len(), behind, old), (vec![], 0, vec![], None));
-    assert_eq!((recovered.files, recovered.directories, recovered.rings, recovered.volumes), (5, 3, 1, 2));
+    let counts = (recovered.files, recovered.directories, recovered.rings, recovered.heaps, recovered.volumes);
+    assert_eq!(counts, (5, 3, 1, 1, 2));
     assert_eq!(targets.len(), 5);
     let server = Server::start(dir.path(), &dirs, &options()).expect("it starts");
     compare(&before, &all(&server, &PATHS));

@@ -6,6 +6,7 @@ use crate::command::{self, Append, CancelQuery, CloseWriter, OpenWriter, QueryRe
 use crate::control::{self, Call, Question};
 use crate::frame::{Command, HEADER, RequestId};
 use crate::handshake::{ClientHello, ServerHello};
+use crate::heap::network::{self, NetworkRequest};
 use crate::heap::{self, HeapReply, HeapRequest};
 use crate::lock::{Lock, Locked, Unlock};
 use crate::object::{self, ObjectAnswer, ObjectRequest};
@@ -87,6 +88,15 @@ fn with_good_ones() -> Vec<Kind> {
             // Whatever it says of its payload: it is said what is wrong with it.
             drop(request.check(body.len()));
             Some(sent(|writer| request.send(writer, RequestId(1), &[])))
+        };
+        all.push((format!("{request:?}"), Box::new(read), vec![good]));
+    }
+    for request in network::tests::one_of_each() {
+        let (command, good) = (request.command(), request.body().expect("it fits"));
+        let read = move |body: &[u8]| {
+            let request = NetworkRequest::read(command, body).ok()??;
+            assert_eq!(request.command(), command);
+            Some(request.body().expect("what was read can be sent"))
         };
         all.push((format!("{request:?}"), Box::new(read), vec![good]));
     }

@@ -1,0 +1,236 @@
+//! The way to what lies of a ring or a heap on one target: where it is, and what allows to use it.
+
+use crate::control::{Control, strange};
+use crate::granted::{self, Renewing};
+use crate::nodes::{Nodes, Request};
+use bytes::Bytes as Slice;
+use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId, Timestamp};
+use forebay_wire::RequestId;
+use forebay_wire::control::files::{ComponentState, Grant, Renewed};
+use forebay_wire::control::names::FileId;
+use forebay_wire::control::{Change, Reply};
+use forebay_wire::link::{Answer, Asked, Coming, Link};
+use forebay_wire::sink::Shown;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long is waited before something is tried again.
+pub(crate) const PAUSE: Duration = Duration::from_millis(200);
+
+/// A way to a heap or a ring, or to its part on one target. Clones share what they know, and so do the ways to all parts of a ring.
+#[derive(Clone)]
+pub(crate) struct Way {
+    nodes: Nodes,
+    known: Rc<Known>,
+    component: usize,
+    /// Where its target is, as was asked last.
+    address: Rc<RefCell<Option<(TargetId, String)>>>,
+}
+
+struct Known {
+    control: Rc<dyn Control>,
+    path: String,
+    grant: RefCell<Grant>,
+    renewing: Renewing,
+}
+
+impl Way {
+    /// The ways to the parts of what was granted.
+    pub(crate) fn all(nodes: &Nodes, control: &Rc<dyn Control>, path: &str, grant: Grant) -> Vec<Way> {
+        let components = grant.components.len();
+        let (control, grant) = (control.clone(), RefCell::new(grant));
+        let known = Rc::new(Known { control, path: path.to_string(), grant, renewing: Renewing::default() });
+        let way = |component| Way { nodes: nodes.clone(), known: known.clone(), component, address: Rc::default() };
+        (0..components).map(way).collect()
+    }
+
+    /// The same over connections of its own.
+    pub(crate) fn apart(&self) -> Way {
+        Way { nodes: self.nodes.apart(), ..self.clone() }
+    }
+
+    pub(crate) fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    /// What it is called.
+    pub(crate) fn path(&self) -> &str {
+        &self.known.path
+    }
+
+    /// The entry.
+    pub(crate) fn file(&self) -> FileId {
+        self.known.grant.borrow().entry.file
+    }
+
+    /// The target on which it lies.
+    pub(crate) fn target(&self) -> TargetId {
+        self.known.grant.borrow().components[self.component].target
+    }
+
+    /// Asks until it is answered or patience ends; also the number of the request, and the link that answered. `about` says what is
+    /// asked of the object on its target.
+    pub(crate) async fn ask_about(
+        &self,
+        about: impl Fn(TargetId, ObjectId) -> Result<Request>,
+        may_repeat: bool,
+    ) -> Result<(Answer, RequestId, Link)> {
+        let clock = &self.nodes.env().clock;
+        let (mut is_renewed, mut is_looked_up, end) = (false, false, clock.now() + self.nodes.patience());
+        loop {
+            let (request, shown) = self.request(&about)?;
+            let asked = match self.address().await {
+                Ok(address) => self.nodes.ask_once(&address, &request, Some(&shown)).await,
+                Err(error) => Err(error),
+            };
+            let error = match asked {
+                Ok(answered) => return Ok(answered),
+                Err(error) => error,
+            };
+            let is_late = clock.now() >= end;
+            match error.kind {
+                Kind::Stale if !is_renewed => {
+                    self.renew().await?;
+                    is_renewed = true;
+                }
+                Kind::Busy if !is_late => clock.sleep(PAUSE).await,
+                // It may be elsewhere by now, and another one there, of which nobody may do that.
+                Kind::Forbidden if !is_looked_up => {
+                    is_looked_up = true;
+                    self.address.take();
+                }
+                Kind::Disconnected => {
+                    self.address.take();
+                    if is_late || !may_repeat {
+                        return Err(error);
+                    }
+                    clock.sleep(PAUSE).await;
+                }
+                _ => return Err(error),
+            }
+        }
+    }
+
+    /// Asks over this link, once.
+    pub(crate) fn ask_over_about(
+        &self,
+        link: &Link,
+        about: impl Fn(TargetId, ObjectId) -> Result<Request>,
+        payload: Vec<Slice>,
+    ) -> Result<Coming> {
+        let (Request { command, body, most, .. }, shown) = self.request(about)?;
+        link.ask(Asked { command, body: &body, payload, most, shown: Some(&shown) })
+    }
+
+    /// The error, with the name that its user knows instead of the one at the target.
+    pub(crate) fn with_name(&self, error: Error, name_of: impl Fn(ObjectId) -> String) -> Error {
+        let Ok((_, object, _)) = self.shown() else { return error };
+        Error { message: error.message.replace(&name_of(object), self.path()), ..error }
+    }
+
+    fn request(&self, about: impl Fn(TargetId, ObjectId) -> Result<Request>) -> Result<(Request, Shown)> {
+        self.renew_in_time();
+        let (target, object, shown) = self.shown()?;
+        Ok((about(target, object)?, shown))
+    }
+
+    fn shown(&self) -> Result<(TargetId, ObjectId, Shown)> {
+        let grant = self.known.grant.borrow();
+        let component = &grant.components[self.component];
+        if component.state == ComponentState::Missed {
+            return Err(Error::disconnected(format!(
+                "what {} had on target {} was lost with it, and lies nowhere else yet",
+                self.path(),
+                component.target
+            )));
+        }
+        Ok((component.target, component.object, granted::shown(component)?))
+    }
+
+    /// Whether it has all that was put there.
+    pub(crate) fn state(&self) -> ComponentState {
+        self.known.grant.borrow().components[self.component].state
+    }
+
+    /// Which part it leads to.
+    pub(crate) fn component(&self) -> u32 {
+        self.component as u32
+    }
+
+    /// Until when counts what allows to use it.
+    pub(crate) fn until(&self) -> Timestamp {
+        self.known.grant.borrow().until
+    }
+
+    /// A connection to its node.
+    pub(crate) async fn link(&self) -> Result<Link> {
+        let linked = self.nodes.link(&self.address().await?).await;
+        // It may be elsewhere by now.
+        linked.inspect_err(|_| drop(self.address.take()))
+    }
+
+    async fn address(&self) -> Result<String> {
+        let target = self.target();
+        if let Some((_, address)) = self.address.borrow().clone().filter(|(known, _)| *known == target) {
+            return Ok(address);
+        }
+        let found = granted::addresses(granted::map(&*self.known.control).await?).remove(&target);
+        let found = found.ok_or_else(|| granted::nobody_knows(target))?;
+        *self.address.borrow_mut() = Some((target, found.clone()));
+        Ok(found)
+    }
+
+    /// The capacity that the volume of a ring is charged for.
+    pub(crate) fn charged(&self) -> Bytes {
+        self.known.grant.borrow().entry.attributes.size
+    }
+
+    /// Asks the manager what is known of it by now, and for what allows as much.
+    pub(crate) async fn renew(&self) -> Result<()> {
+        let write = self.known.grant.borrow().write;
+        let (file, version) = self.version();
+        let asked = Renewed { file, write, version };
+        let grant = granted::renewed(&*self.known.control, asked).await?.map_err(|error| error.of(self.path()))?;
+        self.take(grant)
+    }
+
+    /// Changes something about where it lies.
+    pub(crate) async fn change(&self, change: Change) -> Result<()> {
+        match self.known.control.change(change).await.map_err(|error| error.of(self.path()))? {
+            Reply::Grant(grant) => self.take(grant),
+            Reply::Done => Ok(()),
+            other => Err(strange(&other)),
+        }
+    }
+
+    fn take(&self, grant: Grant) -> Result<()> {
+        // Each way leads to one of them.
+        if grant.components.len() != self.known.grant.borrow().components.len() {
+            return Err(Error::damaged("the manager granted it in another form: use the same release"));
+        }
+        // Another answer may have overtaken this one.
+        if grant.until >= self.known.grant.borrow().until {
+            self.known.grant.replace(grant);
+        }
+        Ok(())
+    }
+
+    /// The entry, and its version as it is known here.
+    pub(crate) fn version(&self) -> (FileId, u64) {
+        let grant = self.known.grant.borrow();
+        (grant.entry.file, grant.entry.attributes.version)
+    }
+
+    /// Renews before the time is over, beside what is asked meanwhile.
+    fn renew_in_time(&self) {
+        if self.known.renewing.begin(self.known.grant.borrow().until, &*self.nodes.env().clock) {
+            let this = self.clone();
+            self.nodes.env().spawner.detach(async move {
+                // If it fails, whoever is refused asks again.
+                drop(this.renew().await);
+                this.known.renewing.end();
+            });
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What is asked of heaps over one connection: transactions, each under a number that its client chose and on a link of its own
+//! to its target. What is put in one and not committed is undone when it is aborted, and with the connection at the latest.
+//!
+//! Of one transaction, what puts, frees, commits and aborts is passed on as it comes, and so takes effect in that order. What
+//! gets waits for room for its answer first, and beside the others. Memory for what is put is taken as for bytes of objects.
+
+use super::answers::Room;
+use super::session::{OVERHEAD, Parts, Session};
+use crate::heaps::HeapLink;
+use crate::host::Handles;
+use crate::objects::Pending;
+use crate::service::Fenced;
+use forebay_model::heap::HeapSettings;
+use forebay_model::{Error, ObjectId, Result, TargetId};
+use forebay_wire::Head;
+use forebay_wire::capability::{Capability, Nonces};
+use forebay_wire::command::Request;
+use forebay_wire::heap::network::{MOST_TRANSACTIONS, NetworkAsk, NetworkRequest, name_of};
+use forebay_wire::heap::{HeapAnswer, HeapAsk, HeapReply, HeapRequest};
+use forebay_wire::object::About;
+use forebay_wire::pieces::Pieces;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What a connection does with heaps.
+#[derive(Default)]
+pub(super) struct Heaps {
+    transactions: RefCell<BTreeMap<u64, Rc<Running>>>,
+}
+
+/// A transaction of a client, which is undone at its target when this is dropped.
+struct Running {
+    link: HeapLink,
+    of: (TargetId, ObjectId),
+    /// What was shown when it began.
+    version: u64,
+}
+
+impl Heaps {
+    /// The connection is over: so is all that was not committed over it.
+    pub(super) fn end(&self) {
+        drop(self.transactions.take());
+    }
+
+    /// A transaction that goes on.
+    fn find(&self, number: u64, of: (TargetId, ObjectId)) -> Result<Option<Rc<Running>>> {
+        let Some(found) = self.transactions.borrow().get(&number).cloned() else { return Ok(None) };
+        if found.of != of {
+            return Err(Error::usage(format!(
+                "transaction {number} of this connection is of another heap; take another number (nothing was changed)"
+            )));
+        }
+        Ok(Some(found))
+    }
+
+    /// One that goes on with what is shown. What was shown with another version was shut out, and with it went what was put.
+    fn find_whole(&self, number: u64, of: (TargetId, ObjectId), version: u64) -> Result<Option<Rc<Running>>> {
+        let Some(found) = self.find(number, of)? else { return Ok(None) };
+        if found.version != version {
+            return Err(Error::stale(format!(
+                "transaction {number} was begun with a capability of version {}, and one of version {version} was shown: what was \
+                 shown before was revoked, or is; abort, and do it again",
+                found.version
+            )));
+        }
+        Ok(Some(found))
+    }
+
+    fn room_for_one(&self) -> Result<()> {
+        let there = self.transactions.borrow().len();
+        if there < MOST_TRANSACTIONS {
+            return Ok(());
+        }
+        Err(Error::busy(format!(
+            "{there} transactions with heaps are on this connection already, and more are not begun; abort in one of them, or use \
+             another connection"
+        )))
+    }
+}
+
+impl Session {
+    /// Checks what is shown for a request about a heap.
+    pub(super) fn check_heap(
+        &self,
+        head: &Head,
+        nonces: &Nonces,
+        parts: &Parts<'_>,
+        request: &NetworkRequest,
+    ) -> Result<Capability> {
+        let about = About { object: request.heap, rights: request.rights(), bytes: 0..0 };
+        self.check(head, nonces, parts, request.target, about)
+    }
+
+    /// Takes a request about a heap in; the inner error is the answer to it.
+    pub(super) async fn heap(
+        &mut self,
+        head: &Head,
+        request: NetworkRequest,
+        capability: Capability,
+    ) -> Result<Result<()>> {
+        let (of, fenced) =
+            ((request.target, request.heap), Fenced { object: request.heap, version: capability.version });
+        let length = head.payload as usize;
+        match request.ask {
+            NetworkAsk::Create(settings) if length == 0 => Ok(self.create_heap(head, of, fenced, settings)),
+            NetworkAsk::Info if length == 0 => {
+                let request = Request::HeapInfo { heap: name_of(of.1) };
+                Ok(self.ask_of_heap(head, of.0, fenced, request))
+            }
+            NetworkAsk::Create(_) | NetworkAsk::Info => {
+                Ok(Err(Error::usage(format!("{} has no payload, and {length} bytes came", head.command))))
+            }
+            NetworkAsk::Records { transaction, ask } => {
+                let request = HeapRequest { target: of.0, heap: name_of(of.1), ask };
+                self.records(head, of, fenced, (transaction, request)).await
+            }
+        }
+    }
+
+    fn create_heap(
+        &self,
+        head: &Head,
+        (target, heap): (TargetId, ObjectId),
+        fenced: Fenced,
+        settings: HeapSettings,
+    ) -> Result<()> {
+        self.ask_of_heap(head, target, fenced, Request::CreateHeap { heap: name_of(heap), settings })
+    }
+
+    /// What is asked once and answered once.
+    fn ask_of_heap(&self, head: &Head, target: TargetId, fenced: Fenced, request: Request) -> Result<()> {
+        let handle = self.node.door(target)?.handle;
+        let begun = self.begin()?;
+        self.answer_later(head.request, async move {
+            let reply = handle.call_from_task(request, Some(fenced)).await;
+            drop(begun);
+            forebay_wire::write_body(&reply?)
+        });
+        Ok(())
+    }
+
+    /// What is asked of records.
+    async fn records(
+        &mut self,
+        head: &Head,
+        of: (TargetId, ObjectId),
+        fenced: Fenced,
+        (number, request): (u64, HeapRequest),
+    ) -> Result<Result<()>> {
+        let length = head.payload as usize;
+        // Before memory is taken for what comes.
+        let is_over = matches!(request.ask, HeapAsk::Abort);
+        let found = request.check(length).and_then(|()| match is_over {
+            true => self.heaps.find(number, of),
+            false => self.transaction(number, of, fenced).map(Some),
+        });
+        let running = match found {
+            Ok(Some(running)) => running,
+            Ok(None) => {
+                // Of one that never began, or ended, there is nothing.
+                self.answer_later(head.request, async { forebay_wire::write_body(&HeapReply::Done) });
+                return Ok(Ok(()));
+            }
+            Err(error) => return Ok(Err(error)),
+        };
+        if matches!(request.ask, HeapAsk::Get { .. }) {
+            self.get_records(head, &running, fenced, request);
+            return Ok(Ok(()));
+        }
+        let begun = match self.begin() {
+            Ok(begun) => begun,
+            Err(replaced) => return Ok(Err(replaced)),
+        };
+        let (mut payload, mut room) = (Vec::new(), None);
+        if length > 0 {
+            room = Some({
+                let _waits = self.patience.rest();
+                self.node.incoming.take(length + OVERHEAD).await
+            });
+            self.window.begins(length);
+            self.source.payload_summed_onto(&mut payload).await?;
+            self.window.ends();
+        }
+        let pending = running.link.ask_fenced(request, Arc::new(payload), fenced);
+        if is_over {
+            // What comes next under this number is another one.
+            let over = self.heaps.transactions.borrow_mut().remove(&number);
+            drop(over);
+        }
+        let pending = match pending {
+            Ok(pending) => pending,
+            Err(error) => return Ok(Err(error)),
+        };
+        let (answers, id, small, node) = (self.answers.clone(), head.request, self.small.clone(), self.node.clone());
+        self.node.env.spawner.detach(async move {
+            let answer = pending.answer().await;
+            drop((begun, room));
+            let body = answer.and_then(|answer| forebay_wire::write_body(&answer.reply));
+            let body = body.inspect_err(|error| node.keys.count(error));
+            // Many ids, or a history, take more than other answers without a payload.
+            let room = small.take(OVERHEAD + body.as_ref().map_or(0, Vec::len)).await;
+            answers.answer(id, body.map(|body| (body, Pieces::default())), Rc::new(room));
+        });
+        Ok(Ok(()))
+    }
+
+    /// The transaction of this number, which begins if there is none.
+    fn transaction(&self, number: u64, of: (TargetId, ObjectId), fenced: Fenced) -> Result<Rc<Running>> {
+        if let Some(running) = self.heaps.find_whole(number, of, fenced.version)? {
+            return Ok(running);
+        }
+        self.heaps.room_for_one()?;
+        let handle = self.node.door(of.0)?.handle;
+        let link = HeapLink::new(self.node.link(), Handles::one(of.0, handle));
+        let running = Rc::new(Running { link, of, version: fenced.version });
+        self.heaps.transactions.borrow_mut().insert(number, running.clone());
+        Ok(running)
+    }
+
+    /// Gets records when there is room for them.
+    fn get_records(&self, head: &Head, running: &Rc<Running>, fenced: Fenced, request: HeapRequest) {
+        let (answers, id, weight) = (self.answers.clone(), head.request, request.weight(0) + OVERHEAD);
+        let (node, own, small) = (self.node.clone(), self.room.clone(), self.small.clone());
+        // What waits for room is no reason to keep a transaction whose connection is over.
+        let running = Rc::downgrade(running);
+        self.node.env.spawner.detach(async move {
+            let answer = async {
+                let own = own.take(weight).await;
+                let room: Room = Rc::new((own, node.outgoing.take(weight).await));
+                let over = || Error::disconnected("the transaction ended before its records could be got");
+                let pending: Pending<HeapAnswer> = {
+                    let running = running.upgrade().ok_or_else(over)?;
+                    running.link.ask_fenced(request, Arc::default(), fenced)?
+                };
+                Ok((pending.answer().await?, room))
+            };
+            let answer: Result<(HeapAnswer, Room)> = answer.await;
+            match answer {
+                Ok((HeapAnswer { reply, payload }, room)) => {
+                    let parts = forebay_wire::write_body(&reply).map(|body| (body, payload.into()));
+                    answers.answer(id, parts, room);
+                }
+                Err(error) => {
+                    node.keys.count(&error);
+                    let room = small.take(OVERHEAD).await;
+                    answers.refuse(id, &error, Some(Rc::new(room)));
+                }
+            }
+        });
+    }
+}
