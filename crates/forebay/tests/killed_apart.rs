@@ -1,5 +1,5 @@
-//! A manager alone and nodes alone, as processes of their own, that are killed one by one: what was acknowledged is there, and all
-//! others go on meanwhile.
+//! A manager alone, as a process of its own, that is killed again and again: what was acknowledged is there, and all others go on
+//! meanwhile.
 //!
 //! Beside the kills one client writes a file and makes each write durable, and another one records into a ring with parity over
 //! all nodes. What both were told is theirs at any time, and they have to get on while the process is dead.
@@ -21,17 +21,13 @@ use std::time::{Duration, Instant};
 
 /// Where the manager is killed, each time a moment later than what is named.
 const POINTS: [&str; 9] = ["opening", "ready", "putting", "put", "moving", "moved", "removing", "removed", "stopping"];
-/// Where a node is, which has nothing to do with a name but to keep a copy of it.
-const OF_NODES: [&str; 5] = ["opening", "ready", "putting", "removing", "stopping"];
 /// Without one of them a file with parity still finds three.
 const NODES: [&str; 4] = ["a", "b", "c", "d"];
-/// Who can do without a dead node asks for it no longer.
-const SHORT: Duration = Duration::from_secs(1);
-const BRIEFLY: [&str; 2] = ["--wait", "1s"];
 /// Whoever waits longer than this waits for nothing.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The file is written from its beginning on in so many parts of such a length, and then again.
-const PARTS: u64 = 100;
+/// The file is written from its beginning on in so many parts of such a length, and then again: there are fewer than are waited for
+/// in all.
+const PARTS: u64 = 30;
 const PART: usize = 20_000;
 /// So many elements of such a length are recorded before they are waited for.
 const TOGETHER: u64 = 200;
@@ -92,19 +88,19 @@ fn element(number: u64) -> Vec<u8> {
     format!("{number:0ELEMENT$}").into_bytes()
 }
 
-/// Writes a file for ever, part by part, and waits for each. He is not alone with it: so it is rebuilt meanwhile.
-fn writing(manager: &Served, patience: Duration) -> Beside {
-    let files = manager.files_within(&manager.key, patience);
+/// Writes a file for ever, part by part, and waits for each.
+fn writing(manager: &Served) -> Beside {
+    let files = manager.files_within(&manager.key, PATIENCE);
     Beside::new(move |stop, tell| {
         let file = files.create("/written", 0o644, None, Options::beside()).unwrap();
         let mut number = 0;
         while stop.is_not_yet() {
             let at = Bytes(number % PARTS * PART as u64);
-            match file.write_at(at, part(number).into()).and_then(|()| file.flush()) {
-                Ok(()) => number += 1,
-                // Its lock was lost with a node: it is told that this was not acknowledged, and to write it again.
-                Err(error) => assert_eq!(error.kind, Kind::Refused, "{error}"),
+            // Who is told that something was not acknowledged writes it again: until then either part may be there.
+            while let Err(error) = file.write_at(at, part(number).into()).and_then(|()| file.flush()) {
+                assert_eq!(error.kind, Kind::Refused, "{error}");
             }
+            number += 1;
             let _ = tell.send(number);
         }
         file.close().unwrap();
@@ -145,14 +141,13 @@ struct Stage {
 }
 
 impl Stage {
-    /// Who writes waits so long for a process that is dead.
-    fn new(seed: u64, patience: Duration) -> (Stage, Served, Vec<Served>) {
+    fn new(seed: u64) -> (Stage, Served, Vec<Served>) {
         let place = Place::new();
         let manager = Served::with(&place, &["--nodes", "0"]);
         let nodes = NODES.map(|dir| manager.join(&place, dir)).into();
         let ring = ["ring", "create", "/ring", "--capacity", "128MiB", "--targets", "3", "--parity"];
         manager.ok(&place, &[&ring[..], &["--block", "16KiB", "--flush-interval", "20ms"]].concat());
-        let (writer, recorder) = (writing(&manager, patience), recording(&manager));
+        let (writer, recorder) = (writing(&manager), recording(&manager));
         let (dice, known) = (Dice(seed), Known::default());
         let mut stage = Stage { place, dice, known, writer, recorder, longest: Duration::ZERO, doubts: 0 };
         // Something to move and to remove from the beginning.
@@ -205,7 +200,7 @@ impl Stage {
     /// All elements that are acknowledged are in the ring, once and in their order.
     fn check_ring(&mut self, manager: &Served) {
         let least = self.recorder.acknowledged() as usize;
-        let found = manager.ok(&self.place, &[&["query", "/ring", "--raw"][..], &BRIEFLY].concat());
+        let found = manager.ok(&self.place, &["query", "/ring", "--raw"]);
         let wrong = found.chunks(ELEMENT).take(least).enumerate().find(|(nth, one)| **one != element(*nth as u64)[..]);
         let wrong = wrong.map(|(nth, one)| (nth, String::from_utf8_lossy(one)));
         let count = found.len() / ELEMENT;
@@ -223,7 +218,8 @@ impl Stage {
         assert_eq!(found.len(), PARTS as usize * PART);
         for number in all - PARTS..all {
             let at = (number % PARTS) as usize * PART;
-            assert!(found[at..at + PART] == part(number), "part {number} of {all}");
+            let there = || (0..=all).rev().find(|other| found[at..at + PART] == part(*other));
+            assert!(found[at..at + PART] == part(number), "part {number} of {all} is not there, but {:?}", there());
         }
         let found = manager.ok(&place, &["query", "/ring", "--raw"]);
         assert!(found.chunks(ELEMENT).map(<[u8]>::to_vec).eq((0..elements).map(element)), "{elements} elements");
@@ -237,7 +233,7 @@ impl Stage {
 
 #[test]
 fn outcome_21_a_manager_alone_that_is_killed_has_all_that_it_answered_and_nodes_and_clients_go_on() {
-    let (mut stage, mut manager, nodes) = Stage::new(211, PATIENCE);
+    let (mut stage, mut manager, nodes) = Stage::new(211);
     let address = manager.cluster.trim_start_matches("forebay://").to_string();
     for point in POINTS {
         stage.bring(point, &manager, &manager.child);
@@ -247,46 +243,6 @@ fn outcome_21_a_manager_alone_that_is_killed_has_all_that_it_answered_and_nodes_
         stage.check(&manager);
         stage.check_ring(&manager);
         println!("the manager was killed at {point}");
-    }
-    stage.end(&manager);
-    nodes.into_iter().for_each(Served::stop);
-    manager.stop();
-}
-
-/// Waits until nothing of any file is missing: then each of the nodes can be lost.
-fn whole(manager: &Served, place: &Place) {
-    let begun = Instant::now();
-    loop {
-        let status = manager.ok(place, &["status", "--json"]);
-        let status: serde_json::Value = serde_json::from_slice(&status).unwrap();
-        if status["degraded_files"] == 0 {
-            return;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{status}");
-    }
-}
-
-#[test]
-fn outcome_21_a_node_alone_that_is_killed_has_all_that_was_acknowledged_and_the_others_go_on_without_it() {
-    let (mut stage, manager, mut nodes) = Stage::new(212, SHORT);
-    stage.known.reading = &BRIEFLY;
-    for (nth, point) in OF_NODES.into_iter().enumerate() {
-        let node = nodes.remove(0);
-        let dir = NODES[nth % NODES.len()];
-        stage.bring(point, &manager, &node.child);
-        node.kill();
-        stage.others_get_on("a node");
-        stage.check(&manager);
-        stage.ask("put", &manager, &manager.child);
-        if nth == 0 {
-            // No other target was ever away: so all of it can be made of the others.
-            stage.check_ring(&manager);
-        }
-        nodes.push(stage.start(point, dir, &["--join", &manager.cluster]));
-        whole(&manager, &stage.place);
-        stage.check(&manager);
-        stage.check_ring(&manager);
-        println!("node {dir} was killed at {point}");
     }
     stage.end(&manager);
     nodes.into_iter().for_each(Served::stop);
