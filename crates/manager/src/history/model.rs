@@ -24,9 +24,7 @@ pub(super) enum Did {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) parent: u64,
-    pub(super) directory: bool,
-    pub(super) ring: bool,
-    pub(super) heap: bool,
+    pub(super) kind: FileKind,
     pub(super) version: u64,
     pub(super) mode: u32,
     pub(super) owner: u32,
@@ -53,9 +51,7 @@ impl Default for Model {
     fn default() -> Model {
         let root = Node {
             parent: 1,
-            directory: true,
-            ring: false,
-            heap: false,
+            kind: FileKind::Directory,
             version: 1,
             mode: 0o755,
             owner: 0,
@@ -78,6 +74,10 @@ impl Default for Model {
 
 const MODE_BITS: u32 = 0o7777;
 
+fn good(mode: u32) -> Result<()> {
+    if mode & !MODE_BITS == 0 { Ok(()) } else { Err(Kind::Usage) }
+}
+
 /// How files lie on the targets that there are.
 pub(super) fn striping() -> Striping {
     let Policy { raid, unit, targets } = Policy::default();
@@ -89,9 +89,7 @@ impl Model {
     pub(super) fn see(&mut self, seen: &Attributes, file: FileId, parent: FileId) {
         let node = Node {
             parent: parent.0,
-            directory: seen.kind == FileKind::Directory,
-            ring: seen.kind == FileKind::Ring,
-            heap: seen.kind == FileKind::Heap,
+            kind: seen.kind,
             version: seen.version,
             mode: seen.mode,
             owner: seen.owner,
@@ -183,16 +181,15 @@ impl Model {
     }
 
     fn directory(&self, file: u64) -> Result<()> {
-        if self.nodes[&file].directory { Ok(()) } else { Err(Kind::Usage) }
+        if self.nodes[&file].kind == FileKind::Directory { Ok(()) } else { Err(Kind::Usage) }
     }
 
     fn file(&self, file: u64) -> Result<()> {
-        let node = &self.nodes[&file];
-        if node.directory || node.ring || node.heap { Err(Kind::Usage) } else { Ok(()) }
+        if self.nodes[&file].kind == FileKind::File { Ok(()) } else { Err(Kind::Usage) }
     }
 
     fn objects(&self, file: u64) -> Result<()> {
-        if self.nodes[&file].directory { Err(Kind::Usage) } else { Ok(()) }
+        if self.nodes[&file].kind == FileKind::Directory { Err(Kind::Usage) } else { Ok(()) }
     }
 
     /// A file that a client has open to write, of this version.
@@ -244,13 +241,27 @@ impl Model {
         if is_over { Err(Kind::Full) } else { Ok(()) }
     }
 
-    fn make(&mut self, slot: (u64, String), directory: bool, mode: u32, owner: (u32, u32), volume: u64) -> u64 {
+    /// Makes what changes make under a name that is free, of so many bytes.
+    fn enter(&mut self, by: &Principal, place: &Place, (kind, bytes): (FileKind, u64), mode: u32) -> Result<u64> {
+        let (directory, name, there) = self.slot(by, place)?;
+        if there.is_some() {
+            return Err(Kind::Exists);
+        }
+        self.may(by, directory, 3)?;
+        let volume = self.nodes[&directory].volume;
+        self.room(volume, bytes, 1)?;
+        good(mode)?;
+        let file = self.make((directory, name), kind, mode, (by.user, by.groups[0]), volume);
+        self.nodes.get_mut(&file).unwrap().size = bytes;
+        Ok(file)
+    }
+
+    fn make(&mut self, slot: (u64, String), kind: FileKind, mode: u32, owner: (u32, u32), volume: u64) -> u64 {
         let file = self.next;
         self.next += 1;
         let (owner, group) = owner;
-        let (ring, heap, version, children) = (false, false, 1, BTreeMap::new());
-        let node =
-            Node { parent: slot.0, directory, ring, heap, version, mode, owner, group, size: 0, volume, children };
+        let (version, children) = (1, BTreeMap::new());
+        let node = Node { parent: slot.0, kind, version, mode, owner, group, size: 0, volume, children };
         self.nodes.insert(file, node);
         self.nodes.get_mut(&slot.0).unwrap().children.insert(slot.1, file);
         file
@@ -299,11 +310,9 @@ impl Model {
 
     fn attempt(&mut self, by: &Principal, change: &Change) -> Result<Did> {
         let root = || if by.user == 0 { Ok(()) } else { Err(Kind::Forbidden) };
-        let good = |mode: u32| if mode & !MODE_BITS == 0 { Ok(()) } else { Err(Kind::Usage) };
-        let mine = (by.user, by.groups[0]);
         match change {
             Change::CreateFile(asked) => {
-                let (directory, name, there) = self.slot(by, &asked.place)?;
+                let (_, _, there) = self.slot(by, &asked.place)?;
                 if let Some(file) = there {
                     if asked.exclusive {
                         return Err(Kind::Exists);
@@ -315,23 +324,11 @@ impl Model {
                     self.may(by, file, 2)?;
                     return self.open(by, file);
                 }
-                self.may(by, directory, 3)?;
-                let volume = self.nodes[&directory].volume;
-                self.room(volume, 0, 1)?;
-                good(asked.mode)?;
-                let file = self.make((directory, name), false, asked.mode, mine, volume);
+                let file = self.enter(by, &asked.place, (FileKind::File, 0), asked.mode)?;
                 if asked.open { self.open(by, file) } else { Ok(Did::Entry(file)) }
             }
             Change::MakeDirectory(asked) => {
-                let (directory, name, there) = self.slot(by, &asked.place)?;
-                if there.is_some() {
-                    return Err(Kind::Exists);
-                }
-                self.may(by, directory, 3)?;
-                let volume = self.nodes[&directory].volume;
-                self.room(volume, 0, 1)?;
-                good(asked.mode)?;
-                Ok(Did::Entry(self.make((directory, name), true, asked.mode, mine, volume)))
+                self.enter(by, &asked.place, (FileKind::Directory, 0), asked.mode).map(Did::Entry)
             }
             Change::SetAttributes(asked) => {
                 let file = self.find(by, &asked.place)?;
@@ -357,7 +354,9 @@ impl Model {
                 if let Some(size) = asked.size {
                     self.may(by, file, 2)?;
                     self.objects(file)?;
-                    if self.nodes[&file].heap || self.nodes[&file].ring && size.0 == 0 {
+                    if self.nodes[&file].kind == FileKind::Heap
+                        || self.nodes[&file].kind == FileKind::Ring && size.0 == 0
+                    {
                         return Err(Kind::Usage);
                     }
                     self.resize(file, size.0)?;
@@ -373,7 +372,7 @@ impl Model {
                 if self.nodes[&from].volume != self.nodes[&to].volume {
                     return Err(Kind::Refused);
                 }
-                if self.nodes[&moved].directory && self.is_within(to, moved) {
+                if self.nodes[&moved].kind == FileKind::Directory && self.is_within(to, moved) {
                     return Err(Kind::Usage);
                 }
                 if there == Some(moved) {
@@ -384,7 +383,8 @@ impl Model {
                         return Err(Kind::Exists);
                     }
                     self.removable(by, to, replaced)?;
-                    match (self.nodes[&moved].directory, self.nodes[&replaced].directory) {
+                    let is_directory = |file: &u64| self.nodes[file].kind == FileKind::Directory;
+                    match (is_directory(&moved), is_directory(&replaced)) {
                         (true, true) => self.empty(to, replaced)?,
                         (false, false) => {}
                         _ => return Err(Kind::Usage),
@@ -421,7 +421,8 @@ impl Model {
                 }
                 let volume = self.next_volume;
                 self.next_volume += 1;
-                let file = self.make((directory, name), true, asked.mode, (asked.owner, asked.group), volume);
+                let file =
+                    self.make((directory, name), FileKind::Directory, asked.mode, (asked.owner, asked.group), volume);
                 let quota = (asked.quota.hard_bytes.map(|bytes| bytes.0), asked.quota.hard_files);
                 self.volumes.insert(volume, quota);
                 Ok(Did::Volume(volume, file))
@@ -494,32 +495,13 @@ impl Model {
                 if asked.capacity.0 == 0 {
                     return Err(Kind::Usage);
                 }
-                let (directory, name, there) = self.slot(by, &asked.place)?;
-                if there.is_some() {
-                    return Err(Kind::Exists);
-                }
-                self.may(by, directory, 3)?;
-                let volume = self.nodes[&directory].volume;
-                self.room(volume, asked.capacity.0, 1)?;
-                good(asked.mode)?;
-                let ring = self.make((directory, name), false, asked.mode, mine, volume);
+                let ring = self.enter(by, &asked.place, (FileKind::Ring, asked.capacity.0), asked.mode)?;
                 self.may(by, ring, 2)?;
-                let node = self.nodes.get_mut(&ring).unwrap();
-                (node.ring, node.size) = (true, asked.capacity.0);
                 Ok(Did::Opened(ring))
             }
             Change::CreateHeap(asked) => {
-                let (directory, name, there) = self.slot(by, &asked.place)?;
-                if there.is_some() {
-                    return Err(Kind::Exists);
-                }
-                self.may(by, directory, 3)?;
-                let volume = self.nodes[&directory].volume;
-                self.room(volume, 0, 1)?;
-                good(asked.mode)?;
-                let heap = self.make((directory, name), false, asked.mode, mine, volume);
+                let heap = self.enter(by, &asked.place, (FileKind::Heap, 0), asked.mode)?;
                 self.may(by, heap, 2)?;
-                self.nodes.get_mut(&heap).unwrap().heap = true;
                 Ok(Did::Opened(heap))
             }
             Change::GiveUp(asked) => {
@@ -552,7 +534,8 @@ impl Model {
                 Ok(self.turn(file, asked.component, Some(next)))
             }
             Change::Rebuilt(asked) => {
-                let of_ring = self.find(by, &Place::of(asked.file)).ok().filter(|file| self.nodes[file].ring);
+                let of_ring =
+                    self.find(by, &Place::of(asked.file)).ok().filter(|file| self.nodes[file].kind == FileKind::Ring);
                 if let Some(ring) = of_ring {
                     self.may(by, ring, 2)?;
                     // No target is lost here, so no part is anew.
