@@ -1,5 +1,5 @@
-//! A manager alone, as a process of its own, that is killed again and again: what was acknowledged is there, and all others go on
-//! meanwhile.
+//! A manager alone and nodes alone, as processes of their own, that are killed one by one: what was acknowledged is there, and all
+//! others go on meanwhile.
 //!
 //! Beside the kills one client writes a file and makes each write durable, and another one records into a ring with parity over
 //! all nodes. What both were told is theirs at any time, and they have to get on while the process is dead.
@@ -21,8 +21,13 @@ use std::time::{Duration, Instant};
 
 /// Where the manager is killed, each time a moment later than what is named.
 const POINTS: [&str; 9] = ["opening", "ready", "putting", "put", "moving", "moved", "removing", "removed", "stopping"];
+/// Where a node is, which has nothing to do with a name but to keep a copy of it.
+const OF_NODES: [&str; 4] = ["opening", "putting", "removing", "stopping"];
 /// Without one of them a file with parity still finds three.
 const NODES: [&str; 4] = ["a", "b", "c", "d"];
+/// So long whoever can do without a dead node asks for it: longer than a living one takes beside all that is at work here.
+const SHORT: Duration = Duration::from_secs(3);
+const BRIEFLY: [&str; 2] = ["--wait", "2s"];
 /// Whoever waits longer than this waits for nothing.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The file is written from its beginning on in so many parts of such a length, and then again: there are fewer than are waited for
@@ -65,10 +70,10 @@ impl Beside {
         self.acknowledged
     }
 
-    /// Waits until some more are, which were begun after this was asked for.
-    fn gets_on(&mut self, who: &str) {
-        self.acknowledged();
-        for _ in 0..4 {
+    /// Waits until so many more are.
+    fn gets_on(&mut self, more: u64, who: &str) {
+        let enough = self.acknowledged() + more;
+        while self.acknowledged < enough {
             let told = self.told.recv_timeout(PATIENCE);
             self.acknowledged = told.unwrap_or_else(|_| panic!("{who} does not get on"));
         }
@@ -88,9 +93,9 @@ fn element(number: u64) -> Vec<u8> {
     format!("{number:0ELEMENT$}").into_bytes()
 }
 
-/// Writes a file for ever, part by part, and waits for each.
-fn writing(manager: &Served) -> Beside {
-    let files = manager.files_within(&manager.key, PATIENCE);
+/// Writes a file for ever, part by part, and waits for each. He is not alone with it: so it is rebuilt meanwhile.
+fn writing(manager: &Served, patience: Duration) -> Beside {
+    let files = manager.files_within(&manager.key, patience);
     Beside::new(move |stop, tell| {
         let file = files.create("/written", 0o644, None, Options::beside()).unwrap();
         let mut number = 0;
@@ -141,13 +146,14 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(seed: u64) -> (Stage, Served, Vec<Served>) {
+    /// Who writes waits so long for a process that is dead.
+    fn new(seed: u64, patience: Duration) -> (Stage, Served, Vec<Served>) {
         let place = Place::new();
         let manager = Served::with(&place, &["--nodes", "0"]);
         let nodes = NODES.map(|dir| manager.join(&place, dir)).into();
         let ring = ["ring", "create", "/ring", "--capacity", "128MiB", "--targets", "3", "--parity"];
         manager.ok(&place, &[&ring[..], &["--block", "16KiB", "--flush-interval", "20ms"]].concat());
-        let (writer, recorder) = (writing(&manager), recording(&manager));
+        let (writer, recorder) = (writing(&manager, patience), recording(&manager));
         let (dice, known) = (Dice(seed), Known::default());
         let mut stage = Stage { place, dice, known, writer, recorder, longest: Duration::ZERO, doubts: 0 };
         // Something to move and to remove from the beginning.
@@ -193,14 +199,14 @@ impl Stage {
 
     /// Both get on.
     fn others_get_on(&mut self, while_dead: &str) {
-        self.writer.gets_on(&format!("who writes while {while_dead} is dead"));
-        self.recorder.gets_on(&format!("who records while {while_dead} is dead"));
+        self.writer.gets_on(4, &format!("who writes while {while_dead} is dead"));
+        self.recorder.gets_on(4 * TOGETHER, &format!("who records while {while_dead} is dead"));
     }
 
     /// All elements that are acknowledged are in the ring, once and in their order.
     fn check_ring(&mut self, manager: &Served) {
         let least = self.recorder.acknowledged() as usize;
-        let found = manager.ok(&self.place, &["query", "/ring", "--raw"]);
+        let found = manager.ok(&self.place, &[&["query", "/ring", "--raw"][..], &BRIEFLY].concat());
         let wrong = found.chunks(ELEMENT).take(least).enumerate().find(|(nth, one)| **one != element(*nth as u64)[..]);
         let wrong = wrong.map(|(nth, one)| (nth, String::from_utf8_lossy(one)));
         let count = found.len() / ELEMENT;
@@ -233,7 +239,7 @@ impl Stage {
 
 #[test]
 fn outcome_21_a_manager_alone_that_is_killed_has_all_that_it_answered_and_nodes_and_clients_go_on() {
-    let (mut stage, mut manager, nodes) = Stage::new(211);
+    let (mut stage, mut manager, nodes) = Stage::new(211, PATIENCE);
     let address = manager.cluster.trim_start_matches("forebay://").to_string();
     for point in POINTS {
         stage.bring(point, &manager, &manager.child);
@@ -243,6 +249,48 @@ fn outcome_21_a_manager_alone_that_is_killed_has_all_that_it_answered_and_nodes_
         stage.check(&manager);
         stage.check_ring(&manager);
         println!("the manager was killed at {point}");
+    }
+    stage.end(&manager);
+    nodes.into_iter().for_each(Served::stop);
+    manager.stop();
+}
+
+/// Waits until nothing of any file is missing: then each of the nodes can be lost.
+fn whole(manager: &Served, place: &Place) {
+    let begun = Instant::now();
+    loop {
+        let status = manager.ok(place, &["status", "--json"]);
+        let status: serde_json::Value = serde_json::from_slice(&status).unwrap();
+        if status["degraded_files"] == 0 {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{status}");
+    }
+}
+
+#[test]
+fn outcome_21_a_node_alone_that_is_killed_has_all_that_was_acknowledged_and_the_others_go_on_without_it() {
+    let (mut stage, manager, mut nodes) = Stage::new(212, SHORT);
+    stage.known.reading = &BRIEFLY;
+    for (nth, point) in OF_NODES.into_iter().enumerate() {
+        let node = nodes.remove(0);
+        let dir = NODES[nth];
+        stage.bring(point, &manager, &node.child);
+        node.kill();
+        stage.others_get_on("a node");
+        stage.check(&manager);
+        stage.ask("put", &manager, &manager.child);
+        if nth == 0 {
+            // No other target was ever away: so all of it can be made of the others.
+            stage.check_ring(&manager);
+        }
+        nodes.push(stage.start(point, dir, &["--join", &manager.cluster]));
+        // Who has written all of the file has asked for each of its components: of none is it unknown whether it is lost.
+        stage.writer.gets_on(PARTS, "who writes beside nodes of which all are there");
+        whole(&manager, &stage.place);
+        stage.check(&manager);
+        stage.check_ring(&manager);
+        println!("node {dir} was killed at {point}");
     }
     stage.end(&manager);
     nodes.into_iter().for_each(Served::stop);

@@ -74,6 +74,8 @@ impl Reach {
     fn read_by(self: &Rc<Self>, extent: Extent, locked: Locked, verify: bool) -> Pin<Box<dyn Future<Output = Part>>> {
         let this = self.clone();
         Box::pin(async move {
+            let family = this.family(extent.place.component);
+            let lacking = this.lacking(family.clone());
             let read = if verify { this.direct(extent).await } else { this.hedged(extent, locked).await };
             let error = match read {
                 Ok(bytes) => return Part { bytes: padded(bytes, extent.length), gone: Vec::new() },
@@ -92,8 +94,10 @@ impl Reach {
                 }
                 Err(worse) => worse,
             };
+            if is_lost(&worse) && this.has_changed(family.clone(), &lacking).await {
+                return this.read_by(extent, locked, verify).await;
+            }
             // Where whole components are lost, a smaller part of them is as lost.
-            let family = this.family(extent.place.component);
             let left = family.clone().filter(|one| this.is_sound(*one)).count() as u32;
             let enough = left + this.striping.spare() >= family.len() as u32;
             if extent.length <= GRAIN || !enough || !repair && worse.kind != Kind::Damaged {

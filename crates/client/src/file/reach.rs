@@ -27,6 +27,8 @@ use std::time::Duration;
 
 /// So long others are read rather than a component that failed.
 const AWAY: Duration = Duration::from_secs(1);
+/// How often is asked, by one who cannot go on without, whether what lacked something was rebuilt.
+const ASK: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -63,6 +65,8 @@ pub(super) struct Reach {
     rooms: RefCell<BTreeMap<u32, Rc<Room>>>,
     /// Whoever gives a component up is alone in it.
     turn: Rc<Order>,
+    /// When somebody asked last whether what lacked something was rebuilt.
+    asked: Cell<Option<Moment>>,
     /// Bytes that were damaged and are whole again.
     pub(super) mended: Cell<Bytes>,
 }
@@ -90,6 +94,7 @@ impl Reach {
             unflushed: RefCell::default(),
             rooms: RefCell::default(),
             turn: Rc::default(),
+            asked: Cell::default(),
             mended: Cell::default(),
         }
     }
@@ -123,6 +128,22 @@ impl Reach {
         let missing = self.components.missing().await?;
         self.know(missing);
         Ok(())
+    }
+
+    /// Whether other components of a family lack something by now than when these did; asks, not too often, if nothing is known of
+    /// that: whoever asks nothing of a file for a while does not hear that it was rebuilt. What cannot be asked is taken for what it
+    /// was.
+    pub(super) async fn has_changed(&self, family: Range<u32>, before: &[u32]) -> bool {
+        if self.lacking(family.clone()) == before && !before.is_empty() {
+            let _turn = self.turn.everything().await;
+            if self.asked.get().is_none_or(|asked| self.clock.now() >= asked + ASK) {
+                if let Ok(missing) = self.components.missing().await {
+                    self.know(missing);
+                }
+                self.asked.set(Some(self.clock.now()));
+            }
+        }
+        self.lacking(family) != before
     }
 
     /// Takes over what is known by now of components that have missed something.
@@ -200,7 +221,7 @@ impl Reach {
     }
 
     /// The components of a family that lack something.
-    fn lacking(&self, family: Range<u32>) -> Vec<u32> {
+    pub(super) fn lacking(&self, family: Range<u32>) -> Vec<u32> {
         self.those(family, |state| !matches!(state, State::Away(_)))
     }
 
@@ -240,6 +261,11 @@ impl Reach {
 
     /// From now on nobody uses this component, until it is rebuilt: durably.
     pub(super) async fn give_up(&self, component: u32, why: &Error) -> Result<()> {
+        let family = self.family(component);
+        let lacking = self.lacking(family.clone());
+        if !self.is_covered(component) {
+            self.has_changed(family, &lacking).await;
+        }
         let _turn = self.turn.everything().await;
         if self.states.borrow().get(&component) == Some(&State::Missed) {
             return Ok(());

@@ -185,6 +185,38 @@ fn a_component_that_missed_something_is_never_read_again_before_it_is_rebuilt() 
 }
 
 #[test]
+fn who_has_not_heard_that_one_was_rebuilt_asks_before_he_takes_another_one_for_lost_beside_it() {
+    let world = World::new(five_wide(), 5);
+    let writer = Open::new(&world, tight(false));
+    let mut bytes = some(&world.chance, 40 * UNIT);
+    writer.write(0, bytes.clone());
+    writer.flush();
+    world.set_down(2, true);
+    writer.write(0, bytes[..10 * UNIT as usize].to_vec());
+    writer.flush();
+    assert!(world.missing.borrow().contains_key(&2));
+    // Both do without it, and ask nothing while somebody else makes it anew.
+    let reader = Open::new(&world, tight(false));
+    assert!(reader.all() == bytes);
+    world.set_down(2, false);
+    let third = Open::new(&world, tight(false));
+    let file = third.engine.clone();
+    let rebuilt = async move {
+        let mut progress = file.begin_rebuild(2).await?;
+        while !file.rebuild(2, &mut progress, Bytes(3 * UNIT)).await? {}
+        Ok::<(), forebay_model::Error>(())
+    };
+    world.run(&third.link, rebuilt).expect("it lives").expect("it is rebuilt");
+    world.set_down(3, true);
+    assert!(reader.all() == bytes);
+    let new = some(&world.chance, 10 * UNIT);
+    bytes[..new.len()].copy_from_slice(&new);
+    writer.write(0, new);
+    writer.flush();
+    assert!(reader.all() == bytes && writer.all() == bytes);
+}
+
+#[test]
 fn if_a_second_one_dies_while_one_is_rebuilt_exactly_what_was_not_rebuilt_is_lost() {
     let world = World::new(five_wide(), 5);
     let open = Open::new(&world, tight(true));
