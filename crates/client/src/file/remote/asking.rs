@@ -156,7 +156,8 @@ impl Shared {
                 false => Ok(()),
             };
             self.locks.are_kept()?;
-            let asked = match sure.and_then(|()| self.address(target)) {
+            let address = self.address(target);
+            let asked = match sure.and_then(|()| address.clone()) {
                 Ok(address) => self.nodes.ask(&address, &request, Some(&shown)).await,
                 Err(error) => Err(error),
             };
@@ -177,9 +178,9 @@ impl Shared {
                 // It may be elsewhere by now, and another one there, of which nobody may do that.
                 Err(error) if error.kind == Kind::Disconnected || error.kind == Kind::Forbidden && !is_looked_up => {
                     is_looked_up = true;
-                    let before = self.addresses.borrow().get(&target).cloned();
-                    let looked = self.look_up().await;
-                    if looked.is_err() || self.addresses.borrow().get(&target).cloned() == before {
+                    // Somebody else may have looked it up while this was asked where it was before.
+                    let is_elsewhere = || self.address(target).ok() != address.as_ref().ok().cloned();
+                    if !is_elsewhere() && (self.look_up().await.is_err() || !is_elsewhere()) {
                         return Err(error);
                     }
                     self.nodes.repeats();
