@@ -88,6 +88,8 @@ struct NodeMachine {
     process: Rc<RefCell<Option<Process>>>,
     /// By how much its wall clock is ahead, from when its process is started next.
     ahead: Cell<Duration>,
+    /// Where it listens, from then on.
+    port: Cell<u16>,
 }
 
 /// The clock of a machine that is set wrong.
@@ -116,7 +118,7 @@ impl NodeMachine {
     fn new(world: &World, network: &Network, spec: &ClusterSpec, disk: DiskSpec, number: u32) -> NodeMachine {
         let (disk, target) = formatted(world, disk);
         let host = network.host(&format!("node{number}"), spec.node_link);
-        NodeMachine { host, disk, target, process: Rc::default(), ahead: Cell::default() }
+        NodeMachine { host, disk, target, process: Rc::default(), ahead: Cell::default(), port: Cell::new(PORT) }
     }
 }
 
@@ -352,7 +354,7 @@ impl Cluster {
         let identity = Identity {
             node: index as u64 + 1,
             cluster: 0xf0_4e_ba_11,
-            address: format!("{}:{PORT}", machine.host.name()),
+            address: format!("{}:{}", machine.host.name(), machine.port.get()),
         };
         let manager = Rc::new(SimReports::new(network.clone(), self.manager_address()));
         let (number, disk, process) = (index as u32, machine.disk.clone(), machine.process.clone());

@@ -4,6 +4,7 @@ use super::*;
 use crate::cluster::check::authority;
 use crate::cluster::life::hand::{DEADLINE, within};
 use forebay_env::Task;
+use forebay_env::together::all;
 use forebay_model::{Kind, Result};
 use std::cell::Cell;
 use std::future::Future;
@@ -237,4 +238,39 @@ fn who_only_reads_and_cannot_reach_a_node_reads_what_is_there_beside_one_who_wri
         drop(writing);
     }
     assert!(changed > 100, "{changed} changes beside the reads");
+}
+
+#[test]
+fn all_that_is_asked_at_once_of_a_node_that_came_back_at_another_address_is_asked_there() {
+    let world = Rc::new(World::new(36));
+    let cluster = Cluster::new(world.clone(), quick(5));
+    let machine = cluster.client_machine("writer");
+    let policy = Policy { raid: Raid::Five, unit: Bytes::kib(16), targets: 5 };
+    let files = machine.files.clone();
+    let file = Rc::new(world.run(async move {
+        let file = files.create("/x", 0o644, Some(policy), Options::beside()).await.expect("a file");
+        file.write_at(Bytes::ZERO, Slice::from(pattern(1 << 20, 0))).await.expect("it is taken");
+        file.flush().await.expect("it is durable");
+        file
+    }));
+    for (nth, node) in (1..).zip(0..5) {
+        cluster.kill_node(node);
+        let moved = &cluster.nodes[node].port;
+        moved.set(moved.get() + 1);
+        cluster.restart_node(node);
+        // Many stripes at once: of each one asks for the component of that node at its old address.
+        let (file, bytes) = (file.clone(), pattern(1 << 20, nth));
+        world.run(async move {
+            let stripes = bytes.chunks(64 << 10).enumerate();
+            let put = stripes
+                .map(|(stripe, bytes)| file.write_at(Bytes::kib(64 * stripe as u64), Slice::copy_from_slice(bytes)));
+            for written in all(put).await {
+                written.expect("it is taken");
+            }
+            file.flush().await.expect("it is durable");
+        });
+        assert!(cluster.degraded(&machine).is_empty(), "node {node} lacks nothing");
+    }
+    let read = read_all(&cluster, "reader", "/x");
+    assert!(read == pattern(1 << 20, 5));
 }
