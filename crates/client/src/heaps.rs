@@ -296,7 +296,12 @@ impl Heap {
         self.ids.clear();
         // With its link all of a transaction goes.
         if std::mem::take(&mut self.open) && self.link.is_some() {
-            done(self.ask(HeapAsk::Abort)?)?;
+            let undone = self.ask(HeapAsk::Abort).and_then(done);
+            if undone.is_err() {
+                // What may still be there is not to be part of a commit that comes after: that goes by another link.
+                self.disconnect();
+            }
+            return undone;
         }
         Ok(())
     }

@@ -19,6 +19,8 @@ struct Plan {
     refused: u32,
     /// Links break with this at a request of this kind, before it is answered.
     breaks: Option<(Kinds, Error)>,
+    /// An abort is answered with this, once, and the link goes on.
+    not_undone: Option<Error>,
     links: u32,
     /// Records that were put over all links.
     put: u64,
@@ -95,6 +97,10 @@ impl HeapLink for Link {
             self.answers.push(Err(error));
             return Ok(());
         }
+        if let (HeapAsk::Abort, Some(error)) = (&request.ask, plan.not_undone.take()) {
+            self.answers.push(Ok(Err(error)));
+            return Ok(());
+        }
         let reply = match &request.ask {
             HeapAsk::Put { lengths, .. } => {
                 let first = plan.put;
@@ -155,6 +161,19 @@ fn a_batch_that_finds_no_link_is_not_left_out_of_the_commit_unseen() {
     assert_eq!(heap.put(b"second").expect_err("the first is not there").kind, Kind::Usage);
     assert_eq!(heap.commit(NewRoot::Same).expect_err("the first is not there").kind, Kind::Usage);
     assert_eq!(node.0.lock().expect("unpoisoned").put, 0);
+}
+
+#[test]
+fn what_may_not_have_been_aborted_is_in_no_commit_that_comes_after() {
+    let node = Node::default();
+    let mut heap = Heaps::over(Arc::new(node.clone())).open(HEAP).expect("opened");
+    heap.put(b"first").expect("put");
+    node.0.lock().expect("unpoisoned").not_undone = Some(Error::busy("too much is asked at once"));
+    assert_eq!(heap.abort().expect_err("it is said").kind, Kind::Busy);
+    heap.put(b"second").expect("put");
+    assert_eq!(heap.commit(NewRoot::Same), Ok(1));
+    // With the link of its own all of a transaction goes.
+    assert_eq!(node.0.lock().expect("unpoisoned").links, 2);
 }
 
 #[test]
