@@ -149,6 +149,12 @@ pub fn recover(
             of_files.entry(file).or_default().push(component);
         }
     }
+    let Next { file, volume } = decode(keys::NEXT, &state[keys::NEXT])?;
+    // Whoever made a ring or a heap under a number that is taken would have what is there. Objects with names of their own have numbers
+    // by chance, nearly all of them far behind those of files.
+    let by_name = rings.iter().chain(&heaps).map(|(_, object)| component_of(*object).0);
+    let near = of_files.keys().copied().chain(by_name).filter(|taken| taken.0 < file + NEAR).max();
+    tree.next = tree.next.max(near.map_or(0, |taken| taken.0 + 1));
     tree.make_unknown(&of_files);
     tree.name_all();
     tree.take_newer(&of_files, &writers);
@@ -160,11 +166,7 @@ pub fn recover(
     let epochs = Epochs { epoch, least: epoch, rolled: epochs.rolled + 2, rolled_at: now };
     state.insert(keys::EPOCHS.to_vec(), encode(keys::EPOCHS, &epochs)?);
     state.insert(keys::TERM.to_vec(), encode(keys::TERM, &Term(term + 1))?);
-    let Next { file, volume } = decode(keys::NEXT, &state[keys::NEXT])?;
-    // Objects with names of their own have numbers by chance, nearly all of them far behind those of files.
-    let near = of_files.range(..FileId(file + NEAR)).next_back();
-    let beyond = near.map_or(0, |(file, _)| file.0 + 1);
-    let next = Next { file: file.max(tree.next).max(beyond), volume: volume.max(tree.next_volume()) };
+    let next = Next { file: file.max(tree.next), volume: volume.max(tree.next_volume()) };
     state.insert(keys::NEXT.to_vec(), encode(keys::NEXT, &next)?);
     let count = |kind: FileKind| tree.inodes.values().filter(|inode| inode.attributes.kind == kind).count() as u64;
     let recovered = Recovered {

@@ -235,6 +235,10 @@ fn without_any_copy_files_are_made_of_what_their_components_say() {
     }
     let made = next.directory(&root(), "new", 0o755).unwrap();
     assert!(!before.values().any(|entry| entry.file == made));
+    // Of rings and heaps nothing is known, and targets still have what was in them: nothing else has their numbers.
+    for path in ["d/r", "d/h"] {
+        assert!(next.stat(&root(), Place::of(before[path].file)).is_err(), "{path}");
+    }
 }
 
 #[test]
