@@ -35,43 +35,43 @@ pub fn moment(dice: &mut Dice) -> Duration {
     dice.moment() + Duration::from_micros(dice.below(30_000))
 }
 
-/// The content of a file, if it is there.
-fn got(served: &Served, place: &Place, path: &str, reading: &[&str]) -> Option<Vec<u8>> {
-    let output = served.run(place, &[&["get", path, "-"], reading].concat());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() || said.contains("there is no"), "{path}: {said}");
-    output.status.success().then_some(output.stdout)
-}
-
 impl Known {
+    /// The content of a file, if it is there.
+    fn got(&self, served: &Served, place: &Place, path: &str) -> Option<Vec<u8>> {
+        let output = served.run(place, &[&["get", path, "-"], self.reading].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() || said.contains("there is no"), "{path}: {said}");
+        output.status.success().then_some(output.stdout)
+    }
+
     /// Compares, and takes note of what came of what was in doubt.
     pub fn check(&mut self, served: &Served, place: &Place) {
         match self.doubt.take() {
             None => {}
             Some(Doubt::Put(path, number)) => {
-                if let Some(bytes) = got(served, place, &path, self.reading) {
+                if let Some(bytes) = self.got(served, place, &path) {
                     assert!(bytes == content(number), "{path} is there in part");
                     self.there.insert(path, number);
                 }
             }
             Some(Doubt::Moved(from, to)) => {
                 let number = self.there.remove(&from).unwrap();
-                let is_moved = got(served, place, &to, self.reading).is_some();
+                let is_moved = self.got(served, place, &to).is_some();
                 let (here, not) = if is_moved { (to, from) } else { (from, to) };
                 self.there.insert(here, number);
                 self.gone.insert(not);
             }
-            Some(Doubt::Removed(path)) if got(served, place, &path, self.reading).is_none() => {
+            Some(Doubt::Removed(path)) if self.got(served, place, &path).is_none() => {
                 self.there.remove(&path);
                 self.gone.insert(path);
             }
             Some(Doubt::Removed(_)) => {}
         }
         for (path, number) in &self.there {
-            assert!(got(served, place, path, self.reading).is_some_and(|bytes| bytes == content(*number)), "{path}");
+            assert!(self.got(served, place, path).is_some_and(|bytes| bytes == content(*number)), "{path}");
         }
         for path in &self.gone {
-            assert!(got(served, place, path, self.reading).is_none(), "{path}");
+            assert!(self.got(served, place, path).is_none(), "{path}");
         }
     }
 

@@ -157,9 +157,10 @@ impl Shared {
             };
             self.locks.are_kept()?;
             let address = self.address(target);
-            let asked = match sure.and_then(|()| address.clone()) {
-                Ok(address) => self.nodes.ask(&address, &request, Some(&shown)).await,
-                Err(error) => Err(error),
+            let asked = match (sure, &address) {
+                (Ok(()), Ok(address)) => self.nodes.ask(address, &request, Some(&shown)).await,
+                (Err(error), _) => Err(error),
+                (Ok(()), Err(error)) => Err(error.clone()),
             };
             match asked {
                 // Others may raise it again and again meanwhile.
@@ -179,7 +180,7 @@ impl Shared {
                 Err(error) if error.kind == Kind::Disconnected || error.kind == Kind::Forbidden && !is_looked_up => {
                     is_looked_up = true;
                     // Somebody else may have looked it up while this was asked where it was before.
-                    let is_elsewhere = || self.address(target).ok() != address.as_ref().ok().cloned();
+                    let is_elsewhere = || self.address(target).as_ref().ok() != address.as_ref().ok();
                     if !is_elsewhere() && (self.look_up().await.is_err() || !is_elsewhere()) {
                         return Err(error);
                     }
