@@ -18,7 +18,7 @@ use crate::file::components::Asked;
 use crate::file::options::{Options, Sharing};
 use crate::file::remote::RemoteComponents;
 use crate::file::{FileEngine, Known};
-use crate::heaps::network::NetworkHeaps;
+use crate::heaps::network::{Lanes, NetworkHeaps};
 use crate::nodes::Nodes;
 use crate::rings::Rings;
 use crate::targets::Targets;
@@ -53,6 +53,8 @@ pub struct Files {
     /// Of files that are open, or were not long ago.
     used: Rc<RefCell<BTreeMap<FileId, Rc<Used>>>>,
     keeper: Rc<Keeper>,
+    /// Connections for transactions with heaps.
+    lanes: Rc<Lanes>,
 }
 
 /// Why a file is opened to write.
@@ -91,7 +93,7 @@ impl Files {
     /// Reached by these ways.
     pub fn new(nodes: Nodes, control: Rc<dyn Control>) -> Files {
         let keeper = Keeper::new(control.clone(), nodes.env().clock.clone(), nodes.env().spawner.clone());
-        Files { nodes, control, used: Rc::default(), keeper }
+        Files { nodes, control, used: Rc::default(), keeper, lanes: Rc::default() }
     }
 
     /// The rings of the cluster, for the same user.
@@ -101,7 +103,7 @@ impl Files {
 
     /// The heaps of the cluster, for the same user.
     pub fn heaps(&self) -> NetworkHeaps {
-        NetworkHeaps::new(self.nodes.clone(), self.control.clone())
+        NetworkHeaps::new(self.nodes.clone(), self.control.clone(), self.lanes.clone())
     }
 
     /// The targets of the cluster.
@@ -326,7 +328,7 @@ impl Files {
 
     /// Removes a file.
     pub async fn remove(&self, path: &str) -> Result<()> {
-        let remove = Change::RemoveFile(RemoveFile { place: Place::path(path) });
+        let remove = Change::RemoveFile(RemoveFile::at(Place::path(path)));
         done(&self.control.change(remove).await.map_err(|e| about(path, e))?)
     }
 

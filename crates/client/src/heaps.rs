@@ -260,7 +260,7 @@ impl Heap {
     }
 
     /// Makes durable what was put and freed, all of it or nothing; the number of the commit. [`Kind::Disconnected`] if it
-    /// is not known whether it was.
+    /// is not known whether it was; after [`Kind::Stale`] it was not, and never will be.
     pub fn commit(&mut self, root: NewRoot) -> Result<u64> {
         self.settled()?;
         self.check_whole()?;
@@ -271,6 +271,11 @@ impl Heap {
                 Ok(commit)
             }
             Ok(HeapAnswer { reply, .. }) => Err(strange(&reply)),
+            // What was revoked is refused before anything is done: it is told what that means, and there is nothing to abort.
+            Err(error) if error.kind == Kind::Stale => {
+                self.failed = false;
+                Err(error)
+            }
             // The connection is given up, and what was asked over it may have been done.
             Err(_) if was_open && self.link.is_none() => {
                 self.failed = false;

@@ -101,6 +101,7 @@ impl Rings {
             again: false,
         };
         let mut ring = self.placed(&path, create.clone()).await.map_err(|error| error.of(&path))?;
+        let file = ring.ways[0].file();
         let mut made = BTreeSet::new();
         let mut refusal: Option<Error> = None;
         while let Some(at) = (0..ring.ways.len()).find(|at| !made.contains(at)) {
@@ -115,7 +116,7 @@ impl Rings {
             let again = if is_refusal {
                 create.refused_by.push(ring.ways[at].target());
                 refusal = Some(better(refusal, error));
-                (create.again, create.place) = (true, Place::of(ring.ways[0].file()));
+                (create.again, create.place) = (true, Place::of(file));
                 self.placed(&path, create.clone()).await
             } else {
                 Err(error)
@@ -124,7 +125,7 @@ impl Rings {
                 Ok(again) => ring = again,
                 Err(error) => {
                     // An entry whose rings may be there or not is of no use; if this fails as well, anybody may remove it.
-                    let remove = RemoveFile { place: Place::path(path.clone()) };
+                    let remove = RemoveFile { place: Place::path(path.clone()), only: Some(file) };
                     let removed = self.control.change(Change::RemoveFile(remove)).await;
                     if error.kind == Kind::Full && is_refusal {
                         removed?;
@@ -159,8 +160,8 @@ impl Rings {
     /// Removes a ring with everything in it, also what is pinned.
     pub async fn remove(&self, path: &str) -> Result<()> {
         // What is not a ring is removed otherwise.
-        self.open(path, true).await?;
-        let remove = Change::RemoveFile(RemoveFile { place: Place::path(path) });
+        let only = Some(self.open(path, true).await?.ways[0].file());
+        let remove = Change::RemoveFile(RemoveFile { place: Place::path(path), only });
         match self.control.change(remove).await.map_err(|error| error.of(path))? {
             control::Reply::Done => Ok(()),
             other => Err(strange(&other)),

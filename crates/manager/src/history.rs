@@ -118,7 +118,7 @@ fn change(chance: &Chance, model: &Model, by: &Principal) -> Change {
             accessed: None,
         }),
         13..17 => Change::Rename(Rename { from: place(), to: place(), exclusive: chance.once_in(4) }),
-        17 => Change::RemoveFile(RemoveFile { place: place() }),
+        17 => Change::RemoveFile(RemoveFile { place: place(), only: chance.once_in(3).then(file) }),
         18 => Change::RemoveDirectory(RemoveDirectory { place: place() }),
         19 => {
             let hard_bytes = chance.once_in(2).then(|| Bytes(chance.below(1500)));
@@ -375,7 +375,7 @@ fn live(chance: &Chance, batches: u64) -> Tally {
             if !matches!(expected, Ok(Did::Opened(_))) {
                 assert_eq!(got.map_err(|error| error.kind), expected);
             }
-            let change = Change::RemoveFile(RemoveFile { place: Place::path("never/asked") });
+            let change = Change::RemoveFile(RemoveFile::at(Place::path("never/asked")));
             let other = Asked { call: Call { change, ..asked.call }, ..asked };
             assert_eq!(stage.manager.apply(stage.now, &[other]).remove(0).unwrap_err().kind, Kind::Exists);
             tally.again += 1;

@@ -147,6 +147,8 @@ struct Work {
     writing: bool,
     /// Nothing is put or freed while it is.
     committing: bool,
+    /// Something was put, freed or merged since the last commit.
+    is_changed: bool,
     failure: Option<Error>,
     /// It was deleted: nothing of it can be read.
     ended: bool,
@@ -175,9 +177,13 @@ impl Work {
         self.tags.set(slot, slot::distinction(id, role));
         self.hot.drop_record(slot);
         self.cache.put(slot, &slot::header(stamp, id, role, bytes), bytes);
-        if let Eye::Own(own) = eye {
-            self.allocation.hide(slot);
-            own.borrow_mut().put.insert(slot);
+        match eye {
+            Eye::Own(own) => {
+                self.allocation.hide(slot);
+                own.borrow_mut().put.insert(slot);
+            }
+            Eye::Live => self.is_changed = true,
+            _ => {}
         }
         (id, self.cache.is_full())
     }
@@ -258,6 +264,7 @@ impl Heap {
         self.gate().await?;
         let mut work = self.work.borrow_mut();
         ids.iter().try_for_each(|id| work.check(&Eye::Live, *id, Role::Record).map(drop))?;
+        work.is_changed = true;
         slots.into_iter().flatten().for_each(|slot| work.forget(&Eye::Live, slot));
         Ok(())
     }
@@ -269,6 +276,7 @@ impl Heap {
         self.changed.until(|| !is_busy()).await;
         let work = &mut *self.work.borrow_mut();
         work.allocation.abort();
+        work.is_changed = false;
         for own in work.owns.iter().filter_map(Weak::upgrade) {
             let own = &mut *own.borrow_mut();
             let is_gone = |id: &&RecordId| work.check(&Eye::Live, **id, Role::Record).is_err();
@@ -296,6 +304,11 @@ impl Heap {
         work.ended = true;
     }
 
+    /// Whether something was put or freed, other than by a [`Writer`] for itself, that is not committed.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.work.borrow().is_changed
+    }
+
     /// The root of the last commit.
     pub fn root(&self) -> Option<RecordId> {
         self.work.borrow().last.root.map(RecordId::from_number)
@@ -304,12 +317,15 @@ impl Heap {
     /// What it has, and what it did since it was opened.
     pub fn status(&self) -> HeapStatus {
         let work = self.work.borrow();
+        let mut classes = work.allocation.statistics();
+        // They have nothing yet.
+        work.reserved.iter().for_each(|(class, _)| classes[usize::from(class.0)].kept -= 1);
         HeapStatus {
             last: work.last.info(),
             oldest: work.oldest_after(work.last.commit),
             settings: work.last.settings,
             archive_slots: work.last.archive_slots,
-            classes: work.allocation.statistics(),
+            classes,
             elisions: work.cache.elisions(),
             hot_reads: work.hot.hits(),
             output: work.counters,

@@ -12,7 +12,6 @@ use crate::admission;
 use crate::catalog::{Catalog, GroupClass, ObjectsRecord, RingRecord, ScrubRecord};
 use crate::checkpoint;
 use crate::gate::Gate;
-use crate::heap::Heap;
 use crate::layout::Layout;
 use crate::object::Objects;
 use crate::promise::{Giver, promise};
@@ -23,6 +22,7 @@ use crate::superblock::Superblock;
 use forebay_env::{Env, Slab};
 use forebay_model::ring::{RingSpec, RingStatus};
 use forebay_model::{Bytes, Error, Kind, Moment, Profile, Rate, Result, RingId, TargetId};
+use heaps::OpenHeaps;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -56,8 +56,7 @@ pub struct Target {
     core: Rc<Core>,
     rings: RefCell<BTreeMap<RingId, Rc<Ring>>>,
     objects: Rc<Objects>,
-    /// Those that were opened.
-    heaps: RefCell<BTreeMap<u64, Rc<Heap>>>,
+    heaps: OpenHeaps,
     /// One is made, opened or deleted at a time.
     opening_heaps: Gate,
     complaints: Vec<String>,
@@ -299,7 +298,7 @@ impl Target {
             core,
             rings: RefCell::default(),
             objects,
-            heaps: RefCell::default(),
+            heaps: OpenHeaps::default(),
             opening_heaps: Gate::default(),
             complaints,
         });

@@ -22,6 +22,8 @@ pub const MOST_RECORDS: usize = 1024;
 pub const MOST_UNCOMMITTED: usize = 4 << 20;
 /// The most commits that one request lists.
 pub const MOST_COMMITS: usize = 1024;
+/// The most bytes that a commit takes in a list of them.
+const COMMIT: usize = 32;
 /// The most heaps that are used over one connection.
 pub const MOST_HEAPS: usize = 16;
 
@@ -264,6 +266,7 @@ impl HeapRequest {
     pub fn weight(&self, payload: usize) -> usize {
         match self.ask {
             HeapAsk::Get { .. } => MOST_AT_ONCE.0 as usize,
+            HeapAsk::History { most, .. } => most as usize * COMMIT,
             _ => payload,
         }
     }

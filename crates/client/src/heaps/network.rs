@@ -4,8 +4,10 @@
 //! and [`Transaction`]; threads that block have [`super::Heaps`] over [`blocking`].
 
 pub(crate) mod blocking;
+mod lanes;
 mod transaction;
 
+pub(crate) use lanes::Lanes;
 pub use transaction::Transaction;
 
 use crate::control::{Control, done, strange};
@@ -15,7 +17,7 @@ use forebay_model::heap::HeapSettings;
 use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
 use forebay_wire::command::Reply;
 use forebay_wire::control::files::{CreateHeap, Grant, MOST_REFUSALS, OpenHeap};
-use forebay_wire::control::names::{FileKind, Place, RemoveFile, Stat};
+use forebay_wire::control::names::{FileId, FileKind, Place, RemoveFile, Stat};
 use forebay_wire::control::{self, Change, Question};
 use forebay_wire::heap::HeapInfo;
 use forebay_wire::heap::network::{NetworkAsk, NetworkRequest, name_of};
@@ -29,12 +31,14 @@ pub const HEAP_MODE: u32 = 0o644;
 pub struct NetworkHeaps {
     nodes: Nodes,
     control: Rc<dyn Control>,
+    /// For transactions.
+    lanes: Rc<Lanes>,
 }
 
 impl NetworkHeaps {
     /// Reached by these ways.
-    pub fn new(nodes: Nodes, control: Rc<dyn Control>) -> NetworkHeaps {
-        NetworkHeaps { nodes, control }
+    pub(crate) fn new(nodes: Nodes, control: Rc<dyn Control>, lanes: Rc<Lanes>) -> NetworkHeaps {
+        NetworkHeaps { nodes, control, lanes }
     }
 
     /// Makes a heap under a name that is free, on the first target that does not refuse it: the manager names others for those
@@ -60,7 +64,7 @@ impl NetworkHeaps {
                 Err(error) => error,
             };
             // An entry whose heap may be there or not is of no use; if this fails as well, anybody may remove it.
-            let removed = self.remove_entry(path).await;
+            let removed = self.remove_entry(path, way.file()).await;
             if !matches!(error.kind, Kind::Refused | Kind::Full) || refused_by.len() == MOST_REFUSALS {
                 return Err(error);
             }
@@ -73,18 +77,18 @@ impl NetworkHeaps {
     /// Deletes a heap with everything in it, also one that is lost.
     pub async fn remove(&self, path: &str) -> Result<()> {
         let stat = Question::Stat(Stat { place: Place::path(path) });
-        let kind = match self.control.ask(stat).await.map_err(|error| error.of(path))? {
-            control::Reply::Entry(entry) => entry.attributes.kind,
+        let (file, kind) = match self.control.ask(stat).await.map_err(|error| error.of(path))? {
+            control::Reply::Entry(entry) => (entry.file, entry.attributes.kind),
             other => return Err(strange(&other)),
         };
         if kind != FileKind::Heap {
             return Err(Error::usage(format!("{path} is no heap; remove it with `forebay rm`")));
         }
-        self.remove_entry(path).await
+        self.remove_entry(path, file).await
     }
 
-    async fn remove_entry(&self, path: &str) -> Result<()> {
-        let remove = Change::RemoveFile(RemoveFile { place: Place::path(path) });
+    async fn remove_entry(&self, path: &str, only: FileId) -> Result<()> {
+        let remove = Change::RemoveFile(RemoveFile { place: Place::path(path), only: Some(only) });
         done(&self.control.change(remove).await.map_err(|error| error.of(path))?)
     }
 
@@ -106,7 +110,8 @@ impl NetworkHeaps {
 
     /// A transaction with a heap, which begins with what is asked first.
     pub fn begin(&self, path: &str) -> Transaction {
-        Transaction::new(self.clone(), path)
+        let (nodes, seat) = self.lanes.take(&self.nodes);
+        Transaction::new(NetworkHeaps { nodes, ..self.clone() }, seat, path)
     }
 
     /// The way to a heap: to put records and free them, or to get them.

@@ -192,6 +192,18 @@ fn a_commit_without_an_answer_is_said_to_be_unknown_and_the_next_one_begins_anew
 }
 
 #[test]
+fn a_commit_that_was_surely_refused_is_not_said_to_be_unknown_and_the_next_one_begins_anew() {
+    let node = Node::default();
+    let mut heap = Heaps::over(Arc::new(node.clone())).open(HEAP).expect("opened");
+    heap.put(b"first").expect("put");
+    node.0.lock().expect("unpoisoned").breaks = Some((is_commit, Error::stale("it was revoked")));
+    let refused = heap.commit(NewRoot::Same).expect_err("it was revoked");
+    assert!(refused.kind == Kind::Stale && refused.message.contains("do that again"), "{refused}");
+    heap.put(b"second").expect("put");
+    assert_eq!(heap.commit(NewRoot::Same), Ok(1));
+}
+
+#[test]
 fn a_heap_is_not_made_where_it_is_not_known_whether_an_object_has_its_name() {
     let error = Heaps::over(Arc::new(Node::default())).create("/new", Default::default()).expect_err("not known");
     assert_eq!(error.kind, Kind::Busy);

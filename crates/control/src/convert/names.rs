@@ -24,6 +24,6 @@ messages! {
     Listed as Listed { name, file, kind, attributes }
     SetAttributes as SetAttributes { place, mode, owner, group, size, modified, accessed }
     Rename as Rename { from, to, exclusive }
-    RemoveFile as RemoveFile { place }
+    RemoveFile as RemoveFile { place, only }
     RemoveDirectory as RemoveDirectory { place }
 }

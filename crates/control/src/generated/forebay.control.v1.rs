@@ -502,6 +502,9 @@ pub struct Rename {
 pub struct RemoveFile {
     #[prost(message, optional, tag = "1")]
     pub place: ::core::option::Option<Place>,
+    /// Only if it is this one, and none that was made there meanwhile.
+    #[prost(uint64, optional, tag = "2")]
+    pub only: ::core::option::Option<u64>,
 }
 /// Removes an empty directory.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -135,7 +135,7 @@ fn change(chance: &seeds::Chance, stage: &mut Stage) {
     let change = match chance.below(6) {
         0..=2 => create(&format!("f{}", chance.below(40)), 0o644),
         3 => Change::Rename(Rename { from: place(), to: place(), exclusive: false }),
-        4 => Change::RemoveFile(RemoveFile { place: place() }),
+        4 => Change::RemoveFile(RemoveFile::at(place())),
         _ => Change::SetAttributes(SetAttributes { size: Some(Bytes(chance.below(9000))), ..unchanged(place()) }),
     };
     drop(stage.change(&root(), change));

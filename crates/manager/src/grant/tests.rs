@@ -227,7 +227,7 @@ fn to_write_a_file_has_to_be_open_and_what_is_removed_is_renewed_for_nobody() {
         .root(Change::Close(Close { file, size: Some(Bytes(5)), modified: None, upkeep: false, unfinished: false }))
         .unwrap();
     assert_eq!(renew(&mut stage, &root(), file, true).unwrap_err().kind, Kind::Stale);
-    stage.root(Change::RemoveFile(RemoveFile { place: Place::path("a") })).unwrap();
+    stage.root(Change::RemoveFile(RemoveFile::at(Place::path("a")))).unwrap();
     assert_eq!(renew(&mut stage, &root(), file, false).unwrap_err().kind, Kind::Missing);
     let many = Question::Renew(Renew { files: vec![Renewed { file, write: false, version: 1 }; 65] });
     assert_eq!(stage.ask(&root(), &many).unwrap_err().kind, Kind::Usage);
@@ -418,7 +418,7 @@ fn what_was_revoked_and_then_removed_is_fenced_at_once_and_not_made_again_for_th
     let (mut stage, mut targets) = stage();
     let before = made(&mut stage, &root(), "a");
     stage.root(Change::Revoke(Revoke { file: before.entry.file })).unwrap();
-    stage.root(Change::RemoveFile(RemoveFile { place: Place::path("a") })).unwrap();
+    stage.root(Change::RemoveFile(RemoveFile::at(Place::path("a")))).unwrap();
     let orders = heartbeat(&mut stage, &mut targets);
     assert!(orders.len() == 10 && orders.iter().all(|(_, order)| !order.remove && order.version == 2));
     stage.pass(Duration::from_secs(600));
@@ -441,7 +441,7 @@ fn objects_of_a_removed_file_are_removed_when_no_capability_for_them_counts_any_
     // Never written, it has no objects.
     stage.root(create("b", 0o644)).unwrap();
     for path in ["a", "b"] {
-        stage.root(Change::RemoveFile(RemoveFile { place: Place::path(path) })).unwrap();
+        stage.root(Change::RemoveFile(RemoveFile::at(Place::path(path)))).unwrap();
     }
     // Five minutes, and one by which the clock of a target may be behind.
     stage.pass(Duration::from_secs(359));

@@ -399,6 +399,9 @@ impl Model {
             Change::RemoveFile(asked) => {
                 let (directory, name, there) = self.slot(by, &asked.place)?;
                 let file = there.ok_or(Kind::Missing)?;
+                if asked.only.is_some_and(|only| only.0 != file) {
+                    return Err(Kind::Missing);
+                }
                 self.objects(file)?;
                 self.removable(by, directory, file)?;
                 self.unmake(directory, &name);

@@ -346,7 +346,7 @@ fn nothing_is_left_of_who_had_a_file_open_that_was_removed_or_taken_from_it() {
         stage.cached(&client(10), true);
         match revokes {
             true => stage.root(Change::Revoke(Revoke { file })).unwrap(),
-            false => stage.root(Change::RemoveFile(RemoveFile { place: Place::path(FILE) })).unwrap(),
+            false => stage.root(Change::RemoveFile(RemoveFile::at(Place::path(FILE)))).unwrap(),
         };
         if revokes {
             // It is in nobody's way for longer than its lease, and is told that it keeps nothing.

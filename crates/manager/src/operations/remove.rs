@@ -10,6 +10,9 @@ impl Operation<'_> {
     pub(super) fn remove_file(&mut self, asked: &RemoveFile) -> Result<()> {
         let slot = place::slot(&self.draft, self.by, &asked.place)?;
         let found = place::taken(&self.draft, &slot)?;
+        if asked.only.is_some_and(|only| only != found.file) {
+            return Err(Error::missing(format!("'{}' is another one by now (nothing was removed)", slot.name)));
+        }
         place::require_objects(found.file, &found.inode)?;
         self.by.require_removable((slot.directory.file, &slot.directory.inode), &found.inode)?;
         self.unmake(&slot, &found)

@@ -13,7 +13,7 @@ fn rename(from: &str, to: &str) -> Change {
 }
 
 fn remove(path: &str) -> Change {
-    Change::RemoveFile(RemoveFile { place: Place::path(path) })
+    Change::RemoveFile(RemoveFile::at(Place::path(path)))
 }
 
 fn remove_directory(path: &str) -> Change {

@@ -62,7 +62,7 @@ fn what_is_there_all_the_time_is_listed_once_whatever_else_comes_and_goes() {
             for _ in 0..chance.below(6) {
                 let other = name(chance.below(100) * 2 + 1);
                 if stage.file(&root(), &other, 0o644).is_err() {
-                    stage.root(Change::RemoveFile(RemoveFile { place: Place::path(other) })).unwrap();
+                    stage.root(Change::RemoveFile(RemoveFile::at(Place::path(other)))).unwrap();
                 }
             }
         }

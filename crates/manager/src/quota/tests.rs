@@ -48,7 +48,7 @@ fn a_hard_bound_is_never_passed_and_the_numbers_are_named() {
     let quota = Some(Quota { hard_bytes: Some(Bytes::kib(1)), hard_files: Some(1), ..Quota::default() });
     stage.root(Change::SetVolume(SetVolume { volume: 2, quota, policy: None })).unwrap();
     size(&mut stage, "v/a", 7 << 10).unwrap();
-    stage.root(Change::RemoveFile(RemoveFile { place: Place::path("v/a") })).unwrap();
+    stage.root(Change::RemoveFile(RemoveFile::at(Place::path("v/a")))).unwrap();
     assert_eq!((volume(&mut stage).bytes, volume(&mut stage).files), (Bytes(0), 2));
 }
 

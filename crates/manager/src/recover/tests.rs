@@ -250,7 +250,7 @@ fn a_copy_that_is_behind_gives_way_to_what_components_say() {
     written(&mut stage, grown, 12_345);
     let made = stage.file(&root(), "d/late", 0o604).unwrap();
     written(&mut stage, made, 99);
-    stage.root(Change::RemoveFile(RemoveFile { place: removed })).unwrap();
+    stage.root(Change::RemoveFile(RemoveFile::at(removed))).unwrap();
     let mut seen = seen(&mut stage, Some(&shelf));
     seen.components.iter_mut().filter(|it| component_of(it.object).0 == grown).for_each(|it| it.fence += 1);
     let (found, mut next) = recovered(&stage, seen);

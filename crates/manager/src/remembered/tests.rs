@@ -14,7 +14,7 @@ fn what_is_asked_again_is_answered_again_and_not_done_again() {
     let first = stage.change_as(&root(), 50, create("a", 0o644)).unwrap();
     let failed = stage.change_as(&root(), 51, create("a", 0o644)).unwrap_err();
     assert_eq!(failed.kind, Kind::Exists);
-    stage.root(Change::RemoveFile(RemoveFile { place: Place::path("a") })).unwrap();
+    stage.root(Change::RemoveFile(RemoveFile::at(Place::path("a")))).unwrap();
     for _ in 0..2 {
         assert_eq!(stage.change_as(&root(), 50, create("a", 0o644)).unwrap(), first);
         // What failed is not tried again either: a copy of it that is late does no harm.

@@ -2,7 +2,7 @@
 //! to its target. What is put in one and not committed is undone when it is aborted, and with the connection at the latest.
 //!
 //! Of one transaction, what puts, frees, commits and aborts is passed on as it comes, and so takes effect in that order. What
-//! gets waits for room for its answer first, and beside the others. Memory for what is put is taken as for bytes of objects.
+//! gets, or asks for the history, waits for room for its answer first, and beside the others. Memory for what is put is taken as for bytes of objects.
 
 use super::answers::Room;
 use super::session::{OVERHEAD, Parts, Session};
@@ -12,13 +12,14 @@ use crate::objects::Pending;
 use crate::service::Fenced;
 use forebay_model::heap::HeapSettings;
 use forebay_model::{Error, ObjectId, Result, TargetId};
-use forebay_wire::Head;
+
 use forebay_wire::capability::{Capability, Nonces};
 use forebay_wire::command::Request;
 use forebay_wire::heap::network::{MOST_TRANSACTIONS, NetworkAsk, NetworkRequest, name_of};
 use forebay_wire::heap::{HeapAnswer, HeapAsk, HeapReply, HeapRequest};
 use forebay_wire::object::About;
 use forebay_wire::pieces::Pieces;
+use forebay_wire::{Head, RequestId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -37,6 +38,9 @@ struct Running {
     /// What was shown when it began.
     version: u64,
 }
+
+/// A transaction whose number is free for another one.
+pub(super) struct Ended(Rc<Running>);
 
 impl Heaps {
     /// The connection is over: so is all that was not committed over it.
@@ -66,6 +70,19 @@ impl Heaps {
             )));
         }
         Ok(Some(found))
+    }
+
+    /// The transaction of this connection that is to be aborted, out of its way.
+    pub(super) fn ends(&self, head: &Head, request: &NetworkRequest) -> Option<Ended> {
+        let of = (request.target, request.heap);
+        match request.ask {
+            NetworkAsk::Records { transaction, ask: HeapAsk::Abort } if head.payload == 0 => {
+                let is_it = |_: &u64, running: &mut Rc<Running>| running.of == of;
+                let found = self.transactions.borrow_mut().extract_if(transaction..=transaction, is_it).next();
+                found.map(|(_, running)| Ended(running))
+            }
+            _ => None,
+        }
     }
 
     fn room_for_one(&self) -> Result<()> {
@@ -151,10 +168,9 @@ impl Session {
     ) -> Result<Result<()>> {
         let length = head.payload as usize;
         // Before memory is taken for what comes.
-        let is_over = matches!(request.ask, HeapAsk::Abort);
-        let found = request.check(length).and_then(|()| match is_over {
-            true => self.heaps.find(number, of),
-            false => self.transaction(number, of, fenced).map(Some),
+        let found = request.check(length).and_then(|()| match request.ask {
+            HeapAsk::Abort => self.heaps.find(number, of),
+            _ => self.transaction(number, of, fenced).map(Some),
         });
         let running = match found {
             Ok(Some(running)) => running,
@@ -165,7 +181,7 @@ impl Session {
             }
             Err(error) => return Ok(Err(error)),
         };
-        if matches!(request.ask, HeapAsk::Get { .. }) {
+        if matches!(request.ask, HeapAsk::Get { .. } | HeapAsk::History { .. }) {
             self.get_records(head, &running, fenced, request);
             return Ok(Ok(()));
         }
@@ -183,27 +199,36 @@ impl Session {
             self.source.payload_summed_onto(&mut payload).await?;
             self.window.ends();
         }
-        let pending = running.link.ask_fenced(request, Arc::new(payload), fenced);
-        if is_over {
-            // What comes next under this number is another one.
-            let over = self.heaps.transactions.borrow_mut().remove(&number);
-            drop(over);
-        }
-        let pending = match pending {
+        let pending = match running.link.ask_fenced(request, Arc::new(payload), fenced) {
             Ok(pending) => pending,
             Err(error) => return Ok(Err(error)),
         };
-        let (answers, id, small, node) = (self.answers.clone(), head.request, self.small.clone(), self.node.clone());
+        self.answer_without_payload(head.request, pending, (begun, room));
+        Ok(Ok(()))
+    }
+
+    /// Undoes a transaction: after all that was asked in it before.
+    pub(super) fn abort(&self, head: &Head, Ended(running): Ended) -> Result<()> {
+        let begun = self.begin()?;
+        let (target, heap) = running.of;
+        let request = HeapRequest { target, heap: name_of(heap), ask: HeapAsk::Abort };
+        let pending = running.link.ask(request, Arc::default())?;
+        self.answer_without_payload(head.request, pending, begun);
+        Ok(())
+    }
+
+    /// Answers when it is done; `held` is free by then.
+    fn answer_without_payload(&self, id: RequestId, pending: Pending<HeapAnswer>, held: impl Sized + 'static) {
+        let (answers, small, node) = (self.answers.clone(), self.small.clone(), self.node.clone());
         self.node.env.spawner.detach(async move {
             let answer = pending.answer().await;
-            drop((begun, room));
+            drop(held);
             let body = answer.and_then(|answer| forebay_wire::write_body(&answer.reply));
             let body = body.inspect_err(|error| node.keys.count(error));
-            // Many ids, or a history, take more than other answers without a payload.
+            // Many ids take more than other answers without a payload.
             let room = small.take(OVERHEAD + body.as_ref().map_or(0, Vec::len)).await;
             answers.answer(id, body.map(|body| (body, Pieces::default())), Rc::new(room));
         });
-        Ok(Ok(()))
     }
 
     /// The transaction of this number, which begins if there is none.
@@ -219,7 +244,7 @@ impl Session {
         Ok(running)
     }
 
-    /// Gets records when there is room for them.
+    /// Gets records, or a history, when there is room for them.
     fn get_records(&self, head: &Head, running: &Rc<Running>, fenced: Fenced, request: HeapRequest) {
         let (answers, id, weight) = (self.answers.clone(), head.request, request.weight(0) + OVERHEAD);
         let (node, own, small) = (self.node.clone(), self.room.clone(), self.small.clone());

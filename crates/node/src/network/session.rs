@@ -235,6 +235,10 @@ impl Session {
                     return Ok(self.ask_target(head, nonces, &parts, request));
                 }
                 if let Some(request) = NetworkRequest::read(head.command, parts.body)? {
+                    // What a connection began it may end whatever counts by now, as it would by ending itself.
+                    if let Some(own) = self.heaps.ends(head, &request) {
+                        return Ok(self.abort(head, own));
+                    }
                     return match self.check_heap(head, nonces, &parts, &request) {
                         Ok(capability) => self.heap(head, request, capability).await,
                         Err(error) => Ok(Err(error)),

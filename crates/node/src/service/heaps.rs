@@ -1,6 +1,7 @@
 //! What is asked of a target's heaps. What one connection asks about one heap takes effect in the order in which it came.
 
 mod begun;
+mod large;
 
 use super::objects::LinkId;
 use super::transaction::Transaction;
@@ -17,9 +18,10 @@ use forebay_wire::heap::network::name_of;
 use forebay_wire::heap::{HeapActivity, HeapAnswer, HeapAsk, HeapClass, HeapInfo, HeapName, HeapReply, HeapRequest};
 use forebay_wire::heap::{MOST_HEAPS, NewRoot};
 use forebay_wire::object::MOST_AT_ONCE;
+use large::{Large, Part};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 /// Records that are read together before it is known how large they are.
@@ -29,13 +31,27 @@ const AT_FIRST: usize = 256;
 #[derive(Default)]
 pub(super) struct Heaps {
     sessions: RefCell<BTreeMap<(LinkId, String), Rc<Session>>>,
-    /// Of each heap, who commits.
-    commits: RefCell<BTreeMap<String, Rc<Turns>>>,
+    /// Of each heap with transactions, who commits.
+    commits: RefCell<BTreeMap<String, Weak<Turns>>>,
     /// Only one is made or opened at a time.
     opening: Turns,
     /// Bytes of records that are put in parts and have not come to their end.
     begun: Rc<Cell<usize>>,
-    held: RefCell<Option<Held>>,
+    large: Large,
+}
+
+impl Heaps {
+    /// Who commits in a heap, the same for all its transactions.
+    fn commits_of(&self, heap: &str) -> Rc<Turns> {
+        let mut commits = self.commits.borrow_mut();
+        if let Some(known) = commits.get(heap).and_then(Weak::upgrade) {
+            return known;
+        }
+        commits.retain(|_, turns| turns.strong_count() > 0);
+        let turns = Rc::default();
+        commits.insert(heap.to_string(), Rc::downgrade(&turns));
+        turns
+    }
 }
 
 /// A heap, as one connection uses it.
@@ -47,16 +63,6 @@ struct Session {
     turns: Turns,
     transaction: RefCell<Option<Rc<Transaction>>>,
     begun: RefCell<Begun>,
-}
-
-/// The large record that was last got in part, so that it is not read for each part.
-struct Held {
-    link: LinkId,
-    heap: String,
-    id: RecordId,
-    /// The commit that it was asked of.
-    as_of: Option<u64>,
-    bytes: Vec<u8>,
 }
 
 /// Creates a heap.
@@ -75,8 +81,7 @@ pub(super) async fn delete(service: &Service, name: &str) -> Result<()> {
     let deleted = service.target.delete_heap(name).await;
     drop(opening);
     deleted?;
-    let held = |held: &mut Held| held.heap == name;
-    let _ = service.heaps.held.borrow_mut().take_if(held);
+    service.heaps.large.let_go(|part| part.heap == name);
     let sessions = service.heaps.sessions.borrow();
     for session in sessions.iter().filter(|((_, of), _)| of == name).map(|(_, session)| session) {
         if session.begun.borrow().bytes().is_empty() {
@@ -258,7 +263,7 @@ impl Session {
             return Ok(transaction.clone());
         }
         let opened = open(service, &self.heap).await?;
-        let commits = service.heaps.commits.borrow_mut().entry(self.heap.clone()).or_default().clone();
+        let commits = service.heaps.commits_of(&self.heap);
         let transaction = Rc::new(Transaction::new(opened, commits));
         *self.transaction.borrow_mut() = Some(transaction.clone());
         Ok(transaction)
@@ -278,8 +283,7 @@ impl Session {
 
     /// What is held for it is read again by who wants it.
     fn let_go(&self, service: &Service) {
-        let is_its = |held: &mut Held| (held.link, &held.heap) == (self.link, &self.heap);
-        let _ = service.heaps.held.borrow_mut().take_if(is_its);
+        service.heaps.large.let_go(|part| (part.link, &part.heap) == (self.link, &self.heap));
     }
 
     async fn ask(&self, service: &Service, request: HeapRequest, payload: &[u8]) -> Result<HeapAnswer> {
@@ -389,23 +393,29 @@ impl Session {
     ) -> Result<HeapAnswer> {
         let most = MOST_AT_ONCE.0 as usize;
         if let (Some(first), true) = (ids.first(), from > 0) {
-            let is_it = |held: &mut Held| {
-                (held.link, &held.heap, held.id, held.as_of) == (self.link, &self.heap, *first, as_of)
+            let part = Part { link: self.link, heap: self.heap.clone(), id: *first, as_of };
+            let record = match service.heaps.large.take(&part) {
+                Some(held) => held,
+                None => {
+                    let _turn = service.heaps.large.turn().await;
+                    source.get_many(&ids[..1]).await.swap_remove(0)?
+                }
             };
-            let held = service.heaps.held.borrow_mut().take_if(is_it);
-            let record = match held {
-                Some(held) => held.bytes,
-                None => source.get_many(&ids[..1]).await.swap_remove(0)?,
-            };
-            return Ok(self.part(service, *first, as_of, record, from));
+            return Ok(answer_part(service, part, record, from));
         }
         let (mut found, mut payload) = (Vec::with_capacity(ids.len()), Vec::new());
         while found.len() < ids.len() {
             let count = at_once(&ids[found.len()..], found.len(), most - payload.len(), payload.len());
-            for record in source.get_many(&ids[found.len()..][..count]).await {
+            let some = &ids[found.len()..][..count];
+            let _turn = match some[0].is_chain() {
+                true => Some(service.heaps.large.turn().await),
+                false => None,
+            };
+            for record in source.get_many(some).await {
                 match record {
                     Ok(record) if record.len() > most && found.is_empty() => {
-                        return Ok(self.part(service, ids[0], as_of, record, 0));
+                        let part = Part { link: self.link, heap: self.heap.clone(), id: ids[0], as_of };
+                        return Ok(answer_part(service, part, record, 0));
                     }
                     Ok(record) if payload.len() + record.len() > most => {
                         return Ok(HeapAnswer { reply: HeapReply::Records(found), payload });
@@ -420,18 +430,17 @@ impl Session {
         }
         Ok(HeapAnswer { reply: HeapReply::Records(found), payload })
     }
+}
 
-    /// The bytes of a large record from `from` on, as many as fit; the record is held while there are more.
-    fn part(&self, service: &Service, id: RecordId, as_of: Option<u64>, bytes: Vec<u8>, from: u64) -> HeapAnswer {
-        let from = (from as usize).min(bytes.len());
-        let end = bytes.len().min(from + MOST_AT_ONCE.0 as usize);
-        let (payload, length) = (bytes[from..end].to_vec(), bytes.len());
-        if end < length {
-            let (link, heap) = (self.link, self.heap.clone());
-            *service.heaps.held.borrow_mut() = Some(Held { link, heap, id, as_of, bytes });
-        }
-        HeapAnswer { reply: HeapReply::Records(vec![Ok(length as u64)]), payload }
+/// The bytes of a large record from `from` on, as many as fit; the record is held while there are more.
+fn answer_part(service: &Service, part: Part, bytes: Vec<u8>, from: u64) -> HeapAnswer {
+    let from = (from as usize).min(bytes.len());
+    let end = bytes.len().min(from + MOST_AT_ONCE.0 as usize);
+    let (payload, length) = (bytes[from..end].to_vec(), bytes.len());
+    if end < length {
+        service.heaps.large.hold(part, bytes);
     }
+    HeapAnswer { reply: HeapReply::Records(vec![Ok(length as u64)]), payload }
 }
 
 /// Where records are got from.

@@ -45,7 +45,8 @@ pub struct ClassStatistics {
     pub slot: u32,
     /// Allocators.
     pub allocators: u64,
-    /// Slots that have a place, those with a record, and those with one that was freed and that an older commit has.
+    /// Slots that have a place, those with a record, and of the others those that are not free: with one that was freed and that
+    /// an older commit has, or that is one writer's.
     pub slots: u64,
     /// See [`ClassStatistics::slots`].
     pub used: u64,
@@ -455,7 +456,7 @@ impl Allocation {
             class.allocators += 1;
             class.slots += u64::from(allocator.started());
             class.used += u64::from(allocator.used());
-            class.kept += u64::from(allocator.started() - allocator.free() - allocator.used() - allocator.hidden());
+            class.kept += u64::from(allocator.started() - allocator.free() - allocator.used());
         }
         all.to_vec()
     }

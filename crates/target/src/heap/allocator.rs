@@ -130,6 +130,7 @@ impl Allocator {
     }
 
     /// Slots that are those of one writer.
+    #[cfg(test)]
     pub fn hidden(&self) -> u32 {
         self.hidden.iter().map(|word| word.count_ones()).sum()
     }

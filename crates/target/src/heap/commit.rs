@@ -207,6 +207,7 @@ impl Heap {
         work.allocation.committed(next.commit, oldest);
         work.owns.iter().filter_map(Weak::upgrade).for_each(|own| own.borrow_mut().committed());
         (work.last, work.which) = (next, which);
+        work.is_changed = false;
         work.counters.commits += 1;
         work.last.commit
     }

@@ -187,6 +187,7 @@ impl Heap {
             counters: OutputCounters::default(),
             writing: false,
             committing: false,
+            is_changed: false,
             failure: None,
             ended: false,
             complaints,

@@ -106,6 +106,7 @@ impl Writer {
             )));
         }
         let Own { put, freed, .. } = self.own.take();
+        work.is_changed |= !put.is_empty() || !freed.is_empty();
         put.into_iter().for_each(|slot| work.allocation.reveal(slot));
         freed.into_values().flatten().for_each(|slot| work.forget(&Eye::Live, slot));
         Ok(())

@@ -1,11 +1,53 @@
 //! Heaps of a target: making and finding them, and the groups that they grow by.
+//!
+//! An open heap has tens of MiB for what is written and read. It stays open for whoever comes next, unless more are open than
+//! [`RESTING`] that nobody uses: then the one that was used longest ago is closed, as if the process had ended.
 
 use super::{Core, Target};
 use crate::catalog::{GroupClass, HeapRecord};
 use crate::heap::{Heap, HeapOptions};
 use forebay_model::heap::HeapSettings;
 use forebay_model::{Bytes, Error, Result};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
+
+/// The most heaps that stay open without anybody who uses them.
+const RESTING: usize = 8;
+
+/// Heaps that are open, each with when it was last asked for: the how manieth time that any was.
+#[derive(Default)]
+pub(super) struct OpenHeaps {
+    all: RefCell<BTreeMap<u64, (Rc<Heap>, u64)>>,
+}
+
+impl OpenHeaps {
+    /// A heap that is open already.
+    fn find(&self, number: u64) -> Option<Rc<Heap>> {
+        let all = &mut *self.all.borrow_mut();
+        let turn = next_turn(all);
+        let (heap, last) = all.get_mut(&number)?;
+        *last = turn;
+        Some(heap.clone())
+    }
+
+    /// Takes one in that was opened. Of those that nobody uses, the ones that are too many are closed.
+    fn add(&self, number: u64, heap: Rc<Heap>) {
+        let all = &mut *self.all.borrow_mut();
+        // What is put and not committed is there as long as it is open. Whatever is under way has it, too.
+        let rests = |heap: &Rc<Heap>| Rc::strong_count(heap) == 1 && !heap.is_changed();
+        let resting = all.iter().filter(|(_, (heap, _))| rests(heap)).map(|(number, (_, last))| (*last, *number));
+        let mut resting: Vec<(u64, u64)> = resting.collect();
+        resting.sort_unstable();
+        resting.iter().rev().skip(RESTING - 1).for_each(|(_, number)| drop(all.remove(number)));
+        let turn = next_turn(all);
+        all.insert(number, (heap, turn));
+    }
+}
+
+fn next_turn(all: &BTreeMap<u64, (Rc<Heap>, u64)>) -> u64 {
+    all.values().map(|(_, last)| last + 1).max().unwrap_or(0)
+}
 
 impl Core {
     /// All heaps: number, and what the catalog has of each.
@@ -66,11 +108,11 @@ impl Target {
         // Two that open one at the same time would each believe that nobody else uses its slots.
         let _turn = self.opening_heaps.take().await;
         let (number, groups) = self.find_heap(name)?;
-        if let Some(heap) = self.heaps.borrow().get(&number) {
-            return Ok(heap.clone());
+        if let Some(heap) = self.heaps.find(number) {
+            return Ok(heap);
         }
         let heap = Heap::open(self.core.clone(), number, groups, options).await?;
-        self.heaps.borrow_mut().insert(number, heap.clone());
+        self.heaps.add(number, heap.clone());
         Ok(heap)
     }
 
@@ -85,8 +127,8 @@ impl Target {
     pub async fn delete_heap(&self, name: &str) -> Result<()> {
         let _turn = self.opening_heaps.take().await;
         let (number, _) = self.find_heap(name)?;
-        let opened = self.heaps.borrow_mut().remove(&number);
-        if let Some(heap) = opened {
+        let opened = self.heaps.all.borrow_mut().remove(&number);
+        if let Some((heap, _)) = opened {
             heap.end(Error::missing(format!("heap {name} was deleted"))).await;
         }
         let freed = {
@@ -108,6 +150,9 @@ impl Target {
 
     /// Space in use of heaps that are open.
     pub(crate) fn kept_by_heaps(&self) -> Bytes {
-        self.heaps.borrow().values().map(|heap| heap.status().used).sum()
+        self.heaps.all.borrow().values().map(|(heap, _)| heap.status().used).sum()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -216,6 +216,15 @@ pub struct Rename {
 pub struct RemoveFile {
     /// Which.
     pub place: Place,
+    /// Only if it is this one, and none that was made there meanwhile.
+    pub only: Option<FileId>,
+}
+
+impl RemoveFile {
+    /// Whatever is there.
+    pub fn at(place: Place) -> RemoveFile {
+        RemoveFile { place, only: None }
+    }
 }
 
 /// Removes an empty directory.

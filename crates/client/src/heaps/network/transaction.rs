@@ -3,6 +3,7 @@
 //! Invariant: all of it goes over the same connection. When that ends, or when what allowed it was revoked, the transaction is
 //! undone at its target, and nothing more is asked in it: whoever has it is told, and begins another one.
 
+use super::lanes::Seat;
 use super::{NetworkHeaps, about};
 use crate::way::{PAUSE, Way};
 use bytes::Bytes as Slice;
@@ -30,6 +31,8 @@ pub struct Transaction {
     /// Something was put or freed since the last commit.
     is_changed: bool,
     sent: VecDeque<Sent>,
+    /// Free for another one once all of this is dropped.
+    _seat: Seat,
 }
 
 /// What was asked.
@@ -41,10 +44,20 @@ struct Sent {
 }
 
 impl Transaction {
-    pub(super) fn new(heaps: NetworkHeaps, path: &str) -> Transaction {
+    pub(super) fn new(heaps: NetworkHeaps, seat: Seat, path: &str) -> Transaction {
         let number = heaps.nodes.env().random.next_u64();
         let (path, sent) = (path.to_string(), VecDeque::new());
-        Transaction { heaps, path, number, reading: None, writing: None, link: None, is_changed: false, sent }
+        Transaction {
+            heaps,
+            path,
+            number,
+            reading: None,
+            writing: None,
+            link: None,
+            is_changed: false,
+            sent,
+            _seat: seat,
+        }
     }
 
     /// Asks, and waits for the answer; as [`Transaction::send`] and [`Transaction::receive`].
@@ -179,7 +192,7 @@ async fn connect(way: &Way) -> Result<Link> {
 impl Drop for Transaction {
     fn drop(&mut self) {
         let (Some(link), Some(way)) = (&self.link, self.known_way(&HeapAsk::Abort)) else { return };
-        // Its place is free for others; with a connection that ended it is anyway.
+        // The node takes this whatever still counts; with a connection that ended it is over anyway.
         drop(self.ask_over(way, link, &HeapAsk::Abort, Slice::new()));
     }
 }

@@ -362,7 +362,7 @@ fn who_rebuilds_makes_way_for_one_who_wants_to_be_alone_and_begins_anew_later() 
     assert_eq!(kind(stage.root(rebuilt)), Kind::Stale);
     stage.leave(&writer, file);
     assert_eq!(stage.degraded(), [file]);
-    stage.root(Change::RemoveFile(RemoveFile { place: Place::path("striped") })).unwrap();
+    stage.root(Change::RemoveFile(RemoveFile::at(Place::path("striped")))).unwrap();
     assert_eq!(stage.degraded(), []);
 }
 

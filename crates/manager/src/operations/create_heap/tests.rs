@@ -17,7 +17,7 @@ fn open(path: &str, write: bool) -> Question {
 }
 
 fn remove(path: &str) -> Change {
-    Change::RemoveFile(RemoveFile { place: Place::path(path) })
+    Change::RemoveFile(RemoveFile::at(Place::path(path)))
 }
 
 fn granted(reply: Result<Reply>) -> Grant {
@@ -63,6 +63,20 @@ fn a_heap_is_put_on_one_target_after_the_other_until_none_is_left_that_did_not_r
     let none = stage.root(heap("/h", &refused_by)).unwrap_err();
     assert!(none.kind == Kind::Full && none.message.contains("all of those refused it"), "{none:?}");
     assert_eq!(stage.stat(&root(), Place::path("/h")).unwrap_err().kind, Kind::Missing, "nothing is left behind");
+}
+
+#[test]
+fn what_is_removed_by_its_number_is_no_other_one_that_was_made_there_meanwhile() {
+    let mut stage = Stage::new();
+    let first = granted(stage.root(heap("/h", &[]))).entry.file;
+    let remove_first = || Change::RemoveFile(RemoveFile { place: Place::path("/h"), only: Some(first) });
+    stage.root(remove("/h")).unwrap();
+    let second = granted(stage.root(heap("/h", &[]))).entry.file;
+    let other = stage.root(remove_first()).unwrap_err();
+    assert!(other.kind == Kind::Missing && other.message.contains("another one by now"), "{other:?}");
+    assert_eq!(stage.stat(&root(), Place::path("/h")).unwrap().file, second);
+    stage.root(Change::RemoveFile(RemoveFile { place: Place::path("/h"), only: Some(second) })).unwrap();
+    assert_eq!(stage.stat(&root(), Place::path("/h")).unwrap_err().kind, Kind::Missing);
 }
 
 #[test]

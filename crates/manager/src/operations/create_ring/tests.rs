@@ -75,7 +75,7 @@ fn a_ring_is_put_on_one_target_after_the_other_until_none_is_left_that_did_not_r
         let [component] = &grant.components[..] else { panic!("{grant:?} lies on one target") };
         assert!(grant.write && component.target != small && !refused_by.contains(&component.target));
         refused_by.push(component.target);
-        stage.root(Change::RemoveFile(RemoveFile { place: Place::path("/r") })).unwrap();
+        stage.root(Change::RemoveFile(RemoveFile::at(Place::path("/r")))).unwrap();
     }
     assert_eq!(refused_by.iter().collect::<BTreeSet<_>>().len(), refused_by.len());
     let none = stage.root(ring("/r", Bytes::gib(10), &refused_by)).unwrap_err();
@@ -128,7 +128,7 @@ fn the_capacity_of_a_ring_counts_in_its_volume_and_its_target_is_told_to_remove_
     stage.root(Change::SetVolume(SetVolume { volume: 1, quota: Some(quota), policy: None })).unwrap();
     let grant = granted(stage.root(ring("/r", Bytes::gib(10), &[])));
     assert_eq!(stage.root(ring("/s", Bytes::gib(10), &[])).unwrap_err().kind, Kind::Full);
-    stage.root(Change::RemoveFile(RemoveFile { place: Place::path("/r") })).unwrap();
+    stage.root(Change::RemoveFile(RemoveFile::at(Place::path("/r")))).unwrap();
     granted(stage.root(ring("/s", Bytes::gib(10), &[])));
     stage.pass(Duration::from_secs(600));
     let mut told = Vec::new();

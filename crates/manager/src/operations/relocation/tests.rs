@@ -227,7 +227,7 @@ fn a_file_that_is_removed_while_it_is_copied_leaves_nothing_anywhere() {
     let file = before.entry.file;
     stage.say(before.components[3].target, TargetState::Draining);
     let way = stage.begin(&mover(), file).unwrap();
-    stage.root(Change::RemoveFile(RemoveFile { place: Place::path("x") })).unwrap();
+    stage.root(Change::RemoveFile(RemoveFile::at(Place::path("x")))).unwrap();
     assert_eq!(kind(stage.end(&mover(), file, &way)), Kind::Missing);
     stage.manager.tick(stage.now).unwrap();
     assert_eq!(stage.displaced(), []);

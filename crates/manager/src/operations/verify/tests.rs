@@ -115,7 +115,7 @@ fn only_root_says_and_sees_what_was_verified_and_nothing_is_kept_of_what_was_rem
     let asked = AskUnverified { after: FileId(0), most: 9, since: stage.now.wall };
     assert_eq!(stage.ask(&user(5), &Question::Unverified(asked)).unwrap_err().kind, Kind::Forbidden);
     stage.root(verified.clone()).unwrap();
-    stage.root(Change::RemoveFile(RemoveFile { place: Place::path("a") })).unwrap();
+    stage.root(Change::RemoveFile(RemoveFile::at(Place::path("a")))).unwrap();
     assert_eq!(stage.root(verified).unwrap_err().kind, Kind::Missing);
     let Ok(Reply::Entry(directory)) = stage.root(Change::MakeDirectory(forebay_wire::control::names::MakeDirectory {
         place: Place::path("d"),

@@ -66,6 +66,15 @@ impl Rig {
         }
     }
 
+    /// Records that are put and not committed, or were freed.
+    async fn kept(&self, link: &Link, of: &Capability) -> u64 {
+        let answer = self.of_heap(link, of, NetworkAsk::Info, &[]).await.expect("it is there");
+        match forebay_wire::read_body(&answer.body).expect("it reads") {
+            Reply::Heap(info) => info.classes.iter().map(|class| class.kept).sum(),
+            other => panic!("{other:?} is no heap"),
+        }
+    }
+
     async fn with_heap(&self) -> (Link, Capability) {
         let (link, all) = (self.link(Credit::new(1 << 20)).await, self.capability(Rights::ALL));
         let create = NetworkAsk::Create(HeapSettings::default());
@@ -202,6 +211,32 @@ fn with_its_connection_a_transaction_is_undone() {
         }
     })
     .expect("the loop of the network");
+}
+
+#[test]
+fn a_connection_aborts_what_it_began_with_what_ran_out_and_nothing_of_anybody_elses() {
+    with_node(Bounds::default(), |rig| async move {
+        let (link, all) = rig.with_heap().await;
+        let over = Capability { until: Timestamp(rig.env.clock.wall().0 - 1), ..all.clone() };
+        let abort = || NetworkAsk::Records { transaction: 1, ask: HeapAsk::Abort };
+        rig.put(&link, &all, 1, b"lost").await.expect("it is put");
+        let other = rig.link(Credit::new(1 << 20)).await;
+        for (shown, kind) in [(None, Kind::Forbidden), (Some(rig.shown(&over)), Kind::Stale)] {
+            let refused = rig.of_heap_with(&other, shown.as_ref(), abort(), &[]).await;
+            assert_eq!(refused.expect_err("it has none of its own").kind, kind);
+            assert_eq!(rig.kept(&link, &all).await, 1);
+        }
+        for shown in [None, Some(rig.shown(&over))] {
+            rig.of_heap_with(&link, shown.as_ref(), abort(), &[]).await.expect("it is undone");
+            assert_eq!(rig.kept(&link, &all).await, 0);
+            rig.put(&link, &all, 1, b"lost too").await.expect("its number is free");
+        }
+        // What was revoked is undone already.
+        rig.fence(FIRST_FENCE + 1).await.expect("it is raised");
+        rig.of_heap_with(&link, Some(&rig.shown(&all)), abort(), &[]).await.expect("nothing is left");
+        let newer = Capability { version: FIRST_FENCE + 1, ..all };
+        rig.put(&link, &newer, 1, b"next").await.expect("its number is free");
+    });
 }
 
 #[test]

@@ -9,6 +9,7 @@ use forebay_client::heaps::network::{HEAP_MODE, NetworkHeaps};
 use forebay_client::heaps::{HeapSettings, NewRoot, RecordId};
 use forebay_env::Random;
 use forebay_model::Kind;
+use forebay_wire::heap::network::MOST_TRANSACTIONS;
 use forebay_wire::heap::{HeapAnswer, HeapAsk, HeapReply};
 use std::collections::BTreeMap;
 
@@ -279,6 +280,41 @@ fn a_heap_that_is_removed_is_gone_from_its_target_and_who_had_put_something_is_t
         let told = commit.and_then(|answer| answer).expect_err("there is no heap");
         assert!(matches!(told.kind, Kind::Missing | Kind::Stale | Kind::Disconnected), "{told:?}");
     });
+}
+
+/// Records of a heap that are put and not committed.
+fn kept(world: &World, heaps: &NetworkHeaps) -> u64 {
+    let heaps = heaps.clone();
+    let info = world.run(async move { heaps.info("/heap").await.expect("it is there") });
+    info.classes.iter().map(|class| class.kept).sum()
+}
+
+#[test]
+fn transactions_may_be_many_and_leave_nothing_when_they_are_dropped_after_what_allowed_them_ran_out() {
+    let world = Rc::new(World::new(7));
+    let cluster = Cluster::new(world.clone(), super::spec(3));
+    let heaps = cluster.client_machine("client").files.heaps();
+    let making = heaps.clone();
+    world.run(async move { making.create("/heap", HEAP_MODE, HeapSettings::default()).await.expect("there is room") });
+    let many = 3 * MOST_TRANSACTIONS as u64;
+    for _ in 0..3 {
+        let begun: Vec<_> = (0..many)
+            .map(|_| {
+                let mut transaction = heaps.begin("/heap");
+                world.run(async move {
+                    let put = HeapAsk::Put { lengths: vec![4], from: 0, more: false };
+                    let answer = transaction.ask(put, Slice::from_static(b"lost")).await;
+                    answer.expect("it is there").expect("there is room for one more");
+                    transaction
+                })
+            })
+            .collect();
+        world.run_for(Duration::from_mins(20));
+        assert_eq!(kept(&world, &heaps), many);
+        drop(begun);
+        world.run_for(Duration::from_secs(1));
+        assert_eq!(kept(&world, &heaps), 0);
+    }
 }
 
 #[test]

@@ -1,0 +1,92 @@
+use super::RESTING;
+use crate::Target;
+use crate::fake::Fake;
+use crate::heap::{Heap, HeapOptions};
+use forebay_model::heap::{HeapSettings, RecordId};
+use forebay_model::{Bytes, Kind};
+use std::rc::Rc;
+use std::time::Duration;
+
+const HEAPS: usize = 3 * RESTING;
+
+fn name(number: usize) -> String {
+    format!("/h{number}")
+}
+
+fn open(fake: &Fake, target: &Rc<Target>, number: usize) -> Rc<Heap> {
+    fake.run(target.heap(&name(number), HeapOptions::default())).unwrap()
+}
+
+/// Heaps, each with one committed record; every other one keeps older commits.
+fn with_heaps(fake: &Fake, target: &Rc<Target>) -> Vec<RecordId> {
+    let make = |number: usize| {
+        let keep = Duration::from_secs(if number.is_multiple_of(2) { 0 } else { 60 });
+        let settings = HeapSettings { keep, ..HeapSettings::default() };
+        let heap = fake.run(target.create_heap(&name(number), settings, HeapOptions::default())).unwrap();
+        let id = fake.run(heap.put(name(number).as_bytes())).unwrap();
+        fake.run(heap.commit(Some(id))).unwrap();
+        id
+    };
+    (0..HEAPS).map(make).collect()
+}
+
+#[test]
+fn of_heaps_that_nobody_uses_those_used_last_stay_open_and_all_are_there() {
+    let fake = Fake::new(Bytes::mib(128), false);
+    let target = fake.target();
+    let ids = with_heaps(&fake, &target);
+    assert_eq!(target.heaps.all.borrow().len(), RESTING);
+    for round in 0..2 {
+        for (number, id) in ids.iter().enumerate() {
+            let heap = open(&fake, &target, number);
+            assert_eq!(heap.root(), Some(*id), "{round}");
+            assert_eq!(fake.run(heap.get(*id)).unwrap(), name(number).as_bytes());
+        }
+    }
+    // One that is used again and again is not closed for others.
+    let often = Rc::downgrade(&open(&fake, &target, 0));
+    for number in 1..HEAPS {
+        open(&fake, &target, number);
+        open(&fake, &target, 0);
+    }
+    assert!(often.upgrade().is_some());
+}
+
+#[test]
+fn a_heap_that_is_used_or_has_something_uncommitted_stays_open() {
+    let fake = Fake::new(Bytes::mib(128), false);
+    let target = fake.target();
+    let ids = with_heaps(&fake, &target);
+    let used = open(&fake, &target, 0);
+    let put = fake.run(open(&fake, &target, 1).put(b"not committed")).unwrap();
+    fake.run(open(&fake, &target, 2).free(ids[2])).unwrap();
+    let writer = open(&fake, &target, 3).writer();
+    let own = fake.run(writer.put(b"its own")).unwrap();
+    let merged = open(&fake, &target, 4).writer();
+    let of_merged = fake.run(merged.put(b"merged")).unwrap();
+    fake.run(merged.merge()).unwrap();
+    drop(merged);
+    for number in (0..HEAPS).rev() {
+        open(&fake, &target, number);
+    }
+    for number in 5..HEAPS {
+        open(&fake, &target, number);
+    }
+    assert!(Rc::ptr_eq(&used, &open(&fake, &target, 0)));
+    assert_eq!(fake.run(open(&fake, &target, 1).get(put)).unwrap(), b"not committed");
+    assert_eq!(fake.run(open(&fake, &target, 2).get(ids[2])).unwrap_err().kind, Kind::Missing);
+    assert_eq!(fake.run(writer.get(own)).unwrap(), b"its own");
+    assert_eq!(fake.run(open(&fake, &target, 4).get(of_merged)).unwrap(), b"merged");
+    // Once it is committed, or undone, it is as others.
+    drop((used, writer));
+    fake.run(open(&fake, &target, 1).commit(None)).unwrap();
+    fake.run(open(&fake, &target, 2).abort()).unwrap();
+    fake.run(open(&fake, &target, 4).commit(None)).unwrap();
+    for number in 5..HEAPS {
+        open(&fake, &target, number);
+    }
+    assert_eq!(target.heaps.all.borrow().len(), RESTING);
+    assert_eq!(fake.run(open(&fake, &target, 1).get(put)).unwrap(), b"not committed");
+    assert_eq!(fake.run(open(&fake, &target, 2).get(ids[2])).unwrap(), name(2).as_bytes());
+    assert_eq!(fake.run(open(&fake, &target, 4).get(of_merged)).unwrap(), b"merged");
+}
