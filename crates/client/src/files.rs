@@ -186,6 +186,11 @@ impl Files {
         self.open_found(file, options, Purpose::Use).await.map_err(|e| about(path, e))
     }
 
+    /// The same for who looks after files: without a node that is gone there is nothing to be done for it.
+    fn patient(&self) -> Files {
+        Files { nodes: self.nodes.patient(), ..self.clone() }
+    }
+
     /// Opens a file that this process may have open already.
     async fn open_found(&self, file: FileId, options: Options, purpose: Purpose) -> Result<File> {
         let upkeep = matches!(purpose, Purpose::Upkeep | Purpose::Scrub);
@@ -204,7 +209,8 @@ impl Files {
         match self.once_others_gave_way(&MakeWay { place, write: true, cached }, ask).await {
             Ok(opened) => {
                 drop(turn);
-                self.file(opened, options, Some(written)).await
+                let files = if purpose == Purpose::Use { self.clone() } else { self.patient() };
+                files.file(opened, options, Some(written)).await
             }
             // If the answer was lost, it may be open.
             Err(error) if error.kind == Kind::Disconnected => Err(error),

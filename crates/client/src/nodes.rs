@@ -1,7 +1,9 @@
 //! Connections to the nodes of a cluster: one to each, made when it is first needed, and made again when it ended.
 //!
 //! Invariant: at most one connection to an address is made at a time, and whoever needs it meanwhile waits for that one.
-//! An address that could not be reached is not tried again for a moment, so that nobody waits for each request anew. A node
+//! An address that could not be reached is not tried again for a moment, so that nobody waits for each request anew; and one
+//! that has not been reached for as long as patience lasts is *gone*: it is tried again beside what is asked, which waits for
+//! that no longer than a node that is there would take. A node
 //! that does not answer is asked whether it is there, and one that is silent then counts as gone. The connection that is made
 //! again replaces the one before at the node, so that nothing of that is done any more when something is asked again.
 
@@ -35,6 +37,8 @@ const MOST_PENDING: usize = 400;
 #[derive(Clone)]
 pub struct Nodes {
     shared: Rc<Shared>,
+    /// One that is gone is waited for each time as if that was not known.
+    is_patient: bool,
 }
 
 struct Shared {
@@ -53,8 +57,36 @@ struct Shared {
 
 enum State {
     Open(Link),
-    Connecting(Vec<Waker>),
-    Failed(Error, Moment),
+    Connecting(Attempt),
+    Failed(Failure),
+}
+
+/// A connection that is being made.
+struct Attempt {
+    begun: Moment,
+    wakers: Vec<Waker>,
+    /// How those before failed, if they did so not long ago.
+    before: Option<Failure>,
+}
+
+/// How connections could not be made, one after the other.
+#[derive(Clone)]
+struct Failure {
+    error: Error,
+    /// When the first was begun, and when the last one failed.
+    since: Moment,
+    last: Moment,
+}
+
+impl State {
+    /// How it failed, the last time that it was tried to the end.
+    fn failure(&self) -> Option<&Failure> {
+        match self {
+            State::Open(_) => None,
+            State::Connecting(attempt) => attempt.before.as_ref(),
+            State::Failed(failure) => Some(failure),
+        }
+    }
 }
 
 /// What is asked of a node.
@@ -84,6 +116,11 @@ impl Nodes {
         Nodes::with(env.clone(), (credit.clone(), memory.clone()), *patience)
     }
 
+    /// The same nodes and connections, for who has nothing to do without what a node has.
+    pub(crate) fn patient(&self) -> Nodes {
+        Nodes { is_patient: true, ..self.clone() }
+    }
+
     fn with(env: NetworkEnv, (credit, memory): (Credit, Memory), patience: Duration) -> Nodes {
         let shared = Shared {
             env,
@@ -95,7 +132,7 @@ impl Nodes {
             pending: RefCell::default(),
             repeated: Cell::default(),
         };
-        Nodes { shared: Rc::new(shared) }
+        Nodes { shared: Rc::new(shared), is_patient: false }
     }
 
     /// What it runs on.
@@ -120,36 +157,70 @@ impl Nodes {
 
     /// A connection to the node at `address`.
     pub async fn link(&self, address: &str) -> Result<Link> {
-        let shared = &self.shared;
-        let known = poll_fn(|context| {
-            let mut links = shared.links.borrow_mut();
-            match links.get_mut(address) {
-                Some(State::Open(link)) if link.ended().is_none() => return Poll::Ready(Ok(Some(link.clone()))),
-                Some(State::Connecting(wakers)) => {
-                    wakers.push(context.waker().clone());
-                    return Poll::Pending;
-                }
-                Some(State::Failed(error, until)) if shared.env.clock.now() < *until => {
-                    return Poll::Ready(Err(error.clone()));
-                }
-                _ => {}
-            }
-            links.insert(address.to_string(), State::Connecting(Vec::new()));
-            Poll::Ready(Ok(None))
-        })
-        .await?;
-        if let Some(link) = known {
-            return Ok(link);
+        let begun = self.begun(address);
+        let Some(failure) = self.gone(address) else { return self.linked(address).await };
+        // One that is there answers at once.
+        let left = (begun + PAUSE).since(self.shared.env.clock.now());
+        match race(self.linked(address), self.shared.env.clock.sleep(left)).await {
+            First::Left(linked) => linked,
+            First::Right(()) => Err(failure.error),
         }
-        // Whoever gives up here leaves the place to the next.
-        let mut place = Place { shared: shared.clone(), address: address.to_string(), outcome: None };
-        let opened = self.open(address).await;
-        let pause = shared.env.clock.now() + PAUSE;
-        place.outcome = Some(match &opened {
-            Ok(link) => State::Open(link.clone()),
-            Err(error) => State::Failed(error.clone(), pause),
+    }
+
+    /// Whether nobody is to wait for the node at `address`: it has not been reached for as long as patience lasts, and was tried
+    /// until now.
+    pub(crate) fn is_gone(&self, address: &str) -> bool {
+        !self.is_patient && self.gone(address).is_some()
+    }
+
+    fn gone(&self, address: &str) -> Option<Failure> {
+        let now = self.shared.env.clock.now();
+        let links = self.shared.links.borrow();
+        let failure = links.get(address).and_then(State::failure);
+        failure.filter(|failure| self.is_fresh(failure) && now >= failure.since + self.shared.patience).cloned()
+    }
+
+    /// Whether what failed says something about now.
+    fn is_fresh(&self, failure: &Failure) -> bool {
+        self.shared.env.clock.now() < failure.last + self.shared.patience
+    }
+
+    /// Sees to it that there is a connection, or that it is being made, or was not long ago: since when.
+    fn begun(&self, address: &str) -> Moment {
+        let now = self.shared.env.clock.now();
+        let mut links = self.shared.links.borrow_mut();
+        let before = match links.get(address) {
+            Some(State::Open(link)) if link.ended().is_none() => return now,
+            Some(State::Connecting(attempt)) => return attempt.begun,
+            Some(State::Failed(failure)) if now < failure.last + PAUSE => return now,
+            Some(State::Failed(failure)) => Some(failure.clone()).filter(|failure| self.is_fresh(failure)),
+            _ => None,
+        };
+        let attempt = Attempt { begun: now, wakers: Vec::new(), before };
+        links.insert(address.to_string(), State::Connecting(attempt));
+        drop(links);
+        let place = Place { shared: self.shared.clone(), address: address.to_string(), outcome: None };
+        let this = self.clone();
+        // Whoever asked for it may not wait to the end.
+        self.shared.env.spawner.detach(async move {
+            let opened = this.open(&place.address).await;
+            place.end(opened);
         });
-        opened
+        now
+    }
+
+    /// Waits until the attempt that was begun has come to its end.
+    async fn linked(&self, address: &str) -> Result<Link> {
+        poll_fn(|context| match self.shared.links.borrow_mut().get_mut(address) {
+            Some(State::Open(link)) => Poll::Ready(Ok(link.clone())),
+            Some(State::Connecting(attempt)) => {
+                attempt.wakers.push(context.waker().clone());
+                Poll::Pending
+            }
+            Some(State::Failed(failure)) => Poll::Ready(Err(failure.error.clone())),
+            None => Poll::Ready(Err(Error::disconnected("this client ends"))),
+        })
+        .await
     }
 
     async fn open(&self, address: &str) -> Result<Link> {
@@ -250,18 +321,31 @@ async fn listen(link: Link, clock: Rc<dyn Clock>, pause: Duration) {
 struct Place {
     shared: Rc<Shared>,
     address: String,
-    outcome: Option<State>,
+    /// Of an attempt that came to its end.
+    outcome: Option<Result<Link>>,
+}
+
+impl Place {
+    fn end(mut self, opened: Result<Link>) {
+        self.outcome = Some(opened);
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut links = self.shared.links.borrow_mut();
-        let before = match self.outcome.take() {
-            Some(outcome) => links.insert(self.address.clone(), outcome),
-            None => links.remove(&self.address),
-        };
-        if let Some(State::Connecting(wakers)) = before {
-            wakers.into_iter().for_each(Waker::wake);
+        let Some(State::Connecting(Attempt { begun, wakers, before })) = links.remove(&self.address) else { return };
+        let outcome = self.outcome.take().map(|outcome| match outcome {
+            Ok(link) => State::Open(link),
+            Err(error) => {
+                let since = before.map_or(begun, |before| before.since);
+                State::Failed(Failure { error, since, last: self.shared.env.clock.now() })
+            }
+        });
+        if let Some(outcome) = outcome {
+            links.insert(std::mem::take(&mut self.address), outcome);
         }
+        drop(links);
+        wakers.into_iter().for_each(Waker::wake);
     }
 }

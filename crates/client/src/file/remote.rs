@@ -56,6 +56,8 @@ struct Shared {
     grant: RefCell<Grant>,
     /// Where targets are, as the manager said last.
     addresses: RefCell<BTreeMap<TargetId, String>>,
+    /// When it was asked for that because one did not answer.
+    looked_up: Cell<Option<Moment>>,
     /// Targets whose devices have become slow, as their answers said last.
     slow: RefCell<BTreeSet<TargetId>>,
     /// Components that are objects, as far as this client knows.
@@ -128,6 +130,7 @@ impl Shared {
             control,
             grant: RefCell::new(grant),
             addresses: RefCell::default(),
+            looked_up: Cell::default(),
             slow: RefCell::default(),
             made: RefCell::default(),
             epochs: RefCell::default(),

@@ -94,7 +94,8 @@ impl Files {
         if grant.components.iter().any(|component| component.state != ComponentState::Whole) {
             return Ok(None);
         }
-        let opened = self.file(Opened { grant, asked: self.now(), others: false }, Options::alone(), None).await;
+        let opened = Opened { grant, asked: self.now(), others: false };
+        let opened = self.patient().file(opened, Options::alone(), None).await;
         let scrubbed = match opened {
             Ok(opened) => self.scrub_all(file, &opened, rate, &mut progress).await,
             Err(error) => Err(error),

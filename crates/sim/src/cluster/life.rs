@@ -72,6 +72,8 @@ pub struct Tally {
     pub commits_cut: u64,
     /// Targets that stopped, because their disk failed.
     pub disks_failed: u64,
+    /// Nodes that came back at another address.
+    pub nodes_moved: u64,
     /// Clients that died.
     pub clients_lost: u64,
     /// Files read while a node was gone.
@@ -113,6 +115,7 @@ impl Tally {
         self.faults += other.faults;
         self.commits_cut += other.commits_cut;
         self.disks_failed += other.disks_failed;
+        self.nodes_moved += other.nodes_moved;
         self.clients_lost += other.clients_lost;
         self.degraded += other.degraded;
         self.left += other.left;

@@ -5,6 +5,7 @@ use super::{Shared, restarted};
 use crate::file::components::Slice;
 use crate::granted;
 use crate::nodes::Request;
+use crate::way::PAUSE;
 use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
 use forebay_wire::RequestId;
 use forebay_wire::control::files::{ComponentState, Renewed};
@@ -14,6 +15,9 @@ use forebay_wire::object::{Ask, Described, ObjectAnswer, ObjectRequest};
 use forebay_wire::sink::Shown;
 use std::rc::Rc;
 use std::time::Duration;
+
+/// How often the manager is asked where nodes are that do not answer.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Why the manager did not renew what allows to use a file: it is asked again as long as somebody uses that.
 fn not_renewed(file: FileId, Error { kind, message }: Error) -> Error {
@@ -45,6 +49,25 @@ impl Shared {
             false if slow.is_empty() => {}
             false => drop(slow.remove(&target)),
         }
+    }
+
+    /// The same, unless it was done a moment ago. If the manager does not answer, they are where they were.
+    async fn look_up_again(&self) {
+        let now = self.nodes.env().clock.now();
+        if self.looked_up.get().is_none_or(|looked_up| now >= looked_up + LOOK) {
+            self.looked_up.set(Some(now));
+            drop(self.look_up().await);
+        }
+    }
+
+    /// Whether nobody waits for a component: its node has been away for longer than patience lasts, and the file can do without it,
+    /// and does not already.
+    fn is_spared(&self, component: u32, target: TargetId) -> bool {
+        let striping = self.grant.borrow().striping;
+        let family = striping.family(component);
+        let lacking = || self.absent().into_iter().map(|(lacks, _)| lacks).filter(|lacks| family.contains(lacks));
+        let is_gone = self.address(target).is_ok_and(|address| self.nodes.is_gone(&address));
+        is_gone && (lacking().count() as u32) < striping.spare() && !lacking().any(|lacks| lacks == component)
     }
 
     /// Asks for capabilities anew.
@@ -145,8 +168,8 @@ impl Shared {
         if self.ours.newest.get() > self.version() {
             self.renew().await?;
         }
-        let (mut is_renewed, mut is_looked_up, end) =
-            (false, false, self.nodes.env().clock.now() + self.nodes.patience());
+        let clock = &self.nodes.env().clock;
+        let (mut is_renewed, mut is_looked_up, mut end) = (false, false, clock.now() + self.nodes.patience());
         loop {
             let (target, object, shown) = self.way(component)?;
             let version = self.version();
@@ -158,7 +181,7 @@ impl Shared {
             self.locks.are_kept()?;
             let address = self.address(target);
             let asked = match (sure, &address) {
-                (Ok(()), Ok(address)) => self.nodes.ask(address, &request, Some(&shown)).await,
+                (Ok(()), Ok(address)) => self.nodes.ask_once(address, &request, Some(&shown)).await,
                 (Err(error), _) => Err(error),
                 (Ok(()), Err(error)) => Err(error.clone()),
             };
@@ -173,16 +196,24 @@ impl Shared {
                 }
                 Err(error) if error.kind == Kind::Stale => return Err(self.why_stale(target, error).await),
                 // It has to hear of an epoch first, or has no room.
-                Err(error) if error.kind == Kind::Busy && self.nodes.env().clock.now() < end => {
-                    self.nodes.env().clock.sleep(Duration::from_millis(50)).await;
+                Err(error) if error.kind == Kind::Busy && clock.now() < end => {
+                    clock.sleep(Duration::from_millis(50)).await;
                 }
                 // It may be elsewhere by now, and another one there, of which nobody may do that.
                 Err(error) if error.kind == Kind::Disconnected || error.kind == Kind::Forbidden && !is_looked_up => {
                     is_looked_up = true;
                     // Somebody else may have looked it up while this was asked where it was before.
                     let is_elsewhere = || self.address(target).as_ref().ok() != address.as_ref().ok();
-                    if !is_elsewhere() && (self.look_up().await.is_err() || !is_elsewhere()) {
+                    if !is_elsewhere() {
+                        self.look_up_again().await;
+                    }
+                    if is_elsewhere() {
+                        // There it has the time that it had here.
+                        end = clock.now() + self.nodes.patience();
+                    } else if error.kind == Kind::Forbidden || clock.now() >= end || self.is_spared(component, target) {
                         return Err(error);
+                    } else {
+                        clock.sleep(PAUSE).await;
                     }
                     self.nodes.repeats();
                 }

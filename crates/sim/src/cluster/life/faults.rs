@@ -291,6 +291,12 @@ impl<'a> Faults<'a> {
         match end {
             End::Node(node) => {
                 self.down[node] = false;
+                // It may be given another address while it is away.
+                if self.random.below(3) == 0 {
+                    let port = &self.cluster.nodes[node].port;
+                    port.set(port.get() + 1);
+                    self.common.tally.borrow_mut().nodes_moved += 1;
+                }
                 self.cluster.node_host(node).restart();
                 self.cluster.begin_node(node);
             }

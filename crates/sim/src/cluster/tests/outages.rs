@@ -3,6 +3,7 @@
 use super::*;
 use crate::cluster::check::authority;
 use crate::cluster::life::hand::{DEADLINE, within};
+use forebay_client::nodes::PATIENCE;
 use forebay_env::Task;
 use forebay_env::together::all;
 use forebay_model::{Kind, Result};
@@ -240,6 +241,60 @@ fn who_only_reads_and_cannot_reach_a_node_reads_what_is_there_beside_one_who_wri
     assert!(changed > 100, "{changed} changes beside the reads");
 }
 
+/// However many requests, files and parts of files there are: one of them waits.
+#[test]
+fn beside_a_node_that_is_gone_a_client_waits_once() {
+    for is_machine in [false, true] {
+        let world = Rc::new(World::new(37));
+        let cluster = Cluster::new(world.clone(), quick(5));
+        let machine = cluster.client_machine("writer");
+        let policy = Policy { raid: Raid::Five, unit: Bytes::kib(16), targets: 5 };
+        let files = machine.files.clone();
+        let made: Vec<_> = world.run(async move {
+            let mut made = Vec::new();
+            for number in 0..6 {
+                let path = format!("/{number}");
+                let file = files.create(&path, 0o644, Some(policy), Options::beside()).await.expect("a file");
+                file.write_at(Bytes::ZERO, Slice::from(pattern(200_000, number))).await.expect("it is taken");
+                file.flush().await.expect("it is durable");
+                made.push(Rc::new(file));
+            }
+            made
+        });
+        match is_machine {
+            true => cluster.crash_node(2),
+            false => cluster.kill_node(2),
+        }
+        let began = world.now();
+        let mut took = Vec::new();
+        for (number, file) in (0..).zip(&made) {
+            let file = file.clone();
+            world.run(async move {
+                for n in 0..10 {
+                    file.append(Slice::from(vec![n; 5000])).await.expect("one of five may be away");
+                    file.flush().await.expect("it is durable");
+                }
+                let read = file.read_at(Bytes::ZERO, Bytes(200_000)).await.expect("one of five may be away");
+                assert!(read == pattern(200_000, number));
+            });
+            took.push(world.now().since(began));
+        }
+        let (first, last) = (took[0], took[took.len() - 1]);
+        assert!(first < PATIENCE * 3, "{took:?}");
+        assert!(last - first < PATIENCE, "nobody waits for what is known to be gone: {took:?}");
+        let files = machine.files.clone();
+        let began = world.now();
+        world.run(async move {
+            for number in 0..6 {
+                let file = files.open(&format!("/{number}"), Options::alone()).await.expect("it is there");
+                let read = file.read_at(Bytes::ZERO, Bytes::mib(1)).await.expect("one of five may be away");
+                assert!(read.len() == 250_000 && read[..200_000] == pattern(200_000, number));
+            }
+        });
+        assert!(world.now().since(began) < PATIENCE, "who opens a file does not wait either");
+    }
+}
+
 #[test]
 fn all_that_is_asked_at_once_of_a_node_that_came_back_at_another_address_is_asked_there() {
     let world = Rc::new(World::new(36));
@@ -259,7 +314,7 @@ fn all_that_is_asked_at_once_of_a_node_that_came_back_at_another_address_is_aske
         moved.set(moved.get() + 1);
         cluster.restart_node(node);
         // Many stripes at once: of each one asks for the component of that node at its old address.
-        let (file, bytes) = (file.clone(), pattern(1 << 20, nth));
+        let (file, bytes, began) = (file.clone(), pattern(1 << 20, nth), world.now());
         world.run(async move {
             let stripes = bytes.chunks(64 << 10).enumerate();
             let put = stripes
@@ -270,6 +325,8 @@ fn all_that_is_asked_at_once_of_a_node_that_came_back_at_another_address_is_aske
             file.flush().await.expect("it is durable");
         });
         assert!(cluster.degraded(&machine).is_empty(), "node {node} lacks nothing");
+        let took = world.now().since(began);
+        assert!(took < PATIENCE / 2, "it is looked for at once, and not where it was for {took:?}");
     }
     let read = read_all(&cluster, "reader", "/x");
     assert!(read == pattern(1 << 20, 5));
