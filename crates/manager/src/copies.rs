@@ -16,7 +16,7 @@ mod unkept;
 
 pub use chain::Chain;
 pub use sites::{Site, Way};
-pub(crate) use unkept::Copying;
+pub(crate) use unkept::{Copying, MOST_KEYS};
 
 use crate::engine::Pair;
 use crate::manager::Manager;
@@ -438,7 +438,7 @@ fn piece(manager: &Manager, from: &[u8], Sizes { part, keys, .. }: Sizes) -> Res
 }
 
 /// Whether what is under a key is copied: not what is secret, what clients were answered, and what is of this engine alone.
-fn is_copied(key: &[u8]) -> bool {
+pub(crate) fn is_copied(key: &[u8]) -> bool {
     !matches!(key.first(), None | Some(b'C' | b'H' | b'K' | b'M' | b'Q' | b'R' | b'T' | b'Z'))
 }
 

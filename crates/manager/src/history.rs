@@ -227,7 +227,7 @@ fn seen(stage: &mut Stage, chance: &Chance) -> Model {
 }
 
 /// What the bytes in the engine have to do with one another.
-fn check(view: &dyn Snapshot) {
+pub(crate) fn check(view: &dyn Snapshot) {
     let all = |prefix| {
         let (from, to) = keys::all(prefix);
         view.scan(&from, &to, usize::MAX).unwrap()

@@ -52,7 +52,7 @@ pub(crate) struct Next {
 /// What copies on targets may lack; not there if there are none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Copied {
-    /// The object with which their chain began.
+    /// The object with which their chain began; 0 if one is to begin, with those keys.
     pub(crate) base: u64,
     /// The last batch of changes that all of them have.
     pub(crate) batch: u64,

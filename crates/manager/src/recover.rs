@@ -5,13 +5,14 @@
 //! entries directories have, is counted anew. Keys are made anew, since no target may have them: so nothing counts any more that was
 //! allowed before.
 
+mod lists;
 mod tree;
 
-use crate::copies::Chain;
+use crate::copies::{self, Chain};
 use crate::engine::{Engine, MOST_BYTES, Transaction, Write};
 use crate::keys;
 use crate::manager::Manager;
-use crate::records::{Epochs, Next, NodeRecord, Term, UserRecord, Writers, component_of, decode, encode};
+use crate::records::{Copied, Epochs, Next, NodeRecord, Term, UserRecord, Writers, component_of, decode, encode};
 use forebay_env::Random;
 use forebay_model::{Bytes, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::control::access::{IssuedKey, ROOT_USER};
@@ -21,8 +22,9 @@ use forebay_wire::object::Described;
 use std::collections::{BTreeMap, BTreeSet};
 use tree::Tree;
 
-/// Epochs that may have been told and are in no copy.
+/// Epochs that may have been told in a second and are in no copy, and openings of a manager that may have been.
 const EPOCHS: u64 = 1024;
+const TERMS: u64 = 1024;
 /// What has a number less than so far behind those that were given is of a file that no copy knows.
 const NEAR: u64 = 1 << 32;
 /// Keys and values of a transaction.
@@ -31,12 +33,8 @@ const TOGETHER: usize = 100;
 /// What was found on targets.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// The copy that counts, if there is any.
-    pub chain: Option<Chain>,
-    /// The cluster that copies say, also those that do not count.
-    pub cluster: Option<u128>,
-    /// The last opening of a manager of which copies say anything, also those that do not count.
-    pub term: u64,
+    /// What copies say together.
+    pub chain: Chain,
     /// The components of files.
     pub components: Vec<Component>,
     /// The rings of the cluster's tree.
@@ -129,14 +127,18 @@ pub fn recover(
     now: Timestamp,
     random: &dyn Random,
 ) -> Result<Recovered> {
-    let Seen { chain, cluster, term, components, rings, heaps } = seen;
+    let Seen { chain, components, rings, heaps } = seen;
     let fresh = || u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
-    let cluster = cluster.unwrap_or_else(fresh);
+    let cluster = chain.cluster().unwrap_or_else(fresh);
+    let term = chain.term();
+    // One that was never whole has only a part of what there was, and so is none.
+    let chain = chain.counts().then_some(chain);
     let issued = Manager::create(engine, cluster, policy, now, random)?;
     let made = engine.snapshot()?.scan(&[], &[u8::MAX], usize::MAX)?;
     let mut state: BTreeMap<Vec<u8>, Vec<u8>> = made.into_iter().collect();
     let at = chain.as_ref().map(Chain::at);
-    state.extend(chain.map(|chain| chain.state).unwrap_or_default());
+    let copied = chain.map(|chain| chain.state);
+    state.extend(copied.clone().unwrap_or_default());
     keys_anew(&mut state, &issued)?;
     nodes_away(&mut state)?;
     let writers = left(&mut state, now)?;
@@ -154,18 +156,23 @@ pub fn recover(
     // by chance, nearly all of them far behind those of files.
     let by_name = rings.iter().chain(&heaps).map(|(_, object)| component_of(*object).0);
     let near = of_files.keys().copied().chain(by_name).filter(|taken| taken.0 < file + NEAR).max();
-    tree.next = tree.next.max(near.map_or(0, |taken| taken.0 + 1));
+    // No number is given twice, also that of what was removed.
+    let gone = lists::numbers(&state).max();
+    tree.next = tree.next.max(file).max(near.max(gone).map_or(0, |taken| taken.0 + 1));
     tree.make_unknown(&of_files);
     tree.name_all();
     tree.take_newer(&of_files, &writers);
     tree.find_lacking(&of_files, &rings, &heaps);
     tree.count();
     let epochs: Epochs = decode(keys::EPOCHS, &state[keys::EPOCHS])?;
-    // Whoever was told of any before hears of a newer one, and of keys behind the last two.
-    let epoch = epochs.epoch + EPOCHS;
-    let epochs = Epochs { epoch, least: epoch, rolled: epochs.rolled + 2, rolled_at: now };
+    // Whoever was told of any before hears of a newer one, and of keys behind the last two: also by a manager that was made anew like
+    // this, and is in no copy, since that was earlier.
+    let passed = now.since(at.unwrap_or_default()).as_secs();
+    let epoch = epochs.epoch.saturating_add(EPOCHS.saturating_mul(1 + passed));
+    let rolled = epochs.rolled.saturating_add(2 + u32::try_from(passed).unwrap_or(u32::MAX / 4));
+    let epochs = Epochs { epoch, least: epoch, rolled, rolled_at: now };
     state.insert(keys::EPOCHS.to_vec(), encode(keys::EPOCHS, &epochs)?);
-    state.insert(keys::TERM.to_vec(), encode(keys::TERM, &Term(term + 1))?);
+    state.insert(keys::TERM.to_vec(), encode(keys::TERM, &Term(term + TERMS))?);
     let next = Next { file: file.max(tree.next), volume: volume.max(tree.next_volume()) };
     state.insert(keys::NEXT.to_vec(), encode(keys::NEXT, &next)?);
     let count = |kind: FileKind| tree.inodes.values().filter(|inode| inode.attributes.kind == kind).count() as u64;
@@ -180,9 +187,25 @@ pub fn recover(
         volumes: tree.volumes.len() as u64,
         findings: tree.findings(),
     };
+    lists::fit(&mut state, &tree)?;
     tree.store(&mut state)?;
+    if let Some(copied) = copied {
+        next_copy(&mut state, &copied)?;
+    }
     write(engine, state)?;
     Ok(recovered)
+}
+
+/// The next copy begins with what is not as copies say: until it is whole, that is what it has besides these.
+fn next_copy(state: &mut BTreeMap<Vec<u8>, Vec<u8>>, copied: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<()> {
+    let is_other = |key: &&Vec<u8>| copies::is_copied(key) && state.get(*key) != copied.get(*key);
+    let changed: BTreeSet<Vec<u8>> = state.keys().chain(copied.keys()).filter(is_other).cloned().collect();
+    // More of them are not waited for; what becomes of those when this is made anew once more is found out once more.
+    if changed.iter().map(Vec::len).sum::<usize>() <= copies::MOST_KEYS {
+        let copied = Copied { base: 0, batch: 0, keys: changed.into_iter().collect() };
+        state.insert(keys::COPIED.to_vec(), encode(keys::COPIED, &copied)?);
+    }
+    Ok(())
 }
 
 /// Nobody has a key but root, whose is new.

@@ -31,9 +31,11 @@ const MOST_NODES: u32 = 1000;
 pub struct Recovery {
     /// What was made.
     pub recovered: Recovered,
-    /// The copy that it was made of, by its target.
+    /// The newest copy that it was made of, by its target.
     pub copy: Option<TargetId>,
-    /// Copies that are older or not whole, and when each was written last.
+    /// Whether copies have all that there was when it was written last; if not, some of it is as it was when another one was.
+    pub is_whole: bool,
+    /// Copies that are older, or none while no copy counts, and when each was written last.
     pub behind: Vec<(TargetId, Timestamp)>,
     /// The targets that were looked at.
     pub targets: Vec<TargetId>,
@@ -89,11 +91,17 @@ pub fn recover(
     let hosts = OnHosts::new(owned.iter().map(Owned::host));
     let targets = hosts.targets();
     let looked = real::run_network(move |_| async move { look(&hosts, told).await })?;
-    let mut looked = looked?;
+    let mut seen = looked?;
     for one in &owned {
-        looked.seen.rings.extend(rings(one)?);
-        looked.seen.heaps.extend(heaps(one)?);
+        seen.rings.extend(rings(one)?);
+        seen.heaps.extend(heaps(one)?);
     }
+    let counts = seen.chain.counts();
+    let (furthest, behind): (Vec<_>, Vec<_>) =
+        seen.chain.targets().partition(|(_, is_furthest, _)| counts && *is_furthest);
+    let copy = furthest.first().map(|(target, ..)| *target);
+    let behind = behind.into_iter().map(|(target, _, at)| (target, at)).collect();
+    let is_whole = seen.chain.is_whole();
     for one in &owned {
         one.close()?;
     }
@@ -102,7 +110,7 @@ pub fn recover(
     file::create_secret(&draft, &[])?;
     let mut engine = Redb::open(&draft, METADATA_CACHE)?;
     let now = real::clock::wall();
-    let recovered = put_together(&mut engine, looked.seen, policy(None, targets.len()), now, &KernelRandom::default())?;
+    let recovered = put_together(&mut engine, seen, policy(None, targets.len()), now, &KernelRandom::default())?;
     drop(engine);
     let old = there.then(|| beside(&path));
     if let Some(old) = &old {
@@ -115,7 +123,7 @@ pub fn recover(
     }
     key::create(&key, &key::of_issued(&recovered.issued)?)?;
     file::rename(&draft, &path)?;
-    Ok(Recovery { recovered, copy: looked.copy, behind: looked.behind, targets, lost, old, key })
+    Ok(Recovery { recovered, copy, is_whole, behind, targets, lost, old, key })
 }
 
 /// The directories with targets: this one, or those of its nodes. A manager's directory need not have any, if others do.
@@ -135,75 +143,49 @@ fn beside(path: &Path) -> PathBuf {
     (1..).map(named).find(|path| !file::exists(path)).unwrap_or_else(|| named(0))
 }
 
-/// What was found on targets.
-struct Looked {
-    seen: Seen,
-    copy: Option<TargetId>,
-    behind: Vec<(TargetId, Timestamp)>,
-}
-
 /// Looks at all that is on targets but rings and heaps.
-async fn look(hosts: &OnHosts, mut told: impl FnMut(Progress)) -> Result<Looked> {
+async fn look(hosts: &OnHosts, mut told: impl FnMut(Progress)) -> Result<Seen> {
     let targets = hosts.targets();
-    let mut chains: Vec<(TargetId, Chain)> = Vec::new();
-    let mut seen = Seen::default();
+    let (mut seen, mut copies) = (Seen::default(), BTreeMap::new());
     for (at, target) in targets.iter().copied().enumerate() {
         told(Progress { targets: (at, targets.len()), objects: seen.components.len() as u64 });
-        let chain = chain(hosts, target).await?;
-        if chain.cluster().is_some() {
-            chains.push((target, chain));
+        for info in hosts.list(target, VOLUME, None).await? {
+            copies.insert((info.id.object, target), Bytes(info.head.size));
         }
         let volumes = hosts.list(target, 0, None).await?;
         for volume in volumes.into_iter().map(|info| info.id.volume).filter(|volume| *volume != VOLUME) {
             seen.components.extend(components(hosts, target, volume).await?);
         }
     }
-    if let [(one, first), rest @ ..] = &chains[..]
-        && let Some((other, _)) = rest.iter().find(|(_, chain)| chain.cluster() != first.cluster())
-    {
-        return Err(Error::usage(format!(
-            "targets {one} and {other} have copies of the metadata of two clusters; name the directories of one (nothing was changed)"
-        )));
-    }
     told(Progress { targets: (targets.len(), targets.len()), objects: seen.components.len() as u64 });
-    seen.cluster = chains.iter().max_by_key(|(_, chain)| chain.term()).and_then(|(_, chain)| chain.cluster());
-    seen.term = chains.iter().map(|(_, chain)| chain.term()).max().unwrap_or(0);
-    // One that is not whole has only a part of what there was, and so is none.
-    let best = chains.iter().enumerate().filter(|(_, (_, chain))| chain.is_whole());
-    let best = best.max_by_key(|(_, (_, chain))| chain.rank()).map(|(at, _)| at);
-    let best = best.map(|at| chains.swap_remove(at));
-    let rank = best.as_ref().map(|(_, chain)| chain.rank());
-    let behind = chains.iter().filter(|(_, chain)| Some(chain.rank()) != rank);
-    let behind = behind.map(|(target, chain)| (*target, chain.at())).collect();
-    let (copy, chain) = best.unzip();
-    seen.chain = chain;
-    Ok(Looked { seen, copy, behind })
+    // What one of them lacks another one may have.
+    for ((object, target), size) in copies {
+        seen.chain.begin(target, object);
+        read_copy(hosts, target, object, size, &mut seen.chain).await?;
+    }
+    Ok(seen)
 }
 
-/// The copy on a target.
-async fn chain(hosts: &OnHosts, target: TargetId) -> Result<Chain> {
-    let mut chain = Chain::default();
-    for info in hosts.list(target, VOLUME, None).await? {
-        chain.begin(info.id.object);
-        let mut offset = 0;
-        while offset < info.head.size {
-            let length = (info.head.size - offset).min(MOST_AT_ONCE.0) as u32;
-            let read = Ask::Read { id: info.id, offset, length };
-            match hosts.ask(target, read, Arc::default()).await {
-                Ok(ObjectAnswer { reply: ObjectReply::Bytes, payload, .. }) => chain.take(&payload.into_vec())?,
-                Ok(answer) => return Err(strange(target, &answer.reply)),
-                // What follows counts only with what is damaged; another target may have it.
-                Err(error) if error.kind == Kind::Damaged => break,
-                Err(error) => {
-                    return Err(error.of(format!(
-                        "reading a copy of metadata on target {target}; to do without it, move its directory away"
-                    )));
-                }
+/// Reads an object of copies.
+async fn read_copy(hosts: &OnHosts, target: TargetId, object: u64, size: Bytes, chain: &mut Chain) -> Result<()> {
+    let id = ObjectId { volume: VOLUME, object };
+    let mut offset = 0;
+    while offset < size.0 {
+        let length = (size.0 - offset).min(MOST_AT_ONCE.0) as u32;
+        match hosts.ask(target, Ask::Read { id, offset, length }, Arc::default()).await {
+            Ok(ObjectAnswer { reply: ObjectReply::Bytes, payload, .. }) => chain.take(&payload.into_vec())?,
+            Ok(answer) => return Err(strange(target, &answer.reply)),
+            // What follows counts only with what is damaged; another target may have it.
+            Err(error) if error.kind == Kind::Damaged => return Ok(()),
+            Err(error) => {
+                return Err(error.of(format!(
+                    "reading a copy of metadata on target {target}; to do without it, move its directory away"
+                )));
             }
-            offset += u64::from(length);
         }
+        offset += u64::from(length);
     }
-    Ok(chain)
+    Ok(())
 }
 
 /// What may be components of files in a volume of a target.

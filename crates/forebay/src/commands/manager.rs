@@ -57,7 +57,7 @@ fn recover(context: &mut Context, args: &RecoverArgs) -> Result<()> {
     if context.json {
         return context.out.json(&as_json(&recovery));
     }
-    let Recovery { recovered, copy, behind, targets, lost, old, key } = &recovery;
+    let Recovery { recovered, copy, is_whole, behind, targets, lost, old, key } = &recovery;
     let out = &mut context.out;
     for (dir, error) in lost {
         out.line(format_args!("{} was left out: {error}", dir.display()))?;
@@ -72,10 +72,14 @@ fn recover(context: &mut Context, args: &RecoverArgs) -> Result<()> {
             human::some(targets.len() as u64, "target")
         ))?,
     }
-    for (target, at) in behind {
+    if copy.is_some() && !is_whole {
         out.line(format_args!(
-            "The copy on target {target}, last written {at}, is older or not whole, and was not used."
+            "It was not written to its end, or something between it and older ones was not found: the rest is as these have it."
         ))?;
+    }
+    for (target, at) in behind {
+        let why = if copy.is_some() { "older" } else { "not whole" };
+        out.line(format_args!("The copy on target {target}, last written {at}, is {why}."))?;
     }
     out.line(format_args!(
         "There are {}, directories: {}, {}, {} and {}; what volumes hold was counted anew.",
@@ -122,7 +126,7 @@ fn in_words(Finding { file, path, what }: &Finding) -> String {
 
 /// The same for programs.
 fn as_json(recovery: &Recovery) -> Value {
-    let Recovery { recovered, copy, behind, targets, lost, old, key } = recovery;
+    let Recovery { recovered, copy, is_whole, behind, targets, lost, old, key } = recovery;
     let finding = |Finding { file, path, what }: &Finding| {
         let (found, size, components, enough) = match what {
             What::Lacks { components, is_enough } => ("lacks_components", None, Some(components), Some(*is_enough)),
@@ -144,6 +148,7 @@ fn as_json(recovery: &Recovery) -> Value {
         "cluster": format!("{:032x}", recovered.cluster),
         "copy": copy.map(|target| target.to_string()),
         "copy_written": recovered.at.map(|at| at.to_string()),
+        "copy_whole": copy.map(|_| is_whole),
         "behind": behind.iter().map(|(target, _)| target.to_string()).collect::<Vec<_>>(),
         "targets": targets.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "left_out": lost.iter().map(|(dir, error)| json!({ "dir": dir.display().to_string(), "why": error.to_string() }))

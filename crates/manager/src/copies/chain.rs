@@ -1,82 +1,128 @@
-//! What a copy says, as its objects are read in the order of their numbers.
+//! What copies say: the objects of all targets, read in the order of their numbers.
+//!
+//! Always: what was whole once stays until another one is whole. What a later object says of a key replaces what an earlier one said,
+//! and where its pieces have been, what it does not have is not there; all else is as it was before. So whatever was begun and not
+//! written to its end, nothing is lost that was said before, and nothing that was said since.
 
 use super::record::{Change, Found, Record};
-use forebay_model::{Error, Result, Timestamp};
-use std::collections::BTreeMap;
+use forebay_model::{Error, Result, TargetId, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, Range};
 
-/// The copy of a target.
+/// What copies say together.
 #[derive(Debug, Default)]
 pub struct Chain {
     /// What there was, by its keys.
     pub(crate) state: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Whose it is.
-    cluster: u128,
+    /// Whose it is, and the target that said so first.
+    cluster: Option<(u128, TargetId)>,
     /// The last opening of the manager.
     term: u64,
     /// When it was known last that it was so.
     at: Timestamp,
-    /// Whether that is all that there was.
+    /// Whether that is all that there was; and whether something was all that there was at some time.
     is_whole: bool,
+    was_whole: bool,
     /// The object with which the chain began, the one that is read, and the last batch of it.
     base: u64,
-    object: u64,
-    batch: u64,
+    pub(super) object: u64,
+    pub(super) batch: u64,
+    /// Records of that object which were done, the last key of its pieces, and all keys of its changes.
+    done: usize,
+    covered: Option<Vec<u8>>,
+    changed: BTreeSet<Vec<u8>>,
     /// Of changes that count together: those that were read.
     waiting: Vec<Change>,
+    /// That object, as one target has it; behind what was not written wholly nothing of it counts.
+    reading: Option<Reading>,
+    /// How far each target goes.
+    reached: BTreeMap<TargetId, Reached>,
+}
+
+/// An object, as one target has it, as far as it was read.
+#[derive(Debug)]
+struct Reading {
+    target: TargetId,
+    /// Different records, and the last one.
+    records: usize,
+    last: Vec<u8>,
     /// Bytes of a record whose end was not read.
     part: Vec<u8>,
-    /// Behind what was not written wholly, nothing of an object counts.
-    is_over: bool,
+}
+
+impl Reading {
+    /// Counts the record in these bytes, unless it is the one before once more: where a connection ended before the answer, it is there
+    /// twice.
+    fn is_new(&mut self, bytes: Range<usize>) -> bool {
+        let bytes = &self.part[bytes];
+        if self.last == bytes {
+            return false;
+        }
+        self.last.clear();
+        self.last.extend_from_slice(bytes);
+        self.records += 1;
+        true
+    }
+}
+
+/// How far the copy of a target goes.
+#[derive(Debug, Default)]
+struct Reached {
+    object: u64,
+    records: usize,
+    at: Timestamp,
 }
 
 impl Chain {
-    /// What follows is of this object.
-    pub fn begin(&mut self, object: u64) {
-        self.object = object;
-        self.waiting.clear();
-        self.part.clear();
-        self.is_over = false;
+    /// What follows is of this object, as this target has it. Objects come by rising number, each from all targets that have it: what
+    /// one of them has is the beginning of what another has.
+    pub fn begin(&mut self, target: TargetId, object: u64) {
+        if self.object != object {
+            self.object = object;
+            self.done = 0;
+            self.covered = None;
+            self.changed.clear();
+            self.waiting.clear();
+        }
+        self.reading = Some(Reading { target, records: 0, last: Vec::new(), part: Vec::new() });
     }
 
-    /// Takes the next bytes of an object.
+    /// Takes the next bytes of it.
     pub fn take(&mut self, bytes: &[u8]) -> Result<()> {
-        if self.is_over {
-            return Ok(());
-        }
-        let mut part = std::mem::take(&mut self.part);
-        part.extend_from_slice(bytes);
+        let Some(mut reading) = self.reading.take() else { return Ok(()) };
+        reading.part.extend_from_slice(bytes);
         let mut at = 0;
         loop {
-            match Record::find(&part[at..])? {
+            match Record::find(&reading.part[at..])? {
                 Found::Record(record, length) => {
-                    self.record(record)?;
+                    if reading.is_new(at..at + length) {
+                        self.read(record, reading.target, reading.records)?;
+                    }
                     at += length;
                 }
                 Found::Part => {
-                    self.part = part.split_off(at);
+                    reading.part.drain(..at);
+                    self.reading = Some(reading);
                     return Ok(());
                 }
-                Found::Nothing => {
-                    self.is_over = true;
-                    return Ok(());
-                }
+                Found::Nothing => return Ok(()),
             }
         }
     }
 
-    /// Whether it is a copy of all that there was.
+    /// Whether it is all that there was.
     pub fn is_whole(&self) -> bool {
         self.is_whole
+    }
+
+    /// Whether it is all that there was at some time, with what was said since.
+    pub fn counts(&self) -> bool {
+        self.was_whole
     }
 
     /// When it was known last that it was so.
     pub fn at(&self) -> Timestamp {
         self.at
-    }
-
-    /// Of two copies the one that counts is greater: a whole one before others, then the newer one.
-    pub fn rank(&self) -> (bool, u64, u64) {
-        (self.is_whole, self.object, self.batch)
     }
 
     /// How often the manager had been opened that wrote last.
@@ -86,31 +132,65 @@ impl Chain {
 
     /// The cluster, if anything of one was found.
     pub fn cluster(&self) -> Option<u128> {
-        (self.cluster != 0).then_some(self.cluster)
+        self.cluster.map(|(cluster, _)| cluster)
     }
 
-    fn record(&mut self, record: Record) -> Result<()> {
+    /// The targets that have anything: whether it goes as far as that of any other, and when it was written last.
+    pub fn targets(&self) -> impl Iterator<Item = (TargetId, bool, Timestamp)> {
+        let far = |reached: &Reached| (reached.object, reached.records);
+        let furthest = self.reached.values().map(far).max();
+        self.reached.iter().map(move |(target, reached)| (*target, Some(far(reached)) == furthest, reached.at))
+    }
+
+    /// That record of the object, as a target has it.
+    fn read(&mut self, record: Record, target: TargetId, number: usize) -> Result<()> {
+        if let Record::Begin { cluster, .. } = record {
+            self.is_of(cluster, target)?;
+        }
+        let reached = self.reached.entry(target).or_default();
+        (reached.object, reached.records) = (self.object, number);
+        if let Record::Begin { begun: at, .. } | Record::Changes { at, .. } | Record::Whole { at } = record {
+            reached.at = at;
+        }
+        // Another target had those before.
+        if number > self.done {
+            self.done = number;
+            self.record(record);
+        }
+        Ok(())
+    }
+
+    fn is_of(&mut self, cluster: u128, target: TargetId) -> Result<()> {
+        let (known, first) = *self.cluster.get_or_insert((cluster, target));
+        if known == cluster {
+            return Ok(());
+        }
+        Err(match first == target {
+            true => Error::damaged(format!(
+                "target {target} has copies of the metadata of two clusters, {known:032x} and {cluster:032x}; take the devices of one of \
+                 them (nothing was changed)"
+            )),
+            false => Error::usage(format!(
+                "targets {first} and {target} have copies of the metadata of two clusters; name the directories of one (nothing was changed)"
+            )),
+        })
+    }
+
+    fn record(&mut self, record: Record) {
         match record {
-            Record::Begin { cluster, term, base, after, begun } => {
-                if self.cluster != 0 && self.cluster != cluster {
-                    return Err(Error::damaged(format!(
-                        "the target has copies of the metadata of two clusters, {:032x} and {cluster:032x}; take the devices of \
-                         one of them",
-                        self.cluster
-                    )));
-                }
-                // What others had and this one missed is in none of its objects.
+            Record::Begin { term, base, after, begun, .. } => {
                 if self.base != base || after > self.batch {
-                    self.state.clear();
+                    // Something in between is in no object that was found, or another chain begins.
                     self.is_whole = false;
+                    (self.base, self.batch) = (base, after);
                 }
-                (self.base, self.batch) = (base, after);
-                (self.cluster, self.term, self.at) = (cluster, term, begun);
+                (self.term, self.at) = (self.term.max(term), begun);
             }
             Record::Changes { batch, more, at, writes } => {
                 self.waiting.extend(writes);
                 if !more {
                     for (key, value) in std::mem::take(&mut self.waiting) {
+                        self.changed.insert(key.clone());
                         match value {
                             Some(value) => drop(self.state.insert(key, value)),
                             None => drop(self.state.remove(&key)),
@@ -119,12 +199,30 @@ impl Chain {
                     (self.batch, self.at) = (batch, at);
                 }
             }
-            Record::Piece { pairs } => self.state.extend(pairs),
+            Record::Piece { pairs } => {
+                let last = pairs.last().map(|(key, _)| key.clone());
+                if let Some(last) = last.filter(|last| self.covered.as_ref().is_none_or(|covered| covered < last)) {
+                    self.forget(Bound::Included(&last));
+                    self.covered = Some(last);
+                }
+                self.state.extend(pairs);
+            }
             Record::Whole { at } => {
-                self.is_whole = true;
+                self.forget(Bound::Unbounded);
+                (self.is_whole, self.was_whole) = (true, true);
                 self.at = at;
             }
         }
-        Ok(())
+    }
+
+    /// What there was behind the pieces before and up to this, when the object began, is in the one that comes or not there any more.
+    fn forget(&mut self, to: Bound<&Vec<u8>>) {
+        let from = self.covered.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let range = (from.cloned(), to.cloned());
+        let changed = &self.changed;
+        self.state.extract_if(range, |key, _| !changed.contains(key)).for_each(drop);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use crate::seeds;
 use crate::testing::{Stage, Still, create, root, unchanged};
 use forebay_model::{Bytes, Error, Kind, TargetId};
 use forebay_wire::control::Change;
-use forebay_wire::control::names::{Place, RemoveFile, Rename, SetAttributes};
+use forebay_wire::control::names::{FileId, Place, RemoveFile, Rename, SetAttributes};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -27,7 +27,7 @@ pub(crate) struct Shelf {
     /// What is written is there twice.
     twice: Cell<bool>,
     /// Of what is written next, so many bytes are, and nothing behind them.
-    left: RefCell<Option<usize>>,
+    pub(crate) left: RefCell<Option<usize>>,
 }
 
 impl Shelf {
@@ -37,22 +37,42 @@ impl Shelf {
         Rc::new(shelf)
     }
 
-    /// What a target says.
+    /// The same once more.
+    pub(crate) fn again(&self) -> Rc<Shelf> {
+        let (objects, targets) = (self.objects.clone(), self.targets.clone());
+        Rc::new(Shelf { objects, targets, ..Shelf::default() })
+    }
+
+    /// What one target says alone.
     pub(crate) fn chain(&self, target: TargetId) -> Chain {
-        let mut chain = Chain::default();
-        for ((_, object), bytes) in self.objects.borrow().range((target, 0)..=(target, u64::MAX)) {
-            chain.begin(*object);
-            // Bytes come in any parts.
-            bytes.chunks(97).for_each(|some| chain.take(some).unwrap());
-        }
-        chain
+        self.said_by(|of| of == target)
     }
 
     /// What counts of all that targets say.
     pub(crate) fn best(&self) -> Option<Chain> {
-        let targets: BTreeSet<TargetId> = self.objects.borrow().keys().map(|(target, _)| *target).collect();
-        let chains = targets.into_iter().map(|target| self.chain(target));
-        chains.filter(Chain::is_whole).max_by_key(Chain::rank)
+        Some(self.together()).filter(Chain::counts)
+    }
+
+    /// What targets say together.
+    pub(crate) fn together(&self) -> Chain {
+        self.said_by(|_| true)
+    }
+
+    fn said_by(&self, is_asked: impl Fn(TargetId) -> bool) -> Chain {
+        let mut chain = Chain::default();
+        let objects = self.objects.borrow();
+        let all: BTreeSet<(u64, TargetId)> = objects.keys().map(|(target, object)| (*object, *target)).collect();
+        for (object, target) in all.into_iter().filter(|(_, target)| is_asked(*target)) {
+            chain.begin(target, object);
+            // Bytes come in any parts.
+            objects[&(target, object)].chunks(97).for_each(|some| chain.take(some).unwrap());
+        }
+        chain
+    }
+
+    /// All that these had is gone.
+    pub(crate) fn lose(&self, lost: &[TargetId]) {
+        self.objects.borrow_mut().retain(|(target, _), _| !lost.contains(target));
     }
 
     fn objects_of(&self, target: TargetId) -> usize {
@@ -125,6 +145,11 @@ pub(crate) fn there(stage: &Stage) -> Vec<Pair> {
     all.into_iter().filter(|(key, _)| is_copied(key)).collect()
 }
 
+/// How far a copy goes, behind whether it is whole.
+pub(crate) fn rank(chain: &Chain) -> (bool, u64, u64) {
+    (chain.is_whole(), chain.object, chain.batch)
+}
+
 pub(crate) fn said(chain: &Chain) -> Vec<Pair> {
     chain.state.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
@@ -150,6 +175,7 @@ fn what_was_kept_is_what_copies_say_whatever_failed_and_whenever_a_manager_ended
         let mut stage = Stage::new();
         let mut writing = copies(&shelf, stage.now);
         done(writing.tick(&mut stage.manager)).unwrap();
+        let mut was_whole = false;
         for _ in 0..120 {
             (0..chance.below(4)).for_each(|_| change(chance, &mut stage));
             if chance.once_in(12) {
@@ -174,9 +200,11 @@ fn what_was_kept_is_what_copies_say_whatever_failed_and_whenever_a_manager_ended
                 done(writing.keep(&mut stage.manager))
             };
             keeping.unwrap();
+            was_whole |= shelf.best().is_some();
+            assert!(!was_whole || shelf.best().is_some(), "what was whole is there until something else is");
             let Some(best) = shelf.best().filter(|_| stage.manager.copying.is_on()) else { continue };
             let Some(first) = writing.on.first() else { continue };
-            if best.rank() == shelf.chain(first.target).rank() {
+            if best.is_whole() || shelf.chain(first.target).is_whole() {
                 assert!(said(&best) == there(&stage), "a whole copy says something else");
             }
         }
@@ -294,7 +322,7 @@ fn what_was_changed_while_no_target_was_there_comes_to_the_copies_that_are_back(
 }
 
 #[test]
-fn what_lacks_much_when_its_target_is_back_is_not_gone_on_with() {
+fn what_lacks_much_when_its_target_is_back_is_not_gone_on_with_and_counts_until_all_was_written_again() {
     let (shelf, mut stage, mut writing) = without_targets();
     for number in 0.. {
         stage.file(&root(), &format!("unknown to copies {number}"), 0o644).unwrap();
@@ -307,10 +335,26 @@ fn what_lacks_much_when_its_target_is_back_is_not_gone_on_with() {
     shelf.targets.borrow_mut().push(TargetId(1));
     stage.file(&root(), "last", 0o644).unwrap();
     stage.restart();
-    // Those that begin again have nothing to do with the ones before.
-    writing = Copies { sizes: Sizes { part: 1, keys: 1, longer: 1 << 30 }, ..copies(&shelf, stage.now) };
+    writing = Copies { sizes: Sizes { part: 1 << 20, keys: 100, longer: 1 << 30 }, ..copies(&shelf, stage.now) };
     done(writing.keep(&mut stage.manager)).unwrap();
-    assert!(shelf.best().is_none());
+    assert!(stage.root(Change::RemoveFile(RemoveFile { place: Place::path("known to copies") })).is_ok());
+    loop {
+        let name = format!("since {}", writing.length);
+        stage.file(&root(), &name, 0o644).unwrap();
+        done(writing.keep(&mut stage.manager)).unwrap();
+        let best = shelf.best().unwrap();
+        let has = |name: &str| best.state.contains_key(&keys::name(FileId::ROOT, name));
+        assert!(has(&name) && !has("known to copies"));
+        if writing.from.is_none() {
+            assert!(best.is_whole() && said(&best) == there(&stage));
+            break;
+        }
+        assert!(!best.is_whole(), "what was changed meanwhile is in none");
+        // Pieces say what there is up to them, also of what is not there any more.
+        let is_before = |(key, _): &Pair| Some(key) < writing.from.as_ref();
+        let some = |all: Vec<Pair>| all.into_iter().filter(is_before).collect::<Vec<Pair>>();
+        assert!(some(said(&best)) == some(there(&stage)));
+    }
 }
 
 #[test]

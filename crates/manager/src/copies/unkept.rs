@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub(crate) type Writes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// The most bytes of keys that are waited for: what is named in the engine is written with each commit.
-const MOST_KEYS: usize = MOST_BYTES / 4;
+pub(crate) const MOST_KEYS: usize = MOST_BYTES / 4;
 /// The same while no copy can be written: each commit is longer by that, and copies that lack more are made anew.
 const MOST_WAITING: usize = MOST_BYTES / 16;
 
@@ -28,7 +28,7 @@ pub(crate) enum Copying {
 
 /// What copies lack.
 pub(crate) struct Unkept {
-    /// The object with which they began.
+    /// The object with which they began; 0 if none was begun yet.
     base: u64,
     /// The last batch that all of them have.
     kept: u64,
@@ -64,10 +64,11 @@ impl Copying {
         matches!(self, Copying::On(_))
     }
 
-    /// No copy can be written. Whoever has the chain may be back before it lacks much; if not, there are no copies any more.
+    /// No copy can be written. Whoever has the chain may be back before it lacks much, and one that is to begin does so later; if not,
+    /// there are no copies any more.
     pub(super) fn wait(&mut self) {
-        if let Copying::On(Unkept { bytes, having, .. }) = self
-            && (*bytes > MOST_WAITING || having.is_empty())
+        if let Copying::On(Unkept { base, bytes, having, .. }) = self
+            && (*bytes > MOST_WAITING || having.is_empty() && *base != 0)
         {
             *self = Copying::Off { is_named: true };
         }
@@ -84,7 +85,10 @@ impl Copying {
     /// An object of copies begins on these targets: with which one the chain did, and the batch up to which those before it have
     /// everything.
     pub(super) fn begin(&mut self, object: u64, term: u64, on: &[TargetId]) -> (u64, u64) {
-        if let Copying::On(Unkept { base, kept, .. }) = self {
+        if let Copying::On(Unkept { base, kept, having, is_having_named, .. }) = self {
+            if *base == 0 {
+                (*base, *having, *is_having_named) = (object, on.to_vec(), false);
+            }
             return (*base, *kept);
         }
         let first = first_batch(term);

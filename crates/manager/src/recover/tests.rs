@@ -1,22 +1,28 @@
 use super::{Component, Recovered, Seen, What, recover};
+use crate::copies::Copying;
 use crate::copies::tests::{Shelf, copies, done};
 use crate::engine::{Engine, Memory};
+use crate::history;
 use crate::keys;
 use crate::manager::{Manager, Settings};
 use crate::principal::Principal;
 use crate::records::{Layout, component_of, decode, object};
-use crate::seeds::Chance;
+use crate::seeds::{self, Chance};
 use crate::testing::{NODES, Stage, create, entry, report, root, unchanged, user};
 use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Bytes, Kind, ObjectId, TargetId, Timestamp};
 use forebay_wire::control::access::User;
 use forebay_wire::control::files::{Close, CreateHeap, CreateRing, OpenToWrite};
-use forebay_wire::control::names::{Entry, FileId, FileKind, Place, RemoveFile, Rename, SetAttributes, Stat};
+use forebay_wire::control::names::{
+    Entry, FileId, FileKind, MakeDirectory, Place, RemoveFile, Rename, SetAttributes, Stat,
+};
 use forebay_wire::control::volumes::{CreateVolume, Policy, Quota};
 use forebay_wire::control::{Change, Question, Reply};
 use forebay_wire::object::Described;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// What is done to a copy.
 type Harm = Box<dyn Fn(&mut BTreeMap<Vec<u8>, Vec<u8>>)>;
@@ -73,9 +79,8 @@ fn layouts(engine: &Memory) -> BTreeMap<FileId, Layout> {
 
 /// What targets have of a cluster: each component as long as it should be, the rings and the heaps.
 fn seen(stage: &mut Stage, shelf: Option<&Rc<Shelf>>) -> Seen {
-    let chain = shelf.and_then(|shelf| shelf.best());
-    let (cluster, term) = chain.as_ref().map_or((None, 0), |chain| (chain.cluster(), chain.term()));
-    let mut seen = Seen { chain, cluster, term, ..Seen::default() };
+    let chain = shelf.map(|shelf| shelf.together()).unwrap_or_default();
+    let mut seen = Seen { chain, ..Seen::default() };
     for (file, layout) in layouts(&stage.engine) {
         let Entry { attributes, .. } = stage.stat(&root(), Place::of(file)).unwrap();
         for (number, target) in layout.components() {
@@ -299,7 +304,7 @@ fn what_has_no_name_gets_one_whatever_led_there() {
     ];
     for (case, harm, lost) in cases {
         let mut seen = seen(&mut stage, Some(&shelf));
-        harm(&mut seen.chain.as_mut().unwrap().state);
+        harm(&mut seen.chain.state);
         let (found, mut next) = recovered(&stage, seen);
         for file in lost {
             let named = found.findings.iter().find(|it| it.file == file && it.what == What::Nameless);
@@ -343,4 +348,115 @@ fn objects_with_numbers_by_chance_take_no_numbers_from_files() {
     let made = next.file(&by, "new", 0o644).unwrap();
     assert!(made.0 < 1000, "{made:?}");
     assert!(matches!(next.ask(&by, &Question::Stat(Stat { place: Place::of(made) })), Ok(Reply::Entry(_))));
+}
+
+#[test]
+fn a_manager_that_is_lost_again_before_its_first_copy_is_whole_is_made_anew_with_all_that_was_answered() {
+    let mut stage = full();
+    let shelf = copied(&mut stage);
+    // A file of which copies know nothing, so that there is something that was found out.
+    let made = stage.file(&root(), "d/late", 0o604).unwrap();
+    written(&mut stage, made, 99);
+    let mut was_whole = false;
+    for cut in (0..).step_by(149) {
+        let shelf = shelf.again();
+        let seen_first = seen(&mut stage, Some(&shelf));
+        let (_, mut next) = recovered(&stage, seen_first);
+        let before = tree(&mut next);
+        let (from, to) = (Place::path(format!("lost+found/file-{}", made.0)), Place::path("found"));
+        *shelf.left.borrow_mut() = Some(cut);
+        let mut writing = copies(&shelf, next.now);
+        let is_answered = |next: &mut Stage, writing: &mut crate::copies::Copies| {
+            done(writing.keep(&mut next.manager)).unwrap();
+            // What was answered otherwise was so while no target could be written.
+            *shelf.left.borrow() > Some(0)
+        };
+        let mut answered = BTreeMap::new();
+        next.root(Change::Rename(Rename { from, to, exclusive: true })).unwrap();
+        if is_answered(&mut next, &mut writing) {
+            answered.insert("found".to_string(), made);
+            for number in 0..20 {
+                let name = format!("since-{number}");
+                let file = next.file(&root(), &name, 0o640).unwrap();
+                if !is_answered(&mut next, &mut writing) {
+                    break;
+                }
+                answered.insert(name, file);
+            }
+        }
+        next.pass(Duration::from_secs(1));
+        let map = next.manager.cluster.map();
+        let seen_again = seen(&mut next, Some(&shelf));
+        was_whole = seen_again.chain.is_whole() && !answered.is_empty();
+        let (found, mut last) = recovered(&next, seen_again);
+        assert_eq!(tree(&mut last), before, "cut at {cut}: {found:?}");
+        for (name, file) in answered {
+            let there = last.stat(&root(), Place::path(&name)).unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
+            assert_eq!(there.file, file, "cut at {cut}: {name}");
+        }
+        let after = last.manager.cluster.map();
+        assert!(after.least_epoch > map.epoch, "cut at {cut}");
+        for (old, new) in map.targets.iter().zip(&after.targets) {
+            assert!(new.key > old.key, "cut at {cut}: targets take newer keys only");
+        }
+        if was_whole {
+            break;
+        }
+        assert!(cut < 1 << 20);
+    }
+    assert!(was_whole);
+}
+
+/// Some change of names and files, which may be refused.
+fn somehow(chance: &Chance, stage: &mut Stage) {
+    let path = || {
+        let depth = 1 + chance.below(3);
+        let names: Vec<&str> = (0..depth).map(|_| ["a", "b", "c", "v"][chance.below(4) as usize]).collect();
+        names.join("/")
+    };
+    let size = || Some(Bytes(chance.below(900_000)));
+    let name = |number: u64| format!("user-{number}");
+    let change = match chance.below(9) {
+        0 | 1 => create(&path(), 0o644),
+        2 => Change::MakeDirectory(MakeDirectory { place: Place::path(path()), mode: 0o755 }),
+        3 | 4 => Change::Rename(Rename { from: Place::path(path()), to: Place::path(path()), exclusive: false }),
+        5 => Change::RemoveFile(RemoveFile { place: Place::path(path()) }),
+        6 => Change::SetAttributes(SetAttributes { size: size(), ..unchanged(Place::path(path())) }),
+        7 => {
+            let place = Place::path(path());
+            Change::OpenToWrite(OpenToWrite { place, alone: false, upkeep: false, yields: false, cached: false })
+        }
+        _ => {
+            let user = 5 + chance.below(3) as u32;
+            Change::SetUser(User { user, name: name(chance.below(5)), groups: vec![user] })
+        }
+    };
+    drop(stage.root(change));
+}
+
+#[test]
+fn of_a_copy_that_was_not_written_to_its_end_over_an_older_one_everything_comes_to_fit_together() {
+    let partly = Cell::new(0);
+    seeds::each(200, |chance| {
+        let mut stage = full();
+        (0..20).for_each(|_| somehow(chance, &mut stage));
+        let shelf = copied(&mut stage);
+        // What is changed now is in no copy, but in pieces of the next one.
+        stage.restart();
+        stage.manager.copying = Copying::Off { is_named: false };
+        (0..1 + chance.below(30)).for_each(|_| somehow(chance, &mut stage));
+        let mut writing = copies(&shelf, stage.now);
+        for _ in 0..1 + chance.below(25) {
+            somehow(chance, &mut stage);
+            done(writing.keep(&mut stage.manager)).unwrap();
+        }
+        let chain = shelf.best().unwrap();
+        partly.set(partly.get() + u64::from(!chain.is_whole()));
+        let mut engine = Memory::new();
+        let seen = Seen { chain, ..Seen::default() };
+        recover(&mut engine, seen, Policy::default(), stage.now.wall, &Chance::of(11)).unwrap();
+        history::check(&*engine.snapshot().unwrap());
+        Manager::open(Box::new(engine.reopened()), Rc::new(Chance::of(12)), Settings::default()).unwrap();
+    });
+    assert!(seeds::is_replay() || partly.get() > 50, "{} were not whole", partly.get());
 }

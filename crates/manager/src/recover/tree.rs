@@ -29,13 +29,14 @@ pub(super) struct Tree {
     pub(super) inodes: BTreeMap<FileId, Inode>,
     /// Of each directory, its entries.
     names: BTreeMap<FileId, BTreeMap<String, FileId>>,
-    layouts: BTreeMap<FileId, Layout>,
+    pub(super) layouts: BTreeMap<FileId, Layout>,
     pub(super) volumes: BTreeMap<u64, VolumeRecord>,
     /// The first number that no file has.
     pub(super) next: u64,
     now: Timestamp,
     found: Vec<(FileId, What)>,
-    dangling: Vec<(FileId, String)>,
+    /// Names that do not fit what they lead to, if they lead anywhere.
+    dangling: Vec<(FileId, String, Named)>,
 }
 
 impl Tree {
@@ -72,15 +73,33 @@ impl Tree {
         }
         for (key, value) in names {
             let (directory, name) = (FileId(keys::number(&key)), String::from_utf8_lossy(&key[9..]).into_owned());
-            let Named { file, kind } = decode(&key, &value)?;
-            let leads = |inode: &Inode| inode.parent == directory && inode.attributes.kind == kind;
-            let is_in = tree.inodes.get(&directory).is_some_and(Inode::is_directory) && file != FileId::ROOT;
-            match is_in && tree.inodes.get(&file).is_some_and(leads) {
-                true => drop(tree.names.entry(directory).or_default().insert(name, file)),
-                false => tree.dangling.push((directory, name)),
+            let named: Named = decode(&key, &value)?;
+            let is_meant = tree.inodes.get(&named.file).is_some_and(|inode| inode.parent == directory);
+            match is_meant && tree.leads(directory, &named) {
+                true => drop(tree.names.entry(directory).or_default().insert(name, named.file)),
+                false => tree.dangling.push((directory, name, named)),
             }
         }
         Ok(tree)
+    }
+
+    /// Whether a name in a directory leads to something.
+    fn leads(&self, directory: FileId, Named { file, kind }: &Named) -> bool {
+        let is_in = self.inodes.get(&directory).is_some_and(Inode::is_directory) && *file != FileId::ROOT;
+        is_in && self.inodes.get(file).is_some_and(|inode| inode.attributes.kind == *kind)
+    }
+
+    /// Takes names for what has no other, where what is there of the two was not written at the same time.
+    fn take_names(&mut self) {
+        let mut named: BTreeSet<FileId> = self.names.values().flat_map(|entries| entries.values().copied()).collect();
+        for (directory, name, of) in std::mem::take(&mut self.dangling) {
+            if !self.leads(directory, &of) || !named.insert(of.file) {
+                self.dangling.push((directory, name, of));
+                continue;
+            }
+            self.names.entry(directory).or_default().insert(name, of.file);
+            self.inodes.entry(of.file).and_modify(|inode| inode.parent = directory);
+        }
     }
 
     /// Makes files of components that say what they are part of, where nothing else knows these.
@@ -121,6 +140,7 @@ impl Tree {
 
     /// Gives everything a name that has none.
     pub(super) fn name_all(&mut self) {
+        self.take_names();
         let mut known: BTreeSet<FileId> = self.found.iter().map(|(file, _)| *file).collect();
         let volumes: BTreeSet<u64> = self.inodes.values().map(|inode| inode.attributes.volume).collect();
         for volume in volumes {
@@ -325,7 +345,7 @@ impl Tree {
         };
         let found =
             self.found.iter().map(|(file, what)| Finding { file: *file, path: path(*file), what: what.clone() });
-        let dangling = self.dangling.iter().map(|(directory, name)| Finding {
+        let dangling = self.dangling.iter().map(|(directory, name, _)| Finding {
             file: *directory,
             path: format!("{}/{name}", path(*directory)),
             what: What::Dangling,

@@ -1,5 +1,5 @@
-use super::super::tests::{Shelf, copies, said, there};
-use super::super::{AGAIN, Copies, PATIENCE, PAUSE, VOLUME, WANTED};
+use super::super::tests::{Shelf, copies, rank, said, there};
+use super::super::{AGAIN, Copies, PATIENCE, PAUSE, Sizes, VOLUME, WANTED};
 use super::{Candidate, choose, worth};
 use crate::engine::{Engine, Transaction, Write};
 use crate::keys;
@@ -12,7 +12,7 @@ use forebay_model::{Kind, Moment, ObjectId, TargetId, Timestamp};
 use forebay_wire::capability::{Capability, Keyring, LENGTH, Nonces, Rights, Said, Wanted};
 use forebay_wire::control::cluster::{Report, SetTarget, TargetState};
 use forebay_wire::control::files::OpenToWrite;
-use forebay_wire::control::names::Place;
+use forebay_wire::control::names::{FileId, Place};
 use forebay_wire::control::volumes::{CreateVolume, Policy, Quota};
 use forebay_wire::control::{Change, Reply};
 use forebay_wire::{Command, RequestId};
@@ -106,8 +106,8 @@ impl Far {
     /// The nodes with copies that have all that there is.
     fn whole(&self) -> Vec<u64> {
         let of = |node: u64| targets_of(node).map(|target| (node, target));
-        let best = self.shelf.best().map(|chain| chain.rank());
-        let all = (1..=NODES).flat_map(of).filter(|(_, target)| Some(self.shelf.chain(*target).rank()) == best);
+        let best = self.shelf.best().map(|chain| rank(&chain));
+        let all = (1..=NODES).flat_map(of).filter(|(_, target)| Some(rank(&self.shelf.chain(*target))) == best);
         all.map(|(node, _)| node).collect()
     }
 
@@ -208,8 +208,8 @@ fn a_copy_that_is_lost_or_takes_too_long_is_replaced_and_what_was_answered_is_wh
     far.shelf.broken.borrow_mut().insert(first[0]);
     assert_eq!(far.make("a"), Duration::ZERO);
     assert!(far.on().len() == 3 && !far.on().contains(&first[0]), "another one has it");
-    let said = |far: &Far| far.shelf.best().unwrap().rank();
-    assert_eq!(said(&far), far.shelf.chain(first[1]).rank(), "those that stay have all of it at once");
+    let best = rank(&far.shelf.best().unwrap());
+    assert_eq!(best, rank(&far.shelf.chain(first[1])), "those that stay have all of it at once");
     let before = far.on();
     far.shelf.silent.borrow_mut().insert(before[0]);
     assert_eq!(far.make("b"), PATIENCE);
@@ -228,6 +228,36 @@ fn a_copy_that_is_lost_or_takes_too_long_is_replaced_and_what_was_answered_is_wh
     (0..20).for_each(|_| far.tick());
     assert!(far.on().len() == 3 && far.writing.on.iter().all(|one| one.node != Some(gone)));
     assert_eq!(far.whole().into_iter().filter(|node| *node != gone).count(), 3);
+}
+
+#[test]
+fn copies_that_move_and_are_not_whole_yet_go_on_with_those_before_wherever_these_are() {
+    let mut far = Far::new(Stage::new(), 0);
+    (0..20).for_each(|_| far.tick());
+    far.make("before");
+    // Of all that there is nearly nothing is written from now on.
+    far.writing.sizes = Sizes { part: 1, keys: 1, longer: 1 << 30 };
+    let first = far.on();
+    far.shelf.broken.borrow_mut().extend(&first);
+    far.make("moved");
+    let second = far.on();
+    assert!(second.len() == 3 && second.iter().all(|target| !first.contains(target)));
+    far.make("there");
+    far.shelf.broken.borrow_mut().extend(&second);
+    far.make("moved again");
+    assert!(!far.on().is_empty() && far.on().iter().all(|target| !first.contains(target) && !second.contains(target)));
+    far.make("last");
+    let all = first.iter().chain(&second).chain(&far.on()).copied().collect::<Vec<TargetId>>();
+    assert_eq!(all.iter().filter(|target| far.shelf.chain(**target).is_whole()).count(), 3, "none is but the first");
+    let best = far.shelf.best().unwrap();
+    assert!(best.is_whole() && said(&best) == there(&far.stage));
+    let newest: Vec<TargetId> = best.targets().filter(|(_, is_furthest, _)| *is_furthest).map(|(it, ..)| it).collect();
+    assert_eq!(newest.into_iter().collect::<BTreeSet<_>>(), far.on().into_iter().collect());
+    // Without those in the middle something is not known, and all that others have of it counts.
+    far.shelf.lose(&second);
+    let best = far.shelf.best().unwrap();
+    let has = |name: &str| best.state.contains_key(&keys::name(FileId::ROOT, name));
+    assert!(!best.is_whole() && has("before") && !has("there") && has("last"));
 }
 
 #[test]
