@@ -12,11 +12,13 @@ use forebay_env::allowance::Allowance;
 use forebay_env::fabric::Duplex;
 use forebay_env::race::{First, race};
 use forebay_env::{Clock, NetworkEnv, random};
-use forebay_model::{Error, Kind, Moment, Result};
+use forebay_model::{Error, Kind, Moment, ObjectId, Result};
 use forebay_wire::arrived::Memory;
+use forebay_wire::capability::Rights;
 use forebay_wire::credit::Credit;
 use forebay_wire::frame::HEADER;
 use forebay_wire::link::{Answer, Asked, Link};
+use forebay_wire::object::{About, ObjectAnswer, ObjectRequest};
 use forebay_wire::sink::Shown;
 use forebay_wire::{Command, RequestId};
 use std::cell::{Cell, RefCell};
@@ -272,7 +274,28 @@ impl Nodes {
         }
     }
 
-    /// The same, once.
+    /// Asks a target of the node there about an object, which `shown` is shown for. A connection that has ended is made again once, so it
+    /// may be done twice; a node that cannot be reached then is not waited for.
+    pub async fn ask_of_object(
+        &self,
+        address: &str,
+        asked: &ObjectRequest,
+        payload: &[u8],
+        shown: impl FnOnce(ObjectId, Rights) -> Shown,
+    ) -> Result<ObjectAnswer> {
+        let About { object, rights, .. } = asked.about_with(payload.len())?;
+        let shown = shown(object, rights);
+        let payload = if payload.is_empty() { Vec::new() } else { vec![payload.to_vec().into()] };
+        let request = Request { command: asked.command(), body: asked.body()?, payload, most: 0 };
+        let once = || self.ask_once(address, &request, Some(&shown));
+        let (answer, ..) = match once().await {
+            Err(error) if error.kind == Kind::Disconnected => once().await,
+            answer => answer,
+        }?;
+        ObjectAnswer::read(&answer.body, answer.payload)
+    }
+
+    /// The same as [`Nodes::ask`], once.
     pub async fn ask_once(
         &self,
         address: &str,

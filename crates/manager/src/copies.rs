@@ -12,10 +12,12 @@
 mod chain;
 mod record;
 mod sites;
+pub(crate) mod targets;
 mod unkept;
 
 pub use chain::Chain;
 pub use sites::{Site, Way};
+pub use targets::{OnTargets, Ways};
 pub(crate) use unkept::{Copying, MOST_KEYS};
 
 use crate::engine::Pair;

@@ -6,6 +6,7 @@
 //! allowed before.
 
 mod lists;
+pub mod look;
 mod tree;
 
 use crate::copies::{self, Chain};

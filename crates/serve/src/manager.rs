@@ -1,6 +1,6 @@
 //! A manager on a thread of its own, over an engine in a file.
 
-use crate::copies::{OnHosts, OnTargets};
+use crate::copies::{HereAndThere, OnHosts};
 use crate::server::{CREDIT, ROOT_KEY};
 use forebay_client::nodes::{Nodes, PATIENCE};
 use forebay_env::mailbox::mailbox;
@@ -8,8 +8,9 @@ use forebay_env::pipe::pipe;
 use forebay_env::real::file;
 use forebay_env::real::{self, Tls, process, thread};
 pub use forebay_manager::Settings;
-use forebay_manager::copies::Copies;
+use forebay_manager::copies::{Copies, OnTargets};
 use forebay_manager::desk::{self, Desk, Ended};
+use forebay_manager::recover::look::has_copies;
 use forebay_manager::{Manager, Principal, Redb};
 use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::control::access::IssuedKey;
@@ -77,7 +78,7 @@ impl ManagerHost {
                         }
                     });
                     loop {
-                        let targets = OnTargets::new(hosts.clone(), nodes.clone());
+                        let targets = OnTargets::new(HereAndThere::new(hosts.clone(), nodes.clone()));
                         let mut copies = Copies::new(Rc::new(targets), env.clock.clone());
                         let ended = desk::serve(&mut manager, env.clock.clone(), &mut receiver, &mut copies).await;
                         if ended == Ok(Ended::Told) {
@@ -162,7 +163,7 @@ async fn open_first(
     if !is_there {
         let dir = path.parent().unwrap_or(path);
         let gone = path.display();
-        if hosts.has_copies().await? {
+        if has_copies(hosts).await? {
             return Err(Error::missing(format!(
                 "{gone} is gone, or empty, and the targets have copies of what was in it: put it back, or have it made anew with \
                  `forebay manager recover --cluster {}` (nothing was changed)",

@@ -2,7 +2,7 @@
 //!
 //! Always: what is there is left beside it, and whatever goes wrong before the end leaves everything as it was.
 
-use crate::copies::{OnHosts, strange};
+use crate::copies::OnHosts;
 use crate::key;
 use crate::limits::METADATA_CACHE;
 use crate::server::{METADATA, ROOT_KEY, policy};
@@ -10,18 +10,15 @@ use forebay_embedded::{Owned, own};
 use forebay_env::real::random::KernelRandom;
 use forebay_env::real::{self, file};
 use forebay_manager::Redb;
-use forebay_manager::copies::{Chain, VOLUME};
-use forebay_manager::recover::{Component, Seen, recover as put_together};
+pub use forebay_manager::recover::look::Progress;
+use forebay_manager::recover::look::{Targets, look};
+use forebay_manager::recover::recover as put_together;
 pub use forebay_manager::recover::{Finding, Recovered, What};
-use forebay_model::object::{FENCE, FENCES, FIRST_FENCE, LENGTHS};
-use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId, Timestamp};
+use forebay_model::{Error, Kind, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::command::{Reply, Request};
 use forebay_wire::heap::network::heap_of;
-use forebay_wire::object::{Ask, COMPANION, DESCRIBED, Described, MOST_AT_ONCE, ObjectAnswer, ObjectInfo, ObjectReply};
 use forebay_wire::ring::ring_of;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// As many nodes as are served by one process.
 const MOST_NODES: u32 = 1000;
@@ -45,15 +42,6 @@ pub struct Recovery {
     pub old: Option<PathBuf>,
     /// The file with root's key.
     pub key: PathBuf,
-}
-
-/// How far it is.
-#[derive(Debug, Clone, Copy)]
-pub struct Progress {
-    /// Targets that were looked at, and all.
-    pub targets: (usize, usize),
-    /// Objects that were found.
-    pub objects: u64,
 }
 
 /// Makes metadata anew in `dir`, which is served by nobody; in place of what is there only if that was said. Targets are looked for
@@ -141,81 +129,6 @@ fn directories(dir: &Path, is_alone: bool) -> Result<Vec<PathBuf>> {
 fn beside(path: &Path) -> PathBuf {
     let named = |number: u64| PathBuf::from(format!("{}.old-{number}", path.display()));
     (1..).map(named).find(|path| !file::exists(path)).unwrap_or_else(|| named(0))
-}
-
-/// Looks at all that is on targets but rings and heaps.
-async fn look(hosts: &OnHosts, mut told: impl FnMut(Progress)) -> Result<Seen> {
-    let targets = hosts.targets();
-    let (mut seen, mut copies) = (Seen::default(), BTreeMap::new());
-    for (at, target) in targets.iter().copied().enumerate() {
-        told(Progress { targets: (at, targets.len()), objects: seen.components.len() as u64 });
-        for info in hosts.list(target, VOLUME, None).await? {
-            copies.insert((info.id.object, target), Bytes(info.head.size));
-        }
-        let volumes = hosts.list(target, 0, None).await?;
-        for volume in volumes.into_iter().map(|info| info.id.volume).filter(|volume| *volume != VOLUME) {
-            seen.components.extend(components(hosts, target, volume).await?);
-        }
-    }
-    told(Progress { targets: (targets.len(), targets.len()), objects: seen.components.len() as u64 });
-    // What one of them lacks another one may have.
-    for ((object, target), size) in copies {
-        seen.chain.begin(target, object);
-        read_copy(hosts, target, object, size, &mut seen.chain).await?;
-    }
-    Ok(seen)
-}
-
-/// Reads an object of copies.
-async fn read_copy(hosts: &OnHosts, target: TargetId, object: u64, size: Bytes, chain: &mut Chain) -> Result<()> {
-    let id = ObjectId { volume: VOLUME, object };
-    let mut offset = 0;
-    while offset < size.0 {
-        let length = (size.0 - offset).min(MOST_AT_ONCE.0) as u32;
-        match hosts.ask(target, Ask::Read { id, offset, length }, Arc::default()).await {
-            Ok(ObjectAnswer { reply: ObjectReply::Bytes, payload, .. }) => chain.take(&payload.into_vec())?,
-            Ok(answer) => return Err(strange(target, &answer.reply)),
-            // What follows counts only with what is damaged; another target may have it.
-            Err(error) if error.kind == Kind::Damaged => return Ok(()),
-            Err(error) => {
-                return Err(error.of(format!(
-                    "reading a copy of metadata on target {target}; to do without it, move its directory away"
-                )));
-            }
-        }
-        offset += u64::from(length);
-    }
-    Ok(())
-}
-
-/// What may be components of files in a volume of a target.
-async fn components(hosts: &OnHosts, target: TargetId, volume: u64) -> Result<Vec<Component>> {
-    let mut found: BTreeMap<ObjectId, Component> = BTreeMap::new();
-    for ObjectInfo { id, head, attributes } in hosts.list(target, volume, Some(DESCRIBED)).await? {
-        if id.object & COMPANION == 0 {
-            let described = Described::find(&attributes);
-            let (size, modified) = (Bytes(head.size), head.modified);
-            found.insert(
-                id,
-                Component { target, object: id, size, modified, fence: FIRST_FENCE, said: None, described },
-            );
-        }
-    }
-    for ObjectInfo { id, attributes, .. } in hosts.list(target, volume, Some(FENCES)).await? {
-        let fence = attributes.iter().find(|(number, _)| *number == FENCE).and_then(|(_, value)| number(value, 0));
-        if let (Some(component), Some(fence)) = (found.get_mut(&id), fence) {
-            component.fence = fence;
-        }
-    }
-    for ObjectInfo { id, attributes, .. } in hosts.list(target, volume, Some(LENGTHS)).await? {
-        let said = attributes.iter().filter_map(|(_, value)| Some((number(value, 0)?, Bytes(number(value, 8)?)))).max();
-        found.entry(id).and_modify(|component| component.said = said);
-    }
-    Ok(found.into_values().collect())
-}
-
-fn number(value: &[u8], at: usize) -> Option<u64> {
-    value.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes)
 }
 
 /// The rings of the cluster's tree on the targets of a directory.
