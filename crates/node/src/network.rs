@@ -24,7 +24,8 @@ pub use cuts::{CutCounts, Unwelcome};
 pub use keys::{Keys, Refusals};
 pub use reports::{Heard, Identity, ToManager};
 
-use crate::host::{Host, TargetHandle};
+use crate::host::{Handles, Host, TargetHandle};
+use crate::objects::ObjectLink;
 use crate::service::{self, LinkId};
 use cuts::Cuts;
 use forebay_env::Env;
@@ -110,6 +111,11 @@ impl TargetDoor {
     /// Which target it is.
     pub fn id(&self) -> TargetId {
         self.id
+    }
+
+    /// A way to its objects past the network, which is the only one of its kind.
+    pub fn objects(&self) -> ObjectLink {
+        ObjectLink::new(LinkId(FIRST_LINK), Handles::one(self.id, self.handle.clone()))
     }
 }
 

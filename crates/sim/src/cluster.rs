@@ -6,7 +6,10 @@
 
 mod check;
 mod control;
+mod copies;
 pub mod life;
+#[cfg(test)]
+mod wipe;
 
 pub use control::SimControl;
 
@@ -14,12 +17,13 @@ use crate::disk::{DiskSpec, SimDisk};
 use crate::network::{Host, LinkSpec, Network, NetworkSpec};
 use crate::world::World;
 use control::SimReports;
+use copies::OverNetwork;
 use forebay_client::control::Control;
 use forebay_client::files::Files;
-use forebay_client::nodes::Nodes;
+use forebay_client::nodes::{Nodes, PATIENCE};
 use forebay_env::mailbox::mailbox;
 use forebay_env::{Clock, Env, NetworkEnv};
-use forebay_manager::copies::{Copies, Nowhere};
+use forebay_manager::copies::{Beside, Copies, Nowhere, OnTargets};
 use forebay_manager::desk::{self, Desk};
 use forebay_manager::{Engine, Manager, Memory, Principal, Settings};
 use forebay_model::{Bytes, Moment, Profile, TargetId, Timestamp};
@@ -38,6 +42,8 @@ use std::time::Duration;
 
 /// Where nodes and the manager listen on their machines.
 const PORT: u16 = 7400;
+/// How much is in flight to the manager from each node, in bytes.
+const COPYING: usize = 4 << 20;
 /// How often the manager is told that time passes.
 const TICK: Duration = Duration::from_secs(1);
 /// How long it may take until the manager has heard of a node that was started.
@@ -64,6 +70,8 @@ pub struct ClusterSpec {
     pub settings: Settings,
     /// How much is in flight to a client.
     pub credit: Bytes,
+    /// Whether the manager keeps copies on targets.
+    pub copies: bool,
 }
 
 /// A cluster in a world.
@@ -267,12 +275,16 @@ impl Cluster {
             }
         });
         env.spawner.detach(control::listen(env.clone(), PORT, desk));
+        let beside: Rc<dyn Beside> = match self.spec.copies {
+            true => Rc::new(OnTargets::new(OverNetwork(Nodes::new(env.clone(), COPYING, PATIENCE)))),
+            false => Rc::new(Nowhere),
+        };
         let clock = env.clock.clone();
         let random = env.random.clone();
         env.spawner.detach(async move {
             // It may crash already in the commit of its opening.
             if let Ok(mut manager) = Manager::open(Box::new(engine), random, settings) {
-                let mut copies = Copies::new(Rc::new(Nowhere), clock.clone());
+                let mut copies = Copies::new(beside, clock.clone());
                 drop(desk::serve(&mut manager, clock, &mut receiver, &mut copies).await);
             }
         });

@@ -127,6 +127,7 @@ fn spec(loss: &Loss) -> ClusterSpec {
         bounds: Bounds::default(),
         settings: Settings::default(),
         credit: loss.credit,
+        copies: false,
     }
 }
 

@@ -86,6 +86,7 @@ pub fn record(load: &Load) -> Result<Recorded> {
         bounds: Bounds::default(),
         settings: Settings::default(),
         credit: Bytes::kib(256),
+        copies: false,
     };
     let cluster = Cluster::new(world.clone(), spec);
     let (write_limit, read_limit) = limits(load);

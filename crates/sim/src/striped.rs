@@ -83,6 +83,7 @@ pub fn stream(load: &Load) -> Streamed {
             bounds: Bounds { intake: load.intake, payloads: PAYLOADS, ..Bounds::default() },
             settings: Settings::default(),
             credit: load.credit,
+            copies: false,
         },
     );
     let (written, first) = together(load, &cluster, "writer", true);

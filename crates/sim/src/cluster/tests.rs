@@ -12,6 +12,7 @@ mod openings;
 mod outages;
 mod rings;
 mod scrubbing;
+mod wiped;
 
 use super::*;
 use crate::disk::presets;
@@ -36,6 +37,7 @@ fn spec(nodes: u32) -> ClusterSpec {
         bounds: Bounds::default(),
         settings: Settings::default(),
         credit: Bytes::kib(256),
+        copies: false,
     }
 }
 

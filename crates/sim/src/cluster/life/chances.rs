@@ -155,6 +155,7 @@ impl Extent {
             },
             settings,
             credit: Bytes::kib(128),
+            copies: false,
         }
     }
 }

@@ -1,0 +1,130 @@
+//! The manager loses its disk again and again, and is made anew of what targets have: all that was answered is there.
+
+use super::*;
+use crate::seeds;
+use forebay_env::Random;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How often the manager loses its disk.
+const ROUNDS: u32 = 3;
+
+/// What was answered: directories, and files with their bytes.
+struct Answered {
+    random: Rc<dyn Random>,
+    directories: BTreeSet<String>,
+    files: BTreeMap<String, Vec<u8>>,
+    names: u32,
+}
+
+impl Answered {
+    fn below(&self, bound: usize) -> usize {
+        self.random.below(bound as u64) as usize
+    }
+
+    /// A path that nothing has.
+    fn fresh(&mut self) -> String {
+        self.names += 1;
+        let directory = self.directories.iter().nth(self.below(self.directories.len() + 1));
+        format!("{}/n{}", directory.map_or("", |directory| directory), self.names)
+    }
+
+    /// Does something that is answered.
+    async fn work(&mut self, files: &Files) {
+        let path = self.fresh();
+        let some = self.files.keys().nth(self.below(self.files.len().max(1))).cloned();
+        match (self.below(6), some) {
+            (0, _) => {
+                files.make_directory(&path, 0o755).await.expect("it is made");
+                self.directories.insert(path);
+            }
+            (1, Some(from)) => {
+                files.rename(&from, &path, true).await.expect("it moves");
+                let bytes = self.files.remove(&from).expect("it is there");
+                self.files.insert(path, bytes);
+            }
+            (2, Some(gone)) => {
+                files.remove(&gone).await.expect("it is removed");
+                self.files.remove(&gone);
+            }
+            (3, Some(longer)) => {
+                let bytes = self.files.get_mut(&longer).expect("it is there");
+                let more = pattern(1 + self.random.below(60_000) as usize, self.random.next_u64());
+                let file = files.open_to_write(&longer, beside()).await.expect("it opens");
+                file.write_at(Bytes(bytes.len() as u64), Slice::from(more.clone())).await.expect("it is taken");
+                file.close().await.expect("it is durable");
+                bytes.extend(more);
+            }
+            _ => {
+                let bytes = pattern(self.below(150_000), self.random.next_u64());
+                let raid = [Raid::Zero, Raid::One(2), Raid::Five][self.below(3)];
+                let policy = Policy { raid, unit: Bytes::kib(16), targets: 4 };
+                let file = files.create(&path, 0o644, Some(policy), Options::alone()).await.expect("a file");
+                if !bytes.is_empty() {
+                    file.write_at(Bytes::ZERO, Slice::from(bytes.clone())).await.expect("it is taken");
+                }
+                file.close().await.expect("it is durable");
+                self.files.insert(path, bytes);
+            }
+        }
+    }
+
+    /// All of it is there, and nothing else.
+    async fn check(&self, files: &Files) {
+        let mut there = BTreeSet::new();
+        for directory in self.directories.iter().map(String::as_str).chain([""]) {
+            let of = if directory.is_empty() { "/" } else { directory };
+            let (listed, more) = files.list(of, "").await.unwrap_or_else(|error| panic!("{of}: {error}"));
+            assert!(!more, "all are listed");
+            there.extend(listed.into_iter().map(|one| format!("{directory}/{}", one.name)));
+        }
+        let all: BTreeSet<String> = self.files.keys().chain(&self.directories).cloned().collect();
+        assert_eq!(there, all);
+        for (path, bytes) in &self.files {
+            let file = files.open(path, beside()).await.unwrap_or_else(|error| panic!("{path}: {error}"));
+            let read = file.read_at(Bytes::ZERO, Bytes::mib(4)).await.unwrap_or_else(|error| panic!("{path}: {error}"));
+            assert!(&read == bytes, "{path}: other bytes");
+            file.close().await.expect("it closes");
+        }
+    }
+}
+
+#[test]
+fn outcome_45_whenever_the_manager_loses_its_disk_all_that_was_answered_is_there_once_it_was_made_anew() {
+    seeds::each(40, |seed| {
+        let world = Rc::new(World::new(seed));
+        let mut spec = ClusterSpec { copies: true, ..spec(4 + (seed % 3) as u32) };
+        spec.settings.node_timeout = Duration::from_secs(6);
+        let cluster = Cluster::new(world.clone(), spec);
+        // The first copy is there a moment after nodes have reported.
+        world.run_for(Duration::from_secs(5));
+        let random = world.random();
+        let mut answered =
+            Answered { random: random.clone(), directories: BTreeSet::new(), files: BTreeMap::new(), names: 0 };
+        for round in 0..ROUNDS {
+            let (_host, files) = cluster.client(&format!("writes{round}"));
+            for _ in 0..random.below(12) {
+                let files = files.clone();
+                answered = world.run(async move {
+                    answered.work(&files).await;
+                    answered
+                });
+                if random.below(3) == 0 {
+                    world.run_for(Duration::from_millis(random.below(1500)));
+                }
+            }
+            let recovered = cluster.wipe_manager();
+            assert_eq!(recovered.findings, [], "seed {seed}, round {round}");
+            // Once more, perhaps before anything was copied anew.
+            if random.below(2) == 0 {
+                world.run_for(Duration::from_millis(random.below(1500)));
+                let recovered = cluster.wipe_manager();
+                assert_eq!(recovered.findings, [], "seed {seed}, round {round}, once more");
+            }
+            let (_host, files) = cluster.client(&format!("reads{round}"));
+            answered = world.run(async move {
+                answered.check(&files).await;
+                answered
+            });
+        }
+    });
+}
