@@ -1,4 +1,4 @@
-//! The manager loses its disk again and again, and is made anew of what targets have: all that was answered is there.
+//! The manager loses its disk again and again, also while nodes are away, and is made anew of what targets have: all that was answered is there.
 
 use super::*;
 use crate::seeds;
@@ -28,11 +28,11 @@ impl Answered {
         format!("{}/n{}", directory.map_or("", |directory| directory), self.names)
     }
 
-    /// Does something that is answered.
-    async fn work(&mut self, files: &Files) {
+    /// Does something that is answered; with a node away, only with names.
+    async fn work(&mut self, files: &Files, is_any_away: bool) {
         let path = self.fresh();
         let some = self.files.keys().nth(self.below(self.files.len().max(1))).cloned();
-        match (self.below(6), some) {
+        match (self.below(if is_any_away { 3 } else { 6 }), some) {
             (0, _) => {
                 files.make_directory(&path, 0o755).await.expect("it is made");
                 self.directories.insert(path);
@@ -54,6 +54,7 @@ impl Answered {
                 file.close().await.expect("it is durable");
                 bytes.extend(more);
             }
+            _ if is_any_away => {}
             _ => {
                 let bytes = pattern(self.below(150_000), self.random.next_u64());
                 let raid = [Raid::Zero, Raid::One(2), Raid::Five][self.below(3)];
@@ -102,10 +103,24 @@ fn outcome_45_whenever_the_manager_loses_its_disk_all_that_was_answered_is_there
             Answered { random: random.clone(), directories: BTreeSet::new(), files: BTreeMap::new(), names: 0 };
         for round in 0..ROUNDS {
             let (_host, files) = cluster.client(&format!("writes{round}"));
-            for _ in 0..random.below(12) {
-                let files = files.clone();
+            let mut away = None;
+            for _ in 0..random.below(16) {
+                // Copies move away from a node that is gone, and may not be whole elsewhere when the manager is lost.
+                match away {
+                    None if random.below(6) == 0 => {
+                        let node = random.below(cluster.nodes.len() as u64) as usize;
+                        cluster.crash_node(node);
+                        away = Some(node);
+                    }
+                    Some(node) if random.below(4) == 0 => {
+                        cluster.restart_node(node);
+                        away = None;
+                    }
+                    _ => {}
+                }
+                let (files, is_any_away) = (files.clone(), away.is_some());
                 answered = world.run(async move {
-                    answered.work(&files).await;
+                    answered.work(&files, is_any_away).await;
                     answered
                 });
                 if random.below(3) == 0 {
