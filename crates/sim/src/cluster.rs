@@ -128,6 +128,11 @@ impl NodeMachine {
         let host = network.host(&format!("node{number}"), spec.node_link);
         NodeMachine { host, disk, target, process: Rc::default(), ahead: Cell::default(), port: Cell::new(PORT) }
     }
+
+    /// Where its process is reached.
+    fn address(&self) -> String {
+        format!("{}:{}", self.host.name(), self.port.get())
+    }
 }
 
 /// A disk, and the target that is on it.
@@ -363,11 +368,7 @@ impl Cluster {
             spawner: network.spawner.clone(),
         };
         let bounds = self.spec.bounds;
-        let identity = Identity {
-            node: index as u64 + 1,
-            cluster: 0xf0_4e_ba_11,
-            address: format!("{}:{}", machine.host.name(), machine.port.get()),
-        };
+        let identity = Identity { node: index as u64 + 1, cluster: 0xf0_4e_ba_11, address: machine.address() };
         let manager = Rc::new(SimReports::new(network.clone(), self.manager_address()));
         let (number, disk, process) = (index as u32, machine.disk.clone(), machine.process.clone());
         network.spawner.clone().detach(async move {

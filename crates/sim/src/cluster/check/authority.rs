@@ -80,7 +80,7 @@ fn ask(
     payload: &'static [u8],
 ) -> Result<()> {
     let node = (0..cluster.nodes.len()).find(|node| cluster.target(*node) == target).expect("a target has a node");
-    let address = format!("{}:{}", cluster.node_host(node).name(), super::super::PORT);
+    let address = cluster.nodes[node].address();
     let request = ObjectRequest::new(target, ask);
     let body = request.body().expect("it fits");
     let request = Request { command: request.command(), body, payload: vec![payload.into()], most: 1 };
