@@ -186,7 +186,7 @@ impl Files {
         self.open_found(file, options, Purpose::Use).await.map_err(|e| about(path, e))
     }
 
-    /// The same for who looks after files: without a node that is gone there is nothing to be done for it.
+    /// This client as one who looks after files: without a node that is gone there is nothing to be done for it.
     fn patient(&self) -> Files {
         Files { nodes: self.nodes.patient(), ..self.clone() }
     }

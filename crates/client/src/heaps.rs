@@ -271,9 +271,10 @@ impl Heap {
                 Ok(commit)
             }
             Ok(HeapAnswer { reply, .. }) => Err(strange(&reply)),
-            // What was revoked is refused before anything is done: it is told what that means, and there is nothing to abort.
+            // What was revoked is refused before anything is done: it is told what that means, and with the link all of it goes.
             Err(error) if error.kind == Kind::Stale => {
-                self.failed = false;
+                self.disconnect();
+                (self.open, self.failed) = (false, false);
                 Err(error)
             }
             // The connection is given up, and what was asked over it may have been done.

@@ -80,17 +80,6 @@ struct Failure {
     last: Moment,
 }
 
-impl State {
-    /// How it failed, the last time that it was tried to the end.
-    fn failure(&self) -> Option<&Failure> {
-        match self {
-            State::Open(_) => None,
-            State::Connecting(attempt) => attempt.before.as_ref(),
-            State::Failed(failure) => Some(failure),
-        }
-    }
-}
-
 /// What is asked of a node.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -163,6 +152,9 @@ impl Nodes {
         let Some(failure) = self.gone(address) else { return self.linked(address).await };
         // One that is there answers at once.
         let left = (begun + PAUSE).since(self.shared.env.clock.now());
+        if left.is_zero() {
+            return Err(failure.error);
+        }
         match race(self.linked(address), self.shared.env.clock.sleep(left)).await {
             First::Left(linked) => linked,
             First::Right(()) => Err(failure.error),
@@ -178,8 +170,12 @@ impl Nodes {
     fn gone(&self, address: &str) -> Option<Failure> {
         let now = self.shared.env.clock.now();
         let links = self.shared.links.borrow();
-        let failure = links.get(address).and_then(State::failure);
-        failure.filter(|failure| self.is_fresh(failure) && now >= failure.since + self.shared.patience).cloned()
+        let failure = match links.get(address)? {
+            State::Failed(failure) => Some(failure).filter(|failure| self.is_fresh(failure)),
+            State::Connecting(attempt) => attempt.before.as_ref(),
+            State::Open(_) => None,
+        };
+        failure.filter(|failure| now >= failure.since + self.shared.patience).cloned()
     }
 
     /// Whether what failed says something about now.
@@ -216,7 +212,9 @@ impl Nodes {
         poll_fn(|context| match self.shared.links.borrow_mut().get_mut(address) {
             Some(State::Open(link)) => Poll::Ready(Ok(link.clone())),
             Some(State::Connecting(attempt)) => {
-                attempt.wakers.push(context.waker().clone());
+                if !attempt.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+                    attempt.wakers.push(context.waker().clone());
+                }
                 Poll::Pending
             }
             Some(State::Failed(failure)) => Poll::Ready(Err(failure.error.clone())),

@@ -26,6 +26,8 @@ use tree::Tree;
 /// Epochs that may have been told in a second and are in no copy, and openings of a manager that may have been.
 const EPOCHS: u64 = 1024;
 const TERMS: u64 = 1024;
+/// Openings have numbers of 24 bits: eight years between two times that all is made anew.
+const MOST_MINUTES: u64 = 1 << 22;
 /// What has a number less than so far behind those that were given is of a file that no copy knows.
 const NEAR: u64 = 1 << 32;
 /// Keys and values of a transaction.
@@ -131,6 +133,8 @@ pub fn recover(
     let Seen { chain, components, rings, heaps } = seen;
     let fresh = || u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
     let cluster = chain.cluster().unwrap_or_else(fresh);
+    // Nor has one that was made of the same copies, and is in none, the same openings.
+    let minutes = chain.cluster().map_or(0, |_| now.since(chain.at()).as_secs() / 60).min(MOST_MINUTES);
     let term = chain.term();
     // One that was never whole has only a part of what there was, and so is none.
     let chain = chain.counts().then_some(chain);
@@ -167,13 +171,13 @@ pub fn recover(
     tree.count();
     let epochs: Epochs = decode(keys::EPOCHS, &state[keys::EPOCHS])?;
     // Whoever was told of any before hears of a newer one, and of keys behind the last two: also by a manager that was made anew like
-    // this, and is in no copy, since that was earlier.
-    let passed = now.since(at.unwrap_or_default()).as_secs();
-    let epoch = epochs.epoch.saturating_add(EPOCHS.saturating_mul(1 + passed));
-    let rolled = epochs.rolled.saturating_add(2 + u32::try_from(passed).unwrap_or(u32::MAX / 4));
+    // this, and is in no copy, since that was earlier. When what copies say of them was so, they need not say.
+    let seconds = now.since(Timestamp(0)).as_secs();
+    let epoch = epochs.epoch.saturating_add(EPOCHS).max(EPOCHS.saturating_mul(seconds));
+    let rolled = epochs.rolled.saturating_add(2).max(u32::try_from(seconds).unwrap_or(u32::MAX / 2));
     let epochs = Epochs { epoch, least: epoch, rolled, rolled_at: now };
     state.insert(keys::EPOCHS.to_vec(), encode(keys::EPOCHS, &epochs)?);
-    state.insert(keys::TERM.to_vec(), encode(keys::TERM, &Term(term + TERMS))?);
+    state.insert(keys::TERM.to_vec(), encode(keys::TERM, &Term(term + TERMS + minutes))?);
     let next = Next { file: file.max(tree.next), volume: volume.max(tree.next_volume()) };
     state.insert(keys::NEXT.to_vec(), encode(keys::NEXT, &next)?);
     let count = |kind: FileKind| tree.inodes.values().filter(|inode| inode.attributes.kind == kind).count() as u64;

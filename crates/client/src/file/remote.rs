@@ -56,8 +56,9 @@ struct Shared {
     grant: RefCell<Grant>,
     /// Where targets are, as the manager said last.
     addresses: RefCell<BTreeMap<TargetId, String>>,
-    /// When it was asked for that because one did not answer.
+    /// When it was asked for that last because one did not answer; and who asks.
     looked_up: Cell<Option<Moment>>,
+    looking: Allowance,
     /// Targets whose devices have become slow, as their answers said last.
     slow: RefCell<BTreeSet<TargetId>>,
     /// Components that are objects, as far as this client knows.
@@ -131,6 +132,7 @@ impl Shared {
             grant: RefCell::new(grant),
             addresses: RefCell::default(),
             looked_up: Cell::default(),
+            looking: Allowance::new(1),
             slow: RefCell::default(),
             made: RefCell::default(),
             epochs: RefCell::default(),

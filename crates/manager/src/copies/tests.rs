@@ -337,7 +337,7 @@ fn what_lacks_much_when_its_target_is_back_is_not_gone_on_with_and_counts_until_
     stage.restart();
     writing = Copies { sizes: Sizes { part: 1 << 20, keys: 100, longer: 1 << 30 }, ..copies(&shelf, stage.now) };
     done(writing.keep(&mut stage.manager)).unwrap();
-    assert!(stage.root(Change::RemoveFile(RemoveFile { place: Place::path("known to copies") })).is_ok());
+    assert!(stage.root(Change::RemoveFile(RemoveFile::at(Place::path("known to copies")))).is_ok());
     loop {
         let name = format!("since {}", writing.length);
         stage.file(&root(), &name, 0o644).unwrap();

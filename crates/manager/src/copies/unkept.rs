@@ -68,7 +68,10 @@ impl Copying {
     /// there are no copies any more.
     pub(super) fn wait(&mut self) {
         if let Copying::On(Unkept { base, bytes, having, .. }) = self
-            && (*bytes > MOST_WAITING || having.is_empty() && *base != 0)
+            && match *base {
+                0 => *bytes > MOST_KEYS,
+                _ => *bytes > MOST_WAITING || having.is_empty(),
+            }
         {
             *self = Copying::Off { is_named: true };
         }
@@ -87,7 +90,11 @@ impl Copying {
     pub(super) fn begin(&mut self, object: u64, term: u64, on: &[TargetId]) -> (u64, u64) {
         if let Copying::On(Unkept { base, kept, having, is_having_named, .. }) = self {
             if *base == 0 {
-                (*base, *having, *is_having_named) = (object, on.to_vec(), false);
+                *base = object;
+            }
+            if *kept == 0 {
+                // Nothing of it is anywhere else.
+                (*having, *is_having_named) = (on.to_vec(), false);
             }
             return (*base, *kept);
         }

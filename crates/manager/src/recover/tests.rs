@@ -357,6 +357,8 @@ fn a_manager_that_is_lost_again_before_its_first_copy_is_whole_is_made_anew_with
     // A file of which copies know nothing, so that there is something that was found out.
     let made = stage.file(&root(), "d/late", 0o604).unwrap();
     written(&mut stage, made, 99);
+    // The copies are older than what the first one that was made anew tells.
+    stage.pass(Duration::from_secs(86_400));
     let mut was_whole = false;
     for cut in (0..).step_by(149) {
         let shelf = shelf.again();
@@ -420,7 +422,7 @@ fn somehow(chance: &Chance, stage: &mut Stage) {
         0 | 1 => create(&path(), 0o644),
         2 => Change::MakeDirectory(MakeDirectory { place: Place::path(path()), mode: 0o755 }),
         3 | 4 => Change::Rename(Rename { from: Place::path(path()), to: Place::path(path()), exclusive: false }),
-        5 => Change::RemoveFile(RemoveFile { place: Place::path(path()) }),
+        5 => Change::RemoveFile(RemoveFile::at(Place::path(path()))),
         6 => Change::SetAttributes(SetAttributes { size: size(), ..unchanged(Place::path(path())) }),
         7 => {
             let place = Place::path(path());

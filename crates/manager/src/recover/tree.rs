@@ -71,11 +71,13 @@ impl Tree {
         for file in lost {
             tree.inodes.remove(&file);
         }
+        let mut taken = BTreeSet::new();
         for (key, value) in names {
             let (directory, name) = (FileId(keys::number(&key)), String::from_utf8_lossy(&key[9..]).into_owned());
             let named: Named = decode(&key, &value)?;
             let is_meant = tree.inodes.get(&named.file).is_some_and(|inode| inode.parent == directory);
-            match is_meant && tree.leads(directory, &named) {
+            // Where what is there is of two times, a file may have the name of each.
+            match is_meant && tree.leads(directory, &named) && taken.insert(named.file) {
                 true => drop(tree.names.entry(directory).or_default().insert(name, named.file)),
                 false => tree.dangling.push((directory, name, named)),
             }

@@ -12,7 +12,6 @@ use crate::objects::Pending;
 use crate::service::Fenced;
 use forebay_model::heap::HeapSettings;
 use forebay_model::{Error, ObjectId, Result, TargetId};
-
 use forebay_wire::capability::{Capability, Nonces};
 use forebay_wire::command::Request;
 use forebay_wire::heap::network::{MOST_TRANSACTIONS, NetworkAsk, NetworkRequest, name_of};

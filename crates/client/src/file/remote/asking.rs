@@ -6,6 +6,7 @@ use crate::file::components::Slice;
 use crate::granted;
 use crate::nodes::Request;
 use crate::way::PAUSE;
+use forebay_env::race::race;
 use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
 use forebay_wire::RequestId;
 use forebay_wire::control::files::{ComponentState, Renewed};
@@ -51,23 +52,34 @@ impl Shared {
         }
     }
 
-    /// The same, unless it was done a moment ago. If the manager does not answer, they are where they were.
+    /// Asks the manager where targets are, unless that was done a moment ago; who comes meanwhile waits for that answer. If there is
+    /// none soon, they are where they were.
     async fn look_up_again(&self) {
-        let now = self.nodes.env().clock.now();
-        if self.looked_up.get().is_none_or(|looked_up| now >= looked_up + LOOK) {
+        let _turn = self.looking.take(1).await;
+        let clock = &self.nodes.env().clock;
+        if self.looked_up.get().is_none_or(|looked_up| clock.now() >= looked_up + LOOK) {
+            let now = clock.now();
+            drop(race(self.look_up(), clock.sleep(LOOK)).await);
             self.looked_up.set(Some(now));
-            drop(self.look_up().await);
         }
     }
 
-    /// Whether nobody waits for a component: its node has been away for longer than patience lasts, and the file can do without it,
-    /// and does not already.
+    /// Whether a target has been away for longer than patience lasts, or nobody serves it.
+    fn is_gone(&self, target: TargetId) -> bool {
+        self.address(target).map_or(true, |address| self.nodes.is_gone(&address))
+    }
+
+    /// Whether nobody waits for a component: its node has been away for longer than patience lasts, and the file can do without it, and
+    /// does not already. What others that are gone have counts as lacking: beside them it is needed.
     fn is_spared(&self, component: u32, target: TargetId) -> bool {
-        let striping = self.grant.borrow().striping;
-        let family = striping.family(component);
-        let lacking = || self.absent().into_iter().map(|(lacks, _)| lacks).filter(|lacks| family.contains(lacks));
-        let is_gone = self.address(target).is_ok_and(|address| self.nodes.is_gone(&address));
-        is_gone && (lacking().count() as u32) < striping.spare() && !lacking().any(|lacks| lacks == component)
+        let grant = self.grant.borrow();
+        let is_whole = |nth: u32| {
+            let found = grant.components.get(nth as usize);
+            found.filter(|found| found.state == ComponentState::Whole).map(|found| found.target)
+        };
+        let family = grant.striping.family(component);
+        let beside = family.filter(|nth| *nth != component && is_whole(*nth).is_none_or(|target| self.is_gone(target)));
+        self.is_gone(target) && is_whole(component).is_some() && (beside.count() as u32) < grant.striping.spare()
     }
 
     /// Asks for capabilities anew.
@@ -201,16 +213,21 @@ impl Shared {
                 }
                 // It may be elsewhere by now, and another one there, of which nobody may do that.
                 Err(error) if error.kind == Kind::Disconnected || error.kind == Kind::Forbidden && !is_looked_up => {
-                    is_looked_up = true;
                     // Somebody else may have looked it up while this was asked where it was before.
                     let is_elsewhere = || self.address(target).as_ref().ok() != address.as_ref().ok();
-                    if !is_elsewhere() {
-                        self.look_up_again().await;
+                    let is_forbidden = error.kind == Kind::Forbidden;
+                    is_looked_up |= is_forbidden;
+                    match (is_elsewhere(), is_forbidden || address.is_err()) {
+                        (true, _) => {}
+                        (false, true) => drop(self.look_up().await),
+                        (false, false) => self.look_up_again().await,
                     }
+                    // Of a target that nobody serves the manager knows.
+                    let is_over = || is_forbidden || address.is_err() || clock.now() >= end;
                     if is_elsewhere() {
                         // There it has the time that it had here.
                         end = clock.now() + self.nodes.patience();
-                    } else if error.kind == Kind::Forbidden || clock.now() >= end || self.is_spared(component, target) {
+                    } else if is_over() || self.is_spared(component, target) {
                         return Err(error);
                     } else {
                         clock.sleep(PAUSE).await;

@@ -8,7 +8,7 @@ use forebay_wire::heap::network::MOST_TRANSACTIONS;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Transactions of one connection: under what a node takes, since one that was dropped may still have requests under way.
+/// Transactions of one connection: under what a node takes.
 const MOST: usize = MOST_TRANSACTIONS * 3 / 4;
 
 /// The connections of a client's transactions.
@@ -23,7 +23,8 @@ struct Lane {
     users: Rc<()>,
 }
 
-/// A place among those that use a connection, until it is dropped.
+/// A place among those that use a connection, until all of its clones are dropped.
+#[derive(Clone)]
 pub(super) struct Seat(#[expect(dead_code, reason = "it is counted, not read")] Rc<()>);
 
 impl Lanes {

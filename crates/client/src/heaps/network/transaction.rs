@@ -31,8 +31,8 @@ pub struct Transaction {
     /// Something was put or freed since the last commit.
     is_changed: bool,
     sent: VecDeque<Sent>,
-    /// Free for another one once all of this is dropped.
-    _seat: Seat,
+    /// Free for another one once all that was asked is answered.
+    seat: Seat,
 }
 
 /// What was asked.
@@ -47,17 +47,7 @@ impl Transaction {
     pub(super) fn new(heaps: NetworkHeaps, seat: Seat, path: &str) -> Transaction {
         let number = heaps.nodes.env().random.next_u64();
         let (path, sent) = (path.to_string(), VecDeque::new());
-        Transaction {
-            heaps,
-            path,
-            number,
-            reading: None,
-            writing: None,
-            link: None,
-            is_changed: false,
-            sent,
-            _seat: seat,
-        }
+        Transaction { heaps, path, number, reading: None, writing: None, link: None, is_changed: false, sent, seat }
     }
 
     /// Asks, and waits for the answer; as [`Transaction::send`] and [`Transaction::receive`].
@@ -193,6 +183,12 @@ impl Drop for Transaction {
     fn drop(&mut self) {
         let (Some(link), Some(way)) = (&self.link, self.known_way(&HeapAsk::Abort)) else { return };
         // The node takes this whatever still counts; with a connection that ended it is over anyway.
-        drop(self.ask_over(way, link, &HeapAsk::Abort, Slice::new()));
+        let Ok(aborted) = self.ask_over(way, link, &HeapAsk::Abort, Slice::new()) else { return };
+        // Who comes next asks for as much: all that was asked here is answered by then.
+        let seat = self.seat.clone();
+        self.heaps.nodes.env().spawner.detach(async move {
+            drop(aborted.await);
+            drop(seat);
+        });
     }
 }

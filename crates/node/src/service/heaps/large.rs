@@ -8,8 +8,8 @@ use forebay_model::heap::{LARGEST_RECORD, RecordId};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-/// Chained records that are read at once: nobody knows before how large one is.
-const AT_ONCE: usize = 4;
+/// Chained records that are read at once: nobody knows before how large one is, and most are not much larger than a slot.
+const AT_ONCE: usize = 16;
 /// The most bytes that are held.
 const MOST_HELD: usize = 2 * LARGEST_RECORD;
 

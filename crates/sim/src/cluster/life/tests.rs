@@ -20,7 +20,7 @@ fn lives(count: u64, chances: Chances) {
         let failed = tally.faults > 10 * count && 2 * tally.commits_cut > count && tally.clients_lost > count;
         // Beside what fails, and after that.
         let rebuilt = tally.rebuilt_meanwhile > 0 && tally.rebuilt + tally.rebuilt_meanwhile > count;
-        assert!(4 * tally.disks_failed > count && rebuilt, "{tally:?}");
+        assert!(4 * tally.disks_failed > count && tally.nodes_moved > count && rebuilt, "{tally:?}");
         assert!(failed && tally.recovered > 3 * count && tally.left > count, "{tally:?}");
         assert!(tally.rotten > count && tally.degraded > 5 * count && tally.objects > 20 * count, "{tally:?}");
     }

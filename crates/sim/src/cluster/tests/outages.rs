@@ -296,6 +296,35 @@ fn beside_a_node_that_is_gone_a_client_waits_once() {
 }
 
 #[test]
+fn who_needs_one_of_two_nodes_that_are_gone_waits_for_it_though_that_is_known() {
+    let world = Rc::new(World::new(38));
+    let cluster = Cluster::new(world.clone(), quick(5));
+    let machine = cluster.client_machine("writer");
+    let policy = Policy { raid: Raid::Five, unit: Bytes::kib(16), targets: 5 };
+    let files = machine.files.clone();
+    let [known, file] = world.run(async move {
+        let mut made = Vec::new();
+        for path in ["/known", "/x"] {
+            let file = files.create(path, 0o644, Some(policy), Options::beside()).await.expect("a file");
+            file.write_at(Bytes::ZERO, Slice::from(pattern(200_000, 1))).await.expect("it is taken");
+            file.flush().await.expect("it is durable");
+            made.push(Rc::new(file));
+        }
+        <[_; 2]>::try_from(made).ok().expect("two files")
+    });
+    cluster.kill_node(1);
+    cluster.kill_node(3);
+    for _ in 0..2 {
+        world.run(write(known.clone(), 0, 2, 200_000)).expect_err("one too many is away");
+    }
+    let writing = begin(&machine, write(file, 0, 3, 200_000));
+    world.run_for(Duration::from_secs(1));
+    cluster.restart_node(1);
+    world.run(writing).expect("one of five may be away");
+    assert_eq!(read_all(&cluster, "reader", "/x"), vec![3; 200_000]);
+}
+
+#[test]
 fn all_that_is_asked_at_once_of_a_node_that_came_back_at_another_address_is_asked_there() {
     let world = Rc::new(World::new(36));
     let cluster = Cluster::new(world.clone(), quick(5));
