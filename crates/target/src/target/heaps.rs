@@ -15,7 +15,7 @@ use std::rc::Rc;
 /// The most heaps that stay open without anybody who uses them.
 const RESTING: usize = 8;
 
-/// Heaps that are open, each with when it was last asked for: the how manieth time that any was.
+/// Heaps that are open, each with its place in the order in which they were last asked for.
 #[derive(Default)]
 pub(super) struct OpenHeaps {
     all: RefCell<BTreeMap<u64, (Rc<Heap>, u64)>>,

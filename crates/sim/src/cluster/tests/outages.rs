@@ -32,6 +32,18 @@ fn begin<T: 'static>(machine: &ClientMachine, work: impl Future<Output = T> + 's
     machine.host.env().spawner.spawn(work)
 }
 
+/// A file over five targets, with parity, that others may write; what it has is durable.
+fn durable(world: &World, machine: &ClientMachine, path: &str, bytes: Vec<u8>) -> Rc<File> {
+    let (files, path) = (machine.files.clone(), path.to_string());
+    let policy = Policy { raid: Raid::Five, unit: Bytes::kib(16), targets: 5 };
+    world.run(async move {
+        let file = files.create(&path, 0o644, Some(policy), Options::beside()).await.expect("a file");
+        file.write_at(Bytes::ZERO, Slice::from(bytes)).await.expect("it is taken");
+        file.flush().await.expect("it is durable");
+        Rc::new(file)
+    })
+}
+
 async fn write(file: Rc<File>, at: u64, value: u8, length: usize) -> Result<()> {
     file.write_at(Bytes(at), Slice::from(vec![value; length])).await?;
     file.flush().await
@@ -248,19 +260,8 @@ fn beside_a_node_that_is_gone_a_client_waits_once() {
         let world = Rc::new(World::new(37));
         let cluster = Cluster::new(world.clone(), quick(5));
         let machine = cluster.client_machine("writer");
-        let policy = Policy { raid: Raid::Five, unit: Bytes::kib(16), targets: 5 };
-        let files = machine.files.clone();
-        let made: Vec<_> = world.run(async move {
-            let mut made = Vec::new();
-            for number in 0..6 {
-                let path = format!("/{number}");
-                let file = files.create(&path, 0o644, Some(policy), Options::beside()).await.expect("a file");
-                file.write_at(Bytes::ZERO, Slice::from(pattern(200_000, number))).await.expect("it is taken");
-                file.flush().await.expect("it is durable");
-                made.push(Rc::new(file));
-            }
-            made
-        });
+        let made: Vec<_> =
+            (0..6).map(|number| durable(&world, &machine, &format!("/{number}"), pattern(200_000, number))).collect();
         match is_machine {
             true => cluster.crash_node(2),
             false => cluster.kill_node(2),
@@ -300,18 +301,7 @@ fn who_needs_one_of_two_nodes_that_are_gone_waits_for_it_though_that_is_known() 
     let world = Rc::new(World::new(38));
     let cluster = Cluster::new(world.clone(), quick(5));
     let machine = cluster.client_machine("writer");
-    let policy = Policy { raid: Raid::Five, unit: Bytes::kib(16), targets: 5 };
-    let files = machine.files.clone();
-    let [known, file] = world.run(async move {
-        let mut made = Vec::new();
-        for path in ["/known", "/x"] {
-            let file = files.create(path, 0o644, Some(policy), Options::beside()).await.expect("a file");
-            file.write_at(Bytes::ZERO, Slice::from(pattern(200_000, 1))).await.expect("it is taken");
-            file.flush().await.expect("it is durable");
-            made.push(Rc::new(file));
-        }
-        <[_; 2]>::try_from(made).ok().expect("two files")
-    });
+    let [known, file] = ["/known", "/x"].map(|path| durable(&world, &machine, path, pattern(200_000, 1)));
     cluster.kill_node(1);
     cluster.kill_node(3);
     for _ in 0..2 {
@@ -329,14 +319,7 @@ fn all_that_is_asked_at_once_of_a_node_that_came_back_at_another_address_is_aske
     let world = Rc::new(World::new(36));
     let cluster = Cluster::new(world.clone(), quick(5));
     let machine = cluster.client_machine("writer");
-    let policy = Policy { raid: Raid::Five, unit: Bytes::kib(16), targets: 5 };
-    let files = machine.files.clone();
-    let file = Rc::new(world.run(async move {
-        let file = files.create("/x", 0o644, Some(policy), Options::beside()).await.expect("a file");
-        file.write_at(Bytes::ZERO, Slice::from(pattern(1 << 20, 0))).await.expect("it is taken");
-        file.flush().await.expect("it is durable");
-        file
-    }));
+    let file = durable(&world, &machine, "/x", pattern(1 << 20, 0));
     for (nth, node) in (1..).zip(0..5) {
         cluster.kill_node(node);
         let moved = &cluster.nodes[node].port;
