@@ -199,6 +199,7 @@ impl Heap {
         while !rest.is_empty() {
             let some = &rest[..rest.len().min(MOST_RECORDS)];
             let (found, mut payload) = self.get_some(some, 0, as_of)?;
+            let mut at = 0;
             if found.is_empty() || found.len() > some.len() {
                 return Err(odd());
             }
@@ -207,9 +208,10 @@ impl Heap {
                 let record = match length {
                     Err(error) => Err(error),
                     Ok(length) if length > LARGEST_RECORD as u64 => return Err(odd()),
-                    Ok(length) if length as usize <= payload.len() => {
-                        let behind = payload.split_off(length as usize);
-                        Ok(std::mem::replace(&mut payload, behind))
+                    Ok(length) if length as usize <= payload.len() - at => {
+                        // In memory of its own: who keeps one record does not keep all that came with it.
+                        at += length as usize;
+                        Ok(payload[at - length as usize..at].to_vec())
                     }
                     Ok(length) if lone && !payload.is_empty() => {
                         self.get_rest(*id, std::mem::take(&mut payload), length as usize, as_of)

@@ -61,6 +61,8 @@ fn outcome_45_after_a_kill_and_without_its_metadata_a_cluster_is_as_it_was_answe
         assert!(&served.ok(&place, &["get", &format!("/data/deep/file {number}"), "-"]) == bytes);
     }
     served.ok(&place, &["ring", "show", "/data/ring", "--json"]);
+    // What it would replace is in use.
+    place.refused(&[&recover[..], &["--over"]].concat(), 1, &["stop it first"]);
     served.kill();
 
     // A node is gone as well: parity makes up for it, and each file is named.

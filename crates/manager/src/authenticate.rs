@@ -23,6 +23,9 @@ impl Manager {
 
     /// Who said hello, if the proof is one.
     pub fn authenticate(&self, hello: &Hello, challenge: &Challenge, proven: &Proven) -> Result<Principal> {
+        if hello.client == 0 {
+            return Err(Error::usage("a client's number is not 0, which is the manager's own; choose one by chance"));
+        }
         let view = self.view()?;
         let record: Option<KeyRecord> = view.read(&keys::access_key(hello.key))?;
         // A secret that nobody has is drawn in any case, so that a key that is not there takes as long.

@@ -116,6 +116,9 @@ pub(crate) fn place_ring(
     refused_by: &[TargetId],
     random: &dyn Random,
 ) -> Result<Vec<TargetId>> {
+    if wanted == 0 {
+        return Ok(Vec::new());
+    }
     let mut left: Vec<Candidate> = open(cluster).collect();
     let up = left.len();
     let most = left.iter().map(|candidate| candidate.free).max().unwrap_or_default();

@@ -32,6 +32,10 @@ impl Charge {
 /// Charges a volume; [`forebay_model::Kind::Full`] if that passes a bound.
 pub(crate) fn charge(draft: &mut Draft<'_>, now: Timestamp, volume: u64, charge: Charge) -> Result<()> {
     let record: VolumeRecord = draft.require(&keys::volume(volume))?;
+    if record.bytes.0.checked_add(charge.bytes_in.0).is_none() {
+        // What is counted no further could not be taken out again.
+        return Err(full(volume, record.bytes, charge.bytes_in, Bytes(u64::MAX)));
+    }
     let (bytes, files) = charge.of(&record);
     let limits = limits(&record, now);
     if let Some(most) = limits.hard_bytes.filter(|most| bytes > most.0 && bytes > record.bytes.0) {

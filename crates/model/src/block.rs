@@ -10,7 +10,7 @@ mod header;
 mod packer;
 mod view;
 
-pub use header::{BLOCK_ALIGN, BLOCK_MAGIC, Flags, HEADER_LEN, Header, MAX_BLOCK, Stamp, table};
+pub use header::{BLOCK_ALIGN, BLOCK_MAGIC, Flags, HEADER_LEN, Header, MAX_BLOCK, MOST_ENTRIES, Stamp, table};
 pub use packer::{Packer, Sealed, largest_piece};
 pub use view::{Entries, Entry, View, parse_stamped};
 

@@ -25,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::key::{KeySet, KeySpec, KeyValue};
 use crate::size::Bytes;
 use crate::time::Timestamp;
+use plan::Terms;
 use program::Program;
 use std::fmt;
 use tree::Node;
@@ -91,11 +92,16 @@ impl Query {
         plan::keys_used(&self.tree)
     }
 
+    /// The most tests that [`Query::matches`] makes for an element.
+    pub fn tests(&self) -> usize {
+        self.program.length()
+    }
+
     /// The terms that [`Query::candidates`] may look up, each once.
     pub fn terms(&self) -> Vec<Term> {
-        let mut found = Vec::new();
+        let mut found = Terms::default();
         plan::terms(&self.tree, false, &mut found);
-        found
+        found.in_order
     }
 
     /// Which of the `blocks` blocks of a segment may hold a match, judged by keys alone. `look` answers which blocks

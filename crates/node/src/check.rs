@@ -1,6 +1,6 @@
 //! Whether what a peer sent as a block is one: a target trusts what it is given.
 
-use forebay_model::block::{Flags, HEADER_LEN, Header, View};
+use forebay_model::block::{Flags, HEADER_LEN, Header, MOST_ENTRIES, View};
 use forebay_model::{Error, Result};
 
 /// Bytes of a gap record and of a cut record, see `docs/format/block.md`.
@@ -41,6 +41,9 @@ impl Expected {
             return Err(bad(format!("block {}, which does not go on where the one before ended", self.number)));
         }
         let entries = header.entries.get() as usize;
+        if entries > MOST_ENTRIES as usize {
+            return Err(bad(format!("a block of {entries} elements, where {MOST_ENTRIES} is the most")));
+        }
         if header.keys_len.get() as usize != entries * self.caller_width {
             return Err(bad(format!(
                 "{} bytes of keys for {entries} elements of {} each",

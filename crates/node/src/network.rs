@@ -142,6 +142,8 @@ pub struct Node {
     cuts: Rc<Cuts>,
     /// Who is told why there is no connection.
     turned_away: Rc<()>,
+    /// Queries of rings that go on.
+    queries: Rc<()>,
     next_link: Cell<u64>,
 }
 
@@ -161,6 +163,7 @@ impl Node {
             places: Places::new(bounds.connections, bounds.strangers, cuts.clone()),
             cuts,
             turned_away: Rc::new(()),
+            queries: Rc::new(()),
             next_link: Cell::new(FIRST_LINK),
             targets: RefCell::new(targets.into_iter().map(|target| (target.id, target)).collect()),
             env,

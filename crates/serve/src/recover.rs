@@ -62,6 +62,14 @@ pub fn recover(
             dir.display()
         )));
     }
+    // A manager that runs would go on with what is left beside the new one, and forget that at its next start.
+    let lock = there.then(|| file::Lock::try_take(&path)).transpose()?;
+    if lock.as_ref().is_some_and(Option::is_none) {
+        return Err(Error::busy(format!(
+            "a manager uses {}; stop it first, or its clients go on with what is replaced (nothing was changed)",
+            path.display()
+        )));
+    }
     let (mut owned, mut lost) = (Vec::new(), Vec::new());
     for dir in directories(dir, also.is_empty())?.into_iter().chain(also.iter().cloned()) {
         match own(&dir) {

@@ -206,6 +206,14 @@ pub struct PinRecord {
     pub open_end: bool,
 }
 
+impl PinRecord {
+    /// What it may take of the catalog.
+    pub fn weight(&self) -> Bytes {
+        let relatives: usize = self.pin.relatives.iter().map(|(name, _)| name.len() + 16).sum();
+        Bytes((160 + self.pin.label.len() + relatives + self.held.len() * 10) as u64)
+    }
+}
+
 /// Everything on a target beside its data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Catalog {
@@ -294,9 +302,14 @@ impl RingRecord {
         }
     }
 
-    /// The most slots of a ring: what its part of the catalog may take.
+    /// The most slots of all rings: what their part of the catalog may take.
     pub fn most_slots(layout: &Layout) -> u64 {
         layout.area.0 / 2 / SEGMENT_RECORD
+    }
+
+    /// What the pins of all rings may take of the catalog.
+    pub fn most_of_pins(layout: &Layout) -> Bytes {
+        layout.area / 4
     }
 
     /// Segments in one group.
@@ -361,15 +374,23 @@ impl RingRecord {
     /// The slot to be overwritten after `slot`: an empty one, the next in ring order, or else the one with the oldest
     /// segment that no pin holds. `None` if all others are held.
     pub fn slot_after(&self, layout: &Layout, slot: u32) -> Option<u32> {
-        let n = self.slots.len() as u32;
+        self.slot_after_by(layout, &self.groups, &self.held(), slot)
+    }
+
+    /// The same, if the ring had these groups, and pins held these slots ([`RingRecord::held`]).
+    pub fn slot_after_by(
+        &self,
+        layout: &Layout,
+        groups: &[Option<u32>],
+        held: &[(u32, u64)],
+        slot: u32,
+    ) -> Option<u32> {
         let per_group = self.segments_per_group(layout);
-        let held = self.held();
+        let n = (self.slots.len() as u32).min(groups.len() as u32 * per_group);
         let mut oldest: Option<(u64, u32)> = None;
         for step in 1..=n {
             let candidate = (slot + step) % n;
-            if candidate == slot
-                || self.path.contains(&candidate)
-                || self.groups[(candidate / per_group) as usize].is_none()
+            if candidate == slot || self.path.contains(&candidate) || groups[(candidate / per_group) as usize].is_none()
             {
                 continue;
             }

@@ -260,6 +260,8 @@ impl Heap {
     /// that nobody used since the heap was opened are read, neighbours together.
     pub async fn free_many(self: &Rc<Self>, ids: &[RecordId]) -> Result<()> {
         self.gate().await?;
+        // What others free and commit meanwhile is not somebody else's before this is over.
+        let _pinned = self.pin_last();
         let slots = self.slots_of_many(&Eye::Live, ids, Role::Record).await?;
         self.gate().await?;
         let mut work = self.work.borrow_mut();

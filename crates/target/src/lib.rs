@@ -32,6 +32,7 @@ pub mod segment;
 pub mod superblock;
 pub mod target;
 pub mod verify;
+mod walk;
 
 pub use heap::Heap;
 pub use object::Objects;

@@ -94,6 +94,8 @@ struct Run<'a> {
     passed: Passed,
     /// Whether the segment that was read last was overwritten then: it may have grown before.
     lapped: bool,
+    /// The first element behind what was overwritten: it may have begun there.
+    after_hole: Option<u64>,
     /// The element that is being returned in pieces, if any.
     open_element: Option<u64>,
     /// Writer session and number of the block seen last.
@@ -131,6 +133,8 @@ struct Run<'a> {
     /// Buffers for the next reads.
     spare: Vec<Buffer>,
     enough: bool,
+    /// Tests that were made since others had their turn.
+    tests: usize,
     times: (Timestamp, Timestamp),
     sequences: (u64, u64),
 }
@@ -179,6 +183,7 @@ impl<'a> Run<'a> {
             seen: None,
             passed: Passed { segment: 0, element: 0, time: i64::MIN },
             lapped: false,
+            after_hole: None,
             open_element: None,
             last_block: None,
             began: false,
@@ -198,6 +203,7 @@ impl<'a> Run<'a> {
             salvage,
             keys,
             spare: Vec::new(),
+            tests: 0,
             enough: false,
             times,
             sequences,
@@ -281,6 +287,7 @@ impl<'a> Run<'a> {
                 if seen < to {
                     self.expired(seen, to).await;
                 }
+                self.after_hole = Some(segment.first);
             }
             if segment.sequence < until {
                 self.passed.pass(&segment);

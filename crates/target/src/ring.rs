@@ -87,11 +87,20 @@ struct Work {
     seals_since_checkpoint: u32,
     counters: Counters,
     recording: Option<u64>,
+    /// Whether a block has arrived that is not in flight yet.
+    placing: bool,
     stopping: bool,
     failure: Option<Error>,
 }
 
 impl Work {
+    fn going(&self) -> Result<()> {
+        match self.stopping {
+            true => Err(Error::disconnected("the ring is being closed")),
+            false => Ok(()),
+        }
+    }
+
     /// Sequence after the last element that can be read.
     fn readable_end(&self) -> u64 {
         let done = self.in_flight.iter().take_while(|i| i.done).last();
@@ -182,6 +191,7 @@ impl Ring {
                 seals_since_checkpoint: 0,
                 counters: Counters::default(),
                 recording: None,
+                placing: false,
                 stopping: false,
                 failure: None,
             }),
@@ -210,10 +220,7 @@ impl Ring {
         if let Some(error) = &work.failure {
             return Err(error.clone());
         }
-        // Who waits for it to be closed, to remove it, finds it closed.
-        if work.stopping {
-            return Err(Error::disconnected("the ring is being closed"));
-        }
+        work.going()?;
         if work.recording.is_some_and(|w| w != writer) {
             return Err(Error::busy("somebody records into this ring already; a ring has one writer"));
         }
@@ -235,9 +242,7 @@ impl Ring {
         if let Some(error) = &work.failure {
             return Err(error.clone());
         }
-        if work.stopping {
-            return Err(Error::disconnected("the ring is being closed"));
-        }
+        work.going()?;
         work.arrivals.push_back(arrival);
         let used = Bytes((self.staging.count() - self.staging.available()) as u64 * self.staging.capacity().0);
         work.counters.staging_peak = work.counters.staging_peak.max(used);
@@ -268,6 +273,11 @@ impl Ring {
             }
             self.progressed.changed().await;
         }
+    }
+
+    /// Whether it goes on. Who waits for it to be closed, to remove it, finds it as it was then.
+    pub(crate) fn going(&self) -> Result<()> {
+        self.work.borrow().going()
     }
 
     /// Waits until the tail is found.
@@ -307,7 +317,7 @@ impl Ring {
                     return Err(error.clone());
                 }
                 // A full ring cannot take what still waits; it was never acknowledged.
-                if (work.arrivals.is_empty() || work.state == RingState::Full)
+                if (work.arrivals.is_empty() && !work.placing || work.state == RingState::Full)
                     && work.in_flight.is_empty()
                     && work.state != RingState::Recovering
                 {
@@ -331,7 +341,7 @@ impl Ring {
         self.work.borrow_mut().state = RingState::Ready;
         self.progressed.notify();
         loop {
-            let arrival = self.work.borrow_mut().arrivals.pop_front();
+            let arrival = self.next_arrival();
             match arrival {
                 Some(arrival) => self.place(arrival).await?,
                 None if self.work.borrow().stopping => return Ok(()),
@@ -379,6 +389,13 @@ impl Ring {
     }
 
     /// Gives a block its place and starts its write.
+    fn next_arrival(&self) -> Option<Arrival> {
+        let mut work = self.work.borrow_mut();
+        let next = work.arrivals.pop_front();
+        work.placing = next.is_some();
+        next
+    }
+
     async fn place(self: &Rc<Self>, mut arrival: Arrival) -> Result<()> {
         let (total, entries) = {
             let view = View::of_sealed(&arrival.buffer)?;
@@ -401,6 +418,7 @@ impl Ring {
             }
         }
         let mut work = self.work.borrow_mut();
+        work.placing = false;
         let Work { open, next_element, in_flight, counters, .. } = &mut *work;
         let open = open.as_mut().expect("a segment is open");
         let offset = open.end;

@@ -9,7 +9,7 @@ mod pins;
 mod rings;
 
 use crate::admission;
-use crate::catalog::{Catalog, GroupClass, ObjectsRecord, RingRecord, ScrubRecord};
+use crate::catalog::{Catalog, GroupClass, ObjectsRecord, PinRecord, RingRecord, ScrubRecord};
 use crate::checkpoint;
 use crate::gate::Gate;
 use crate::layout::Layout;
@@ -19,6 +19,7 @@ use crate::ring::Ring;
 use crate::schedule::{Expected, Scheduler, StreamId, Waiting};
 use crate::segment::IndexBudget;
 use crate::superblock::Superblock;
+use crate::walk::Walk;
 use forebay_env::{Env, Slab};
 use forebay_model::ring::{RingSpec, RingStatus};
 use forebay_model::{Bytes, Error, Kind, Moment, Profile, Rate, Result, RingId, TargetId};
@@ -37,8 +38,8 @@ pub(crate) struct Core {
     /// Whether a commit is under way, and who waits for the one after it.
     committing: Cell<bool>,
     wait_for_commit: RefCell<Vec<Giver<Result<()>>>>,
-    /// For each ring the segment from which on opening would walk, by the last durable checkpoint.
-    walks_from: RefCell<BTreeMap<RingId, u64>>,
+    /// How opening would follow each ring, by the last durable checkpoint.
+    walks: RefCell<BTreeMap<RingId, Walk>>,
     streams: Cell<u64>,
     /// The pair that the next commit writes first: after opening, the one that may not be whole.
     first_pair: Cell<usize>,
@@ -89,6 +90,13 @@ impl Core {
 
     pub(crate) fn with_ring_mut<T>(&self, id: RingId, change: impl FnOnce(&mut RingRecord) -> T) -> T {
         change(self.catalog.borrow_mut().rings.get_mut(&id).expect("a ring that works is in the catalog"))
+    }
+
+    /// The same, of a ring that may have been deleted meanwhile.
+    pub(crate) fn if_ring(&self, id: RingId, change: impl FnOnce(&mut RingRecord)) {
+        if let Some(ring) = self.catalog.borrow_mut().rings.get_mut(&id) {
+            change(ring);
+        }
     }
 
     pub(crate) fn with_objects<T>(&self, look: impl FnOnce(&ObjectsRecord) -> T) -> T {
@@ -192,7 +200,7 @@ impl Core {
         let catalog = self.durable_view();
         checkpoint::commit(&self.disk, &mut superblock, &catalog, self.first_pair.get()).await?;
         self.first_pair.set(0);
-        *self.walks_from.borrow_mut() = catalog.rings.iter().map(|(id, r)| (*id, r.path_segment)).collect();
+        *self.walks.borrow_mut() = catalog.rings.iter().map(|(id, ring)| (*id, Walk::of(ring))).collect();
         let mut now = self.superblock.borrow_mut();
         now.generation = superblock.generation;
         now.checkpoint_len = superblock.checkpoint_len;
@@ -200,9 +208,10 @@ impl Core {
         Ok(())
     }
 
-    /// Whether opening could still have to walk over segment `sequence` of the ring: then it must not be overwritten.
-    pub(crate) fn needed_for_walk(&self, ring: RingId, sequence: u64) -> bool {
-        self.walks_from.borrow().get(&ring).is_none_or(|from| sequence >= *from)
+    /// Whether the next segment of a ring may be written to this slot before the catalog is made durable.
+    pub(crate) fn may_take(&self, ring: RingId, slot: u32) -> bool {
+        let (walks, layout) = (self.walks.borrow(), self.layout());
+        walks.get(&ring).is_some_and(|walk| self.with_ring(ring, |record| walk.allows(&layout, record, slot)))
     }
 
     /// The catalog without what is not durable yet: segments on a ring's path are found again by walking.
@@ -227,6 +236,20 @@ impl Core {
             self.demand(record)
         };
         admission::admit(&self.profile(), &self.demands(Some(ring)), &demand).map(|_| ())
+    }
+
+    /// Whether all pins have room in the catalog, beside what else is to come into it.
+    pub(crate) fn check_pins(&self) -> Result<()> {
+        let most = RingRecord::most_of_pins(&self.layout());
+        let catalog = self.catalog.borrow();
+        let all: Bytes = catalog.rings.values().flat_map(|ring| &ring.pins).map(PinRecord::weight).sum();
+        match all <= most {
+            true => Ok(()),
+            false => Err(Error::refused(format!(
+                "the target's pins would take {all} of its catalog, and {most} are for them; unpin something, or use larger segments \
+                 (nothing was pinned)"
+            ))),
+        }
     }
 
     fn demands(&self, except: Option<RingId>) -> Vec<admission::Demand> {
@@ -437,13 +460,14 @@ pub(crate) async fn load(env: Env) -> Result<(Rc<Core>, Vec<String>)> {
     catalog.free_strays();
     let started = disk.env().clock.now();
     let was_closed = std::mem::replace(&mut catalog.closed, false);
+    let walks = catalog.rings.iter().map(|(id, ring)| (*id, Walk::of(ring))).collect();
     let core = Core {
         disk,
         superblock: RefCell::new(superblock),
         catalog: RefCell::new(catalog),
         committing: Cell::new(false),
         wait_for_commit: RefCell::default(),
-        walks_from: RefCell::default(),
+        walks: RefCell::new(walks),
         streams: Cell::new(0),
         first_pair: Cell::new(1 - pair),
         was_closed,

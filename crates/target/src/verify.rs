@@ -183,6 +183,7 @@ impl Verifier {
         }));
         places.sort_unstable_by_key(|p| p.summary.sequence);
         self.core.with_ring_mut(self.id, |r| {
+            r.path.clear();
             for place in &places {
                 r.slots[place.slot as usize] = Some(place.summary);
             }

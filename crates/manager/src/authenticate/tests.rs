@@ -172,3 +172,10 @@ fn names_of_users_are_of_one_user_each() {
     let users: Vec<(u32, &str)> = users.iter().map(|user| (user.user, user.name.as_str())).collect();
     assert_eq!(users, [(0, "root"), (5, "bob"), (6, "ann")]);
 }
+
+#[test]
+fn nobody_comes_in_under_the_number_of_the_manager_itself() {
+    let (stage, issued) = with_user();
+    assert_eq!(connect(&stage, &issued, 0).unwrap_err().kind, Kind::Usage);
+    connect(&stage, &issued, 77).unwrap();
+}

@@ -141,3 +141,19 @@ fn a_quota_that_cannot_be_is_refused() {
     assert_eq!(stage.root(set(7, None)).unwrap_err().kind, Kind::Missing);
     assert_eq!(stage.change(&user(5), set(2, None)).unwrap_err().kind, Kind::Forbidden);
 }
+
+#[test]
+fn what_would_be_counted_no_further_is_refused_and_removing_counts_down_to_what_is_there() {
+    let mut stage = with(Quota::default());
+    for number in 0..17 {
+        stage.file(&user(5), &format!("v/{number}"), 0o644).unwrap();
+    }
+    let large = |stage: &mut Stage, number: u64| size(stage, &format!("v/{number}"), 1 << 60);
+    (0..15).for_each(|number| drop(large(&mut stage, number).unwrap()));
+    size(&mut stage, "v/16", 100).unwrap();
+    is_full(large(&mut stage, 15), &["volume 2"]);
+    for number in 0..15 {
+        stage.root(Change::RemoveFile(RemoveFile::at(Place::path(format!("v/{number}"))))).unwrap();
+    }
+    assert_eq!(volume(&mut stage).bytes, Bytes(100));
+}

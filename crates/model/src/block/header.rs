@@ -10,6 +10,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 pub const BLOCK_ALIGN: usize = 4096;
 /// The largest block, header and padding included.
 pub const MAX_BLOCK: usize = 4 << 20;
+/// The most elements of a block that is taken in: empty ones at equal distances take no bytes, and each is looked at.
+pub const MOST_ENTRIES: u32 = 1 << 20;
 /// Bytes of the header; the payload follows at once.
 pub const HEADER_LEN: usize = 256;
 /// The first bytes of every block.

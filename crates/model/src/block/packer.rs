@@ -1,7 +1,7 @@
 //! Packs elements into a block: one copy of the payload, straight into the buffer that goes to the device.
 
 use super::crc32c;
-use super::header::{BLOCK_ALIGN, Flags, HEADER_LEN, Header};
+use super::header::{BLOCK_ALIGN, Flags, HEADER_LEN, Header, MOST_ENTRIES};
 use crate::gap::Gap;
 use crate::time::Timestamp;
 use std::ops::DerefMut;
@@ -132,7 +132,7 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
         let length: usize = parts.iter().map(|p| p.len()).sum();
         let used = self.used();
         let Some(buffer) = self.buffer.as_mut() else { return false };
-        if used + ENTRY_MAX + caller_keys.len() + length > self.limit {
+        if used + ENTRY_MAX + caller_keys.len() + length > self.limit || self.entries >= MOST_ENTRIES {
             return false;
         }
         let mut at = self.payload_end;
@@ -167,7 +167,7 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
     /// captured it had cut off its last `cut` bytes.
     pub fn begin(&mut self, time: Timestamp, caller_keys: &[u8], cut: u32) -> bool {
         assert!(self.open.is_none(), "an element in pieces is not ended");
-        if self.room(caller_keys.len()) == 0 {
+        if self.room(caller_keys.len()) == 0 || self.entries >= MOST_ENTRIES {
             return false;
         }
         self.open = Some(OpenElement { bytes: 0, time: time.0, caller: caller_keys.len(), cut });

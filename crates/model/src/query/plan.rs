@@ -6,6 +6,7 @@ use super::blocks::BlockSet;
 use super::tree::{Node, Test};
 use crate::key::KeyValue;
 use crate::time::Timestamp;
+use std::collections::HashSet;
 
 /// A question to the index of a segment: which blocks hold an element whose key has such a value?
 /// Elements without the key never do.
@@ -134,17 +135,24 @@ pub(super) fn keys_used(node: &Node) -> u32 {
     }
 }
 
-/// Adds the terms that [`candidates`] may look up, each once.
-pub(super) fn terms(node: &Node, negated: bool, found: &mut Vec<Term>) {
+/// Terms, each once.
+#[derive(Default)]
+pub(super) struct Terms {
+    pub(super) in_order: Vec<Term>,
+    known: HashSet<Term>,
+}
+
+/// Adds the terms that [`candidates`] may look up.
+pub(super) fn terms(node: &Node, negated: bool, found: &mut Terms) {
     match node {
         Node::All | Node::Nothing => {}
         Node::And(nodes) | Node::Or(nodes) => nodes.iter().for_each(|node| terms(node, negated, found)),
         Node::Not(node) => terms(node, !negated, found),
         Node::Test(test) => {
             if let (false, Some(term)) = (negated, Term::of(test))
-                && !found.contains(&term)
+                && found.known.insert(term)
             {
-                found.push(term);
+                found.in_order.push(term);
             }
         }
     }

@@ -2,6 +2,7 @@ use super::{BlockSet, Query, Term};
 use crate::error::Kind;
 use crate::key::{KeySet, KeyValue};
 use crate::time::Timestamp;
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -436,4 +437,26 @@ fn the_examples_of_the_manual_are_queries() {
         let printed = query(text).to_string();
         assert_eq!(query(&printed), query(text), "{text}");
     }
+}
+
+#[test]
+fn a_long_list_is_one_test_and_asks_for_the_same_as_its_parts() {
+    let keys = KeySet::parse(["a=u16le@0", "b=u16le@2"]).unwrap();
+    let asked: Vec<u16> = (0..4000).map(|n| n * 13 % 50_021).collect();
+    let list: Vec<String> = asked.iter().map(u16::to_string).collect();
+    let text = format!("(a in ({}) or a in 60000..60007 or a in 60005..60010) and b = 1", list.join(","));
+    let query = Query::parse(&text, &keys, Timestamp(0)).unwrap();
+    let none = Query::parse(&format!("not ({text})"), &keys, Timestamp(0)).unwrap();
+    assert_eq!((query.tests(), none.tests()), (2, 2));
+    let asked: HashSet<u16> = asked.into_iter().chain(60_000..=60_010).collect();
+    let mut values = Vec::new();
+    for a in 0..=u16::MAX {
+        for b in [0, 1] {
+            keys.extract(&[a.to_le_bytes(), u16::to_le_bytes(b)].concat(), &[], &mut values);
+            let wanted = asked.contains(&a) && b == 1;
+            assert_eq!(query.matches(0, Timestamp(0), &values), wanted, "a={a} b={b}");
+            assert_eq!(none.matches(0, Timestamp(0), &values), !wanted, "not: a={a} b={b}");
+        }
+    }
+    assert_eq!(query.terms().len(), 4000 + 2 + 1, "each once");
 }

@@ -117,3 +117,21 @@ fn a_header_that_lies_about_cuts_or_torn_elements_is_refused() {
         expected = expected.check(&block).expect("a good block");
     }
 }
+
+#[test]
+fn a_small_block_of_more_empty_elements_than_are_taken_in_is_refused_before_they_are_looked_at() {
+    use forebay_model::block::{Header, MOST_ENTRIES};
+    use zerocopy::FromBytes;
+    let mut packer: Packer<Vec<u8>> = Packer::new(WRITER);
+    packer.give(vec![0; 4096]);
+    while packer.push(Timestamp(5), &[], b"") {}
+    let mut block = seal(&mut packer);
+    let expected = Expected { caller_width: 0, ..first() };
+    expected.check(&block).expect("as many as a packer takes");
+    let (mut header, _) = Header::read_from_prefix(&block).expect("a header");
+    assert_eq!(header.entries.get(), MOST_ENTRIES);
+    header.entries = (MOST_ENTRIES + 1).into();
+    block[..256].copy_from_slice(header.as_bytes());
+    let error = expected.check(&block).expect_err("one more");
+    assert!(error.message.contains("1048577 elements"), "{error}");
+}

@@ -151,6 +151,8 @@ impl Node {
     async fn obey(&self, identity: &Identity, told: ToTarget, done: &mut Done) -> Result<bool> {
         let mut is_fenced = true;
         let door = self.door(told.target)?;
+        // For all orders together: while they are carried out nothing is reported, and a node of which nothing is heard is down.
+        let until = self.env.clock.now() + self.limit();
         for order in told.orders {
             let carrying_out = async {
                 match order.remove {
@@ -159,8 +161,9 @@ impl Node {
                 }
             };
             // A device that hangs does not keep the others of this node from the manager.
-            let First::Left(carried_out) = race(carrying_out, self.env.clock.sleep(self.limit())).await else {
-                // Its device hangs, and would with the next one: all that is left is told again.
+            let left = until.since(self.env.clock.now());
+            let First::Left(carried_out) = race(carrying_out, self.env.clock.sleep(left)).await else {
+                // Its device hangs, and would with the next one, or is slow: all that is left is told again.
                 is_fenced = false;
                 break;
             };

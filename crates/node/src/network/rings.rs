@@ -27,6 +27,8 @@ use std::time::Duration;
 
 /// Recorders and queries at once on one connection.
 const MOST_STREAMS: usize = 16;
+/// Queries at once at one node, of all connections: each reads ahead, whether or not somebody asks for what it found.
+pub(super) const MOST_QUERIES: usize = 256;
 /// Of the answer to a query over the network one batch waits at its target, however little that is: clients ask for a part ahead.
 const AHEAD: usize = 0;
 
@@ -41,6 +43,7 @@ pub(super) struct Rings {
 struct Running {
     place: Place,
     cancel: Box<dyn Fn()>,
+    _one: Rc<()>,
 }
 
 /// Where a query is, while no part of its answer is asked for.
@@ -309,6 +312,11 @@ impl Session {
 
     fn begin_query(&self, id: RequestId, of: (TargetId, ObjectId), fenced: Fenced, asked: RingQuery) -> Result<()> {
         self.rings.room_for_a_stream()?;
+        if Rc::strong_count(&self.node.queries) > MOST_QUERIES {
+            return Err(Error::busy(format!(
+                "{MOST_QUERIES} queries go on at this node, which is the most; wait until some have ended (nothing was begun)"
+            )));
+        }
         let RingQuery { text, now, follow, limit, gaps_only, blocks, numbered } = asked;
         let request = QueryRequest { ring: name_of(of.1), text, now, follow, limit, gaps_only, blocks, numbered };
         let query = QueryId(self.node.next());
@@ -316,7 +324,7 @@ impl Session {
         let cancel = Box::new(answer.canceller());
         let asking = Asking { answer, of, batch: Batch::default(), item: 0, byte: 0 };
         let place = Rc::new(RefCell::new(Some(asking)));
-        self.rings.queries.borrow_mut().insert(id.0, Running { place, cancel });
+        self.rings.queries.borrow_mut().insert(id.0, Running { place, cancel, _one: self.node.queries.clone() });
         self.answer_nothing(id);
         Ok(())
     }

@@ -135,10 +135,10 @@ impl Heap {
                 // Nobody can begin to look at them from now on.
                 work.going.extend(work.retained.drain(..over).flat_map(|kept| kept.slots));
                 let oldest = work.retained.front().map_or(u64::MAX, |kept| kept.commit);
-                let seen = work.views.keys().next().copied().unwrap_or(u64::MAX);
+                // What is looked at was read: only who begins to look at a kept commit reads pages.
                 let is_worm = work.last.settings.mode == HeapMode::Worm;
                 if !is_worm {
-                    work.places.release(oldest.min(seen).min(work.last.commit.saturating_sub(1)));
+                    work.places.release(oldest.min(work.last.commit.saturating_sub(1)));
                 }
                 let mut pages: BTreeSet<u32> = work.going.iter().map(|slot| slot.allocator / PER_PAGE).collect();
                 pages.extend(work.allocation.changed().iter().map(|number| number / PER_PAGE));

@@ -88,16 +88,21 @@ impl Closed<'_> {
     /// The newest commit that is whole, in which place it is, and what was found damaged. That an older one is not whole
     /// is not damage: the commit after the newest may have been under way, in its places.
     pub(super) async fn newest(&self) -> Result<(Root, Vec<Allocator>, usize, Vec<String>)> {
-        let (mut roots, mut damage) = (Vec::new(), Vec::new());
+        let (mut roots, mut damage, mut is_missing) = (Vec::new(), Vec::new(), false);
         for which in 0..2 {
             match self.root(which).await {
-                Ok(root) => roots.extend(root.map(|root| (root, which))),
+                Ok(Some(root)) => roots.push((root, which)),
+                Ok(None) => is_missing = true,
                 Err(error) if error.kind == Kind::Damaged => damage.push(format!(
                     "{} (or the power went while it was being written, and nobody was told that it was)",
                     error.message
                 )),
                 Err(error) => return Err(error),
             }
+        }
+        if is_missing && roots.iter().any(|(root, _): &(Root, usize)| root.commit > 1) {
+            // The second commit is the first one that goes to the other place.
+            damage.push(format!("a root of heap {} is not there any more", self.stamp.heap));
         }
         roots.sort_by_key(|(root, _)| std::cmp::Reverse(root.commit));
         for (root, which) in roots {

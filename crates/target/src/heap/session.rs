@@ -45,7 +45,7 @@ impl Drop for Session {
 }
 
 /// A commit that must not go, until this is dropped or kept.
-struct Pin<'a> {
+pub(super) struct Pin<'a> {
     heap: &'a Heap,
     commit: Option<u64>,
 }
@@ -62,6 +62,12 @@ impl Heap {
     fn pin(&self, commit: u64) -> Pin<'_> {
         *self.work.borrow_mut().views.entry(commit).or_default() += 1;
         Pin { heap: self, commit: Some(commit) }
+    }
+
+    /// As long as the answer lives, no slot that is taken now is used again, whatever is freed and committed.
+    pub(super) fn pin_last(&self) -> Pin<'_> {
+        let last = self.work.borrow().last.commit;
+        self.pin(last)
     }
 
     fn unpin(&self, commit: u64) {

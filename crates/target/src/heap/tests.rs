@@ -236,7 +236,8 @@ fn it_has_what_a_plain_map_has_through_commits_aborts_and_kills() {
 
 #[test]
 fn where_the_last_commit_is_damaged_the_one_before_is_whole_and_it_is_said() {
-    for in_page in [false, true] {
+    // A page of its allocators; its root, and where that says what it is.
+    for damage in [None, Some(30), Some(3)] {
         let (fake, target, heap) = device(Bytes::mib(64), HeapSettings { threshold: 1, ..HeapSettings::default() });
         let ids: Vec<RecordId> = (0..2000).map(|n| fake.run(heap.put(&content(n, 3000))).unwrap()).collect();
         fake.run(heap.commit(Some(ids[7]))).unwrap();
@@ -252,9 +253,9 @@ fn where_the_last_commit_is_damaged_the_one_before_is_whole_and_it_is_said() {
         let damaged = {
             let work = heap.work.borrow();
             let (root, which) = (&work.last, work.which);
-            let at = match in_page {
-                true => root::Root::place_at(&root.table, root.pages[0].place),
-                false => root::root_at(which) + Bytes(30),
+            let at = match damage {
+                None => root::Root::place_at(&root.table, root.pages[0].place),
+                Some(byte) => root::root_at(which) + Bytes(byte),
             };
             work.space.runs(at, Bytes(4096))[0].0
         };
@@ -264,7 +265,7 @@ fn where_the_last_commit_is_damaged_the_one_before_is_whole_and_it_is_said() {
         let complaints = heap.complaints();
         assert!(complaints.len() == 1 && complaints[0].contains("opened as of commit 2"), "{complaints:?}");
         for (n, id) in (0..).zip(&ids) {
-            assert_eq!(fake.run(heap.get(*id)).unwrap(), content(n, 3000), "{in_page}");
+            assert_eq!(fake.run(heap.get(*id)).unwrap(), content(n, 3000), "{damage:?}");
         }
     }
 }

@@ -53,6 +53,8 @@ impl Writer {
 
     /// As [`Heap::free_many`], like [`Writer::free`].
     pub async fn free_many(&self, ids: &[RecordId]) -> Result<()> {
+        // What others free and commit meanwhile is not somebody else's before this is over.
+        let _pinned = self.heap.pin_last();
         let slots = self.heap.slots_of_many(&self.eye, ids, Role::Record).await?;
         let mut work = self.heap.work.borrow_mut();
         ids.iter().try_for_each(|id| work.check(&self.eye, *id, Role::Record).map(drop))?;

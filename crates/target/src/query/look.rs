@@ -3,6 +3,7 @@
 
 use super::Run;
 use super::plan::Stretch;
+use forebay_env::yield_now;
 use forebay_model::block::{Entries, Header, View, parse_stamped};
 use forebay_model::gap::{Cause, Gap};
 use forebay_model::ring::{Batch, Item};
@@ -14,10 +15,15 @@ const BATCH_BYTES: usize = 1 << 20;
 /// or this many items.
 const BATCH_ITEMS: usize = 16 << 10;
 
+/// Tests that are made before others have their turn: about a millisecond.
+const TESTS_AT_ONCE: usize = 256 << 10;
+
 /// How taking a block's entries ended.
 enum Taken {
     /// There are no more.
     All,
+    /// Others have their turn.
+    Pause,
     /// The batch is full.
     Full,
     /// No more are wanted.
@@ -164,7 +170,7 @@ impl Run<'_> {
                 self.headless = Some((first, told));
             } else if told {
                 self.missing(first, first + 1, header.min_time.get()).await;
-            } else if self.continuous() {
+            } else if self.continuous() || self.after_hole == Some(first) && self.asks_for(first) {
                 self.expired(first, first + 1).await;
             }
         } else if within && !follows {
@@ -205,6 +211,7 @@ impl Run<'_> {
                     break;
                 }
                 Taken::Enough => return,
+                Taken::Pause => yield_now().await,
                 Taken::Full => {
                     self.send().await;
                     if self.enough {
@@ -217,6 +224,10 @@ impl Run<'_> {
                 }
             }
         }
+    }
+
+    fn asks_for(&self, sequence: u64) -> bool {
+        (self.sequences.0..=self.sequences.1).contains(&sequence)
     }
 
     /// Gives a block as it lies there, if it has a time that is asked for.
@@ -251,7 +262,7 @@ impl Run<'_> {
         bytes: &'b [u8],
     ) -> Taken {
         let (from, to) = self.times;
-        let Run { query, ring, keys, needs_keys, batch, summary, limits, open_element, .. } = self;
+        let Run { query, ring, keys, needs_keys, batch, summary, limits, open_element, tests, .. } = self;
         let Batch { items, payload } = batch;
         let tell = |items: &mut Vec<Item>, gap: Gap| {
             if gap.first <= to && gap.last >= from {
@@ -277,12 +288,18 @@ impl Run<'_> {
                 if *needs_keys {
                     ring.keys.extract(&bytes[entry.payload.clone()], &bytes[entry.caller_keys.clone()], keys);
                 }
+                *tests += 1 + query.tests();
                 query.matches(entry.sequence, entry.time, keys)
             } else {
                 *open_element == Some(entry.sequence)
             };
             *open_element = (wanted && !entry.last).then_some(entry.sequence);
             if !wanted {
+                if *tests >= TESTS_AT_ONCE {
+                    *tests = 0;
+                    taken = Taken::Pause;
+                    break;
+                }
                 continue;
             }
             let (length, caller) = (entry.payload.len(), entry.caller_keys.len());
@@ -320,7 +337,7 @@ impl Run<'_> {
         match taken {
             Taken::All => gaps.for_each(|(_, gap)| tell(items, gap)),
             Taken::Enough => self.enough = true,
-            Taken::Full | Taken::Damaged => {}
+            Taken::Pause | Taken::Full | Taken::Damaged => {}
         }
         taken
     }

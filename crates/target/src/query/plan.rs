@@ -4,12 +4,12 @@
 use super::Run;
 use crate::catalog::Segment;
 use crate::segment::{KeyIndex, Owner, PAGE_LEN, Span, TRAILER_LEN, Tables, Trailer, is_page, look_up, spans_touching};
-use forebay_env::Buffer;
+use forebay_env::{Buffer, yield_now};
 use forebay_model::gap::{Cause, Gap};
 use forebay_model::key::KeyValue;
 use forebay_model::query::{BlockSet, Term};
 use forebay_model::{Bytes, Error, Result};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// Bytes read at once where spans lie together.
 pub(super) const READ_BYTES: u64 = 2 << 20;
@@ -21,6 +21,8 @@ const TAIL_LEAST: u64 = 8 << 10;
 const TAIL_MOST: u64 = 64 << 10;
 /// Index pages of a segment that are kept in memory while it is planned.
 const PAGES_KEPT: usize = 64;
+/// Terms that are looked up before others have their turn.
+const TERMS_AT_ONCE: usize = 64;
 
 /// A stretch of a segment to be read at once, or a hole in it that is known already (of no length).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -348,8 +350,12 @@ impl Run<'_> {
             return Ok(BlockSet::none(n));
         }
         let mut pages = VecDeque::new();
-        let mut known: Vec<(Term, BlockSet)> = Vec::new();
-        for term in self.query.terms() {
+        let mut known: HashMap<Term, BlockSet> = HashMap::new();
+        for (number, term) in self.query.terms().into_iter().enumerate() {
+            if number % TERMS_AT_ONCE == TERMS_AT_ONCE - 1 {
+                // Pages that are kept are not waited for.
+                yield_now().await;
+            }
             let set = match &term {
                 Term::Range { key, low, high } => spans_touching(&tables.spans, *key, low, high),
                 Term::Equals { key, value } => {
@@ -360,9 +366,9 @@ impl Run<'_> {
                     set
                 }
             };
-            known.push((term, set));
+            known.insert(term, set);
         }
-        Ok(self.query.candidates(n, &mut |term| known.iter().find(|(t, _)| t == term).map(|(_, set)| set.clone())))
+        Ok(self.query.candidates(n, &mut |term| known.get(term).cloned()))
     }
 
     async fn spans_with(

@@ -2,15 +2,22 @@
 //!
 //! A pin takes effect in memory at once, so that it races the writer fairly, and is acknowledged when the catalog that
 //! holds it is durable. It holds whole segments, as they are the unit of overwriting.
+//!
+//! While elements of its range may still come, a pin is *open*: each segment that is begun belongs to it. What opening finds behind
+//! the last checkpoint does as well, for what was held there was not durable.
 
 use super::Ring;
-use crate::catalog::{PinRecord, RingRecord};
+use crate::catalog::{PinRecord, RingRecord, Segment};
 use forebay_model::ring::{Pin, PinPolicy, Pinned};
 use forebay_model::{Bytes, Error, Result, Timestamp};
 use std::rc::Rc;
 
 /// Slots that must stay free for the writer, whatever the policy.
 const LEAST_FREE: u64 = 3;
+/// The most pins of a ring.
+const MOST_PINS: usize = 4096;
+/// The longest label.
+const LONGEST_LABEL: usize = 255;
 
 impl Ring {
     /// Pins everything that still exists between `from` and `to`, both included.
@@ -24,18 +31,31 @@ impl Ring {
                 "a pin from {from} on lies in the future (it is {now}); pin it when it is there"
             )));
         }
+        if label.len() > LONGEST_LABEL {
+            return Err(Error::usage(format!(
+                "a label of {} bytes is too long; use {LONGEST_LABEL} at most (nothing was pinned)",
+                label.len()
+            )));
+        }
+        self.going()?;
         let id = self.core.next_pin();
         let pinned = self.core.with_ring_mut(self.id, |record| take(record, id, label, from, to, now))?;
-        if let Err(error) = self.core.check_admission(self.id) {
-            self.core.with_ring_mut(self.id, |record| record.pins.retain(|p| p.pin.id != id));
+        let fits = self.core.check_pins().and_then(|()| self.core.check_admission(self.id));
+        let made = match fits {
+            Ok(()) => self.core.commit().await,
+            refused => refused,
+        };
+        if let Err(error) = made {
+            // If it cannot be made durable, it may be there after a crash as well as not.
+            self.core.if_ring(self.id, |record| record.pins.retain(|p| p.pin.id != id));
             return Err(error);
         }
-        self.core.commit().await?;
         Ok(pinned)
     }
 
     /// Lets go of a pin: its segments return to the ring.
     pub async fn unpin(self: &Rc<Self>, id: u64) -> Result<Pin> {
+        self.going()?;
         let pin = self.core.with_ring_mut(self.id, |record| {
             let at = record
                 .pins
@@ -49,34 +69,90 @@ impl Ring {
         Ok(pin)
     }
 
-    /// A pin that reaches into the future also holds the segment that was just opened.
+    /// Open pins also hold the segment that was just begun.
     pub(super) fn extend_open_pins(self: &Rc<Self>, slot: u32, sequence: u64) {
         let now = self.core.disk.env().clock.wall();
-        let extended = self.core.with_ring_mut(self.id, |record| {
-            let mut extended = false;
-            for index in 0..record.pins.len() {
-                if !record.pins[index].open_end {
-                    continue;
-                }
-                if record.pins[index].pin.to < now || !budget_allows(record, 1) {
-                    record.pins[index].open_end = false;
-                    continue;
-                }
-                let pin = &mut record.pins[index];
-                pin.held.push((slot, sequence));
-                pin.held.sort_unstable();
-                pin.pin.segments += 1;
-                extended = true;
+        let open = self.core.with_ring_mut(self.id, |record| {
+            let newest = newest(record, sequence);
+            let grace = record.spec.flush_interval * 2;
+            for pin in record.pins.iter_mut().filter(|pin| pin.open_end) {
+                // What was recorded by then may be on its way, but not for ever.
+                pin.open_end = newest <= pin.pin.to && now <= pin.pin.to.after(grace);
             }
-            extended
+            record.pins.iter().filter(|pin| pin.open_end).map(|pin| pin.pin.id).collect::<Vec<u64>>()
         });
-        if extended {
+        let held = open.into_iter().filter(|id| self.hold(*id, slot, sequence)).count();
+        if held > 0 {
             let this = self.clone();
             self.core.disk.env().spawner.detach(async move {
                 if let Err(error) = this.core.commit().await {
                     this.fail(error);
                 }
             });
+        }
+    }
+
+    /// An open pin holds a segment, too, as far as budget, catalog and guarantee allow; else it ends here.
+    fn hold(&self, id: u64, slot: u32, sequence: u64) -> bool {
+        let held = self.core.with_ring_mut(self.id, |record| {
+            let is_allowed = budget_allows(record, 1);
+            record.pins.iter_mut().find(|pin| pin.pin.id == id).is_some_and(|pin| {
+                pin.open_end = is_allowed;
+                if is_allowed {
+                    pin.hold(slot, sequence);
+                }
+                is_allowed
+            })
+        });
+        let fits = held && self.core.check_pins().and_then(|()| self.core.check_admission(self.id)).is_ok();
+        if held && !fits {
+            self.core.with_ring_mut(self.id, |record| {
+                for pin in record.pins.iter_mut().filter(|pin| pin.pin.id == id) {
+                    pin.open_end = false;
+                    pin.let_go(slot, sequence);
+                }
+            });
+        }
+        fits
+    }
+}
+
+impl PinRecord {
+    fn hold(&mut self, slot: u32, sequence: u64) {
+        self.held.push((slot, sequence));
+        self.held.sort_unstable();
+        self.pin.segments += 1;
+    }
+
+    fn let_go(&mut self, slot: u32, sequence: u64) {
+        self.held.retain(|held| *held != (slot, sequence));
+        self.pin.segments -= 1;
+    }
+}
+
+/// The time of the newest element before segment `sequence`.
+fn newest(record: &RingRecord, sequence: u64) -> Timestamp {
+    let before = record.slots.iter().flatten().filter(|s| s.sequence < sequence && s.bytes > 0);
+    before.map(|s| Timestamp(s.max_time)).max().unwrap_or(Timestamp::MIN)
+}
+
+/// Opening found these segments behind the last checkpoint, in their order: open pins hold them, as they did before.
+pub(super) fn hold_found(record: &mut RingRecord, found: &[(u32, Segment)], now: Timestamp) {
+    let grace = record.spec.flush_interval * 2;
+    for index in 0..record.pins.len() {
+        for (slot, segment) in found {
+            let PinRecord { pin, held, open_end } = &record.pins[index];
+            let is_in_range = match segment.has_content() {
+                true => segment.min_time <= pin.to.0,
+                false => now <= pin.to.after(grace),
+            };
+            if !open_end || !is_in_range || held.binary_search(&(*slot, segment.sequence)).is_ok() {
+                continue;
+            }
+            match budget_allows(record, 1) {
+                true => record.pins[index].hold(*slot, segment.sequence),
+                false => record.pins[index].open_end = false,
+            }
         }
     }
 }
@@ -89,7 +165,13 @@ fn take(
     to: Timestamp,
     now: Timestamp,
 ) -> Result<Pinned> {
-    let chosen: Vec<(u32, crate::catalog::Segment)> = record
+    if record.pins.len() >= MOST_PINS {
+        return Err(Error::refused(format!(
+            "{} has {MOST_PINS} pins, which is the most; unpin one (nothing was pinned)",
+            record.spec.name
+        )));
+    }
+    let chosen: Vec<(u32, Segment)> = record
         .slots
         .iter()
         .enumerate()
@@ -132,9 +214,10 @@ fn take(
     };
     let mut held: Vec<(u32, u64)> = chosen.iter().map(|(slot, s)| (*slot, s.sequence)).collect();
     held.sort_unstable();
-    let open_end = to > now;
+    // What was recorded by now may come into the next segment.
+    let open_end = to >= newest(record, u64::MAX);
     record.pins.push(PinRecord { pin: pin.clone(), held, open_end });
-    Ok(Pinned { pin, expired_until: evicted.map(Timestamp), open_end })
+    Ok(Pinned { pin, expired_until: evicted.map(Timestamp), open_end: to > now })
 }
 
 fn budget_allows(record: &RingRecord, more: u64) -> bool {

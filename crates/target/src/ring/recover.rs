@@ -18,10 +18,11 @@
 //!    a lower epoch: a trailer older than the first block of its slot, or anything older than the segment before it,
 //!    is not there.
 //!
-//! Cut off at any point, it can be done again: it writes nothing but zeros over what is not data.
+//! Cut off at any point, it can be done again: it writes nothing but zeros over what is not data. Until it is done the catalog
+//! says what it said when the target was opened, for others make it durable meanwhile.
 
-use super::{Open, Ring, Written};
-use crate::catalog::{Segment, Writers};
+use super::{Open, Ring, Written, pins};
+use crate::catalog::{RingRecord, Segment, Writers};
 use crate::layout::ROOTS;
 use crate::salvage::{Salvage, Window};
 use crate::schedule::StreamId;
@@ -30,12 +31,14 @@ use forebay_env::Buffer;
 use forebay_model::block::{BLOCK_ALIGN, Header, View};
 use forebay_model::gap::Cause;
 use forebay_model::{Bytes, Error, Result};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Reads that may be spent on finding out what exactly cannot be read.
 const PATIENCE: u32 = 65_536;
-/// How many slots further the expected segment is looked for, should a pin have been made but not told.
-const LOOK_AHEAD: usize = 16;
+/// How many slots further the expected segment is looked for, should a pin have been made but not told. What lies further is not
+/// written to before the catalog says why ([`crate::walk`]).
+pub(crate) const LOOK_AHEAD: usize = 16;
 /// Bytes erased at once.
 const ERASED_AT_ONCE: Bytes = Bytes::mib(1);
 
@@ -91,7 +94,7 @@ pub(crate) struct Survey {
 pub(super) async fn recover(ring: &Rc<Ring>) -> Result<()> {
     let stream = StreamId(u64::MAX - ring.id.0);
     let salvage = Salvage::new(ring.core.disk.clone(), stream, PATIENCE);
-    let recovery = Recovery { ring: ring.clone(), salvage };
+    let recovery = Recovery::new(ring, salvage);
     let result = recovery.run().await;
     ring.core.disk.end_stream(stream);
     if result? {
@@ -114,7 +117,7 @@ pub(crate) struct Standing {
 /// Where a ring stands, found out without changing anything: its segments from the last checkpoint on, what opening
 /// would change on the device, and how many elements are gone behind the last segment.
 pub(crate) async fn standings(ring: &Rc<Ring>, salvage: Salvage) -> Result<(Vec<Standing>, Vec<String>, u64)> {
-    let recovery = Recovery { ring: ring.clone(), salvage };
+    let recovery = Recovery::new(ring, salvage);
     let survey = recovery.survey().await?;
     if survey.steps.is_empty() {
         let lost = recovery.with(|r| r.durable_end.saturating_sub(r.path_element));
@@ -145,16 +148,35 @@ pub(crate) async fn standings(ring: &Rc<Ring>, salvage: Salvage) -> Result<(Vec<
 struct Recovery {
     ring: Rc<Ring>,
     salvage: Salvage,
+    /// The ring as far as it is found.
+    record: RefCell<RingRecord>,
 }
 
 impl Recovery {
+    fn new(ring: &Rc<Ring>, salvage: Salvage) -> Recovery {
+        let record = RefCell::new(ring.core.with_ring(ring.id, RingRecord::clone));
+        Recovery { ring: ring.clone(), salvage, record }
+    }
+
     /// Whether elements are missing behind a sealed tail.
     async fn run(&self) -> Result<bool> {
         let survey = self.survey().await?;
         if survey.steps.is_empty() {
+            self.install(&[]);
             return Ok(self.lose_the_end(self.with(|r| r.path_element)));
         }
         self.settle(survey).await
+    }
+
+    /// The catalog says from now on what was found; these segments it did not know.
+    fn install(&self, new: &[(u32, Segment)]) {
+        let RingRecord { slots, path, path_segment, path_element, writers, .. } = self.record.borrow().clone();
+        let now = self.ring.core.disk.env().clock.wall();
+        self.ring.core.with_ring_mut(self.ring.id, |r| {
+            (r.slots, r.path, r.path_segment, r.path_element, r.writers) =
+                (slots, path, path_segment, path_element, writers);
+            pins::hold_found(r, new, now);
+        });
     }
 
     /// Nothing is found behind `end`: whether something had been acknowledged.
@@ -292,7 +314,7 @@ impl Recovery {
         let mut steps: Vec<Step> = Vec::new();
         let mut least_epoch = 0;
         // The walk fills in what the catalog does not know, so that the same rule finds the same slots.
-        self.ring.core.with_ring_mut(self.ring.id, |r| r.path.clear());
+        self.with_mut(|r| r.path.clear());
         loop {
             let slot = match planned.pop_front() {
                 Some(slot) => slot,
@@ -306,9 +328,7 @@ impl Recovery {
             };
             let Some((slot, trailer)) = self.find(slot, sequence, least_epoch).await? else { break };
             let summary = trailer.as_ref().map_or(Segment::opened(sequence, 0), |t| t.summary);
-            self.ring.core.with_ring_mut(self.ring.id, |r| {
-                r.slots[slot as usize] = Some(summary);
-            });
+            self.with_mut(|r| r.slots[slot as usize] = Some(summary));
             let epoch = trailer.as_ref().map_or(least_epoch, |t| t.epoch);
             steps.push(Step { slot, sequence, trailer, least_epoch });
             least_epoch = epoch;
@@ -487,7 +507,7 @@ impl Recovery {
     async fn settle(&self, survey: Survey) -> Result<bool> {
         let Survey { steps, mut scans, tail, sealed, lost_end } = survey;
         // Everything up to the tail is durable: whoever recorded it need not send it again.
-        let writers = self.ring.core.with_ring_mut(self.ring.id, |r| {
+        let writers = self.with_mut(|r| {
             for (step, scan) in steps[..=tail].iter().zip(&scans) {
                 let found = scan.as_ref().map(|s| &s.writers).or(step.trailer.as_ref().map(|t| &t.writers));
                 found.into_iter().for_each(|found| r.writers.merge(found));
@@ -496,7 +516,7 @@ impl Recovery {
         });
         for step in &steps[tail + 1..] {
             self.erase(step.slot).await?;
-            self.ring.core.with_ring_mut(self.ring.id, |r| r.slots[step.slot as usize] = None);
+            self.with_mut(|r| r.slots[step.slot as usize] = None);
         }
         let step = &steps[tail];
         // What had to be read block by block has a footer that may be torn or lost: it is written anew.
@@ -506,7 +526,7 @@ impl Recovery {
             end = match scan.take() {
                 Some(scan) => {
                     let summary = scan.summary;
-                    self.ring.core.with_ring_mut(self.ring.id, |r| r.slots[step.slot as usize] = Some(summary));
+                    self.with_mut(|r| r.slots[step.slot as usize] = Some(summary));
                     self.write_footer(step, scan).await?;
                     summary.end
                 }
@@ -525,14 +545,19 @@ impl Recovery {
         // What would be taken for the next segment, were it still there when the ring gets to it.
         self.erase_followers(step.slot, step.sequence).await?;
         let open = scans[tail].take().filter(|_| !sealed);
-        self.ring.core.with_ring_mut(self.ring.id, |r| {
+        let new: Vec<(u32, Segment)> = self.with_mut(|r| {
             r.path = path;
             r.path_segment = path_segment;
             r.path_element = open.as_ref().map_or(end, |scan| scan.summary.first);
             if let Some(scan) = &open {
                 r.slots[step.slot as usize] = Some(scan.summary);
             }
+            steps[..=tail]
+                .iter()
+                .filter_map(|step| r.slots[step.slot as usize].map(|found| (step.slot, found)))
+                .collect()
         });
+        self.install(&new);
         let next_element = open.as_ref().map_or(end, |scan| scan.summary.end);
         {
             let mut work = self.ring.work.borrow_mut();
@@ -631,8 +656,12 @@ impl Recovery {
         self.with(|r| (r.slot_at(&layout, slot), r.segment))
     }
 
-    fn with<T>(&self, look: impl FnOnce(&crate::catalog::RingRecord) -> T) -> T {
-        self.ring.core.with_ring(self.ring.id, look)
+    fn with<T>(&self, look: impl FnOnce(&RingRecord) -> T) -> T {
+        look(&self.record.borrow())
+    }
+
+    fn with_mut<T>(&self, change: impl FnOnce(&mut RingRecord) -> T) -> T {
+        change(&mut self.record.borrow_mut())
     }
 }
 

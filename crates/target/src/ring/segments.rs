@@ -20,19 +20,15 @@ impl Ring {
         let layout = self.core.layout();
         loop {
             let next = self.core.with_ring(self.id, |record| {
-                let before = record.path.last().copied().unwrap_or(record.slots.len() as u32 - 1);
-                let slot = record.slot_after(&layout, before)?;
-                Some((slot, record.slots[slot as usize].map(|s| s.sequence)))
+                record.slot_after(&layout, record.path.last().copied().unwrap_or(record.slots.len() as u32 - 1))
             });
-            if let Some((_, Some(old))) = next
-                && self.core.needed_for_walk(self.id, old)
-            {
-                // A lap in less time than a checkpoint takes: opening must not find its path overwritten.
+            if next.is_some_and(|slot| !self.core.may_take(self.id, slot)) {
+                // A lap in less time than a checkpoint takes, or a change of pins or groups that is not durable.
                 self.core.commit_now().await?;
                 continue;
             }
             let taken = self.core.with_ring_mut(self.id, |record| {
-                let (slot, _) = next?;
+                let slot = next?;
                 let sequence = record.path_segment + record.path.len() as u64;
                 record.path.push(slot);
                 record.slots[slot as usize] = None;
@@ -89,10 +85,8 @@ impl Ring {
     /// If the slot after `slot` cannot be taken before a checkpoint, sees to it that there is one by then.
     pub(super) fn look_ahead(self: &Rc<Self>, slot: u32) {
         let layout = self.core.layout();
-        let next = self.core.with_ring(self.id, |record| {
-            record.slot_after(&layout, slot).and_then(|next| record.slots[next as usize].map(|s| s.sequence))
-        });
-        if next.is_some_and(|sequence| self.core.needed_for_walk(self.id, sequence)) {
+        let next = self.core.with_ring(self.id, |record| record.slot_after(&layout, slot));
+        if next.is_some_and(|next| !self.core.may_take(self.id, next)) {
             let this = self.clone();
             self.core.disk.env().spawner.detach(async move {
                 if let Err(error) = this.core.commit_now().await {

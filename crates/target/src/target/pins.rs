@@ -44,11 +44,15 @@ impl Target {
         }
         pinned.pin.relatives.extend(along);
         if !pinned.pin.relatives.is_empty() {
-            self.core.with_ring_mut(ring.id, |r| {
+            self.core.if_ring(ring.id, |r| {
                 if let Some(record) = r.pins.iter_mut().find(|p| p.pin.id == pinned.pin.id) {
                     record.pin.relatives.clone_from(&pinned.pin.relatives);
                 }
             });
+            if let Err(error) = self.core.check_pins() {
+                self.undo(&pinned.pin, &ring).await?;
+                return Err(error);
+            }
             self.core.commit().await?;
         }
         Ok(pinned)
@@ -64,16 +68,20 @@ impl Target {
 
     /// Lets go of a pin and of those made along with it.
     pub async fn unpin(&self, name: &str, id: u64) -> Result<()> {
-        let pin = self.ring(name)?.unpin(id).await?;
+        let pin = self.unpin_one(name, id).await?;
         for (relative, id) in &pin.relatives {
-            match self.ring(relative) {
-                Ok(ring) => match ring.unpin(*id).await {
-                    Err(error) if error.kind != Kind::Missing => return Err(error),
-                    _ => {}
-                },
-                Err(_) => continue,
+            match self.unpin_one(relative, *id).await {
+                Err(error) if error.kind != Kind::Missing => return Err(error),
+                _ => {}
             }
         }
         Ok(())
+    }
+
+    async fn unpin_one(&self, name: &str, id: u64) -> Result<Pin> {
+        let ring = self.ring(name)?;
+        // It looks for its tail by what it holds.
+        ring.ready().await?;
+        ring.unpin(id).await
     }
 }

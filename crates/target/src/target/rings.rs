@@ -101,12 +101,19 @@ impl Target {
         spec.segment = segment_size(&layout, &spec, without_logs)?;
         spec.capacity = layout.group * groups.len() as u64;
         let mut record = RingRecord::empty(spec, groups.iter().copied().map(Some).collect(), without_logs);
-        check_slots(&layout, &record, groups.len(), groups.len())?;
+        check_slots(&layout, &record, groups.len(), groups.len(), self.slots_beside(None))?;
         record.slots = vec![None; groups.len() * record.segments_per_group(&layout) as usize];
         if record.spec.guarantee > Rate(0) {
             admission::admit(&profile, &others, &self.core.demand(&record))?;
         }
         Ok(record)
+    }
+
+    /// Segments that the catalog has, or will have, of all rings but this one.
+    fn slots_beside(&self, except: Option<RingId>) -> u64 {
+        let catalog = self.core.catalog.borrow();
+        let others = catalog.rings.iter().filter(|(id, _)| Some(**id) != except);
+        others.map(|(_, ring)| ring.slots.len() as u64).sum()
     }
 
     /// A ring without logs would write over them.
@@ -117,10 +124,15 @@ impl Target {
         }
     }
 
+    /// Bars the logs of groups for as long as the answer lives.
+    fn bar(&self, groups: &[u32]) -> Barred {
+        self.objects.bar_logs(groups, true);
+        Barred { objects: self.objects.clone(), groups: groups.to_vec() }
+    }
+
     /// Empties the logs of groups that are about to have none, and bars them for as long as the answer lives.
     async fn leave_logs(&self, groups: &[u32]) -> Result<Barred> {
-        self.objects.bar_logs(groups, true);
-        let barred = Barred { objects: self.objects.clone(), groups: groups.to_vec() };
+        let barred = self.bar(groups);
         self.objects.leave_logs(groups).await?;
         self.check_logs(groups, true)?;
         Ok(barred)
@@ -144,6 +156,8 @@ impl Target {
         self.rings.borrow_mut().remove(&ring.id);
         let freed =
             self.core.with_ring(ring.id, |record| record.groups.iter().flatten().copied().collect::<Vec<u32>>());
+        // As long as a crash may bring the ring back, what would be written there is overwritten by it.
+        let _barred = self.bar(&freed);
         self.forget(ring.id);
         self.core.disk.expect_nothing(ring.id);
         self.set_patience();
@@ -155,7 +169,7 @@ impl Target {
         let mut catalog = self.core.catalog.borrow_mut();
         catalog.rings.remove(&id);
         for class in &mut catalog.groups {
-            if matches!(class, GroupClass::Ring(r) | GroupClass::RingWithoutLog(r) if *r == id) {
+            if is_of(*class, id) {
                 *class = GroupClass::Free;
             }
         }
@@ -175,11 +189,12 @@ impl Target {
         }
         // Places that were given back are counted, too: nothing else ever takes them.
         let places = before.groups.len() + wanted.saturating_sub(have);
-        check_slots(&layout, &before, wanted, places)?;
+        check_slots(&layout, &before, wanted, places, self.slots_beside(Some(ring.id)))?;
         let _barred = match self.growth(ring.id, wanted.saturating_sub(have))? {
             Some((groups, true)) => Some(self.leave_logs(&groups).await?),
             _ => None,
         };
+        ring.going()?;
         let freed = if wanted >= have {
             self.grow(ring.id, wanted - have)?;
             Vec::new()
@@ -194,8 +209,12 @@ impl Target {
         self.core.with_ring_mut(ring.id, |r| r.spec.capacity = size);
         self.core.commit().await?;
         {
+            // A ring that was deleted meanwhile has none, and others may have them by now.
             let mut catalog = self.core.catalog.borrow_mut();
-            freed.iter().for_each(|group| catalog.groups[*group as usize] = GroupClass::Free);
+            let is_its = |class: &GroupClass| is_of(*class, ring.id);
+            let freed: Vec<u32> =
+                freed.iter().copied().filter(|group| is_its(&catalog.groups[*group as usize])).collect();
+            freed.into_iter().for_each(|group| catalog.groups[group as usize] = GroupClass::Free);
         }
         self.objects.leave_logs(&freed).await?;
         self.core.commit().await?;
@@ -323,6 +342,10 @@ impl Target {
     }
 }
 
+fn is_of(class: GroupClass, ring: RingId) -> bool {
+    matches!(class, GroupClass::Ring(id) | GroupClass::RingWithoutLog(id) if id == ring)
+}
+
 /// What a ring asks of a place for `capacity` of it.
 fn wish(
     layout: &Layout,
@@ -372,14 +395,16 @@ fn segment_size(layout: &Layout, spec: &RingSpec, without_logs: bool) -> Result<
     Ok((data / per_group).align_down(Bytes(4096)))
 }
 
-/// Whether a ring with `groups` groups, in a list of `places`, can run round and be kept track of.
-fn check_slots(layout: &Layout, record: &RingRecord, groups: usize, places: usize) -> Result<()> {
+/// Whether a ring with `groups` groups, in a list of `places`, can run round and be kept track of beside `others` segments of
+/// other rings.
+fn check_slots(layout: &Layout, record: &RingRecord, groups: usize, places: usize, others: u64) -> Result<()> {
     let (per_group, segment) = (u64::from(record.segments_per_group(layout)), record.segment);
     let most = RingRecord::most_slots(layout);
     let listed = places as u64 * per_group;
-    if listed > most {
+    if listed + others > most {
+        let beside = if others > 0 { format!(", beside {others} of other rings,") } else { String::new() };
         return Err(Error::usage(format!(
-            "{listed} segments of {segment} are more than the {most} that this target can keep track of; use larger segments"
+            "{listed} segments of {segment}{beside} are more than the {most} that this target can keep track of; use larger segments"
         )));
     }
     let slots = groups as u64 * per_group;

@@ -378,3 +378,55 @@ fn beyond_the_budget_history_shortens_or_recording_stops_as_the_ring_says() {
     assert!(end > stood && stop.status().state == RingState::Ready, "it goes on when something is let go");
     assert_eq!(sequences(&fake.ask(&stop, "all").0).last(), Some(&(end - 1)));
 }
+
+#[test]
+fn pins_have_their_part_of_the_catalog_and_what_goes_beyond_is_refused_with_nothing_changed() {
+    let (fake, target) = device();
+    let ring = fake.create(&target, small("/a", Bytes::mib(8))).unwrap();
+    record(&fake, &ring, 2000);
+    let (from, to) = (ring.status().oldest.unwrap(), ring.status().newest.unwrap());
+    let pin = |label: &str| fake.run(target.pin("/a", label, from, to));
+    assert_eq!(kind(pin(&"x".repeat(256))), Kind::Usage, "a label that is too long");
+    // All hold the same: the budget of segments is no bound.
+    let label = "x".repeat(255);
+    let mut made = 0;
+    let refused = loop {
+        match pin(&label) {
+            Ok(_) => made += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.kind, Kind::Refused, "{refused}");
+    assert!((60..4096).contains(&made), "{made} pins");
+    assert_eq!(ring.status().pins.len(), made);
+    // All else goes on.
+    record(&fake, &ring, 3000);
+    let last = ring.status().pins.last().unwrap().id;
+    fake.run(target.unpin("/a", last)).unwrap();
+    pin(&label).unwrap();
+    fake.run(target.close()).unwrap();
+    drop((ring, target));
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    assert_eq!(target.ring("/a").unwrap().status().pins.len(), made);
+}
+
+#[test]
+fn what_opening_finds_behind_the_last_checkpoint_is_held_by_a_pin_that_was_open() {
+    let (fake, target) = device();
+    let ring = fake.create(&target, small("/a", Bytes::mib(8))).unwrap();
+    record(&fake, &ring, 100);
+    let until = fake.now().after(Duration::from_secs(3));
+    fake.run(target.pin("/a", "p", fake.now().before(Duration::from_millis(50)), until)).unwrap();
+    // Nothing that is held from here on is durable.
+    record(&fake, &ring, 1500);
+    drop((ring, target));
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    let ring = target.ring("/a").unwrap();
+    fake.run(ring.ready()).unwrap();
+    record(&fake, &ring, 12_000);
+    let kept = sequences(&fake.ask(&ring, "all").0);
+    let lost: Vec<u64> = (100..1600).filter(|s| !kept.contains(s)).collect();
+    assert!(lost.is_empty(), "{} of what came after the pin are gone, from {:?} on", lost.len(), lost.first());
+}

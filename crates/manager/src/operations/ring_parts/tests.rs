@@ -1,4 +1,4 @@
-use crate::testing::{Stage, root, targets_of, user};
+use crate::testing::{NODES, Stage, report, root, targets_of, user};
 use forebay_model::{Bytes, Kind, Result, TargetId};
 use forebay_wire::control::cluster::{SetTarget, TargetState};
 use forebay_wire::control::files::{ComponentState, CreateRing, Grant, OpenRing, Rebuilt};
@@ -85,6 +85,12 @@ fn a_part_on_a_target_that_is_taken_back_stays_and_what_nothing_is_made_of_waits
     assert_eq!(states(&opened(&mut stage, true)).iter().filter(|state| **state == Missed).count(), 1);
     set(&mut stage, lost, TargetState::Up);
     set(&mut stage, made.components[1].target, TargetState::Up);
+    // Nothing is to be placed, so no target needs to have room.
+    for node in 1..=NODES {
+        let mut full = report(node);
+        full.targets.iter_mut().for_each(|target| target.free = Bytes(0));
+        stage.report(&full).unwrap();
+    }
     let back = granted(stage.root(create(Place::of(file), true, true, &[])));
     assert_eq!(states(&back), [Whole, Whole, Whole]);
     let targets = |grant: &Grant| grant.components.iter().map(|component| component.target).collect::<Vec<_>>();

@@ -264,3 +264,17 @@ fn where_the_slots_run_out_in_which_commits_are_kept_it_goes_on_when_older_ones_
     }
     drop((target, heap));
 }
+
+#[test]
+fn who_keeps_looking_at_a_commit_takes_no_room_for_what_others_commit() {
+    let table_after = |looks: bool| {
+        let (fake, _target, heap) = heap(eager(Duration::ZERO));
+        let id = fake.run(heap.put(b"first")).unwrap();
+        let seen = fake.run(heap.commit(Some(id))).unwrap();
+        let session = looks.then(|| fake.run(heap.as_of(seen)).unwrap());
+        replace(&fake, &heap, id, 100);
+        assert!(session.is_none_or(|session| fake.run(session.get(id)).unwrap() == b"first"));
+        heap.work.borrow().allocation.table().len()
+    };
+    assert_eq!(table_after(true), table_after(false));
+}
