@@ -26,7 +26,7 @@ use crate::records::check;
 use forebay_env::Clock;
 use forebay_env::race::{First, race};
 use forebay_env::together::all;
-use forebay_model::{Error, Kind, Moment, Result, TargetId};
+use forebay_model::{Error, Kind, Moment, Result, TargetId, Timestamp};
 use record::{Change, Record};
 use sites::{Candidate, choose, worth};
 use std::collections::BTreeMap;
@@ -59,8 +59,11 @@ const CHEAP: u64 = 64 << 20;
 const LOOKED_AT: usize = 8;
 /// For how long the manager allows itself what it does on targets of other processes.
 const ALLOWED: Duration = Duration::from_secs(120);
-/// Openings are in the bits above these of an object's number, and how many were begun in one is in them.
+/// How many objects were begun since an opening is in these bits of an object's number, the second in which that was in those above
+/// them, and how often the manager was opened in the rest: so managers that were made anew of the same copies, and counted their
+/// openings from the same number on, do not write in one another's objects, and the later one has the higher numbers.
 const COUNT_BITS: u32 = 20;
+const SECOND_BITS: u32 = 18;
 
 /// What writing beside the manager comes to.
 pub type Doing = Pin<Box<dyn Future<Output = Result<()>>>>;
@@ -127,9 +130,10 @@ pub struct Copies {
     more: Pause,
     /// Targets on which older copies may be.
     littered: Vec<TargetId>,
-    /// The object that is written, and how many were begun since the manager was opened.
+    /// The object that is written, and how many were begun since the manager was opened; when that was.
     object: u64,
     begun: u64,
+    opened: Timestamp,
     /// The key from which on pieces are missing in it.
     from: Option<Vec<u8>>,
     /// Bytes of its pieces, and of all.
@@ -166,6 +170,7 @@ impl Pause {
 impl Copies {
     /// On some of these targets.
     pub fn new(beside: Rc<dyn Beside>, clock: Rc<dyn Clock>) -> Copies {
+        let opened = clock.wall();
         Copies {
             beside,
             clock,
@@ -178,6 +183,7 @@ impl Copies {
             littered: Vec::new(),
             object: 0,
             begun: 0,
+            opened,
             from: None,
             pieces: 0,
             length: 0,
@@ -275,7 +281,7 @@ impl Copies {
         }
         self.begun += 1;
         let term = manager.term;
-        self.object = term << COUNT_BITS | self.begun;
+        self.object = number(term, self.opened, self.begun);
         let (base, after) = manager.copying.begin(self.object, term, &self.targets());
         (self.from, self.pieces, self.length) = (Some(Vec::new()), 0, 0);
         let begun = self.clock.wall();
@@ -408,6 +414,12 @@ impl Copies {
     async fn within(&self, doing: Doing) -> bool {
         matches!(race(doing, self.clock.sleep(PATIENCE)).await, First::Left(Ok(())))
     }
+}
+
+/// The number of an object.
+fn number(term: u64, opened: Timestamp, count: u64) -> u64 {
+    let second = opened.since(Timestamp(0)).as_secs() % (1 << SECOND_BITS);
+    (term << SECOND_BITS | second) << COUNT_BITS | count
 }
 
 /// What there is from a key on, and where the rest begins.

@@ -1,12 +1,13 @@
-use super::{Beside, Chain, Copies, Doing, Site, Sizes, is_copied};
+use super::{Beside, Chain, Copies, Doing, Site, Sizes, is_copied, number};
 use crate::engine::{Engine, Pair, Transaction, Write};
 use crate::keys;
 use crate::manager::{Manager, Now, Settings};
 use crate::seeds;
 use crate::testing::{Stage, Still, create, root, unchanged};
-use forebay_model::{Bytes, Error, Kind, TargetId};
+use forebay_model::{Bytes, Error, Kind, TargetId, Timestamp};
 use forebay_wire::control::Change;
 use forebay_wire::control::names::{FileId, Place, RemoveFile, Rename, SetAttributes};
+use forebay_wire::object::COMPANION;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -73,6 +74,22 @@ impl Shelf {
     /// All that these had is gone.
     pub(crate) fn lose(&self, lost: &[TargetId]) {
         self.objects.borrow_mut().retain(|(target, _), _| !lost.contains(target));
+    }
+
+    /// What a target has there.
+    pub(crate) fn written(&self, target: TargetId) -> BTreeMap<u64, Vec<u8>> {
+        let objects = self.objects.borrow();
+        objects
+            .iter()
+            .filter(|((of, _), _)| *of == target)
+            .map(|((_, object), bytes)| (*object, bytes.clone()))
+            .collect()
+    }
+
+    /// A target is back, with what it had on another shelf.
+    pub(crate) fn bring_back(&self, target: TargetId, other: &Shelf) {
+        let back = other.written(target).into_iter().map(|(object, bytes)| ((target, object), bytes));
+        self.objects.borrow_mut().extend(back);
     }
 
     fn objects_of(&self, target: TargetId) -> usize {
@@ -267,6 +284,22 @@ fn an_object_that_grew_too_long_is_followed_by_another_one() {
     }
     assert!(objects.len() > 3, "{objects:?}");
     assert!(said(&shelf.best().unwrap()) == there(&stage));
+}
+
+#[test]
+fn numbers_of_objects_rise_with_openings_with_time_and_with_each_one() {
+    let at = |seconds: i64| Timestamp(seconds * 1_000_000_000 + 7);
+    assert_eq!(number(5, at(9), 3), 5 << 38 | 9 << 20 | 3);
+    let rising = [
+        number(5, at(-1), 1),
+        number(5, at(9), 1),
+        number(5, at(9), 2),
+        number(5, at(10), 1),
+        number(5, at((1 << 18) - 1), 1),
+        number(6, at(0), 1),
+        number((1 << 24) - 1, at(0), 1),
+    ];
+    assert!(rising.is_sorted() && rising[6] < COMPANION, "{rising:?}");
 }
 
 #[test]

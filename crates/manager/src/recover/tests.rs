@@ -1,6 +1,6 @@
 use super::{Component, Recovered, Seen, What, recover};
 use crate::copies::Copying;
-use crate::copies::tests::{Shelf, copies, done};
+use crate::copies::tests::{Shelf, copies, done, said, there};
 use crate::engine::{Engine, Memory};
 use crate::history;
 use crate::keys;
@@ -461,4 +461,51 @@ fn of_a_copy_that_was_not_written_to_its_end_over_an_older_one_everything_comes_
         Manager::open(Box::new(engine.reopened()), Rc::new(Chance::of(12)), Settings::default()).unwrap();
     });
     assert!(seeds::is_replay() || partly.get() > 50, "{} were not whole", partly.get());
+}
+
+#[test]
+fn managers_that_were_made_anew_of_the_same_copies_a_moment_apart_do_not_go_on_with_one_anothers() {
+    let mut stage = full();
+    let shelf = copied(&mut stage);
+    let first_shelf = shelf.again();
+    first_shelf.broken.borrow_mut().extend([TargetId(2), TargetId(3)]);
+    let seen_first = seen(&mut stage, Some(&shelf));
+    let (_, mut first) = recovered(&stage, seen_first);
+    let mut writing = copies(&first_shelf, first.now);
+    for number in 0..9 {
+        first.directory(&root(), &format!("first-{number}"), 0o755).unwrap();
+        done(writing.keep(&mut first.manager)).unwrap();
+    }
+    // That one is lost, and the only target that it could write is away.
+    stage.pass(Duration::from_secs(1));
+    shelf.lose(&[TargetId(1)]);
+    shelf.broken.borrow_mut().insert(TargetId(1));
+    let seen_second = seen(&mut stage, Some(&shelf));
+    let (_, mut second) = recovered(&stage, seen_second);
+    assert_eq!(second.manager.term, first.manager.term);
+    let mut writing = copies(&shelf, second.now);
+    let mut answered = Vec::new();
+    for number in 0..3 {
+        let name = format!("second-{number}");
+        second.directory(&root(), &name, 0o755).unwrap();
+        done(writing.keep(&mut second.manager)).unwrap();
+        answered.push(name);
+    }
+    let is_all_there = |shelf: &Rc<Shelf>| {
+        let best = shelf.best().unwrap();
+        let is_there = |name: &String| best.state.contains_key(&keys::name(FileId::ROOT, name));
+        assert!(answered.iter().all(is_there), "{:?}", answered.iter().map(is_there).collect::<Vec<bool>>());
+        best
+    };
+    is_all_there(&shelf);
+    // It is back, with what the first one wrote.
+    shelf.bring_back(TargetId(1), &first_shelf);
+    is_all_there(&shelf);
+    shelf.broken.borrow_mut().clear();
+    second.restart();
+    let mut writing = copies(&shelf, second.now);
+    (0..60).for_each(|_| done(writing.tick(&mut second.manager)).unwrap());
+    let best = is_all_there(&shelf);
+    assert!(best.is_whole() && said(&best) == there(&second));
+    assert_eq!((1..=3).map(|target| shelf.written(TargetId(target)).len()).collect::<Vec<usize>>(), [1, 1, 1]);
 }
