@@ -34,6 +34,8 @@ pub struct Recovery {
     pub is_whole: bool,
     /// Copies that are older, or none while no copy counts, and when each was written last.
     pub behind: Vec<(TargetId, Timestamp)>,
+    /// Targets of whose copies something is damaged; others may have had it.
+    pub damaged: Vec<TargetId>,
     /// The targets that were looked at.
     pub targets: Vec<TargetId>,
     /// Directories whose targets could not be opened, and why.
@@ -98,6 +100,7 @@ pub fn recover(
     let copy = furthest.first().map(|(target, ..)| *target);
     let behind = behind.into_iter().map(|(target, _, at)| (target, at)).collect();
     let is_whole = seen.chain.is_whole();
+    let damaged = seen.chain.damaged().into_iter().collect();
     for one in &owned {
         one.close()?;
     }
@@ -119,7 +122,7 @@ pub fn recover(
     }
     key::create(&key, &key::of_issued(&recovered.issued)?)?;
     file::rename(&draft, &path)?;
-    Ok(Recovery { recovered, copy, is_whole, behind, targets, lost, old, key })
+    Ok(Recovery { recovered, copy, is_whole, behind, damaged, targets, lost, old, key })
 }
 
 /// The directories with targets: this one, or those of its nodes. A manager's directory need not have any, if others do.

@@ -57,7 +57,7 @@ fn recover(context: &mut Context, args: &RecoverArgs) -> Result<()> {
     if context.json {
         return context.out.json(&as_json(&recovery));
     }
-    let Recovery { recovered, copy, is_whole, behind, targets, lost, old, key } = &recovery;
+    let Recovery { recovered, copy, is_whole, behind, damaged, targets, lost, old, key } = &recovery;
     let out = &mut context.out;
     for (dir, error) in lost {
         out.line(format_args!("{} was left out: {error}", dir.display()))?;
@@ -74,8 +74,13 @@ fn recover(context: &mut Context, args: &RecoverArgs) -> Result<()> {
     }
     if copy.is_some() && !is_whole {
         out.line(format_args!(
-            "It was not written to its end, or something between it and older ones was not found: the rest is as these have it."
+            "It was not written to its end, or something of it is damaged, or was not found between it and older ones: the rest is as \
+             these have it."
         ))?;
+    }
+    for target in damaged {
+        let then = if copy.is_some() && *is_whole { "; another one had that" } else { "" };
+        out.line(format_args!("Something of the copy on target {target} is damaged{then}."))?;
     }
     for (target, at) in behind {
         let why = if copy.is_some() { "older" } else { "not whole" };
@@ -126,7 +131,7 @@ fn in_words(Finding { file, path, what }: &Finding) -> String {
 
 /// The same for programs.
 fn as_json(recovery: &Recovery) -> Value {
-    let Recovery { recovered, copy, is_whole, behind, targets, lost, old, key } = recovery;
+    let Recovery { recovered, copy, is_whole, behind, damaged, targets, lost, old, key } = recovery;
     let finding = |Finding { file, path, what }: &Finding| {
         let (found, size, components, enough) = match what {
             What::Lacks { components, is_enough } => ("lacks_components", None, Some(components), Some(*is_enough)),
@@ -150,6 +155,7 @@ fn as_json(recovery: &Recovery) -> Value {
         "copy_written": recovered.at.map(|at| at.to_string()),
         "copy_whole": copy.map(|_| is_whole),
         "behind": behind.iter().map(|(target, _)| target.to_string()).collect::<Vec<_>>(),
+        "damaged": damaged.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "targets": targets.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "left_out": lost.iter().map(|(dir, error)| json!({ "dir": dir.display().to_string(), "why": error.to_string() }))
             .collect::<Vec<_>>(),

@@ -2,12 +2,16 @@
 //!
 //! Always: what was whole once stays until another one is whole. What a later object says of a key replaces what an earlier one said,
 //! and where its pieces have been, what it does not have is not there; all else is as it was before. So whatever was begun and not
-//! written to its end, nothing is lost that was said before, and nothing that was said since.
+//! written to its end, nothing is lost that was said before, and nothing that was said since. Nothing is called whole of which any
+//! target had more that cannot be read.
+
+mod reading;
 
 use super::record::{Change, Found, Record};
 use forebay_model::{Error, Result, TargetId, Timestamp};
+use reading::Reading;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Bound, Range};
+use std::ops::Bound;
 
 /// What copies say together.
 #[derive(Debug, Default)]
@@ -35,34 +39,15 @@ pub struct Chain {
     waiting: Vec<Change>,
     /// That object, as one target has it; behind what was not written wholly nothing of it counts.
     reading: Option<Reading>,
+    /// Bytes of its records, and how many there would be with what some target has that is damaged.
+    length: u64,
+    damaged: u64,
+    /// Of the object before, something that was damaged was on no other target, and nothing has shown yet that it is not needed.
+    is_lacking: bool,
+    /// The targets that have anything that is damaged.
+    damaged_on: BTreeSet<TargetId>,
     /// How far each target goes.
     reached: BTreeMap<TargetId, Reached>,
-}
-
-/// An object, as one target has it, as far as it was read.
-#[derive(Debug)]
-struct Reading {
-    target: TargetId,
-    /// Different records, and the last one.
-    records: usize,
-    last: Vec<u8>,
-    /// Bytes of a record whose end was not read.
-    part: Vec<u8>,
-}
-
-impl Reading {
-    /// Counts the record in these bytes, unless it is the one before once more: where a connection ended before the answer, it is there
-    /// twice.
-    fn is_new(&mut self, bytes: Range<usize>) -> bool {
-        let bytes = &self.part[bytes];
-        if self.last == bytes {
-            return false;
-        }
-        self.last.clear();
-        self.last.extend_from_slice(bytes);
-        self.records += 1;
-        true
-    }
 }
 
 /// How far the copy of a target goes.
@@ -77,42 +62,59 @@ impl Chain {
     /// What follows is of this object, as this target has it. Objects come by rising number, each from all targets that have it: what
     /// one of them has is the beginning of what another has.
     pub fn begin(&mut self, target: TargetId, object: u64) {
+        if let Some(reading) = self.reading.take() {
+            self.damaged = self.damaged.max(reading.damaged());
+            self.damaged_on.extend(Some(reading.target).filter(|_| reading.damaged() > 0));
+        }
         if self.object != object {
+            self.is_lacking |= self.damaged > self.length;
+            (self.length, self.damaged) = (0, 0);
             self.object = object;
             self.done = 0;
             self.covered = None;
             self.changed.clear();
             self.waiting.clear();
         }
-        self.reading = Some(Reading { target, records: 0, last: Vec::new(), part: Vec::new() });
+        self.reading = Some(Reading::new(target));
     }
 
     /// Takes the next bytes of it.
     pub fn take(&mut self, bytes: &[u8]) -> Result<()> {
         let Some(mut reading) = self.reading.take() else { return Ok(()) };
         reading.part.extend_from_slice(bytes);
-        let mut at = 0;
-        loop {
-            match Record::find(&reading.part[at..])? {
+        while !reading.is_over {
+            match Record::find(&reading.part[reading.at..])? {
                 Found::Record(record, length) => {
-                    if reading.is_new(at..at + length) {
+                    reading.at += length;
+                    if reading.is_new(&record, length) {
+                        self.length = self.length.max(reading.length);
                         self.read(record, reading.target, reading.records)?;
                     }
-                    at += length;
                 }
-                Found::Part => {
-                    reading.part.drain(..at);
-                    self.reading = Some(reading);
-                    return Ok(());
-                }
-                Found::Nothing => return Ok(()),
+                Found::Part => break,
+                Found::Nothing => reading.is_over = true,
             }
         }
+        reading.pass();
+        self.reading = Some(reading);
+        Ok(())
+    }
+
+    /// The next bytes of it are so many, and damaged: nothing of it is read any more.
+    pub fn take_damaged(&mut self, bytes: u64) {
+        self.reading.iter_mut().for_each(|reading| reading.take_damaged(bytes));
     }
 
     /// Whether it is all that there was.
     pub fn is_whole(&self) -> bool {
-        self.is_whole
+        let damaged = self.reading.as_ref().map_or(0, Reading::damaged).max(self.damaged);
+        self.is_whole && !self.is_lacking && damaged <= self.length
+    }
+
+    /// The targets that have something that is damaged; another one may have it whole.
+    pub fn damaged(&self) -> BTreeSet<TargetId> {
+        let last = self.reading.iter().filter(|reading| reading.damaged() > 0).map(|reading| reading.target);
+        self.damaged_on.iter().copied().chain(last).collect()
     }
 
     /// Whether it is all that there was at some time, with what was said since.
@@ -184,6 +186,8 @@ impl Chain {
                     self.is_whole = false;
                     (self.base, self.batch) = (base, after);
                 }
+                // If anything of what was answered were missing, its batch would be.
+                self.is_lacking = false;
                 (self.term, self.at) = (self.term.max(term), begun);
             }
             Record::Changes { batch, more, at, writes } => {

@@ -9,6 +9,9 @@ use forebay_wire::object::{Ask, COMPANION, DESCRIBED, Described, MOST_AT_ONCE, O
 use std::collections::BTreeMap;
 use std::future::Future;
 
+/// Where something is damaged, so much is read at once.
+const LEAST_AT_ONCE: u64 = 4096;
+
 /// Targets that are looked at.
 pub trait Targets {
     /// All of them.
@@ -63,14 +66,22 @@ pub async fn look(on: &impl Targets, mut told: impl FnMut(Progress)) -> Result<S
 /// Reads an object of copies.
 async fn read_copy(on: &impl Targets, target: TargetId, object: u64, size: Bytes, chain: &mut Chain) -> Result<()> {
     let id = ObjectId { volume: VOLUME, object };
-    let mut offset = 0;
+    let (mut offset, mut most) = (0, MOST_AT_ONCE.0);
     while offset < size.0 {
-        let length = (size.0 - offset).min(MOST_AT_ONCE.0) as u32;
+        let length = (size.0 - offset).min(most) as u32;
         match on.ask(target, Ask::Read { id, offset, length }).await {
             Ok(ObjectAnswer { reply: ObjectReply::Bytes, payload, .. }) => chain.take(&payload.into_vec())?,
             Ok(answer) => return Err(strange(target, &answer.reply)),
+            // What is before the damage counts.
+            Err(error) if error.kind == Kind::Damaged && most > LEAST_AT_ONCE => {
+                most = LEAST_AT_ONCE.max(most / 8);
+                continue;
+            }
             // What follows counts only with what is damaged; another target may have it.
-            Err(error) if error.kind == Kind::Damaged => return Ok(()),
+            Err(error) if error.kind == Kind::Damaged => {
+                chain.take_damaged(size.0 - offset);
+                return Ok(());
+            }
             Err(error) => {
                 return Err(error.of(format!(
                     "reading a copy of metadata on target {target}; to do without it, move its directory away"
@@ -116,3 +127,6 @@ fn number(value: &[u8], at: usize) -> Option<u64> {
 async fn objects(on: &impl Targets, target: TargetId, volume: u64, page: Option<u32>) -> Result<Vec<ObjectInfo>> {
     list(async |ask| on.ask(target, ask).await, target, volume, page).await
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,5 @@
 use super::Chain;
-use crate::copies::record::Record;
+use crate::copies::record::{HEAD, Record};
 use forebay_model::{Kind, TargetId, Timestamp};
 
 const OLD: u64 = 1 << 20 | 1;
@@ -127,5 +127,148 @@ fn copies_of_two_clusters_are_not_put_together() {
         chain.begin(TargetId(target), OLD);
         let error = chain.take(&other.to_bytes().unwrap()).unwrap_err();
         assert!(error.kind == kind && error.message.contains("two clusters"), "{error}");
+    }
+}
+
+#[test]
+fn a_record_that_is_there_once_more_behind_others_counts_once() {
+    let all = [
+        begin(OLD, 3),
+        changes(4, "a", Some("4")),
+        piece(&[("a", "4"), ("b", "1")]),
+        changes(5, "a", Some("5")),
+        changes(6, "c", None),
+        changes(7, "d", Some("7")),
+    ];
+    // What the first connection was asked is done when it was done over the second one, and what came next as well.
+    let once_more = |late: usize, behind: usize| {
+        let mut records = all[..=behind].to_vec();
+        records.push(all[late].clone());
+        records
+    };
+    for late in 0..4 {
+        for behind in late..5 {
+            for is_first in [true, false] {
+                let mut chain = old();
+                let has_twice = once_more(late, behind);
+                let of: [(u128, &[Record]); 2] = [(1, &has_twice), (2, &all)];
+                let order: Vec<(u128, &[Record])> = if is_first { of.to_vec() } else { of.into_iter().rev().collect() };
+                order.into_iter().for_each(|(target, records)| read(&mut chain, target, OLD + 1, records));
+                assert_eq!(said(&chain), "a=5 b=1 d=7", "{late} behind {behind}");
+                let far: Vec<bool> = chain.targets().map(|(_, is_furthest, _)| is_furthest).collect();
+                assert_eq!(far, [false, true], "{late} behind {behind}");
+                assert!(chain.is_whole());
+            }
+        }
+    }
+}
+
+#[test]
+fn of_changes_in_several_records_each_counts_once() {
+    let part = |keys: &[&str], more| {
+        let writes = keys.iter().map(|key| (key.as_bytes().to_vec(), Some(b"5".to_vec()))).collect();
+        Record::Changes { batch: 5, more, at: Timestamp(2), writes }
+    };
+    let parts = [part(&["a"], true), part(&["b"], true), part(&["c"], false)];
+    let [first, second, third] = &parts;
+    for twice in [
+        [first, first, second, third, second],
+        [first, second, first, second, third],
+        [first, second, third, first, third],
+    ] {
+        let mut chain = old();
+        let records: Vec<Record> =
+            [begin(OLD, 3)].into_iter().chain(twice.into_iter().cloned()).chain([changes(6, "b", None)]).collect();
+        read(&mut chain, 1, OLD + 1, &records);
+        assert_eq!(said(&chain), "a=5 c=5 d=1");
+    }
+}
+
+/// The same records, of which one is damaged at this byte.
+fn damaged(records: &[Record], which: usize, at: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    for (number, record) in records.iter().enumerate() {
+        let mut bytes = record.to_bytes().unwrap();
+        if number == which {
+            bytes[at] ^= 1;
+        }
+        all.extend(bytes);
+    }
+    all
+}
+
+#[test]
+fn what_has_damage_within_is_whole_only_if_another_target_has_as_much() {
+    let all = [
+        begin(OLD, 3),
+        changes(4, "a", Some("4")),
+        changes(5, "a", Some("5")),
+        changes(6, "b", None),
+        changes(7, "b", Some("7")),
+    ];
+    // In its magic, in its length, in its body; and read in parts of any size.
+    for (at, step) in [(0, 1000), (13, 1000), (HEAD, 7), (HEAD, 1000), (14, 3)] {
+        for (which, other, is_whole) in
+            [(1, 5, true), (2, 5, true), (2, 4, false), (2, 2, false), (3, 0, false), (0, 0, false)]
+        {
+            for is_first in [true, false] {
+                let mut chain = old();
+                let read_other = |chain: &mut Chain| {
+                    if other > 0 {
+                        read(chain, 2, OLD + 1, &all[..other]);
+                    }
+                };
+                if !is_first {
+                    read_other(&mut chain);
+                }
+                chain.begin(TargetId(1), OLD + 1);
+                damaged(&all, which, at).chunks(step).for_each(|some| chain.take(some).unwrap());
+                if is_first {
+                    read_other(&mut chain);
+                }
+                assert_eq!(chain.is_whole(), is_whole, "byte {at} of record {which}, another with {other}");
+                assert!(chain.counts() && chain.damaged().into_iter().eq([TargetId(1)]));
+                assert_eq!(said(&chain).contains("b=7"), other == 5, "{}", said(&chain));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_target_says_is_damaged_is_missing_as_well() {
+    let all = [begin(OLD, 3), changes(4, "a", Some("4"))];
+    let more = changes(5, "a", Some("5"));
+    let length = more.to_bytes().unwrap().len() as u64;
+    for (other, is_whole) in [(vec![more.clone()], true), (vec![], false)] {
+        let mut chain = old();
+        read(&mut chain, 1, OLD + 1, &all);
+        chain.take_damaged(length);
+        read(&mut chain, 2, OLD + 1, &[&all[..], &other].concat());
+        assert_eq!(chain.is_whole(), is_whole);
+        assert!(chain.damaged().into_iter().eq([TargetId(1)]));
+        // What follows knows whether anything is missing.
+        let mut next = old();
+        read(&mut next, 1, OLD + 1, &all);
+        next.take_damaged(length);
+        read(&mut next, 1, OLD + 2, &[]);
+        assert!(!next.is_whole());
+        read(&mut next, 2, OLD + 2, &[begin(OLD, 4 + u64::from(!is_whole))]);
+        assert_eq!(next.is_whole(), is_whole);
+    }
+}
+
+#[test]
+fn an_end_that_was_not_written_wholly_is_no_damage() {
+    let (all, next) = ([begin(OLD, 3), changes(4, "a", Some("4"))], changes(5, "a", Some("5")).to_bytes().unwrap());
+    for written in 0..next.len() {
+        let mut chain = old();
+        read(&mut chain, 1, OLD + 1, &all);
+        chain.take(&next[..written]).unwrap();
+        assert!(chain.is_whole() && chain.damaged().is_empty(), "{written} bytes");
+        // Some of it may be other bytes than were to be there.
+        chain.begin(TargetId(1), OLD + 1);
+        all.iter().for_each(|record| chain.take(&record.to_bytes().unwrap()).unwrap());
+        chain.take(&[&next[..written], &vec![0; next.len() - written]].concat()).unwrap();
+        assert!(chain.is_whole() && chain.damaged().is_empty(), "{written} bytes, then zeros");
     }
 }
