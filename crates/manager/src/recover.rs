@@ -33,6 +33,9 @@ const NEAR: u64 = 1 << 32;
 /// Keys and values of a transaction.
 const TOGETHER: usize = 100;
 
+/// What is kept of a value to know another one from it.
+type Hash = [u8; 16];
+
 /// What was found on targets.
 #[derive(Debug, Default)]
 pub struct Seen {
@@ -137,25 +140,30 @@ pub fn recover(
     let minutes = chain.cluster().map_or(0, |_| now.since(chain.at()).as_secs() / 60).min(MOST_MINUTES);
     let term = chain.term();
     // One that was never whole has only a part of what there was, and so is none.
-    let chain = chain.counts().then_some(chain);
+    let mut chain = chain.counts().then_some(chain);
     let issued = Manager::create(engine, cluster, policy, now, random)?;
     let made = engine.snapshot()?.scan(&[], &[u8::MAX], usize::MAX)?;
     let mut state: BTreeMap<Vec<u8>, Vec<u8>> = made.into_iter().collect();
     let at = chain.as_ref().map(Chain::at);
-    let copied = chain.map(|chain| chain.state);
-    state.extend(copied.clone().unwrap_or_default());
+    let is_whole = chain.as_ref().is_some_and(Chain::is_whole);
+    let gone = chain.as_mut().map(Chain::gone).unwrap_or_default();
+    let mut copied = chain.as_ref().map(|_| BTreeMap::new());
+    for (key, value) in chain.into_iter().flat_map(|chain| chain.state) {
+        copied.iter_mut().for_each(|copied| copied.extend([(key.clone(), hash(&value))]));
+        state.insert(key, value);
+    }
     keys_anew(&mut state, &issued)?;
     nodes_away(&mut state)?;
     let writers = left(&mut state, now)?;
-    let mut tree = Tree::load(&mut state, now)?;
     let mut of_files: BTreeMap<FileId, Vec<Component>> = BTreeMap::new();
     for component in components {
         let (file, _) = component_of(component.object);
-        // What was removed is not there any more, whoever has not heard of that.
-        if !state.contains_key(&keys::removals(file)) {
-            of_files.entry(file).or_default().push(component);
-        }
+        of_files.entry(file).or_default().push(component);
     }
+    lists::remove(&mut state, &gone, &of_files, now)?;
+    let mut tree = Tree::load(&mut state, now)?;
+    // What was removed is not there any more, whoever has not heard of that.
+    of_files.retain(|file, _| !state.contains_key(&keys::removals(*file)));
     let Next { file, volume } = decode(keys::NEXT, &state[keys::NEXT])?;
     // Whoever made a ring or a heap under a number that is taken would have what is there. Objects with names of their own have numbers
     // by chance, nearly all of them far behind those of files.
@@ -166,7 +174,7 @@ pub fn recover(
     tree.next = tree.next.max(file).max(near.max(gone).map_or(0, |taken| taken.0 + 1));
     tree.make_unknown(&of_files);
     tree.name_all();
-    tree.take_newer(&of_files, &writers);
+    tree.take_newer(&of_files, &writers, &lists::besides(&state)?, is_whole);
     tree.find_lacking(&of_files, &rings, &heaps);
     tree.count();
     let epochs: Epochs = decode(keys::EPOCHS, &state[keys::EPOCHS])?;
@@ -192,7 +200,7 @@ pub fn recover(
         volumes: tree.volumes.len() as u64,
         findings: tree.findings(),
     };
-    lists::fit(&mut state, &tree)?;
+    lists::fit(&mut state, &tree, now)?;
     tree.store(&mut state)?;
     if let Some(copied) = copied {
         next_copy(&mut state, &copied)?;
@@ -202,8 +210,9 @@ pub fn recover(
 }
 
 /// The next copy begins with what is not as copies say: until it is whole, that is what it has besides these.
-fn next_copy(state: &mut BTreeMap<Vec<u8>, Vec<u8>>, copied: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<()> {
-    let is_other = |key: &&Vec<u8>| copies::is_copied(key) && state.get(*key) != copied.get(*key);
+fn next_copy(state: &mut BTreeMap<Vec<u8>, Vec<u8>>, copied: &BTreeMap<Vec<u8>, Hash>) -> Result<()> {
+    let is_same = |key: &Vec<u8>| state.get(key).map(|value| hash(value)).as_ref() == copied.get(key);
+    let is_other = |key: &&Vec<u8>| copies::is_copied(key) && !is_same(key);
     let changed: BTreeSet<Vec<u8>> = state.keys().chain(copied.keys()).filter(is_other).cloned().collect();
     // More of them are not waited for; what becomes of those when this is made anew once more is found out once more.
     if changed.iter().map(Vec::len).sum::<usize>() <= copies::MOST_KEYS {
@@ -211,6 +220,12 @@ fn next_copy(state: &mut BTreeMap<Vec<u8>, Vec<u8>>, copied: &BTreeMap<Vec<u8>, 
         state.insert(keys::COPIED.to_vec(), encode(keys::COPIED, &copied)?);
     }
     Ok(())
+}
+
+fn hash(value: &[u8]) -> Hash {
+    let mut hash = Hash::default();
+    hash.copy_from_slice(&blake3::hash(value).as_bytes()[..16]);
+    hash
 }
 
 /// Nobody has a key but root, whose is new.

@@ -8,7 +8,10 @@
 mod reading;
 
 use super::record::{Change, Found, Record};
+use crate::engine::Pair;
+use crate::keys;
 use forebay_model::{Error, Result, TargetId, Timestamp};
+use forebay_wire::control::names::FileId;
 use reading::Reading;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -37,6 +40,11 @@ pub struct Chain {
     changed: BTreeSet<Vec<u8>>,
     /// Of changes that count together: those that were read.
     waiting: Vec<Change>,
+    /// Inodes that were there and are not any more, with their layouts: the list of what is to be removed may not have been reached.
+    gone: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// What is read was begun by a manager that was made anew. It says itself what it removed; what it does not have besides is of
+    /// another one, of which it knew nothing.
+    is_made_anew: bool,
     /// That object, as one target has it; behind what was not written wholly nothing of it counts.
     reading: Option<Reading>,
     /// Bytes of its records, and how many there would be with what some target has that is damaged.
@@ -132,6 +140,12 @@ impl Chain {
         self.term
     }
 
+    /// Files, rings and heaps that were there and are not any more, though it may not be said what is to be removed for that: what was
+    /// known of them last, by its keys.
+    pub(crate) fn gone(&mut self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        std::mem::take(&mut self.gone)
+    }
+
     /// The cluster, if anything of one was found.
     pub fn cluster(&self) -> Option<u128> {
         self.cluster.map(|(cluster, _)| cluster)
@@ -188,6 +202,7 @@ impl Chain {
                 }
                 // If anything of what was answered were missing, its batch would be.
                 self.is_lacking = false;
+                self.is_made_anew |= after == 0;
                 (self.term, self.at) = (self.term.max(term), begun);
             }
             Record::Changes { batch, more, at, writes } => {
@@ -201,30 +216,47 @@ impl Chain {
                         }
                     }
                     (self.batch, self.at) = (batch, at);
+                    if self.is_made_anew {
+                        self.gone.clear();
+                    }
                 }
             }
             Record::Piece { pairs } => {
                 let last = pairs.last().map(|(key, _)| key.clone());
                 if let Some(last) = last.filter(|last| self.covered.as_ref().is_none_or(|covered| covered < last)) {
-                    self.forget(Bound::Included(&last));
+                    self.forget(Bound::Included(&last), &pairs);
                     self.covered = Some(last);
                 }
                 self.state.extend(pairs);
             }
             Record::Whole { at } => {
-                self.forget(Bound::Unbounded);
+                self.forget(Bound::Unbounded, &[]);
                 (self.is_whole, self.was_whole) = (true, true);
+                // What is to be removed is among it.
+                self.is_made_anew = false;
+                self.gone.clear();
                 self.at = at;
             }
         }
     }
 
     /// What there was behind the pieces before and up to this, when the object began, is in the one that comes or not there any more.
-    fn forget(&mut self, to: Bound<&Vec<u8>>) {
+    fn forget(&mut self, to: Bound<&Vec<u8>>, comes: &[Pair]) {
         let from = self.covered.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let range = (from.cloned(), to.cloned());
-        let changed = &self.changed;
-        self.state.extract_if(range, |key, _| !changed.contains(key)).for_each(drop);
+        let Chain { state, changed, gone, is_made_anew, .. } = self;
+        let comes = |key: &Vec<u8>| comes.binary_search_by(|(other, _)| other.cmp(key)).is_ok();
+        let is_over = |key: &Vec<u8>| !changed.contains(key) && !comes(key);
+        for (key, value) in state.extract_if(range, |key, _| is_over(key)) {
+            let is_gone = match key.first() {
+                Some(b'I') => true,
+                Some(&keys::LAYOUTS) => gone.contains_key(&keys::inode(FileId(keys::number(&key)))),
+                _ => false,
+            };
+            if is_gone && !*is_made_anew {
+                gone.insert(key, value);
+            }
+        }
     }
 }
 

@@ -6,7 +6,9 @@ use crate::history;
 use crate::keys;
 use crate::manager::{Manager, Settings};
 use crate::principal::Principal;
-use crate::records::{Layout, component_of, decode, object};
+use crate::records::{
+    Absence, Absent, Copied, Inode, Layout, Move, Moves, Orders, component_of, decode, encode, object,
+};
 use crate::seeds::{self, Chance};
 use crate::testing::{NODES, Stage, create, entry, report, root, unchanged, user};
 use forebay_model::layout::{Raid, UNIT};
@@ -461,6 +463,195 @@ fn of_a_copy_that_was_not_written_to_its_end_over_an_older_one_everything_comes_
         Manager::open(Box::new(engine.reopened()), Rc::new(Chance::of(12)), Settings::default()).unwrap();
     });
     assert!(seeds::is_replay() || partly.get() > 50, "{} were not whole", partly.get());
+}
+
+/// What an engine has under a key.
+fn kept<T: serde::de::DeserializeOwned>(stage: &Stage, key: &[u8]) -> Option<T> {
+    stage.engine.snapshot().unwrap().get(key).unwrap().map(|value| decode(key, &value).unwrap())
+}
+
+#[test]
+fn what_was_removed_while_nothing_was_copied_does_not_come_back_however_far_the_next_copy_comes() {
+    let mut stage = full();
+    let shelf = copied(&mut stage);
+    let components = seen(&mut stage, None).components;
+    let files = ["v/x", "v-b"].map(|path| stage.stat(&root(), Place::path(path)).unwrap().file);
+    let versions = files.map(|file| stage.stat(&root(), Place::of(file)).unwrap().attributes.version);
+    let before = layouts(&stage.engine);
+    // No target can be written for long.
+    stage.restart();
+    stage.manager.copying = Copying::Off { is_named: false };
+    for path in ["v/x", "v-b"] {
+        stage.root(Change::RemoveFile(RemoveFile::at(Place::path(path)))).unwrap();
+    }
+    let mut writing = copies(&shelf, stage.now);
+    let mut partly = 0;
+    loop {
+        done(writing.keep(&mut stage.manager)).unwrap();
+        let chain = shelf.together();
+        let (is_whole, is_known) = (chain.is_whole(), chain.state.contains_key(&keys::removals(files[0])));
+        let is_there = files.map(|file| chain.state.contains_key(&keys::inode(file)));
+        partly += u32::from(is_there == [false; 2] && !is_known);
+        // Of one of the targets nothing is found now.
+        let (away, mut there) = (before[&files[0]].targets[0], components.clone());
+        there.retain(|it| it.target != away);
+        let (found, next) = recovered(&stage, Seen { chain, components: there, ..Seen::default() });
+        for at in (0..2).filter(|at| !is_there[*at]) {
+            let file = files[at];
+            let unknown = found.findings.iter().find(|it| it.file == file);
+            assert_eq!(unknown, None, "with {partly} pieces behind inodes");
+            let Orders { mut pending, version, .. } = kept(&next, &keys::removals(file)).unwrap();
+            pending.sort();
+            assert_eq!(pending, before[&file].components(), "also where it is away");
+            assert_eq!(version, versions[at]);
+            assert_eq!(kept::<Layout>(&next, &keys::layout(file)), None);
+        }
+        history::check(&*next.engine.snapshot().unwrap());
+        if is_whole {
+            break;
+        }
+    }
+    assert!(partly > 0);
+}
+
+#[test]
+fn what_a_layout_names_is_not_removed_and_nothing_is_copied_to_where_its_file_lies() {
+    let mut stage = full();
+    let file = stage.stat(&root(), Place::path("v/x")).unwrap().file;
+    let shelf = copied(&mut stage);
+    let mut seen = seen(&mut stage, Some(&shelf));
+    let targets = layouts(&stage.engine)[&file].targets.clone();
+    let other = (2..).map(TargetId).find(|target| !targets.contains(target)).unwrap();
+    let last = (2..12).map(TargetId).rfind(|target| !targets.contains(target)).unwrap();
+    let volume = seen.components[0].object.volume;
+    let mut put = |key: Vec<u8>, value: Vec<u8>| drop(seen.chain.state.insert(key, value));
+    // Lists of another time: it lay elsewhere, and was copied there.
+    let (left, moves) = (keys::leftovers(file), keys::moves(file));
+    let pending = vec![(0, targets[0]), (1, other), (0, targets[1])];
+    let orders = Orders { volume, version: 1, due: stage.now.wall, pending };
+    let to = |component, to| Move { component, to, by: 0, even: true };
+    let copied = Moves(vec![to(0, targets[0]), to(1, other), to(1, last), to(2, targets[3])]);
+    put(left.clone(), encode(&left, &orders).unwrap());
+    put(moves.clone(), encode(&moves, &copied).unwrap());
+    // Of another file nothing but what it has in use is named.
+    let whole = stage.stat(&root(), Place::path("v/y")).unwrap().file;
+    let key = keys::leftovers(whole);
+    let orders = Orders { pending: layouts(&stage.engine)[&whole].components(), ..orders };
+    put(key.clone(), encode(&key, &orders).unwrap());
+    let (found, next) = recovered(&stage, seen);
+    assert_eq!(found.findings, []);
+    let Orders { pending, .. } = kept(&next, &left).unwrap();
+    assert_eq!(pending, [(1, other), (0, targets[1])]);
+    assert_eq!(kept::<Orders>(&next, &key), None);
+    assert_eq!(kept::<Moves>(&next, &moves).unwrap(), Moves(vec![to(1, last)]));
+    assert_eq!(layouts(&next.engine)[&file].targets, targets);
+}
+
+#[test]
+fn a_component_that_is_on_several_targets_lies_where_it_is_newest_if_the_copy_may_be_older() {
+    let mut stage = full();
+    let file = stage.stat(&root(), Place::path("v/x")).unwrap().file;
+    let shelf = copied(&mut stage);
+    let targets = layouts(&stage.engine)[&file].targets.clone();
+    let other = (2..).map(TargetId).find(|target| !targets.contains(target)).unwrap();
+    // How much newer the other one is told to be, whether all of it was written there, on which list it is, and whether the copy has all
+    // that there was.
+    for (newer, is_all, list, is_whole, lies) in [
+        (1, true, None, true, other),
+        (1, true, None, false, other),
+        (1, true, Some(keys::MOVES), false, other),
+        (0, true, None, false, other),
+        // The copy knows of that version.
+        (0, true, None, true, targets[1]),
+        (1, false, None, true, targets[1]),
+        (1, false, None, false, targets[1]),
+        (0, true, Some(keys::MOVES), false, targets[1]),
+        (1, true, Some(keys::LEFTOVERS), false, targets[1]),
+    ] {
+        let mut seen = seen(&mut stage, Some(&shelf));
+        if !is_whole {
+            let next = Shelf::with(1);
+            next.bring_back(TargetId(1), &shelf);
+            stage.restart();
+            stage.manager.copying = Copying::Off { is_named: false };
+            let mut writing = copies(&next, stage.now);
+            done(writing.keep(&mut stage.manager)).unwrap();
+            seen.chain = next.together();
+        }
+        assert_eq!(seen.chain.is_whole(), is_whole);
+        let is_old = |it: &&Component| component_of(it.object) == (file, 1);
+        let old = seen.components.iter().find(is_old).unwrap().clone();
+        if list == Some(keys::MOVES) {
+            let key = keys::moves(file);
+            let moves = Moves(vec![Move { component: 1, to: other, by: 7, even: false }]);
+            let value = encode(&key, &moves).unwrap();
+            seen.chain.state.insert(key, value);
+        }
+        if list == Some(keys::LEFTOVERS) {
+            let key = keys::leftovers(file);
+            let pending = vec![(1, other)];
+            let orders = Orders { volume: old.object.volume, version: 1, due: stage.now.wall, pending };
+            let value = encode(&key, &orders).unwrap();
+            seen.chain.state.insert(key, value);
+        }
+        let modified = old.modified.after(Duration::from_secs(1));
+        let described = old.described.clone().filter(|_| is_all);
+        seen.components.push(Component { target: other, fence: old.fence + newer, modified, described, ..old.clone() });
+        let (found, next) = recovered(&stage, seen);
+        let case = format!("{newer} {is_all} {list:?} {is_whole}");
+        let layout = &layouts(&next.engine)[&file];
+        assert_eq!(layout.targets[1], lies, "{case}");
+        assert!((0..).zip(&targets).all(|(at, target)| at == 1 || layout.targets[at] == *target), "{case}");
+        let left: Option<Orders> = kept(&next, &keys::leftovers(file));
+        let left = left.map(|left| (left.volume, left.pending));
+        let is_left = lies == other || list == Some(keys::LEFTOVERS);
+        let where_not = if lies == other { targets[1] } else { other };
+        assert_eq!(left, is_left.then(|| (old.object.volume, vec![(1, where_not)])), "{case}");
+        // Whether all of it came there before the manager was lost is not known, and the other copy makes up for it.
+        let since = kept::<Inode>(&next, &keys::inode(file)).unwrap().attributes.version;
+        let missed = Absent { component: 1, since, absence: Absence::Missed };
+        assert_eq!(layout.absent, if lies == other { vec![missed] } else { vec![] }, "{case}");
+        let whats: Vec<&What> = found.findings.iter().filter(|it| it.file == file).map(|it| &it.what).collect();
+        let lacks = What::Lacks { components: vec![(1, other)], is_enough: true };
+        assert_eq!(whats, if lies == other { vec![&lacks] } else { vec![] }, "{case}");
+        history::check(&*next.engine.snapshot().unwrap());
+    }
+}
+
+#[test]
+fn the_beginning_of_a_copy_is_not_taken_for_a_component_of_a_file_that_no_copy_knows() {
+    let mut stage = full();
+    let mut seen = seen(&mut stage, None);
+    let file = stage.stat(&root(), Place::path("v/x")).unwrap().file;
+    let first = seen.components.iter().find(|it| component_of(it.object).0 == file).unwrap().clone();
+    let begun = Component { target: TargetId(99), fence: first.fence + 1, described: None, ..first };
+    seen.components.push(begun);
+    let (_, next) = recovered(&stage, seen);
+    assert_eq!(layouts(&next.engine)[&file], layouts(&stage.engine)[&file]);
+}
+
+#[test]
+fn the_next_copy_begins_with_all_that_is_not_as_copies_say() {
+    let mut stage = full();
+    let shelf = copied(&mut stage);
+    let before = shelf.together().state;
+    let mut seen = seen(&mut stage, Some(&shelf));
+    // A name that leads nowhere is dropped.
+    let key = keys::name(FileId::ROOT, "nowhere");
+    let value = encode(&key, &crate::records::Named { file: FileId(7777), kind: FileKind::File }).unwrap();
+    seen.chain.state.insert(key.clone(), value);
+    let mut engine = Memory::new();
+    recover(&mut engine, seen, Policy::default(), stage.now.wall, &Chance::of(11)).unwrap();
+    let all = engine.snapshot().unwrap().scan(&[], &[u8::MAX], usize::MAX).unwrap();
+    let now: BTreeMap<Vec<u8>, Vec<u8>> = all.into_iter().filter(|(key, _)| crate::copies::is_copied(key)).collect();
+    let mut other: Vec<Vec<u8>> = now.keys().filter(|key| now.get(*key) != before.get(*key)).cloned().collect();
+    other.push(key);
+    other.sort();
+    let value = engine.snapshot().unwrap().get(keys::COPIED).unwrap().unwrap();
+    let Copied { base, batch, keys } = decode(keys::COPIED, &value).unwrap();
+    assert_eq!((base, batch), (0, 0));
+    assert_eq!(keys, other);
+    assert!(keys.contains(&keys::EPOCHS.to_vec()) && keys.len() < now.len());
 }
 
 #[test]

@@ -3,10 +3,13 @@
 //! Always, when [`Tree::name_all`] is done: everything but the first directory is under one name, in a directory that is reached
 //! from the first one.
 
+use super::lists::Besides;
 use super::{Component, Finding, What};
 use crate::keys;
 use crate::quota;
-use crate::records::{Fresh, Inode, Layout, Named, VolumeRecord, component_of, decode, encode, object};
+use crate::records::{
+    Absence, Absent, Fresh, Inode, Layout, Named, VolumeRecord, component_of, decode, encode, object,
+};
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::control::access::ROOT_USER;
@@ -37,6 +40,8 @@ pub(super) struct Tree {
     found: Vec<(FileId, What)>,
     /// Names that do not fit what they lead to, if they lead anywhere.
     dangling: Vec<(FileId, String, Named)>,
+    /// Components that lie elsewhere by now, where they lay.
+    pub(super) old: Vec<Component>,
 }
 
 impl Tree {
@@ -51,6 +56,7 @@ impl Tree {
             now,
             found: Vec::new(),
             dangling: Vec::new(),
+            old: Vec::new(),
         };
         let mut names = Vec::new();
         for (key, value) in state.extract_if(.., |key, _| matches!(key.first(), Some(b'I' | b'D' | b'L' | b'V'))) {
@@ -121,7 +127,9 @@ impl Tree {
             if lie.len() != count as usize {
                 lie = vec![NOWHERE; count as usize];
             }
-            let mut own: Vec<&Component> = components.iter().filter(|it| it.object.volume == volume).collect();
+            // One that says nothing is the beginning of a copy of another one.
+            let is_own = |it: &&Component| it.object.volume == volume && it.described.is_some();
+            let mut own: Vec<&Component> = components.iter().filter(is_own).collect();
             // Of two that say that they are the same one, the older was left behind.
             own.sort_by_key(|it| (it.fence, it.modified));
             for component in own {
@@ -243,7 +251,15 @@ impl Tree {
     }
 
     /// Versions are what targets have seen at least; and where these are newer, so is what they say of sizes.
-    pub(super) fn take_newer(&mut self, of_files: &BTreeMap<FileId, Vec<Component>>, writers: &BTreeSet<FileId>) {
+    /// Where the layout may be older, too (as all of it may be where that is not `whole`), a component that is on several targets lies
+    /// where it is newest.
+    pub(super) fn take_newer(
+        &mut self,
+        of_files: &BTreeMap<FileId, Vec<Component>>,
+        writers: &BTreeSet<FileId>,
+        besides: &Besides,
+        is_whole: bool,
+    ) {
         let unknown = self.found.iter().filter(|(_, what)| *what == What::Unknown);
         let unknown: BTreeSet<FileId> = unknown.map(|(file, _)| *file).collect();
         for (file, components) in of_files {
@@ -262,10 +278,22 @@ impl Tree {
                     }
                 }
             }
+            let mut left = Vec::new();
+            if (fence > inode.attributes.version || !is_whole)
+                && let Some(layout) = self.layouts.get_mut(file).filter(|_| inode.attributes.kind == FileKind::File)
+            {
+                let own: Vec<&Component> = own().collect();
+                left = lie_newest(*file, layout, &own, besides);
+                // Whoever made it anew there may not have come to its end.
+                let since = fence.max(inode.attributes.version) + 1;
+                let size = inode.attributes.size;
+                left.iter().for_each(|old| make_anew(layout, component_of(old.object).1, size, &own, since));
+            }
             // Nobody who was given something before goes on with it.
-            if fence > inode.attributes.version || is_unknown {
+            if fence > inode.attributes.version || is_unknown || !left.is_empty() {
                 inode.attributes.version = fence.max(inode.attributes.version) + 1;
             }
+            self.old.extend(left.into_iter().cloned());
         }
     }
 
@@ -375,6 +403,51 @@ impl Tree {
             put(state, keys::volume(volume), &record)?;
         }
         Ok(())
+    }
+}
+
+/// Has each component that is where the layout says, and on other targets as well, lie where it is newest; those are where they lay that
+/// lie elsewhere now.
+fn lie_newest<'a>(file: FileId, layout: &mut Layout, own: &[&'a Component], besides: &Besides) -> Vec<&'a Component> {
+    let (mut targets, mut left) = (layout.targets.clone(), Vec::new());
+    for (component, lies) in layout.components() {
+        let there = || own.iter().copied().filter(|it| component_of(it.object).1 == component);
+        let Some(old) = there().find(|it| it.target == lies) else { continue };
+        // A copy says nothing of itself until all of it was written, and is told of no version of which the other one is not. What was
+        // left behind may be told before the one that counts.
+        let is_whole = |it: &Component| {
+            let place = (file, component, it.target);
+            let is_copied = besides.copied.contains(&place) && it.fence <= old.fence;
+            it.described.is_some() && !is_copied && !besides.left.contains(&place)
+        };
+        let newest = there().filter(|it| is_whole(it)).max_by_key(|it| (it.fence, it.modified));
+        if let Some(newest) = newest.filter(|it| (it.fence, it.modified) > (old.fence, old.modified)) {
+            targets[component as usize] = newest.target;
+            left.push(old);
+        }
+    }
+    // No target has two components of a file.
+    if targets.iter().collect::<BTreeSet<&TargetId>>().len() < targets.len() {
+        return Vec::new();
+    }
+    layout.targets = targets;
+    left
+}
+
+/// Has a component be made anew of the others of its family, if these are there.
+fn make_anew(layout: &mut Layout, component: u32, size: Bytes, own: &[&Component], since: u64) {
+    let Layout { striping, targets, absent } = layout;
+    let is_there = |(other, target): (u32, &TargetId)| {
+        let is_absent = absent.iter().any(|absent| absent.component == other);
+        let is_found = || own.iter().any(|it| (component_of(it.object).1, it.target) == (other, *target));
+        !is_absent && (striping.length_of(other, size) == Bytes::ZERO || is_found())
+    };
+    let family = striping.family(component);
+    let mut others = (0..).zip(targets.iter()).filter(|(other, _)| family.contains(other) && *other != component);
+    let is_absent = absent.iter().any(|absent| absent.component == component);
+    if !is_absent && striping.spare() > 0 && others.all(is_there) {
+        absent.push(Absent { component, since, absence: Absence::Missed });
+        absent.sort_by_key(|absent| absent.component);
     }
 }
 

@@ -1,6 +1,8 @@
 use super::Chain;
 use crate::copies::record::{HEAD, Record};
+use crate::keys;
 use forebay_model::{Kind, TargetId, Timestamp};
+use forebay_wire::control::names::FileId;
 
 const OLD: u64 = 1 << 20 | 1;
 const NEW: u64 = 5 << 20 | 1;
@@ -270,5 +272,40 @@ fn an_end_that_was_not_written_wholly_is_no_damage() {
         all.iter().for_each(|record| chain.take(&record.to_bytes().unwrap()).unwrap());
         chain.take(&[&next[..written], &vec![0; next.len() - written]].concat()).unwrap();
         assert!(chain.is_whole() && chain.damaged().is_empty(), "{written} bytes, then zeros");
+    }
+}
+
+fn raw(pairs: &[(Vec<u8>, &str)]) -> Record {
+    Record::Piece { pairs: pairs.iter().map(|(key, value)| (key.clone(), value.as_bytes().to_vec())).collect() }
+}
+
+#[test]
+fn what_pieces_do_not_have_any_more_is_gone_until_the_list_of_what_is_removed_was_read() {
+    let (inode, layout) = (|file| keys::inode(FileId(file)), |file| keys::layout(FileId(file)));
+    let first =
+        raw(&[(inode(2), "i"), (inode(3), "i"), (inode(4), "i"), (layout(2), "l"), (layout(3), "l"), (layout(4), "l")]);
+    let removed = |file| Record::Changes { batch: 4, more: false, at: Timestamp(2), writes: vec![(inode(file), None)] };
+    // A manager that was made anew of copies begins behind none of its batches.
+    for after in [3, 0] {
+        let mut chain = Chain::default();
+        read(&mut chain, 1, OLD, &[begin(OLD, 3), first.clone(), whole()]);
+        assert!(chain.gone.is_empty());
+        read(&mut chain, 1, NEW, &[begin(NEW, after), removed(4), raw(&[(inode(3), "i"), (inode(5), "i")])]);
+        let gone = |chain: &Chain| chain.gone.keys().cloned().collect::<Vec<_>>();
+        let expected = |keys: &[Vec<u8>]| if after > 0 { keys.to_vec() } else { vec![] };
+        assert_eq!(gone(&chain), expected(&[inode(2)]));
+        // Where it lay is known as long as its layout is there, and that of others is of no use.
+        chain.take(&raw(&[(layout(5), "l")]).to_bytes().unwrap()).unwrap();
+        assert_eq!(gone(&chain), expected(&[inode(2), layout(2)]));
+        // One that was made anew of these says what it found to be gone.
+        let mut anew = Chain::default();
+        read(&mut anew, 1, OLD, &[begin(OLD, 3), first.clone(), whole()]);
+        read(&mut anew, 1, NEW, &[begin(NEW, 3), raw(&[(inode(3), "i"), (inode(5), "i")])]);
+        read(&mut anew, 1, NEW + 1, &[begin(NEW + 1, 0)]);
+        assert_eq!(gone(&anew), [inode(2), inode(4)]);
+        anew.take(&changes(9, "x", None).to_bytes().unwrap()).unwrap();
+        assert!(anew.gone.is_empty());
+        chain.take(&whole().to_bytes().unwrap()).unwrap();
+        assert!(chain.gone.is_empty());
     }
 }
