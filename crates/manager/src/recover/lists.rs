@@ -5,22 +5,30 @@
 use super::Component;
 use super::tree::Tree;
 use crate::keys;
-use crate::records::{Inode, Layout, Moves, Orders, UserNumber, UserRecord, component_of, decode, encode};
+use crate::records::{Inode, Layout, Moves, Named, Orders, UserNumber, UserRecord, component_of, decode, encode};
 use forebay_model::{Result, TargetId, Timestamp};
 use forebay_wire::control::names::{FileId, FileKind};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Has what is left be removed of files that were removed, though no list says so.
+/// Has what is left be removed of files that were removed, though no list says so. What a name leads to was not: names are copied before
+/// inodes, so what became of the inode is damage.
 pub(super) fn remove(
     state: &mut BTreeMap<Vec<u8>, Vec<u8>>,
     gone: &BTreeMap<Vec<u8>, Vec<u8>>,
     of_files: &BTreeMap<FileId, Vec<Component>>,
     now: Timestamp,
 ) -> Result<()> {
+    let mut named = BTreeSet::new();
+    if !gone.is_empty() {
+        for key in of(state, b'D') {
+            let Named { file, .. } = decode(key, &state[key])?;
+            named.insert(file);
+        }
+    }
     for (key, value) in gone.iter().filter(|(key, _)| key.first() == Some(&b'I')) {
         let file = FileId(keys::number(key));
         let (removals, layout) = (keys::removals(file), keys::layout(file));
-        if state.contains_key(key) || state.contains_key(&removals) {
+        if state.contains_key(key) || state.contains_key(&removals) || named.contains(&file) {
             continue;
         }
         let Inode { attributes, .. } = decode(key, value)?;

@@ -515,6 +515,29 @@ fn what_was_removed_while_nothing_was_copied_does_not_come_back_however_far_the_
 }
 
 #[test]
+fn what_has_a_name_is_not_taken_for_removed_when_its_inode_is_gone() {
+    let mut stage = full();
+    let shelf = copied(&mut stage);
+    let components = seen(&mut stage, None).components;
+    let file = stage.stat(&root(), Place::path("v/x")).unwrap().file;
+    stage.restart();
+    stage.manager.copying = Copying::Off { is_named: false };
+    // As a key that rots while the engine is open.
+    stage.put_raw([(keys::inode(file), None)]);
+    let mut writing = copies(&shelf, stage.now);
+    while shelf.together().state.contains_key(&keys::inode(file)) {
+        done(writing.keep(&mut stage.manager)).unwrap();
+    }
+    let chain = shelf.together();
+    assert!(!chain.is_whole());
+    let (found, mut next) = recovered(&stage, Seen { chain, components, ..Seen::default() });
+    assert_eq!(next.stat(&root(), Place::path("v/x")).unwrap().file, file);
+    assert_eq!(kept::<Orders>(&next, &keys::removals(file)), None);
+    let whats: Vec<&What> = found.findings.iter().filter(|it| it.file == file).map(|it| &it.what).collect();
+    assert_eq!(whats, [&What::Unknown]);
+}
+
+#[test]
 fn what_a_layout_names_is_not_removed_and_nothing_is_copied_to_where_its_file_lies() {
     let mut stage = full();
     let file = stage.stat(&root(), Place::path("v/x")).unwrap().file;
