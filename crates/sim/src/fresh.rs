@@ -22,10 +22,13 @@ pub(crate) fn guessed(env: &Env) -> Profile {
     Profile::guess(geometry.size, geometry.rotates)
 }
 
-/// What a minute of measuring says of all of the device.
-pub(crate) async fn measured(env: &Env) -> Result<Profile> {
+/// How long a simulated disk is measured.
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
+
+/// What measuring for so long says of all of the device.
+pub(crate) async fn measured(env: &Env, budget: Duration) -> Result<Profile> {
     let geometry = env.device.geometry();
     let usual = MeasureOptions::for_extent(geometry.size, geometry.rotates, true);
-    let options = MeasureOptions { budget: Duration::from_secs(60), ..usual };
+    let options = MeasureOptions { budget, ..usual };
     measure(env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await
 }

@@ -155,13 +155,12 @@ pub fn run(args: &LogsArgs) -> Result<Value> {
 
 fn beside_streams(args: &LogsArgs, disk: DiskSpec) -> Result<Figures> {
     let load = Load {
-        disks: args.disks,
         reader: args.reader.0,
         writer: args.writer.0,
         span: Duration::from_secs(args.seconds),
-        ..Load::beside_reader(disk, args.policy, args.iops)
+        ..Load::beside_reader(args.policy, args.iops)
     };
-    Ok(figures(args, &run_load(args.seed, &load)?))
+    Ok(figures(args, &run_load(args.seed, &disk, args.disks, &load)?))
 }
 
 fn of_trace(args: &LogsArgs, disk: DiskSpec) -> Result<TraceFigures> {

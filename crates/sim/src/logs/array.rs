@@ -1,9 +1,10 @@
 //! One disk, or several striped as one, each behind its own elevator.
 
 use super::batch::{Batch, Ended};
+use super::disks::Disks;
 use super::elevator::{Elevator, ElevatorSpec};
-use crate::disk::{Op, SimDisk};
-use crate::world::World;
+use crate::disk::Op;
+use forebay_env::Env;
 use forebay_model::{Bytes, Error, Result};
 use std::rc::Rc;
 
@@ -18,15 +19,16 @@ pub(super) struct Array {
 }
 
 impl Array {
-    /// An array over `disks`, which are equal.
-    pub(super) fn new(world: &World, disks: &[SimDisk], spec: &ElevatorSpec) -> Result<Array> {
-        let first = disks.first().ok_or_else(|| Error::usage("an array of no disks; give it one at least"))?.spec();
-        let elevator = |disk: &SimDisk| Elevator::new(spec.clone(), disk.clone(), world.clock(), world.spawner());
-        Ok(Array {
-            elevators: disks.iter().map(elevator).collect::<Result<_>>()?,
-            size: first.size.align_down(STRIPE).0 * disks.len() as u64,
-            cached: first.write_cache.is_some(),
-        })
+    /// An array over `disks`.
+    pub(super) fn new(disks: &Disks, spec: &ElevatorSpec) -> Result<Array> {
+        let sizes = disks.each.iter().map(|disk| disk.device.geometry().size);
+        let least = sizes.min().ok_or_else(|| Error::usage("an array of no disks; give it one at least"))?;
+        let elevator = |disk: &Env| Elevator::new(spec.clone(), disk.clone());
+        let elevators: Vec<Elevator> = disks.each.iter().map(elevator).collect::<Result<_>>()?;
+        if disks.real {
+            elevators.iter().for_each(Elevator::write_no_zeros);
+        }
+        Ok(Array { size: least.align_down(STRIPE).0 * elevators.len() as u64, elevators, cached: disks.cached })
     }
 
     /// How many disks.

@@ -3,8 +3,9 @@
 //! starved or a request has waited too long. What has been handed to the disk is the disk's to order.
 
 use super::batch::Batch;
-use crate::disk::{Op, SimDisk};
-use forebay_env::{Clock, Device, Slab, Spawner};
+use super::content;
+use crate::disk::Op;
+use forebay_env::{Buffer, Env, Slab};
 use forebay_model::{Bytes, Moment, Result};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -51,9 +52,8 @@ pub(super) struct Elevator {
 
 struct Inner {
     spec: ElevatorSpec,
-    disk: SimDisk,
-    clock: Rc<dyn Clock>,
-    spawner: Spawner,
+    /// The disk, and the loop that it is on.
+    env: Env,
     slab: Slab,
     state: RefCell<State>,
 }
@@ -125,9 +125,20 @@ impl Side {
 }
 
 impl Elevator {
-    pub(super) fn new(spec: ElevatorSpec, disk: SimDisk, clock: Rc<dyn Clock>, spawner: Spawner) -> Result<Elevator> {
+    /// In front of the device of `env`.
+    pub(super) fn new(spec: ElevatorSpec, env: Env) -> Result<Elevator> {
         let slab = Slab::new(spec.longest, spec.depth)?;
-        Ok(Elevator { inner: Rc::new(Inner { spec, disk, clock, spawner, slab, state: RefCell::default() }) })
+        Ok(Elevator { inner: Rc::new(Inner { spec, env, slab, state: RefCell::default() }) })
+    }
+
+    /// From now on what is written is no zeros: a real disk may make those cheap.
+    pub(super) fn write_no_zeros(&self) {
+        let slab = &self.inner.slab;
+        let mut buffers: Vec<Buffer> = std::iter::from_fn(|| slab.try_take()).collect();
+        for buffer in &mut buffers {
+            buffer.set_len(buffer.capacity());
+            content::fill(buffer);
+        }
     }
 
     /// Queues `ranges`, all of one caller at once; `batch` is told of each as it ends.
@@ -135,7 +146,7 @@ impl Elevator {
         let inner = &self.inner;
         let longest = inner.spec.longest.0;
         let mut state = inner.state.borrow_mut();
-        let arrived = inner.clock.now();
+        let arrived = inner.env.clock.now();
         for &(offset, length) in ranges {
             let (mut at, end) = (offset, offset + length);
             while at < end {
@@ -196,8 +207,8 @@ impl Inner {
         state.flushing = true;
         let waiting = std::mem::take(&mut state.flushes);
         drop(state);
-        let (flush, inner) = (self.disk.flush(), self.clone());
-        self.spawner.detach(async move {
+        let (flush, inner) = (self.env.device.flush(), self.clone());
+        self.env.spawner.detach(async move {
             let result = flush.await;
             inner.state.borrow_mut().flushing = false;
             inner.clone().begin_flush();
@@ -212,15 +223,16 @@ impl Inner {
             if state.in_disk >= self.spec.depth {
                 return;
             }
-            let Some((op, offset, waiting)) = state.choose(&self.spec, self.clock.now()) else { return };
+            let Some((op, offset, waiting)) = state.choose(&self.spec, self.env.clock.now()) else { return };
             state.in_disk += 1;
             drop(state);
             let mut buffer = self.slab.try_take().expect("as many buffers as requests in the disk");
             buffer.set_len(waiting.length as usize);
             let at = Bytes(offset);
-            let io = if op == Op::Write { self.disk.write(at, buffer) } else { self.disk.read(at, buffer) };
+            let disk = &self.env.device;
+            let io = if op == Op::Write { disk.write(at, buffer) } else { disk.read(at, buffer) };
             let inner = self.clone();
-            self.spawner.detach(async move {
+            self.env.spawner.detach(async move {
                 let (buffer, result) = io.await;
                 drop(buffer);
                 for batch in &waiting.batches {

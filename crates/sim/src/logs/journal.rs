@@ -14,7 +14,7 @@ use super::log::{Log, Order};
 use super::place::{BLOCK, SmallWrite};
 use super::system::{Doing, Streams, System, Tally};
 use crate::disk::Op;
-use crate::world::World;
+use forebay_env::Env;
 use forebay_model::{Bytes, Result};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -32,12 +32,12 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    pub(super) fn new(world: &World, policy: Policy, array: Rc<Array>, space: Range<u64>, streams: Streams) -> Journal {
+    pub(super) fn new(env: &Env, policy: Policy, array: Rc<Array>, space: Range<u64>, streams: Streams) -> Journal {
         let order = if policy == Policy::Adaptive { Order::Places } else { Order::Commits };
-        let log = Log::new(array.clone(), world.clock(), space, order);
+        let log = Log::new(array.clone(), env.clock.clone(), space, order);
         if policy != Policy::Ordered {
-            let (log, clock) = (log.clone(), world.clock());
-            world.spawner().detach(async move {
+            let (log, clock) = (log.clone(), env.clock.clone());
+            env.spawner.detach(async move {
                 loop {
                     clock.sleep(PERIOD).await;
                     // A disk that fails shows in the commits.
@@ -50,7 +50,7 @@ impl Journal {
         let of_log = log.clone();
         let commit =
             move |writes: Vec<SmallWrite>| -> Doing { Box::pin(commit(array.clone(), of_log.clone(), policy, writes)) };
-        Journal { group: Group::new(world.spawner(), commit), log, streams }
+        Journal { group: Group::new(env.spawner.clone(), commit), log, streams }
     }
 }
 

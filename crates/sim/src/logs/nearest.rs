@@ -2,14 +2,15 @@
 //! several disks each file has a component object on each of them, striped as files are.
 
 use super::array::split;
+use super::content::Content;
+use super::disks::Disks;
 use super::place::{BLOCK, SmallWrite};
 use super::system::{Doing, System, Tally};
-use crate::disk::{Op, SimDisk};
+use crate::disk::Op;
 use crate::fresh;
-use crate::world::World;
 use forebay_env::{Env, Spawner};
 use forebay_model::{Bytes, Error, ObjectId, Result};
-use forebay_target::object::Placement;
+use forebay_target::object::{CACHE, Placement};
 use forebay_target::schedule::StreamId;
 use forebay_target::{Objects, Target};
 use std::cell::{Cell, RefCell};
@@ -23,6 +24,8 @@ const VOLUME: u64 = 1;
 /// What the streaming user reads or writes at once on each disk, and how much of it is under way.
 const PIECE: Bytes = Bytes::mib(4);
 const DEPTH: usize = 2;
+/// Of the streaming user's files no more than this part is kept in memory, so that nobody finds them there.
+const KEPT: u64 = 4;
 
 /// One disk's.
 struct Disk {
@@ -39,6 +42,7 @@ impl Disk {
 pub(super) struct Nearest {
     disks: Vec<Disk>,
     spawner: Spawner,
+    content: Content,
     /// Where the file of the streaming user begins, for each that was met.
     files: RefCell<BTreeMap<u64, ObjectId>>,
     /// How long the targets were at work for themselves before they were used.
@@ -47,28 +51,29 @@ pub(super) struct Nearest {
 
 impl Nearest {
     /// Formats the disks, and writes the streaming user's files.
-    pub(super) fn build(world: &World, disks: &[SimDisk], streamed: &[Range<u64>]) -> Result<Rc<dyn System>> {
-        let mut nearest =
-            Nearest { disks: Vec::new(), spawner: world.spawner(), files: RefCell::default(), before: Cell::default() };
-        for disk in disks {
-            nearest.disks.push(world.run(open(world.env(disk.clone())))?);
+    pub(super) async fn build(env: &Env, disks: &Disks, streamed: &[Range<u64>]) -> Result<Rc<dyn System>> {
+        let mut nearest = Nearest {
+            disks: Vec::new(),
+            spawner: env.spawner.clone(),
+            content: Content::new(PIECE.0 as usize, disks.real),
+            files: RefCell::default(),
+            before: Cell::default(),
+        };
+        let shortest = streamed.iter().map(|range| range.end - range.start).min();
+        let cache = shortest.map_or(CACHE, |length| CACHE.min(Bytes(length / KEPT / disks.each.len() as u64)));
+        for env in &disks.each {
+            let disk = open(env.clone(), disks.measuring).await?;
+            disk.objects().set_cache(cache);
+            nearest.disks.push(disk);
         }
-        let (nearest, streamed) = (Rc::new(nearest), streamed.to_vec());
-        world.run(async move {
-            for range in streamed {
-                nearest.file(range.start).await?;
-                let mut at = range.start;
-                while at < range.end {
-                    let length = (range.end - at).min(Bytes::mib(64).0);
-                    let moved = Rc::new(Cell::new(0));
-                    nearest.stream(Op::Write, Bytes(at), Bytes(length), moved).await?;
-                    at += length;
-                }
-            }
-            nearest.settle().await?;
-            nearest.before.set(nearest.upkeep());
-            Ok(Rc::new(nearest) as Rc<dyn System>)
-        })
+        let nearest = Rc::new(nearest);
+        for range in streamed {
+            nearest.file(range.start).await?;
+            super::users::write(&nearest, range).await?;
+        }
+        nearest.settle().await?;
+        nearest.before.set(nearest.upkeep());
+        Ok(Rc::new(nearest) as Rc<dyn System>)
     }
 
     /// How long the targets were at work for themselves: the one that was so for longest.
@@ -118,8 +123,8 @@ impl Nearest {
                 for (at, length) in parts {
                     moved += match op {
                         Op::Write => {
-                            let bytes = vec![9; length as usize];
-                            target.objects().write(*stream, id, at, &bytes, Placement::Home).await?;
+                            let bytes = this.content.at(at, length as usize);
+                            target.objects().write(*stream, id, at, bytes, Placement::Home).await?;
                             length
                         }
                         _ => target.objects().read(*stream, id, at, length).await?.len() as u64,
@@ -137,8 +142,8 @@ impl Nearest {
 }
 
 /// Formats a disk, by what it measures, and opens it.
-async fn open(env: Env) -> Result<Disk> {
-    let profile = fresh::measured(&env).await?;
+async fn open(env: Env, measuring: Duration) -> Result<Disk> {
+    let profile = fresh::measured(&env, measuring).await?;
     let target = fresh::target(env, profile, VOLUME).await?;
     let stream = target.stream();
     Ok(Disk { target, stream })
@@ -172,11 +177,11 @@ impl System for Rc<Nearest> {
                 let nearest = this.clone();
                 under_way.push(this.spawner.spawn(async move {
                     let id = nearest.file(write.file.0).await?;
-                    let bytes = vec![5; BLOCK.0 as usize];
+                    let bytes = nearest.content.at(write.at.0, BLOCK.0 as usize);
                     for (disk, parts) in nearest.parts(write.at.0 - write.file.0, BLOCK.0).into_iter().enumerate() {
                         let Disk { target, stream } = &nearest.disks[disk];
                         for (at, _) in parts {
-                            target.objects().write(*stream, id, at, &bytes, Placement::Auto).await?;
+                            target.objects().write(*stream, id, at, bytes, Placement::Auto).await?;
                         }
                     }
                     Ok(())

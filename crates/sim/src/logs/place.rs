@@ -10,7 +10,7 @@ pub const BLOCK: Bytes = Bytes::kib(4);
 pub const FILES: u64 = 20;
 /// The streaming user's file.
 const STREAM: Bytes = Bytes(2_000_000_000);
-/// One file of the small writer.
+/// One file of the small writer, where there is room for it; a quarter of the way to the next one otherwise.
 const FILE: Bytes = Bytes::mib(64);
 /// The log: as large as in the published experiments, so that it does not fill.
 const LOG: Bytes = Bytes(5_000_000_000);
@@ -45,16 +45,20 @@ impl Places {
         let files = FILES * disks;
         // The unit between two files holds all but the log without touching its neighbours.
         let unit = size.0 / (2 * files);
-        if unit < FILE.0 + 2 * INODE {
-            return Err(Error::usage(format!("{size} is too small for {files} files of {FILE}; take a larger disk")));
+        let length = FILE.0.min(unit / 4 / BLOCK.0 * BLOCK.0);
+        if length < INODE {
+            let least = Bytes((8 * files * INODE).next_multiple_of(disks * Bytes::mib(1).0) / disks);
+            return Err(Error::usage(format!(
+                "{size} is too small for {files} files far from each other; take {least} or more for each disk"
+            )));
         }
-        let range = |at: u64, length: u64| {
+        let range = |at: u64, most: u64| {
             let at = at / BLOCK.0 * BLOCK.0;
-            at..at + length.min(unit - FILE.0).min(size.0 / 16) / BLOCK.0 * BLOCK.0
+            at..at + most.min(unit - length).min(size.0 / 16) / BLOCK.0 * BLOCK.0
         };
         let file = |i: u64| {
             let at = Bytes(unit * (2 * i + 1)).align_down(BLOCK).0;
-            at..at + FILE.0
+            at..at + length
         };
         Ok(Places {
             read: range(size.0 / 4, STREAM.0),
@@ -73,6 +77,12 @@ impl Places {
         };
         self.files.iter().map(write).collect()
     }
+}
+
+/// Where on each of `disks` disks of `size` the reader's file begins.
+pub fn reader_begins(size: Bytes, disks: u64) -> Result<Bytes> {
+    let all = Bytes(size.align_down(super::STRIPE).0 * disks);
+    Places::new(all, disks).map(|places| Bytes(places.read.start / disks))
 }
 
 #[cfg(test)]

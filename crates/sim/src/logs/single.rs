@@ -7,7 +7,7 @@ use super::log::{Log, Order};
 use super::place::SmallWrite;
 use super::system::{Doing, Streams, System, Tally};
 use crate::disk::Op;
-use crate::world::World;
+use forebay_env::Env;
 use forebay_model::{Bytes, Result};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -21,12 +21,12 @@ pub(super) struct Single {
 }
 
 impl Single {
-    pub(super) fn new(world: &World, array: Rc<Array>, space: Range<u64>, streams: Streams) -> Single {
-        let log = Log::new(array.clone(), world.clock(), space, Order::Places);
+    pub(super) fn new(env: &Env, array: Rc<Array>, space: Range<u64>, streams: Streams) -> Single {
+        let log = Log::new(array.clone(), env.clock.clone(), space, Order::Places);
         let of_log = log.clone();
         let commit =
             move |writes: Vec<SmallWrite>| -> Doing { Box::pin(commit(array.clone(), of_log.clone(), writes)) };
-        Single { group: Group::new(world.spawner(), commit), log, streams }
+        Single { group: Group::new(env.spawner.clone(), commit), log, streams }
     }
 }
 

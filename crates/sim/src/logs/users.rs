@@ -4,8 +4,7 @@
 use super::place::Places;
 use super::system::System;
 use crate::disk::Op;
-use crate::world::World;
-use forebay_env::Task;
+use forebay_env::{Env, Random, Task};
 use forebay_model::{Bytes, Moment, Rate, Result};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -24,10 +23,10 @@ pub(super) struct Streamer {
 
 impl Streamer {
     /// Goes over `file` again and again in requests of `request`.
-    pub(super) fn start(world: &World, system: Rc<dyn System>, op: Op, file: Range<u64>, request: Bytes) -> Streamer {
+    pub(super) fn start(env: &Env, system: Rc<dyn System>, op: Op, file: Range<u64>, request: Bytes) -> Streamer {
         let moved = Rc::new(Cell::new(0));
         let counter = moved.clone();
-        let task = world.spawner().spawn(async move {
+        let task = env.spawner.spawn(async move {
             loop {
                 let mut at = file.start;
                 while at < file.end {
@@ -51,20 +50,32 @@ impl Streamer {
     }
 }
 
+/// Writes all of a file.
+pub(super) async fn write(system: &(impl System + ?Sized), file: &Range<u64>) -> Result<()> {
+    let mut at = file.start;
+    while at < file.end {
+        let length = (file.end - at).min(Bytes::mib(64).0);
+        system.stream(Op::Write, Bytes(at), Bytes(length), Rc::default()).await?;
+        at += length;
+    }
+    Ok(())
+}
+
 /// The rate of a streamer between two moments of its counter.
 pub(super) fn rate(before: u64, after: u64, span: Duration) -> Rate {
     Rate::of(Bytes(after - before), span)
 }
 
-/// Begins a round every `period` until `until`; how long each took until it was durable.
+/// Begins a round every `period` until `until`; how long after it was due each was durable.
 pub(super) async fn write_rounds(
-    world: &World,
+    env: &Env,
+    random: &dyn Random,
     system: &Rc<dyn System>,
     places: &Places,
     period: Duration,
     until: Moment,
 ) -> Result<Vec<Duration>> {
-    let (clock, random, spawner) = (world.clock(), world.random(), world.spawner());
+    let Env { clock, spawner, .. } = env;
     let latencies = Rc::new(RefCell::new(Vec::new()));
     let mut under_way: VecDeque<Task<Result<()>>> = VecDeque::new();
     let mut due = clock.now();
@@ -78,11 +89,11 @@ pub(super) async fn write_rounds(
         if clock.now() >= until {
             break;
         }
-        let (begin, clock, latencies) = (clock.now(), clock.clone(), latencies.clone());
-        let round = system.round(places.round(&*random));
+        let (clock, latencies) = (clock.clone(), latencies.clone());
+        let round = system.round(places.round(random));
         under_way.push_back(spawner.spawn(async move {
             round.await?;
-            latencies.borrow_mut().push(clock.now().since(begin));
+            latencies.borrow_mut().push(clock.now().since(due));
             Ok(())
         }));
         due = due + period;

@@ -1,9 +1,10 @@
 use super::*;
 use crate::disk::presets;
+use crate::world::World;
 
 fn array(world: &World, disks: usize) -> Array {
-    let disks: Vec<SimDisk> = (0..disks).map(|_| world.disk(presets::cheetah15k())).collect();
-    Array::new(world, &disks, &ElevatorSpec::default()).unwrap()
+    let disks: Vec<_> = (0..disks).map(|_| world.disk(presets::cheetah15k())).collect();
+    Array::new(&Disks::simulated(world, &disks), &ElevatorSpec::default()).unwrap()
 }
 
 fn parts(array: &Array, at: u64, length: u64) -> Vec<Vec<(u64, u64)>> {
@@ -42,7 +43,7 @@ fn four_disks_stream_four_times_as_fast() {
 fn one_failed_part_fails_the_whole_and_a_flush_without_caches_costs_nothing() {
     let world = World::new(1);
     let disks = [world.disk(presets::cheetah15k()), world.disk(presets::cheetah15k())];
-    let array = Array::new(&world, &disks, &ElevatorSpec::default()).unwrap();
+    let array = Array::new(&Disks::simulated(&world, &disks), &ElevatorSpec::default()).unwrap();
     disks[1].inject(crate::disk::Fault::Fail { op: Op::Write, nth: 0, sticky: true });
     world.run(array.transfer(Op::Write, 0, UNIT)).unwrap();
     assert!(world.run(array.transfer(Op::Write, 0, 2 * UNIT)).is_err());

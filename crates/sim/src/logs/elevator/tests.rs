@@ -1,12 +1,12 @@
 use super::*;
-use crate::disk::presets;
+use crate::disk::{SimDisk, presets};
 use crate::logs::batch::Ended;
 use crate::world::World;
 
 fn elevator(world: &World, depth: usize) -> (Elevator, SimDisk) {
     let disk = world.disk(presets::cheetah15k());
     let spec = ElevatorSpec { depth, ..ElevatorSpec::default() };
-    (Elevator::new(spec, disk.clone(), world.clock(), world.spawner()).unwrap(), disk)
+    (Elevator::new(spec, world.env(disk.clone())).unwrap(), disk)
 }
 
 /// Requests in the order in which they ended, by their numbers.
@@ -94,7 +94,7 @@ fn the_disk_has_no_more_at_once_than_it_should() {
 fn flushes_that_come_while_one_is_under_way_share_the_next() {
     let world = World::new(1);
     let disk = world.disk(presets::sata7200());
-    let elevator = Elevator::new(ElevatorSpec::default(), disk.clone(), world.clock(), world.spawner()).unwrap();
+    let elevator = Elevator::new(ElevatorSpec::default(), world.env(disk.clone())).unwrap();
     let ended = world.run(async {
         let mut ended = Vec::new();
         for at in 0..5 {

@@ -1,13 +1,15 @@
 use super::*;
 use crate::World;
 use crate::disk::{SimDisk, presets};
+use crate::logs::disks::Disks;
 use crate::logs::elevator::ElevatorSpec;
 
 const START: u64 = 1 << 30;
 
 fn log(world: &World, blocks: u64, order: Order) -> (Rc<Log>, SimDisk) {
     let disk = world.disk(presets::cheetah15k());
-    let array = Rc::new(Array::new(world, std::slice::from_ref(&disk), &ElevatorSpec::default()).unwrap());
+    let array =
+        Rc::new(Array::new(&Disks::simulated(world, std::slice::from_ref(&disk)), &ElevatorSpec::default()).unwrap());
     (Log::new(array, world.clock(), START..START + blocks * BLOCK.0, order), disk)
 }
 

@@ -7,6 +7,7 @@ use super::trace::Access;
 use crate::disk::{Op, SimDisk};
 use crate::fresh;
 use crate::logs::array::Array;
+use crate::logs::disks::Disks;
 use crate::logs::elevator::ElevatorSpec;
 use crate::logs::log::{Log, Order};
 use crate::logs::place::BLOCK;
@@ -29,7 +30,7 @@ pub(super) trait System {
 
 /// A disk behind a kernel's queue, with all regions written.
 fn written(world: &World, disk: &SimDisk, regions: &Regions) -> Result<Rc<Array>> {
-    let array = Rc::new(Array::new(world, std::slice::from_ref(disk), &ElevatorSpec::default())?);
+    let array = Rc::new(Array::new(&Disks::simulated(world, std::slice::from_ref(disk)), &ElevatorSpec::default())?);
     world.run(async {
         for region in 0..REGIONS {
             for at in (0..regions.length).step_by(PIECE as usize) {
@@ -162,7 +163,7 @@ impl Nearest {
     pub(super) fn build(world: &World, disk: &SimDisk, regions: &Regions) -> Result<Nearest> {
         let env = world.env(disk.clone());
         world.run(async {
-            let profile = fresh::measured(&env).await?;
+            let profile = fresh::measured(&env, fresh::MINUTE).await?;
             // While all places are equally fast, rings go to the last that is free.
             let target = fresh::target(env.clone(), fresh::guessed(&env), VOLUME).await?;
             fill(&target, regions).await?;
