@@ -23,7 +23,7 @@ pub enum BenchCommand {
     /// reader in turns with writing at the same rate; on a real disk without readers, or at rate 0, what raw large
     /// sequential writes reach. Or, with --sim, a ring over several targets of a cluster, and what links and disks allow
     Ring(RingArgs),
-    /// Small durable writes beside a streaming user
+    /// Small durable writes beside a streaming user, on simulated disks or on a real one
     Logs(logs::LogsArgs),
     /// Objects: large sequential writes and reads on a real disk, or many readers at once on a simulated one
     Objects(objects::ObjectsArgs),
@@ -121,7 +121,7 @@ pub fn run(context: &mut Context, command: &BenchCommand) -> Result<()> {
     let fields = match command {
         BenchCommand::Ring(args) if args.spread.is_asked() => spread::run(args),
         BenchCommand::Ring(args) => figures::fields(ring(args)?),
-        BenchCommand::Logs(args) => logs::run(args),
+        BenchCommand::Logs(args) => logs::run(args, context.json),
         BenchCommand::Objects(args) => objects::run(args),
         BenchCommand::Heap(args) => heap::run(args, context.json),
         BenchCommand::File(args) => file::run(args),

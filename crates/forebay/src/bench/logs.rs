@@ -1,10 +1,12 @@
-//! `forebay bench logs`: small durable writes beside a streaming user, on simulated disks; or of many clients at once,
-//! also on a real one.
+//! `forebay bench logs`: small durable writes beside a streaming user, or of many clients at once, on simulated disks and
+//! on a real one.
+
+mod on_path;
 
 use super::figures::{self, Latency, fields, millis, rounded};
 use clap::{Args, ValueEnum};
 use forebay_env::real::{self, OpenMode, Options, process, thread};
-use forebay_model::{Bytes, Error, Result};
+use forebay_model::{Bytes, Error, Rate, Result};
 use forebay_sim::disk::{DiskSpec, presets};
 use forebay_sim::logs::{Clients, Durable, Load, MixedLoad, Outcome, Policy, Share, run as run_load, run_mixed};
 use forebay_sim::world::World;
@@ -19,7 +21,8 @@ use std::time::Duration;
 /// What is measured.
 #[derive(Args)]
 pub struct LogsArgs {
-    /// `sim:cheetah15k` (or sata7200, wd15ears, ssd, smr); with --clients also a directory on a real disk
+    /// `sim:cheetah15k` (or sata7200, wd15ears, ssd, smr), or a real one: a directory, in which a file of --size is made and
+    /// removed again; or, without --clients, a block device or a file, all of which is overwritten
     #[arg(long)]
     disk: String,
     /// Clients that each write 4 KiB and wait until that is durable, as fast as they can, instead of all else
@@ -32,9 +35,13 @@ pub struct LogsArgs {
     /// second, on one simulated disk
     #[arg(long, value_name = "NAME", conflicts_with_all = ["clients", "reader", "writer", "disks"])]
     trace: Option<Trace>,
-    /// The file on a real disk that stands for a device
-    #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = Bytes::parse)]
-    size: Bytes,
+    /// The file on a real disk that stands for a device; 4GiB, with --clients 1GiB. The streaming user's file is a
+    /// fiftieth of it, up to 2 GB
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::parse)]
+    size: Option<Bytes>,
+    /// Overwrite a device or file also if something is known to be on it
+    #[arg(long, conflicts_with_all = ["clients", "trace"])]
+    force: bool,
     /// How small writes are made durable: home, ordered, data, adaptive, single or nearest; with --trace also ideal, a
     /// log that is always where the arm is
     #[arg(long, value_parser = Policy::parse)]
@@ -48,13 +55,14 @@ pub struct LogsArgs {
     /// Requests of a user that writes in sequence as fast as it can; or none
     #[arg(long, default_value = "none", value_name = "SIZE", value_parser = request)]
     writer: Request,
-    /// Disks, striped with a unit of 64 KiB
+    /// Simulated disks, striped with a unit of 64 KiB
     #[arg(long, default_value_t = 1, value_name = "N")]
     disks: u64,
-    /// Seconds measured, virtual on simulated disks
+    /// Seconds measured, virtual on simulated disks. Before that each streaming user is measured alone: for five seconds, or
+    /// a sixth of these if that is more, but never for longer than these
     #[arg(long, default_value_t = 60, value_name = "N")]
     seconds: u64,
-    /// Seed of the simulation
+    /// Seed of the simulation, and on a real disk of the places of small writes
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
 }
@@ -103,7 +111,10 @@ struct Figures {
     written_bytes_per_second: Option<u64>,
     written_alone_bytes_per_second: Option<u64>,
     limit_bytes_per_second: u64,
-    limit_turn_ms: f64,
+    /// Of simulated disks.
+    limit_turn_ms: Option<f64>,
+    /// Of real ones.
+    limit_sync_ms: Option<f64>,
 }
 
 /// The fields of the JSON with clients.
@@ -141,26 +152,37 @@ struct TraceFigures {
     flushes_per_second: f64,
 }
 
-/// Runs the measurement.
-pub fn run(args: &LogsArgs) -> Result<Value> {
-    if let Some(clients) = args.clients {
-        return fields(of_clients(args, clients, presets::parse(&args.disk).transpose()?)?);
-    }
-    let disk = figures::simulated(&args.disk, "; on a real one give --clients")?;
-    match args.trace {
-        Some(Trace::Mixed) => fields(of_trace(args, disk)?),
-        None => fields(beside_streams(args, disk)?),
-    }
+/// What the disk can do at most.
+enum Limits {
+    /// What is known of a simulated one is in the outcome.
+    Known,
+    /// Large reads in sequence where the reader is, and one small write by itself until it is durable.
+    Measured(Rate, Duration),
 }
 
-fn beside_streams(args: &LogsArgs, disk: DiskSpec) -> Result<Figures> {
+/// Runs the measurement; `json`: for a program, so that no progress is shown.
+pub fn run(args: &LogsArgs, json: bool) -> Result<Value> {
+    let simulated = presets::parse(&args.disk).transpose();
+    if let Some(clients) = args.clients {
+        return fields(of_clients(args, clients, simulated?)?);
+    }
+    if let Some(Trace::Mixed) = args.trace {
+        let disk = figures::simulated(&args.disk, "; on a real one leave --trace out")?;
+        return fields(of_trace(args, disk)?);
+    }
     let load = Load {
         reader: args.reader.0,
         writer: args.writer.0,
         span: Duration::from_secs(args.seconds),
         ..Load::beside_reader(args.policy, args.iops)
     };
-    Ok(figures(args, &run_load(args.seed, &disk, args.disks, &load)?))
+    fields(match simulated? {
+        Some(disk) => figures(args, &run_load(args.seed, &disk, args.disks, &load)?, Limits::Known),
+        None => {
+            let (outcome, limits) = on_path::run(args, load, json)?;
+            figures(args, &outcome, limits)
+        }
+    })
 }
 
 fn of_trace(args: &LogsArgs, disk: DiskSpec) -> Result<TraceFigures> {
@@ -226,7 +248,7 @@ fn on_files(args: &LogsArgs, dir: &Path, clients: u64, span: Duration) -> Result
     let paths: Vec<PathBuf> = (0..targets).map(|number| dir.join(format!("target-{number}"))).collect();
     for path in &paths {
         // Their blocks are written once before anything is timed: first writes to unwritten extents cost more.
-        let size = (args.size / targets).align_down(Bytes::mib(1));
+        let size = (args.size.unwrap_or(Bytes::gib(1)) / targets).align_down(Bytes::mib(1));
         drop(real::create_file(path, size)?);
         super::real::raw::writes(path, size, Duration::from_secs(120))?;
     }
@@ -270,7 +292,11 @@ fn on_file(path: &Path, clients: u64, span: Duration, start: Start) -> Result<Du
     })?
 }
 
-fn figures(args: &LogsArgs, outcome: &Outcome) -> Figures {
+fn figures(args: &LogsArgs, outcome: &Outcome, limits: Limits) -> Figures {
+    let (limit, turn, sync) = match limits {
+        Limits::Known => (outcome.disk_rate, Some(outcome.turn), None),
+        Limits::Measured(rate, sync) => (rate, None, Some(sync)),
+    };
     let share = |share: &Option<Share>| share.map(|share| rounded(share.share()));
     Figures {
         disk: args.disk.clone(),
@@ -291,7 +317,8 @@ fn figures(args: &LogsArgs, outcome: &Outcome) -> Figures {
         read_alone_bytes_per_second: outcome.read.map(|share| share.alone.0),
         written_bytes_per_second: outcome.written.map(|share| share.beside.0),
         written_alone_bytes_per_second: outcome.written.map(|share| share.alone.0),
-        limit_bytes_per_second: outcome.disk_rate.0,
-        limit_turn_ms: millis(outcome.turn),
+        limit_bytes_per_second: limit.0,
+        limit_turn_ms: turn.map(millis),
+        limit_sync_ms: sync.map(millis),
     }
 }

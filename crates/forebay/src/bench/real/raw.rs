@@ -4,6 +4,7 @@ use forebay_env::real::{self, OpenMode, Options};
 use forebay_env::{Buffer, Env, Slab};
 use forebay_model::{Bytes, Error, Rate, Result};
 use forebay_sim::limit;
+use forebay_sim::logs::BLOCK;
 use forebay_target::Target;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -14,23 +15,29 @@ use std::time::Duration;
 /// What raw large sequential writes reach on the device: 1 MiB each, eight in flight, for at most one pass.
 pub(in crate::bench) fn writes(path: &Path, size: Bytes, seconds: Duration) -> Result<Rate> {
     let opened = real::open(path, OpenMode::Exclusive)?;
-    real::run(Options { device: opened }, move |env| go_through(env, size, seconds, true))?
+    real::run(Options { device: opened }, move |env| go_through(env, Bytes::ZERO..size, seconds, true))?
 }
 
 /// The same of reads.
 pub(in crate::bench) fn reads(path: &Path, size: Bytes, seconds: Duration) -> Result<Rate> {
     let opened = real::open(path, OpenMode::Inspect)?;
-    real::run(Options { device: opened }, move |env| go_through(env, size, seconds, false))?
+    real::run(Options { device: opened }, move |env| go_through(env, Bytes::ZERO..size, seconds, false))?
 }
 
-async fn go_through(env: Env, size: Bytes, seconds: Duration, writes: bool) -> Result<Rate> {
+/// Either of them on a part of a device that is open.
+pub(in crate::bench) async fn go_through(
+    env: Env,
+    part: Range<Bytes>,
+    seconds: Duration,
+    writes: bool,
+) -> Result<Rate> {
     let slab = Slab::new(Bytes::mib(1), 8)?;
     let start = env.clock.now();
     let mut in_flight = VecDeque::new();
-    let mut at = Bytes::ZERO;
+    let mut at = part.start;
     let mut moved = Bytes::ZERO;
     loop {
-        let over = env.clock.now().since(start) >= seconds || at + Bytes::mib(1) > size;
+        let over = env.clock.now().since(start) >= seconds || at + Bytes::mib(1) > part.end;
         if over && in_flight.is_empty() {
             break;
         }
@@ -59,6 +66,22 @@ async fn go_through(env: Env, size: Bytes, seconds: Duration, writes: bool) -> R
         env.device.flush().await?;
     }
     Ok(Rate::of(moved, env.clock.now().since(start)))
+}
+
+/// How long one write of 4 KiB takes until it is durable, by itself and at a place of chance: the mean over `span`.
+pub(in crate::bench) async fn durable(env: &Env, span: Duration) -> Result<Duration> {
+    let (begin, size) = (env.clock.now(), env.device.geometry().size);
+    let mut buffer = Buffer::alone(BLOCK)?;
+    let mut written = 0;
+    while written == 0 || env.clock.now().since(begin) < span {
+        let at = BLOCK * env.random.below(size.0 / BLOCK.0);
+        fill(&mut buffer, at);
+        let (back, result) = env.device.write(at, buffer).await;
+        result?;
+        env.device.flush().await?;
+        (buffer, written) = (back, written + 1);
+    }
+    Ok(env.clock.now().since(begin) / written)
 }
 
 /// No two blocks alike, so that nothing below saves work that real data would cost.
