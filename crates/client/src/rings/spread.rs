@@ -6,7 +6,8 @@
 //! of it along.
 //!
 //! A target that does not take what it was given for long counts as away until it is opened again. What it was to have is given
-//! up, and told as a gap; with parity it is covered by that, which says durably that it may not be where it belongs.
+//! up, and told as a gap; with parity it is covered by that, which says durably that it may not be where it belongs. Parity makes one
+//! block of a stripe good: of targets that are away, a stripe has a block of one at most, and others that are away have none.
 
 mod lane;
 mod unsettled;
@@ -110,7 +111,7 @@ impl Conductor {
             let mut lane = Lane { way, covered: covered.clone(), writer, next: 1, state };
             match opened {
                 Ok((opened, link)) => lane.begin((opened, writer, link)),
-                Err(error) => lane.leave(Some(error)),
+                Err(error) => drop(lane.leave(Some(error))),
             }
             lane
         });
@@ -195,6 +196,7 @@ impl Conductor {
                 }
                 (state.wanted, state.closing)
             };
+            self.close_full();
             while self.has_room_for_next(front) {
                 let block = front.lock().kept.pop_front().expect("there is one");
                 self.take(Arc::into_inner(block).expect("nobody else has it"));
@@ -252,7 +254,7 @@ impl Conductor {
         let chain = self.chain.take().filter(|_| within);
         let at = match (chain, self.slab.is_some()) {
             (Some((lane, _)), _) => lane,
-            (None, true) => self.turn,
+            (None, true) => self.next_of_stripe().unwrap_or(self.turn),
             (None, false) => {
                 let mut in_turn = (0..data).map(|step| (self.turn + step) % data);
                 in_turn.find(|lane| self.lanes[*lane].has_room()).unwrap_or(self.turn)
@@ -297,9 +299,31 @@ impl Conductor {
                 self.stripes.push_back(Stripe { members: vec![member], last: number, is_open, parity });
             }
         }
-        if self.stripes.back().is_some_and(|stripe| stripe.is_open && stripe.members.len() == data) {
+        self.close_full();
+    }
+
+    /// The target that has its turn in the open stripe, or in the next one: of those that are away, a stripe has one at most, whose
+    /// block its parity makes good. Nothing if there is none left.
+    fn next_of_stripe(&self) -> Option<usize> {
+        let data = self.spread.targets as usize;
+        let members = self.stripes.back().filter(|stripe| stripe.is_open).map_or(&[][..], |stripe| &stripe.members[..]);
+        let may_lack = self.lanes[data].up().is_some() && !members.iter().any(|member| self.is_gone(member));
+        let in_turn = (0..data).map(|step| (self.turn + step) % data);
+        let mut others = in_turn.filter(|at| members.iter().all(|member| member.row.component as usize != *at));
+        others.find(|at| may_lack || self.lanes[*at].up().is_some())
+    }
+
+    /// Closes the open stripe if no target is left that the next block of it could go to.
+    fn close_full(&mut self) {
+        if self.stripes.back().is_some_and(|stripe| stripe.is_open) && self.next_of_stripe().is_none() {
             self.close_stripe();
         }
+    }
+
+    /// Whether the target of a block is away, or was since it had it, and it is not known to be durable there.
+    fn is_gone(&self, member: &Member) -> bool {
+        let lane = &self.lanes[member.row.component as usize];
+        !member.is_durable && (lane.up().is_none() || lane.writer != member.row.writer)
     }
 
     /// Whether somebody waits for a stripe that has not all of its blocks.
@@ -315,15 +339,18 @@ impl Conductor {
     fn close_stripe(&mut self) {
         let Some(mut stripe) = self.stripes.pop_back_if(|stripe| stripe.is_open) else { return };
         stripe.is_open = false;
-        let length = stripe.members.iter().map(|member| member.row.length).max().unwrap_or(0);
-        self.xor.clear();
-        self.xor.resize(length as usize, 0);
+        let mut has_absent = false;
         for member in &mut stripe.members {
-            if let Some(block) = member.block.take() {
+            member.row.absent = self.is_gone(member);
+            // Of several that went away since they had theirs, the parity makes the first one's good; it is without the others.
+            member.is_lost |= member.row.absent && std::mem::replace(&mut has_absent, true);
+        }
+        self.xor.clear();
+        self.xor.resize(stripe.longest(), 0);
+        for member in &mut stripe.members {
+            if let Some(block) = member.block.take().filter(|_| !member.is_lost) {
                 parity::add(&mut self.xor, &block.buffer);
             }
-            let lane = &self.lanes[member.row.component as usize];
-            member.row.absent = lane.up().is_none() || lane.writer != member.row.writer;
         }
         if let Parity::Reserved(buffer) = std::mem::replace(&mut stripe.parity, Parity::None) {
             let (xor, gap) = (std::mem::take(&mut self.xor), self.untold);
@@ -345,7 +372,8 @@ impl Conductor {
             return Parity::None;
         }
         let (writer, number) = (lane.writer, lane.next);
-        let table = Table { writer, number, rows: members.iter().map(|member| member.row).collect() };
+        let rows = members.iter().filter(|member| !member.is_lost).map(|member| member.row).collect();
+        let table = Table { writer, number, rows };
         let Ok(buffer) = stripe::pack(&table, xor, gap, buffer) else { return Parity::None };
         if gap.is_some() {
             self.untold = None;
@@ -475,7 +503,8 @@ impl Conductor {
     /// A target counts as away from now on.
     fn leave(&mut self, at: usize, error: Option<Error>) {
         let data = self.spread.targets as usize;
-        self.lanes[at].leave(error);
+        let there = self.lanes[at].up().map_or(0, |shared| shared.lock().durable.number);
+        let kept = self.lanes[at].leave(error);
         if let Some((lane, writer)) = &mut self.chain
             && *lane == at
         {
@@ -493,9 +522,15 @@ impl Conductor {
                 stripe.lose_what_is_nowhere(&self.lanes);
                 continue;
             }
+            let is_of_it = |member: &Member| member.row.component as usize == at;
+            // The parity makes one block good, and has been told of that one.
+            let has_absent = stripe.members.iter().any(|member| !is_of_it(member) && member.is_covered());
             let mut is_new = false;
-            for member in stripe.members.iter_mut().filter(|member| member.row.component as usize == at) {
+            let writer = self.lanes[at].writer;
+            for member in stripe.members.iter_mut().filter(|member| is_of_it(member)) {
+                member.is_durable |= member.row.writer == writer && member.row.number <= there;
                 is_new |= !member.is_durable && !member.row.absent;
+                member.is_lost |= has_absent && !stripe.is_open && !member.is_durable && !member.row.absent;
                 member.row.absent |= !member.is_durable;
                 member.sent = None;
                 // With parity, it is only lost if that is away, too.
@@ -505,7 +540,11 @@ impl Conductor {
                 continue;
             }
             // That it may not be there is durable before anything of the stripe is told as such.
-            let (again, first_told) = (stripe.parity.xor(), stripe.parity.told());
+            let first_told = stripe.parity.told();
+            let mut again = stripe.parity.xor();
+            if has_absent {
+                again = again.and_then(|xor| stripe.without_lost_of(at, xor, &kept));
+            }
             let buffer = again.as_ref().and_then(|xor| Buffer::alone(Bytes(xor.len() as u64) + PARITY_OVERHEAD).ok());
             stripe.parity = match again.zip(buffer) {
                 Some((xor, buffer)) => self.send_parity(&stripe.members, &xor, None, buffer),

@@ -71,6 +71,11 @@ impl Row {
         })
     }
 
+    /// Whether it is the same block.
+    pub(super) fn is_same(&self, other: &Row) -> bool {
+        (self.component, self.writer, self.number) == (other.component, other.writer, other.number)
+    }
+
     /// What is told if it cannot be had.
     pub(super) fn gap(&self) -> Gap {
         let (first, last) = (Timestamp(self.times.0), Timestamp(self.times.1));
@@ -83,6 +88,12 @@ impl Table {
     pub(super) fn times(&self) -> (i64, i64) {
         let rows = self.rows.iter();
         rows.fold((i64::MAX, i64::MIN), |times, row| (times.0.min(row.times.0), times.1.max(row.times.1)))
+    }
+
+    /// Whether this came later than `earlier`, of the same stripe without some of its blocks: who recorded gave these up.
+    pub(super) fn is_rest_of(&self, earlier: &Table) -> bool {
+        let is_in_it = |row: &Row| earlier.rows.iter().any(|other| other.is_same(row));
+        self.rows.len() < earlier.rows.len() && self.rows.iter().all(is_in_it)
     }
 
     /// Whether a block may not be where it was to be.

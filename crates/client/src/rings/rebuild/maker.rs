@@ -4,12 +4,13 @@ use super::super::given::Depth;
 use super::super::merge::Asked;
 use super::super::stripe::{self, Row, Table};
 use super::blocks::Blocks;
+use super::read;
 use crate::peer::Part;
 use forebay_env::pipe::Inlet;
 use forebay_model::block::View;
 use forebay_model::key::{KeySet, KeyValue};
 use forebay_model::ring::{Batch, Item};
-use forebay_model::{Gap, Result};
+use forebay_model::{Gap, Result, Timestamp};
 use std::collections::BTreeSet;
 
 /// So often is looked for a block that may not be durable yet.
@@ -27,6 +28,16 @@ pub(super) struct Maker<'a> {
     pub(super) batch: Batch,
     /// Sessions of parts that lie elsewhere by now, of which something is there: what comes later of them is there, too.
     pub(super) known: BTreeSet<(u32, u64)>,
+}
+
+/// What came of a block that its table does not make.
+enum Rest {
+    /// A later table makes it.
+    Made(Vec<u8>),
+    /// Who recorded gave it up, and told that in the ring itself.
+    GivenUp,
+    /// There is no later table, or it does not make it either.
+    Unknown,
 }
 
 impl<'a> Maker<'a> {
@@ -52,8 +63,41 @@ impl<'a> Maker<'a> {
 
     /// Makes a row of a stripe again and gives it, as long as the claim stands. False if nobody wants more.
     pub(super) async fn give_again(&mut self, table: &Table, row: &Row, xor: &[u8]) -> bool {
-        let block = self.remake(table, row, xor).await;
+        let mut block = self.remake(table, row, xor).await;
+        if block.is_none() {
+            // If the parity cannot be asked, it is as if it had nothing more of that stripe.
+            match self.rest_of(table, row).await.unwrap_or(Rest::Unknown) {
+                Rest::Made(made) => block = Some(made),
+                Rest::GivenUp => {
+                    self.asked.claims.borrow_mut().drop(row);
+                    return self.inlet.is_open();
+                }
+                Rest::Unknown => {}
+            }
+        }
         self.give_claimed(row, block).await
+    }
+
+    /// What tables say of a row that came later, when another block of its stripe turned out to be lost.
+    async fn rest_of(&mut self, table: &Table, row: &Row) -> Result<Rest> {
+        let (asked, parity) = (self.asked, self.asked.spread.targets as usize);
+        let (first, last) = table.times();
+        let mut rest = Rest::Unknown;
+        self.sparse[parity].begin((Timestamp(first), Timestamp(last))).await?;
+        while let Some(lying) = self.sparse[parity].next().await? {
+            let Some((later, xor)) = read(asked, &View::of_sealed(&lying.packed)?)? else { continue };
+            if !later.is_rest_of(table) {
+                continue;
+            }
+            let Some(own) = later.rows.iter().find(|own| own.is_same(row)) else {
+                rest = Rest::GivenUp;
+                continue;
+            };
+            if let Some(made) = self.remake(&later, own, xor).await {
+                return Ok(Rest::Made(made));
+            }
+        }
+        Ok(rest)
     }
 
     /// Gives what was claimed, as long as the claim stands. False if nobody wants more.

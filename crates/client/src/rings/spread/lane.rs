@@ -10,6 +10,7 @@ use forebay_model::ring::{RingSpec, Spread};
 use forebay_model::{Error, Moment};
 use forebay_wire::command::{Durable, WriterOpened};
 use forebay_wire::link::Link;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,14 +71,14 @@ impl Lane {
         self.state = LaneState::Up { shared, buffers: (opened.buffers as usize).max(2), broken: None };
     }
 
-    pub(super) fn leave(&mut self, error: Option<Error>) {
-        if let Some(shared) = self.up() {
-            let kept = shared.change(|state| {
+    /// Counts as away from now on; what was handed over and is not known to be durable, in order.
+    pub(super) fn leave(&mut self, error: Option<Error>) -> VecDeque<Arc<Block>> {
+        let kept = self.up().map(|shared| {
+            shared.change(|state| {
                 state.fail(Error::disconnected("the target is away"));
                 std::mem::take(&mut state.kept)
-            });
-            drop(kept);
-        }
+            })
+        });
         let (way, covered) = (self.way.clone(), self.covered.clone());
         let coming = self.way.nodes().env().spawner.spawn(async move {
             loop {
@@ -94,6 +95,7 @@ impl Lane {
             }
         });
         self.state = LaneState::Away { coming, error };
+        kept.unwrap_or_default()
     }
 
     pub(super) fn hand_over(&mut self, block: Arc<Block>) {

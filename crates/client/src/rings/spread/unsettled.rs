@@ -5,7 +5,9 @@ use super::lane::Lane;
 use crate::peer::Block;
 use forebay_env::Buffer;
 use forebay_model::block::View;
+use forebay_model::layout::parity;
 use forebay_model::{Cause, Gap, Moment, Timestamp};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Blocks that are settled together.
@@ -28,6 +30,13 @@ pub(super) struct Member {
     /// Until its stripe has all of its blocks.
     pub(super) block: Option<Arc<Block>>,
     pub(super) is_lost: bool,
+}
+
+impl Member {
+    /// Whether it may not be where it belongs, and is not given up: the parity is to make it good.
+    pub(super) fn is_covered(&self) -> bool {
+        self.row.absent && !self.is_durable && !self.is_lost
+    }
 }
 
 pub(super) enum Parity {
@@ -70,6 +79,25 @@ impl Stripe {
         };
         let members = self.members.iter().all(|member| member.is_durable || member.is_lost || is_covered(member));
         members && !matches!(self.parity, Parity::Reserved(_) | Parity::Sent { is_durable: false, .. })
+    }
+
+    /// The bytes of the longest block that its parity is of.
+    pub(super) fn longest(&self) -> usize {
+        let kept = self.members.iter().filter(|member| !member.is_lost);
+        kept.map(|member| member.row.length).max().unwrap_or(0) as usize
+    }
+
+    /// Its parity without what a target was to have and is lost; nothing if that is not among the blocks that were kept for it.
+    pub(super) fn without_lost_of(&self, at: usize, mut xor: Vec<u8>, kept: &VecDeque<Arc<Block>>) -> Option<Vec<u8>> {
+        for member in self.members.iter().filter(|member| member.row.component as usize == at && member.is_lost) {
+            let block = kept.iter().find(|block| block.number == member.row.number)?;
+            if block.buffer.len() > xor.len() {
+                return None;
+            }
+            parity::add(&mut xor, &block.buffer);
+        }
+        xor.truncate(self.longest());
+        Some(xor)
     }
 
     /// What the parity is to tell of it that does not have it: by the times that it has, whatever the clock says now.

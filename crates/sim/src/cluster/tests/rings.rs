@@ -12,6 +12,7 @@ mod spread;
 mod tails;
 mod unserved;
 
+mod two;
 use super::*;
 use crate::seeds;
 use forebay_client::peer::{AnswerLink, HeapLink, ObjectLink, Part, Peer, WriterLink};
