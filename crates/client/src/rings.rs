@@ -412,7 +412,7 @@ impl Ring {
             Error::disconnected(format!("no target answers that has elements of {}; start their nodes", self.path()))
         })?;
         let parsed = Query::parse(&query.text, &spec.key_set()?, query.now)?;
-        if parsed.seq_range() != (0, u64::MAX) {
+        if parsed.uses_seq() {
             return Err(Error::usage(format!(
                 "{} lies over several targets, and its elements have no numbers there that last; ask for times instead of seq",
                 self.path()

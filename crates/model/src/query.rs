@@ -82,6 +82,11 @@ impl Query {
         plan::seq_bounds(&self.tree).unwrap_or((u64::MAX, 0))
     }
 
+    /// Whether the answer depends on sequence numbers: also where it excludes some of them, and [`Query::seq_range`] has all.
+    pub fn uses_seq(&self) -> bool {
+        plan::uses_seq(&self.tree)
+    }
+
     /// Whether the answer depends on keys at all.
     pub fn needs_keys(&self) -> bool {
         self.keys_used() != 0

@@ -124,6 +124,16 @@ pub(super) fn seq_bounds(tree: &Node) -> Bounds<u64> {
     })
 }
 
+/// Whether the tree looks at sequence numbers.
+pub(super) fn uses_seq(node: &Node) -> bool {
+    match node {
+        Node::All | Node::Nothing => false,
+        Node::And(nodes) | Node::Or(nodes) => nodes.iter().any(uses_seq),
+        Node::Not(node) => uses_seq(node),
+        Node::Test(test) => matches!(test, Test::Seq { .. }),
+    }
+}
+
 /// The keys that the tree looks at, one bit each.
 pub(super) fn keys_used(node: &Node) -> u32 {
     match node {

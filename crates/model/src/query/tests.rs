@@ -352,6 +352,16 @@ fn bounds_of_time_and_sequence_follow_the_logic() {
 }
 
 #[test]
+fn a_query_says_whether_it_looks_at_sequence_numbers_also_where_its_bounds_have_all_of_them() {
+    for text in ["seq != 7", "not seq in 5..10", "seq < 5 or seq > 9", "seq >= 100", "id=5 and not (seq = 1 or id=6)"] {
+        assert!(query(text).uses_seq(), "{text}");
+    }
+    for text in ["", "after 1h ago", "not all", "port=53 and not (id=5 or after 1h ago)"] {
+        assert!(!query(text).uses_seq(), "{text}");
+    }
+}
+
+#[test]
 fn a_query_says_which_keys_it_needs() {
     assert!(!query("after 1h ago and seq > 5").needs_keys());
     assert_eq!(query("src=1.1.1.1 and not (id=5 or after 1h ago)").keys_used(), 1 | 1 << 6);

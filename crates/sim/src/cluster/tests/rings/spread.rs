@@ -334,6 +334,19 @@ fn a_ring_that_asks_more_than_its_targets_can_promise_is_refused_with_what_could
 }
 
 #[test]
+fn numbers_cannot_be_asked_for_of_a_ring_over_several_targets_in_whichever_way_the_query_says_it() {
+    let (world, cluster, _) = with_ring(7, STRIPED);
+    let mut recording = Recording::begin(&cluster, 1);
+    (0..20).for_each(|_| recording.offer(&world, 2984));
+    recording.settle(&world);
+    for text in ["seq >= 3", "seq != 7", "not seq in 5..10", "seq < 5 or seq > 9"] {
+        let (ring, query) = (open(&cluster, &format!("asks {text}"), false), asked(&world, text.to_string(), false));
+        let refused = world.run(async move { ring.query(query).await.map(drop).expect_err("numbers do not last") });
+        assert_eq!(refused.kind, Kind::Usage, "{text}: {refused:?}");
+    }
+}
+
+#[test]
 fn what_one_target_tells_behind_its_last_element_is_told_in_the_order_of_time() {
     let (world, cluster, _) = with_ring(6, STRIPED);
     let mut recording = Recording::begin(&cluster, 1);
