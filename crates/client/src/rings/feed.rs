@@ -14,7 +14,8 @@ use std::rc::Rc;
 pub(super) async fn feed(asked: Rc<Asked>, component: u32, inlet: Inlet<Result<Part>>) {
     let way = asked.ways[component as usize].apart();
     let heard = &asked.heard[component as usize];
-    let mut source = Source::new(way, asked.query.clone(), asked.end_of(component), heard.clone());
+    let hold = asked.hold();
+    let mut source = Source::new(way, asked.query.clone(), asked.end_of(component), heard.clone()).holding(hold);
     let mut here = None;
     // Who did not answer just now is not asked again, unless what is recorded from now on is wanted.
     let is_there = asked.statuses[component as usize].is_some() || asked.query.follow;
@@ -40,7 +41,7 @@ pub(super) async fn feed(asked: Rc<Asked>, component: u32, inlet: Inlet<Result<P
                         return;
                     }
                     let way = asked.ways[component as usize].apart();
-                    source = Source::new(way, asked.query.clone(), u64::MAX, heard.clone());
+                    source = Source::new(way, asked.query.clone(), u64::MAX, heard.clone()).holding(hold);
                 }
                 // Who follows a ring would not hear of what comes later.
                 Err(error) if asked.query.follow && asked.spread.parity => {

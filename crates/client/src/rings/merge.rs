@@ -2,7 +2,8 @@
 //!
 //! Elements are numbered anew, from 0 in each answer: over several targets there is no number that lasts. Of each target there is
 //! one part ahead, whatever it takes. What is recorded meanwhile is given when all targets have something later, or when they
-//! had twice as long for it as an element may stay in a recorder's memory: since it came, or since later ones were recorded.
+//! had twice as long for it as an element may stay in a recorder's memory: since it came, or since later ones were recorded. An element
+//! that comes in pieces is given without anything in between; if its target goes away within it, it is waited for as long.
 
 use super::claims::Claims;
 use super::feed::feed;
@@ -99,6 +100,11 @@ impl Asked {
         status.map_or(u64::MAX, |status| status.readable_sequence)
     }
 
+    /// How long others are waited for, if what is recorded is followed.
+    pub(super) fn hold(&self) -> Option<Duration> {
+        self.query.follow.then(|| self.spec.flush_interval.max(Duration::from_millis(50)) * 2)
+    }
+
     /// What is told of a target from `from` on that does not answer.
     pub(super) fn gap_from(&self, from: Timestamp) -> Gap {
         let (first, last) = self.times();
@@ -154,7 +160,7 @@ impl Asked {
 impl Merged {
     pub(super) fn begin(asked: Asked) -> Merged {
         let env = asked.ways[0].nodes().env().clone();
-        let hold = asked.query.follow.then(|| asked.spec.flush_interval.max(Duration::from_millis(50)) * 2);
+        let hold = asked.hold();
         let limit = asked.query.limit.unwrap_or(u64::MAX);
         let asked = Rc::new(asked);
         let now = env.clock.now();

@@ -1,4 +1,7 @@
 //! What one target answers to a query, also over a connection after the other: nothing twice, and nothing left out.
+//!
+//! Of an element that comes in pieces and does not go on since the connection broke, the rest is given up while what is recorded is
+//! followed: a gap tells that, so that what others have does not wait for it. If it is there after all, it is given again, as a whole.
 
 use super::answer::PartAnswer;
 use super::given::{Depth, Given, Last};
@@ -7,8 +10,9 @@ use super::way::{PAUSE, Way};
 use super::writer::is_passing;
 use crate::answer::cursor::{Cursor, conjunction};
 use crate::peer::Part;
+use forebay_env::race::{First, race};
 use forebay_model::ring::{Batch, Item, Spread};
-use forebay_model::{Error, Kind, Moment, Result, TargetId};
+use forebay_model::{Cause, Error, Gap, Kind, Moment, Result, TargetId, Timestamp};
 use forebay_wire::command::QueryRequest;
 use forebay_wire::ring::{RingQuery, size};
 use std::cell::{Cell, RefCell};
@@ -64,6 +68,20 @@ pub(super) struct Source {
     is_told: bool,
     /// Whether what was given may come again.
     is_back: bool,
+    /// For so long others wait for an element that goes on; nothing if there are no others.
+    hold: Option<Duration>,
+    /// The element that was given in part: its number there, its time, and the session that it is of.
+    open: Option<Open>,
+    /// Since when it does not go on, as the connection broke.
+    broken: Option<Moment>,
+}
+
+/// An element that was given in part.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    sequence: u64,
+    time: Timestamp,
+    writer: Option<u64>,
 }
 
 /// A block of a target: its session and number, and the number there of its first element.
@@ -99,7 +117,15 @@ impl Source {
             durable: 0,
             is_told: false,
             is_back: false,
+            hold: None,
+            open: None,
+            broken: None,
         }
+    }
+
+    /// The same, where others wait for so long for an element of it that goes on.
+    pub(super) fn holding(self, hold: Option<Duration>) -> Source {
+        Source { hold, ..self }
     }
 
     /// The next part. An error means that the target is away, or cannot answer; while what is recorded is followed, one that is
@@ -113,13 +139,17 @@ impl Source {
                     self.target
                 )));
             }
-            match self.try_next().await {
+            let Some(part) = self.next_in_time().await else { return Ok(Part::Batch(self.give_up_rest())) };
+            match part {
                 Ok(Part::Batch(batch)) => {
                     self.heard.is_there.set(true);
+                    if self.is_of_another(&batch) {
+                        return Ok(Part::Batch(self.give_up_rest()));
+                    }
                     let batch = self.cursor.pass(before(batch, self.end));
                     let batch = self.new_of(batch);
                     if batch.items.iter().any(|item| !matches!(item, Item::Block { .. })) {
-                        (self.breaks, self.is_told) = (0, false);
+                        (self.breaks, self.is_told, self.broken) = (0, false, None);
                         return Ok(Part::Batch(batch));
                     }
                 }
@@ -140,6 +170,9 @@ impl Source {
                         return Err(error);
                     }
                     let clock = &self.way.nodes().env().clock;
+                    if self.request.follow && self.cursor.is_within() {
+                        self.broken.get_or_insert(clock.now());
+                    }
                     if self.request.follow && clock.now() >= self.renewed + RENEWED {
                         // It may be lost by now. If that cannot be asked, it is the next time.
                         match self.way.renew().await {
@@ -157,6 +190,10 @@ impl Source {
     /// Waits from now on also for a target of which nobody knows what it has, since that is told: it may be opened again. False if
     /// it did so before.
     pub(super) fn wait_for_lost(&mut self) -> bool {
+        if self.cursor.is_within() {
+            // What tells that ends the element.
+            self.give_up_rest();
+        }
         !std::mem::replace(&mut self.is_told, true)
     }
 
@@ -165,9 +202,46 @@ impl Source {
         self.way.target() != self.target
     }
 
+    /// The next part; nothing if what came is of an element that does not go on in time since the connection broke.
+    async fn next_in_time(&mut self) -> Option<Result<Part>> {
+        let Some((since, hold)) = self.broken.zip(self.hold) else { return Some(self.try_next().await) };
+        let clock = self.way.nodes().env().clock.clone();
+        let left = (since + hold).since(clock.now());
+        match race(self.try_next(), clock.sleep(left)).await {
+            First::Left(part) => Some(part),
+            First::Right(()) => None,
+        }
+    }
+
+    /// Whether the number of the element that was given in part is by now that of another one: what it gave and was not durable was
+    /// lost in a crash.
+    fn is_of_another(&self, batch: &Batch) -> bool {
+        let Some(open) = self.open.filter(|_| self.request.follow && self.broken.is_some()) else { return false };
+        let mut writers = batch.items.iter().filter_map(|item| match item {
+            Item::Block { writer, .. } => Some(*writer),
+            _ => None,
+        });
+        open.writer.zip(writers.next()).is_some_and(|(of_it, here)| of_it != here)
+    }
+
+    /// Gives up what is still to come of the element that was given in part, and tells that. If it is there, it comes again.
+    fn give_up_rest(&mut self) -> Batch {
+        let items = self.open.take().map(|Open { sequence, time, .. }| {
+            self.came = Some(sequence);
+            Item::Gap(Gap { cause: Cause::TargetAway, count: None, first: time, last: time })
+        });
+        (self.answer, self.broken, self.cursor) = (None, None, Cursor::default());
+        Batch { items: items.into_iter().collect(), payload: Vec::new() }
+    }
+
     async fn try_next(&mut self) -> Result<Part> {
-        let answer = match &mut self.answer {
-            Some(answer) => answer,
+        self.ask().await?.next().await
+    }
+
+    /// The answer that comes, which is asked for if there is none.
+    async fn ask(&mut self) -> Result<&mut PartAnswer> {
+        match &mut self.answer {
+            Some(_) => {}
             none => {
                 if let Some(came) = self.came.filter(|_| self.request.follow && !self.cursor.is_within()) {
                     // What it gave and was not durable may be lost in a crash, and others have the numbers of that by now.
@@ -178,12 +252,11 @@ impl Source {
                 let QueryRequest { text, now, follow, limit, gaps_only, blocks, numbered, .. } =
                     self.cursor.resume(&self.request);
                 let query = RingQuery { text, now, follow, limit, gaps_only, blocks, numbered };
-                let answer = none.insert(PartAnswer::open(self.way.clone(), query).await?);
+                *none = Some(PartAnswer::open(self.way.clone(), query).await?);
                 self.heard.is_there.set(true);
-                answer
             }
-        };
-        answer.next().await
+        }
+        Ok(self.answer.as_mut().expect("it was asked for just now"))
     }
 
     /// What is new in a part, which counts as given from now on.
@@ -195,7 +268,10 @@ impl Source {
                 self.durable = self.durable.max(durable);
                 true
             }
-            (Item::Element { sequence, time, last, .. }, Some((Place { writer, number, first }, depth))) => {
+            (Item::Element { sequence, time, last, .. }, here) => {
+                let writer = here.as_ref().map(|(place, _)| place.writer);
+                self.open = (!last).then_some(Open { sequence, time, writer });
+                let Some((Place { writer, number, first }, depth)) = here else { return true };
                 let before = sequence.saturating_sub(*first);
                 *depth = Depth { elements: before.saturating_add(1), gaps: 0 };
                 self.came = Some(sequence.saturating_add(1));
@@ -206,7 +282,9 @@ impl Source {
                 self.is_back &= !is_new;
                 is_new
             }
-            (Item::Gap(_), Some((Place { writer, number, .. }, depth))) => {
+            (Item::Gap(_), here) => {
+                self.open = None;
+                let Some((Place { writer, number, .. }, depth)) = here else { return true };
                 // Of a gap nobody can say but by its place whether it was given.
                 let is_new = !self.is_back || *depth >= given.of(*writer, *number);
                 depth.gaps += 1;
@@ -215,7 +293,10 @@ impl Source {
                 }
                 is_new
             }
-            _ => true,
+            (Item::Expired { .. }, _) => {
+                self.open = None;
+                true
+            }
         };
         only(batch, &mut is_new)
     }

@@ -17,6 +17,8 @@ pub(super) struct Told {
     /// Gaps of targets that were away.
     pub(super) gaps: Vec<Gap>,
     pub(super) error: Option<Error>,
+    /// Whether an element goes on in what comes next.
+    is_within: bool,
 }
 
 /// A client that follows the ring.
@@ -36,7 +38,7 @@ impl Tail {
         let task = cluster.world().spawner().spawn({
             let told = told.clone();
             async move {
-                let mut answer = ring.query(query).await.expect("it is asked");
+                let (mut answer, mut joined) = (ring.query(query).await.expect("it is asked"), Vec::new());
                 loop {
                     let batch = match answer.next().await {
                         Ok(Part::Batch(batch)) => batch,
@@ -46,6 +48,7 @@ impl Tail {
                             return;
                         }
                     };
+                    told.borrow_mut().is_within = matches!(batch.items.last(), Some(Item::Element { last: false, .. }));
                     let mut visit = |event: Event<'_>| {
                         let told = &mut *told.borrow_mut();
                         match event {
@@ -58,7 +61,7 @@ impl Tail {
                         }
                         Ok(true)
                     };
-                    forebay_client::answer::visit_batch(&batch, &mut Vec::new(), &mut visit).expect("it is visited");
+                    forebay_client::answer::visit_batch(&batch, &mut joined, &mut visit).expect("it is visited");
                 }
             }
         });
@@ -192,4 +195,46 @@ fn a_tail_without_parity_is_told_what_a_target_has_that_had_failed_and_is_opened
     let since = missing.iter().filter(|time| **time > back.after(Duration::from_secs(5))).count();
     assert_eq!(since, 0, "all three are there; gaps {:?}", told.gaps);
     assert_told(&missing, &told.gaps, "of one that had failed");
+}
+
+#[test]
+fn a_tail_without_parity_goes_on_with_what_others_have_when_a_target_goes_away_within_an_element() {
+    for at in 0..3 {
+        let (world, cluster, nodes) = with_ring(12, STRIPED);
+        let chance = world.random();
+        let mut recording = Recording::begin(&cluster, 1);
+        let tail = Tail::begin(&cluster, "tail");
+        // One of three blocks, or of four.
+        let large = |recording: &mut Recording| {
+            recording.tell_time(&world);
+            recording.offer(&world, 150_000 + chance.below(100_000) as usize);
+            recording.recorder.tick().expect("it goes on");
+        };
+        for _ in 0..40 {
+            large(&mut recording);
+            world.run_for(Duration::from_millis(100));
+        }
+        let end = world.now() + Duration::from_secs(60);
+        while !tail.told.borrow().is_within {
+            assert!(world.now() < end, "its pieces come one after the other");
+            if chance.below(100) == 0 {
+                large(&mut recording);
+            }
+            world.run_for(Duration::from_micros(200));
+        }
+        // It is the one that has the rest of the element once in three times.
+        strike(&cluster, &tail.machine, nodes[at], 0);
+        for _ in 0..100 {
+            large(&mut recording);
+            world.run_for(Duration::from_millis(100));
+        }
+        let (told, all) = (tail.told.borrow().elements.len(), recording.accepted.len());
+        assert!(told > 60, "{told} of {all} while node {} is away", nodes[at]);
+        cluster.network().heal();
+        recording.settle(&world);
+        world.run_for(Duration::from_secs(30));
+        let told = tail.told.borrow();
+        assert!(told.error.is_none() && told.twice == 0, "{} twice, {:?}", told.twice, told.error);
+        assert_eq!(tail.missing(&recording).len(), 0, "what it has comes when it is back; gaps {:?}", told.gaps);
+    }
 }
