@@ -11,6 +11,7 @@ pub mod blocking;
 mod checked;
 mod claims;
 mod feed;
+mod followed;
 mod given;
 mod listing;
 mod merge;
@@ -33,6 +34,7 @@ pub use writer::RingWriter;
 use crate::control::{Control, strange};
 use crate::nodes::Nodes;
 use answer::PartAnswer;
+use followed::Followed;
 use forebay_env::together::all;
 use forebay_model::layout::Raid;
 use forebay_model::query::Query;
@@ -404,7 +406,11 @@ impl Ring {
     /// Begins a query, over connections of its own.
     pub async fn query(&self, query: RingQuery) -> Result<RingAnswer> {
         if self.is_alone() {
-            return Ok(RingAnswer::of_one(PartAnswer::open(self.ways[0].apart(), query).await?));
+            let way = self.ways[0].apart();
+            return Ok(match query.follow && !query.blocks {
+                true => RingAnswer::of_followed(Followed::begin(way, query).await?),
+                false => RingAnswer::of_one(PartAnswer::open(way, query).await?),
+            });
         }
         let statuses: Vec<Option<RingStatus>> = self.statuses().await.into_iter().map(Result::ok).collect();
         let spec = statuses[..self.spread.targets as usize].iter().flatten().map(|status| status.spec.clone()).next();

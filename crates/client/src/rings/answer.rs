@@ -2,6 +2,7 @@
 //!
 //! What comes of one target is asked for one part ahead, over a connection of its own.
 
+use super::followed::Followed;
 use super::merge::Merged;
 use super::way::Way;
 use crate::peer::Part;
@@ -17,12 +18,17 @@ pub struct RingAnswer {
 
 enum From {
     One(PartAnswer),
+    Followed(Box<Followed>),
     Several(Box<Merged>),
 }
 
 impl RingAnswer {
     pub(super) fn of_one(answer: PartAnswer) -> RingAnswer {
         RingAnswer { from: From::One(answer) }
+    }
+
+    pub(super) fn of_followed(followed: Followed) -> RingAnswer {
+        RingAnswer { from: From::Followed(Box::new(followed)) }
     }
 
     pub(super) fn of_several(merged: Merged) -> RingAnswer {
@@ -34,6 +40,7 @@ impl RingAnswer {
     pub async fn next(&mut self) -> Result<Part> {
         match &mut self.from {
             From::One(answer) => answer.next().await,
+            From::Followed(followed) => followed.next().await,
             From::Several(merged) => merged.next().await,
         }
     }

@@ -128,6 +128,11 @@ impl Source {
         Source { hold, ..self }
     }
 
+    /// Asks already: an error is of what is asked, or means that the target is away.
+    pub(super) async fn begin(&mut self) -> Result<()> {
+        self.ask().await.map(drop)
+    }
+
     /// The next part. An error means that the target is away, or cannot answer; while what is recorded is followed, one that is
     /// away is waited for.
     pub(super) async fn next(&mut self) -> Result<Part> {

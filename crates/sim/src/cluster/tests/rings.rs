@@ -2,6 +2,7 @@
 
 mod clock;
 mod damage;
+mod followed;
 mod midway;
 mod overrun;
 mod parts;
