@@ -229,6 +229,11 @@ impl Ring {
         all(self.ways.iter().map(replaced::status)).await
     }
 
+    /// How each part is, as the manager said last.
+    fn states(&self) -> Vec<ComponentState> {
+        self.ways.iter().map(Way::state).collect()
+    }
+
     /// Parts that lack what the others have: their targets were lost, and they lie elsewhere since.
     fn replaced(&self) -> BTreeSet<u32> {
         let is_replaced = |way: &&Way| way.state() == ComponentState::Filling;
@@ -304,7 +309,8 @@ impl Ring {
         }
     }
 
-    /// Preserves everything that still exists between `from` and `to`, both included; in this ring alone.
+    /// Preserves everything that still exists between `from` and `to`, both included; in this ring alone. Over several targets all
+    /// have to answer but those that are lost, since what one does not hold it runs over; and there no other pin is the same.
     pub async fn pin(&self, label: &str, from: Timestamp, to: Timestamp) -> Result<Pinned> {
         self.pin_along(label, (from, to), &[]).await
     }
@@ -316,13 +322,10 @@ impl Ring {
         (from, to): (Timestamp, Timestamp),
         along: &[(String, u64)],
     ) -> Result<Pinned> {
-        let before = match self.is_alone() {
-            true => 0,
-            false => {
-                let same = |pin: &Pin| (pin.label.as_str(), pin.from, pin.to) == (label, from, to);
-                self.pins().await?.iter().filter(|pin| same(pin)).count()
-            }
-        };
+        if !self.is_alone() {
+            let pins = parts::to_be_pinned(self.pins_of_parts().await, self.spread, &self.states(), self.path())?;
+            parts::is_new(&pins, label, (from, to), self.path())?;
+        }
         let asked = all(self.ways.iter().map(|way| async move {
             match reply(way, RingAsk::Pin { label: label.to_string(), from, to, along: along.to_vec() }).await? {
                 Reply::Pinned(pinned) => checked::pinned(way.target(), pinned),
@@ -342,10 +345,10 @@ impl Ring {
             .into_iter()
             .map(|answer| if has_some && is_empty(&answer) { Ok(None) } else { answer.map(Some) })
             .collect();
-        match parts::answered(answers, self.spread) {
+        match parts::to_be_pinned(answers, self.spread, &self.states(), self.path()) {
             Ok(parts) => {
                 let parts: Vec<Option<Pinned>> = parts.into_iter().map(Option::flatten).collect();
-                parts::pinned(self.spread, &parts, before)
+                parts::pinned(self.spread, &parts)
             }
             Err(error) => {
                 for (way, id) in self.ways.iter().zip(made) {

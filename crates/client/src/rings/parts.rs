@@ -3,6 +3,7 @@
 use forebay_model::block::crc32c;
 use forebay_model::ring::{Pin, Pinned, RingState, RingStatus, Spread};
 use forebay_model::{Error, Kind, Result, Timestamp};
+use forebay_wire::control::files::ComponentState;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What all parts answered. With parity, one may be away: nothing of that one.
@@ -18,6 +19,44 @@ pub(super) fn answered<T>(answers: Vec<Result<T>>, spread: Spread) -> Result<Vec
             Err(error) => Err(error),
         })
         .collect()
+}
+
+/// What all parts answered that are to hold something: one that is away would not, and run over it when it is back. Nothing of one
+/// whose target is lost, if the parity makes what it had of the others, which hold theirs.
+pub(super) fn to_be_pinned<T>(
+    answers: Vec<Result<T>>,
+    spread: Spread,
+    states: &[ComponentState],
+    name: &str,
+) -> Result<Vec<Option<T>>> {
+    let is_lost = |state: &ComponentState| matches!(state, ComponentState::Missed | ComponentState::Emptying);
+    let answered = answers.into_iter().zip(states).map(|(answer, state)| match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(_) if spread.parity && is_lost(state) => Ok(None),
+        Err(error) if matches!(error.kind, Kind::Disconnected | Kind::Busy | Kind::Device) => Err(Error::busy(format!(
+            "a part of {name} does not answer and would not hold what is pinned: {}; start its node and pin again, or say that its \
+             target has failed",
+            error.message
+        ))),
+        Err(error) => Err(error),
+    });
+    answered.collect()
+}
+
+/// Refuses a pin that is the same as one of these: they are told apart by label and times, since each part numbers its own.
+pub(super) fn is_new(
+    parts: &[Option<Vec<Pin>>],
+    label: &str,
+    (from, to): (Timestamp, Timestamp),
+    name: &str,
+) -> Result<()> {
+    let is_same = |pin: &Pin| (pin.label.as_str(), pin.from, pin.to) == (label, from, to);
+    match parts.iter().flatten().flatten().any(is_same) {
+        true => Err(Error::exists(format!(
+            "{name} has a pin '{label}' of these times already; let go of that one, or take another label"
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// The ring, as its parts say of themselves; those of the parity are the last.
@@ -123,11 +162,11 @@ fn add(known: &mut Pin, pin: &Pin) {
     known.bytes += pin.bytes;
 }
 
-/// What a pin got that was made on all parts. `before` has how many of the same there were on each.
-pub(super) fn pinned(spread: Spread, parts: &[Option<Pinned>], before: usize) -> Result<Pinned> {
+/// What a pin got that was made on all parts, where there was none of the same.
+pub(super) fn pinned(spread: Spread, parts: &[Option<Pinned>]) -> Result<Pinned> {
     let mut parts = parts[..spread.targets as usize].iter().flatten();
     let first = parts.next().ok_or_else(|| Error::missing("no target has anything in that range"))?;
-    let mut all = Pinned { pin: whole(number(&first.pin, before), &first.pin), ..first.clone() };
+    let mut all = Pinned { pin: whole(number(&first.pin, 0), &first.pin), ..first.clone() };
     for part in parts {
         add(&mut all.pin, &part.pin);
         all.expired_until = all.expired_until.max(part.expired_until);
@@ -135,3 +174,6 @@ pub(super) fn pinned(spread: Spread, parts: &[Option<Pinned>], before: usize) ->
     }
     Ok(all)
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,14 +6,15 @@ mod followed;
 mod midway;
 mod overrun;
 mod parts;
+mod pins;
 mod promise;
 mod recording;
 mod replaced;
 mod spread;
 mod tails;
+mod two;
 mod unserved;
 
-mod two;
 use super::*;
 use crate::seeds;
 use forebay_client::peer::{AnswerLink, HeapLink, ObjectLink, Part, Peer, WriterLink};
