@@ -288,6 +288,12 @@ impl Objects {
         self.work.borrow_mut().meta.tree.set_most(most);
     }
 
+    /// Leaves of rows are cut at so many bytes from now on: with few rows in each, what is shared or follows one another lies
+    /// in several of them, as it does on a large target.
+    pub fn set_leaf_split(&self, most: Bytes) {
+        self.work.borrow_mut().meta.tree.set_split(most.0 as usize);
+    }
+
     /// Blocks in logs that have not been taken home, as bytes.
     pub fn redirected(&self) -> Bytes {
         BLOCK * self.work.borrow().meta.logs.live()

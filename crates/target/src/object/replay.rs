@@ -210,13 +210,17 @@ impl Objects {
 
     /// Lets a record take effect again.
     async fn again(&self, number: u64, record: &Record) -> Result<()> {
-        self.bring_for(&record.changes).await?;
-        let mut work = self.work.borrow_mut();
-        let meta = &mut work.meta;
-        let (group, end) = (record.stamp.group, record.stamp.block + record.blocks + record.data);
-        meta.logs.found(group, end);
-        let mut data_at = meta.logs.at(record.stamp.group, record.stamp.block + record.blocks);
+        let mut data_at = {
+            let logs = &mut self.work.borrow_mut().meta.logs;
+            let (group, end) = (record.stamp.group, record.stamp.block + record.blocks + record.data);
+            logs.found(group, end);
+            logs.at(group, record.stamp.block + record.blocks)
+        };
         for change in &record.changes {
+            // For each by itself: what one lets go may be what another one before it in the record has just put there.
+            self.bring_for(std::slice::from_ref(change)).await?;
+            let mut work = self.work.borrow_mut();
+            let meta = &mut work.meta;
             let pieces = match change {
                 Change::Write(write) => &write.pieces,
                 Change::Move { pieces, .. } => pieces,
@@ -264,3 +268,6 @@ pub(super) fn scan(target: TargetId, group: u32, from: u32, bytes: &[u8], mut lo
         look(found);
     }
 }
+
+#[cfg(test)]
+mod tests;

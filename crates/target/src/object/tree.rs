@@ -72,7 +72,8 @@ impl Leaf {
         self.rows.as_ref().expect("it was brought")
     }
 
-    fn sums(&self) -> Sums {
+    /// What it takes, where leaves are cut at `split` bytes.
+    fn sums(&self, split: usize) -> Sums {
         let Some(rows) = &self.rows else { return Sums { absent: 1, ..Sums::default() } };
         let memory = self.weight + rows.len() * ROW_IN_MEMORY + LEAF_IN_MEMORY;
         if !self.dirty {
@@ -80,17 +81,17 @@ impl Leaf {
             return Sums { memory, clean, ..Sums::default() };
         }
         // Two that follow one another are together larger than what they were cut at.
-        let parts = self.weight / (LEAF_SPLIT * 3 / 8) + 1;
+        let parts = self.weight / (split * 3 / 8) + 1;
         // And one that has not changed may be joined to it.
-        let joined = if self.weight < LEAF_SPLIT / 2 { LEAF_SPLIT / 2 } else { self.weight };
+        let joined = self.weight.max(split / 2);
         let blocks = Bytes((joined + 128 * parts) as u64).align_up(BLOCK).0 / BLOCK.0 + parts as u64;
         Sums { memory, clean: 0, dirty: self.weight, blocks, absent: 0 }
     }
 }
 
 impl Sums {
-    fn of(leaves: &BTreeMap<Key, Leaf>) -> Sums {
-        leaves.values().fold(Sums::default(), |all, leaf| all.changed(Sums::default(), leaf.sums()))
+    fn of(leaves: &BTreeMap<Key, Leaf>, split: usize) -> Sums {
+        leaves.values().fold(Sums::default(), |all, leaf| all.changed(Sums::default(), leaf.sums(split)))
     }
 
     /// These, with a leaf that had `before` and has `after`.
@@ -113,6 +114,8 @@ pub struct Tree {
     looks: u64,
     /// Bytes of memory for rows: beyond it those are forgotten that have not changed.
     most: usize,
+    /// Bytes at which a leaf is cut in two.
+    split: usize,
     /// Places of leaves that were joined to others since the last cut.
     left: Vec<Place>,
 }
@@ -144,8 +147,8 @@ impl Tree {
             writing: false,
             looked: 0,
         });
-        let sums = Sums::of(&leaves);
-        Tree { target, leaves, sums, looks: 0, most: ROWS_IN_MEMORY, left: Vec::new() }
+        let sums = Sums::of(&leaves, LEAF_SPLIT);
+        Tree { target, leaves, sums, looks: 0, most: ROWS_IN_MEMORY, split: LEAF_SPLIT, left: Vec::new() }
     }
 
     /// The first leaf with keys in `from..=to` that is not in memory.
@@ -173,12 +176,12 @@ impl Tree {
             && leaf.rows.is_none()
             && leaf.place == Some(record.place)
         {
-            let before = leaf.sums();
+            let before = leaf.sums(self.split);
             leaf.weight = rows.values().map(Row::weight).sum();
             leaf.rows = Some(rows);
             self.looks += 1;
             leaf.looked = self.looks;
-            self.sums = self.sums.changed(before, leaf.sums());
+            self.sums = self.sums.changed(before, leaf.sums(self.split));
         }
     }
 
@@ -187,9 +190,9 @@ impl Tree {
         self.looks += 1;
         let leaf = self.leaves.range_mut(..=*key).next_back().expect("the first leaf has every low key").1;
         leaf.looked = self.looks;
-        let before = leaf.sums();
+        let before = leaf.sums(self.split);
         let result = change(leaf);
-        self.sums = self.sums.changed(before, leaf.sums());
+        self.sums = self.sums.changed(before, leaf.sums(self.split));
         result
     }
 
@@ -298,6 +301,12 @@ impl Tree {
         Bytes(self.most as u64)
     }
 
+    /// Leaves are cut at so many bytes from now on, and not at [`LEAF_SPLIT`].
+    pub fn set_split(&mut self, bytes: usize) {
+        self.split = bytes.max(64);
+        self.sums = Sums::of(&self.leaves, self.split);
+    }
+
     /// As [`Tree::shrink`], if more is in memory than may be and it is worth looking for what may be forgotten.
     pub fn trim(&mut self) {
         if self.sums.memory > self.most && self.sums.clean > self.most / 8 {
@@ -332,9 +341,9 @@ impl Tree {
                 return;
             }
             let leaf = self.leaves.get_mut(&key).expect("it was there");
-            let before = leaf.sums();
+            let before = leaf.sums(self.split);
             leaf.rows = None;
-            self.sums = self.sums.changed(before, leaf.sums());
+            self.sums = self.sums.changed(before, leaf.sums(self.split));
         }
     }
 
@@ -342,8 +351,8 @@ impl Tree {
     /// no room, what has changed is still to be written.
     pub fn cut(&mut self, mut allocate: impl FnMut(u32) -> Result<u64>) -> Result<Cut> {
         self.join();
-        self.split();
-        self.sums = Sums::of(&self.leaves);
+        self.part();
+        self.sums = Sums::of(&self.leaves, self.split);
         let mut writes = Vec::new();
         let mut places = Vec::new();
         for (first, leaf) in self.leaves.iter().filter(|(_, leaf)| leaf.dirty) {
@@ -359,7 +368,7 @@ impl Tree {
             leaf.dirty = false;
             leaf.writing = true;
         }
-        self.sums = Sums::of(&self.leaves);
+        self.sums = Sums::of(&self.leaves, self.split);
         let named =
             self.leaves.iter().filter_map(|(first, leaf)| Some(LeafRecord { first: *first, place: leaf.place? }));
         Ok(Cut { writes, leaves: named.collect(), left })
@@ -368,7 +377,7 @@ impl Tree {
     /// What was cut is on the device, and may be forgotten.
     pub fn written(&mut self) {
         self.leaves.values_mut().for_each(|leaf| leaf.writing = false);
-        self.sums = Sums::of(&self.leaves);
+        self.sums = Sums::of(&self.leaves, self.split);
     }
 
     /// Blocks that the next cut takes at most.
@@ -383,7 +392,7 @@ impl Tree {
             let [before, after] = pair else { continue };
             let (low, high) = (&self.leaves[before], &self.leaves[after]);
             let small = high.dirty && high.rows.is_some() && low.rows.is_some();
-            if small && low.weight + high.weight < LEAF_SPLIT / 2 {
+            if small && low.weight + high.weight < self.split / 2 {
                 let high = self.leaves.remove(after).expect("it was there");
                 self.left.extend(high.place);
                 let low = self.leaves.get_mut(before).expect("it was there");
@@ -394,8 +403,9 @@ impl Tree {
         }
     }
 
-    fn split(&mut self) {
-        let large = |(_, leaf): &(&Key, &Leaf)| leaf.dirty && leaf.weight > LEAF_SPLIT;
+    /// Cuts leaves that changed and have become large in two or more.
+    fn part(&mut self) {
+        let large = |(_, leaf): &(&Key, &Leaf)| leaf.dirty && leaf.weight > self.split;
         let firsts: Vec<Key> = self.leaves.iter().filter(large).map(|(first, _)| *first).collect();
         for first in firsts {
             let leaf = self.leaves.get_mut(&first).expect("it was there");
@@ -405,7 +415,7 @@ impl Tree {
             for (key, row) in rows {
                 let weight = row.weight();
                 let (_, part, size) = parts.last().expect("there is one");
-                if !part.is_empty() && size + weight > LEAF_SPLIT * 3 / 4 {
+                if !part.is_empty() && size + weight > self.split * 3 / 4 {
                     parts.push((key, Rows::new(), 0));
                 }
                 let (_, part, size) = parts.last_mut().expect("there is one");

@@ -29,7 +29,7 @@ impl Device {
 
     /// Makes what has changed durable; the leaves as they are named then.
     fn cut(&mut self, tree: &mut Tree, named: &[LeafRecord]) -> Vec<LeafRecord> {
-        assert_eq!(tree.sums, Sums::of(&tree.leaves), "what is kept up is what a count gives");
+        assert_eq!(tree.sums, Sums::of(&tree.leaves, tree.split), "what is kept up is what a count gives");
         let expected = tree.cut_blocks();
         let mut next = self.next;
         let cut = tree.cut(|blocks| {

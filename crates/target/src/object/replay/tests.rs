@@ -1,0 +1,69 @@
+use crate::Target;
+use crate::fake::Fake;
+use crate::object::rows::BLOCK;
+use crate::object::testing::{self, again, id, read};
+use crate::object::{How, Placement};
+use forebay_model::object::Durability;
+use forebay_model::{Bytes, Result};
+use std::rc::Rc;
+
+/// How many objects have a snapshot.
+const SHARED: u64 = 30;
+
+/// A device with objects that have snapshots, with a leaf for each row, and an empty object, number 200; of all that a
+/// checkpoint tells.
+fn shared() -> (Fake, Rc<Target>) {
+    // Large enough for logs with room.
+    let (fake, target) = testing::device(Bytes::mib(640));
+    fake.run(async {
+        let objects = target.objects();
+        objects.set_leaf_split(Bytes(64));
+        for n in 1..=SHARED {
+            objects.create(id(n), Vec::new()).await.unwrap();
+            objects.write(target.stream(), id(n), 0, &[n as u8; 8192], Placement::Home).await.unwrap();
+            objects.snapshot(id(n), id(100 + n), Vec::new()).await.unwrap();
+        }
+        objects.create(id(200), Vec::new()).await.unwrap();
+        objects.checkpoint().await.unwrap();
+    });
+    (fake, target)
+}
+
+#[test]
+fn what_one_change_of_a_record_puts_somewhere_another_one_behind_it_lets_go() {
+    type Next = fn(&Target) -> std::pin::Pin<Box<dyn Future<Output = Result<()>> + '_>>;
+    let cases: [(Next, u64); 4] = [
+        (|target| Box::pin(target.objects().truncate(id(200), 0)), 0),
+        (|target| Box::pin(target.objects().punch(id(200), 0, 8 * BLOCK.0)), 8),
+        (|target| Box::pin(target.objects().snapshot(id(200), id(201), Vec::new())), 8),
+        (|target| Box::pin(target.objects().remove(id(200))), 0),
+    ];
+    for (n, (next, blocks)) in cases.into_iter().enumerate() {
+        let (fake, target) = shared();
+        let before = target.objects().work().last;
+        fake.run(async {
+            let how = How { durability: Durability::Buffered, ..How::default() };
+            let objects = target.objects();
+            objects.write_as(target.stream(), id(200), Some(0), &[9; 8 * 4096], &how).await.unwrap();
+            if n == 3 {
+                objects.settle(id(200)).await.unwrap();
+            }
+            next(&target).await.unwrap();
+        });
+        assert_eq!(target.objects().work().last, before + 1, "case {n}: both are in one record");
+        let target = again(&fake, target);
+        if n < 3 {
+            assert_eq!(read(&fake, &target, 200).len() as u64, blocks * BLOCK.0, "case {n}");
+        }
+        for object in (1..=SHARED).flat_map(|n| [n, 100 + n]) {
+            assert_eq!(read(&fake, &target, object), [(object % 100) as u8; 8192], "case {n}");
+        }
+        fake.run(async {
+            for found in target.objects().list(1, 0, 1000).await.unwrap() {
+                target.objects().remove(found.id).await.unwrap();
+            }
+        });
+        let work = target.objects().work();
+        assert_eq!(work.meta.data.free(), work.meta.data.capacity(), "case {n}: nothing is lost");
+    }
+}
