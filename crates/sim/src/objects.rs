@@ -151,6 +151,10 @@ async fn one_life(env: Env, spawner: forebay_env::Spawner, model: Rc<RefCell<Mod
         // Rows come and go as on a large target.
         target.objects().set_rows_in_memory(Bytes::ZERO);
     }
+    if random.below(2) == 0 {
+        // And what is shared, or follows one another, lies in several leaves.
+        target.objects().set_leaf_split(Bytes(200 + random.below(2000)));
+    }
     let mut users = Vec::new();
     for user in 0..USERS {
         let (target, model, random) = (target.clone(), model.clone(), random.clone());

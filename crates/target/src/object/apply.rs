@@ -60,13 +60,20 @@ pub fn needs(change: &Change) -> Vec<(Key, Key)> {
     }
 }
 
-/// Where the rows lie that tell of blocks `from..to` of an object, and of what follows them at home: those of pieces,
-/// with the inline one before them if the first block is near, and those of logged blocks.
+/// Where the rows lie that tell of blocks `from..to` of an object, of the one before them, and of what follows them at
+/// home: those of pieces, with the inline one before them if the first block is near, and those of logged blocks.
 pub fn touching(id: ObjectId, from: u64, to: u64) -> [(Key, Key); 2] {
     let to = to.max(from + 1);
-    let before = from.saturating_sub(u64::from(PIECE_BLOCKS) - 1);
-    let low = if before == 0 { Key::inline(id) } else { Key::piece(id, before) };
+    let low = lowest_with(id, from.saturating_sub(1));
     [(low, Key::piece(id, to)), (Key::logged(id, from), Key::logged(id, to - 1))]
+}
+
+/// The lowest key that the row of a piece may have in which a block is; the inline one if that is the first block.
+fn lowest_with(id: ObjectId, block: u64) -> Key {
+    match block.saturating_sub(u64::from(PIECE_BLOCKS) - 1) {
+        0 => Key::inline(id),
+        first => Key::piece(id, first),
+    }
 }
 
 impl Meta {
@@ -81,9 +88,9 @@ impl Meta {
     /// The pieces of an object that have some of the blocks `from..to`, with the first block of each, in order. Their
     /// rows must be in memory.
     pub(super) fn pieces(&self, id: ObjectId, from: u64, to: u64) -> impl DoubleEndedIterator<Item = (u64, &Piece)> {
-        let [(low, high), _] = touching(id, from, to);
+        let [(_, high), _] = touching(id, from, to);
         // They do not overlap: of all that begin before, the last alone may reach so far.
-        let near = self.tree.reaching(low, Key::piece(id, from), high);
+        let near = self.tree.reaching(lowest_with(id, from), Key::piece(id, from), high);
         near.filter_map(move |(key, row)| match (key.part, row) {
             (Part::Piece(begins), Row::Piece(piece)) if begins < to && begins + piece.blocks() > from => {
                 Some((begins, piece))

@@ -11,9 +11,15 @@ use super::rows::{Key, PIECE_BLOCKS, Part, Piece, Row, Shared};
 use super::space::Run;
 use forebay_model::ObjectId;
 
-/// Where the rows lie that tell who shares blocks of this run: each tells of [`PIECE_BLOCKS`] at most.
+/// Where the rows lie that tell who shares blocks of this run, and where one begins if one is cut at its end: each tells
+/// of [`PIECE_BLOCKS`] at most.
 pub(super) fn around(run: Run) -> (Key, Key) {
-    (Key::shared(run.at.saturating_sub(u64::from(PIECE_BLOCKS) - 1)), Key::shared(run.end() - 1))
+    (lowest_with(run.at), Key::shared(run.end()))
+}
+
+/// The lowest key that the row may have which tells who shares a block.
+fn lowest_with(block: u64) -> Key {
+    Key::shared(block.saturating_sub(u64::from(PIECE_BLOCKS) - 1))
 }
 
 impl Meta {
@@ -50,7 +56,7 @@ impl Meta {
 
     /// What is shared of a run: each part of it with how many more than one it belongs to.
     fn sharers(&self, run: Run) -> Vec<(Run, u32)> {
-        let (low, high) = around(run);
+        let (low, high) = (lowest_with(run.at), Key::shared(run.end() - 1));
         let part = |(key, row): (&Key, &Row)| match (key.part, row) {
             (Part::Shared(at), Row::Shared(Shared { blocks, more })) => {
                 let (from, to) = (at.max(run.at), (at + u64::from(*blocks)).min(run.end()));
@@ -63,8 +69,7 @@ impl Meta {
 
     /// Ends the row at block `at` of the device, so that one begins there and one ends there.
     fn cut_at(&mut self, at: u64) {
-        let (low, _) = around(Run { at, blocks: 1 });
-        let over = self.tree.range(low, Key::shared(at)).find_map(|(key, row)| match (key.part, row) {
+        let over = self.tree.range(lowest_with(at), Key::shared(at)).find_map(|(key, row)| match (key.part, row) {
             (Part::Shared(begin), Row::Shared(shared)) if begin < at && at < begin + u64::from(shared.blocks) => {
                 Some((begin, *shared))
             }

@@ -5,7 +5,7 @@
 
 use super::Objects;
 use super::apply::Meta;
-use super::commands::{exists, exists_already, holds_bytes, set};
+use super::commands::{exists_already, holds_bytes, set};
 use super::quota;
 use super::read::missing;
 use super::record::Change;
@@ -87,7 +87,7 @@ impl Objects {
             self.rewrite(id, first, content).await?;
         }
         self.settle(id).await?;
-        exists(&self.work.borrow().meta, id)?;
+        self.head(id).await?;
         Ok(!logged.is_empty())
     }
 }

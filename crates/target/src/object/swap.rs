@@ -77,17 +77,22 @@ impl Objects {
     async fn copy(&self, lying: &[Loose<'_>]) -> Result<u64> {
         let keys = |l: &Loose<'_>| (Key::logged(l.id, l.block), Key::logged(l.id, l.block));
         self.bring(&lying.iter().map(keys).collect::<Vec<_>>()).await?;
-        let counting = || {
+        let mut still: Vec<&Loose<'_>> = {
             let work = self.work.borrow();
-            lying.iter().filter(|l| work.counts(l)).collect::<Vec<_>>()
+            lying.iter().filter(|l| work.counts(l)).collect()
         };
-        let changes = copies(&counting());
-        if changes.is_empty() {
+        if still.is_empty() {
             return Ok(0);
         }
-        self.prepared(&changes).await?;
-        // Users may have been quicker: what they changed stays as they made it.
-        let still = counting();
+        self.prepared(&copies(&still)).await?;
+        {
+            // Users may have been quicker: what they changed stays as they made it. Of the others the rows may be gone.
+            let work = self.work.borrow();
+            still.retain(|l| work.counts(l));
+        }
+        if still.is_empty() {
+            return Ok(0);
+        }
         let mut content = still.iter().map(|l| l.from.bytes()).collect::<Vec<_>>().concat();
         let blocks = still.len() as u64;
         let Some(number) = self.enact_away(&copies(&still), &mut content)? else { return Ok(0) };

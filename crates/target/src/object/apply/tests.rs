@@ -309,47 +309,108 @@ fn a_record_of_an_object_that_is_not_there_is_damage() {
     }
 }
 
-#[test]
-fn the_rows_that_a_change_needs_are_all_that_it_touches() {
-    each(30, |random| {
-        let mut meta = meta();
-        for object in 1..40 {
-            give(&mut meta, &Change::Create { id: id(object), head: head(None) });
-            let set = vec![(1, 1, Some(vec![0; 2000]))];
-            give(&mut meta, &Change::Attributes { id: id(object), time: Timestamp(1), set });
-            let pieces = fresh(&mut meta, random, 0, 20, None);
-            give(&mut meta, &Change::Write(Write { pieces, ..write(id(object)) }));
-        }
-        let mut next = 0;
+/// Leaves on a device, by their first block.
+#[derive(Default)]
+struct Leaves {
+    there: BTreeMap<u64, Vec<u8>>,
+    next: u64,
+}
+
+impl Leaves {
+    /// Nothing of `meta` is in memory from now on.
+    fn forget(&mut self, meta: &mut Meta) {
+        let next = &mut self.next;
         let allocate = |blocks| {
-            next += u64::from(blocks);
-            Ok(next - u64::from(blocks))
+            *next += u64::from(blocks);
+            Ok(*next - u64::from(blocks))
         };
         let cut = meta.tree.cut(allocate).unwrap();
-        let leaves: BTreeMap<u64, Vec<u8>> = cut.writes.into_iter().collect();
-        // Nothing is in memory but what is asked for; a row that is looked at and was not would end the test.
-        meta.tree = Tree::new(TARGET, &cut.leaves);
-        for _ in 0..30 {
-            let (object, from) = (id(1 + random.below(39)), random.below(30));
-            let change = match random.below(5) {
+        self.there.extend(cut.writes);
+        meta.tree.written();
+        meta.tree.shrink(0);
+    }
+
+    fn bring(&self, meta: &mut Meta, ranges: &[(Key, Key)]) {
+        for (low, high) in ranges {
+            while let Some(record) = meta.tree.missing(*low, *high) {
+                let bytes = &self.there[&record.place.at];
+                let rows = decode_leaf(TARGET, record.first, record.place.crc, bytes).unwrap();
+                meta.tree.bring(&record, rows);
+            }
+        }
+    }
+
+    /// Lets a change take effect with nothing in memory but what it needs: a row that is looked at and was not brought would
+    /// end the test.
+    fn give(&mut self, meta: &mut Meta, change: &Change) {
+        self.forget(meta);
+        self.bring(meta, &needs(change));
+        let sharing = meta.sharing(std::slice::from_ref(change));
+        self.bring(meta, &sharing);
+        give(meta, change);
+    }
+}
+
+#[test]
+fn the_rows_that_a_change_needs_are_all_that_it_touches() {
+    each(60, |random| {
+        let (mut meta, mut leaves) = (meta(), Leaves::default());
+        // Down to a leaf for each row.
+        meta.tree.set_split([64, 300, 1000, 48 << 10][random.below(4) as usize]);
+        let mut there: Vec<u64> = Vec::new();
+        let mut near = None;
+        for step in 0..200 {
+            let (n, from) = (1 + random.below(20), random.below(30));
+            let object = id(n);
+            if !there.contains(&n) {
+                let of = there.get(random.below(8) as usize).copied();
+                let change = match of {
+                    Some(of) => Change::Snapshot { id: object, of: id(of), time: Timestamp(3) },
+                    None => Change::Create { id: object, head: head(None) },
+                };
+                leaves.give(&mut meta, &change);
+                there.push(n);
+                continue;
+            }
+            let change = match random.below(8) {
                 0 => Change::Write(Write { dropped: Some((from, from + 5)), ..write(object) }),
-                1 => {
-                    let pieces = fresh(&mut meta, random, from, 3, None);
+                1..4 => {
+                    let pieces = fresh(&mut meta, random, from, 1 + random.below(3), near);
+                    near = pieces.last().map(|(_, piece)| piece.at + piece.blocks());
                     Change::Write(Write { pieces, ..write(object) })
                 }
-                2 => Change::Write(Write { inline: Some(vec![1; 9]), ..write(object) }),
-                3 => Change::Attributes { id: object, time: Timestamp(1), set: vec![(1, 2, Some(vec![1]))] },
-                _ => Change::Move { id: object, pieces: fresh(&mut meta, random, from, 1, None) },
-            };
-            for (low, high) in needs(&change) {
-                while let Some(record) = meta.tree.missing(low, high) {
-                    let bytes = &leaves[&record.place.at];
-                    let rows = decode_leaf(TARGET, record.first, record.place.crc, bytes).unwrap();
-                    meta.tree.bring(&record, rows);
+                4 => Change::Write(Write { inline: Some(vec![1; 9]), ..write(object) }),
+                5 => Change::Attributes { id: object, time: Timestamp(1), set: vec![(1, step, Some(vec![1; 99]))] },
+                6 => {
+                    there.retain(|other| *other != n);
+                    Change::Remove { id: object }
                 }
-            }
-            give(&mut meta, &change);
-            meta.tree.shrink(0);
+                _ => Change::Move { id: object, pieces: fresh(&mut meta, random, from, 1, near) },
+            };
+            leaves.give(&mut meta, &change);
         }
+        for n in there {
+            leaves.give(&mut meta, &Change::Remove { id: id(n) });
+        }
+        assert_eq!(meta.data.free(), meta.data.capacity(), "all of it was let go, each block once");
     });
+}
+
+#[test]
+fn what_a_piece_may_follow_is_brought_with_it_also_where_that_is_as_long_as_a_piece_can_be() {
+    let (mut meta, mut leaves) = (meta(), Leaves::default());
+    meta.tree.set_split(64);
+    give(&mut meta, &Change::Create { id: id(1), head: head(None) });
+    let mut put = |meta: &mut Meta, first: u64| {
+        let at = meta.data.allocate(1, None).expect("there is room")[0].at;
+        // One is left between, so that they are not joined.
+        meta.data.allocate(1, None).expect("there is room");
+        let pieces = vec![(first, Piece { at, crcs: Crcs(vec![7]) })];
+        leaves.give(meta, &Change::Write(Write { pieces, ..write(id(1)) }));
+    };
+    put(&mut meta, 0);
+    put(&mut meta, 1);
+    leaves.give(&mut meta, &Change::Write(Write { dropped: Some((1, 2)), ..write(id(1)) }));
+    let pieces = vec![(u64::from(PIECE_BLOCKS), Piece { at: 1 << 20, crcs: Crcs(vec![7]) })];
+    leaves.give(&mut meta, &Change::Write(Write { pieces, ..write(id(1)) }));
 }
