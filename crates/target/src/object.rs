@@ -110,6 +110,7 @@ pub(crate) struct Work {
     durable: u64,
     /// Number of the last record that changed something.
     meant: u64,
+    unshared: u64,
     /// Content of logged blocks that are not durable yet, by where they will lie.
     unwritten: BTreeMap<u64, Rc<journal::Content>>,
     /// Freed blocks, by the record that freed them.
@@ -190,6 +191,7 @@ impl Objects {
             tables: Space::new(layout),
             logs: Logs::new(layout, &record.logs, &record.open),
             buffered: BTreeMap::new(),
+            unshared: 0,
         };
         meta.logs.set_near(record.settings.near_groups);
         let (stream, behind) = (core.next_stream(), core.next_stream());
@@ -206,6 +208,7 @@ impl Objects {
                 last: record.number,
                 durable: record.number,
                 meant: record.number,
+                unshared: record.number,
                 unwritten: BTreeMap::new(),
                 limbo: VecDeque::new(),
                 taken: BTreeMap::new(),

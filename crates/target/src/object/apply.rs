@@ -23,6 +23,8 @@ pub struct Meta {
     pub logs: Logs,
     /// Blocks that volumes hold beside what the rows say: those of buffered writes.
     pub buffered: BTreeMap<u64, u64>,
+    /// How many runs have been let go by one of several objects that shared them.
+    pub unshared: u64,
 }
 
 /// The ranges of keys whose rows `change` may look at.

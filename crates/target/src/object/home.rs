@@ -11,8 +11,8 @@
 //! What goes home only since nobody else is there makes way for who comes: it takes short steps where each block is a way of
 //! the arm, and ends after the one under way, or before the next log is read, when others have asked for something since.
 //!
-//! Order of durable steps: blocks at home, flush, the record that says so. Until that record is durable the blocks in
-//! the log count, so that a step that was cut off is done again. Nothing is locked: what users change meanwhile is left
+//! Order of durable steps: the records by which a block at home is nobody else's, blocks at home, flush, the record that says
+//! so. Until that record is durable the blocks in the log count, so that a step that was cut off is done again. Nothing is locked: what users change meanwhile is left
 //! out of the record, and blocks that they free are not taken by others before the step ends.
 
 use super::apply::touching;
@@ -376,11 +376,12 @@ impl Objects {
         self.bring(&ranges).await?;
         self.bring_for(&all).await?;
         // Where each lies at home, and where it goes: over that if it is its own alone, or to fresh blocks.
-        let mut homes: Vec<Home<'_, '_>> = {
+        let (mut homes, unshared): (Vec<Home<'_, '_>>, u64) = {
             let work = self.work.borrow();
             let home = |l: &Loose<'_>| work.meta.home_of(l.id, l.block);
             let own = |home: &u64| !work.meta.is_shared(*home);
-            lying.iter().filter(|l| work.counts(l)).map(|l| (l, home(l), home(l).filter(own))).collect()
+            let homes = lying.iter().filter(|l| work.counts(l)).map(|l| (l, home(l), home(l).filter(own)));
+            (homes.collect(), work.unshared)
         };
         if self.core.disk.rotates() && self.logs_filled_to(PRESSED) {
             let together = |a: &Home<'_, '_>, b: &Home<'_, '_>| a.2.is_some() && a.2.map(|at| at + 1) == b.2;
@@ -399,6 +400,10 @@ impl Objects {
         let mut blocks = taken.iter().flat_map(|taken| &taken.runs).flat_map(|run| run.at..run.end());
         homes.iter_mut().filter(|(_, _, to)| to.is_none()).for_each(|(_, _, to)| *to = blocks.next());
         let placed: Vec<(u64, Loose<'_>)> = homes.iter().filter_map(|(l, _, to)| Some(((*to)?, **l))).collect();
+        if in_place.contains(&true) {
+            // A block that another object let go is still that one's after a crash that takes back what let it go.
+            self.durable(unshared).await?;
+        }
         self.write_placed(self.stream, &placed).await?;
         let all = moves(homes.iter().filter_map(|(l, _, to)| Some((*l, (*to)?))));
         if all.is_empty() {

@@ -209,6 +209,7 @@ impl Objects {
         let data = (content.len() as u64 / BLOCK.0) as u32;
         let mut data_at = at;
         let mut freed = Vec::new();
+        let unshared = work.meta.unshared;
         for change in changes {
             freed.extend(work.meta.apply(change, &mut data_at)?);
             work.counters.mended += work.wrong.heed(change);
@@ -225,6 +226,9 @@ impl Objects {
         queued.record.append(record);
         if !changes.is_empty() {
             work.meant = number;
+        }
+        if work.meta.unshared != unshared {
+            work.unshared = number;
         }
         queued.data += data;
         queued.commands += 1;

@@ -128,6 +128,7 @@ impl Meta {
             }
         };
         for (part, more) in self.sharers(run) {
+            self.unshared += 1;
             alone(next, part.at);
             if more > 1 {
                 let shared = Shared { blocks: part.blocks as u32, more: more - 1 };

@@ -27,7 +27,7 @@ fn meta() -> Meta {
     let mut data = Space::new(layout());
     (0..20).for_each(|group| data.add(group, None));
     let (tree, tables, logs) = (Tree::new(TARGET, &[]), Space::new(layout()), Logs::new(layout(), &[], &[]));
-    let mut meta = Meta { tree, data, tables, logs, buffered: BTreeMap::new() };
+    let mut meta = Meta { tree, data, tables, logs, buffered: BTreeMap::new(), unshared: 0 };
     give(&mut meta, &Change::Create { id: VOLUME, head: head(Some(Volume::default())) });
     meta
 }

@@ -5,6 +5,7 @@ use crate::object::Placement;
 use crate::object::apply::touching;
 use crate::object::gather::{Loose, Origin};
 use crate::object::rows::{BLOCK, Quota};
+use crate::object::testing::again;
 use crate::seeds::each;
 use forebay_model::{Bytes, ObjectId};
 use std::rc::Rc;
@@ -272,4 +273,51 @@ fn who_waits_for_room_goes_on_when_there_is_some_though_more_is_being_made() {
         waiting.await.unwrap();
     });
     assert!(target.objects().work.borrow().making_room, "nobody said that it was over");
+}
+
+#[test]
+fn what_others_shared_is_not_written_over_before_it_is_durable_that_they_let_it_go() {
+    for case in 0..4 {
+        let fake = Fake::new(Bytes::mib(128), true);
+        let target = fake.target();
+        let objects = target.objects().clone();
+        let two = ObjectId { object: 2, ..ONE };
+        fake.run(async {
+            objects.create_volume(1, Quota::default()).await.unwrap();
+            objects.create(ONE, Vec::new()).await.unwrap();
+            objects.write(target.stream(), ONE, 0, &[1; 4 * 4096], Placement::Home).await.unwrap();
+            objects.snapshot(ONE, two, Vec::new()).await.unwrap();
+            objects.checkpoint().await.unwrap();
+        });
+        objects.work.borrow_mut().tending = true;
+        write(&fake, &target, 0, 9);
+        let (group, filled) = full_logs(&target)[0];
+        let (bytes, _) = fake.run(objects.read_log(objects.stream, group, 0, filled)).unwrap();
+        let other = target.clone();
+        fake.env().spawner.detach(async move {
+            let (objects, stream) = (other.objects(), other.stream());
+            let done = match case {
+                0 => objects.write(stream, two, 0, &[2; 4096], Placement::Home).await,
+                1 => objects.truncate(two, 0).await,
+                2 => objects.punch(two, 0, 4096).await,
+                _ => objects.remove(two).await,
+            };
+            done.unwrap();
+        });
+        while objects.work.borrow().queue.is_empty() {
+            fake.wait(Duration::from_micros(10));
+        }
+        let homing = objects.clone();
+        fake.env().spawner.detach(async move {
+            let lying = homing.lying_in(group, &bytes);
+            homing.step_home(&lying).await.unwrap();
+        });
+        fake.wait(Duration::from_micros(100));
+        assert!(!objects.work.borrow().queue.is_empty(), "case {case}: the record still waits");
+        drop(objects);
+        let target = again(&fake, target);
+        let of = |id| fake.run(target.objects().read(target.stream(), id, 0, 1 << 20));
+        assert!(of(two).unwrap() == [1; 4 * 4096], "case {case}: nobody was told that it had changed");
+        assert!(of(ONE).unwrap()[..4096] == [9; 4096], "case {case}");
+    }
 }
