@@ -4,7 +4,7 @@
 //! then are the leaves of before, and logs of which nothing is needed any more, free. A crash before leaves the map of
 //! before, and the logs that go with it.
 
-use super::apply::Meta;
+use super::apply::{Meta, needs};
 use super::logs::{LogRecord, MANY_OPEN};
 use super::record::Change;
 use super::rows::{BLOCK, Key, Row};
@@ -15,7 +15,7 @@ use crate::catalog::{GroupClass, ObjectsRecord};
 use crate::schedule::Waiting;
 use forebay_env::Buffer;
 use forebay_model::{Bytes, Error, Kind, Result};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Blocks for leaves that are free beside those that the next checkpoint takes.
 const SPARE: u64 = 64;
@@ -54,15 +54,16 @@ impl Objects {
     pub(super) async fn checkpoint_alone(&self, held: bool) -> Result<()> {
         // Room for the leaves, with some to spare for what still takes effect.
         loop {
-            let (wanted, free) = {
+            let enough = {
                 let work = self.work.borrow();
-                (work.meta.tree.cut_blocks(), work.meta.tables.free())
+                work.meta.tree.cut_blocks() + SPARE <= work.meta.tables.free()
             };
-            if wanted + SPARE <= free {
+            if enough {
                 break;
             }
             match self.take_groups(GroupClass::Tables).await {
-                Err(error) if error.kind == Kind::Full && wanted <= free => break,
+                // Fewer may do: leaves that have become empty count here, and are none when the map is cut.
+                Err(error) if error.kind == Kind::Full => break,
                 taken => taken?,
             }
         }
@@ -166,20 +167,30 @@ impl Objects {
 
     async fn enact_alone(&self, changes: &[Change], check: impl Fn(&Meta) -> Result<()>) -> Result<()> {
         self.bring_for(changes).await?;
-        {
+        let before = {
             let mut work = self.work.borrow_mut();
             check(&work.meta)?;
+            let before = Before::of(&work.meta, changes);
             let mut freed = Vec::new();
             for change in changes {
                 freed.extend(work.meta.apply(change, &mut 0)?);
             }
             let last = work.last;
             work.limbo.push_back((last, freed));
-        }
+            before
+        };
         let result = self.checkpoint_alone(true).await;
-        if let Err(error) = &result {
+        match &result {
+            // The catalog of before counts: what has taken effect in memory is taken back.
+            Err(error) if error.kind == Kind::Full => {
+                self.bring(&before.ranges).await?;
+                let mut work = self.work.borrow_mut();
+                work.limbo.pop_back();
+                before.restore(&mut work.meta);
+            }
             // It has taken effect in memory, and nobody knows whether it has on the device.
-            self.fail(error.clone());
+            Err(error) => self.fail(error.clone()),
+            Ok(()) => {}
         }
         result
     }
@@ -197,7 +208,11 @@ impl Objects {
         if short() {
             match self.take_groups(GroupClass::Tables).await {
                 Err(error) if error.kind == Kind::Full => {
-                    self.checkpoint().await?;
+                    match self.checkpoint().await {
+                        // With less in it the map may fit.
+                        Err(full) if full.kind == Kind::Full && removes => {}
+                        done => done?,
+                    }
                     if short() && !removes {
                         return Err(error);
                     }
@@ -230,6 +245,35 @@ impl Objects {
         let space = if class == GroupClass::Objects { &mut work.meta.data } else { &mut work.meta.tables };
         groups.iter().for_each(|group| space.add(*group, None));
         Ok(())
+    }
+}
+
+/// The rows that changes touch, as they were before these.
+struct Before {
+    ranges: Vec<(Key, Key)>,
+    rows: BTreeMap<Key, Row>,
+}
+
+impl Before {
+    /// What is now. The rows that the changes touch must be in memory.
+    fn of(meta: &Meta, changes: &[Change]) -> Before {
+        let ranges: Vec<(Key, Key)> = changes.iter().flat_map(needs).chain(meta.sharing(changes)).collect();
+        let rows = ranges.iter().flat_map(|(from, to)| meta.tree.range(*from, *to));
+        Before { rows: rows.map(|(key, row)| (*key, row.clone())).collect(), ranges }
+    }
+
+    /// Takes back what removals have done since. The rows must be in memory.
+    fn restore(self, meta: &mut Meta) {
+        for (from, to) in self.ranges {
+            let keys: Vec<Key> = meta.tree.range(from, to).map(|(key, _)| *key).collect();
+            keys.iter().filter(|key| !self.rows.contains_key(key)).for_each(|key| drop(meta.tree.take(key)));
+        }
+        for (key, row) in self.rows {
+            if let (Row::Logged(logged), None) = (&row, meta.tree.get(&key)) {
+                meta.logs.needed(meta.logs.log_of(logged.at));
+            }
+            meta.tree.put(key, row);
+        }
     }
 }
 

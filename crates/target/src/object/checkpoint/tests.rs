@@ -1,6 +1,12 @@
-use crate::object::Placement;
-use crate::object::testing::{device, id, read};
-use forebay_model::Bytes;
+use crate::Target;
+use crate::catalog::GroupClass;
+use crate::fake::Fake;
+use crate::object::record::Change;
+use crate::object::rows::BLOCK;
+use crate::object::testing::{again, device, id, read};
+use crate::object::{Objects, Placement};
+use crate::verify::verify;
+use forebay_model::{Bytes, Kind};
 use std::time::Duration;
 
 /// Objects whose bytes lie in rows: enough for many more leaves than are written at once.
@@ -37,4 +43,89 @@ fn leaves_on_their_way_to_the_device_are_not_looked_for_there() {
     fake.run(checkpoint).unwrap();
     assert!(objects.work().meta.tree.leaves() > 20);
     assert_eq!(objects.counters().checkpoints, before + 1);
+}
+
+/// Makes objects from `first` on with these bytes of attributes until the tables have no more room; the first that there is not.
+fn fill(fake: &Fake, objects: &Objects, first: u64, attributes: &[usize]) -> u64 {
+    for object in first.. {
+        let set = (0..).zip(attributes).map(|(number, length)| (1, number, vec![1; *length])).collect();
+        let Err(error) = fake.run(objects.create(id(object), set)) else { continue };
+        assert_eq!(error.kind, Kind::Full, "{error}");
+        return object;
+    }
+    unreachable!("it becomes full")
+}
+
+#[test]
+fn where_tables_have_taken_all_space_a_large_object_can_be_removed_and_others_go_on() {
+    const LARGE: u64 = 1;
+    let (fake, target) = device(Bytes::mib(64));
+    let objects = target.objects();
+    // Few rows in each leaf, and so many leaves of one object.
+    objects.set_leaf_split(Bytes::kib(1));
+    fake.run(async {
+        objects.create(id(LARGE), Vec::new()).await.unwrap();
+        for n in 0..3000 {
+            let at = 2 * n * BLOCK.0;
+            objects.write(target.stream(), id(LARGE), at, &[1; 4096], Placement::Home).await.unwrap();
+        }
+        objects.checkpoint().await.unwrap();
+    });
+    let first = fill(&fake, objects, 10, &[4000; 8]);
+    let last = fill(&fake, objects, first, &[900]);
+    fake.run(objects.checkpoint()).unwrap();
+    fake.run(objects.remove(id(LARGE))).unwrap();
+    let short = |work: &crate::object::Work| work.meta.tree.cut_blocks() > work.meta.tables.free();
+    assert!(short(&objects.work()), "leaves that have become empty are more than are free");
+    fake.run(objects.remove(id(first))).unwrap();
+    fake.run(objects.checkpoint()).expect("they take nothing");
+    fake.run(objects.create(id(first), Vec::new())).unwrap();
+    // And where it was in a log when the power went.
+    fake.run(objects.remove(id(last - 1))).unwrap();
+    let target = again(&fake, target);
+    let listed = fake.run(target.objects().list(1, 0, 100_000)).unwrap();
+    assert!(listed.iter().map(|found| found.id).eq((10..last - 1).map(id)), "{} objects", listed.len());
+}
+
+#[test]
+fn a_removal_that_the_map_has_no_room_for_is_refused_and_nothing_has_changed() {
+    let (fake, target) = device(Bytes::mib(64));
+    let objects = target.objects();
+    let bytes: Vec<u8> = (0..40 * BLOCK.0).map(|at| (at / BLOCK.0 + 1) as u8).collect();
+    fake.run(async {
+        for n in [1, 3] {
+            objects.create(id(n), vec![(1, 1, vec![7; 40])]).await.unwrap();
+            objects.write(target.stream(), id(n), 0, &bytes, Placement::Home).await.unwrap();
+        }
+        objects.snapshot(id(1), id(2), Vec::new()).await.unwrap();
+        objects.write(target.stream(), id(1), 3 * BLOCK.0, &bytes[..2 * 4096], Placement::Log).await.unwrap();
+        objects.checkpoint().await.unwrap();
+        while objects.take_groups(GroupClass::Tables).await.is_ok() {}
+    });
+    let taken = {
+        let tables = &mut objects.work_mut().meta.tables;
+        let free = tables.free();
+        tables.allocate(free, None).expect("as many are free")
+    };
+    let before = (fake.run(objects.list(1, 0, 9)).unwrap(), objects.work().meta.data.free(), objects.redirected());
+    let removal = [Change::Remove { id: id(1) }];
+    let refused = fake.run(objects.enact_in_map(&removal, |_| Ok(()))).expect_err("there is no room");
+    assert_eq!(refused.kind, Kind::Full, "{refused}");
+    assert!(refused.message.contains("; remove objects"), "{refused}");
+    let after = (fake.run(objects.list(1, 0, 9)).unwrap(), objects.work().meta.data.free(), objects.redirected());
+    assert_eq!(before, after);
+    let mut one = bytes.clone();
+    one[3 * 4096..5 * 4096].copy_from_slice(&bytes[..2 * 4096]);
+    assert!(read(&fake, &target, 1) == one && read(&fake, &target, 2) == bytes);
+    // With room it is removed, and what rows say agrees.
+    taken.into_iter().for_each(|run| objects.work_mut().meta.tables.give(run));
+    fake.run(objects.enact_in_map(&removal, |_| Ok(()))).unwrap();
+    fake.run(target.close()).unwrap();
+    drop(target);
+    fake.kill();
+    let found = fake.run(verify(fake.env(), &mut |_, _| ())).unwrap().objects;
+    assert_eq!((found.objects, &found.contradictions, &found.damage), (2, &vec![], &vec![]));
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    fake.run(target.objects().ready()).unwrap();
+    assert!(read(&fake, &target, 2) == bytes && read(&fake, &target, 3) == bytes);
 }
