@@ -217,6 +217,12 @@ impl Work {
         }
     }
 
+    /// Keeps room behind an object, instead of what was kept there before.
+    fn reserve(&mut self, id: ObjectId, run: Run) {
+        self.unreserve(id);
+        self.reserved.insert(id, run);
+    }
+
     /// Gives up what is reserved for an object.
     pub(super) fn unreserve(&mut self, id: ObjectId) {
         if let Some(run) = self.reserved.remove(&id) {
@@ -246,12 +252,16 @@ impl Work {
         let nears: Vec<_> = chunks.iter().map(|chunk| self.end_of_piece_before(chunk.id, chunk.first)).collect();
         // What goes on where it was.
         for (n, chunk) in chunks.iter().enumerate() {
-            let Some(near) = nears[n] else { continue };
+            let Some(near) = nears[n] else {
+                // What is written before all that there is does not go on there.
+                self.unreserve(chunk.id);
+                continue;
+            };
             let run = match self.reserved.remove(&chunk.id) {
                 Some(run) if run.at == near => {
                     let used = run.blocks.min(chunk.blocks);
                     if used < run.blocks {
-                        self.reserved.insert(chunk.id, Run { at: run.at + used, blocks: run.blocks - used });
+                        self.reserve(chunk.id, Run { at: run.at + used, blocks: run.blocks - used });
                     }
                     Some(Run { at: run.at, blocks: used })
                 }
@@ -273,7 +283,7 @@ impl Work {
             let spare = self.meta.data.free().saturating_sub(others) >= left[n] + room;
             let Some(run) = spare.then(|| self.meta.data.whole(left[n] + room, nears[n])).flatten() else { continue };
             placed[n].push(Run { at: run.at, blocks: left[n] });
-            self.reserved.insert(chunk.id, Run { at: run.at + left[n], blocks: room });
+            self.reserve(chunk.id, Run { at: run.at + left[n], blocks: room });
             left[n] = 0;
         }
         // The rest in one run, or else each by itself.

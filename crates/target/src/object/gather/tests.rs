@@ -1,8 +1,11 @@
-use super::{Loose, Origin, newest, pieces, ways};
+use super::{Loose, MOST_RESERVED, Origin, newest, pieces, ways};
 use crate::object::rows::{BLOCK, Crcs};
+use crate::object::testing::device;
+use crate::object::{How, Scope};
 use crate::seeds::each;
 use forebay_env::Buffer;
-use forebay_model::ObjectId;
+use forebay_model::object::Durability;
+use forebay_model::{Bytes, ObjectId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -64,4 +67,30 @@ fn what_lies_together_in_memory_for_io_goes_from_there_and_what_is_scattered_is_
     placed.extend((200..240).map(|n| (n, loose(n, from(if n % 2 == 0 { &one } else { &other }, n - 200)))));
     let directly: Vec<u64> = ways(&placed).filter(|(_, going)| going.directly).map(|(at, _)| at.start).collect();
     assert_eq!(directly, (0..40).chain(60..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn of_room_that_is_kept_behind_an_object_nothing_is_lost_wherever_it_goes_on() {
+    // Over the beginning again and again; and on and on, in pieces of a part of the longest, of just that, and of more.
+    for (moves, blocks) in [(false, 256), (true, 256), (true, 1024), (true, 1500)] {
+        let (fake, target) = device(Bytes::gib(1));
+        let (objects, stream) = (target.objects(), target.stream());
+        fake.run(objects.create(id(1), Vec::new())).unwrap();
+        let how = How { durability: Durability::Buffered, ..How::default() };
+        let bytes = vec![1; (blocks * BLOCK.0) as usize];
+        let pieces = 12;
+        for n in 0..pieces {
+            let at = if moves { n * blocks * BLOCK.0 } else { 0 };
+            fake.run(objects.write_as(stream, id(1), Some(at), &bytes, &how)).unwrap();
+            fake.run(objects.flush_buffered(Scope::Target, None)).unwrap();
+        }
+        let has = if moves { pieces * blocks } else { blocks };
+        let work = objects.work();
+        let kept: u64 = work.reserved.values().map(|run| run.blocks).sum();
+        assert!(kept <= MOST_RESERVED, "{kept} blocks are kept");
+        assert_eq!(work.meta.data.free() + kept, work.meta.data.capacity() - has, "pieces of {blocks}, on: {moves}");
+        drop(work);
+        let extents = fake.run(objects.extents(id(1))).unwrap().len() as u64;
+        assert!(extents <= 1 + has * BLOCK.0 / Bytes::mib(8).0, "pieces of {blocks} lie in {extents} places");
+    }
 }
