@@ -71,8 +71,6 @@ pub(super) struct Behind {
     held: BTreeSet<ObjectId>,
     /// Nothing more is taken in.
     closed: bool,
-    /// Since when something has been buffered.
-    since: Option<Moment>,
 }
 
 impl Behind {
@@ -84,6 +82,12 @@ impl Behind {
     fn layers(&self, id: ObjectId) -> impl Iterator<Item = &Layer> {
         let layers = self.objects.get(&id);
         layers.into_iter().flat_map(|layers| layers.going.iter().chain([&layers.now]))
+    }
+
+    /// Since when what is buffered for longest has been.
+    fn since(&self) -> Option<Moment> {
+        let layers = self.objects.values().flat_map(|layers| layers.going.iter().chain([&layers.now]));
+        layers.filter_map(|layer| layer.since).min()
     }
 
     fn has(&self, id: ObjectId, block: u64) -> bool {
@@ -109,13 +113,6 @@ impl Behind {
                 let (first, end) = (offset / BLOCK.0, offset.saturating_add(length).div_ceil(BLOCK.0));
                 id == of && first < end && self.layers(id).any(|l| l.blocks().range(first..end).next().is_some())
             }
-        }
-    }
-
-    fn forget(&mut self, id: ObjectId) {
-        self.objects.remove(&id);
-        if self.objects.is_empty() {
-            self.since = None;
         }
     }
 }
@@ -151,7 +148,7 @@ impl Work {
         if let Some(layers) = self.behind.objects.get_mut(&id) {
             let now = std::mem::take(&mut layers.now);
             self.end_layer(id, &now);
-            self.behind.forget(id);
+            self.behind.objects.remove(&id);
         }
     }
 }
@@ -338,8 +335,8 @@ impl Objects {
         if work.available() < blocks {
             return Ok(Some(Room::AtHome));
         }
-        work.take_in(write, end, first, std::mem::take(content), crcs, grows);
-        work.behind.since.get_or_insert(self.core.disk.env().clock.now());
+        let now = self.core.disk.env().clock.now();
+        work.take_in(write, end, first, (std::mem::take(content), now), crcs, grows);
         drop(work);
         self.taken_in.notify();
         Ok(None)
@@ -481,9 +478,8 @@ impl Objects {
             let empty = layers.now.blocks().is_empty();
             work.end_layer(id, &gone);
             if empty {
-                work.behind.forget(id);
+                work.behind.objects.remove(&id);
             }
-            work.behind.since = work.behind.since.map(|_| self.core.disk.env().clock.now());
             drop(work);
             self.changed.notify();
         }
@@ -512,7 +508,7 @@ impl Objects {
     /// Flushes what has been buffered for long, or when nothing else is done, for as long as the target is open.
     pub(super) async fn flush_in_time(&self) {
         loop {
-            self.taken_in.until(|| self.work.borrow().behind.since.is_some() || self.ends_buffering()).await;
+            self.taken_in.until(|| !self.work.borrow().behind.objects.is_empty() || self.ends_buffering()).await;
             if self.ends_buffering() {
                 return;
             }
@@ -526,7 +522,7 @@ impl Objects {
                 let work = self.work.borrow();
                 let quiet = moved() == before && work.behind.next_at == taken_in;
                 let now = self.core.disk.env().clock.now();
-                work.behind.since.is_some_and(|since| quiet || now >= since + LONGEST) && !work.behind.closed
+                work.behind.since().is_some_and(|since| quiet || now >= since + LONGEST) && !work.behind.closed
             };
             if due && let Err(error) = self.bring_home(Scope::Target).await {
                 self.not_home(error);
@@ -549,7 +545,15 @@ impl Objects {
 }
 
 impl Work {
-    fn take_in(&mut self, write: &Write, end: u64, first: u64, content: Kept, crcs: &[u32], grows: u64) {
+    fn take_in(
+        &mut self,
+        write: &Write,
+        end: u64,
+        first: u64,
+        (content, now): (Kept, Moment),
+        crcs: &[u32],
+        grows: u64,
+    ) {
         let id = write.id;
         let behind = &mut self.behind;
         let layer = &mut behind.objects.entry(id).or_default().now;
@@ -560,6 +564,7 @@ impl Work {
         behind.weight = behind.weight + layer.weight() - weight;
         layer.size = layer.size.max(write.size).max(end);
         layer.time = write.time;
+        layer.since.get_or_insert(now);
         layer.commands += write.commands;
         layer.grows += grows;
         *self.meta.buffered.entry(id.volume).or_default() += grows;

@@ -8,7 +8,7 @@ use crate::object::inline;
 use crate::object::journal::Content;
 use crate::object::record::Write;
 use crate::object::rows::BLOCK;
-use forebay_model::{ObjectId, Timestamp};
+use forebay_model::{Moment, ObjectId, Timestamp};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -59,6 +59,8 @@ pub(super) struct Layer {
     pub(super) size: u64,
     /// When the last of them was written.
     pub(super) time: Timestamp,
+    /// Since when the first of them is buffered.
+    pub(super) since: Option<Moment>,
     /// How many commands they come from.
     pub(super) commands: u64,
     /// How many of them are beside what the rows and earlier layers have.
@@ -96,6 +98,7 @@ impl Layer {
         newer.blocks.into_iter().for_each(|(number, block)| self.put(number, block));
         self.size = self.size.max(newer.size);
         self.time = self.time.max(newer.time);
+        self.since = self.since.or(newer.since);
         self.commands += newer.commands;
         self.grows += newer.grows;
     }

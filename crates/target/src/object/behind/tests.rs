@@ -1,7 +1,7 @@
 use super::super::rows::{BLOCK, Quota};
 use super::super::testing::{self, again, id, read};
-use super::super::{How, Placement, Scope};
-use super::MOST_BUFFERED;
+use super::super::{How, Memory, Placement, Scope};
+use super::{LONGEST, LOOK, MOST_BUFFERED};
 use crate::Target;
 use crate::fake::Fake;
 use crate::object::given::Given;
@@ -117,6 +117,24 @@ fn closing_makes_all_durable_and_so_does_time() {
     assert_eq!(target.objects().buffered(), Bytes::ZERO);
     let target = again(&fake, target);
     assert_eq!(read(&fake, &target, 1), b"FIRST");
+}
+
+#[test]
+fn what_is_buffered_is_durable_in_time_also_where_another_object_is_flushed_again_and_again() {
+    let (fake, target) = device(Bytes::mib(64), 2);
+    fake.run(buffer(&target, 1, Some(0), b"once")).unwrap();
+    let begun = fake.now();
+    let waits = || target.objects().work().behind.layers(id(1)).any(|layer| layer.count() > 0);
+    while waits() {
+        // Never quiet for as long as what is quiet would be flushed.
+        fake.run(buffer(&target, 2, Some(0), b"again")).unwrap();
+        fake.wait(Duration::from_millis(400));
+        fake.run(target.objects().flush_buffered(Scope::Object(id(2)), None)).unwrap();
+        let passed = Duration::from_nanos((fake.now().0 - begun.0) as u64);
+        assert!(passed < LONGEST + 3 * LOOK, "it waits for {passed:?} already");
+    }
+    let target = again(&fake, target);
+    assert_eq!(read(&fake, &target, 1), b"once");
 }
 
 #[test]
