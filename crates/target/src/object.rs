@@ -108,7 +108,7 @@ pub(crate) struct Work {
     /// Number of the last record that took effect, and of the last that is durable.
     last: u64,
     durable: u64,
-    /// Number of the last record that changed something.
+    /// Number of the last record that changed something, and of the last by which shared blocks belong to fewer.
     meant: u64,
     unshared: u64,
     /// Content of logged blocks that are not durable yet, by where they will lie.
@@ -402,10 +402,14 @@ impl Objects {
         rows::decode_leaf(forebay_model::TargetId(self.core.target_id()), first, place.crc, &bytes).map_err(at)
     }
 
-    /// Waits for everything that was given, takes nothing home, and ends.
+    /// Waits for everything that was given, takes nothing home, and ends. What is buffered beside something damaged, and so
+    /// is lost, is said at the end.
     pub(crate) async fn close(&self) -> Result<()> {
         self.ready().await?;
-        self.end_buffering().await?;
+        let buffered = match self.end_buffering().await {
+            Err(error) if error.kind != Kind::Damaged => return Err(error),
+            buffered => buffered,
+        };
         let checkpointed = self.core.with_objects(|objects| objects.number);
         let changed = self.work.borrow().last != checkpointed || self.work.borrow().meta.tree.is_dirty();
         if changed {
@@ -413,7 +417,7 @@ impl Objects {
         }
         self.work.borrow_mut().stopping = true;
         self.queued.notify();
-        Ok(())
+        buffered
     }
 }
 

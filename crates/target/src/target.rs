@@ -440,13 +440,19 @@ impl Target {
         for ring in rings {
             ring.close().await?;
         }
-        match self.objects.close().await {
+        let lost = match self.objects.close().await {
+            // What was acknowledged as buffered and cannot go home is said when all else is durable.
+            Err(error) if error.kind == Kind::Damaged && self.objects.buffered() > Bytes::ZERO => Some(error),
             // What is damaged was said, and stays as it is.
-            Err(error) if error.kind == Kind::Damaged || self.objects.lost().is_some() => {}
-            closed => closed?,
-        }
+            Err(error) if error.kind == Kind::Damaged || self.objects.lost().is_some() => None,
+            closed => {
+                closed?;
+                None
+            }
+        };
         self.core.catalog.borrow_mut().closed = true;
-        self.core.commit().await
+        self.core.commit().await?;
+        lost.map_or(Ok(()), Err)
     }
 }
 

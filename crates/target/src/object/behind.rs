@@ -38,6 +38,8 @@ const MANY_FLAT: Bytes = Bytes::mib(4);
 const LONGEST: Duration = Duration::from_secs(5);
 /// How often that is looked at; bytes go home when nothing else was done for so long.
 const LOOK: Duration = Duration::from_secs(1);
+/// How often who writes looks for room beside what cannot go home since it is damaged.
+const MOST_ATTEMPTS: u32 = 8;
 /// Places of blocks in memory begin here: behind every device.
 const IN_MEMORY: u64 = 1 << 48;
 /// Bytes that a block takes in a record at most, when it lies apart from all others.
@@ -227,10 +229,10 @@ impl Objects {
             Scope::Volume(volume) => self.head(ObjectId::volume(volume)).await.map(|_| ())?,
             Scope::Target => {}
         }
-        self.bring_home(scope).await?;
+        let home = self.bring_home(scope).await;
         let last = self.work.borrow().last;
         self.durable(last).await?;
-        Ok(now)
+        home.map(|()| now)
     }
 
     /// What was buffered of a locked object goes home, so that a record about it may follow.
@@ -289,13 +291,16 @@ impl Objects {
         };
         let ranges: Vec<_> = changes.iter().flat_map(needs).collect();
         self.room_for_rows(&ranges, Draft::of(&changes)?.blocks(), false).await?;
-        loop {
+        for attempt in 1.. {
             self.prepared_for(&changes, &ranges).await?;
-            match self.try_to_take_in(&write, behind, first, &mut content, crcs)? {
-                None => return Ok(()),
-                Some(room) => self.make_room_for(room).await?,
+            let Some(room) = self.try_to_take_in(&write, behind, first, &mut content, crcs)? else { break };
+            match self.make_room_for(room).await {
+                // Of other objects; what could go home did, and may be enough.
+                Err(error) if error.kind == Kind::Damaged && attempt < MOST_ATTEMPTS => {}
+                made => made?,
             }
         }
+        Ok(())
     }
 
     fn most_buffered(&self) -> Bytes {
@@ -392,11 +397,19 @@ impl Objects {
             match going {
                 None => self.changed.changed().await,
                 Some(going) => {
-                    if let Err(error) = self.write_layers(&going).await {
-                        if self.core.disk.failure().is_some() {
-                            self.fail(error.clone());
+                    match self.write_layers(&going).await {
+                        Err(error) if error.kind == Kind::Damaged && going.ids.len() > 1 => {
+                            let ids = going.ids.clone();
+                            drop(going);
+                            self.bring_each_home(&ids).await?;
                         }
-                        return Err(error);
+                        Err(error) => {
+                            if self.core.disk.failure().is_some() {
+                                self.fail(error.clone());
+                            }
+                            return Err(error);
+                        }
+                        Ok(()) => {}
                     }
                     if !held {
                         return Ok(());
@@ -404,6 +417,19 @@ impl Objects {
                 }
             }
         }
+    }
+
+    /// Takes home what is buffered of objects, one after the other: what cannot go there since it lies beside what is damaged
+    /// is in the way of nothing else. What is damaged is said when all others are home.
+    async fn bring_each_home(&self, ids: &[ObjectId]) -> Result<()> {
+        let mut result = Ok(());
+        for id in ids {
+            match Box::pin(self.bring_home(Scope::Object(*id))).await {
+                Err(error) if error.kind != Kind::Damaged => return Err(error),
+                home => result = result.and(home),
+            }
+        }
+        result
     }
 
     /// Whether what is small of these layers finds room in rows. Blocks at home are promised to it anyway.
@@ -526,6 +552,8 @@ impl Objects {
             };
             if due && let Err(error) = self.bring_home(Scope::Target).await {
                 self.not_home(error);
+                // What stays is old from now on: the others are not to go home with each look at it.
+                self.core.disk.env().clock.sleep(LONGEST).await;
             }
         }
     }

@@ -1,4 +1,4 @@
-use super::super::rows::{BLOCK, Quota};
+use super::super::rows::{BLOCK, Key, Quota};
 use super::super::testing::{self, again, id, read};
 use super::super::{How, Memory, Placement, Scope};
 use super::{LONGEST, LOOK, MOST_BUFFERED};
@@ -326,4 +326,67 @@ fn a_large_write_from_memory_for_io_needs_no_other_memory_for_it_and_keeps_it_no
         assert!(held.upgrade().is_none(), "it is home");
     }
     assert!(read(&fake, &target, 1) == [7; 1 << 20]);
+}
+
+/// A device with six objects, each with bytes that are buffered, and what tells of the third of them cannot be read.
+fn beside_damage() -> (Fake, Rc<Target>) {
+    let (fake, target) = device(Bytes::mib(64), 6);
+    let objects = target.objects();
+    // A leaf for each row.
+    objects.set_leaf_split(Bytes(64));
+    fake.run(objects.checkpoint()).unwrap();
+    for n in 1..=6 {
+        fake.run(buffer(&target, n, Some(0), &[n as u8; 9000])).unwrap();
+    }
+    objects.work_mut().meta.tree.shrink(0);
+    let leaf = objects.work().meta.tree.leaf_of(Key::head(id(3))).expect("it was written");
+    fake.disk.lose(BLOCK * leaf.place.at);
+    (fake, target)
+}
+
+/// After a crash, or the end of the process, all but the third have their bytes; and that one is as it was before.
+fn all_but_the_third(fake: &Fake, target: Rc<Target>) {
+    fake.disk.find_again();
+    let target = again(fake, target);
+    for n in 1..=6 {
+        let bytes = if n == 3 { Vec::new() } else { vec![n as u8; 9000] };
+        assert!(read(fake, &target, n) == bytes, "object {n}");
+    }
+}
+
+#[test]
+fn what_lies_beside_damage_keeps_nothing_else_from_going_home() {
+    // By who asks, in time, and when the target is closed.
+    let (fake, target) = beside_damage();
+    let error = fake.run(target.objects().flush_buffered(Scope::Target, None)).expect_err("one is not durable");
+    assert!(error.kind == Kind::Damaged && error.message.contains("1/3"), "{error}");
+    assert_eq!(target.objects().buffered(), BLOCK * 3);
+    fake.run(target.objects().flush_buffered(Scope::Object(id(1)), None)).expect("it is durable");
+    all_but_the_third(&fake, target);
+    let (fake, target) = beside_damage();
+    fake.wait(LONGEST);
+    all_but_the_third(&fake, target);
+    let (fake, target) = beside_damage();
+    let error = fake.run(target.close()).expect_err("what was acknowledged is lost, and that is said");
+    assert!(error.kind == Kind::Damaged && error.message.contains("1/3"), "{error}");
+    all_but_the_third(&fake, target);
+}
+
+#[test]
+fn who_finds_memory_full_has_room_beside_what_cannot_go_home() {
+    let (fake, target) = beside_damage();
+    target.objects().stay_within(Memory { buffered: Bytes::kib(200), ..Memory::default() });
+    target.objects().work_mut().meta.tree.shrink(0);
+    fake.run(async {
+        for n in 0..20 {
+            buffer(&target, 5, Some(9000 + n * 50_000), &[5; 50_000]).await.expect("there is room");
+        }
+        target.objects().flush_buffered(Scope::Object(id(5)), None).await.unwrap();
+    });
+    assert!(target.objects().buffered() >= BLOCK * 3);
+    fake.disk.find_again();
+    fake.run(target.objects().flush_buffered(Scope::Target, None)).expect("all of it can be read");
+    let target = again(&fake, target);
+    assert!(read(&fake, &target, 3) == [3; 9000]);
+    assert!(read(&fake, &target, 5) == vec![5; 9000 + 20 * 50_000]);
 }
