@@ -275,7 +275,7 @@ impl Objects {
         loop {
             let before = state(self.head(id).await?);
             let (attributes, _) = self.attributes_from(id, page, 0, most).await?;
-            let bytes = self.read_pieces(stream, id, offset, length).await?;
+            let bytes = self.read_beside(stream, id, (offset, length), lock.is_some()).await?;
             if state(self.head(id).await?) == before {
                 return Ok((bytes, attributes));
             }

@@ -1,7 +1,7 @@
 //! Reading an object: what lies in memory, in logs and at home, verified, in one answer.
 //!
-//! Nothing is locked. What was read counts only if the rows still say the same afterwards: blocks that were freed
-//! meanwhile may be somebody else's by then. A checksum that does not match although the rows say the same is damage.
+//! Nothing is locked, unless an object changes again and again while it is read. What was read counts only if the rows still
+//! say the same afterwards: blocks that were freed meanwhile may be somebody else's by then. A checksum that does not match although the rows say the same is damage.
 //!
 //! Bytes that were read ahead are found by where they lie on the device, and are compared with the checksum that the
 //! rows have when they are returned, as all others: if they do not match, they are of before, and the device is asked.
@@ -27,6 +27,8 @@ use std::sync::Arc;
 const MOST_AT_ONCE: u64 = super::pool::LARGE.0 / BLOCK.0;
 /// Such reads that one command has under way at most.
 const MOST_UNDER_WAY: usize = 32;
+/// How often what changed meanwhile is read again before commands that change the object wait.
+const ROUNDS: u32 = 4;
 /// The most bytes that one command reads.
 pub const MOST_READ: Bytes = Bytes::mib(64);
 /// What is kept of what was read ahead, unless told otherwise.
@@ -133,6 +135,17 @@ impl Objects {
         offset: u64,
         length: u64,
     ) -> Result<Vec<Read>> {
+        self.read_beside(stream, id, (offset, length), false).await
+    }
+
+    /// As [`Objects::read_pieces`], of an object that the caller has locked, or has not.
+    pub(super) async fn read_beside(
+        self: &Rc<Self>,
+        stream: StreamId,
+        id: ObjectId,
+        (offset, length): (u64, u64),
+        is_locked: bool,
+    ) -> Result<Vec<Read>> {
         let size = self.head(id).await?.size;
         let end = offset.saturating_add(length).min(size);
         if offset >= end {
@@ -155,7 +168,7 @@ impl Objects {
             let work = async move { this.read_ahead(stream, id, number, range.start, range.end).await };
             self.core.disk.env().spawner.detach(work);
         };
-        let bytes = self.collect(stream, id, offset, length, go_ahead).await;
+        let bytes = self.collect(stream, id, (offset, length), is_locked, go_ahead).await;
         self.reading.borrow_mut().cache.pass(touched.number, end, now);
         bytes
     }
@@ -181,17 +194,22 @@ impl Objects {
         self.reading.replace(reading);
     }
 
-    /// As [`Objects::read`]; `asked` is called when everything that the answer needs has been asked for, or nearly.
+    /// As [`Objects::read_beside`]; `asked` is called when everything that the answer needs has been asked for, or nearly.
     async fn collect(
         &self,
         stream: StreamId,
         id: ObjectId,
-        offset: u64,
-        length: u64,
+        (offset, length): (u64, u64),
+        is_locked: bool,
         mut asked: impl FnMut(),
     ) -> Result<Vec<Read>> {
         let mut first_time = true;
-        loop {
+        let mut lock = None;
+        for round in 1.. {
+            // Whoever changes it all the time waits for once.
+            if round > ROUNDS && !is_locked && lock.is_none() {
+                lock = Some(self.lock(id).await?);
+            }
             let size = self.head(id).await?.size;
             if length == 0 || offset >= size {
                 return Ok(Vec::new());
@@ -238,6 +256,7 @@ impl Objects {
                 None => return Ok(answer.into_pieces()),
             }
         }
+        unreachable!("the loop returns")
     }
 
     /// Counts a read, and whether it was foreseen.
@@ -525,9 +544,10 @@ impl Objects {
         Ok(())
     }
 
-    /// Blocks `first..end` of an object as they are now, zeros where there is nothing.
+    /// Blocks `first..end` of a locked object as they are now, zeros where there is nothing.
     pub(super) async fn whole_blocks(&self, id: ObjectId, first: u64, end: u64) -> Result<Vec<u8>> {
-        let mut bytes = joined(self.collect(self.stream, id, first * BLOCK.0, (end - first) * BLOCK.0, || ()).await?);
+        let range = (first * BLOCK.0, (end - first) * BLOCK.0);
+        let mut bytes = joined(self.collect(self.stream, id, range, true, || ()).await?);
         bytes.resize(((end - first) * BLOCK.0) as usize, 0);
         Ok(bytes)
     }

@@ -1,9 +1,11 @@
 use crate::Target;
 use crate::fake::Fake;
+use crate::object::lent::joined;
 use crate::object::rows::BLOCK;
 use crate::object::testing;
-use crate::object::{Objects, Placement};
+use crate::object::{How, Objects, Placement};
 use crate::seeds::each;
+use forebay_model::object::Durability;
 use forebay_model::{Bytes, Kind, ObjectId};
 use std::rc::Rc;
 use std::time::Duration;
@@ -154,4 +156,35 @@ fn readers_and_writers_of_one_object_never_see_a_mix_whatever_is_in_the_cache() 
             fake.run(reader);
         }
     });
+}
+
+#[test]
+fn who_reads_what_changes_all_the_time_is_answered_and_does_not_wait_for_the_end_of_that() {
+    for riding in [false, true] {
+        let (fake, target, bytes) = device(1000);
+        let (writer, done) = (target.clone(), Rc::new(std::cell::Cell::new(false)));
+        let (read, clock) = (done.clone(), fake.env().clock);
+        let writes = fake.env().spawner.spawn(async move {
+            let how = How { durability: Durability::Buffered, ..How::default() };
+            let mut writes = 0;
+            while !read.get() && writes < 3000 {
+                let block = [writes as u8; BLOCK.0 as usize];
+                writer.objects().write_as(writer.stream(), ONE, Some(0), &block, &how).await.unwrap();
+                clock.sleep(Duration::from_millis(1)).await;
+                writes += 1;
+            }
+            writes
+        });
+        fake.wait(Duration::from_millis(5));
+        let (stream, length) = (target.stream(), bytes.len() as u64);
+        let answer = match riding {
+            true => joined(fake.run(objects(&target).read_with(stream, ONE, 0, length, 1, 100)).unwrap().0),
+            false => fake.run(objects(&target).read(stream, ONE, 0, length)).unwrap(),
+        };
+        done.set(true);
+        let writes = fake.run(writes);
+        assert!(writes < 1000, "it waited for {writes} writes");
+        assert!(answer[BLOCK.0 as usize..] == bytes[BLOCK.0 as usize..]);
+        assert!(answer[..BLOCK.0 as usize].iter().all(|byte| *byte == answer[0]), "a mix of two writes");
+    }
 }
