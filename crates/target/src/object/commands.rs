@@ -193,6 +193,7 @@ impl Objects {
     /// Sets attributes, and ends those without a value.
     pub async fn set_attributes(&self, id: ObjectId, values: Vec<AttributeChange>) -> Result<()> {
         let _lock = self.lock(id).await?;
+        self.check_attributes(id, &values).await?;
         let change = set(id, self.core.disk.env().clock.wall(), values)?;
         self.settle(id).await?;
         self.change(vec![change], Vec::new(), |meta| exists(meta, id)).await

@@ -39,6 +39,7 @@ impl Objects {
                 BLOCK * blocks
             )));
         }
+        self.check_attributes_of(of, &changes).await?;
         let check = |meta: &Meta| {
             if meta.head(id).is_some() {
                 return Err(exists_already(id));

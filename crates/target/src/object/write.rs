@@ -118,6 +118,7 @@ impl Objects {
         let size = self.head(id).await?.size;
         let offset = offset.unwrap_or(size);
         check_range(id, offset, length)?;
+        self.check_attributes(id, &how.set).await?;
         let buffered = how.durability == Durability::Buffered
             && how.placement != Placement::Log
             && how.set.is_empty()
@@ -240,6 +241,7 @@ impl Objects {
         let _lock = self.lock(id).await?;
         check_range(id, size, 0)?;
         holds_bytes(id)?;
+        self.check_attributes(id, set).await?;
         self.settle(id).await?;
         let before = self.head(id).await?.size;
         let mut write = self.empty_write(id, size);
@@ -267,6 +269,7 @@ impl Objects {
         let _lock = self.lock(id).await?;
         check_range(id, offset, length)?;
         holds_bytes(id)?;
+        self.check_attributes(id, set).await?;
         self.settle(id).await?;
         let size = self.head(id).await?.size;
         let end = (offset + length).min(size);

@@ -1,8 +1,9 @@
+use crate::object::quota::MOST_ATTRIBUTES;
 use crate::object::rows::{BLOCK, Head};
 use crate::object::testing::{self, id};
-use crate::object::{How, Placement};
-use forebay_model::Bytes;
-use forebay_model::object::Durability;
+use crate::object::{How, Placement, attribute_weight};
+use forebay_model::object::{AttributeChange, Durability};
+use forebay_model::{Bytes, Kind};
 use std::time::Duration;
 
 /// Which of the times an object was changed, and what else the target keeps, a command moves.
@@ -74,4 +75,36 @@ fn what_the_target_keeps_of_an_object_says_when_its_bytes_and_when_anything_of_i
     let kept = fake.run(objects.head(id(1))).unwrap();
     let target = testing::again(&fake, target.clone());
     assert_eq!(fake.run(target.objects().head(id(1))).unwrap(), kept, "after a crash");
+}
+
+#[test]
+fn attributes_of_an_object_take_no_more_than_they_may_and_neither_do_those_of_a_snapshot() {
+    let (fake, target) = testing::device(Bytes::mib(64));
+    let objects = target.objects();
+    (1..=2).for_each(|n| fake.run(objects.create(id(n), Vec::new())).unwrap());
+    let value = vec![1; 4096];
+    let page = |page: u32| (0..8).map(|number| (page, number, Some(value.clone()))).collect::<Vec<AttributeChange>>();
+    let most = (MOST_ATTRIBUTES.0 as usize / (8 * attribute_weight(&value))) as u32;
+    (0..most).for_each(|n| fake.run(objects.set_attributes(id(1), page(n))).unwrap());
+    let how = How { set: page(most), ..How::default() };
+    let refusals = [
+        fake.run(objects.set_attributes(id(1), page(most))),
+        fake.run(objects.write_as(target.stream(), id(1), Some(0), b"x", &how)).map(drop),
+        fake.run(objects.write_as(target.stream(), id(1), None, b"", &how)).map(drop),
+        fake.run(objects.truncate_as(id(1), 5, &how.set)),
+        fake.run(objects.punch_as(id(1), 0, 5, &how.set)),
+        fake.run(objects.snapshot(id(1), id(3), how.set.clone())),
+    ];
+    for (n, refused) in refusals.into_iter().enumerate() {
+        let error = refused.expect_err("it is too much");
+        assert!(error.kind == Kind::Usage && error.message.contains("; remove some"), "{n}: {error}");
+    }
+    assert_eq!(fake.run(objects.head(id(1))).unwrap().size, 0, "nothing was changed");
+    // Others may have as much, and so may a snapshot; what is no more makes room, and what is the same takes none.
+    fake.run(objects.set_attributes(id(2), page(0))).unwrap();
+    fake.run(objects.set_attributes(id(1), page(0))).unwrap();
+    fake.run(objects.snapshot(id(1), id(3), Vec::new())).unwrap();
+    let ended = page(0).into_iter().map(|(page, number, _)| (page, number, None)).collect();
+    fake.run(objects.set_attributes(id(1), ended)).unwrap();
+    fake.run(objects.set_attributes(id(1), page(most))).unwrap();
 }
