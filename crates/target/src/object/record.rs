@@ -273,6 +273,9 @@ pub fn decode(target: TargetId, group: u32, block: u32, bytes: &[u8]) -> Found {
         return Found::Nothing;
     }
     let stamp = Stamp { target, epoch: long(32), number: long(40), durable: long(48), group, block };
+    if stamp.durable >= stamp.number {
+        return Found::Nothing;
+    }
     let (length, data) = (word(64) as usize, word(72));
     let read = || {
         let body = bytes.get(HEADER..HEADER.checked_add(length)?)?;

@@ -89,6 +89,9 @@ impl Objects {
     /// Reads the logs that may hold records after `number`.
     async fn harvest(&self, epoch: u64, number: u64) -> Result<Harvest> {
         let mut harvest = Harvest { proven: number, ..Harvest::default() };
+        // Each takes a block at least, and no log begins anew without a checkpoint: what has a higher number is none.
+        let most = number + u64::from(self.core.layout().groups) * u64::from(self.work.borrow().meta.logs.capacity());
+        let may_count = |stamp: &record::Stamp| stamp.epoch == epoch && stamp.number > number && stamp.number <= most;
         let mut read = BTreeSet::new();
         loop {
             let next = {
@@ -110,7 +113,7 @@ impl Objects {
                 let at = block;
                 block += length(&found);
                 match found {
-                    Found::Record(record) if record.stamp.epoch == epoch && record.stamp.number > number => {
+                    Found::Record(record) if may_count(&record.stamp) => {
                         if at == end {
                             end = block;
                         }
@@ -123,7 +126,7 @@ impl Objects {
                         }
                         harvest.records.insert(record.stamp.number, *record);
                     }
-                    Found::Torn(stamp) if stamp.epoch == epoch && stamp.number > number => {
+                    Found::Torn(stamp) if may_count(&stamp) => {
                         harvest.proven = harvest.proven.max(stamp.durable);
                         harvest.torn.insert(stamp.number, stamp);
                     }

@@ -109,6 +109,10 @@ fn a_record_of_another_target_log_or_place_is_nothing() {
     assert!(matches!(decode(TARGET, 5, 12, &bytes), Found::Nothing));
     assert!(matches!(read(&vec![0; 4096]), Found::Nothing));
     assert!(matches!(read(&[]), Found::Nothing));
+    // None can say of itself that it had been durable when it was written.
+    let mut bytes = bytes;
+    finish(&mut bytes, &Stamp { durable: STAMP.number, ..STAMP }, 2);
+    assert!(matches!(read(&bytes), Found::Nothing));
 }
 
 #[test]

@@ -1,10 +1,12 @@
 use crate::Target;
 use crate::fake::Fake;
+use crate::object::record::{Draft, Stamp, finish};
 use crate::object::rows::BLOCK;
 use crate::object::testing::{self, again, id, read};
 use crate::object::{How, Placement};
+use forebay_env::{Buffer, Device};
 use forebay_model::object::Durability;
-use forebay_model::{Bytes, Result};
+use forebay_model::{Bytes, Result, TargetId};
 use std::rc::Rc;
 
 /// How many objects have a snapshot.
@@ -65,5 +67,31 @@ fn what_one_change_of_a_record_puts_somewhere_another_one_behind_it_lets_go() {
         });
         let work = target.objects().work();
         assert_eq!(work.meta.data.free(), work.meta.data.capacity(), "case {n}: nothing is lost");
+    }
+}
+
+#[test]
+fn what_looks_like_a_record_and_cannot_be_one_counts_for_nothing() {
+    // Bytes that users wrote where a log has not been filled again.
+    for (number, durable) in [(1 << 40, (1 << 40) - 1), (9, 1 << 40), (9, 9)] {
+        let (fake, target) = testing::device(Bytes::mib(64));
+        fake.run(target.objects().create(id(1), Vec::new())).unwrap();
+        let (stamp, at) = {
+            let (objects, work) = (target.objects(), target.objects().work());
+            let (group, filled) = work.meta.logs.to_read()[0];
+            let block = filled + 2;
+            let target = TargetId(objects.core.target_id());
+            (
+                Stamp { target, epoch: objects.core.epoch(), number, durable, group, block },
+                work.meta.logs.at(group, block),
+            )
+        };
+        let mut bytes = Draft::of(&[]).unwrap().encode().unwrap();
+        finish(&mut bytes, &stamp, 0);
+        let mut buffer = Buffer::alone(BLOCK).unwrap();
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        fake.run(fake.disk.write(BLOCK * at, buffer)).1.unwrap();
+        let target = again(&fake, target);
+        assert_eq!(fake.run(target.objects().list(1, 0, 9)).unwrap().len(), 1);
     }
 }
