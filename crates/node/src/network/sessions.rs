@@ -99,7 +99,11 @@ impl Doing {
             if is_so(self) {
                 return Poll::Ready(());
             }
-            self.waiting.borrow_mut().push(context.waker().clone());
+            // A connection waits for this as long as it lasts, and is polled for each thing that happens on it: one wake-up is enough.
+            let mut waiting = self.waiting.borrow_mut();
+            if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+                waiting.push(context.waker().clone());
+            }
             Poll::Pending
         })
         .await;
@@ -124,3 +128,6 @@ impl Drop for Doing {
         self.sessions.all.borrow_mut().remove(&self.nonce);
     }
 }
+
+#[cfg(test)]
+mod tests;
