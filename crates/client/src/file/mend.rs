@@ -12,9 +12,10 @@ use super::reach::Reach;
 use super::together::{all, either, to_its_end};
 use forebay_model::layout::address::{Holds, Place, StripeId};
 use forebay_model::layout::update::Extent;
-use forebay_model::layout::{Raid, parity};
+use forebay_model::layout::{LARGEST, Raid, parity};
 use forebay_model::object::Durability;
 use forebay_model::{Bytes, Error, Kind, Result};
+use forebay_wire::object::MOST_AT_ONCE;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -339,8 +340,43 @@ impl Reach {
         self.give_up(component, why).await
     }
 
+    /// [`Kind::Damaged`] if an intent says what no client of this file intends. Whoever may write the file may keep anything beside it,
+    /// and those who end it are others: they do nothing that the file has no place for, and take no memory that nobody would write.
+    pub(super) fn check_intent(&self, intent: &Intent) -> Result<()> {
+        let striping = &self.striping;
+        let is_part = |extent: &Extent| {
+            let end = extent.place.at.0.checked_add(extent.length.0);
+            extent.place.component < striping.components()
+                && extent.length <= MOST_AT_ONCE
+                && end.is_some_and(|end| end <= LARGEST.0)
+        };
+        let is_stripe = intent.stripe.0 <= LARGEST.0 / striping.stripe().0;
+        let writes = intent.writes.iter().map(|redo| (redo.place, Bytes(redo.bytes.len() as u64)));
+        let mut writes = writes.map(|(place, length)| Extent { place, length });
+        // Under the lock of a stripe nothing of another group is written.
+        let is_own = |extent: &Extent| {
+            let first = striping.unit_of(intent.stripe, 0).component;
+            striping.raid() != Raid::Five || striping.family(first).contains(&extent.place.component)
+        };
+        let together = intent.agree.iter().try_fold(0_u64, |sum, extent| sum.checked_add(extent.length.0));
+        let fits = is_stripe
+            && intent.cut.is_none_or(|cut| cut <= LARGEST)
+            && intent.agree.iter().all(is_part)
+            && together.is_some_and(|together| together <= MOST_AT_ONCE.0)
+            && writes.all(|extent| is_part(&extent) && is_own(&extent));
+        match fits {
+            true => Ok(()),
+            false => Err(Error::damaged(format!(
+                "what was left to be ended of stripe {} is nothing that a client of this file begins: copy what can be read of the \
+                 file, and remove it",
+                intent.stripe.0
+            ))),
+        }
+    }
+
     /// Does again what was intended, however much of it was done, and settles it.
     pub(super) async fn end(self: &Rc<Self>, holder: u32, id: IntentId, intent: &Intent) -> Result<()> {
+        self.check_intent(intent)?;
         if let Some(size) = intent.cut {
             self.components.cut(size).await?;
             self.cut_components(size).await?;

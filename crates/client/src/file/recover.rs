@@ -46,7 +46,12 @@ impl Reach {
                 continue;
             }
             match self.components.intents(component).await {
-                Ok(intents) => places.extend(intents.iter().map(|(_, intent)| self.place_of(intent))),
+                Ok(intents) => {
+                    for (_, intent) in &intents {
+                        self.check_intent(intent)?;
+                        places.insert(self.place_of(intent));
+                    }
+                }
                 Err(error) if is_lost_or_damaged(&error) => self.lose(component, &error).await?,
                 Err(error) => return Err(error),
             }

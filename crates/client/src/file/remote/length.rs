@@ -7,6 +7,7 @@ use super::super::components::is_lost_or_damaged;
 use super::super::together::all;
 use super::Shared;
 use crate::granted::strange_answer;
+use forebay_model::layout::LARGEST;
 use forebay_model::object::{LENGTHS, MOST_SET};
 use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::object::{Ask, ObjectAnswer, ObjectReply};
@@ -152,7 +153,8 @@ impl Shared {
                     self.others.borrow_mut().entry(component).or_default().insert(number);
                 }
                 let word = |at: usize| value.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
-                if let (Some(cuts), Some(size)) = (word(0), word(8)) {
+                // Nobody who is of good will says that a file is longer than one can be.
+                if let (Some(cuts), Some(size)) = (word(0), word(8).filter(|size| *size <= LARGEST.0)) {
                     best = best.max((cuts, Bytes(size)));
                 }
             }
@@ -177,6 +179,6 @@ impl Shared {
 
     pub(super) async fn cut(self: &Rc<Self>, size: Bytes) -> Result<()> {
         let (cuts, _) = self.heard().await?;
-        self.say(cuts + 1, size).await
+        self.say(cuts.saturating_add(1), size).await
     }
 }

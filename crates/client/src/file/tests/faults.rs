@@ -1,6 +1,9 @@
 //! Single faults, and exactly what comes of each.
 
-use super::{Bytes, Kind, Open, Options, Raid, Slice, Striping, UNIT, World, recovered, some, tight};
+use super::{Bytes, Kind, Open, Options, Raid, Slice, Striping, UNIT, World, recover, recovered, some, tight};
+use crate::file::components::{Components, Intent, Redo};
+use forebay_model::layout::address::{Place, StripeId};
+use forebay_model::layout::update::Extent;
 use std::time::Duration;
 
 fn five_wide() -> Striping {
@@ -510,4 +513,46 @@ fn if_the_holder_of_an_intent_goes_while_that_is_ended_the_next_one_is_locked_an
         world.check();
     }
     assert!(ended > 2, "{ended} intents were left");
+}
+
+/// What somebody who may write the file left beside a component, and no client that is one of ours.
+fn strange() -> Vec<Intent> {
+    let extent = |component, at, length| Extent { place: Place { component, at: Bytes(at) }, length: Bytes(length) };
+    let agree = |extents: &[Extent]| Intent { agree: extents.to_vec(), ..Intent::default() };
+    let write = |component, at| Redo { place: Place { component, at: Bytes(at) }, bytes: Slice::from(vec![1; 10]) };
+    vec![
+        // More than there is memory for, at once or together.
+        agree(&[extent(0, 0, 1 << 50)]),
+        agree(&[extent(0, 0, u64::MAX)]),
+        agree(&[extent(0, 0, 4 << 20), extent(0, 4 << 20, 4 << 20)]),
+        // What no file has.
+        agree(&[extent(77, 0, 10)]),
+        agree(&[extent(0, u64::MAX - 5, 10)]),
+        Intent { stripe: StripeId(u64::MAX - 1), ..Intent::default() },
+        Intent { cut: Some(Bytes(u64::MAX)), ..Intent::default() },
+        Intent { writes: vec![write(77, 0)], ..Intent::default() },
+        Intent { writes: vec![write(0, u64::MAX - 5)], ..Intent::default() },
+    ]
+}
+
+#[test]
+fn what_a_strange_client_left_to_be_ended_is_refused_by_who_ends_it_and_takes_no_memory() {
+    for raid in [Raid::Five, Raid::One(2)] {
+        for intent in strange() {
+            let world = World::new(Striping::new(raid, Bytes(UNIT), 4, 1, 1).expect("a layout"), 31);
+            let open = Open::new(&world, tight(false));
+            open.write(0, some(&world.chance, 3 * UNIT));
+            open.flush();
+            let gone = world.client();
+            let left = gone.intend(0, intent.clone());
+            world.run(&gone, left).expect("it lives").expect("it is kept");
+            world.crash(gone.client);
+            let beside = open.try_run(|file| async move { file.end_left().await }).expect("it lives");
+            assert_eq!(beside.expect_err("nobody ends that").kind, Kind::Damaged, "{raid}: {intent:?}");
+            let mender = world.client();
+            let mended = recover(mender.clone(), world.striping, world.clock(), mender.spawner());
+            let error = world.run(&mender, mended).expect("it lives").expect_err("nobody ends that");
+            assert!(error.kind == Kind::Damaged && error.message.contains("remove it"), "{raid}: {intent:?}: {error}");
+        }
+    }
 }
