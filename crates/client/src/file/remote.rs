@@ -7,6 +7,8 @@
 
 mod absences;
 mod asking;
+#[cfg(test)]
+mod fake;
 mod journal;
 mod length;
 mod locks;
@@ -384,3 +386,6 @@ fn restarted(component: u32) -> Error {
         ),
     )
 }
+
+#[cfg(test)]
+mod tests;

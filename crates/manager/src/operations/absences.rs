@@ -320,11 +320,12 @@ pub(super) fn taken(file: FileId, component: u32) -> Error {
 }
 
 impl Manager {
-    /// [`forebay_model::Kind::Busy`] while somebody may be answered by components of a file that were given up.
+    /// [`forebay_model::Kind::Busy`] while somebody may be answered by components of a file that were given up;
+    /// [`forebay_model::Kind::Stale`] if who asks does not know yet of all of them.
     pub(crate) fn given_up(&mut self, now: Now, by: &Principal, asked: &GivenUp) -> Result<()> {
         self.holders.knows(asked.file, by.client, asked.version);
         let view = self.view()?;
-        let Found { file, .. } = place::find(&view, by, &Place::of(asked.file))?;
+        let Found { file, inode } = place::find(&view, by, &Place::of(asked.file))?;
         let Layout { absent, targets, .. } = view.require(&keys::layout(file))?;
         // What lies elsewhere by now may still be read where it lay.
         let left: Option<Orders> = view.read(&keys::leftovers(file))?;
@@ -340,6 +341,10 @@ impl Manager {
         };
         match fences.into_iter().flat_map(|orders| orders.pending).find(is_over) {
             None => Ok(()),
+            // It may be the only one that is waited for, and does not know.
+            Some(_) if asked.version < since.min(inode.attributes.version) => {
+                require_version(file, &inode, asked.version)
+            }
             Some((component, target)) => Err(Error::busy(format!(
                 "target {target} may answer others for component {component} of {file}, which was given up, for {} seconds; ask \
                  again",

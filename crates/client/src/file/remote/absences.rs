@@ -10,6 +10,7 @@
 use super::super::END;
 use super::super::components::{Absence, is_lost_or_damaged};
 use super::Shared;
+use super::asking::of_manager;
 use forebay_env::together::all;
 use forebay_model::layout::Striping;
 use forebay_model::layout::address::StripeId;
@@ -76,7 +77,7 @@ impl Shared {
 
     /// Waits until nobody is answered any more by what this client does without, or what lies elsewhere by now, whoever gave it
     /// up or copied it. Nothing is acknowledged before.
-    pub(super) async fn nobody_is_answered(&self) -> Result<()> {
+    pub(super) async fn nobody_is_answered(self: &Rc<Self>) -> Result<()> {
         let is_sure = || self.certain.get() >= self.version();
         if !self.grant.borrow().write || is_sure() {
             return Ok(());
@@ -95,8 +96,15 @@ impl Shared {
                 Err(error) if error.kind == Kind::Busy && self.nodes.env().clock.now() < end => {
                     self.nodes.env().clock.sleep(PAUSE).await;
                 }
+                // Somebody gave up more since, and this client counts among those who may not know of it until it has said so.
+                Err(error) if error.kind == Kind::Stale && self.nodes.env().clock.now() < end => {
+                    self.renew().await?;
+                    if self.version() == version {
+                        return Err(error);
+                    }
+                }
                 answer => {
-                    answer?;
+                    answer.map_err(|error| of_manager(self.file(), error))?;
                     self.certain.set(self.certain.get().max(version));
                     return Ok(());
                 }
@@ -130,6 +138,7 @@ impl Shared {
 
     /// Has the manager change what is absent, and shows the new version to all that is left; unless somebody else did it.
     async fn raise(self: &Rc<Self>, made: impl Fn(u64) -> Change, is_done: impl Fn() -> bool) -> Result<()> {
+        let file = self.file();
         for _ in 0..TRIES {
             let version = self.version();
             // If it was this client that had to stop, they have missed nothing.
@@ -150,7 +159,7 @@ impl Shared {
                     }
                 }
                 answer => {
-                    answer?;
+                    answer.map_err(|error| of_manager(file, error))?;
                     self.renew().await?;
                     return self.show().await;
                 }

@@ -26,6 +26,18 @@ fn not_renewed(file: FileId, Error { kind, message }: Error) -> Error {
     Error::new(kind, format!("what allows to use {file} cannot be renewed ({message}); {tried}"))
 }
 
+/// That the manager does not know the file any more is no answer of a component: one that a node does not know was never written, and
+/// reads as nothing, where of a file that was removed nothing can be read.
+pub(super) fn of_manager(file: FileId, error: Error) -> Error {
+    match error.kind {
+        Kind::Missing => Error::refused(format!(
+            "{file} was removed or replaced, and nothing of it can be read or written any more ({}); open what has its name now",
+            error.message
+        )),
+        _ => error,
+    }
+}
+
 impl Shared {
     /// Asks the manager where targets are, and which of them are slow.
     pub(super) async fn look_up(&self) -> Result<()> {
@@ -89,7 +101,8 @@ impl Shared {
             (grant.entry.file, grant.write)
         };
         let asked = Renewed { file, write, version: self.ours.newest.get() };
-        let grant = granted::renewed(&*self.control, asked).await.map_err(|error| not_renewed(file, error))??;
+        let grant = granted::renewed(&*self.control, asked).await.map_err(|error| not_renewed(file, error))?;
+        let grant = grant.map_err(|error| of_manager(file, error))?;
         // Another answer may have overtaken this one.
         let version = grant.entry.attributes.version;
         if version >= self.version() {

@@ -10,7 +10,7 @@
 
 use super::super::components::Lock;
 use super::Shared;
-use super::asking::Answered;
+use super::asking::{Answered, of_manager};
 use crate::nodes::Request;
 use forebay_model::layout::address::StripeId;
 use forebay_model::{Error, Kind, Result};
@@ -158,7 +158,8 @@ impl Shared {
     /// Shuts everybody out who may have lost a lock, or be gone.
     pub(super) async fn fence(self: &Rc<Self>, version: u64) -> Result<()> {
         let file = self.grant.borrow().entry.file;
-        self.control.change(Change::Fence(Fence { file, version })).await?;
+        let fenced = self.control.change(Change::Fence(Fence { file, version })).await;
+        fenced.map_err(|error| of_manager(file, error))?;
         if self.version() < version {
             self.renew().await?;
         }

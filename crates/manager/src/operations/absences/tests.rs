@@ -520,3 +520,22 @@ fn a_part_of_what_is_left_to_be_rebuilt_says_how_it_goes_on_behind_what_others_d
         }
     }
 }
+
+#[test]
+fn who_asks_and_does_not_know_what_was_given_up_since_is_told_and_does_not_wait_for_itself() {
+    let mut stage = Stage::new();
+    let grant = stage.striped();
+    let file = grant.entry.file;
+    stage.give_up(&root(), file, &[1]).unwrap();
+    stage.root(Change::SetTarget(SetTarget { target: grant.components[1].target, state: TargetState::Gone })).unwrap();
+    let asked = |stage: &mut Stage, version| stage.ask(&root(), &Question::GivenUp(GivenUp { file, version }));
+    // Nobody else has anything of the file.
+    assert_eq!(kind(asked(&mut stage, 1)), Kind::Stale, "it would be waited for until what it was given is over");
+    assert!(asked(&mut stage, 2).is_ok());
+    // Of others that do not know it is nothing to say.
+    let [reader, _] = others();
+    let second = stage.striped_at("second").entry.file;
+    stage.read(&reader, second);
+    stage.give_up(&root(), second, &[1]).unwrap();
+    assert_eq!(kind(stage.given_up(second)), Kind::Busy);
+}

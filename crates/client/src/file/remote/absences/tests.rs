@@ -1,13 +1,11 @@
+use super::super::fake::{Answers, five, granted, nobody, open};
 use super::super::journal;
 use super::*;
-use crate::control::Control;
-use crate::file::components::Asked;
-use crate::nodes::Nodes;
 use forebay_model::layout::{Raid, UNIT};
-use forebay_model::{Bytes, TargetId, Timestamp};
+use forebay_model::{Bytes, TargetId};
 use forebay_wire::control::Reply;
-use forebay_wire::control::access::Hidden;
-use forebay_wire::control::names::{Attributes, Entry, FileKind};
+use forebay_wire::control::files::{Granted, Grants};
+use std::cell::RefCell;
 
 /// One component is missing, and the others are whole.
 fn without(missing: u32) -> impl Fn(u32) -> Option<ComponentState> {
@@ -16,10 +14,6 @@ fn without(missing: u32) -> impl Fn(u32) -> Option<ComponentState> {
 
 fn whole(_: u32) -> Option<ComponentState> {
     Some(ComponentState::Whole)
-}
-
-fn five() -> Striping {
-    Striping::over(Raid::Five, UNIT, 5).unwrap()
 }
 
 #[test]
@@ -58,61 +52,10 @@ fn of_three_copies_all_are_locked_so_that_one_that_comes_back_takes_nothing_away
     assert!(!is_over(&striping, 1, stripe, without(0)));
 }
 
-/// A manager that is not there.
-struct Nobody;
-
-impl Control for Nobody {
-    fn change(&self, _: Change) -> Asked<Reply> {
-        Box::pin(async { Err(Error::disconnected("there is none")) })
-    }
-
-    fn ask(&self, _: Question) -> Asked<Reply> {
-        Box::pin(async { Err(Error::disconnected("there is none")) })
-    }
-
-    fn client(&self) -> u64 {
-        1
-    }
-}
-
-/// All five components whole, and the file at this version.
-fn granted(version: u64) -> Grant {
-    let component = |nth: u32| Component {
-        target: TargetId(u128::from(nth) + 1),
-        object: ObjectId { volume: 1, object: 9 },
-        capability: Vec::new(),
-        secret: Hidden(Vec::new()),
-        state: ComponentState::Whole,
-    };
-    let attributes = Attributes {
-        kind: FileKind::File,
-        mode: 0o644,
-        owner: 0,
-        group: 0,
-        size: Bytes::ZERO,
-        entries: 0,
-        created: Timestamp(0),
-        modified: Timestamp(0),
-        accessed: Timestamp(0),
-        changed: Timestamp(0),
-        volume: 1,
-        version,
-    };
-    Grant {
-        entry: Entry { file: FileId(5), parent: FileId::ROOT, attributes },
-        write: true,
-        striping: five(),
-        components: (0..5).map(component).collect(),
-        until: Timestamp(0),
-        callback: None,
-    }
-}
-
 #[test]
 fn what_may_have_been_emptied_between_two_grants_is_looked_at_from_its_beginning() {
     let looked = forebay_env::real::run_network(|env| async move {
-        let nodes = Nodes::new(env, 1 << 20, Duration::from_secs(1));
-        let shared = Rc::new(Shared::new(nodes, Rc::new(Nobody), granted(7), false, Rc::default()));
+        let shared = open(env, nobody(), 7);
         let known = |shared: &Shared| {
             shared.made.borrow_mut().insert(2);
             shared.seen.borrow_mut().insert(2, journal::Seen::up_to((TargetId(3), 1), 4096));
@@ -129,4 +72,33 @@ fn what_may_have_been_emptied_between_two_grants_is_looked_at_from_its_beginning
     });
     // Giving up, emptying, filling and being whole are as many versions.
     assert_eq!(looked.expect("a loop"), [(true, true), (false, false)]);
+}
+
+#[test]
+fn who_asks_whether_others_are_answered_and_does_not_know_of_all_that_was_given_up_learns_it_first() {
+    let asked = forebay_env::real::run_network(|env| async move {
+        let asked: Rc<RefCell<Vec<u64>>> = Rc::default();
+        let noted = asked.clone();
+        let manager = Answers(move |question| match question {
+            Question::GivenUp(GivenUp { version, .. }) => {
+                noted.borrow_mut().push(version);
+                match version {
+                    3 => Ok(Reply::Done),
+                    _ => Err(Error::stale("the file has version 3 by now")),
+                }
+            }
+            Question::Renew(_) => {
+                let mut grant = granted(3);
+                grant.components[1].state = ComponentState::Missed;
+                Ok(Reply::Grants(Grants { grants: vec![Granted { grant: Some(grant), error: None }] }))
+            }
+            _ => Err(Error::disconnected("there is none")),
+        });
+        let shared = open(env, Rc::new(manager), 2);
+        let answer = shared.nobody_is_answered().await;
+        (answer, shared.absent(), asked.take())
+    });
+    let (answer, absent, asked) = asked.expect("a loop");
+    assert_eq!((answer, asked), (Ok(()), vec![2, 3]));
+    assert_eq!(absent, [(1, Absence::Missed)]);
 }

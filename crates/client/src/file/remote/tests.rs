@@ -1,0 +1,36 @@
+use super::fake::{Answers, open};
+use super::*;
+use forebay_wire::control::Reply;
+use forebay_wire::control::files::{Granted, Grants};
+
+#[test]
+fn of_a_file_that_was_removed_nothing_reads_as_what_was_never_written() {
+    let found = forebay_env::real::run_network(|env| async move {
+        let missing = || Error::missing("file 5 does not exist");
+        let manager = Answers(move |question| match question {
+            forebay_wire::control::Question::Renew(_) => {
+                Ok(Reply::Grants(Grants { grants: vec![Granted { grant: None, error: Some(missing()) }] }))
+            }
+            _ => Err(missing()),
+        });
+        let shared = open(env, Rc::new(manager), 2);
+        // What allows to use it is to be renewed.
+        shared.ours.newest.set(3);
+        (
+            shared.read(0, Bytes::ZERO, Bytes(10)).await.map(drop),
+            shared.size(0).await.map(drop),
+            shared.heard().await.map(drop),
+            shared.flush(0).await,
+            shared.write(0, Bytes::ZERO, vec![Slice::from_static(b"x")], Durability::Durable).await,
+            shared.nobody_is_answered().await,
+            shared.fence(4).await,
+        )
+    });
+    let (read, size, heard, flush, write, answered, fence) = found.expect("a loop");
+    for refused in [read, size, heard, flush, write, answered] {
+        let error = refused.expect_err("there is no such file");
+        // No component is lost by that, and none is given up.
+        assert!(error.kind == Kind::Refused && error.message.contains("was removed or replaced"), "{error}");
+    }
+    fence.expect_err("nobody is shut out");
+}
