@@ -226,23 +226,29 @@ impl Callbacks {
 
     /// Whether others keep so much of a file; they are called back.
     pub(crate) fn is_kept(&mut self, file: FileId, by: u64, least: Caching, now: Moment) -> bool {
-        let is_unsure = least == Caching::Shared && file.0 < self.first_known && self.is_unsure(by, now);
+        let is_unsure = least == Caching::Shared && self.is_unsure(file, by, now);
+        let is_kept = self.call_others(file, by, least, now);
+        if is_kept {
+            self.wanted.insert(file, now);
+        }
+        is_unsure || is_kept
+    }
+
+    /// Calls back all other clients that keep so much of a file; whether there are any.
+    fn call_others(&mut self, file: FileId, by: u64, least: Caching, now: Moment) -> bool {
         let entries = self.files.get(&file).into_iter().flatten();
         let kept: Vec<u64> = entries
             .filter(|(client, entry)| **client != by && entry.keeps >= least)
             .map(|(client, _)| *client)
             .collect();
         kept.iter().for_each(|client| self.call(file, *client, now));
-        if !kept.is_empty() {
-            self.wanted.insert(file, now);
-        }
-        is_unsure || !kept.is_empty()
+        !kept.is_empty()
     }
 
-    /// Whether clients of an earlier manager may keep what nobody knows here.
-    fn is_unsure(&self, by: u64, now: Moment) -> bool {
+    /// Whether clients of an earlier manager may have a file open, or keep something of it, of which nobody knows here.
+    pub(crate) fn is_unsure(&self, file: FileId, by: u64, now: Moment) -> bool {
         let is_over = self.opened.is_some_and(|opened| now.since(opened) > LATE);
-        !is_over && self.unheard.iter().any(|client| *client != by)
+        file.0 < self.first_known && !is_over && self.unheard.iter().any(|client| *client != by)
     }
 
     /// Has a client keep nothing of a file any more.
@@ -282,6 +288,11 @@ impl Callbacks {
             entries.is_some_and(|entries| entries.values().all(|entry| entry.keeps == entry.allowed))
         };
         freed.into_iter().filter(is_quiet).collect()
+    }
+
+    /// What somebody may perhaps keep more of is looked at again with the next tick.
+    pub(crate) fn look_again(&mut self, file: FileId) {
+        self.freed.insert(file);
     }
 
     /// Who has a file open, whether to write, and what it keeps.
@@ -371,6 +382,8 @@ impl Callbacks {
             if keeps > Caching::Nothing && (uses.others_write || others.any(|is_in_the_way| is_in_the_way)) {
                 self.call(one.file, client, now);
             }
+            // While nothing was known of this client others may have been let keep what they would not have been beside it.
+            self.call_others(one.file, client, if one.write { Caching::Shared } else { Caching::Exclusive }, now);
         }
         self.unheard.remove(&client);
         if let Some(state) = self.clients.get_mut(&client) {

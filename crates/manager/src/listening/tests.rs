@@ -484,3 +484,71 @@ fn who_could_not_close_a_file_still_keeps_what_it_wrote_and_is_called_back() {
     assert_eq!(stage.change(&writer, Change::Close(close)).unwrap_err().kind, Kind::Full);
     assert_eq!(stage.try_cached(&reader, false).unwrap(), None, "it is open as before");
 }
+
+#[test]
+fn who_was_out_of_touch_and_reads_on_has_those_called_back_who_keep_what_they_write_since() {
+    let mut stage = Stage::new();
+    stage.made();
+    let (writer, reader) = (client(10), client(11));
+    stage.keeps(&reader);
+    let first = stage.cached(&writer, true);
+    stage.known(&writer, gave(first, true));
+    assert_eq!(stage.try_cached(&reader, false).unwrap(), None);
+    let called = stage.told(&writer);
+    stage.listen(&writer, gave(called, true), false);
+    let read = stage.cached(&reader, false);
+    stage.known(&reader, gave(read, false));
+    for _ in 0..LEASE.as_secs() + 3 {
+        stage.seconds(1);
+        stage.listen(&writer, Vec::new(), false);
+    }
+    let alone = stage.told(&writer);
+    assert_eq!(alone.caching, Caching::Exclusive, "the reader was not heard of for long");
+    stage.listen(&writer, gave(alone, true), false);
+    assert!(stage.listen(&reader, Vec::new(), false).unknown);
+    assert_eq!(stage.known(&reader, gave(read, false)), vec![]);
+    let called = stage.told(&writer);
+    assert_eq!(called.caching, Caching::Nothing, "the reader has it open, and would not see what is written");
+    stage.listen(&writer, gave(called, true), false);
+    stage.seconds(1);
+    assert_eq!(stage.listen(&writer, Vec::new(), false).files, vec![], "it is there");
+}
+
+#[test]
+fn another_manager_lets_nobody_keep_what_it_writes_before_those_who_may_read_it_have_said_so() {
+    for is_heard in [true, false] {
+        let mut stage = Stage::new();
+        let file = stage.made();
+        let (writer, other, reader) = (client(10), client(11), client(12));
+        let first = stage.cached(&writer, true);
+        stage.known(&writer, gave(first, true));
+        assert_eq!(stage.try_cached(&other, true).unwrap(), None);
+        let called = stage.told(&writer);
+        stage.listen(&writer, gave(called, true), false);
+        let second = stage.cached(&other, true);
+        stage.keeps(&reader);
+        let read = stage.cached(&reader, false);
+        assert_eq!(read.caching, Caching::Nothing);
+        stage.restart();
+        stage.known(&writer, gave(called, true));
+        stage.known(&other, gave(second, true));
+        stage.close(&other, file);
+        let closed = Kept { file, caching: None, serial: second.serial, write: false };
+        stage.listen(&other, vec![closed], false);
+        stage.seconds(1);
+        assert_eq!(stage.listen(&writer, Vec::new(), false).files, vec![], "somebody may read it");
+        if is_heard {
+            stage.known(&reader, gave(read, false));
+        }
+        for _ in 0..LEASE.as_secs() + 2 {
+            stage.seconds(1);
+            stage.listen(&writer, Vec::new(), false);
+            if is_heard {
+                stage.listen(&reader, Vec::new(), false);
+            }
+        }
+        let told = stage.listen(&writer, Vec::new(), false).files;
+        let keeps: Vec<Caching> = told.iter().map(|told| told.caching).collect();
+        assert_eq!(keeps, if is_heard { vec![] } else { vec![Caching::Exclusive] }, "heard of: {is_heard}");
+    }
+}

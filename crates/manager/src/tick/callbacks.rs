@@ -67,6 +67,10 @@ impl Manager {
                 let lifted = readers.iter().filter(|(_, write, keeps)| !write && *keeps == Caching::Nothing);
                 lifted.for_each(|(client, ..)| self.callbacks.lift(file, *client, Caching::Shared));
             }
+            // Readers of an earlier manager may have it open that have not said so yet.
+            ([_], [(client, true, Caching::Nothing)]) if self.callbacks.is_unsure(file, *client, now.moment) => {
+                self.callbacks.look_again(file);
+            }
             ([writer], [(client, true, Caching::Nothing)]) if writer.client == *client && writer.cached => {
                 writer.alone = true;
                 draft.put(keys::writers(file), &Writers(writers))?;
